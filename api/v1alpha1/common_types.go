@@ -1,0 +1,324 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CommonSpec is the part of the spec that all kinds of cluster share.
+type CommonSpec struct {
+	// Image replaces the image that version maps to. It must contain the
+	// database at the declared version.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+
+	// ImagePullSecrets name Secrets in the same namespace that hold
+	// credentials of the image's registry.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+
+	// Replicas is the number of members. Default: 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Resources of the database container. The database's own memory settings
+	// are computed from them. Default: none.
+	// +optional
+	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+
+	// Drift says what becomes of changes that somebody else makes to owned
+	// objects. Default: they are reverted.
+	// +optional
+	Drift DriftSpec `json:"drift,omitempty"`
+
+	// DeletionPolicy says what becomes of volumes, CA and credentials when the
+	// cluster is deleted, and of the volume of a member that is scaled away:
+	// Retain keeps them, and a cluster created again under the same name
+	// adopts them; Delete deletes them. Default: Retain.
+	// +optional
+	// +kubebuilder:default=Retain
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// ProgressDeadlineSeconds is the time without progress, in seconds, after
+	// which a change is reported as Stalled. Work goes on, and the condition
+	// clears itself. Default: 600.
+	// +optional
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=86400
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// Suspend stops every write of the operator for this cluster; it goes on
+	// observing and reporting, and the database goes on serving. Default: false.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// Scheduling says where members run.
+	SchedulingSpec `json:",inline"`
+}
+
+// SchedulingSpec says where members run, and what their pods carry.
+type SchedulingSpec struct {
+	// NodeSelector that a member's node must match. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Affinity of members' pods. Default: members avoid each other's nodes
+	// where they can.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+
+	// Tolerations of members' pods. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+
+	// TopologySpreadConstraints of members' pods. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+
+	// PriorityClassName of members' pods. Default: the cluster's default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+
+	// PodLabels are added to members' pods. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && !k.startsWith('app.kubernetes.io/') && size(k) <= 317)",message="podLabels must not use the prefixes holdfast.dev/ and app.kubernetes.io/, which Holdfast owns: choose another label"
+	PodLabels map[string]string `json:"podLabels,omitempty"`
+
+	// PodAnnotations are added to members' pods. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && size(k) <= 317)",message="podAnnotations must not use the prefix holdfast.dev/, which Holdfast owns: choose another annotation"
+	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
+}
+
+// StorageSpec is the volume of each member.
+type StorageSpec struct {
+	// Size of the volume, in bytes, such as 10Gi. It can grow where the
+	// storage class allows it, and never shrinks.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi"
+	Size resource.Quantity `json:"size"`
+
+	// StorageClass of the volume. Default: the cluster's default class. It
+	// cannot change once volumes exist.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClass string `json:"storageClass,omitempty"`
+}
+
+// DeletionPolicy says what becomes of data when its owner is deleted.
+// +kubebuilder:validation:Enum=Retain;Delete
+type DeletionPolicy string
+
+// The deletion policies.
+const (
+	DeletionRetain DeletionPolicy = "Retain"
+	DeletionDelete DeletionPolicy = "Delete"
+)
+
+// DriftMode says what to do about drift.
+// +kubebuilder:validation:Enum=Revert;Report
+type DriftMode string
+
+// The drift modes.
+const (
+	DriftRevert DriftMode = "Revert"
+	DriftReport DriftMode = "Report"
+)
+
+// DriftSpec says what becomes of changes that somebody else makes to owned
+// objects.
+type DriftSpec struct {
+	// Mode Revert puts drift back; Report only reports it. Default: Revert.
+	// +optional
+	// +kubebuilder:default=Revert
+	Mode DriftMode `json:"mode,omitempty"`
+
+	// Ignore lists changes that are left alone and not reported. Default: none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Ignore []DriftIgnore `json:"ignore,omitempty"`
+}
+
+// DriftIgnore is one rule of what drift to leave alone. All parts that are set
+// must match.
+// +kubebuilder:validation:XValidation:rule="has(self.paths) || has(self.managers)",message="an ignore rule needs paths or managers: say what to leave alone"
+type DriftIgnore struct {
+	// Kind of the objects, such as Service. Default: every kind.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind,omitempty"`
+
+	// Name of the object. Default: every name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// Paths are JSON pointers (RFC 6901), such as /spec/type. A path covers
+	// everything below it. Default: every path.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Pattern=`^/.*`
+	// +kubebuilder:validation:items:MaxLength=512
+	Paths []string `json:"paths,omitempty"`
+
+	// Managers are the field managers whose changes are left alone. Default:
+	// every manager.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=128
+	Managers []string `json:"managers,omitempty"`
+}
+
+// CommonStatus is the part of the status that all kinds of cluster share.
+type CommonStatus struct {
+	// ObservedGeneration is the newest generation of the spec that this status
+	// speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Phase is a summary for people. No decision reads it.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+
+	// Conditions, kstatus-compatible: Ready, Reconciling, Stalled, Available,
+	// Synced, Degraded.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Image that members run, latched to a digest where the runtime reports one.
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// Version of the database that members run.
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Replicas is the number of members.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// ReadyReplicas is the number of members that serve.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// Selector of members' pods, for the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+
+	// Primary is the pod that takes writes.
+	// +optional
+	Primary string `json:"primary,omitempty"`
+
+	// Members, by ordinal.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Members []MemberStatus `json:"members,omitempty"`
+
+	// Endpoints that clients connect to.
+	// +optional
+	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
+
+	// CredentialsSecret is the Secret that applications connect with.
+	// +optional
+	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+
+	// SystemIdentifier of the database system that was born in this cluster.
+	// While it is set, no empty volume is ever initialised as a new database.
+	// +optional
+	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+
+	// Drift that was detected.
+	// +optional
+	Drift *DriftStatus `json:"drift,omitempty"`
+
+	// LastHandledReconcileAt is the value of the annotation
+	// reconcile.fluxcd.io/requestedAt that was handled last.
+	// +optional
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+}
+
+// MemberStatus is one member, in states rather than numbers.
+type MemberStatus struct {
+	// Name of the pod.
+	Name string `json:"name"`
+	// Role: primary, replica or member (not serving yet).
+	// +optional
+	Role string `json:"role,omitempty"`
+	// State, such as Starting, Cloning, CatchingUp, Streaming, Running.
+	// +optional
+	State string `json:"state,omitempty"`
+	// Version of the database.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Node that the pod runs on.
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Message says what is wrong, or what the member waits for.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// EndpointsStatus names the addresses that clients connect to, as host:port.
+type EndpointsStatus struct {
+	// ReadWrite reaches the primary.
+	// +optional
+	ReadWrite string `json:"readWrite,omitempty"`
+	// ReadOnly reaches replicas that follow closely.
+	// +optional
+	ReadOnly string `json:"readOnly,omitempty"`
+}
+
+// DriftStatus is what drift was detected.
+type DriftStatus struct {
+	// Last are the newest drifts, newest first; ten at most.
+	// +optional
+	// +listType=atomic
+	Last []DriftRecord `json:"last,omitempty"`
+}
+
+// DriftRecord is one change that somebody else made to an owned object.
+type DriftRecord struct {
+	// Time when it was detected.
+	Time metav1.Time `json:"time"`
+	// Object as Kind/name.
+	Object string `json:"object"`
+	// Path of the field.
+	// +optional
+	Path string `json:"path,omitempty"`
+	// Manager is the field manager that the API server recorded: a name that
+	// the client chose, not an identity.
+	// +optional
+	Manager string `json:"manager,omitempty"`
+	// Operation: Apply, Update, removed, deleted or unattributed.
+	// +optional
+	Operation string `json:"operation,omitempty"`
+	// Action: Reverted, Reported or Contested.
+	Action string `json:"action"`
+}

@@ -1,0 +1,80 @@
+package v1alpha1
+
+// Condition types. Ready, Reconciling and Stalled have the meaning that
+// kstatus gives them.
+const (
+	// ConditionReady: the observed generation is rolled out and the database
+	// serves.
+	ConditionReady = "Ready"
+	// ConditionReconciling: a change that was asked for is under way. Absent
+	// when idle.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled: only a person can go on, or there was no progress for
+	// spec.progressDeadlineSeconds. Absent when fine.
+	ConditionStalled = "Stalled"
+	// ConditionAvailable: the read-write endpoint serves now.
+	ConditionAvailable = "Available"
+	// ConditionSynced: every owned object is as declared.
+	ConditionSynced = "Synced"
+	// ConditionDegraded: serving, with something broken. Absent when fine.
+	ConditionDegraded = "Degraded"
+)
+
+// Reasons of conditions and events: the whole list.
+const (
+	ReasonReady              = "Ready"
+	ReasonNotReady           = "NotReady"
+	ReasonProgressing        = "Progressing"
+	ReasonAvailable          = "Available"
+	ReasonPrimaryUnavailable = "PrimaryUnavailable"
+	ReasonSynced             = "Synced"
+	ReasonDrifted            = "Drifted"
+	ReasonContested          = "Contested"
+	ReasonSuspended          = "Suspended"
+	ReasonDeleting           = "Deleting"
+
+	// Steps of a change under way; also reasons of Reconciling.
+	ReasonCreating          = "Creating"
+	ReasonScalingUp         = "ScalingUp"
+	ReasonSyncing           = "Syncing"
+	ReasonUpdatingEndpoints = "UpdatingEndpoints"
+	ReasonScalingDown       = "ScalingDown"
+	ReasonUpgrading         = "Upgrading"
+	ReasonRestarting        = "Restarting"
+	ReasonConfiguring       = "Configuring"
+	ReasonResizing          = "Resizing"
+	ReasonApplying          = "Applying"
+
+	// What only a person can mend; reasons of Stalled.
+	ReasonNameConflict         = "NameConflict"
+	ReasonImageUnavailable     = "ImageUnavailable"
+	ReasonInvalidParameter     = "InvalidParameter"
+	ReasonInvalidObject        = "InvalidObject"
+	ReasonDowngradeRefused     = "DowngradeRefused"
+	ReasonMajorUpgrade         = "MajorUpgradeUnsupported"
+	ReasonStorageShrink        = "StorageShrinkRefused"
+	ReasonStorageClassMissing  = "StorageClassMissing"
+	ReasonStorageClassChanged  = "StorageClassChanged"
+	ReasonStorageNotExpandable = "StorageNotExpandable"
+	ReasonVersionMismatch      = "DataVersionMismatch"
+	ReasonDataMissing          = "DataMissing"
+	ReasonUnschedulable        = "Unschedulable"
+	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
+	ReasonCrashLooping         = "CrashLooping"
+	ReasonForbidden            = "Forbidden"
+
+	// What is broken while serving goes on; reasons of Degraded.
+	ReasonMemberDown        = "MemberDown"
+	ReasonMemberUnreachable = "MemberUnreachable"
+	ReasonReplicationBroken = "ReplicationBroken"
+	ReasonMixedVersions     = "MixedVersions"
+	ReasonVolumePending     = "VolumePending"
+
+	// Events beside the above.
+	ReasonDriftReverted  = "DriftReverted"
+	ReasonDriftReported  = "DriftReported"
+	ReasonStepStarted    = "StepStarted"
+	ReasonStepFailed     = "StepFailed"
+	ReasonMemberState    = "MemberState"
+	ReasonPrimaryChanged = "PrimaryChanged"
+)

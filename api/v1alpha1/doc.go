@@ -1,0 +1,66 @@
+// Package v1alpha1 holds the kinds of the API group holdfast.dev, and the one
+// list of condition types and reasons that their status speaks in.
+//
+// +kubebuilder:object:generate=true
+// +groupName=holdfast.dev
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/scheme"
+)
+
+// GroupVersion is the group and version of every kind in this package.
+var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1"}
+
+var (
+	// SchemeBuilder collects the kinds of this package.
+	SchemeBuilder = &scheme.Builder{GroupVersion: GroupVersion}
+	// AddToScheme registers the kinds of this package.
+	AddToScheme = SchemeBuilder.AddToScheme
+)
+
+// FieldManager is the server-side apply field manager of everything that the
+// operator writes.
+const FieldManager = "holdfast"
+
+// AgentFieldManager is the field manager of what the members' agents write:
+// the role label of pods and the primary Lease.
+const AgentFieldManager = "holdfast-agent"
+
+// Labels and annotations: a contract that users and tests rely on.
+const (
+	// LabelCluster names the cluster that an object belongs to.
+	LabelCluster = "holdfast.dev/cluster"
+	// LabelRole is the role of a member's pod: primary, replica or member.
+	LabelRole = "holdfast.dev/role"
+	// LabelMember marks a volume that holds a current member; its value is
+	// the ordinal. A retained volume of a former member does not carry it.
+	LabelMember = "holdfast.dev/member"
+	// LabelKind is the kind of the cluster that an object belongs to, in
+	// lower case.
+	LabelKind = "holdfast.dev/kind"
+	// LabelManagedBy and ManagedBy mark every owned object.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "holdfast"
+
+	// AnnotationAppliedHash is the hash of what Holdfast last applied.
+	AnnotationAppliedHash = "holdfast.dev/applied-hash"
+	// AnnotationRollout on a pod is the hash of those parts of the spec that
+	// only a new pod can take up.
+	AnnotationRollout = "holdfast.dev/rollout"
+	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
+	// the database system that was born there. It forbids a second birth.
+	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"
+)
+
+// Values of LabelRole.
+const (
+	// RolePrimary takes writes.
+	RolePrimary = "primary"
+	// RoleReplica follows closely enough to serve reads.
+	RoleReplica = "replica"
+	// RoleMember belongs to the cluster and serves nobody yet.
+	RoleMember = "member"
+)

@@ -1,0 +1,99 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PostgresClusterSpec declares a PostgreSQL cluster.
+type PostgresClusterSpec struct {
+	CommonSpec `json:",inline"`
+
+	// Version of PostgreSQL: a major version such as "17", or a minor one such
+	// as "17.4".
+	// +required
+	// +kubebuilder:validation:Pattern=`^1[4-8](\.(0|[1-9][0-9]{0,2}))?$`
+	// +kubebuilder:validation:MaxLength=8
+	Version string `json:"version"`
+
+	// Storage is the volume of each member.
+	// +required
+	Storage StorageSpec `json:"storage"`
+
+	// Parameters are PostgreSQL settings by name, such as
+	// max_connections: "200". They go over defaults that are computed from
+	// resources. Settings that Holdfast owns are refused.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=128
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$') && size(self[k]) <= 4096)",message="a parameter is a PostgreSQL setting's name in lower case, with a value of up to 4096 characters"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",message="a parameter that Holdfast owns cannot be set: remove it from spec.parameters (docs/postgrescluster.md lists them)"
+	Parameters map[string]string `json:"parameters,omitempty"`
+
+	// Bootstrap is the first database. It is read only while no data exists.
+	// +optional
+	Bootstrap PostgresBootstrap `json:"bootstrap,omitempty"`
+}
+
+// PostgresBootstrap is the first database of a new cluster.
+type PostgresBootstrap struct {
+	// Database to create. Default: app.
+	// +optional
+	// +kubebuilder:default=app
+	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_]{0,62}$`
+	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="bootstrap.database must not be postgres, template0 or template1, which exist already: choose another name"
+	Database string `json:"database,omitempty"`
+
+	// Owner is the role that owns the database and that applications log in
+	// as. Default: app.
+	// +optional
+	// +kubebuilder:default=app
+	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_]{0,62}$`
+	// +kubebuilder:validation:XValidation:rule="self != 'postgres' && self != 'public' && self != 'none' && !self.startsWith('pg_') && !self.startsWith('holdfast')",message="bootstrap.owner must not be postgres, public, none or start with pg_ or holdfast: choose another name"
+	Owner string `json:"owner,omitempty"`
+}
+
+// PostgresClusterStatus is the observed state of a PostgreSQL cluster.
+type PostgresClusterStatus struct {
+	CommonStatus `json:",inline"`
+}
+
+// PostgresCluster is a PostgreSQL primary with streaming replicas.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=pg,categories={all,holdfast}
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.primary`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
+type PostgresCluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the cluster should be.
+	// +required
+	Spec PostgresClusterSpec `json:"spec"`
+
+	// Status is what the cluster is.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
+	Status PostgresClusterStatus `json:"status,omitempty"`
+}
+
+// PostgresClusterList is a list of PostgresCluster.
+//
+// +kubebuilder:object:root=true
+type PostgresClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PostgresCluster `json:"items"`
+}
+
+func init() {
+	SchemeBuilder.Register(&PostgresCluster{}, &PostgresClusterList{})
+}
