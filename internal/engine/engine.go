@@ -1,0 +1,95 @@
+// Package engine is the contract between the generic reconcile loop and the
+// operational knowledge of one kind of database. An engine observes without
+// judging, plans without touching, and acts one step at a time.
+package engine
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Engine is the operational knowledge of one kind of database. C is its kind,
+// O what it observes.
+type Engine[C v1alpha1.Cluster, O any] interface {
+	// Observe reads caches and memory, and never judges.
+	Observe(ctx context.Context, c C) (O, error)
+	// Plan judges and never touches: no client, no clock, no randomness.
+	Plan(c C, o O, now time.Time) Plan
+	// Act does the one step, under the preconditions that it carries.
+	Act(ctx context.Context, c C, s Step) error
+}
+
+// Plan is what should exist, the one step to take, and what is true.
+type Plan struct {
+	// Objects are desired, in the order in which they are applied.
+	Objects []runtime.ApplyConfiguration
+	// Complete says whether Objects is the whole set, so that what is not in
+	// it may be pruned.
+	Complete bool
+	// Step is the one operation to do in this pass; nil for none.
+	Step *Step
+	// Facts become conditions.
+	Facts []Fact
+	// Phase is for people.
+	Phase string
+	// Report is what status says of members and endpoints.
+	Report Report
+	// Recheck is when to look again at what no watch reports; 0 for never.
+	Recheck time.Duration
+}
+
+// Step is one operation, as data: log line, event and test read the same
+// value.
+type Step struct {
+	// Type names the operation, in CamelCase.
+	Type string
+	// Target is the object or member that it is done to.
+	Target string
+	// UID and ResourceVersion of the target, where it must still be that one.
+	UID             types.UID
+	ResourceVersion string
+	// Message says to a person what is done and why.
+	Message string
+}
+
+// String is the step as a log line or an event shows it.
+func (s Step) String() string { return s.Type + " " + s.Target + ": " + s.Message }
+
+// Fact is one thing that is true, and becomes (part of) a condition. The first
+// fact of a type wins.
+type Fact struct {
+	// Type is a condition type: Reconciling, Stalled, Available or Degraded.
+	Type string
+	// Status of the condition.
+	Status metav1.ConditionStatus
+	// Reason from the list in api/v1alpha1.
+	Reason string
+	// Message says what to do, or what is waited for.
+	Message string
+}
+
+// Report is the part of the status that an engine fills.
+type Report struct {
+	Image, Version, Primary, CredentialsSecret, SystemIdentifier, Selector string
+	Replicas, ReadyReplicas                                               int32
+	Members                                                               []v1alpha1.MemberStatus
+	Endpoints                                                             *v1alpha1.EndpointsStatus
+}
+
+// Blocked is an error that only a person can mend. It becomes Stalled, and is
+// not tried again until something changes.
+type Blocked struct {
+	// Reason from the list in api/v1alpha1.
+	Reason string
+	// Message names the field and the remedy.
+	Message string
+}
+
+// Error implements error.
+func (b *Blocked) Error() string { return b.Reason + ": " + b.Message }

@@ -1,0 +1,196 @@
+// Package memberapi holds the wire types between a member's agent, its peers
+// and the operator. It knows no engine: what only one engine has stands in
+// Details.
+//
+// The agent serves three endpoints over mutual TLS: GET StatusPath answers a
+// Status. With the query parameters after=<Status.Revision> and wait=<Go
+// duration> it answers when the status has another revision, or when the wait
+// is over. Clients are told apart by the common name of their certificate:
+// OperatorName for the operator, MemberName for the cluster's members; others
+// are refused.
+package memberapi
+
+import "time"
+
+// Ports of every member's pod.
+const (
+	// StatusPort serves StatusPath over mutual TLS.
+	StatusPort = 8443
+	// ProbePort serves /healthz, /readyz and /metrics in plain HTTP.
+	ProbePort = 8080
+)
+
+// StatusPath answers a Status.
+const StatusPath = "/status"
+
+// Common names of client certificates, all signed by the cluster's own CA.
+const (
+	OperatorName = "holdfast-operator"
+	MemberName   = "holdfast-member"
+)
+
+// Where the operator mounts what a member needs; read-only, kept fresh by the
+// kubelet.
+const (
+	// ConfigFile holds a ClusterConfig as JSON.
+	ConfigFile = "/etc/holdfast/config/cluster.json"
+	// ConfigKey is its key in the ConfigMap <cluster>-config.
+	ConfigKey = "cluster.json"
+	// TLSDir holds tls.crt and tls.key (the member, both as server and as
+	// client, common name MemberName) and ca.crt (a bundle of every CA that is
+	// trusted). Engines add files of their own.
+	TLSDir = "/etc/holdfast/tls"
+	// CredentialsDir holds passwords, one file each, from <cluster>-internal.
+	CredentialsDir = "/etc/holdfast/credentials"
+	// DataDir is the mount point of the member's volume.
+	DataDir = "/var/lib/holdfast"
+	// BinDir is the emptyDir that holds the injected binary.
+	BinDir = "/holdfast"
+	// RunDir is a writable emptyDir for sockets and temporary files.
+	RunDir = "/run/holdfast"
+)
+
+// Environment variables that the operator sets on a member's container.
+const (
+	EnvPodName   = "POD_NAME"
+	EnvPodUID    = "POD_UID"
+	EnvPodIP     = "POD_IP"
+	EnvNamespace = "POD_NAMESPACE"
+	EnvNode      = "NODE_NAME"
+	EnvCluster   = "HOLDFAST_CLUSTER"
+	// EnvMemoryLimit is the container's memory limit in bytes, from the
+	// downward API; the node's allocatable memory where there is no limit.
+	EnvMemoryLimit = "HOLDFAST_MEMORY_LIMIT"
+	// EnvMemoryRequest is the container's memory request in bytes; 0 for none.
+	EnvMemoryRequest = "HOLDFAST_MEMORY_REQUEST"
+	// EnvCPULimit is the container's CPU limit in millicores, rounded up.
+	EnvCPULimit = "HOLDFAST_CPU_LIMIT"
+)
+
+// ClusterConfig is what the operator tells the members. It travels in the
+// ConfigMap <cluster>-config, which agents watch and also find mounted.
+type ClusterConfig struct {
+	// Kind, Namespace, Name and UID of the cluster's object.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	// Members are the pods of the current members, by ordinal.
+	Members []string `json:"members"`
+	// Parameters are the engine's settings by name, as the user declared them.
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// SystemIdentifier is the birth latch as the operator knows it from status
+	// and volumes: while it is set, an empty data directory is never
+	// initialised as a new database.
+	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+	// Database and Owner of the bootstrap.
+	Database string `json:"database,omitempty"`
+	Owner    string `json:"owner,omitempty"`
+	// VolumeSize of a member, in bytes; settings are derived from it.
+	VolumeSize int64 `json:"volumeSize,omitempty"`
+}
+
+// State is what a member is doing.
+type State string
+
+// The states of a member, in the order of a normal life.
+const (
+	// StateStarting: the agent is up, the database is not yet asked to run.
+	StateStarting State = "Starting"
+	// StateInitializing: the first member creates the database system.
+	StateInitializing State = "Initializing"
+	// StateWaiting: waits for a primary, or for the Lease.
+	StateWaiting State = "Waiting"
+	// StateCloning: copies the data directory from another member.
+	StateCloning State = "Cloning"
+	// StateRecovering: the database replays what it has before it serves.
+	StateRecovering State = "Recovering"
+	// StateCatchingUp: follows, and is behind its limit of lag.
+	StateCatchingUp State = "CatchingUp"
+	// StateStreaming: a replica that follows within its limit of lag.
+	StateStreaming State = "Streaming"
+	// StateRunning: a primary that takes writes.
+	StateRunning State = "Running"
+	// StateDisconnected: a replica that runs and receives nothing.
+	StateDisconnected State = "Disconnected"
+	// StateStopping: the member is shutting down.
+	StateStopping State = "Stopping"
+	// StateHeld: the agent refuses to start the database until a person or
+	// the operator changes something; Hold and Message say why.
+	StateHeld State = "Held"
+	// StateFailed: the database does not start, or crashed; it is tried again.
+	StateFailed State = "Failed"
+)
+
+// Hold is why an agent refuses to start its database.
+type Hold string
+
+// The holds.
+const (
+	// HoldDataVersion: the data directory belongs to another major version.
+	HoldDataVersion Hold = "DataVersion"
+	// HoldDataMissing: an empty volume in a cluster that was born already,
+	// with nobody to clone from.
+	HoldDataMissing Hold = "DataMissing"
+	// HoldSystemIdentifier: the data directory belongs to another database
+	// system than the cluster's.
+	HoldSystemIdentifier Hold = "SystemIdentifier"
+	// HoldVolumeInUse: another process holds the lock on the volume.
+	HoldVolumeInUse Hold = "VolumeInUse"
+	// HoldDataUnknown: the volume holds files that are no data directory.
+	HoldDataUnknown Hold = "DataUnknown"
+	// HoldVolumeFull: the volume is full; the database is not started until it grows.
+	HoldVolumeFull Hold = "VolumeFull"
+)
+
+// Status is what a member says of itself.
+type Status struct {
+	// Revision changes whenever anything else here does, Time, Position and
+	// Lag apart. Opaque.
+	Revision string `json:"revision"`
+	// Time when the status was taken, by the member's clock.
+	Time time.Time `json:"time"`
+	// Pod and PodUID of the member, so that an answer of a pod's predecessor
+	// is never mistaken for it.
+	Pod    string `json:"pod"`
+	PodUID string `json:"podUID"`
+	// AgentVersion is the version of the holdfast binary.
+	AgentVersion string `json:"agentVersion"`
+	// Role as in the label holdfast.dev/role: primary, replica or member.
+	Role string `json:"role"`
+	// State of the member.
+	State State `json:"state"`
+	// Hold is set when State is StateHeld.
+	Hold Hold `json:"hold,omitempty"`
+	// Message explains State to a person; no secrets, no numbers that move.
+	Message string `json:"message,omitempty"`
+	// Version of the database, such as 17.4; of the binaries while it is down.
+	Version string `json:"version,omitempty"`
+	// SystemIdentifier of the data on the volume; empty without data.
+	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+	// Serving says whether the database answers queries.
+	Serving bool `json:"serving"`
+	// ConfigHash is HashConfig of the ClusterConfig that the member has taken
+	// up in full.
+	ConfigHash string `json:"configHash,omitempty"`
+	// ConfigError says which parameter the database refuses, and why; the
+	// last good settings stay in force.
+	ConfigError string `json:"configError,omitempty"`
+	// PendingRestart names the parameters that wait for a restart, sorted.
+	PendingRestart []string `json:"pendingRestart,omitempty"`
+	// Source is the pod that a replica follows.
+	Source string `json:"source,omitempty"`
+	// Timeline of the data; 0 while unknown.
+	Timeline int64 `json:"timeline,omitempty"`
+	// Position in the engine's log, comparable within one timeline: what a
+	// primary has flushed, what a replica has replayed.
+	Position uint64 `json:"position,omitempty"`
+	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
+	Lag float64 `json:"lag"`
+	// CertificateExpiry of the member's certificate as it is served now.
+	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"`
+	// CertificateSerial of the member's certificate as it is served now, in hex.
+	CertificateSerial string `json:"certificateSerial,omitempty"`
+	// Details that only one engine has.
+	Details map[string]string `json:"details,omitempty"`
+}
