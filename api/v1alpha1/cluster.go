@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "sigs.k8s.io/controller-runtime/pkg/client"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
 
 // Cluster is what every kind of database cluster has in common.
 // +kubebuilder:object:generate=false
@@ -10,6 +13,10 @@ type Cluster interface {
 	Common() *CommonSpec
 	// CommonStatus returns the shared part of the status.
 	CommonStatus() *CommonStatus
+	// GetConditions returns the conditions.
+	GetConditions() []metav1.Condition
+	// SetConditions replaces the conditions.
+	SetConditions([]metav1.Condition)
 }
 
 // Common returns the shared part of the spec.
@@ -26,3 +33,9 @@ func (s *CommonSpec) DesiredReplicas() int {
 	}
 	return int(*s.Replicas)
 }
+
+// GetConditions returns the conditions.
+func (c *PostgresCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (c *PostgresCluster) SetConditions(l []metav1.Condition) { c.Status.Conditions = l }

@@ -7,11 +7,11 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
 // Engine is the operational knowledge of one kind of database. C is its kind,
@@ -35,7 +35,7 @@ type Plan struct {
 	// Step is the one operation to do in this pass; nil for none.
 	Step *Step
 	// Facts become conditions.
-	Facts []Fact
+	Facts []condition.Fact
 	// Phase is for people.
 	Phase string
 	// Report is what status says of members and endpoints.
@@ -61,25 +61,12 @@ type Step struct {
 // String is the step as a log line or an event shows it.
 func (s Step) String() string { return s.Type + " " + s.Target + ": " + s.Message }
 
-// Fact is one thing that is true, and becomes (part of) a condition. The first
-// fact of a type wins.
-type Fact struct {
-	// Type is a condition type: Reconciling, Stalled, Available or Degraded.
-	Type string
-	// Status of the condition.
-	Status metav1.ConditionStatus
-	// Reason from the list in api/v1alpha1.
-	Reason string
-	// Message says what to do, or what is waited for.
-	Message string
-}
-
 // Report is the part of the status that an engine fills.
 type Report struct {
 	Image, Version, Primary, CredentialsSecret, SystemIdentifier, Selector string
-	Replicas, ReadyReplicas                                               int32
-	Members                                                               []v1alpha1.MemberStatus
-	Endpoints                                                             *v1alpha1.EndpointsStatus
+	Replicas, ReadyReplicas                                                int32
+	Members                                                                []v1alpha1.MemberStatus
+	Endpoints                                                              *v1alpha1.EndpointsStatus
 }
 
 // Blocked is an error that only a person can mend. It becomes Stalled, and is

@@ -1,0 +1,203 @@
+// Package condition turns facts into conditions, and is the only place that
+// sets one. Its result is what kstatus expects: Reconciling and Stalled are
+// present only while true and never together, and Ready is true only for a
+// generation that is rolled out and serves.
+package condition
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Fact is one thing that is true, and becomes (part of) a condition. The first
+// fact of a type decides the reason; the messages of the others follow.
+type Fact struct {
+	// Type is a condition type: Reconciling, Stalled, Available or Degraded.
+	Type string
+	// Status of the condition; the abnormal types only ever speak when True.
+	Status metav1.ConditionStatus
+	// Reason from the list in api/v1alpha1.
+	Reason string
+	// Message says what to do, or what is waited for.
+	Message string
+}
+
+// Input is everything that conditions are made of.
+type Input struct {
+	// Facts of the engine, and of errors that only a person can mend.
+	Facts []Fact
+	// Rewritten says that this pass wrote something that was asked for, so
+	// that what was observed is older than what is declared.
+	Rewritten bool
+	// Unsettled says that the cache is behind our own writes.
+	Unsettled bool
+	// Standing and Contested describe drift that is there now.
+	Standing, Contested []string
+	// Suspended says that writes are off.
+	Suspended bool
+	// Deleting says that the cluster is being deleted.
+	Deleting bool
+	// Error is a transient error of this pass; nil for none.
+	Error error
+	// Stuck is how long there has been no progress, and Deadline how long that
+	// may last.
+	Stuck, Deadline time.Duration
+}
+
+// RolledOut says whether status called the current generation rolled out. From
+// then on a member that is missing is a repair, not a change under way.
+func RolledOut(c v1alpha1.Cluster) bool {
+	ready := conditions.Get(c, v1alpha1.ConditionReady)
+	return ready != nil && ready.ObservedGeneration == c.GetGeneration() &&
+		c.CommonStatus().ObservedGeneration == c.GetGeneration() &&
+		!conditions.Has(c, v1alpha1.ConditionReconciling) &&
+		!conditions.Has(c, v1alpha1.ConditionStalled) &&
+		(ready.Status == metav1.ConditionTrue || ready.Reason == v1alpha1.ReasonPrimaryUnavailable)
+}
+
+// Resolve sets every condition of c from in. The conditions that c holds are
+// the previous ones.
+func Resolve(c v1alpha1.Cluster, in Input) {
+	facts := in.Facts
+	rolledOut := RolledOut(c)
+	switch {
+	case rolledOut:
+		facts = asRepair(facts)
+	case in.Rewritten || in.Unsettled:
+		facts = append(facts, truth(v1alpha1.ConditionReconciling, v1alpha1.ReasonApplying, "waiting to observe what was just applied"))
+	}
+	if in.Error != nil && !rolledOut {
+		facts = append(facts, truth(v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing, "trying again: "+in.Error.Error()))
+	}
+	available := find(facts, v1alpha1.ConditionAvailable)
+	reconciling, stalled := find(facts, v1alpha1.ConditionReconciling), find(facts, v1alpha1.ConditionStalled)
+	if stalled == nil && reconciling != nil && in.Stuck > in.Deadline {
+		stalled = ptr(truth(v1alpha1.ConditionStalled, v1alpha1.ReasonProgressDeadline,
+			fmt.Sprintf("no progress for more than %s: %s", in.Deadline, reconciling.Message)))
+	}
+	setOrDelete(c, v1alpha1.ConditionStalled, stalled)
+	if stalled != nil || in.Suspended || in.Deleting {
+		conditions.Delete(c, v1alpha1.ConditionReconciling)
+	} else {
+		setOrDelete(c, v1alpha1.ConditionReconciling, reconciling)
+	}
+	setOrDelete(c, v1alpha1.ConditionDegraded, find(facts, v1alpha1.ConditionDegraded))
+	if available != nil {
+		set(c, *available)
+	}
+	set(c, synced(in))
+	set(c, ready(in, available, reconciling, stalled))
+}
+
+// ready is computed last, from the others.
+func ready(in Input, available, reconciling, stalled *Fact) Fact {
+	not := func(reason, message string) Fact {
+		return Fact{v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message}
+	}
+	switch {
+	case in.Deleting:
+		return not(v1alpha1.ReasonDeleting, "the cluster is being deleted")
+	case stalled != nil:
+		return not(stalled.Reason, stalled.Message)
+	case in.Suspended && reconciling != nil:
+		return not(v1alpha1.ReasonSuspended, "suspended before this generation was rolled out: set spec.suspend to false to go on")
+	case reconciling != nil:
+		return not(reconciling.Reason, reconciling.Message)
+	case available == nil:
+		return not(v1alpha1.ReasonNotReady, "nothing is known of the database yet")
+	case available.Status != metav1.ConditionTrue:
+		return not(available.Reason, available.Message)
+	case in.Suspended:
+		return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended, available.Message + "; writes are suspended"}
+	}
+	return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, available.Message}
+}
+
+// synced says whether every owned object is as declared. It never feeds Ready.
+func synced(in Input) Fact {
+	switch {
+	case len(in.Contested) > 0:
+		return Fact{v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonContested,
+			"something keeps changing what Holdfast applies: " + join(in.Contested) + "; find the client or admission policy, or list the path in spec.drift.ignore"}
+	case len(in.Standing) > 0:
+		return Fact{v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted,
+			"changed by somebody else and left alone: " + join(in.Standing)}
+	}
+	return Fact{v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, "every owned object is as declared"}
+}
+
+// asRepair turns what is under way into something broken: the generation was
+// rolled out, nobody asked for a change.
+func asRepair(facts []Fact) []Fact {
+	out := make([]Fact, 0, len(facts))
+	for _, f := range facts {
+		if f.Type == v1alpha1.ConditionReconciling {
+			f.Type = v1alpha1.ConditionDegraded
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// find merges the facts of a type into one; nil for none.
+func find(facts []Fact, conditionType string) *Fact {
+	var found *Fact
+	for _, f := range facts {
+		if f.Type != conditionType {
+			continue
+		}
+		if found == nil {
+			found = ptr(f)
+			continue
+		}
+		if !strings.Contains(found.Message, f.Message) {
+			found.Message += "; " + f.Message
+		}
+	}
+	return found
+}
+
+func setOrDelete(c v1alpha1.Cluster, conditionType string, f *Fact) {
+	if f == nil {
+		conditions.Delete(c, conditionType)
+		return
+	}
+	set(c, *f)
+}
+
+func set(c v1alpha1.Cluster, f Fact) {
+	conditions.Set(c, &metav1.Condition{
+		Type: f.Type, Status: f.Status, Reason: f.Reason, Message: cut(f.Message),
+		ObservedGeneration: c.GetGeneration(),
+	})
+}
+
+// maxMessage keeps a status readable, and far below the API's own limit.
+const maxMessage = 1024
+
+func cut(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
+}
+
+func join(paths []string) string {
+	const most = 5
+	if len(paths) > most {
+		return strings.Join(paths[:most], ", ") + fmt.Sprintf(" and %d more", len(paths)-most)
+	}
+	return strings.Join(paths, ", ")
+}
+
+func truth(conditionType, reason, message string) Fact {
+	return Fact{conditionType, metav1.ConditionTrue, reason, message}
+}
+
+func ptr(f Fact) *Fact { return &f }
