@@ -1,0 +1,184 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Keys of the Secret that holds a cluster's CA.
+const (
+	keyCurrentCert = "tls.crt"
+	keyCurrentKey  = "tls.key"
+	keyNextCert    = "next.crt"
+	keyNextKey     = "next.key"
+	keyBundle      = "ca.crt"
+)
+
+// CAState is everything that is known of a cluster's CAs. A CA changes bundle
+// first, leaves later: the next CA is trusted everywhere before it signs
+// anything, and the old one is trusted until nothing signed by it is in use.
+type CAState struct {
+	// Current signs leaves; nil when it was never made, is lost or unreadable.
+	Current *CA
+	// Next is trusted and does not sign yet; nil outside a rotation.
+	Next *CA
+	// Retired are certificates in PEM form that are trusted and never sign
+	// again; empty outside a rotation.
+	Retired []byte
+}
+
+// ParseCAState reads what Data wrote. It never fails: a CA that is unreadable
+// is nil, and as much of it as can still be trusted is in Retired.
+func ParseCAState(data map[string][]byte) CAState {
+	var s CAState
+	if ca, err := ParseCA(data[keyCurrentCert], data[keyCurrentKey]); err == nil {
+		s.Current = ca
+	}
+	if ca, err := ParseCA(data[keyNextCert], data[keyNextKey]); err == nil {
+		s.Next = ca
+	}
+	for _, der := range certBlocks(data[keyBundle], data[keyCurrentCert], data[keyNextCert]) {
+		if s.Current.is(der) || s.Next.is(der) {
+			continue
+		}
+		if cert, err := x509.ParseCertificate(der); err == nil && cert.IsCA {
+			s.Retired = Bundle(s.Retired, encode(pemCertificate, der))
+		}
+	}
+	return s
+}
+
+// Data is the content of the Secret that holds the CAs: tls.crt and tls.key of
+// the current one, next.crt and next.key during a rotation, and in ca.crt
+// everything that is to be trusted.
+func (s CAState) Data() map[string][]byte {
+	data := map[string][]byte{keyBundle: s.Bundle()}
+	if s.Current != nil {
+		data[keyCurrentCert], data[keyCurrentKey] = s.Current.CertPEM, s.Current.KeyPEM
+	}
+	if s.Next != nil {
+		data[keyNextCert], data[keyNextKey] = s.Next.CertPEM, s.Next.KeyPEM
+	}
+	return data
+}
+
+// Bundle is what everybody must trust in this state, in PEM form.
+func (s CAState) Bundle() []byte {
+	var certs [][]byte
+	for _, ca := range []*CA{s.Current, s.Next} {
+		if ca != nil {
+			certs = append(certs, ca.CertPEM)
+		}
+	}
+	return Bundle(append(certs, s.Retired)...)
+}
+
+// RotateType is one step of a CA's life.
+type RotateType string
+
+// The steps, in their order.
+const (
+	// RotateNone: nothing to do, or something to wait for.
+	RotateNone RotateType = ""
+	// RotateCreate makes the first CA; it signs at once.
+	RotateCreate RotateType = "CreateCA"
+	// RotateAddNext makes the next CA and trusts it.
+	RotateAddNext RotateType = "AddNextCA"
+	// RotatePromote lets the next CA sign and retires the current one.
+	RotatePromote RotateType = "PromoteCA"
+	// RotateDropRetired stops trusting the retired.
+	RotateDropRetired RotateType = "DropRetiredCA"
+)
+
+// Rotation is the next step, and why.
+type Rotation struct {
+	Type   RotateType
+	Reason string
+}
+
+// Rollout is how far members have taken up what was issued.
+type Rollout struct {
+	// BundleServed: every member trusts all of CAState.Bundle.
+	BundleServed bool
+	// LeavesMoved: every leaf in use is signed by CAState.Current.
+	LeavesMoved bool
+}
+
+// RotateStep is what to do next about the cluster's CAs, at most one step.
+func RotateStep(s CAState, seen Rollout, now time.Time) Rotation {
+	switch {
+	case s.Current == nil && s.Next == nil && !anyValid(s.Retired, now):
+		return Rotation{RotateCreate, "the cluster has no CA"}
+	case s.Next != nil && s.Next.expired(now):
+		return Rotation{RotateAddNext, "the next CA expired before it was used"}
+	case s.Next != nil && seen.BundleServed:
+		return Rotation{RotatePromote, "every member trusts the next CA"}
+	case s.Next != nil && !s.trusted(now):
+		// Nobody could be asked whether the bundle is served: connections
+		// fail already, and waiting would keep it so.
+		return Rotation{RotatePromote, "the current CA has expired"}
+	case s.Next != nil:
+		return Rotation{}
+	case s.Current == nil:
+		return Rotation{RotateAddNext, "the current CA is unreadable"}
+	case pastTwoThirds(s.Current.cert, now):
+		return Rotation{RotateAddNext, "two thirds of the current CA's life are over"}
+	case len(s.Retired) > 0 && seen.LeavesMoved:
+		return Rotation{RotateDropRetired, "every leaf is signed by the current CA"}
+	case len(s.Retired) > 0 && !anyValid(s.Retired, now):
+		return Rotation{RotateDropRetired, "the retired CAs have expired"}
+	}
+	return Rotation{}
+}
+
+// Rotate does a step. The name is that of a CA that the step makes.
+func Rotate(s CAState, step RotateType, name string, now time.Time, rand io.Reader) (CAState, error) {
+	switch step {
+	case RotateCreate, RotateAddNext:
+		ca, err := NewCA(name, now, rand)
+		if err != nil {
+			return s, err
+		}
+		if step == RotateCreate {
+			return CAState{Current: ca}, nil
+		}
+		s.Next = ca
+		return s, nil
+	case RotatePromote:
+		if s.Next == nil {
+			return s, fmt.Errorf("%s: there is no next CA", step)
+		}
+		if s.Current != nil {
+			s.Retired = Bundle(s.Current.CertPEM, s.Retired)
+		}
+		s.Current, s.Next = s.Next, nil
+		return s, nil
+	case RotateDropRetired:
+		s.Retired = nil
+		return s, nil
+	case RotateNone:
+		return s, nil
+	}
+	return s, fmt.Errorf("unknown step %q", step)
+}
+
+// trusted says whether leaves of the past can still be verified.
+func (s CAState) trusted(now time.Time) bool {
+	return s.Current != nil && !s.Current.expired(now) || anyValid(s.Retired, now)
+}
+
+func (ca *CA) expired(now time.Time) bool { return now.After(ca.cert.NotAfter) }
+
+func (ca *CA) is(der []byte) bool { return ca != nil && bytes.Equal(ca.cert.Raw, der) }
+
+func anyValid(certsPEM []byte, now time.Time) bool {
+	for _, der := range certBlocks(certsPEM) {
+		if cert, err := x509.ParseCertificate(der); err == nil && !now.After(cert.NotAfter) {
+			return true
+		}
+	}
+	return false
+}
