@@ -1,0 +1,114 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// kubernetesPrograms are the names that the one binary answers to.
+var kubernetesPrograms = []string{
+	"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet",
+}
+
+// Kubernetes returns the folder of Kubernetes' programs, etcd and kubectl.
+func Kubernetes(ctx context.Context) (string, error) {
+	return build(ctx, "kubernetes", "kube", "building Kubernetes, about 5 minutes on two idle cores, once",
+		func(module, folder string) error {
+			version, err := kubernetesVersion(ctx, module)
+			if err != nil {
+				return err
+			}
+			if err := goBuild(ctx, module, ".", filepath.Join(folder, "kubernetes"), versionFlags(version)); err != nil {
+				return err
+			}
+			for _, name := range kubernetesPrograms {
+				if err := os.Symlink("kubernetes", filepath.Join(folder, name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+}
+
+// CoreDNS returns the folder of the program coredns.
+func CoreDNS(ctx context.Context) (string, error) {
+	return build(ctx, "coredns", "coredns", "building CoreDNS, about a minute, once",
+		func(module, folder string) error {
+			return goBuild(ctx, module, ".", filepath.Join(folder, "coredns"), "")
+		})
+}
+
+// Pause returns the folder of the program pause.
+func Pause(ctx context.Context) (string, error) {
+	return build(ctx, "pause", "pause", "building the pause program",
+		func(module, folder string) error {
+			return goBuild(ctx, filepath.Dir(module), "./pause", filepath.Join(folder, "pause"), "")
+		})
+}
+
+func build(ctx context.Context, name, subfolder, what string, fill func(module, folder string) error) (string, error) {
+	source, err := Source()
+	if err != nil {
+		return "", err
+	}
+	module := filepath.Join(source, subfolder)
+	files := []string{filepath.Join(module, "main.go"), filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}
+	key, err := Key(files)
+	if err != nil {
+		return "", err
+	}
+	return Make(name, key, func(folder string) error {
+		return Timed(what, func() error { return fill(module, folder) })
+	})
+}
+
+// Timed says what goes on and how long it took.
+func Timed(what string, do func() error) error {
+	start := time.Now()
+	fmt.Fprintln(os.Stderr, what)
+	if err := do(); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "  took %s\n", time.Since(start).Round(100*time.Millisecond))
+	return nil
+}
+
+func goBuild(ctx context.Context, module, target, output, ldflags string) error {
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath",
+		"-ldflags", strings.TrimSpace("-s -w "+ldflags), "-o", output, target)
+	command.Dir = module
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	command.Stdout, command.Stderr = os.Stderr, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("build %s: %w", module, err)
+	}
+	return nil
+}
+
+func kubernetesVersion(ctx context.Context, module string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	command.Dir = module
+	command.Env = append(os.Environ(), "GOWORK=off")
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("read the version of Kubernetes: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// versionFlags make the programs say their version; one that does not know it
+// takes itself for v0.0.0, and clients then avoid newer features.
+func versionFlags(version string) string {
+	const where = "-X k8s.io/component-base/version."
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	flags := where + "gitVersion=" + version
+	if len(parts) == 3 {
+		flags += " " + where + "gitMajor=" + parts[0] + " " + where + "gitMinor=" + parts[1]
+	}
+	return flags
+}

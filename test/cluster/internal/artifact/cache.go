@@ -1,0 +1,97 @@
+// Package artifact makes what the cluster is made of (Kubernetes, CoreDNS and
+// the pause program from their Go modules, the rest from Debian) and keeps it
+// outside the tree under names that change with what it was made from.
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// CacheDir is where built things are kept.
+func CacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("set HOME or XDG_CACHE_HOME, which says where to keep what is built: %w", err)
+	}
+	return filepath.Join(base, "holdfast"), nil
+}
+
+// Source finds the folder of this module: the working folder or one above it,
+// or test/cluster in one of these.
+func Source() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; folder = filepath.Dir(folder) {
+		for _, candidate := range []string{folder, filepath.Join(folder, "test", "cluster")} {
+			if _, err := os.Stat(filepath.Join(candidate, "kube", "go.mod")); err == nil {
+				return candidate, nil
+			}
+		}
+		if folder == filepath.Dir(folder) {
+			return "", errors.New("run this inside the source tree: it builds Kubernetes from test/cluster/kube")
+		}
+	}
+}
+
+// Key names what is made from these files and words.
+func Key(files []string, words ...string) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, strings.Join(words, " "))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, filepath.Base(file), len(content))
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12], nil
+}
+
+// Make returns the cached folder NAME-KEY, which fill makes when it is not
+// there. A folder is in its place whole or not at all, so that a killed build
+// leaves nothing that looks finished; older folders of the name are removed.
+func Make(name, key string, fill func(folder string) error) (string, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(cache, name+"-"+key)
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	unfinished, err := os.MkdirTemp(cache, ".unfinished-"+name+"-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(unfinished)
+	if err := os.Chmod(unfinished, 0o755); err != nil {
+		return "", err
+	}
+	if err := fill(unfinished); err != nil {
+		return "", err
+	}
+	if err := os.Rename(unfinished, folder); err != nil {
+		// Another command was faster with the same thing.
+		if _, statErr := os.Stat(folder); statErr == nil {
+			return folder, nil
+		}
+		return "", err
+	}
+	return folder, nil
+}

@@ -1,0 +1,109 @@
+// Package image makes container images without a registry or a daemon.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Binary is an image of one static program.
+type Binary struct {
+	Ref  string
+	File string // on this machine
+	Path string // in the image; also the entrypoint
+	User string
+}
+
+// Pack writes the image to an archive that containerd imports.
+func Pack(b Binary, archive string) error {
+	content, err := os.ReadFile(b.File)
+	if err != nil {
+		return err
+	}
+	layer, err := layerOf(func(w *tar.Writer) error { return writeBinary(w, b.Path, content) })
+	if err != nil {
+		return err
+	}
+	return write(archive, b.Ref, v1.Config{
+		Entrypoint: []string{b.Path},
+		User:       b.User,
+		WorkingDir: "/",
+		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
+	}, layer)
+}
+
+// writeBinary writes the program, its folders and a /tmp for whoever needs one.
+func writeBinary(w *tar.Writer, file string, content []byte) error {
+	folders := []*tar.Header{{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}}
+	for folder := path.Dir(strings.TrimPrefix(file, "/")); folder != "."; folder = path.Dir(folder) {
+		folders = append(folders, &tar.Header{Name: folder + "/", Typeflag: tar.TypeDir, Mode: 0o755})
+	}
+	for i := len(folders) - 1; i >= 0; i-- {
+		if err := w.WriteHeader(folders[i]); err != nil {
+			return err
+		}
+	}
+	header := &tar.Header{Name: strings.TrimPrefix(file, "/"), Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}
+	if err := w.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := w.Write(content)
+	return err
+}
+
+func layerOf(fill func(*tar.Writer) error) (v1.Layer, error) {
+	var content bytes.Buffer
+	w := tar.NewWriter(&content)
+	if err := fill(w); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content.Bytes())), nil
+	}, fastest)
+}
+
+// fastest compresses little: archives are read on the machine they are made on.
+var fastest = tarball.WithCompressionLevel(1)
+
+// write puts an image of one layer into an archive, in its place whole or not
+// at all. Without a time in it the same content has the same digest.
+func write(archive, ref string, config v1.Config, layers ...v1.Layer) error {
+	tag, err := name.NewTag(ref)
+	if err != nil {
+		return fmt.Errorf("image name %q: %w", ref, err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, layers...)
+	if err != nil {
+		return err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return err
+	}
+	file = file.DeepCopy()
+	file.Config, file.OS, file.Architecture = config, "linux", architecture
+	file.Created = v1.Time{Time: time.Unix(0, 0)}
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		return err
+	}
+	unfinished := archive + ".new"
+	if err := tarball.WriteToFile(unfinished, tag, image); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, archive)
+}

@@ -1,0 +1,256 @@
+// Package lifecycle brings the whole cluster up, mends it and takes it down.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/test/cluster/internal/addons"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/artifact"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/controlplane"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/image"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/network"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/pki"
+)
+
+// Intervals that waiting goes by.
+const (
+	pollInterval   = 250 * time.Millisecond
+	servingTimeout = 2 * time.Minute
+	readyTimeout   = 4 * time.Minute
+)
+
+// started marks a state folder whose cluster was ready once. Without it a
+// folder holds the remains of a start that was cut short.
+const started = "started"
+
+// Up brings the cluster up, or mends what is missing of a running one. The
+// kubeconfig is written when everything is ready, never before.
+func Up(ctx context.Context, dir layout.Dir, kubeconfig string) error {
+	if Healthy(ctx, dir) == nil {
+		return writeKubeconfig(dir, kubeconfig)
+	}
+	begin := time.Now()
+	if err := artifact.EnsurePackages(ctx); err != nil {
+		return err
+	}
+	if err := prepare(dir); err != nil {
+		return err
+	}
+	binaries, err := buildBinaries(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := start(ctx, dir, binaries); err != nil {
+		return fmt.Errorf("%w (logs: %s; to start afresh: down, then up)", err, dir.Path("logs"))
+	}
+	if err := layout.WriteFile(dir.Path(started), nil, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "cluster ready after %s\n", time.Since(begin).Round(100*time.Millisecond))
+	return writeKubeconfig(dir, kubeconfig)
+}
+
+// Healthy says by an error what is wrong with the cluster of the state folder.
+func Healthy(ctx context.Context, dir layout.Dir) error {
+	if _, err := os.Stat(dir.Path(started)); err != nil {
+		return errors.New("no cluster was started here")
+	}
+	missing := controlplane.Missing(dir)
+	for _, n := range layout.Nodes() {
+		missing = append(missing, node.Missing(dir, n)...)
+		if !network.PluggedIn(n) {
+			missing = append(missing, n.Name+": cut off")
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not running: %v", missing)
+	}
+	client, err := addons.Client(dir.Kubeconfig("installer"))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return addons.Ready(ctx, client)
+}
+
+// prepare makes the machine fit for a start: remains of another cluster, of a
+// start cut short or of a boot before this one are cleared away.
+func prepare(dir layout.Dir) error {
+	owner, err := os.ReadFile(filepath.Join(layout.RunDir, "dir"))
+	if err == nil && string(owner) != string(dir) {
+		return fmt.Errorf("another cluster of this kind uses the machine's addresses: take it down first (down --dir %s)", owner)
+	}
+	_, startedErr := os.Stat(dir.Path(started))
+	switch {
+	case startedErr == nil:
+		// A running cluster, or one to be revived with its objects.
+	case errors.Is(startedErr, fs.ErrNotExist):
+		if err := Down(dir); err != nil {
+			return fmt.Errorf("clear the remains of an earlier start: %w", err)
+		}
+	default:
+		return startedErr
+	}
+	return layout.WriteFile(filepath.Join(layout.RunDir, "dir"), []byte(dir), 0o644)
+}
+
+// buildBinaries makes the programs, and a copy of this one that stays when the
+// folder that "go run" made is gone.
+func buildBinaries(ctx context.Context, dir layout.Dir) (controlplane.Binaries, error) {
+	var b controlplane.Binaries
+	var err error
+	if b.Kubernetes, err = artifact.Kubernetes(ctx); err != nil {
+		return b, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return b, err
+	}
+	b.Cluster = dir.Path("bin", "cluster")
+	return b, copyFile(self, b.Cluster)
+}
+
+func start(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {
+	archives, err := systemImages(ctx)
+	if err != nil {
+		return err
+	}
+	if err := pki.Ensure(dir); err != nil {
+		return fmt.Errorf("make certificates: %w", err)
+	}
+	if err := network.Ensure(); err != nil {
+		return err
+	}
+	if err := controlplane.EnsureServing(dir, b); err != nil {
+		return err
+	}
+	client, err := addons.Client(dir.Kubeconfig("installer"))
+	if err != nil {
+		return err
+	}
+	err = waitFor(ctx, "the API server", servingTimeout, func() error { return addons.Serving(ctx, client) })
+	if err != nil {
+		return err
+	}
+	if err := controlplane.EnsureControllers(dir, b); err != nil {
+		return err
+	}
+	if err := startNodes(dir, b, archives); err != nil {
+		return err
+	}
+	kubectl := filepath.Join(b.Kubernetes, "kubectl")
+	if err := addons.Install(ctx, dir.Kubeconfig("installer"), kubectl); err != nil {
+		return err
+	}
+	return waitFor(ctx, "the cluster", readyTimeout, func() error { return addons.Ready(ctx, client) })
+}
+
+// startNodes starts all nodes at the same time and gives them the images that
+// no node can do without.
+func startNodes(dir layout.Dir, b controlplane.Binaries, archives map[string]string) error {
+	var wait sync.WaitGroup
+	errs := make([]error, len(layout.Nodes()))
+	for i, n := range layout.Nodes() {
+		wait.Go(func() {
+			if errs[i] = node.Start(dir, n, b.Kubernetes); errs[i] != nil {
+				return
+			}
+			for ref, archive := range archives {
+				if !node.HasImage(n, ref) {
+					errs[i] = errors.Join(errs[i], node.LoadImage(n, archive))
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// systemImages packs the pause image and CoreDNS; it returns archives by name.
+func systemImages(ctx context.Context) (map[string]string, error) {
+	pause, err := artifact.Pause(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dns, err := artifact.CoreDNS(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images := []image.Binary{
+		{Ref: layout.PauseImage, File: filepath.Join(pause, "pause"), Path: "/pause", User: "65535:65535"},
+		{Ref: layout.DNSImage, File: filepath.Join(dns, "coredns"), Path: "/coredns"},
+	}
+	archives := map[string]string{}
+	for _, i := range images {
+		archive := i.File + ".tar"
+		archives[i.Ref] = archive
+		if _, err := os.Stat(archive); err == nil {
+			continue
+		}
+		if err := image.Pack(i, archive); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", i.Ref, err)
+		}
+	}
+	return archives, nil
+}
+
+func waitFor(ctx context.Context, what string, timeout time.Duration, ready func() error) error {
+	deadline := time.Now().Add(timeout)
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not ready after %s: %w", what, timeout, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func writeKubeconfig(dir layout.Dir, path string) error {
+	content, err := os.ReadFile(dir.Kubeconfig("admin"))
+	if err != nil {
+		return err
+	}
+	return layout.WriteFile(path, content, 0o600)
+}
+
+// copyFile copies a program, also over one that runs.
+func copyFile(from, to string) error {
+	if from == to {
+		return nil
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	target, err := os.OpenFile(to+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, copyErr := io.Copy(target, source)
+	if err := errors.Join(copyErr, target.Close()); err != nil {
+		return err
+	}
+	return os.Rename(to+".new", to)
+}
