@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/artifact"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/image"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/lifecycle"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
 )
 
@@ -88,5 +90,32 @@ func packCommand() *cobra.Command {
 	return command
 }
 
-func imagesCommand(_ *options) *cobra.Command { return &cobra.Command{Use: "images"} }
-func auditCommand(_ *options) *cobra.Command  { return &cobra.Command{Use: "audit"} }
+// imagesCommand builds the databases' images and gives them to the nodes; the
+// list of what there is lies in the state folder as images.json.
+func imagesCommand(o *options) *cobra.Command {
+	var refresh, buildOnly bool
+	command := &cobra.Command{
+		Use:   "images",
+		Short: "Build the images of PostgreSQL from Debian and give them to all nodes",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := artifact.EnsurePackages(cmd.Context()); err != nil {
+				return err
+			}
+			images, err := image.BuildPostgres(cmd.Context(), refresh, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			for _, i := range images {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s (%s, %s)\n", strings.Join(i.Refs, " "), i.Suite, i.Package)
+			}
+			if buildOnly {
+				return nil
+			}
+			return lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), images) })
+		},
+	}
+	command.Flags().BoolVar(&refresh, "refresh", false, "ask Debian for newer versions instead of taking what was built before")
+	command.Flags().BoolVar(&buildOnly, "build-only", false, "do not give them to the nodes")
+	return command
+}

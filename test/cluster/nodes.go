@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-db/holdfast/test/cluster/internal/artifact"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/network"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
@@ -13,37 +12,33 @@ import (
 // nodeCommands are the failures that a test can cause, and their ends.
 func nodeCommands(o *options) []*cobra.Command {
 	return []*cobra.Command{
-		nodeCommand("cut", "Pull a node's network cable; what runs on it goes on", func(_ *cobra.Command, n layout.Node) error {
+		nodeCommand("cut", "Pull a node's network cable; what runs on it goes on", func(n layout.Node) error {
 			return network.Unplug(n)
 		}),
-		nodeCommand("heal", "Plug a node's network cable in again", func(_ *cobra.Command, n layout.Node) error {
+		nodeCommand("heal", "Plug a node's network cable in again", func(n layout.Node) error {
 			return network.PlugIn(n)
 		}),
-		nodeCommand("stop", "Cut a node's power: nothing of it goes on, its network included", func(_ *cobra.Command, n layout.Node) error {
+		nodeCommand("stop", "Cut a node's power: nothing of it goes on, its network included", func(n layout.Node) error {
 			return node.Stop(n)
 		}),
-		nodeCommand("start", "Boot a node that was stopped", func(cmd *cobra.Command, n layout.Node) error {
-			binaries, err := artifact.Kubernetes(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return node.Start(o.state(), n, binaries)
+		nodeCommand("start", "Boot a node that was stopped", func(n layout.Node) error {
+			return node.Start(o.state(), n, o.state().Programs())
 		}),
 	}
 }
 
-func nodeCommand(name, short string, run func(*cobra.Command, layout.Node) error) *cobra.Command {
+func nodeCommand(name, short string, run func(layout.Node) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " NODE...",
 		Short: short,
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, names []string) error {
+		RunE: func(_ *cobra.Command, names []string) error {
 			for _, name := range names {
 				n, err := layout.FindNode(name)
 				if err != nil {
 					return err
 				}
-				if err := run(cmd, n); err != nil {
+				if err := run(n); err != nil {
 					return err
 				}
 			}

@@ -95,3 +95,12 @@ func Make(name, key string, fill func(folder string) error) (string, error) {
 	}
 	return folder, nil
 }
+
+// Forget removes a cached folder, so that Make makes it anew.
+func Forget(name, key string) error {
+	cache, err := CacheDir()
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(cache, name+"-"+key))
+}

@@ -102,6 +102,9 @@ func (d Dir) Volumes() string               { return d.Path("volumes") }
 func (d Dir) NodeDir(n Node) string         { return d.Path("nodes", n.Name) }
 func (d Dir) Images() string                { return d.Path("images.json") }
 
+// Programs is a link to the folder of Kubernetes' programs, kubectl included.
+func (d Dir) Programs() string { return d.Path("bin", "kubernetes") }
+
 // AdminKubeconfig is the default place of the kubeconfig that users get.
 func (d Dir) AdminKubeconfig() string { return d.Path("kubeconfig") }
 

@@ -113,6 +113,9 @@ func buildBinaries(ctx context.Context, dir layout.Dir) (controlplane.Binaries, 
 	if b.Kubernetes, err = artifact.Kubernetes(ctx); err != nil {
 		return b, err
 	}
+	if err := link(b.Kubernetes, dir.Programs()); err != nil {
+		return b, err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return b, err
@@ -229,6 +232,17 @@ func writeKubeconfig(dir layout.Dir, path string) error {
 		return err
 	}
 	return layout.WriteFile(path, content, 0o600)
+}
+
+// link makes a symlink, or lets an old one point elsewhere.
+func link(target, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, path+".new"); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // copyFile copies a program, also over one that runs.
