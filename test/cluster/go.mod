@@ -3,6 +3,7 @@ module github.com/holdfast-db/holdfast/test/cluster
 go 1.26.0
 
 require (
+	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/spf13/cobra v1.10.2
 	k8s.io/api v0.36.3
