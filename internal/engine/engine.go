@@ -36,8 +36,6 @@ type Plan struct {
 	Step *Step
 	// Facts become conditions.
 	Facts []condition.Fact
-	// Phase is for people.
-	Phase string
 	// Report is what status says of members and endpoints.
 	Report Report
 	// Recheck is when to look again at what no watch reports; 0 for never.

@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+)
+
+const (
+	normal  = corev1.EventTypeNormal
+	warning = corev1.EventTypeWarning
+)
+
+// event on the cluster. An event's reason tells what happened, its action what
+// was being done.
+func (r *Reconciler[C, O]) event(c C, kind, reason, action, format string, args ...any) {
+	r.Recorder.Eventf(c, nil, kind, reason, action, format, args...)
+}
+
+// reportDrift says of each drift which field, who and when.
+func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
+	for _, d := range p.sync.Drifts {
+		reason := v1alpha1.ReasonDriftReverted
+		switch d.Action {
+		case apply.ActionReported:
+			reason = v1alpha1.ReasonDriftReported
+		case apply.ActionContested:
+			reason = v1alpha1.ReasonContested
+		}
+		r.event(p.c, warning, reason, d.Action, "%s %s was changed by %q (%s)", d.Object, d.Path, manager(d), d.Operation)
+		logf.FromContext(ctx).Info("drift", "object", d.Object.String(), "path", d.Path,
+			"manager", d.Manager, "subresource", d.Subresource, "operation", d.Operation, "action", d.Action)
+	}
+	for _, change := range p.sync.Changed {
+		logf.FromContext(ctx).Info("applied", "object", change.Object.String(), "created", change.Created, "pruned", change.Pruned, "generation", change.Generation)
+	}
+}
+
+// announce says what the status that was just written changed for people.
+func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
+	after := c.CommonStatus()
+	if before.Phase != after.Phase {
+		r.event(c, kindOf(after.Phase), after.Phase, "Phase", "%s", conditions.GetMessage(c, v1alpha1.ConditionReady))
+	}
+	if before.Primary != after.Primary && after.Primary != "" {
+		r.event(c, normal, v1alpha1.ReasonPrimaryChanged, "Primary", "%s takes writes", after.Primary)
+	}
+	known := map[string]v1alpha1.MemberStatus{}
+	for _, m := range before.Members {
+		known[m.Name] = m
+	}
+	for _, m := range after.Members {
+		if old := known[m.Name]; old.State != m.State || old.Role != m.Role {
+			r.event(c, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
+		}
+	}
+	if d := degraded(after.Conditions); d != "" && d != degraded(before.Conditions) {
+		r.event(c, warning, v1alpha1.ConditionDegraded, "Degraded", "%s", d)
+	}
+}
+
+func kindOf(phase string) string {
+	if phase == "Failed" || phase == "Degraded" {
+		return warning
+	}
+	return normal
+}
+
+func degraded(list []metav1.Condition) string {
+	for _, c := range list {
+		if c.Type == v1alpha1.ConditionDegraded {
+			return c.Message
+		}
+	}
+	return ""
+}

@@ -1,0 +1,214 @@
+// Package controller is the reconcile loop: one generic skeleton that drives
+// every engine through observe, plan and act, applies what should exist, and
+// writes the status once per pass.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/fluxcd/pkg/runtime/jitter"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine"
+)
+
+// Syncer writes owned objects.
+type Syncer interface {
+	Sync(ctx context.Context, req apply.Request) (apply.Result, error)
+	Forget(owner types.UID)
+}
+
+// MemberForgetter stops asking the members of a cluster that is gone.
+type MemberForgetter interface {
+	Forget(cluster types.NamespacedName)
+}
+
+// Reconciler drives one kind of cluster. C is its type, O what its engine
+// observes.
+type Reconciler[C v1alpha1.Cluster, O any] struct {
+	// Client reads from the cache and writes the status.
+	Client client.Client
+	// Engine is the operational knowledge.
+	Engine engine.Engine[C, O]
+	// Applier writes owned objects.
+	Applier Syncer
+	// Members is told of clusters that are gone.
+	Members MemberForgetter
+	// Recorder of events on the cluster.
+	Recorder events.EventRecorder
+	// Clock of the loop.
+	Clock clock.PassiveClock
+	// New makes an empty C.
+	New func() C
+
+	memory memory
+}
+
+// conflictRecheck is how often a name that somebody else holds is looked at
+// again: their objects are not watched.
+const conflictRecheck = 30 * time.Second
+
+// stepPause lets the watches show what a step did before the next pass.
+const stepPause = 50 * time.Millisecond
+
+// pass is what one run of the loop knows.
+type pass[C v1alpha1.Cluster] struct {
+	c       C
+	plan    engine.Plan
+	sync    apply.Result
+	facts   []condition.Fact
+	stepped bool
+	err     error
+}
+
+// Reconcile is one pass.
+func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	c := r.New()
+	if err := r.Client.Get(ctx, req.NamespacedName, c); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("get: %w", err)
+	}
+	r.memory.restore(c)
+	p := &pass[C]{c: c}
+	if c.GetDeletionTimestamp() == nil {
+		p.err = r.run(ctx, p)
+	}
+	if err := r.writeStatus(ctx, p); err != nil {
+		p.err = errors.Join(p.err, fmt.Errorf("write status: %w", err))
+	}
+	return r.next(p)
+}
+
+// run observes, plans, applies and acts.
+func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
+	o, err := r.Engine.Observe(ctx, p.c)
+	if err != nil {
+		return fmt.Errorf("observe: %w", err)
+	}
+	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
+	suspended := p.c.Common().Suspend
+	p.sync, err = r.Applier.Sync(ctx, apply.Request{
+		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
+		Drift: p.c.Common().Drift, Suspend: suspended,
+	})
+	r.reportDrift(ctx, p)
+	err = p.block(err)
+	if p.plan.Step == nil || suspended {
+		return err
+	}
+	return errors.Join(err, r.act(ctx, p))
+}
+
+// act does the planned step.
+func (r *Reconciler[C, O]) act(ctx context.Context, p *pass[C]) error {
+	step := *p.plan.Step
+	logf.FromContext(ctx).Info("step", "type", step.Type, "target", step.Target, "why", step.Message)
+	if err := p.block(r.Engine.Act(ctx, p.c, step)); err != nil {
+		r.event(p.c, warning, v1alpha1.ReasonStepFailed, step.Type, "%s: %v", step, err)
+		return fmt.Errorf("act: %w", err)
+	}
+	p.stepped = true
+	r.event(p.c, normal, v1alpha1.ReasonStepStarted, step.Type, "%s", step)
+	return nil
+}
+
+// block turns what only a person can mend into a fact, and returns the rest of
+// err, which is worth another try.
+func (p *pass[C]) block(err error) error {
+	var rest error
+	for _, e := range unjoin(err) {
+		if b := blocked(e); b != nil {
+			p.facts = append(p.facts, stalled(b.Reason, b.Message))
+			continue
+		}
+		rest = errors.Join(rest, e)
+	}
+	return rest
+}
+
+// blocked recognises what only a person can mend.
+func blocked(err error) *engine.Blocked {
+	var b *engine.Blocked
+	var conflict *apply.ConflictError
+	switch {
+	case errors.As(err, &b):
+		return b
+	case errors.As(err, &conflict):
+		return &engine.Blocked{Reason: v1alpha1.ReasonNameConflict, Message: conflict.Error() +
+			": it is left alone; rename or delete it, or give the cluster another name"}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return &engine.Blocked{Reason: v1alpha1.ReasonInvalidObject, Message: "the API server refuses an object: " + err.Error()}
+	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating"):
+		return &engine.Blocked{Reason: v1alpha1.ReasonForbidden, Message: "the API server forbids: " + err.Error() + "; check quotas, admission policies and the operator's RBAC"}
+	}
+	return nil
+}
+
+// unjoin lists what errors.Join put together.
+func unjoin(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+// next is the only place that decides when to look again.
+func (r *Reconciler[C, O]) next(p *pass[C]) (ctrl.Result, error) {
+	if p.err != nil {
+		return ctrl.Result{}, p.err
+	}
+	if p.stepped {
+		return ctrl.Result{RequeueAfter: stepPause}, nil
+	}
+	wait := soonest(p.plan.Recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
+	for _, f := range p.facts {
+		if f.Type == v1alpha1.ConditionStalled {
+			wait = soonest(wait, jitter.JitteredIntervalDuration(conflictRecheck))
+		}
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// soonest of the times that are set; 0 for none.
+func soonest(times ...time.Duration) time.Duration {
+	var first time.Duration
+	for _, t := range times {
+		if t > 0 && (first == 0 || t < first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// forget drops what memory holds of a cluster that is gone.
+func (r *Reconciler[C, O]) forget(name types.NamespacedName) {
+	if uid, known := r.memory.forget(name); known {
+		r.Applier.Forget(uid)
+	}
+	r.Members.Forget(name)
+}
+
+// requestedAt is the value of Flux's annotation that asks for a pass.
+func requestedAt(c client.Object) string {
+	at, _ := meta.ReconcileAnnotationValue(c.GetAnnotations())
+	return at
+}

@@ -1,0 +1,132 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/pkg/runtime/predicates"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Retries of transient errors back off from the first to the last of these.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 2 * time.Minute
+)
+
+// Owned are the kinds of objects that clusters consist of; those in Applied
+// are written by the operator.
+func Owned() []client.Object {
+	return append(Applied(), &corev1.Pod{}, &discoveryv1.EndpointSlice{})
+}
+
+// Applied are the kinds of objects that the operator applies, and may prune.
+func Applied() []client.Object {
+	return []client.Object{
+		&appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{},
+		&corev1.PersistentVolumeClaim{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
+		&rbacv1.Role{}, &rbacv1.RoleBinding{},
+	}
+}
+
+// CacheOptions keep in memory only what belongs to clusters, and of pods and
+// endpoint slices no ownership records.
+func CacheOptions(namespaces []string) cache.Options {
+	belongs, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
+	if err != nil {
+		panic(fmt.Sprintf("a constant selector: %v", err))
+	}
+	selector := labels.NewSelector().Add(*belongs)
+	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
+	for _, obj := range Applied() {
+		opts.ByObject[obj] = cache.ByObject{Label: selector}
+	}
+	lean := cache.TransformStripManagedFields()
+	opts.ByObject[&corev1.Pod{}] = cache.ByObject{Label: selector, Transform: lean}
+	opts.ByObject[&discoveryv1.EndpointSlice{}] = cache.ByObject{Label: selector, Transform: lean}
+	for _, ns := range namespaces {
+		if opts.DefaultNamespaces == nil {
+			opts.DefaultNamespaces = map[string]cache.Config{}
+		}
+		opts.DefaultNamespaces[ns] = cache.Config{}
+	}
+	return opts
+}
+
+// Setup makes the controller of one kind and its watches.
+func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, members source.Source, concurrent int) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(strings.ToLower(gvk.Kind)).
+		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}))).
+		WatchesRawSource(members).
+		WithOptions(ctrlcontroller.Options{
+			MaxConcurrentReconciles: concurrent,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		})
+	for _, obj := range Owned() {
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
+	}
+	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.all(mgr, gvk))).Complete(r)
+}
+
+// byLabel finds the cluster that an object says it belongs to.
+func byLabel(gvk schema.GroupVersionKind) handler.MapFunc {
+	kind := strings.ToLower(gvk.Kind)
+	return func(_ context.Context, obj client.Object) []reconcile.Request {
+		l := obj.GetLabels()
+		if l[v1alpha1.LabelKind] != kind {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: l[v1alpha1.LabelCluster]}}}
+	}
+}
+
+// all clusters look again when what they share changes.
+func (r *Reconciler[C, O]) all(mgr ctrl.Manager, gvk schema.GroupVersionKind) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		obj, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err != nil {
+			return nil
+		}
+		list, ok := obj.(client.ObjectList)
+		if !ok || mgr.GetCache().List(ctx, list) != nil {
+			return nil
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return nil
+		}
+		var requests []reconcile.Request
+		for _, item := range items {
+			if c, ok := item.(client.Object); ok {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)})
+			}
+		}
+		return requests
+	}
+}

@@ -1,0 +1,203 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/condition"
+)
+
+// mostDrifts that status remembers.
+const mostDrifts = 10
+
+// writeStatus computes the status of this pass and writes it in one forced
+// apply, if it changed.
+func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
+	before := p.c.CommonStatus().DeepCopy()
+	r.fillStatus(p)
+	if equality.Semantic.DeepEqual(before, p.c.CommonStatus()) {
+		return nil
+	}
+	gvk, err := apiutil.GVKForObject(p.c, r.Client.Scheme())
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
+		"metadata": map[string]any{"namespace": p.c.GetNamespace(), "name": p.c.GetName(), "uid": p.c.GetUID()},
+		"status":   p.c.CommonStatus(),
+	})
+	if err != nil {
+		return err
+	}
+	answer := r.New()
+	answer.SetNamespace(p.c.GetNamespace())
+	answer.SetName(p.c.GetName())
+	err = r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.memory.wrote(p.c, answer.GetResourceVersion())
+	r.announce(p.c, before)
+	return nil
+}
+
+// fillStatus turns what the pass knows into the status of its cluster.
+func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
+	c, st := p.c, p.c.CommonStatus()
+	deleting := c.GetDeletionTimestamp() != nil
+	if !deleting && len(p.plan.Facts) == 0 {
+		return // nothing was observed: what was said before stands
+	}
+	in := condition.Input{
+		Facts:     append(p.facts, p.plan.Facts...),
+		Rewritten: rewritten(p.sync), Unsettled: !p.sync.Settled || p.stepped,
+		Suspended: c.Common().Suspend, Deleting: deleting, Error: p.err,
+		Standing: describe(p.sync.Standing), Contested: contested(p.sync.Contested),
+		Deadline: deadline(c),
+	}
+	if !deleting {
+		fillReport(st, p)
+	}
+	in.Stuck = r.memory.stuckFor(c, fingerprint(c, in), r.Clock.Now())
+	condition.Resolve(c, in)
+	r.memory.watchDeadline(c, in.Deadline, conditions.Has(c, v1alpha1.ConditionReconciling))
+	st.Phase = phase(c, deleting)
+	st.ObservedGeneration = c.GetGeneration()
+	st.LastHandledReconcileAt = requestedAt(c)
+	recordDrifts(st, p.sync.Drifts)
+}
+
+func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
+	r := p.plan.Report
+	st.Image, st.Version, st.Primary = r.Image, r.Version, r.Primary
+	st.Replicas, st.ReadyReplicas, st.Selector = r.Replicas, r.ReadyReplicas, r.Selector
+	st.Members, st.Endpoints = r.Members, r.Endpoints
+	st.CredentialsSecret, st.SystemIdentifier = r.CredentialsSecret, r.SystemIdentifier
+}
+
+func deadline(c v1alpha1.Cluster) time.Duration {
+	if s := c.Common().ProgressDeadlineSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return 10 * time.Minute
+}
+
+// rewritten says whether the pass wrote something else than what somebody had
+// changed.
+func rewritten(sync apply.Result) bool {
+	reverted := map[apply.ObjectID]bool{}
+	for _, d := range sync.Drifts {
+		reverted[d.Object] = d.Action == apply.ActionReverted
+	}
+	for _, change := range sync.Changed {
+		if !reverted[change.Object] {
+			return true
+		}
+	}
+	return false
+}
+
+// fingerprint is what moves while there is progress.
+func fingerprint(c v1alpha1.Cluster, in condition.Input) string {
+	facts := in.Facts
+	if in.Error != nil {
+		facts = append(facts, condition.Fact{Message: "error"})
+	}
+	return fmt.Sprint(c.GetGeneration(), c.CommonStatus().Members, facts)
+}
+
+// phase is a word for people, made from the conditions. No decision reads it.
+func phase(c v1alpha1.Cluster, deleting bool) string {
+	reconciling := conditions.GetReason(c, v1alpha1.ConditionReconciling)
+	switch {
+	case deleting:
+		return "Deleting"
+	case c.Common().Suspend:
+		return "Suspended"
+	case conditions.Has(c, v1alpha1.ConditionStalled):
+		return "Failed"
+	case reconciling == v1alpha1.ReasonApplying || reconciling == v1alpha1.ReasonProgressing || reconciling == v1alpha1.ReasonConfiguring:
+		return "Updating"
+	case reconciling != "":
+		return reconciling
+	case conditions.Has(c, v1alpha1.ConditionDegraded) || !conditions.IsTrue(c, v1alpha1.ConditionReady):
+		return "Degraded"
+	}
+	return "Ready"
+}
+
+// recordDrifts puts the newest drifts first.
+func recordDrifts(st *v1alpha1.CommonStatus, drifts []apply.Drift) {
+	if len(drifts) == 0 {
+		return
+	}
+	var last []v1alpha1.DriftRecord
+	for _, d := range drifts {
+		last = append(last, v1alpha1.DriftRecord{
+			Time: metav1.NewTime(d.Time.Truncate(time.Second)), Object: d.Object.String(), Path: d.Path,
+			Manager: manager(d), Operation: d.Operation, Action: d.Action,
+		})
+	}
+	if st.Drift != nil {
+		last = append(last, st.Drift.Last...)
+	}
+	st.Drift = &v1alpha1.DriftStatus{Last: last[:min(len(last), mostDrifts)]}
+}
+
+func manager(d apply.Drift) string {
+	if d.Subresource != "" {
+		return d.Manager + " (" + d.Subresource + ")"
+	}
+	return d.Manager
+}
+
+// describe names drifts for people.
+func describe(drifts []apply.Drift) []string {
+	var out []string
+	for _, d := range drifts {
+		text := d.Object.String()
+		if d.Path != "" {
+			text += " " + d.Path
+		}
+		if d.Manager != "" {
+			text += " by " + manager(d)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func contested(contests []apply.Contest) []string {
+	var out []string
+	for _, c := range contests {
+		text := c.Object.String()
+		for _, path := range c.Paths {
+			text += " " + path
+		}
+		if c.Manager != "" {
+			text += " by " + c.Manager
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func stalled(reason, message string) condition.Fact {
+	return condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}

@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// Types of the steps that make secrets; those of the CA's life are
+// pki.RotateType.
+const (
+	stepMintCredentials = "MintCredentials"
+	stepIssueCert       = "IssueCertificate"
+)
+
+// mintStep is the next secret to make; nil when all are as they should be.
+func mintStep(c *v1alpha1.PostgresCluster, o Observation, now time.Time) *engine.Step {
+	if len(o.Minted.Internal[keyAppPassword]) == 0 {
+		return &engine.Step{Type: stepMintCredentials, Target: c.Name + suffixInternal, Message: "the cluster has no application password yet"}
+	}
+	state := pki.ParseCAState(o.Minted.CA)
+	if r := pki.RotateStep(state, rollout(c, o, state, now), now); r.Type != pki.RotateNone {
+		return &engine.Step{Type: string(r.Type), Target: c.Name + suffixCA, Message: r.Reason}
+	}
+	if reason, yes := certificateStale(c, o.Minted, state, now); yes {
+		return &engine.Step{Type: stepIssueCert, Target: c.Name + suffixTLS, Message: reason}
+	}
+	return nil
+}
+
+// certificateStale says why the members' certificate must be issued again. It
+// is also issued when the bundle beside it changes, so that its serial number
+// tells which bundle a member has loaded.
+func certificateStale(c *v1alpha1.PostgresCluster, m Minted, state pki.CAState, now time.Time) (string, bool) {
+	if state.Current == nil {
+		return "", false
+	}
+	reason, yes := pki.NeedsRenewal(m.TLS["tls.crt"], m.TLS["tls.key"], state.Current.CertPEM, leaf(c), now)
+	if !yes && !bytes.Equal(m.TLS["ca.crt"], state.Bundle()) {
+		return "the bundle of trusted CAs changed", true
+	}
+	return reason, yes
+}
+
+// rollout is how far the members have taken up the certificate.
+func rollout(c *v1alpha1.PostgresCluster, o Observation, state pki.CAState, now time.Time) pki.Rollout {
+	if _, stale := certificateStale(c, o.Minted, state, now); stale {
+		return pki.Rollout{}
+	}
+	serial := pki.Serial(o.Minted.TLS["tls.crt"])
+	for _, pod := range o.Pods {
+		m := o.Members[pod.Name]
+		if m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "" || m.Status.CertificateSerial != serial {
+			return pki.Rollout{}
+		}
+	}
+	return pki.Rollout{BundleServed: true, LeavesMoved: true}
+}
+
+// leaf is what the members' certificate says. All members share one.
+func leaf(c *v1alpha1.PostgresCluster) pki.LeafRequest {
+	var names []string
+	for _, host := range []string{c.Name + suffixRW, c.Name + suffixRO, "*." + c.Name + suffixMembers} {
+		names = append(names, host, host+"."+c.Namespace, host+"."+c.Namespace+".svc", host+"."+c.Namespace+".svc.cluster.local")
+	}
+	return pki.LeafRequest{CommonName: memberapi.MemberName, DNSNames: append(names, "localhost"), Usage: pki.UsageServerAndClient}
+}
+
+// mint makes one secret and remembers it; the next pass applies it. What the
+// API server already holds wins over anything new: the cache may be behind.
+func (e *Engine) mint(ctx context.Context, c *v1alpha1.PostgresCluster, s engine.Step) error {
+	var live corev1.Secret
+	err := e.Writer.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: s.Target}, &live)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("look for %s: %w", s.Target, err)
+	}
+	known := e.vault.observe(c, nil)
+	slot := known.slot(c, s.Target)
+	if err == nil && *slot == nil && live.Labels[v1alpha1.LabelCluster] == c.Name && len(live.Data) > 0 {
+		e.vault.put(c, s.Target, live.Data)
+		return nil
+	}
+	data, err := e.make(c, s, known)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Type, err)
+	}
+	e.vault.put(c, s.Target, data)
+	return nil
+}
+
+func (e *Engine) make(c *v1alpha1.PostgresCluster, s engine.Step, known Minted) (map[string][]byte, error) {
+	now := e.Clock.Now()
+	state := pki.ParseCAState(known.CA)
+	switch s.Type {
+	case stepMintCredentials:
+		password, err := pki.NewPassword(rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		data := map[string][]byte{}
+		for k, v := range known.Internal {
+			data[k] = v
+		}
+		data[keyAppPassword] = []byte(password)
+		return data, nil
+	case stepIssueCert:
+		certPEM, keyPEM, err := pki.Issue(state.Current, leaf(c), now, rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		return map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()}, nil
+	}
+	next, err := pki.Rotate(state, pki.RotateType(s.Type), c.Namespace+"/"+c.Name, now, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return next.Data(), nil
+}

@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// Observation is one cluster as the caches, the members and the engine's own
+// memory show it.
+type Observation struct {
+	// Settings of the operator, so that Plan needs nothing else.
+	Settings Settings
+	// StatefulSet of the members; nil while there is none.
+	StatefulSet *appsv1.StatefulSet
+	// Pods and Volumes of the members, by ordinal. Volumes holds retained ones
+	// of former members too.
+	Pods    map[int]*corev1.Pod
+	Volumes map[int]*corev1.PersistentVolumeClaim
+	// Minted is what was made once and cannot be computed again.
+	Minted Minted
+	// Members is what the agents say, by pod name.
+	Members map[string]members.Observation
+	// ReadWrite and ReadOnly are the pods that the Services send clients to.
+	ReadWrite, ReadOnly map[string]bool
+	// StorageClasses by name; nil when the operator may not read them.
+	StorageClasses map[string]storagev1.StorageClass
+}
+
+// Observe implements engine.Engine.
+func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Observation, error) {
+	o := Observation{Settings: e.Settings}
+	in := client.InNamespace(c.Namespace)
+	ours := client.MatchingLabels(identity(c).Selector())
+
+	var sets appsv1.StatefulSetList
+	var pods corev1.PodList
+	var volumes corev1.PersistentVolumeClaimList
+	var secrets corev1.SecretList
+	var slices discoveryv1.EndpointSliceList
+	for _, list := range []client.ObjectList{&sets, &pods, &volumes, &secrets, &slices} {
+		if err := e.Reader.List(ctx, list, in, ours); err != nil {
+			return o, fmt.Errorf("observe %T: %w", list, err)
+		}
+	}
+	for i := range sets.Items {
+		if sets.Items[i].Name == c.Name {
+			o.StatefulSet = &sets.Items[i]
+		}
+	}
+	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, c.Name+"-")
+	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+c.Name+"-")
+	o.Minted = e.vault.observe(c, secrets.Items)
+	o.ReadWrite = serving(slices.Items, c.Name+suffixRW)
+	o.ReadOnly = serving(slices.Items, c.Name+suffixRO)
+
+	classes, err := e.storageClasses(ctx)
+	if err != nil {
+		return o, err
+	}
+	o.StorageClasses = classes
+
+	if target, ok := e.target(c, o); ok {
+		e.Members.Watch(client.ObjectKeyFromObject(c), c.UID, target)
+	}
+	o.Members = e.Members.Get(client.ObjectKeyFromObject(c))
+	return o, nil
+}
+
+// storageClasses reads the classes where the operator may.
+func (e *Engine) storageClasses(ctx context.Context) (map[string]storagev1.StorageClass, error) {
+	var list storagev1.StorageClassList
+	if err := e.Reader.List(ctx, &list); err != nil {
+		if apierrors.IsForbidden(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("observe storage classes: %w", err)
+	}
+	classes := make(map[string]storagev1.StorageClass, len(list.Items))
+	for _, class := range list.Items {
+		classes[class.Name] = class
+	}
+	return classes, nil
+}
+
+// target says which members to ask, and with which certificate.
+func (e *Engine) target(c *v1alpha1.PostgresCluster, o Observation) (members.Target, bool) {
+	credentials, ok := e.vault.client(c, o.Minted, e.Clock.Now())
+	if !ok {
+		return members.Target{}, false
+	}
+	t := members.Target{TLS: credentials}
+	for _, pod := range o.Pods {
+		if pod.Status.PodIP == "" {
+			continue
+		}
+		t.Members = append(t.Members, members.Member{
+			Pod: pod.Name, UID: pod.UID,
+			Address:    hostPort(pod.Status.PodIP, memberapi.StatusPort),
+			ServerName: pod.Name + "." + c.Name + suffixMembers + "." + c.Namespace + ".svc",
+		})
+	}
+	return t, true
+}
+
+// byOrdinal sorts what is named after a member by the member's ordinal.
+func byOrdinal[T any](items []T, name func(*T) string, prefix string) map[int]*T {
+	out := make(map[int]*T, len(items))
+	for i := range items {
+		rest, found := strings.CutPrefix(name(&items[i]), prefix)
+		if !found {
+			continue
+		}
+		if n, err := strconv.Atoi(rest); err == nil && n >= 0 && strconv.Itoa(n) == rest {
+			out[n] = &items[i]
+		}
+	}
+	return out
+}
+
+// serving names the pods that a Service sends clients to.
+func serving(slices []discoveryv1.EndpointSlice, service string) map[string]bool {
+	pods := map[string]bool{}
+	for i := range slices {
+		if slices[i].Labels[discoveryv1.LabelServiceName] != service {
+			continue
+		}
+		for _, ep := range slices[i].Endpoints {
+			ready := ep.Conditions.Ready == nil || *ep.Conditions.Ready
+			if ready && ep.TargetRef != nil && ep.TargetRef.Kind == "Pod" {
+				pods[ep.TargetRef.Name] = true
+			}
+		}
+	}
+	return pods
+}

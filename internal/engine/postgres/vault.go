@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"bytes"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// Minted is what was made once and cannot be computed again: the data of three
+// Secrets. A nil map means that it does not exist.
+type Minted struct {
+	CA, TLS, Internal map[string][]byte
+}
+
+// vault remembers what was minted, so that a Secret that somebody edits or
+// deletes is put back as it was. What changed while no operator ran cannot be
+// told from what was minted, and is taken as it is.
+type vault struct {
+	mu       sync.Mutex
+	clusters map[types.NamespacedName]*entry
+}
+
+type entry struct {
+	uid    types.UID
+	minted Minted
+	// client is the operator's own certificate for the cluster's members, and
+	// signer the CA certificate that it was made with.
+	client members.ClientTLS
+	signer []byte
+	renew  time.Time
+}
+
+func (v *vault) entry(c *v1alpha1.PostgresCluster) *entry {
+	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+	if v.clusters == nil {
+		v.clusters = map[types.NamespacedName]*entry{}
+	}
+	e := v.clusters[key]
+	if e == nil || e.uid != c.UID {
+		e = &entry{uid: c.UID}
+		v.clusters[key] = e
+	}
+	return e
+}
+
+// observe takes up what the cache shows and memory does not have.
+func (v *vault) observe(c *v1alpha1.PostgresCluster, secrets []corev1.Secret) Minted {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	m := &v.entry(c).minted
+	for i := range secrets {
+		slot := m.slot(c, secrets[i].Name)
+		if slot != nil && *slot == nil && secrets[i].DeletionTimestamp == nil {
+			*slot = secrets[i].Data
+		}
+	}
+	return *m
+}
+
+// slot is where the data of a Secret is remembered; nil for other Secrets.
+func (m *Minted) slot(c *v1alpha1.PostgresCluster, name string) *map[string][]byte {
+	switch name {
+	case c.Name + suffixCA:
+		return &m.CA
+	case c.Name + suffixTLS:
+		return &m.TLS
+	case c.Name + suffixInternal:
+		return &m.Internal
+	}
+	return nil
+}
+
+// put remembers what was just minted.
+func (v *vault) put(c *v1alpha1.PostgresCluster, name string, data map[string][]byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if slot := v.entry(c).minted.slot(c, name); slot != nil {
+		*slot = data
+	}
+}
+
+// client is the operator's certificate for asking the members, and the CAs
+// that it trusts. It lives in memory only.
+func (v *vault) client(c *v1alpha1.PostgresCluster, m Minted, now time.Time) (members.ClientTLS, bool) {
+	state := pki.ParseCAState(m.CA)
+	if state.Current == nil {
+		return members.ClientTLS{}, false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	e := v.entry(c)
+	e.client.CAPEM = state.Bundle()
+	if bytes.Equal(e.signer, state.Current.CertPEM) && now.Before(e.renew) {
+		return e.client, true
+	}
+	certPEM, keyPEM, err := pki.Issue(state.Current, pki.LeafRequest{CommonName: memberapi.OperatorName, Usage: pki.UsageClient}, now, rand.Reader)
+	if err != nil {
+		return members.ClientTLS{}, false
+	}
+	e.client.CertPEM, e.client.KeyPEM = certPEM, keyPEM
+	e.signer, e.renew = state.Current.CertPEM, pki.RenewalTime(certPEM)
+	return e.client, true
+}
