@@ -19,11 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -39,14 +42,23 @@ const (
 	lastRetry  = 2 * time.Minute
 )
 
-// Owned are the kinds of objects that clusters consist of; those in Applied
-// are written by the operator.
-func Owned() []client.Object {
-	return append(Applied(), &corev1.Pod{}, &discoveryv1.EndpointSlice{})
+// Applied are the kinds of objects that the operator applies, and may prune.
+func Applied() []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, obj := range applied() {
+		gvk, err := apiutil.GVKForObject(obj, clientgoscheme.Scheme)
+		utilruntime.Must(err)
+		kinds = append(kinds, gvk)
+	}
+	return kinds
 }
 
-// Applied are the kinds of objects that the operator applies, and may prune.
-func Applied() []client.Object {
+// owned are the kinds of objects that clusters consist of.
+func owned() []client.Object {
+	return append(applied(), &corev1.Pod{}, &discoveryv1.EndpointSlice{})
+}
+
+func applied() []client.Object {
 	return []client.Object{
 		&appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{},
 		&corev1.PersistentVolumeClaim{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
@@ -63,7 +75,7 @@ func CacheOptions(namespaces []string) cache.Options {
 	}
 	selector := labels.NewSelector().Add(*belongs)
 	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
-	for _, obj := range Applied() {
+	for _, obj := range applied() {
 		opts.ByObject[obj] = cache.ByObject{Label: selector}
 	}
 	lean := cache.TransformStripManagedFields()
@@ -88,7 +100,7 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 			MaxConcurrentReconciles: concurrent,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		})
-	for _, obj := range Owned() {
+	for _, obj := range owned() {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
 	}
 	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.all(mgr, gvk))).Complete(r)

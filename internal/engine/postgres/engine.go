@@ -62,8 +62,6 @@ type Settings struct {
 	ImageRepository string
 	// AgentImage holds the holdfast binary that is injected into members.
 	AgentImage string
-	// OperatorNamespace may reach the members' agents.
-	OperatorNamespace string
 }
 
 // Engine runs PostgreSQL clusters.

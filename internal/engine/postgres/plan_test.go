@@ -1,0 +1,339 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// outcome is a plan in the words of a table: the step as "Type target", the
+// facts as "Type/Reason", the count of members that the objects declare.
+type outcome struct {
+	Step  string
+	Facts []string
+	Count int
+}
+
+func judge(p engine.Plan) outcome {
+	var out outcome
+	if p.Step != nil {
+		out.Step = p.Step.Type + " " + p.Step.Target
+	}
+	seen := map[string]bool{}
+	for _, f := range p.Facts {
+		text := f.Type + "/" + f.Reason
+		if !seen[text] {
+			out.Facts = append(out.Facts, text)
+		}
+		seen[text] = true
+	}
+	for _, obj := range p.Objects {
+		if set := statefulSetOf(obj); set != nil {
+			out.Count = int(*set.Spec.Replicas)
+		}
+	}
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	available := "Available/Available"
+	down := "Available/PrimaryUnavailable"
+	cases := []struct {
+		name  string
+		world func(t *testing.T) *world
+		want  outcome
+	}{
+		{"a new cluster first gets its credentials, and no pods yet",
+			func(t *testing.T) *world { return newWorld(t, 3) },
+			outcome{"MintCredentials orders-internal", []string{"Reconciling/Creating", down}, 0}},
+		{"a cluster whose secrets exist gets all its members at once",
+			func(t *testing.T) *world { w := newWorld(t, 3); w.mint(); return w },
+			outcome{"", []string{"Reconciling/Creating", down}, 3}},
+		{"a settled cluster needs nothing",
+			func(t *testing.T) *world { return settled(t, 3) },
+			outcome{"", []string{available}, 3}},
+		{"growing starts the new members at once and goes on serving",
+			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); return w },
+			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingUp", available}, 3}},
+		{"a new member that copies is syncing",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.status(1).State, w.status(1).Serving = memberapi.StateCloning, false
+				return w
+			},
+			outcome{"", []string{"Reconciling/Syncing", available}, 2}},
+		{"a replica that streams and is behind no Service updates endpoints",
+			func(t *testing.T) *world { w := settled(t, 2); delete(w.o.ReadOnly, "orders-1"); return w },
+			outcome{"", []string{"Reconciling/UpdatingEndpoints", available}, 2}},
+		{"shrinking goes one member at a time, from the highest ordinal",
+			func(t *testing.T) *world { w := settled(t, 5); w.replicas(2); return w },
+			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingDown", available}, 4}},
+		{"shrinking waits until the member before has left",
+			func(t *testing.T) *world {
+				w := settled(t, 5)
+				w.replicas(2)
+				w.volume(4, false)
+				return w
+			},
+			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingDown", available}, 4}},
+		{"a volume of a former member is kept",
+			func(t *testing.T) *world { w := settled(t, 2); w.volume(2, false); return w },
+			outcome{"", []string{available}, 2}},
+		{"a volume of a former member goes when the spec says Delete",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.volume(2, false)
+				return w
+			},
+			outcome{"DeleteVolume data-orders-2", []string{available}, 2}},
+		{"a volume of a former member stays while its pod is there, even under Delete",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.volume(2, false)
+				w.pod(2)
+				return w
+			},
+			outcome{"", []string{"Reconciling/ScalingDown", available}, 2}},
+		{"outdated pods are replaced from the highest ordinal",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
+				return w
+			},
+			outcome{"ReplaceMember orders-2", []string{"Reconciling/Restarting", available}, 3}},
+		{"the next outdated pod waits while a member is away",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
+				w.gone(2)
+				return w
+			},
+			outcome{"", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 3}},
+		{"the primary is replaced last",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
+				w.member(1)
+				w.member(2)
+				return w
+			},
+			outcome{"ReplaceMember orders-0", []string{"Reconciling/Restarting", available}, 3}},
+		{"a replica restarts for a setting that needs it",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.status(1).PendingRestart = []string{"shared_buffers"}
+				return w
+			},
+			outcome{"ReplaceMember orders-1", []string{"Reconciling/Restarting", available}, 2}},
+		{"an outdated pod whose image cannot be had is replaced at once, so that mending the spec mends the cluster",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.c.Spec.Version = "17.99"
+				w.pod(1)
+				w.waiting(1, "ImagePullBackOff")
+				w.c.Spec.Version = "17"
+				return w
+			},
+			outcome{"ReplaceMember orders-1", []string{"Degraded/MemberDown", "Reconciling/ScalingUp", available}, 2}},
+		{"an image that does not exist stalls, and the others keep serving",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.c.Spec.Version = "17.99"
+				w.pod(1)
+				w.waiting(1, "ImagePullBackOff")
+				return w
+			},
+			outcome{"", []string{"Stalled/ImageUnavailable", "Degraded/MemberDown", "Reconciling/Upgrading", "Reconciling/ScalingUp", available}, 2}},
+		{"a downgrade stalls and changes nothing",
+			func(t *testing.T) *world { w := settled(t, 2); w.c.Spec.Version = "15"; return w },
+			outcome{"", []string{"Stalled/DowngradeRefused", available}, 2}},
+		{"an older minor version stalls and changes nothing",
+			func(t *testing.T) *world { w := settled(t, 2); w.c.Spec.Version = "17.3"; return w },
+			outcome{"", []string{"Stalled/DowngradeRefused", available}, 2}},
+		{"a new major version stalls and changes nothing",
+			func(t *testing.T) *world { w := settled(t, 2); w.c.Spec.Version = "18"; return w },
+			outcome{"", []string{"Stalled/MajorUpgradeUnsupported", available}, 2}},
+		{"a smaller volume stalls and changes nothing",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.Storage.Size = resource.MustParse("512Mi")
+				w.status(0).ConfigHash = hashNow(w)
+				return w
+			},
+			outcome{"", []string{"Stalled/StorageShrinkRefused", available}, 1}},
+		{"a volume that cannot grow stalls",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.o.Volumes[0].Spec.StorageClassName = new("fixed")
+				w.c.Spec.Storage.Size = resource.MustParse("2Gi")
+				w.status(0).ConfigHash = hashNow(w)
+				return w
+			},
+			outcome{"", []string{"Stalled/StorageNotExpandable", available}, 1}},
+		{"a growing volume is under way until it has its size",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.Storage.Size = resource.MustParse("2Gi")
+				w.status(0).ConfigHash = hashNow(w)
+				return w
+			},
+			outcome{"", []string{"Reconciling/Resizing", available}, 1}},
+		{"an unknown storage class writes nothing that could not be mended later",
+			func(t *testing.T) *world {
+				w := newWorld(t, 1)
+				w.mint()
+				w.c.Spec.Storage.StorageClass = "fast"
+				return w
+			},
+			outcome{"", []string{"Stalled/StorageClassMissing", "Reconciling/Creating", down}, 0}},
+		{"a parameter that PostgreSQL refuses stalls, and the database goes on",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.status(0).ConfigError = "max_connectionz: unrecognized configuration parameter"
+				w.status(0).ConfigHash = "old"
+				return w
+			},
+			outcome{"", []string{"Stalled/InvalidParameter", available}, 1}},
+		{"data of another major version stalls",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				m := w.status(0)
+				m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, memberapi.HoldDataVersion, false, v1alpha1.RoleMember
+				w.o.ReadWrite = map[string]bool{}
+				return w
+			},
+			outcome{"", []string{"Stalled/DataVersionMismatch", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 1}},
+		{"a member that does not answer is not asked to be replaced",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.o.Members["orders-1"] = members.Observation{Err: "timeout"}
+				return w
+			},
+			outcome{"", []string{"Degraded/MemberDown", "Reconciling/MemberUnreachable", available}, 2}},
+		{"a StatefulSet that was not taken up yet is under way",
+			func(t *testing.T) *world { w := settled(t, 1); w.o.StatefulSet.Generation = 2; return w },
+			outcome{"", []string{"Reconciling/Progressing", available}, 1}},
+		{"a stopping pod is waited for, not replaced twice",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
+				w.o.Pods[1].DeletionTimestamp = &metav1.Time{Time: now}
+				return w
+			},
+			outcome{"", []string{"Reconciling/Restarting", available}, 2}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := tc.world(t)
+			if diff := cmp.Diff(tc.want, judge(plan(w.c, w.o, now))); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// hashNow is the hash of the configuration as the world would render it.
+func hashNow(w *world) string {
+	d, _, _ := desire(w.c, w.o)
+	return memberapi.HashConfig(clusterConfig(w.c, d))
+}
+
+// A message without a field or a remedy helps nobody.
+func TestStalledNamesFieldAndRemedy(t *testing.T) {
+	cases := map[string]struct {
+		change func(w *world)
+		want   []string
+	}{
+		"downgrade":    {func(w *world) { w.c.Spec.Version = "15" }, []string{"spec.version", "17.4"}},
+		"major":        {func(w *world) { w.c.Spec.Version = "18" }, []string{"spec.version", "\"17\""}},
+		"shrink":       {func(w *world) { w.c.Spec.Storage.Size = resource.MustParse("100Mi") }, []string{"spec.storage.size", "at least 1Gi"}},
+		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", "set it back"}},
+		"class missing": {func(w *world) { w.c.Spec.Storage.StorageClass = "fast" },
+			[]string{"spec.storage.storageClass", "does not exist"}},
+		"parameter": {func(w *world) { w.status(0).ConfigError = "x: bad" }, []string{"spec.parameters", "x: bad"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := settled(t, 1)
+			tc.change(w)
+			message := ""
+			for _, f := range plan(w.c, w.o, now).Facts {
+				if f.Type == v1alpha1.ConditionStalled {
+					message += f.Message
+				}
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(message, want) {
+					t.Errorf("message %q does not hold %q", message, want)
+				}
+			}
+		})
+	}
+}
+
+// Secrets never stand in what is shown.
+func TestSecretsStayOutOfFactsAndReport(t *testing.T) {
+	w := settled(t, 1)
+	w.o.Minted.Internal[keyAppPassword] = []byte("hunter2hunter2")
+	p := plan(w.c, w.o, now)
+	if text := cmp.Diff(nil, p.Facts) + cmp.Diff(nil, p.Report); strings.Contains(text, "hunter2") {
+		t.Errorf("the password is shown: %s", text)
+	}
+}
+
+// The birth latch comes from status, from any volume, or from the first
+// member; each alone is enough.
+func TestBirthLatch(t *testing.T) {
+	const id = "7300000000000000001"
+	sources := map[string]func(w *world){
+		"status": func(w *world) { w.c.Status.SystemIdentifier = id },
+		"volume": func(w *world) {
+			w.volume(2, false).Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: id}
+		},
+		"first member": func(w *world) { w.member(0).SystemIdentifier = id },
+	}
+	for name, source := range sources {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.mint()
+			source(w)
+			if got := systemIdentifier(w.c, w.o); got != id {
+				t.Errorf("latch %q, want %q", got, id)
+			}
+		})
+	}
+	t.Run("a replica's word is not enough to be born", func(t *testing.T) {
+		w := newWorld(t, 2)
+		w.mint()
+		w.member(1).SystemIdentifier = id
+		if got := systemIdentifier(w.c, w.o); got != "" {
+			t.Errorf("latch %q from a replica", got)
+		}
+	})
+}
+
+// A volume keeps its size and class whatever the spec says, except to grow.
+func TestVolumesNeverShrink(t *testing.T) {
+	for _, size := range []string{"64Mi", "1Gi", "5Gi"} {
+		w := settled(t, 2)
+		w.c.Spec.Storage.Size = resource.MustParse(size)
+		d, _, _ := desire(w.c, w.o)
+		for _, v := range d.volumes {
+			live := w.o.Volumes[v.ordinal].Spec.Resources.Requests[corev1.ResourceStorage]
+			if v.size.Cmp(live) < 0 {
+				t.Errorf("size %s: volume %d shrinks to %s", size, v.ordinal, v.size.String())
+			}
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// now of every table; certificates of the worlds are issued at this time.
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// world is a cluster and what is observed of it.
+type world struct {
+	c *v1alpha1.PostgresCluster
+	o Observation
+	t *testing.T
+}
+
+// newWorld is a cluster of n members that nobody has acted on yet.
+func newWorld(t *testing.T, replicas int) *world {
+	t.Helper()
+	n := int32(replicas)
+	return &world{
+		t: t,
+		c: &v1alpha1.PostgresCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: "shop", UID: "cluster-uid", Generation: 1},
+			Spec: v1alpha1.PostgresClusterSpec{
+				CommonSpec: v1alpha1.CommonSpec{Replicas: &n, DeletionPolicy: v1alpha1.DeletionRetain},
+				Version:    "17",
+				Storage:    v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+			},
+		},
+		o: Observation{
+			Settings:       Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+			Pods:           map[int]*corev1.Pod{},
+			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
+			Members:        map[string]members.Observation{},
+			ReadWrite:      map[string]bool{},
+			ReadOnly:       map[string]bool{},
+			StorageClasses: map[string]storagev1.StorageClass{"standard": {AllowVolumeExpansion: new(true)}, "fixed": {}},
+		},
+	}
+}
+
+// settled is a cluster of n members that are all as declared.
+func settled(t *testing.T, replicas int) *world {
+	t.Helper()
+	w := newWorld(t, replicas)
+	w.mint()
+	w.c.Status.SystemIdentifier, w.c.Status.Version = "7300000000000000001", "17.4"
+	w.statefulSet()
+	for n := range replicas {
+		w.volume(n, true)
+	}
+	for n := range replicas {
+		w.member(n)
+	}
+	return w
+}
+
+// mint makes what the steps would have made.
+func (w *world) mint() {
+	w.t.Helper()
+	ca, err := pki.NewCA("test", now, rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	state := pki.CAState{Current: ca}
+	certPEM, keyPEM, err := pki.Issue(ca, leaf(w.c), now, rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.o.Minted = Minted{
+		CA:       state.Data(),
+		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
+		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
+	}
+}
+
+func (w *world) statefulSet() {
+	w.o.StatefulSet = &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: w.c.Name, Namespace: w.c.Namespace, Generation: 1},
+		Spec: appsv1.StatefulSetSpec{
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: containerName, Image: image(w.c, w.o.Settings)}}}},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: w.c.Spec.Storage.Size}}}}},
+		},
+		Status: appsv1.StatefulSetStatus{ObservedGeneration: 1},
+	}
+}
+
+func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
+	size := w.c.Spec.Storage.Size.DeepCopy()
+	v := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: volumeName(w.c, ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
+			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("standard"),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: size}},
+	}
+	if member {
+		v.Labels[v1alpha1.LabelMember] = strconv.Itoa(ordinal)
+	}
+	w.o.Volumes[ordinal] = v
+	return v
+}
+
+// pod is a member's pod that runs and whose agent has said nothing yet.
+func (w *world) pod(ordinal int) *corev1.Pod {
+	img := image(w.c, w.o.Settings)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: podName(w.c, ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Annotations: map[string]string{v1alpha1.AnnotationRollout: rolloutHash(w.c, img)}},
+		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", ordinal+1), Containers: []corev1.Container{{Name: containerName, Image: img}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.0.1",
+			ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	}
+	w.o.Pods[ordinal] = p
+	return p
+}
+
+// member is a pod that serves in its role, with the present settings.
+func (w *world) member(ordinal int) *memberapi.Status {
+	p := w.pod(ordinal)
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	d, _, _ := desire(w.c, w.o)
+	m := &memberapi.Status{
+		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: memberapi.StateStreaming, Serving: true,
+		Version: "17.4", SystemIdentifier: w.c.Status.SystemIdentifier,
+		ConfigHash:        memberapi.HashConfig(clusterConfig(w.c, d)),
+		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]),
+	}
+	if ordinal == 0 {
+		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
+		w.o.ReadWrite[p.Name] = true
+	} else {
+		w.o.ReadOnly[p.Name] = true
+	}
+	w.o.Members[p.Name] = members.Observation{Status: m, At: now}
+	return m
+}
+
+// status is what the member of an ordinal says, to be changed by a case.
+func (w *world) status(ordinal int) *memberapi.Status {
+	return w.o.Members[podName(w.c, ordinal)].Status
+}
+
+// gone removes a member's pod.
+func (w *world) gone(ordinal int) {
+	name := podName(w.c, ordinal)
+	delete(w.o.Pods, ordinal)
+	delete(w.o.Members, name)
+	delete(w.o.ReadOnly, name)
+	delete(w.o.ReadWrite, name)
+}
+
+// replicas changes what is declared.
+func (w *world) replicas(n int32) { w.c.Spec.Replicas = &n }
+
+// waiting puts a pod's container into a waiting state of the kubelet.
+func (w *world) waiting(ordinal int, reason string) {
+	p := w.o.Pods[ordinal]
+	p.Status.Conditions = nil
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, Image: p.Spec.Containers[0].Image,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	w.o.Members[p.Name] = members.Observation{}
+}
