@@ -1,0 +1,139 @@
+package members
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+const (
+	// minPause is between two requests to a member, whatever it answers, and
+	// the first pause after a failure; maxPause is the longest.
+	minPause = 250 * time.Millisecond
+	maxPause = 5 * time.Second
+)
+
+var dialer = &net.Dialer{
+	Timeout:         3 * time.Second,
+	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
+}
+
+// poll asks one member until ctx ends.
+func (p *Poller) poll(ctx context.Context, name types.NamespacedName, m *member, a *agent) {
+	pause := minPause
+	var revision string
+	for ctx.Err() == nil {
+		began := p.opts.Clock.Now()
+		status, err := a.ask(ctx, revision)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			revision = ""
+			unreported := p.failed(ctx, name, m, began, err)
+			next := jitter(pause)
+			if unreported > 0 {
+				// Look again exactly when the failure is due to be reported.
+				next = min(next, unreported)
+			}
+			p.sleep(ctx, next)
+			pause = min(2*pause, maxPause)
+			continue
+		}
+		pause = minPause
+		revision = status.Revision
+		p.answered(ctx, name, m, status)
+		p.sleep(ctx, minPause-p.opts.Clock.Since(began))
+	}
+}
+
+// answered records a status, and wakes the loop when it says something new.
+func (p *Poller) answered(ctx context.Context, name types.NamespacedName, m *member, status *memberapi.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return // replaced by another poll meanwhile
+	}
+	now := p.opts.Clock.Now()
+	before := m.seen
+	m.failing = time.Time{}
+	m.seen.Status, m.seen.At, m.seen.Err = status, now, ""
+	if before.Status == nil || before.Err != "" {
+		m.seen.Since = now
+	}
+	if before.Err != "" {
+		p.opts.Log.Info("Member answers again", "cluster", name, "member", m.Pod)
+	}
+	if before.Status == nil || before.Err != "" || before.Status.Revision != status.Revision {
+		p.wake(name)
+	}
+}
+
+// failed records a failure, and wakes the loop when it has lasted long enough
+// to be reported. It returns how long that is still off; 0 once reported.
+func (p *Poller) failed(ctx context.Context, name types.NamespacedName, m *member, began time.Time, err error) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return 0
+	}
+	now := p.opts.Clock.Now()
+	if m.failing.IsZero() {
+		m.failing = now
+		if m.seen.Status == nil {
+			// It never answered: that began with the first question.
+			m.failing = began
+		}
+	}
+	if left := p.opts.UnreachableAfter - now.Sub(m.failing); left > 0 {
+		return left
+	}
+	reported := m.seen.Err != ""
+	m.seen.Err = reason(err)
+	if !reported {
+		m.seen.Since = m.failing
+		p.opts.Log.Info("Member does not answer", "cluster", name, "member", m.Pod, "reason", err.Error())
+		p.wake(name)
+	}
+	return 0
+}
+
+func (p *Poller) sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := p.opts.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// jitter is between half and all of d.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// reason is an error without addresses, ports and times, which differ on every
+// attempt and would make a message of status change for ever.
+func reason(err error) string {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return "the member's certificate has expired or is not valid yet"
+	}
+	var network net.Error
+	if errors.As(err, &network) && network.Timeout() {
+		return "no answer in time"
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err.Error()
+	}
+	return err.Error()
+}
