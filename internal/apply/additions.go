@@ -1,0 +1,99 @@
+package apply
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+)
+
+// exclusive are the parts of each kind where nobody but Holdfast has anything
+// to add. Labels and annotations are not among them, nor is what controllers
+// fill in (a claim's volume).
+var exclusive = map[schema.GroupKind][]fieldpath.Path{
+	{Group: "apps", Kind: "StatefulSet"}:                      {fieldpath.MakePathOrDie("spec")},
+	{Kind: "Service"}:                                         {fieldpath.MakePathOrDie("spec")},
+	{Kind: "Secret"}:                                          {fieldpath.MakePathOrDie("data")},
+	{Kind: "ConfigMap"}:                                       {fieldpath.MakePathOrDie("data"), fieldpath.MakePathOrDie("binaryData")},
+	{Group: "rbac.authorization.k8s.io", Kind: "Role"}:        {fieldpath.MakePathOrDie("rules")},
+	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}: {fieldpath.MakePathOrDie("subjects")},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:            {fieldpath.MakePathOrDie("spec")},
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:       {fieldpath.MakePathOrDie("spec")},
+}
+
+// shared are parts below exclusive ones that others may add to: a rollout
+// restart annotates the template.
+var shared = []fieldpath.Path{fieldpath.MakePathOrDie("spec", "template", "metadata")}
+
+// addition is something that a foreign manager put where only Holdfast has
+// anything to add.
+type addition struct {
+	path   fieldpath.Path
+	holder *entry
+}
+
+// additions finds them in an object whose fields in own are ours. What nobody
+// holds came from admission and is not among them.
+func additions(kind schema.GroupKind, s *snapshot, own *fieldpath.Set) ([]addition, error) {
+	roots := exclusive[kind]
+	if len(roots) == 0 {
+		return nil, nil
+	}
+	o, err := s.ownership()
+	if err != nil {
+		return nil, err
+	}
+	var found []addition
+	for i := range o.others {
+		o.others[i].fields.Iterate(func(p fieldpath.Path) {
+			root, inside := under(p, roots)
+			if !inside || holds(own, p) {
+				return
+			}
+			path := climb(p.Copy(), root, own)
+			if _, present := lookup(s.content, path); present {
+				found = append(found, addition{path: path, holder: &o.others[i]})
+			}
+		})
+	}
+	return topmost(found), nil
+}
+
+func under(path fieldpath.Path, roots []fieldpath.Path) (fieldpath.Path, bool) {
+	if slices.ContainsFunc(shared, func(s fieldpath.Path) bool { return hasPrefix(path, s) }) {
+		return nil, false
+	}
+	for _, root := range roots {
+		if hasPrefix(path, root) {
+			return root, true
+		}
+	}
+	return nil, false
+}
+
+// climb goes up to the topmost field that holds nothing of ours: with a foreign
+// probe's command goes the probe.
+func climb(path, root fieldpath.Path, own *fieldpath.Set) fieldpath.Path {
+	for len(path) > len(root) {
+		last := path[len(path)-1]
+		parent := path[:len(path)-1]
+		if last.FieldName == nil || len(parent) <= len(root) || holds(own, parent) {
+			break
+		}
+		path = parent
+	}
+	return path
+}
+
+// topmost leaves out what lies below another one, and doubles.
+func topmost(found []addition) []addition {
+	slices.SortStableFunc(found, func(a, b addition) int { return len(a.path) - len(b.path) })
+	var out []addition
+	for _, candidate := range found {
+		if !slices.ContainsFunc(out, func(kept addition) bool { return hasPrefix(candidate.path, kept.path) }) {
+			out = append(out, candidate)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b addition) int { return a.path.Compare(b.path) })
+	return out
+}

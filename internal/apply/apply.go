@@ -1,0 +1,133 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Options of an Applier.
+type Options struct {
+	// Clock for backoffs and the hourly backstop. Default: the real one.
+	Clock clock.PassiveClock
+	// Registerer takes holdfast_drift_total and holdfast_apply_total.
+	// Default: they are not registered.
+	Registerer prometheus.Registerer
+	// Prune are the kinds in which to look for objects that are no longer
+	// desired.
+	Prune []schema.GroupVersionKind
+}
+
+// Applier writes owned objects.
+type Applier struct {
+	reader client.Reader
+	writer client.Client
+	scheme *runtime.Scheme
+	clock  clock.PassiveClock
+	prune  []schema.GroupVersionKind
+	memory memory
+
+	drifts  *prometheus.CounterVec
+	applies *prometheus.CounterVec
+}
+
+// New makes an Applier. The reader is the cache: typed objects with their
+// managedFields. The writer talks to the API server itself, also for reads. Its
+// scheme says which kinds are typed.
+func New(reader client.Reader, writer client.Client, opts Options) (*Applier, error) {
+	a := &Applier{
+		reader: reader, writer: writer, scheme: writer.Scheme(),
+		clock: opts.Clock, prune: opts.Prune,
+		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_drift_total",
+			Help: "Changes that somebody else made to owned objects.",
+		}, []string{"kind", "manager", "action"}),
+		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_apply_total",
+			Help: "Server-side applies of owned objects, by what came of them: created, changed, unchanged, dryrun or failed.",
+		}, []string{"kind", "result"}),
+	}
+	if a.clock == nil {
+		a.clock = clock.RealClock{}
+	}
+	if opts.Registerer != nil {
+		for _, c := range []prometheus.Collector{a.drifts, a.applies} {
+			if err := opts.Registerer.Register(c); err != nil {
+				return nil, fmt.Errorf("register the metrics of apply: %w", err)
+			}
+		}
+	}
+	return a, nil
+}
+
+// Forget drops what is remembered of a cluster that no longer exists.
+func (a *Applier) Forget(owner types.UID) { a.memory.forget(owner) }
+
+// send is one server-side apply.
+func (a *Applier) send(ctx context.Context, d *desired, uid types.UID, dry bool) (*snapshot, error) {
+	data, err := d.patch(uid)
+	if err != nil {
+		return nil, err
+	}
+	obj, err := a.object(d.id)
+	if err != nil {
+		return nil, err
+	}
+	opts := []client.PatchOption{client.ForceOwnership, client.FieldOwner(v1alpha1.FieldManager)}
+	if dry {
+		opts = append(opts, client.DryRunAll)
+	}
+	if err := a.writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), opts...); err != nil {
+		a.applies.WithLabelValues(d.id.GVK.Kind, "failed").Inc()
+		return nil, fmt.Errorf("apply %s: %w", d.id, err)
+	}
+	return newSnapshot(obj)
+}
+
+// mend is one JSON patch.
+func (a *Applier) mend(ctx context.Context, id ObjectID, data []byte) (*snapshot, error) {
+	obj, err := a.object(id)
+	if err != nil {
+		return nil, err
+	}
+	err = a.writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(v1alpha1.FieldManager))
+	if err != nil {
+		return nil, fmt.Errorf("patch %s: %w", id, err)
+	}
+	return newSnapshot(obj)
+}
+
+// read gets an object from the cache, or from the API server itself. A missing
+// one is nil.
+func (a *Applier) read(ctx context.Context, from client.Reader, id ObjectID) (*snapshot, error) {
+	obj, err := a.object(id)
+	if err != nil {
+		return nil, err
+	}
+	err = from.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read %s: %w", id, err)
+	}
+	if err != nil {
+		return nil, nil //nolint:nilnil // a missing object is no error
+	}
+	return newSnapshot(obj)
+}
+
+func (a *Applier) object(id ObjectID) (client.Object, error) {
+	obj, err := newObject(a.scheme, id.GVK)
+	if err != nil {
+		return nil, err
+	}
+	obj.SetNamespace(id.Namespace)
+	obj.SetName(id.Name)
+	return obj, nil
+}

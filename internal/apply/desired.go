@@ -1,0 +1,130 @@
+package apply
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// desired is one object as it should be.
+type desired struct {
+	id ObjectID
+	// content is what is sent, with the annotation of its hash.
+	content map[string]any
+	hash    string
+}
+
+func newDesired(ac runtime.ApplyConfiguration) (*desired, error) {
+	data, err := json.Marshal(ac)
+	if err != nil {
+		return nil, fmt.Errorf("marshal %T: %w", ac, err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("read %T back: %w", ac, err)
+	}
+	if u.GetName() == "" {
+		return nil, fmt.Errorf("%s without a name", u.GetKind())
+	}
+	gvk := u.GroupVersionKind()
+	if gvk.Group == "" && gvk.Kind == "Secret" {
+		if err := plainToData(u.Object); err != nil {
+			return nil, fmt.Errorf("secret %s: %w", u.GetName(), err)
+		}
+	}
+	d := &desired{
+		id:      ObjectID{GVK: gvk, Namespace: u.GetNamespace(), Name: u.GetName()},
+		content: u.Object,
+		hash:    digest(u.Object),
+	}
+	if err := unstructured.SetNestedField(u.Object, d.hash, "metadata", "annotations", v1alpha1.AnnotationAppliedHash); err != nil {
+		return nil, fmt.Errorf("annotate %s: %w", d.id, err)
+	}
+	return d, nil
+}
+
+// plainToData moves stringData to data: the API server stores only data, and
+// only what is applied as data is owned there.
+func plainToData(secret map[string]any) error {
+	plain, found, err := unstructured.NestedStringMap(secret, "stringData")
+	if err != nil {
+		return errors.New("stringData is no map of strings")
+	}
+	if !found {
+		return nil
+	}
+	for k, v := range plain {
+		encoded := base64.StdEncoding.EncodeToString([]byte(v))
+		if err := unstructured.SetNestedField(secret, encoded, "data", k); err != nil {
+			return errors.New("data is no map")
+		}
+	}
+	delete(secret, "stringData")
+	return nil
+}
+
+// patch is the body of an apply. With a uid, it is refused (409) where the
+// object is gone or another one.
+func (d *desired) patch(uid types.UID) ([]byte, error) {
+	content := d.content
+	if uid != "" {
+		content = runtime.DeepCopyJSON(content)
+		if err := unstructured.SetNestedField(content, string(uid), "metadata", "uid"); err != nil {
+			return nil, fmt.Errorf("set the uid of %s: %w", d.id, err)
+		}
+	}
+	data, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("marshal %s: %w", d.id, err)
+	}
+	return data, nil
+}
+
+// normalized is the content as the kind's Go type writes it, so that "1000m"
+// compares equal to "1".
+func (d *desired) normalized(scheme *runtime.Scheme) (map[string]any, error) {
+	obj, err := newObject(scheme, d.id.GVK)
+	if err != nil {
+		return nil, err
+	}
+	if u, isUnstructured := obj.(*unstructured.Unstructured); isUnstructured {
+		u.Object = d.content
+		return d.content, nil
+	}
+	data, err := json.Marshal(d.content)
+	if err != nil {
+		return nil, fmt.Errorf("marshal %s: %w", d.id, err)
+	}
+	if err := json.Unmarshal(data, obj); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", d.id, err)
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+}
+
+// newObject is an empty object of a kind: typed where the scheme knows it, as
+// the cache keeps it.
+func newObject(scheme *runtime.Scheme, gvk schema.GroupVersionKind) (client.Object, error) {
+	if !scheme.Recognizes(gvk) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(gvk)
+		return u, nil
+	}
+	obj, err := scheme.New(gvk)
+	if err != nil {
+		return nil, fmt.Errorf("make a %s: %w", gvk.Kind, err)
+	}
+	typed, isObject := obj.(client.Object)
+	if !isObject {
+		return nil, fmt.Errorf("%s is no object", gvk)
+	}
+	return typed, nil
+}

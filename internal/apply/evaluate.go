@@ -1,0 +1,240 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+var hashPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationAppliedHash)
+
+// evaluate applies, really or as a dry run, and says what the answer shows of
+// the time before.
+func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snapshot) error {
+	dry := p.dry(d, r)
+	sent, err := p.leaveIgnored(ctx, d, before)
+	if err != nil {
+		return p.unlessGone(ctx, d, r, err)
+	}
+	answer, err := p.applied(ctx, sent, before, dry)
+	if apierrors.IsInvalid(err) && dry {
+		// Something foreign stands in the way: it is the drift.
+		return p.reportOnly(d, r, before, before, nil)
+	}
+	if err != nil {
+		return p.unlessGone(ctx, d, r, err)
+	}
+	found, err := p.findings(d, r, before, answer)
+	if err != nil {
+		return err
+	}
+	if dry {
+		// What is ours and changed cannot be left out of an apply, but it can be
+		// left unsaid.
+		found = slices.DeleteFunc(found, func(f finding) bool {
+			return p.rules.ignore(d.id, f.path, f.holder, before.content, answer.content)
+		})
+		p.applies.WithLabelValues(d.id.GVK.Kind, "dryrun").Inc()
+		return p.reportOnly(d, r, before, answer, found)
+	}
+	return p.finish(ctx, d, sent, r, before, answer, found)
+}
+
+// findings are what was lost or changed, but for what is ignored.
+func (p *pass) findings(d *desired, r *record, before, answer *snapshot) ([]finding, error) {
+	kept := r.applied == d.hash
+	if !kept && r.judged.content == before.contentDigest() && r.judged.own == before.ownDigest() {
+		// Untouched since our last look: all that changes is what is desired.
+		return nil, nil
+	}
+	found, err := compare(before, answer, background{kept: kept})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(found, func(f finding) bool { return !kept && f.path.Equals(hashPath) }), nil
+}
+
+// unlessGone makes an object again that an apply found missing.
+func (p *pass) unlessGone(ctx context.Context, d *desired, r *record, err error) error {
+	if !isGone(err) || p.retried[d.id] {
+		return err
+	}
+	p.retried[d.id] = true
+	if p.req.Suspend {
+		p.stand(d.id, r, []finding{{operation: OperationDeleted}})
+		p.known.objects[d.id] = r
+		return nil
+	}
+	r.gone = true
+	return p.first(ctx, d, r)
+}
+
+// finish is what follows a real apply: foreign additions go, so does what the
+// API server files of a time without managedFields, and the rest is remembered.
+func (p *pass) finish(ctx context.Context, d, sent *desired, r *record, before, answer *snapshot, found []finding) error {
+	p.wrote(r, d, answer)
+	p.known.objects[d.id] = r
+	end, gone, stuck, err := p.expel(ctx, d, answer, found)
+	if err != nil {
+		return err
+	}
+	found = append(found, gone...)
+	if end, err = p.dropLeftovers(ctx, d.id, end); err != nil {
+		return err
+	}
+	p.wrote(r, d, end)
+	if changed := end.contentDigest() != before.contentDigest(); changed {
+		p.applies.WithLabelValues(d.id.GVK.Kind, "changed").Inc()
+		p.result.Changed = append(p.result.Changed, change(d.id, end, false))
+	} else {
+		p.applies.WithLabelValues(d.id.GVK.Kind, "unchanged").Inc()
+	}
+	if end.resourceVersion != before.resourceVersion {
+		p.result.Settled = false
+	}
+	p.report(d.id, found, ActionReverted)
+	return p.conclude(sent, r, end, found, stuck)
+}
+
+// conclude remembers the state that an apply left. Reverted is the drift that
+// it put back, stuck what it could not.
+func (p *pass) conclude(sent *desired, r *record, end *snapshot, reverted, stuck []finding) error {
+	r.standing = nil
+	r.backstop = nextBackstop(p.now)
+	r.judged = judged{
+		desired: sent.hash, rules: p.rules.digest,
+		content: end.contentDigest(), own: end.ownDigest(), resourceVersion: end.resourceVersion,
+	}
+	altered, err := p.altered(sent, end)
+	if err != nil {
+		return err
+	}
+	stuck = append(stuck, altered...)
+	switch {
+	case len(stuck) > 0:
+		if paths, manager := gist(stuck); r.contend(p.now, paths, manager) {
+			p.report(sent.id, stuck, ActionContested)
+		}
+	case len(reverted) == 0:
+		r.contest = nil
+	case r.reverted(p.now):
+		paths, manager := gist(reverted)
+		r.contend(p.now, paths, manager)
+	}
+	return nil
+}
+
+// altered are the fields that admission made something else of.
+func (p *pass) altered(sent *desired, end *snapshot) ([]finding, error) {
+	normal, err := sent.normalized(p.scheme)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := disputed(sent.content, normal, end)
+	if err != nil {
+		return nil, err
+	}
+	var found []finding
+	for _, path := range paths {
+		if !p.rules.ignore(sent.id, path, nil, end.content) {
+			found = append(found, finding{path: path, shown: show(path, end.content), operation: OperationUnattributed})
+		}
+	}
+	return found, nil
+}
+
+// gist is where findings are, and who the last known holder is.
+func gist(found []finding) (paths []string, manager string) {
+	for _, f := range found {
+		if f.shown != "" {
+			paths = append(paths, f.shown)
+		}
+		if f.holder != nil {
+			manager = f.holder.manager
+		}
+	}
+	return paths, manager
+}
+
+// wrote remembers the answer to a write.
+func (p *pass) wrote(r *record, d *desired, answer *snapshot) {
+	r.uid, r.resourceVersion, r.written = answer.uid, answer.resourceVersion, p.now
+	r.applied, r.gone = d.hash, false
+}
+
+// reportOnly remembers what a dry run showed, and changes nothing.
+func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found []finding) error {
+	o, err := answer.ownership()
+	if err != nil {
+		return err
+	}
+	foreign, err := additions(d.id.GVK.GroupKind(), answer, o.own)
+	if err != nil {
+		return err
+	}
+	found = append(found, p.expelled(d, foreign, before, answer, found)...)
+	p.known.objects[d.id] = r
+	r.contest = nil
+	r.backstop = nextBackstop(p.now)
+	r.judged = judged{
+		desired: d.hash, rules: p.rules.digest,
+		content: before.contentDigest(), own: before.ownDigest(), resourceVersion: before.resourceVersion,
+	}
+	p.stand(d.id, r, found)
+	return nil
+}
+
+// stand replaces what is known to differ and to stay; what is new among it is
+// reported.
+func (p *pass) stand(id ObjectID, r *record, found []finding) {
+	was := r.standing
+	r.standing = nil
+	for _, f := range found {
+		drift := p.drift(id, f, ActionReported)
+		i := slices.IndexFunc(was, func(old Drift) bool {
+			return old.Path == drift.Path && old.Manager == drift.Manager && old.Operation == drift.Operation
+		})
+		if i >= 0 {
+			drift = was[i]
+		} else {
+			p.announce(drift)
+		}
+		r.standing = append(r.standing, drift)
+	}
+}
+
+// report says what was found.
+func (p *pass) report(id ObjectID, found []finding, action string) {
+	for _, f := range found {
+		p.announce(p.drift(id, f, action))
+	}
+}
+
+func (p *pass) announce(d Drift) {
+	p.drifts.WithLabelValues(d.Object.GVK.Kind, d.Manager, d.Action).Inc()
+	p.result.Drifts = append(p.result.Drifts, d)
+}
+
+func (p *pass) drift(id ObjectID, f finding, action string) Drift {
+	drift := Drift{Time: metav1.NewTime(p.now), Object: id, Path: f.shown, Operation: f.operation, Action: action}
+	if f.holder != nil {
+		drift.Manager, drift.Subresource, drift.ManagerTime = f.holder.manager, f.holder.subresource, f.holder.time
+	}
+	return drift
+}
+
+func sortResult(r *Result) {
+	byObject := func(a, b ObjectID) int {
+		return cmp.Or(cmp.Compare(a.GVK.Kind, b.GVK.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.GVK.Group, b.GVK.Group))
+	}
+	slices.SortStableFunc(r.Standing, func(a, b Drift) int {
+		return cmp.Or(b.Time.Compare(a.Time.Time), byObject(a.Object, b.Object), cmp.Compare(a.Path, b.Path))
+	})
+	slices.SortFunc(r.Contested, func(a, b Contest) int { return byObject(a.Object, b.Object) })
+}

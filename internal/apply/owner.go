@@ -1,0 +1,67 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// look reads the metadata of an object from the API server itself, before its
+// name is applied to for the first time. Of a stranger's object nothing else
+// is read. A missing object is nil.
+func (p *pass) look(ctx context.Context, id ObjectID) (*metav1.PartialObjectMetadata, error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(id.GVK)
+	err := p.writer.Get(ctx, client.ObjectKey{Namespace: id.Namespace, Name: id.Name}, found)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("look for %s: %w", id, err)
+	}
+	if err != nil {
+		return nil, nil //nolint:nilnil // a missing object is no error
+	}
+	return found, nil
+}
+
+// ours says whether an object that exists belongs to the owner. A controller
+// reference decides; without one (a retained volume) the labels do.
+func (p *pass) ours(found *metav1.PartialObjectMetadata) bool {
+	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID == p.req.Owner.GetUID() {
+		return true
+	} else if controller != nil && !p.ownStatefulSet(controller) {
+		return false
+	}
+	kind, hasKind := found.Labels[v1alpha1.LabelKind]
+	return found.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy &&
+		found.Labels[v1alpha1.LabelCluster] == p.req.Owner.GetName() &&
+		(!hasKind || kind == strings.ToLower(p.ownerKind))
+}
+
+// ownStatefulSet says whether a controller reference names the StatefulSet of
+// the cluster, whose volumes are the cluster's.
+func (p *pass) ownStatefulSet(ref *metav1.OwnerReference) bool {
+	for id, r := range p.known.objects {
+		if id.GVK.Kind == "StatefulSet" && ref.Kind == id.GVK.Kind && r.uid == ref.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// stranger describes whose an object is.
+func stranger(found *metav1.PartialObjectMetadata) string {
+	if controller := metav1.GetControllerOfNoCopy(found); controller != nil {
+		return controller.Kind + "/" + controller.Name
+	}
+	if cluster := found.Labels[v1alpha1.LabelCluster]; cluster != "" && found.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
+		return strings.TrimPrefix(found.Labels[v1alpha1.LabelKind]+"/", "/") + cluster
+	}
+	for _, m := range found.ManagedFields {
+		return "field manager " + m.Manager
+	}
+	return "somebody else"
+}

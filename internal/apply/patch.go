@@ -1,0 +1,181 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+)
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// guarded is a JSON patch that does nothing where the object is no longer the
+// one that it was made for.
+func guarded(s *snapshot, operations ...operation) ([]byte, error) {
+	all := append([]operation{{Op: "test", Path: "/metadata/resourceVersion", Value: s.resourceVersion}}, operations...)
+	data, err := json.Marshal(all)
+	if err != nil {
+		return nil, fmt.Errorf("marshal a JSON patch: %w", err)
+	}
+	return data, nil
+}
+
+// removals take the paths out, the last items of a list first, so that no
+// index is moved by an earlier one.
+func removals(s *snapshot, paths []fieldpath.Path) []operation {
+	pointers := make([][]string, 0, len(paths))
+	for _, path := range paths {
+		if segments, found := pointer(s.content, path); found {
+			pointers = append(pointers, segments)
+		}
+	}
+	slices.SortFunc(pointers, func(a, b []string) int { return slices.CompareFunc(b, a, compareSegments) })
+	operations := make([]operation, len(pointers))
+	for i, segments := range pointers {
+		operations[i] = operation{Op: "remove", Path: pointerString(segments)}
+	}
+	return operations
+}
+
+func compareSegments(a, b string) int {
+	i, notA := strconv.Atoi(a)
+	j, notB := strconv.Atoi(b)
+	if notA == nil && notB == nil {
+		return cmp.Compare(i, j)
+	}
+	return cmp.Compare(a, b)
+}
+
+// expel removes what foreign managers added where only we have anything to
+// add. It returns what is gone, or what could not be removed.
+func (p *pass) expel(ctx context.Context, d *desired, answer *snapshot, known []finding) (end *snapshot, gone, stuck []finding, err error) {
+	o, err := answer.ownership()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	foreign, err := additions(d.id.GVK.GroupKind(), answer, o.own)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	unwanted := p.expelled(d, foreign, answer, answer, known)
+	if len(unwanted) == 0 {
+		return answer, nil, nil, nil
+	}
+	paths := make([]fieldpath.Path, len(unwanted))
+	for i, f := range unwanted {
+		paths[i] = f.path
+	}
+	data, err := guarded(answer, removals(answer, paths)...)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	end, err = p.mend(ctx, d.id, data)
+	if apierrors.IsInvalid(err) {
+		// Somebody was faster, or the object cannot be without it: both are
+		// tried again later.
+		return answer, nil, unwanted, nil
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	// What comes back is a default that somebody spelled out: no drift.
+	gone = slices.DeleteFunc(unwanted, func(f finding) bool { return sameAt(answer.content, end.content, f.path) })
+	return end, gone, nil, nil
+}
+
+// expelled are the findings of foreign additions, without the ignored and the
+// ones that a finding of ours speaks of already.
+func (p *pass) expelled(d *desired, foreign []addition, before, after *snapshot, known []finding) []finding {
+	var found []finding
+	for _, f := range foreign {
+		spoken := slices.ContainsFunc(known, func(k finding) bool { return k.ousted != nil && hasPrefix(f.path, k.ousted) })
+		if spoken || p.rules.ignore(d.id, f.path, f.holder, before.content, after.content) {
+			continue
+		}
+		found = append(found, finding{
+			path: f.path, shown: show(f.path, after.content, before.content), holder: f.holder, operation: f.holder.operation,
+		})
+	}
+	return found
+}
+
+// applied sends an apply. Where a foreign list item keeps ours from being
+// valid (two ports of one name), the list is put right first.
+func (p *pass) applied(ctx context.Context, d *desired, before *snapshot, dry bool) (*snapshot, error) {
+	answer, err := p.send(ctx, d, before.uid, dry)
+	if dry || !apierrors.IsInvalid(err) {
+		return answer, err
+	}
+	repair, repairErr := p.untangle(d, before)
+	if repairErr != nil || repair == nil {
+		return nil, err
+	}
+	if _, repairErr := p.mend(ctx, d.id, repair); repairErr != nil {
+		return nil, err
+	}
+	return p.send(ctx, d, before.uid, false)
+}
+
+// untangle is the patch that makes every list with foreign items what was
+// desired; nil where there is none.
+func (p *pass) untangle(d *desired, before *snapshot) ([]byte, error) {
+	o, err := before.ownership()
+	if err != nil {
+		return nil, err
+	}
+	foreign, err := additions(d.id.GVK.GroupKind(), before, o.own)
+	if err != nil {
+		return nil, err
+	}
+	var operations []operation
+	done := map[string]bool{}
+	for _, f := range foreign {
+		list := f.path[:len(f.path)-1]
+		want, declared := lookupSent(d.content, list)
+		segments, found := pointer(before.content, list)
+		if f.path[len(f.path)-1].Key == nil || !declared || !found || done[list.String()] {
+			continue
+		}
+		done[list.String()] = true
+		operations = append(operations, operation{Op: "replace", Path: pointerString(segments), Value: want})
+	}
+	if len(operations) == 0 {
+		return nil, nil
+	}
+	return guarded(before, operations...)
+}
+
+// dropLeftovers removes managedFields entries that only repeat what we own:
+// with them, a field that we no longer declare would stay.
+func (p *pass) dropLeftovers(ctx context.Context, id ObjectID, s *snapshot) (*snapshot, error) {
+	o, err := s.ownership()
+	if err != nil || len(o.leftovers) == 0 {
+		return s, err
+	}
+	slices.Sort(o.leftovers)
+	slices.Reverse(o.leftovers)
+	operations := make([]operation, len(o.leftovers))
+	for i, index := range o.leftovers {
+		operations[i] = operation{Op: "remove", Path: "/metadata/managedFields/" + strconv.Itoa(index)}
+	}
+	data, err := guarded(s, operations...)
+	if err != nil {
+		return nil, err
+	}
+	end, err := p.mend(ctx, id, data)
+	if apierrors.IsInvalid(err) {
+		// Somebody wrote in between: the next apply sees to it.
+		return s, nil
+	}
+	return end, err
+}

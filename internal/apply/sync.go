@@ -1,0 +1,296 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// pass is one Sync.
+type pass struct {
+	*Applier
+	req       Request
+	ownerKind string
+	known     *ownerMemory
+	now       time.Time
+	rules     *ignoreRules
+	result    Result
+	wanted    map[ObjectID]bool
+	// retried are objects that an apply found gone in this pass.
+	retried map[ObjectID]bool
+}
+
+// Sync makes the objects what they should be, and says what it found and did.
+// One object's failure keeps no other from being looked at; errors come joined,
+// and errors.As finds a *ConflictError or an API error in them.
+//
+// In Report mode drift stays: only a change of what is desired is applied, and
+// that apply, which takes the whole object, also puts drift on declared fields
+// back. A missing object is always made, because after a restart it cannot be
+// told from one that was never there. Suspend writes nothing at all.
+func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
+	gvk, err := apiutil.GVKForObject(req.Owner, a.scheme)
+	if err != nil {
+		return Result{}, fmt.Errorf("the owner's kind: %w", err)
+	}
+	known := a.memory.of(req.Owner.GetUID())
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	p := &pass{
+		Applier: a, req: req, ownerKind: gvk.Kind, known: known, now: a.clock.Now(),
+		rules: newIgnoreRules(req.Drift.Ignore), wanted: map[ObjectID]bool{},
+		retried: map[ObjectID]bool{},
+	}
+	p.result.Settled = true
+	errs := p.all(ctx)
+	if req.Complete && !req.Suspend {
+		errs = append(errs, p.pruneAll(ctx))
+		p.forgetUnwanted()
+	}
+	p.summarise()
+	return p.result, errors.Join(errs...)
+}
+
+func (p *pass) all(ctx context.Context) []error {
+	var errs []error
+	for _, ac := range p.req.Objects {
+		if err := ctx.Err(); err != nil {
+			return append(errs, err)
+		}
+		errs = append(errs, p.one(ctx, ac))
+	}
+	return errs
+}
+
+func (p *pass) one(ctx context.Context, ac runtime.ApplyConfiguration) error {
+	d, err := newDesired(ac)
+	if err != nil {
+		return err
+	}
+	p.wanted[d.id] = true
+	return p.object(ctx, d)
+}
+
+// object takes one object through: what the cache and memory say decides
+// whether anything has to be done at all.
+func (p *pass) object(ctx context.Context, d *desired) error {
+	r := p.known.objects[d.id]
+	if r == nil || r.gone {
+		return p.first(ctx, d, r)
+	}
+	cached, err := p.read(ctx, p.reader, d.id)
+	switch {
+	case err != nil:
+		return err
+	case cached == nil:
+		return p.absent(ctx, d, r)
+	case older(cached.resourceVersion, r.resourceVersion):
+		p.result.Settled = false
+		return nil
+	case cached.uid != r.uid:
+		r.gone = true
+		return p.first(ctx, d, r)
+	case cached.deleting:
+		p.result.Settled = false
+		return nil
+	}
+	r.seen = true
+	if p.clean(d, r, cached) || r.waiting(p.now) && r.applied == d.hash {
+		return nil
+	}
+	return p.evaluate(ctx, d, r, cached)
+}
+
+// clean says whether nothing happened since the object was last looked at.
+func (p *pass) clean(d *desired, r *record, cached *snapshot) bool {
+	due := !p.now.Before(r.backstop) || r.contest != nil && !r.waiting(p.now)
+	pending := r.applied != d.hash && !p.req.Suspend || len(r.standing) > 0 && !p.dry(d, r)
+	if due || pending || r.judged.desired != d.hash || r.judged.rules != p.rules.digest {
+		return false
+	}
+	if r.judged.resourceVersion == cached.resourceVersion {
+		return true
+	}
+	if r.judged.content != cached.contentDigest() || r.judged.own != cached.ownDigest() {
+		return false
+	}
+	r.judged.resourceVersion = cached.resourceVersion
+	return true
+}
+
+// dry says whether the object is to be left as it is.
+func (p *pass) dry(d *desired, r *record) bool {
+	return p.req.Suspend || p.req.Drift.Mode == v1alpha1.DriftReport && r.applied == d.hash
+}
+
+// first deals with a name that we never applied to, or that our object lost.
+func (p *pass) first(ctx context.Context, d *desired, lost *record) error {
+	found, err := p.look(ctx, d.id)
+	switch {
+	case err != nil:
+		return err
+	case found == nil:
+		return p.create(ctx, d, lost)
+	case !p.ours(found):
+		return &ConflictError{Object: d.id, Owner: stranger(found)}
+	case found.DeletionTimestamp != nil:
+		p.result.Settled = false
+		return nil
+	}
+	live, err := p.read(ctx, p.reader, d.id)
+	seen := live != nil && live.uid == found.UID
+	if err == nil && (!seen || older(live.resourceVersion, found.ResourceVersion)) {
+		live, err = p.read(ctx, p.writer, d.id)
+	}
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		// It went in between: next time it is missing.
+		p.result.Settled = false
+		return nil
+	}
+	r := &record{uid: live.uid, seen: seen, applied: live.applied, resourceVersion: live.resourceVersion}
+	if tampered, err := annotationTaken(live); err != nil {
+		return err
+	} else if tampered {
+		r.applied = d.hash
+	}
+	if lost != nil {
+		r.reverts, r.contest = lost.reverts, lost.contest
+	}
+	if err := p.evaluate(ctx, d, r, live); err != nil {
+		return err
+	}
+	if lost != nil && lost.uid != live.uid {
+		p.report(d.id, []finding{{operation: OperationDeleted}}, ActionReverted)
+	}
+	return nil
+}
+
+// annotationTaken says whether somebody changed the annotation that holds the
+// hash: what it says is then no sign of what we applied.
+func annotationTaken(live *snapshot) (bool, error) {
+	o, err := live.ownership()
+	if err != nil {
+		return false, err
+	}
+	return !o.own.Empty() && !o.own.Has(hashPath), nil
+}
+
+// absent deals with an object that we know and that the cache lacks.
+func (p *pass) absent(ctx context.Context, d *desired, r *record) error {
+	look := r.written.Add(unseenPeriod)
+	if !r.seen && p.now.Before(look) {
+		p.result.Settled = false
+		p.wake(look)
+		return nil
+	}
+	if r.waiting(p.now) {
+		return nil
+	}
+	live, err := p.read(ctx, p.writer, d.id)
+	switch {
+	case err != nil:
+		return err
+	case live == nil && p.req.Suspend:
+		p.stand(d.id, r, []finding{{operation: OperationDeleted}})
+		return nil
+	case live == nil:
+		return p.create(ctx, d, r)
+	case live.uid != r.uid:
+		r.gone = true
+		return p.first(ctx, d, r)
+	case live.deleting:
+		p.result.Settled = false
+		return nil
+	}
+	// The cache selects by label, and somebody took the label.
+	if p.clean(d, r, live) {
+		return nil
+	}
+	return p.evaluate(ctx, d, r, live)
+}
+
+// create makes an object. Where lost says that we had it, its absence is drift.
+func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
+	if p.req.Suspend {
+		return nil
+	}
+	r := &record{}
+	if lost != nil {
+		lost.gone = true
+		if lost.waiting(p.now) {
+			return nil
+		}
+		r.reverts, r.contest = lost.reverts, lost.contest
+	}
+	answer, err := p.send(ctx, d, "", false)
+	if err != nil {
+		return err
+	}
+	p.applies.WithLabelValues(d.id.GVK.Kind, "created").Inc()
+	p.wrote(r, d, answer)
+	p.known.objects[d.id] = r
+	p.result.Settled = false
+	p.result.Changed = append(p.result.Changed, change(d.id, answer, true))
+	var deleted []finding
+	if lost != nil {
+		deleted = []finding{{operation: OperationDeleted}}
+	}
+	p.report(d.id, deleted, ActionReverted)
+	return p.conclude(d, r, answer, deleted, nil)
+}
+
+func change(id ObjectID, s *snapshot, created bool) Change {
+	return Change{Object: id, Created: created, UID: s.uid, ResourceVersion: s.resourceVersion, Generation: s.generation}
+}
+
+// summarise fills what the result says of all objects, looked at or not.
+func (p *pass) summarise() {
+	for id, r := range p.known.objects {
+		if !p.wanted[id] {
+			continue
+		}
+		p.result.Standing = append(p.result.Standing, r.standing...)
+		if r.contest != nil {
+			p.result.Contested = append(p.result.Contested, Contest{
+				Object: id, Paths: r.contest.paths, Manager: r.contest.manager,
+				Since: r.contest.since, Next: r.contest.next,
+			})
+			p.wake(r.contest.next)
+		}
+		if !r.backstop.IsZero() {
+			p.wake(r.backstop)
+		}
+	}
+	sortResult(&p.result)
+}
+
+// wake asks for a Sync no later than at a time.
+func (p *pass) wake(at time.Time) {
+	in := max(at.Sub(p.now), time.Millisecond)
+	if p.result.RetryAfter == 0 || in < p.result.RetryAfter {
+		p.result.RetryAfter = in
+	}
+}
+
+// older says whether a resource version is from before another one.
+func older(a, b string) bool {
+	if b == "" || a == b {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+// isGone says whether an apply found its object missing or replaced.
+func isGone(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
