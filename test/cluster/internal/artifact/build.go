@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// recipe changes when the way of building changes what is built.
+const recipe = "2"
+
 // kubernetesPrograms are the names that the one binary answers to.
 var kubernetesPrograms = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet",
@@ -58,7 +61,7 @@ func build(ctx context.Context, name, subfolder, what string, fill func(module, 
 	}
 	module := filepath.Join(source, subfolder)
 	files := []string{filepath.Join(module, "main.go"), filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}
-	key, err := Key(files)
+	key, err := Key(files, recipe)
 	if err != nil {
 		return "", err
 	}
@@ -104,11 +107,12 @@ func kubernetesVersion(ctx context.Context, module string) (string, error) {
 // versionFlags make the programs say their version; one that does not know it
 // takes itself for v0.0.0, and clients then avoid newer features.
 func versionFlags(version string) string {
-	const where = "-X k8s.io/component-base/version."
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	flags := where + "gitVersion=" + version
-	if len(parts) == 3 {
-		flags += " " + where + "gitMajor=" + parts[0] + " " + where + "gitMinor=" + parts[1]
+	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	var flags []string
+	// The second is what clients call themselves in the audit log.
+	for _, where := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags, "-X "+where+".gitVersion="+version, "-X "+where+".gitMajor="+major, "-X "+where+".gitMinor="+minor)
 	}
-	return flags
+	return strings.Join(flags, " ")
 }

@@ -19,9 +19,13 @@ echo 'create_main_cluster = false' > "$root/etc/postgresql-common/createcluster.
 printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
 
-[ -z "$extra" ] || echo "$extra" > "$root/etc/apt/sources.list.d/extra.list"
 apt-config dump Acquire | grep -iE '::(http|https)::proxy' > "$root/etc/apt/apt.conf.d/90machine" || true
-chroot "$root" apt-get -qq update
+# The suite's own lists came with the minimal system, and are as fresh: asking
+# again would only fail on a mirror that lags behind.
+if [ -n "$extra" ]; then
+	echo "$extra" > "$root/etc/apt/sources.list.d/extra.list"
+	chroot "$root" apt-get -qq update
+fi
 chroot "$root" apt-get -qq --yes --no-install-recommends install "postgresql-$major" tzdata >/dev/null
 umount "$root/proc"
 

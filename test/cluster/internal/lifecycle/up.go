@@ -146,14 +146,16 @@ func start(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {
 	if err != nil {
 		return err
 	}
+	// First of all: the provisioner is refused until its role is there,
+	// and then waits longer with every attempt.
+	kubectl := filepath.Join(b.Kubernetes, "kubectl")
+	if err := addons.Install(ctx, dir.Kubeconfig("installer"), kubectl); err != nil {
+		return err
+	}
 	if err := controlplane.EnsureControllers(dir, b); err != nil {
 		return err
 	}
 	if err := startNodes(dir, b, archives); err != nil {
-		return err
-	}
-	kubectl := filepath.Join(b.Kubernetes, "kubectl")
-	if err := addons.Install(ctx, dir.Kubeconfig("installer"), kubectl); err != nil {
 		return err
 	}
 	return waitFor(ctx, "the cluster", readyTimeout, func() error { return addons.Ready(ctx, client) })

@@ -49,7 +49,7 @@ func ensureControlPlane() error {
 	}
 	steps := [][]string{
 		{"ip", "-n", ns, "link", "set", "lo", "up"},
-		{"ip", "-n", ns, "link", "add", bridge, "type", "bridge"},
+		{"ip", "-n", ns, "link", "add", bridge, "address", hardwareAddress(1), "type", "bridge"},
 		{"ip", "-n", ns, "addr", "add", layout.ControlPlaneIP + "/24", "dev", bridge},
 		{"ip", "-n", ns, "link", "set", bridge, "up"},
 		setSysctl(ns, "net/ipv4/ip_forward", "0"),
@@ -59,6 +59,12 @@ func ensureControlPlane() error {
 	}
 	return runAll(steps)
 }
+
+// hardwareAddress is the MAC of 10.89.0.LAST. Left alone, a bridge takes the
+// least of its ports' addresses, which changes when a node goes, and a node has
+// another after each boot; until the others' caches notice, which takes half a
+// minute, their packets go nowhere.
+func hardwareAddress(last int) string { return fmt.Sprintf("02:00:0a:59:00:%02x", last) }
 
 // ensureHostLeg gives the host an address on the bridge and routes to the
 // pods. Service addresses and pods that are not there must fail at once rather
@@ -94,7 +100,8 @@ func EnsureNode(n layout.Node) error {
 		control := layout.ControlPlaneNetns
 		steps := [][]string{
 			{"ip", "-n", ns, "link", "set", "lo", "up"},
-			{"ip", "-n", control, "link", "add", n.Port(), "type", "veth", "peer", "name", "eth0", "netns", ns},
+			{"ip", "-n", control, "link", "add", n.Port(), "type", "veth",
+				"peer", "name", "eth0", "address", hardwareAddress(10 + n.Index), "netns", ns},
 			{"ip", "-n", control, "link", "set", n.Port(), "master", bridge},
 			{"ip", "-n", ns, "addr", "add", n.IP() + "/24", "dev", "eth0"},
 			{"ip", "-n", ns, "link", "set", "eth0", "up"},

@@ -158,6 +158,8 @@ func RemoveCgroup(cgroup string) error {
 	if err != nil {
 		return err
 	}
+	// Under version 1 the kubelet and runc leave empty folders there.
+	roots = append(roots, filepath.Join(cgroupMount, "unified"))
 	for _, root := range roots {
 		if err := removeTree(filepath.Join(root, cgroup)); err != nil {
 			return err

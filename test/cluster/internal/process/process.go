@@ -57,6 +57,9 @@ func Ensure(dir layout.Dir, p Program) (bool, error) {
 
 // Start starts the program in a session of its own.
 func Start(dir layout.Dir, p Program) error {
+	if _, err := exec.LookPath(p.Command[0]); err != nil {
+		return err // the shell would say so in the log only
+	}
 	if err := MakeCgroup(p.Cgroup); err != nil {
 		return err
 	}
