@@ -67,7 +67,7 @@ func (j *judgement) step(now time.Time) *engine.Step {
 	return j.dropVolumeStep()
 }
 
-// replaceStep replaces one outdated pod: first those that do not serve, then
+// replaceStep replaces one outdated pod: first those that are stuck, then
 // replicas from the highest ordinal down, the primary last; never while
 // another member is away.
 func (j *judgement) replaceStep() *engine.Step {
@@ -75,23 +75,32 @@ func (j *judgement) replaceStep() *engine.Step {
 	var next *corev1.Pod
 	why := ""
 	for n := range j.d.count {
-		pod := j.o.Pods[n]
+		pod, m := j.o.Pods[n], j.o.member(n)
 		reason := j.outdated(n)
 		switch {
 		case pod == nil || pod.DeletionTimestamp != nil:
 			away = true
-		case reason != "" && !ready(pod):
+		case reason != "" && stuck(pod, m):
 			return j.replace(pod, reason)
+		case m == nil || !m.Serving || reason == "" && !j.standings[n].done():
+			away = true
 		case reason != "" && (next == nil || n > 0):
 			next, why = pod, reason
-		case reason == "" && !j.standings[n].done():
-			away = true
 		}
 	}
 	if next == nil || away {
 		return nil
 	}
 	return j.replace(next, why)
+}
+
+// stuck says whether a pod will not serve by waiting, so that replacing it
+// interrupts nothing. Recovery and cloning are work, however long they take.
+func stuck(pod *corev1.Pod, m *memberapi.Status) bool {
+	if m == nil {
+		return waitingReason(pod) != "" || !started(pod)
+	}
+	return m.State == memberapi.StateHeld || m.State == memberapi.StateFailed || m.State == memberapi.StateWaiting
 }
 
 func (j *judgement) replace(pod *corev1.Pod, why string) *engine.Step {
