@@ -91,7 +91,7 @@ func (a *agent) exchange(ctx context.Context, request *http.Request) ([]byte, er
 	// one that does not answer too late.
 	raw := a.conn.NetConn()
 	defer context.AfterFunc(ctx, func() { raw.Close() })()
-	if err := request.Write(conn); err != nil {
+	if err := request.Write(a.conn); err != nil {
 		return nil, err
 	}
 	a.limit.N = maxAnswer
