@@ -46,20 +46,20 @@ func printAssets(cmd *cobra.Command) error {
 	return nil
 }
 
-func loadCommand(_ *options) *cobra.Command {
+func loadCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load ARCHIVE.tar...",
 		Short: "Give image archives (docker or OCI) to all nodes",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, archives []string) error {
-			for _, archive := range archives {
-				for _, n := range layout.Nodes() {
+			return node.OnAll(func(n layout.Node) error {
+				for _, archive := range archives {
 					if err := node.LoadImage(n, archive); err != nil {
 						return err
 					}
 				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,6 +92,21 @@ func nodesReady(ctx context.Context, client kubernetes.Interface) error {
 	}
 	if ready < len(layout.Nodes()) {
 		return fmt.Errorf("%d of %d nodes are ready", ready, len(layout.Nodes()))
+	}
+	return nil
+}
+
+// HeardSince says by an error which node has not been heard of since that
+// time. For 50 seconds a lost node looks ready, and is none.
+func HeardSince(ctx context.Context, client kubernetes.Interface, since time.Time) error {
+	for _, n := range layout.Nodes() {
+		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("lease of %s: %w", n.Name, err)
+		}
+		if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(since) {
+			return fmt.Errorf("nothing heard of %s", n.Name)
+		}
 	}
 	return nil
 }

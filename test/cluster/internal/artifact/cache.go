@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // CacheDir is where built things are kept.
@@ -62,7 +63,7 @@ func Key(files []string, words ...string) (string, error) {
 
 // Make returns the cached folder NAME-KEY, which fill makes when it is not
 // there. A folder is in its place whole or not at all, so that a killed build
-// leaves nothing that looks finished; older folders of the name are removed.
+// leaves nothing that looks finished.
 func Make(name, key string, fill func(folder string) error) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -75,7 +76,10 @@ func Make(name, key string, fill func(folder string) error) (string, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	unfinished, err := os.MkdirTemp(cache, ".unfinished-"+name+"-")
+	if err := removeAbandoned(cache); err != nil {
+		return "", err
+	}
+	unfinished, err := os.MkdirTemp(cache, unfinishedPrefix+name+"-")
 	if err != nil {
 		return "", err
 	}
@@ -94,6 +98,27 @@ func Make(name, key string, fill func(folder string) error) (string, error) {
 		return "", err
 	}
 	return folder, nil
+}
+
+const unfinishedPrefix = ".unfinished-"
+
+// removeAbandoned removes what builds left that were killed; no build takes
+// half a day.
+func removeAbandoned(cache string) error {
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !strings.HasPrefix(e.Name(), unfinishedPrefix) || time.Since(info.ModTime()) < 12*time.Hour {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(cache, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Forget removes a cached folder, so that Make makes it anew.

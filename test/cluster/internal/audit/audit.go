@@ -5,6 +5,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -100,6 +101,9 @@ func Count(logs io.Reader, q Query) ([]Row, error) {
 		}
 		var e event
 		if err := json.Unmarshal(line, &e); err != nil {
+			if bytes.HasPrefix(line, []byte("{")) {
+				continue // cut short when the API server was killed
+			}
 			return nil, fmt.Errorf("read audit event: %w", err)
 		}
 		if !counts(e) || e.Received.Before(q.From) {

@@ -80,6 +80,13 @@ func TestCount(t *testing.T) {
 			[]Row{row("get", "/api/v1/x", 1, map[int]int{200: 1}, noon, noon)},
 		},
 		{
+			"a line cut short by the API server's end does not count",
+			`{"kind":"Event","sta` + line("ResponseComplete", "get", "u", pod, "200", noon) +
+				line("ResponseComplete", "get", "u", pod, "200", later),
+			Query{},
+			[]Row{row("get", "pods", 1, map[int]int{200: 1}, later, later)},
+		},
+		{
 			"an unfinished last line does not count",
 			line("ResponseComplete", "get", "u", pod, "200", noon) + `{"kind":"Ev`,
 			Query{},

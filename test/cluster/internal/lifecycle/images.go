@@ -2,8 +2,6 @@ package lifecycle
 
 import (
 	"encoding/json"
-	"errors"
-	"sync"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/artifact"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/image"
@@ -15,17 +13,14 @@ import (
 // list of them to the state folder when all have them.
 func LoadImages(dir layout.Dir, images []image.Postgres) error {
 	err := artifact.Timed("giving the images to the nodes", func() error {
-		var wait sync.WaitGroup
-		errs := make([]error, len(layout.Nodes()))
-		for i, n := range layout.Nodes() {
-			wait.Go(func() {
-				for _, image := range images {
-					errs[i] = errors.Join(errs[i], loadInto(n, image))
+		return node.OnAll(func(n layout.Node) error {
+			for _, image := range images {
+				if err := loadInto(n, image); err != nil {
+					return err
 				}
-			})
-		}
-		wait.Wait()
-		return errors.Join(errs...)
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		return err

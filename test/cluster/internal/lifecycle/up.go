@@ -2,6 +2,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/addons"
@@ -155,31 +155,32 @@ func start(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {
 	if err := controlplane.EnsureControllers(dir, b); err != nil {
 		return err
 	}
+	begin := time.Now()
 	if err := startNodes(dir, b, archives); err != nil {
 		return err
 	}
-	return waitFor(ctx, "the cluster", readyTimeout, func() error { return addons.Ready(ctx, client) })
+	return waitFor(ctx, "the cluster", readyTimeout, func() error {
+		return cmp.Or(addons.HeardSince(ctx, client, begin), addons.Ready(ctx, client))
+	})
 }
 
 // startNodes starts all nodes at the same time and gives them the images that
 // no node can do without.
 func startNodes(dir layout.Dir, b controlplane.Binaries, archives map[string]string) error {
-	var wait sync.WaitGroup
-	errs := make([]error, len(layout.Nodes()))
-	for i, n := range layout.Nodes() {
-		wait.Go(func() {
-			if errs[i] = node.Start(dir, n, b.Kubernetes); errs[i] != nil {
-				return
+	return node.OnAll(func(n layout.Node) error {
+		if err := node.Start(dir, n, b.Kubernetes); err != nil {
+			return err
+		}
+		for ref, archive := range archives {
+			if node.HasImage(n, ref) {
+				continue
 			}
-			for ref, archive := range archives {
-				if !node.HasImage(n, ref) {
-					errs[i] = errors.Join(errs[i], node.LoadImage(n, archive))
-				}
+			if err := node.LoadImage(n, archive); err != nil {
+				return err
 			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+		}
+		return nil
+	})
 }
 
 // systemImages packs the pause image and CoreDNS; it returns archives by name.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
@@ -113,6 +114,17 @@ func Missing(dir layout.Dir, n layout.Node) []string {
 // images.
 func LoadImage(n layout.Node, archive string) error {
 	return ctr(n, "images", "import", "--no-unpack", "--digests=false", archive)
+}
+
+// OnAll does something on all nodes at the same time.
+func OnAll(do func(layout.Node) error) error {
+	var wait sync.WaitGroup
+	errs := make([]error, len(layout.Nodes()))
+	for i, n := range layout.Nodes() {
+		wait.Go(func() { errs[i] = do(n) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
 // Tag gives an image that the node has another name.
