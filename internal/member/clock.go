@@ -1,0 +1,18 @@
+package member
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Boottime is the time since the machine's boot, with suspension counted: Go's
+// own monotonic clock stands still while the machine sleeps, and a Lease does
+// not.
+func Boottime() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		panic("no CLOCK_BOOTTIME: " + err.Error())
+	}
+	return time.Duration(now.Nano())
+}

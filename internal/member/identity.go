@@ -1,0 +1,57 @@
+package member
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Identity says which member of which cluster this process belongs to.
+type Identity struct {
+	Namespace string
+	Cluster   string
+	Pod       string
+	PodUID    string
+	Node      string
+}
+
+// IdentityFromEnv reads the identity that the operator put into the
+// environment.
+func IdentityFromEnv() (Identity, error) {
+	id := Identity{Node: os.Getenv(memberapi.EnvNode)}
+	for name, field := range map[string]*string{
+		memberapi.EnvNamespace: &id.Namespace,
+		memberapi.EnvCluster:   &id.Cluster,
+		memberapi.EnvPodName:   &id.Pod,
+		memberapi.EnvPodUID:    &id.PodUID,
+	} {
+		*field = os.Getenv(name)
+		if *field == "" {
+			return Identity{}, fmt.Errorf("environment variable %s is not set", name)
+		}
+	}
+	if _, err := Ordinal(id.Pod); err != nil {
+		return Identity{}, err
+	}
+	return id, nil
+}
+
+// Ordinal is the number at the end of a member's pod name.
+func Ordinal(pod string) (int, error) {
+	_, digits, found := cutLast(pod, "-")
+	n, err := strconv.Atoi(digits)
+	if !found || err != nil || n < 0 {
+		return 0, fmt.Errorf("pod name %q does not end in an ordinal", pod)
+	}
+	return n, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

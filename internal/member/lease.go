@@ -1,0 +1,310 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Annotations of the Lease beside v1alpha1.AnnotationSystemIdentifier.
+const (
+	// AnnotationPrimary is the holder's pod by name.
+	AnnotationPrimary = "holdfast.dev/primary"
+	// AnnotationTerm counts the changes of the holder.
+	AnnotationTerm = "holdfast.dev/term"
+	// AnnotationTimeline is the timeline that the holder writes.
+	AnnotationTimeline = "holdfast.dev/timeline"
+	// AnnotationShutdownPosition is the last position of a holder that shut
+	// down in order; only a Lease without a holder has it.
+	AnnotationShutdownPosition = "holdfast.dev/shutdown-position"
+)
+
+// ErrLeaseLost says that another member holds the Lease.
+var ErrLeaseLost = errors.New("the Lease has another holder")
+
+// Record is what a Lease says.
+type Record struct {
+	Claim            ClaimState
+	HolderUID        string
+	HolderPod        string
+	Term             int64
+	SystemIdentifier string
+	ShutdownPosition string
+	Duration         time.Duration
+	RenewTime        time.Time
+	Version          string
+}
+
+// Lease says which member may take writes. One goroutine claims, annotates and
+// releases; Keep renews beside it.
+type Lease struct {
+	id     Identity
+	name   string
+	labels map[string]string
+	client coordinationclient.LeaseInterface
+	now    func() time.Duration
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	expiry expiry
+	object *coordinationv1.Lease // as last read or written
+	held   bool
+	lost   chan struct{}
+}
+
+// NewLease is the Lease <cluster>-primary of the member's cluster, made with
+// the labels when it is missing.
+func NewLease(id Identity, labels map[string]string, client kubernetes.Interface, log *slog.Logger) *Lease {
+	return &Lease{
+		id: id, labels: labels, now: Boottime, log: log,
+		name:   id.Cluster + "-primary",
+		client: client.CoordinationV1().Leases(id.Namespace),
+		lost:   make(chan struct{}),
+	}
+}
+
+// Look reads the Lease. Claims expire only for a member that looks at least
+// every few seconds.
+func (l *Lease) Look(ctx context.Context) (Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	object, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if apierrors.IsNotFound(err) {
+		l.expiry, l.object = l.expiry.failed(), nil
+		l.lose()
+		return Record{Claim: ClaimMissing}, nil
+	}
+	if err != nil {
+		l.expiry = l.expiry.failed()
+		return Record{}, fmt.Errorf("read Lease %s: %w", l.name, err)
+	}
+	l.object = object
+	l.expiry = l.expiry.saw(string(object.UID), object.ResourceVersion, l.now())
+	record := recordOf(object)
+	record.Claim = claimState(record, l.id.PodUID, l.expiry)
+	if record.Claim != ClaimMine {
+		l.lose()
+	}
+	return record, nil
+}
+
+// Last is what the Lease said when it was read or written last, while this
+// member holds it.
+func (l *Lease) Last() (Record, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held || l.object == nil {
+		return Record{}, false
+	}
+	record := recordOf(l.object)
+	record.Claim = ClaimMine
+	return record, true
+}
+
+// Claim takes the Lease as it was looked at last, or makes it.
+func (l *Lease) Claim(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := claimed(l.object, l.id, l.name, l.labels, time.Now())
+	var err error
+	if l.object == nil {
+		next, err = l.client.Create(ctx, next, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager})
+	} else {
+		next, err = l.client.Update(ctx, next, metav1.UpdateOptions{FieldManager: v1alpha1.AgentFieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("claim Lease %s: %w", l.name, err)
+	}
+	l.object = next
+	if !l.held {
+		l.held, l.lost = true, make(chan struct{})
+	}
+	return nil
+}
+
+// Held says whether this member holds the Lease as far as it knows, and
+// returns a channel that is closed when it learns otherwise.
+func (l *Lease) Held() (bool, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held, l.lost
+}
+
+// Annotate records facts on the Lease while this member holds it.
+func (l *Lease) Annotate(ctx context.Context, annotations map[string]string) error {
+	return l.write(ctx, func(object *coordinationv1.Lease) {
+		maps.Copy(object.Annotations, annotations)
+	})
+}
+
+// Release gives the Lease up after a shutdown in order, at the given position
+// of the log. Nothing may run any more that could write.
+func (l *Lease) Release(ctx context.Context, position string) error {
+	err := l.write(ctx, func(object *coordinationv1.Lease) {
+		object.Spec.HolderIdentity = new("")
+		object.Annotations[AnnotationShutdownPosition] = position
+	})
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.held = false
+	}
+	return err
+}
+
+// Keep renews the Lease while it is held, until ctx ends.
+func (l *Lease) Keep(ctx context.Context) {
+	ticker := time.NewTicker(LeaseRenewal)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if held, _ := l.Held(); !held {
+			continue
+		}
+		err := l.write(ctx, func(*coordinationv1.Lease) {})
+		if (err != nil) != failing && ctx.Err() == nil {
+			failing = err != nil
+			l.log.Info("renewal of the Lease", "lease", l.name, "failing", failing, "error", fmt.Sprint(err))
+		}
+	}
+}
+
+// write changes and renews the Lease as it was last seen; after a conflict as
+// it is, if this member still holds it.
+func (l *Lease) write(ctx context.Context, change func(*coordinationv1.Lease)) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.held || l.object == nil {
+		return ErrLeaseLost
+	}
+	for range 2 {
+		next := l.object.DeepCopy()
+		if next.Annotations == nil {
+			next.Annotations = map[string]string{}
+		}
+		next.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		change(next)
+		written, err := l.client.Update(ctx, next, metav1.UpdateOptions{FieldManager: v1alpha1.AgentFieldManager})
+		if err == nil {
+			l.object = written
+			return nil
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("write Lease %s: %w", l.name, err)
+		}
+		if err := l.reread(ctx); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("write Lease %s: it changes all the time", l.name)
+}
+
+// reread finds out what a conflict means.
+func (l *Lease) reread(ctx context.Context) error {
+	object, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return l.remake(ctx)
+	case err != nil:
+		return fmt.Errorf("read Lease %s: %w", l.name, err)
+	case recordOf(object).HolderUID != l.id.PodUID:
+		l.lose()
+		return ErrLeaseLost
+	}
+	l.object = object
+	return nil
+}
+
+// remake makes the Lease again with all that it recorded, when somebody
+// deleted it under its holder. Whoever makes one first is the holder.
+func (l *Lease) remake(ctx context.Context) error {
+	next := l.object.DeepCopy()
+	next.UID, next.ResourceVersion, next.Generation, next.ManagedFields = "", "", 0, nil
+	next.CreationTimestamp = metav1.Time{}
+	object, err := l.client.Create(ctx, next, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager})
+	if apierrors.IsAlreadyExists(err) {
+		l.lose()
+		return ErrLeaseLost
+	}
+	if err != nil {
+		return fmt.Errorf("make Lease %s again: %w", l.name, err)
+	}
+	l.object = object
+	return nil
+}
+
+// lose is called with the lock held.
+func (l *Lease) lose() {
+	if l.held {
+		l.held = false
+		close(l.lost)
+	}
+}
+
+// claimed is the Lease with the claimant as its holder. The term rises when
+// the holder changes.
+func claimed(seen *coordinationv1.Lease, id Identity, name string, labels map[string]string, now time.Time) *coordinationv1.Lease {
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: id.Namespace, Labels: labels}}
+	if seen != nil {
+		next = seen.DeepCopy()
+	}
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	if record := recordOf(next); record.HolderUID != id.PodUID {
+		next.Annotations[AnnotationTerm] = strconv.FormatInt(record.Term+1, 10)
+		next.Spec.AcquireTime = &metav1.MicroTime{Time: now}
+		next.Spec.LeaseTransitions = new(int32(record.Term))
+	}
+	delete(next.Annotations, AnnotationShutdownPosition)
+	next.Annotations[AnnotationPrimary] = id.Pod
+	next.Spec.HolderIdentity = new(id.PodUID)
+	next.Spec.LeaseDurationSeconds = new(int32(LeaseDuration / time.Second))
+	next.Spec.RenewTime = &metav1.MicroTime{Time: now}
+	return next
+}
+
+func recordOf(object *coordinationv1.Lease) Record {
+	r := Record{
+		HolderPod:        object.Annotations[AnnotationPrimary],
+		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
+		ShutdownPosition: object.Annotations[AnnotationShutdownPosition],
+		Duration:         LeaseDuration,
+		Version:          object.ResourceVersion,
+	}
+	r.Term, _ = strconv.ParseInt(object.Annotations[AnnotationTerm], 10, 64)
+	if object.Spec.HolderIdentity != nil {
+		r.HolderUID = *object.Spec.HolderIdentity
+	}
+	if seconds := object.Spec.LeaseDurationSeconds; seconds != nil {
+		r.Duration = max(LeaseDuration, time.Duration(*seconds)*time.Second)
+	}
+	if object.Spec.RenewTime != nil {
+		r.RenewTime = object.Spec.RenewTime.Time
+	}
+	return r
+}

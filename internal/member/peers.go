@@ -1,0 +1,97 @@
+package member
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Peers asks other members for their status, as a member.
+type Peers struct {
+	certificates *Certificates
+	address      func(pod string) string
+
+	mu     sync.Mutex
+	bundle *Bundle
+	client *http.Client
+}
+
+// NewPeers asks a pod's agent at address(pod), a host:port whose host the
+// pod's certificate carries.
+func NewPeers(certificates *Certificates, address func(pod string) string) *Peers {
+	return &Peers{certificates: certificates, address: address}
+}
+
+// Status of a peer, as of now. The deadline is the context's.
+func (p *Peers) Status(ctx context.Context, pod string) (memberapi.Status, error) {
+	var status memberapi.Status
+	client, err := p.current()
+	if err != nil {
+		return status, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address(pod)+memberapi.StatusPath, nil)
+	if err != nil {
+		return status, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return status, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return status, fmt.Errorf("ask %s for its status: %s", pod, response.Status)
+	}
+	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)
+	if err == nil && status.Pod != pod {
+		err = fmt.Errorf("asked %s for its status, %q answered", pod, status.Pod)
+	}
+	return status, err
+}
+
+// current returns a client with the current certificate; connections made with
+// an older one are given up.
+func (p *Peers) current() (*http.Client, error) {
+	bundle, _ := p.certificates.Current()
+	if bundle == nil {
+		return nil, errors.New("no certificate yet")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bundle == bundle {
+		return p.client, nil
+	}
+	if p.client != nil {
+		p.client.CloseIdleConnections()
+	}
+	p.bundle = bundle
+	p.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{bundle.Certificate},
+			RootCAs:      bundle.Roots,
+		},
+		DialContext:         (&net.Dialer{Timeout: time.Second, KeepAlive: 5 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 2 * time.Second,
+		IdleConnTimeout:     time.Minute,
+		MaxIdleConnsPerHost: 1,
+	}}
+	return p.client, nil
+}
+
+// Gone says whether an error of Status proves that no agent runs there: the
+// machine answered and refused, or the name no longer exists. As the agent is
+// the first process of its container, its database does not run either.
+func Gone(err error) bool {
+	var dns *net.DNSError
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &dns) && dns.IsNotFound
+}

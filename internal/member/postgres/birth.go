@@ -1,0 +1,116 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// initdb creates the database system beside its place, and moves it there only
+// when it is whole: a crash in the middle leaves nothing that looks like data.
+func (a *agent) initdb(ctx context.Context) error {
+	directory := filepath.Join(a.o.DataDir, birthName)
+	if err := os.RemoveAll(directory); err != nil {
+		return fmt.Errorf("remove an unfinished data directory: %w", err)
+	}
+	a.log.Info("initialises the database system", "major", a.major)
+	if _, err := a.programs.run(ctx, "initdb", initdbArgs(directory, a.major)...); err != nil {
+		return err
+	}
+	return install(directory, a.o.pgdata())
+}
+
+func initdbArgs(directory string, major int) []string {
+	args := []string{
+		"--pgdata=" + directory,
+		"--username=postgres",
+		"--encoding=UTF8",
+		"--data-checksums",
+		"--auth-local=peer",
+		"--auth-host=scram-sha-256",
+		"--no-instructions",
+	}
+	// From 17 on the database brings this locale itself, so that text sorts
+	// alike whatever C library an image has.
+	if major >= 17 {
+		return append(args, "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C.UTF-8")
+	}
+	return append(args, "--locale=C.UTF-8")
+}
+
+// copyPrimary copies the data of the primary beside its place, and marks it
+// complete.
+func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error {
+	if err := removeCopy(a.o.DataDir); err != nil {
+		return fmt.Errorf("remove an unfinished copy: %w", err)
+	}
+	directory := filepath.Join(a.o.DataDir, copyName)
+	_, err := a.programs.run(ctx, "pg_basebackup",
+		"--pgdata="+directory,
+		"--dbname="+upstream(a.o, primary.Pod, a.o.Identity.Pod),
+		"--slot="+slotName(a.o.Identity.Pod),
+		"--wal-method=stream",
+		"--checkpoint=fast",
+		"--no-password")
+	if err != nil {
+		return err
+	}
+	control, err := a.programs.controlData(ctx, directory)
+	if err != nil {
+		return err
+	}
+	if control.SystemIdentifier != primary.SystemIdentifier {
+		return fmt.Errorf("the copy is of the database system %s, the primary said %s", control.SystemIdentifier, primary.SystemIdentifier)
+	}
+	if err := markStandby(directory); err != nil {
+		return err
+	}
+	complete, err := os.Create(filepath.Join(a.o.DataDir, completeName))
+	if err != nil {
+		return fmt.Errorf("mark the copy complete: %w", err)
+	}
+	return errors.Join(complete.Sync(), complete.Close(), syncDir(a.o.DataDir))
+}
+
+// adoptCopy puts a complete copy in its place. Data that it replaces is kept
+// beside it until the copy has streamed.
+func (a *agent) adoptCopy() error {
+	path := func(name string) string { return filepath.Join(a.o.DataDir, name) }
+	if findLeftovers(a.o.DataDir).Data {
+		if err := os.RemoveAll(path(oldName)); err != nil {
+			return fmt.Errorf("remove the copy before last: %w", err)
+		}
+		if err := install(path(dataName), path(oldName)); err != nil {
+			return err
+		}
+	}
+	if err := install(path(copyName), path(dataName)); err != nil {
+		return err
+	}
+	return os.Remove(path(completeName))
+}
+
+// dropOld removes the data that a copy has replaced, now that the copy
+// streams.
+func (a *agent) dropOld() {
+	if !findLeftovers(a.o.DataDir).Old {
+		return
+	}
+	a.log.Info("removes the data that the copy has replaced")
+	if err := os.RemoveAll(filepath.Join(a.o.DataDir, oldName)); err != nil {
+		a.log.Warn("cannot remove the data that the copy has replaced", "error", err.Error())
+	}
+}
+
+// markStandby makes the data directory a standby's.
+func markStandby(directory string) error {
+	file, err := os.OpenFile(filepath.Join(directory, "standby.signal"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("mark the standby: %w", err)
+	}
+	return errors.Join(file.Sync(), file.Close(), syncDir(directory))
+}

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// controlData is what pg_control says of a data directory.
+type controlData struct {
+	SystemIdentifier string
+	// State such as "in production", "shut down", "in archive recovery".
+	State string
+	// Checkpoint is the position of the latest checkpoint: after a shutdown
+	// in order, the last record.
+	Checkpoint string
+	Timeline   int64
+	// Floors are the settings that a standby must have at least as large.
+	Floors map[string]int64
+}
+
+// floorSettings by their label in pg_controldata.
+var floorSettings = map[string]string{
+	"max_connections setting":      "max_connections",
+	"max_worker_processes setting": "max_worker_processes",
+	"max_wal_senders setting":      "max_wal_senders",
+	"max_prepared_xacts setting":   "max_prepared_transactions",
+	"max_locks_per_xact setting":   "max_locks_per_transaction",
+}
+
+// controlData runs pg_controldata on a data directory.
+func (p programs) controlData(ctx context.Context, dir string) (controlData, error) {
+	out, err := p.run(ctx, "pg_controldata", "-D", dir)
+	if err != nil {
+		return controlData{}, err
+	}
+	return parseControlData(out)
+}
+
+func parseControlData(out string) (controlData, error) {
+	c := controlData{Floors: map[string]int64{}}
+	scanner := bufio.NewScanner(strings.NewReader(out))
+	for scanner.Scan() {
+		label, value, found := strings.Cut(scanner.Text(), ":")
+		if !found {
+			continue
+		}
+		value = strings.TrimSpace(value)
+		switch label {
+		case "Database system identifier":
+			c.SystemIdentifier = value
+		case "Database cluster state":
+			c.State = value
+		case "Latest checkpoint location":
+			c.Checkpoint = value
+		case "Latest checkpoint's TimeLineID":
+			c.Timeline, _ = strconv.ParseInt(value, 10, 64)
+		}
+		if name, ok := floorSettings[label]; ok {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return controlData{}, fmt.Errorf("pg_control: %s is %q", label, value)
+			}
+			c.Floors[name] = n
+		}
+	}
+	if c.SystemIdentifier == "" || len(c.Floors) != len(floorSettings) {
+		return controlData{}, fmt.Errorf("pg_controldata says something unknown: %s", lastLine(out))
+	}
+	return c, nil
+}

@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"fmt"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// facts are what the start of the database is decided from.
+type facts struct {
+	Ordinal     int
+	BinaryMajor int
+	Volume      volume
+
+	// ConfigKnown says that the cluster's configuration was read.
+	ConfigKnown            bool
+	ConfigSystemIdentifier string
+
+	// Lease as it was read; the primary's only.
+	Lease member.Record
+
+	// PrimaryKnown says that another member says that it is the primary.
+	PrimaryKnown            bool
+	PrimarySystemIdentifier string
+}
+
+// action is the next thing to do.
+type action int
+
+const (
+	actWait action = iota
+	actHold
+	// actClaim claims the Lease.
+	actClaim
+	// actBirth initialises the database system.
+	actBirth
+	// actRecord writes the system identifier on the Lease.
+	actRecord
+	// actClone copies the primary's data.
+	actClone
+	// actMarkStandby makes a former primary's data a standby's.
+	actMarkStandby
+	actStartPrimary
+	actStartStandby
+)
+
+// decision is an action and its reason.
+type decision struct {
+	Action  action
+	Hold    memberapi.Hold
+	Message string
+}
+
+// decide says what to do before the database runs. The order is the priority:
+// what forbids a start comes before what allows it.
+func decide(f facts) decision {
+	if d, held := holdVolume(f); held {
+		return d
+	}
+	if f.Ordinal == 0 {
+		return decidePrimary(f)
+	}
+	return decideReplica(f)
+}
+
+// holdVolume judges what any member's volume forbids.
+func holdVolume(f facts) (decision, bool) {
+	v := f.Volume
+	hold := func(h memberapi.Hold, format string, args ...any) (decision, bool) {
+		return decision{Action: actHold, Hold: h, Message: fmt.Sprintf(format, args...)}, true
+	}
+	switch {
+	case v.Content == contentUnknown:
+		return hold(memberapi.HoldDataUnknown, "the volume holds files that are no data directory (%s): move them away, or give this member an empty volume", v.Unknown)
+	case v.Content == contentData && v.Major != f.BinaryMajor:
+		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: declare version %d", v.Major, f.BinaryMajor, v.Major)
+	case v.Content == contentData && foreign(v.Control.SystemIdentifier, f):
+		return hold(memberapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, born(f))
+	case v.Full:
+		return hold(memberapi.HoldVolumeFull, "the volume is full: declare a larger storage.size")
+	}
+	return decision{}, false
+}
+
+// born is the identifier of the cluster's database system, by any of the
+// latches; empty while nobody knows of a birth.
+func born(f facts) string {
+	for _, id := range []string{f.ConfigSystemIdentifier, f.Lease.SystemIdentifier, f.PrimarySystemIdentifier} {
+		if id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// foreign says whether any latch names another database system.
+func foreign(id string, f facts) bool {
+	for _, latch := range []string{f.ConfigSystemIdentifier, f.Lease.SystemIdentifier, f.PrimarySystemIdentifier} {
+		if latch != "" && latch != id {
+			return true
+		}
+	}
+	return false
+}
+
+// decidePrimary is for ordinal 0, the primary of this version.
+func decidePrimary(f facts) decision {
+	empty := f.Volume.Content == contentEmpty
+	switch {
+	case empty && born(f) != "":
+		return decision{Action: actHold, Hold: memberapi.HoldDataMissing, Message: fmt.Sprintf(
+			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or restore a backup into a new cluster", born(f))}
+	case f.Volume.Standby:
+		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
+	case f.Lease.Claim == member.ClaimUnknown:
+		return decision{Action: actWait, Message: "waits for the API server: the Lease cannot be read"}
+	case !f.ConfigKnown:
+		return decision{Action: actWait, Message: "waits for the cluster's configuration"}
+	case f.Lease.Claim == member.ClaimHeld:
+		return decision{Action: actWait, Message: "waits for the Lease, which may still be held by " + holder(f.Lease)}
+	case f.Lease.Claim != member.ClaimMine:
+		return decision{Action: actClaim, Message: "claims the Lease"}
+	case empty:
+		return decision{Action: actBirth, Message: "creates the database system"}
+	case f.Lease.SystemIdentifier == "":
+		return decision{Action: actRecord, Message: "records the database system on the Lease"}
+	default:
+		return decision{Action: actStartPrimary, Message: "starts as the primary"}
+	}
+}
+
+func holder(r member.Record) string {
+	if r.HolderPod != "" {
+		return "an earlier pod " + r.HolderPod
+	}
+	return "an unknown pod"
+}
+
+// decideReplica is for every other ordinal. It needs no Lease: nothing that it
+// does makes a second primary.
+func decideReplica(f facts) decision {
+	switch {
+	case f.Volume.Content == contentEmpty && !f.PrimaryKnown:
+		return decision{Action: actWait, Message: "waits for a primary to copy from"}
+	case f.Volume.Content == contentEmpty && foreign(f.PrimarySystemIdentifier, f):
+		return decision{Action: actWait, Message: "waits for a primary of this cluster's database system"}
+	case f.Volume.Content == contentEmpty:
+		return decision{Action: actClone, Message: "copies the primary's data"}
+	case !f.ConfigKnown:
+		return decision{Action: actWait, Message: "waits for the cluster's configuration"}
+	case !f.Volume.Standby:
+		return decision{Action: actMarkStandby, Message: "makes a former primary's data a standby's"}
+	default:
+		return decision{Action: actStartStandby, Message: "starts as a replica"}
+	}
+}

@@ -1,0 +1,201 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Pauses between two looks while the database does not run.
+const (
+	pauseWaiting = 300 * time.Millisecond
+	pauseClaim   = time.Second
+	pauseHeld    = time.Second
+	pauseCrash   = time.Second
+	pauseMost    = 15 * time.Second
+)
+
+// loop gathers, decides and does one thing, again and again, until ctx ends.
+func (a *agent) loop(ctx context.Context) {
+	crashes := 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		pause, err := a.step(ctx)
+		switch {
+		case err == nil:
+			crashes = 0
+		case ctx.Err() != nil:
+			return
+		default:
+			if time.Since(began) > time.Minute {
+				crashes = 0
+			}
+			pause = min(pauseCrash<<min(crashes, 10), pauseMost)
+			crashes++
+			a.report(memberapi.StateFailed, "", err.Error())
+		}
+		wait(ctx, pause)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// step does the next thing, and says how long to wait before the one after.
+func (a *agent) step(ctx context.Context) (time.Duration, error) {
+	if err := a.lockVolume(); errors.Is(err, member.ErrVolumeInUse) {
+		a.report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
+		return pauseHeld, nil
+	} else if err != nil {
+		return 0, err
+	}
+	if err := tidy(a.o.DataDir); err != nil {
+		return 0, err
+	}
+	f, primary, err := a.gather(ctx)
+	if err != nil {
+		return 0, err
+	}
+	d := decide(f)
+	switch d.Action {
+	case actHold:
+		a.report(memberapi.StateHeld, d.Hold, d.Message)
+		return pauseHeld, nil
+	case actWait:
+		a.report(memberapi.StateWaiting, "", d.Message)
+		if f.Ordinal == 0 {
+			return pauseClaim, nil
+		}
+		return pauseWaiting, nil
+	case actClaim:
+		a.report(memberapi.StateWaiting, "", d.Message)
+		if err := a.lease.Claim(ctx); err != nil {
+			a.log.Info("the Lease was not won", "error", err.Error())
+			return pauseClaim, nil
+		}
+		return 0, nil
+	case actBirth:
+		a.report(memberapi.StateInitializing, "", d.Message)
+		return 0, a.initdb(ctx)
+	case actRecord:
+		return 0, a.recordBirth(ctx, f.Volume.Control)
+	case actClone:
+		return a.clone(ctx, primary)
+	case actMarkStandby:
+		return 0, markStandby(a.o.pgdata())
+	case actStartPrimary:
+		return 0, a.serve(ctx, f.Volume.Control, true)
+	default:
+		return 0, a.serve(ctx, f.Volume.Control, false)
+	}
+}
+
+func (a *agent) lockVolume() error {
+	if a.lock != nil {
+		return nil
+	}
+	lock, err := member.LockVolume(a.o.DataDir)
+	if err != nil {
+		return err
+	}
+	a.lock = lock
+	return nil
+}
+
+// gather collects what decide needs, and judges nothing.
+func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
+	f := facts{Ordinal: a.ordinal, BinaryMajor: a.major}
+	var err error
+	if f.Volume, err = inspect(a.o.DataDir); err != nil {
+		return f, memberapi.Status{}, err
+	}
+	if f.Volume.Content == contentData && f.Volume.Major == a.major {
+		if f.Volume.Control, err = a.programs.controlData(ctx, a.o.pgdata()); err != nil {
+			return f, memberapi.Status{}, err
+		}
+	}
+	a.store.Update(func(s *memberapi.Status) {
+		s.SystemIdentifier, s.Timeline = f.Volume.Control.SystemIdentifier, f.Volume.Control.Timeline
+	})
+	if config, _ := a.config.Current(); config != nil {
+		f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
+	}
+	var primary memberapi.Status
+	if a.ordinal == 0 {
+		f.Lease = a.lookLease(ctx)
+	} else {
+		primary, f.PrimaryKnown = a.findPrimary(ctx)
+		f.PrimarySystemIdentifier = primary.SystemIdentifier
+	}
+	return f, primary, nil
+}
+
+// lookLease reads the Lease. A holder that cannot read it goes by what it
+// wrote: a crash of the database during an outage of the API server does not
+// end the reign.
+func (a *agent) lookLease(ctx context.Context) member.Record {
+	record, err := a.lease.Look(ctx)
+	if err == nil {
+		return record
+	}
+	a.log.Info("the Lease cannot be read", "error", err.Error())
+	record, _ = a.lease.Last()
+	return record
+}
+
+// recordBirth latches the database system before it runs for the first time.
+func (a *agent) recordBirth(ctx context.Context, control controlData) error {
+	err := a.lease.Annotate(ctx, map[string]string{
+		v1alpha1.AnnotationSystemIdentifier: control.SystemIdentifier,
+		member.AnnotationTimeline:           fmt.Sprint(control.Timeline),
+	})
+	if err != nil {
+		a.log.Info("the birth is not recorded yet", "error", err.Error())
+		wait(ctx, pauseClaim)
+		return nil
+	}
+	a.log.Info("birth recorded", "systemIdentifier", control.SystemIdentifier)
+	return nil
+}
+
+// clone fills an empty volume. A failure is no crash: the primary may have
+// gone, or may not have made the slot yet.
+func (a *agent) clone(ctx context.Context, primary memberapi.Status) (time.Duration, error) {
+	a.report(memberapi.StateCloning, "", "copies the data of "+primary.Pod)
+	if err := a.writeTLS(); err != nil {
+		return 0, err
+	}
+	if err := a.copyPrimary(ctx, primary); err != nil {
+		a.report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
+		return pauseWaiting, nil
+	}
+	return 0, a.adoptCopy()
+}
+
+// clearLocks removes what a killed server left. The lock on the volume says
+// that no server runs; the process number in these files says nothing, for
+// numbers begin again in a new container.
+func (a *agent) clearLocks() error {
+	stale := []string{
+		filepath.Join(a.o.pgdata(), "postmaster.pid"),
+		filepath.Join(a.o.RunDir, fmt.Sprintf(".s.PGSQL.%d.lock", a.o.Port)),
+		filepath.Join(a.o.RunDir, fmt.Sprintf(".s.PGSQL.%d", a.o.Port)),
+	}
+	for _, path := range stale {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove a stale lock: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// proofTime is how long a replica must have received nothing before a line of
+// its log is believed: a log can hold anybody's words.
+const proofTime = 3 * time.Second
+
+// troubled yields a trouble of a replica once it is proven.
+func (l *life) troubled(ctx context.Context, running *sync.WaitGroup) <-chan trouble {
+	proven := make(chan trouble, 1)
+	if l.primary {
+		return proven
+	}
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case t := <-l.heard:
+				if l.proven(ctx, t) {
+					proven <- t
+					return
+				}
+			}
+		}
+	})
+	return proven
+}
+
+func (l *life) proven(ctx context.Context, t trouble) bool {
+	for end := time.Now().Add(proofTime); time.Now().Before(end); {
+		wait(ctx, 300*time.Millisecond)
+		if ctx.Err() != nil {
+			return false
+		}
+		seen, err := l.look(ctx)
+		if t == troubleRestart {
+			return err == nil && seen.Paused || err != nil
+		}
+		if err == nil && seen.Receiving {
+			return false
+		}
+	}
+	return true
+}
+
+// mend ends this run of a replica in the way that its trouble needs.
+func (l *life) mend(ctx context.Context, t trouble) error {
+	switch t {
+	case troubleRestart:
+		l.log.Info("the primary's settings are larger: restart")
+		l.server.stop(l.o.StopTimeout)
+		return nil
+	case troubleForeign:
+		l.server.stop(l.o.StopTimeout)
+		return errors.New("the primary is of another database system than this member's data")
+	}
+	return l.copyAgain(ctx)
+}
+
+// copyAgain replaces the data of a replica that can no longer follow. The old
+// copy goes on serving whoever reads from it until the new one is complete,
+// and is kept until that has streamed.
+func (l *life) copyAgain(ctx context.Context) error {
+	primary, found := l.findPrimary(ctx)
+	if !found || primary.SystemIdentifier != l.control.SystemIdentifier {
+		l.server.stop(l.o.StopTimeout)
+		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
+	}
+	l.setRole("member")
+	l.store.Update(func(s *memberapi.Status) {
+		s.State, s.Serving, s.Lag, s.Source = memberapi.StateCloning, false, -1, ""
+		s.Message = "can no longer follow, for the primary has not kept what it needs: copies the data of " + primary.Pod + " again"
+	})
+	l.log.Warn("can no longer follow: copies the data again", "primary", primary.Pod)
+	if err := l.copyPrimary(ctx, primary); err != nil {
+		l.server.stop(l.o.StopTimeout)
+		return fmt.Errorf("copying the data again failed: %w", err)
+	}
+	l.server.stop(l.o.StopTimeout)
+	return l.adoptCopy()
+}

@@ -1,0 +1,5 @@
+package postgres
+
+import "net/http"
+
+func (a *agent) metricsHandler() http.Handler { return http.NotFoundHandler() }

@@ -1,0 +1,270 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+const (
+	observeInterval = 500 * time.Millisecond
+	// positionAge is how old a position in an answer may be.
+	positionAge = 100 * time.Millisecond
+	// pendingInterval is between two looks at settings that wait for a restart.
+	pendingInterval = 10 * time.Second
+)
+
+// positionCache keeps a burst of questions off the database.
+type positionCache struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+// refreshPosition brings the position of a primary up to date; a replica's is
+// as fresh as its last observation.
+func (a *agent) refreshPosition(ctx context.Context) {
+	status := a.store.Get()
+	if status.Role != v1alpha1.RolePrimary || !status.Serving {
+		return
+	}
+	a.position.mu.Lock()
+	defer a.position.mu.Unlock()
+	if time.Since(a.position.at) < positionAge {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	var position int64
+	err := a.scrape.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, "select (pg_current_wal_flush_lsn() - '0/0')::int8").Scan(&position)
+	})
+	if err == nil {
+		a.position.at = time.Now()
+		a.store.Update(func(s *memberapi.Status) { s.Position = uint64(position) })
+	}
+}
+
+// sight is what one look at the database shows.
+type sight struct {
+	Recovery  bool
+	Position  int64
+	Timeline  int64
+	Receiving bool
+	Paused    bool
+}
+
+const sightQuery = `select r.recovery,
+	case when r.recovery then coalesce((pg_last_wal_replay_lsn() - '0/0')::int8, 0)
+	     else (pg_current_wal_flush_lsn() - '0/0')::int8 end,
+	coalesce((select received_tli from pg_stat_wal_receiver), (select timeline_id from pg_control_checkpoint()))::int8,
+	exists (select from pg_stat_wal_receiver where status = 'streaming'),
+	case when r.recovery then pg_get_wal_replay_pause_state() = 'paused' else false end
+	from (select pg_is_in_recovery() as recovery) r`
+
+func (l *life) look(ctx context.Context) (sight, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var s sight
+	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, sightQuery).Scan(&s.Recovery, &s.Position, &s.Timeline, &s.Receiving, &s.Paused)
+	})
+	return s, err
+}
+
+// observe reports what the database does until ctx ends.
+func (l *life) observe(ctx context.Context) {
+	ticker := time.NewTicker(observeInterval)
+	defer ticker.Stop()
+	var pending time.Time
+	prepared := l.prepared
+	for {
+		seen, err := l.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if l.primary {
+			l.observePrimary(seen, err)
+		} else {
+			l.observeReplica(ctx, seen, err)
+		}
+		if err == nil && time.Since(pending) > pendingInterval {
+			pending = time.Now()
+			l.observePending(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-prepared:
+			prepared = nil
+		}
+	}
+}
+
+func (l *life) isPrepared() bool {
+	select {
+	case <-l.prepared:
+		return true
+	default:
+		return false
+	}
+}
+
+// observePrimary: a primary serves once its accounts and slots are seen to.
+func (l *life) observePrimary(seen sight, err error) {
+	prepared := l.isPrepared()
+	l.store.Update(func(s *memberapi.Status) {
+		s.Serving = err == nil && prepared
+		switch {
+		case err != nil:
+			s.Message = "the database does not answer"
+			return
+		case !prepared:
+			s.State, s.Message = memberapi.StateRecovering, "prepares accounts and slots"
+			return
+		}
+		s.State, s.Message, s.Hold = memberapi.StateRunning, "", ""
+		s.Position, s.Timeline, s.Lag = uint64(seen.Position), seen.Timeline, 0
+	})
+	if err == nil && prepared && l.store.Get().Role != v1alpha1.RolePrimary {
+		l.log.Info("takes writes")
+		l.setRole(v1alpha1.RolePrimary)
+	}
+}
+
+// follower is what a replica knows of the primary that it follows.
+type follower struct {
+	tracker lagTracker
+	silence silence
+}
+
+// observeReplica compares the replica with its primary.
+func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
+	view := l.askPrimary(ctx)
+	now := member.Boottime()
+	f := &l.follower
+	lag := lagReading{}
+	if err == nil {
+		lag = f.tracker.lag(now, uint64(seen.Position))
+	}
+	if view != viewServing {
+		lag.Known = false
+	}
+	before := l.store.Get().Role
+	role := replicaRole(before, err == nil, view, lag)
+	source := l.knownPrimary()
+	l.store.Update(func(s *memberapi.Status) {
+		s.Serving = err == nil
+		s.State, s.Message = replicaState(err == nil, seen.Receiving, role, source)
+		s.Role, s.Hold, s.Lag = role, "", -1
+		if lag.Known {
+			s.Lag = lag.Lag.Seconds()
+		}
+		if err == nil {
+			s.Position, s.Timeline = uint64(seen.Position), seen.Timeline
+		}
+		s.Source = ""
+		if seen.Receiving {
+			s.Source = source
+		}
+	})
+	if role != before {
+		l.log.Info("role", "role", role, "primary", int(view), "lagKnown", lag.Known, "lag", lag.Lag.String())
+	}
+	l.labeller.Set(role)
+	if err == nil && seen.Receiving {
+		l.dropOld()
+	}
+	if seen.Paused {
+		l.hear(troubleRestart)
+	}
+}
+
+// replicaState puts a replica's situation into words.
+func replicaState(serving, receiving bool, role, source string) (memberapi.State, string) {
+	switch {
+	case !serving:
+		return memberapi.StateRecovering, "replays what it has"
+	case !receiving:
+		return memberapi.StateDisconnected, "receives nothing from " + source
+	case role == v1alpha1.RoleReplica:
+		return memberapi.StateStreaming, ""
+	default:
+		return memberapi.StateCatchingUp, "follows " + source + ", and is behind"
+	}
+}
+
+// askPrimary takes a sample of the primary's position.
+func (l *life) askPrimary(ctx context.Context) primaryView {
+	request, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+	defer cancel()
+	asked := member.Boottime()
+	status, err := l.peers.Status(request, l.knownPrimary())
+	f := &l.follower
+	switch {
+	case err == nil && status.Role == v1alpha1.RolePrimary && status.Serving:
+		f.silence = silence{}
+		f.tracker.saw(asked, status.Position)
+		return viewServing
+	case err == nil || member.Gone(err):
+		f.silence = silence{}
+		return viewDown
+	}
+	if f.silence.since == 0 {
+		f.silence = silence{since: asked, view: viewSilent}
+		l.log.Info("the primary does not answer", "error", err.Error())
+	}
+	if now := member.Boottime(); f.silence.due(now) {
+		if record, err := l.lease.Look(ctx); err != nil || record.Claim == member.ClaimMissing {
+			f.silence = f.silence.unexplained(now)
+		} else {
+			f.silence = f.silence.explain(now, record.Version, time.Since(record.RenewTime))
+		}
+	}
+	return f.silence.view
+}
+
+// observePending finds what waits for a restart, and what somebody set with
+// ALTER SYSTEM.
+func (l *life) observePending(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var pending, altered []string
+	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, `select
+			coalesce(array_agg(name order by name) filter (where pending_restart), '{}'),
+			coalesce(array_agg(name order by name) filter (where sourcefile like '%/postgresql.auto.conf'), '{}')
+			from pg_settings`).Scan(&pending, &altered)
+	})
+	if err != nil {
+		return
+	}
+	slices.Sort(pending)
+	l.store.Update(func(s *memberapi.Status) {
+		s.PendingRestart = pending
+		if len(pending) == 0 {
+			s.PendingRestart = nil
+		}
+		details := maps.Clone(s.Details)
+		if details == nil {
+			details = map[string]string{}
+		}
+		delete(details, "alterSystem")
+		if len(altered) > 0 {
+			details["alterSystem"] = strings.Join(altered, ",")
+		}
+		if len(details) == 0 {
+			details = nil
+		}
+		s.Details = details
+	})
+}

@@ -1,0 +1,105 @@
+// Package postgres is the process beside PostgreSQL. It decides from what is
+// on the volume, in the Lease and in the cluster's configuration whether to
+// initialise, copy, start or hold the database, looks after it while it runs,
+// and says what it sees.
+//
+// The decisions (decide, volumePlan, replicaRole, the settings, the lag) are
+// pure functions; agent gathers what they need and does what they say.
+package postgres
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// port that PostgreSQL listens on.
+const port = 5432
+
+// Options of the agent.
+type Options struct {
+	Identity member.Identity
+	Version  string // of the agent
+	Client   kubernetes.Interface
+	Log      *slog.Logger
+
+	// Directories and files; see memberapi.
+	DataDir, RunDir, TLSDir, CredentialsDir, ConfigFile string
+	// BinDir holds PostgreSQL's programs.
+	BinDir string
+
+	// StatusAddress, ProbeAddress and Port to listen on.
+	StatusAddress, ProbeAddress string
+	Port                        int
+	// AgentAddress and DatabaseAddress of a member, as host:port.
+	AgentAddress, DatabaseAddress func(pod string) string
+	// ReadWriteAddress is where the primary is reached when its pod's own
+	// name is not known yet; may be empty.
+	ReadWriteAddress string
+
+	Resources Resources
+	// StopTimeout is how long a planned stop may take before it is forced.
+	StopTimeout time.Duration
+	// FirstProcess says that orphans are ours to collect.
+	FirstProcess bool
+}
+
+// Resources of the container.
+type Resources struct {
+	MemoryLimit, MemoryRequest int64 // bytes
+	CPU                        int64 // millicores
+}
+
+// optionsFromEnv are the options of an agent in its pod.
+func optionsFromEnv(version string) (Options, error) {
+	id, err := member.IdentityFromEnv()
+	if err != nil {
+		return Options{}, err
+	}
+	bin, err := findPrograms()
+	if err != nil {
+		return Options{}, err
+	}
+	agentHost := func(pod string) string {
+		return fmt.Sprintf("%s.%s-members.%s.svc", pod, id.Cluster, id.Namespace)
+	}
+	at := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+	return Options{
+		Identity: id, Version: version, BinDir: bin,
+		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir,
+		CredentialsDir: memberapi.CredentialsDir, ConfigFile: memberapi.ConfigFile,
+		StatusAddress:    at("", memberapi.StatusPort),
+		ProbeAddress:     at("", memberapi.ProbePort),
+		Port:             port,
+		AgentAddress:     func(pod string) string { return at(agentHost(pod), memberapi.StatusPort) },
+		DatabaseAddress:  func(pod string) string { return at(agentHost(pod), port) },
+		ReadWriteAddress: at(fmt.Sprintf("%s-rw.%s.svc", id.Cluster, id.Namespace), port),
+		Resources: Resources{
+			MemoryLimit:   envInt(memberapi.EnvMemoryLimit),
+			MemoryRequest: envInt(memberapi.EnvMemoryRequest),
+			CPU:           envInt(memberapi.EnvCPULimit),
+		},
+		StopTimeout:  90 * time.Second,
+		FirstProcess: os.Getpid() == 1,
+	}, nil
+}
+
+func envInt(name string) int64 {
+	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// pgdata is the data directory.
+func (o Options) pgdata() string { return filepath.Join(o.DataDir, "pgdata") }

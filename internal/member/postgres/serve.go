@@ -1,0 +1,361 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// life is one run of the database server.
+type life struct {
+	*agent
+	primary bool
+	control controlData
+	server  *postmaster
+	// refused is the hash of a configuration that the server did not take.
+	refused string
+	// prepared is closed when a primary's accounts and slots were seen to.
+	prepared chan struct{}
+	once     sync.Once
+	// heard carries troubles from the server's log; restart asks for another
+	// run; both hold one.
+	heard   chan trouble
+	restart chan struct{}
+}
+
+// errFenced says that the Lease was lost under a running primary.
+var errFenced = errors.New("another member holds the Lease: the database was stopped at once")
+
+// serve runs the database until it ends, must end, or ctx does. A primary is
+// only started by a holder of the Lease.
+func (a *agent) serve(ctx context.Context, control controlData, primary bool) error {
+	if held, _ := a.lease.Held(); primary && !held {
+		return nil
+	}
+	l := &life{
+		agent: a, primary: primary, control: control,
+		prepared: make(chan struct{}), heard: make(chan trouble, 1), restart: make(chan struct{}, 1),
+	}
+	if err := l.prepareFiles(); err != nil {
+		return err
+	}
+	a.report(memberapi.StateRecovering, "", "starts the database")
+	if err := l.start(ctx); err != nil {
+		return err
+	}
+	return l.watch(ctx)
+}
+
+// prepareFiles writes what the server reads at its start, apart from the
+// settings.
+func (l *life) prepareFiles() error {
+	return errors.Join(l.writeAccess(), l.writeTLS(), l.clearLocks(), os.Chmod(l.o.pgdata(), 0o700))
+}
+
+// start tries the declared parameters, then those that worked last, then none:
+// a parameter that the server only refuses when it starts must not keep the
+// database down.
+func (l *life) start(ctx context.Context) error {
+	config, _ := l.config.Current()
+	var refused error
+	for i, parameters := range candidates(config.Parameters, l.provenParameters()) {
+		err := l.takeUp(ctx, l.input(parameters, l.control, l.primary))
+		if err == nil {
+			err = l.startWith(ctx)
+		}
+		if err == nil || ctx.Err() != nil {
+			l.settled(config, i == 0, refused)
+			return nil
+		}
+		if refused == nil {
+			refused = err
+		}
+		l.log.Warn("the database does not start with these parameters", "attempt", i, "error", err.Error())
+	}
+	return refused
+}
+
+// startWith starts the server and waits until it answers, with a replica's
+// start as long as it takes to replay.
+func (l *life) startWith(ctx context.Context) error {
+	if err := l.clearLocks(); err != nil {
+		return err
+	}
+	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.lock, l.listen)
+	if err != nil {
+		return err
+	}
+	l.server = server
+	_, lost := l.lease.Held()
+	for {
+		if l.answers(ctx) == nil {
+			return nil
+		}
+		select {
+		case <-server.done:
+			server.kill()
+			return fmt.Errorf("the database does not start: %s", server.lastFatal())
+		case <-ctx.Done():
+			return nil
+		case <-l.lostLease(lost):
+			return nil
+		case t := <-l.heard:
+			// A standby that cannot become consistent is left to watch.
+			l.hear(t)
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// answers asks the server for anything.
+func (l *life) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error { return c.Ping(ctx) })
+}
+
+// lostLease is the channel for a primary, and nothing for a replica.
+func (l *life) lostLease(lost <-chan struct{}) <-chan struct{} {
+	if l.primary {
+		return lost
+	}
+	return nil
+}
+
+// settled reports which parameters the server runs with.
+func (l *life) settled(config *member.Config, declared bool, refused error) {
+	if declared {
+		l.prove(config.Parameters)
+	}
+	l.store.Update(func(s *memberapi.Status) {
+		if declared {
+			s.ConfigHash, s.ConfigError = config.Hash, ""
+		} else if refused != nil {
+			s.ConfigError = refused.Error()
+		}
+	})
+	if !declared {
+		l.refused = config.Hash
+	}
+}
+
+// listen hears the server's log.
+func (l *life) listen(line string) {
+	if t := troubleIn(line); t != troubleNone {
+		l.hear(t)
+	}
+}
+
+func (l *life) hear(t trouble) {
+	select {
+	case l.heard <- t:
+	default:
+	}
+}
+
+// watch looks after the running server, until it ends or must.
+func (l *life) watch(ctx context.Context) error {
+	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { l.observe(helpers) })
+	running.Go(func() { l.upkeep(helpers) })
+	finish := func() { stop(); running.Wait() }
+	_, lost := l.lease.Held()
+	select {
+	case <-ctx.Done():
+		finish()
+		l.stopPlanned()
+		return nil
+	case <-l.lostLease(lost):
+		l.server.kill()
+		finish()
+		l.report(memberapi.StateWaiting, "", errFenced.Error())
+		return errFenced
+	case <-l.server.done:
+		finish()
+		l.server.kill()
+		return fmt.Errorf("the database ended by itself: %s", l.server.lastFatal())
+	case <-l.restart:
+		finish()
+		l.server.stop(l.o.StopTimeout)
+		return nil
+	case t := <-l.troubled(helpers, &running):
+		finish()
+		return l.mend(ctx, t)
+	}
+}
+
+// stopPlanned stops in order: out of the Services, a checkpoint to make the
+// shutdown short, the shutdown, and only then the Lease.
+func (l *life) stopPlanned() {
+	l.log.Info("stops the database")
+	ctx, cancel := context.WithTimeout(context.Background(), l.o.StopTimeout)
+	defer cancel()
+	l.store.Update(func(s *memberapi.Status) {
+		s.State, s.Message, s.Role = memberapi.StateStopping, "", v1alpha1.RoleMember
+	})
+	l.labeller.Set(v1alpha1.RoleMember)
+	label, done := context.WithTimeout(ctx, time.Second)
+	l.labeller.Settle(label)
+	done()
+	if l.primary {
+		err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "set statement_timeout = 0; checkpoint")
+			return err
+		})
+		if err != nil {
+			l.log.Info("no checkpoint before the stop", "error", err.Error())
+		}
+	}
+	inOrder := l.server.stop(l.o.StopTimeout)
+	l.store.Update(func(s *memberapi.Status) { s.Serving = false })
+	l.log.Info("the database has stopped", "inOrder", inOrder)
+	if l.primary && inOrder {
+		l.release()
+	}
+}
+
+// release gives the Lease up when pg_control confirms the shutdown.
+func (l *life) release() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	control, err := l.programs.controlData(ctx, l.o.pgdata())
+	if err == nil && control.State != "shut down" {
+		err = fmt.Errorf("pg_control says %q", control.State)
+	}
+	if err == nil {
+		err = l.lease.Release(ctx, control.Checkpoint)
+	}
+	if err != nil {
+		l.log.Warn("the Lease was not released, a successor has to wait for it", "error", err.Error())
+		return
+	}
+	l.log.Info("the Lease is released", "position", control.Checkpoint)
+}
+
+// upkeep applies what changes outside: configuration, certificate, password,
+// membership.
+func (l *life) upkeep(ctx context.Context) {
+	for {
+		config, configChanged := l.config.Current()
+		bundle, certificateChanged := l.certificates.Current()
+		if bundle != nil {
+			l.takeCertificate()
+		}
+		l.takeConfig(ctx, config)
+		pause := 5 * time.Second
+		if l.primary {
+			if err := l.seeToAccounts(ctx, config); err != nil {
+				l.log.Warn("accounts and slots", "error", err.Error())
+				pause = time.Second
+			} else {
+				l.once.Do(func() { close(l.prepared) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-configChanged:
+		case <-certificateChanged:
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (l *life) takeCertificate() {
+	file := filepath.Join(l.o.RunDir, "tls", "tls.crt")
+	before, _ := os.ReadFile(file)
+	ca, _ := os.ReadFile(filepath.Join(l.o.RunDir, "tls", "ca.crt"))
+	err := l.writeTLS()
+	after, _ := os.ReadFile(file)
+	caAfter, _ := os.ReadFile(filepath.Join(l.o.RunDir, "tls", "ca.crt"))
+	if string(before) != string(after) || string(ca) != string(caAfter) {
+		l.log.Info("the certificate has changed: reload")
+		err = errors.Join(err, l.server.reload())
+	}
+	if err != nil {
+		l.log.Warn("the certificate is not taken up", "error", err.Error())
+	}
+}
+
+// takeConfig takes a new configuration up without a restart, as far as that
+// goes.
+func (l *life) takeConfig(ctx context.Context, config *member.Config) {
+	status := l.store.Get()
+	if config == nil || status.ConfigHash == config.Hash || l.refused == config.Hash {
+		return
+	}
+	err := l.takeUp(ctx, l.input(config.Parameters, l.control, l.primary))
+	if err == nil {
+		err = l.reload(ctx)
+	}
+	var refused *refusal
+	switch {
+	case err == nil:
+		l.refused = ""
+		l.observePending(ctx)
+		l.store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError = config.Hash, "" })
+		if len(l.store.Get().PendingRestart) == 0 {
+			l.prove(config.Parameters)
+		}
+		l.log.Info("configuration taken up", "hash", config.Hash)
+	case errors.As(err, &refused):
+		l.refused = config.Hash
+		l.store.Update(func(s *memberapi.Status) { s.ConfigError = err.Error() })
+		l.log.Warn("configuration refused", "hash", config.Hash, "error", err.Error())
+	default:
+		l.log.Warn("configuration not taken up yet", "error", err.Error())
+	}
+}
+
+// reload has the server read its settings again, and waits until it has.
+func (l *life) reload(ctx context.Context) error {
+	loaded := func() (t time.Time, err error) {
+		err = l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, "select pg_conf_load_time()").Scan(&t)
+		})
+		return t, err
+	}
+	before, err := loaded()
+	if err != nil {
+		return err
+	}
+	if err := l.server.reload(); err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	for range 100 {
+		wait(ctx, 20*time.Millisecond)
+		if after, err := loaded(); err != nil || !after.Equal(before) {
+			return err
+		}
+	}
+	return errors.New("the database does not read its settings again")
+}
+
+// seeToAccounts keeps roles, first database and slots of a primary.
+func (l *life) seeToAccounts(ctx context.Context, config *member.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	account, accountErr := l.readAccount()
+	return l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		err := ensureReplicationRole(ctx, c)
+		if err == nil && config != nil {
+			err = ensureSlots(ctx, c, config.Members, l.o.Identity.Pod)
+		}
+		if err == nil && accountErr == nil {
+			err = ensureAccount(ctx, c, account)
+		}
+		return errors.Join(err, accountErr)
+	})
+}

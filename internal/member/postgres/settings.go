@@ -1,0 +1,212 @@
+package postgres
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// settingsInput is what the settings are computed from.
+type settingsInput struct {
+	Major      int
+	Member     string // pod
+	Cluster    string
+	Port       int
+	RunDir     string
+	VolumeSize int64
+	Resources  Resources
+	// Parameters as the user declared them.
+	Parameters map[string]string
+	// Floors that a standby must not go below; nil for a primary.
+	Floors map[string]int64
+	// Upstream is a standby's primary_conninfo; empty for a primary.
+	Upstream string
+}
+
+const (
+	mebibyte = int64(1) << 20
+	gibibyte = int64(1) << 30
+)
+
+// settings are all of PostgreSQL's settings that are not its own defaults:
+// computed ones, over them the user's, over them those that Holdfast needs.
+func settings(in settingsInput) map[string]string {
+	s := defaultSettings(in)
+	maps.Copy(s, in.Parameters)
+	for name, floor := range in.Floors {
+		if wanted, err := strconv.ParseInt(s[name], 10, 64); err != nil || wanted < floor {
+			s[name] = strconv.FormatInt(floor, 10)
+		}
+	}
+	maps.Copy(s, ownSettings(in))
+	return s
+}
+
+// defaultSettings follow the member's memory, processors and volume. Memory
+// settings that are taken at the start follow the request where there is one,
+// for that is what the member surely has.
+func defaultSettings(in settingsInput) map[string]string {
+	memory := usableMemory(in.Resources)
+	volume := in.VolumeSize
+	if volume <= 0 {
+		volume = 10 * gibibyte
+	}
+	cpus := max(1, (in.Resources.CPU+999)/1000)
+	const connections = 100
+	buffers := clamp(memory/4, 32*mebibyte, 16*gibibyte)
+	return map[string]string{
+		"max_connections":              strconv.Itoa(connections),
+		"max_worker_processes":         strconv.FormatInt(max(8, cpus), 10),
+		"max_wal_senders":              "20",
+		"max_replication_slots":        "20",
+		"max_prepared_transactions":    "0",
+		"max_locks_per_transaction":    "64",
+		"max_parallel_workers":         strconv.FormatInt(max(8, cpus), 10),
+		"shared_buffers":               megabytes(buffers),
+		"effective_cache_size":         megabytes(clamp(memory*3/4, 64*mebibyte, 1024*gibibyte)),
+		"work_mem":                     megabytes(clamp((memory-buffers)/(connections*4), 1*mebibyte, 64*mebibyte)),
+		"maintenance_work_mem":         megabytes(clamp(memory/16, 16*mebibyte, 2*gibibyte)),
+		"max_wal_size":                 megabytes(clamp(volume/10, 64*mebibyte, 16*gibibyte)),
+		"min_wal_size":                 megabytes(clamp(volume/50, 32*mebibyte, 1*gibibyte)),
+		"max_slot_wal_keep_size":       megabytes(clamp(volume/5, 64*mebibyte, 1024*gibibyte)),
+		"wal_keep_size":                megabytes(clamp(volume/50, 16*mebibyte, 512*mebibyte)),
+		"wal_compression":              "on",
+		"checkpoint_timeout":           "15min",
+		"random_page_cost":             "1.1",
+		"hot_standby_feedback":         "on",
+		"wal_receiver_timeout":         "10s",
+		"wal_sender_timeout":           "10s",
+		"wal_receiver_status_interval": "1s",
+		"wal_retrieve_retry_interval":  "500ms",
+		"tcp_keepalives_idle":          "30",
+		"tcp_keepalives_interval":      "5",
+		"tcp_keepalives_count":         "3",
+		"timezone":                     "UTC",
+		"log_timezone":                 "UTC",
+		"log_line_prefix":              "%m [%p] %q%u@%d ",
+		"log_checkpoints":              "off",
+		"datestyle":                    "iso, mdy",
+		"default_text_search_config":   "pg_catalog.english",
+	}
+}
+
+// ownSettings are those that Holdfast relies on.
+func ownSettings(in settingsInput) map[string]string {
+	s := map[string]string{
+		"listen_addresses":          "*",
+		"port":                      strconv.Itoa(in.Port),
+		"unix_socket_directories":   in.RunDir,
+		"unix_socket_permissions":   "0770",
+		"hba_file":                  in.RunDir + "/pg_hba.conf",
+		"ident_file":                in.RunDir + "/pg_ident.conf",
+		"external_pid_file":         "",
+		"ssl":                       "on",
+		"ssl_cert_file":             in.RunDir + "/tls/tls.crt",
+		"ssl_key_file":              in.RunDir + "/tls/tls.key",
+		"ssl_ca_file":               in.RunDir + "/tls/ca.crt",
+		"ssl_min_protocol_version":  "TLSv1.2",
+		"password_encryption":       "scram-sha-256",
+		"wal_level":                 "replica",
+		"hot_standby":               "on",
+		"wal_log_hints":             "on",
+		"full_page_writes":          "on",
+		"fsync":                     "on",
+		"synchronous_standby_names": "",
+		"archive_mode":              "off",
+		"restart_after_crash":       "on",
+		"cluster_name":              in.Member,
+		"logging_collector":         "off",
+		"log_destination":           "stderr",
+		"lc_messages":               "C", // the agent reads messages
+		"recovery_target_timeline":  "latest",
+		"primary_conninfo":          in.Upstream,
+		"primary_slot_name":         "",
+	}
+	for name, least := range map[string]int64{"max_wal_senders": 20, "max_replication_slots": 20} {
+		s[name] = strconv.FormatInt(max(least, wantedInt(in, name)), 10)
+	}
+	if in.Upstream != "" {
+		s["primary_slot_name"] = slotName(in.Member)
+	}
+	if in.Major >= 17 {
+		s["allow_alter_system"] = "off"
+	}
+	return s
+}
+
+func wantedInt(in settingsInput, name string) int64 {
+	wanted, _ := strconv.ParseInt(in.Parameters[name], 10, 64)
+	return max(wanted, in.Floors[name])
+}
+
+// usableMemory is the request where there is one, at most the limit. A limit
+// without a request may be the whole node's: a part of it is taken.
+func usableMemory(r Resources) int64 {
+	switch {
+	case r.MemoryRequest > 0 && r.MemoryLimit > 0:
+		return min(r.MemoryRequest, r.MemoryLimit)
+	case r.MemoryRequest > 0:
+		return r.MemoryRequest
+	case r.MemoryLimit > 0:
+		return min(r.MemoryLimit, 512*mebibyte)
+	default:
+		return 512 * mebibyte
+	}
+}
+
+func clamp(n, least, most int64) int64 { return min(max(n, least), most) }
+
+func megabytes(n int64) string { return strconv.FormatInt(n/mebibyte, 10) + "MB" }
+
+// renderSettings writes a configuration file, sorted.
+func renderSettings(s map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		fmt.Fprintf(&b, "%s = '%s'\n", name, quoteSetting(s[name]))
+	}
+	return b.String()
+}
+
+// quoteSetting escapes what means something inside the quotes of a
+// configuration file, and keeps a value on its line.
+func quoteSetting(value string) string {
+	return strings.NewReplacer(`\`, `\\`, `'`, `''`, "\n", `\n`, "\r", `\r`).Replace(value)
+}
+
+// Names in the maps between system names and roles.
+const (
+	localMap  = "holdfast_local"
+	memberMap = "holdfast_member"
+)
+
+// replicationRole streams, with the members' certificate.
+const replicationRole = "holdfast_replication"
+
+// renderHBA says who may connect: the agent and whoever has a shell in the
+// container by the socket, the members by their certificate, everybody else by
+// password, all of them over TLS.
+func renderHBA() string {
+	rules := [][]string{
+		{"local", "all", "postgres", "", "peer map=" + localMap},
+		{"local", "all", "all", "", "scram-sha-256"},
+		{"hostssl", "replication", replicationRole, "all", "cert map=" + memberMap},
+		{"host", "all", replicationRole, "all", "reject"},
+		{"host", "all", "postgres", "all", "reject"},
+		{"hostssl", "all", "all", "all", "scram-sha-256"},
+		{"host", "all", "all", "all", "reject"},
+		{"host", "replication", "all", "all", "reject"},
+	}
+	var b strings.Builder
+	for _, rule := range rules {
+		fmt.Fprintln(&b, strings.Join(rule, " "))
+	}
+	return b.String()
+}
+
+// renderIdent maps the container's user to postgres and the members' common
+// name to the replication role.
+func renderIdent(systemUser, memberName string) string {
+	return fmt.Sprintf("%s %q postgres\n%s %q %s\n", localMap, systemUser, memberMap, memberName, replicationRole)
+}

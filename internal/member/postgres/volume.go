@@ -1,0 +1,208 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+)
+
+// Names on the volume.
+const (
+	dataName       = "pgdata"      // the data directory
+	birthName      = "pgdata.init" // one that initdb works on
+	copyName       = "pgdata.new"  // one that pg_basebackup works on
+	oldName        = "pgdata.old"  // one that a copy has replaced, until the copy streams
+	parametersName = "parameters.json"
+	// completeName says that the copy is complete. It stands beside the copy:
+	// inside, it might have come from the primary.
+	completeName = "pgdata.new.complete"
+)
+
+// content is what a volume holds.
+type content int
+
+const (
+	contentEmpty content = iota
+	contentData
+	contentUnknown
+)
+
+// volume is what was found on the volume.
+type volume struct {
+	Content content
+	// Unknown is a name that says why the content is unknown.
+	Unknown string
+	Major   int
+	// Standby says that the data directory is marked as a standby's.
+	Standby bool
+	Control controlData
+	// Full says that too little space is left to start.
+	Full bool
+}
+
+// leftovers are the directories of unfinished work.
+type leftovers struct {
+	Data, Birth, Copy, CopyComplete, Old bool
+}
+
+// tidying is one repair of what a crash left on the volume.
+type tidying int
+
+const (
+	tidyNothing tidying = iota
+	tidyRemoveBirth
+	tidyRemoveCopy
+	tidyAdoptCopy
+	tidyRestoreOld
+)
+
+// plan says how to mend the volume before it is judged; one repair at a time.
+// A directory that was ever in use is only moved back, never removed.
+func (l leftovers) plan() tidying {
+	switch {
+	case l.Birth:
+		return tidyRemoveBirth
+	case l.Copy && l.CopyComplete && !l.Data:
+		return tidyAdoptCopy
+	case l.Copy:
+		return tidyRemoveCopy
+	case l.Old && !l.Data:
+		return tidyRestoreOld
+	default:
+		return tidyNothing
+	}
+}
+
+func findLeftovers(dir string) leftovers {
+	at := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return leftovers{
+		Data: at(dataName), Birth: at(birthName), Old: at(oldName),
+		Copy: at(copyName), CopyComplete: at(completeName),
+	}
+}
+
+// tidy mends what a crash left.
+func tidy(dir string) error {
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for {
+		var err error
+		switch findLeftovers(dir).plan() {
+		case tidyNothing:
+			return nil
+		case tidyRemoveBirth:
+			err = os.RemoveAll(path(birthName))
+		case tidyRemoveCopy:
+			err = removeCopy(dir)
+		case tidyAdoptCopy:
+			err = install(path(copyName), path(dataName))
+		case tidyRestoreOld:
+			err = install(path(oldName), path(dataName))
+		}
+		if err != nil {
+			return fmt.Errorf("tidy the volume: %w", err)
+		}
+	}
+}
+
+// removeCopy removes the mark first: what is half removed is not complete.
+func removeCopy(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, completeName)); err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(dir, copyName))
+}
+
+// install renames a finished directory into place, durably; never over
+// anything.
+func install(from, to string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+			return fmt.Errorf("rename %s to %s: %w", filepath.Base(from), filepath.Base(to), err)
+		}
+		// A file system without the flag: a plain rename refuses a directory
+		// that is not empty.
+		if err := os.Rename(from, to); err != nil {
+			return err
+		}
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Sync()
+}
+
+// inspect looks at the volume. Control is left to the caller.
+func inspect(dir string) (volume, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return volume{}, fmt.Errorf("read the volume: %w", err)
+	}
+	v := volume{Full: full(dir)}
+	for _, entry := range entries {
+		switch name := entry.Name(); name {
+		case dataName:
+			v.Content = contentData
+		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName:
+		default:
+			if !strings.HasPrefix(name, ".") {
+				v.Unknown = name
+			}
+		}
+	}
+	if v.Content == contentEmpty && v.Unknown != "" {
+		v.Content = contentUnknown
+	}
+	if v.Content != contentData {
+		return v, nil
+	}
+	return v.inspectData(filepath.Join(dir, dataName))
+}
+
+func (v volume) inspectData(dir string) (volume, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "PG_VERSION"))
+	if errors.Is(err, fs.ErrNotExist) {
+		v.Content, v.Unknown = contentUnknown, dataName+" without PG_VERSION"
+		return v, nil
+	}
+	if err != nil {
+		return v, fmt.Errorf("read the data directory: %w", err)
+	}
+	if v.Major, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		v.Content, v.Unknown = contentUnknown, dataName+" with an unknown PG_VERSION"
+		return v, nil
+	}
+	for _, signal := range []string{"standby.signal", "recovery.signal"} {
+		if _, err := os.Stat(filepath.Join(dir, signal)); err == nil {
+			v.Standby = true
+		}
+	}
+	return v, nil
+}
+
+// minimumFree is what a start needs: a segment of the log, and some more.
+const minimumFree = 24 << 20
+
+func full(dir string) bool {
+	var s unix.Statfs_t
+	if unix.Statfs(dir, &s) != nil {
+		return false
+	}
+	return int64(s.Bavail)*s.Bsize < minimumFree
+}

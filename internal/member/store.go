@@ -1,0 +1,95 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Store holds what the member says of itself, and wakes those who wait for it
+// to change.
+type Store struct {
+	boot string
+
+	mu      sync.Mutex
+	status  memberapi.Status
+	counter int
+	changed chan struct{}
+}
+
+// NewStore starts with the given status. Revisions of two stores never match,
+// so that a restart of the agent is a change.
+func NewStore(initial memberapi.Status) *Store {
+	s := &Store{boot: rand.Text()[:8], status: initial, changed: make(chan struct{})}
+	s.status.Revision = s.revision()
+	return s
+}
+
+// Get returns the status as of now.
+func (s *Store) Get() memberapi.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot()
+}
+
+// Update lets change edit the status. A new revision is given only when
+// something other than Time, Position and Lag differs afterwards. The maps and
+// slices of the status are to be replaced, not edited in place.
+func (s *Store) Update(change func(*memberapi.Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.status
+	change(&s.status)
+	s.status.Revision = before.Revision
+	if reflect.DeepEqual(stable(before), stable(s.status)) {
+		return
+	}
+	s.counter++
+	s.status.Revision = s.revision()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Changed returns the status, and a channel that is closed at its next
+// revision.
+func (s *Store) Changed() (memberapi.Status, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot(), s.changed
+}
+
+// Wait returns the status as soon as its revision is not after, and at the
+// latest when wait is over or ctx ends.
+func (s *Store) Wait(ctx context.Context, after string, wait time.Duration) memberapi.Status {
+	status, changed := s.Changed()
+	if status.Revision != after || wait <= 0 {
+		return status
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return s.Get()
+}
+
+func (s *Store) snapshot() memberapi.Status {
+	status := s.status
+	status.Time = time.Now()
+	return status
+}
+
+func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counter) }
+
+// stable leaves out what moves all the time.
+func stable(s memberapi.Status) memberapi.Status {
+	s.Time, s.Position, s.Lag = time.Time{}, 0, 0
+	return s
+}
