@@ -1,0 +1,175 @@
+// Holdfast runs PostgreSQL clusters from what Git says and keeps them there.
+// This one binary is the operator (manager) and the process beside each
+// database (agent).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fluxcd/pkg/runtime/leaderelection"
+	"github.com/fluxcd/pkg/runtime/logger"
+	"github.com/fluxcd/pkg/runtime/pprof"
+	"github.com/fluxcd/pkg/runtime/probes"
+	"github.com/spf13/cobra"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/member"
+	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// version is set by the build.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "holdfast:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "holdfast",
+		Short:         "Databases that do not drift: the operator and its members' agent",
+		Version:       version + goVersion(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
+	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version))
+	root.AddCommand(managerCommand(), agent)
+	return root
+}
+
+func goVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return " (" + info.GoVersion + ")"
+	}
+	return ""
+}
+
+// leaderLease is the name of the Lease that one operator holds.
+const leaderLease = "holdfast-leader"
+
+// managerOptions are the flags of the operator.
+type managerOptions struct {
+	namespaces                     []string
+	metricsAddress, healthAddress  string
+	agentImage, postgresRepository string
+	concurrent                     int
+	gracePeriod                    time.Duration
+	leader                         leaderelection.Options
+	log                            logger.Options
+}
+
+func managerCommand() *cobra.Command {
+	var o managerOptions
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the operator",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.namespaces, "watch-namespaces", nil, "namespaces to watch, separated by commas; all when empty")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
+	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
+	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own")
+	f.StringVar(&o.postgresRepository, "postgres-image-repository", "docker.io/library/postgres", "repository that PostgreSQL versions are looked up in")
+	f.IntVar(&o.concurrent, "concurrent", 4, "clusters that are reconciled at the same time")
+	f.DurationVar(&o.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "time for passes under way to end before the operator stops")
+	o.leader.BindFlags(f)
+	o.log.BindFlags(f)
+	return cmd
+}
+
+func (o *managerOptions) run(ctx context.Context) error {
+	if o.agentImage == "" {
+		return errors.New("--agent-image is not set: name the image of this operator, whose binary members run")
+	}
+	logger.SetLogger(logger.NewLogger(o.log))
+	log := ctrl.Log.WithName("setup")
+
+	scheme := apiruntime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("no cluster to talk to: %w", err)
+	}
+	config.QPS, config.Burst = 200, 400
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         controller.CacheOptions(o.namespaces),
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress, ExtraHandlers: pprof.GetHandlers()},
+		HealthProbeBindAddress:        o.healthAddress,
+		LeaderElection:                o.leader.Enable,
+		LeaderElectionID:              leaderLease,
+		LeaderElectionReleaseOnCancel: o.leader.ReleaseOnCancel,
+		LeaseDuration:                 &o.leader.LeaseDuration,
+		RenewDeadline:                 &o.leader.RenewDeadline,
+		RetryPeriod:                   &o.leader.RetryPeriod,
+		GracefulShutdownTimeout:       &o.gracePeriod,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	probes.SetupChecks(mgr, log)
+	if err := o.postgres(mgr); err != nil {
+		return fmt.Errorf("set up PostgresCluster: %w", err)
+	}
+	log.Info("starting", "version", version, "namespaces", strings.Join(o.namespaces, ","))
+	return mgr.Start(ctx)
+}
+
+// postgres wires the kind PostgresCluster.
+func (o *managerOptions) postgres(mgr ctrl.Manager) error {
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return err
+	}
+	poller := members.New(members.Options{Log: mgr.GetLogger().WithName("members")})
+	if err := mgr.Add(poller); err != nil {
+		return err
+	}
+	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied(), Registerer: metrics.Registry})
+	if err != nil {
+		return err
+	}
+	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
+		Client: mgr.GetClient(),
+		Engine: &postgres.Engine{
+			Settings: postgres.Settings{ImageRepository: o.postgresRepository, AgentImage: o.agentImage},
+			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
+		},
+		Applier:  applier,
+		Members:  poller,
+		Recorder: mgr.GetEventRecorder("holdfast"),
+		Clock:    clock.RealClock{},
+		New:      func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+	}
+	return r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), poller.Source(), o.concurrent)
+}
