@@ -1,0 +1,226 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// killer kills the operator the first time that a cluster reaches a moment of
+// its life: a reason of Reconciling, or a kind of step.
+type killer struct {
+	c *cluster
+	// killed are the moments at which it was killed.
+	killed map[string]bool
+}
+
+// moment is where the cluster stands.
+func (k *killer) moment(ctx context.Context) (string, error) {
+	var obj v1alpha1.PostgresCluster
+	if err := env.client.Get(ctx, k.c.key(""), &obj); err != nil {
+		return "", err
+	}
+	moment := fmt.Sprintf("replicas %d", obj.Spec.DesiredReplicas())
+	if obj.Status.ObservedGeneration != obj.Generation {
+		return moment + " unseen", nil
+	}
+	if cond := meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionReconciling); cond != nil {
+		moment += " " + cond.Reason
+	}
+	var events eventsv1.EventList
+	if err := env.client.List(ctx, &events, client.InNamespace(k.c.namespace)); err != nil {
+		return "", err
+	}
+	var steps []string
+	for _, e := range events.Items {
+		if e.Reason == v1alpha1.ReasonStepStarted && e.Regarding.Name == k.c.name {
+			steps = append(steps, e.Action)
+		}
+	}
+	slices.Sort(steps)
+	if last := len(slices.Compact(steps)); last > 0 {
+		moment += fmt.Sprintf(" after %d kinds of steps", last)
+	}
+	return moment, nil
+}
+
+// drive watches the cluster until it is rolled out, and kills on the way.
+func (k *killer) drive() {
+	k.c.t.Helper()
+	deadline := time.Now().Add(crashTimeout)
+	for time.Now().Before(deadline) {
+		moment, err := k.moment(k.c.t.Context())
+		must(k.c.t, err, "look at the cluster")
+		if !k.killed[moment] {
+			must(k.c.t, killOperator(k.c.t.Context()), "kill the operator")
+			k.killed[moment] = true
+			k.c.t.Log("killed at:", moment)
+		}
+		if rolledOut(k.c.get()) == nil {
+			return
+		}
+		time.Sleep(truthInterval)
+	}
+	k.c.t.Fatalf("the cluster does not get ready: %v", rolledOut(k.c.get()))
+}
+
+// identity of what there must be only one of, for all of a cluster's life. An
+// entry appears when its object does and never changes.
+func identity(ctx context.Context, c *cluster) (map[string]string, error) {
+	out := map[string]string{}
+	var secrets corev1.SecretList
+	var volumes corev1.PersistentVolumeClaimList
+	var sets appsv1.StatefulSetList
+	for _, list := range []client.ObjectList{&secrets, &volumes, &sets} {
+		if err := env.client.List(ctx, list, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.name}); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range secrets.Items {
+		out["secret "+s.Name] = string(s.UID)
+		for _, key := range []string{"ca.crt", "app-password", "password"} {
+			if value, there := s.Data[key]; there {
+				out["secret "+s.Name+" "+key] = string(value)
+			}
+		}
+	}
+	for _, v := range volumes.Items {
+		out["volume "+v.Name] = string(v.UID)
+	}
+	for _, s := range sets.Items {
+		out["StatefulSet"] += string(s.UID)
+	}
+	return out, nil
+}
+
+// watchIdentity looks all the time whether anything is made twice.
+func watchIdentity(c *cluster) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	known := map[string]string{}
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(pollInterval) {
+			now, err := identity(ctx, c)
+			if err != nil && ctx.Err() == nil {
+				c.t.Errorf("look at the cluster's objects: %v", err)
+			}
+			for what, id := range now {
+				if before, seen := known[what]; seen && before != id {
+					c.t.Errorf("%s was made twice", what)
+				}
+				known[what] = id
+			}
+		}
+	}()
+	c.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// onePrimary asks every member.
+func onePrimary(c *cluster, members int) {
+	c.t.Helper()
+	primaries := 0
+	for n := range members {
+		if c.sql(n, "select pg_is_in_recovery()") == "f" {
+			primaries++
+		}
+	}
+	if primaries != 1 {
+		c.t.Errorf("%d of %d members are primaries", primaries, members)
+	}
+	var slots []string
+	for n := 1; n < members; n++ {
+		slots = append(slots, c.pod(n))
+	}
+	have := strings.Fields(c.sql(0, "select application_name from pg_stat_replication order by 1"))
+	if !slices.Equal(have, slots) {
+		c.t.Errorf("the primary sends to %v, want %v", have, slots)
+	}
+}
+
+// crashAtEachStep kills the operator at every moment of creation and scaling.
+func crashAtEachStep(t *testing.T) {
+	keepOperator(t)
+	c := newCluster(t, 1)
+	watchIdentity(c)
+	k := &killer{c: c, killed: map[string]bool{}}
+	k.drive()
+	c.sql(0, "create table kept (id int); insert into kept values (1)")
+	primary := c.incarnation(0)
+	for _, members := range []int32{2, 1} {
+		c.scale(members)
+		k.drive()
+		c.waitReady()
+		onePrimary(c, int(members))
+	}
+	if len(k.killed) < 5 {
+		t.Errorf("the operator was killed at few moments: %v", k.killed)
+	}
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("the operator's crashes touched the primary: %s, before %s", now, primary)
+	}
+	if kept := c.sql(0, "select id from kept"); kept != "1" {
+		t.Errorf("the row is %q", kept)
+	}
+	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return operatorsRun(ctx, 1) })
+}
+
+// standbyTakesOver: of two operators one leads, and the other goes on when it
+// is killed.
+func standbyTakesOver(t *testing.T) {
+	keepOperator(t)
+	c := newCluster(t, 1)
+	c.waitReady()
+	primary := c.incarnation(0)
+	scaleOperator(t, 2)
+	var leader, standby types.UID
+	eventually(t, leaderTimeout, "one of two operators leads", func(ctx context.Context) error {
+		pod, err := operatorLeader(ctx)
+		if err == nil {
+			leader = pod.UID
+		}
+		return err
+	})
+	pods, err := operatorPods(t.Context())
+	must(t, err, "the operators")
+	for i := range pods {
+		if pods[i].UID == leader {
+			must(t, env.client.Delete(t.Context(), &pods[i], client.GracePeriodSeconds(0)), "kill the leader")
+		} else {
+			standby = pods[i].UID
+		}
+	}
+	drift{"takeover", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+		s.Spec.Selector = map[string]string{"app": "somebody-else"}
+	}), []trace{{path: ".spec.selector", operation: "Update"}}}.inflict(t, c)
+	eventually(t, leaderTimeout, "the standby leads", func(ctx context.Context) error {
+		pod, err := operatorLeader(ctx)
+		if err == nil && pod.UID != standby {
+			err = errors.New("a third one leads")
+		}
+		return err
+	})
+	c.waitReady()
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	}
+	scaleOperator(t, 1)
+}

@@ -1,0 +1,9 @@
+// Package e2e tests Holdfast on a real cluster with real databases: what only
+// a kernel, a kubelet and PostgreSQL can prove.
+//
+// With the build tag e2e it runs the acceptance tests, with the tag soak the
+// long runs. KUBECONFIG names the cluster (default: the one of test/cluster);
+// the operator must be installed there. HOLDFAST_E2E_KEEP=1 keeps the
+// namespaces of failed tests, and HOLDFAST_E2E_DUMP names the folder for what
+// is written down about them.
+package e2e

@@ -1,0 +1,200 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+const (
+	byUpdate = "Update"
+	removed  = "removed"
+	deleted  = "deleted"
+)
+
+// harmless are changes to what surrounds the database. None of them, and
+// nothing that puts them back, may touch a pod.
+func harmless() []drift {
+	return []drift{
+		{"service", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+			s.Spec.Selector["app"] = "somebody-else"
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "extra", Port: 9999, TargetPort: intstr.FromInt32(9999)})
+		}), []trace{{path: ".spec.selector", operation: byUpdate}, {path: ".spec.ports", operation: byUpdate}}},
+		{"service-deleted", &corev1.Service{}, "-ro", remove, []trace{{operation: deleted, nobody: true}}},
+		{"role", &rbacv1.Role{}, "", update(func(r *rbacv1.Role) {
+			r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints"}, Verbs: []string{"get"}})
+		}), []trace{{path: ".rules", operation: byUpdate}}},
+		{"rolebinding", &rbacv1.RoleBinding{}, "", update(func(r *rbacv1.RoleBinding) {
+			r.Subjects = append(r.Subjects, rbacv1.Subject{Kind: "ServiceAccount", Name: "default", Namespace: r.Namespace})
+		}), []trace{{path: ".subjects", operation: byUpdate}}},
+		{"serviceaccount", &corev1.ServiceAccount{}, "", merge(`{"metadata":{"labels":{"app.kubernetes.io/name":null}}}`),
+			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
+		{"serviceaccount-unlabelled", &corev1.ServiceAccount{}, "", merge(`{"metadata":{"labels":{"` + v1alpha1.LabelCluster + `":null}}}`),
+			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
+		{"password", &corev1.Secret{}, "-app", merge(`{"stringData":{"password":"guessed"}}`),
+			[]trace{{path: ".data", operation: byUpdate}}},
+		{"secret-key", &corev1.Secret{}, "-app", merge(`{"stringData":{"smuggled":"in"}}`),
+			[]trace{{path: ".data", operation: byUpdate}}},
+		{"secret-deleted", &corev1.Secret{}, "-app", remove, []trace{{operation: deleted, nobody: true}}},
+		{"configmap", &corev1.ConfigMap{}, "-config", merge(`{"data":{"cluster.json":"{}"}}`),
+			[]trace{{path: ".data", operation: byUpdate}}},
+		{"scale", &appsv1.StatefulSet{}, "", scaleSet, []trace{{path: ".spec.replicas", operation: byUpdate, subresource: "scale"}}},
+		{"image", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[{"name":"postgres","image":"example.invalid/postgres:1"}]}}}}`),
+			[]trace{{path: ".image", operation: byUpdate}}},
+		{"container", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[
+			{"name":"miner","image":"example.invalid/miner:1"},{"name":"postgres","env":[{"name":"PGOPTIONS","value":"-c fsync=off"}]}]}}}}`),
+			[]trace{{path: "miner", operation: byUpdate}, {path: "PGOPTIONS", operation: byUpdate}}},
+		{"budget-deleted", &policyv1.PodDisruptionBudget{}, "", remove, []trace{{operation: deleted, nobody: true}}},
+		{"networkpolicy", &networkingv1.NetworkPolicy{}, "", update(func(p *networkingv1.NetworkPolicy) {
+			p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{})
+		}), []trace{{path: ".spec.ingress", operation: byUpdate}}},
+	}
+}
+
+// scaleSet is kubectl scale statefulset: up, so that reverting it must not
+// leave a stray member, and one that would start at once.
+func scaleSet(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
+	return env.client.SubResource("scale").Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":5}}`)), manager)
+}
+
+func driftReverted(t *testing.T) {
+	c := newCluster(t, 2)
+	c.waitReady()
+	c.sql(0, "create table kept (id int); insert into kept values (42)")
+	primary, replica := c.incarnation(0), c.incarnation(1)
+	for _, d := range harmless() {
+		t.Run(d.name, func(t *testing.T) { d.inflict(t, c.with(t)) })
+	}
+	t.Run("managedfields-cleared", func(t *testing.T) { clearedManagedFields(t, c.with(t)) })
+	c.waitReady()
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	}
+	if now := c.incarnation(1); now != replica {
+		t.Errorf("the replica was touched: %s, before %s", now, replica)
+	}
+	t.Run("pod-image", func(t *testing.T) { podImageEdited(t, c.with(t)) })
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	}
+	if kept := c.sql(0, "select id from kept"); kept != "42" {
+		t.Errorf("the row is %q", kept)
+	}
+	if got := newClient(t).mustPsql(t, c.uri(), "select 1"); got != "1" {
+		t.Errorf("an application reads %q", got)
+	}
+}
+
+// clearedManagedFields: what we own is taken back, and then guarded as before.
+func clearedManagedFields(t *testing.T, c *cluster) {
+	var s corev1.Service
+	c.read(&s, c.name+"-rw")
+	must(t, env.client.Patch(t.Context(), &s, client.RawPatch("application/json-patch+json",
+		[]byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`))), "clear managedFields")
+	eventually(t, revertTimeout, "the fields are ours again", func(ctx context.Context) error {
+		var now corev1.Service
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(&s), &now); err != nil {
+			return err
+		}
+		owners := map[string]bool{}
+		for _, m := range now.ManagedFields {
+			owners[m.Manager+"/"+string(m.Operation)] = true
+		}
+		if !owners[v1alpha1.FieldManager+"/Apply"] || owners["before-first-apply/Update"] {
+			return fmt.Errorf("they are owned by %v", owners)
+		}
+		return nil
+	})
+	drift{"after-clearing", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+		s.Spec.Ports[0].TargetPort = intstr.FromInt32(1)
+	}), []trace{{path: ".targetPort", operation: byUpdate}}}.inflict(t, c)
+}
+
+// podImageEdited is kubectl set image pod: the replica's is replaced.
+func podImageEdited(t *testing.T, c *cluster) {
+	older := needImages(t, 17, 2)[0]
+	var pod corev1.Pod
+	c.read(&pod, c.pod(1))
+	before := pod.DeepCopy()
+	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":"postgres","image":%q}]}}`, ref(t, older)))(
+		t.Context(), &pod, client.FieldOwner("kubectl-set")), "set the pod's image")
+	eventually(t, readyTimeout, "the pod is replaced", func(ctx context.Context) error {
+		var now corev1.Pod
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(before), &now); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(now.Spec.Containers, func(c corev1.Container) bool { return c.Name == "postgres" })
+		if now.UID == before.UID || now.Spec.Containers[i].Image != before.Spec.Containers[i].Image || !podReady(&now) {
+			return fmt.Errorf("pod %s runs %s", now.UID, now.Spec.Containers[i].Image)
+		}
+		return nil
+	})
+	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	waitEvent(t, c, v1alpha1.ReasonStepStarted, c.pod(1), "image")
+}
+
+// whole: rolled out, and nothing is broken.
+func whole(obj *v1alpha1.PostgresCluster) error {
+	if err := rolledOut(obj); err != nil {
+		return err
+	}
+	for _, cond := range obj.Status.Conditions {
+		if cond.Type == v1alpha1.ConditionDegraded && cond.Status == metav1.ConditionTrue {
+			return fmt.Errorf("degraded: %s", cond.Message)
+		}
+	}
+	return nil
+}
+
+// driftWhileDown: what happened while no operator ran is put back when one
+// starts, and told with the name of whoever did it.
+func driftWhileDown(t *testing.T) {
+	keepOperator(t)
+	c := newCluster(t, 1)
+	c.waitReady()
+	primary := c.incarnation(0)
+	scaleOperator(t, 0)
+	unseen := drift{"while-down", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+		s.Spec.Selector = map[string]string{"app": "somebody-else"}
+	}), []trace{{path: ".spec.selector", operation: byUpdate}}}
+	var service, before corev1.Service
+	c.read(&before, c.name+"-rw")
+	c.read(&service, c.name+"-rw")
+	start := metav1.Now().Rfc3339Copy().Time
+	must(t, unseen.change(t.Context(), &service, client.FieldOwner(unseen.manager())), "edit the Service")
+	must(t, env.client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}), "delete the budget")
+	scaleOperator(t, 1)
+	unseen.told(t, c, unseen.traces[0], start, "Reverted")
+	eventually(t, revertTimeout, "Service and budget are back", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, c.key(""), &policyv1.PodDisruptionBudget{}); err != nil {
+			return err
+		}
+		var now corev1.Service
+		if err := env.client.Get(ctx, c.key("-rw"), &now); err != nil {
+			return err
+		}
+		if fmt.Sprint(now.Spec.Selector) != fmt.Sprint(before.Spec.Selector) {
+			return fmt.Errorf("the selector is %v", now.Spec.Selector)
+		}
+		return nil
+	})
+	c.waitReady()
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	}
+}

@@ -1,0 +1,240 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// drift is one change that somebody else makes to one owned object.
+type drift struct {
+	// name of the case, and the manager that makes the change.
+	name string
+	// object that is changed, with its name's suffix after the cluster's.
+	object client.Object
+	suffix string
+	// change does it, with the given field manager.
+	change func(ctx context.Context, obj client.Object, manager client.FieldOwner) error
+	// traces are what must be told, one for each field.
+	traces []trace
+}
+
+// trace is what is told of a drift. The manager is the case's, unless the API
+// server keeps no record of who it was.
+type trace struct {
+	path, operation string
+	nobody          bool
+	subresource     string
+}
+
+func (d drift) manager() string { return "e2e-" + d.name }
+
+// kind of the object.
+func (d drift) kind(t testing.TB) string {
+	gvk, err := apiutil.GVKForObject(d.object, env.client.Scheme())
+	must(t, err, "the object's kind")
+	return gvk.Kind
+}
+
+// content is what of an object counts: not its identity, not its history, and
+// not what controllers say of it.
+func content(obj client.Object) map[string]any {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		panic(fmt.Sprintf("an object always marshals: %v", err))
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic(fmt.Sprintf("what was marshalled is read: %v", err))
+	}
+	delete(fields, "status")
+	delete(fields, "kind")
+	delete(fields, "apiVersion")
+	if spec, ok := fields["spec"].(map[string]any); ok {
+		delete(spec, "clusterIP") // a Service made again gets another one
+		delete(spec, "clusterIPs")
+	}
+	if meta, ok := fields["metadata"].(map[string]any); ok {
+		for _, moving := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+			delete(meta, moving)
+		}
+	}
+	return fields
+}
+
+// fresh is an empty object of the same type.
+func fresh(obj client.Object) client.Object {
+	out, ok := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
+	if !ok {
+		panic(fmt.Sprintf("%T is no pointer to an object", obj))
+	}
+	return out
+}
+
+// inflict makes the change and waits until it is put back and told.
+func (d drift) inflict(t *testing.T, c *cluster) {
+	t.Helper()
+	before := fresh(d.object)
+	c.read(before, c.name+d.suffix)
+	live := fresh(d.object)
+	c.read(live, c.name+d.suffix)
+	start := time.Now().Truncate(time.Second)
+	must(t, d.change(t.Context(), live, client.FieldOwner(d.manager())), "make the change")
+	eventually(t, revertTimeout, "the change is put back", func(ctx context.Context) error {
+		now := fresh(d.object)
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(before), now); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(content(before), content(now)); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	for _, tr := range d.traces {
+		d.told(t, c, tr, start, "Reverted")
+	}
+}
+
+// told waits until status, an event and the metric speak of the drift.
+func (d drift) told(t *testing.T, c *cluster, tr trace, start time.Time, action string) {
+	t.Helper()
+	kind := d.kind(t)
+	object := kind + "/" + c.name + d.suffix
+	manager := d.manager()
+	if tr.nobody {
+		manager = ""
+	}
+	shown := manager
+	if tr.subresource != "" {
+		shown += " (" + tr.subresource + ")"
+	}
+	c.waitFor(revertTimeout, fmt.Sprintf("status tells of %s%s by %q", object, tr.path, shown), func(obj *v1alpha1.PostgresCluster) error {
+		if obj.Status.Drift == nil {
+			return errors.New("it tells of no drift")
+		}
+		for _, r := range obj.Status.Drift.Last {
+			if r.Object == object && strings.Contains(r.Path, tr.path) && r.Manager == shown &&
+				r.Operation == tr.operation && r.Action == action && !r.Time.Time.Before(start) {
+				return nil
+			}
+		}
+		return fmt.Errorf("it tells of %+v", obj.Status.Drift.Last)
+	})
+	waitEvent(t, c, "Drift"+action, object, tr.path, manager, tr.operation)
+	eventually(t, revertTimeout, "holdfast_drift_total counts "+object+" by "+manager, func(ctx context.Context) error {
+		n, err := driftCount(ctx, kind, manager, action)
+		if err == nil && n < 1 {
+			err = fmt.Errorf("it is %v", n)
+		}
+		return err
+	})
+}
+
+// waitEvent waits for an event on the cluster's object with all of the words.
+func waitEvent(t *testing.T, c *cluster, reason string, words ...string) {
+	t.Helper()
+	eventually(t, revertTimeout, fmt.Sprintf("an event %s tells of %q", reason, words), func(ctx context.Context) error {
+		notes, err := notesOf(ctx, c, reason)
+		if err != nil {
+			return err
+		}
+		for _, note := range notes {
+			if holdsAll(note, words...) == nil {
+				return nil
+			}
+		}
+		return fmt.Errorf("the events say %q", notes)
+	})
+}
+
+// notesOf are the texts of the events on the cluster's object with a reason.
+func notesOf(ctx context.Context, c *cluster, reason string) ([]string, error) {
+	var list eventsv1.EventList
+	if err := env.client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+		return nil, err
+	}
+	var notes []string
+	for _, e := range list.Items {
+		if e.Regarding.Name == c.name && e.Regarding.Kind == "PostgresCluster" && e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes, nil
+}
+
+// merge is a change by a JSON merge patch.
+func merge(patch string) func(context.Context, client.Object, client.FieldOwner) error {
+	return func(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
+		return env.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)), manager)
+	}
+}
+
+// strategic is a change by a strategic merge patch, as kubectl sends them.
+func strategic(patch string) func(context.Context, client.Object, client.FieldOwner) error {
+	return func(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
+		return env.client.Patch(ctx, obj, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), manager)
+	}
+}
+
+// update is a change by a whole new object.
+func update[T client.Object](change func(T)) func(context.Context, client.Object, client.FieldOwner) error {
+	return func(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
+		typed, ok := obj.(T)
+		if !ok {
+			return fmt.Errorf("%T is another type", obj)
+		}
+		change(typed)
+		return env.client.Update(ctx, typed, manager)
+	}
+}
+
+func remove(ctx context.Context, obj client.Object, _ client.FieldOwner) error {
+	return env.client.Delete(ctx, obj)
+}
+
+// handled asks for a pass as Flux does, and waits until one was made: what was
+// left alone until now is left alone.
+func (c *cluster) handled() {
+	c.t.Helper()
+	at := metav1.Now().Format(time.RFC3339Nano)
+	c.edit(func(obj *v1alpha1.PostgresCluster) {
+		if obj.Annotations == nil {
+			obj.Annotations = map[string]string{}
+		}
+		obj.Annotations["reconcile.fluxcd.io/requestedAt"] = at
+	})
+	c.waitFor(revertTimeout, "the request for a pass is handled", func(obj *v1alpha1.PostgresCluster) error {
+		if obj.Status.LastHandledReconcileAt != at {
+			return fmt.Errorf("the last one was %q", obj.Status.LastHandledReconcileAt)
+		}
+		return nil
+	})
+}
+
+// gone says whether reading found nothing.
+func gone(err error) error {
+	if err == nil {
+		return errors.New("it is still there")
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

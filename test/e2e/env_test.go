@@ -1,0 +1,219 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/go-logr/logr"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// state is the folder of test/cluster.
+const state = "../../.cluster"
+
+// sideBySide is how many tests run at the same time, unless -parallel says.
+const sideBySide = "6"
+
+// env is the cluster that the tests run on.
+var env struct {
+	config *rest.Config
+	client client.WithWatch
+	kube   kubernetes.Interface
+	images []image
+}
+
+// image of PostgreSQL that the nodes have.
+type image struct {
+	Major   int      `json:"major"`
+	Version string   `json:"version"`
+	Refs    []string `json:"refs"`
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", sideBySide); err != nil {
+			panic(err)
+		}
+	}
+	ctrllog.SetLogger(logr.Discard())
+	if err := connect(); err != nil {
+		fmt.Fprintln(os.Stderr, "no cluster to test on:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func connect() error {
+	path := os.Getenv("KUBECONFIG")
+	if path == "" {
+		path = filepath.Join(state, "kubeconfig")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.UserAgent = -1, "holdfast-e2e"
+	scheme := apiruntime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	env.config = config
+	if env.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	if env.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(state, "images.json"))
+	if err != nil {
+		return fmt.Errorf("the images that the nodes have (test/cluster images writes them): %w", err)
+	}
+	if err := json.Unmarshal(data, &env.images); err != nil {
+		return fmt.Errorf("images.json: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	_, err = env.kube.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorName, metav1.GetOptions{})
+	return err
+}
+
+// minors that the nodes have of a major version, the oldest first.
+func minors(major int) []string {
+	var found []string
+	for _, i := range env.images {
+		if i.Major == major {
+			found = append(found, i.Version)
+		}
+	}
+	slices.SortFunc(found, func(a, b string) int { return minorOf(a) - minorOf(b) })
+	return found
+}
+
+func minorOf(version string) int {
+	_, minor, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(minor)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// needImages skips a test whose images the nodes lack. It is the only reason
+// to skip one.
+func needImages(t *testing.T, major, count int) []string {
+	t.Helper()
+	have := minors(major)
+	if len(have) < count {
+		t.Skipf("*** NOT TESTED: needs %d image(s) of PostgreSQL %d, the nodes have %d ***", count, major, len(have))
+	}
+	return have
+}
+
+// ref is the image of a version.
+func ref(t testing.TB, version string) string {
+	t.Helper()
+	for _, i := range env.images {
+		if i.Version == version && len(i.Refs) > 0 {
+			return i.Refs[0]
+		}
+	}
+	t.Fatalf("no image of PostgreSQL %s", version)
+	return ""
+}
+
+// newNamespace is one test's own, where the restricted Pod Security Standard
+// is enforced. It is deleted with the test.
+func newNamespace(t *testing.T, purpose string) string {
+	t.Helper()
+	base := strings.ToLower(filepath.Base(t.Name()))
+	base = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, base)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "e2e-" + strings.Trim(base[:min(len(base), 32)], "-") + "-" + purpose,
+		Labels: map[string]string{
+			namespaceLabel:                               "true",
+			"pod-security.kubernetes.io/enforce":         "restricted",
+			"pod-security.kubernetes.io/enforce-version": "latest",
+		},
+	}}
+	must(t, env.client.Create(t.Context(), ns), "create a namespace")
+	t.Cleanup(func() {
+		if t.Failed() {
+			dump(t, ns.Name)
+			if os.Getenv("HOLDFAST_E2E_KEEP") != "" {
+				t.Logf("namespace %s is kept", ns.Name)
+				return
+			}
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		if err := env.client.Delete(ctx, ns); client.IgnoreNotFound(err) != nil {
+			t.Errorf("delete namespace %s: %v", ns.Name, err)
+		}
+	})
+	return ns.Name
+}
+
+// namespaceLabel marks the tests' namespaces.
+const namespaceLabel = "e2e-of-holdfast"
+
+func must(t testing.TB, err error, what string) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// eventually waits until a condition holds: it returns nil then, and until
+// then an error that says what is missing.
+func eventually(t testing.TB, timeout time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	var missing error
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return
+		}
+		if missing == nil || ctx.Err() == nil {
+			missing = err
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, timeout, missing)
+		case <-time.After(pollInterval):
+		}
+	}
+}

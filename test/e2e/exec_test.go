@@ -1,0 +1,143 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// stream runs a command in a container until it ends.
+func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout, stderr io.Writer, command ...string) error {
+	request := env.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true,
+		}, scheme.ParameterCodec)
+	overSPDY, err := remotecommand.NewSPDYExecutor(env.config, "POST", request.URL())
+	if err != nil {
+		return err
+	}
+	overWebSocket, err := remotecommand.NewWebSocketExecutor(env.config, "GET", request.URL().String())
+	if err != nil {
+		return err
+	}
+	executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(error) bool { return true })
+	if err != nil {
+		return err
+	}
+	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr})
+}
+
+// run runs a command and returns its output without the blanks around it; an
+// error carries what the command complained about.
+func run(ctx context.Context, namespace, pod, stdin string, command ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, execTimeout)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	var in io.Reader
+	if stdin != "" {
+		in = strings.NewReader(stdin)
+	}
+	if err := stream(ctx, namespace, pod, in, &stdout, &stderr, command...); err != nil {
+		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}
+
+// psql's options for output that is nothing but values.
+var plainOutput = []string{"-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"}
+
+// local runs a query as the superuser inside a member, over its socket.
+func local(ctx context.Context, namespace, pod, database, query string) (string, error) {
+	command := append([]string{"psql", "-h", memberapi.RunDir, "-U", "postgres", "-d", database}, plainOutput...)
+	return run(ctx, namespace, pod, "", append(command, "-c", query)...)
+}
+
+// clientPod is an application's: in another namespace than the cluster.
+type clientPod struct{ namespace, name string }
+
+// newClient starts one with the newest psql that the nodes have.
+func newClient(t *testing.T) *clientPod {
+	t.Helper()
+	newest := env.images[0]
+	for _, i := range env.images {
+		if i.Major > newest.Major || i.Major == newest.Major && minorOf(i.Version) > minorOf(newest.Version) {
+			newest = i
+		}
+	}
+	p := &clientPod{namespace: newNamespace(t, "app-"), name: "client"}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: ptr.To[int64](0),
+			AutomountServiceAccountToken:  ptr.To(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](999),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			Containers: []corev1.Container{{
+				Name: "client", Image: newest.Refs[0], Command: []string{"sleep", "infinity"},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+		},
+	}
+	must(t, env.client.Create(t.Context(), pod), "create a client's pod")
+	eventually(t, podTimeout, "the client's pod runs", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if !podReady(pod) {
+			return fmt.Errorf("pod is %s", pod.Status.Phase)
+		}
+		return nil
+	})
+	return p
+}
+
+// psql runs a query over a connection string.
+func (p *clientPod) psql(ctx context.Context, conninfo, query string) (string, error) {
+	command := append([]string{"env", "PGCONNECT_TIMEOUT=5", "psql", conninfo}, plainOutput...)
+	return run(ctx, p.namespace, p.name, "", append(command, "-c", query)...)
+}
+
+// mustPsql is psql, where a failure ends the test. A Service that was just
+// made may take the nodes a moment: connecting is waited for, queries are not
+// tried twice.
+func (p *clientPod) mustPsql(t *testing.T, conninfo, query string) string {
+	t.Helper()
+	var out string
+	eventually(t, serviceTimeout, "a client connects", func(ctx context.Context) error {
+		_, err := p.psql(ctx, conninfo, "select 1")
+		return err
+	})
+	out, err := p.psql(t.Context(), conninfo, query)
+	must(t, err, query)
+	return out
+}
+
+// write makes a file in the client's pod.
+func (p *clientPod) write(t *testing.T, path, content string) {
+	t.Helper()
+	if content == "" {
+		must(t, errors.New("nothing to write"), path)
+	}
+	_, err := run(t.Context(), p.namespace, p.name, content, "sh", "-c", "cat > "+path)
+	must(t, err, "write "+path)
+}

@@ -1,0 +1,153 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// history is every status that a cluster had, as a watch shows it. Whatever
+// holds of all of them at all times is checked on the way.
+type history struct {
+	mu      sync.Mutex
+	seen    []v1alpha1.PostgresCluster
+	changed chan struct{}
+}
+
+// follow watches one name in a namespace until the test ends.
+func follow(t *testing.T, namespace, name string) *history {
+	t.Helper()
+	h := &history{changed: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.watch(ctx, t, namespace, name)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return h
+}
+
+func (h *history) watch(ctx context.Context, t *testing.T, namespace, name string) {
+	for ctx.Err() == nil {
+		w, err := env.client.Watch(ctx, &v1alpha1.PostgresClusterList{}, &client.ListOptions{
+			Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name),
+		})
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("watch the cluster: %v", err)
+			}
+			return
+		}
+		for event := range w.ResultChan() {
+			c, ok := event.Object.(*v1alpha1.PostgresCluster)
+			if !ok {
+				break
+			}
+			if err := honest(c); err != nil {
+				t.Errorf("at resourceVersion %s, phase %s: %v", c.ResourceVersion, c.Status.Phase, err)
+			}
+			h.add(*c)
+		}
+		w.Stop()
+	}
+}
+
+func (h *history) add(c v1alpha1.PostgresCluster) {
+	h.mu.Lock()
+	h.seen = append(h.seen, c)
+	h.mu.Unlock()
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// mark is a place in the history, to look at what came after it.
+func (h *history) mark() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.seen)
+}
+
+func (h *history) since(mark int) []v1alpha1.PostgresCluster {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.seen[mark:])
+}
+
+// phasesSince are the phases that came after a place, without repetition.
+func (h *history) phasesSince(mark int) []string {
+	var phases []string
+	for _, c := range h.since(mark) {
+		if len(phases) == 0 || phases[len(phases)-1] != c.Status.Phase {
+			phases = append(phases, c.Status.Phase)
+		}
+	}
+	return phases
+}
+
+// honest says what a status may never say, whatever goes on.
+func honest(c *v1alpha1.PostgresCluster) error {
+	result, err := compute(c)
+	if err != nil {
+		return err
+	}
+	conditions := c.Status.Conditions
+	reconciling := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReconciling)
+	stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	isReady := ready != nil && ready.Status == metav1.ConditionTrue
+	var errs []error
+	report := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	report(c.Status.ObservedGeneration > c.Generation, "observedGeneration %d is ahead of generation %d", c.Status.ObservedGeneration, c.Generation)
+	report(reconciling && stalled, "Reconciling and Stalled together")
+	report(isReady && (reconciling || stalled), "Ready with Reconciling=%t, Stalled=%t", reconciling, stalled)
+	if result.Status == status.CurrentStatus {
+		report(!isReady, "kstatus says Current and Ready is not True")
+		report(c.Status.ObservedGeneration != c.Generation, "kstatus says Current of generation %d, observed is %d", c.Generation, c.Status.ObservedGeneration)
+	}
+	if isReady && c.Status.ObservedGeneration == c.Generation && c.DeletionTimestamp == nil {
+		report(result.Status != status.CurrentStatus, "Ready, and kstatus says %s: %s", result.Status, result.Message)
+	}
+	for _, cond := range conditions {
+		report(cond.ObservedGeneration != c.Status.ObservedGeneration, "%s speaks of generation %d, the status of %d", cond.Type, cond.ObservedGeneration, c.Status.ObservedGeneration)
+		report(cond.Message == "", "%s/%s says nothing to people", cond.Type, cond.Reason)
+	}
+	for _, absent := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded} {
+		cond := meta.FindStatusCondition(conditions, absent)
+		report(cond != nil && cond.Status != metav1.ConditionTrue, "%s is there and not True", absent)
+	}
+	return errors.Join(errs...)
+}
+
+// holdsAll says which words a text lacks.
+func holdsAll(text string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("%q is not in %q", word, text)
+		}
+	}
+	return nil
+}

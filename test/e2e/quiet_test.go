@@ -1,0 +1,117 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// quietMinute is how long a steady world is listened to.
+const quietMinute = time.Minute
+
+// auditRow is one kind of request in the API server's audit log.
+type auditRow struct {
+	User, UserAgent, Verb, Resource, Namespace, Name string
+	Count                                            int
+}
+
+func (r auditRow) writes() bool {
+	return r.Verb == "create" || r.Verb == "update" || r.Verb == "patch" || r.Verb == "delete"
+}
+
+// operatorUser are the operator's service accounts.
+const operatorUser = "^system:serviceaccount:" + operatorNamespace + ":"
+
+// audit counts the requests of some users since a time, from the API server's
+// own log, which test/cluster keeps.
+func audit(t *testing.T, from time.Time, user string, objects bool) []auditRow {
+	t.Helper()
+	args := []string{"--dir", state, "audit", "-o", "json", "--user", user, "--from", from.Format(time.RFC3339Nano)}
+	if objects {
+		args = append(args, "--objects")
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), args...).Output()
+	must(t, err, "read the audit log")
+	var rows []auditRow
+	must(t, json.Unmarshal(out, &rows), "read the audit's rows")
+	return rows
+}
+
+func table(rows []auditRow) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s/%s\n", r.Count, r.Verb, r.Resource, r.User, r.Namespace, r.Name)
+	}
+	if err := w.Flush(); err != nil {
+		panic(fmt.Sprintf("a strings.Builder takes everything: %v", err))
+	}
+	return b.String()
+}
+
+// waitForNamespacesToEnd lets earlier tests' clusters go, whose end the
+// operator would still be busy with.
+func waitForNamespacesToEnd(t *testing.T) {
+	t.Helper()
+	eventually(t, goneTimeout, "the namespaces of other tests end", func(ctx context.Context) error {
+		var list corev1.NamespaceList
+		if err := env.client.List(ctx, &list, client.MatchingLabels{namespaceLabel: "true"}); err != nil {
+			return err
+		}
+		for _, ns := range list.Items {
+			if ns.DeletionTimestamp != nil {
+				return fmt.Errorf("%s is still ending", ns.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// quiet: clusters that nothing happens to cost the API server nothing but the
+// operator's own Lease, and watches.
+func quiet(t *testing.T, clusters int, period time.Duration) {
+	needImages(t, 17, 1)
+	namespace := newNamespace(t, "")
+	var all []*cluster
+	for n := range clusters {
+		all = append(all, createCluster(t, namespace, fmt.Sprintf("still-%c", 'a'+n), 1))
+	}
+	for _, c := range all {
+		c.waitReady()
+	}
+	time.Sleep(settlePeriod)
+	marks := make([]int, len(all))
+	for i, c := range all {
+		marks[i] = c.mark()
+	}
+	from := time.Now()
+	time.Sleep(period)
+	var noise []auditRow
+	for _, r := range audit(t, from, operatorUser, true) {
+		lease := r.Namespace == operatorNamespace && r.Name == operatorLease && strings.HasPrefix(r.Resource, "leases.")
+		if r.Verb != "watch" && !lease {
+			noise = append(noise, r)
+		}
+	}
+	if len(noise) > 0 {
+		t.Errorf("in %s with nothing to do the operator asked:\n%s", period, table(noise))
+	}
+	for i, c := range all {
+		if changes := len(c.since(marks[i])); changes > 0 {
+			t.Errorf("%s changed %d times with nothing to do", c.name, changes)
+		}
+	}
+	t.Logf("in %s the agents of %d members asked:\n%s", period, clusters,
+		table(audit(t, from, "^system:serviceaccount:"+namespace+":", false)))
+}

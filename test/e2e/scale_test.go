@@ -1,0 +1,155 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// scaleUnderWrites goes from one member to five and back to two while an
+// application writes.
+func scaleUnderWrites(t *testing.T) {
+	c := newCluster(t, 1)
+	c.waitReady()
+	w := startWriter(c)
+	primary := c.incarnation(0)
+	for _, step := range []struct {
+		members int32
+		phase   string
+	}{{3, v1alpha1.ReasonScalingUp}, {5, v1alpha1.ReasonScalingUp}, {2, v1alpha1.ReasonScalingDown}} {
+		mark := c.mark()
+		watching := watchReadOnly(c, step.phase == v1alpha1.ReasonScalingUp)
+		c.scale(step.members)
+		obj := c.waitReady()
+		watching()
+		checkMembers(t, c, obj, int(step.members))
+		phases := c.phasesSince(mark)
+		t.Logf("to %d members: %s", step.members, strings.Join(phases, " "))
+		if !slices.Contains(phases, step.phase) {
+			t.Errorf("to %d members, the phases were %v, without %s", step.members, phases, step.phase)
+		}
+		w.goesOn()
+	}
+	for n := range 5 {
+		var volume corev1.PersistentVolumeClaim
+		c.read(&volume, c.volume(n))
+		if _, member := volume.Labels[v1alpha1.LabelMember]; member != (n < 2) || volume.DeletionTimestamp != nil {
+			t.Errorf("volume %s: labels %v, deleted %v", volume.Name, volume.Labels, volume.DeletionTimestamp)
+		}
+	}
+	w.stop()
+	w.check(0)
+	c.waitReplayed(1)
+	w.check(1)
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("scaling touched the primary: %s, before %s", now, primary)
+	}
+}
+
+// checkMembers compares status with the pods that there are.
+func checkMembers(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster, want int) {
+	t.Helper()
+	var told, are, replicas []string
+	for _, m := range obj.Status.Members {
+		told = append(told, fmt.Sprintf("%s %s on %s", m.Name, m.Role, m.Node))
+	}
+	for i, pod := range c.pods() {
+		role := v1alpha1.RoleReplica
+		if i == 0 {
+			role = v1alpha1.RolePrimary
+		} else {
+			replicas = append(replicas, pod.Name)
+		}
+		are = append(are, fmt.Sprintf("%s %s on %s", pod.Name, role, pod.Spec.NodeName))
+	}
+	if !slices.Equal(told, are) || len(are) != want {
+		t.Errorf("status tells of %v, there are %v, want %d", told, are, want)
+	}
+	if obj.Status.Replicas != int32(want) || obj.Status.ReadyReplicas != int32(want) {
+		t.Errorf("status says %d of %d ready, want %d", obj.Status.ReadyReplicas, obj.Status.Replicas, want)
+	}
+	c.waitBehind("-ro", replicas...)
+}
+
+// watchReadOnly looks whether the read-only Service sends clients to members
+// that stream, and to nobody else, until the function that it returns is
+// called. A member that leaves stops streaming before the nodes can know.
+func watchReadOnly(c *cluster, growing bool) func() {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for growing && ctx.Err() == nil {
+			if err := onlyStreaming(ctx, c); err != nil && ctx.Err() == nil {
+				c.t.Error(err)
+			}
+			time.Sleep(pollInterval)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func onlyStreaming(ctx context.Context, c *cluster) error {
+	pods, err := behind(ctx, c.namespace, c.name+"-ro")
+	if err != nil {
+		return err
+	}
+	out, err := local(ctx, c.namespace, c.pod(0), "app", "select application_name from pg_stat_replication where state = 'streaming'")
+	if err != nil {
+		return err
+	}
+	streaming := strings.Fields(out)
+	for _, pod := range pods {
+		if !slices.Contains(streaming, pod) {
+			return fmt.Errorf("%s is behind %s-ro and does not stream; those that do: %v", pod, c.name, streaming)
+		}
+	}
+	return nil
+}
+
+// waitReplayed waits until a replica has all that the primary has now.
+func (c *cluster) waitReplayed(ordinal int) {
+	c.t.Helper()
+	position := c.sql(0, "select pg_current_wal_lsn()")
+	eventually(c.t, serviceTimeout, "the replica has everything", func(ctx context.Context) error {
+		out, err := local(ctx, c.namespace, c.pod(ordinal), "app", fmt.Sprintf("select pg_last_wal_replay_lsn() >= '%s'", position))
+		if err == nil && out != "t" {
+			err = fmt.Errorf("it has not replayed %s", position)
+		}
+		return err
+	})
+}
+
+// laggingReplicaLeaves: a replica that falls behind gets no readers until it
+// has caught up.
+func laggingReplicaLeaves(t *testing.T) {
+	c := newCluster(t, 2)
+	c.waitReady()
+	w := startWriter(c)
+	c.waitBehind("-ro", c.pod(1))
+	replica := c.incarnation(1)
+	c.sql(1, "select pg_wal_replay_pause()")
+	c.waitBehind("-ro")
+	w.goesOn()
+	c.sql(1, "select pg_wal_replay_resume()")
+	c.waitBehind("-ro", c.pod(1))
+	c.waitReady()
+	w.stop()
+	c.waitReplayed(1)
+	w.check(1)
+	if now := c.incarnation(1); now != replica {
+		t.Errorf("the replica was restarted: %s, before %s", now, replica)
+	}
+}

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// replacements are the members' pods in the order in which they went.
+type replacements struct {
+	mu    sync.Mutex
+	order []string
+}
+
+func watchReplacements(c *cluster) *replacements {
+	c.t.Helper()
+	r := &replacements{}
+	ctx, cancel := context.WithCancel(context.Background())
+	w, err := env.client.Watch(ctx, &corev1.PodList{}, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.name})
+	must(c.t, err, "watch the pods")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range w.ResultChan() {
+			if event.Type == watch.Deleted {
+				pod := event.Object.(*corev1.Pod) //nolint:forcetypeassert // a list of pods holds nothing else
+				r.mu.Lock()
+				r.order = append(r.order, pod.Name)
+				r.mu.Unlock()
+			}
+		}
+	}()
+	c.t.Cleanup(func() {
+		cancel()
+		w.Stop()
+		<-done
+	})
+	return r
+}
+
+// check says whether exactly these pods were replaced, in this order.
+func (r *replacements) check(t *testing.T, why string, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Equal(r.order, want) {
+		t.Errorf("%s replaced %v, want %v", why, r.order, want)
+	}
+	r.order = nil
+}
+
+// wanted waits until every member has a setting in force.
+func (c *cluster) wanted(members int, name, value string) {
+	c.t.Helper()
+	for n := range members {
+		if got := c.sql(n, fmt.Sprintf("select current_setting('%s')", name)); got != value {
+			c.t.Errorf("%s has %s = %s, want %s", c.pod(n), name, got, value)
+		}
+	}
+}
+
+func settings(t *testing.T) {
+	c := newCluster(t, 3)
+	c.waitReady()
+	c.sql(0, "create table kept (id int); insert into kept values (1)")
+	pods := watchReplacements(c)
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "11MB"} })
+	c.waitReady()
+	c.wanted(3, "work_mem", "11MB")
+	pods.check(t, "a setting that is taken up by a reload")
+
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "150" })
+	c.waitReady()
+	c.wanted(3, "max_connections", "150")
+	pods.check(t, "a setting that needs a restart", c.pod(2), c.pod(1), c.pod(0))
+
+	// Lower: a replica must not be below its primary at any time.
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "90" })
+	c.waitReady()
+	c.wanted(3, "max_connections", "90")
+	if n := c.sql(0, streamingOverTLS); n != "2" {
+		t.Errorf("%s replicas stream, want 2", n)
+	}
+	if kept := c.sql(0, "select id from kept"); kept != "1" {
+		t.Errorf("the row is %q", kept)
+	}
+}
+
+func minorUpgrade(t *testing.T) {
+	have := needImages(t, 17, 2)
+	older, newer := have[0], have[len(have)-1]
+	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = older })
+	obj := c.waitReady()
+	if obj.Status.Version != older {
+		t.Fatalf("status says version %s, want %s", obj.Status.Version, older)
+	}
+	c.sql(0, "create table kept (id int); insert into kept values (1)")
+	pods := watchReplacements(c)
+	mark := c.mark()
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = newer })
+	obj = c.waitReady()
+	pods.check(t, "a new minor version", c.pod(2), c.pod(1), c.pod(0))
+	if obj.Status.Version != newer {
+		t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
+	}
+	for _, m := range obj.Status.Members {
+		if m.Version != newer {
+			t.Errorf("status says version %s of %s, want %s", m.Version, m.Name, newer)
+		}
+	}
+	for n := range 3 {
+		if v := c.sql(n, "show server_version"); !strings.HasPrefix(v, newer) {
+			t.Errorf("%s runs %s, want %s", c.pod(n), v, newer)
+		}
+	}
+	if phases := c.phasesSince(mark); !slices.Contains(phases, v1alpha1.ReasonUpgrading) {
+		t.Errorf("the phases were %v, without %s", phases, v1alpha1.ReasonUpgrading)
+	}
+	if kept := c.sql(0, "select id from kept"); kept != "1" {
+		t.Errorf("the row is %q", kept)
+	}
+}
+
+func volumeGrows(t *testing.T) {
+	c := newCluster(t, 2)
+	c.waitReady()
+	primary := c.incarnation(0)
+	want := resource.MustParse("2Gi")
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = want })
+	c.waitReady()
+	for n := range 2 {
+		var volume corev1.PersistentVolumeClaim
+		c.read(&volume, c.volume(n))
+		if have := volume.Status.Capacity[corev1.ResourceStorage]; have.Cmp(want) < 0 {
+			t.Errorf("ready, and volume %s has %s", volume.Name, have.String())
+		}
+	}
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("growing touched the primary: %s, before %s", now, primary)
+	}
+	// A member that comes later gets the new size.
+	c.scale(3)
+	c.waitReady()
+	var volume corev1.PersistentVolumeClaim
+	c.read(&volume, c.volume(2))
+	if have := volume.Status.Capacity[corev1.ResourceStorage]; have.Cmp(want) < 0 {
+		t.Errorf("the new member's volume has %s", have.String())
+	}
+}

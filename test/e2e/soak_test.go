@@ -1,0 +1,19 @@
+//go:build soak
+
+package e2e
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSoak are long runs of what the end-to-end tests try once.
+func TestSoak(t *testing.T) {
+	waitForNamespacesToEnd(t)
+	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { quiet(t, 10, 10*time.Minute) })
+	t.Run("TwentyKillsAtEachStep", func(t *testing.T) {
+		for range 20 {
+			t.Run("Life", crashAtEachStep)
+		}
+	})
+}

@@ -1,0 +1,54 @@
+//go:build e2e
+
+package e2e
+
+import "testing"
+
+// TestTogether are the tests that leave the operator alone. They run side by
+// side, each in namespaces of its own.
+func TestTogether(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"SeedManifest", seedManifest},
+		{"Truth", truthOfStatus},
+		{"Drift", driftReverted},
+		{"DriftModes", driftModes},
+		{"DriftContested", driftContested},
+		{"Scale", scaleUnderWrites},
+		{"Lag", laggingReplicaLeaves},
+		{"Retain", deletionRetains},
+		{"Delete", deletionDeletes},
+		{"BadInputRefused", badInputRefused},
+		{"BadInputLiving", badInputLiving},
+		{"BadStorageClass", badStorageClass},
+		{"FixedVolume", fixedVolume},
+		{"NameConflict", nameConflict},
+		{"OtherMajorAdopted", otherMajorAdopted},
+		{"Quota", quotaExceeded},
+		{"Secrecy", secretsStaySecret},
+		{"Settings", settings},
+		{"MinorUpgrade", minorUpgrade},
+		{"VolumeGrows", volumeGrows},
+		{"TLS", clientsUseTLS},
+		{"Examples", examples},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t)
+		})
+	}
+}
+
+// TestWithOperator are the tests that count what the operator does, or stop
+// it. They run after the others and one by one.
+func TestWithOperator(t *testing.T) {
+	waitForNamespacesToEnd(t)
+	t.Run("Quiet", func(t *testing.T) { quiet(t, 10, quietMinute) })
+	t.Run("TruthThroughRestart", truthThroughRestart)
+	t.Run("DriftWhileDown", driftWhileDown)
+	t.Run("CrashAtEachStep", crashAtEachStep)
+	t.Run("StandbyTakesOver", standbyTakesOver)
+	t.Run("NamespaceEndsWithoutOperator", namespaceEndsWithoutOperator)
+}
