@@ -137,6 +137,11 @@ func (w *world) ownContent(obj client.Object) map[string]any {
 		delete(meta, k)
 	}
 	delete(content, "status")
+	if spec, isMap := content["spec"].(map[string]any); isMap {
+		// A Service that is made again gets another address.
+		delete(spec, "clusterIP")
+		delete(spec, "clusterIPs")
+	}
 	return content
 }
 

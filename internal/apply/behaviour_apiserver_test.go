@@ -1,0 +1,552 @@
+//go:build apiserver
+
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/apply"
+)
+
+// everything is one of each kind.
+func (w *world) everything() []runtime.ApplyConfiguration {
+	return []runtime.ApplyConfiguration{
+		w.serviceAccount(), w.role(), w.roleBinding(), w.secret(), w.configMap(), w.service(),
+		w.volume(), w.statefulSet(), w.budget(), w.networkPolicy(),
+	}
+}
+
+// applies are the requests of a log that were applies, dry ones apart.
+func applies(requests []string) (real, dry int) {
+	for _, r := range requests {
+		switch {
+		case !strings.HasPrefix(r, "PATCH "):
+		case strings.Contains(r, "dryRun=All"):
+			dry++
+		case strings.Contains(r, "force=true"):
+			real++
+		}
+	}
+	return real, dry
+}
+
+func (w *world) intrude(ac runtime.ApplyConfiguration, do func(context.Context, client.Client, client.Object) error) {
+	w.t.Helper()
+	if err := do(w.t.Context(), w.As(w.t, intruder), w.typed(ac)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.awaitCache(w.typed(ac))
+}
+
+func TestSteadyObjectsCostNoRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Complete = true
+	w.req.Objects = w.everything()
+	created := w.settle()
+	if len(created.Changed) != len(w.req.Objects) {
+		t.Errorf("%d objects changed, want %d created", len(created.Changed), len(w.req.Objects))
+	}
+	w.wantDrifts(created.Drifts)
+	w.Requests.Take()
+	for range 10 {
+		w.req.Objects = w.everything()
+		w.settle()
+	}
+	if diff := cmp.Diff([]string(nil), w.Requests.Take()); diff != "" {
+		t.Errorf("requests of ten passes (-want +got):\n%s", diff)
+	}
+	w.clock.SetTime(w.clock.Now().Add(70 * time.Minute))
+	w.settle()
+	if real, dry := applies(w.Requests.Take()); real != len(w.req.Objects) || dry != 0 {
+		t.Errorf("backstop after more than an hour: %d applies and %d dry runs, want one apply of each of %d objects", real, dry, len(w.req.Objects))
+	}
+}
+
+func TestRestartTellsDriftFromUpgrade(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name    string
+		intrude func(context.Context, client.Client, client.Object) error
+		desired map[string]string
+		want    []shortDrift
+	}{
+		{"nothing happened", nil, map[string]string{"a.conf": "one", "b.conf": "two"}, nil},
+		{"only the desired content changed", nil, map[string]string{"a.conf": "new", "d.conf": "four"}, nil},
+		{"a value drifted", merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
+		{"a value drifted and desired content changed elsewhere", merge(`{"data":{"a.conf":"mine"}}`),
+			map[string]string{"a.conf": "one", "b.conf": "new"},
+			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
+		{"a key was removed", remove("/data/a.conf"), map[string]string{"a.conf": "one", "b.conf": "two"},
+			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, "", "removed", "", "Reverted"}}},
+		{"the labels that make it ours were removed", remove("/metadata/labels"), map[string]string{"a.conf": "one", "b.conf": "two"},
+			[]shortDrift{{"ConfigMap/orders-config", `.metadata.labels`, "", "removed", "", "Reverted"}}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+			w.settle()
+			if c.intrude != nil {
+				w.intrude(w.configMap(), c.intrude)
+			}
+			w.restart()
+			desired := w.configMap()
+			desired.Data = c.desired
+			w.req.Objects = []runtime.ApplyConfiguration{desired}
+			w.wantDrifts(w.settle().Drifts, c.want...)
+			live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+			w.get(live)
+			if diff := cmp.Diff(c.desired, live.Data); diff != "" {
+				t.Errorf("data (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDesiredChangesAreNoDrift(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = w.everything()
+	w.settle()
+	sts, config := w.statefulSet(), w.configMap()
+	sts.Spec.WithReplicas(3)
+	sts.Spec.Template.Spec.Containers[0].WithImage("postgres:18")
+	config.Data = map[string]string{"b.conf": "other"}
+	w.req.Objects = []runtime.ApplyConfiguration{config, sts}
+	r := w.settle()
+	w.wantDrifts(r.Drifts)
+	var changed []string
+	for _, c := range r.Changed {
+		changed = append(changed, c.Object.String())
+	}
+	if diff := cmp.Diff([]string{"ConfigMap/orders-config", "StatefulSet/orders"}, changed); diff != "" {
+		t.Errorf("changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestReportModeLeavesDriftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Drift.Mode = v1alpha1.DriftReport
+	w.req.Objects = w.everything()
+	if created := w.settle(); len(created.Changed) != len(w.req.Objects) {
+		t.Errorf("%d objects created, want %d", len(created.Changed), len(w.req.Objects))
+	}
+	w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine","c.conf":"added"}}`))
+	want := []shortDrift{
+		{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reported"},
+		{"ConfigMap/orders-config", `.data["c.conf"]`, intruder, "Update", "", "Reported"},
+	}
+	w.Requests.Take()
+	first := w.settle()
+	w.wantDrifts(first.Drifts, want...)
+	w.wantDrifts(first.Standing, want...)
+	again := w.settle()
+	w.wantDrifts(again.Drifts)
+	w.wantDrifts(again.Standing, want...)
+	if real, dry := applies(w.Requests.Take()); real != 0 || dry != 1 {
+		t.Errorf("%d applies and %d dry runs, want one dry run", real, dry)
+	}
+	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+	w.get(live)
+	if diff := cmp.Diff(map[string]string{"a.conf": "mine", "b.conf": "two", "c.conf": "added"}, live.Data); diff != "" {
+		t.Errorf("data in Report mode (-want +got):\n%s", diff)
+	}
+	w.req.Drift.Mode = v1alpha1.DriftRevert
+	reverted := w.settle()
+	for i := range want {
+		want[i].Action = "Reverted"
+	}
+	w.wantDrifts(reverted.Drifts, want...)
+	w.wantDrifts(reverted.Standing)
+}
+
+func TestSuspendWritesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap(), w.service()}
+	w.settle()
+	w.req.Suspend, w.req.Complete = true, true
+	w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine"}}`))
+	w.intrude(w.service(), func(ctx context.Context, c client.Client, obj client.Object) error { return c.Delete(ctx, obj) })
+	w.Requests.Take()
+	changed := w.configMap().WithData(map[string]string{"b.conf": "new"})
+	w.req.Objects = []runtime.ApplyConfiguration{changed, w.service(), w.secret()}
+	r := w.settle()
+	want := []shortDrift{
+		{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reported"},
+		{"Service/orders-rw", "", "", "deleted", "", "Reported"},
+	}
+	w.wantDrifts(r.Drifts, want...)
+	w.wantDrifts(w.settle().Standing, want...)
+	for _, request := range w.Requests.Take() {
+		if !strings.HasPrefix(request, "GET ") && !strings.Contains(request, "dryRun=All") {
+			t.Errorf("written while suspended: %s", request)
+		}
+	}
+	w.req.Suspend = false
+	w.settle()
+	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+	w.get(live)
+	if diff := cmp.Diff(map[string]string{"a.conf": "one", "b.conf": "new"}, live.Data); diff != "" {
+		t.Errorf("data after suspension (-want +got):\n%s", diff)
+	}
+	w.get(w.typed(w.service()))
+}
+
+func TestIgnoredDriftStays(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name    string
+		rule    v1alpha1.DriftIgnore
+		intrude func(context.Context, client.Client, client.Object) error
+		data    map[string]string
+		want    []shortDrift
+	}{
+		{"a path of any manager", v1alpha1.DriftIgnore{Kind: "ConfigMap", Paths: []string{"/data/a.conf"}},
+			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "mine", "b.conf": "two"}, nil},
+		{"a path of one manager", v1alpha1.DriftIgnore{Paths: []string{"/data"}, Managers: []string{intruder}},
+			merge(`{"data":{"a.conf":"mine","c.conf":"more"}}`), map[string]string{"a.conf": "mine", "b.conf": "two", "c.conf": "more"}, nil},
+		{"a removed key", v1alpha1.DriftIgnore{Paths: []string{"/data/a.conf"}}, remove("/data/a.conf"), map[string]string{"b.conf": "two"}, nil},
+		{"everything of one manager", v1alpha1.DriftIgnore{Managers: []string{intruder}},
+			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "mine", "b.conf": "two"}, nil},
+		{"another manager is not covered", v1alpha1.DriftIgnore{Managers: []string{"somebody"}},
+			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
+		{"another path is not covered", v1alpha1.DriftIgnore{Paths: []string{"/data/b.conf"}},
+			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
+		{"another object is not covered", v1alpha1.DriftIgnore{Name: "other", Paths: []string{"/data"}},
+			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+			w.req.Drift.Ignore = []v1alpha1.DriftIgnore{c.rule}
+			w.settle()
+			w.intrude(w.configMap(), c.intrude)
+			w.wantDrifts(w.settle().Drifts, c.want...)
+			w.restart()
+			r := w.settle()
+			w.wantDrifts(r.Drifts)
+			w.wantDrifts(r.Standing)
+			live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+			w.get(live)
+			if diff := cmp.Diff(c.data, live.Data); diff != "" {
+				t.Errorf("data (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// mutate installs an admission policy for ConfigMaps of the test's namespace.
+func (w *world) mutate(expression string) {
+	w.t.Helper()
+	admin, name := w.As(w.t, "admin"), w.Namespace
+	policy := &admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{"CREATE", "UPDATE"},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			ReinvocationPolicy: "Never",
+			Mutations: []admissionv1.Mutation{{
+				PatchType:          admissionv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: expression},
+			}},
+		},
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{
+			PolicyName: name,
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.Namespace},
+			}},
+		},
+	}
+	for _, obj := range []client.Object{policy, binding} {
+		if err := admin.Create(w.t.Context(), obj); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	w.t.Cleanup(func() { w.unmutate() })
+	w.awaitPolicy(true)
+}
+
+func (w *world) unmutate() {
+	w.t.Helper()
+	for _, obj := range []client.Object{&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{}} {
+		obj.SetName(w.Namespace)
+		if err := client.IgnoreNotFound(w.As(w.t, "admin").Delete(context.Background(), obj)); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// awaitPolicy waits until the API server has taken notice of the policy.
+func (w *world) awaitPolicy(active bool) {
+	w.t.Helper()
+	apitest.Eventually(w.t, "the admission policy", func(ctx context.Context) (bool, string) {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: w.Namespace}, Data: map[string]string{"a.conf": "probe"}}
+		if err := w.As(w.t, "probe").Create(ctx, probe, client.DryRunAll); err != nil {
+			return false, err.Error()
+		}
+		return (probe.Data["a.conf"] != "probe" || len(probe.Data) > 1) == active, probe.Data["a.conf"]
+	})
+}
+
+func TestAnAdmissionPolicyThatAltersOurFieldIsContestedWithoutAHotLoop(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.mutate(`Object{data: {"a.conf": "altered"}}`)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	r := w.settle()
+	w.wantDrifts(r.Drifts, shortDrift{"ConfigMap/orders-config", `.data["a.conf"]`, "", "unattributed", "", "Contested"})
+	ignoreTimes := cmpopts.IgnoreFields(apply.Contest{}, "Since", "Next")
+	want := []apply.Contest{{Object: r.Contested[0].Object, Paths: []string{`.data["a.conf"]`}}}
+	if diff := cmp.Diff(want, r.Contested, ignoreTimes); diff != "" {
+		t.Errorf("contested (-want +got):\n%s", diff)
+	}
+	w.Requests.Take()
+	for range 50 {
+		w.wantDrifts(w.settle().Drifts)
+	}
+	if real, _ := applies(w.Requests.Take()); real != 0 {
+		t.Errorf("%d applies while waiting, want none", real)
+	}
+	// An hour in steps of a second: 5s, 10s, 20s … 5min make 15 or 16 tries.
+	for range 3600 {
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+		w.settle()
+	}
+	if real, _ := applies(w.Requests.Take()); real < 14 || real > 18 {
+		t.Errorf("%d applies in an hour of being contested, want about 16", real)
+	}
+	w.unmutate()
+	w.awaitPolicy(false)
+	w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
+	if r := w.settle(); len(r.Contested) != 0 {
+		t.Errorf("contested after the policy went: %v", r.Contested)
+	}
+}
+
+func TestAdditionsOfAnAdmissionPolicyAreTolerated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.mutate(`Object{data: {"mesh.conf": "injected"}}`)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.wantDrifts(w.settle().Drifts)
+	w.Requests.Take()
+	r := w.settle()
+	w.wantDrifts(r.Drifts)
+	if len(r.Contested) != 0 || len(w.Requests.Take()) != 0 {
+		t.Errorf("contested: %v", r.Contested)
+	}
+	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+	w.get(live)
+	if live.Data["mesh.conf"] != "injected" {
+		t.Errorf("data is %v", live.Data)
+	}
+}
+
+func TestAContenderThatComesBackAfterEveryRevertIsContested(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	w.Requests.Take()
+	var last apply.Result
+	for range 60 {
+		w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine"}}`))
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+		last = w.settle()
+	}
+	if real, _ := applies(w.Requests.Take()); real > 9 {
+		t.Errorf("%d applies in a minute of fighting, want at most 9", real)
+	}
+	ignoreTimes := cmpopts.IgnoreFields(apply.Contest{}, "Since", "Next", "Object")
+	want := []apply.Contest{{Paths: []string{`.data["a.conf"]`}, Manager: intruder}}
+	if diff := cmp.Diff(want, last.Contested, ignoreTimes); diff != "" {
+		t.Errorf("contested (-want +got):\n%s", diff)
+	}
+	w.clock.SetTime(w.clock.Now().Add(6 * time.Minute))
+	w.settle()
+	w.clock.SetTime(w.clock.Now().Add(6 * time.Minute))
+	if r := w.settle(); len(r.Contested) != 0 {
+		t.Errorf("contested after the contender gave up: %v", r.Contested)
+	}
+}
+
+func TestAStrangersObjectIsNeverTakenOver(t *testing.T) {
+	t.Parallel()
+	isOther := true
+	cases := []struct {
+		name   string
+		labels map[string]string
+		refs   []metav1.OwnerReference
+		owner  string
+	}{
+		{name: "one without labels", owner: "field manager intruder"},
+		{name: "one of another cluster", labels: map[string]string{v1alpha1.LabelManagedBy: "holdfast", v1alpha1.LabelCluster: "other"}, owner: "other"},
+		{
+			name: "one of another kind's cluster of the same name", owner: "mysqlcluster/orders",
+			labels: map[string]string{v1alpha1.LabelManagedBy: "holdfast", v1alpha1.LabelCluster: "orders", v1alpha1.LabelKind: "mysqlcluster"},
+		},
+		{
+			name: "one that another owner controls", owner: "Deployment/other",
+			labels: map[string]string{v1alpha1.LabelManagedBy: "holdfast", v1alpha1.LabelCluster: "orders"},
+			refs:   []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "other", UID: "1", Controller: &isOther}},
+		},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			theirs := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Name: "orders-app", Namespace: w.Namespace, Labels: c.labels},
+				StringData: map[string]string{"password": "theirs"},
+			}
+			if len(c.refs) > 0 {
+				owner := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: w.Namespace}}
+				owner.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+				owner.Spec.Template.Labels = map[string]string{"a": "b"}
+				owner.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+				if err := w.As(t, intruder).Create(t.Context(), owner); err != nil {
+					t.Fatal(err)
+				}
+				c.refs[0].UID = owner.UID
+				theirs.OwnerReferences = c.refs
+			}
+			if err := w.As(t, intruder).Create(t.Context(), theirs); err != nil {
+				t.Fatal(err)
+			}
+			w.req.Objects = []runtime.ApplyConfiguration{w.secret(), w.configMap()}
+			r, err := w.sync()
+			var conflict *apply.ConflictError
+			if !errors.As(err, &conflict) {
+				t.Fatalf("error is %v, want a ConflictError", err)
+			}
+			if conflict.Object.String() != "Secret/orders-app" || conflict.Owner != c.owner {
+				t.Errorf("conflict is %q", conflict)
+			}
+			if len(r.Changed) != 1 || r.Changed[0].Object.Name != "orders-config" {
+				t.Errorf("changed %v, want the other object all the same", r.Changed)
+			}
+			live := &corev1.Secret{ObjectMeta: theirs.ObjectMeta}
+			w.get(live)
+			if live.ResourceVersion != theirs.ResourceVersion {
+				t.Error("the stranger's object was written to")
+			}
+		})
+	}
+}
+
+func TestRetainedVolumesAreAdopted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.volume(), w.statefulSet()}
+	w.settle()
+	w.applier.Forget(w.owner.UID)
+	if err := w.As(t, "kubectl").Delete(t.Context(), w.owner); err != nil {
+		t.Fatal(err)
+	}
+	w.owner.ResourceVersion, w.owner.UID = "", ""
+	if err := w.As(t, "kubectl").Create(t.Context(), w.owner); err != nil {
+		t.Fatal(err)
+	}
+	w.req.Objects = []runtime.ApplyConfiguration{w.volume()}
+	r := w.settle()
+	w.wantDrifts(r.Drifts)
+}
+
+func TestPruneTakesOnlyWhatIsOursAndExpendable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ca := w.secret().WithName("orders-ca").WithLabels(map[string]string{"app.kubernetes.io/component": "ca"})
+	internal := w.secret().WithName("orders-internal").WithLabels(map[string]string{"app.kubernetes.io/component": "internal"})
+	volume := w.volume().WithOwnerReferences(w.controller())
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap(), w.secret(), w.service(), ca, internal, volume}
+	w.settle()
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: w.Namespace, Labels: w.labels()}}
+	if err := w.As(t, intruder).Create(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitCache(foreign)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	if r := w.settle(); len(r.Changed) != 0 {
+		t.Errorf("an incomplete plan pruned %v", r.Changed)
+	}
+	w.req.Complete = true
+	var pruned []string
+	for _, c := range w.settle().Changed {
+		if c.Pruned {
+			pruned = append(pruned, c.Object.String())
+		}
+	}
+	if diff := cmp.Diff([]string{"Secret/orders-app", "Service/orders-rw"}, pruned); diff != "" {
+		t.Errorf("pruned (-want +got):\n%s", diff)
+	}
+	for _, ac := range []runtime.ApplyConfiguration{ca, internal, volume} {
+		w.get(w.typed(ac))
+	}
+	w.get(foreign)
+}
+
+func TestAPIErrorsStayRecognisableAndStopNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bad := w.service()
+	bad.Spec.Ports[0].WithPort(-1)
+	w.req.Objects = []runtime.ApplyConfiguration{bad, w.configMap()}
+	r, err := w.sync()
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "apply Service/orders-rw") {
+		t.Errorf("error is %v", err)
+	}
+	if len(r.Changed) != 1 {
+		t.Errorf("changed %v, want the ConfigMap", r.Changed)
+	}
+}
+
+func TestASecretsValuesAreNowhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.secret()}
+	w.settle()
+	w.intrude(w.secret(), merge(`{"data":{"password":"bWluZQ==","username":null}}`))
+	for _, d := range w.settle().Drifts {
+		if d.Path != ".data.password" && d.Path != ".data.username" {
+			t.Errorf("path %q", d.Path)
+		}
+	}
+	bad := w.secret().WithLabels(map[string]string{"bad label": "hunter2"})
+	w.req.Objects = []runtime.ApplyConfiguration{bad}
+	if _, err := w.sync(); err == nil || strings.Contains(err.Error(), "hunter2\"") && strings.Contains(err.Error(), "data") {
+		t.Errorf("error is %v", err)
+	}
+}

@@ -1,0 +1,166 @@
+//go:build apiserver
+
+package apply_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+func TestDriftThatOwnershipDoesNotTell(t *testing.T) {
+	const data = `.data["a.conf"]`
+	drifts(t, func(w *world) runtime.ApplyConfiguration { return w.configMap() }, "v1",
+		change{"an update under our own name", updateAs("holdfast", `{"data":{"a.conf":"mine"}}`),
+			[]shortDrift{{Path: data, Manager: "holdfast", Operation: "Update"}}},
+		change{"an apply of another value under our own name", ownApply,
+			[]shortDrift{{Path: data, Operation: "unattributed", Manager: "-"}}},
+		change{"a value is changed and its ownership forged back", forge,
+			[]shortDrift{{Path: data, Operation: "unattributed", Manager: "-"}}},
+		change{"more than ten updaters", elevenUpdaters,
+			[]shortDrift{{Path: data, Manager: "ancient-changes", Operation: "Update"}}},
+		change{"the same value is taken with force", force("v1", "ConfigMap", `"data":{"a.conf":"one"}`), nil},
+	)
+}
+
+// updateAs is a merge patch under a field manager's name.
+func updateAs(manager, patch string) func(context.Context, client.Client, client.Object) error {
+	return func(ctx context.Context, c client.Client, obj client.Object) error {
+		return c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(manager))
+	}
+}
+
+// ownApply repeats what we applied but for one value, under our name.
+func ownApply(ctx context.Context, c client.Client, obj client.Object) error {
+	live := &corev1.ConfigMap{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+		return err
+	}
+	live.Data["a.conf"] = "mine"
+	patch := map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": live.Data,
+		"metadata": map[string]any{"labels": live.Labels, "annotations": live.Annotations, "ownerReferences": live.OwnerReferences},
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), client.ForceOwnership, client.FieldOwner(v1alpha1.FieldManager))
+}
+
+// forge changes a value and writes managedFields as they were.
+func forge(ctx context.Context, c client.Client, obj client.Object) error {
+	live := &corev1.ConfigMap{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
+		return err
+	}
+	fields := live.ManagedFields
+	live.Data["a.conf"] = "mine"
+	if err := c.Update(ctx, live); err != nil {
+		return err
+	}
+	live.ManagedFields = fields
+	return c.Update(ctx, live)
+}
+
+// elevenUpdaters each touch the same value and one annotation, so that the API
+// server merges the oldest entries.
+func elevenUpdaters(ctx context.Context, c client.Client, obj client.Object) error {
+	if err := updateAs("first", `{"data":{"a.conf":"mine"}}`)(ctx, c, obj); err != nil {
+		return err
+	}
+	for i := range 12 {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/%d":"x"}}}`, i)
+		if err := updateAs(fmt.Sprintf("updater-%d", i), patch)(ctx, c, obj); err != nil {
+			return err
+		}
+	}
+	// Annotations of others stay, and are not what this is about.
+	return update(func(content map[string]any) {
+		annotations := content["metadata"].(map[string]any)["annotations"].(map[string]any)
+		for i := range 12 {
+			delete(annotations, fmt.Sprintf("example.com/%d", i))
+		}
+	})(ctx, c, obj)
+}
+
+func TestReplacingAnUndefaultedManifestOnlyMovesOwnership(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.statefulSet()}
+	w.settle()
+	obj := w.typed(w.statefulSet())
+	before := w.owned(w.typed(w.statefulSet()))
+	// What kubectl replace sends: what we would send, and nothing defaulted.
+	manifest := w.statefulSet()
+	live := w.typed(manifest)
+	w.get(live)
+	manifest.WithAnnotations(live.GetAnnotations())
+	data, err := json.Marshal(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replacement := obj.DeepCopyObject().(client.Object)
+	if err := json.Unmarshal(data, replacement); err != nil {
+		t.Fatal(err)
+	}
+	replacement.SetResourceVersion(live.GetResourceVersion())
+	if err := w.As(t, "kubectl-replace").Update(t.Context(), replacement); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitCache(w.typed(manifest))
+	r := w.settle()
+	w.wantDrifts(r.Drifts)
+	if after := w.owned(w.typed(manifest)); !after.Equals(before) {
+		t.Errorf("lost %s", before.Difference(after))
+	}
+}
+
+func TestClearedManagedFieldsLeaveNoCoOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	w.intrude(w.configMap(), merge(`{"metadata":{"managedFields":[{}]}}`))
+	w.wantDrifts(w.settle().Drifts)
+	live := w.typed(w.configMap())
+	w.get(live)
+	for _, m := range live.GetManagedFields() {
+		if m.Manager != v1alpha1.FieldManager || m.Operation != metav1.ManagedFieldsOperationApply {
+			t.Errorf("%s of %s is left in managedFields", m.Operation, m.Manager)
+		}
+	}
+	// A key that is no longer declared goes, which a co-owner would prevent.
+	less := w.configMap()
+	delete(less.Data, "b.conf")
+	w.req.Objects = []runtime.ApplyConfiguration{less}
+	w.settle()
+	if w.owned(live).Has(fieldpath.MakePathOrDie("data", "b.conf")) || live.(*corev1.ConfigMap).Data["b.conf"] != "" {
+		t.Error("b.conf is still there")
+	}
+}
+
+func TestOthersLabelsAndAnnotationsStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.statefulSet()}
+	w.settle()
+	w.intrude(w.statefulSet(), merge(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}},
+		"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`))
+	w.wantDrifts(w.settle().Drifts)
+	live := w.typed(w.statefulSet())
+	w.get(live)
+	if live.GetLabels()["team"] != "a" || live.GetAnnotations()["note"] != "b" {
+		t.Errorf("labels %v, annotations %v", live.GetLabels(), live.GetAnnotations())
+	}
+}
