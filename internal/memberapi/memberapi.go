@@ -45,7 +45,7 @@ const (
 	// DataDir is the mount point of the member's volume.
 	DataDir = "/var/lib/holdfast"
 	// BinDir is the emptyDir that holds the injected binary.
-	BinDir = "/holdfast"
+	BinDir = "/opt/holdfast"
 	// RunDir is a writable emptyDir for sockets and temporary files.
 	RunDir = "/run/holdfast"
 )
