@@ -6,7 +6,6 @@ package controlplane
 import (
 	_ "embed"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 
@@ -155,17 +154,6 @@ func scheduler(dir layout.Dir, b Binaries) process.Program {
 func provisioner(dir layout.Dir, b Binaries) process.Program {
 	return program("provisioner", b.Cluster, "provision",
 		"--kubeconfig="+dir.Kubeconfig("provisioner"), "--volumes="+dir.Volumes())
-}
-
-// Listening says whether the API server accepts connections.
-func Listening() bool {
-	address := net.JoinHostPort(layout.ControlPlaneIP, strconv.Itoa(layout.APIServerPort))
-	connection, err := net.Dial("tcp", address)
-	if err != nil {
-		return false
-	}
-	_ = connection.Close()
-	return true
 }
 
 // Missing are the programs that do not run.

@@ -1,8 +1,8 @@
 // Package process starts the cluster's programs so that they outlive the
 // command that started them, and ends them by what was recorded, never by name.
 //
-// Every program runs in a cgroup of the cluster, and children cannot leave it:
-// the cgroup is the record of what belongs to a node, containerd's shims and
+// Every program runs in a cgroup of the cluster, and so do its children: the
+// cgroup is the record of what belongs to a node, containerd's shims and
 // the pods included, and it survives a lost state folder. The process id of
 // each program is kept too, with its start time, since ids are used again.
 package process
@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
 )
@@ -121,28 +120,6 @@ func Running(dir layout.Dir, name string) bool {
 	}
 	startTime, err := startTimeOf(r.PID)
 	return err == nil && startTime == r.StartTime
-}
-
-// Stop ends a program by its record; a program that is not there is stopped.
-func Stop(dir layout.Dir, name string) error {
-	content, err := os.ReadFile(recordPath(dir, name))
-	if err != nil || !Running(dir, name) {
-		return nil
-	}
-	var r record
-	if err := json.Unmarshal(content, &r); err != nil {
-		return err
-	}
-	if err := syscall.Kill(r.PID, syscall.SIGKILL); err != nil {
-		return err
-	}
-	for attempt := 0; Running(dir, name); attempt++ {
-		if attempt == 500 {
-			return fmt.Errorf("%s (process %d) outlives SIGKILL", name, r.PID)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil
 }
 
 func recordPath(dir layout.Dir, name string) string {
