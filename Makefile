@@ -1,0 +1,80 @@
+# Everything that is done to this tree. Each target says what it does.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+STATE := $(CURDIR)/.cluster
+# Another cluster than the local one: make deploy KUBECONFIG=… IMAGE=…
+export KUBECONFIG ?= $(STATE)/kubeconfig
+IMAGE ?=
+FOCUS ?= .
+CLUSTER := $(CURDIR)/bin/cluster
+KUBECTL = $(shell test -x $(STATE)/bin/kubernetes/kubectl && echo $(STATE)/bin/kubernetes/kubectl || echo kubectl)
+TOOL := go tool -modfile=$(CURDIR)/test/tools/go.mod
+say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
+
+help: ## show this
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-17s %s\n", $$1, $$2}'
+
+build: ## the static binary, bin/holdfast
+	$(call say,building bin/holdfast $(VERSION))
+	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/holdfast .
+
+$(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.sh' 2>/dev/null)
+	$(call say,building the tool for the local cluster)
+	@cd test/cluster && CGO_ENABLED=0 go build -o $(CLUSTER) .
+
+generate: ## deep copies and CRDs from the types
+	@go tool controller-gen object paths=./api/...
+	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
+
+check-generated: generate ## fail when a generated file is stale
+	@git diff --exit-code -- api config/crd || { echo "generated files are stale: run make generate and commit"; exit 1; }
+
+lint: ## golangci-lint with the import direction (minutes when its cache is cold)
+	$(call say,linting)
+	@$(TOOL) golangci-lint run ./...
+	@cd test && $(TOOL) golangci-lint run --build-tags e2e -c ../.golangci.yml ./...
+
+unit: ## tests that need nothing but Go
+	$(call say,unit tests)
+	@go test ./...
+	@cd test/cluster && go test ./...
+
+api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
+	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
+	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/...
+
+cluster: $(CLUSTER) ## three real nodes on this machine (the first time ten minutes, later one)
+	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
+	@$(CLUSTER) images --dir $(STATE)
+
+cluster-down: $(CLUSTER) ## stop the local cluster and remove its state
+	@$(CLUSTER) down --dir $(STATE)
+
+deploy: build ## the operator into holdfast-system; on another cluster with IMAGE= a reference it can pull
+	@$(MAKE) --no-print-directory $(CLUSTER)
+	@CLUSTER=$(CLUSTER) STATE=$(STATE) KUBECTL=$(KUBECTL) IMAGE=$(IMAGE) test/deploy.sh
+
+undeploy: ## remove the operator and keep clusters, CRDs and data
+	@$(KUBECTL) delete --ignore-not-found -n holdfast-system deployment/holdfast
+
+e2e: cluster deploy ## tests on the real cluster; FOCUS=regexp for some of them
+	$(call say,end-to-end tests)
+	@cd test && go test -tags e2e -count=1 -timeout 40m -run '$(FOCUS)' ./e2e/...
+
+soak: cluster deploy ## the long versions of the end-to-end tests (an hour)
+	@cd test && go test -tags 'e2e soak' -count=1 -timeout 120m -run '$(FOCUS)' ./e2e/...
+
+bench: cluster deploy ## measure and print a table (about a quarter of an hour)
+	$(call say,benchmarks)
+	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
+	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
+
+test: check-generated lint unit api-test e2e ## every tier, and all that it needs
+
+demo: cluster deploy ## an example, Ready, with a drift reverted before your eyes
+	@KUBECTL=$(KUBECTL) test/demo/demo.sh
+
+.PHONY: help build generate check-generated lint unit api-test cluster cluster-down deploy undeploy e2e soak bench test demo

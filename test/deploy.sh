@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Puts the operator on a cluster: image, CRDs, Deployment. Called by make deploy.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+image=${IMAGE:-}
+if [ -z "$image" ]; then
+  # The tag names the content, so that an unchanged operator is not restarted.
+  image=docker.io/library/holdfast:$(sha256sum bin/holdfast | cut -c1-12)
+  if [ ! -e "$STATE/$(basename "${image/:/-}").loaded" ]; then
+    echo "==> packing the operator as $image and giving it to the nodes"
+    archive=$(mktemp --suffix .tar)
+    trap 'rm -f "$archive"' EXIT
+    "$CLUSTER" pack --name "$image" --binary bin/holdfast --out "$archive" >/dev/null
+    "$CLUSTER" load --dir "$STATE" "$archive"
+    touch "$STATE/$(basename "${image/:/-}").loaded"
+  fi
+fi
+echo "==> applying CRDs and operator, server-side"
+install=$(mktemp -d)
+trap 'rm -rf "$install" "${archive:-}"' EXIT
+cp -r config "$install/"
+cat >"$install/kustomization.yaml" <<END
+resources: [config/default]
+images: [{name: docker.io/library/holdfast, newName: ${image%:*}, newTag: "${image##*:}"}]
+replacements: [{path: config/default/agent-image.yaml}]
+END
+"$KUBECTL" kustomize "$install" >"$install/all.yaml"
+"$KUBECTL" apply --server-side --force-conflicts -f "$install/all.yaml"
+"$KUBECTL" -n holdfast-system rollout status deployment/holdfast --timeout 180s
