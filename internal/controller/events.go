@@ -23,6 +23,14 @@ func (r *Reconciler[C, O]) event(c C, kind, reason, action, format string, args 
 	r.Recorder.Eventf(c, nil, kind, reason, action, format, args...)
 }
 
+// eventOn is event about a part of the cluster. Events that differ only in
+// their text are merged, and the text of the later ones lost, so the part and
+// the path in it tell them apart.
+func (r *Reconciler[C, O]) eventOn(c C, part corev1.ObjectReference, kind, reason, action, format string, args ...any) {
+	part.Namespace = c.GetNamespace()
+	r.Recorder.Eventf(c, &part, kind, reason, action, format, args...)
+}
+
 // reportDrift says of each drift which field, who and when.
 func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
 	for _, d := range p.sync.Drifts {
@@ -33,7 +41,8 @@ func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
 		case apply.ActionContested:
 			reason = v1alpha1.ReasonContested
 		}
-		r.event(p.c, warning, reason, d.Action, "%s %s was changed by %q (%s)", d.Object, d.Path, manager(d), d.Operation)
+		part := corev1.ObjectReference{APIVersion: d.Object.GVK.GroupVersion().String(), Kind: d.Object.GVK.Kind, Name: d.Object.Name, FieldPath: d.Path}
+		r.eventOn(p.c, part, warning, reason, d.Action, "%s %s was changed by %q (%s)", d.Object, d.Path, manager(d), d.Operation)
 		logf.FromContext(ctx).Info("drift", "object", d.Object.String(), "path", d.Path,
 			"manager", d.Manager, "subresource", d.Subresource, "operation", d.Operation, "action", d.Action)
 	}
@@ -57,7 +66,7 @@ func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
 	}
 	for _, m := range after.Members {
 		if old := known[m.Name]; old.State != m.State || old.Role != m.Role {
-			r.event(c, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
+			r.eventOn(c, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name}, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
 		}
 	}
 	if d := degraded(after.Conditions); d != "" && d != degraded(before.Conditions) {

@@ -123,6 +123,16 @@ func imageFault(pod *corev1.Pod) string {
 	return ""
 }
 
+// installerImage is the image that a pod gets its agent from.
+func installerImage(pod *corev1.Pod) string {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == installerName {
+			return pod.Spec.InitContainers[i].Image
+		}
+	}
+	return ""
+}
+
 // waitingReason says why a pod is not running its database; empty when it is,
 // or is about to.
 func waitingReason(pod *corev1.Pod) string {

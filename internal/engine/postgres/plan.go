@@ -119,6 +119,9 @@ func (j *judgement) outdated(ordinal int) string {
 	if ctr := databaseContainer(pod.Spec); ctr != nil && ctr.Image != j.d.image {
 		return fmt.Sprintf("the pod's image was changed to %s by somebody else", ctr.Image)
 	}
+	if waitingReason(pod) != "" && installerImage(pod) != j.o.Settings.AgentImage {
+		return "the pod does not start, and its agent is older than the operator"
+	}
 	if m := j.o.member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
 		m.ConfigHash == memberapi.HashConfig(clusterConfig(j.c, j.d)) {
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")

@@ -155,6 +155,21 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Stalled/ImageUnavailable", "Degraded/MemberDown", "Reconciling/Upgrading", "Reconciling/ScalingUp", available}, 2}},
+		{"a pod that never started with an older agent is replaced",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.waiting(1, "CrashLoopBackOff")
+				w.o.Pods[1].Spec.InitContainers[0].Image = "holdfast:broken"
+				return w
+			},
+			outcome{"ReplaceMember orders-1", []string{"Degraded/MemberDown", "Reconciling/ScalingUp", available}, 2}},
+		{"an older agent that serves is left alone",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.o.Pods[1].Spec.InitContainers[0].Image = "holdfast:older"
+				return w
+			},
+			outcome{"", []string{available}, 2}},
 		{"a downgrade stalls and changes nothing",
 			func(t *testing.T) *world { w := settled(t, 2); w.c.Spec.Version = "15"; return w },
 			outcome{"", []string{"Stalled/DowngradeRefused", available}, 2}},

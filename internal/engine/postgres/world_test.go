@@ -125,7 +125,8 @@ func (w *world) pod(ordinal int) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: podName(w.c, ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
 			Annotations: map[string]string{v1alpha1.AnnotationRollout: rolloutHash(w.c, img)}},
-		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", ordinal+1), Containers: []corev1.Container{{Name: containerName, Image: img}}},
+		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", ordinal+1),
+			InitContainers: []corev1.Container{{Name: installerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: img}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.0.1",
 			ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
 	}
