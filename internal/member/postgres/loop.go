@@ -41,7 +41,12 @@ func (a *agent) loop(ctx context.Context) {
 			crashes++
 			a.report(memberapi.StateFailed, "", err.Error())
 		}
-		wait(ctx, pause)
+		_, changed := a.config.Current()
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(pause):
+		}
 	}
 }
 
@@ -74,8 +79,8 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 		return pauseHeld, nil
 	case actWait:
 		a.report(memberapi.StateWaiting, "", d.Message)
-		if f.Ordinal == 0 {
-			return pauseClaim, nil
+		if f.Ordinal == 0 && f.ConfigKnown {
+			return pauseClaim, nil // each look asks the API server
 		}
 		return pauseWaiting, nil
 	case actClaim:

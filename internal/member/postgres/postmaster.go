@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"context"
 
 	"github.com/holdfast-db/holdfast/internal/member"
 )
@@ -90,7 +89,9 @@ func (m *postmaster) passOn(log io.ReadCloser, heard func(string)) {
 
 func (m *postmaster) remember(line string) {
 	for _, level := range []string{"FATAL:  ", "PANIC:  "} {
-		if _, message, found := strings.Cut(line, level); found {
+		_, message, found := strings.Cut(line, level)
+		// What a session is told while the server starts is no reason.
+		if found && !strings.HasPrefix(message, "the database system is") {
 			m.mu.Lock()
 			m.fatal = message
 			m.mu.Unlock()

@@ -113,7 +113,7 @@ func (l *life) startWith(ctx context.Context) error {
 			// A standby that cannot become consistent is left to watch.
 			l.hear(t)
 			return nil
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -101,7 +101,6 @@ func ownSettings(in settingsInput) map[string]string {
 		"unix_socket_permissions":   "0770",
 		"hba_file":                  in.RunDir + "/pg_hba.conf",
 		"ident_file":                in.RunDir + "/pg_ident.conf",
-		"external_pid_file":         "",
 		"ssl":                       "on",
 		"ssl_cert_file":             in.RunDir + "/tls/tls.crt",
 		"ssl_key_file":              in.RunDir + "/tls/tls.key",
