@@ -13,12 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -73,6 +74,8 @@ func run(m *testing.M) (code int, err error) {
 }
 
 func (s *server) start() error {
+	// Tests speak through testing.T; the machinery's own log is noise.
+	logf.SetLogger(logr.Discard())
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		return fmt.Errorf("add the API to the scheme: %w", err)
 	}
@@ -83,7 +86,6 @@ func (s *server) start() error {
 		ControlPlaneStopTimeout:  stopTimeout,
 	}
 	flags := s.env.ControlPlane.GetAPIServer().Configure()
-	// The controller manager's service account controllers need to sign.
 	flags.Set("authorization-mode", "RBAC")
 	// Without nodes and kubelets there is nothing to wait for on the way down.
 	flags.Set("shutdown-delay-duration", "0s")

@@ -304,3 +304,18 @@ func TestStringDataBecomesData(t *testing.T) {
 		t.Errorf("secret (-want +got):\n%s", diff)
 	}
 }
+
+func TestPatchesAreGuardedByItemsOnTheirWay(t *testing.T) {
+	s := seen(content())
+	s.uid = "u"
+	path := fieldpath.MakePathOrDie("spec", "ports", key("port", 7, "protocol", "UDP"))
+	got, err := guarded(s, []fieldpath.Path{path}, removals(s, []fieldpath.Path{path})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/spec/ports/2/port","value":7},` +
+		`{"op":"test","path":"/spec/ports/2/protocol","value":"UDP"},{"op":"remove","path":"/spec/ports/2"}]`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+}

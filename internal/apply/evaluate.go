@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
 
@@ -23,9 +22,8 @@ func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snap
 		return p.unlessGone(ctx, d, r, err)
 	}
 	answer, err := p.applied(ctx, sent, before, dry)
-	if apierrors.IsInvalid(err) && dry {
-		// Something foreign stands in the way: it is the drift.
-		return p.reportOnly(d, r, before, before, nil)
+	if isInTheWay(err) && dry {
+		return p.reportObstacle(d, r, before, err)
 	}
 	if err != nil {
 		return p.unlessGone(ctx, d, r, err)
@@ -166,6 +164,23 @@ func gist(found []finding) (paths []string, manager string) {
 func (p *pass) wrote(r *record, d *desired, answer *snapshot) {
 	r.uid, r.resourceVersion, r.written = answer.uid, answer.resourceVersion, p.now
 	r.applied, r.gone = d.hash, false
+}
+
+// reportObstacle reports what somebody added that makes even a dry run invalid.
+// Where there is nothing of that kind, the error is about what is desired.
+func (p *pass) reportObstacle(d *desired, r *record, before *snapshot, invalid error) error {
+	o, err := before.ownership()
+	if err != nil {
+		return err
+	}
+	foreign, err := additions(d.id.GVK.GroupKind(), before, o.own)
+	if err != nil {
+		return err
+	}
+	if len(foreign) == 0 {
+		return invalid
+	}
+	return p.reportOnly(d, r, before, before, nil)
 }
 
 // reportOnly remembers what a dry run showed, and changes nothing.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
 
@@ -78,7 +77,7 @@ func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (
 		return d, nil
 	}
 	answer, err := p.applied(ctx, d, before, true)
-	if apierrors.IsInvalid(err) {
+	if isInTheWay(err) {
 		// A foreign list item is in the way, and goes with the apply.
 		return d, nil
 	}

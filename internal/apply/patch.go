@@ -19,11 +19,29 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// guarded is a JSON patch that does nothing where the object is no longer the
-// one that it was made for.
-func guarded(s *snapshot, operations ...operation) ([]byte, error) {
-	all := append([]operation{{Op: "test", Path: "/metadata/resourceVersion", Value: s.resourceVersion}}, operations...)
-	data, err := json.Marshal(all)
+// guarded is a JSON patch that does nothing where the object is another one by
+// now, or where a list item on one of the paths is no longer at its index. The
+// resourceVersion would be too strict a guard: status is written all the time.
+func guarded(s *snapshot, paths []fieldpath.Path, operations ...operation) ([]byte, error) {
+	all := []operation{{Op: "test", Path: "/metadata/uid", Value: string(s.uid)}}
+	for _, path := range paths {
+		for depth, element := range path {
+			item := path[:depth+1]
+			segments, found := pointer(s.content, item)
+			if element.Key == nil || !found {
+				continue
+			}
+			for _, part := range *element.Key {
+				test := operation{
+					Op: "test", Path: pointerString(append(segments, part.Name)), Value: part.Value.Unstructured(),
+				}
+				if !slices.Contains(all, test) {
+					all = append(all, test)
+				}
+			}
+		}
+	}
+	data, err := json.Marshal(append(all, operations...))
 	if err != nil {
 		return nil, fmt.Errorf("marshal a JSON patch: %w", err)
 	}
@@ -75,7 +93,7 @@ func (p *pass) expel(ctx context.Context, d *desired, answer *snapshot, known []
 	for i, f := range unwanted {
 		paths[i] = f.path
 	}
-	data, err := guarded(answer, removals(answer, paths)...)
+	data, err := guarded(answer, paths, removals(answer, paths)...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -113,7 +131,7 @@ func (p *pass) expelled(d *desired, foreign []addition, before, after *snapshot,
 // valid (two ports of one name), the list is put right first.
 func (p *pass) applied(ctx context.Context, d *desired, before *snapshot, dry bool) (*snapshot, error) {
 	answer, err := p.send(ctx, d, before.uid, dry)
-	if dry || !apierrors.IsInvalid(err) {
+	if dry || !isInTheWay(err) {
 		return answer, err
 	}
 	repair, repairErr := p.untangle(d, before)
@@ -138,6 +156,7 @@ func (p *pass) untangle(d *desired, before *snapshot) ([]byte, error) {
 		return nil, err
 	}
 	var operations []operation
+	var lists []fieldpath.Path
 	done := map[string]bool{}
 	for _, f := range foreign {
 		list := f.path[:len(f.path)-1]
@@ -147,12 +166,13 @@ func (p *pass) untangle(d *desired, before *snapshot) ([]byte, error) {
 			continue
 		}
 		done[list.String()] = true
+		lists = append(lists, list)
 		operations = append(operations, operation{Op: "replace", Path: pointerString(segments), Value: want})
 	}
 	if len(operations) == 0 {
 		return nil, nil
 	}
-	return guarded(before, operations...)
+	return guarded(before, lists, operations...)
 }
 
 // dropLeftovers removes managedFields entries that only repeat what we own:
@@ -164,11 +184,15 @@ func (p *pass) dropLeftovers(ctx context.Context, id ObjectID, s *snapshot) (*sn
 	}
 	slices.Sort(o.leftovers)
 	slices.Reverse(o.leftovers)
-	operations := make([]operation, len(o.leftovers))
-	for i, index := range o.leftovers {
-		operations[i] = operation{Op: "remove", Path: "/metadata/managedFields/" + strconv.Itoa(index)}
+	var operations []operation
+	for _, index := range o.leftovers {
+		at := "/metadata/managedFields/" + strconv.Itoa(index)
+		operations = append(operations,
+			operation{Op: "test", Path: at + "/manager", Value: s.managed[index].Manager},
+			operation{Op: "test", Path: at + "/operation", Value: string(s.managed[index].Operation)},
+			operation{Op: "remove", Path: at})
 	}
-	data, err := guarded(s, operations...)
+	data, err := guarded(s, nil, operations...)
 	if err != nil {
 		return nil, err
 	}

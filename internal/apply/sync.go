@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -292,5 +294,19 @@ func older(a, b string) bool {
 	return err == nil && order < 0
 }
 
-// isGone says whether an apply found its object missing or replaced.
-func isGone(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+// isGone says whether an apply found its object missing (409) or another one in
+// its place (422 for the uid, which is immutable).
+func isGone(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) && namesUID(err)
+}
+
+func namesUID(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
+
+// isInTheWay says whether something foreign may be what makes an apply invalid.
+func isInTheWay(err error) bool { return apierrors.IsInvalid(err) && !namesUID(err) }

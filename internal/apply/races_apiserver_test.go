@@ -1,0 +1,215 @@
+//go:build apiserver
+
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/apply"
+)
+
+// frozen is a cache that has not heard of anything since it was made.
+type frozen struct {
+	client.Reader
+	config *corev1.ConfigMap
+}
+
+func (f frozen) Get(ctx context.Context, k client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if config, isConfig := obj.(*corev1.ConfigMap); isConfig {
+		f.config.DeepCopyInto(config)
+		return nil
+	}
+	return f.Reader.Get(ctx, k, obj, opts...)
+}
+
+// freeze has the applier read from a cache that stands still. A new process
+// with it applies once.
+func (w *world) freeze() {
+	w.t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+	w.get(config)
+	applier, err := apply.New(frozen{w.Cache, config}, w.Client, apply.Options{Clock: w.clock})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.applier = applier
+	w.settle()
+}
+
+func TestAnObjectThatTheCacheStillShowsIsFoundDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	w.freeze()
+	live := w.typed(w.configMap())
+	if err := w.As(t, intruder).Delete(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap().WithData(map[string]string{"b.conf": "new"})}
+	r, err := w.sync()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantDrifts(r.Drifts, shortDrift{"ConfigMap/orders-config", "", "", "deleted", "", "Reverted"})
+	if r.Settled || len(r.Changed) != 1 || !r.Changed[0].Created {
+		t.Errorf("settled %v, changed %v", r.Settled, r.Changed)
+	}
+	w.get(live)
+}
+
+func TestAStrangersObjectInThePlaceOfOursIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	w.freeze()
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
+	if err := w.As(t, intruder).Delete(t.Context(), theirs.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Data = map[string]string{"mine": "1"}
+	if err := w.As(t, intruder).Create(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap().WithData(map[string]string{"b.conf": "new"})}
+	_, err := w.sync()
+	var conflict *apply.ConflictError
+	if !errors.As(err, &conflict) {
+		t.Fatalf("error is %v, want a ConflictError", err)
+	}
+	live := &corev1.ConfigMap{ObjectMeta: theirs.ObjectMeta}
+	w.get(live)
+	if diff := cmp.Diff(theirs.Data, live.Data); diff != "" {
+		t.Errorf("data (-want +got):\n%s", diff)
+	}
+}
+
+func TestACacheBehindOurOwnWriteIsNoDrift(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	w.freeze()
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap().WithData(map[string]string{"b.conf": "new"})}
+	if _, err := w.sync(); err != nil {
+		t.Fatal(err)
+	}
+	w.Requests.Take()
+	for range 3 {
+		r, err := w.sync()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.wantDrifts(r.Drifts)
+		if r.Settled {
+			t.Error("settled although the cache is behind")
+		}
+	}
+	if diff := cmp.Diff([]string(nil), w.Requests.Take()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestATerminatingObjectIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	held := w.volume().WithFinalizers("example.com/held")
+	w.req.Objects = []runtime.ApplyConfiguration{held}
+	w.settle()
+	volume := w.typed(held)
+	if err := w.As(t, intruder).Delete(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitCache(volume)
+	for _, when := range []string{"in the same process", "after a restart"} {
+		w.Requests.Take()
+		r, err := w.sync()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if real, dry := applies(w.Requests.Take()); r.Settled || real+dry > 0 {
+			t.Errorf("%s: settled %v, %d applies", when, r.Settled, real+dry)
+		}
+		w.restart()
+	}
+}
+
+func TestTakenLabelsComeBackThoughTheCacheSelectsByThem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	selected, err := cache.New(w.Config, cache.Options{
+		Scheme: scheme.Scheme, DefaultNamespaces: map[string]cache.Config{w.Namespace: {}},
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- selected.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	registry := prometheus.NewRegistry()
+	if w.applier, err = apply.New(selected, w.Client, apply.Options{Clock: w.clock, Registerer: registry}); err != nil {
+		t.Fatal(err)
+	}
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	config := w.typed(w.configMap())
+	if err := w.As(t, intruder).Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+		t.Fatal(err)
+	}
+	w.intrude(w.configMap(), remove("/metadata/labels/app.kubernetes.io~1managed-by"))
+	apitest.Eventually(t, "the cache loses the object", func(ctx context.Context) (bool, string) {
+		err := selected.Get(ctx, client.ObjectKeyFromObject(config), w.typed(w.configMap()))
+		return client.IgnoreNotFound(err) == nil && err != nil, "it is there"
+	})
+	w.wantDrifts(w.settle().Drifts,
+		shortDrift{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/managed-by"]`, "", "removed", "", "Reverted"})
+	if got := count(t, registry, "holdfast_drift_total", map[string]string{"kind": "ConfigMap", "manager": "", "action": "Reverted"}); got != 1 {
+		t.Errorf("holdfast_drift_total is %v, want 1", got)
+	}
+	if got := count(t, registry, "holdfast_apply_total", map[string]string{"kind": "ConfigMap", "result": "created"}); got != 1 {
+		t.Errorf("holdfast_apply_total of creations is %v, want 1", got)
+	}
+}
+
+// count is the value of one counter.
+func count(t *testing.T, registry *prometheus.Registry, name string, want map[string]string) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			have := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				have[label.GetName()] = label.GetValue()
+			}
+			if family.GetName() == name && cmp.Equal(want, have) {
+				return metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
