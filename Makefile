@@ -44,7 +44,7 @@ unit: ## tests that need nothing but Go
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
-	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/...
+	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/
 
 cluster: $(CLUSTER) ## three real nodes on this machine (the first time ten minutes, later one)
 	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
