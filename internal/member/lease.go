@@ -63,12 +63,15 @@ type Lease struct {
 	object *coordinationv1.Lease // as last read or written
 	held   bool
 	lost   chan struct{}
+	owners func() []metav1.OwnerReference
 }
 
 // NewLease is the Lease <cluster>-primary of the member's cluster, made with
-// the labels when it is missing.
-func NewLease(id Identity, labels map[string]string, client kubernetes.Interface, log *slog.Logger) *Lease {
+// the labels when it is missing. Owners are asked at every write whose deletion
+// takes the Lease along: nobody's while it is to outlive its cluster.
+func NewLease(id Identity, labels map[string]string, owners func() []metav1.OwnerReference, client kubernetes.Interface, log *slog.Logger) *Lease {
 	return &Lease{
+		owners: owners,
 		id: id, labels: labels, now: Boottime, log: log,
 		name:   id.Cluster + "-primary",
 		client: client.CoordinationV1().Leases(id.Namespace),
@@ -123,6 +126,7 @@ func (l *Lease) Claim(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := claimed(l.object, l.id, l.name, l.labels, time.Now())
+	next.OwnerReferences = l.owners()
 	var err error
 	if l.object == nil {
 		next, err = l.client.Create(ctx, next, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager})
@@ -207,6 +211,7 @@ func (l *Lease) write(ctx context.Context, change func(*coordinationv1.Lease)) e
 			next.Annotations = map[string]string{}
 		}
 		next.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+		next.OwnerReferences = l.owners()
 		change(next)
 		written, err := l.client.Update(ctx, next, metav1.UpdateOptions{FieldManager: v1alpha1.AgentFieldManager})
 		if err == nil {

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
@@ -34,10 +37,11 @@ type agent struct {
 	peers        *member.Peers
 	lock         *member.VolumeLock
 
-	// control is the reserved connection, scrape the one of the metrics.
-	control, scrape *session
-	position        positionCache
-	follower        follower
+	// control is the reserved connection, scrape that of the metrics,
+	// positions that of answers to other members.
+	control, scrape, positions *session
+	position                   positionCache
+	follower                   follower
 
 	// primary is the member that last said that it is the primary.
 	mu      sync.Mutex
@@ -70,8 +74,9 @@ func Run(ctx context.Context, o Options) error {
 	a.loop(work)
 	cancel(nil)
 	stop()
-	a.control.close()
-	a.scrape.close()
+	for _, s := range []*session{a.control, a.scrape, a.positions} {
+		s.close()
+	}
 	if a.lock != nil {
 		_ = a.lock.Close()
 	}
@@ -91,10 +96,11 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		programs:     programs{dir: o.BinDir, processes: member.NewProcesses()},
 		certificates: member.NewCertificates(o.TLSDir),
 		config:       member.NewConfigSource(o.Identity, o.ConfigFile, o.Log),
-		lease:        member.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), o.Client, o.Log),
 		control:      newSession(o, "holdfast"),
 		scrape:       newSession(o, "holdfast-metrics"),
+		positions:    newSession(o, "holdfast-position"),
 	}
+	a.lease = member.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.leaseOwners, o.Client, o.Log)
 	if a.version, a.major, err = a.programs.version(ctx); err != nil {
 		return nil, err
 	}
@@ -122,6 +128,16 @@ func leaseLabels(cluster string) map[string]string {
 		"app.kubernetes.io/name":     "postgresql",
 		"app.kubernetes.io/instance": cluster,
 	}
+}
+
+// leaseOwners lets the Lease, and with it the birth latch, go with a cluster
+// whose data goes too. Otherwise it stays and forbids a second birth.
+func (a *agent) leaseOwners() []metav1.OwnerReference {
+	config, _ := a.config.Current()
+	if config == nil || config.DeletionPolicy != string(v1alpha1.DeletionDelete) {
+		return nil
+	}
+	return []metav1.OwnerReference{{APIVersion: config.APIVersion, Kind: config.Kind, Name: config.Name, UID: types.UID(config.UID)}}
 }
 
 // startHelpers starts what runs beside the database's life. A server that ends

@@ -11,10 +11,12 @@ import (
 const (
 	// lagLimit is the lag up to which a replica serves reads.
 	lagLimit = time.Second
-	// sampleGap without a sample makes the history useless.
+	// silenceLimit is how long after its last answer a primary's silence may
+	// stay unexplained.
+	silenceLimit = 1500 * time.Millisecond
+	// sampleGap between two samples is so long that the newer one's position
+	// may be much older than its answer.
 	sampleGap = 1500 * time.Millisecond
-	// silenceLimit is how long an unreachable primary may be unexplained.
-	silenceLimit = time.Second
 )
 
 // sample is a position that the primary had reached at a time.
@@ -37,11 +39,15 @@ type lagTracker struct {
 
 // saw takes in that the primary had reached position at a time.
 func (t *lagTracker) saw(at time.Duration, position uint64) {
-	if t.begun && (at-t.last > sampleGap || position < t.newest) {
+	if t.begun && position < t.newest { // another primary's
 		*t = lagTracker{}
 	}
 	if !t.begun || position > t.newest {
-		t.history = append(t.history, sample{at, position})
+		reached := at
+		if t.begun && at-t.last > sampleGap {
+			reached = t.last
+		}
+		t.history = append(t.history, sample{reached, position})
 		t.newest = position
 	}
 	t.begun, t.last = true, at
@@ -60,7 +66,7 @@ func (t *lagTracker) lag(now time.Duration, replayed uint64) lagReading {
 		t.caughtUp = true
 	}
 	switch {
-	case !t.begun || !t.caughtUp || now-t.last > sampleGap:
+	case !t.caughtUp:
 		return lagReading{}
 	case len(t.history) == 0:
 		return lagReading{Known: true}
@@ -100,7 +106,7 @@ func replicaRole(before string, serving bool, view primaryView, lag lagReading) 
 
 // silence follows a primary that does not answer. The zero value is none.
 type silence struct {
-	since   time.Duration
+	since   time.Duration // the last answer
 	looked  time.Duration // when the Lease was looked at last
 	version string        // of the Lease at the first look
 	view    primaryView

@@ -37,20 +37,31 @@ func (l *life) troubled(ctx context.Context, running *sync.WaitGroup) <-chan tro
 }
 
 func (l *life) proven(ctx context.Context, t trouble) bool {
+	if t == troubleRestart {
+		control, err := l.programs.controlData(ctx, l.o.pgdata())
+		return err == nil && rises(l.control.Floors, control.Floors)
+	}
 	for end := time.Now().Add(proofTime); time.Now().Before(end); {
 		wait(ctx, 300*time.Millisecond)
 		if ctx.Err() != nil {
 			return false
 		}
-		seen, err := l.look(ctx)
-		if t == troubleRestart {
-			return err == nil && seen.Paused || err != nil
-		}
-		if err == nil && seen.Receiving {
+		if seen, err := l.look(ctx); err == nil && seen.Receiving {
 			return false
 		}
 	}
 	return true
+}
+
+// rises says whether the primary's settings have risen since the replica
+// started.
+func rises(before, after map[string]int64) bool {
+	for name, floor := range after {
+		if floor > before[name] {
+			return true
+		}
+	}
+	return false
 }
 
 // mend ends this run of a replica in the way that its trouble needs.

@@ -44,7 +44,7 @@ func (a *agent) refreshPosition(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	var position int64
-	err := a.scrape.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+	err := a.positions.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select (pg_current_wal_flush_lsn() - '0/0')::int8").Scan(&position)
 	})
 	if err == nil {
@@ -59,15 +59,13 @@ type sight struct {
 	Position  int64
 	Timeline  int64
 	Receiving bool
-	Paused    bool
 }
 
 const sightQuery = `select r.recovery,
 	case when r.recovery then coalesce((pg_last_wal_replay_lsn() - '0/0')::int8, 0)
 	     else (pg_current_wal_flush_lsn() - '0/0')::int8 end,
 	coalesce((select received_tli from pg_stat_wal_receiver), (select timeline_id from pg_control_checkpoint()))::int8,
-	exists (select from pg_stat_wal_receiver where status = 'streaming'),
-	case when r.recovery then pg_get_wal_replay_pause_state() = 'paused' else false end
+	exists (select from pg_stat_wal_receiver where status = 'streaming')
 	from (select pg_is_in_recovery() as recovery) r`
 
 func (l *life) look(ctx context.Context) (sight, error) {
@@ -75,7 +73,7 @@ func (l *life) look(ctx context.Context) (sight, error) {
 	defer cancel()
 	var s sight
 	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, sightQuery).Scan(&s.Recovery, &s.Position, &s.Timeline, &s.Receiving, &s.Paused)
+		return c.QueryRow(ctx, sightQuery).Scan(&s.Recovery, &s.Position, &s.Timeline, &s.Receiving)
 	})
 	return s, err
 }
@@ -184,9 +182,6 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	if err == nil && seen.Receiving {
 		l.dropOld()
 	}
-	if seen.Paused {
-		l.hear(troubleRestart)
-	}
 }
 
 // replicaState puts a replica's situation into words.
@@ -205,7 +200,7 @@ func replicaState(serving, receiving bool, role, source string) (memberapi.State
 
 // askPrimary takes a sample of the primary's position.
 func (l *life) askPrimary(ctx context.Context) primaryView {
-	request, cancel := context.WithTimeout(ctx, 400*time.Millisecond)
+	request, cancel := context.WithTimeout(ctx, 700*time.Millisecond)
 	defer cancel()
 	asked := member.Boottime()
 	status, err := l.peers.Status(request, l.knownPrimary())
@@ -221,10 +216,15 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 	}
 	if f.silence.since == 0 {
 		f.silence = silence{since: asked, view: viewSilent}
+		if f.tracker.begun {
+			f.silence.since = f.tracker.last
+		}
 		l.log.Info("the primary does not answer", "error", err.Error())
 	}
 	if now := member.Boottime(); f.silence.due(now) {
-		if record, err := l.lease.Look(ctx); err != nil || record.Claim == member.ClaimMissing {
+		look, done := context.WithTimeout(ctx, 500*time.Millisecond)
+		defer done()
+		if record, err := l.lease.Look(look); err != nil || record.Claim == member.ClaimMissing {
 			f.silence = f.silence.unexplained(now)
 		} else {
 			f.silence = f.silence.explain(now, record.Version, time.Since(record.RenewTime))
