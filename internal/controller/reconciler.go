@@ -11,6 +11,7 @@ import (
 
 	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/fluxcd/pkg/runtime/jitter"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -133,6 +134,9 @@ func (r *Reconciler[C, O]) act(ctx context.Context, p *pass[C]) error {
 func (p *pass[C]) block(err error) error {
 	var rest error
 	for _, e := range unjoin(err) {
+		if apierrors.HasStatusCause(e, corev1.NamespaceTerminatingCause) {
+			continue // the cluster is about to go with its namespace
+		}
 		if b := blocked(e); b != nil {
 			p.facts = append(p.facts, stalled(b.Reason, b.Message))
 			continue
@@ -154,7 +158,7 @@ func blocked(err error) *engine.Blocked {
 			": it is left alone; rename or delete it, or give the cluster another name"}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return &engine.Blocked{Reason: v1alpha1.ReasonInvalidObject, Message: "the API server refuses an object: " + err.Error()}
-	case apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating"):
+	case apierrors.IsForbidden(err):
 		return &engine.Blocked{Reason: v1alpha1.ReasonForbidden, Message: "the API server forbids: " + err.Error() + "; check quotas, admission policies and the operator's RBAC"}
 	}
 	return nil

@@ -70,13 +70,17 @@ const (
 // ClusterConfig is what the operator tells the members. It travels in the
 // ConfigMap <cluster>-config, which agents watch and also find mounted.
 type ClusterConfig struct {
-	// Kind, Namespace, Name and UID of the cluster's object.
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid"`
+	// APIVersion, Kind, Namespace, Name and UID of the cluster's object.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
 	// Members are the pods of the current members, by ordinal.
 	Members []string `json:"members"`
+	// DeletionPolicy of the cluster: under Delete what agents made, such as the
+	// Lease, goes with it.
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
 	// Parameters are the engine's settings by name, as the user declared them.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	// SystemIdentifier is the birth latch as the operator knows it from status

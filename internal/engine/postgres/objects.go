@@ -180,7 +180,8 @@ func configMap(c *v1alpha1.PostgresCluster, d desired) *corev1ac.ConfigMapApplyC
 // clusterConfig is deterministic: maps are marshalled with sorted keys.
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := memberapi.ClusterConfig{
-		Kind: identity(c).GVK.Kind, Namespace: c.Namespace, Name: c.Name, UID: string(c.UID),
+		APIVersion: identity(c).GVK.GroupVersion().String(), Kind: identity(c).GVK.Kind,
+		DeletionPolicy: string(c.Spec.DeletionPolicy), Namespace: c.Namespace, Name: c.Name, UID: string(c.UID),
 		Parameters: c.Spec.Parameters, SystemIdentifier: d.systemIdentifier,
 		Database: database(c), Owner: owner(c), VolumeSize: c.Spec.Storage.Size.Value(),
 	}

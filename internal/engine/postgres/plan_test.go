@@ -92,6 +92,7 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 2)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
 				w.volume(2, false)
 				return w
 			},
@@ -100,6 +101,7 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 2)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
 				w.volume(2, false)
 				w.pod(2)
 				return w
