@@ -182,6 +182,10 @@ type Status struct {
 	ConfigError string `json:"configError,omitempty"`
 	// PendingRestart names the parameters that wait for a restart, sorted.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
+	// WaitsForPrimary names the parameters, sorted, whose declared value a
+	// replica may take up only when its primary runs with it: it would not
+	// replay otherwise.
+	WaitsForPrimary []string `json:"waitsForPrimary,omitempty"`
 	// Source is the pod that a replica follows.
 	Source string `json:"source,omitempty"`
 	// Timeline of the data; 0 while unknown.

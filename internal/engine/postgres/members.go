@@ -65,11 +65,17 @@ func stand(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal int) s
 		return standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
 	case m.ConfigHash != memberapi.HashConfig(clusterConfig(c, d)) && m.ConfigError == "":
 		return standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
+	case waitsForPrimary(m):
+		return standing{v1alpha1.ReasonConfiguring, "member " + name + " follows once the primary runs with the declared " + strings.Join(m.WaitsForPrimary, ", "), false}
 	case len(m.PendingRestart) > 0:
 		return standing{v1alpha1.ReasonRestarting, "member " + name + " needs a restart for " + strings.Join(m.PendingRestart, ", "), false}
 	}
 	return standing{}
 }
+
+// waitsForPrimary says whether a replica is done but for what its primary has
+// to do first.
+func waitsForPrimary(m *memberapi.Status) bool { return len(m.WaitsForPrimary) > 0 }
 
 func waiting(name string, m *memberapi.Status) string {
 	text := fmt.Sprintf("member %s is %s", name, strings.ToLower(string(m.State)))

@@ -82,7 +82,7 @@ func (j *judgement) replaceStep() *engine.Step {
 			away = true
 		case reason != "" && stuck(pod, m):
 			return j.replace(pod, reason)
-		case m == nil || !m.Serving || reason == "" && !j.standings[n].done():
+		case m == nil || !m.Serving || reason == "" && !j.standings[n].done() && !waitsForPrimary(m):
 			away = true
 		case reason != "" && (next == nil || n > 0):
 			next, why = pod, reason

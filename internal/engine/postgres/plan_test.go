@@ -138,6 +138,14 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"ReplaceMember orders-1", []string{"Reconciling/Restarting", available}, 2}},
+		{"a replica that waits for the primary's smaller setting does not keep the primary from taking it up",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.status(0).PendingRestart = []string{"max_connections"}
+				w.status(1).WaitsForPrimary = []string{"max_connections"}
+				return w
+			},
+			outcome{"ReplaceMember orders-0", []string{"Reconciling/Restarting", "Reconciling/Configuring", available}, 2}},
 		{"an outdated pod whose image cannot be had is replaced at once, so that mending the spec mends the cluster",
 			func(t *testing.T) *world {
 				w := settled(t, 2)

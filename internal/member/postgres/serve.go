@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,9 +139,10 @@ func (l *life) settled(config *member.Config, declared bool, refused error) {
 	if declared {
 		l.prove(config.Parameters)
 	}
+	waits := heldBack(l.input(config.Parameters, l.control, l.primary))
 	l.store.Update(func(s *memberapi.Status) {
 		if declared {
-			s.ConfigHash, s.ConfigError = config.Hash, ""
+			s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits
 		} else if refused != nil {
 			s.ConfigError = refused.Error()
 		}
@@ -268,9 +270,26 @@ func (l *life) upkeep(ctx context.Context) {
 			return
 		case <-configChanged:
 		case <-certificateChanged:
+		case <-l.moved:
+			if err := l.follow(ctx, config); err != nil {
+				l.log.Warn("does not follow the primary to its new address", "error", err.Error())
+			}
 		case <-time.After(pause):
 		}
 	}
+}
+
+// follow points a running replica at the primary's new address, with the
+// parameters as they are.
+func (l *life) follow(ctx context.Context, config *member.Config) error {
+	if l.primary || config == nil || l.refused == config.Hash {
+		return nil
+	}
+	err := l.takeUp(ctx, l.input(config.Parameters, l.control, l.primary))
+	if err == nil {
+		err = l.reload(ctx)
+	}
+	return err
 }
 
 func (l *life) takeCertificate() {
@@ -293,10 +312,16 @@ func (l *life) takeCertificate() {
 // goes.
 func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	status := l.store.Get()
-	if config == nil || status.ConfigHash == config.Hash || l.refused == config.Hash {
+	known := config != nil && status.ConfigHash == config.Hash
+	if config == nil || known && len(status.WaitsForPrimary) == 0 || l.refused == config.Hash {
 		return
 	}
-	err := l.takeUp(ctx, l.input(config.Parameters, l.control, l.primary))
+	in := l.input(config.Parameters, l.floors(ctx), l.primary)
+	waits := heldBack(in)
+	if known && slices.Equal(waits, status.WaitsForPrimary) {
+		return
+	}
+	err := l.takeUp(ctx, in)
 	if err == nil {
 		err = l.reload(ctx)
 	}
@@ -305,7 +330,7 @@ func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	case err == nil:
 		l.refused = ""
 		l.observePending(ctx)
-		l.store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError = config.Hash, "" })
+		l.store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits })
 		if len(l.store.Get().PendingRestart) == 0 {
 			l.prove(config.Parameters)
 		}
@@ -317,6 +342,19 @@ func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	default:
 		l.log.Warn("configuration not taken up yet", "error", err.Error())
 	}
+}
+
+// floors are what pg_control says now of the primary's settings: it follows
+// what is replayed. What a life began with serves where it cannot be read.
+func (l *life) floors(ctx context.Context) controlData {
+	if l.primary {
+		return l.control
+	}
+	control, err := l.programs.controlData(ctx, l.o.pgdata())
+	if err != nil {
+		return l.control
+	}
+	return control
 }
 
 // reload has the server read its settings again, and waits until it has.

@@ -44,6 +44,22 @@ func settings(in settingsInput) map[string]string {
 	return s
 }
 
+// heldBack are the settings, sorted, that a standby keeps above what is
+// declared because its primary has not come down yet.
+func heldBack(in settingsInput) []string {
+	wanted := in
+	wanted.Floors = nil
+	now, then := settings(in), settings(wanted)
+	var names []string
+	for name := range in.Floors {
+		if now[name] != then[name] && then[name] != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // defaultSettings follow the member's memory, processors and volume. Memory
 // settings that are taken at the start follow the request where there is one,
 // for that is what the member surely has.
