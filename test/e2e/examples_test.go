@@ -18,7 +18,7 @@ import (
 // createStrictly refuses unknown fields, as kubectl does.
 func createStrictly(t *testing.T, obj *unstructured.Unstructured) error {
 	t.Helper()
-	return env.client.Create(t.Context(), obj, &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}})
+	return env.client.Create(t.Context(), obj, client.FieldValidation(metav1.FieldValidationStrict))
 }
 
 // examples: each one works as it stands.
