@@ -16,12 +16,14 @@ type Identity struct {
 	Pod       string
 	PodUID    string
 	Node      string
+	// Address is the pod's IP address; may be empty.
+	Address string
 }
 
 // IdentityFromEnv reads the identity that the operator put into the
 // environment.
 func IdentityFromEnv() (Identity, error) {
-	id := Identity{Node: os.Getenv(memberapi.EnvNode)}
+	id := Identity{Node: os.Getenv(memberapi.EnvNode), Address: os.Getenv(memberapi.EnvPodIP)}
 	for name, field := range map[string]*string{
 		memberapi.EnvNamespace: &id.Namespace,
 		memberapi.EnvCluster:   &id.Cluster,

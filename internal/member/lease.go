@@ -23,6 +23,9 @@ import (
 const (
 	// AnnotationPrimary is the holder's pod by name.
 	AnnotationPrimary = "holdfast.dev/primary"
+	// AnnotationAddress is the IP address of the holder's pod: names are
+	// cached for seconds, and a successor has another address.
+	AnnotationAddress = "holdfast.dev/address"
 	// AnnotationTerm counts the changes of the holder.
 	AnnotationTerm = "holdfast.dev/term"
 	// AnnotationTimeline is the timeline that the holder writes.
@@ -40,6 +43,7 @@ type Record struct {
 	Claim            ClaimState
 	HolderUID        string
 	HolderPod        string
+	Address          string
 	Term             int64
 	SystemIdentifier string
 	ShutdownPosition string
@@ -72,7 +76,7 @@ type Lease struct {
 func NewLease(id Identity, labels map[string]string, owners func() []metav1.OwnerReference, client kubernetes.Interface, log *slog.Logger) *Lease {
 	return &Lease{
 		owners: owners,
-		id: id, labels: labels, now: Boottime, log: log,
+		id:     id, labels: labels, now: Boottime, log: log,
 		name:   id.Cluster + "-primary",
 		client: client.CoordinationV1().Leases(id.Namespace),
 		lost:   make(chan struct{}),
@@ -287,6 +291,7 @@ func claimed(seen *coordinationv1.Lease, id Identity, name string, labels map[st
 	}
 	delete(next.Annotations, AnnotationShutdownPosition)
 	next.Annotations[AnnotationPrimary] = id.Pod
+	next.Annotations[AnnotationAddress] = id.Address
 	next.Spec.HolderIdentity = new(id.PodUID)
 	next.Spec.LeaseDurationSeconds = new(int32(LeaseDuration / time.Second))
 	next.Spec.RenewTime = &metav1.MicroTime{Time: now}
@@ -296,6 +301,7 @@ func claimed(seen *coordinationv1.Lease, id Identity, name string, labels map[st
 func recordOf(object *coordinationv1.Lease) Record {
 	r := Record{
 		HolderPod:        object.Annotations[AnnotationPrimary],
+		Address:          object.Annotations[AnnotationAddress],
 		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
 		ShutdownPosition: object.Annotations[AnnotationShutdownPosition],
 		Duration:         LeaseDuration,

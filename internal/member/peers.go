@@ -24,12 +24,47 @@ type Peers struct {
 	mu     sync.Mutex
 	bundle *Bundle
 	client *http.Client
+	at     map[string]string // host:port by pod
 }
 
 // NewPeers asks a pod's agent at address(pod), a host:port whose host the
 // pod's certificate carries.
 func NewPeers(certificates *Certificates, address func(pod string) string) *Peers {
-	return &Peers{certificates: certificates, address: address}
+	return &Peers{certificates: certificates, address: address, at: map[string]string{}}
+}
+
+// Locate says at which IP address a pod is, whatever its name resolves to. It
+// is the pod's name that the certificate must carry all the same. It says
+// whether that is news.
+func (p *Peers) Locate(pod, ip string) bool {
+	host, port, err := net.SplitHostPort(p.address(pod))
+	if err != nil || net.ParseIP(ip) == nil {
+		return false
+	}
+	name, address := net.JoinHostPort(host, port), net.JoinHostPort(ip, port)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at[name] == address {
+		return false
+	}
+	p.at[name] = address
+	if p.client != nil {
+		p.client.CloseIdleConnections()
+	}
+	return true
+}
+
+func (p *Peers) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	p.mu.Lock()
+	at, known := p.at[address]
+	p.mu.Unlock()
+	dialer := net.Dialer{Timeout: time.Second, KeepAlive: 5 * time.Second}
+	if known {
+		if conn, err := dialer.DialContext(ctx, network, at); err == nil {
+			return conn, nil
+		}
+	}
+	return dialer.DialContext(ctx, network, address)
 }
 
 // Status of a peer, as of now. The deadline is the context's.
@@ -80,7 +115,7 @@ func (p *Peers) current() (*http.Client, error) {
 			Certificates: []tls.Certificate{bundle.Certificate},
 			RootCAs:      bundle.Roots,
 		},
-		DialContext:         (&net.Dialer{Timeout: time.Second, KeepAlive: 5 * time.Second}).DialContext,
+		DialContext:         p.dial,
 		TLSHandshakeTimeout: 2 * time.Second,
 		IdleConnTimeout:     time.Minute,
 		MaxIdleConnsPerHost: 1,

@@ -46,6 +46,10 @@ type agent struct {
 	// primary is the member that last said that it is the primary.
 	mu      sync.Mutex
 	primary memberapi.Status
+	// address is where the Lease says that the primary is.
+	address string
+	// moved holds one when address has changed.
+	moved chan struct{}
 }
 
 // Run looks after PostgreSQL until ctx ends, and then until it has stopped in
@@ -99,6 +103,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		control:      newSession(o, "holdfast"),
 		scrape:       newSession(o, "holdfast-metrics"),
 		positions:    newSession(o, "holdfast-position"),
+		moved:        make(chan struct{}, 1),
 	}
 	a.lease = member.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.leaseOwners, o.Client, o.Log)
 	if a.version, a.major, err = a.programs.version(ctx); err != nil {
@@ -262,4 +267,26 @@ func (a *agent) knownPrimary() string {
 	}
 	name, _, _ := strings.Cut(a.o.Identity.Pod, a.o.Identity.Cluster)
 	return name + a.o.Identity.Cluster + "-0"
+}
+
+// primaryAddress is where the Lease says that the primary is; mostly empty, for
+// the Lease is only asked when the primary's name leads nowhere.
+func (a *agent) primaryAddress() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.address
+}
+
+// locatePrimary takes in where the Lease says that the primary is.
+func (a *agent) locatePrimary(record member.Record) {
+	if record.HolderPod != a.knownPrimary() || !a.peers.Locate(record.HolderPod, record.Address) {
+		return
+	}
+	a.mu.Lock()
+	a.address = record.Address
+	a.mu.Unlock()
+	select {
+	case a.moved <- struct{}{}:
+	default:
+	}
 }

@@ -32,7 +32,7 @@ func (a *agent) input(parameters map[string]string, control controlData, primary
 	}
 	if !primary {
 		in.Floors = control.Floors
-		in.Upstream = upstream(a.o, a.knownPrimary(), a.o.Identity.Pod)
+		in.Upstream = upstream(a.o, a.knownPrimary(), a.primaryAddress(), a.o.Identity.Pod)
 	}
 	return in
 }

@@ -51,7 +51,7 @@ func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error
 	directory := filepath.Join(a.o.DataDir, copyName)
 	_, err := a.programs.run(ctx, "pg_basebackup",
 		"--pgdata="+directory,
-		"--dbname="+upstream(a.o, primary.Pod, a.o.Identity.Pod),
+		"--dbname="+upstream(a.o, primary.Pod, "", a.o.Identity.Pod),
 		"--slot="+slotName(a.o.Identity.Pod),
 		"--wal-method=stream",
 		"--checkpoint=fast",

@@ -110,6 +110,9 @@ type silence struct {
 	looked  time.Duration // when the Lease was looked at last
 	version string        // of the Lease at the first look
 	view    primaryView
+	// gone: what answers at its address says that no agent is there. An
+	// address may be old.
+	gone bool
 }
 
 // due says whether to look at the Lease now.
@@ -126,6 +129,8 @@ func (s silence) explain(now time.Duration, version string, age time.Duration) s
 	switch {
 	case version != s.version:
 		s.view = viewCutOff
+	case s.gone:
+		s.view = viewDown
 	case age > 2*member.LeaseRenewal:
 		s.view = viewDown
 	case now-s.since >= silenceLimit:
@@ -140,7 +145,7 @@ func (s silence) explain(now time.Duration, version string, age time.Duration) s
 // reaches neither the primary nor the API server is the one that is cut off.
 func (s silence) unexplained(now time.Duration) silence {
 	s.looked = now
-	if now-s.since >= silenceLimit {
+	if !s.gone && now-s.since >= silenceLimit {
 		s.view = viewCutOff
 	}
 	return s

@@ -87,6 +87,7 @@ func TestReplicaRole(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	begin := silence{since: 10 * second, view: viewSilent}
+	gone := silence{since: 10 * second, view: viewDown, gone: true}
 	cases := []struct {
 		name string
 		got  silence
@@ -99,6 +100,9 @@ func TestSilence(t *testing.T) {
 		{"cut off turns into down when renewals stay away",
 			begin.explain(12*second, "1", second).explain(15*second, "1", 5*second), viewDown},
 		{"without the API server it is cut off after the limit", begin.unexplained(12 * second), viewCutOff},
+		{"a primary that is gone is down, however fresh its renewal", gone.explain(12*second, "1", second), viewDown},
+		{"a primary that is gone and renews is elsewhere", gone.explain(12*second, "1", second).explain(13*second, "2", 0), viewCutOff},
+		{"a primary that is gone is down without the API server too", gone.unexplained(20 * second), viewDown},
 		{"without the API server it is silent at first", begin.unexplained(11 * second), viewSilent},
 	}
 	for _, c := range cases {

@@ -58,7 +58,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // step does the next thing, and says how long to wait before the one after.
-func (a *agent) step(ctx context.Context) (time.Duration, error) {
+func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocyclo // an ordered switch: first match wins
 	if err := a.lockVolume(); errors.Is(err, member.ErrVolumeInUse) {
 		a.report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
 		return pauseHeld, nil

@@ -210,7 +210,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 		f.silence = silence{}
 		f.tracker.saw(asked, status.Position)
 		return viewServing
-	case err == nil || member.Gone(err):
+	case err == nil:
 		f.silence = silence{}
 		return viewDown
 	}
@@ -221,16 +221,29 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 		}
 		l.log.Info("the primary does not answer", "error", err.Error())
 	}
+	if f.silence.gone = member.Gone(err); f.silence.gone && f.silence.view == viewSilent {
+		f.silence.view = viewDown
+	}
 	if now := member.Boottime(); f.silence.due(now) {
-		look, done := context.WithTimeout(ctx, 500*time.Millisecond)
-		defer done()
-		if record, err := l.lease.Look(look); err != nil || record.Claim == member.ClaimMissing {
-			f.silence = f.silence.unexplained(now)
-		} else {
-			f.silence = f.silence.explain(now, record.Version, time.Since(record.RenewTime))
-		}
+		f.silence = l.askLease(ctx, f.silence, now)
 	}
 	return f.silence.view
+}
+
+// askLease asks the Lease what the primary's silence means.
+func (l *life) askLease(ctx context.Context, s silence, now time.Duration) silence {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	record, err := l.lease.Look(ctx)
+	if err != nil || record.Claim == member.ClaimMissing {
+		return s.unexplained(now)
+	}
+	if record.Claim == member.ClaimReleased {
+		s.view = viewDown // it shut down in order
+		return s
+	}
+	l.locatePrimary(record)
+	return s.explain(now, record.Version, time.Since(record.RenewTime))
 }
 
 // observePending finds what waits for a restart, and what somebody set with

@@ -106,15 +106,6 @@ func (m *postmaster) lastFatal() string {
 	return m.fatal
 }
 
-func (m *postmaster) running() bool {
-	select {
-	case <-m.done:
-		return false
-	default:
-		return true
-	}
-}
-
 // reload makes the server read its settings again.
 func (m *postmaster) reload() error { return m.process.Signal(syscall.SIGHUP) }
 

@@ -16,9 +16,11 @@ func slotName(pod string) string {
 }
 
 // upstream is the connection of a replica to its primary: by the pod's own
-// name, and by the read-write Service where that name is not known yet.
-func upstream(o Options, primary, member string) string {
+// name (at the address that the Lease gave, if it did), and by the read-write
+// Service where that name is not known yet.
+func upstream(o Options, primary, address, member string) string {
 	var hosts, ports []string
+	addresses := []string{address, ""}
 	for _, address := range []string{o.DatabaseAddress(primary), o.ReadWriteAddress} {
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
@@ -28,6 +30,7 @@ func upstream(o Options, primary, member string) string {
 	}
 	pairs := [][2]string{
 		{"host", strings.Join(hosts, ",")},
+		{"hostaddr", strings.Join(addresses[:len(hosts)], ",")},
 		{"port", strings.Join(ports, ",")},
 		{"user", replicationRole},
 		{"application_name", member},
@@ -44,6 +47,9 @@ func upstream(o Options, primary, member string) string {
 	}
 	var b strings.Builder
 	for i, pair := range pairs {
+		if pair[0] == "hostaddr" && address == "" {
+			continue
+		}
 		if i > 0 {
 			b.WriteByte(' ')
 		}

@@ -313,6 +313,11 @@ func (l *life) takeCertificate() {
 func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	status := l.store.Get()
 	known := config != nil && status.ConfigHash == config.Hash
+	if known && status.ConfigError != "" {
+		// What is in force was declared again: going back mends a refusal.
+		l.refused = ""
+		l.store.Update(func(s *memberapi.Status) { s.ConfigError = "" })
+	}
 	if config == nil || known && len(status.WaitsForPrimary) == 0 || l.refused == config.Hash {
 		return
 	}

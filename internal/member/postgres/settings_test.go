@@ -125,7 +125,10 @@ func TestUpstreamAndSlotName(t *testing.T) {
 	o := Options{RunDir: "/run/holdfast",
 		DatabaseAddress:  func(pod string) string { return pod + ".orders-members.shop.svc:5432" },
 		ReadWriteAddress: "orders-rw.shop.svc:5432"}
-	got := upstream(o, "orders-0", "orders-1")
+	if got := upstream(o, "orders-0", "10.0.0.7", "orders-1"); !strings.Contains(got, "hostaddr='10.0.0.7,'") {
+		t.Errorf("%s lacks the address", got)
+	}
+	got := upstream(o, "orders-0", "", "orders-1")
 	for _, part := range []string{"host='orders-0.orders-members.shop.svc,orders-rw.shop.svc'", "port='5432,5432'", "sslmode='verify-full'", "application_name='orders-1'"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%s lacks %s", got, part)
