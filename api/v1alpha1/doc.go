@@ -6,19 +6,20 @@
 package v1alpha1
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/scheme"
 )
 
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1"}
 
-var (
-	// SchemeBuilder collects the kinds of this package.
-	SchemeBuilder = &scheme.Builder{GroupVersion: GroupVersion}
-	// AddToScheme registers the kinds of this package.
-	AddToScheme = SchemeBuilder.AddToScheme
-)
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
 
 // FieldManager is the server-side apply field manager of everything that the
 // operator writes.

@@ -144,9 +144,10 @@ func (w *world) oneChange(c change, ac runtime.ApplyConfiguration, obj client.Ob
 	for _, d := range c.want {
 		kind := *ac.(interface{ GetKind() *string }).GetKind()
 		d.Object, d.Action = kind+"/"+obj.GetName(), "Reverted"
-		if d.Manager == "" {
+		switch d.Manager {
+		case "":
 			d.Manager = intruder
-		} else if d.Manager == "-" {
+		case "-":
 			d.Manager = ""
 		}
 		want = append(want, d)

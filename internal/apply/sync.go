@@ -134,7 +134,7 @@ func (p *pass) dry(d *desired, r *record) bool {
 }
 
 // first deals with a name that we never applied to, or that our object lost.
-func (p *pass) first(ctx context.Context, d *desired, lost *record) error {
+func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //nolint:gocyclo // an ordered switch: first match wins
 	found, err := p.look(ctx, d.id)
 	switch {
 	case err != nil:

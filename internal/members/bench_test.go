@@ -95,7 +95,9 @@ func BenchmarkSteadyMember(b *testing.B) {
 		time.Sleep(2 * minPause) // until the second, held request is on its way
 		b.ReportMetric(float64(inUse()-before)/(clusters*perCluster), "B/member")
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

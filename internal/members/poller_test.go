@@ -238,7 +238,7 @@ func run(t *testing.T, test func(t *testing.T, w *world)) {
 		if err := <-ended; err != nil {
 			t.Errorf("Start: %v", err)
 		}
-		server.Close()
+		_ = server.Close()
 		w.queue.ShutDown()
 		// The bubble itself fails the test when a goroutine is left.
 	})
@@ -429,11 +429,13 @@ func TestBadAnswersAreErrorsAndNothingElse(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"no JSON":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "decode answer"},
-		"nothing":     {func(http.ResponseWriter, *http.Request) {}, "decode answer"},
-		"forbidden":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, "403"},
-		"a flood":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, "longer than"},
-		"a redirect":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://10.0.0.9/", 302) }, "302"},
+		"no JSON":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "decode answer"},
+		"nothing":   {func(http.ResponseWriter, *http.Request) {}, "decode answer"},
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, "403"},
+		"a flood":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, "longer than"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://10.0.0.9/", http.StatusFound)
+		}, "302"},
 		"a cut":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 		"wrong types": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"timeline":"x"}`)) }, "decode answer"},
 	} {

@@ -108,7 +108,7 @@ type Rollout struct {
 }
 
 // RotateStep is what to do next about the cluster's CAs, at most one step.
-func RotateStep(s CAState, seen Rollout, now time.Time) Rotation {
+func RotateStep(s CAState, seen Rollout, now time.Time) Rotation { //nolint:gocyclo // an ordered switch: first match wins
 	switch {
 	case s.Current == nil && s.Next == nil && !anyValid(s.Retired, now):
 		return Rotation{RotateCreate, "the cluster has no CA"}

@@ -38,7 +38,7 @@ type standing struct {
 func (s standing) done() bool { return s.reason == "" }
 
 // stand judges one member; first match wins.
-func stand(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal int) standing {
+func stand(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal int) standing { //nolint:gocyclo // an ordered switch: first match wins
 	pod, m := o.Pods[ordinal], o.member(ordinal)
 	name := podName(c, ordinal)
 	primary := ordinal == 0

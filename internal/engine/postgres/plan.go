@@ -70,7 +70,7 @@ func (j *judgement) step(now time.Time) *engine.Step {
 // replaceStep replaces one outdated pod: first those that are stuck, then
 // replicas from the highest ordinal down, the primary last; never while
 // another member is away.
-func (j *judgement) replaceStep() *engine.Step {
+func (j *judgement) replaceStep() *engine.Step { //nolint:gocyclo // an ordered switch: first match wins
 	away := false
 	var next *corev1.Pod
 	why := ""
