@@ -77,4 +77,6 @@ test: check-generated lint unit api-test e2e ## every tier, and all that it need
 demo: cluster deploy ## an example, Ready, with a drift reverted before your eyes
 	@KUBECTL=$(KUBECTL) test/demo/demo.sh
 
+bin/cluster: $(CLUSTER)
+
 .PHONY: help build generate check-generated lint unit api-test cluster cluster-down deploy undeploy e2e soak bench test demo

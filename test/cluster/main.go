@@ -79,12 +79,16 @@ func upCommand(o *options) *cobra.Command {
 }
 
 func downCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var whichever bool
+	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Stop the cluster and remove its state",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return lifecycle.Exclusively(func() error {
+				if owner, ok := lifecycle.Owner(); whichever && ok {
+					o.dir = string(owner)
+				}
 				if err := lifecycle.Down(o.state()); err != nil {
 					return err
 				}
@@ -92,6 +96,8 @@ func downCommand(o *options) *cobra.Command {
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&whichever, "any", false, "whichever cluster this machine has, wherever its state is")
+	return cmd
 }
 
 func removeIfThere(path string) error {

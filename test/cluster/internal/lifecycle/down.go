@@ -11,15 +11,19 @@ import (
 	"github.com/holdfast-db/holdfast/test/cluster/internal/process"
 )
 
+// Owner is the state folder of the cluster that this machine has, or had.
+func Owner() (layout.Dir, bool) {
+	owner, err := os.ReadFile(filepath.Join(layout.RunDir, "dir"))
+	return layout.Dir(owner), err == nil && len(owner) > 0
+}
+
 // Down stops everything of the cluster and removes its state. It goes by the
 // cgroups and namespaces alone, so it also clears up after a start that was
 // killed, or when the state folder was deleted first.
 func Down(dir layout.Dir) error {
 	// The folder that the running cluster uses, if the caller named another.
-	if owner, err := os.ReadFile(filepath.Join(layout.RunDir, "dir")); err == nil && len(owner) > 0 {
-		if running := layout.Dir(owner); running != dir {
-			return errors.New("the running cluster's state is in " + string(running) + ": name that with --dir")
-		}
+	if running, ok := Owner(); ok && running != dir {
+		return errors.New("the running cluster's state is in " + string(running) + ": name that with --dir, or use --any")
 	}
 	if err := process.KillCgroup(layout.CgroupRoot); err != nil {
 		return err

@@ -87,9 +87,13 @@ func Healthy(ctx context.Context, dir layout.Dir) error {
 // prepare makes the machine fit for a start: remains of another cluster, of a
 // start cut short or of a boot before this one are cleared away.
 func prepare(dir layout.Dir) error {
-	owner, err := os.ReadFile(filepath.Join(layout.RunDir, "dir"))
-	if err == nil && string(owner) != string(dir) {
-		return fmt.Errorf("another cluster of this kind uses the machine's addresses: take it down first (down --dir %s)", owner)
+	if owner, ok := Owner(); ok && owner != dir {
+		if len(process.Members(layout.CgroupRoot)) > 0 {
+			return fmt.Errorf("another cluster of this kind uses the machine's addresses: take it down first (down --any, or down --dir %s)", owner)
+		}
+		if err := Down(owner); err != nil {
+			return fmt.Errorf("clear what a dead cluster left in %s: %w", owner, err)
+		}
 	}
 	_, startedErr := os.Stat(dir.Path(started))
 	switch {
