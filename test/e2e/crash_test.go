@@ -70,6 +70,7 @@ func (k *killer) drive() {
 			must(k.c.t, killOperator(k.c.t.Context()), "kill the operator")
 			k.killed[moment] = true
 			k.c.t.Log("killed at:", moment)
+			waitForLeader(k.c.t)
 		}
 		if rolledOut(k.c.get()) == nil {
 			return
@@ -77,6 +78,15 @@ func (k *killer) drive() {
 		time.Sleep(truthInterval)
 	}
 	k.c.t.Fatalf("the cluster does not get ready: %v", rolledOut(k.c.get()))
+}
+
+// waitForLeader waits until an operator that was not told to go leads.
+func waitForLeader(t *testing.T) {
+	t.Helper()
+	eventually(t, leaderTimeout, "an operator leads", func(ctx context.Context) error {
+		_, err := operatorLeader(ctx)
+		return err
+	})
 }
 
 // identity of what there must be only one of, for all of a cluster's life. An
@@ -191,14 +201,10 @@ func standbyTakesOver(t *testing.T) {
 	c.waitReady()
 	primary := c.incarnation(0)
 	scaleOperator(t, 2)
-	var leader, standby types.UID
-	eventually(t, leaderTimeout, "one of two operators leads", func(ctx context.Context) error {
-		pod, err := operatorLeader(ctx)
-		if err == nil {
-			leader = pod.UID
-		}
-		return err
-	})
+	waitForLeader(t)
+	first, err := operatorLeader(t.Context())
+	must(t, err, "who leads")
+	leader, standby := first.UID, types.UID("")
 	pods, err := operatorPods(t.Context())
 	must(t, err, "the operators")
 	for i := range pods {
@@ -208,19 +214,21 @@ func standbyTakesOver(t *testing.T) {
 			standby = pods[i].UID
 		}
 	}
-	drift{"takeover", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
-		s.Spec.Selector = map[string]string{"app": "somebody-else"}
-	}), []trace{{path: ".spec.selector", operation: "Update"}}}.inflict(t, c)
+	// Without a successor to the one that was killed, who could lead as well.
+	must(t, setOperators(t.Context(), 1), "scale the operator")
 	eventually(t, leaderTimeout, "the standby leads", func(ctx context.Context) error {
 		pod, err := operatorLeader(ctx)
 		if err == nil && pod.UID != standby {
-			err = errors.New("a third one leads")
+			err = errors.New("another one leads")
 		}
 		return err
 	})
+	// The metric is asked of the new leader: it was the one that put it back.
+	drift{"takeover", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+		s.Spec.Selector = map[string]string{"app": "somebody-else"}
+	}), []trace{{path: ".spec.selector", operation: "Update"}}}.inflict(t, c)
 	c.waitReady()
 	if now := c.incarnation(0); now != primary {
 		t.Errorf("the primary was touched: %s, before %s", now, primary)
 	}
-	scaleOperator(t, 1)
 }

@@ -121,7 +121,8 @@ func keepOperator(t *testing.T) {
 	})
 }
 
-// killOperator ends every operator without a farewell, as a lost node would.
+// killOperator deletes every operator's pod without a grace period. Its name is
+// free at once; the kubelet still gives the process a second or two.
 func killOperator(ctx context.Context) error {
 	pods, err := operatorPods(ctx)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/test/cluster/internal/network"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/pki"
+	"github.com/holdfast-db/holdfast/test/cluster/internal/process"
 )
 
 // Intervals that waiting goes by.
