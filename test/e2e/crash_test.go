@@ -205,6 +205,7 @@ func standbyTakesOver(t *testing.T) {
 	first, err := operatorLeader(t.Context())
 	must(t, err, "who leads")
 	leader, standby := first.UID, types.UID("")
+	mark := c.mark()
 	pods, err := operatorPods(t.Context())
 	must(t, err, "the operators")
 	for i := range pods {
@@ -223,6 +224,12 @@ func standbyTakesOver(t *testing.T) {
 		}
 		return err
 	})
+	c.handled()
+	for _, obj := range c.since(mark) {
+		if !meta.IsStatusConditionTrue(obj.Status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("while operators changed, the cluster was called %s: %v", obj.Status.Phase, obj.Status.Conditions)
+		}
+	}
 	// The metric is asked of the new leader: it was the one that put it back.
 	drift{"takeover", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "somebody-else"}
