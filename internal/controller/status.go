@@ -62,7 +62,10 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	c, st := p.c, p.c.CommonStatus()
 	deleting := c.GetDeletionTimestamp() != nil
 	if !deleting && len(p.plan.Facts) == 0 {
-		return // nothing was observed: what was said before stands
+		// Nothing can be judged: what was said before stands. Drift is seen
+		// once, and must not be lost.
+		recordDrifts(st, p.sync.Drifts)
+		return
 	}
 	in := condition.Input{
 		Facts:     append(p.facts, p.plan.Facts...),

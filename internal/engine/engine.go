@@ -34,7 +34,8 @@ type Plan struct {
 	Complete bool
 	// Step is the one operation to do in this pass; nil for none.
 	Step *Step
-	// Facts become conditions.
+	// Facts become conditions. None at all means that nothing can be judged
+	// yet, and that the status stays as it is.
 	Facts []condition.Fact
 	// Report is what status says of members and endpoints.
 	Report Report

@@ -33,6 +33,8 @@ type Observation struct {
 	Minted Minted
 	// Members is what the agents say, by pod name.
 	Members map[string]members.Observation
+	// Asking says whether the members can be asked at all.
+	Asking bool
 	// ReadWrite and ReadOnly are the pods that the Services send clients to.
 	ReadWrite, ReadOnly map[string]bool
 	// StorageClasses by name; nil when the operator may not read them.
@@ -74,6 +76,7 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 
 	if target, ok := e.target(c, o); ok {
 		e.Members.Watch(client.ObjectKeyFromObject(c), c.UID, target)
+		o.Asking = true
 	}
 	o.Members = e.Members.Get(client.ObjectKeyFromObject(c))
 	return o, nil

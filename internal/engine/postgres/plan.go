@@ -53,7 +53,23 @@ func plan(c *v1alpha1.PostgresCluster, o Observation, now time.Time) engine.Plan
 	}
 	p.Step = j.step(now)
 	p.Report = j.report()
+	if o.blind() {
+		p.Facts = nil
+	}
 	return p
+}
+
+// blind says that a pod that is ready has not been asked yet: an operator that
+// has just started knows nothing of members that serve all the time. The first
+// answer, or its failure, wakes the loop.
+func (o Observation) blind() bool {
+	for _, pod := range o.Pods {
+		m := o.Members[pod.Name]
+		if o.Asking && ready(pod) && pod.DeletionTimestamp == nil && m.Status == nil && m.Err == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // step is the one operation to do now; the order is the priority.

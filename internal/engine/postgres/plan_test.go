@@ -249,6 +249,23 @@ func TestPlan(t *testing.T) {
 		{"a StatefulSet that was not taken up yet is under way",
 			func(t *testing.T) *world { w := settled(t, 1); w.o.StatefulSet.Generation = 2; return w },
 			outcome{"", []string{"Reconciling/Progressing", available}, 1}},
+		{"nothing is judged before members that are ready were asked",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.o.Asking = true
+				delete(w.o.Members, "orders-1")
+				return w
+			},
+			outcome{"", nil, 2}},
+		{"a member that is not ready is judged before it was asked",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.o.Asking = true
+				delete(w.o.Members, "orders-1")
+				w.o.Pods[1].Status.Conditions = nil
+				return w
+			},
+			outcome{"", []string{"Reconciling/ScalingUp", available}, 2}},
 		{"a stopping pod is waited for, not replaced twice",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
