@@ -1,0 +1,260 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+// world is a namespace with simulated members, and a person who looks and
+// edits.
+type world struct {
+	*apitest.Cluster
+	t          *testing.T
+	person     client.Client
+	simulation *simulation
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Cluster: apitest.New(t), t: t}
+	w.person = w.As(t, "kubectl-edit")
+	w.simulation = simulate(t, w.Cluster)
+	return w
+}
+
+// cluster is what a test declares.
+func (w *world) cluster(name string, replicas int32) *v1alpha1.PostgresCluster {
+	return &v1alpha1.PostgresCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace},
+		Spec: v1alpha1.PostgresClusterSpec{
+			CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas},
+			Version:    "17", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		},
+	}
+}
+
+func (w *world) create(obj client.Object) {
+	w.t.Helper()
+	if err := w.person.Create(w.t.Context(), obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// get reads an object as the API server has it now.
+func (w *world) get(obj client.Object) {
+	w.t.Helper()
+	if err := w.person.Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// edit changes an object as a person does.
+func edit[T client.Object](w *world, obj T, change func(T)) {
+	w.t.Helper()
+	w.get(obj)
+	before := obj.DeepCopyObject().(client.Object)
+	change(obj)
+	if err := w.person.Patch(w.t.Context(), obj, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// await waits until a cluster is as a condition says.
+func (w *world) await(c *v1alpha1.PostgresCluster, what string, holds func(*v1alpha1.PostgresCluster) bool) {
+	w.t.Helper()
+	apitest.Eventually(w.t, what, func(ctx context.Context) (bool, string) {
+		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+			return false, err.Error()
+		}
+		return holds(c), describe(c)
+	})
+}
+
+func (w *world) awaitReady(c *v1alpha1.PostgresCluster) {
+	w.t.Helper()
+	w.await(c, "Ready", ready)
+}
+
+func ready(c *v1alpha1.PostgresCluster) bool {
+	return c.Status.ObservedGeneration == c.Generation && conditions.IsTrue(c, v1alpha1.ConditionReady)
+}
+
+func describe(c *v1alpha1.PostgresCluster) string {
+	text := fmt.Sprintf("generation %d of %d", c.Status.ObservedGeneration, c.Generation)
+	for _, cond := range c.Status.Conditions {
+		text += fmt.Sprintf("; %s=%s %s: %s", cond.Type, cond.Status, cond.Reason, cond.Message)
+	}
+	return text
+}
+
+// operator is one process of the operator, wired as main does it.
+type operator struct {
+	*transport
+	cancel context.CancelFunc
+	done   chan error
+}
+
+// operate starts an operator. With a limit it dies in the limit's write: the
+// API server takes that write, and its answer is lost.
+func (w *world) operate(limit int) *operator {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &operator{transport: &transport{limit: limit, crashed: make(chan struct{}), crash: cancel}, cancel: cancel, done: make(chan error, 1)}
+	cfg := rest.CopyConfig(w.Config)
+	cfg.QPS, cfg.Burst = 200, 400
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { o.next = next; return o.transport })
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme.Scheme, Cache: controller.CacheOptions([]string{w.Namespace}),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.wire(mgr)
+	go func() { o.done <- mgr.Start(ctx) }()
+	w.t.Cleanup(o.stop)
+	return o
+}
+
+// wire is what main does for PostgresCluster, with simulated members.
+func (w *world) wire(mgr ctrl.Manager) {
+	w.t.Helper()
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
+		Client: mgr.GetClient(),
+		Engine: &postgres.Engine{
+			Settings: postgres.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+			Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
+		},
+		Applier: applier, Members: w.simulation, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+	}
+	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), w.simulation.source(), 4); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stop ends an operator, once.
+func (o *operator) stop() {
+	o.cancel()
+	if o.done != nil {
+		// A process that crashed has nothing to say.
+		<-o.done
+		o.done = nil
+	}
+}
+
+var errCrashed = errors.New("the operator is dead")
+
+// transport sees every request of an operator.
+type transport struct {
+	next    http.RoundTripper
+	limit   int
+	crash   func()
+	crashed chan struct{}
+
+	mu     sync.Mutex
+	writes int
+	dead   bool
+	seen   []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	last, err := o.note(r)
+	if err != nil {
+		return nil, err
+	}
+	response, err := o.next.RoundTrip(r)
+	if !last {
+		return response, err
+	}
+	if err == nil {
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+	}
+	o.crash()
+	close(o.crashed)
+	return nil, errCrashed
+}
+
+// note counts a request, and says whether it is the operator's last.
+func (o *transport) note(r *http.Request) (last bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dead {
+		return false, errCrashed
+	}
+	if r.URL.Query().Get("watch") == "true" || strings.Contains(r.URL.Path, "/events") {
+		return false, nil
+	}
+	o.seen = append(o.seen, r.Method+" "+r.URL.RequestURI())
+	if r.Method != http.MethodGet {
+		o.writes++
+		o.dead = o.writes == o.limit
+	}
+	return o.dead, nil
+}
+
+// take returns the requests since the last call, watches and events apart.
+func (o *transport) take() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	seen := o.seen
+	o.seen = nil
+	return seen
+}
+
+// objects are the names of what carries the cluster's label, by kind.
+func (w *world) objects(c *v1alpha1.PostgresCluster) map[string][]string {
+	w.t.Helper()
+	found := map[string][]string{}
+	for _, gvk := range append(controller.Applied(), corev1.SchemeGroupVersion.WithKind("Pod")) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		err := w.person.List(w.t.Context(), list, client.InNamespace(c.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.Name})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for i := range list.Items {
+			found[gvk.Kind] = append(found[gvk.Kind], list.Items[i].Name)
+		}
+	}
+	return found
+}

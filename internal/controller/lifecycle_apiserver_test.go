@@ -1,0 +1,255 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// A cluster is created, grows, shrinks and takes up settings, and no version
+// of its status ever says more than is true.
+func TestLifecycle(t *testing.T) {
+	w := newWorld(t)
+	seen := w.watch()
+	w.operate(0)
+	c := w.cluster("orders", 1)
+	w.create(c)
+	w.awaitReady(c)
+	w.wantMembers(c, 1)
+
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(3)) })
+	w.awaitReady(c)
+	w.wantMembers(c, 3)
+
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters = map[string]string{"work_mem": "8MB"} })
+	w.awaitReady(c)
+	if told := w.told(t.Context(), c); !maps.Equal(told.Parameters, c.Spec.Parameters) {
+		t.Errorf("members are told %v", told.Parameters)
+	}
+
+	before := w.podUIDs(c)
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.PodLabels = map[string]string{"team": "shop"} })
+	w.awaitReady(c)
+	for name, uid := range w.podUIDs(c) {
+		if before[name] == uid {
+			t.Errorf("pod %s was not replaced for the new label", name)
+		}
+	}
+
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(2)) })
+	w.awaitReady(c)
+	w.wantMembers(c, 2)
+	if diff := cmp.Diff([]string{"data-orders-0", "data-orders-1", "data-orders-2"}, w.objects(c)["PersistentVolumeClaim"]); diff != "" {
+		t.Errorf("volumes under Retain (-want +got):\n%s", diff)
+	}
+	seen.atLeast(10)
+}
+
+// Growing and shrinking under deletionPolicy Delete takes the volume along.
+func TestShrinkDeletes(t *testing.T) {
+	w := newWorld(t)
+	w.operate(0)
+	c := w.cluster("orders", 2)
+	c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	w.create(c)
+	w.awaitReady(c)
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(1)) })
+	w.awaitReady(c)
+	apitest.Eventually(t, "the volume goes", func(context.Context) (bool, string) {
+		volumes := w.objects(c)["PersistentVolumeClaim"]
+		return cmp.Equal(volumes, []string{"data-orders-0"}), fmt.Sprint(volumes)
+	})
+}
+
+func (w *world) wantMembers(c *v1alpha1.PostgresCluster, n int) {
+	w.t.Helper()
+	if pods := w.objects(c)["Pod"]; len(pods) != n {
+		w.t.Errorf("pods %v, want %d", pods, n)
+	}
+	if len(c.Status.Members) != n || c.Status.ReadyReplicas != int32(n) || c.Status.Primary != c.Name+"-0" {
+		w.t.Errorf("status says %d members, %d ready, primary %q; want %d", len(c.Status.Members), c.Status.ReadyReplicas, c.Status.Primary, n)
+	}
+	if c.Status.SystemIdentifier != system || c.Status.Version != "17.4" || c.Status.CredentialsSecret != c.Name+"-app" {
+		w.t.Errorf("status says system %q, version %q, credentials %q", c.Status.SystemIdentifier, c.Status.Version, c.Status.CredentialsSecret)
+	}
+}
+
+func (w *world) podUIDs(c *v1alpha1.PostgresCluster) map[string]string {
+	w.t.Helper()
+	var pods corev1.PodList
+	if err := w.person.List(w.t.Context(), &pods, client.InNamespace(c.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.Name}); err != nil {
+		w.t.Fatal(err)
+	}
+	uids := map[string]string{}
+	for i := range pods.Items {
+		uids[pods.Items[i].Name] = string(pods.Items[i].UID)
+	}
+	return uids
+}
+
+// told is what the ConfigMap tells the members now.
+func (w *world) told(ctx context.Context, c *v1alpha1.PostgresCluster) memberapi.ClusterConfig {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name + "-config"}}
+	var told memberapi.ClusterConfig
+	if err := w.person.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
+		w.t.Error(err)
+		return told
+	}
+	if err := json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told); err != nil {
+		w.t.Error(err)
+	}
+	return told
+}
+
+// statusWatch sees every version of every cluster in the namespace.
+type statusWatch struct {
+	w     *world
+	watch watch.Interface
+	done  chan struct{}
+	count int
+}
+
+func (w *world) watch() *statusWatch {
+	w.t.Helper()
+	c, err := client.NewWithWatch(w.Config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	watching, err := c.Watch(w.t.Context(), &v1alpha1.PostgresClusterList{}, client.InNamespace(w.Namespace))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s := &statusWatch{w: w, watch: watching, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		for event := range watching.ResultChan() {
+			if c, ok := event.Object.(*v1alpha1.PostgresCluster); ok && event.Type != watch.Deleted {
+				s.count++
+				s.judge(c)
+			}
+		}
+	}()
+	w.t.Cleanup(func() { watching.Stop(); <-s.done })
+	return s
+}
+
+// atLeast ends the watch and wants it to have seen something.
+func (s *statusWatch) atLeast(n int) {
+	s.w.t.Helper()
+	s.watch.Stop()
+	<-s.done
+	if s.count < n {
+		s.w.t.Errorf("saw %d versions, want at least %d", s.count, n)
+	}
+}
+
+// judge holds one version against what every version must be.
+func (s *statusWatch) judge(c *v1alpha1.PostgresCluster) {
+	t := s.w.t
+	result := kstatus(c)
+	if len(c.Status.Conditions) == 0 {
+		if result != "InProgress" {
+			t.Errorf("a new cluster is %s by kstatus", result)
+		}
+		return
+	}
+	for _, fault := range faults(c) {
+		t.Errorf("%s: %s", describe(c), fault)
+	}
+	isReady := conditions.IsTrue(c, v1alpha1.ConditionReady)
+	if isReady != (result == "Current") && c.Status.ObservedGeneration == c.Generation {
+		t.Errorf("%s by kstatus: %s", result, describe(c))
+	}
+	if ready(c) {
+		s.judgeReady(c)
+	}
+}
+
+// faults are what no version of a status may have; the rules are those of
+// fluxcd/pkg/runtime/conditions/check.
+func faults(c *v1alpha1.PostgresCluster) []string {
+	var found []string
+	has := func(condition string) bool { return conditions.Has(c, condition) }
+	if !has(v1alpha1.ConditionReady) || conditions.IsUnknown(c, v1alpha1.ConditionReady) {
+		found = append(found, "Ready must be True or False")
+	}
+	if has(v1alpha1.ConditionReconciling) && has(v1alpha1.ConditionStalled) {
+		found = append(found, "Reconciling and Stalled exclude each other")
+	}
+	for _, abnormal := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
+		if has(abnormal) && (!conditions.IsTrue(c, abnormal) || conditions.IsTrue(c, v1alpha1.ConditionReady)) {
+			found = append(found, abnormal+" is True or absent, and excludes Ready")
+		}
+	}
+	if c.Status.ObservedGeneration > c.Generation {
+		found = append(found, "a generation is observed that does not exist")
+	}
+	types := map[string]bool{}
+	for _, cond := range c.Status.Conditions {
+		if types[cond.Type] {
+			found = append(found, cond.Type+" stands twice")
+		}
+		if cond.ObservedGeneration != c.Status.ObservedGeneration && conditions.IsTrue(c, v1alpha1.ConditionReady) {
+			found = append(found, cond.Type+" speaks of another generation than Ready")
+		}
+		types[cond.Type] = true
+	}
+	return found
+}
+
+// judgeReady wants a cluster that calls itself ready to be what it declares.
+func (s *statusWatch) judgeReady(c *v1alpha1.PostgresCluster) {
+	ctx := context.Background()
+	told := s.w.told(ctx, c)
+	pods := &corev1.PodList{}
+	if err := s.w.person.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.Name}); err != nil {
+		s.w.t.Error(err)
+	}
+	now := &v1alpha1.PostgresCluster{}
+	if err := s.w.person.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil || now.Generation != c.Generation {
+		return // the spec moved on meanwhile
+	}
+	if !maps.Equal(told.Parameters, c.Spec.Parameters) || len(told.Members) != c.Spec.DesiredReplicas() || len(pods.Items) != c.Spec.DesiredReplicas() {
+		s.w.t.Errorf("Ready at generation %d with parameters %v, members %v and %d pods", c.Generation, told.Parameters, told.Members, len(pods.Items))
+	}
+	for i := range pods.Items {
+		for k, v := range c.Spec.PodLabels {
+			if pods.Items[i].Labels[k] != v {
+				s.w.t.Errorf("Ready at generation %d with %s without label %s", c.Generation, pods.Items[i].Name, k)
+			}
+		}
+	}
+}
+
+// kstatus decides as the library of that name does, in its order.
+func kstatus(c *v1alpha1.PostgresCluster) string {
+	switch {
+	case c.DeletionTimestamp != nil:
+		return "Terminating"
+	case c.Status.ObservedGeneration != c.Generation:
+		return "InProgress"
+	case conditions.IsTrue(c, v1alpha1.ConditionReconciling):
+		return "InProgress"
+	case conditions.IsTrue(c, v1alpha1.ConditionStalled):
+		return "Failed"
+	case conditions.Has(c, v1alpha1.ConditionReady) && !conditions.IsTrue(c, v1alpha1.ConditionReady):
+		return "InProgress"
+	}
+	return "Current"
+}

@@ -1,0 +1,253 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// nodeName is where simulated pods run: endpoint slices list no pod without a
+// node.
+const nodeName = "simulated"
+
+// system is the identifier of every simulated database.
+const system = "7300000000000000001"
+
+// simulation plays scheduler, volume binder, kubelet and agents of one
+// namespace, and is what the operator asks about members.
+type simulation struct {
+	t       *testing.T
+	world   *apitest.Cluster
+	kubelet client.Client
+
+	mu      sync.Mutex
+	said    map[types.NamespacedName]map[string]members.Observation
+	wakes   map[*int]func(types.NamespacedName)
+	address int
+}
+
+// simulate runs until the test ends.
+func simulate(t *testing.T, world *apitest.Cluster) *simulation {
+	t.Helper()
+	s := &simulation{
+		t: t, world: world, kubelet: world.As(t, "kubelet"),
+		said: map[types.NamespacedName]map[string]members.Observation{}, wakes: map[*int]func(types.NamespacedName){},
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	if err := s.kubelet.Create(t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return s
+}
+
+// run looks again every moment: a simulation needs no watches.
+func (s *simulation) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := s.step(ctx); err != nil && ctx.Err() == nil {
+			s.t.Errorf("simulation: %v", err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (s *simulation) step(ctx context.Context) error {
+	var volumes corev1.PersistentVolumeClaimList
+	var pods corev1.PodList
+	ours := []client.ListOption{client.InNamespace(s.world.Namespace), client.HasLabels{v1alpha1.LabelCluster}}
+	if err := s.world.Cache.List(ctx, &volumes, ours...); err != nil {
+		return err
+	}
+	if err := s.world.Cache.List(ctx, &pods, ours...); err != nil {
+		return err
+	}
+	for i := range volumes.Items {
+		if err := s.bindVolume(ctx, &volumes.Items[i]); err != nil && !passing(err) {
+			return err
+		}
+	}
+	heard := map[types.NamespacedName]map[string]members.Observation{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelCluster]}
+		status, err := s.live(ctx, pod)
+		if err != nil && !passing(err) {
+			return err
+		}
+		if heard[name] == nil {
+			heard[name] = map[string]members.Observation{}
+		}
+		heard[name][pod.Name] = members.Observation{Status: status}
+	}
+	s.hear(heard)
+	return nil
+}
+
+// passing errors come of a cache that is behind.
+func passing(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+func (s *simulation) bindVolume(ctx context.Context, v *corev1.PersistentVolumeClaim) error {
+	want := v.Spec.Resources.Requests[corev1.ResourceStorage]
+	have := v.Status.Capacity[corev1.ResourceStorage]
+	if v.DeletionTimestamp != nil || v.Status.Phase == corev1.ClaimBound && have.Cmp(want) >= 0 {
+		return nil
+	}
+	bound := v.DeepCopy()
+	bound.Status.Phase = corev1.ClaimBound
+	bound.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: want}
+	return s.kubelet.Status().Patch(ctx, bound, client.MergeFrom(v))
+}
+
+// live takes a pod one step further, and says what its agent says.
+func (s *simulation) live(ctx context.Context, pod *corev1.Pod) (*memberapi.Status, error) {
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return nil, s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	case pod.Spec.NodeName == "":
+		return nil, s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
+	case pod.Status.Phase != corev1.PodRunning:
+		return nil, s.startPod(ctx, pod)
+	}
+	status, err := s.agent(ctx, pod)
+	if err != nil || pod.Labels[v1alpha1.LabelRole] == status.Role {
+		return status, err
+	}
+	label := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"uid":%q,"labels":{%q:%q}}}`, pod.Name, pod.UID, v1alpha1.LabelRole, status.Role)
+	return status, s.kubelet.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.ApplyPatchType, []byte(label)),
+		client.FieldOwner(v1alpha1.AgentFieldManager), client.ForceOwnership)
+}
+
+func (s *simulation) startPod(ctx context.Context, pod *corev1.Pod) error {
+	s.address++
+	running := pod.DeepCopy()
+	running.Status.Phase = corev1.PodRunning
+	running.Status.PodIP = fmt.Sprintf("10.1.%d.%d", s.address/250, s.address%250+1)
+	running.Status.PodIPs = []corev1.PodIP{{IP: running.Status.PodIP}}
+	for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		running.Status.Conditions = append(running.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	}
+	for _, c := range pod.Spec.Containers {
+		running.Status.ContainerStatuses = append(running.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: true, Started: new(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		})
+	}
+	return s.kubelet.Status().Patch(ctx, running, client.MergeFrom(pod))
+}
+
+// agent is what the agent of a running pod says.
+func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Status, error) {
+	cluster := pod.Labels[v1alpha1.LabelCluster]
+	config, tls := &corev1.ConfigMap{}, &corev1.Secret{}
+	if err := s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: cluster + "-config"}, config); err != nil {
+		return nil, err
+	}
+	if err := s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: cluster + "-tls"}, tls); err != nil {
+		return nil, err
+	}
+	m := &memberapi.Status{
+		Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RoleReplica, State: memberapi.StateStreaming, Serving: true,
+		Version: "17.4", SystemIdentifier: system,
+		ConfigHash:        memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])),
+		CertificateSerial: pki.Serial(tls.Data["tls.crt"]),
+	}
+	var told memberapi.ClusterConfig
+	if err := json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told); err != nil {
+		m.ConfigError = err.Error()
+	}
+	if strings.HasSuffix(pod.Name, "-0") {
+		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
+	}
+	return m, nil
+}
+
+// hear remembers what members say, and wakes the operators for what is new.
+func (s *simulation) hear(heard map[types.NamespacedName]map[string]members.Observation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.said
+	s.said = heard
+	for name := range heard {
+		if !cmp.Equal(before[name], heard[name]) {
+			s.wake(name)
+		}
+	}
+	for name := range before {
+		if heard[name] == nil {
+			s.wake(name)
+		}
+	}
+}
+
+func (s *simulation) wake(name types.NamespacedName) {
+	for _, wake := range s.wakes {
+		wake(name)
+	}
+}
+
+// Wake makes every operator look at a cluster.
+func (s *simulation) Wake(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake(name)
+}
+
+// source is of one operator.
+func (s *simulation) source() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		id := new(int)
+		s.wakes[id] = func(name types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: name}) }
+		context.AfterFunc(ctx, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.wakes, id)
+		})
+		return nil
+	})
+}
+
+// Watch implements postgres.Members.
+func (s *simulation) Watch(types.NamespacedName, types.UID, members.Target) {}
+
+// Get implements postgres.Members.
+func (s *simulation) Get(name types.NamespacedName) map[string]members.Observation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.said[name])
+}
+
+// Forget implements controller.MemberForgetter.
+func (s *simulation) Forget(types.NamespacedName) {}
