@@ -258,3 +258,14 @@ func (w *world) objects(c *v1alpha1.PostgresCluster) map[string][]string {
 	}
 	return found
 }
+
+// isRead says whether a request changes nothing; dry runs do not.
+func isRead(request string) bool {
+	return strings.HasPrefix(request, http.MethodGet+" ") || strings.Contains(request, "dryRun=All")
+}
+
+// isStatus says whether a request writes a cluster's status.
+func isStatus(request string) bool {
+	path, _, _ := strings.Cut(request, "?")
+	return strings.Contains(path, "/postgresclusters/") && strings.HasSuffix(path, "/status")
+}
