@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -63,6 +64,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	ctrllog.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard()) // of streams that end while they are pinged
 	if err := connect(); err != nil {
 		fmt.Fprintln(os.Stderr, "no cluster to test on:", err)
 		os.Exit(1)
