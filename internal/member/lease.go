@@ -104,6 +104,9 @@ func (l *Lease) Look(ctx context.Context) (Record, error) {
 	l.expiry = l.expiry.saw(string(object.UID), object.ResourceVersion, l.now())
 	record := recordOf(object)
 	record.Claim = claimState(record, l.id.PodUID, l.expiry)
+	if record.Claim == ClaimMine && !l.held {
+		record.Claim = ClaimLapsed
+	}
 	if record.Claim != ClaimMine {
 		l.lose()
 	}

@@ -48,6 +48,10 @@ const (
 	ClaimMissing
 	// ClaimMine: this member holds it.
 	ClaimMine
+	// ClaimLapsed: it names this member's pod, and this process does not hold
+	// it: the claim was made by a process that is no more, or its answer was
+	// lost. To be claimed again, at once.
+	ClaimLapsed
 	// ClaimHeld: another holds it, or may hold it still.
 	ClaimHeld
 	// ClaimReleased: its holder shut down in order and gave it up.

@@ -148,7 +148,7 @@ func candidates(declared, proven map[string]string) []map[string]string {
 	if proven != nil && !maps.Equal(proven, declared) {
 		list = append(list, proven)
 	}
-	if len(declared) > 0 && len(proven) > 0 || len(declared) > 0 && proven == nil {
+	if len(declared) > 0 && (proven == nil || len(proven) > 0) {
 		list = append(list, map[string]string{})
 	}
 	return list

@@ -110,7 +110,7 @@ func decidePrimary(f facts) decision {
 	switch {
 	case empty && born(f) != "":
 		return decision{Action: actHold, Hold: memberapi.HoldDataMissing, Message: fmt.Sprintf(
-			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or restore a backup into a new cluster", born(f))}
+			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete what remembers the birth, the Lease of the primary and the cluster with all its volumes", born(f))}
 	case f.Volume.Standby:
 		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
 	case f.Lease.Claim == member.ClaimUnknown:

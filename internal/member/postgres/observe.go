@@ -154,7 +154,9 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	if err == nil {
 		lag = f.tracker.lag(now, uint64(seen.Position))
 	}
-	if view != viewServing {
+	if view != viewServing || !seen.Receiving && uint64(seen.Position) > f.tracker.newest {
+		// Ahead of a primary that sends nothing: its data is older than ours,
+		// so that what we would serve was never, or is no longer, true.
 		lag.Known = false
 	}
 	before := l.store.Get().Role

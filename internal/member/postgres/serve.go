@@ -34,9 +34,6 @@ type life struct {
 	restart chan struct{}
 }
 
-// errFenced says that the Lease was lost under a running primary.
-var errFenced = errors.New("another member holds the Lease: the database was stopped at once")
-
 // serve runs the database until it ends, must end, or ctx does. A primary is
 // only started by a holder of the Lease.
 func (a *agent) serve(ctx context.Context, control controlData, primary bool) error {
@@ -182,8 +179,8 @@ func (l *life) watch(ctx context.Context) error {
 	case <-l.lostLease(lost):
 		l.server.kill()
 		finish()
-		l.report(memberapi.StateWaiting, "", errFenced.Error())
-		return errFenced
+		l.report(memberapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
+		return nil
 	case <-l.server.done:
 		finish()
 		l.server.kill()

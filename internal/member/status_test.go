@@ -1,0 +1,273 @@
+package member
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+func TestStoreRevision(t *testing.T) {
+	s := NewStore(memberapi.Status{State: memberapi.StateStarting})
+	first := s.Get().Revision
+	s.Update(func(st *memberapi.Status) { st.Position, st.Lag = 7, 1 })
+	if got := s.Get(); got.Revision != first || got.Position != 7 {
+		t.Errorf("what moves all the time changed the revision: %+v", got)
+	}
+	s.Update(func(st *memberapi.Status) { st.State = memberapi.StateRunning })
+	if s.Get().Revision == first {
+		t.Error("a new state kept its revision")
+	}
+	if NewStore(memberapi.Status{}).Get().Revision == NewStore(memberapi.Status{}).Get().Revision {
+		t.Error("two agents have the same revision")
+	}
+}
+
+func TestStoreWait(t *testing.T) {
+	s := NewStore(memberapi.Status{})
+	after := s.Get().Revision
+	if got := s.Wait(context.Background(), "another", time.Hour); got.Revision != after {
+		t.Error("a reader with an old revision waited")
+	}
+	if got := s.Wait(context.Background(), after, time.Millisecond); got.Revision != after {
+		t.Error("the wait ended with another revision")
+	}
+	go s.Update(func(st *memberapi.Status) { st.State = memberapi.StateRunning })
+	if got := s.Wait(context.Background(), after, time.Hour); got.State != memberapi.StateRunning {
+		t.Errorf("woken with %+v", got)
+	}
+}
+
+// authority signs certificates of a test's cluster.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	n    int64
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
+		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
+	a.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.cert, _ = x509.ParseCertificate(der)
+	return a
+}
+
+// write makes a certificate of the name and writes it as it is mounted.
+func (a *authority) write(t *testing.T, dir, name string) {
+	t.Helper()
+	a.n++
+	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(100 + a.n), Subject: pkix.Name{CommonName: name}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, _ := x509.MarshalPKCS8PrivateKey(key)
+	for file, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: der},
+		"tls.key": {Type: "PRIVATE KEY", Bytes: keyDER},
+		"ca.crt":  {Type: "CERTIFICATE", Bytes: a.cert.Raw},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (a *authority) certificates(t *testing.T, name string) (*Certificates, string) {
+	t.Helper()
+	dir := t.TempDir()
+	a.write(t, dir, name)
+	c := NewCertificates(dir)
+	if changed, err := c.Reload(); err != nil || !changed {
+		t.Fatalf("reload: %v, %v", changed, err)
+	}
+	return c, dir
+}
+
+func serveStatus(t *testing.T, certificates *Certificates, store *Store) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, listener, StatusHandler(store, func(context.Context) {}), certificates) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return "localhost:" + port
+}
+
+func TestStatusIsForTheClusterOnly(t *testing.T) {
+	ca := newAuthority(t)
+	server, _ := ca.certificates(t, memberapi.MemberName)
+	address := serveStatus(t, server, NewStore(memberapi.Status{Pod: "orders-0"}))
+	ask := func(c *Certificates) error {
+		_, err := NewPeers(c, func(string) string { return address }).Status(context.Background(), "orders-0")
+		return err
+	}
+	for _, name := range []string{memberapi.MemberName, memberapi.OperatorName} {
+		c, _ := ca.certificates(t, name)
+		if err := ask(c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	stranger, _ := ca.certificates(t, "app")
+	if err := ask(stranger); err == nil {
+		t.Error("a stranger read the status")
+	}
+	foreign, _ := newAuthority(t).certificates(t, memberapi.OperatorName)
+	if err := ask(foreign); err == nil {
+		t.Error("another authority's operator read the status")
+	}
+	if _, err := NewPeers(server, func(string) string { return address }).Status(context.Background(), "orders-1"); err == nil {
+		t.Error("another pod's answer was taken")
+	}
+}
+
+func TestStatusLongPoll(t *testing.T) {
+	ca := newAuthority(t)
+	certificates, _ := ca.certificates(t, memberapi.OperatorName)
+	store := NewStore(memberapi.Status{Pod: "orders-0"})
+	address := serveStatus(t, certificates, store)
+	bundle, _ := certificates.Current()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{bundle.Certificate}, RootCAs: bundle.Roots}}}
+	get := func(query string) (memberapi.Status, int) {
+		response, err := client.Get("https://" + address + memberapi.StatusPath + query)
+		if err != nil {
+			t.Error(err)
+			return memberapi.Status{}, 0
+		}
+		defer func() { _ = response.Body.Close() }()
+		var status memberapi.Status
+		_ = json.NewDecoder(response.Body).Decode(&status)
+		return status, response.StatusCode
+	}
+	now, _ := get("")
+	answered := make(chan memberapi.Status)
+	go func() {
+		status, _ := get("?after=" + now.Revision + "&wait=1h")
+		answered <- status
+	}()
+	store.Update(func(s *memberapi.Status) { s.State = memberapi.StateRunning })
+	if status := <-answered; status.State != memberapi.StateRunning {
+		t.Errorf("answered %+v", status)
+	}
+	if _, code := get("?after=x&wait=soon"); code != http.StatusBadRequest {
+		t.Errorf("a wait that is no duration: %d", code)
+	}
+}
+
+func TestCertificateIsServedAfresh(t *testing.T) {
+	ca := newAuthority(t)
+	server, dir := ca.certificates(t, memberapi.MemberName)
+	address := serveStatus(t, server, NewStore(memberapi.Status{}))
+	served := func() string {
+		bundle, _ := server.Current()
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: bundle.Roots, Certificates: []tls.Certificate{bundle.Certificate}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	before := served()
+	_, changed := server.Current()
+	ca.write(t, dir, memberapi.MemberName)
+	if _, err := server.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	if served() == before {
+		t.Error("the old certificate is served")
+	}
+	// Half an update: the key of one certificate beside another.
+	other := t.TempDir()
+	ca.write(t, other, memberapi.MemberName)
+	data, _ := os.ReadFile(filepath.Join(other, "tls.key"))
+	if err := os.WriteFile(filepath.Join(dir, "tls.key"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := served()
+	if _, err := server.Reload(); err == nil {
+		t.Error("half an update was taken")
+	}
+	if served() != good {
+		t.Error("half an update changed what is served")
+	}
+}
+
+func TestProbes(t *testing.T) {
+	store := NewStore(memberapi.Status{State: memberapi.StateRecovering})
+	handler := ProbeHandler(store, http.NotFoundHandler())
+	code := func(path string) int {
+		recorder := httptest.NewRecorder()
+		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		return recorder.Code
+	}
+	if code("/healthz") != 200 || code("/readyz") != 503 {
+		t.Error("a recovering database is alive and not ready")
+	}
+	store.Update(func(s *memberapi.Status) { s.Serving = true })
+	if code("/readyz") != 200 {
+		t.Error("a serving database is ready")
+	}
+}
+
+func TestConfigSource(t *testing.T) {
+	c := NewConfigSource(me, "", slog.New(slog.DiscardHandler))
+	take := func(text string, live bool) *Config {
+		c.take([]byte(text), live)
+		current, _ := c.Current()
+		return current
+	}
+	if take(`{"namespace":"shop","name":"other"}`, false) != nil {
+		t.Error("another cluster's configuration was taken")
+	}
+	if take(`{`, true) != nil {
+		t.Error("half a configuration was taken")
+	}
+	file := `{"namespace":"shop","name":"orders","database":"a"}`
+	if got := take(file, false); got == nil || got.Hash != memberapi.HashConfig([]byte(file)) {
+		t.Fatalf("the file was not taken: %+v", got)
+	}
+	live := `{"namespace":"shop","name":"orders","database":"b"}`
+	if got := take(live, true); got.Database != "b" {
+		t.Errorf("the API server's was not taken: %+v", got)
+	}
+	if got := take(file, false); got.Database != "b" {
+		t.Error("an old file replaced the API server's")
+	}
+}
