@@ -1,0 +1,274 @@
+//go:build bench
+
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+const nodeName = "simulated"
+
+// agents play scheduler, kubelet and the agents of every member; all pods have
+// the address of this machine, and the name that a client asks for tells which
+// one is meant.
+type agents struct {
+	t      *testing.T
+	client client.Client
+	cache  cache.Cache
+	host   string
+	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	mu    sync.Mutex
+	pairs map[string]*tls.Certificate
+	// news of a namespace's configurations and certificates.
+	news map[string]chan struct{}
+}
+
+// simulate runs until the test ends.
+func (p *plane) simulate() *agents {
+	p.t.Helper()
+	t := p.t
+	a := &agents{
+		t: t, client: p.client, host: address(t), pairs: map[string]*tls.Certificate{}, news: map[string]chan struct{}{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
+	}
+	if err := p.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if a.cache, err = cache.New(p.config, cache.Options{Scheme: scheme.Scheme}); err != nil {
+		t.Fatal(err)
+	}
+	a.listen(&corev1.Pod{}, func(obj client.Object) { a.queue.Add(client.ObjectKeyFromObject(obj)) })
+	for _, obj := range []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}} {
+		a.listen(obj, a.tell)
+	}
+	go func() { _ = a.cache.Start(t.Context()) }()
+	if !a.cache.WaitForCacheSync(t.Context()) {
+		t.Fatal("the cache did not start")
+	}
+	for range 8 {
+		go a.work(t.Context())
+	}
+	t.Cleanup(a.queue.ShutDown)
+	a.serve()
+	return a
+}
+
+// listen hears of every change of a kind.
+func (a *agents) listen(obj client.Object, heard func(client.Object)) {
+	a.t.Helper()
+	informer, err := a.cache.GetInformer(a.t.Context(), obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	hear := func(obj any) {
+		if o, ok := obj.(client.Object); ok && o.GetLabels()[v1alpha1.LabelCluster] != "" {
+			heard(o)
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: hear, UpdateFunc: func(_, obj any) { hear(obj) }})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// address is this machine's own: endpoint slices refuse loopback.
+func address(t *testing.T) string {
+	t.Helper()
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && ip.IP.IsGlobalUnicast() {
+			return ip.IP.String()
+		}
+	}
+	t.Fatal("this machine has no address but loopback")
+	return ""
+}
+
+func (a *agents) work(ctx context.Context) {
+	for {
+		name, shutdown := a.queue.Get()
+		if shutdown {
+			return
+		}
+		if err := a.live(ctx, name); err != nil && ctx.Err() == nil {
+			a.queue.AddRateLimited(name)
+		} else {
+			a.queue.Forget(name)
+		}
+		a.queue.Done(name)
+	}
+}
+
+// live takes a pod one step further.
+func (a *agents) live(ctx context.Context, name types.NamespacedName) error {
+	pod := &corev1.Pod{}
+	if err := a.cache.Get(ctx, name, pod); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return client.IgnoreNotFound(a.client.Delete(ctx, pod, client.GracePeriodSeconds(0)))
+	case pod.Spec.NodeName == "":
+		err := a.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
+		if apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	case pod.Status.Phase != corev1.PodRunning:
+		running := pod.DeepCopy()
+		running.Status.Phase, running.Status.PodIP, running.Status.PodIPs = corev1.PodRunning, a.host, []corev1.PodIP{{IP: a.host}}
+		for _, t := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+			running.Status.Conditions = append(running.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+		}
+		for _, c := range pod.Spec.Containers {
+			running.Status.ContainerStatuses = append(running.Status.ContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, Image: c.Image, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		}
+		return a.client.Status().Patch(ctx, running, client.MergeFrom(pod))
+	case pod.Labels[v1alpha1.LabelRole] == "":
+		label := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"labels":{%q:%q}}}`, pod.Name, v1alpha1.LabelRole, v1alpha1.RolePrimary)
+		return a.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.ApplyPatchType, []byte(label)), client.FieldOwner(v1alpha1.AgentFieldManager))
+	}
+	return nil
+}
+
+// tell wakes what waits for news of a namespace.
+func (a *agents) tell(obj client.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if waiting := a.news[obj.GetNamespace()]; waiting != nil {
+		close(waiting)
+		delete(a.news, obj.GetNamespace())
+	}
+}
+
+// next news of a namespace.
+func (a *agents) next(namespace string) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.news[namespace] == nil {
+		a.news[namespace] = make(chan struct{})
+	}
+	return a.news[namespace]
+}
+
+// serve answers for all members.
+func (a *agents) serve() {
+	a.t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(a.host, fmt.Sprint(memberapi.StatusPort)))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.certificate, MinVersion: tls.VersionTLS13}
+	server := &http.Server{Handler: http.HandlerFunc(a.answer), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
+	a.t.Cleanup(func() { server.Close() })
+}
+
+// member of a server name, as pod, cluster and namespace.
+func member(name string) (pod, cluster, namespace string, err error) {
+	parts := strings.Split(name, ".")
+	if len(parts) != 4 {
+		return "", "", "", errors.New("no member is named " + name)
+	}
+	return parts[0], strings.TrimSuffix(parts[1], "-members"), parts[2], nil
+}
+
+func (a *agents) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	_, cluster, namespace, err := member(hello.ServerName)
+	if err != nil {
+		return nil, err
+	}
+	secret := &corev1.Secret{}
+	if err := a.cache.Get(hello.Context(), client.ObjectKey{Namespace: namespace, Name: cluster + "-tls"}, secret); err != nil {
+		return nil, err
+	}
+	key := string(secret.UID) + secret.ResourceVersion
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pairs[key] == nil {
+		pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+		if err != nil {
+			return nil, err
+		}
+		a.pairs[key] = &pair
+	}
+	return a.pairs[key], nil
+}
+
+// answer at once, or when there is another revision than the one asked about.
+func (a *agents) answer(w http.ResponseWriter, r *http.Request) {
+	wait, _ := time.ParseDuration(r.URL.Query().Get("wait"))
+	over := time.After(wait)
+	_, _, namespace, _ := member(r.TLS.ServerName)
+	for {
+		news := a.next(namespace)
+		status, err := a.status(r.Context(), r.TLS.ServerName)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		if status.Revision != r.URL.Query().Get("after") {
+			_ = json.NewEncoder(w).Encode(status)
+			return
+		}
+		select {
+		case <-news:
+		case <-over:
+			_ = json.NewEncoder(w).Encode(status)
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (a *agents) status(ctx context.Context, name string) (*memberapi.Status, error) {
+	podName, cluster, namespace, err := member(name)
+	if err != nil {
+		return nil, err
+	}
+	pod, config, secret := &corev1.Pod{}, &corev1.ConfigMap{}, &corev1.Secret{}
+	for suffix, obj := range map[string]client.Object{podName: pod, cluster + "-config": config, cluster + "-tls": secret} {
+		if err := a.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: suffix}, obj); err != nil {
+			return nil, err
+		}
+	}
+	s := &memberapi.Status{
+		Time: time.Now(), Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RolePrimary, State: memberapi.StateRunning, Serving: true,
+		Version: "17.4", SystemIdentifier: "7300000000000000001",
+		ConfigHash: memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])), CertificateSerial: pki.Serial(secret.Data["tls.crt"]),
+	}
+	s.Revision = s.PodUID + s.ConfigHash + s.CertificateSerial
+	return s, nil
+}

@@ -1,0 +1,201 @@
+//go:build bench
+
+// Package bench measures the operator as a process of its own against a real
+// API server. Its members are simulated: pods that nobody runs, and agents that
+// answer over mutual TLS as real ones do.
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// plane is a control plane, and the operator's binary.
+type plane struct {
+	t          *testing.T
+	dir        string
+	kubeconfig string
+	config     *rest.Config
+	client     client.WithWatch
+}
+
+// start makes a control plane whose own controllers are not held back: the
+// operator is what is measured.
+func start(t *testing.T) *plane {
+	t.Helper()
+	logf.SetLogger(logr.Discard())
+	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	p := &plane{t: t, dir: t.TempDir()}
+	env := &envtest.Environment{
+		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}
+	flags := env.ControlPlane.GetAPIServer().Configure()
+	flags.Set("authorization-mode", "RBAC").Set("shutdown-delay-duration", "0s")
+	config, err := env.Start()
+	if err != nil {
+		t.Fatalf("start the API server (KUBEBUILDER_ASSETS names its binaries): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	p.config = rest.CopyConfig(config)
+	p.config.QPS = -1
+	if p.client, err = client.NewWithWatch(p.config, client.Options{Scheme: scheme.Scheme}); err != nil {
+		t.Fatal(err)
+	}
+	p.kubeconfig = filepath.Join(p.dir, "kubeconfig")
+	if err := os.WriteFile(p.kubeconfig, env.KubeConfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run("controller-manager", filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
+		"--kubeconfig="+p.kubeconfig, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--controllers=statefulset-controller,garbage-collector-controller,endpointslice-controller,disruption-controller,serviceaccount-controller")
+	return p
+}
+
+// run starts a program that ends with the test.
+func (p *plane) run(name, binary string, args ...string) (stop func()) {
+	p.t.Helper()
+	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		log.Close()
+	}
+	p.t.Cleanup(stop)
+	return stop
+}
+
+// operator is a running operator.
+type operator struct {
+	t       *testing.T
+	address string
+	stop    func()
+}
+
+// build makes the operator's binary.
+func (p *plane) build() string {
+	p.t.Helper()
+	binary := filepath.Join(p.dir, "holdfast")
+	cmd := exec.CommandContext(p.t.Context(), "go", "build", "-trimpath", "-o", binary, ".")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		p.t.Fatalf("build the operator: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// operate starts the operator with its defaults, the election of a leader
+// apart.
+func (p *plane) operate(binary, address string) *operator {
+	p.t.Helper()
+	o := &operator{t: p.t, address: address}
+	o.stop = p.run("operator", binary, "manager", "--enable-leader-election=false", "--agent-image=holdfast:bench",
+		"--metrics-bind-address="+address, "--health-probe-bind-address=0")
+	p.await("the operator answers", func(ctx context.Context) bool {
+		response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a local process
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil
+	})
+	return o
+}
+
+func (p *plane) await(what string, holds func(context.Context) bool) {
+	p.t.Helper()
+	deadline := time.Now().Add(15 * time.Minute)
+	for !holds(p.t.Context()) {
+		if time.Now().After(deadline) {
+			p.t.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// metrics are the sums over all labels, by name.
+func (o *operator) metrics() map[string]float64 {
+	o.t.Helper()
+	response, err := http.Get("http://" + o.address + "/metrics") //nolint:noctx // a local process
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	sums := map[string]float64{}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		series, value, found := strings.Cut(lines.Text(), "} ")
+		if !found {
+			series, value, found = strings.Cut(lines.Text(), " ")
+		}
+		name, _, _ := strings.Cut(series, "{")
+		if number, err := strconv.ParseFloat(value, 64); found && err == nil {
+			sums[name] += number
+		}
+	}
+	return sums
+}
+
+// collect lets the operator collect its garbage, and keeps the heap's profile
+// where BENCH_HEAP names a file.
+func (o *operator) collect() {
+	o.t.Helper()
+	response, err := http.Get("http://" + o.address + "/debug/pprof/heap?gc=1") //nolint:noctx // a local process
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	profile, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		o.t.Fatalf("heap profile: %s %v", response.Status, err)
+	}
+	if file := os.Getenv("BENCH_HEAP"); file != "" {
+		if err := os.WriteFile(file, profile, 0o600); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+func mebibytes(bytes float64) string { return fmt.Sprintf("%.0f MiB", bytes/(1<<20)) }
