@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +21,25 @@ func (e *Engine) Act(ctx context.Context, c *v1alpha1.PostgresCluster, s engine.
 	case stepReplaceMember:
 		return e.remove(ctx, &corev1.Pod{ObjectMeta: meta}, s)
 	case stepDeleteVolume:
+		if err := e.stillDelete(ctx, c); err != nil {
+			return err
+		}
 		return e.remove(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta}, s)
 	}
 	return e.mint(ctx, c, s)
+}
+
+// stillDelete makes sure that the cluster's live object says what the step was
+// planned from: a cache may be behind, and a deleted volume is gone.
+func (e *Engine) stillDelete(ctx context.Context, c *v1alpha1.PostgresCluster) error {
+	var live v1alpha1.PostgresCluster
+	if err := e.Writer.Get(ctx, client.ObjectKeyFromObject(c), &live); err != nil {
+		return fmt.Errorf("read the cluster again: %w", err)
+	}
+	if live.UID != c.UID || live.Generation != c.Generation || live.DeletionTimestamp != nil {
+		return errors.New("the cluster has changed since the step was planned")
+	}
+	return nil
 }
 
 // remove deletes exactly the object that was observed. That it is gone, or

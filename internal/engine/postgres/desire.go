@@ -33,7 +33,7 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 	if class := c.Spec.Storage.StorageClass; class != "" && o.StorageClasses != nil {
 		if _, ok := o.StorageClasses[class]; !ok {
 			stall(v1alpha1.ReasonStorageClassMissing, "spec.storage.storageClass %q does not exist: create it, or name one that does", class)
-			writable = false
+			writable = !missesVolume(o, d.count)
 		}
 	}
 	d.template = desiredVolume{size: c.Spec.Storage.Size, class: c.Spec.Storage.StorageClass}
@@ -48,6 +48,17 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 		}
 	}
 	return d, writable, facts
+}
+
+// missesVolume says whether a member has no volume yet: made with a wrong
+// class it could not be mended.
+func missesVolume(o Observation, count int) bool {
+	for n := range count {
+		if o.Volumes[n] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // systemIdentifier is the birth latch: status or any volume knows it.
@@ -80,6 +91,9 @@ func count(c *v1alpha1.PostgresCluster, o Observation) int {
 		if n >= have {
 			return have
 		}
+	}
+	if first := o.member(0); first == nil || first.Role != v1alpha1.RolePrimary || !first.Serving {
+		return have // without a primary the others may be the last copies
 	}
 	return have - 1
 }

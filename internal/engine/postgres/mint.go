@@ -125,5 +125,10 @@ func (e *Engine) make(c *v1alpha1.PostgresCluster, s engine.Step, known Minted) 
 	if err != nil {
 		return nil, err
 	}
+	if pki.RotateType(s.Type) == pki.RotateCreate {
+		// Members that still serve what a lost CA signed stay trusted until
+		// they have moved.
+		next.Retired = pki.Bundle(known.TLS["ca.crt"])
+	}
 	return next.Data(), nil
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -51,22 +54,29 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 	var pods corev1.PodList
 	var volumes corev1.PersistentVolumeClaimList
 	var secrets corev1.SecretList
-	var slices discoveryv1.EndpointSliceList
-	for _, list := range []client.ObjectList{&sets, &pods, &volumes, &secrets, &slices} {
+	var endpoints discoveryv1.EndpointSliceList
+	for _, list := range []client.ObjectList{&sets, &pods, &volumes, &secrets, &endpoints} {
 		if err := e.Reader.List(ctx, list, in, ours); err != nil {
 			return o, fmt.Errorf("observe %T: %w", list, err)
 		}
 	}
+	volumes.Items = slices.DeleteFunc(volumes.Items, func(v corev1.PersistentVolumeClaim) bool { return another(&v, c.UID) })
+	secrets.Items = slices.DeleteFunc(secrets.Items, func(s corev1.Secret) bool { return another(&s, c.UID) })
 	for i := range sets.Items {
-		if sets.Items[i].Name == c.Name {
+		if sets.Items[i].Name == c.Name && !another(&sets.Items[i], c.UID) {
 			o.StatefulSet = &sets.Items[i]
 		}
+	}
+	if o.StatefulSet == nil {
+		pods.Items = nil // an earlier cluster's, about to go
+	} else {
+		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return another(&p, o.StatefulSet.UID) })
 	}
 	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, c.Name+"-")
 	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+c.Name+"-")
 	o.Minted = e.vault.observe(c, secrets.Items)
-	o.ReadWrite = serving(slices.Items, c.Name+suffixRW)
-	o.ReadOnly = serving(slices.Items, c.Name+suffixRO)
+	o.ReadWrite = serving(endpoints.Items, c.Name+suffixRW)
+	o.ReadOnly = serving(endpoints.Items, c.Name+suffixRO)
 
 	classes, err := e.storageClasses(ctx)
 	if err != nil {
@@ -80,6 +90,14 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 	}
 	o.Members = e.Members.Get(client.ObjectKeyFromObject(c))
 	return o, nil
+}
+
+// another says that an object is controlled by somebody else than uid: by an
+// earlier cluster of the same name, whose deletion is not done yet. What that
+// one was says nothing about this one.
+func another(obj client.Object, uid types.UID) bool {
+	owner := metav1.GetControllerOf(obj)
+	return owner != nil && owner.UID != uid
 }
 
 // storageClasses reads the classes where the operator may.
@@ -134,13 +152,13 @@ func byOrdinal[T any](items []T, name func(*T) string, prefix string) map[int]*T
 }
 
 // serving names the pods that a Service sends clients to.
-func serving(slices []discoveryv1.EndpointSlice, service string) map[string]bool {
+func serving(list []discoveryv1.EndpointSlice, service string) map[string]bool {
 	pods := map[string]bool{}
-	for i := range slices {
-		if slices[i].Labels[discoveryv1.LabelServiceName] != service {
+	for i := range list {
+		if list[i].Labels[discoveryv1.LabelServiceName] != service {
 			continue
 		}
-		for _, ep := range slices[i].Endpoints {
+		for _, ep := range list[i].Endpoints {
 			ready := ep.Conditions.Ready == nil || *ep.Conditions.Ready
 			if ready && ep.TargetRef != nil && ep.TargetRef.Kind == "Pod" {
 				pods[ep.TargetRef.Name] = true

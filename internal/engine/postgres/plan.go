@@ -94,6 +94,10 @@ func (j *judgement) replaceStep() *engine.Step { //nolint:gocyclo // an ordered 
 		pod, m := j.o.Pods[n], j.o.member(n)
 		reason := j.outdated(n)
 		switch {
+		case j.o.leaving(n):
+			// Its data goes with its pod: nobody is replaced before a person
+			// has decided.
+			return nil
 		case pod == nil || pod.DeletionTimestamp != nil:
 			away = true
 		case reason != "" && stuck(pod, m):
@@ -108,6 +112,13 @@ func (j *judgement) replaceStep() *engine.Step { //nolint:gocyclo // an ordered 
 		return nil
 	}
 	return j.replace(next, why)
+}
+
+// leaving says that a member's volume is being deleted, which is held up only
+// by its pod.
+func (o Observation) leaving(ordinal int) bool {
+	v := o.Volumes[ordinal]
+	return v != nil && v.DeletionTimestamp != nil
 }
 
 // stuck says whether a pod will not serve by waiting, so that replacing it
@@ -148,8 +159,8 @@ func (j *judgement) outdated(ordinal int) string {
 // dropVolumeStep deletes the volume of a member that was scaled away, when the
 // spec says so in words.
 func (j *judgement) dropVolumeStep() *engine.Step {
-	if j.c.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
-		return nil
+	if j.c.Spec.DeletionPolicy != v1alpha1.DeletionDelete || j.primary() == "" {
+		return nil // without a primary this may be the last copy
 	}
 	for _, n := range sortedKeys(j.o.Volumes) {
 		v := j.o.Volumes[n]
@@ -170,6 +181,10 @@ func (j *judgement) say(conditionType, reason, format string, args ...any) {
 // judgeMembers turns what members say into facts.
 func (j *judgement) judgeMembers() {
 	for n := range j.d.count {
+		if j.o.leaving(n) {
+			j.say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
+				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", volumeName(j.c, n), podName(j.c, n))
+		}
 		pod, m, s := j.o.Pods[n], j.o.member(n), j.standings[n]
 		if pod != nil && pod.DeletionTimestamp == nil && j.outdated(n) == "" {
 			if fault := imageFault(pod); fault != "" {

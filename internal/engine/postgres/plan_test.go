@@ -249,6 +249,40 @@ func TestPlan(t *testing.T) {
 		{"a StatefulSet that was not taken up yet is under way",
 			func(t *testing.T) *world { w := settled(t, 1); w.o.StatefulSet.Generation = 2; return w },
 			outcome{"", []string{"Reconciling/Progressing", available}, 1}},
+		{"a member whose volume is being deleted is not restarted",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
+				w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now}
+				return w
+			},
+			outcome{"", []string{"Degraded/DataMissing", "Reconciling/Restarting", available}, 1}},
+		{"the last copies are kept while nobody is primary, even under Delete",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.replicas(1)
+				w.gone(0)
+				return w
+			},
+			outcome{"", []string{"Reconciling/ScalingUp", "Reconciling/Configuring", "Reconciling/ScalingDown", down}, 3}},
+		{"a volume of a former member stays while nobody is primary, even under Delete",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.volume(1, false)
+				w.gone(0)
+				return w
+			},
+			outcome{"", []string{"Reconciling/ScalingUp", down}, 1}},
+		{"a storage class that is gone does not stop the care of a living cluster",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.Storage.StorageClass = "standard"
+				delete(w.o.StorageClasses, "standard")
+				return w
+			},
+			outcome{"", []string{"Stalled/StorageClassMissing", available}, 1}},
 		{"nothing is judged before members that are ready were asked",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
