@@ -50,10 +50,12 @@ func followOnce[T object](ctx context.Context, from source[T], name string, seen
 		return err
 	}
 	seen(first)
+	// Without a version the watch begins with the object as it is. One from the
+	// version just read would be refused, for an object that has not changed
+	// for longer than the API server remembers.
 	events, err := from.Watch(ctx, metav1.ListOptions{
-		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
-		ResourceVersion: first.GetResourceVersion(),
-		TimeoutSeconds:  new(int64(1800)),
+		FieldSelector:  fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(),
+		TimeoutSeconds: new(int64(1800)),
 	})
 	if err != nil {
 		return err
