@@ -33,7 +33,7 @@ const (
 	mostSamples = 300
 	// rounds of samples on a single cluster: drift that comes back more often
 	// than three times is a contest, which a new process has not seen.
-	rounds = 10
+	rounds = 5
 	// inTime is how soon drift of one cluster should be put back.
 	inTime = "p99 < 1 s"
 )

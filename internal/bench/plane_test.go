@@ -53,7 +53,8 @@ func start(t *testing.T) *plane {
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
 	flags := env.ControlPlane.GetAPIServer().Configure()
-	flags.Set("authorization-mode", "RBAC").Set("shutdown-delay-duration", "0s")
+	flags.Set("authorization-mode", "RBAC").Set("shutdown-delay-duration", "0s").
+		Set("service-cluster-ip-range", "10.0.0.0/16") // two addresses for each cluster
 	config, err := env.Start()
 	if err != nil {
 		t.Fatalf("start the API server (KUBEBUILDER_ASSETS names its binaries): %v", err)
