@@ -18,6 +18,7 @@ func TestTogether(t *testing.T) {
 		{"DriftContested", driftContested},
 		{"Scale", scaleUnderWrites},
 		{"Lag", laggingReplicaLeaves},
+		{"AgentDies", agentDies},
 		{"Retain", deletionRetains},
 		{"Delete", deletionDeletes},
 		{"BadInputRefused", badInputRefused},
