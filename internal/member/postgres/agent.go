@@ -59,6 +59,10 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	return a.run(ctx)
+}
+
+func (a *agent) run(ctx context.Context) error {
 	// The helpers outlive ctx: the stop in order still renews the Lease,
 	// labels the pod and answers the operator.
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))

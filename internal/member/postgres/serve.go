@@ -209,19 +209,31 @@ func (l *life) stopPlanned() {
 	l.labeller.Settle(label)
 	done()
 	if l.primary {
-		err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, "set statement_timeout = 0; checkpoint")
-			return err
-		})
-		if err != nil {
-			l.log.Info("no checkpoint before the stop", "error", err.Error())
-		}
+		l.checkpoint(ctx)
 	}
-	inOrder := l.server.stop(l.o.StopTimeout)
+	deadline, _ := ctx.Deadline()
+	inOrder := l.server.stop(time.Until(deadline))
 	l.store.Update(func(s *memberapi.Status) { s.Serving = false })
 	l.log.Info("the database has stopped", "inOrder", inOrder)
 	if l.primary && inOrder {
 		l.release()
+	}
+}
+
+// checkpoint makes the shutdown that follows short. It may take half of the
+// time that is left.
+func (l *life) checkpoint(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, l.o.StopTimeout/2)
+	defer cancel()
+	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "set statement_timeout = 0")
+		if err == nil {
+			_, err = c.Exec(ctx, "checkpoint")
+		}
+		return err
+	})
+	if err != nil {
+		l.log.Info("no checkpoint before the stop", "error", err.Error())
 	}
 }
 
