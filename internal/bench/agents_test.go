@@ -192,7 +192,7 @@ func (a *agents) serve() {
 	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.certificate, MinVersion: tls.VersionTLS13}
 	server := &http.Server{Handler: http.HandlerFunc(a.answer), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
-	a.t.Cleanup(func() { server.Close() })
+	a.t.Cleanup(func() { _ = server.Close() })
 }
 
 // member of a server name, as pod, cluster and namespace.
