@@ -174,8 +174,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 func (o *operator) stop() {
 	o.cancel()
 	if o.done != nil {
-		// A process that crashed has nothing to say.
-		<-o.done
+		<-o.done //nolint:errcheck // a process that crashed has nothing to say
 		o.done = nil
 	}
 }

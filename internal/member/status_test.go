@@ -34,7 +34,8 @@ func TestStoreRevision(t *testing.T) {
 	if s.Get().Revision == first {
 		t.Error("a new state kept its revision")
 	}
-	if NewStore(memberapi.Status{}).Get().Revision == NewStore(memberapi.Status{}).Get().Revision {
+	one, two := NewStore(memberapi.Status{}), NewStore(memberapi.Status{})
+	if one.Get().Revision == two.Get().Revision {
 		t.Error("two agents have the same revision")
 	}
 }
