@@ -237,7 +237,7 @@ func (p *pass) announce(d Drift) {
 }
 
 func (p *pass) drift(id ObjectID, f finding, action string) Drift {
-	drift := Drift{Time: metav1.NewTime(p.now), Object: id, Path: f.shown, Operation: f.operation, Action: action}
+	drift := Drift{Time: metav1.NewTime(p.clock.Now()), Object: id, Path: f.shown, Operation: f.operation, Action: action}
 	if f.holder != nil {
 		drift.Manager, drift.Subresource, drift.ManagerTime = f.holder.manager, f.holder.subresource, f.holder.time
 	}

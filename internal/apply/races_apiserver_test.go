@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -212,4 +215,41 @@ func count(t *testing.T, registry *prometheus.Registry, name string, want map[st
 		}
 	}
 	return 0
+}
+
+// slow is a cache that takes a minute for each look.
+type slow struct {
+	client.Reader
+	clock *testclock.FakePassiveClock
+}
+
+func (s slow) Get(ctx context.Context, k client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	s.clock.SetTime(s.clock.Now().Add(time.Minute))
+	return s.Reader.Get(ctx, k, obj, opts...)
+}
+
+// A change that comes in the middle of a pass is not told as one from before
+// it was made.
+func TestDriftBearsTheTimeAtWhichItWasFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	if err := w.As(t, intruder).Patch(t.Context(), w.typed(w.configMap()),
+		client.RawPatch(types.MergePatchType, []byte(`{"data":{"a.conf":"theirs"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	applier, err := apply.New(slow{w.Cache, w.clock}, w.Client, apply.Options{Clock: w.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.applier = applier
+	before := w.clock.Now()
+	for _, d := range w.settle().Drifts {
+		if d.Time.Time.Before(before.Add(time.Minute)) {
+			t.Errorf("%s is told for %s, the look at it ended after %s", d.Path, d.Time, before)
+		}
+		return
+	}
+	t.Error("no drift was found")
 }
