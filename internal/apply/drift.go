@@ -75,6 +75,10 @@ func attribute(before, after *snapshot, owned *ownership, path fieldpath.Path) f
 		f.operation = f.holder.operation
 	default:
 		f.operation = OperationRemoved
+		if _, there := lookup(before.content, path); there {
+			// Scaled to zero, or the record of who did it was cleared.
+			f.operation = OperationUnattributed
+		}
 		f.replacedItem(before, after, owned)
 	}
 	return f

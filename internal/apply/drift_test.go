@@ -97,7 +97,7 @@ func TestCompare(t *testing.T) {
 			name: "the status subresource's fields are nobody's", changed: false,
 			before: seen(data("a", "x"), held(t, own, noon, b), held(t, "kubelet/Update/status", noon, a)),
 			after:  seen(data("a", "1"), held(t, own, noon, a)),
-			want:   []want{{".data.a", "", "removed"}},
+			want:   []want{{".data.a", "", "unattributed"}},
 		},
 		{
 			name: "what is desired changed", changed: true,

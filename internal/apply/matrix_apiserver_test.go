@@ -98,7 +98,7 @@ func everyKind() []change {
 		{"managedFields are cleared", merge(`{"metadata":{"managedFields":[{}]}}`), nil},
 		{"a value is changed and managedFields are cleared",
 			merge(`{"metadata":{"managedFields":[{}],"labels":{"app.kubernetes.io/name":"other"}}}`),
-			[]shortDrift{{Path: label, Operation: "removed", Manager: "-"}}},
+			[]shortDrift{{Path: label, Operation: "unattributed", Manager: "-"}}},
 		{"the object is deleted", func(ctx context.Context, c client.Client, obj client.Object) error {
 			return c.Delete(ctx, obj)
 		}, []shortDrift{{Operation: "deleted", Manager: "-"}}},
@@ -242,6 +242,7 @@ func TestDriftOfStatefulSets(t *testing.T) {
 	const shown = `.spec.template.spec.containers[name="postgres"]`
 	drifts(t, func(w *world) runtime.ApplyConfiguration { return w.statefulSet() }, "apps/v1",
 		change{"it is scaled", scale(3), []shortDrift{{Path: ".spec.replicas", Operation: "Update", Subresource: "scale"}}},
+		change{"it is scaled to zero", scale(0), []shortDrift{{Path: ".spec.replicas", Operation: "unattributed", Manager: "-"}}},
 		change{"replicas are edited", update(set(int64(3), "spec", "replicas")), []shortDrift{at(".spec.replicas", "Update")}},
 		change{"the image is edited", jsonPatch(`[{"op":"replace","path":"` + container + `/image","value":"other"}]`),
 			[]shortDrift{at(shown+".image", "Update")}},
