@@ -51,6 +51,9 @@ const (
 	// AnnotationRollout on a pod is the hash of those parts of the spec that
 	// only a new pod can take up.
 	AnnotationRollout = "holdfast.dev/rollout"
+	// AnnotationImage on a pod is the image that the spec asked for when the
+	// pod was declared: with a tag, where the pod may name a digest.
+	AnnotationImage = "holdfast.dev/image"
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
 	// the database system that was born there. It forbids a second birth.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"

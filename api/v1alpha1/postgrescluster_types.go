@@ -9,7 +9,8 @@ type PostgresClusterSpec struct {
 	CommonSpec `json:",inline"`
 
 	// Version of PostgreSQL: a major version such as "17", or a minor one such
-	// as "17.4".
+	// as "17.4". What the image's tag stands for when the first member runs
+	// stays until this is changed: see status.image.
 	// +required
 	// +kubebuilder:validation:Pattern=`^1[4-8](\.(0|[1-9][0-9]{0,2}))?$`
 	// +kubebuilder:validation:MaxLength=8

@@ -64,6 +64,22 @@ func loadCommand() *cobra.Command {
 	}
 }
 
+func tagCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tag IMAGE:TAG OTHER:TAG",
+		Short: "Let another name stand for an image on all nodes, as a registry's moving tag does",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, refs []string) error {
+			return node.OnAll(func(n layout.Node) error {
+				if err := node.Tag(n, refs[0], refs[1]); err != nil {
+					return err
+				}
+				return node.TagDigest(n, refs[1])
+			})
+		},
+	}
+}
+
 func packCommand() *cobra.Command {
 	var ref, binary, out string
 	command := &cobra.Command{

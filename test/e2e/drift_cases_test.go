@@ -130,7 +130,7 @@ func podImageEdited(t *testing.T, c *cluster) {
 	older := needImages(t, 17, 2)[0]
 	var pod corev1.Pod
 	c.read(&pod, c.pod(1))
-	before := pod.DeepCopy()
+	before, want := pod.DeepCopy(), c.get().Status.Image
 	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":"postgres","image":%q}]}}`, ref(t, older)))(
 		t.Context(), &pod, client.FieldOwner("kubectl-set")), "set the pod's image")
 	eventually(t, readyTimeout, "the pod is replaced", func(ctx context.Context) error {
@@ -139,7 +139,7 @@ func podImageEdited(t *testing.T, c *cluster) {
 			return err
 		}
 		i := slices.IndexFunc(now.Spec.Containers, func(c corev1.Container) bool { return c.Name == "postgres" })
-		if now.UID == before.UID || now.Spec.Containers[i].Image != before.Spec.Containers[i].Image || !podReady(&now) {
+		if now.UID == before.UID || now.Spec.Containers[i].Image != want || !podReady(&now) {
 			return fmt.Errorf("pod %s runs %s", now.UID, now.Spec.Containers[i].Image)
 		}
 		return nil

@@ -31,6 +31,7 @@ func TestTogether(t *testing.T) {
 		{"Secrecy", secretsStaySecret},
 		{"Settings", settings},
 		{"MinorUpgrade", minorUpgrade},
+		{"MovingTag", movingTag},
 		{"VolumeGrows", volumeGrows},
 		{"TLS", clientsUseTLS},
 		{"Examples", examples},

@@ -20,6 +20,32 @@ type model struct {
 	random *rand.Rand
 	// replaced counts the pods that steps replaced.
 	replaced int
+	// build is what the image's tag stands for now; it moves.
+	build int
+}
+
+// start makes a pod as the StatefulSet declares it, of the build that its tag
+// stands for at that moment.
+func (m *model) start(ordinal int) {
+	pod := m.pod(ordinal)
+	template := m.o.StatefulSet.Spec.Template
+	pod.Spec.Containers[0].Image = template.Spec.Containers[0].Image
+	pod.Annotations[v1alpha1.AnnotationImage] = template.Annotations[v1alpha1.AnnotationImage]
+	digest := digestOf(pod.Spec.Containers[0].Image)
+	if digest == "" {
+		digest = fmt.Sprintf("sha256:%064d", m.build)
+	}
+	pod.Status.ContainerStatuses[0].ImageID = "example.com/postgres@" + digest
+}
+
+// advance has the member serve, in the pod that is there.
+func (m *model) advance(ordinal int) {
+	old := *m.o.Pods[ordinal]
+	m.member(ordinal)
+	pod := m.o.Pods[ordinal]
+	pod.UID, m.status(ordinal).PodUID = old.UID, string(old.UID)
+	pod.Annotations, pod.Spec = old.Annotations, old.Spec
+	pod.Status.ContainerStatuses = old.Status.ContainerStatuses
 }
 
 // obey does what one plan asks for.
@@ -28,6 +54,8 @@ func (m *model) obey(p engine.Plan) {
 	if writable && d.minted.complete() {
 		m.statefulSet()
 		m.o.StatefulSet.Spec.Template.Spec.Containers[0].Image = d.image
+		m.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationImage: d.asked}
+		m.c.Status.Image = d.image
 		for _, v := range d.volumes {
 			if m.o.Volumes[v.ordinal] == nil {
 				m.volume(v.ordinal, true)
@@ -77,18 +105,14 @@ func (m *model) happen() {
 			m.gone(n)
 			return
 		case n < d.count && pod == nil:
-			m.pod(n)
+			m.start(n)
 			return
 		case n < d.count && m.o.member(n) == nil:
-			m.member(n)
+			m.advance(n)
 			m.status(n).Serving, m.status(n).State = false, memberapi.StateCloning
 			return
 		case n < d.count && !stand(m.c, m.o, d, n).done():
-			uid := pod.UID
-			annotation := pod.Annotations[v1alpha1.AnnotationRollout]
-			m.member(n)
-			m.o.Pods[n].UID, m.status(n).PodUID = uid, string(uid)
-			m.o.Pods[n].Annotations[v1alpha1.AnnotationRollout] = annotation
+			m.advance(n)
 			if n == 0 {
 				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"
 				m.status(n).SystemIdentifier = m.c.Status.SystemIdentifier
@@ -143,6 +167,7 @@ func converge(t *testing.T, seed uint64) {
 			}
 		}
 		m.obey(p)
+		m.build += m.random.IntN(2)
 		m.happen()
 	}
 	p := plan(m.c, m.o, now)
@@ -154,10 +179,16 @@ func converge(t *testing.T, seed uint64) {
 	if got, want := membership(m.o), m.c.Spec.DesiredReplicas(); got != want || len(m.o.Pods) != want {
 		t.Fatalf("seed %d: %d members and %d pods, want %d", seed, got, len(m.o.Pods), want)
 	}
+	for n, pod := range m.o.Pods {
+		if one, other := build(m.o.Pods[0]), build(pod); one != other || one == "" {
+			t.Fatalf("seed %d: member %d runs build %q, member 0 %q", seed, n, other, one)
+		}
+	}
 }
 
-// Whatever is edited and whatever pods die, the plan replaces one member at a
-// time, keeps every volume, and comes to rest.
+// Whatever is edited, whatever pods die and wherever the image's tag moves, the
+// plan replaces one member at a time, keeps every volume, and comes to rest with
+// one build everywhere.
 func TestPlanConverges(t *testing.T) {
 	for seed := range uint64(20) {
 		converge(t, seed)

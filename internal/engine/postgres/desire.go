@@ -21,11 +21,12 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 	stall := func(reason, format string, args ...any) {
 		facts = append(facts, condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
-	d.image = image(c, o.Settings)
+	d.asked = image(c, o.Settings)
+	d.image = latch(c, o, d.asked)
 	if reason, message := versionRefused(c, o); reason != "" {
 		stall(reason, "%s", message)
 		if current := currentImage(o); current != "" {
-			d.image = current
+			d.asked, d.image = orDefault(o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage], current), current
 		}
 	}
 	d.count = count(c, o)

@@ -59,7 +59,7 @@ func stand(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal int) s
 		return standing{v1alpha1.ReasonSyncing, waiting(name, m), false}
 	case !primary && m.State != memberapi.StateStreaming:
 		return standing{v1alpha1.ReasonSyncing, waiting(name, m), m.State == memberapi.StateDisconnected}
-	case pod.Annotations[v1alpha1.AnnotationRollout] != rolloutHash(c, d.image):
+	case pod.Annotations[v1alpha1.AnnotationRollout] != rolloutHash(c, d.asked):
 		return standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
 	case !ready(pod) || !inEndpoints(o, primary, name):
 		return standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}

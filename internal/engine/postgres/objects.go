@@ -28,8 +28,9 @@ const mostMembers = 9
 // desired is what the objects are made from: the spec, where it can be
 // followed, and what is there, where it cannot.
 type desired struct {
-	// image of the database.
-	image string
+	// asked is the image that the spec maps to, and image the one to declare:
+	// its latched build once that is known.
+	asked, image string
 	// count of members.
 	count int
 	// size and class by ordinal of the volumes to apply, former members' too.

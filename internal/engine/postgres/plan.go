@@ -140,11 +140,11 @@ func (j *judgement) outdated(ordinal int) string {
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return ""
 	}
-	if pod.Annotations[v1alpha1.AnnotationRollout] != rolloutHash(j.c, j.d.image) {
+	if pod.Annotations[v1alpha1.AnnotationRollout] != rolloutHash(j.c, j.d.asked) {
 		return "the pod is older than what the spec declares for it"
 	}
-	if ctr := databaseContainer(pod.Spec); ctr != nil && ctr.Image != j.d.image {
-		return fmt.Sprintf("the pod's image was changed to %s by somebody else", ctr.Image)
+	if why := j.d.strays(pod); why != "" {
+		return why
 	}
 	if waitingReason(pod) != "" && installerImage(pod) != j.o.Settings.AgentImage {
 		return "the pod does not start, and its agent is older than the operator"
@@ -189,7 +189,7 @@ func (j *judgement) judgeMembers() {
 		if pod != nil && pod.DeletionTimestamp == nil && j.outdated(n) == "" {
 			if fault := imageFault(pod); fault != "" {
 				j.say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
-					"pod %s, %s: check spec.version, spec.image and spec.imagePullSecrets", pod.Name, fault)
+					"pod %s, %s: check spec.version, spec.image and spec.imagePullSecrets%s", pod.Name, fault, j.d.resolved())
 			}
 		}
 		if m != nil {
@@ -270,7 +270,7 @@ func (j *judgement) born() bool { return j.d.systemIdentifier != "" && j.c.Statu
 func (j *judgement) versionChanges() bool {
 	for n := range j.d.count {
 		if pod := j.o.Pods[n]; pod != nil {
-			if ctr := databaseContainer(pod.Spec); ctr != nil && ctr.Image != j.d.image {
+			if ctr := databaseContainer(pod.Spec); ctr != nil && ctr.Image != j.d.image && ctr.Image != j.d.asked {
 				return true
 			}
 		}

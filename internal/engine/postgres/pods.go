@@ -87,7 +87,8 @@ func podTemplate(c *v1alpha1.PostgresCluster, d desired) *corev1ac.PodTemplateSp
 		WithLabels(s.PodLabels).WithLabels(identity(c).Labels(componentDatabase)).
 		WithAnnotations(s.PodAnnotations).
 		WithAnnotations(map[string]string{
-			v1alpha1.AnnotationRollout:                rolloutHash(c, d.image),
+			v1alpha1.AnnotationRollout:                rolloutHash(c, d.asked),
+			v1alpha1.AnnotationImage:                  d.asked,
 			"kubectl.kubernetes.io/default-container": containerName,
 		}).
 		WithSpec(spec)

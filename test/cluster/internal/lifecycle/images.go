@@ -38,6 +38,9 @@ func loadInto(n layout.Node, p image.Postgres) error {
 			return err
 		}
 	}
+	if err := node.TagDigest(n, p.Refs[0]); err != nil {
+		return err
+	}
 	for _, ref := range p.Refs[1:] {
 		if err := node.Tag(n, p.Refs[0], ref); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -130,6 +131,21 @@ func OnAll(do func(layout.Node) error) error {
 // Tag gives an image that the node has another name.
 func Tag(n layout.Node, ref, other string) error {
 	return ctr(n, "images", "tag", "--force", ref, other)
+}
+
+// TagDigest gives an image the name with its digest too, as one has that was
+// pulled from a registry, so that pods report it and may ask for it.
+func TagDigest(n layout.Node, ref string) error {
+	out, err := exec.Command("ctr", "--address", n.ContainerdSocket(), "--namespace", runtimeNamespace,
+		"images", "list", "name=="+ref).Output()
+	if err != nil {
+		return fmt.Errorf("%s: list %s: %w", n.Name, ref, err)
+	}
+	digest := regexp.MustCompile(`sha256:[0-9a-f]{64}`).FindString(string(out))
+	if digest == "" {
+		return fmt.Errorf("%s: image %s has no digest: %s", n.Name, ref, out)
+	}
+	return Tag(n, ref, ref[:strings.LastIndex(ref, ":")]+"@"+digest)
 }
 
 // HasImage says whether the node has an image of that name.

@@ -1,0 +1,53 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// movingTag: a tag that stands for a newer minor version by now does not bring
+// it into a cluster whose first member ran the older.
+func movingTag(t *testing.T) {
+	have := needImages(t, 17, 2)
+	older, newer := have[0], have[len(have)-1]
+	moving := "example.com/" + strings.ToLower(t.Name()) + ":17"
+	tag(t, older, moving)
+	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = "17", moving })
+	obj := c.waitReady()
+	image := obj.Status.Image
+	if obj.Status.Version != older || !strings.Contains(image, "@sha256:") {
+		t.Fatalf("status says version %s and image %s, want %s by its digest", obj.Status.Version, image, older)
+	}
+	first := c.incarnation(0)
+	tag(t, newer, moving)
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Replicas = new(int32(2)) })
+	obj = c.waitReady()
+	if obj.Status.Image != image {
+		t.Errorf("the image became %s, before %s", obj.Status.Image, image)
+	}
+	for n := range 2 {
+		if v := c.sql(n, "show server_version"); !strings.HasPrefix(v, older) {
+			t.Errorf("%s runs %s, want %s", c.pod(n), v, older)
+		}
+	}
+	if now := c.incarnation(0); now != first {
+		t.Errorf("the primary was touched: %s, before %s", now, first)
+	}
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = newer, "" })
+	if obj = c.waitReady(); obj.Status.Version != newer {
+		t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
+	}
+}
+
+// tag lets a reference stand for a version's image on all nodes.
+func tag(t *testing.T, version, as string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", ref(t, version), as).CombinedOutput()
+	must(t, err, "tag the image: "+string(out))
+}
