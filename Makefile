@@ -25,26 +25,29 @@ $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.s
 	$(call say,building the tool for the local cluster)
 	@cd test/cluster && CGO_ENABLED=0 go build -o $(CLUSTER) .
 
-generate: ## deep copies and CRDs from the types
+generate: ## deep copies and CRDs from the types, Argo CD's settings from the scripts
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
+	@cd test && go run ./gitops/render ../kustomize/argocd
 
 check-generated: generate ## fail when a generated file is stale
-	@git diff --exit-code -- api config/crd || { echo "generated files are stale: run make generate and commit"; exit 1; }
+	@git diff --exit-code -- api config/crd kustomize/argocd || { echo "generated files are stale: run make generate and commit"; exit 1; }
 
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run ./...
-	@cd test && $(TOOL) golangci-lint run --build-tags e2e -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --build-tags e2e,apiserver -c ../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test ./...
+	@cd test && go test ./gitops/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/
+	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
 
 cluster: $(CLUSTER) ## three real nodes on this machine (the first time ten minutes, later one)
 	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
