@@ -49,6 +49,10 @@ api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once:
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
 
+argocd-test: $(CLUSTER) ## Argo CD's own health, actions and comparison (the first time it is compiled: minutes)
+	$(call say,tests with the code of Argo CD)
+	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./...
+
 cluster: $(CLUSTER) ## three real nodes on this machine (the first time ten minutes, later one)
 	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
 	@$(CLUSTER) images --dir $(STATE)
@@ -75,11 +79,11 @@ bench: cluster deploy ## measure and print a table (about a quarter of an hour)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
 
-test: check-generated lint unit api-test e2e ## every tier, and all that it needs
+test: check-generated lint unit api-test argocd-test e2e ## every tier, and all that it needs
 
 demo: cluster deploy ## an example, Ready, with a drift reverted before your eyes
 	@KUBECTL=$(KUBECTL) test/demo/demo.sh
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build generate check-generated lint unit api-test cluster cluster-down deploy undeploy e2e soak bench test demo
+.PHONY: help build generate check-generated lint unit api-test argocd-test cluster cluster-down deploy undeploy e2e soak bench test demo
