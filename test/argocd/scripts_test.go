@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"cmp"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/argoproj/argo-cd/v3/util/settings"
 	"github.com/argoproj/gitops-engine/pkg/health"
 	gocmp "github.com/google/go-cmp/cmp"
+	log "github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/fake"
@@ -22,6 +24,9 @@ const (
 	root = "../.."
 	kind = root + "/kustomize/argocd/holdfast.dev/PostgresCluster"
 )
+
+// Argo CD's own log is noise.
+func init() { log.SetOutput(io.Discard) }
 
 func decode(t *testing.T, into any, elements ...string) {
 	t.Helper()
@@ -72,7 +77,7 @@ func overrides(t *testing.T) map[string]v1alpha1.ResourceOverride {
 
 // Argo CD agrees with every test of a health script.
 func TestHealth(t *testing.T) {
-	var tests lua.ResourceHealthOverrides = overrides(t)
+	scripts := lua.ResourceHealthOverrides(overrides(t))
 	var file struct {
 		Tests []struct {
 			InputPath    string              `json:"inputPath"`
@@ -85,7 +90,7 @@ func TestHealth(t *testing.T) {
 	}
 	for _, test := range file.Tests {
 		t.Run(filepath.Base(test.InputPath), func(t *testing.T) {
-			got, err := tests.GetResourceHealth(object(t, kind, test.InputPath))
+			got, err := scripts.GetResourceHealth(object(t, kind, test.InputPath))
 			if err != nil {
 				t.Fatal(err)
 			}
