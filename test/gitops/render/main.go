@@ -26,6 +26,10 @@ type definition struct {
 }
 
 func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: render <folder of scripts>")
+		os.Exit(2)
+	}
 	if err := run(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
 		os.Exit(1)
