@@ -25,26 +25,33 @@ $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.s
 	$(call say,building the tool for the local cluster)
 	@cd test/cluster && CGO_ENABLED=0 go build -o $(CLUSTER) .
 
-generate: ## deep copies and CRDs from the types
+generate: ## deep copies and CRDs from the types, Argo CD's settings from the scripts
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
+	@cd test && go run ./gitops/render ../kustomize/argocd
 
 check-generated: generate ## fail when a generated file is stale
-	@git diff --exit-code -- api config/crd || { echo "generated files are stale: run make generate and commit"; exit 1; }
+	@git diff --exit-code -- api config/crd kustomize/argocd || { echo "generated files are stale: run make generate and commit"; exit 1; }
 
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run ./...
-	@cd test && $(TOOL) golangci-lint run --build-tags e2e -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --build-tags e2e,apiserver -c ../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test ./...
+	@cd test && go test ./gitops/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/
+	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
+
+argocd-test: $(CLUSTER) ## Argo CD's own health, actions and comparison (the first time it is compiled: minutes)
+	$(call say,tests with the code of Argo CD)
+	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./...
 
 cluster: $(CLUSTER) ## three real nodes on this machine (the first time ten minutes, later one)
 	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
@@ -72,11 +79,11 @@ bench: cluster deploy ## measure and print a table (about a quarter of an hour)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
 
-test: check-generated lint unit api-test e2e ## every tier, and all that it needs
+test: check-generated lint unit api-test argocd-test e2e ## every tier, and all that it needs
 
 demo: cluster deploy ## an example, Ready, with a drift reverted before your eyes
 	@KUBECTL=$(KUBECTL) test/demo/demo.sh
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build generate check-generated lint unit api-test cluster cluster-down deploy undeploy e2e soak bench test demo
+.PHONY: help build generate check-generated lint unit api-test argocd-test cluster cluster-down deploy undeploy e2e soak bench test demo

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -101,7 +100,7 @@ func managerCommand() *cobra.Command {
 	f.StringSliceVar(&o.namespaces, "watch-namespaces", nil, "namespaces to watch, separated by commas; all when empty")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of /metrics; 0 for none")
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own")
+	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own, read from its pod, when empty")
 	f.StringVar(&o.postgresRepository, "postgres-image-repository", "docker.io/library/postgres", "repository that PostgreSQL versions are looked up in")
 	f.IntVar(&o.concurrent, "concurrent", 4, "clusters that are reconciled at the same time")
 	f.DurationVar(&o.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "time for passes under way to end before the operator stops")
@@ -111,9 +110,6 @@ func managerCommand() *cobra.Command {
 }
 
 func (o *managerOptions) run(ctx context.Context) error {
-	if o.agentImage == "" {
-		return errors.New("--agent-image is not set: name the image of this operator, whose binary members run")
-	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -144,11 +140,16 @@ func (o *managerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
+	if o.agentImage == "" {
+		if o.agentImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
+			return err
+		}
+	}
 	probes.SetupChecks(mgr, log)
 	if err := o.postgres(mgr); err != nil {
 		return fmt.Errorf("set up PostgresCluster: %w", err)
 	}
-	log.Info("starting", "version", version, "namespaces", strings.Join(o.namespaces, ","))
+	log.Info("starting", "version", version, "agentImage", o.agentImage, "namespaces", strings.Join(o.namespaces, ","))
 	return mgr.Start(ctx)
 }
 

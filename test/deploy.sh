@@ -22,7 +22,6 @@ cp -r config "$install/"
 cat >"$install/kustomization.yaml" <<END
 resources: [config/default]
 images: [{name: docker.io/library/holdfast, newName: ${image%:*}, newTag: "${image##*:}"}]
-replacements: [{path: config/default/agent-image.yaml}]
 END
 "$KUBECTL" kustomize "$install" >"$install/all.yaml"
 "$KUBECTL" apply --server-side --force-conflicts -f "$install/all.yaml"

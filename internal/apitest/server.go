@@ -115,7 +115,7 @@ func (s *server) startController() error {
 			"statefulset-controller", "garbage-collector-controller", "endpointslice-controller",
 			"disruption-controller", "namespace-controller", "serviceaccount-controller",
 			"persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
-			"job-controller",
+			"job-controller", "clusterrole-aggregation-controller",
 		}, ","),
 		"--concurrent-gc-syncs=4",
 		"--secure-port=0",

@@ -1,0 +1,113 @@
+//go:build apiserver
+
+package gitops
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+)
+
+// guarded is a namespace in which the policies are known to be in force.
+func guarded(t *testing.T) (client.Client, *apitest.Cluster) {
+	t.Helper()
+	cluster := apitest.New(t)
+	c := administrator(t, cluster.Config)
+	installKinds(t, c, with(t, "admission-policy"), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	apitest.Eventually(t, "the policies are in force", func(ctx context.Context) (bool, string) {
+		err := c.Create(ctx, cleanOut(cluster.Namespace, "probe"), client.DryRunAll)
+		if err == nil {
+			return false, "admitted"
+		}
+		return strings.Contains(err.Error(), "allow-data-deletion"), err.Error()
+	})
+	return c, cluster
+}
+
+// cleanOut is a cluster whose data goes with it.
+func cleanOut(namespace, name string) *v1alpha1.PostgresCluster {
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	c.Spec.Version, c.Spec.DeletionPolicy = "17", v1alpha1.DeletionDelete
+	c.Spec.Storage.Size.Set(1 << 30)
+	return c
+}
+
+func refusal(t *testing.T, err error, part string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), part) {
+		t.Errorf("got %v, want a refusal that says %q", err, part)
+	}
+}
+
+func accepted(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// allow labels the namespace and waits until the policy knows.
+func allow(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"holdfast.dev/allow-data-deletion":"true"}}}`))
+	if err := c.Patch(t.Context(), ns, patch); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the label is known", func(ctx context.Context) (bool, string) {
+		err := c.Create(ctx, cleanOut(namespace, "probe"), client.DryRunAll)
+		if err != nil {
+			return false, err.Error()
+		}
+		return true, ""
+	})
+}
+
+// Data goes with a cluster only where the namespace allows it.
+func TestPolicyOnDeletionPolicy(t *testing.T) {
+	c, cluster := guarded(t)
+	refusal(t, c.Create(t.Context(), cleanOut(cluster.Namespace, "mistaken")), "allow-data-deletion=true")
+	kept := cleanOut(cluster.Namespace, "kept")
+	kept.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	accepted(t, c.Create(t.Context(), kept))
+	kept.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	refusal(t, c.Update(t.Context(), kept), "allow-data-deletion=true")
+
+	allow(t, c, cluster.Namespace)
+	accepted(t, c.Create(t.Context(), cleanOut(cluster.Namespace, "meant")))
+}
+
+// Such a cluster is deleted after it was annotated with its name, or with its
+// namespace.
+func TestPolicyOnDeletion(t *testing.T) {
+	c, cluster := guarded(t)
+	allow(t, c, cluster.Namespace)
+	orders := cleanOut(cluster.Namespace, "orders")
+	accepted(t, c.Create(t.Context(), orders))
+	refusal(t, c.Delete(t.Context(), orders), "confirm-deletion=orders")
+	refusal(t, c.DeleteAllOf(t.Context(), orders, client.InNamespace(cluster.Namespace)), "confirm-deletion=orders")
+	orders.Annotations = map[string]string{"holdfast.dev/confirm-deletion": "another"}
+	accepted(t, c.Update(t.Context(), orders))
+	refusal(t, c.Delete(t.Context(), orders), "confirm-deletion=orders")
+
+	controller := rest.CopyConfig(cluster.Config)
+	controller.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:namespace-controller", Groups: []string{"system:masters"}}
+	accepted(t, administrator(t, controller).Delete(t.Context(), orders, client.DryRunAll))
+
+	orders.Annotations["holdfast.dev/confirm-deletion"] = "orders"
+	accepted(t, c.Update(t.Context(), orders))
+	accepted(t, c.Delete(t.Context(), orders))
+
+	retained := cleanOut(cluster.Namespace, "retained")
+	retained.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	accepted(t, c.Create(t.Context(), retained))
+	accepted(t, c.Delete(t.Context(), retained))
+}

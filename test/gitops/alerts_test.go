@@ -1,0 +1,158 @@
+package gitops
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	_ "sigs.k8s.io/controller-runtime" // registers the metrics of controllers
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/internal/apply"
+)
+
+type rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func alerts(t *testing.T) []rule {
+	t.Helper()
+	data, err := os.ReadFile(root + "/config/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Spec struct {
+			Groups []struct {
+				Rules []rule `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	var out []rule
+	for _, g := range file.Spec.Groups {
+		out = append(out, g.Rules...)
+	}
+	if len(out) == 0 {
+		t.Fatal("no alerts")
+	}
+	return out
+}
+
+// fromTarget are labels that Prometheus adds to what it scrapes.
+var fromTarget = []string{"namespace", "pod", "container", "job", "instance", "endpoint"}
+
+var (
+	description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+	reference   = regexp.MustCompile(`\$labels\.([a-z_]+)`)
+)
+
+// exported are the operator's metrics with their labels.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	if _, err := apply.New(nil, fake.NewClientBuilder().Build(), apply.Options{Registerer: metrics.Registry}); err != nil {
+		t.Fatal(err)
+	}
+	registry, ok := metrics.Registry.(prometheus.Collector)
+	if !ok {
+		t.Fatalf("%T describes nothing", metrics.Registry)
+	}
+	descriptions := make(chan *prometheus.Desc, 1024)
+	registry.Describe(descriptions)
+	close(descriptions)
+	out := map[string][]string{}
+	for d := range descriptions {
+		if m := description.FindStringSubmatch(d.String()); m != nil {
+			out[m[1]] = strings.Split(m[2], ",")
+		}
+	}
+	return out
+}
+
+// Prometheus understands every alert, the operator exports every metric in it
+// with the labels that are asked for, and texts name labels that are there.
+func TestAlerts(t *testing.T) {
+	have := exported(t)
+	for _, r := range alerts(t) {
+		t.Run(r.Alert, func(t *testing.T) {
+			expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.For != "" {
+				if d, err := model.ParseDuration(r.For); err != nil || time.Duration(d) == 0 {
+					t.Errorf("for: %s: %v", r.For, err)
+				}
+			}
+			selectors := 0
+			parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+				selector, ok := node.(*parser.VectorSelector)
+				if !ok {
+					return nil
+				}
+				selectors++
+				known, ok := have[selector.Name]
+				if !ok {
+					t.Errorf("the operator exports no %s", selector.Name)
+				}
+				for _, m := range selector.LabelMatchers {
+					if m.Name != labels.MetricName && !slices.Contains(known, m.Name) && !slices.Contains(fromTarget, m.Name) {
+						t.Errorf("%s has no label %s", selector.Name, m.Name)
+					}
+				}
+				return nil
+			})
+			if selectors == 0 {
+				t.Error("it looks at no metric")
+			}
+			result := resulting(expr, have)
+			for _, text := range r.Annotations {
+				for _, m := range reference.FindAllStringSubmatch(text, -1) {
+					if !slices.Contains(result, m[1]) {
+						t.Errorf("%q names label %s; the alert has %v", text, m[1], result)
+					}
+				}
+			}
+			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+				t.Error("an alert needs a summary, a description and a severity")
+			}
+		})
+	}
+}
+
+// resulting are the labels of what an alert's expression yields: those that it
+// is grouped by, which must be labels of the metrics below.
+func resulting(expr parser.Expr, have map[string][]string) []string {
+	var out []string
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		if aggregate, ok := node.(*parser.AggregateExpr); ok && !aggregate.Without {
+			parser.Inspect(aggregate.Expr, func(below parser.Node, _ []parser.Node) error {
+				if selector, ok := below.(*parser.VectorSelector); ok {
+					for _, name := range aggregate.Grouping {
+						if slices.Contains(have[selector.Name], name) {
+							out = append(out, name)
+						}
+					}
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return out
+}

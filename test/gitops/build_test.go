@@ -1,0 +1,151 @@
+package gitops
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// root of the repository, from this package's folder.
+const root = "../.."
+
+// objects is what one kustomization builds, in order.
+type objects []*unstructured.Unstructured
+
+// build runs kustomize with the options that Flux and Argo CD leave at their
+// defaults.
+func build(t *testing.T, dir string) objects {
+	t.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("build %s: %v", dir, err)
+	}
+	var out objects
+	for _, r := range built.Resources() {
+		o := &unstructured.Unstructured{}
+		content, err := r.MarshalJSON()
+		if err == nil {
+			err = o.UnmarshalJSON(content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// overlay builds a user's kustomization. {root} in it is the repository; more
+// files are given as pairs of name and content.
+func overlay(t *testing.T, kustomization string, files ...string) objects {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(dir, absolute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, "kustomization.yaml", kustomization)
+	for i := 0; i < len(files); i += 2 {
+		content := strings.ReplaceAll(files[i+1], "{root}", relative)
+		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return build(t, dir)
+}
+
+func id(o *unstructured.Unstructured) string {
+	name := o.GetName()
+	if o.GetNamespace() != "" {
+		name = o.GetNamespace() + "/" + name
+	}
+	return o.GetKind() + " " + name
+}
+
+// find returns the object of a kind and name. A name that ends in a dash is the
+// beginning of a generated one.
+func (l objects) find(t *testing.T, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, o := range l {
+		if o.GetKind() == kind && (o.GetName() == name || strings.HasSuffix(name, "-") && strings.HasPrefix(o.GetName(), name)) {
+			return o
+		}
+	}
+	t.Fatalf("no %s %s", kind, name)
+	return nil
+}
+
+// field is the value at a path of map keys; nil when there is none.
+func field(o *unstructured.Unstructured, path ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...)
+	return value
+}
+
+// describe says how a build differs from the plain install: what is the same by
+// name only, what differs in full. Schemas are left out.
+func describe(t *testing.T, plain, built objects) []byte {
+	t.Helper()
+	before := map[string]*unstructured.Unstructured{}
+	for _, o := range plain {
+		before[id(o)] = o
+	}
+	var same, full bytes.Buffer
+	for _, o := range built {
+		if old := before[id(o)]; old != nil && cmp.Equal(old.Object, o.Object) {
+			fmt.Fprintf(&same, "# same: %s\n", id(o))
+		} else {
+			o = o.DeepCopy()
+			if o.GetKind() == "CustomResourceDefinition" {
+				delete(o.Object, "spec")
+			}
+			text, err := yaml.Marshal(o.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&full, "---\n%s", text)
+		}
+		delete(before, id(o))
+	}
+	for _, o := range plain {
+		if before[id(o)] != nil {
+			fmt.Fprintf(&same, "# gone: %s\n", id(o))
+		}
+	}
+	return append(same.Bytes(), full.Bytes()...)
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".yaml")
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), write it with go test -update:\n%s", file, diff)
+	}
+}

@@ -1,0 +1,212 @@
+package gitops
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const install = root + "/config/default"
+
+// components of the operator's installation, each with what an overlay that
+// lists it must add.
+var components = map[string]string{
+	"admission-policy":      "",
+	"high-availability":     "",
+	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres]}",
+	"monitoring":            "",
+	"namespaced":            "{name: holdfast-namespaces, namespace: holdfast-system, literals: [namespaces=shop]}",
+	"network-policy":        "",
+	"restricted-namespaces": "",
+}
+
+// Every overlay, as it differs from the plain install.
+func TestOverlays(t *testing.T) {
+	plain := build(t, install)
+	golden(t, "default", describe(t, nil, plain))
+	overlays, err := filepath.Glob(root + "/kustomize/overlays/*")
+	if err != nil || len(overlays) < 4 {
+		t.Fatalf("overlays: %v %v", overlays, err)
+	}
+	for _, dir := range overlays {
+		name := filepath.Base(dir)
+		t.Run(name, func(t *testing.T) { golden(t, name, describe(t, plain, build(t, dir))) })
+	}
+	for _, stage := range []string{"base", "staging", "production"} {
+		t.Run("example "+stage, func(t *testing.T) {
+			golden(t, "example-"+stage, describe(t, nil, build(t, root+"/examples/overlays/"+stage)))
+		})
+	}
+}
+
+// Every component by itself, as it differs from the plain install.
+func TestComponents(t *testing.T) {
+	dirs, err := filepath.Glob(root + "/kustomize/components/*")
+	if err != nil || len(dirs) != len(components) {
+		t.Fatalf("components: %v %v", dirs, err)
+	}
+	plain := build(t, install)
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		t.Run(name, func(t *testing.T) { golden(t, "component-"+name, describe(t, plain, with(t, name))) })
+	}
+}
+
+// with is the plain install with components, in the order given.
+func with(t *testing.T, names ...string) objects {
+	t.Helper()
+	var list, generators strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&list, "  - {root}/kustomize/components/%s\n", name)
+		if generator := components[name]; generator != "" {
+			fmt.Fprintf(&generators, "  - %s\n", generator)
+		}
+	}
+	text := "resources:\n  - {root}/config/default\n"
+	if len(names) > 0 {
+		text += "components:\n" + list.String()
+	}
+	if generators.Len() > 0 {
+		text += "configMapGenerator:\n" + generators.String()
+	}
+	return overlay(t, text)
+}
+
+// Components do not get into each other's way: each pair in both orders, and all
+// together, are what each adds alone.
+func TestComponentsCombine(t *testing.T) {
+	names := slices.Sorted(maps.Keys(components))
+	none := facts(with(t))
+	alone := map[string]map[string]int{}
+	for _, name := range names {
+		alone[name] = facts(with(t, name))
+	}
+	backwards := slices.Clone(names)
+	slices.Reverse(backwards)
+	sets := [][]string{names, backwards}
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			sets = append(sets, []string{a, b}, []string{b, a})
+		}
+	}
+	for _, set := range sets {
+		want := maps.Clone(none)
+		for _, name := range set {
+			changed := maps.Clone(alone[name])
+			for fact, count := range none {
+				changed[fact] -= count
+			}
+			for fact, count := range changed {
+				want[fact] += count
+			}
+		}
+		maps.DeleteFunc(want, func(_ string, count int) bool { return count == 0 })
+		if diff := cmp.Diff(want, facts(with(t, set...))); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", set, diff)
+		}
+	}
+}
+
+// facts are what a combination must keep of each component: its objects, the
+// operator's containers with their arguments and environment, labels.
+func facts(built objects) map[string]int {
+	out := map[string]int{}
+	for _, o := range built {
+		out[id(o)]++
+		for key, value := range o.GetLabels() {
+			out[id(o)+" label "+key+"="+value]++
+		}
+	}
+	for _, o := range built {
+		if o.GetKind() != "Deployment" {
+			continue
+		}
+		out[fmt.Sprint("replicas ", field(o, "spec", "replicas"))]++
+		for _, c := range containers(o) {
+			out[fmt.Sprint("container ", c["name"], " ", c["image"], " ", c["ports"], c["securityContext"])]++
+			for _, key := range []string{"args", "env"} {
+				list, _ := c[key].([]any)
+				for _, item := range list {
+					out[fmt.Sprint(key, " ", item)]++
+				}
+			}
+		}
+	}
+	return out
+}
+
+func containers(deployment *unstructured.Unstructured) []map[string]any {
+	list, _ := field(deployment, "spec", "template", "spec", "containers").([]any)
+	var out []map[string]any
+	for _, item := range list {
+		c, _ := item.(map[string]any)
+		out = append(out, c)
+	}
+	return out
+}
+
+// One entry under images is enough: the image stands nowhere else.
+func TestImagesEntryIsEnough(t *testing.T) {
+	const old, mine = "docker.io/library/holdfast", "registry.example/platform/holdfast:v9"
+	for _, dir := range []string{"config/default", "kustomize/overlays/namespaced", "kustomize/overlays/production"} {
+		name := old
+		if dir != "config/default" {
+			name = "registry.example.com/holdfast"
+		}
+		built := overlay(t, "resources: [{root}/"+dir+"]\nimages: [{name: "+name+", newName: registry.example/platform/holdfast, newTag: v9}]\n")
+		for _, o := range built {
+			if o.GetKind() == "CustomResourceDefinition" {
+				continue
+			}
+			text := fmt.Sprint(o.Object)
+			if strings.Contains(text, name+":") {
+				t.Errorf("%s: %s still names the old image", dir, id(o))
+			}
+			if o.GetKind() == "Deployment" && strings.Count(text, mine) != 1 {
+				t.Errorf("%s: the new image stands %d times in %s", dir, strings.Count(text, mine), id(o))
+			}
+		}
+	}
+}
+
+// A user's patch of the Deployment merges by container name.
+func TestDeploymentPatchesMergeByName(t *testing.T) {
+	built := overlay(t, `
+resources: [{root}/config/default]
+components: [{root}/kustomize/configurations]
+patches:
+  - patch: |-
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: holdfast, namespace: holdfast-system}
+      spec:
+        template:
+          spec:
+            containers:
+              - {name: proxy, image: "proxy:1"}
+              - name: manager
+                env: [{name: GOGC, value: "100"}]
+                resources: {limits: {memory: 1Gi}}
+`)
+	list := containers(built.find(t, "Deployment", "holdfast"))
+	if len(list) != 2 {
+		t.Fatalf("%d containers, want manager and proxy", len(list))
+	}
+	for _, c := range list {
+		if c["name"] != "manager" {
+			continue
+		}
+		if c["image"] != "docker.io/library/holdfast:latest" {
+			t.Errorf("the manager lost its image: %v", c["image"])
+		}
+		if env, _ := c["env"].([]any); len(env) != 3 {
+			t.Errorf("environment %v, want the two of the base and GOGC", env)
+		}
+	}
+}
