@@ -108,18 +108,28 @@ func (a *Applier) mend(ctx context.Context, id ObjectID, data []byte) (*snapshot
 // read gets an object from the cache, or from the API server itself. A missing
 // one is nil.
 func (a *Applier) read(ctx context.Context, from client.Reader, id ObjectID) (*snapshot, error) {
+	obj, err := a.get(ctx, from, id)
+	if obj == nil || err != nil {
+		return nil, err
+	}
+	return newSnapshot(obj)
+}
+
+// get is read without a look into the object, which may be the cache's own and
+// is never to be changed.
+func (a *Applier) get(ctx context.Context, from client.Reader, id ObjectID) (client.Object, error) {
 	obj, err := a.object(id)
 	if err != nil {
 		return nil, err
 	}
-	err = from.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	err = from.Get(ctx, client.ObjectKeyFromObject(obj), obj, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read %s: %w", id, err)
 	}
 	if err != nil {
 		return nil, nil //nolint:nilnil // a missing object is no error
 	}
-	return newSnapshot(obj)
+	return obj, nil
 }
 
 func (a *Applier) object(id ObjectID) (client.Object, error) {

@@ -16,6 +16,9 @@ var hashPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.Annot
 // evaluate applies, really or as a dry run, and says what the answer shows of
 // the time before.
 func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snapshot) error {
+	if err := d.decode(); err != nil {
+		return err
+	}
 	dry := p.dry(d, r)
 	sent, err := p.leaveIgnored(ctx, d, before)
 	if err != nil {
@@ -106,7 +109,7 @@ func (p *pass) conclude(sent *desired, r *record, end *snapshot, reverted, stuck
 	r.standing = nil
 	r.backstop = nextBackstop(p.now)
 	r.judged = judged{
-		desired: sent.hash, rules: p.rules.digest,
+		rendering: sent.rendering, desired: sent.hash, rules: p.rules.digest,
 		content: end.contentDigest(), own: end.ownDigest(), resourceVersion: end.resourceVersion,
 	}
 	altered, err := p.altered(sent, end)
@@ -198,7 +201,7 @@ func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found
 	r.contest = nil
 	r.backstop = nextBackstop(p.now)
 	r.judged = judged{
-		desired: d.hash, rules: p.rules.digest,
+		rendering: d.rendering, desired: d.hash, rules: p.rules.digest,
 		content: before.contentDigest(), own: before.ownDigest(), resourceVersion: before.resourceVersion,
 	}
 	p.stand(d.id, r, found)
