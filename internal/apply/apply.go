@@ -28,15 +28,13 @@ type Options struct {
 
 // Applier writes owned objects.
 type Applier struct {
-	reader client.Reader
-	writer client.Client
-	scheme *runtime.Scheme
-	clock  clock.PassiveClock
-	prune  []schema.GroupVersionKind
-	memory memory
-
-	drifts  *prometheus.CounterVec
-	applies *prometheus.CounterVec
+	reader  client.Reader
+	writer  client.Client
+	scheme  *runtime.Scheme
+	clock   clock.PassiveClock
+	prune   []schema.GroupVersionKind
+	memory  memory
+	metrics *metrics
 }
 
 // New makes an Applier. The reader is the cache: typed objects with their
@@ -46,23 +44,14 @@ func New(reader client.Reader, writer client.Client, opts Options) (*Applier, er
 	a := &Applier{
 		reader: reader, writer: writer, scheme: writer.Scheme(),
 		clock: opts.Clock, prune: opts.Prune,
-		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_drift_total",
-			Help: "Changes that somebody else made to owned objects.",
-		}, []string{"kind", "manager", "action"}),
-		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_apply_total",
-			Help: "Server-side applies of owned objects, by what came of them: created, changed, unchanged, dryrun or failed.",
-		}, []string{"kind", "result"}),
+		metrics: newMetrics(),
 	}
 	if a.clock == nil {
 		a.clock = clock.RealClock{}
 	}
 	if opts.Registerer != nil {
-		for _, c := range []prometheus.Collector{a.drifts, a.applies} {
-			if err := opts.Registerer.Register(c); err != nil {
-				return nil, fmt.Errorf("register the metrics of apply: %w", err)
-			}
+		if err := a.metrics.register(opts.Registerer); err != nil {
+			return nil, err
 		}
 	}
 	return a, nil
@@ -86,7 +75,7 @@ func (a *Applier) send(ctx context.Context, d *desired, uid types.UID, dry bool)
 		opts = append(opts, client.DryRunAll)
 	}
 	if err := a.writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), opts...); err != nil {
-		a.applies.WithLabelValues(d.id.GVK.Kind, "failed").Inc()
+		a.metrics.applied(d.id, "failed")
 		return nil, fmt.Errorf("apply %s: %w", d.id, err)
 	}
 	return newSnapshot(obj)

@@ -41,7 +41,7 @@ func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snap
 		found = slices.DeleteFunc(found, func(f finding) bool {
 			return p.rules.ignore(d.id, f.path, f.holder, before.content, answer.content)
 		})
-		p.applies.WithLabelValues(d.id.GVK.Kind, "dryrun").Inc()
+		p.metrics.applied(d.id, "dryrun")
 		return p.reportOnly(d, r, before, answer, found)
 	}
 	return p.finish(ctx, d, sent, r, before, answer, found)
@@ -91,10 +91,10 @@ func (p *pass) finish(ctx context.Context, d, sent *desired, r *record, before, 
 	}
 	p.wrote(r, d, end)
 	if changed := end.contentDigest() != before.contentDigest(); changed {
-		p.applies.WithLabelValues(d.id.GVK.Kind, "changed").Inc()
+		p.metrics.applied(d.id, "changed")
 		p.result.Changed = append(p.result.Changed, change(d.id, end, false))
 	} else {
-		p.applies.WithLabelValues(d.id.GVK.Kind, "unchanged").Inc()
+		p.metrics.applied(d.id, "unchanged")
 	}
 	if end.resourceVersion != before.resourceVersion {
 		p.result.Settled = false
@@ -235,7 +235,7 @@ func (p *pass) report(id ObjectID, found []finding, action string) {
 }
 
 func (p *pass) announce(d Drift) {
-	p.drifts.WithLabelValues(d.Object.GVK.Kind, d.Manager, d.Action).Inc()
+	p.metrics.drifted(d)
 	p.result.Drifts = append(p.result.Drifts, d)
 }
 

@@ -257,7 +257,7 @@ func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 	if err != nil {
 		return err
 	}
-	p.applies.WithLabelValues(d.id.GVK.Kind, "created").Inc()
+	p.metrics.applied(d.id, "created")
 	p.wrote(r, d, answer)
 	p.known.objects[d.id] = r
 	p.result.Settled = false
