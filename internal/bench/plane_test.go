@@ -164,7 +164,7 @@ func (p *plane) operate(binary, address string) *operator {
 
 func (p *plane) await(what string, holds func(context.Context) bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(15 * time.Minute)
+	deadline := time.Now().Add(25 * time.Minute)
 	for !holds(p.t.Context()) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("waited in vain: %s", what)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"crypto/rand"
+	"maps"
 	"sync"
 	"time"
 
@@ -91,9 +92,13 @@ func (v *vault) observe(c *v1alpha1.PostgresCluster, secrets []corev1.Secret) Mi
 	m := &v.entry(c).minted
 	for i := range secrets {
 		slot := m.slot(c, secrets[i].Name)
-		if slot != nil && *slot == nil && secrets[i].DeletionTimestamp == nil {
+		switch {
+		case slot == nil:
+		case *slot == nil && secrets[i].DeletionTimestamp == nil:
 			*slot = secrets[i].Data
 			m.read = nil
+		case *slot != nil && maps.EqualFunc(*slot, secrets[i].Data, bytes.Equal):
+			*slot = secrets[i].Data // the same, but the cache holds it anyway
 		}
 	}
 	m.read = m.certificates(c)

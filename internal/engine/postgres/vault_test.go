@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"crypto/ecdsa"
+	"maps"
 	"reflect"
 	"testing"
 
@@ -48,7 +49,8 @@ func TestVaultReadsCertificatesOnce(t *testing.T) {
 	}
 }
 
-// A Secret that the cache shows later is read too.
+// A Secret that the cache shows later is read too; once it is known, the cache's
+// copy is the only one, and an edited one changes nothing.
 func TestVaultReadsWhatTheCacheShows(t *testing.T) {
 	w := newWorld(t, 1)
 	w.mint()
@@ -57,7 +59,13 @@ func TestVaultReadsWhatTheCacheShows(t *testing.T) {
 	for suffix, data := range map[string]map[string][]byte{suffixCA: w.o.Minted.CA, suffixTLS: w.o.Minted.TLS} {
 		v.observe(w.c, []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: w.c.Name + suffix}, Data: data}})
 	}
-	read := v.observe(w.c, nil).read
+	seen := v.observe(w.c, nil)
+	same := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.c.Name + suffixCA}, Data: maps.Clone(seen.CA)}
+	if m := v.observe(w.c, []corev1.Secret{same}); m.read != seen.read || reflect.ValueOf(m.CA).Pointer() != reflect.ValueOf(same.Data).Pointer() {
+		t.Error("what the cache holds is held twice")
+	}
+	edited := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.c.Name + suffixCA}, Data: map[string][]byte{"tls.crt": []byte("x")}}
+	read := v.observe(w.c, []corev1.Secret{edited}).read
 	if _, stale := read.stale(now); stale || !read.trust.Signs() {
 		t.Errorf("stale %t, signs %t", stale, read.trust.Signs())
 	}
