@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -46,17 +47,10 @@ func newDesired(ac runtime.ApplyConfiguration) (*desired, error) {
 		return d, d.decode()
 	}
 	d.id = ObjectID{
-		GVK:       schema.FromAPIVersionAndKind(deref(n.GetAPIVersion()), deref(n.GetKind())),
-		Namespace: deref(n.GetNamespace()), Name: deref(n.GetName()),
+		GVK:       schema.FromAPIVersionAndKind(ptr.Deref(n.GetAPIVersion(), ""), ptr.Deref(n.GetKind(), "")),
+		Namespace: ptr.Deref(n.GetNamespace(), ""), Name: ptr.Deref(n.GetName(), ""),
 	}
 	return d, d.id.check()
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func (o ObjectID) check() error {
@@ -73,11 +67,13 @@ func (d *desired) decode() error {
 	}
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(d.rendered); err != nil {
-		return fmt.Errorf("read %s back: %w", d.id, err)
+		return fmt.Errorf("read an apply configuration back: %w", err)
 	}
-	d.id = ObjectID{GVK: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
-	if err := d.id.check(); err != nil {
-		return err
+	if d.id == (ObjectID{}) {
+		d.id = ObjectID{GVK: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+		if err := d.id.check(); err != nil {
+			return err
+		}
 	}
 	if d.id.GVK.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
 		if err := plainToData(u.Object); err != nil {
