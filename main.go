@@ -174,7 +174,6 @@ func (o *managerOptions) postgres(mgr ctrl.Manager) error {
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
 		},
 		Applier:  applier,
-		Members:  poller,
 		Recorder: mgr.GetEventRecorder("holdfast"),
 		Clock:    clock.RealClock{},
 		New:      func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },

@@ -28,15 +28,13 @@ type Options struct {
 
 // Applier writes owned objects.
 type Applier struct {
-	reader client.Reader
-	writer client.Client
-	scheme *runtime.Scheme
-	clock  clock.PassiveClock
-	prune  []schema.GroupVersionKind
-	memory memory
-
-	drifts  *prometheus.CounterVec
-	applies *prometheus.CounterVec
+	reader  client.Reader
+	writer  client.Client
+	scheme  *runtime.Scheme
+	clock   clock.PassiveClock
+	prune   []schema.GroupVersionKind
+	memory  memory
+	metrics *metrics
 }
 
 // New makes an Applier. The reader is the cache: typed objects with their
@@ -46,23 +44,14 @@ func New(reader client.Reader, writer client.Client, opts Options) (*Applier, er
 	a := &Applier{
 		reader: reader, writer: writer, scheme: writer.Scheme(),
 		clock: opts.Clock, prune: opts.Prune,
-		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_drift_total",
-			Help: "Changes that somebody else made to owned objects.",
-		}, []string{"kind", "manager", "action"}),
-		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_apply_total",
-			Help: "Server-side applies of owned objects, by what came of them: created, changed, unchanged, dryrun or failed.",
-		}, []string{"kind", "result"}),
+		metrics: newMetrics(),
 	}
 	if a.clock == nil {
 		a.clock = clock.RealClock{}
 	}
 	if opts.Registerer != nil {
-		for _, c := range []prometheus.Collector{a.drifts, a.applies} {
-			if err := opts.Registerer.Register(c); err != nil {
-				return nil, fmt.Errorf("register the metrics of apply: %w", err)
-			}
+		if err := a.metrics.register(opts.Registerer); err != nil {
+			return nil, err
 		}
 	}
 	return a, nil
@@ -86,7 +75,7 @@ func (a *Applier) send(ctx context.Context, d *desired, uid types.UID, dry bool)
 		opts = append(opts, client.DryRunAll)
 	}
 	if err := a.writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), opts...); err != nil {
-		a.applies.WithLabelValues(d.id.GVK.Kind, "failed").Inc()
+		a.metrics.applied(d.id, "failed")
 		return nil, fmt.Errorf("apply %s: %w", d.id, err)
 	}
 	return newSnapshot(obj)
@@ -108,18 +97,28 @@ func (a *Applier) mend(ctx context.Context, id ObjectID, data []byte) (*snapshot
 // read gets an object from the cache, or from the API server itself. A missing
 // one is nil.
 func (a *Applier) read(ctx context.Context, from client.Reader, id ObjectID) (*snapshot, error) {
+	obj, err := a.get(ctx, from, id)
+	if obj == nil || err != nil {
+		return nil, err
+	}
+	return newSnapshot(obj)
+}
+
+// get is read without a look into the object, which may be the cache's own and
+// is never to be changed.
+func (a *Applier) get(ctx context.Context, from client.Reader, id ObjectID) (client.Object, error) {
 	obj, err := a.object(id)
 	if err != nil {
 		return nil, err
 	}
-	err = from.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	err = from.Get(ctx, client.ObjectKeyFromObject(obj), obj, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read %s: %w", id, err)
 	}
 	if err != nil {
 		return nil, nil //nolint:nilnil // a missing object is no error
 	}
-	return newSnapshot(obj)
+	return obj, nil
 }
 
 func (a *Applier) object(id ObjectID) (client.Object, error) {

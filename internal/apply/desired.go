@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -18,9 +19,21 @@ import (
 // desired is one object as it should be.
 type desired struct {
 	id ObjectID
-	// content is what is sent, with the annotation of its hash.
+	// rendered is the apply configuration in JSON, and rendering its digest.
+	rendered  []byte
+	rendering sum
+	// content is what is sent, with the annotation of its hash. Both are there
+	// once decode was called; what memory knows of the rendering saves that.
 	content map[string]any
 	hash    string
+}
+
+// named is what generated apply configurations say of themselves.
+type named interface {
+	GetAPIVersion() *string
+	GetKind() *string
+	GetNamespace() *string
+	GetName() *string
 }
 
 func newDesired(ac runtime.ApplyConfiguration) (*desired, error) {
@@ -28,28 +41,50 @@ func newDesired(ac runtime.ApplyConfiguration) (*desired, error) {
 	if err != nil {
 		return nil, fmt.Errorf("marshal %T: %w", ac, err)
 	}
+	d := &desired{rendered: data, rendering: sumOf(data)}
+	n, isNamed := ac.(named)
+	if !isNamed {
+		return d, d.decode()
+	}
+	d.id = ObjectID{
+		GVK:       schema.FromAPIVersionAndKind(ptr.Deref(n.GetAPIVersion(), ""), ptr.Deref(n.GetKind(), "")),
+		Namespace: ptr.Deref(n.GetNamespace(), ""), Name: ptr.Deref(n.GetName(), ""),
+	}
+	return d, d.id.check()
+}
+
+func (o ObjectID) check() error {
+	if o.Name == "" {
+		return fmt.Errorf("%s without a name", o.GVK.Kind)
+	}
+	return nil
+}
+
+// decode makes content and hash of what was rendered, unless they are there.
+func (d *desired) decode() error {
+	if d.content != nil {
+		return nil
+	}
 	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		return nil, fmt.Errorf("read %T back: %w", ac, err)
+	if err := u.UnmarshalJSON(d.rendered); err != nil {
+		return fmt.Errorf("read an apply configuration back: %w", err)
 	}
-	if u.GetName() == "" {
-		return nil, fmt.Errorf("%s without a name", u.GetKind())
-	}
-	gvk := u.GroupVersionKind()
-	if gvk.Group == "" && gvk.Kind == "Secret" {
-		if err := plainToData(u.Object); err != nil {
-			return nil, fmt.Errorf("secret %s: %w", u.GetName(), err)
+	if d.id == (ObjectID{}) {
+		d.id = ObjectID{GVK: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
+		if err := d.id.check(); err != nil {
+			return err
 		}
 	}
-	d := &desired{
-		id:      ObjectID{GVK: gvk, Namespace: u.GetNamespace(), Name: u.GetName()},
-		content: u.Object,
-		hash:    digest(u.Object),
+	if d.id.GVK.GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
+		if err := plainToData(u.Object); err != nil {
+			return fmt.Errorf("secret %s: %w", d.id.Name, err)
+		}
 	}
+	d.content, d.hash = u.Object, digest(u.Object).String()
 	if err := unstructured.SetNestedField(u.Object, d.hash, "metadata", "annotations", v1alpha1.AnnotationAppliedHash); err != nil {
-		return nil, fmt.Errorf("annotate %s: %w", d.id, err)
+		return fmt.Errorf("annotate %s: %w", d.id, err)
 	}
-	return d, nil
+	return nil
 }
 
 // plainToData moves stringData to data: the API server stores only data, and

@@ -16,6 +16,9 @@ var hashPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.Annot
 // evaluate applies, really or as a dry run, and says what the answer shows of
 // the time before.
 func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snapshot) error {
+	if err := d.decode(); err != nil {
+		return err
+	}
 	dry := p.dry(d, r)
 	sent, err := p.leaveIgnored(ctx, d, before)
 	if err != nil {
@@ -38,7 +41,7 @@ func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snap
 		found = slices.DeleteFunc(found, func(f finding) bool {
 			return p.rules.ignore(d.id, f.path, f.holder, before.content, answer.content)
 		})
-		p.applies.WithLabelValues(d.id.GVK.Kind, "dryrun").Inc()
+		p.metrics.applied(d.id, "dryrun")
 		return p.reportOnly(d, r, before, answer, found)
 	}
 	return p.finish(ctx, d, sent, r, before, answer, found)
@@ -88,10 +91,10 @@ func (p *pass) finish(ctx context.Context, d, sent *desired, r *record, before, 
 	}
 	p.wrote(r, d, end)
 	if changed := end.contentDigest() != before.contentDigest(); changed {
-		p.applies.WithLabelValues(d.id.GVK.Kind, "changed").Inc()
+		p.metrics.applied(d.id, "changed")
 		p.result.Changed = append(p.result.Changed, change(d.id, end, false))
 	} else {
-		p.applies.WithLabelValues(d.id.GVK.Kind, "unchanged").Inc()
+		p.metrics.applied(d.id, "unchanged")
 	}
 	if end.resourceVersion != before.resourceVersion {
 		p.result.Settled = false
@@ -106,7 +109,7 @@ func (p *pass) conclude(sent *desired, r *record, end *snapshot, reverted, stuck
 	r.standing = nil
 	r.backstop = nextBackstop(p.now)
 	r.judged = judged{
-		desired: sent.hash, rules: p.rules.digest,
+		rendering: sent.rendering, desired: sent.hash, rules: p.rules.digest,
 		content: end.contentDigest(), own: end.ownDigest(), resourceVersion: end.resourceVersion,
 	}
 	altered, err := p.altered(sent, end)
@@ -198,7 +201,7 @@ func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found
 	r.contest = nil
 	r.backstop = nextBackstop(p.now)
 	r.judged = judged{
-		desired: d.hash, rules: p.rules.digest,
+		rendering: d.rendering, desired: d.hash, rules: p.rules.digest,
 		content: before.contentDigest(), own: before.ownDigest(), resourceVersion: before.resourceVersion,
 	}
 	p.stand(d.id, r, found)
@@ -232,7 +235,7 @@ func (p *pass) report(id ObjectID, found []finding, action string) {
 }
 
 func (p *pass) announce(d Drift) {
-	p.drifts.WithLabelValues(d.Object.GVK.Kind, d.Manager, d.Action).Inc()
+	p.metrics.drifted(d)
 	p.result.Drifts = append(p.result.Drifts, d)
 }
 

@@ -14,7 +14,7 @@ import (
 // ignoreRules say what drift to leave alone.
 type ignoreRules struct {
 	rules  []ignoreRule
-	digest string
+	digest sum
 }
 
 type ignoreRule struct {
@@ -37,7 +37,7 @@ func newIgnoreRules(declared []v1alpha1.DriftIgnore) *ignoreRules {
 	}
 	// Strings and lists of them: this cannot fail.
 	data, _ := json.Marshal(declared) //nolint:errchkjson
-	out.digest = digestBytes(data)
+	out.digest = sumOf(data)
 	return out
 }
 
@@ -106,7 +106,7 @@ func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (
 	if len(left) == 0 {
 		return d, nil
 	}
-	sent := &desired{id: d.id, hash: d.hash, content: runtime.DeepCopyJSON(d.content)}
+	sent := &desired{id: d.id, rendering: d.rendering, hash: d.hash, content: runtime.DeepCopyJSON(d.content)}
 	for _, path := range left {
 		without(sent.content, strippable(path, before.content))
 	}

@@ -48,7 +48,8 @@ type record struct {
 
 // judged identifies a state of an object.
 type judged struct {
-	desired, rules, content, own, resourceVersion string
+	rendering, rules, content, own sum
+	desired, resourceVersion       string
 }
 
 func (m *memory) of(owner types.UID) *ownerMemory {
@@ -63,6 +64,16 @@ func (m *memory) of(owner types.UID) *ownerMemory {
 		m.owners[owner] = o
 	}
 	return o
+}
+
+// hash of a desired object that has the rendering of the last look is known;
+// of another one it is computed.
+func (o *ownerMemory) hash(d *desired) error {
+	if r := o.objects[d.id]; r != nil && r.judged.rendering == d.rendering {
+		d.hash = r.judged.desired
+		return nil
+	}
+	return d.decode()
 }
 
 func (m *memory) forget(owner types.UID) {

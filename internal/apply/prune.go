@@ -36,8 +36,9 @@ func (p *pass) pruneKind(ctx context.Context, gvk schema.GroupVersionKind) error
 	if err != nil {
 		return err
 	}
+	// Only metadata is read, so the cache's own objects will do.
 	err = p.reader.List(ctx, list, client.InNamespace(p.req.Owner.GetNamespace()),
-		client.MatchingLabels{v1alpha1.LabelCluster: p.req.Owner.GetName()})
+		client.MatchingLabels{v1alpha1.LabelCluster: p.req.Owner.GetName()}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list %s to prune: %w", gvk.Kind, err)
 	}

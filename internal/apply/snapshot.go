@@ -30,7 +30,7 @@ type snapshot struct {
 
 	managed []metav1.ManagedFieldsEntry
 	parsed  *ownership
-	digest  string
+	digest  sum
 }
 
 // ownership is the parsed form of managedFields.
@@ -93,15 +93,15 @@ func newSnapshot(obj client.Object) (*snapshot, error) {
 }
 
 // contentDigest is equal for objects that mean the same.
-func (s *snapshot) contentDigest() string {
-	if s.digest == "" {
+func (s *snapshot) contentDigest() sum {
+	if s.digest == (sum{}) {
 		s.digest = digest(compact(s.content))
 	}
 	return s.digest
 }
 
 // ownDigest is equal while nobody takes a field from us.
-func (s *snapshot) ownDigest() string {
+func (s *snapshot) ownDigest() sum {
 	var own bytes.Buffer
 	for _, m := range s.managed {
 		if isOwn(m) && m.FieldsV1 != nil {
@@ -109,7 +109,7 @@ func (s *snapshot) ownDigest() string {
 			own.Write(m.FieldsV1.GetRawBytes())
 		}
 	}
-	return digestBytes(own.Bytes())
+	return sumOf(own.Bytes())
 }
 
 // ownership parses managedFields, once.
@@ -199,17 +199,23 @@ func compact(v any) any {
 	return v
 }
 
+// sum stands for content: there is one for each object, so it is kept short.
+type sum [16]byte
+
+func sumOf(data []byte) sum {
+	all := sha256.Sum256(data)
+	return sum(all[:16])
+}
+
+// String is what stands in an annotation.
+func (s sum) String() string { return hex.EncodeToString(s[:]) }
+
 // digest of a value of JSON types.
-func digest(v any) string {
+func digest(v any) sum {
 	data, err := json.Marshal(v)
 	if err != nil {
 		// Such values come from JSON and cannot fail to become it again.
 		panic(fmt.Sprintf("marshal for a digest: %v", err))
 	}
-	return digestBytes(data)
-}
-
-func digestBytes(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:16])
+	return sumOf(data)
 }

@@ -78,44 +78,59 @@ func (p *pass) one(ctx context.Context, ac runtime.ApplyConfiguration) error {
 		return err
 	}
 	p.wanted[d.id] = true
+	if err := p.known.hash(d); err != nil {
+		return err
+	}
 	return p.object(ctx, d)
 }
 
 // object takes one object through: what the cache and memory say decides
 // whether anything has to be done at all.
-func (p *pass) object(ctx context.Context, d *desired) error {
+func (p *pass) object(ctx context.Context, d *desired) error { //nolint:gocyclo // an ordered switch: first match wins
 	r := p.known.objects[d.id]
 	if r == nil || r.gone {
 		return p.first(ctx, d, r)
 	}
-	cached, err := p.read(ctx, p.reader, d.id)
+	obj, err := p.get(ctx, p.reader, d.id)
 	switch {
 	case err != nil:
 		return err
-	case cached == nil:
+	case obj == nil:
 		return p.absent(ctx, d, r)
-	case older(cached.resourceVersion, r.resourceVersion):
+	case older(obj.GetResourceVersion(), r.resourceVersion):
 		p.result.Settled = false
 		return nil
-	case cached.uid != r.uid:
+	case obj.GetUID() != r.uid:
 		r.gone = true
 		return p.first(ctx, d, r)
-	case cached.deleting:
+	case obj.GetDeletionTimestamp() != nil:
 		p.result.Settled = false
 		return nil
 	}
 	r.seen = true
+	if r.judged.resourceVersion == obj.GetResourceVersion() && !p.due(d, r) {
+		return nil
+	}
+	cached, err := newSnapshot(obj)
+	if err != nil {
+		return err
+	}
 	if p.clean(d, r, cached) || r.waiting(p.now) && r.applied == d.hash {
 		return nil
 	}
 	return p.evaluate(ctx, d, r, cached)
 }
 
+// due says whether the object must be looked into, whatever it says.
+func (p *pass) due(d *desired, r *record) bool {
+	later := !p.now.Before(r.backstop) || r.contest != nil && !r.waiting(p.now)
+	pending := r.applied != d.hash && !p.req.Suspend || len(r.standing) > 0 && !p.dry(d, r)
+	return later || pending || r.judged.desired != d.hash || r.judged.rules != p.rules.digest
+}
+
 // clean says whether nothing happened since the object was last looked at.
 func (p *pass) clean(d *desired, r *record, cached *snapshot) bool {
-	due := !p.now.Before(r.backstop) || r.contest != nil && !r.waiting(p.now)
-	pending := r.applied != d.hash && !p.req.Suspend || len(r.standing) > 0 && !p.dry(d, r)
-	if due || pending || r.judged.desired != d.hash || r.judged.rules != p.rules.digest {
+	if p.due(d, r) {
 		return false
 	}
 	if r.judged.resourceVersion == cached.resourceVersion {
@@ -235,11 +250,14 @@ func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 		}
 		r.reverts, r.contest = lost.reverts, lost.contest
 	}
+	if err := d.decode(); err != nil {
+		return err
+	}
 	answer, err := p.send(ctx, d, "", false)
 	if err != nil {
 		return err
 	}
-	p.applies.WithLabelValues(d.id.GVK.Kind, "created").Inc()
+	p.metrics.applied(d.id, "created")
 	p.wrote(r, d, answer)
 	p.known.objects[d.id] = r
 	p.result.Settled = false

@@ -37,6 +37,7 @@ type plane struct {
 	kubeconfig string
 	config     *rest.Config
 	client     client.WithWatch
+	audit      *auditLog
 }
 
 // start makes a control plane whose own controllers are not held back: the
@@ -48,13 +49,15 @@ func start(t *testing.T) *plane {
 		t.Fatal(err)
 	}
 	p := &plane{t: t, dir: t.TempDir()}
+	p.audit = newAuditLog(t, p.dir)
 	env := &envtest.Environment{
 		CRDDirectoryPaths: []string{filepath.Join("..", "..", "config", "crd")}, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}
 	flags := env.ControlPlane.GetAPIServer().Configure()
 	flags.Set("authorization-mode", "RBAC").Set("shutdown-delay-duration", "0s").
-		Set("service-cluster-ip-range", "10.0.0.0/16") // two addresses for each cluster
+		Set("service-cluster-ip-range", "10.0.0.0/16"). // two addresses for each cluster
+		Set("audit-policy-file", p.audit.policy).Set("audit-log-path", p.audit.file).Set("audit-log-mode", "blocking")
 	config, err := env.Start()
 	if err != nil {
 		t.Fatalf("start the API server (KUBEBUILDER_ASSETS names its binaries): %v", err)
@@ -69,14 +72,29 @@ func start(t *testing.T) *plane {
 	if p.client, err = client.NewWithWatch(p.config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
-	p.kubeconfig = filepath.Join(p.dir, "kubeconfig")
-	if err := os.WriteFile(p.kubeconfig, env.KubeConfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	p.kubeconfig = p.user(env, operatorName)
 	p.run("controller-manager", filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
-		"--kubeconfig="+p.kubeconfig, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--kubeconfig="+p.user(env, "controller-manager"), "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--controllers=statefulset-controller,garbage-collector-controller,endpointslice-controller,disruption-controller,serviceaccount-controller")
 	return p
+}
+
+// user makes one who may do everything, and returns the file to log in with.
+func (p *plane) user(env *envtest.Environment, name string) string {
+	p.t.Helper()
+	user, err := env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	config, err := user.KubeConfig()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	file := filepath.Join(p.dir, name+".kubeconfig")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return file
 }
 
 // run starts a program that ends with the test.
@@ -146,7 +164,7 @@ func (p *plane) operate(binary, address string) *operator {
 
 func (p *plane) await(what string, holds func(context.Context) bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(15 * time.Minute)
+	deadline := time.Now().Add(25 * time.Minute)
 	for !holds(p.t.Context()) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("waited in vain: %s", what)
@@ -183,19 +201,44 @@ func (o *operator) metrics() map[string]float64 {
 // where BENCH_HEAP names a file.
 func (o *operator) collect() {
 	o.t.Helper()
-	response, err := http.Get("http://" + o.address + "/debug/pprof/heap?gc=1") //nolint:noctx // a local process
+	o.keep("heap?gc=1", os.Getenv("BENCH_HEAP"))
+}
+
+// profile keeps where the next seconds of CPU go. What it returns says whether
+// they are over.
+func (o *operator) profile(file string) (over func() bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		o.keep("profile?seconds=15", file)
+	}()
+	return func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
+}
+
+// keep a profile in a file, if one is named.
+func (o *operator) keep(profile, file string) {
+	response, err := http.Get("http://" + o.address + "/debug/pprof/" + profile) //nolint:noctx // a local process
 	if err != nil {
-		o.t.Fatal(err)
+		o.t.Error(err)
+		return
 	}
 	defer response.Body.Close()
-	profile, err := io.ReadAll(response.Body)
+	data, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		o.t.Fatalf("heap profile: %s %v", response.Status, err)
+		o.t.Errorf("%s: %s %v", profile, response.Status, err)
 	}
-	if file := os.Getenv("BENCH_HEAP"); file != "" {
-		if err := os.WriteFile(file, profile, 0o600); err != nil {
-			o.t.Fatal(err)
-		}
+	if file == "" {
+		return
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		o.t.Error(err)
 	}
 }
 

@@ -162,7 +162,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 			Settings: postgres.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
 			Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
 		},
-		Applier: applier, Members: w.simulation, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		Applier: applier, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
 	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), w.simulation.source(), 4); err != nil {

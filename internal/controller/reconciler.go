@@ -32,11 +32,6 @@ type Syncer interface {
 	Forget(owner types.UID)
 }
 
-// MemberForgetter stops asking the members of a cluster that is gone.
-type MemberForgetter interface {
-	Forget(cluster types.NamespacedName)
-}
-
 // Reconciler drives one kind of cluster. C is its type, O what its engine
 // observes.
 type Reconciler[C v1alpha1.Cluster, O any] struct {
@@ -46,8 +41,6 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	Engine engine.Engine[C, O]
 	// Applier writes owned objects.
 	Applier Syncer
-	// Members is told of clusters that are gone.
-	Members MemberForgetter
 	// Recorder of events on the cluster.
 	Recorder events.EventRecorder
 	// Clock of the loop.
@@ -208,7 +201,7 @@ func (r *Reconciler[C, O]) forget(name types.NamespacedName) {
 	if uid, known := r.memory.forget(name); known {
 		r.Applier.Forget(uid)
 	}
-	r.Members.Forget(name)
+	r.Engine.Forget(name)
 }
 
 // requestedAt is the value of Flux's annotation that asks for a pass.

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
 // Retries of transient errors back off from the first to the last of these.
@@ -66,8 +67,8 @@ func applied() []client.Object {
 	}
 }
 
-// CacheOptions keep in memory only what belongs to clusters, and of pods and
-// endpoint slices no ownership records.
+// CacheOptions keep in memory only what belongs to clusters, and of that only
+// what is read.
 func CacheOptions(namespaces []string) cache.Options {
 	belongs, err := labels.NewRequirement(v1alpha1.LabelCluster, selection.Exists, nil)
 	if err != nil {
@@ -75,12 +76,9 @@ func CacheOptions(namespaces []string) cache.Options {
 	}
 	selector := labels.NewSelector().Add(*belongs)
 	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
-	for _, obj := range applied() {
-		opts.ByObject[obj] = cache.ByObject{Label: selector}
+	for _, obj := range owned() {
+		opts.ByObject[obj] = cache.ByObject{Label: selector, Transform: engine.Lean}
 	}
-	lean := cache.TransformStripManagedFields()
-	opts.ByObject[&corev1.Pod{}] = cache.ByObject{Label: selector, Transform: lean}
-	opts.ByObject[&discoveryv1.EndpointSlice{}] = cache.ByObject{Label: selector, Transform: lean}
 	for _, ns := range namespaces {
 		if opts.DefaultNamespaces == nil {
 			opts.DefaultNamespaces = map[string]cache.Config{}

@@ -249,5 +249,5 @@ func (s *simulation) Get(name types.NamespacedName) map[string]members.Observati
 	return maps.Clone(s.said[name])
 }
 
-// Forget implements controller.MemberForgetter.
+// Forget implements postgres.Members.
 func (s *simulation) Forget(types.NamespacedName) {}

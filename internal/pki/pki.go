@@ -257,5 +257,5 @@ func encode(kind string, der []byte) []byte {
 	var b bytes.Buffer
 	// A bytes.Buffer takes every write, and there are no headers to refuse.
 	_ = pem.Encode(&b, &pem.Block{Type: kind, Bytes: der})
-	return b.Bytes()
+	return bytes.Clone(b.Bytes()) // without what the buffer has to spare
 }

@@ -197,7 +197,7 @@ func TestNeedsRenewal(t *testing.T) {
 		{"another usage", certPEM, keyPEM, ca.CertPEM, client, 0, "usage differs"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			reason, yes := NeedsRenewal(tc.cert, tc.key, tc.ca, tc.want, start.Add(tc.after))
+			reason, yes := ReadLeaf(tc.cert, tc.key, tc.ca, tc.want).NeedsRenewal(start.Add(tc.after))
 			if yes != (tc.reason != "") || !strings.Contains(reason, tc.reason) {
 				t.Errorf("got %q, %t; want a reason with %q", reason, yes, tc.reason)
 			}
@@ -208,21 +208,26 @@ func TestNeedsRenewal(t *testing.T) {
 func TestRenewalTimeIsWhenRenewalBegins(t *testing.T) {
 	ca := newCA(t, start)
 	certPEM, keyPEM := issue(t, ca, member, start)
-	at := RenewalTime(certPEM)
-	if _, yes := NeedsRenewal(certPEM, keyPEM, ca.CertPEM, member, at.Add(-time.Second)); yes {
+	leaf := ReadLeaf(certPEM, keyPEM, ca.CertPEM, member)
+	at := leaf.RenewalTime()
+	if at != RenewalTime(certPEM) {
+		t.Errorf("two times: %s and %s", at, RenewalTime(certPEM))
+	}
+	if _, yes := leaf.NeedsRenewal(at.Add(-time.Second)); yes {
 		t.Error("renewal began before its time")
 	}
-	if _, yes := NeedsRenewal(certPEM, keyPEM, ca.CertPEM, member, at); !yes {
+	if _, yes := leaf.NeedsRenewal(at); !yes {
 		t.Error("renewal did not begin at its time")
 	}
-	if !RenewalTime([]byte("x")).IsZero() {
+	if !RenewalTime([]byte("x")).IsZero() || !ReadLeaf([]byte("x"), keyPEM, ca.CertPEM, member).RenewalTime().IsZero() {
 		t.Error("an unreadable certificate has a time")
 	}
 }
 
 func TestSerialIsTheCertificatesOwn(t *testing.T) {
 	certPEM, _ := issue(t, newCA(t, start), member, start)
-	if got := Serial(certPEM); !regexp.MustCompile(`^[0-9a-f]{1,32}$`).MatchString(got) {
+	leaf := ReadLeaf(certPEM, nil, nil, member)
+	if got := Serial(certPEM); got != leaf.Serial() || !regexp.MustCompile(`^[0-9a-f]{1,32}$`).MatchString(got) {
 		t.Errorf("serial is %q", got)
 	}
 	if got := Serial([]byte("x")); got != "" {

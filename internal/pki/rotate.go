@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -76,6 +77,37 @@ func (s CAState) Bundle() []byte {
 	return Bundle(append(certs, s.Retired)...)
 }
 
+// Trust is what there is to know of a CAState without its certificates and
+// keys: it is small and holds no secret.
+type Trust struct {
+	// Bundle is what everybody must trust, in PEM form.
+	Bundle []byte
+
+	current, next *validity
+	retired       []validity
+}
+
+// Trust is read once and then answers every question but signing.
+func (s CAState) Trust() Trust {
+	t := Trust{Bundle: s.Bundle(), current: s.Current.validity(), next: s.Next.validity()}
+	for _, der := range certBlocks(s.Retired) {
+		if cert, err := x509.ParseCertificate(der); err == nil {
+			t.retired = append(t.retired, validityOf(cert))
+		}
+	}
+	return t
+}
+
+// Signs says whether there is a CA that can sign.
+func (t Trust) Signs() bool { return t.current != nil }
+
+func (ca *CA) validity() *validity {
+	if ca == nil {
+		return nil
+	}
+	return new(validityOf(ca.cert))
+}
+
 // RotateType is one step of a CA's life.
 type RotateType string
 
@@ -108,27 +140,27 @@ type Rollout struct {
 }
 
 // RotateStep is what to do next about the cluster's CAs, at most one step.
-func RotateStep(s CAState, seen Rollout, now time.Time) Rotation { //nolint:gocyclo // an ordered switch: first match wins
+func RotateStep(t Trust, seen Rollout, now time.Time) Rotation { //nolint:gocyclo // an ordered switch: first match wins
 	switch {
-	case s.Current == nil && s.Next == nil && !anyValid(s.Retired, now):
+	case t.current == nil && t.next == nil && !t.retiredValid(now):
 		return Rotation{RotateCreate, "the cluster has no CA"}
-	case s.Next != nil && s.Next.expired(now):
+	case t.next != nil && t.next.expired(now):
 		return Rotation{RotateAddNext, "the next CA expired before it was used"}
-	case s.Next != nil && seen.BundleServed:
+	case t.next != nil && seen.BundleServed:
 		return Rotation{RotatePromote, "every member trusts the next CA"}
-	case s.Next != nil && !s.trusted(now):
+	case t.next != nil && !t.verifies(now):
 		// Nobody could be asked whether the bundle is served: connections
 		// fail already, and waiting would keep it so.
 		return Rotation{RotatePromote, "the current CA has expired"}
-	case s.Next != nil:
+	case t.next != nil:
 		return Rotation{}
-	case s.Current == nil:
+	case t.current == nil:
 		return Rotation{RotateAddNext, "the current CA is unreadable"}
-	case pastTwoThirds(s.Current.cert, now):
+	case t.current.pastTwoThirds(now):
 		return Rotation{RotateAddNext, "two thirds of the current CA's life are over"}
-	case len(s.Retired) > 0 && seen.LeavesMoved:
+	case len(t.retired) > 0 && seen.LeavesMoved:
 		return Rotation{RotateDropRetired, "every leaf is signed by the current CA"}
-	case len(s.Retired) > 0 && !anyValid(s.Retired, now):
+	case len(t.retired) > 0 && !t.retiredValid(now):
 		return Rotation{RotateDropRetired, "the retired CAs have expired"}
 	}
 	return Rotation{}
@@ -165,20 +197,13 @@ func Rotate(s CAState, step RotateType, name string, now time.Time, rand io.Read
 	return s, fmt.Errorf("unknown step %q", step)
 }
 
-// trusted says whether leaves of the past can still be verified.
-func (s CAState) trusted(now time.Time) bool {
-	return s.Current != nil && !s.Current.expired(now) || anyValid(s.Retired, now)
+// verifies says whether leaves of the past can still be verified.
+func (t Trust) verifies(now time.Time) bool {
+	return t.current != nil && !t.current.expired(now) || t.retiredValid(now)
 }
 
-func (ca *CA) expired(now time.Time) bool { return now.After(ca.cert.NotAfter) }
+func (t Trust) retiredValid(now time.Time) bool {
+	return slices.ContainsFunc(t.retired, func(v validity) bool { return !v.expired(now) })
+}
 
 func (ca *CA) is(der []byte) bool { return ca != nil && bytes.Equal(ca.cert.Raw, der) }
-
-func anyValid(certsPEM []byte, now time.Time) bool {
-	for _, der := range certBlocks(certsPEM) {
-		if cert, err := x509.ParseCertificate(der); err == nil && !now.After(cert.NotAfter) {
-			return true
-		}
-	}
-	return false
-}

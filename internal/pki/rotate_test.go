@@ -38,7 +38,7 @@ func TestRotateStep(t *testing.T) {
 		{"a CA lost long ago needs no bridge", CAState{Retired: old.CertPEM}, Rollout{}, 11 * year, RotateCreate},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := RotateStep(tc.state, tc.seen, start.Add(tc.after)); got.Type != tc.want || (got.Reason == "") != (tc.want == RotateNone) {
+			if got := RotateStep(tc.state.Trust(), tc.seen, start.Add(tc.after)); got.Type != tc.want || (got.Reason == "") != (tc.want == RotateNone) {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
 		})
@@ -83,7 +83,7 @@ func TestEveryMemberTrustsEveryOtherThroughoutARotation(t *testing.T) {
 		members[i].bundle = state.Bundle()
 		check("taking up the shorter bundle")
 	}
-	if got := RotateStep(state, Rollout{}, now); got.Type != RotateNone {
+	if got := RotateStep(state.Trust(), Rollout{}, now); got.Type != RotateNone {
 		t.Errorf("the rotation does not end: %+v", got)
 	}
 	if n := len(certBlocks(state.Bundle())); n != 1 {
@@ -94,7 +94,7 @@ func TestEveryMemberTrustsEveryOtherThroughoutARotation(t *testing.T) {
 // step does the step that is due, by way of what is stored.
 func step(t *testing.T, s CAState, seen Rollout, now time.Time, want RotateType) CAState {
 	t.Helper()
-	got := RotateStep(s, seen, now)
+	got := RotateStep(s.Trust(), seen, now)
 	if got.Type != want {
 		t.Fatalf("the step is %+v, want %s", got, want)
 	}
@@ -151,7 +151,7 @@ func TestALostKeyKeepsItsCertificateTrusted(t *testing.T) {
 		if s.Current != nil || !bytes.Equal(s.Bundle(), a.CertPEM) {
 			t.Errorf("%s: current is %v and the bundle\n%s", name, s.Current, s.Bundle())
 		}
-		if got := RotateStep(s, Rollout{}, start); got.Type != RotateAddNext {
+		if got := RotateStep(s.Trust(), Rollout{}, start); got.Type != RotateAddNext {
 			t.Errorf("%s: the step is %+v", name, got)
 		}
 	}

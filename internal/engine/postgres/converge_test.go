@@ -157,7 +157,7 @@ func converge(t *testing.T, seed uint64) {
 		if pass < 300 && m.random.IntN(40) == 0 && len(m.o.Pods) > 0 {
 			m.gone(m.random.IntN(len(m.o.Pods)))
 		}
-		p := plan(m.c, m.o, now)
+		p := m.plan()
 		if p.Step != nil && p.Step.Type == stepDeleteVolume {
 			t.Fatalf("seed %d: volume %s deleted under Retain", seed, p.Step.Target)
 		}
@@ -170,7 +170,7 @@ func converge(t *testing.T, seed uint64) {
 		m.build += m.random.IntN(2)
 		m.happen()
 	}
-	p := plan(m.c, m.o, now)
+	p := m.plan()
 	for _, f := range p.Facts {
 		if f.Type == v1alpha1.ConditionReconciling {
 			t.Fatalf("seed %d: never settles: %s: %s", seed, f.Reason, f.Message)

@@ -53,6 +53,7 @@ const keyAppPassword = "app-password"
 type Members interface {
 	Watch(cluster types.NamespacedName, owner types.UID, t members.Target)
 	Get(cluster types.NamespacedName) map[string]members.Observation
+	Forget(cluster types.NamespacedName)
 }
 
 // Settings are the operator's own, the same for every cluster.
@@ -77,6 +78,12 @@ type Engine struct {
 	Clock clock.PassiveClock
 
 	vault vault
+}
+
+// Forget implements engine.Engine.
+func (e *Engine) Forget(cluster types.NamespacedName) {
+	e.vault.forget(cluster)
+	e.Members.Forget(cluster)
 }
 
 // identity names what belongs to c.

@@ -106,11 +106,11 @@ func TestALatchedImageReplacesOnlyOtherBuilds(t *testing.T) {
 	w := settled(t, 2)
 	w.running(0, older)
 	w.running(1, older)
-	if step := plan(w.c, w.o, now).Step; step != nil {
+	if step := w.plan().Step; step != nil {
 		t.Fatalf("step %+v", step)
 	}
 	w.running(1, newer)
-	step := plan(w.c, w.o, now).Step
+	step := w.plan().Step
 	if step == nil || step.Type != stepReplaceMember || step.Target != podName(w.c, 1) {
 		t.Fatalf("step %+v", step)
 	}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -29,36 +28,36 @@ func mintStep(c *v1alpha1.PostgresCluster, o Observation, now time.Time) *engine
 	if len(o.Minted.Internal[keyAppPassword]) == 0 {
 		return &engine.Step{Type: stepMintCredentials, Target: c.Name + suffixInternal, Message: "the cluster has no application password yet"}
 	}
-	state := pki.ParseCAState(o.Minted.CA)
-	if r := pki.RotateStep(state, rollout(c, o, state, now), now); r.Type != pki.RotateNone {
+	read := o.Minted.certificates(c)
+	if r := pki.RotateStep(read.trust, rollout(o, read, now), now); r.Type != pki.RotateNone {
 		return &engine.Step{Type: string(r.Type), Target: c.Name + suffixCA, Message: r.Reason}
 	}
-	if reason, yes := certificateStale(c, o.Minted, state, now); yes {
+	if reason, yes := read.stale(now); yes {
 		return &engine.Step{Type: stepIssueCert, Target: c.Name + suffixTLS, Message: reason}
 	}
 	return nil
 }
 
-// certificateStale says why the members' certificate must be issued again. It
+// stale says why the members' certificate must be issued again. It
 // is also issued when the bundle beside it changes, so that its serial number
 // tells which bundle a member has loaded.
-func certificateStale(c *v1alpha1.PostgresCluster, m Minted, state pki.CAState, now time.Time) (string, bool) {
-	if state.Current == nil {
+func (r *certificates) stale(now time.Time) (string, bool) {
+	if !r.trust.Signs() {
 		return "", false
 	}
-	reason, yes := pki.NeedsRenewal(m.TLS["tls.crt"], m.TLS["tls.key"], state.Current.CertPEM, leaf(c), now)
-	if !yes && !bytes.Equal(m.TLS["ca.crt"], state.Bundle()) {
+	reason, yes := r.leaf.NeedsRenewal(now)
+	if !yes && !r.bundled {
 		return "the bundle of trusted CAs changed", true
 	}
 	return reason, yes
 }
 
 // rollout is how far the members have taken up the certificate.
-func rollout(c *v1alpha1.PostgresCluster, o Observation, state pki.CAState, now time.Time) pki.Rollout {
-	if _, stale := certificateStale(c, o.Minted, state, now); stale {
+func rollout(o Observation, read *certificates, now time.Time) pki.Rollout {
+	if _, stale := read.stale(now); stale {
 		return pki.Rollout{}
 	}
-	serial := pki.Serial(o.Minted.TLS["tls.crt"])
+	serial := read.leaf.Serial()
 	for _, pod := range o.Pods {
 		m := o.Members[pod.Name]
 		if m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "" || m.Status.CertificateSerial != serial {

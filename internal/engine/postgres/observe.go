@@ -56,7 +56,8 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 	var secrets corev1.SecretList
 	var endpoints discoveryv1.EndpointSliceList
 	for _, list := range []client.ObjectList{&sets, &pods, &volumes, &secrets, &endpoints} {
-		if err := e.Reader.List(ctx, list, in, ours); err != nil {
+		// The cache's own objects: an observation is only read.
+		if err := e.Reader.List(ctx, list, in, ours, client.UnsafeDisableDeepCopy); err != nil {
 			return o, fmt.Errorf("observe %T: %w", list, err)
 		}
 	}
@@ -103,7 +104,7 @@ func another(obj client.Object, uid types.UID) bool {
 // storageClasses reads the classes where the operator may.
 func (e *Engine) storageClasses(ctx context.Context) (map[string]storagev1.StorageClass, error) {
 	var list storagev1.StorageClassList
-	if err := e.Reader.List(ctx, &list); err != nil {
+	if err := e.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsForbidden(err) {
 			return nil, nil
 		}

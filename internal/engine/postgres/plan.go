@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // Types of the steps that touch a member.
@@ -349,7 +348,7 @@ func (j *judgement) report() engine.Report {
 
 // recheck is when a certificate is due: no watch reports that.
 func (j *judgement) recheck(now time.Time) time.Duration {
-	due := pki.RenewalTime(j.o.Minted.TLS["tls.crt"])
+	due := j.o.Minted.certificates(j.c).leaf.RenewalTime()
 	if due.IsZero() || !due.After(now) {
 		return 0
 	}

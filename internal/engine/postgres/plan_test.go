@@ -312,7 +312,7 @@ func TestPlan(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.world(t)
-			if diff := cmp.Diff(tc.want, judge(plan(w.c, w.o, now))); diff != "" {
+			if diff := cmp.Diff(tc.want, judge(w.plan())); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -344,7 +344,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 			w := settled(t, 1)
 			tc.change(w)
 			message := ""
-			for _, f := range plan(w.c, w.o, now).Facts {
+			for _, f := range w.plan().Facts {
 				if f.Type == v1alpha1.ConditionStalled {
 					message += f.Message
 				}
@@ -362,7 +362,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 func TestSecretsStayOutOfFactsAndReport(t *testing.T) {
 	w := settled(t, 1)
 	w.o.Minted.Internal[keyAppPassword] = []byte("hunter2hunter2")
-	p := plan(w.c, w.o, now)
+	p := w.plan()
 	if text := cmp.Diff(nil, p.Facts) + cmp.Diff(nil, p.Report); strings.Contains(text, "hunter2") {
 		t.Errorf("the password is shown: %s", text)
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"crypto/rand"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,6 +20,38 @@ import (
 // Secrets. A nil map means that it does not exist.
 type Minted struct {
 	CA, TLS, Internal map[string][]byte
+
+	// read is what the certificates in them say; nil while the vault has not
+	// read them.
+	read *certificates
+}
+
+// certificates is what there is to know of minted certificates, without the
+// certificates and their keys. To read and verify them in every pass would be
+// most of its work.
+type certificates struct {
+	trust pki.Trust
+	leaf  pki.Leaf
+	// bundled says that beside the leaf lies all that is to be trusted.
+	bundled bool
+}
+
+// certificates of a cluster.
+func (m Minted) certificates(c *v1alpha1.PostgresCluster) *certificates {
+	if m.read != nil {
+		return m.read
+	}
+	state := pki.ParseCAState(m.CA)
+	var signer []byte
+	if state.Current != nil {
+		signer = state.Current.CertPEM
+	}
+	trust := state.Trust()
+	return &certificates{
+		trust:   trust,
+		leaf:    pki.ReadLeaf(m.TLS["tls.crt"], m.TLS["tls.key"], signer, leaf(c)),
+		bundled: bytes.Equal(m.TLS["ca.crt"], trust.Bundle),
+	}
 }
 
 // vault remembers what was minted, so that a Secret that somebody edits or
@@ -59,10 +92,16 @@ func (v *vault) observe(c *v1alpha1.PostgresCluster, secrets []corev1.Secret) Mi
 	m := &v.entry(c).minted
 	for i := range secrets {
 		slot := m.slot(c, secrets[i].Name)
-		if slot != nil && *slot == nil && secrets[i].DeletionTimestamp == nil {
+		switch {
+		case slot == nil:
+		case *slot == nil && secrets[i].DeletionTimestamp == nil:
 			*slot = secrets[i].Data
+			m.read = nil
+		case *slot != nil && maps.EqualFunc(*slot, secrets[i].Data, bytes.Equal):
+			*slot = secrets[i].Data // the same, but the cache holds it anyway
 		}
 	}
+	m.read = m.certificates(c)
 	return *m
 }
 
@@ -83,30 +122,40 @@ func (m *Minted) slot(c *v1alpha1.PostgresCluster, name string) *map[string][]by
 func (v *vault) put(c *v1alpha1.PostgresCluster, name string, data map[string][]byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if slot := v.entry(c).minted.slot(c, name); slot != nil {
+	m := &v.entry(c).minted
+	if slot := m.slot(c, name); slot != nil {
 		*slot = data
+		m.read = nil
 	}
+}
+
+// forget what was minted for a cluster that is gone, keys and passwords too.
+func (v *vault) forget(name types.NamespacedName) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.clusters, name)
 }
 
 // client is the operator's certificate for asking the members, and the CAs
 // that it trusts. It lives in memory only.
 func (v *vault) client(c *v1alpha1.PostgresCluster, m Minted, now time.Time) (members.ClientTLS, bool) {
-	state := pki.ParseCAState(m.CA)
-	if state.Current == nil {
+	trust := m.certificates(c).trust
+	if !trust.Signs() {
 		return members.ClientTLS{}, false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	e := v.entry(c)
-	e.client.CAPEM = state.Bundle()
-	if bytes.Equal(e.signer, state.Current.CertPEM) && now.Before(e.renew) {
+	e.client.CAPEM = trust.Bundle
+	if bytes.Equal(e.signer, m.CA["tls.crt"]) && now.Before(e.renew) {
 		return e.client, true
 	}
+	state := pki.ParseCAState(m.CA) // with its key, for as long as it signs
 	certPEM, keyPEM, err := pki.Issue(state.Current, pki.LeafRequest{CommonName: memberapi.OperatorName, Usage: pki.UsageClient}, now, rand.Reader)
 	if err != nil {
 		return members.ClientTLS{}, false
 	}
 	e.client.CertPEM, e.client.KeyPEM = certPEM, keyPEM
-	e.signer, e.renew = state.Current.CertPEM, pki.RenewalTime(certPEM)
+	e.signer, e.renew = m.CA["tls.crt"], pki.RenewalTime(certPEM)
 	return e.client, true
 }

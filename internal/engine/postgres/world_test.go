@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/pki"
@@ -158,6 +159,21 @@ func (w *world) member(ordinal int) *memberapi.Status {
 // status is what the member of an ordinal says, to be changed by a case.
 func (w *world) status(ordinal int) *memberapi.Status {
 	return w.o.Members[podName(w.c, ordinal)].Status
+}
+
+// plan from what is observed, with pods as the cache holds them.
+func (w *world) plan() engine.Plan {
+	w.t.Helper()
+	o := w.o
+	o.Pods = map[int]*corev1.Pod{}
+	for n, pod := range w.o.Pods {
+		lean := pod.DeepCopy()
+		if _, err := engine.Lean(lean); err != nil {
+			w.t.Fatal(err)
+		}
+		o.Pods[n] = lean
+	}
+	return plan(w.c, o, now)
 }
 
 // gone removes a member's pod.

@@ -1,0 +1,72 @@
+package apply
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// mostManagers are told apart by holdfast_drift_total in the life of a process:
+// clients choose their names, and every name is a series that stays.
+const mostManagers = 200
+
+// otherManagers stands for those that came later.
+const otherManagers = "other"
+
+// metrics of all appliers' work.
+type metrics struct {
+	drifts, applies *prometheus.CounterVec
+
+	mu       sync.Mutex
+	managers map[string]bool
+}
+
+func newMetrics() *metrics {
+	return &metrics{
+		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_drift_total",
+			Help: "Changes that somebody else made to owned objects, by the field manager's name: the first " +
+				fmt.Sprint(mostManagers) + " names, then other.",
+		}, []string{"kind", "manager", "action"}),
+		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_apply_total",
+			Help: "Server-side applies of owned objects, by what came of them: created, changed, unchanged, dryrun or failed.",
+		}, []string{"kind", "result"}),
+		managers: map[string]bool{},
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	for _, c := range []prometheus.Collector{m.drifts, m.applies} {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("register the metrics of apply: %w", err)
+		}
+	}
+	return nil
+}
+
+// drifted counts one drift.
+func (m *metrics) drifted(d Drift) {
+	m.drifts.WithLabelValues(d.Object.GVK.Kind, m.label(d.Manager), d.Action).Inc()
+}
+
+// label of a manager: its name, as long as there are not too many. An object
+// that was deleted has none.
+func (m *metrics) label(manager string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case manager == "" || m.managers[manager]:
+		return manager
+	case len(m.managers) >= mostManagers:
+		return otherManagers
+	}
+	m.managers[manager] = true
+	return manager
+}
+
+// applied counts one server-side apply.
+func (m *metrics) applied(id ObjectID, result string) {
+	m.applies.WithLabelValues(id.GVK.Kind, result).Inc()
+}

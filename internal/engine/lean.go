@@ -1,0 +1,139 @@
+package engine
+
+import (
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Lean is what the cache keeps of an object. Of pods and endpoint slices, which
+// nobody applies, it is what engines read: one that needs another field adds it
+// here. Other kinds stay whole, since apply compares all of them, but for who
+// wrote their status. Strings that many objects have in common are kept once.
+//
+// It is a TransformFunc of client-go: it may change in, and may be given what
+// is lean already.
+func Lean(in any) (any, error) {
+	obj, err := meta.Accessor(in)
+	if err != nil {
+		return in, nil //nolint:nilerr // the mark of a deleted object, which is no object
+	}
+	switch whole := in.(type) {
+	case *corev1.Pod:
+		leanPod(whole)
+	case *discoveryv1.EndpointSlice:
+		leanSlice(whole)
+	default:
+		shareManagers(obj)
+	}
+	obj.SetNamespace(share(obj.GetNamespace()))
+	obj.SetLabels(shareMap(obj.GetLabels()))
+	shareOwners(obj.GetOwnerReferences())
+	return in, nil
+}
+
+func leanPod(pod *corev1.Pod) {
+	pod.ManagedFields = nil
+	pod.Annotations = ownAnnotations(pod.Annotations)
+	pod.Spec = corev1.PodSpec{
+		NodeName:       share(pod.Spec.NodeName),
+		InitContainers: leanContainers(pod.Spec.InitContainers),
+		Containers:     leanContainers(pod.Spec.Containers),
+	}
+	old := pod.Status
+	pod.Status = corev1.PodStatus{
+		Phase: old.Phase, Reason: old.Reason, Message: old.Message, PodIP: old.PodIP,
+		Conditions:            old.Conditions,
+		InitContainerStatuses: leanStatuses(old.InitContainerStatuses),
+		ContainerStatuses:     leanStatuses(old.ContainerStatuses),
+	}
+}
+
+func ownAnnotations(all map[string]string) map[string]string {
+	var own map[string]string
+	for k, v := range all {
+		if strings.HasPrefix(k, v1alpha1.GroupVersion.Group+"/") {
+			if own == nil {
+				own = map[string]string{}
+			}
+			own[share(k)] = share(v)
+		}
+	}
+	return own
+}
+
+func leanContainers(all []corev1.Container) []corev1.Container {
+	var lean []corev1.Container
+	for i := range all {
+		lean = append(lean, corev1.Container{Name: share(all[i].Name), Image: share(all[i].Image)})
+	}
+	return lean
+}
+
+func leanStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var lean []corev1.ContainerStatus
+	for i := range all {
+		s := &all[i]
+		lean = append(lean, corev1.ContainerStatus{
+			Name: share(s.Name), Image: share(s.Image), ImageID: share(s.ImageID),
+			State: s.State, LastTerminationState: s.LastTerminationState,
+			Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
+		})
+	}
+	return lean
+}
+
+func leanSlice(slice *discoveryv1.EndpointSlice) {
+	slice.ManagedFields, slice.Annotations, slice.Ports = nil, nil, nil
+	var lean []discoveryv1.Endpoint
+	for i := range slice.Endpoints {
+		ep := &slice.Endpoints[i]
+		to := discoveryv1.Endpoint{Conditions: ep.Conditions}
+		if ref := ep.TargetRef; ref != nil {
+			to.TargetRef = &corev1.ObjectReference{Kind: share(ref.Kind), Name: share(ref.Name)}
+		}
+		lean = append(lean, to)
+	}
+	slice.Endpoints = lean
+}
+
+// shareManagers drops who wrote the status, which apply neither sends nor
+// compares, and shares the rest.
+func shareManagers(obj metav1.Object) {
+	var kept []metav1.ManagedFieldsEntry
+	for _, m := range obj.GetManagedFields() {
+		if m.Subresource == "status" {
+			continue
+		}
+		m.Manager, m.APIVersion, m.FieldsType = share(m.Manager), share(m.APIVersion), share(m.FieldsType)
+		kept = append(kept, m)
+	}
+	obj.SetManagedFields(kept)
+}
+
+func shareOwners(owners []metav1.OwnerReference) {
+	for i := range owners {
+		o := &owners[i]
+		o.APIVersion, o.Kind, o.Name, o.UID = share(o.APIVersion), share(o.Kind), share(o.Name), share(o.UID)
+	}
+}
+
+func shareMap(in map[string]string) map[string]string {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for k, v := range in {
+		out[share(k)] = share(v)
+	}
+	return out
+}
+
+// share makes equal strings one in memory.
+func share[S ~string](s S) S { return unique.Make(s).Value() }
