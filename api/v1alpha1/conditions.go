@@ -58,6 +58,7 @@ const (
 	ReasonStorageNotExpandable = "StorageNotExpandable"
 	ReasonVersionMismatch      = "DataVersionMismatch"
 	ReasonDataMissing          = "DataMissing"
+	ReasonVolumeFull           = "VolumeFull"
 	ReasonUnschedulable        = "Unschedulable"
 	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
 	ReasonCrashLooping         = "CrashLooping"

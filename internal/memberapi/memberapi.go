@@ -143,14 +143,15 @@ const (
 	HoldVolumeInUse Hold = "VolumeInUse"
 	// HoldDataUnknown: the volume holds files that are no data directory.
 	HoldDataUnknown Hold = "DataUnknown"
-	// HoldVolumeFull: the volume is full; the database is not started until it grows.
+	// HoldVolumeFull: the volume is full, or has no room for the copy that is
+	// to be made; nothing is started or copied until it grows.
 	HoldVolumeFull Hold = "VolumeFull"
 )
 
 // Status is what a member says of itself.
 type Status struct {
-	// Revision changes whenever anything else here does, Time, Position and
-	// Lag apart. Opaque.
+	// Revision changes whenever anything else here does, Time, Position,
+	// DataSize and Lag apart. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -193,6 +194,9 @@ type Status struct {
 	// Position in the engine's log, comparable within one timeline: what a
 	// primary has flushed, what a replica has replayed.
 	Position uint64 `json:"position,omitempty"`
+	// DataSize is what a copy of a primary's data takes, in bytes and without
+	// its log; at most a minute old, 0 while unknown.
+	DataSize int64 `json:"dataSize,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
 	// CertificateExpiry of the member's certificate as it is served now.

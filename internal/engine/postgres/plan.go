@@ -216,6 +216,7 @@ func (j *judgement) judgeMembers() {
 var holdReasons = map[memberapi.Hold]string{
 	memberapi.HoldDataVersion: v1alpha1.ReasonVersionMismatch,
 	memberapi.HoldDataMissing: v1alpha1.ReasonDataMissing,
+	memberapi.HoldVolumeFull:  v1alpha1.ReasonVolumeFull,
 }
 
 func (j *judgement) judgeStatus(ordinal int, m *memberapi.Status) {

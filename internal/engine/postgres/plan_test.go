@@ -239,6 +239,9 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Stalled/DataVersionMismatch", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 1}},
+		{"a replica that has no room for a copy stalls with what it needs, and the primary serves",
+			func(t *testing.T) *world { return held(t, 1, memberapi.HoldVolumeFull) },
+			outcome{"", []string{"Stalled/VolumeFull", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
 		{"a member that does not answer is not asked to be replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
@@ -317,6 +320,17 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
+}
+
+// held is a settled cluster of two with one member that is held down.
+func held(t *testing.T, ordinal int, hold memberapi.Hold) *world {
+	w := settled(t, 2)
+	m := w.status(ordinal)
+	m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, hold, false, v1alpha1.RoleMember
+	if ordinal == 0 {
+		w.o.ReadWrite = map[string]bool{}
+	}
+	return w
 }
 
 // hashNow is the hash of the configuration as the world would render it.

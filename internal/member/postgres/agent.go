@@ -43,6 +43,11 @@ type agent struct {
 	position                   positionCache
 	follower                   follower
 
+	// copyAgain says that the data can no longer follow, and filled what
+	// became of the last copy; both are the loop's.
+	copyAgain bool
+	filled    filledCopy
+
 	// primary is the member that last said that it is the primary.
 	mu      sync.Mutex
 	primary memberapi.Status

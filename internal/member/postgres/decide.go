@@ -23,6 +23,15 @@ type facts struct {
 	// PrimaryKnown says that another member says that it is the primary.
 	PrimaryKnown            bool
 	PrimarySystemIdentifier string
+	// Primary is its pod, and PrimaryDataSize what a copy takes; 0 while it
+	// does not say.
+	Primary         string
+	PrimaryDataSize int64
+
+	// CopyAgain says that the data was found unable to follow the primary.
+	CopyAgain bool
+	// CopyFilled says that the last copy filled the volume.
+	CopyFilled bool
 }
 
 // action is the next thing to do.
@@ -39,6 +48,9 @@ const (
 	actRecord
 	// actClone copies the primary's data.
 	actClone
+	// actCopyAgain replaces data that can no longer follow by a copy of the
+	// primary's.
+	actCopyAgain
 	// actMarkStandby makes a former primary's data a standby's.
 	actMarkStandby
 	actStartPrimary
@@ -77,7 +89,7 @@ func holdVolume(f facts) (decision, bool) {
 		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: set spec.version to \"%d\"", v.Major, f.BinaryMajor, v.Major)
 	case v.Content == contentData && foreign(v.Control.SystemIdentifier, f):
 		return hold(memberapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, born(f))
-	case v.Full:
+	case v.Space.full():
 		return hold(memberapi.HoldVolumeFull, "the volume is full: set spec.storage.size to more")
 	}
 	return decision{}, false
@@ -137,6 +149,11 @@ func holder(r member.Record) string {
 	return "an unknown pod"
 }
 
+// wantsCopy says whether the volume's content is to be the primary's data.
+func (f facts) wantsCopy() bool {
+	return f.Volume.Content == contentEmpty || f.CopyAgain && f.PrimaryKnown && f.PrimarySystemIdentifier == f.Volume.Control.SystemIdentifier
+}
+
 // decideReplica is for every other ordinal. It needs no Lease: nothing that it
 // does makes a second primary.
 func decideReplica(f facts) decision {
@@ -145,8 +162,14 @@ func decideReplica(f facts) decision {
 		return decision{Action: actWait, Message: "waits for a primary to copy from"}
 	case f.Volume.Content == contentEmpty && foreign(f.PrimarySystemIdentifier, f):
 		return decision{Action: actWait, Message: "waits for a primary of this cluster's database system"}
+	case f.wantsCopy() && !f.Volume.Space.fits(f.PrimaryDataSize):
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Message: f.Volume.Space.missing(f.Primary, f.PrimaryDataSize)}
+	case f.wantsCopy() && f.CopyFilled:
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Message: "the volume filled up while the primary's data was copied: set spec.storage.size to more; until then it is tried again now and then"}
 	case f.Volume.Content == contentEmpty:
 		return decision{Action: actClone, Message: "copies the primary's data"}
+	case f.wantsCopy():
+		return decision{Action: actCopyAgain, Message: "copies the primary's data again"}
 	case !f.ConfigKnown:
 		return decision{Action: actWait, Message: "waits for the cluster's configuration"}
 	case !f.Volume.Standby:

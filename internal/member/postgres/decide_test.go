@@ -79,7 +79,7 @@ func TestDecidePrimary(t *testing.T) {
 		{"unknown files are held, in an unborn cluster too",
 			facts{ConfigKnown: true, Volume: volume{Content: contentUnknown, Unknown: "ibdata1"}, Lease: lease(member.ClaimMine, "")}, verdict{actHold, memberapi.HoldDataUnknown}},
 		{"a full volume is held",
-			facts{ConfigKnown: true, Volume: func() volume { v := dataOf(ours); v.Full = true; return v }(), Lease: lease(member.ClaimMine, ours)}, verdict{actHold, memberapi.HoldVolumeFull}},
+			facts{ConfigKnown: true, Volume: func() volume { v := dataOf(ours); v.Space = space{Free: 1, Total: 1 << 30}; return v }(), Lease: lease(member.ClaimMine, ours)}, verdict{actHold, memberapi.HoldVolumeFull}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestDecideEveryCombination(t *testing.T) {
 							if d.Action == actStartPrimary && (!mine || lease != ours || config == theirs || v.Standby) {
 								t.Errorf("start as a primary from %+v", f)
 							}
-							if d.Action == actClone && v.Content != contentEmpty {
+							if d.Action == actClone && v.Content != contentEmpty || d.Action == actCopyAgain {
 								t.Errorf("copy over data from %+v", f)
 							}
 						}

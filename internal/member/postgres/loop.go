@@ -18,6 +18,7 @@ const (
 	pauseWaiting = 300 * time.Millisecond
 	pauseClaim   = time.Second
 	pauseHeld    = time.Second
+	pauseFull    = 5 * time.Second
 	pauseCrash   = time.Second
 	pauseMost    = 15 * time.Second
 )
@@ -76,6 +77,9 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 	switch d.Action {
 	case actHold:
 		a.report(memberapi.StateHeld, d.Hold, d.Message)
+		if d.Hold == memberapi.HoldVolumeFull {
+			return pauseFull, nil
+		}
 		return pauseHeld, nil
 	case actWait:
 		a.report(memberapi.StateWaiting, "", d.Message)
@@ -95,13 +99,14 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 		return 0, a.initdb(ctx)
 	case actRecord:
 		return 0, a.recordBirth(ctx, f.Volume.Control)
-	case actClone:
+	case actClone, actCopyAgain:
 		return a.clone(ctx, primary)
 	case actMarkStandby:
 		return 0, markStandby(a.o.pgdata())
 	case actStartPrimary:
 		return 0, a.serve(ctx, f.Volume.Control, true)
 	default:
+		a.copyAgain = false // this run finds out whether it is still so
 		return 0, a.serve(ctx, f.Volume.Control, false)
 	}
 }
@@ -120,11 +125,13 @@ func (a *agent) lockVolume() error {
 
 // gather collects what decide needs, and judges nothing.
 func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
-	f := facts{Ordinal: a.ordinal, BinaryMajor: a.major}
+	f := facts{Ordinal: a.ordinal, BinaryMajor: a.major, CopyAgain: a.copyAgain}
 	var err error
 	if f.Volume, err = inspect(a.o.DataDir); err != nil {
 		return f, memberapi.Status{}, err
 	}
+	f.Volume.Space = a.space()
+	f.CopyFilled = a.filled.waits(member.Boottime(), f.Volume.Space.Total)
 	if f.Volume.Content == contentData && f.Volume.Major == a.major {
 		if f.Volume.Control, err = a.programs.controlData(ctx, a.o.pgdata()); err != nil {
 			return f, memberapi.Status{}, err
@@ -142,6 +149,7 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	} else {
 		primary, f.PrimaryKnown = a.findPrimary(ctx)
 		f.PrimarySystemIdentifier = primary.SystemIdentifier
+		f.Primary, f.PrimaryDataSize = primary.Pod, primary.DataSize
 	}
 	return f, primary, nil
 }
@@ -174,17 +182,24 @@ func (a *agent) recordBirth(ctx context.Context, control controlData) error {
 	return nil
 }
 
-// clone fills an empty volume. A failure is no crash: the primary may have
-// gone, or may not have made the slot yet.
+// clone makes the volume's data a copy of the primary's. A failure is no crash:
+// the primary may have gone, or may not have made the slot yet.
 func (a *agent) clone(ctx context.Context, primary memberapi.Status) (time.Duration, error) {
 	a.report(memberapi.StateCloning, "", "copies the data of "+primary.Pod)
 	if err := a.writeTLS(); err != nil {
 		return 0, err
 	}
-	if err := a.copyPrimary(ctx, primary); err != nil {
+	err := a.copyPrimary(ctx, primary)
+	if err != nil && outOfSpace(err) {
+		a.filled = a.filled.failed(member.Boottime(), a.space().Total)
+		a.log.Warn("the copy filled the volume", "error", err.Error())
+		return 0, removeCopy(a.o.DataDir)
+	}
+	if err != nil {
 		a.report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
 		return pauseWaiting, nil
 	}
+	a.copyAgain, a.filled = false, filledCopy{}
 	return 0, a.adoptCopy()
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -75,17 +76,23 @@ func (l *life) mend(ctx context.Context, t trouble) error {
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("the primary is of another database system than this member's data")
 	}
-	return l.copyAgain(ctx)
+	return l.replaceData(ctx)
 }
 
-// copyAgain replaces the data of a replica that can no longer follow. The old
+// replaceData replaces the data of a replica that can no longer follow. The old
 // copy goes on serving whoever reads from it until the new one is complete,
-// and is kept until that has streamed.
-func (l *life) copyAgain(ctx context.Context) error {
+// and is kept until that has streamed. Without room for both the server stops,
+// and what comes next is decided anew, as often as it takes.
+func (l *life) replaceData(ctx context.Context) error {
 	primary, found := l.findPrimary(ctx)
 	if !found || primary.SystemIdentifier != l.control.SystemIdentifier {
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
+	}
+	l.copyAgain = true
+	if left := l.space(); !left.fits(primary.DataSize) || l.filled.waits(member.Boottime(), left.Total) {
+		l.server.stop(l.o.StopTimeout)
+		return nil
 	}
 	l.setRole("member")
 	l.store.Update(func(s *memberapi.Status) {
@@ -95,8 +102,13 @@ func (l *life) copyAgain(ctx context.Context) error {
 	l.log.Warn("can no longer follow: copies the data again", "primary", primary.Pod)
 	if err := l.copyPrimary(ctx, primary); err != nil {
 		l.server.stop(l.o.StopTimeout)
+		if outOfSpace(err) {
+			l.filled = l.filled.failed(member.Boottime(), l.space().Total)
+			return removeCopy(l.o.DataDir)
+		}
 		return fmt.Errorf("copying the data again failed: %w", err)
 	}
 	l.server.stop(l.o.StopTimeout)
+	l.copyAgain, l.filled = false, filledCopy{}
 	return l.adoptCopy()
 }

@@ -169,6 +169,9 @@ func (l *life) watch(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
+	if l.primary {
+		running.Go(func() { l.measure(helpers) })
+	}
 	finish := func() { stop(); running.Wait() }
 	_, lost := l.lease.Held()
 	select {
