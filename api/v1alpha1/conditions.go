@@ -59,6 +59,8 @@ const (
 	ReasonVersionMismatch      = "DataVersionMismatch"
 	ReasonDataMissing          = "DataMissing"
 	ReasonVolumeFull           = "VolumeFull"
+	ReasonDataBehind           = "DataBehind"
+	ReasonDataAhead            = "DataAhead"
 	ReasonUnschedulable        = "Unschedulable"
 	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
 	ReasonCrashLooping         = "CrashLooping"

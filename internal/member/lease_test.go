@@ -125,19 +125,19 @@ func TestLeaseIsMadeKeptAndReleased(t *testing.T) {
 	if r.Claim != ClaimMine || r.Term != 1 || r.SystemIdentifier != "7" || r.Address != "10.0.0.7" || r.RenewTime.IsZero() {
 		t.Errorf("record is %+v", r)
 	}
-	if err := l.Release(ctx, "0/5000028"); err != nil {
+	if err := l.Release(ctx, 2, "0/5000028"); err != nil {
 		t.Fatal(err)
 	}
 	if held, _ := l.Held(); held {
 		t.Error("held after the release")
 	}
-	if r := look(t, l); r.Claim != ClaimReleased || r.ShutdownPosition != "0/5000028" || r.SystemIdentifier != "7" {
+	if r := look(t, l); r.Claim != ClaimReleased || r.Timeline != 2 || r.Checkpoint != "0/5000028" || r.ShutdownPosition != "0/5000028" || r.SystemIdentifier != "7" {
 		t.Errorf("record is %+v", r)
 	}
 	if err := l.Claim(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if r := look(t, l); r.Claim != ClaimMine || r.Term != 2 || r.ShutdownPosition != "" {
+	if r := look(t, l); r.Claim != ClaimMine || r.Term != 2 || r.ShutdownPosition != "" || r.Checkpoint != "0/5000028" || r.Timeline != 2 {
 		t.Errorf("record is %+v", r)
 	}
 }

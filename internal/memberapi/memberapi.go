@@ -143,6 +143,11 @@ const (
 	HoldVolumeInUse Hold = "VolumeInUse"
 	// HoldDataUnknown: the volume holds files that are no data directory.
 	HoldDataUnknown Hold = "DataUnknown"
+	// HoldDataBehind: the data of a member that would lead is older than what
+	// the cluster's primary has recorded.
+	HoldDataBehind Hold = "DataBehind"
+	// HoldDataAhead: a replica's data holds what its primary does not.
+	HoldDataAhead Hold = "DataAhead"
 	// HoldVolumeFull: the volume is full, or has no room for the copy that is
 	// to be made; nothing is started or copied until it grows.
 	HoldVolumeFull Hold = "VolumeFull"

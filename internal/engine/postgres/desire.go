@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // desire is what the objects should be made from. Where the spec cannot be
@@ -94,6 +95,9 @@ func count(c *v1alpha1.PostgresCluster, o Observation) int {
 	}
 	if first := o.member(0); first == nil || first.Role != v1alpha1.RolePrimary || !first.Serving {
 		return have // without a primary the others may be the last copies
+	}
+	if last := o.member(have - 1); last != nil && last.Hold == memberapi.HoldDataAhead && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+		return have // its volume would go, with what the primary lacks
 	}
 	return have - 1
 }

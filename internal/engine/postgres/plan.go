@@ -217,6 +217,8 @@ var holdReasons = map[memberapi.Hold]string{
 	memberapi.HoldDataVersion: v1alpha1.ReasonVersionMismatch,
 	memberapi.HoldDataMissing: v1alpha1.ReasonDataMissing,
 	memberapi.HoldVolumeFull:  v1alpha1.ReasonVolumeFull,
+	memberapi.HoldDataBehind:  v1alpha1.ReasonDataBehind,
+	memberapi.HoldDataAhead:   v1alpha1.ReasonDataAhead,
 }
 
 func (j *judgement) judgeStatus(ordinal int, m *memberapi.Status) {

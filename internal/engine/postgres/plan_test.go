@@ -242,6 +242,20 @@ func TestPlan(t *testing.T) {
 		{"a replica that has no room for a copy stalls with what it needs, and the primary serves",
 			func(t *testing.T) *world { return held(t, 1, memberapi.HoldVolumeFull) },
 			outcome{"", []string{"Stalled/VolumeFull", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
+		{"a primary whose volume is an older one stalls and takes no writes",
+			func(t *testing.T) *world { return held(t, 0, memberapi.HoldDataBehind) },
+			outcome{"", []string{"Stalled/DataBehind", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 2}},
+		{"a replica that is ahead of the primary stalls",
+			func(t *testing.T) *world { return held(t, 1, memberapi.HoldDataAhead) },
+			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
+		{"a replica that is ahead of the primary is not scaled away with its volume",
+			func(t *testing.T) *world {
+				w := held(t, 1, memberapi.HoldDataAhead)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.replicas(1)
+				return w
+			},
+			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/Configuring", "Reconciling/MemberDown", "Reconciling/ScalingDown", available}, 2}},
 		{"a member that does not answer is not asked to be replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 2)

@@ -43,6 +43,9 @@ type agent struct {
 	position                   positionCache
 	follower                   follower
 
+	// proof is of a replica that seems to be ahead of its primary.
+	proof aheadProof
+
 	// copyAgain says that the data can no longer follow, and filled what
 	// became of the last copy; both are the loop's.
 	copyAgain bool

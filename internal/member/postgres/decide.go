@@ -26,7 +26,11 @@ type facts struct {
 	// Primary is its pod, and PrimaryDataSize what a copy takes; 0 while it
 	// does not say.
 	Primary         string
+	PrimaryEnd      point
 	PrimaryDataSize int64
+
+	// Ahead is the mark that the data holds what the primary does not.
+	Ahead *aheadMark
 
 	// CopyAgain says that the data was found unable to follow the primary.
 	CopyAgain bool
@@ -125,6 +129,10 @@ func decidePrimary(f facts) decision {
 			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete what remembers the birth, the Lease of the primary and the cluster with all its volumes", born(f))}
 	case f.Volume.Standby:
 		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
+	case !empty && floor(f.Lease).newer(f.Volume.Control.end()):
+		return decision{Action: actHold, Hold: memberapi.HoldDataBehind, Message: fmt.Sprintf(
+			"the data goes to %s, and the primary of this cluster has recorded %s: an older volume stands in its place. Bring the newer one back, or, to give up what was written since, remove the annotations %s and %s from the Lease of the primary",
+			f.Volume.Control.end(), floor(f.Lease), member.AnnotationCheckpoint, member.AnnotationShutdownPosition)}
 	case f.Lease.Claim == member.ClaimUnknown:
 		return decision{Action: actWait, Message: "waits for the API server: the Lease cannot be read"}
 	case !f.ConfigKnown:
@@ -156,8 +164,13 @@ func (f facts) wantsCopy() bool {
 
 // decideReplica is for every other ordinal. It needs no Lease: nothing that it
 // does makes a second primary.
-func decideReplica(f facts) decision {
+func decideReplica(f facts) decision { //nolint:gocyclo // an ordered switch: first match wins
+	own := f.Volume.Control.end()
 	switch {
+	case f.Volume.Content == contentData && f.Ahead != nil:
+		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: f.Ahead.message()}
+	case f.Volume.Content == contentData && f.PrimaryKnown && ahead(own, f.PrimaryEnd):
+		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: aheadMark{own, f.PrimaryEnd}.message()}
 	case f.Volume.Content == contentEmpty && !f.PrimaryKnown:
 		return decision{Action: actWait, Message: "waits for a primary to copy from"}
 	case f.Volume.Content == contentEmpty && foreign(f.PrimarySystemIdentifier, f):

@@ -149,9 +149,23 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	} else {
 		primary, f.PrimaryKnown = a.findPrimary(ctx)
 		f.PrimarySystemIdentifier = primary.SystemIdentifier
-		f.Primary, f.PrimaryDataSize = primary.Pod, primary.DataSize
+		f.Primary, f.PrimaryDataSize, f.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary)
+		f.Ahead, err = a.lookAhead(f)
 	}
-	return f, primary, nil
+	return f, primary, err
+}
+
+// lookAhead reads the mark of data that is ahead of its primary, and makes it
+// once that is proven.
+func (a *agent) lookAhead(f facts) (*aheadMark, error) {
+	now, own := member.Boottime(), f.Volume.Control.end()
+	a.proof = a.proof.saw(now, own, f.PrimaryEnd)
+	if ours := f.PrimarySystemIdentifier == f.Volume.Control.SystemIdentifier; f.PrimaryKnown && ours && a.proof.over(now) {
+		if err := markAhead(a.o.DataDir, aheadMark{own, f.PrimaryEnd}); err != nil {
+			return nil, err
+		}
+	}
+	return readAhead(a.o.DataDir)
 }
 
 // lookLease reads the Lease. A holder that cannot read it goes by what it
@@ -172,6 +186,7 @@ func (a *agent) recordBirth(ctx context.Context, control controlData) error {
 	err := a.lease.Annotate(ctx, map[string]string{
 		v1alpha1.AnnotationSystemIdentifier: control.SystemIdentifier,
 		member.AnnotationTimeline:           fmt.Sprint(control.Timeline),
+		member.AnnotationCheckpoint:         control.Checkpoint,
 	})
 	if err != nil {
 		a.log.Info("the birth is not recorded yet", "error", err.Error())

@@ -75,8 +75,34 @@ func (l *life) mend(ctx context.Context, t trouble) error {
 	case troubleForeign:
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("the primary is of another database system than this member's data")
+	case troubleAhead:
+		return l.keepAhead(ctx)
 	}
 	return l.replaceData(ctx)
+}
+
+// own is where the log of a replica ends, as far as it is known.
+func (l *life) own(ctx context.Context) (point, error) {
+	if seen, err := l.look(ctx); err == nil {
+		return point{seen.Timeline, uint64(seen.Received)}, nil
+	}
+	control, err := l.programs.controlData(ctx, l.o.pgdata())
+	return control.end(), err
+}
+
+// keepAhead stops a replica whose history is not its primary's, and marks its
+// data. The log's word alone is not believed.
+func (l *life) keepAhead(ctx context.Context) error {
+	primary, found := l.findPrimary(ctx)
+	own, err := l.own(ctx)
+	l.server.stop(l.o.StopTimeout)
+	switch end := pointOf(primary); {
+	case err != nil:
+		return err
+	case found && primary.SystemIdentifier == l.control.SystemIdentifier && (ahead(own, end) || own.Timeline != end.Timeline):
+		return markAhead(l.o.DataDir, aheadMark{own, end})
+	}
+	return errors.New("cannot follow: the log says that the primary's history is another, its position does not")
 }
 
 // replaceData replaces the data of a replica that can no longer follow. The old
@@ -88,6 +114,14 @@ func (l *life) replaceData(ctx context.Context) error {
 	if !found || primary.SystemIdentifier != l.control.SystemIdentifier {
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
+	}
+	own, err := l.own(ctx)
+	if end := pointOf(primary); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
+		err = fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
+	}
+	if err != nil {
+		l.server.stop(l.o.StopTimeout)
+		return err
 	}
 	l.copyAgain = true
 	if left := l.space(); !left.fits(primary.DataSize) || l.filled.waits(member.Boottime(), left.Total) {

@@ -92,3 +92,27 @@ func TestRealCopyWaitsForRoom(t *testing.T) {
 		t.Error("the data was not copied again")
 	}
 }
+
+// untilReplayed waits for a replica to have replayed up to a position.
+func (r *run) untilReplayed(position string) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Minute); r.query("select (pg_last_wal_replay_lsn() >= '"+position+"'::pg_lsn)::text") != "true"; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("%s is not replayed", position)
+		}
+	}
+}
+
+// untilRecorded waits for a checkpoint to stand on the Lease.
+func (r *run) untilRecorded(position string) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		record, err := r.lease.Look(context.Background())
+		if err == nil && record.Checkpoint == position {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s is not recorded: %+v, %v", position, record, err)
+		}
+	}
+}

@@ -30,8 +30,10 @@ type life struct {
 	once     sync.Once
 	// heard carries troubles from the server's log; restart asks for another
 	// run; both hold one.
-	heard   chan trouble
-	restart chan struct{}
+	heard chan trouble
+	// checkpointed is the checkpoint that was seen last.
+	checkpointed point
+	restart      chan struct{}
 }
 
 // serve runs the database until it ends, must end, or ctx does. A primary is
@@ -249,7 +251,7 @@ func (l *life) release() {
 		err = fmt.Errorf("pg_control says %q", control.State)
 	}
 	if err == nil {
-		err = l.lease.Release(ctx, control.Checkpoint)
+		err = l.lease.Release(ctx, control.Timeline, control.Checkpoint)
 	}
 	if err != nil {
 		l.log.Warn("the Lease was not released, a successor has to wait for it", "error", err.Error())
@@ -274,6 +276,7 @@ func (l *life) upkeep(ctx context.Context) {
 				l.log.Warn("accounts and slots", "error", err.Error())
 				pause = time.Second
 			} else {
+				l.recordCheckpoint(ctx)
 				l.once.Do(func() { close(l.prepared) })
 			}
 		}
@@ -288,6 +291,30 @@ func (l *life) upkeep(ctx context.Context) {
 			}
 		case <-time.After(pause):
 		}
+	}
+}
+
+// recordCheckpoint keeps on the Lease how far the data on the disk goes, so
+// that an older volume is told from this one. Only what was seen before is
+// surely on the disk.
+func (l *life) recordCheckpoint(ctx context.Context) {
+	var timeline int64
+	var position string
+	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, "select timeline_id::int8, checkpoint_lsn::text from pg_control_checkpoint()").Scan(&timeline, &position)
+	})
+	seen := parsePoint(timeline, position)
+	if err != nil || seen != l.checkpointed {
+		l.checkpointed = seen
+		return
+	}
+	record, held := l.lease.Last()
+	if !held || !seen.newer(floor(record)) {
+		return
+	}
+	err = l.lease.Annotate(ctx, map[string]string{member.AnnotationTimeline: fmt.Sprint(timeline), member.AnnotationCheckpoint: position})
+	if err != nil {
+		l.log.Info("the checkpoint is not recorded yet", "error", err.Error())
 	}
 }
 

@@ -159,7 +159,7 @@ func inspect(dir string) (volume, error) {
 		switch name := entry.Name(); name {
 		case dataName:
 			v.Content = contentData
-		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName:
+		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName, aheadName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name
