@@ -59,6 +59,7 @@ const (
 	ReasonVersionMismatch      = "DataVersionMismatch"
 	ReasonDataMissing          = "DataMissing"
 	ReasonVolumeFull           = "VolumeFull"
+	ReasonBootstrapChanged     = "BootstrapChanged"
 	ReasonDataBehind           = "DataBehind"
 	ReasonDataAhead            = "DataAhead"
 	ReasonUnschedulable        = "Unschedulable"
@@ -70,6 +71,7 @@ const (
 	ReasonMemberDown        = "MemberDown"
 	ReasonMemberUnreachable = "MemberUnreachable"
 	ReasonReplicationBroken = "ReplicationBroken"
+	ReasonDatabaseMissing   = "DatabaseMissing"
 	ReasonMixedVersions     = "MixedVersions"
 	ReasonVolumePending     = "VolumePending"
 

@@ -94,6 +94,17 @@ type ClusterConfig struct {
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 }
 
+// Details of a PostgreSQL primary.
+const (
+	// DetailDatabase and DetailOwner are the first database and its owner as
+	// the data itself records them.
+	DetailDatabase = "database"
+	DetailOwner    = "owner"
+	// DetailAbsent names what of the first database and its owner does not
+	// exist.
+	DetailAbsent = "absent"
+)
+
 // State is what a member is doing.
 type State string
 

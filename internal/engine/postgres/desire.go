@@ -22,6 +22,10 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 	stall := func(reason, format string, args ...any) {
 		facts = append(facts, condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
+	d.first = first(c, o, d.systemIdentifier)
+	if message := d.first.differs(c); message != "" {
+		stall(v1alpha1.ReasonBootstrapChanged, "%s", message)
+	}
 	d.image = image(c, o.Settings)
 	if reason, message := versionRefused(c, o); reason != "" {
 		stall(reason, "%s", message)

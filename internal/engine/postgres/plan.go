@@ -43,6 +43,7 @@ func plan(c *v1alpha1.PostgresCluster, o Observation, now time.Time) engine.Plan
 		j.standings[n] = stand(c, o, d, n)
 	}
 	j.judgeMembers()
+	j.judgeFirst()
 	j.judgeScale()
 	j.judgeVolumes()
 	j.judgeService()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -425,6 +426,21 @@ func (l *life) reload(ctx context.Context) error {
 	return errors.New("the database does not read its settings again")
 }
 
+// detail reports what the data says of its first database.
+func (l *life) detail(found map[string]string) {
+	l.store.Update(func(s *memberapi.Status) {
+		details := maps.Clone(s.Details)
+		if details == nil {
+			details = map[string]string{}
+		}
+		for _, key := range []string{memberapi.DetailDatabase, memberapi.DetailOwner, memberapi.DetailAbsent} {
+			delete(details, key)
+		}
+		maps.Copy(details, found)
+		s.Details = details
+	})
+}
+
 // seeToAccounts keeps roles, first database and slots of a primary.
 func (l *life) seeToAccounts(ctx context.Context, config *member.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -436,7 +452,10 @@ func (l *life) seeToAccounts(ctx context.Context, config *member.Config) error {
 			err = ensureSlots(ctx, c, config.Members, l.o.Identity.Pod)
 		}
 		if err == nil && accountErr == nil {
-			err = ensureAccount(ctx, c, account)
+			var details map[string]string
+			if details, err = ensureAccount(ctx, c, account); err == nil {
+				l.detail(details)
+			}
 		}
 		return errors.Join(err, accountErr)
 	})
