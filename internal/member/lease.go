@@ -30,6 +30,9 @@ const (
 	AnnotationTerm = "holdfast.dev/term"
 	// AnnotationTimeline is the timeline that the holder writes.
 	AnnotationTimeline = "holdfast.dev/timeline"
+	// AnnotationCluster is the UID of the cluster whose member claimed it last:
+	// a Lease may outlive its cluster.
+	AnnotationCluster = "holdfast.dev/cluster-uid"
 	// AnnotationCheckpoint is the position of the last checkpoint that a holder
 	// had on its disk, on AnnotationTimeline: data that does not go so far is
 	// older than the cluster's.
@@ -50,6 +53,7 @@ type Record struct {
 	Address          string
 	Term             int64
 	SystemIdentifier string
+	Cluster          string
 	Timeline         int64
 	Checkpoint       string
 	ShutdownPosition string
@@ -132,13 +136,21 @@ func (l *Lease) Last() (Record, bool) {
 	return record, true
 }
 
-// Claim takes the Lease as it was looked at last, or makes it.
-func (l *Lease) Claim(ctx context.Context) error {
+// Claim takes the Lease as it was looked at last, or makes it, for the cluster
+// of a UID. With forget, all that an earlier cluster recorded on it goes in the
+// same write.
+func (l *Lease) Claim(ctx context.Context, cluster string, forget bool) error {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := claimed(l.object, l.id, l.name, l.labels, time.Now())
+	if forget {
+		for _, name := range []string{v1alpha1.AnnotationSystemIdentifier, AnnotationTimeline, AnnotationCheckpoint} {
+			delete(next.Annotations, name)
+		}
+	}
+	next.Annotations[AnnotationCluster] = cluster
 	next.OwnerReferences = l.owners()
 	var err error
 	if l.object == nil {
@@ -317,6 +329,7 @@ func recordOf(object *coordinationv1.Lease) Record {
 		HolderPod:        object.Annotations[AnnotationPrimary],
 		Address:          object.Annotations[AnnotationAddress],
 		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
+		Cluster:          object.Annotations[AnnotationCluster],
 		ShutdownPosition: object.Annotations[AnnotationShutdownPosition],
 		Duration:         LeaseDuration,
 		Version:          object.ResourceVersion,

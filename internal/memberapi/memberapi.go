@@ -87,6 +87,10 @@ type ClusterConfig struct {
 	// and volumes: while it is set, an empty data directory is never
 	// initialised as a new database.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+	// Fresh says that the cluster has nothing from before its object: no latch,
+	// and no volume that is older. A Lease that an earlier cluster of the name
+	// left behind then says nothing.
+	Fresh bool `json:"fresh,omitempty"`
 	// Database and Owner of the bootstrap.
 	Database string `json:"database,omitempty"`
 	Owner    string `json:"owner,omitempty"`

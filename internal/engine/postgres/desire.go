@@ -22,6 +22,7 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 	stall := func(reason, format string, args ...any) {
 		facts = append(facts, condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
+	d.fresh = d.systemIdentifier == "" && !inherits(c, o)
 	d.first = first(c, o, d.systemIdentifier)
 	if message := d.first.differs(c); message != "" {
 		stall(v1alpha1.ReasonBootstrapChanged, "%s", message)
@@ -53,6 +54,17 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 		}
 	}
 	return d, writable, facts
+}
+
+// inherits says whether any volume is older than the cluster's object: one that
+// an earlier cluster of the name left.
+func inherits(c *v1alpha1.PostgresCluster, o Observation) bool {
+	for _, v := range o.Volumes {
+		if v.CreationTimestamp.Before(&c.CreationTimestamp) {
+			return true
+		}
+	}
+	return false
 }
 
 // missesVolume says whether a member has no volume yet: made with a wrong

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -83,6 +84,31 @@ func TestConnectionFollowsTheData(t *testing.T) {
 				t.Errorf("degraded for %q, want %q", got, tc.degraded)
 			}
 		})
+	}
+}
+
+// A cluster is fresh until it is born, and never over what it inherits.
+func TestFresh(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(w *world)
+		want   bool
+	}{
+		{"a new cluster without volumes", func(w *world) {}, true},
+		{"a new cluster with its own volumes",
+			func(w *world) { w.volume(0, true).CreationTimestamp = w.c.CreationTimestamp }, true},
+		{"a retained volume, whatever it says", func(w *world) { w.volume(0, false) }, false},
+		{"a retained volume of another ordinal", func(w *world) { w.volume(4, false) }, false},
+		{"a born cluster", func(w *world) { w.c.Status.SystemIdentifier = "7" }, false},
+	}
+	for _, tc := range cases {
+		w := newWorld(t, 1)
+		w.c.CreationTimestamp = metav1.NewTime(now)
+		tc.change(w)
+		d, _, _ := desire(w.c, w.o)
+		if got := strings.Contains(string(clusterConfig(w.c, d)), `"fresh": true`); got != tc.want {
+			t.Errorf("%s: fresh is %v", tc.name, got)
+		}
 	}
 }
 

@@ -39,6 +39,8 @@ type desired struct {
 	template desiredVolume
 	// systemIdentifier is the birth latch; empty before birth.
 	systemIdentifier string
+	// fresh says that nothing is there from before the cluster's object.
+	fresh bool
 	// first is the first database and its owner.
 	first    firstDatabase
 	minted   Minted
@@ -184,7 +186,7 @@ func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := memberapi.ClusterConfig{
 		APIVersion: identity(c).GVK.GroupVersion().String(), Kind: identity(c).GVK.Kind,
 		DeletionPolicy: string(c.Spec.DeletionPolicy), Namespace: c.Namespace, Name: c.Name, UID: string(c.UID),
-		Parameters: c.Spec.Parameters, SystemIdentifier: d.systemIdentifier,
+		Parameters: c.Spec.Parameters, SystemIdentifier: d.systemIdentifier, Fresh: d.fresh,
 		Database: d.first.database, Owner: d.first.owner, VolumeSize: c.Spec.Storage.Size.Value(),
 	}
 	for i := range d.count {

@@ -43,6 +43,10 @@ type agent struct {
 	position                   positionCache
 	follower                   follower
 
+	// cluster is the UID in the first configuration: a pod of an earlier
+	// cluster of the name that is about to go reads the next one's, too.
+	cluster string
+
 	// proof is of a replica that seems to be ahead of its primary.
 	proof aheadProof
 

@@ -16,6 +16,10 @@ type facts struct {
 	// ConfigKnown says that the cluster's configuration was read.
 	ConfigKnown            bool
 	ConfigSystemIdentifier string
+	// Cluster is the UID of the cluster's object, and Fresh says that nothing
+	// is there from before it.
+	Cluster string
+	Fresh   bool
 
 	// Lease as it was read; the primary's only.
 	Lease member.Record
@@ -102,12 +106,24 @@ func holdVolume(f facts) (decision, bool) {
 // born is the identifier of the cluster's database system, by any of the
 // latches; empty while nobody knows of a birth.
 func born(f facts) string {
-	for _, id := range []string{f.ConfigSystemIdentifier, f.Lease.SystemIdentifier, f.PrimarySystemIdentifier} {
+	lease := f.Lease.SystemIdentifier
+	if f.leftBehind() {
+		lease = ""
+	}
+	for _, id := range []string{f.ConfigSystemIdentifier, lease, f.PrimarySystemIdentifier} {
 		if id != "" {
 			return id
 		}
 	}
 	return ""
+}
+
+// leftBehind says whether the Lease is that of an earlier cluster of the name,
+// of whose data nothing is there: neither here nor on any other volume. Data
+// is never judged so, for it may be that cluster's.
+func (f facts) leftBehind() bool {
+	return f.Volume.Content == contentEmpty && f.ConfigKnown && f.Fresh && f.ConfigSystemIdentifier == "" &&
+		f.Lease.Cluster != "" && f.Lease.Cluster != f.Cluster
 }
 
 // foreign says whether any latch names another database system.
@@ -126,7 +142,7 @@ func decidePrimary(f facts) decision {
 	switch {
 	case empty && born(f) != "":
 		return decision{Action: actHold, Hold: memberapi.HoldDataMissing, Message: fmt.Sprintf(
-			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete what remembers the birth, the Lease of the primary and the cluster with all its volumes", born(f))}
+			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", born(f))}
 	case f.Volume.Standby:
 		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
 	case !empty && floor(f.Lease).newer(f.Volume.Control.end()):
@@ -141,6 +157,9 @@ func decidePrimary(f facts) decision {
 		return decision{Action: actWait, Message: "waits for the Lease, which may still be held by " + holder(f.Lease)}
 	case f.Lease.Claim != member.ClaimMine:
 		return decision{Action: actClaim, Message: "claims the Lease"}
+	case empty && f.Lease.SystemIdentifier != "":
+		// The claim was made before the cluster's freshness was known.
+		return decision{Action: actClaim, Message: "claims the Lease that an earlier cluster left behind"}
 	case empty:
 		return decision{Action: actBirth, Message: "creates the database system"}
 	case f.Lease.SystemIdentifier == "":

@@ -89,7 +89,7 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 		return pauseWaiting, nil
 	case actClaim:
 		a.report(memberapi.StateWaiting, "", d.Message)
-		if err := a.lease.Claim(ctx); err != nil {
+		if err := a.lease.Claim(ctx, f.Cluster, f.leftBehind()); err != nil {
 			a.log.Info("the Lease was not won", "error", err.Error())
 			return pauseClaim, nil
 		}
@@ -142,6 +142,10 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	})
 	if config, _ := a.config.Current(); config != nil {
 		f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
+		if a.cluster == "" {
+			a.cluster = config.UID
+		}
+		f.Cluster, f.Fresh = config.UID, config.Fresh && config.UID == a.cluster
 	}
 	var primary memberapi.Status
 	if a.ordinal == 0 {

@@ -32,9 +32,13 @@ func TestRealFirstDatabaseKeepsItsNames(t *testing.T) {
 
 	// An older agent recorded no names: those that exist are taken.
 	again.exec("comment on role " + replicationRole + " is '" + bootstrapped + "'")
-	again.until("absent", func(s memberapi.Status) bool { return s.Details[memberapi.DetailAbsent] == "database shop" && s.Details[memberapi.DetailDatabase] == "" })
+	again.until("absent", func(s memberapi.Status) bool {
+		return s.Details[memberapi.DetailAbsent] == "database shop" && s.Details[memberapi.DetailDatabase] == ""
+	})
 	w.configure(func(c *memberapi.ClusterConfig) { c.Database, c.Owner = "app", "app" })
-	again.until("named", func(s memberapi.Status) bool { return s.Details[memberapi.DetailDatabase] == "app" && s.Details[memberapi.DetailAbsent] == "" })
+	again.until("named", func(s memberapi.Status) bool {
+		return s.Details[memberapi.DetailDatabase] == "app" && s.Details[memberapi.DetailAbsent] == ""
+	})
 	again.exec("drop database app")
 	again.until("dropped", func(s memberapi.Status) bool { return s.Details[memberapi.DetailAbsent] == "database app" })
 }
