@@ -47,7 +47,7 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 		d.template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])
 	}
 	for _, n := range volumeOrdinals(o, d.count) {
-		v, reason, message := desireVolume(c, o, n, n < d.count)
+		v, reason, message := desireVolume(c, o, d, n, n < d.count)
 		d.volumes = append(d.volumes, v)
 		if reason != "" {
 			stall(reason, "%s", message)
@@ -145,7 +145,7 @@ func volumeOrdinals(o Observation, count int) []int {
 
 // desireVolume says how large a volume should be. A volume never shrinks and
 // never changes its class.
-func desireVolume(c *v1alpha1.PostgresCluster, o Observation, ordinal int, member bool) (v desiredVolume, reason, message string) {
+func desireVolume(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal int, member bool) (v desiredVolume, reason, message string) {
 	want := c.Spec.Storage
 	v = desiredVolume{ordinal: ordinal, member: member, size: want.Size, class: want.StorageClass}
 	live := o.Volumes[ordinal]
@@ -176,8 +176,21 @@ func desireVolume(c *v1alpha1.PostgresCluster, o Observation, ordinal int, membe
 		v.size = size
 		return v, v1alpha1.ReasonStorageNotExpandable, fmt.Sprintf(
 			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class)
+	case want.Size.Cmp(size) > 0 && !saysAll(c, d, live):
+		v.size, v.waits = size, true
 	}
 	return v, "", ""
+}
+
+// saysAll says whether a volume's owner and what it says of its data are as
+// desired. They go first: a quota refuses an apply that grows as a whole.
+func saysAll(c *v1alpha1.PostgresCluster, d desired, live *corev1.PersistentVolumeClaim) bool {
+	for name, value := range dataAnnotations(d) {
+		if live.Annotations[name] != value {
+			return false
+		}
+	}
+	return policyHolds(c, &live.ObjectMeta)
 }
 
 func expandable(o Observation, class string) bool {

@@ -53,6 +53,8 @@ type desiredVolume struct {
 	member bool
 	size   resource.Quantity
 	class  string
+	// waits says that it grows when the rest of it is as desired.
+	waits bool
 }
 
 // objects of a cluster, in the order in which they are applied: what a pod

@@ -25,9 +25,7 @@ type outcome struct {
 
 func judge(p engine.Plan) outcome {
 	var out outcome
-	if p.Step != nil {
-		out.Step = p.Step.Type + " " + p.Step.Target
-	}
+	out.Step = judgeStep(p.Step)
 	seen := map[string]bool{}
 	for _, f := range p.Facts {
 		text := f.Type + "/" + f.Reason
@@ -42,6 +40,13 @@ func judge(p engine.Plan) outcome {
 		}
 	}
 	return out
+}
+
+func judgeStep(s *engine.Step) string {
+	if s == nil {
+		return ""
+	}
+	return s.Type + " " + s.Target
 }
 
 func TestPlan(t *testing.T) {
