@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -176,10 +177,18 @@ func desireVolume(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal
 		v.size = size
 		return v, v1alpha1.ReasonStorageNotExpandable, fmt.Sprintf(
 			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class)
-	case want.Size.Cmp(size) > 0 && !saysAll(c, d, live):
+	case want.Size.Cmp(size) > 0 && !mayDiffer(c) && !saysAll(c, d, live):
 		v.size, v.waits = size, true
 	}
 	return v, "", ""
+}
+
+// mayDiffer says whether drift on a volume may stay: what waited for its end
+// would wait for ever.
+func mayDiffer(c *v1alpha1.PostgresCluster) bool {
+	return c.Spec.Drift.Mode == v1alpha1.DriftReport || slices.ContainsFunc(c.Spec.Drift.Ignore, func(rule v1alpha1.DriftIgnore) bool {
+		return rule.Kind == "" || rule.Kind == "PersistentVolumeClaim"
+	})
 }
 
 // saysAll says whether a volume's owner and what it says of its data are as

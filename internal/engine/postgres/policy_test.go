@@ -72,6 +72,14 @@ func TestVolumeGrowsLast(t *testing.T) {
 		{"the deletion policy goes first", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete }, "1Gi"},
 		{"retaining goes first", func(w *world) { w.owned(w.o.Volumes[0]) }, "1Gi"},
 		{"the birth goes first", func(w *world) { w.o.Volumes[0].Annotations = nil }, "1Gi"},
+		{"nothing waits where drift may stay", func(w *world) {
+			w.o.Volumes[0].Annotations = nil
+			w.c.Spec.Drift.Mode = v1alpha1.DriftReport
+		}, "2Gi"},
+		{"nothing waits for what is ignored", func(w *world) {
+			w.o.Volumes[0].Annotations = nil
+			w.c.Spec.Drift.Ignore = []v1alpha1.DriftIgnore{{Managers: []string{"mine"}}}
+		}, "2Gi"},
 		{"the first database goes first", func(w *world) { w.says("shop", "shop", "") }, "1Gi"},
 	}
 	for _, tc := range cases {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -95,9 +96,16 @@ func (f firstDatabase) comment() string {
 func parseFirstDatabase(comment string) (f firstDatabase) {
 	rest, done := strings.CutPrefix(comment, bootstrapped)
 	_ = json.Unmarshal([]byte(strings.TrimPrefix(rest, ": ")), &f)
+	if !plainName.MatchString(f.Database) || !plainName.MatchString(f.Owner) {
+		f = firstDatabase{}
+	}
 	f.Done = done
 	return f
 }
+
+// plainName is what the API lets a first database and its owner be named.
+// Others than Holdfast can write a comment.
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 // account is whose password is kept: what the data was made with counts, not
 // what a cluster that was created again over it declares.
@@ -110,8 +118,8 @@ func (f firstDatabase) account(declared account) account {
 
 // existing says what of an account exists.
 type existing struct {
-	Owner, Database bool
-	Verifier        *string
+	Owner, Superuser, Database bool
+	Verifier                   *string
 }
 
 func (e existing) absent(acc account) string {
@@ -127,8 +135,9 @@ func (e existing) absent(acc account) string {
 
 func lookUp(ctx context.Context, conn *pgx.Conn, acc account) (e existing, err error) {
 	err = conn.QueryRow(ctx, `select exists (select from pg_roles where rolname = $1),
+		coalesce((select rolsuper from pg_roles where rolname = $1), false),
 		exists (select from pg_database where datname = $2),
-		(select rolpassword from pg_authid where rolname = $1)`, acc.Owner, acc.Database).Scan(&e.Owner, &e.Database, &e.Verifier)
+		(select rolpassword from pg_authid where rolname = $1)`, acc.Owner, acc.Database).Scan(&e.Owner, &e.Superuser, &e.Database, &e.Verifier)
 	if err != nil {
 		return e, fmt.Errorf("look at the owner: %w", err)
 	}
@@ -166,7 +175,10 @@ func ensureAccount(ctx context.Context, conn *pgx.Conn, declared account) (map[s
 		// ones, and a role of this name is somebody else's.
 		return map[string]string{memberapi.DetailAbsent: absent}, nil
 	}
-	if found.Owner && (found.Verifier == nil || !verifies(*found.Verifier, acc.Password)) {
+	// A superuser gets a password from us only when the spec names it: a comment
+	// can be written by lesser roles.
+	trusted := !found.Superuser || acc.Owner == declared.Owner
+	if found.Owner && trusted && (found.Verifier == nil || !verifies(*found.Verifier, acc.Password)) {
 		if err := setPassword(ctx, conn, pgx.Identifier{acc.Owner}.Sanitize(), acc.Password); err != nil {
 			return nil, err
 		}

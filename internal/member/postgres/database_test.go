@@ -41,6 +41,7 @@ func TestFirstDatabase(t *testing.T) {
 		{"new data takes the declared names", "", firstDatabase{}, declared},
 		{"somebody else's comment is none", "mine", firstDatabase{}, declared},
 		{"an older agent recorded no names", bootstrapped, firstDatabase{Done: true}, declared},
+		{"names that the API would not take are none", firstDatabase{Database: "app", Owner: strings.Repeat("x", 64)}.comment(), firstDatabase{Done: true}, declared},
 		{"what was recorded counts", firstDatabase{Database: "app", Owner: "app"}.comment(),
 			firstDatabase{true, "app", "app"}, account{"app", "app", "s3cret"}},
 	}

@@ -205,8 +205,8 @@ func (l *life) watchAhead(now time.Duration, seen sight, both bool) {
 	}
 	m := aheadMark{l.proof.mark, l.follower.primary}
 	if err := markAhead(l.o.DataDir, m); err != nil {
+		// It is not started again while it is ahead, mark or not.
 		l.log.Error("data that is ahead of the primary is not marked", "error", err.Error())
-		return
 	}
 	l.log.Error("the data is ahead of the primary's: stops", "own", m.Own.String(), "primary", m.Primary.String())
 	select {

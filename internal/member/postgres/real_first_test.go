@@ -30,6 +30,13 @@ func TestRealFirstDatabaseKeepsItsNames(t *testing.T) {
 	}
 	login(t, w)
 
+	// Nor does a comment that names a superuser hand out its password.
+	again.exec("create role boss superuser login", "comment on role "+replicationRole+" is '"+firstDatabase{Database: "app", Owner: "boss"}.comment()+"'")
+	again.until("misled", func(s memberapi.Status) bool { return s.Details[memberapi.DetailOwner] == "boss" })
+	if got := again.query("select (rolpassword is null)::text from pg_authid where rolname = 'boss'"); got != "true" {
+		t.Error("a superuser that the spec does not name got a password")
+	}
+
 	// An older agent recorded no names: those that exist are taken.
 	again.exec("comment on role " + replicationRole + " is '" + bootstrapped + "'")
 	again.until("absent", func(s memberapi.Status) bool {

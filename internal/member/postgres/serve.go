@@ -32,9 +32,10 @@ type life struct {
 	// heard carries troubles from the server's log; restart asks for another
 	// run; both hold one.
 	heard chan trouble
-	// checkpointed is the checkpoint that was seen last.
-	checkpointed point
-	restart      chan struct{}
+	// checkpointed is the checkpoint that was seen last, and since when.
+	checkpointed   point
+	checkpointedAt time.Duration
+	restart        chan struct{}
 }
 
 // serve runs the database until it ends, must end, or ctx does. A primary is
@@ -295,22 +296,25 @@ func (l *life) upkeep(ctx context.Context) {
 	}
 }
 
+// checkpointAge is how old a checkpoint must be to be surely on the disk: it is
+// read from a file that may not have been synchronised yet.
+const checkpointAge = 4 * time.Second
+
 // recordCheckpoint keeps on the Lease how far the data on the disk goes, so
-// that an older volume is told from this one. Only what was seen before is
-// surely on the disk.
+// that an older volume is told from this one.
 func (l *life) recordCheckpoint(ctx context.Context) {
 	var timeline int64
 	var position string
 	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select timeline_id::int8, checkpoint_lsn::text from pg_control_checkpoint()").Scan(&timeline, &position)
 	})
-	seen := parsePoint(timeline, position)
+	seen, now := parsePoint(timeline, position), member.Boottime()
 	if err != nil || seen != l.checkpointed {
-		l.checkpointed = seen
+		l.checkpointed, l.checkpointedAt = seen, now
 		return
 	}
 	record, held := l.lease.Last()
-	if !held || !seen.newer(floor(record)) {
+	if !held || now-l.checkpointedAt < checkpointAge || !seen.newer(floor(record)) {
 		return
 	}
 	err = l.lease.Annotate(ctx, map[string]string{member.AnnotationTimeline: fmt.Sprint(timeline), member.AnnotationCheckpoint: position})
