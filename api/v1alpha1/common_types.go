@@ -57,8 +57,9 @@ type CommonSpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// Suspend stops every write of the operator for this cluster; it goes on
-	// observing and reporting, and the database goes on serving. Default: false.
+	// Suspend stops every write of the operator for this cluster, but for the
+	// owner references that deletionPolicy is made of; it goes on observing and
+	// reporting, and the database goes on serving. Default: false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 

@@ -58,6 +58,10 @@ const (
 	ReasonStorageNotExpandable = "StorageNotExpandable"
 	ReasonVersionMismatch      = "DataVersionMismatch"
 	ReasonDataMissing          = "DataMissing"
+	ReasonVolumeFull           = "VolumeFull"
+	ReasonBootstrapChanged     = "BootstrapChanged"
+	ReasonDataBehind           = "DataBehind"
+	ReasonDataAhead            = "DataAhead"
 	ReasonUnschedulable        = "Unschedulable"
 	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
 	ReasonCrashLooping         = "CrashLooping"
@@ -67,6 +71,7 @@ const (
 	ReasonMemberDown        = "MemberDown"
 	ReasonMemberUnreachable = "MemberUnreachable"
 	ReasonReplicationBroken = "ReplicationBroken"
+	ReasonDatabaseMissing   = "DatabaseMissing"
 	ReasonMixedVersions     = "MixedVersions"
 	ReasonVolumePending     = "VolumePending"
 

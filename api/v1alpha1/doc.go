@@ -57,6 +57,10 @@ const (
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
 	// the database system that was born there. It forbids a second birth.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"
+	// AnnotationDatabase and AnnotationOwner on a volume are the first database
+	// and its owner, as its data was made with them.
+	AnnotationDatabase = "holdfast.dev/database"
+	AnnotationOwner    = "holdfast.dev/owner"
 )
 
 // Values of LabelRole.

@@ -29,11 +29,11 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",message="a parameter that Holdfast owns cannot be set: remove it from spec.parameters (docs/postgrescluster.md lists them)"
 	Parameters map[string]string `json:"parameters,omitempty"`
 
-	// Bootstrap is the first database. It is read only while no data exists,
-	// and cannot change.
+	// Bootstrap is the first database. It is read only while no data exists:
+	// afterwards the names that the data was made with stay in use, and others
+	// are reported as Stalled.
 	// +optional
 	// +kubebuilder:default:={}
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.bootstrap is read only while no data exists and cannot change: set it back, and use SQL for further databases and roles"
 	Bootstrap PostgresBootstrap `json:"bootstrap,omitempty"`
 }
 

@@ -103,7 +103,7 @@ func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 	})
 	r.reportDrift(ctx, p)
 	err = p.block(err)
-	if p.plan.Step == nil || suspended {
+	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
 		return err
 	}
 	return errors.Join(err, r.act(ctx, p))

@@ -55,6 +55,8 @@ type Step struct {
 	// UID and ResourceVersion of the target, where it must still be that one.
 	UID             types.UID
 	ResourceVersion string
+	// Suspended says that the step is taken in a suspended cluster, too.
+	Suspended bool
 	// Message says to a person what is done and why.
 	Message string
 }

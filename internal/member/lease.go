@@ -30,6 +30,13 @@ const (
 	AnnotationTerm = "holdfast.dev/term"
 	// AnnotationTimeline is the timeline that the holder writes.
 	AnnotationTimeline = "holdfast.dev/timeline"
+	// AnnotationCluster is the UID of the cluster whose member claimed it last:
+	// a Lease may outlive its cluster.
+	AnnotationCluster = "holdfast.dev/cluster-uid"
+	// AnnotationCheckpoint is the position of the last checkpoint that a holder
+	// had on its disk, on AnnotationTimeline: data that does not go so far is
+	// older than the cluster's.
+	AnnotationCheckpoint = "holdfast.dev/checkpoint"
 	// AnnotationShutdownPosition is the last position of a holder that shut
 	// down in order; only a Lease without a holder has it.
 	AnnotationShutdownPosition = "holdfast.dev/shutdown-position"
@@ -46,6 +53,9 @@ type Record struct {
 	Address          string
 	Term             int64
 	SystemIdentifier string
+	Cluster          string
+	Timeline         int64
+	Checkpoint       string
 	ShutdownPosition string
 	Duration         time.Duration
 	RenewTime        time.Time
@@ -126,13 +136,21 @@ func (l *Lease) Last() (Record, bool) {
 	return record, true
 }
 
-// Claim takes the Lease as it was looked at last, or makes it.
-func (l *Lease) Claim(ctx context.Context) error {
+// Claim takes the Lease as it was looked at last, or makes it, for the cluster
+// of a UID. With forget, all that an earlier cluster recorded on it goes in the
+// same write.
+func (l *Lease) Claim(ctx context.Context, cluster string, forget bool) error {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := claimed(l.object, l.id, l.name, l.labels, time.Now())
+	if forget {
+		for _, name := range []string{v1alpha1.AnnotationSystemIdentifier, AnnotationTimeline, AnnotationCheckpoint} {
+			delete(next.Annotations, name)
+		}
+	}
+	next.Annotations[AnnotationCluster] = cluster
 	next.OwnerReferences = l.owners()
 	var err error
 	if l.object == nil {
@@ -165,11 +183,13 @@ func (l *Lease) Annotate(ctx context.Context, annotations map[string]string) err
 	})
 }
 
-// Release gives the Lease up after a shutdown in order, at the given position
-// of the log. Nothing may run any more that could write.
-func (l *Lease) Release(ctx context.Context, position string) error {
+// Release gives the Lease up after a shutdown in order, at the given timeline
+// and position of the log. Nothing may run any more that could write.
+func (l *Lease) Release(ctx context.Context, timeline int64, position string) error {
 	err := l.write(ctx, func(object *coordinationv1.Lease) {
 		object.Spec.HolderIdentity = new("")
+		object.Annotations[AnnotationTimeline] = strconv.FormatInt(timeline, 10)
+		object.Annotations[AnnotationCheckpoint] = position
 		object.Annotations[AnnotationShutdownPosition] = position
 	})
 	if err == nil {
@@ -292,6 +312,9 @@ func claimed(seen *coordinationv1.Lease, id Identity, name string, labels map[st
 		next.Spec.AcquireTime = &metav1.MicroTime{Time: now}
 		next.Spec.LeaseTransitions = new(int32(record.Term))
 	}
+	if position := next.Annotations[AnnotationShutdownPosition]; position != "" && next.Annotations[AnnotationCheckpoint] == "" {
+		next.Annotations[AnnotationCheckpoint] = position // an older agent's
+	}
 	delete(next.Annotations, AnnotationShutdownPosition)
 	next.Annotations[AnnotationPrimary] = id.Pod
 	next.Annotations[AnnotationAddress] = id.Address
@@ -306,10 +329,13 @@ func recordOf(object *coordinationv1.Lease) Record {
 		HolderPod:        object.Annotations[AnnotationPrimary],
 		Address:          object.Annotations[AnnotationAddress],
 		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
+		Cluster:          object.Annotations[AnnotationCluster],
 		ShutdownPosition: object.Annotations[AnnotationShutdownPosition],
 		Duration:         LeaseDuration,
 		Version:          object.ResourceVersion,
 	}
+	r.Timeline, _ = strconv.ParseInt(object.Annotations[AnnotationTimeline], 10, 64)
+	r.Checkpoint = object.Annotations[AnnotationCheckpoint]
 	r.Term, _ = strconv.ParseInt(object.Annotations[AnnotationTerm], 10, 64)
 	if object.Spec.HolderIdentity != nil {
 		r.HolderUID = *object.Spec.HolderIdentity

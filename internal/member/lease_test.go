@@ -115,7 +115,7 @@ func TestLeaseIsMadeKeptAndReleased(t *testing.T) {
 	if got := look(t, l).Claim; got != ClaimMissing {
 		t.Fatalf("claim is %v", got)
 	}
-	if err := l.Claim(ctx); err != nil {
+	if err := l.Claim(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Annotate(ctx, map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}); err != nil {
@@ -125,27 +125,51 @@ func TestLeaseIsMadeKeptAndReleased(t *testing.T) {
 	if r.Claim != ClaimMine || r.Term != 1 || r.SystemIdentifier != "7" || r.Address != "10.0.0.7" || r.RenewTime.IsZero() {
 		t.Errorf("record is %+v", r)
 	}
-	if err := l.Release(ctx, "0/5000028"); err != nil {
+	if err := l.Release(ctx, 2, "0/5000028"); err != nil {
 		t.Fatal(err)
 	}
 	if held, _ := l.Held(); held {
 		t.Error("held after the release")
 	}
-	if r := look(t, l); r.Claim != ClaimReleased || r.ShutdownPosition != "0/5000028" || r.SystemIdentifier != "7" {
+	if r := look(t, l); r.Claim != ClaimReleased || r.Timeline != 2 || r.Checkpoint != "0/5000028" || r.ShutdownPosition != "0/5000028" || r.SystemIdentifier != "7" {
 		t.Errorf("record is %+v", r)
 	}
-	if err := l.Claim(ctx); err != nil {
+	if err := l.Claim(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
-	if r := look(t, l); r.Claim != ClaimMine || r.Term != 2 || r.ShutdownPosition != "" {
+	if r := look(t, l); r.Claim != ClaimMine || r.Term != 2 || r.ShutdownPosition != "" || r.Checkpoint != "0/5000028" || r.Timeline != 2 {
 		t.Errorf("record is %+v", r)
+	}
+}
+
+func TestClaimOfALeaseThatWasLeftBehind(t *testing.T) {
+	ctx := context.Background()
+	left := heldBy("")
+	for name, value := range map[string]string{AnnotationCluster: "old", AnnotationTimeline: "1", AnnotationCheckpoint: "0/50", AnnotationShutdownPosition: "0/50"} {
+		left.Annotations[name] = value
+	}
+	for _, forget := range []bool{false, true} {
+		l, _ := newTestLease(left)
+		if r := look(t, l); r.Cluster != "old" {
+			t.Errorf("cluster is %q", r.Cluster)
+		}
+		if err := l.Claim(ctx, "new", forget); err != nil {
+			t.Fatal(err)
+		}
+		r := look(t, l)
+		if r.Cluster != "new" || r.Term != 5 || r.Claim != ClaimMine {
+			t.Errorf("record is %+v", r)
+		}
+		if forgotten := r.SystemIdentifier == "" && r.Checkpoint == "" && r.Timeline == 0 && r.ShutdownPosition == ""; forgotten != forget {
+			t.Errorf("forget %v: record is %+v", forget, r)
+		}
 	}
 }
 
 func TestLeaseOfThisPodKeepsItsTerm(t *testing.T) {
 	l, _ := newTestLease(heldBy("uid-0"))
 	look(t, l)
-	if err := l.Claim(context.Background()); err != nil {
+	if err := l.Claim(context.Background(), "u", false); err != nil {
 		t.Fatal(err)
 	}
 	if r := look(t, l); r.Term != 4 {
@@ -161,7 +185,7 @@ func TestLeaseIsLostToAnotherHolder(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
 	look(t, l)
-	if err := l.Claim(ctx); err != nil {
+	if err := l.Claim(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	_, lost := l.Held()
@@ -181,7 +205,7 @@ func TestLeaseOutlivesAnOutage(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
 	look(t, l)
-	if err := l.Claim(ctx); err != nil {
+	if err := l.Claim(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -202,7 +226,7 @@ func TestDeletedLeaseIsMadeAgainWithItsLatch(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
 	look(t, l)
-	if err := l.Claim(ctx); err != nil {
+	if err := l.Claim(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoordinationV1().Leases("shop").Delete(ctx, "orders-primary", metav1.DeleteOptions{}); err != nil {
@@ -220,7 +244,7 @@ func TestClaimIsLostToWhoeverWasFirst(t *testing.T) {
 	l, client := newTestLease(heldBy("uid-1"))
 	look(t, l)
 	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict() })
-	if err := l.Claim(context.Background()); err == nil {
+	if err := l.Claim(context.Background(), "u", false); err == nil {
 		t.Error("won against another's write")
 	}
 	if held, _ := l.Held(); held {

@@ -87,12 +87,27 @@ type ClusterConfig struct {
 	// and volumes: while it is set, an empty data directory is never
 	// initialised as a new database.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+	// Fresh says that the cluster has nothing from before its object: no latch,
+	// and no volume that is older. A Lease that an earlier cluster of the name
+	// left behind then says nothing.
+	Fresh bool `json:"fresh,omitempty"`
 	// Database and Owner of the bootstrap.
 	Database string `json:"database,omitempty"`
 	Owner    string `json:"owner,omitempty"`
 	// VolumeSize of a member, in bytes; settings are derived from it.
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 }
+
+// Details of a PostgreSQL primary.
+const (
+	// DetailDatabase and DetailOwner are the first database and its owner as
+	// the data itself records them.
+	DetailDatabase = "database"
+	DetailOwner    = "owner"
+	// DetailAbsent names what of the first database and its owner does not
+	// exist.
+	DetailAbsent = "absent"
+)
 
 // State is what a member is doing.
 type State string
@@ -143,14 +158,20 @@ const (
 	HoldVolumeInUse Hold = "VolumeInUse"
 	// HoldDataUnknown: the volume holds files that are no data directory.
 	HoldDataUnknown Hold = "DataUnknown"
-	// HoldVolumeFull: the volume is full; the database is not started until it grows.
+	// HoldDataBehind: the data of a member that would lead is older than what
+	// the cluster's primary has recorded.
+	HoldDataBehind Hold = "DataBehind"
+	// HoldDataAhead: a replica's data holds what its primary does not.
+	HoldDataAhead Hold = "DataAhead"
+	// HoldVolumeFull: the volume is full, or has no room for the copy that is
+	// to be made; nothing is started or copied until it grows.
 	HoldVolumeFull Hold = "VolumeFull"
 )
 
 // Status is what a member says of itself.
 type Status struct {
-	// Revision changes whenever anything else here does, Time, Position and
-	// Lag apart. Opaque.
+	// Revision changes whenever anything else here does, Time, Position,
+	// DataSize and Lag apart. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -193,6 +214,9 @@ type Status struct {
 	// Position in the engine's log, comparable within one timeline: what a
 	// primary has flushed, what a replica has replayed.
 	Position uint64 `json:"position,omitempty"`
+	// DataSize is what a copy of a primary's data takes, in bytes and without
+	// its log; at most a minute old, 0 while unknown.
+	DataSize int64 `json:"dataSize,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
 	// CertificateExpiry of the member's certificate as it is served now.

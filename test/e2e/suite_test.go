@@ -20,6 +20,8 @@ func TestTogether(t *testing.T) {
 		{"Lag", laggingReplicaLeaves},
 		{"AgentDies", agentDies},
 		{"Retain", deletionRetains},
+		{"RetainOtherNames", recreatedWithOtherNames},
+		{"GivenUp", recreatedWithoutVolumes},
 		{"Delete", deletionDeletes},
 		{"BadInputRefused", badInputRefused},
 		{"BadInputLiving", badInputLiving},

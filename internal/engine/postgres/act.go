@@ -21,17 +21,19 @@ func (e *Engine) Act(ctx context.Context, c *v1alpha1.PostgresCluster, s engine.
 	case stepReplaceMember:
 		return e.remove(ctx, &corev1.Pod{ObjectMeta: meta}, s)
 	case stepDeleteVolume:
-		if err := e.stillDelete(ctx, c); err != nil {
+		if err := e.unchanged(ctx, c); err != nil {
 			return err
 		}
 		return e.remove(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta}, s)
+	case stepVolumePolicy, stepSecretPolicy:
+		return e.applyPolicy(ctx, c, s)
 	}
 	return e.mint(ctx, c, s)
 }
 
-// stillDelete makes sure that the cluster's live object says what the step was
-// planned from: a cache may be behind, and a deleted volume is gone.
-func (e *Engine) stillDelete(ctx context.Context, c *v1alpha1.PostgresCluster) error {
+// unchanged makes sure that the cluster's live object says what the step was
+// planned from: a cache may be behind, and what is deleted is gone.
+func (e *Engine) unchanged(ctx context.Context, c *v1alpha1.PostgresCluster) error {
 	var live v1alpha1.PostgresCluster
 	if err := e.Writer.Get(ctx, client.ObjectKeyFromObject(c), &live); err != nil {
 		return fmt.Errorf("read the cluster again: %w", err)

@@ -65,6 +65,7 @@ func (m *model) obey(p engine.Plan) {
 			if v.member {
 				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.ordinal)
 			}
+			live.Annotations = dataAnnotations(d)
 			live.Spec.Resources.Requests["storage"] = v.size
 			live.Status.Capacity["storage"] = v.size
 		}

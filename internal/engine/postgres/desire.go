@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // desire is what the objects should be made from. Where the spec cannot be
@@ -20,6 +22,11 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 	var facts []condition.Fact
 	stall := func(reason, format string, args ...any) {
 		facts = append(facts, condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+	d.fresh = d.systemIdentifier == "" && !inherits(c, o)
+	d.first = first(c, o, d.systemIdentifier)
+	if message := d.first.differs(c); message != "" {
+		stall(v1alpha1.ReasonBootstrapChanged, "%s", message)
 	}
 	d.asked = image(c, o.Settings)
 	d.image = latch(c, o, d.asked)
@@ -42,13 +49,24 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 		d.template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])
 	}
 	for _, n := range volumeOrdinals(o, d.count) {
-		v, reason, message := desireVolume(c, o, n, n < d.count)
+		v, reason, message := desireVolume(c, o, d, n, n < d.count)
 		d.volumes = append(d.volumes, v)
 		if reason != "" {
 			stall(reason, "%s", message)
 		}
 	}
 	return d, writable, facts
+}
+
+// inherits says whether any volume is older than the cluster's object: one that
+// an earlier cluster of the name left.
+func inherits(c *v1alpha1.PostgresCluster, o Observation) bool {
+	for _, v := range o.Volumes {
+		if v.CreationTimestamp.Before(&c.CreationTimestamp) {
+			return true
+		}
+	}
+	return false
 }
 
 // missesVolume says whether a member has no volume yet: made with a wrong
@@ -96,6 +114,9 @@ func count(c *v1alpha1.PostgresCluster, o Observation) int {
 	if first := o.member(0); first == nil || first.Role != v1alpha1.RolePrimary || !first.Serving {
 		return have // without a primary the others may be the last copies
 	}
+	if last := o.member(have - 1); last != nil && last.Hold == memberapi.HoldDataAhead && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+		return have // its volume would go, with what the primary lacks
+	}
 	return have - 1
 }
 
@@ -126,7 +147,7 @@ func volumeOrdinals(o Observation, count int) []int {
 
 // desireVolume says how large a volume should be. A volume never shrinks and
 // never changes its class.
-func desireVolume(c *v1alpha1.PostgresCluster, o Observation, ordinal int, member bool) (v desiredVolume, reason, message string) {
+func desireVolume(c *v1alpha1.PostgresCluster, o Observation, d desired, ordinal int, member bool) (v desiredVolume, reason, message string) {
 	want := c.Spec.Storage
 	v = desiredVolume{ordinal: ordinal, member: member, size: want.Size, class: want.StorageClass}
 	live := o.Volumes[ordinal]
@@ -157,8 +178,29 @@ func desireVolume(c *v1alpha1.PostgresCluster, o Observation, ordinal int, membe
 		v.size = size
 		return v, v1alpha1.ReasonStorageNotExpandable, fmt.Sprintf(
 			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class)
+	case want.Size.Cmp(size) > 0 && !mayDiffer(c) && !saysAll(c, d, live):
+		v.size, v.waits = size, true
 	}
 	return v, "", ""
+}
+
+// mayDiffer says whether drift on a volume may stay: what waited for its end
+// would wait for ever.
+func mayDiffer(c *v1alpha1.PostgresCluster) bool {
+	return c.Spec.Drift.Mode == v1alpha1.DriftReport || slices.ContainsFunc(c.Spec.Drift.Ignore, func(rule v1alpha1.DriftIgnore) bool {
+		return rule.Kind == "" || rule.Kind == "PersistentVolumeClaim"
+	})
+}
+
+// saysAll says whether a volume's owner and what it says of its data are as
+// desired. They go first: a quota refuses an apply that grows as a whole.
+func saysAll(c *v1alpha1.PostgresCluster, d desired, live *corev1.PersistentVolumeClaim) bool {
+	for name, value := range dataAnnotations(d) {
+		if live.Annotations[name] != value {
+			return false
+		}
+	}
+	return policyHolds(c, &live.ObjectMeta)
 }
 
 func expandable(o Observation, class string) bool {

@@ -40,8 +40,12 @@ type desired struct {
 	template desiredVolume
 	// systemIdentifier is the birth latch; empty before birth.
 	systemIdentifier string
-	minted           Minted
-	settings         Settings
+	// fresh says that nothing is there from before the cluster's object.
+	fresh bool
+	// first is the first database and its owner.
+	first    firstDatabase
+	minted   Minted
+	settings Settings
 }
 
 type desiredVolume struct {
@@ -50,6 +54,8 @@ type desiredVolume struct {
 	member bool
 	size   resource.Quantity
 	class  string
+	// waits says that it grows when the rest of it is as desired.
+	waits bool
 }
 
 // objects of a cluster, in the order in which they are applied: what a pod
@@ -75,7 +81,7 @@ func objects(c *v1alpha1.PostgresCluster, d desired) []runtime.ApplyConfiguratio
 	if !d.minted.complete() {
 		return out
 	}
-	out = append(out, connectionSecret(c, d.minted))
+	out = append(out, connectionSecret(c, d))
 	for _, v := range d.volumes {
 		out = append(out, volume(c, d, v))
 	}
@@ -183,8 +189,8 @@ func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := memberapi.ClusterConfig{
 		APIVersion: identity(c).GVK.GroupVersion().String(), Kind: identity(c).GVK.Kind,
 		DeletionPolicy: string(c.Spec.DeletionPolicy), Namespace: c.Namespace, Name: c.Name, UID: string(c.UID),
-		Parameters: c.Spec.Parameters, SystemIdentifier: d.systemIdentifier,
-		Database: database(c), Owner: owner(c), VolumeSize: c.Spec.Storage.Size.Value(),
+		Parameters: c.Spec.Parameters, SystemIdentifier: d.systemIdentifier, Fresh: d.fresh,
+		Database: d.first.database, Owner: d.first.owner, VolumeSize: c.Spec.Storage.Size.Value(),
 	}
 	for i := range d.count {
 		config.Members = append(config.Members, podName(c, i))
@@ -195,9 +201,6 @@ func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	}
 	return append(data, '\n')
 }
-
-func database(c *v1alpha1.PostgresCluster) string { return orDefault(c.Spec.Bootstrap.Database, "app") }
-func owner(c *v1alpha1.PostgresCluster) string    { return orDefault(c.Spec.Bootstrap.Owner, "app") }
 
 func orDefault(value, fallback string) string {
 	if value == "" {
@@ -215,22 +218,23 @@ func dataSecret(c *v1alpha1.PostgresCluster, suffix, component string, data map[
 
 // connectionSecret is what applications connect with. Its keys follow the
 // Service Binding convention, with the ones that drivers read as a whole.
-func connectionSecret(c *v1alpha1.PostgresCluster, m Minted) *corev1ac.SecretApplyConfiguration {
+func connectionSecret(c *v1alpha1.PostgresCluster, d desired) *corev1ac.SecretApplyConfiguration {
 	host := readWriteHost(c)
-	password := string(m.Internal[keyAppPassword])
+	password := string(d.minted.Internal[keyAppPassword])
+	database, owner := d.first.database, d.first.owner
 	uri := url.URL{
-		Scheme: "postgresql", User: url.UserPassword(owner(c), password),
-		Host: hostPort(host, Port), Path: "/" + database(c), RawQuery: "sslmode=require",
+		Scheme: "postgresql", User: url.UserPassword(owner, password),
+		Host: hostPort(host, Port), Path: "/" + database, RawQuery: "sslmode=require",
 	}
 	jdbc := url.URL{
-		Scheme: "jdbc:postgresql", Host: hostPort(host, Port), Path: "/" + database(c),
-		RawQuery: url.Values{"user": {owner(c)}, "password": {password}, "sslmode": {"require"}}.Encode(),
+		Scheme: "jdbc:postgresql", Host: hostPort(host, Port), Path: "/" + database,
+		RawQuery: url.Values{"user": {owner}, "password": {password}, "sslmode": {"require"}}.Encode(),
 	}
 	data := map[string]string{
 		"type": "postgresql", "provider": "holdfast",
-		"host": host, "port": strconv.Itoa(Port), "username": owner(c), "password": password,
-		"dbname": database(c), "database": database(c), "uri": uri.String(), "jdbc-uri": jdbc.String(),
-		"ca.crt": string(m.TLS["ca.crt"]),
+		"host": host, "port": strconv.Itoa(Port), "username": owner, "password": password,
+		"dbname": database, "database": database, "uri": uri.String(), "jdbc-uri": jdbc.String(),
+		"ca.crt": string(d.minted.TLS["ca.crt"]),
 	}
 	bytes := make(map[string][]byte, len(data))
 	for k, v := range data {
@@ -248,10 +252,21 @@ func volume(c *v1alpha1.PostgresCluster, d desired, v desiredVolume) *corev1ac.P
 	}
 	ac := corev1ac.PersistentVolumeClaim(volumeName(c, v.ordinal), c.Namespace).WithLabels(labels).
 		WithOwnerReferences(identity(c).DataOwners()...).WithSpec(claimSpec(v))
+	return ac.WithAnnotations(dataAnnotations(d))
+}
+
+// dataAnnotations are what a volume says of its data, for a cluster that is
+// created again over it.
+func dataAnnotations(d desired) map[string]string {
+	annotations := map[string]string{}
 	if d.systemIdentifier != "" {
-		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationSystemIdentifier: d.systemIdentifier})
+		annotations[v1alpha1.AnnotationSystemIdentifier] = d.systemIdentifier
+		if d.first.recorded {
+			annotations[v1alpha1.AnnotationDatabase] = d.first.database
+			annotations[v1alpha1.AnnotationOwner] = d.first.owner
+		}
 	}
-	return ac
+	return annotations
 }
 
 func claimSpec(v desiredVolume) *corev1ac.PersistentVolumeClaimSpecApplyConfiguration {

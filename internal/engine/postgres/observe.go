@@ -32,6 +32,8 @@ type Observation struct {
 	// of former members too.
 	Pods    map[int]*corev1.Pod
 	Volumes map[int]*corev1.PersistentVolumeClaim
+	// DataSecrets hold trust and credentials, by name.
+	DataSecrets map[string]*corev1.Secret
 	// Minted is what was made once and cannot be computed again.
 	Minted Minted
 	// Members is what the agents say, by pod name.
@@ -75,6 +77,12 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 	}
 	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, c.Name+"-")
 	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+c.Name+"-")
+	o.DataSecrets = map[string]*corev1.Secret{}
+	for i := range secrets.Items {
+		if name := secrets.Items[i].Name; name == c.Name+suffixCA || name == c.Name+suffixInternal {
+			o.DataSecrets[name] = &secrets.Items[i]
+		}
+	}
 	o.Minted = e.vault.observe(c, secrets.Items)
 	o.ReadWrite = serving(endpoints.Items, c.Name+suffixRW)
 	o.ReadOnly = serving(endpoints.Items, c.Name+suffixRO)

@@ -42,6 +42,7 @@ func plan(c *v1alpha1.PostgresCluster, o Observation, now time.Time) engine.Plan
 		j.standings[n] = stand(c, o, d, n)
 	}
 	j.judgeMembers()
+	j.judgeFirst()
 	j.judgeScale()
 	j.judgeVolumes()
 	j.judgeService()
@@ -73,6 +74,9 @@ func (o Observation) blind() bool {
 
 // step is the one operation to do now; the order is the priority.
 func (j *judgement) step(now time.Time) *engine.Step {
+	if j.c.Spec.Suspend {
+		return policyStep(j.c, j.o)
+	}
 	if s := mintStep(j.c, j.o, now); s != nil {
 		return s
 	}
@@ -215,6 +219,9 @@ func (j *judgement) judgeMembers() {
 var holdReasons = map[memberapi.Hold]string{
 	memberapi.HoldDataVersion: v1alpha1.ReasonVersionMismatch,
 	memberapi.HoldDataMissing: v1alpha1.ReasonDataMissing,
+	memberapi.HoldVolumeFull:  v1alpha1.ReasonVolumeFull,
+	memberapi.HoldDataBehind:  v1alpha1.ReasonDataBehind,
+	memberapi.HoldDataAhead:   v1alpha1.ReasonDataAhead,
 }
 
 func (j *judgement) judgeStatus(ordinal int, m *memberapi.Status) {
@@ -283,6 +290,9 @@ func (j *judgement) judgeVolumes() {
 		live := j.o.Volumes[v.ordinal]
 		if !v.member || live == nil || live.Status.Phase != corev1.ClaimBound {
 			continue
+		}
+		if v.waits {
+			j.say(v1alpha1.ConditionReconciling, v1alpha1.ReasonResizing, "volume %s grows once its owner is what spec.deletionPolicy says", live.Name)
 		}
 		if have := live.Status.Capacity[corev1.ResourceStorage]; have.Cmp(v.size) < 0 {
 			j.say(v1alpha1.ConditionReconciling, v1alpha1.ReasonResizing, "volume %s grows from %s to %s", live.Name, have.String(), v.size.String())

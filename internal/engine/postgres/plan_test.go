@@ -25,9 +25,7 @@ type outcome struct {
 
 func judge(p engine.Plan) outcome {
 	var out outcome
-	if p.Step != nil {
-		out.Step = p.Step.Type + " " + p.Step.Target
-	}
+	out.Step = judgeStep(p.Step)
 	seen := map[string]bool{}
 	for _, f := range p.Facts {
 		text := f.Type + "/" + f.Reason
@@ -42,6 +40,13 @@ func judge(p engine.Plan) outcome {
 		}
 	}
 	return out
+}
+
+func judgeStep(s *engine.Step) string {
+	if s == nil {
+		return ""
+	}
+	return s.Type + " " + s.Target
 }
 
 func TestPlan(t *testing.T) {
@@ -239,6 +244,23 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Stalled/DataVersionMismatch", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 1}},
+		{"a replica that has no room for a copy stalls with what it needs, and the primary serves",
+			func(t *testing.T) *world { return held(t, 1, memberapi.HoldVolumeFull) },
+			outcome{"", []string{"Stalled/VolumeFull", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
+		{"a primary whose volume is an older one stalls and takes no writes",
+			func(t *testing.T) *world { return held(t, 0, memberapi.HoldDataBehind) },
+			outcome{"", []string{"Stalled/DataBehind", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 2}},
+		{"a replica that is ahead of the primary stalls",
+			func(t *testing.T) *world { return held(t, 1, memberapi.HoldDataAhead) },
+			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
+		{"a replica that is ahead of the primary is not scaled away with its volume",
+			func(t *testing.T) *world {
+				w := held(t, 1, memberapi.HoldDataAhead)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.replicas(1)
+				return w
+			},
+			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/Configuring", "Reconciling/MemberDown", "Reconciling/ScalingDown", available}, 2}},
 		{"a member that does not answer is not asked to be replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
@@ -319,6 +341,17 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// held is a settled cluster of two with one member that is held down.
+func held(t *testing.T, ordinal int, hold memberapi.Hold) *world {
+	w := settled(t, 2)
+	m := w.status(ordinal)
+	m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, hold, false, v1alpha1.RoleMember
+	if ordinal == 0 {
+		w.o.ReadWrite = map[string]bool{}
+	}
+	return w
+}
+
 // hashNow is the hash of the configuration as the world would render it.
 func hashNow(w *world) string {
 	d, _, _ := desire(w.c, w.o)
@@ -337,6 +370,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", "set it back"}},
 		"class missing": {func(w *world) { w.c.Spec.Storage.StorageClass = "fast" },
 			[]string{"spec.storage.storageClass", "does not exist"}},
+		"bootstrap": {func(w *world) { w.says("shop", "app", "") }, []string{"spec.bootstrap", "\"shop\"", "SQL"}},
 		"parameter": {func(w *world) { w.status(0).ConfigError = "x: bad" }, []string{"spec.parameters", "x: bad"}},
 	}
 	for name, tc := range cases {

@@ -7,15 +7,19 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/text/secure/precis"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // passwordFile holds the owner's password.
@@ -24,6 +28,7 @@ const passwordFile = "app-password"
 // bootstrapped is the comment on the replication role that says that the first
 // database was created once. It lives in the database system, so it is in
 // every copy and every backup, and a database that was dropped stays dropped.
+// The names follow it.
 const bootstrapped = "Holdfast has created the first database"
 
 // account is who owns the first database.
@@ -67,45 +72,142 @@ func ensureReplicationRole(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// ensureAccount creates the first database with its owner in a new database
-// system, and keeps the owner's password as it is declared.
-func ensureAccount(ctx context.Context, conn *pgx.Conn, acc account) error {
-	if acc.Owner == "" || acc.Database == "" {
-		return nil
-	}
-	var done, ownerExists, databaseExists bool
-	var verifier *string
-	err := conn.QueryRow(ctx, `select
-		coalesce((select shobj_description(oid, 'pg_authid') = $1 from pg_authid where rolname = $2), false),
-		exists (select from pg_authid where rolname = $3),
-		exists (select from pg_database where datname = $4),
-		(select rolpassword from pg_authid where rolname = $3)`,
-		bootstrapped, replicationRole, acc.Owner, acc.Database).Scan(&done, &ownerExists, &databaseExists, &verifier)
+// firstDatabase is what the data says of its first database.
+type firstDatabase struct {
+	// Done says that it was created once.
+	Done bool `json:"-"`
+	// Database and Owner are the names with which it was; empty where an older
+	// agent did not record them.
+	Database string `json:"database"`
+	Owner    string `json:"owner"`
+}
+
+func (f firstDatabase) named() bool { return f.Database != "" && f.Owner != "" }
+
+// comment is how the data says it.
+func (f firstDatabase) comment() string {
+	names, err := json.Marshal(f)
 	if err != nil {
-		return fmt.Errorf("look at the owner: %w", err)
+		panic(fmt.Sprintf("two names always marshal: %v", err))
 	}
+	return bootstrapped + ": " + string(names)
+}
+
+func parseFirstDatabase(comment string) (f firstDatabase) {
+	rest, done := strings.CutPrefix(comment, bootstrapped)
+	_ = json.Unmarshal([]byte(strings.TrimPrefix(rest, ": ")), &f)
+	if !plainName.MatchString(f.Database) || !plainName.MatchString(f.Owner) {
+		f = firstDatabase{}
+	}
+	f.Done = done
+	return f
+}
+
+// plainName is what the API lets a first database and its owner be named.
+// Others than Holdfast can write a comment.
+var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+
+// account is whose password is kept: what the data was made with counts, not
+// what a cluster that was created again over it declares.
+func (f firstDatabase) account(declared account) account {
+	if f.Done && f.named() {
+		declared.Database, declared.Owner = f.Database, f.Owner
+	}
+	return declared
+}
+
+// existing says what of an account exists.
+type existing struct {
+	Owner, Superuser, Database bool
+	Verifier                   *string
+}
+
+func (e existing) absent(acc account) string {
+	var absent []string
+	if !e.Database {
+		absent = append(absent, "database "+acc.Database)
+	}
+	if !e.Owner {
+		absent = append(absent, "role "+acc.Owner)
+	}
+	return strings.Join(absent, " and ")
+}
+
+func lookUp(ctx context.Context, conn *pgx.Conn, acc account) (e existing, err error) {
+	err = conn.QueryRow(ctx, `select exists (select from pg_roles where rolname = $1),
+		coalesce((select rolsuper from pg_roles where rolname = $1), false),
+		exists (select from pg_database where datname = $2),
+		(select rolpassword from pg_authid where rolname = $1)`, acc.Owner, acc.Database).Scan(&e.Owner, &e.Superuser, &e.Database, &e.Verifier)
+	if err != nil {
+		return e, fmt.Errorf("look at the owner: %w", err)
+	}
+	return e, nil
+}
+
+// ensureAccount creates the first database with its owner in a new database
+// system, and keeps the owner's password as it is declared. It returns the
+// details to report.
+func ensureAccount(ctx context.Context, conn *pgx.Conn, declared account) (map[string]string, error) {
+	var comment string
+	err := conn.QueryRow(ctx, `select coalesce((select shobj_description(oid, 'pg_authid') from pg_authid where rolname = $1), '')`, replicationRole).Scan(&comment)
+	if err != nil {
+		return nil, fmt.Errorf("look at the first database: %w", err)
+	}
+	first := parseFirstDatabase(comment)
+	acc := first.account(declared)
+	if acc.Owner == "" || acc.Database == "" {
+		return nil, nil
+	}
+	found, err := lookUp(ctx, conn, acc)
+	if err != nil {
+		return nil, err
+	}
+	if !first.Done {
+		if err := createFirst(ctx, conn, acc, found); err != nil {
+			return nil, err
+		}
+		if found, err = lookUp(ctx, conn, acc); err != nil {
+			return nil, err
+		}
+	}
+	if absent := found.absent(acc); first.Done && !first.named() && absent != "" {
+		// Nobody knows with which names this data was made: these are not the
+		// ones, and a role of this name is somebody else's.
+		return map[string]string{memberapi.DetailAbsent: absent}, nil
+	}
+	// A superuser gets a password from us only when the spec names it: a comment
+	// can be written by lesser roles.
+	trusted := !found.Superuser || acc.Owner == declared.Owner
+	if found.Owner && trusted && (found.Verifier == nil || !verifies(*found.Verifier, acc.Password)) {
+		if err := setPassword(ctx, conn, pgx.Identifier{acc.Owner}.Sanitize(), acc.Password); err != nil {
+			return nil, err
+		}
+	}
+	record := firstDatabase{Done: true, Database: acc.Database, Owner: acc.Owner}
+	if record != first {
+		text := strings.ReplaceAll(record.comment(), "'", "''")
+		if _, err := conn.Exec(ctx, "comment on role "+replicationRole+" is '"+text+"'"); err != nil {
+			return nil, fmt.Errorf("record the first database: %w", err)
+		}
+	}
+	details := map[string]string{memberapi.DetailDatabase: acc.Database, memberapi.DetailOwner: acc.Owner}
+	if absent := found.absent(acc); absent != "" {
+		details[memberapi.DetailAbsent] = absent
+	}
+	return details, nil
+}
+
+func createFirst(ctx context.Context, conn *pgx.Conn, acc account, found existing) error {
 	owner := pgx.Identifier{acc.Owner}.Sanitize()
-	if !ownerExists && !done {
+	if !found.Owner {
 		if _, err := conn.Exec(ctx, "create role "+owner+" login"); err != nil {
 			return fmt.Errorf("create the owner: %w", err)
 		}
-		ownerExists = true
 	}
-	if ownerExists && (verifier == nil || !verifies(*verifier, acc.Password)) {
-		if err := setPassword(ctx, conn, owner, acc.Password); err != nil {
-			return err
-		}
-	}
-	if done {
-		return nil
-	}
-	if !databaseExists {
+	if !found.Database {
 		if _, err := conn.Exec(ctx, "create database "+pgx.Identifier{acc.Database}.Sanitize()+" owner "+owner); err != nil {
 			return fmt.Errorf("create the first database: %w", err)
 		}
-	}
-	if _, err := conn.Exec(ctx, "comment on role "+replicationRole+" is '"+bootstrapped+"'"); err != nil {
-		return fmt.Errorf("record the first database: %w", err)
 	}
 	return nil
 }

@@ -43,6 +43,18 @@ type agent struct {
 	position                   positionCache
 	follower                   follower
 
+	// cluster is the UID in the first configuration: a pod of an earlier
+	// cluster of the name that is about to go reads the next one's, too.
+	cluster string
+
+	// proof is of a replica that seems to be ahead of its primary.
+	proof aheadProof
+
+	// copyAgain says that the data can no longer follow, and filled what
+	// became of the last copy; both are the loop's.
+	copyAgain bool
+	filled    filledCopy
+
 	// primary is the member that last said that it is the primary.
 	mu      sync.Mutex
 	primary memberapi.Status

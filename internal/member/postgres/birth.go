@@ -91,6 +91,10 @@ func (a *agent) adoptCopy() error {
 	if err := install(path(copyName), path(dataName)); err != nil {
 		return err
 	}
+	// What a mark said was said of the data that the copy replaces.
+	if err := os.Remove(path(aheadName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	return os.Remove(path(completeName))
 }
 

@@ -17,6 +17,10 @@ type controlData struct {
 	// in order, the last record.
 	Checkpoint string
 	Timeline   int64
+	// Recovery is how far a standby had to have replayed to be consistent,
+	// and RecoveryTimeline where; 0/0 for a primary.
+	Recovery         string
+	RecoveryTimeline int64
 	// Floors are the settings that a standby must have at least as large.
 	Floors map[string]int64
 }
@@ -55,6 +59,10 @@ func parseControlData(out string) (controlData, error) {
 			c.State = value
 		case "Latest checkpoint location":
 			c.Checkpoint = value
+		case "Minimum recovery ending location":
+			c.Recovery = value
+		case "Min recovery ending loc's timeline":
+			c.RecoveryTimeline, _ = strconv.ParseInt(value, 10, 64)
 		case "Latest checkpoint's TimeLineID":
 			c.Timeline, _ = strconv.ParseInt(value, 10, 64)
 		}

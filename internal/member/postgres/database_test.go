@@ -31,6 +31,30 @@ func TestSlotPlan(t *testing.T) {
 	}
 }
 
+func TestFirstDatabase(t *testing.T) {
+	declared := account{"shop", "shopper", "s3cret"}
+	cases := []struct {
+		name, comment string
+		want          firstDatabase
+		account       account
+	}{
+		{"new data takes the declared names", "", firstDatabase{}, declared},
+		{"somebody else's comment is none", "mine", firstDatabase{}, declared},
+		{"an older agent recorded no names", bootstrapped, firstDatabase{Done: true}, declared},
+		{"names that the API would not take are none", firstDatabase{Database: "app", Owner: strings.Repeat("x", 64)}.comment(), firstDatabase{Done: true}, declared},
+		{"what was recorded counts", firstDatabase{Database: "app", Owner: "app"}.comment(),
+			firstDatabase{true, "app", "app"}, account{"app", "app", "s3cret"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			got := parseFirstDatabase(c.comment)
+			if got != c.want || got.account(declared) != c.account {
+				t.Errorf("%+v, account %+v", got, got.account(declared))
+			}
+		})
+	}
+}
+
 func TestVerifier(t *testing.T) {
 	verifier, err := newVerifier("s3cret")
 	if err != nil {

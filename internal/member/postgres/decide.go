@@ -16,6 +16,10 @@ type facts struct {
 	// ConfigKnown says that the cluster's configuration was read.
 	ConfigKnown            bool
 	ConfigSystemIdentifier string
+	// Cluster is the UID of the cluster's object, and Fresh says that nothing
+	// is there from before it.
+	Cluster string
+	Fresh   bool
 
 	// Lease as it was read; the primary's only.
 	Lease member.Record
@@ -23,6 +27,19 @@ type facts struct {
 	// PrimaryKnown says that another member says that it is the primary.
 	PrimaryKnown            bool
 	PrimarySystemIdentifier string
+	// Primary is its pod, and PrimaryDataSize what a copy takes; 0 while it
+	// does not say.
+	Primary         string
+	PrimaryEnd      point
+	PrimaryDataSize int64
+
+	// Ahead is the mark that the data holds what the primary does not.
+	Ahead *aheadMark
+
+	// CopyAgain says that the data was found unable to follow the primary.
+	CopyAgain bool
+	// CopyFilled says that the last copy filled the volume.
+	CopyFilled bool
 }
 
 // action is the next thing to do.
@@ -39,6 +56,9 @@ const (
 	actRecord
 	// actClone copies the primary's data.
 	actClone
+	// actCopyAgain replaces data that can no longer follow by a copy of the
+	// primary's.
+	actCopyAgain
 	// actMarkStandby makes a former primary's data a standby's.
 	actMarkStandby
 	actStartPrimary
@@ -77,7 +97,7 @@ func holdVolume(f facts) (decision, bool) {
 		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: set spec.version to \"%d\"", v.Major, f.BinaryMajor, v.Major)
 	case v.Content == contentData && foreign(v.Control.SystemIdentifier, f):
 		return hold(memberapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, born(f))
-	case v.Full:
+	case v.Space.full():
 		return hold(memberapi.HoldVolumeFull, "the volume is full: set spec.storage.size to more")
 	}
 	return decision{}, false
@@ -86,12 +106,24 @@ func holdVolume(f facts) (decision, bool) {
 // born is the identifier of the cluster's database system, by any of the
 // latches; empty while nobody knows of a birth.
 func born(f facts) string {
-	for _, id := range []string{f.ConfigSystemIdentifier, f.Lease.SystemIdentifier, f.PrimarySystemIdentifier} {
+	lease := f.Lease.SystemIdentifier
+	if f.leftBehind() {
+		lease = ""
+	}
+	for _, id := range []string{f.ConfigSystemIdentifier, lease, f.PrimarySystemIdentifier} {
 		if id != "" {
 			return id
 		}
 	}
 	return ""
+}
+
+// leftBehind says whether the Lease is that of an earlier cluster of the name,
+// of whose data nothing is there: neither here nor on any other volume. Data
+// is never judged so, for it may be that cluster's.
+func (f facts) leftBehind() bool {
+	return f.Volume.Content == contentEmpty && f.ConfigKnown && f.Fresh && f.ConfigSystemIdentifier == "" &&
+		f.Lease.Cluster != "" && f.Lease.Cluster != f.Cluster
 }
 
 // foreign says whether any latch names another database system.
@@ -110,9 +142,13 @@ func decidePrimary(f facts) decision {
 	switch {
 	case empty && born(f) != "":
 		return decision{Action: actHold, Hold: memberapi.HoldDataMissing, Message: fmt.Sprintf(
-			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete what remembers the birth, the Lease of the primary and the cluster with all its volumes", born(f))}
+			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", born(f))}
 	case f.Volume.Standby:
 		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
+	case !empty && floor(f.Lease).newer(f.Volume.Control.end()):
+		return decision{Action: actHold, Hold: memberapi.HoldDataBehind, Message: fmt.Sprintf(
+			"the data goes to %s, and the primary of this cluster has recorded %s: an older volume stands in its place. Bring the newer one back, or, to give up what was written since, remove the annotations %s and %s from the Lease of the primary",
+			f.Volume.Control.end(), floor(f.Lease), member.AnnotationCheckpoint, member.AnnotationShutdownPosition)}
 	case f.Lease.Claim == member.ClaimUnknown:
 		return decision{Action: actWait, Message: "waits for the API server: the Lease cannot be read"}
 	case !f.ConfigKnown:
@@ -121,6 +157,9 @@ func decidePrimary(f facts) decision {
 		return decision{Action: actWait, Message: "waits for the Lease, which may still be held by " + holder(f.Lease)}
 	case f.Lease.Claim != member.ClaimMine:
 		return decision{Action: actClaim, Message: "claims the Lease"}
+	case empty && f.Lease.SystemIdentifier != "":
+		// The claim was made before the cluster's freshness was known.
+		return decision{Action: actClaim, Message: "claims the Lease that an earlier cluster left behind"}
 	case empty:
 		return decision{Action: actBirth, Message: "creates the database system"}
 	case f.Lease.SystemIdentifier == "":
@@ -137,16 +176,32 @@ func holder(r member.Record) string {
 	return "an unknown pod"
 }
 
+// wantsCopy says whether the volume's content is to be the primary's data.
+func (f facts) wantsCopy() bool {
+	return f.Volume.Content == contentEmpty || f.CopyAgain && f.PrimaryKnown && f.PrimarySystemIdentifier == f.Volume.Control.SystemIdentifier
+}
+
 // decideReplica is for every other ordinal. It needs no Lease: nothing that it
 // does makes a second primary.
-func decideReplica(f facts) decision {
+func decideReplica(f facts) decision { //nolint:gocyclo // an ordered switch: first match wins
+	own := f.Volume.Control.end()
 	switch {
+	case f.Volume.Content == contentData && f.Ahead != nil:
+		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: f.Ahead.message()}
+	case f.Volume.Content == contentData && f.PrimaryKnown && ahead(own, f.PrimaryEnd):
+		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: aheadMark{own, f.PrimaryEnd}.message()}
 	case f.Volume.Content == contentEmpty && !f.PrimaryKnown:
 		return decision{Action: actWait, Message: "waits for a primary to copy from"}
 	case f.Volume.Content == contentEmpty && foreign(f.PrimarySystemIdentifier, f):
 		return decision{Action: actWait, Message: "waits for a primary of this cluster's database system"}
+	case f.wantsCopy() && !f.Volume.Space.fits(f.PrimaryDataSize):
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Message: f.Volume.Space.missing(f.Primary, f.PrimaryDataSize)}
+	case f.wantsCopy() && f.CopyFilled:
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Message: "the volume filled up while the primary's data was copied: set spec.storage.size to more; until then it is tried again now and then"}
 	case f.Volume.Content == contentEmpty:
 		return decision{Action: actClone, Message: "copies the primary's data"}
+	case f.wantsCopy():
+		return decision{Action: actCopyAgain, Message: "copies the primary's data again"}
 	case !f.ConfigKnown:
 		return decision{Action: actWait, Message: "waits for the cluster's configuration"}
 	case !f.Volume.Standby:

@@ -31,6 +31,11 @@ func TestDecidePrimary(t *testing.T) {
 	lease := func(claim member.ClaimState, id string) member.Record {
 		return member.Record{Claim: claim, SystemIdentifier: id}
 	}
+	left := func(claim member.ClaimState) member.Record {
+		r := lease(claim, ours)
+		r.Cluster = "old"
+		return r
+	}
 	cases := []struct {
 		name  string
 		facts facts
@@ -54,6 +59,20 @@ func TestDecidePrimary(t *testing.T) {
 			facts{ConfigKnown: true, ConfigSystemIdentifier: ours, Lease: lease(member.ClaimMissing, "")}, verdict{actHold, memberapi.HoldDataMissing}},
 		{"the configuration's latch forbids a second birth, with the Lease unread",
 			facts{ConfigKnown: true, ConfigSystemIdentifier: ours}, verdict{actHold, memberapi.HoldDataMissing}},
+		{"a Lease that an earlier cluster left behind forbids nothing where no data is",
+			facts{ConfigKnown: true, Cluster: "new", Fresh: true, Lease: left(member.ClaimReleased)}, verdict{Action: actClaim}},
+		{"the Lease of an earlier cluster forbids a birth where an older volume is",
+			facts{ConfigKnown: true, Cluster: "new", Lease: left(member.ClaimReleased)}, verdict{actHold, memberapi.HoldDataMissing}},
+		{"the Lease of this cluster forbids a second birth, however fresh it seems",
+			facts{ConfigKnown: true, Cluster: "old", Fresh: true, Lease: left(member.ClaimReleased)}, verdict{actHold, memberapi.HoldDataMissing}},
+		{"a Lease that does not say whose it is forbids a second birth",
+			facts{ConfigKnown: true, Cluster: "new", Fresh: true, Lease: lease(member.ClaimReleased, ours)}, verdict{actHold, memberapi.HoldDataMissing}},
+		{"the Lease of an earlier cluster is waited for while its holder may live",
+			facts{ConfigKnown: true, Cluster: "new", Fresh: true, Lease: left(member.ClaimHeld)}, verdict{Action: actWait}},
+		{"the data of an earlier cluster claims its Lease",
+			facts{ConfigKnown: true, Cluster: "new", Volume: dataOf(ours), Lease: left(member.ClaimReleased)}, verdict{Action: actClaim}},
+		{"other data than that of the Lease of an earlier cluster is held",
+			facts{ConfigKnown: true, Cluster: "new", Fresh: true, Volume: dataOf(theirs), Lease: left(member.ClaimReleased)}, verdict{actHold, memberapi.HoldSystemIdentifier}},
 		{"data of a cluster without a Lease claims it",
 			facts{ConfigKnown: true, Volume: dataOf(ours), Lease: lease(member.ClaimMissing, "")}, verdict{Action: actClaim}},
 		{"an expired Lease is claimed",
@@ -79,7 +98,7 @@ func TestDecidePrimary(t *testing.T) {
 		{"unknown files are held, in an unborn cluster too",
 			facts{ConfigKnown: true, Volume: volume{Content: contentUnknown, Unknown: "ibdata1"}, Lease: lease(member.ClaimMine, "")}, verdict{actHold, memberapi.HoldDataUnknown}},
 		{"a full volume is held",
-			facts{ConfigKnown: true, Volume: func() volume { v := dataOf(ours); v.Full = true; return v }(), Lease: lease(member.ClaimMine, ours)}, verdict{actHold, memberapi.HoldVolumeFull}},
+			facts{ConfigKnown: true, Volume: func() volume { v := dataOf(ours); v.Space = space{Free: 1, Total: 1 << 30}; return v }(), Lease: lease(member.ClaimMine, ours)}, verdict{actHold, memberapi.HoldVolumeFull}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -139,7 +158,7 @@ func TestDecideEveryCombination(t *testing.T) {
 							if d.Action == actStartPrimary && (!mine || lease != ours || config == theirs || v.Standby) {
 								t.Errorf("start as a primary from %+v", f)
 							}
-							if d.Action == actClone && v.Content != contentEmpty {
+							if d.Action == actClone && v.Content != contentEmpty || d.Action == actCopyAgain {
 								t.Errorf("copy over data from %+v", f)
 							}
 						}

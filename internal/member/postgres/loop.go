@@ -18,6 +18,7 @@ const (
 	pauseWaiting = 300 * time.Millisecond
 	pauseClaim   = time.Second
 	pauseHeld    = time.Second
+	pauseFull    = 5 * time.Second
 	pauseCrash   = time.Second
 	pauseMost    = 15 * time.Second
 )
@@ -76,6 +77,9 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 	switch d.Action {
 	case actHold:
 		a.report(memberapi.StateHeld, d.Hold, d.Message)
+		if d.Hold == memberapi.HoldVolumeFull {
+			return pauseFull, nil
+		}
 		return pauseHeld, nil
 	case actWait:
 		a.report(memberapi.StateWaiting, "", d.Message)
@@ -85,7 +89,7 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 		return pauseWaiting, nil
 	case actClaim:
 		a.report(memberapi.StateWaiting, "", d.Message)
-		if err := a.lease.Claim(ctx); err != nil {
+		if err := a.lease.Claim(ctx, f.Cluster, f.leftBehind()); err != nil {
 			a.log.Info("the Lease was not won", "error", err.Error())
 			return pauseClaim, nil
 		}
@@ -95,13 +99,14 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 		return 0, a.initdb(ctx)
 	case actRecord:
 		return 0, a.recordBirth(ctx, f.Volume.Control)
-	case actClone:
+	case actClone, actCopyAgain:
 		return a.clone(ctx, primary)
 	case actMarkStandby:
 		return 0, markStandby(a.o.pgdata())
 	case actStartPrimary:
 		return 0, a.serve(ctx, f.Volume.Control, true)
 	default:
+		a.copyAgain = false // this run finds out whether it is still so
 		return 0, a.serve(ctx, f.Volume.Control, false)
 	}
 }
@@ -120,11 +125,13 @@ func (a *agent) lockVolume() error {
 
 // gather collects what decide needs, and judges nothing.
 func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
-	f := facts{Ordinal: a.ordinal, BinaryMajor: a.major}
+	f := facts{Ordinal: a.ordinal, BinaryMajor: a.major, CopyAgain: a.copyAgain}
 	var err error
 	if f.Volume, err = inspect(a.o.DataDir); err != nil {
 		return f, memberapi.Status{}, err
 	}
+	f.Volume.Space = a.space()
+	f.CopyFilled = a.filled.waits(member.Boottime(), f.Volume.Space.Total)
 	if f.Volume.Content == contentData && f.Volume.Major == a.major {
 		if f.Volume.Control, err = a.programs.controlData(ctx, a.o.pgdata()); err != nil {
 			return f, memberapi.Status{}, err
@@ -135,6 +142,10 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	})
 	if config, _ := a.config.Current(); config != nil {
 		f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
+		if a.cluster == "" {
+			a.cluster = config.UID
+		}
+		f.Cluster, f.Fresh = config.UID, config.Fresh && config.UID == a.cluster
 	}
 	var primary memberapi.Status
 	if a.ordinal == 0 {
@@ -142,8 +153,23 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	} else {
 		primary, f.PrimaryKnown = a.findPrimary(ctx)
 		f.PrimarySystemIdentifier = primary.SystemIdentifier
+		f.Primary, f.PrimaryDataSize, f.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary)
+		f.Ahead, err = a.lookAhead(f)
 	}
-	return f, primary, nil
+	return f, primary, err
+}
+
+// lookAhead reads the mark of data that is ahead of its primary, and makes it
+// once that is proven.
+func (a *agent) lookAhead(f facts) (*aheadMark, error) {
+	now, own := member.Boottime(), f.Volume.Control.end()
+	a.proof = a.proof.saw(now, own, f.PrimaryEnd)
+	if ours := f.PrimarySystemIdentifier == f.Volume.Control.SystemIdentifier; f.PrimaryKnown && ours && a.proof.over(now) {
+		if err := markAhead(a.o.DataDir, aheadMark{own, f.PrimaryEnd}); err != nil {
+			return nil, err
+		}
+	}
+	return readAhead(a.o.DataDir)
 }
 
 // lookLease reads the Lease. A holder that cannot read it goes by what it
@@ -164,6 +190,7 @@ func (a *agent) recordBirth(ctx context.Context, control controlData) error {
 	err := a.lease.Annotate(ctx, map[string]string{
 		v1alpha1.AnnotationSystemIdentifier: control.SystemIdentifier,
 		member.AnnotationTimeline:           fmt.Sprint(control.Timeline),
+		member.AnnotationCheckpoint:         control.Checkpoint,
 	})
 	if err != nil {
 		a.log.Info("the birth is not recorded yet", "error", err.Error())
@@ -174,17 +201,24 @@ func (a *agent) recordBirth(ctx context.Context, control controlData) error {
 	return nil
 }
 
-// clone fills an empty volume. A failure is no crash: the primary may have
-// gone, or may not have made the slot yet.
+// clone makes the volume's data a copy of the primary's. A failure is no crash:
+// the primary may have gone, or may not have made the slot yet.
 func (a *agent) clone(ctx context.Context, primary memberapi.Status) (time.Duration, error) {
 	a.report(memberapi.StateCloning, "", "copies the data of "+primary.Pod)
 	if err := a.writeTLS(); err != nil {
 		return 0, err
 	}
-	if err := a.copyPrimary(ctx, primary); err != nil {
+	err := a.copyPrimary(ctx, primary)
+	if err != nil && outOfSpace(err) {
+		a.filled = a.filled.failed(member.Boottime(), a.space().Total)
+		a.log.Warn("the copy filled the volume", "error", err.Error())
+		return 0, removeCopy(a.o.DataDir)
+	}
+	if err != nil {
 		a.report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
 		return pauseWaiting, nil
 	}
+	a.copyAgain, a.filled = false, filledCopy{}
 	return 0, a.adoptCopy()
 }
 

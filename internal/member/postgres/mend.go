@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -74,18 +75,58 @@ func (l *life) mend(ctx context.Context, t trouble) error {
 	case troubleForeign:
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("the primary is of another database system than this member's data")
+	case troubleAhead:
+		return l.keepAhead(ctx)
 	}
-	return l.copyAgain(ctx)
+	return l.replaceData(ctx)
 }
 
-// copyAgain replaces the data of a replica that can no longer follow. The old
+// own is where the log of a replica ends, as far as it is known.
+func (l *life) own(ctx context.Context) (point, error) {
+	if seen, err := l.look(ctx); err == nil {
+		return point{seen.Timeline, uint64(seen.Received)}, nil
+	}
+	control, err := l.programs.controlData(ctx, l.o.pgdata())
+	return control.end(), err
+}
+
+// keepAhead stops a replica whose history is not its primary's, and marks its
+// data. The log's word alone is not believed.
+func (l *life) keepAhead(ctx context.Context) error {
+	primary, found := l.findPrimary(ctx)
+	own, err := l.own(ctx)
+	l.server.stop(l.o.StopTimeout)
+	switch end := pointOf(primary); {
+	case err != nil:
+		return err
+	case found && primary.SystemIdentifier == l.control.SystemIdentifier && (ahead(own, end) || own.Timeline != end.Timeline):
+		return markAhead(l.o.DataDir, aheadMark{own, end})
+	}
+	return errors.New("cannot follow: the log says that the primary's history is another, its position does not")
+}
+
+// replaceData replaces the data of a replica that can no longer follow. The old
 // copy goes on serving whoever reads from it until the new one is complete,
-// and is kept until that has streamed.
-func (l *life) copyAgain(ctx context.Context) error {
+// and is kept until that has streamed. Without room for both the server stops,
+// and what comes next is decided anew, as often as it takes.
+func (l *life) replaceData(ctx context.Context) error {
 	primary, found := l.findPrimary(ctx)
 	if !found || primary.SystemIdentifier != l.control.SystemIdentifier {
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
+	}
+	own, err := l.own(ctx)
+	if end := pointOf(primary); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
+		err = fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
+	}
+	if err != nil {
+		l.server.stop(l.o.StopTimeout)
+		return err
+	}
+	l.copyAgain = true
+	if left := l.space(); !left.fits(primary.DataSize) || l.filled.waits(member.Boottime(), left.Total) {
+		l.server.stop(l.o.StopTimeout)
+		return nil
 	}
 	l.setRole("member")
 	l.store.Update(func(s *memberapi.Status) {
@@ -95,8 +136,13 @@ func (l *life) copyAgain(ctx context.Context) error {
 	l.log.Warn("can no longer follow: copies the data again", "primary", primary.Pod)
 	if err := l.copyPrimary(ctx, primary); err != nil {
 		l.server.stop(l.o.StopTimeout)
+		if outOfSpace(err) {
+			l.filled = l.filled.failed(member.Boottime(), l.space().Total)
+			return removeCopy(l.o.DataDir)
+		}
 		return fmt.Errorf("copying the data again failed: %w", err)
 	}
 	l.server.stop(l.o.StopTimeout)
+	l.copyAgain, l.filled = false, filledCopy{}
 	return l.adoptCopy()
 }

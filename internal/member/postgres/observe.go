@@ -57,6 +57,7 @@ func (a *agent) refreshPosition(ctx context.Context) {
 type sight struct {
 	Recovery  bool
 	Position  int64
+	Received  int64 // of a replica: the end of its log, replayed or not
 	Timeline  int64
 	Receiving bool
 }
@@ -64,7 +65,9 @@ type sight struct {
 const sightQuery = `select r.recovery,
 	case when r.recovery then coalesce((pg_last_wal_replay_lsn() - '0/0')::int8, 0)
 	     else (pg_current_wal_flush_lsn() - '0/0')::int8 end,
-	coalesce((select received_tli from pg_stat_wal_receiver), (select timeline_id from pg_control_checkpoint()))::int8,
+	case when r.recovery then coalesce((greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn()) - '0/0')::int8, 0) else 0 end,
+	case when r.recovery then coalesce((select received_tli from pg_stat_wal_receiver), (select timeline_id from pg_control_checkpoint()))
+	     else ('x' || left(pg_walfile_name(pg_current_wal_flush_lsn()), 8))::bit(32)::int end::int8,
 	exists (select from pg_stat_wal_receiver where status = 'streaming')
 	from (select pg_is_in_recovery() as recovery) r`
 
@@ -73,7 +76,7 @@ func (l *life) look(ctx context.Context) (sight, error) {
 	defer cancel()
 	var s sight
 	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, sightQuery).Scan(&s.Recovery, &s.Position, &s.Timeline, &s.Receiving)
+		return c.QueryRow(ctx, sightQuery).Scan(&s.Recovery, &s.Position, &s.Received, &s.Timeline, &s.Receiving)
 	})
 	return s, err
 }
@@ -143,6 +146,7 @@ func (l *life) observePrimary(seen sight, err error) {
 type follower struct {
 	tracker lagTracker
 	silence silence
+	primary point // where its log ended when it was asked last
 }
 
 // observeReplica compares the replica with its primary.
@@ -154,6 +158,7 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	if err == nil {
 		lag = f.tracker.lag(now, uint64(seen.Position))
 	}
+	l.watchAhead(now, seen, err == nil && view == viewServing)
 	if view != viewServing || !seen.Receiving && uint64(seen.Position) > f.tracker.newest {
 		// Ahead of a primary that sends nothing: its data is older than ours,
 		// so that what we would serve was never, or is no longer, true.
@@ -186,6 +191,30 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	}
 }
 
+// watchAhead ends the run of a replica that is proven to be ahead of its
+// primary: what it has must not be written over.
+func (l *life) watchAhead(now time.Duration, seen sight, both bool) {
+	if !both {
+		l.proof = aheadProof{}
+		return
+	}
+	own := point{seen.Timeline, uint64(seen.Received)}
+	l.proof = l.proof.saw(now, own, l.follower.primary)
+	if !l.proof.over(now) {
+		return
+	}
+	m := aheadMark{l.proof.mark, l.follower.primary}
+	if err := markAhead(l.o.DataDir, m); err != nil {
+		// It is not started again while it is ahead, mark or not.
+		l.log.Error("data that is ahead of the primary is not marked", "error", err.Error())
+	}
+	l.log.Error("the data is ahead of the primary's: stops", "own", m.Own.String(), "primary", m.Primary.String())
+	select {
+	case l.restart <- struct{}{}:
+	default:
+	}
+}
+
 // replicaState puts a replica's situation into words.
 func replicaState(serving, receiving bool, role, source string) (memberapi.State, string) {
 	switch {
@@ -211,6 +240,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 	case err == nil && status.Role == v1alpha1.RolePrimary && status.Serving:
 		f.silence = silence{}
 		f.tracker.saw(asked, status.Position)
+		f.primary = pointOf(status)
 		return viewServing
 	case err == nil:
 		f.silence = silence{}

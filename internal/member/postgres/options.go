@@ -51,6 +51,9 @@ type Options struct {
 	StopTimeout time.Duration
 	// FirstProcess says that orphans are ours to collect.
 	FirstProcess bool
+
+	// space measures a volume; spaceOf where it is nil.
+	space func(dir string) space
 }
 
 // Resources of the container.

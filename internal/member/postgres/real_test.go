@@ -45,6 +45,7 @@ type world struct {
 	secret string
 	agents []address
 	config memberapi.ClusterConfig
+	spaces map[int]func(string) space // of volumes, by ordinal
 }
 
 type address struct{ agent, database int }
@@ -118,6 +119,7 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 		AgentAddress:    func(pod string) string { return at(w.of(pod).agent) },
 		DatabaseAddress: func(pod string) string { return at(w.of(pod).database) },
 		StopTimeout:     30 * time.Second,
+		space:           w.spaces[ordinal],
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := newAgent(ctx, o)

@@ -65,6 +65,8 @@ const (
 	troubleNone trouble = iota
 	// troubleCopy: only a new copy helps.
 	troubleCopy
+	// troubleAhead: the data holds what the primary does not.
+	troubleAhead
 	// troubleForeign: the primary is of another database system.
 	troubleForeign
 	// troubleRestart: the settings are below the primary's; a restart takes up
@@ -81,10 +83,11 @@ var troubles = []struct {
 	{"can no longer get changes from replication slot", troubleCopy},
 	{"can no longer access replication slot", troubleCopy},
 	{"cannot read from physical replication slot", troubleCopy},
-	{"is not in this server's history", troubleCopy},
-	{"is behind recovery timeline", troubleCopy},
-	{"before current recovery point", troubleCopy},
-	{"requested timeline", troubleCopy},
+	{"is not in this server's history", troubleAhead},
+	{"is behind recovery timeline", troubleAhead},
+	{"before current recovery point", troubleAhead},
+	{"requested timeline", troubleAhead},
+	{"is ahead of the WAL flush position", troubleAhead},
 	{"database system identifier differs between the primary and standby", troubleForeign},
 	{"recovery has paused", troubleRestart},
 }

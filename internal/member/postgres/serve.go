@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,8 +31,11 @@ type life struct {
 	once     sync.Once
 	// heard carries troubles from the server's log; restart asks for another
 	// run; both hold one.
-	heard   chan trouble
-	restart chan struct{}
+	heard chan trouble
+	// checkpointed is the checkpoint that was seen last, and since when.
+	checkpointed   point
+	checkpointedAt time.Duration
+	restart        chan struct{}
 }
 
 // serve runs the database until it ends, must end, or ctx does. A primary is
@@ -169,6 +173,9 @@ func (l *life) watch(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
+	if l.primary {
+		running.Go(func() { l.measure(helpers) })
+	}
 	finish := func() { stop(); running.Wait() }
 	_, lost := l.lease.Held()
 	select {
@@ -246,7 +253,7 @@ func (l *life) release() {
 		err = fmt.Errorf("pg_control says %q", control.State)
 	}
 	if err == nil {
-		err = l.lease.Release(ctx, control.Checkpoint)
+		err = l.lease.Release(ctx, control.Timeline, control.Checkpoint)
 	}
 	if err != nil {
 		l.log.Warn("the Lease was not released, a successor has to wait for it", "error", err.Error())
@@ -271,6 +278,7 @@ func (l *life) upkeep(ctx context.Context) {
 				l.log.Warn("accounts and slots", "error", err.Error())
 				pause = time.Second
 			} else {
+				l.recordCheckpoint(ctx)
 				l.once.Do(func() { close(l.prepared) })
 			}
 		}
@@ -285,6 +293,33 @@ func (l *life) upkeep(ctx context.Context) {
 			}
 		case <-time.After(pause):
 		}
+	}
+}
+
+// checkpointAge is how old a checkpoint must be to be surely on the disk: it is
+// read from a file that may not have been synchronised yet.
+const checkpointAge = 4 * time.Second
+
+// recordCheckpoint keeps on the Lease how far the data on the disk goes, so
+// that an older volume is told from this one.
+func (l *life) recordCheckpoint(ctx context.Context) {
+	var timeline int64
+	var position string
+	err := l.agent.control.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, "select timeline_id::int8, checkpoint_lsn::text from pg_control_checkpoint()").Scan(&timeline, &position)
+	})
+	seen, now := parsePoint(timeline, position), member.Boottime()
+	if err != nil || seen != l.checkpointed {
+		l.checkpointed, l.checkpointedAt = seen, now
+		return
+	}
+	record, held := l.lease.Last()
+	if !held || now-l.checkpointedAt < checkpointAge || !seen.newer(floor(record)) {
+		return
+	}
+	err = l.lease.Annotate(ctx, map[string]string{member.AnnotationTimeline: fmt.Sprint(timeline), member.AnnotationCheckpoint: position})
+	if err != nil {
+		l.log.Info("the checkpoint is not recorded yet", "error", err.Error())
 	}
 }
 
@@ -395,6 +430,21 @@ func (l *life) reload(ctx context.Context) error {
 	return errors.New("the database does not read its settings again")
 }
 
+// detail reports what the data says of its first database.
+func (l *life) detail(found map[string]string) {
+	l.store.Update(func(s *memberapi.Status) {
+		details := maps.Clone(s.Details)
+		if details == nil {
+			details = map[string]string{}
+		}
+		for _, key := range []string{memberapi.DetailDatabase, memberapi.DetailOwner, memberapi.DetailAbsent} {
+			delete(details, key)
+		}
+		maps.Copy(details, found)
+		s.Details = details
+	})
+}
+
 // seeToAccounts keeps roles, first database and slots of a primary.
 func (l *life) seeToAccounts(ctx context.Context, config *member.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -406,7 +456,10 @@ func (l *life) seeToAccounts(ctx context.Context, config *member.Config) error {
 			err = ensureSlots(ctx, c, config.Members, l.o.Identity.Pod)
 		}
 		if err == nil && accountErr == nil {
-			err = ensureAccount(ctx, c, account)
+			var details map[string]string
+			if details, err = ensureAccount(ctx, c, account); err == nil {
+				l.detail(details)
+			}
 		}
 		return errors.Join(err, accountErr)
 	})

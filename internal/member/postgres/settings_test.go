@@ -146,7 +146,7 @@ func TestTroubleIn(t *testing.T) {
 	}{
 		{"FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment 000000010000000000000003 has already been removed", troubleCopy},
 		{"FATAL:  could not start WAL streaming: ERROR:  can no longer access replication slot \"holdfast_a_1\"", troubleCopy},
-		{"FATAL:  highest timeline 1 of the primary is behind recovery timeline 2", troubleCopy},
+		{"FATAL:  highest timeline 1 of the primary is behind recovery timeline 2", troubleAhead},
 		{"FATAL:  database system identifier differs between the primary and standby", troubleForeign},
 		{"LOG:  recovery has paused", troubleRestart},
 		{"LOG:  started streaming WAL from primary at 0/4000000 on timeline 1", troubleNone},

@@ -44,8 +44,8 @@ type volume struct {
 	// Standby says that the data directory is marked as a standby's.
 	Standby bool
 	Control controlData
-	// Full says that too little space is left to start.
-	Full bool
+	// Space is left to the caller.
+	Space space
 }
 
 // leftovers are the directories of unfinished work.
@@ -154,12 +154,12 @@ func inspect(dir string) (volume, error) {
 	if err != nil {
 		return volume{}, fmt.Errorf("read the volume: %w", err)
 	}
-	v := volume{Full: full(dir)}
+	v := volume{}
 	for _, entry := range entries {
 		switch name := entry.Name(); name {
 		case dataName:
 			v.Content = contentData
-		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName:
+		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName, aheadName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name
@@ -194,15 +194,4 @@ func (v volume) inspectData(dir string) (volume, error) {
 		}
 	}
 	return v, nil
-}
-
-// minimumFree is what a start needs: a segment of the log, and some more.
-const minimumFree = 24 << 20
-
-func full(dir string) bool {
-	var s unix.Statfs_t
-	if unix.Statfs(dir, &s) != nil {
-		return false
-	}
-	return int64(s.Bavail)*s.Bsize < minimumFree
 }

@@ -1,0 +1,108 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+)
+
+// dataObjects are what the deletion policy is about.
+func (w *world) dataObjects(c *v1alpha1.PostgresCluster) map[string]client.Object {
+	w.t.Helper()
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: c.Namespace, Name: name} }
+	objects := map[string]client.Object{
+		"data-orders-0":   &corev1.PersistentVolumeClaim{ObjectMeta: named("data-orders-0")},
+		"orders-ca":       &corev1.Secret{ObjectMeta: named("orders-ca")},
+		"orders-internal": &corev1.Secret{ObjectMeta: named("orders-internal")},
+	}
+	for _, obj := range objects {
+		w.get(obj)
+	}
+	return objects
+}
+
+func (w *world) awaitOwned(c *v1alpha1.PostgresCluster, want bool) {
+	w.t.Helper()
+	apitest.Eventually(w.t, fmt.Sprintf("owned by the cluster: %v", want), func(context.Context) (bool, string) {
+		for name, obj := range w.dataObjects(c) {
+			owners := obj.GetOwnerReferences()
+			if owned := len(owners) == 1 && owners[0].UID == c.UID; owned != want || !want && len(owners) > 0 {
+				return false, fmt.Sprintf("%s is owned by %v", name, owners)
+			}
+		}
+		return true, ""
+	})
+}
+
+// The policy that a suspended cluster declares is in force, and nothing else
+// that it declares is.
+func TestPolicyCountsWhileSuspended(t *testing.T) {
+	w := newWorld(t)
+	c, o := w.settled(1)
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = true })
+	w.awaitSteady(o)
+	before := w.dataObjects(c)
+	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionDelete, v1alpha1.DeletionRetain} {
+		edit(w, c, func(c *v1alpha1.PostgresCluster) {
+			c.Spec.DeletionPolicy = policy
+			c.Spec.Storage.Size = resource.MustParse("2Gi")
+			c.Spec.Parameters = map[string]string{"work_mem": "8MB"}
+		})
+		w.awaitOwned(c, policy == v1alpha1.DeletionDelete)
+		w.awaitSteady(o)
+	}
+	for name, obj := range w.dataObjects(c) {
+		if diff := cmp.Diff(before[name].GetAnnotations(), obj.GetAnnotations()) + cmp.Diff(before[name].GetLabels(), obj.GetLabels()); diff != "" {
+			t.Errorf("%s was changed otherwise:\n%s", name, diff)
+		}
+	}
+	if told := w.told(t.Context(), c); len(told.Parameters) > 0 {
+		t.Errorf("members of a suspended cluster are told %v", told.Parameters)
+	}
+	if v := w.dataObjects(c)["data-orders-0"].(*corev1.PersistentVolumeClaim); v.Spec.Resources.Requests.Storage().String() != "1Gi" {
+		t.Errorf("the volume of a suspended cluster grew to %s", v.Spec.Resources.Requests.Storage())
+	}
+
+	// Retain was the last word, so the data outlives the cluster.
+	if err := w.person.Delete(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the StatefulSet goes", func(context.Context) (bool, string) {
+		found := w.objects(c)
+		return len(found["StatefulSet"]) == 0, fmt.Sprint(found)
+	})
+	w.awaitOwned(c, false)
+}
+
+// A growth that is refused is reported, and keeps nothing else of the volume
+// from being written.
+func TestRefusedGrowthKeepsThePolicy(t *testing.T) {
+	w := newWorld(t)
+	c, _ := w.settled(1)
+	edit(w, c, func(c *v1alpha1.PostgresCluster) {
+		c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+		c.Spec.Storage.Size = resource.MustParse("2Gi")
+	})
+	// Without a class that allows it, the API server refuses the growth as it
+	// refuses one over a quota.
+	w.await(c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
+		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonForbidden &&
+			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionStalled), "data-orders-0")
+	})
+	w.awaitOwned(c, true)
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.DeletionPolicy = v1alpha1.DeletionRetain })
+	w.awaitOwned(c, false)
+}

@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"fmt"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// firstDatabase is the database that applications connect to, and its owner.
+type firstDatabase struct {
+	database, owner string
+	// recorded says that the data was made with these names, whatever the spec
+	// says.
+	recorded bool
+}
+
+// declaredFirst is what the spec says.
+func declaredFirst(c *v1alpha1.PostgresCluster) firstDatabase {
+	return firstDatabase{database: orDefault(c.Spec.Bootstrap.Database, "app"), owner: orDefault(c.Spec.Bootstrap.Owner, "app")}
+}
+
+// first is what the data says: the primary that runs on it, or the volumes of
+// a cluster that is created again. New data is made with what is declared.
+func first(c *v1alpha1.PostgresCluster, o Observation, systemIdentifier string) firstDatabase {
+	if m := o.primary(); m != nil && m.Details[memberapi.DetailDatabase] != "" && m.Details[memberapi.DetailOwner] != "" {
+		return firstDatabase{m.Details[memberapi.DetailDatabase], m.Details[memberapi.DetailOwner], true}
+	}
+	for _, n := range sortedKeys(o.Volumes) {
+		says := o.Volumes[n].Annotations
+		if says[v1alpha1.AnnotationSystemIdentifier] != systemIdentifier || systemIdentifier == "" {
+			continue
+		}
+		if database, owner := says[v1alpha1.AnnotationDatabase], says[v1alpha1.AnnotationOwner]; database != "" && owner != "" {
+			return firstDatabase{database, owner, true}
+		}
+	}
+	return declaredFirst(c)
+}
+
+// primary is what the member that is the primary says; nil when there is none.
+func (o Observation) primary() *memberapi.Status {
+	for _, n := range sortedKeys(o.Pods) {
+		if m := o.member(n); m != nil && m.Role == v1alpha1.RolePrimary {
+			return m
+		}
+	}
+	return nil
+}
+
+// differs says how what is declared differs from the data; empty when it does
+// not.
+func (f firstDatabase) differs(c *v1alpha1.PostgresCluster) string {
+	want := declaredFirst(c)
+	if want.database == f.database && want.owner == f.owner {
+		return ""
+	}
+	return fmt.Sprintf("spec.bootstrap names database %q with owner %q, and the data was made with database %q and owner %q, which stay in use: set spec.bootstrap to these, and use SQL for further databases and roles",
+		want.database, want.owner, f.database, f.owner)
+}
+
+// judgeFirst says when applications are sent to what does not exist.
+func (j *judgement) judgeFirst() {
+	m := j.o.primary()
+	if m == nil || m.Details[memberapi.DetailAbsent] == "" {
+		return
+	}
+	j.say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDatabaseMissing,
+		"the data holds no %s, which Secret %s names: create it, or, where the data was made with other names, set spec.bootstrap to them",
+		m.Details[memberapi.DetailAbsent], j.c.Name+suffixApp)
+}

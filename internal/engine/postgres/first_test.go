@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// recorded has a volume say with which names its data was made.
+func (w *world) recorded(ordinal int, id, database, owner string) {
+	w.o.Volumes[ordinal].Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: id,
+		v1alpha1.AnnotationDatabase: database, v1alpha1.AnnotationOwner: owner}
+}
+
+// says has the primary say with which names its data was made.
+func (w *world) says(database, owner, absent string) {
+	w.status(0).Details = map[string]string{memberapi.DetailDatabase: database, memberapi.DetailOwner: owner, memberapi.DetailAbsent: absent}
+}
+
+// connection is the database and the user of the connection Secret.
+func connection(p engine.Plan) string {
+	for _, obj := range p.Objects {
+		if s, ok := obj.(*corev1ac.SecretApplyConfiguration); ok && strings.HasSuffix(*s.Name, suffixApp) {
+			return string(s.Data["dbname"]) + "/" + string(s.Data["username"]) + " " + string(s.Data["uri"])
+		}
+	}
+	return ""
+}
+
+func stalls(p engine.Plan, conditionType string) string {
+	var reasons []string
+	for _, f := range p.Facts {
+		if f.Type == conditionType {
+			reasons = append(reasons, f.Reason)
+		}
+	}
+	return strings.Join(reasons, " ")
+}
+
+// A connection Secret names what the data holds, whatever a cluster that was
+// created again over it declares.
+func TestConnectionFollowsTheData(t *testing.T) {
+	const id = "7300000000000000001"
+	cases := []struct {
+		name              string
+		change            func(w *world)
+		want              string
+		stalled, degraded string
+	}{
+		{"new data is made with what is declared", func(w *world) { w.o.Volumes[0].Annotations = nil }, "shop/shopper", "", ""},
+		{"the primary's data counts", func(w *world) { w.says("app", "app", "") }, "app/app", "BootstrapChanged", ""},
+		{"a retained volume counts before anything runs",
+			func(w *world) { w.gone(0); w.recorded(0, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
+		{"a retained volume of another member counts",
+			func(w *world) { w.gone(0); w.volume(3, false); w.recorded(3, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
+		{"the primary's data goes over what volumes say",
+			func(w *world) { w.says("shop", "shopper", ""); w.recorded(0, id, "app", "app") }, "shop/shopper", "", ""},
+		{"a volume of another database system says nothing",
+			func(w *world) { w.gone(0); w.recorded(0, "1", "app", "app") }, "shop/shopper", "", ""},
+		{"what does not exist is reported",
+			func(w *world) { w.says("", "", "database shop and role shopper") }, "shop/shopper", "", "DatabaseMissing"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, 1)
+			w.c.Spec.Bootstrap = v1alpha1.PostgresBootstrap{Database: "shop", Owner: "shopper"}
+			w.status(0).ConfigHash = hashNow(w)
+			tc.change(w)
+			p := plan(w.c, w.o, now)
+			database, owner, _ := strings.Cut(tc.want, "/")
+			if got := connection(p); !strings.HasPrefix(got, tc.want+" ") || !strings.Contains(got, "//"+owner+":") || !strings.Contains(got, "/"+database+"?") {
+				t.Errorf("connection %q, want %s", got, tc.want)
+			}
+			if got := stalls(p, v1alpha1.ConditionStalled); got != tc.stalled {
+				t.Errorf("stalled for %q, want %q", got, tc.stalled)
+			}
+			if got := stalls(p, v1alpha1.ConditionDegraded); !strings.Contains(got, tc.degraded) || tc.degraded == "" && strings.Contains(got, "DatabaseMissing") {
+				t.Errorf("degraded for %q, want %q", got, tc.degraded)
+			}
+		})
+	}
+}
+
+// A cluster is fresh until it is born, and never over what it inherits.
+func TestFresh(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(w *world)
+		want   bool
+	}{
+		{"a new cluster without volumes", func(w *world) {}, true},
+		{"a new cluster with its own volumes",
+			func(w *world) { w.volume(0, true).CreationTimestamp = w.c.CreationTimestamp }, true},
+		{"a retained volume, whatever it says", func(w *world) { w.volume(0, false) }, false},
+		{"a retained volume of another ordinal", func(w *world) { w.volume(4, false) }, false},
+		{"a born cluster", func(w *world) { w.c.Status.SystemIdentifier = "7" }, false},
+	}
+	for _, tc := range cases {
+		w := newWorld(t, 1)
+		w.c.CreationTimestamp = metav1.NewTime(now)
+		tc.change(w)
+		d, _, _ := desire(w.c, w.o)
+		if got := strings.Contains(string(clusterConfig(w.c, d)), `"fresh": true`); got != tc.want {
+			t.Errorf("%s: fresh is %v", tc.name, got)
+		}
+	}
+}
+
+// What the data says is written on every volume, and told to the members.
+func TestVolumesRecordTheFirstDatabase(t *testing.T) {
+	w := settled(t, 2)
+	d, _, _ := desire(w.c, w.o)
+	if got := dataAnnotations(d)[v1alpha1.AnnotationDatabase]; got != "" {
+		t.Errorf("recorded %q before the data says it", got)
+	}
+	w.says("orders", "shop", "")
+	d, _, _ = desire(w.c, w.o)
+	want := map[string]string{v1alpha1.AnnotationSystemIdentifier: "7300000000000000001", v1alpha1.AnnotationDatabase: "orders", v1alpha1.AnnotationOwner: "shop"}
+	for _, v := range d.volumes {
+		for k, value := range want {
+			if got := volume(w.c, d, v).Annotations[k]; got != value {
+				t.Errorf("volume %d says %s=%q, want %q", v.ordinal, k, got, value)
+			}
+		}
+	}
+	if config := string(clusterConfig(w.c, d)); !strings.Contains(config, `"database": "orders"`) || !strings.Contains(config, `"owner": "shop"`) {
+		t.Errorf("the members are told %s", config)
+	}
+}

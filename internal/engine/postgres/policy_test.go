@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// owned gives an object an owner reference to the cluster.
+func (w *world) owned(obj metav1.Object) {
+	obj.SetOwnerReferences([]metav1.OwnerReference{{Kind: "PostgresCluster", Name: w.c.Name, UID: w.c.UID, Controller: new(true)}})
+}
+
+// The last word of a suspended spec counts for what is deleted with it, and
+// nothing else is done.
+func TestPolicyOfASuspendedCluster(t *testing.T) {
+	cases := []struct {
+		name   string
+		policy v1alpha1.DeletionPolicy
+		change func(w *world)
+		want   string
+	}{
+		{"what is as the policy says is left alone", v1alpha1.DeletionRetain, func(w *world) {}, ""},
+		{"a volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.Volumes[1]) }, stepVolumePolicy + " data-orders-1"},
+		{"a former member's volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.volume(3, false)) }, stepVolumePolicy + " data-orders-3"},
+		{"a secret that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.DataSecrets["orders-ca"]) }, stepSecretPolicy + " orders-ca"},
+		{"what would stay goes", v1alpha1.DeletionDelete, func(w *world) { w.owned(w.o.Volumes[0]) }, stepVolumePolicy + " data-orders-1"},
+		{"a volume on its way out is left alone", v1alpha1.DeletionRetain, func(w *world) {
+			w.owned(w.o.Volumes[1])
+			w.o.Volumes[1].DeletionTimestamp = &metav1.Time{Time: now}
+		}, ""},
+		{"a volume of somebody else's is left alone", v1alpha1.DeletionDelete, func(w *world) {
+			w.owned(w.o.Volumes[0])
+			w.owned(w.o.Volumes[1])
+			w.owned(w.o.DataSecrets["orders-ca"])
+			delete(w.volume(3, false).Labels, v1alpha1.LabelManagedBy)
+		}, ""},
+		{"an outdated pod is not replaced", v1alpha1.DeletionRetain, func(w *world) { w.c.Spec.PodLabels = map[string]string{"a": "b"} }, ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, 2)
+			w.o.DataSecrets = map[string]*corev1.Secret{"orders-ca": {ObjectMeta: metav1.ObjectMeta{Name: "orders-ca"}}}
+			w.c.Spec.Suspend, w.c.Spec.DeletionPolicy = true, tc.policy
+			tc.change(w)
+			step := plan(w.c, w.o, now).Step
+			if got := judgeStep(step); got != tc.want || step != nil && !step.Suspended {
+				t.Errorf("step %q, want %q", got, tc.want)
+			}
+			w.c.Spec.Suspend = false
+			if step := plan(w.c, w.o, now).Step; step != nil && strings.HasPrefix(step.Type, "ApplyDeletionPolicy") {
+				t.Errorf("%s without suspension: the objects say it already", step)
+			}
+		})
+	}
+}
+
+// A volume grows in an apply of its own: one that is refused must not keep the
+// policy, or the birth, from being written.
+func TestVolumeGrowsLast(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(w *world)
+		want   string
+	}{
+		{"a volume that is as desired grows", func(w *world) {}, "2Gi"},
+		{"the deletion policy goes first", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete }, "1Gi"},
+		{"retaining goes first", func(w *world) { w.owned(w.o.Volumes[0]) }, "1Gi"},
+		{"the birth goes first", func(w *world) { w.o.Volumes[0].Annotations = nil }, "1Gi"},
+		{"nothing waits where drift may stay", func(w *world) {
+			w.o.Volumes[0].Annotations = nil
+			w.c.Spec.Drift.Mode = v1alpha1.DriftReport
+		}, "2Gi"},
+		{"nothing waits for what is ignored", func(w *world) {
+			w.o.Volumes[0].Annotations = nil
+			w.c.Spec.Drift.Ignore = []v1alpha1.DriftIgnore{{Managers: []string{"mine"}}}
+		}, "2Gi"},
+		{"the first database goes first", func(w *world) { w.says("shop", "shop", "") }, "1Gi"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, 1)
+			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: w.c.Status.SystemIdentifier}
+			w.c.Spec.Storage.Size = resource.MustParse("2Gi")
+			tc.change(w)
+			d, _, _ := desire(w.c, w.o)
+			if got := d.volumes[0].size.String(); got != tc.want {
+				t.Errorf("size %s, want %s", got, tc.want)
+			}
+			resizing := false
+			for _, f := range plan(w.c, w.o, now).Facts {
+				resizing = resizing || f.Type == v1alpha1.ConditionReconciling && f.Reason == v1alpha1.ReasonResizing
+			}
+			if !resizing {
+				t.Error("a volume that is smaller than declared is called done")
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// point is a place in the write-ahead log. The zero value is unknown.
+type point struct {
+	Timeline int64  `json:"timeline"`
+	Position uint64 `json:"position"`
+}
+
+func (p point) String() string {
+	return fmt.Sprintf("%X/%X on timeline %d", p.Position>>32, p.Position&0xffffffff, p.Timeline)
+}
+
+// newer says whether p is later than q, by timeline and then by position. A
+// timeline of its own is made on purpose, by whoever went back in time.
+func (p point) newer(q point) bool {
+	if p.Timeline != q.Timeline {
+		return p.Timeline > q.Timeline
+	}
+	return p.Position > q.Position
+}
+
+// parsePoint reads a position as PostgreSQL writes it, such as 0/5000028.
+func parsePoint(timeline int64, position string) point {
+	var high, low uint64
+	if _, err := fmt.Sscanf(position, "%X/%X", &high, &low); err != nil {
+		return point{}
+	}
+	return point{timeline, high<<32 | low}
+}
+
+// floor is the least that the data of a primary must hold: the last checkpoint
+// that a holder of the Lease had on its disk.
+func floor(r member.Record) point {
+	recorded := parsePoint(r.Timeline, r.Checkpoint)
+	if shutdown := parsePoint(r.Timeline, r.ShutdownPosition); shutdown.newer(recorded) {
+		return shutdown
+	}
+	return recorded
+}
+
+// end is how far the data surely goes.
+func (c controlData) end() point {
+	end := parsePoint(c.Timeline, c.Checkpoint)
+	if replayed := parsePoint(c.RecoveryTimeline, c.Recovery); replayed.newer(end) {
+		return replayed
+	}
+	return end
+}
+
+// pointOf is where the log of a primary ends.
+func pointOf(s memberapi.Status) point { return point{s.Timeline, s.Position} }
+
+// ahead says whether data that goes as far as own holds what a primary does
+// not. Of an older timeline only the database can tell.
+func ahead(own, primary point) bool {
+	return primary.Position > 0 && own.Timeline >= primary.Timeline && own.newer(primary)
+}
+
+// aheadLimit is how long a primary must have stayed behind what its replica
+// had, for what it says of its position is a moment old.
+const aheadLimit = 5 * time.Second
+
+// aheadProof follows a replica that seems to be ahead of its primary. The zero
+// value is none.
+type aheadProof struct {
+	begun bool
+	since time.Duration
+	mark  point
+}
+
+// saw takes in where both were. The proof is that the primary does not reach
+// for a while what the replica had at its beginning.
+func (a aheadProof) saw(now time.Duration, own, primary point) aheadProof {
+	switch {
+	case a.begun && ahead(a.mark, primary):
+		return a
+	case ahead(own, primary):
+		return aheadProof{begun: true, since: now, mark: own}
+	default:
+		return aheadProof{}
+	}
+}
+
+func (a aheadProof) over(now time.Duration) bool { return a.begun && now-a.since >= aheadLimit }
+
+// aheadName is the mark of data that holds what the primary does not. It
+// stays, for a primary that goes on writing passes any position.
+const aheadName = "pgdata.ahead"
+
+// aheadMark is its content.
+type aheadMark struct {
+	Own     point `json:"own"`
+	Primary point `json:"primary"`
+}
+
+func (m aheadMark) message() string {
+	return fmt.Sprintf("the data of this member went to %s when that of the primary went to %s: it may be the only newest copy, and is neither started nor copied over. "+
+		"Bring the newer data to the primary and then remove %s from this volume, or, to give up what the primary lacks, delete this member's volume and pod",
+		m.Own, m.Primary, aheadName)
+}
+
+// markAhead marks the data once and for all.
+func markAhead(dir string, m aheadMark) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeFile(filepath.Join(dir, aheadName), data), syncDir(dir))
+}
+
+// readAhead reads the mark; nil when there is none. One that cannot be read
+// counts.
+func readAhead(dir string) (*aheadMark, error) {
+	data, err := os.ReadFile(filepath.Join(dir, aheadName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // no mark is no error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the mark of newer data: %w", err)
+	}
+	m := &aheadMark{}
+	_ = json.Unmarshal(data, m)
+	return m, nil
+}

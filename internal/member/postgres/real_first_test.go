@@ -1,0 +1,51 @@
+//go:build postgres
+
+package postgres
+
+import (
+	"testing"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// A cluster that is created again with other names gets no second database,
+// and no role of somebody else's gets a password.
+func TestRealFirstDatabaseKeepsItsNames(t *testing.T) {
+	w := newWorld(t, 1)
+	volume := t.TempDir()
+	first := w.start(0, volume, "uid-0")
+	first.untilRole(v1alpha1.RolePrimary)
+	first.exec("create role shopper login")
+	first.stop()
+
+	w.configure(func(c *memberapi.ClusterConfig) { c.Database, c.Owner = "shop", "shopper" })
+	again := w.start(0, volume, "uid-0b")
+	details := again.untilRole(v1alpha1.RolePrimary).Details
+	if details[memberapi.DetailDatabase] != "app" || details[memberapi.DetailOwner] != "app" || details[memberapi.DetailAbsent] != "" {
+		t.Errorf("details %v", details)
+	}
+	if got := again.query("select (exists (select from pg_database where datname = 'shop') or (select rolpassword is not null from pg_authid where rolname = 'shopper'))::text"); got != "false" {
+		t.Error("the other names were used")
+	}
+	login(t, w)
+
+	// Nor does a comment that names a superuser hand out its password.
+	again.exec("create role boss superuser login", "comment on role "+replicationRole+" is '"+firstDatabase{Database: "app", Owner: "boss"}.comment()+"'")
+	again.until("misled", func(s memberapi.Status) bool { return s.Details[memberapi.DetailOwner] == "boss" })
+	if got := again.query("select (rolpassword is null)::text from pg_authid where rolname = 'boss'"); got != "true" {
+		t.Error("a superuser that the spec does not name got a password")
+	}
+
+	// An older agent recorded no names: those that exist are taken.
+	again.exec("comment on role " + replicationRole + " is '" + bootstrapped + "'")
+	again.until("absent", func(s memberapi.Status) bool {
+		return s.Details[memberapi.DetailAbsent] == "database shop" && s.Details[memberapi.DetailDatabase] == ""
+	})
+	w.configure(func(c *memberapi.ClusterConfig) { c.Database, c.Owner = "app", "app" })
+	again.until("named", func(s memberapi.Status) bool {
+		return s.Details[memberapi.DetailDatabase] == "app" && s.Details[memberapi.DetailAbsent] == ""
+	})
+	again.exec("drop database app")
+	again.until("dropped", func(s memberapi.Status) bool { return s.Details[memberapi.DetailAbsent] == "database app" })
+}

@@ -1,0 +1,131 @@
+//go:build postgres
+
+package postgres
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// snapshot is a copy of a volume at rest.
+func snapshot(t *testing.T, volume string) string {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "snapshot")
+	if out, err := exec.Command("cp", "-a", volume, copied).CombinedOutput(); err != nil {
+		t.Fatalf("copy the volume: %v: %s", err, out)
+	}
+	return copied
+}
+
+// giveUp is what a person does who accepts an older volume.
+func (w *world) giveUp() {
+	w.t.Helper()
+	leases := w.client.CoordinationV1().Leases("shop")
+	lease, err := leases.Get(context.Background(), "orders-primary", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	delete(lease.Annotations, member.AnnotationCheckpoint)
+	delete(lease.Annotations, member.AnnotationShutdownPosition)
+	if _, err := leases.Update(context.Background(), lease, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestRealOldVolumeDoesNotLead(t *testing.T) {
+	w := newWorld(t, 1)
+	volume := t.TempDir()
+	first := w.start(0, volume, "uid-0")
+	first.untilRole(v1alpha1.RolePrimary)
+	first.stop()
+	old := snapshot(t, volume)
+
+	second := w.start(0, volume, "uid-0b")
+	second.untilRole(v1alpha1.RolePrimary)
+	second.exec("create table public.t as select 1 as n", "checkpoint")
+	second.stop()
+
+	held := w.start(0, old, "uid-0c")
+	held.untilHeld(memberapi.HoldDataBehind)
+	held.stop()
+	back := w.start(0, volume, "uid-0d")
+	back.untilRole(v1alpha1.RolePrimary)
+	back.stop()
+
+	given := w.start(0, old, "uid-0e")
+	given.untilHeld(memberapi.HoldDataBehind)
+	w.giveUp()
+	given.untilRole(v1alpha1.RolePrimary)
+}
+
+// A primary that crashed has recorded its last checkpoint.
+func TestRealOldVolumeDoesNotLeadAfterACrash(t *testing.T) {
+	w := newWorld(t, 1)
+	volume := t.TempDir()
+	first := w.start(0, volume, "uid-0")
+	first.untilRole(v1alpha1.RolePrimary)
+	first.stop()
+	old := snapshot(t, volume)
+
+	second := w.start(0, volume, "uid-0b")
+	second.untilRole(v1alpha1.RolePrimary)
+	second.exec("create table public.t as select 1 as n", "checkpoint")
+	want := second.query("select checkpoint_lsn::text from pg_control_checkpoint()")
+	second.untilRecorded(want)
+	second.o.StopTimeout = 0 // no time for a shutdown in order: the Lease is not released
+	second.stop()
+
+	held := w.start(0, old, "uid-0c")
+	held.untilHeld(memberapi.HoldDataBehind)
+}
+
+func TestRealReplicaAheadIsKept(t *testing.T) {
+	w := newWorld(t, 2)
+	zero, one := t.TempDir(), t.TempDir()
+	primary := w.start(0, zero, "uid-0")
+	replica := w.start(1, one, "uid-1")
+	primary.untilRole(v1alpha1.RolePrimary)
+	replica.untilRole(v1alpha1.RoleReplica)
+	primary.stop()
+	old := snapshot(t, zero)
+
+	// The replica runs on, and gets what the snapshot does not have.
+	primary = w.start(0, zero, "uid-0b")
+	primary.untilRole(v1alpha1.RolePrimary)
+	primary.exec("create table public.kept as select 1 as n", "select pg_switch_wal()", "create table public.more as select 1 as n")
+	position := primary.query("select pg_current_wal_flush_lsn()::text")
+	replica.untilReplayed(position)
+	primary.stop()
+
+	// The snapshot leads, for a person said so; the replica sees it running.
+	w.giveUp()
+	primary = w.start(0, old, "uid-0c")
+	primary.untilRole(v1alpha1.RolePrimary)
+	replica.untilHeld(memberapi.HoldDataAhead)
+	replica.stop()
+
+	// The primary passes it, and nothing changes.
+	for range 3 {
+		primary.exec("create table public.other as select 1 as n", "drop table public.other", "select pg_switch_wal()", "checkpoint")
+	}
+	mustWrite(t, filepath.Join(one, dataName, "mark"), "the newest copy")
+	again := w.start(1, one, "uid-1b")
+	again.untilHeld(memberapi.HoldDataAhead)
+	if _, err := os.Stat(filepath.Join(one, dataName, "mark")); err != nil {
+		t.Errorf("the newest copy is gone: %v", err)
+	}
+	again.stop()
+
+	// A person gives it up.
+	last := w.start(1, t.TempDir(), "uid-1c")
+	last.untilRole(v1alpha1.RoleReplica)
+}
