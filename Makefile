@@ -21,6 +21,10 @@ build: ## the static binary, bin/holdfast
 	$(call say,building bin/holdfast $(VERSION))
 	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/holdfast .
 
+plugin: build ## bin/kubectl-holdfast: put bin, or that file, into the PATH
+	@ln -sf holdfast bin/kubectl-holdfast
+	@ln -sf holdfast bin/kubectl_complete-holdfast
+
 $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.sh' 2>/dev/null)
 	$(call say,building the tool for the local cluster)
 	@cd test/cluster && CGO_ENABLED=0 go build -o $(CLUSTER) .
@@ -44,7 +48,7 @@ unit: ## tests that need nothing but Go
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
-	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/
+	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/
 
 cluster: $(CLUSTER) ## three real nodes on this machine (the first time ten minutes, later one)
 	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig
@@ -79,4 +83,4 @@ demo: cluster deploy ## an example, Ready, with a drift reverted before your eye
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build generate check-generated lint unit api-test cluster cluster-down deploy undeploy e2e soak bench test demo
+.PHONY: help build plugin generate check-generated lint unit api-test cluster cluster-down deploy undeploy e2e soak bench test demo

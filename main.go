@@ -1,6 +1,6 @@
 // Holdfast runs PostgreSQL clusters from what Git says and keeps them there.
-// This one binary is the operator (manager) and the process beside each
-// database (agent).
+// This one binary is the operator (manager), the process beside each database
+// (agent), and a plugin of kubectl.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -35,6 +36,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/member"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/plugin"
 )
 
 // version is set by the build.
@@ -43,11 +45,28 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "holdfast:", err)
+	if err := called(os.Args).ExecuteContext(ctx); err != nil {
+		code, print := plugin.ExitCode(err)
+		if print {
+			fmt.Fprintln(os.Stderr, "holdfast:", err)
+		}
 		stop()
-		os.Exit(1)
+		os.Exit(code)
 	}
+}
+
+// called is the command for a name that the binary is called by: kubectl finds
+// its plugins, and what completes their arguments, by name.
+func called(args []string) *cobra.Command {
+	switch strings.TrimSuffix(filepath.Base(args[0]), ".exe") {
+	case "kubectl-holdfast", "kubectl_holdfast":
+		return plugin.Root(version + goVersion())
+	case "kubectl_complete-holdfast":
+		root := plugin.Root(version + goVersion())
+		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args[1:]...))
+		return root
+	}
+	return command()
 }
 
 func command() *cobra.Command {
@@ -61,6 +80,7 @@ func command() *cobra.Command {
 	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
 	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version))
 	root.AddCommand(managerCommand(), agent)
+	root.AddCommand(plugin.Verbs()...)
 	return root
 }
 
