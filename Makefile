@@ -21,6 +21,10 @@ build: ## the static binary, bin/holdfast
 	$(call say,building bin/holdfast $(VERSION))
 	@CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/holdfast .
 
+plugin: build ## bin/kubectl-holdfast: put bin, or that file, into the PATH
+	@ln -sf holdfast bin/kubectl-holdfast
+	@ln -sf holdfast bin/kubectl_complete-holdfast
+
 $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.sh' 2>/dev/null)
 	$(call say,building the tool for the local cluster)
 	@cd test/cluster && CGO_ENABLED=0 go build -o $(CLUSTER) .
@@ -46,7 +50,7 @@ unit: ## tests that need nothing but Go
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
-	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/
+	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
 
 argocd-test: $(CLUSTER) ## Argo CD's own health, actions and comparison (the first time it is compiled: minutes)
@@ -86,4 +90,4 @@ demo: cluster deploy ## an example, Ready, with a drift reverted before your eye
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build generate check-generated lint unit api-test argocd-test cluster cluster-down deploy undeploy e2e soak bench test demo
+.PHONY: help build plugin generate check-generated lint unit api-test argocd-test cluster cluster-down deploy undeploy e2e soak bench test demo

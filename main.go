@@ -1,6 +1,6 @@
 // Holdfast runs PostgreSQL clusters from what Git says and keeps them there.
-// This one binary is the operator (manager) and the process beside each
-// database (agent).
+// This one binary is the operator (manager), the process beside each database
+// (agent), and a plugin of kubectl.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/member"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/plugin"
 )
 
 // version is set by the build.
@@ -42,11 +44,28 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "holdfast:", err)
+	if err := called(os.Args).ExecuteContext(ctx); err != nil {
+		code, print := plugin.ExitCode(err)
+		if print {
+			fmt.Fprintln(os.Stderr, "holdfast:", err)
+		}
 		stop()
-		os.Exit(1)
+		os.Exit(code)
 	}
+}
+
+// called is the command for a name that the binary is called by: kubectl finds
+// its plugins, and what completes their arguments, by name.
+func called(args []string) *cobra.Command {
+	switch strings.TrimSuffix(filepath.Base(args[0]), ".exe") {
+	case "kubectl-holdfast", "kubectl_holdfast":
+		return plugin.Root(version + goVersion())
+	case "kubectl_complete-holdfast":
+		root := plugin.Root(version + goVersion())
+		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args[1:]...))
+		return root
+	}
+	return command()
 }
 
 func command() *cobra.Command {
@@ -60,6 +79,7 @@ func command() *cobra.Command {
 	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
 	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version))
 	root.AddCommand(managerCommand(), agent)
+	root.AddCommand(plugin.Verbs()...)
 	return root
 }
 
@@ -167,16 +187,18 @@ func (o *managerOptions) postgres(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
+	pg := &postgres.Engine{
+		Settings: postgres.Settings{ImageRepository: o.postgresRepository, AgentImage: o.agentImage},
+		Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
+	}
 	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
-		Client: mgr.GetClient(),
-		Engine: &postgres.Engine{
-			Settings: postgres.Settings{ImageRepository: o.postgresRepository, AgentImage: o.agentImage},
-			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
-		},
-		Applier:  applier,
-		Recorder: mgr.GetEventRecorder("holdfast"),
-		Clock:    clock.RealClock{},
-		New:      func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+		Client:     mgr.GetClient(),
+		Engine:     pg,
+		Applier:    applier,
+		Forgetters: []controller.Forgetter{pg, poller},
+		Recorder:   mgr.GetEventRecorder("holdfast"),
+		Clock:      clock.RealClock{},
+		New:        func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
 	return r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), poller.Source(), o.concurrent)
 }

@@ -156,12 +156,13 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	pg := &postgres.Engine{
+		Settings: postgres.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
+	}
 	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
 		Client: mgr.GetClient(),
-		Engine: &postgres.Engine{
-			Settings: postgres.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
-			Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
-		},
+		Engine: pg, Forgetters: []controller.Forgetter{pg},
 		Applier: applier, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}

@@ -32,6 +32,11 @@ type Syncer interface {
 	Forget(owner types.UID)
 }
 
+// Forgetter drops what it remembers of a cluster that is gone.
+type Forgetter interface {
+	Forget(cluster types.NamespacedName)
+}
+
 // Reconciler drives one kind of cluster. C is its type, O what its engine
 // observes.
 type Reconciler[C v1alpha1.Cluster, O any] struct {
@@ -41,6 +46,8 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	Engine engine.Engine[C, O]
 	// Applier writes owned objects.
 	Applier Syncer
+	// Forgetters are told of clusters that are gone.
+	Forgetters []Forgetter
 	// Recorder of events on the cluster.
 	Recorder events.EventRecorder
 	// Clock of the loop.
@@ -201,7 +208,9 @@ func (r *Reconciler[C, O]) forget(name types.NamespacedName) {
 	if uid, known := r.memory.forget(name); known {
 		r.Applier.Forget(uid)
 	}
-	r.Engine.Forget(name)
+	for _, f := range r.Forgetters {
+		f.Forget(name)
+	}
 }
 
 // requestedAt is the value of Flux's annotation that asks for a pass.

@@ -64,7 +64,7 @@ func TestForgetsAClusterThatIsGone(t *testing.T) {
 	}
 	f := &forgetful{}
 	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{
-		Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Engine: f, Applier: syncer{f},
+		Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Engine: f, Applier: syncer{f}, Forgetters: []Forgetter{f},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
 	name := types.NamespacedName{Namespace: "shop", Name: "orders"}

@@ -248,6 +248,3 @@ func (s *simulation) Get(name types.NamespacedName) map[string]members.Observati
 	defer s.mu.Unlock()
 	return maps.Clone(s.said[name])
 }
-
-// Forget implements postgres.Members.
-func (s *simulation) Forget(types.NamespacedName) {}

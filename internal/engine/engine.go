@@ -23,8 +23,6 @@ type Engine[C v1alpha1.Cluster, O any] interface {
 	Plan(c C, o O, now time.Time) Plan
 	// Act does the one step, under the preconditions that it carries.
 	Act(ctx context.Context, c C, s Step) error
-	// Forget drops what is remembered of a cluster that is gone.
-	Forget(cluster types.NamespacedName)
 }
 
 // Plan is what should exist, the one step to take, and what is true.

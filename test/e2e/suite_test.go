@@ -37,6 +37,7 @@ func TestTogether(t *testing.T) {
 		{"VolumeGrows", volumeGrows},
 		{"TLS", clientsUseTLS},
 		{"Examples", examples},
+		{"Plugin", plugin},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -53,7 +53,6 @@ const keyAppPassword = "app-password"
 type Members interface {
 	Watch(cluster types.NamespacedName, owner types.UID, t members.Target)
 	Get(cluster types.NamespacedName) map[string]members.Observation
-	Forget(cluster types.NamespacedName)
 }
 
 // Settings are the operator's own, the same for every cluster.
@@ -80,11 +79,8 @@ type Engine struct {
 	vault vault
 }
 
-// Forget implements engine.Engine.
-func (e *Engine) Forget(cluster types.NamespacedName) {
-	e.vault.forget(cluster)
-	e.Members.Forget(cluster)
-}
+// Forget drops what is remembered of a cluster that is gone.
+func (e *Engine) Forget(cluster types.NamespacedName) { e.vault.forget(cluster) }
 
 // identity names what belongs to c.
 func identity(c *v1alpha1.PostgresCluster) engine.Identity {

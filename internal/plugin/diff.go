@@ -1,0 +1,159 @@
+package plugin
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+)
+
+// diffContext is how many equal lines surround a difference.
+const diffContext = 3
+
+// diff of one object in unified form, with who made the differences ahead of
+// it; empty where there are none.
+func (v view) diff(p apply.Preview) (string, error) {
+	live, result := p.Live, p.Result
+	if p.Object.GVK.Kind == "Secret" {
+		live, result = mask(live, result)
+	}
+	from, err := document(p, live)
+	if err != nil {
+		return "", err
+	}
+	to, err := document(p, result)
+	if err != nil || from == to {
+		return "", err
+	}
+	name := strings.ToLower(p.Object.GVK.Kind) + "/" + p.Object.Name
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: lines(from), B: lines(to),
+		FromFile: "live/" + name, ToFile: "declared/" + name, Context: diffContext,
+	})
+	if err != nil {
+		return "", fmt.Errorf("compare %s: %w", p.Object, err)
+	}
+	var b strings.Builder
+	for _, d := range p.Drifts {
+		who := d.Manager
+		if d.Subresource != "" {
+			who += " (" + d.Subresource + ")"
+		}
+		since := ""
+		if d.ManagerTime != nil {
+			since = ", " + v.age(*d.ManagerTime) + " ago"
+		}
+		fmt.Fprintf(&b, "# %s by %s (%s%s)\n", d.Path, orDash(who), d.Operation, since)
+	}
+	if live == nil {
+		fmt.Fprintf(&b, "# %s is missing\n", p.Object)
+	}
+	for _, line := range strings.SplitAfter(text, "\n") {
+		b.WriteString(v.diffLine(line))
+	}
+	return b.String(), nil
+}
+
+// lines with their ends; none of an empty text.
+func lines(text string) []string {
+	split := strings.SplitAfter(text, "\n")
+	return split[:len(split)-1]
+}
+
+func (v view) diffLine(line string) string {
+	body, newline := strings.CutSuffix(line, "\n")
+	paint := plain
+	switch {
+	case strings.HasPrefix(body, "---"), strings.HasPrefix(body, "+++"):
+		paint = bold
+	case strings.HasPrefix(body, "-"):
+		paint = red
+	case strings.HasPrefix(body, "+"):
+		paint = green
+	case strings.HasPrefix(body, "@@"):
+		paint = cyan
+	}
+	body = v.paint(paint, body)
+	if newline {
+		body += "\n"
+	}
+	return body
+}
+
+// document is an object's content as people read it, without what the API
+// server counts up.
+func document(p apply.Preview, content map[string]any) (string, error) {
+	if content == nil {
+		return "", nil
+	}
+	full := runtime.DeepCopyJSON(content)
+	full["apiVersion"], full["kind"] = p.Object.GVK.GroupVersion().String(), p.Object.GVK.Kind
+	if metadata, isMap := full["metadata"].(map[string]any); isMap {
+		delete(metadata, "creationTimestamp")
+		delete(metadata, "uid")
+	}
+	data, err := yaml.Marshal(full)
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", p.Object, err)
+	}
+	return string(data), nil
+}
+
+// What stands in place of a Secret's values, as kubectl diff has it.
+const (
+	masked       = "***"
+	maskedBefore = "*** (before)"
+	maskedAfter  = "*** (after)"
+)
+
+// mask hides the values of a Secret, and keeps whether they differ. An
+// annotation may quote the whole Secret, so all but Holdfast's own are hidden
+// too; the hash is one of the content.
+func mask(live, result map[string]any) (maskedLive, maskedResult map[string]any) {
+	copyOf := func(content map[string]any) map[string]any {
+		if content == nil {
+			return nil
+		}
+		return runtime.DeepCopyJSON(content)
+	}
+	live, result = copyOf(live), copyOf(result)
+	for _, field := range [][]string{{"data"}, {"stringData"}, {"metadata", "annotations"}} {
+		maskValues(below(live, field), below(result, field))
+	}
+	return live, result
+}
+
+func below(content map[string]any, path []string) map[string]any {
+	for _, name := range path {
+		content, _ = content[name].(map[string]any)
+	}
+	return content
+}
+
+func maskValues(before, after map[string]any) {
+	for key, old := range before {
+		if key == v1alpha1.AnnotationAppliedHash {
+			continue
+		}
+		value, kept := after[key]
+		switch {
+		case !kept:
+			before[key] = masked
+		case reflect.DeepEqual(old, value):
+			before[key], after[key] = masked, masked
+		default:
+			before[key], after[key] = maskedBefore, maskedAfter
+		}
+	}
+	for key := range after {
+		if _, was := before[key]; !was && key != v1alpha1.AnnotationAppliedHash {
+			after[key] = masked
+		}
+	}
+}

@@ -1,0 +1,470 @@
+//go:build apiserver
+
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+func TestMain(m *testing.M) { apitest.Main(m) }
+
+// world is a namespace with an operator, whose members never answer.
+type world struct {
+	*apitest.Cluster
+	t      *testing.T
+	person client.Client
+	stop   func()
+}
+
+// newWorld has an operator; stop ends it.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Cluster: apitest.New(t), t: t}
+	w.person = w.As(t, "kubectl-edit")
+	cfg := rest.CopyConfig(w.Config)
+	cfg.QPS, cfg.Burst = 200, 400
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme: scheme.Scheme, Cache: controller.CacheOptions([]string{w.Namespace}),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	w.must(err)
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
+	w.must(err)
+	poller := members.New(members.Options{})
+	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied()})
+	w.must(err)
+	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
+		Client: mgr.GetClient(),
+		Engine: &postgres.Engine{
+			Settings: postgres.Settings{ImageRepository: "registry.example/postgres", AgentImage: "registry.example/holdfast:v1"},
+			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
+		},
+		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+	}
+	w.must(r.Setup(mgr, postgresKind().gvk, poller.Source(), 4))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stopped := false
+	w.stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// orders is a cluster whose objects are all there.
+func (w *world) orders(edits ...func(*v1alpha1.PostgresCluster)) *v1alpha1.PostgresCluster {
+	w.t.Helper()
+	c := &v1alpha1.PostgresCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: w.Namespace},
+		Spec: v1alpha1.PostgresClusterSpec{
+			CommonSpec: v1alpha1.CommonSpec{Replicas: new(int32(2))}, Version: "17",
+			Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		},
+	}
+	for _, edit := range edits {
+		edit(c)
+	}
+	w.must(w.person.Create(w.t.Context(), c))
+	return c
+}
+
+// await waits until the status is as a condition says.
+func (w *world) await(c *v1alpha1.PostgresCluster, what string, holds func() bool) {
+	w.t.Helper()
+	apitest.Eventually(w.t, what, func(ctx context.Context) (bool, string) {
+		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+			return false, err.Error()
+		}
+		return holds(), fmt.Sprintf("%+v", c.Status)
+	})
+}
+
+// applied waits until everything is there and a pod was made, and the operator
+// is suspended.
+func (w *world) applied(c *v1alpha1.PostgresCluster) {
+	w.t.Helper()
+	w.await(c, "everything applied", func() bool {
+		return c.Status.CredentialsSecret != "" && len(c.Status.Members) == 2 && c.Status.Members[1].State == "Starting"
+	})
+}
+
+// run is one call of the plugin by somebody with that configuration.
+func run(t *testing.T, cfg *rest.Config, namespace string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	s := &session{namespace: namespace}
+	if err := s.use(rest.CopyConfig(cfg)); err != nil {
+		t.Fatal(err)
+	}
+	root := Root("test")
+	root.ResetCommands()
+	root.AddCommand(verbs(s)...)
+	var out, complaints bytes.Buffer
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&complaints)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), complaints.String(), err
+}
+
+func (w *world) run(args ...string) (stdout, stderr string, err error) {
+	w.t.Helper()
+	return run(w.t, w.Config, w.Namespace, args...)
+}
+
+func (w *world) mustRun(args ...string) (stdout, stderr string) {
+	w.t.Helper()
+	stdout, stderr, err := w.run(args...)
+	if err != nil {
+		w.t.Fatalf("%v: %v\n%s%s", args, err, stdout, stderr)
+	}
+	return stdout, stderr
+}
+
+func (w *world) fails(code int, words string, args ...string) {
+	w.t.Helper()
+	stdout, stderr, err := w.run(args...)
+	if got, _ := ExitCode(err); err == nil || got != code || !strings.Contains(err.Error(), words) {
+		w.t.Errorf("%v: code %d, error %v; want code %d and %q\n%s%s", args, got, err, code, words, stdout, stderr)
+	}
+}
+
+func contains(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is missing in:\n%s", word, text)
+		}
+	}
+}
+
+// patch is somebody's merge patch.
+func (w *world) patch(obj client.Object, name, body string) {
+	w.t.Helper()
+	obj.SetNamespace(w.Namespace)
+	obj.SetName(name)
+	w.must(w.person.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(body))))
+}
+
+// versions of all objects that the operator applies, by kind and name.
+func (w *world) versions() map[string]string {
+	w.t.Helper()
+	found := map[string]string{}
+	for _, gvk := range controller.Applied() {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		w.must(w.person.List(w.t.Context(), list, client.InNamespace(w.Namespace)))
+		for i := range list.Items {
+			// Controllers write the status of what has generations.
+			version := list.Items[i].ResourceVersion
+			if g := list.Items[i].Generation; g > 0 {
+				version = fmt.Sprint("generation ", g)
+			}
+			found[gvk.Kind+"/"+list.Items[i].Name] = version
+		}
+	}
+	return found
+}
+
+func TestSuspendAndResume(t *testing.T) {
+	w := newWorld(t)
+	c := w.orders()
+	out, complaints := w.mustRun("suspend", "orders")
+	contains(t, out, "pg/orders suspended")
+	if complaints != "" {
+		t.Errorf("nobody else applies it: %s", complaints)
+	}
+	w.await(c, "suspended", func() bool { return c.Spec.Suspend && c.Status.Phase == "Suspended" })
+	out, _ = w.mustRun("suspend", "pg/orders")
+	contains(t, out, "already")
+	out, _ = w.mustRun("resume", "orders")
+	contains(t, out, "pg/orders resumed")
+	w.await(c, "resumed", func() bool { return !c.Spec.Suspend && c.Status.Phase != "Suspended" })
+	for _, m := range c.ManagedFields {
+		if m.Manager == FieldManager && strings.Contains(string(m.FieldsV1.GetRawBytes()), "suspend") {
+			t.Error("the field is still held after resume")
+		}
+	}
+	// Somebody else declares it: resume overrides, and says that it may not last.
+	w.patch(c, "orders", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"apps","kustomize.toolkit.fluxcd.io/namespace":"flux-system"}},"spec":{"suspend":true}}`)
+	_, complaints = w.mustRun("resume", "orders")
+	contains(t, complaints, "Kustomization flux-system/apps (Flux)", "spec.suspend: false", "flux suspend kustomization apps")
+	w.await(c, "resumed over somebody else", func() bool { return !c.Spec.Suspend })
+}
+
+func TestReconcile(t *testing.T) {
+	w := newWorld(t)
+	c := w.orders()
+	w.applied(c)
+	w.mustRun("reconcile", "orders")
+	w.await(c, "handled", func() bool {
+		at := c.Annotations[meta.ReconcileRequestAnnotation]
+		return at != "" && c.Status.LastHandledReconcileAt == at
+	})
+	// Its members never run, so it waits in vain, and says for what.
+	w.fails(1, "orders-0", "reconcile", "orders", "--wait", "--timeout=2s")
+
+	stuck := w.orders(func(c *v1alpha1.PostgresCluster) { c.Name, c.Spec.Storage.StorageClass = "stuck", "nowhere" })
+	w.await(stuck, "Stalled", func() bool { return find(stuck.Status.Conditions, v1alpha1.ConditionStalled).Reason != "" })
+	w.fails(1, `stalled, StorageClassMissing: spec.storage.storageClass "nowhere"`, "reconcile", "stuck", "--wait", "--timeout=1h")
+
+	w.stop()
+	w.fails(1, "has not handled the request", "reconcile", "orders", "--wait", "--timeout=1s")
+	go w.playReady(c)
+	out, _ := w.mustRun("reconcile", "orders", "--wait")
+	contains(t, out, "is as declared: all is well")
+}
+
+// playReady answers requests as an operator of a healthy cluster does.
+func (w *world) playReady(c *v1alpha1.PostgresCluster) {
+	for w.t.Context().Err() == nil {
+		var live v1alpha1.PostgresCluster
+		if w.person.Get(w.t.Context(), client.ObjectKeyFromObject(c), &live) != nil {
+			continue
+		}
+		at := live.Annotations[meta.ReconcileRequestAnnotation]
+		if at == live.Status.LastHandledReconcileAt {
+			continue
+		}
+		live.Status.LastHandledReconcileAt, live.Status.ObservedGeneration = at, live.Generation
+		ready := is(v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready", "all is well")
+		ready.LastTransitionTime = metav1.Now()
+		live.Status.Conditions = []metav1.Condition{ready}
+		_ = w.person.Status().Update(w.t.Context(), &live) // tried again where it fails
+	}
+}
+
+func TestDiffOfAnUntouchedClusterIsEmpty(t *testing.T) {
+	w := newWorld(t)
+	w.applied(w.orders())
+	out, notes := w.mustRun("drift", "orders", "--diff")
+	if out != "" || notes != "" {
+		t.Errorf("output %q, notes %q", out, notes)
+	}
+	out, _ = w.mustRun("drift", "orders")
+	contains(t, out, "Synced: every owned object is as declared")
+}
+
+func TestDiffShowsWhatWouldBePutBack(t *testing.T) {
+	w := newWorld(t)
+	c := w.orders()
+	w.applied(c)
+	w.mustRun("suspend", "orders")
+	w.await(c, "suspended", func() bool { return c.Status.Phase == "Suspended" })
+
+	w.patch(&corev1.Service{}, "orders-rw", `{"spec":{"selector":{"app":"mine"}}}`)
+	w.patch(&corev1.ConfigMap{}, "orders-config", `{"data":{"cluster.json":"{}"}}`)
+	w.patch(&corev1.Secret{}, "orders-app", `{"stringData":{"password":"hunter2","extra":"more"}}`)
+	set := c.DeepCopy() // only its name matters
+	body := `{"spec":{"template":{"spec":{"containers":[{"name":"postgres","image":"evil:1"}],"initContainers":[{"name":"install","image":"evil:2"}]}}}}`
+	w.must(w.person.Patch(t.Context(), statefulSet(set), client.RawPatch(types.StrategicMergePatchType, []byte(body))))
+	w.must(w.person.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-ro"}}))
+
+	before := w.versions()
+	out, notes, err := w.run("drift", "orders", "--diff")
+	if code, print := ExitCode(err); code != exitDifferent || print {
+		t.Fatalf("exit code %d: %v\n%s", code, err, notes)
+	}
+	if diff := cmp.Diff(before, w.versions()); diff != "" {
+		t.Errorf("looking changed something: %s", diff)
+	}
+	contains(t, out,
+		".spec.selector by kubectl-edit (Update", "-    app: mine\n",
+		"--- live/configmap/orders-config", "-  cluster.json: '{}'\n", "+  cluster.json: |\n",
+		"-  password: '*** (before)'\n+  password: '*** (after)'\n", "-  extra: '***'\n",
+		"-        image: evil:1\n+        image: registry.example/postgres:17\n",
+		"-        image: evil:2\n+        image: registry.example/holdfast:v1\n",
+		"# Service/orders-ro is missing", "+++ declared/service/orders-ro")
+	for _, secret := range []string{"hunter2", "aHVudGVyMg=="} {
+		if strings.Contains(out, secret) {
+			t.Errorf("a secret value is shown: %s", out)
+		}
+	}
+	if notes != "" {
+		t.Errorf("everything was known, and yet: %s", notes)
+	}
+
+	// What only the operator knows is not made up.
+	w.patch(&corev1.Secret{}, "orders-internal", `{"stringData":{"replication-password":"x"}}`)
+	_, notes, _ = w.run("drift", "orders", "--diff")
+	contains(t, notes, "Secret/orders-internal: the operator applied something else last")
+	w.must(w.person.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-ca"}}))
+	_, notes, _ = w.run("drift", "orders", "--diff")
+	contains(t, notes, "Secret/orders-ca is missing")
+	var ca corev1.Secret
+	if err := w.person.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: "orders-ca"}, &ca); err == nil {
+		t.Error("the plugin made a CA")
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	w := newWorld(t)
+	w.applied(w.orders())
+	var secret corev1.Secret
+	w.must(w.person.Get(t.Context(), client.ObjectKey{Namespace: w.Namespace, Name: "orders-app"}, &secret))
+	password := string(secret.Data["password"])
+	out, _ := w.mustRun("credentials", "orders", "-o", "uri")
+	if out != "postgresql://app@orders-rw."+w.Namespace+".svc:5432/app?sslmode=require\n" {
+		t.Errorf("uri %s", out)
+	}
+	out, _ = w.mustRun("credentials", "orders", "-o", "json", "--show-password")
+	var shown map[string]string
+	w.must(json.Unmarshal([]byte(out), &shown))
+	if shown["password"] != password || shown["uri"] != string(secret.Data["uri"]) {
+		t.Errorf("printed %v", shown)
+	}
+	w.fails(1, "-o xml is unknown", "credentials", "orders", "-o", "xml")
+	w.stop()
+	w.must(w.person.Delete(t.Context(), &secret))
+	w.fails(1, "secret orders-app is missing", "credentials", "orders")
+}
+
+func TestErrorsNameTheRemedy(t *testing.T) {
+	w := newWorld(t)
+	w.fails(1, "nor any other", "status", "nope")
+	w.applied(w.orders())
+	w.fails(1, "there are orders", "status", "nope")
+	w.fails(1, `"mysql" is no kind of cluster`, "status", "mysql/orders")
+	w.fails(1, "name one cluster", "psql")
+	w.fails(exitFailed, "there are orders", "drift", "nope", "--diff")
+	w.fails(1, "no member of orders takes writes", "psql", "orders")
+	w.fails(1, "there are orders-0, orders-1", "logs", "orders", "--member=7")
+	_, _, err := run(t, w.Config, "default", "status", "orders")
+	if err == nil || !strings.Contains(err.Error(), "-n "+w.Namespace) {
+		t.Errorf("in another namespace: %v", err)
+	}
+}
+
+// TestTenant may read the cluster and its objects, and no Secrets.
+func TestTenant(t *testing.T) {
+	w := newWorld(t)
+	w.applied(w.orders())
+	w.must(w.person.Create(t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "tenant"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"holdfast.dev"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+			{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"get", "list"}},
+		},
+	}))
+	w.must(w.person.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "tenant"},
+		Subjects:   []rbacv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: "tenant"}},
+	}))
+	tenant := rest.CopyConfig(w.Config)
+	tenant.Impersonate.UserName = "tenant"
+	apitest.Eventually(t, "the tenant's rights", func(context.Context) (bool, string) {
+		_, _, err := run(t, tenant, w.Namespace, "status", "orders")
+		return err == nil, fmt.Sprint(err)
+	})
+	out, _, err := run(t, tenant, w.Namespace, "status", "orders")
+	w.must(err)
+	contains(t, out, "PostgresCluster "+w.Namespace+"/orders", "orders-0", "Could not be read", "volumes: ")
+	_, _, err = run(t, tenant, w.Namespace, "credentials", "orders")
+	if err == nil || !strings.Contains(err.Error(), "the right to get secrets") {
+		t.Errorf("credentials: %v", err)
+	}
+	_, _, err = run(t, tenant, w.Namespace, "drift", "orders", "--diff")
+	var own *exitError
+	if !errors.As(err, &own) || own.code != exitFailed || !strings.Contains(err.Error(), "Secrets included") {
+		t.Errorf("--diff: %v", err)
+	}
+}
+
+func TestNamesAreCompleted(t *testing.T) {
+	w := newWorld(t)
+	w.orders()
+	s := &session{namespace: w.Namespace}
+	w.must(s.use(rest.CopyConfig(w.Config)))
+	cmd := suspendCommand(s)
+	cmd.SetContext(t.Context())
+	if names, _ := s.complete(cmd, nil, "or"); len(names) != 1 || !strings.HasPrefix(names[0], "orders") {
+		t.Errorf("completed %v", names)
+	}
+	if names, _ := s.complete(cmd, nil, "x"); len(names) != 0 {
+		t.Errorf("completed %v", names)
+	}
+}
+
+func TestStatusOfTheRealThing(t *testing.T) {
+	w := newWorld(t)
+	w.applied(w.orders())
+	apitest.Eventually(t, "events", func(context.Context) (bool, string) {
+		out, _ := w.mustRun("status", "orders")
+		return strings.Contains(out, "Events"), out
+	})
+	out, _ := w.mustRun("status", "orders", "-o", "json")
+	var r Report
+	w.must(json.Unmarshal([]byte(out), &r))
+	if r.Name != "orders" || len(r.Members) != 2 || r.Members[0].Volume == nil || r.Members[0].Volume.Size != "1Gi" || time.Since(r.Created.Time) > time.Hour {
+		t.Errorf("report %+v", r)
+	}
+	out, _ = w.mustRun("status")
+	contains(t, out, "CLUSTER", "pg/orders", "0/2")
+}
+
+// TestDiffKnowsDefaults: what the API server puts back by itself is no
+// difference, and a value that gives way to a default is shown as that.
+func TestDiffKnowsDefaults(t *testing.T) {
+	w := newWorld(t)
+	c := w.orders()
+	w.applied(c)
+	w.mustRun("suspend", "orders")
+	w.await(c, "suspended", func() bool { return c.Status.Phase == "Suspended" })
+	w.patch(&corev1.Service{}, "orders-rw", `{"spec":{"sessionAffinity":"ClientIP"}}`)
+	out, _, _ := w.run("drift", "orders", "--diff")
+	contains(t, out, "-  sessionAffinity: ClientIP\n", "+  sessionAffinity: None\n")
+	w.patch(&corev1.Service{}, "orders-rw", `{"spec":{"sessionAffinity":"None"}}`)
+	if out, _ := w.mustRun("drift", "orders", "--diff"); out != "" {
+		t.Errorf("a default that somebody spelled out: %s", out)
+	}
+	w.patch(&corev1.Service{}, "orders-rw", `{"spec":{"type":"NodePort"}}`)
+	if out, _, _ := w.run("drift", "orders", "--diff"); !strings.Contains(out, ".spec.type by") || strings.Contains(out, "sessionAffinity by") {
+		t.Errorf("beside a real difference, the default is blamed on somebody: %s", out)
+	}
+}

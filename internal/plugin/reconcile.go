@@ -1,0 +1,121 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// waitInterval is how often --wait looks.
+const waitInterval = 500 * time.Millisecond
+
+type reconcileOptions struct {
+	*session
+	wait    bool
+	timeout time.Duration
+}
+
+func reconcileCommand(s *session) *cobra.Command {
+	o := &reconcileOptions{session: s}
+	cmd := &cobra.Command{
+		Use:   "reconcile NAME",
+		Short: "Ask the operator to look at a cluster now; --wait until it is as declared",
+		Args:  exactlyOne,
+		RunE:  o.run,
+	}
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until the cluster is rolled out and serves")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long --wait waits")
+	return cmd
+}
+
+func (o *reconcileOptions) run(cmd *cobra.Command, args []string) error {
+	c, err := o.find(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	token := time.Now().UTC().Format(time.RFC3339Nano)
+	shown := kindOf(c).names[0] + "/" + c.GetName()
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": c.GetUID(), "annotations": map[string]string{meta.ReconcileRequestAnnotation: token},
+	}})
+	if err != nil {
+		return err
+	}
+	if err := o.client.Patch(cmd.Context(), c, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("ask for a pass over %s: %w", shown, err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is to be reconciled\n", shown)
+	if !o.wait {
+		return nil
+	}
+	if err := o.await(cmd.Context(), c, token); err != nil {
+		return fmt.Errorf("%s: %w", shown, err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is as declared: %s\n", shown, find(c.CommonStatus().Conditions, v1alpha1.ConditionReady).Message)
+	return nil
+}
+
+// await waits until the request was handled and kstatus says Current.
+func (o *reconcileOptions) await(ctx context.Context, c v1alpha1.Cluster, token string) error {
+	key, k := client.ObjectKeyFromObject(c), kindOf(c)
+	deadline, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	for {
+		if err := o.client.Get(ctx, key, c); err != nil {
+			return fmt.Errorf("look at it again: %w", err)
+		}
+		c.GetObjectKind().SetGroupVersionKind(k.gvk)
+		done, why := judge(c, token)
+		if done {
+			return why
+		}
+		if !pause(deadline, waitInterval) {
+			return fmt.Errorf("not as declared after %s: %w", o.timeout, why)
+		}
+	}
+}
+
+// judge says whether there is nothing left to wait for, and what is wrong.
+func judge(c v1alpha1.Cluster, token string) (done bool, why error) {
+	st := c.CommonStatus()
+	if st.LastHandledReconcileAt != token {
+		if c.GetDeletionTimestamp() != nil {
+			return true, errors.New("it is being deleted")
+		}
+		return false, errors.New("the operator has not handled the request: see whether it runs (kubectl get deployment -A -l app.kubernetes.io/name=holdfast)")
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+	if err != nil {
+		return true, err
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		return true, fmt.Errorf("judge its status: %w", err)
+	}
+	switch result.Status {
+	case status.CurrentStatus:
+		return true, nil
+	case status.FailedStatus:
+		stalled := find(st.Conditions, v1alpha1.ConditionStalled)
+		return true, fmt.Errorf("stalled, %s: %s", stalled.Reason, stalled.Message)
+	case status.TerminatingStatus:
+		return true, errors.New("it is being deleted")
+	}
+	ready := find(st.Conditions, v1alpha1.ConditionReady)
+	if c.Common().Suspend {
+		return true, fmt.Errorf("%s: %s", ready.Reason, ready.Message)
+	}
+	return false, fmt.Errorf("%s: %s", orDash(ready.Reason), orDash(ready.Message))
+}

@@ -1,0 +1,327 @@
+package plugin
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// view draws reports at one moment.
+type view struct {
+	style
+	now time.Time
+}
+
+func (v view) age(t metav1.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(v.now.Sub(t.Time))
+}
+
+// tree of one cluster.
+func (v view) tree(r Report) node {
+	root := node{text: v.title(r)}
+	add := func(title string, children []node) {
+		if len(children) > 0 {
+			root.children = append(root.children, node{v.paint(bold, title), children})
+		}
+	}
+	if r.DeclaredBy != "" {
+		root.children = append(root.children, node{text: "declared by " + r.DeclaredBy})
+	}
+	add("Conditions", v.conditions(r))
+	add("Members", v.members(r))
+	add("Volumes of members that are gone", v.retained(r.RetainedVolumes))
+	add("Settings that wait for a restart", v.pending(r.Members))
+	add("Drift", v.drifts(r.Drift, mostDriftsShown))
+	add("Events", v.events(r.Events))
+	add("Could not be read", leaves(r.Unknown))
+	return root
+}
+
+// mostDriftsShown beside everything else; kubectl holdfast drift has all.
+const mostDriftsShown = 5
+
+func (v view) title(r Report) string {
+	cells := []cell{
+		{r.Kind + " " + r.Namespace + "/" + r.Name, bold},
+		{orDash(r.Phase), phaseColour(r.Phase)},
+		{r.engine + " " + orDash(r.Version), plain},
+		{fmt.Sprintf("%d/%d ready", r.ReadyReplicas, r.Replicas), replicasColour(r)},
+		{"primary " + orDash(r.Primary), plain},
+		{"age " + v.age(r.Created), plain},
+	}
+	if r.DriftMode == string(v1alpha1.DriftReport) {
+		cells = append(cells, cell{"drift is reported only", yellow})
+	}
+	return v.align([][]cell{cells})[0]
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func phaseColour(phase string) colour {
+	switch phase {
+	case "Ready":
+		return green
+	case "Failed", "Degraded":
+		return red
+	}
+	return yellow
+}
+
+func replicasColour(r Report) colour {
+	if r.ReadyReplicas < r.Replicas {
+		return yellow
+	}
+	return plain
+}
+
+// shownConditions is the order of what matters most.
+var shownConditions = []string{
+	v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionDegraded,
+	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionSynced,
+}
+
+func (v view) conditions(r Report) []node {
+	list := slices.Clone(r.Conditions)
+	rank := func(c metav1.Condition) int {
+		if i := slices.Index(shownConditions, c.Type); i >= 0 {
+			return i
+		}
+		return len(shownConditions)
+	}
+	slices.SortStableFunc(list, func(a, b metav1.Condition) int { return rank(a) - rank(b) })
+	var lines [][]cell
+	if !r.Observed {
+		lines = append(lines, []cell{{"…", yellow}, {"Observed", plain}, {"", plain}, {"the operator has not looked at the newest spec yet", plain}})
+	}
+	said := map[string]string{}
+	hints := make([]string, len(lines), len(list)+1)
+	for _, c := range list {
+		mark, paint := verdict(c)
+		reason, message := c.Reason, c.Message
+		if reason == c.Type {
+			reason = ""
+		}
+		hint := remedy(c, r)
+		if stalled := find(list, v1alpha1.ConditionStalled); stalled.Type != "" && c.Type != stalled.Type {
+			hint = "" // what only a person can mend comes first
+		}
+		if by, before := said[message]; before {
+			message, hint = "see "+by, ""
+		} else {
+			said[message] = c.Type
+		}
+		lines = append(lines, []cell{{mark, paint}, {c.Type, plain}, {reason, paint}, {message, plain}})
+		hints = append(hints, hint)
+	}
+	nodes := leaves(v.align(lines))
+	for i, hint := range hints {
+		if hint != "" {
+			nodes[i].children = []node{{text: v.paint(cyan, hint)}}
+		}
+	}
+	return nodes
+}
+
+// verdict is a mark that tells good from bad without colour too.
+func verdict(c metav1.Condition) (string, colour) {
+	switch {
+	case c.Type == v1alpha1.ConditionStalled:
+		return "✖", red
+	case c.Type == v1alpha1.ConditionReconciling:
+		return "…", yellow
+	case c.Type == v1alpha1.ConditionDegraded:
+		return "!", yellow
+	case c.Status == metav1.ConditionTrue:
+		return "✔", green
+	case c.Status == metav1.ConditionUnknown:
+		return "?", yellow
+	case c.Type == v1alpha1.ConditionSynced:
+		return "!", yellow
+	}
+	return "✖", red
+}
+
+// remedy is the command that helps on; conditions' own messages say what to
+// change in the spec.
+func remedy(c metav1.Condition, r Report) string {
+	name := r.Name + " -n " + r.Namespace
+	switch c.Reason {
+	case v1alpha1.ReasonDrifted:
+		return "kubectl holdfast drift " + name + " --diff shows it; spec.drift.mode: Revert puts it back"
+	case v1alpha1.ReasonContested:
+		return "kubectl holdfast drift " + name + " shows who"
+	case v1alpha1.ReasonSuspended:
+		return "kubectl holdfast resume " + name
+	case v1alpha1.ReasonCrashLooping, v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable,
+		v1alpha1.ReasonReplicationBroken, v1alpha1.ReasonProgressDeadline:
+		return "kubectl holdfast logs " + name + " says more"
+	}
+	return ""
+}
+
+func (v view) members(r Report) []node {
+	lines := make([][]cell, len(r.Members))
+	for i, m := range r.Members {
+		ready := cell{"ready", green}
+		if !m.Ready {
+			ready = cell{"not ready", red}
+		}
+		restarts, volume := "", ""
+		if m.Restarts > 0 {
+			restarts = strconv.Itoa(int(m.Restarts)) + " restarts"
+		}
+		if m.Volume != nil {
+			volume = m.Volume.describe()
+		}
+		lines[i] = []cell{
+			{m.Name, plain}, {m.Role, roleColour(m.Role)}, {m.State, plain}, ready, {m.lag(), plain},
+			{m.Version, plain}, {m.Node, dim}, {volume, dim}, {restarts, yellow},
+		}
+	}
+	nodes := leaves(v.align(lines))
+	for i, m := range r.Members {
+		if m.Message != "" {
+			nodes[i].children = []node{{text: v.paint(yellow, m.Message)}}
+		}
+	}
+	return nodes
+}
+
+func roleColour(role string) colour {
+	switch role {
+	case v1alpha1.RolePrimary:
+		return bold
+	case v1alpha1.RoleReplica:
+		return plain
+	}
+	return yellow
+}
+
+func (m MemberReport) lag() string {
+	switch {
+	case m.LagSeconds != nil:
+		return "lag " + strconv.FormatFloat(*m.LagSeconds, 'f', 1, 64) + "s"
+	case m.Role == v1alpha1.RoleReplica:
+		return "lag unknown"
+	}
+	return ""
+}
+
+func (v VolumeReport) describe() string {
+	text := v.Name + " " + v.Size
+	if v.Capacity != "" && v.Capacity != v.Size {
+		text += " (has " + v.Capacity + ")"
+	}
+	if v.Phase != "" && v.Phase != "Bound" {
+		text += " " + v.Phase
+	}
+	return text
+}
+
+func (v view) retained(volumes []VolumeReport) []node {
+	var lines []string
+	for _, volume := range volumes {
+		lines = append(lines, volume.describe()+v.paint(dim, "  kept: scaling up again takes it back; kubectl delete pvc gives it up"))
+	}
+	return leaves(lines)
+}
+
+func (v view) pending(members []MemberReport) []node {
+	var lines []string
+	for _, m := range members {
+		switch n := m.SettingsPendingRestart; {
+		case n == 1:
+			lines = append(lines, m.Name+": 1 setting")
+		case n > 1:
+			lines = append(lines, fmt.Sprintf("%s: %d settings", m.Name, n))
+		}
+	}
+	return leaves(lines)
+}
+
+func (v view) drifts(records []v1alpha1.DriftRecord, most int) []node {
+	var lines [][]cell
+	for _, d := range records[:min(len(records), most)] {
+		lines = append(lines, v.drift(d))
+	}
+	nodes := leaves(v.align(lines))
+	if more := len(records) - most; more > 0 {
+		nodes = append(nodes, node{text: fmt.Sprintf("and %d older", more)})
+	}
+	return nodes
+}
+
+func (v view) drift(d v1alpha1.DriftRecord) []cell {
+	paint := yellow
+	if d.Action == "Reverted" {
+		paint = green
+	}
+	return []cell{{v.age(d.Time), dim}, {d.Action, paint}, {d.Object, plain}, {orDash(d.Path), plain}, {"by " + orDash(d.Manager), plain}, {d.Operation, dim}}
+}
+
+func (v view) events(events []EventReport) []node {
+	var lines [][]cell
+	for _, e := range events {
+		paint, count := plain, ""
+		if e.Type == "Warning" {
+			paint = yellow
+		}
+		if e.Count > 1 {
+			count = "×" + strconv.Itoa(int(e.Count))
+		}
+		lines = append(lines, []cell{{v.age(e.Time), dim}, {e.Reason, paint}, {count, dim}, {e.Message, plain}})
+	}
+	return leaves(v.align(lines))
+}
+
+// table of clusters.
+func (v view) table(list []v1alpha1.Cluster, namespaces bool) []string {
+	header := []string{"NAMESPACE", "CLUSTER", "VERSION", "READY", "PRIMARY", "PHASE", "SYNCED", "AGE", "STATUS"}
+	lines := [][]cell{{}}
+	for _, title := range header {
+		lines[0] = append(lines[0], cell{title, bold})
+	}
+	for _, c := range list {
+		st := c.CommonStatus()
+		ready, synced := find(st.Conditions, v1alpha1.ConditionReady), find(st.Conditions, v1alpha1.ConditionSynced)
+		replicas := fmt.Sprintf("%d/%d", st.ReadyReplicas, c.Common().DesiredReplicas())
+		drifted := plain
+		if synced.Status == metav1.ConditionFalse {
+			drifted = yellow
+		}
+		lines = append(lines, []cell{
+			{c.GetNamespace(), plain}, {kindOf(c).names[0] + "/" + c.GetName(), plain}, {orDash(st.Version), plain},
+			{replicas, plain}, {orDash(st.Primary), plain}, {orDash(st.Phase), phaseColour(st.Phase)},
+			{orDash(synced.Reason), drifted}, {v.age(c.GetCreationTimestamp()), plain}, {ready.Message, plain},
+		})
+	}
+	if !namespaces {
+		for i := range lines {
+			lines[i] = lines[i][1:]
+		}
+	}
+	return v.align(lines)
+}
+
+func find(list []metav1.Condition, kind string) metav1.Condition {
+	for _, c := range list {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}

@@ -1,0 +1,248 @@
+package plugin
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil { //nolint:gosec // a golden file
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got); go test -update writes it:\n%s", name, diff)
+	}
+}
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+
+func is(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+func claim(name, ordinal, size, capacity string, phase corev1.PersistentVolumeClaimPhase) corev1.PersistentVolumeClaim {
+	v := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	if ordinal != "" {
+		v.Labels[v1alpha1.LabelMember] = ordinal
+	}
+	v.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	v.Status.Phase = phase
+	if capacity != "" {
+		v.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(capacity)}
+	}
+	return v
+}
+
+// healthy is a cluster that was scaled down once.
+func healthy() Report {
+	r := Report{
+		Kind: "PostgresCluster", Namespace: "shop", Name: "orders", Created: before(12 * 24 * time.Hour),
+		Version: "17.5", Phase: "Ready", Primary: "orders-0", ReadyReplicas: 2, Replicas: 2, Observed: true,
+		DriftMode: "Revert", DeclaredBy: "Kustomization flux-system/apps (Flux)", engine: "PostgreSQL",
+		Conditions: []metav1.Condition{
+			is("Available", metav1.ConditionTrue, "Available", "2 of 2 members serve, orders-0 takes writes"),
+			is("Synced", metav1.ConditionTrue, "Synced", "every owned object is as declared"),
+			is("Ready", metav1.ConditionTrue, "Ready", "2 of 2 members serve, orders-0 takes writes"),
+		},
+		Members: []MemberReport{
+			{MemberStatus: v1alpha1.MemberStatus{Name: "orders-0", Role: "primary", State: "Running", Version: "17.5", Node: "node-1"}, Ready: true},
+			{MemberStatus: v1alpha1.MemberStatus{Name: "orders-1", Role: "replica", State: "Streaming", Version: "17.5", Node: "node-2"}, Ready: true, Restarts: 2, LagSeconds: new(0.04)},
+		},
+		Drift: []v1alpha1.DriftRecord{{
+			Time: before(26 * time.Minute), Object: "Service/orders-rw", Path: ".spec.selector", Manager: "kubectl-edit", Operation: "Update", Action: "Reverted",
+		}},
+		Events: []EventReport{
+			{Time: before(26 * time.Minute), Type: "Warning", Reason: "DriftReverted", Count: 3, Message: `Service/orders-rw .spec.selector was changed by "kubectl-edit" (Update)`},
+			{Time: before(3 * time.Hour), Type: "Normal", Reason: "Ready", Count: 1, Message: "2 of 2 members serve, orders-0 takes writes"},
+		},
+	}
+	r.addVolumes([]corev1.PersistentVolumeClaim{
+		claim("data-orders-2", "", "10Gi", "10Gi", corev1.ClaimBound),
+		claim("data-orders-0", "0", "10Gi", "10Gi", corev1.ClaimBound),
+		claim("data-orders-1", "1", "20Gi", "10Gi", corev1.ClaimBound),
+	})
+	return r
+}
+
+// drifting leaves drift alone, and a setting waits for a restart.
+func drifting() Report {
+	r := healthy()
+	r.DriftMode, r.DeclaredBy, r.RetainedVolumes = "Report", "", nil
+	r.Conditions[1] = is("Synced", metav1.ConditionFalse, "Drifted",
+		"changed by somebody else and left alone: Service/orders-ro .spec.type by kubectl-edit, StatefulSet/orders .spec.replicas by kubectl (scale)")
+	r.Drift = append([]v1alpha1.DriftRecord{
+		{Time: before(90 * time.Second), Object: "StatefulSet/orders", Path: ".spec.replicas", Manager: "kubectl (scale)", Operation: "Update", Action: "Reported"},
+		{Time: before(3 * time.Minute), Object: "Service/orders-ro", Path: ".spec.type", Manager: "kubectl-edit", Operation: "Update", Action: "Reported"},
+	}, r.Drift...)
+	r.Events = []EventReport{
+		{Time: before(90 * time.Second), Type: "Warning", Reason: "DriftReported", Count: 1, Message: `StatefulSet/orders .spec.replicas was changed by "kubectl (scale)" (Update)`},
+		{Time: before(3 * time.Minute), Type: "Warning", Reason: "DriftReported", Count: 1, Message: `Service/orders-ro .spec.type was changed by "kubectl-edit" (Update)`},
+	}
+	return r
+}
+
+// broken cannot start: its image does not exist.
+func broken() Report {
+	fault := "image registry.example/postgres:17: ImagePullBackOff"
+	remedy := "pod orders-0, " + fault + ": check spec.version, spec.image and spec.imagePullSecrets"
+	r := Report{
+		Kind: "PostgresCluster", Namespace: "shop", Name: "orders", Created: before(90 * time.Second), Phase: "Failed",
+		Replicas: 1, Observed: true, DriftMode: "Revert", engine: "PostgreSQL",
+		Conditions: []metav1.Condition{
+			is("Ready", metav1.ConditionFalse, "ImageUnavailable", remedy),
+			is("Stalled", metav1.ConditionTrue, "ImageUnavailable", remedy),
+			is("Available", metav1.ConditionFalse, "PrimaryUnavailable", "no member takes writes: pod orders-0: "+fault),
+			is("Degraded", metav1.ConditionTrue, "MemberDown", "pod orders-0: "+fault),
+			is("Synced", metav1.ConditionTrue, "Synced", "every owned object is as declared"),
+		},
+		Members: []MemberReport{{MemberStatus: v1alpha1.MemberStatus{
+			Name: "orders-0", Role: "member", State: "Starting", Node: "node-1", Message: "pod orders-0: " + fault,
+		}}},
+		Events: []EventReport{
+			{Time: before(80 * time.Second), Type: "Warning", Reason: "Failed", Count: 1, Message: remedy},
+			{Time: before(90 * time.Second), Type: "Normal", Reason: "MemberState", Count: 1, Message: "orders-0 is Starting (member)"},
+		},
+	}
+	r.addVolumes([]corev1.PersistentVolumeClaim{claim("data-orders-0", "0", "10Gi", "10Gi", corev1.ClaimBound)})
+	return r
+}
+
+// unusual has what the others have not: a spec that was not looked at, what may
+// not be read, a claim that waits, settings that do, and a long history.
+func unusual() Report {
+	r := healthy()
+	r.Observed, r.Suspended, r.Phase = false, true, "Suspended"
+	r.Conditions = append(r.Conditions,
+		is("Degraded", metav1.ConditionTrue, "MemberUnreachable", "the agent of member orders-1 does not answer"),
+		is("Reconciling", metav1.ConditionTrue, "Restarting", "member orders-1 needs a restart for max_connections"),
+		is("Elsewhere", metav1.ConditionUnknown, "Unheard", "a condition of a newer operator"))
+	r.Members[0].SettingsPendingRestart, r.Members[1].SettingsPendingRestart = 1, 2
+	r.Members[1].Message, r.Members[1].LagSeconds = "member orders-1 needs a restart for max_connections, shared_buffers", nil
+	r.Unknown = []string{"events: forbidden"}
+	r.RetainedVolumes[0].Phase = "Lost"
+	for range mostDriftsShown {
+		r.Drift = append(r.Drift, v1alpha1.DriftRecord{Time: before(time.Hour), Object: "Service/orders-rw", Operation: "deleted", Action: "Contested"})
+	}
+	return r
+}
+
+func TestStatusPrints(t *testing.T) {
+	for name, report := range map[string]Report{"healthy": healthy(), "drifting": drifting(), "broken": broken(), "unusual": unusual()} {
+		for suffix, s := range map[string]style{"": {}, "-colour": {colour: true}} {
+			t.Run(name+suffix, func(t *testing.T) {
+				v := view{style: s, now: noon}
+				var out bytes.Buffer
+				if err := v.tree(report).write(&out, v.style); err != nil {
+					t.Fatal(err)
+				}
+				if s.colour != strings.Contains(out.String(), "\x1b[") {
+					t.Errorf("colour is %t, the output says otherwise", s.colour)
+				}
+				golden(t, "status-"+name+suffix+".txt", out.String())
+			})
+		}
+	}
+}
+
+// TestStatusJSON holds the documented structure.
+func TestStatusJSON(t *testing.T) {
+	for _, format := range []string{"json", "yaml"} {
+		var out bytes.Buffer
+		if err := encode(&out, format, drifting()); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "status."+format, out.String())
+	}
+}
+
+func TestHistoryPrints(t *testing.T) {
+	v := view{now: noon}
+	golden(t, "drift.txt", strings.Join(v.history(drifting().Drift), "\n")+"\n")
+}
+
+// TestDocsShowWhatIsPrinted: the pages quote the golden files.
+func TestDocsShowWhatIsPrinted(t *testing.T) {
+	for page, quoted := range map[string][]string{
+		"docs/plugin.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
+		"README.md":      {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range quoted {
+			output, err := os.ReadFile(filepath.Join("testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), strings.TrimSpace(string(output))) {
+				t.Errorf("%s does not show testdata/%s as it is:\n%s", page, name, output)
+			}
+		}
+	}
+}
+
+func TestTablePrints(t *testing.T) {
+	lines := (view{now: noon}).table(clusters(), true)
+	golden(t, "table.txt", strings.Join(lines, "\n")+"\n")
+	if got := (view{now: noon}).table(clusters(), false)[0]; strings.Contains(got, "NAMESPACE") {
+		t.Errorf("one namespace is named: %s", got)
+	}
+}
+
+func clusters() []v1alpha1.Cluster {
+	cluster := func(namespace, name string, st v1alpha1.CommonStatus) v1alpha1.Cluster {
+		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: before(time.Hour)}}
+		c.SetGroupVersionKind(postgresKind().gvk)
+		c.Status.CommonStatus = st
+		return c
+	}
+	return []v1alpha1.Cluster{
+		cluster("lab", "new", v1alpha1.CommonStatus{}),
+		cluster("shop", "billing", v1alpha1.CommonStatus{Phase: "Failed", Conditions: broken().Conditions}),
+		cluster("shop", "orders", v1alpha1.CommonStatus{Phase: "Ready", Version: "17.5", Primary: "orders-0", ReadyReplicas: 1, Conditions: healthy().Conditions}),
+	}
+}
+
+func TestMetricsAreRead(t *testing.T) {
+	const text = `# TYPE holdfast_pg_replication_lag_seconds gauge
+holdfast_pg_replication_lag_seconds 1.5
+# TYPE holdfast_pg_settings_pending_restart gauge
+holdfast_pg_settings_pending_restart 3
+`
+	m := MemberReport{MemberStatus: v1alpha1.MemberStatus{Name: "orders-1", Role: v1alpha1.RoleReplica}}
+	if err := m.read(text, postgresKind()); err != nil {
+		t.Fatal(err)
+	}
+	if m.LagSeconds == nil || *m.LagSeconds != 1.5 || m.SettingsPendingRestart != 3 {
+		t.Errorf("read %+v", m)
+	}
+	if err := m.read("no metrics {", postgresKind()); err == nil {
+		t.Error("what is no metrics was read")
+	}
+}

@@ -1,0 +1,270 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Report is what status -o json and -o yaml print. Fields are added, never
+// renamed.
+type Report struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Created is when the cluster's object was made.
+	Created metav1.Time `json:"created"`
+	// Version that runs; DeclaredVersion is the spec's.
+	Version string `json:"version,omitempty"`
+	Image   string `json:"image,omitempty"`
+	Phase   string `json:"phase,omitempty"`
+	Primary string `json:"primary,omitempty"`
+	// ReadyReplicas of Replicas declared.
+	ReadyReplicas int32 `json:"readyReplicas"`
+	Replicas      int32 `json:"replicas"`
+	// Observed says whether the status speaks of the newest spec.
+	Observed  bool   `json:"observed"`
+	Suspended bool   `json:"suspended"`
+	DriftMode string `json:"driftMode,omitempty"`
+	// DeclaredBy is the Git tool that applies the cluster; empty where there is
+	// no sign of one.
+	DeclaredBy string                    `json:"declaredBy,omitempty"`
+	Endpoints  *v1alpha1.EndpointsStatus `json:"endpoints,omitempty"`
+	Conditions []metav1.Condition        `json:"conditions,omitempty"`
+	Members    []MemberReport            `json:"members,omitempty"`
+	// RetainedVolumes held members that are gone.
+	RetainedVolumes []VolumeReport         `json:"retainedVolumes,omitempty"`
+	Drift           []v1alpha1.DriftRecord `json:"drift,omitempty"`
+	Events          []EventReport          `json:"events,omitempty"`
+	// Unknown says what could not be read, and why.
+	Unknown []string `json:"unknown,omitempty"`
+
+	engine string
+}
+
+// MemberReport is one member.
+type MemberReport struct {
+	v1alpha1.MemberStatus `json:",inline"`
+	// Ready and Restarts are those of its pod.
+	Ready    bool  `json:"ready"`
+	Restarts int32 `json:"restarts"`
+	// LagSeconds of a replica; absent while it is unknown.
+	LagSeconds *float64 `json:"lagSeconds,omitempty"`
+	// SettingsPendingRestart is how many settings wait for a restart.
+	SettingsPendingRestart int           `json:"settingsPendingRestart,omitempty"`
+	Volume                 *VolumeReport `json:"volume,omitempty"`
+}
+
+// VolumeReport is one PersistentVolumeClaim.
+type VolumeReport struct {
+	Name string `json:"name"`
+	// Size as requested; Capacity as there is.
+	Size         string `json:"size"`
+	Capacity     string `json:"capacity,omitempty"`
+	StorageClass string `json:"storageClass,omitempty"`
+	Phase        string `json:"phase,omitempty"`
+}
+
+// EventReport is one event about the cluster.
+type EventReport struct {
+	Time    metav1.Time `json:"time"`
+	Type    string      `json:"type"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+	Count   int32       `json:"count"`
+}
+
+// mostEvents that a report holds, the newest first.
+const mostEvents = 8
+
+// report gathers what there is to say of a cluster. What may not be read is
+// left out and said so.
+func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
+	st, k := c.CommonStatus(), kindOf(c)
+	r := Report{
+		Kind: k.gvk.Kind, Namespace: c.GetNamespace(), Name: c.GetName(), Created: c.GetCreationTimestamp(),
+		Version: st.Version, Image: st.Image, Phase: st.Phase, Primary: st.Primary,
+		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()),
+		Observed:  st.ObservedGeneration == c.GetGeneration(),
+		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
+		Endpoints: st.Endpoints, Conditions: st.Conditions, engine: k.engine,
+	}
+	if tool := gitOwner(c); tool != nil {
+		r.DeclaredBy = tool.String()
+	}
+	if st.Drift != nil {
+		r.Drift = st.Drift.Last
+	}
+	for _, m := range st.Members {
+		r.Members = append(r.Members, MemberReport{MemberStatus: m})
+	}
+	unknown := func(what string, err error) {
+		if err != nil {
+			r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %v", what, err))
+		}
+	}
+	of := []client.ListOption{client.InNamespace(c.GetNamespace()), client.MatchingLabels{
+		v1alpha1.LabelCluster: c.GetName(), v1alpha1.LabelKind: strings.ToLower(k.gvk.Kind),
+	}}
+	var pods corev1.PodList
+	var volumes corev1.PersistentVolumeClaimList
+	unknown("pods", s.client.List(ctx, &pods, of...))
+	unknown("volumes", s.client.List(ctx, &volumes, of...))
+	r.addPods(pods.Items)
+	r.addVolumes(volumes.Items)
+	unknown("lag", s.addMetrics(ctx, &r, k))
+	events, err := s.events(ctx, c)
+	unknown("events", err)
+	r.Events = events
+	return r
+}
+
+func (r *Report) member(name string) *MemberReport {
+	for i := range r.Members {
+		if r.Members[i].Name == name {
+			return &r.Members[i]
+		}
+	}
+	return nil
+}
+
+func (r *Report) addPods(pods []corev1.Pod) {
+	for i := range pods {
+		m := r.member(pods[i].Name)
+		if m == nil {
+			continue
+		}
+		for _, cond := range pods[i].Status.Conditions {
+			m.Ready = m.Ready || cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue
+		}
+		for _, container := range pods[i].Status.ContainerStatuses {
+			m.Restarts += container.RestartCount
+		}
+	}
+}
+
+// addVolumes files each volume with its member, or with those of members that
+// are gone.
+func (r *Report) addVolumes(volumes []corev1.PersistentVolumeClaim) {
+	slices.SortFunc(volumes, func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
+	for i := range volumes {
+		v := &volumes[i]
+		report := VolumeReport{Name: v.Name, Phase: string(v.Status.Phase)}
+		if size, asked := v.Spec.Resources.Requests[corev1.ResourceStorage]; asked {
+			report.Size = size.String()
+		}
+		if capacity, there := v.Status.Capacity[corev1.ResourceStorage]; there {
+			report.Capacity = capacity.String()
+		}
+		if v.Spec.StorageClassName != nil {
+			report.StorageClass = *v.Spec.StorageClassName
+		}
+		ordinal, current := v.Labels[v1alpha1.LabelMember]
+		if m := r.member(r.Name + "-" + ordinal); current && m != nil {
+			m.Volume = &report
+		} else {
+			r.RetainedVolumes = append(r.RetainedVolumes, report)
+		}
+	}
+}
+
+// metricsTimeout bounds how long a member may take to answer.
+const metricsTimeout = 3 * time.Second
+
+// addMetrics asks the members that are ready, through the API server.
+func (s *session) addMetrics(ctx context.Context, r *Report, k kind) error {
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	errs := make([]error, len(r.Members))
+	var asking sync.WaitGroup
+	for i := range r.Members {
+		m := &r.Members[i]
+		if !m.Ready {
+			continue
+		}
+		asking.Go(func() {
+			body, err := s.kube.CoreV1().RESTClient().Get().Namespace(r.Namespace).Resource("pods").
+				Name(fmt.Sprintf("%s:%d", m.Name, memberapi.ProbePort)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
+			if err == nil {
+				err = m.read(string(body), k)
+			}
+			errs[i] = err
+		})
+	}
+	asking.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes what a report shows from a member's metrics.
+func (m *MemberReport) read(metrics string, k kind) error {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(metrics))
+	if err != nil {
+		return fmt.Errorf("the metrics of %s: %w", m.Name, err)
+	}
+	value := func(name string) (float64, bool) {
+		family := families[name]
+		if family == nil || len(family.GetMetric()) != 1 || family.GetMetric()[0].GetGauge() == nil {
+			return 0, false
+		}
+		return family.GetMetric()[0].GetGauge().GetValue(), true
+	}
+	if lag, known := value(k.lag); known && m.Role != v1alpha1.RolePrimary {
+		m.LagSeconds = &lag
+	}
+	if pending, known := value(k.pendingRestart); known {
+		m.SettingsPendingRestart = int(pending)
+	}
+	return nil
+}
+
+// events about the cluster, the newest first.
+func (s *session) events(ctx context.Context, c v1alpha1.Cluster) ([]EventReport, error) {
+	list, err := s.kube.CoreV1().Events(c.GetNamespace()).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.name": c.GetName(), "involvedObject.uid": string(c.GetUID())}.String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []EventReport
+	for i := range list.Items {
+		e := &list.Items[i]
+		report := EventReport{Time: lastSeen(e), Type: e.Type, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1)}
+		if e.Series != nil {
+			report.Count = max(e.Series.Count, 1)
+		}
+		out = append(out, report)
+	}
+	slices.SortStableFunc(out, func(a, b EventReport) int { return b.Time.Compare(a.Time.Time) })
+	return out[:min(len(out), mostEvents)], nil
+}
+
+func lastSeen(e *corev1.Event) metav1.Time {
+	switch {
+	case e.Series != nil:
+		return metav1.NewTime(e.Series.LastObservedTime.Time)
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp
+	case !e.EventTime.IsZero():
+		return metav1.NewTime(e.EventTime.Time)
+	}
+	return e.CreationTimestamp
+}

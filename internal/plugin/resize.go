@@ -1,0 +1,14 @@
+package plugin
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// resizes signals that the terminal has another size.
+func resizes() (resized <-chan os.Signal, done func()) {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGWINCH)
+	return c, func() { signal.Stop(c) }
+}

@@ -1,0 +1,100 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+func suspendCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "suspend NAME",
+		Short: "Stop every write of the operator for a cluster; it goes on reporting, the database goes on serving",
+		Args:  exactlyOne,
+		RunE:  func(cmd *cobra.Command, args []string) error { return s.setSuspend(cmd, args[0], true) },
+	}
+}
+
+func resumeCommand(s *session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Let the operator work on a cluster again",
+		Args:  exactlyOne,
+		RunE:  func(cmd *cobra.Command, args []string) error { return s.setSuspend(cmd, args[0], false) },
+	}
+}
+
+func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
+	c, err := s.find(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	done, verb := "resumed", "resume"
+	if want {
+		done, verb = "suspended", "suspend"
+	}
+	shown := kindOf(c).names[0] + "/" + c.GetName()
+	if c.Common().Suspend == want {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is %s already\n", shown, done)
+		return nil
+	}
+	tool := gitOwner(c)
+	if want {
+		err = s.applySuspend(cmd.Context(), c, new(true))
+	} else {
+		err = s.release(cmd.Context(), c)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", verb, shown, err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", shown, done)
+	if tool != nil {
+		text := fmt.Sprintf("warning: %s applies this cluster and may undo this at its next run: set spec.suspend: %t there", tool, want)
+		if tool.pause != "" {
+			text += ", or pause it with " + tool.pause
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), text)
+	}
+	return nil
+}
+
+// release gives the field up where only the plugin holds it, so that the spec
+// is again what was declared, and sets it to false where somebody else does.
+func (s *session) release(ctx context.Context, c v1alpha1.Cluster) error {
+	if err := s.applySuspend(ctx, c, nil); err != nil || !c.Common().Suspend {
+		return err
+	}
+	return s.applySuspend(ctx, c, new(false))
+}
+
+// applySuspend applies nothing but spec.suspend, and reads the answer into c.
+func (s *session) applySuspend(ctx context.Context, c v1alpha1.Cluster, want *bool) error {
+	spec := map[string]any{}
+	if want != nil {
+		spec["suspend"] = *want
+	}
+	gvk := kindOf(c).gvk
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
+		"metadata": map[string]any{"namespace": c.GetNamespace(), "name": c.GetName(), "uid": c.GetUID()},
+		"spec":     spec,
+	})
+	if err != nil {
+		return err
+	}
+	answer := kindOf(c).newOne()
+	answer.SetNamespace(c.GetNamespace())
+	answer.SetName(c.GetName())
+	err = s.client.Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil {
+		return err
+	}
+	c.Common().Suspend = answer.Common().Suspend
+	return nil
+}
