@@ -148,56 +148,77 @@ func lookUp(ctx context.Context, conn *pgx.Conn, acc account) (e existing, err e
 // system, and keeps the owner's password as it is declared. It returns the
 // details to report.
 func ensureAccount(ctx context.Context, conn *pgx.Conn, declared account) (map[string]string, error) {
-	var comment string
-	err := conn.QueryRow(ctx, `select coalesce((select shobj_description(oid, 'pg_authid') from pg_authid where rolname = $1), '')`, replicationRole).Scan(&comment)
-	if err != nil {
-		return nil, fmt.Errorf("look at the first database: %w", err)
-	}
-	first := parseFirstDatabase(comment)
+	first, err := readFirst(ctx, conn)
 	acc := first.account(declared)
-	if acc.Owner == "" || acc.Database == "" {
-		return nil, nil
+	if err != nil || acc.Owner == "" || acc.Database == "" {
+		return nil, err
+	}
+	if !first.Done {
+		if err := createFirst(ctx, conn, acc); err != nil {
+			return nil, err
+		}
 	}
 	found, err := lookUp(ctx, conn, acc)
 	if err != nil {
 		return nil, err
 	}
-	if !first.Done {
-		if err := createFirst(ctx, conn, acc, found); err != nil {
-			return nil, err
-		}
-		if found, err = lookUp(ctx, conn, acc); err != nil {
-			return nil, err
-		}
-	}
-	if absent := found.absent(acc); first.Done && !first.named() && absent != "" {
+	absent := found.absent(acc)
+	if first.Done && !first.named() && absent != "" {
 		// Nobody knows with which names this data was made: these are not the
 		// ones, and a role of this name is somebody else's.
 		return map[string]string{memberapi.DetailAbsent: absent}, nil
 	}
-	// A superuser gets a password from us only when the spec names it: a comment
-	// can be written by lesser roles.
-	trusted := !found.Superuser || acc.Owner == declared.Owner
-	if found.Owner && trusted && (found.Verifier == nil || !verifies(*found.Verifier, acc.Password)) {
-		if err := setPassword(ctx, conn, pgx.Identifier{acc.Owner}.Sanitize(), acc.Password); err != nil {
+	if err := keepPassword(ctx, conn, acc, found, declared.Owner); err != nil {
+		return nil, err
+	}
+	if record := (firstDatabase{Done: true, Database: acc.Database, Owner: acc.Owner}); record != first {
+		if err := recordFirst(ctx, conn, record); err != nil {
 			return nil, err
 		}
 	}
-	record := firstDatabase{Done: true, Database: acc.Database, Owner: acc.Owner}
-	if record != first {
-		text := strings.ReplaceAll(record.comment(), "'", "''")
-		if _, err := conn.Exec(ctx, "comment on role "+replicationRole+" is '"+text+"'"); err != nil {
-			return nil, fmt.Errorf("record the first database: %w", err)
-		}
-	}
-	details := map[string]string{memberapi.DetailDatabase: acc.Database, memberapi.DetailOwner: acc.Owner}
-	if absent := found.absent(acc); absent != "" {
-		details[memberapi.DetailAbsent] = absent
-	}
-	return details, nil
+	return acc.details(absent), nil
 }
 
-func createFirst(ctx context.Context, conn *pgx.Conn, acc account, found existing) error {
+func (a account) details(absent string) map[string]string {
+	details := map[string]string{memberapi.DetailDatabase: a.Database, memberapi.DetailOwner: a.Owner}
+	if absent != "" {
+		details[memberapi.DetailAbsent] = absent
+	}
+	return details
+}
+
+func readFirst(ctx context.Context, conn *pgx.Conn) (firstDatabase, error) {
+	var comment string
+	err := conn.QueryRow(ctx, `select coalesce((select shobj_description(oid, 'pg_authid') from pg_authid where rolname = $1), '')`, replicationRole).Scan(&comment)
+	if err != nil {
+		return firstDatabase{}, fmt.Errorf("look at the first database: %w", err)
+	}
+	return parseFirstDatabase(comment), nil
+}
+
+func recordFirst(ctx context.Context, conn *pgx.Conn, f firstDatabase) error {
+	text := strings.ReplaceAll(f.comment(), "'", "''")
+	if _, err := conn.Exec(ctx, "comment on role "+replicationRole+" is '"+text+"'"); err != nil {
+		return fmt.Errorf("record the first database: %w", err)
+	}
+	return nil
+}
+
+// keepPassword keeps the owner's password. A superuser gets one from us only
+// when the spec names it: a comment can be written by lesser roles.
+func keepPassword(ctx context.Context, conn *pgx.Conn, acc account, found existing, declared string) error {
+	trusted := !found.Superuser || acc.Owner == declared
+	if !found.Owner || !trusted || found.Verifier != nil && verifies(*found.Verifier, acc.Password) {
+		return nil
+	}
+	return setPassword(ctx, conn, pgx.Identifier{acc.Owner}.Sanitize(), acc.Password)
+}
+
+func createFirst(ctx context.Context, conn *pgx.Conn, acc account) error {
+	found, err := lookUp(ctx, conn, acc)
+	if err != nil {
+		return err
+	}
 	owner := pgx.Identifier{acc.Owner}.Sanitize()
 	if !found.Owner {
 		if _, err := conn.Exec(ctx, "create role "+owner+" login"); err != nil {
