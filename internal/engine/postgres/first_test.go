@@ -72,7 +72,7 @@ func TestConnectionFollowsTheData(t *testing.T) {
 			w.c.Spec.Bootstrap = v1alpha1.PostgresBootstrap{Database: "shop", Owner: "shopper"}
 			w.status(0).ConfigHash = hashNow(w)
 			tc.change(w)
-			p := plan(w.c, w.o, now)
+			p := w.plan()
 			database, owner, _ := strings.Cut(tc.want, "/")
 			if got := connection(p); !strings.HasPrefix(got, tc.want+" ") || !strings.Contains(got, "//"+owner+":") || !strings.Contains(got, "/"+database+"?") {
 				t.Errorf("connection %q, want %s", got, tc.want)

@@ -48,12 +48,12 @@ func TestPolicyOfASuspendedCluster(t *testing.T) {
 			w.o.DataSecrets = map[string]*corev1.Secret{"orders-ca": {ObjectMeta: metav1.ObjectMeta{Name: "orders-ca"}}}
 			w.c.Spec.Suspend, w.c.Spec.DeletionPolicy = true, tc.policy
 			tc.change(w)
-			step := plan(w.c, w.o, now).Step
+			step := w.plan().Step
 			if got := judgeStep(step); got != tc.want || step != nil && !step.Suspended {
 				t.Errorf("step %q, want %q", got, tc.want)
 			}
 			w.c.Spec.Suspend = false
-			if step := plan(w.c, w.o, now).Step; step != nil && strings.HasPrefix(step.Type, "ApplyDeletionPolicy") {
+			if step := w.plan().Step; step != nil && strings.HasPrefix(step.Type, "ApplyDeletionPolicy") {
 				t.Errorf("%s without suspension: the objects say it already", step)
 			}
 		})
@@ -93,7 +93,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 				t.Errorf("size %s, want %s", got, tc.want)
 			}
 			resizing := false
-			for _, f := range plan(w.c, w.o, now).Facts {
+			for _, f := range w.plan().Facts {
 				resizing = resizing || f.Type == v1alpha1.ConditionReconciling && f.Reason == v1alpha1.ReasonResizing
 			}
 			if !resizing {
