@@ -114,7 +114,7 @@ func ready(in Input, available, reconciling, stalled *Fact) Fact {
 	case available.Status != metav1.ConditionTrue:
 		return not(available.Reason, available.Message)
 	case in.Suspended:
-		return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended, available.Message + "; suspended: Holdfast reports, and writes nothing"}
+		return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended, available.Message + "; suspended: Holdfast reports, and writes nothing but what spec.deletionPolicy asks for"}
 	}
 	return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, available.Message}
 }

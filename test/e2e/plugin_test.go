@@ -161,7 +161,7 @@ func pluginOnDrifting(c *cluster) {
 
 func pluginSuspends(c *cluster) {
 	c.says(0, []string{"suspend", "orders"}, "pg/orders suspended")
-	c.says(0, []string{"reconcile", "orders", "--wait"}, "suspended: Holdfast reports, and writes nothing")
+	c.says(0, []string{"reconcile", "orders", "--wait"}, "suspended: Holdfast reports, and writes nothing but what spec.deletionPolicy asks for")
 	c.says(0, []string{"resume", "orders"}, "pg/orders resumed")
 	c.says(0, []string{"reconcile", "orders", "--wait"}, "orders-0 takes writes")
 }

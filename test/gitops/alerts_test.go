@@ -10,7 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	_ "sigs.k8s.io/controller-runtime" // registers the metrics of controllers
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -111,7 +110,7 @@ func TestAlerts(t *testing.T) {
 					t.Errorf("the operator exports no %s", selector.Name)
 				}
 				for _, m := range selector.LabelMatchers {
-					if m.Name != labels.MetricName && !slices.Contains(known, m.Name) && !slices.Contains(fromTarget, m.Name) {
+					if m.Name != model.MetricNameLabel && !slices.Contains(known, m.Name) && !slices.Contains(fromTarget, m.Name) {
 						t.Errorf("%s has no label %s", selector.Name, m.Name)
 					}
 				}
