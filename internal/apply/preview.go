@@ -35,7 +35,7 @@ type Preview struct {
 // Hash of what an apply configuration says, as Holdfast notes it in the
 // annotation v1alpha1.AnnotationAppliedHash.
 func Hash(ac runtime.ApplyConfiguration) (string, error) {
-	d, err := newDesired(ac)
+	d, err := decoded(ac)
 	if err != nil {
 		return "", err
 	}
@@ -68,7 +68,7 @@ func (a *Applier) Preview(ctx context.Context, req Request) ([]Preview, error) {
 }
 
 func (p *pass) preview(ctx context.Context, ac runtime.ApplyConfiguration) (*Preview, error) {
-	d, err := newDesired(ac)
+	d, err := decoded(ac)
 	if err != nil {
 		return nil, err
 	}
@@ -204,4 +204,13 @@ func withoutHash(content map[string]any) map[string]any {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	delete(annotations, v1alpha1.AnnotationAppliedHash)
 	return copied
+}
+
+// decoded is a desired object that nothing is remembered of.
+func decoded(ac runtime.ApplyConfiguration) (*desired, error) {
+	d, err := newDesired(ac)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.decode()
 }
