@@ -37,7 +37,7 @@ type kustomization struct {
 }
 
 // newKustomization applies a folder of the repository to the repository's own
-// namespace. Its own timeout is so long that no test lives to see it.
+// namespace. Its own timeout is longer than any wait of a test.
 func newKustomization(r *repository, name, path string, spec map[string]any) *kustomization {
 	r.t.Helper()
 	k := &kustomization{t: r.t, namespace: r.namespace, name: name}
@@ -45,29 +45,58 @@ func newKustomization(r *repository, name, path string, spec map[string]any) *ku
 	all := map[string]any{
 		"sourceRef": map[string]any{"kind": "GitRepository", "name": r.name},
 		"path":      path, "targetNamespace": k.namespace,
-		"interval": "1h", "timeout": "1h", "prune": true, "wait": true,
+		"interval": "1h", "timeout": "10m", "prune": true, "wait": true,
 	}
 	for field, value := range spec {
 		all[field] = value
 	}
 	u.Object["spec"] = all
 	must(r.t, env.client.Create(r.t.Context(), u), "create a Kustomization")
-	k.tellOnFailure()
+	k.endsWithTest()
 	return k
 }
 
-// tellOnFailure logs what Flux said last.
-func (k *kustomization) tellOnFailure() {
+// endsWithTest takes the Kustomization away when the test ends, before its
+// namespace goes: a check of what is gone already would hold both up. After a
+// failure what it applied stays, to be written down.
+func (k *kustomization) endsWithTest() {
 	k.t.Cleanup(func() {
-		if !k.t.Failed() {
-			return
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
-		if u, err := k.get(ctx); err == nil {
-			k.t.Logf("Kustomization %s: %s", k.name, told(u))
+		u, err := k.get(ctx)
+		if err != nil {
+			return
+		}
+		if !k.t.Failed() {
+			takeAway(k.t, u)
+			return
+		}
+		k.t.Logf("Kustomization %s: %s", k.name, told(u))
+		err = env.client.Delete(ctx, u)
+		if err == nil {
+			err = env.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		}
+		if client.IgnoreNotFound(err) != nil {
+			k.t.Errorf("take Kustomization %s away: %v", k.name, err)
 		}
 	})
+}
+
+// takeAway deletes objects, one after the other, and waits until each is gone;
+// Flux prunes first.
+func takeAway(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), goneTimeout)
+	defer cancel()
+	for _, obj := range objects {
+		err := env.client.Delete(ctx, obj)
+		for ; err == nil; err = env.client.Delete(ctx, obj) {
+			time.Sleep(pollInterval)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			t.Errorf("take %s away: %v", obj.GetName(), err)
+		}
+	}
 }
 
 func (k *kustomization) get(ctx context.Context) (*unstructured.Unstructured, error) {

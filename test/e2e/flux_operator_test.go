@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -50,25 +49,6 @@ func fluxExample(t *testing.T, file string) []*unstructured.Unstructured {
 		}
 		must(t, err, "read "+file)
 		objects = append(objects, u)
-	}
-}
-
-// takeAway deletes objects and waits until they are gone; Flux prunes first.
-func takeAway(t *testing.T, objects ...client.Object) {
-	ctx, cancel := context.WithTimeout(context.Background(), goneTimeout)
-	defer cancel()
-	for _, obj := range objects {
-		for {
-			err := env.client.Delete(ctx, obj)
-			if client.IgnoreNotFound(err) != nil {
-				t.Errorf("take %s away: %v", obj.GetName(), err)
-				return
-			}
-			if err != nil {
-				break
-			}
-			time.Sleep(pollInterval)
-		}
 	}
 }
 
@@ -112,7 +92,7 @@ func fluxFromEmpty(t *testing.T) {
 	var gates []*kustomization
 	for i, open := range []func(context.Context) error{operatorServes, serves, jobDone} {
 		k := &kustomization{t: t, namespace: fluxNamespace, name: steps[i].GetName()}
-		k.tellOnFailure()
+		k.endsWithTest()
 		k.gate(open)
 		gates = append(gates, k)
 	}
@@ -204,11 +184,11 @@ func fluxUpgrades(t *testing.T) {
 	unstructured.RemoveNestedField(upgraded.Object, "spec", "images")
 	r := newRepository(t, fluxNamespace, "holdfast")
 	takeAway(t, upgraded, r.source())
-	t.Cleanup(func() { takeAway(t, upgraded, r.source()) })
+	t.Cleanup(func() { takeAway(t, r.source()) })
 	r.create()
 	must(t, env.client.Create(t.Context(), upgraded.DeepCopy()), "create the Kustomization")
 	k := &kustomization{t: t, namespace: fluxNamespace, name: upgraded.GetName()}
-	k.tellOnFailure()
+	k.endsWithTest()
 	k.waitReady(r.commit("the operator that runs", withTag(t, tree(t, "config"), tag)))
 
 	clusters := []*cluster{newCluster(t, 3), newCluster(t, 1)}

@@ -44,12 +44,12 @@ func TestFlux(t *testing.T) {
 }
 
 // fluxBadCommit: what can never be is given up long before the timeout, the
-// database goes on, and git revert mends it.
+// primary goes on, and git revert mends it.
 func fluxBadCommit(t *testing.T) {
-	d := deliver(t, nil, "replicas: 1")
+	d := deliver(t, nil, "replicas: 2")
 	before := d.c.incarnation(0)
 	revision := d.commit("a version that there is not", map[string]string{
-		"orders.yaml": strings.Replace(fluxCluster("replicas: 1"), `"17"`, `"17.99"`, 1),
+		"orders.yaml": strings.Replace(fluxCluster("replicas: 2"), `"17"`, `"17.99"`, 1),
 	})
 	d.k.waitFailed(revision, "stalled resources", "PostgresCluster/"+d.namespace+"/"+orders, "Failed")
 	d.c.waitStalled(v1alpha1.ReasonImageUnavailable, "spec.version", "17.99")
