@@ -195,6 +195,14 @@ func (k *kustomization) sync() {
 	})
 }
 
+// suspend is flux suspend, or flux resume.
+func (k *kustomization) suspend(suspended bool) {
+	k.t.Helper()
+	u := fluxObject(kustomizeAPI, "Kustomization", k.namespace, k.name)
+	body := fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, suspended)
+	must(k.t, env.client.Patch(k.t.Context(), u, client.RawPatch(types.MergePatchType, body)), "suspend or resume")
+}
+
 // gate watches the Kustomization until the test ends: whenever it says that it
 // is ready, so must be what it waits for.
 func (k *kustomization) gate(open func(context.Context) error) {

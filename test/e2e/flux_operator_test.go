@@ -73,6 +73,7 @@ func operatorImage(t *testing.T) string {
 // application's Job, in order, by dependsOn and wait alone.
 func fluxFromEmpty(t *testing.T) {
 	needFlux(t)
+	documented(t)
 	sources := fluxExample(t, "sources.yaml")
 	steps := []*unstructured.Unstructured{
 		operatorKustomization(t, operatorImage(t)), fluxExample(t, "database.yaml")[0], fluxExample(t, "app.yaml")[0],
@@ -115,6 +116,18 @@ func fluxFromEmpty(t *testing.T) {
 	// The same manifests: Flux takes the operator over, and it runs on.
 	if now := operatorIncarnation(t); now != before {
 		t.Errorf("Flux replaced the operator: %s, before %s", now, before)
+	}
+}
+
+// documented: the walk-through shows every manifest as it is tried here.
+func documented(t *testing.T) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/gitops-flux.md")
+	must(t, err, "read the walk-through")
+	for name, content := range tree(t, "examples/flux") {
+		if !strings.Contains(string(page), "```yaml\n"+content+"```\n") {
+			t.Errorf("docs/gitops-flux.md does not show %s", name)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -189,8 +190,33 @@ func fluxHandEdits(t *testing.T, period time.Duration) {
 	if now := d.c.get().Generation; now != generation+2 {
 		t.Errorf("generation %d after an edit and its correction, %d before", now, generation)
 	}
+	undeclared(t, d)
 	settleHandEdits(t, d)
 	nobodyWrites(t, d, period)
+}
+
+// undeclared: of what Git does not declare, Flux takes back what kubectl wrote
+// and leaves other tools theirs.
+func undeclared(t *testing.T, d *delivery) {
+	t.Helper()
+	deadline := func() int32 { return ptr.Deref(d.c.get().Spec.ProgressDeadlineSeconds, 0) }
+	original := deadline()
+	edit := func(manager client.FieldOwner) {
+		err := merge(`{"spec":{"progressDeadlineSeconds":300}}`)(t.Context(), d.c.get(), manager)
+		must(t, err, "edit the cluster's object")
+	}
+	edit("kubectl-edit")
+	eventually(t, fluxTimeout, "Flux takes kubectl's field back", func(context.Context) error {
+		if got := deadline(); got != original {
+			return fmt.Errorf("progressDeadlineSeconds is %d", got)
+		}
+		return nil
+	})
+	edit("platform-tool")
+	d.k.sync()
+	if got := deadline(); got != 300 {
+		t.Errorf("progressDeadlineSeconds is %d after a sync, another tool had set 300", got)
+	}
 }
 
 // settleHandEdits waits until events and status have told of what was done.
