@@ -3,11 +3,8 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,10 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -39,17 +36,32 @@ func fluxExample(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../examples/flux", file))
 	must(t, err, "read the example")
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		err := decoder.Decode(&u.Object)
-		if errors.Is(err, io.EOF) {
-			return objects
+	return objectsOf(t, data)
+}
+
+// uninstall removes the operator but for its namespace and the CRDs, which
+// other clusters need. What nobody installs again is put back at the end.
+func uninstall(t *testing.T) {
+	t.Helper()
+	var removed []client.Object
+	for _, obj := range rendered(t, "../../config/default") {
+		if kind := obj.GetKind(); kind == "Namespace" || kind == "CustomResourceDefinition" {
+			continue
 		}
-		must(t, err, "read "+file)
-		objects = append(objects, u)
+		was := live(t, obj)
+		was.SetManagedFields(nil)
+		was.SetResourceVersion("")
+		was.SetUID("")
+		removed = append(removed, was)
 	}
+	t.Cleanup(func() {
+		for _, obj := range removed {
+			if err := env.client.Create(context.Background(), obj); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("put %s back: %v", obj.GetName(), err)
+			}
+		}
+	})
+	takeAway(t, removed...)
 }
 
 // operatorKustomization is the example's, for the image that runs here.
@@ -69,8 +81,8 @@ func operatorImage(t *testing.T) string {
 	return d.Spec.Template.Spec.Containers[0].Image
 }
 
-// fluxFromEmpty is the walk-through of docs/gitops-flux.md: from nothing to an
-// application's Job, in order, by dependsOn and wait alone.
+// fluxFromEmpty is the walk-through of docs/gitops-flux.md: from no operator to
+// an application's Job, in order, by dependsOn and wait alone.
 func fluxFromEmpty(t *testing.T) {
 	needFlux(t)
 	documented(t)
@@ -81,6 +93,7 @@ func fluxFromEmpty(t *testing.T) {
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shopNamespace}}
 	all := []client.Object{steps[2], steps[1], steps[0], sources[0], sources[1], shop}
 	takeAway(t, all...)
+	uninstall(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			dump(t, shopNamespace)
@@ -106,16 +119,11 @@ func fluxFromEmpty(t *testing.T) {
 		must(t, env.client.Create(t.Context(), obj.DeepCopy()), "create "+obj.GetKind()+" "+obj.GetName())
 	}
 
-	before := operatorIncarnation(t)
 	newRepository(t, fluxNamespace, "holdfast").commit("the operator", tree(t, "config"))
 	revision := newRepository(t, fluxNamespace, "shop").commit("the shop", shopFiles(t))
 	gates[2].waitReady(revision)
 	if got := c.sql(0, "select count(*) from items"); got != "0" {
 		t.Errorf("the Job's table has %s rows", got)
-	}
-	// The same manifests: Flux takes the operator over, and it runs on.
-	if now := operatorIncarnation(t); now != before {
-		t.Errorf("Flux replaced the operator: %s, before %s", now, before)
 	}
 }
 
@@ -183,8 +191,9 @@ func operatorIncarnation(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// fluxUpgrades: Flux brings another operator and other CRDs, and takes both
-// back. No database restarts, and none says for a moment that it is not ready.
+// fluxUpgrades: Flux takes the operator over, brings another with other CRDs,
+// and takes both back. No database restarts, and none says for a moment that it
+// is not ready.
 func fluxUpgrades(t *testing.T) {
 	needFlux(t)
 	image := operatorImage(t)
@@ -202,7 +211,11 @@ func fluxUpgrades(t *testing.T) {
 	must(t, env.client.Create(t.Context(), upgraded.DeepCopy()), "create the Kustomization")
 	k := &kustomization{t: t, namespace: fluxNamespace, name: upgraded.GetName()}
 	k.endsWithTest()
+	running := operatorIncarnation(t)
 	k.waitReady(r.commit("the operator that runs", withTag(t, tree(t, "config"), tag)))
+	if now := operatorIncarnation(t); now != running {
+		t.Errorf("Flux replaced the operator by the same: %s, before %s", now, running)
+	}
 
 	clusters := []*cluster{newCluster(t, 3), newCluster(t, 1)}
 	w := startWriter(waitAll(clusters)[0])

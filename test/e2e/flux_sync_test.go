@@ -43,7 +43,11 @@ func fluxIdleSyncs(t *testing.T) {
 			r.create()
 			k := newKustomization(r, "database", "./"+folder, nil)
 			k.waitReady(r.commit("an example", files))
-			idleSyncs(t, k, rendered(t, r, folder))
+			objects := rendered(t, filepath.Join(r.dir, folder))
+			for _, obj := range objects {
+				obj.SetNamespace(r.namespace)
+			}
+			idleSyncs(t, k, objects)
 		})
 	}
 }
@@ -72,22 +76,26 @@ func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
 	return files, folders
 }
 
-// rendered is what Flux applies of a folder.
-func rendered(t *testing.T, r *repository, folder string) []*unstructured.Unstructured {
+// rendered are the objects that kustomize makes of a folder.
+func rendered(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "kubernetes", "kubectl"),
-		"kustomize", filepath.Join(r.dir, folder)).Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "kubernetes", "kubectl"), "kustomize", folder).Output()
 	must(t, err, "kustomize "+folder)
+	return objectsOf(t, out)
+}
+
+// objectsOf reads the documents of a YAML file.
+func objectsOf(t *testing.T, data []byte) []*unstructured.Unstructured {
+	t.Helper()
 	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	for {
 		u := &unstructured.Unstructured{}
 		err := decoder.Decode(&u.Object)
 		if errors.Is(err, io.EOF) {
 			return objects
 		}
-		must(t, err, "read what kustomize rendered")
-		u.SetNamespace(r.namespace)
+		must(t, err, "read YAML")
 		objects = append(objects, u)
 	}
 }

@@ -56,6 +56,6 @@ func TestWithOperator(t *testing.T) {
 	t.Run("CrashAtEachStep", crashAtEachStep)
 	t.Run("StandbyTakesOver", standbyTakesOver)
 	t.Run("NamespaceEndsWithoutOperator", namespaceEndsWithoutOperator)
-	t.Run("FluxFromEmpty", fluxFromEmpty)
 	t.Run("FluxUpgrades", fluxUpgrades)
+	t.Run("FluxFromEmpty", fluxFromEmpty)
 }
