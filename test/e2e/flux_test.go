@@ -117,7 +117,7 @@ func (d *delivery) pruned(c *cluster, volumes ...string) {
 // annotation of flux reconcile is answered beside Flux.
 func fluxSuspend(t *testing.T) {
 	d := deliver(t, nil, "replicas: 1")
-	d.c.handled()
+	d.answersKubectl()
 	d.change("hands off", "replicas: 1", "suspend: true")
 	if phase := d.c.get().Status.Phase; phase != v1alpha1.ReasonSuspended {
 		t.Errorf("the phase is %s", phase)
@@ -134,6 +134,28 @@ func fluxSuspend(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// answersKubectl: a pass is asked for with kubectl, whose annotation Flux takes
+// back; the answer stays.
+func (d *delivery) answersKubectl() {
+	d.t.Helper()
+	const asked = "once"
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, asked)
+	must(d.t, merge(body)(d.t.Context(), d.c.get(), "kubectl-annotate"), "annotate the cluster's object")
+	answered := func(obj *v1alpha1.PostgresCluster) error {
+		if got := obj.Status.LastHandledReconcileAt; got != asked {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	}
+	d.c.waitFor(revertTimeout, "the request is answered", answered)
+	d.k.sync()
+	obj := d.c.get()
+	if at, found := obj.Annotations[requestedAt]; found {
+		d.t.Errorf("after a sync the annotation is %q", at)
+	}
+	must(d.t, answered(obj), "the answer, after a sync")
 }
 
 func (d *delivery) budget() *policyv1.PodDisruptionBudget {
