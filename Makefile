@@ -71,7 +71,7 @@ deploy: build ## the operator into holdfast-system; on another cluster with IMAG
 undeploy: ## remove the operator and keep clusters, CRDs and data
 	@$(KUBECTL) delete --ignore-not-found -n holdfast-system deployment/holdfast
 
-flux: cluster ## Flux's kustomize-controller on the local cluster (the first time two minutes)
+flux: cluster ## Flux's kustomize-controller on the local cluster (the first time four minutes)
 	@$(CLUSTER) flux --dir $(STATE)
 
 # Built before the tests rather than by them, when the focus may be on Flux.
