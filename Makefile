@@ -71,7 +71,11 @@ deploy: build ## the operator into holdfast-system; on another cluster with IMAG
 undeploy: ## remove the operator and keep clusters, CRDs and data
 	@$(KUBECTL) delete --ignore-not-found -n holdfast-system deployment/holdfast
 
-e2e: cluster deploy ## tests on the real cluster; FOCUS=regexp for some of them
+flux: cluster ## Flux's kustomize-controller on the local cluster (the first time four minutes)
+	@$(CLUSTER) flux --dir $(STATE)
+
+# Built before the tests rather than by them, when the focus may be on Flux.
+e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
 	@cd test && go test -tags e2e -count=1 -timeout 40m -run '$(FOCUS)' ./e2e/...
 
@@ -90,4 +94,4 @@ demo: cluster deploy ## an example, Ready, with a drift reverted before your eye
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated lint unit api-test argocd-test cluster cluster-down deploy undeploy e2e soak bench test demo
+.PHONY: help build plugin generate check-generated lint unit api-test argocd-test cluster cluster-down flux deploy undeploy e2e soak bench test demo

@@ -106,6 +106,17 @@ func packCommand() *cobra.Command {
 	return command
 }
 
+func fluxCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "flux",
+		Short: "Run Flux's kustomize-controller on the cluster, building it when missing",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return lifecycle.Exclusively(func() error { return lifecycle.Flux(cmd.Context(), o.state()) })
+		},
+	}
+}
+
 // imagesCommand builds the databases' images and gives them to the nodes; the
 // list of what there is lies in the state folder as images.json.
 func imagesCommand(o *options) *cobra.Command {

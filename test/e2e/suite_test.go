@@ -56,4 +56,6 @@ func TestWithOperator(t *testing.T) {
 	t.Run("CrashAtEachStep", crashAtEachStep)
 	t.Run("StandbyTakesOver", standbyTakesOver)
 	t.Run("NamespaceEndsWithoutOperator", namespaceEndsWithoutOperator)
+	t.Run("FluxUpgrades", fluxUpgrades)
+	t.Run("FluxFromEmpty", fluxFromEmpty)
 }

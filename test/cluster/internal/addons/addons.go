@@ -27,11 +27,18 @@ var dnsManifest []byte
 
 // Install applies the manifests.
 func Install(ctx context.Context, kubeconfig, kubectl string) error {
+	if err := apply(ctx, kubeconfig, kubectl, storageManifest, dnsManifest); err != nil {
+		return fmt.Errorf("install add-ons: %w", err)
+	}
+	return nil
+}
+
+func apply(ctx context.Context, kubeconfig, kubectl string, manifests ...[]byte) error {
 	command := exec.CommandContext(ctx, kubectl, "--kubeconfig", kubeconfig, "apply", "--server-side",
 		"--force-conflicts", "--field-manager=holdfast-cluster", "-f", "-")
-	command.Stdin = bytes.NewReader(bytes.Join([][]byte{storageManifest, dnsManifest}, []byte("---\n")))
+	command.Stdin = bytes.NewReader(bytes.Join(manifests, []byte("---\n")))
 	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("install add-ons: %w: %s", err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
 }

@@ -1,0 +1,315 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// What examples/flux declares.
+const (
+	fluxNamespace = "flux-system"
+	shopNamespace = "shop"
+	crdFile       = "config/crd/holdfast.dev_postgresclusters.yaml"
+)
+
+// fluxExample reads a file of examples/flux.
+func fluxExample(t *testing.T, file string) []*unstructured.Unstructured {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../../examples/flux", file))
+	must(t, err, "read the example")
+	return objectsOf(t, data)
+}
+
+// uninstall removes the operator but for its namespace and the CRDs, which
+// other clusters need. What nobody installs again is put back at the end.
+func uninstall(t *testing.T) {
+	t.Helper()
+	var removed []client.Object
+	for _, obj := range rendered(t, "../../config/default") {
+		if kind := obj.GetKind(); kind == "Namespace" || kind == "CustomResourceDefinition" {
+			continue
+		}
+		was := live(t, obj)
+		was.SetManagedFields(nil)
+		was.SetResourceVersion("")
+		was.SetUID("")
+		removed = append(removed, was)
+	}
+	t.Cleanup(func() {
+		for _, obj := range removed {
+			if err := env.client.Create(context.Background(), obj); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("put %s back: %v", obj.GetName(), err)
+			}
+		}
+	})
+	takeAway(t, removed...)
+}
+
+// operatorKustomization is the example's, for the image that runs here.
+func operatorKustomization(t *testing.T, image string) *unstructured.Unstructured {
+	t.Helper()
+	u := fluxExample(t, "operator.yaml")[0]
+	name, tag, _ := strings.Cut(image, ":")
+	images := []any{map[string]any{"name": "holdfast", "newName": name, "newTag": tag}}
+	must(t, unstructured.SetNestedSlice(u.Object, images, "spec", "images"), "name the image")
+	return u
+}
+
+func operatorImage(t *testing.T) string {
+	t.Helper()
+	d, err := operatorDeployment(t.Context())
+	must(t, err, "the operator's Deployment")
+	return d.Spec.Template.Spec.Containers[0].Image
+}
+
+// fluxFromEmpty is the walk-through of docs/gitops-flux.md: from no operator to
+// an application's Job, in order, by dependsOn and wait alone.
+func fluxFromEmpty(t *testing.T) {
+	needFlux(t)
+	documented(t)
+	sources := fluxExample(t, "sources.yaml")
+	steps := []*unstructured.Unstructured{
+		operatorKustomization(t, operatorImage(t)), fluxExample(t, "database.yaml")[0], fluxExample(t, "app.yaml")[0],
+	}
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shopNamespace}}
+	all := []client.Object{steps[2], steps[1], steps[0], sources[0], sources[1], shop}
+	takeAway(t, all...)
+	uninstall(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			dump(t, shopNamespace)
+		}
+		takeAway(t, all...)
+	})
+
+	c := &cluster{t: t, namespace: shopNamespace, name: orders, history: follow(t, shopNamespace, orders)}
+	serves := func(ctx context.Context) error { return clusterServes(ctx, c) }
+	var gates []*kustomization
+	for i, open := range []func(context.Context) error{operatorServes, serves, jobDone} {
+		k := &kustomization{t: t, namespace: fluxNamespace, name: steps[i].GetName()}
+		k.endsWithTest()
+		k.gate(open)
+		gates = append(gates, k)
+	}
+	watchUntilEnd(t, &batchv1.JobList{}, shopNamespace, "orders-schema", func(ctx context.Context, event string, _ client.Object) {
+		if err := serves(ctx); event == "ADDED" && err != nil {
+			t.Errorf("the Job is made before the database serves: %v", err)
+		}
+	})
+	for _, obj := range slices.Concat(sources, steps) {
+		must(t, env.client.Create(t.Context(), obj.DeepCopy()), "create "+obj.GetKind()+" "+obj.GetName())
+	}
+
+	newRepository(t, fluxNamespace, "holdfast").commit("the operator", tree(t, "config"))
+	revision := newRepository(t, fluxNamespace, "shop").commit("the shop", shopFiles(t))
+	gates[2].waitReady(revision)
+	if got := c.sql(0, "select count(*) from items"); got != "0" {
+		t.Errorf("the Job's table has %s rows", got)
+	}
+}
+
+// documented: the walk-through shows every manifest as it is tried here.
+func documented(t *testing.T) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/gitops-flux.md")
+	must(t, err, "read the walk-through")
+	for name, content := range tree(t, "examples/flux") {
+		if !strings.Contains(string(page), "```yaml\n"+content+"```\n") {
+			t.Errorf("docs/gitops-flux.md does not show %s", name)
+		}
+	}
+}
+
+// shopFiles are the examples' folders as the shop's own repository holds them.
+func shopFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for name, content := range tree(t, "examples/flux") {
+		files[strings.TrimPrefix(name, "examples/flux/")] = content
+	}
+	return files
+}
+
+func clusterServes(ctx context.Context, c *cluster) error {
+	var obj v1alpha1.PostgresCluster
+	if err := env.client.Get(ctx, c.key(""), &obj); err != nil {
+		return err
+	}
+	return rolledOut(&obj)
+}
+
+func operatorServes(ctx context.Context) error {
+	d, err := operatorDeployment(ctx)
+	if err == nil && (d.Status.ObservedGeneration != d.Generation || d.Status.AvailableReplicas < 1) {
+		err = fmt.Errorf("%d operators are available", d.Status.AvailableReplicas)
+	}
+	return err
+}
+
+func jobDone(ctx context.Context) error {
+	var job batchv1.Job
+	if err := env.client.Get(ctx, types.NamespacedName{Namespace: shopNamespace, Name: "orders-schema"}, &job); err != nil {
+		return err
+	}
+	if job.Status.Succeeded != 1 || job.Status.Failed != 0 {
+		return fmt.Errorf("the Job succeeded %d times and failed %d times", job.Status.Succeeded, job.Status.Failed)
+	}
+	return nil
+}
+
+// operatorIncarnation names the operator's pods, which a restart renames.
+func operatorIncarnation(t *testing.T) string {
+	t.Helper()
+	pods, err := operatorPods(t.Context())
+	must(t, err, "the operator's pods")
+	var names []string
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// fluxUpgrades: Flux takes the operator over, brings another with other CRDs,
+// and takes both back. No database restarts, and none says for a moment that it
+// is not ready.
+func fluxUpgrades(t *testing.T) {
+	needFlux(t)
+	image := operatorImage(t)
+	name, tag, _ := strings.Cut(image, ":")
+	nextTag := tag + "-next"
+	out, err := exec.CommandContext(t.Context(), "go", "-C", "../cluster", "run", ".", "tag", image, name+":"+nextTag).CombinedOutput()
+	must(t, err, "give the operator's image another name: "+string(out))
+
+	upgraded := operatorKustomization(t, image)
+	unstructured.RemoveNestedField(upgraded.Object, "spec", "images")
+	r := newRepository(t, fluxNamespace, "holdfast")
+	takeAway(t, upgraded, r.source())
+	t.Cleanup(func() { takeAway(t, r.source()) })
+	r.create()
+	must(t, env.client.Create(t.Context(), upgraded.DeepCopy()), "create the Kustomization")
+	k := &kustomization{t: t, namespace: fluxNamespace, name: upgraded.GetName()}
+	k.endsWithTest()
+	running := operatorIncarnation(t)
+	k.waitReady(r.commit("the operator that runs", withTag(t, tree(t, "config"), tag)))
+	if now := operatorIncarnation(t); now != running {
+		t.Errorf("Flux replaced the operator by the same: %s, before %s", now, running)
+	}
+
+	clusters := []*cluster{newCluster(t, 3), newCluster(t, 1)}
+	w := startWriter(waitAll(clusters)[0])
+	var before []string
+	var marks []int
+	for _, c := range clusters {
+		before, marks = append(before, c.incarnations()), append(marks, c.mark())
+	}
+	rolled := func(tag string) {
+		if got := operatorImage(t); got != name+":"+tag {
+			t.Errorf("the operator's image is %s", got)
+		}
+		for i, c := range clusters {
+			c.handled()
+			if now := c.incarnations(); now != before[i] {
+				t.Errorf("a database restarted:\n%s\nbefore:\n%s", now, before[i])
+			}
+			for _, obj := range c.since(marks[i]) {
+				if err := rolledOut(&obj); err != nil {
+					t.Errorf("resourceVersion %s was not ready: %v", obj.ResourceVersion, err)
+				}
+			}
+		}
+		w.goesOn()
+	}
+	next := withTag(t, tree(t, "config"), nextTag)
+	next[crdFile] = withField(t, next[crdFile])
+	k.waitReady(r.commit("the next operator", next))
+	if !knowsField(t) {
+		t.Error("the CRD is as it was")
+	}
+	rolled(nextTag)
+	var set appsv1.StatefulSet
+	clusters[0].read(&set, orders)
+	if image := set.Spec.Template.Spec.InitContainers[0].Image; image != name+":"+nextTag {
+		t.Errorf("the next members' agents would be of %s", image)
+	}
+	k.waitReady(r.revert())
+	rolled(tag)
+	w.stop()
+	w.check(0)
+}
+
+func waitAll(clusters []*cluster) []*cluster {
+	for _, c := range clusters {
+		c.waitReady()
+	}
+	return clusters
+}
+
+// incarnations of every member.
+func (c *cluster) incarnations() string {
+	c.t.Helper()
+	var all []string
+	for n := range c.pods() {
+		all = append(all, c.incarnation(n))
+	}
+	return strings.Join(all, "\n")
+}
+
+// withTag is an install of another tag.
+func withTag(t *testing.T, files map[string]string, tag string) map[string]string {
+	t.Helper()
+	const file, untagged = "config/default/kustomization.yaml", "newTag: latest"
+	if !strings.Contains(files[file], untagged) {
+		t.Fatalf("%s names no tag", file)
+	}
+	files[file] = strings.Replace(files[file], untagged, "newTag: "+tag, 1)
+	return files
+}
+
+// withField is a CRD with one more field in its spec.
+func withField(t *testing.T, crd string) string {
+	t.Helper()
+	const place = "          spec:\n"
+	at := strings.Index(crd, place)
+	properties := "            properties:\n"
+	if at < 0 || !strings.Contains(crd[at:], properties) {
+		t.Fatal("the CRD has no spec")
+	}
+	field := properties + "              addedByFlux:\n                type: string\n"
+	return crd[:at] + strings.Replace(crd[at:], properties, field, 1)
+}
+
+func knowsField(t *testing.T) bool {
+	t.Helper()
+	crd := live(t, fluxObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "postgresclusters.holdfast.dev"))
+	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	must(t, err, "read the CRD")
+	fields, ok := versions[0].(map[string]any)
+	if !ok {
+		t.Fatal("the CRD has no version")
+	}
+	_, found, err := unstructured.NestedMap(fields, "schema", "openAPIV3Schema", "properties", "spec", "properties", "addedByFlux")
+	must(t, err, "read the CRD")
+	return found
+}

@@ -1,0 +1,267 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// syncs is how often an unchanged repository is synced.
+const syncs = 10
+
+// fluxIdleSyncs: every example and every overlay, synced again and again, is
+// written by nobody and differs from Git in nothing.
+func fluxIdleSyncs(t *testing.T) {
+	files, overlays := exampleFolders(t)
+	if len(overlays) < 3 {
+		t.Fatalf("only %d examples", len(overlays))
+	}
+	for _, folder := range overlays {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			t.Parallel()
+			r := newRepository(t, newNamespace(t, ""), "shop")
+			r.create()
+			k := newKustomization(r, "database", "./"+folder, nil)
+			k.waitReady(r.commit("an example", files))
+			objects := rendered(t, filepath.Join(r.dir, folder))
+			for _, obj := range objects {
+				obj.SetNamespace(r.namespace)
+			}
+			idleSyncs(t, k, objects)
+		})
+	}
+}
+
+// exampleFolders are the examples as a repository holds them, and what in it
+// can be applied: each file by itself, and each overlay.
+func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
+	t.Helper()
+	files = tree(t, "examples")
+	for name, content := range tree(t, "kustomize") {
+		files[name] = content
+	}
+	for name, content := range files {
+		folder, file := filepath.Split(name)
+		switch {
+		case folder == "examples/":
+			single := "single/" + strings.TrimSuffix(file, ".yaml")
+			files[single+"/"+file] = content
+			files[single+"/kustomization.yaml"] = kustomizationFile(file)
+			folders = append(folders, single)
+		case strings.HasPrefix(folder, "examples/overlays/") && file == "kustomization.yaml":
+			folders = append(folders, strings.TrimSuffix(folder, "/"))
+		}
+	}
+	slices.Sort(folders)
+	return files, folders
+}
+
+// rendered are the objects that kustomize makes of a folder.
+func rendered(t *testing.T, folder string) []*unstructured.Unstructured {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "kubernetes", "kubectl"), "kustomize", folder).Output()
+	must(t, err, "kustomize "+folder)
+	return objectsOf(t, out)
+}
+
+// objectsOf reads the documents of a YAML file.
+func objectsOf(t *testing.T, data []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := decoder.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		must(t, err, "read YAML")
+		objects = append(objects, u)
+	}
+}
+
+func idleSyncs(t *testing.T, k *kustomization, objects []*unstructured.Unstructured) {
+	t.Helper()
+	time.Sleep(settlePeriod)
+	before := map[string]string{}
+	for _, obj := range objects {
+		before[obj.GetKind()+"/"+obj.GetName()] = versionOf(t, obj)
+	}
+	from := time.Now()
+	for range syncs {
+		k.sync()
+	}
+	if rows := operatorWrites(t, from, k.namespace); len(rows) > 0 {
+		t.Errorf("while Flux synced the same commit the operator wrote:\n%s", table(rows))
+	}
+	for _, obj := range objects {
+		name := obj.GetKind() + "/" + obj.GetName()
+		if now := versionOf(t, obj); now != before[name] {
+			t.Errorf("%s was written: now %s, before %s", name, now, before[name])
+		}
+		if diff := dryRun(t, k, obj); diff != "" {
+			t.Errorf("%s differs from Git (-live +Git):\n%s", name, diff)
+		}
+	}
+}
+
+// versionOf changes with every write.
+func versionOf(t *testing.T, obj *unstructured.Unstructured) string {
+	t.Helper()
+	live := live(t, obj)
+	return fmt.Sprintf("generation %d, resourceVersion %s", live.GetGeneration(), live.GetResourceVersion())
+}
+
+func live(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	out := fluxObject(obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName())
+	must(t, env.client.Get(t.Context(), client.ObjectKeyFromObject(obj), out), "read "+obj.GetName())
+	return out
+}
+
+// dryRun is what an apply by Flux would change.
+func dryRun(t *testing.T, k *kustomization, obj *unstructured.Unstructured) string {
+	t.Helper()
+	applied := obj.DeepCopy()
+	labels := applied.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["kustomize.toolkit.fluxcd.io/name"], labels["kustomize.toolkit.fluxcd.io/namespace"] = k.name, k.namespace
+	applied.SetLabels(labels)
+	err := env.client.Patch(t.Context(), applied, client.Apply, client.FieldOwner(fluxManager), client.ForceOwnership, client.DryRunAll) //nolint:staticcheck // unstructured has no apply configuration
+	must(t, err, "apply without doing it")
+	return cmp.Diff(content(live(t, obj)), content(applied))
+}
+
+// operatorWrites are the operator's in one namespace since a time.
+func operatorWrites(t *testing.T, from time.Time, namespace string) []auditRow {
+	t.Helper()
+	return slices.DeleteFunc(audit(t, from, operatorUser, true), func(r auditRow) bool {
+		return r.Namespace != namespace || !r.writes()
+	})
+}
+
+// fluxHandEdits: the operator puts children back, Flux the cluster's object,
+// each with one write, and then it is quiet.
+func fluxHandEdits(t *testing.T, period time.Duration) {
+	d := deliver(t, map[string]any{"interval": "10s"}, "replicas: 1", "parameters: {work_mem: 8MB}")
+	time.Sleep(settlePeriod)
+	from := time.Now()
+	for _, edit := range []drift{
+		{"flux-service", &corev1.Service{}, "-rw", merge(`{"spec":{"selector":{"app":"somebody-else"}}}`), nil},
+		{"flux-configmap", &corev1.ConfigMap{}, "-config", merge(`{"data":{"cluster.json":"{}"}}`), nil},
+		{"flux-budget", &policyv1.PodDisruptionBudget{}, "", merge(`{"spec":{"maxUnavailable":7}}`), nil},
+	} {
+		edit.inflict(t, d.c)
+	}
+	settleHandEdits(t, d)
+	for _, r := range operatorWrites(t, from, d.namespace) {
+		if slices.Contains([]string{"services", "configmaps"}, r.Resource) || strings.HasPrefix(r.Resource, "poddisruptionbudgets") {
+			if r.Count > 1 {
+				t.Errorf("the operator needed %d writes to put %s %s back", r.Count, r.Resource, r.Name)
+			}
+		}
+	}
+
+	generation := d.c.get().Generation
+	d.c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["work_mem"] = "16MB" })
+	d.c.waitFor(fluxTimeout, "Flux puts the cluster's object back", func(obj *v1alpha1.PostgresCluster) error {
+		if got := obj.Spec.Parameters["work_mem"]; got != "8MB" {
+			return fmt.Errorf("work_mem is %s", got)
+		}
+		return rolledOut(obj)
+	})
+	if got := d.c.sql(0, "show work_mem"); got != "8MB" {
+		t.Errorf("work_mem is %s in the database", got)
+	}
+	if now := d.c.get().Generation; now != generation+2 {
+		t.Errorf("generation %d after an edit and its correction, %d before", now, generation)
+	}
+	undeclared(t, d)
+	settleHandEdits(t, d)
+	nobodyWrites(t, d, period)
+}
+
+// undeclared: of what Git does not declare, Flux takes back what kubectl wrote
+// and leaves other tools theirs.
+func undeclared(t *testing.T, d *delivery) {
+	t.Helper()
+	deadline := func() int32 { return ptr.Deref(d.c.get().Spec.ProgressDeadlineSeconds, 0) }
+	original := deadline()
+	edit := func(manager client.FieldOwner) {
+		err := merge(`{"spec":{"progressDeadlineSeconds":300}}`)(t.Context(), d.c.get(), manager)
+		must(t, err, "edit the cluster's object")
+	}
+	edit("kubectl-edit")
+	eventually(t, fluxTimeout, "Flux takes kubectl's field back", func(context.Context) error {
+		if got := deadline(); got != original {
+			return fmt.Errorf("progressDeadlineSeconds is %d", got)
+		}
+		return nil
+	})
+	edit("platform-tool")
+	d.k.sync()
+	if got := deadline(); got != 300 {
+		t.Errorf("progressDeadlineSeconds is %d after a sync, another tool had set 300", got)
+	}
+}
+
+// settleHandEdits waits until events and status have told of what was done.
+func settleHandEdits(t *testing.T, d *delivery) {
+	t.Helper()
+	time.Sleep(settlePeriod)
+	must(t, rolledOut(d.c.get()), "the cluster")
+}
+
+// nobodyWrites listens, while Flux syncs every ten seconds.
+func nobodyWrites(t *testing.T, d *delivery, period time.Duration) {
+	t.Helper()
+	from, mark := time.Now(), d.c.mark()
+	before, err := d.k.get(t.Context())
+	must(t, err, "read the Kustomization")
+	time.Sleep(period)
+	if rows := operatorWrites(t, from, d.namespace); len(rows) > 0 {
+		t.Errorf("with nothing to do the operator wrote:\n%s", table(rows))
+	}
+	if changes := len(d.c.since(mark)); changes > 0 {
+		t.Errorf("the cluster's object changed %d times with nothing to do", changes)
+	}
+	eventually(t, fluxTimeout, "Flux has synced meanwhile", func(ctx context.Context) error {
+		now, err := d.k.get(ctx)
+		if err == nil && lastSync(now) == lastSync(before) {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+}
+
+// lastSync changes with each of Flux's passes.
+func lastSync(u *unstructured.Unstructured) string {
+	history, _, _ := unstructured.NestedSlice(u.Object, "status", "history")
+	if len(history) == 0 {
+		return ""
+	}
+	last, _ := history[0].(map[string]any)
+	return fmt.Sprint(last["lastReconciled"], last["totalReconciliations"])
+}

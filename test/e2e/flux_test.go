@@ -1,0 +1,207 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// TestFlux are clusters that come from Git, by Flux's own controller. What Flux
+// does to the operator itself is in TestWithOperator.
+func TestFlux(t *testing.T) {
+	needFlux(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"BadCommit", fluxBadCommit},
+		{"Commits", fluxCommits},
+		{"IdleSyncs", fluxIdleSyncs},
+		{"HandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},
+		{"Suspend", fluxSuspend},
+		{"Autoscaler", fluxAutoscaler},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t)
+		})
+	}
+}
+
+// fluxBadCommit: what can never be is given up long before the timeout, the
+// primary goes on, and git revert mends it.
+func fluxBadCommit(t *testing.T) {
+	d := deliver(t, nil, "replicas: 2")
+	before := d.c.incarnation(0)
+	revision := d.commit("a version that there is not", map[string]string{
+		"orders.yaml": strings.Replace(fluxCluster("replicas: 2"), `"17"`, `"17.99"`, 1),
+	})
+	d.k.waitFailed(revision, "stalled resources", "PostgresCluster/"+d.namespace+"/"+orders, "Failed")
+	d.c.waitStalled(v1alpha1.ReasonImageUnavailable, "spec.version", "17.99")
+	d.c.sql(0, "create table written (id int)")
+	d.k.waitReady(d.revert())
+	must(t, rolledOut(d.c.get()), "the cluster after git revert")
+	d.c.sql(0, "insert into written values (1)")
+	if now := d.c.incarnation(0); now != before {
+		t.Errorf("the bad commit touched the database: %s, before %s", now, before)
+	}
+}
+
+// fluxCommits: each commit ends ready, or gone with its volumes kept.
+func fluxCommits(t *testing.T) {
+	d := deliver(t, nil, "replicas: 1")
+	d.c.sql(0, "create table kept (id int); insert into kept values (7)")
+	d.change("three members", "replicas: 3")
+	if n := len(d.c.pods()); n != 3 {
+		t.Errorf("%d members, want 3", n)
+	}
+	d.change("a setting", "replicas: 3", "parameters: {work_mem: 11MB}")
+	d.c.wanted(3, "work_mem", "11MB")
+	// A field that Flux owned alone goes with its line: back to the default, one.
+	d.change("no number of members", "parameters: {work_mem: 11MB}")
+	if n := len(d.c.pods()); n != 1 {
+		t.Errorf("%d members, want 1", n)
+	}
+
+	renamed := &cluster{t: t, namespace: d.namespace, name: "eu-" + orders, history: follow(t, d.namespace, "eu-"+orders)}
+	d.k.waitReady(d.commit("another name", map[string]string{"kustomization.yaml": kustomizationFile("orders.yaml", "namePrefix: eu-")}))
+	must(t, rolledOut(renamed.get()), "the renamed cluster, when Flux says that it is ready")
+	d.pruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
+
+	d.k.waitReady(d.revert())
+	must(t, rolledOut(d.c.get()), "the cluster of the old name")
+	d.pruned(renamed, "PersistentVolumeClaim/data-eu-orders-0")
+	if got := d.c.sql(0, "select id from kept"); got != "7" {
+		t.Errorf("the cluster has %q again, want 7", got)
+	}
+
+	d.k.waitReady(d.commit("no cluster", map[string]string{
+		"kustomization.yaml": kustomizationFile("nothing.yaml"), "orders.yaml": "",
+		"nothing.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: nothing}\n",
+	}))
+	d.pruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
+}
+
+// pruned waits until nothing of a cluster remains but volumes, the CA and
+// credentials.
+func (d *delivery) pruned(c *cluster, volumes ...string) {
+	d.t.Helper()
+	want := append(volumes, "Secret/"+c.name+"-ca", "Secret/"+c.name+"-internal")
+	eventually(d.t, goneTimeout, c.name+" is gone but for its volumes", func(ctx context.Context) error {
+		if err := gone(env.client.Get(ctx, c.key(""), &v1alpha1.PostgresCluster{})); err != nil {
+			return err
+		}
+		have, err := c.remains(ctx)
+		have = slices.DeleteFunc(have, func(name string) bool { return strings.HasPrefix(name, "Lease/") })
+		if err == nil && !slices.Equal(have, want) {
+			err = fmt.Errorf("there are %v, want %v", have, want)
+		}
+		return err
+	})
+}
+
+// fluxSuspend: suspend in Git is a state to be in, not one to wait for; the
+// annotation of flux reconcile is answered beside Flux.
+func fluxSuspend(t *testing.T) {
+	d := deliver(t, nil, "replicas: 1")
+	d.answersKubectl()
+	d.change("hands off", "replicas: 1", "suspend: true")
+	if phase := d.c.get().Status.Phase; phase != v1alpha1.ReasonSuspended {
+		t.Errorf("the phase is %s", phase)
+	}
+	d.looseBudget()
+	d.c.handled()
+	if got := d.budget().Spec.MaxUnavailable; ptr.Deref(got, intstr.IntOrString{}) != intstr.FromInt32(7) {
+		t.Errorf("a suspended cluster's budget was put back to %s", got)
+	}
+	d.change("hands on", "replicas: 1")
+	eventually(t, revertTimeout, "the budget is put back", func(context.Context) error {
+		if *d.budget().Spec.MaxUnavailable == intstr.FromInt32(7) {
+			return errors.New("it is as somebody left it")
+		}
+		return nil
+	})
+}
+
+// answersKubectl: a pass is asked for with kubectl, whose annotation Flux takes
+// back; the answer stays.
+func (d *delivery) answersKubectl() {
+	d.t.Helper()
+	const asked = "once"
+	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, asked)
+	must(d.t, merge(body)(d.t.Context(), d.c.get(), "kubectl-annotate"), "annotate the cluster's object")
+	answered := func(obj *v1alpha1.PostgresCluster) error {
+		if got := obj.Status.LastHandledReconcileAt; got != asked {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	}
+	d.c.waitFor(revertTimeout, "the request is answered", answered)
+	d.k.sync()
+	obj := d.c.get()
+	if at, found := obj.Annotations[requestedAt]; found {
+		d.t.Errorf("after a sync the annotation is %q", at)
+	}
+	must(d.t, answered(obj), "the answer, after a sync")
+}
+
+func (d *delivery) budget() *policyv1.PodDisruptionBudget {
+	d.t.Helper()
+	var b policyv1.PodDisruptionBudget
+	d.c.read(&b, orders)
+	return &b
+}
+
+// looseBudget is an edit by hand.
+func (d *delivery) looseBudget() {
+	d.t.Helper()
+	err := merge(`{"spec":{"maxUnavailable":7}}`)(d.t.Context(), d.budget(), "e2e")
+	must(d.t, err, "edit the budget")
+}
+
+// fluxAutoscaler: what Git does not say is somebody else's to say, handed over
+// as the walk-through has it.
+func fluxAutoscaler(t *testing.T) {
+	d := deliver(t, nil, "replicas: 1")
+	d.k.suspend(true)
+	body := []byte(`{"spec":{"replicas":2}}`)
+	err := env.client.SubResource("scale").Patch(t.Context(), d.c.get(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("kubectl"))
+	must(t, err, "scale as kubectl and autoscalers do")
+	scaled := d.c.waitReady()
+	revision := d.commit("replicas are an autoscaler's", map[string]string{"orders.yaml": fluxCluster()})
+	d.k.suspend(false)
+	d.k.waitReady(revision)
+	for range 3 {
+		d.k.sync()
+	}
+	if now := d.c.get(); now.Generation != scaled.Generation {
+		t.Errorf("generation %d after syncs, %d before", now.Generation, scaled.Generation)
+	}
+	d.change("a setting", "parameters: {work_mem: 11MB}")
+	now := d.c.get()
+	if ptr.Deref(now.Spec.Replicas, 0) != 2 || now.Status.ReadyReplicas != 2 {
+		t.Errorf("Flux scaled to %d", ptr.Deref(now.Spec.Replicas, 0))
+	}
+	if now.Generation != scaled.Generation+1 {
+		t.Errorf("generation %d after one commit, %d before", now.Generation, scaled.Generation)
+	}
+	for _, entry := range now.ManagedFields {
+		owns := entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.GetRawBytes()), `"f:replicas"`) && entry.Subresource != "status"
+		if owns != (entry.Subresource == "scale") {
+			t.Errorf("manager %s (%s %s) owns replicas: %t", entry.Manager, entry.Operation, entry.Subresource, owns)
+		}
+	}
+}
