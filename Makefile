@@ -89,7 +89,7 @@ bench: cluster deploy ## measure and print a table (about a quarter of an hour)
 
 test: check-generated lint unit api-test argocd-test e2e ## every tier, and all that it needs
 
-demo: cluster deploy ## an example, Ready, with a drift reverted before your eyes
+demo: cluster deploy plugin ## an example, Ready, with a drift reverted before your eyes
 	@KUBECTL=$(KUBECTL) test/demo/demo.sh
 
 bin/cluster: $(CLUSTER)

@@ -36,7 +36,8 @@ say "the cluster goes on running. To look further:"
 cat <<END
   export KUBECONFIG=$KUBECONFIG
   $KUBECTL -n demo get pg orders
-  $KUBECTL -n demo describe pg orders
+  bin/kubectl-holdfast -n demo status orders
+  bin/kubectl-holdfast -n demo drift orders
   $KUBECTL -n demo scale pg orders --replicas=5; $KUBECTL -n demo get pg orders -w
   $KUBECTL -n demo exec -it orders-0 -c postgres -- psql -h /run/holdfast -U postgres app
   $KUBECTL -n demo get secret orders-app -o jsonpath='{.data.uri}' | base64 -d

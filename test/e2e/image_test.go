@@ -16,7 +16,10 @@ import (
 func movingTag(t *testing.T) {
 	have := needImages(t, 17, 2)
 	older, newer := have[0], have[len(have)-1]
-	moving := "example.com/" + strings.ToLower(t.Name()) + ":17"
+	// Of the repository that the images have: by another name's digest the
+	// runtime would not know them.
+	repository, _, _ := strings.Cut(ref(t, older), ":")
+	moving := repository + ":17-moving"
 	tag(t, older, moving)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = "17", moving })
 	obj := c.waitReady()
