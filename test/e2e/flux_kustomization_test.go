@@ -37,7 +37,8 @@ type kustomization struct {
 }
 
 // newKustomization applies a folder of the repository to the repository's own
-// namespace. Its own timeout is longer than any wait of a test.
+// namespace, or as the fields of its spec say; those that are nil are left out.
+// Its own timeout is longer than any wait of a test.
 func newKustomization(r *repository, name, path string, spec map[string]any) *kustomization {
 	r.t.Helper()
 	k := &kustomization{t: r.t, namespace: r.namespace, name: name}
@@ -49,6 +50,9 @@ func newKustomization(r *repository, name, path string, spec map[string]any) *ku
 	}
 	for field, value := range spec {
 		all[field] = value
+		if value == nil {
+			delete(all, field)
+		}
 	}
 	u.Object["spec"] = all
 	must(r.t, env.client.Create(r.t.Context(), u), "create a Kustomization")

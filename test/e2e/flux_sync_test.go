@@ -32,24 +32,47 @@ const syncs = 10
 // fluxIdleSyncs: every example and every overlay, synced again and again, is
 // written by nobody and differs from Git in nothing.
 func fluxIdleSyncs(t *testing.T) {
-	files, overlays := exampleFolders(t)
-	if len(overlays) < 3 {
-		t.Fatalf("only %d examples", len(overlays))
+	files, folders := exampleFolders(t)
+	if len(folders) < 6 {
+		t.Fatalf("only %v", folders)
 	}
-	for _, folder := range overlays {
+	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			t.Parallel()
 			r := newRepository(t, newNamespace(t, ""), "shop")
 			r.create()
-			k := newKustomization(r, "database", "./"+folder, nil)
-			k.waitReady(r.commit("an example", files))
+			revision := r.commit("an example", files)
 			objects := rendered(t, filepath.Join(r.dir, folder))
-			for _, obj := range objects {
-				obj.SetNamespace(r.namespace)
-			}
+			k := newKustomization(r, "database", "./"+folder, placement(t, objects, r.namespace))
+			k.waitReady(revision)
 			idleSyncs(t, k, objects)
 		})
 	}
+}
+
+// placement is where Flux puts objects: those that name no namespace into this
+// one, others, such as a stage's, where they say; their own namespace goes with
+// the test.
+func placement(t *testing.T, objects []*unstructured.Unstructured, namespace string) map[string]any {
+	t.Helper()
+	for _, obj := range objects {
+		if obj.GetNamespace() != "" {
+			stage := &corev1.Namespace{}
+			stage.Name = obj.GetNamespace()
+			takeAway(t, stage)
+			t.Cleanup(func() {
+				if t.Failed() {
+					dump(t, stage.Name)
+				}
+				takeAway(t, stage)
+			})
+			return map[string]any{"targetNamespace": nil}
+		}
+	}
+	for _, obj := range objects {
+		obj.SetNamespace(namespace)
+	}
+	return nil
 }
 
 // exampleFolders are the examples as a repository holds them, and what in it
@@ -111,7 +134,7 @@ func idleSyncs(t *testing.T, k *kustomization, objects []*unstructured.Unstructu
 	for range syncs {
 		k.sync()
 	}
-	if rows := operatorWrites(t, from, k.namespace); len(rows) > 0 {
+	if rows := operatorWrites(t, from, clusterNamespace(objects)); len(rows) > 0 {
 		t.Errorf("while Flux synced the same commit the operator wrote:\n%s", table(rows))
 	}
 	for _, obj := range objects {
@@ -123,6 +146,15 @@ func idleSyncs(t *testing.T, k *kustomization, objects []*unstructured.Unstructu
 			t.Errorf("%s differs from Git (-live +Git):\n%s", name, diff)
 		}
 	}
+}
+
+func clusterNamespace(objects []*unstructured.Unstructured) string {
+	for _, obj := range objects {
+		if obj.GetKind() == "PostgresCluster" {
+			return obj.GetNamespace()
+		}
+	}
+	return ""
 }
 
 // versionOf changes with every write.
