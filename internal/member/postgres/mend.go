@@ -96,7 +96,7 @@ func (l *life) keepAhead(ctx context.Context) error {
 	primary, found := l.findPrimary(ctx)
 	own, err := l.own(ctx)
 	l.server.stop(l.o.StopTimeout)
-	switch end := pointOf(primary); {
+	switch end := pointOf(primary, l.control.SystemIdentifier); {
 	case err != nil:
 		return err
 	case found && primary.SystemIdentifier == l.control.SystemIdentifier && (ahead(own, end) || own.Timeline != end.Timeline):
@@ -116,7 +116,7 @@ func (l *life) replaceData(ctx context.Context) error {
 		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
 	}
 	own, err := l.own(ctx)
-	if end := pointOf(primary); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
+	if end := pointOf(primary, l.control.SystemIdentifier); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
 		err = fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
 	}
 	if err != nil {
