@@ -193,6 +193,25 @@ func TestMark(t *testing.T) {
 	}
 }
 
+// The mark goes before the copy comes: a crash between the two leaves no copy
+// that passes for the marked data.
+func TestCopyForgetsTheMarkOfDataThatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	if err := markAhead(dir, aheadMark{}); err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{
+		o:        Options{DataDir: dir, DatabaseAddress: func(pod string) string { return pod + ":5432" }},
+		programs: programs{dir: dir, processes: member.NewProcesses()}, // none there: the copy fails
+	}
+	if err := a.copyPrimary(t.Context(), memberapi.Status{Pod: "orders-0"}); err == nil {
+		t.Fatal("a copy without a program")
+	}
+	if m, err := readAhead(dir); m != nil || err != nil {
+		t.Errorf("the mark is there: %v, %v", m, err)
+	}
+}
+
 // Words of a server whose history differs are never a reason to copy.
 func TestTroubleOfHistories(t *testing.T) {
 	for line, want := range map[string]trouble{
