@@ -61,6 +61,9 @@ const (
 	// and its owner, as its data was made with them.
 	AnnotationDatabase = "holdfast.dev/database"
 	AnnotationOwner    = "holdfast.dev/owner"
+	// AnnotationDataAhead on a volume says that its data held what the primary's
+	// did not when its member was heard last. The operator deletes none.
+	AnnotationDataAhead = "holdfast.dev/data-ahead"
 )
 
 // Values of LabelRole.

@@ -171,7 +171,7 @@ const (
 // Status is what a member says of itself.
 type Status struct {
 	// Revision changes whenever anything else here does, Time, Position,
-	// DataSize and Lag apart. Opaque.
+	// PositionOld, DataSize and Lag apart. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -214,6 +214,9 @@ type Status struct {
 	// Position in the engine's log, comparable within one timeline: what a
 	// primary has flushed, what a replica has replayed.
 	Position uint64 `json:"position,omitempty"`
+	// PositionOld says that a primary could not look at its position for this
+	// answer: the log may go further by now.
+	PositionOld bool `json:"positionOld,omitempty"`
 	// DataSize is what a copy of a primary's data takes, in bytes and without
 	// its log; at most a minute old, 0 while unknown.
 	DataSize int64 `json:"dataSize,omitempty"`

@@ -35,7 +35,7 @@ func (m *model) start(ordinal int) {
 	if digest == "" {
 		digest = fmt.Sprintf("sha256:%064d", m.build)
 	}
-	pod.Status.ContainerStatuses[0].ImageID = "example.com/postgres@" + digest
+	pod.Status.ContainerStatuses[0].ImageID = repositoryOf(pod.Spec.Containers[0].Image) + "@" + digest
 }
 
 // advance has the member serve, in the pod that is there.

@@ -50,6 +50,7 @@ func desire(c *v1alpha1.PostgresCluster, o Observation) (desired, bool, []condit
 	}
 	for _, n := range volumeOrdinals(o, d.count) {
 		v, reason, message := desireVolume(c, o, d, n, n < d.count)
+		v.ahead = dataAhead(o, n)
 		d.volumes = append(d.volumes, v)
 		if reason != "" {
 			stall(reason, "%s", message)
@@ -114,10 +115,20 @@ func count(c *v1alpha1.PostgresCluster, o Observation) int {
 	if first := o.member(0); first == nil || first.Role != v1alpha1.RolePrimary || !first.Serving {
 		return have // without a primary the others may be the last copies
 	}
-	if last := o.member(have - 1); last != nil && last.Hold == memberapi.HoldDataAhead && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+	if dataAhead(o, have-1) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
 		return have // its volume would go, with what the primary lacks
 	}
 	return have - 1
+}
+
+// dataAhead says whether a volume holds what the primary's does not, as far as
+// its member ever said: one that is not heard now takes nothing back.
+func dataAhead(o Observation, ordinal int) bool {
+	if m := o.member(ordinal); m != nil && (m.Serving || m.Hold == memberapi.HoldDataAhead) {
+		return m.Hold == memberapi.HoldDataAhead
+	}
+	v := o.Volumes[ordinal]
+	return v != nil && v.Annotations[v1alpha1.AnnotationDataAhead] != ""
 }
 
 // membership is the number of members by their volumes.

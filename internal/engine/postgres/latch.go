@@ -36,9 +36,6 @@ func latch(c *v1alpha1.PostgresCluster, o Observation, asked string) string {
 		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())
 	})
 	for _, pod := range pods {
-		if pod.Annotations[v1alpha1.AnnotationImage] != asked {
-			continue
-		}
 		if digest := build(pod); digest != "" && runs(pod, asked) {
 			return repository + "@" + digest
 		}
@@ -67,21 +64,42 @@ func digestOf(image string) string {
 }
 
 // runs says whether the pod's database was made from an image, by its tag or
-// by a digest that the tag once stood for.
+// by a digest that the tag once stood for. An older operator's pod says nothing
+// of what was asked for.
 func runs(pod *corev1.Pod, asked string) bool {
 	ctr := databaseContainer(pod.Spec)
-	return ctr != nil && (ctr.Image == asked || digestOf(ctr.Image) != "" && repositoryOf(ctr.Image) == repositoryOf(asked))
+	if ctr == nil || orDefault(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != asked {
+		return false
+	}
+	return ctr.Image == asked || digestOf(ctr.Image) != "" && repositoryOf(ctr.Image) == repositoryOf(asked)
 }
 
-// build is the digest of the image that the pod's database runs. A runtime
-// reports none for an image that came by hand and not from a registry.
+// build is the digest of the image that the pod's database runs; empty where
+// no pod could ask for it. Of an image that came by hand a runtime reports
+// none, or one under a name that no registry knows; of an image that came
+// under several names, that of any.
 func build(pod *corev1.Pod) string {
+	ctr := databaseContainer(pod.Spec)
 	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == containerName && s.State.Running != nil {
+		if s.Name == containerName && s.State.Running != nil && ctr != nil && sameRepository(s.ImageID, ctr.Image) {
 			return digestOf(s.ImageID)
 		}
 	}
 	return ""
+}
+
+// sameRepository says whether a runtime's word for an image is of the
+// repository of a reference: docker.io/library/postgres is postgres.
+func sameRepository(imageID, image string) bool {
+	if _, rest, found := strings.Cut(imageID, "://"); found {
+		imageID = rest
+	}
+	one, err := reference.ParseNormalizedNamed(imageID)
+	if err != nil {
+		return false
+	}
+	other, err := reference.ParseNormalizedNamed(image)
+	return err == nil && one.Name() == other.Name()
 }
 
 // resolved tells of a tag that is latched, for messages on an image that cannot
@@ -102,6 +120,9 @@ func (d desired) strays(pod *corev1.Pod) string {
 	}
 	if ctr.Image != d.asked {
 		return "the pod's image was changed to " + ctr.Image + " by somebody else"
+	}
+	if pod.Annotations[v1alpha1.AnnotationImage] == "" {
+		return "" // an older operator's: an upgrade of the operator restarts nothing
 	}
 	if digest := build(pod); digest != "" && digest != digestOf(d.image) {
 		return "the pod runs another build of " + d.asked + " than the cluster: " + digest

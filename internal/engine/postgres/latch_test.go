@@ -45,6 +45,23 @@ func TestATagIsResolvedOnce(t *testing.T) {
 		{"of images that came by hand no digest is known", func(w *world) {
 			w.running(0, "").Status.ContainerStatuses[0].ImageID = older
 		}, asked},
+		{"nor of those that kind loads, under a name of its own", func(w *world) {
+			w.running(0, "").Status.ContainerStatuses[0].ImageID = "docker.io/library/import-2026-06-03@" + older
+		}, asked},
+		{"nor where the node had the image under another name first", func(w *world) {
+			w.running(0, "").Status.ContainerStatuses[0].ImageID = "ghcr.io/mirrors/postgres@" + older
+		}, asked},
+		{"by an older runtime's word", func(w *world) {
+			w.running(0, "").Status.ContainerStatuses[0].ImageID = "docker-pullable://" + at(older)
+		}, at(older)},
+		{"by the pod of an operator that did not resolve tags", func(w *world) {
+			delete(w.running(0, older).Annotations, v1alpha1.AnnotationImage)
+		}, at(older)},
+		{"not by such a pod of another version", func(w *world) {
+			p := w.running(0, older)
+			delete(p.Annotations, v1alpha1.AnnotationImage)
+			p.Spec.Containers[0].Image = repository + ":17.1"
+		}, asked},
 		{"by the first member's build", func(w *world) { w.running(0, older); w.running(1, newer) }, at(older)},
 		{"by the member that ran first", func(w *world) {
 			w.running(0, newer).CreationTimestamp = metav1.NewTime(now.Add(time.Hour))
@@ -113,5 +130,35 @@ func TestALatchedImageReplacesOnlyOtherBuilds(t *testing.T) {
 	step := w.plan().Step
 	if step == nil || step.Type != stepReplaceMember || step.Target != podName(w.c, 1) {
 		t.Fatalf("step %+v", step)
+	}
+}
+
+// An upgrade of the operator restarts no database, whatever builds it finds.
+func TestALatchReplacesNoPodOfAnOlderOperator(t *testing.T) {
+	w := settled(t, 2)
+	for n, digest := range []string{older, newer} {
+		delete(w.running(n, digest).Annotations, v1alpha1.AnnotationImage)
+	}
+	if step := w.plan().Step; step != nil {
+		t.Fatalf("step %+v", step)
+	}
+}
+
+func TestSameRepository(t *testing.T) {
+	for _, c := range []struct {
+		imageID, image string
+		want           bool
+	}{
+		{"docker.io/library/postgres@" + older, "postgres:17", true},
+		{"docker.io/library/postgres@" + older, "docker.io/postgres:17", true},
+		{"localhost:5000/pg@" + older, "localhost:5000/pg:17", true},
+		{"docker.io/library/import-2026-06-03@" + older, "postgres:17", false},
+		{"docker.io/postgres/postgres@" + older, "postgres:17", false},
+		{older, "postgres:17", false},
+		{"", "postgres:17", false},
+	} {
+		if got := sameRepository(c.imageID, c.image); got != c.want {
+			t.Errorf("%s and %s: %v", c.imageID, c.image, got)
+		}
 	}
 }

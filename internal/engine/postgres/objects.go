@@ -56,6 +56,8 @@ type desiredVolume struct {
 	class  string
 	// waits says that it grows when the rest of it is as desired.
 	waits bool
+	// ahead says that its data holds what the primary's does not.
+	ahead bool
 }
 
 // objects of a cluster, in the order in which they are applied: what a pod
@@ -252,6 +254,9 @@ func volume(c *v1alpha1.PostgresCluster, d desired, v desiredVolume) *corev1ac.P
 	}
 	ac := corev1ac.PersistentVolumeClaim(volumeName(c, v.ordinal), c.Namespace).WithLabels(labels).
 		WithOwnerReferences(identity(c).DataOwners()...).WithSpec(claimSpec(v))
+	if v.ahead {
+		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationDataAhead: "true"})
+	}
 	return ac.WithAnnotations(dataAnnotations(d))
 }
 

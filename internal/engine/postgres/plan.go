@@ -168,7 +168,7 @@ func (j *judgement) dropVolumeStep() *engine.Step {
 	for _, n := range sortedKeys(j.o.Volumes) {
 		v := j.o.Volumes[n]
 		if n < j.d.count || j.o.Pods[n] != nil || v.DeletionTimestamp != nil || v.Labels[v1alpha1.LabelMember] != "" ||
-			v.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy {
+			v.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy || v.Annotations[v1alpha1.AnnotationDataAhead] != "" {
 			continue
 		}
 		return &engine.Step{Type: stepDeleteVolume, Target: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion,

@@ -261,6 +261,33 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/Configuring", "Reconciling/MemberDown", "Reconciling/ScalingDown", available}, 2}},
+		{"nor when its member is not heard any more",
+			func(t *testing.T) *world {
+				w := held(t, 1, memberapi.HoldDataAhead)
+				obeyVolume(t, w, 1)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.replicas(1)
+				w.o.Members["orders-1"] = members.Observation{}
+				w.o.Pods[1].Status.Conditions = nil
+				return w
+			},
+			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingUp", "Reconciling/ScalingDown", available}, 2}},
+		{"nor when the policy became Delete after it was scaled away",
+			func(t *testing.T) *world {
+				w := held(t, 1, memberapi.HoldDataAhead)
+				obeyVolume(t, w, 1)
+				w.gone(1)
+				delete(w.o.Volumes[1].Labels, v1alpha1.LabelMember)
+				w.replicas(1)
+				d, _, _ := desire(w.c, w.o)
+				w.status(0).ConfigHash = memberapi.HashConfig(clusterConfig(w.c, d))
+				obeyVolume(t, w, 1)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				d, _, _ = desire(w.c, w.o)
+				w.status(0).ConfigHash = memberapi.HashConfig(clusterConfig(w.c, d))
+				return w
+			},
+			outcome{"", []string{available}, 1}},
 		{"a member that does not answer is not asked to be replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 2)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // owned gives an object an owner reference to the cluster.
@@ -100,5 +101,30 @@ func TestVolumeGrowsLast(t *testing.T) {
 				t.Error("a volume that is smaller than declared is called done")
 			}
 		})
+	}
+}
+
+// obeyVolume gives a volume the annotations that are planned for it.
+func obeyVolume(t *testing.T, w *world, ordinal int) {
+	t.Helper()
+	d, _, _ := desire(w.c, w.o)
+	for _, v := range d.volumes {
+		if v.ordinal == ordinal {
+			w.o.Volumes[ordinal].Annotations = volume(w.c, d, v).Annotations
+		}
+	}
+}
+
+// What a volume says of newer data goes when its member serves from it.
+func TestDataAheadIsTakenBack(t *testing.T) {
+	w := held(t, 1, memberapi.HoldDataAhead)
+	obeyVolume(t, w, 1)
+	if w.o.Volumes[1].Annotations[v1alpha1.AnnotationDataAhead] == "" {
+		t.Fatal("the volume does not say that its data is ahead")
+	}
+	w.member(1)
+	obeyVolume(t, w, 1)
+	if w.o.Volumes[1].Annotations[v1alpha1.AnnotationDataAhead] != "" {
+		t.Error("the volume of a replica that serves is ahead still")
 	}
 }

@@ -148,7 +148,7 @@ func lookUp(ctx context.Context, conn *pgx.Conn, acc account) (e existing, err e
 // system, and keeps the owner's password as it is declared. It returns the
 // details to report.
 func ensureAccount(ctx context.Context, conn *pgx.Conn, declared account) (map[string]string, error) {
-	first, err := readFirst(ctx, conn)
+	first, err := believedFirst(ctx, conn, declared.Owner)
 	acc := first.account(declared)
 	if err != nil || acc.Owner == "" || acc.Database == "" {
 		return nil, err
@@ -168,7 +168,7 @@ func ensureAccount(ctx context.Context, conn *pgx.Conn, declared account) (map[s
 		// ones, and a role of this name is somebody else's.
 		return map[string]string{memberapi.DetailAbsent: absent}, nil
 	}
-	if err := keepPassword(ctx, conn, acc, found, declared.Owner); err != nil {
+	if err := keepPassword(ctx, conn, acc, found); err != nil {
 		return nil, err
 	}
 	if record := (firstDatabase{Done: true, Database: acc.Database, Owner: acc.Owner}); record != first {
@@ -196,6 +196,21 @@ func readFirst(ctx context.Context, conn *pgx.Conn) (firstDatabase, error) {
 	return parseFirstDatabase(comment), nil
 }
 
+// believedFirst leaves out names that hand a superuser to applications when the
+// configuration does not: a comment can be written by lesser roles. They must
+// not be reported either, for the operator declares what is reported.
+func believedFirst(ctx context.Context, conn *pgx.Conn, declared string) (firstDatabase, error) {
+	first, err := readFirst(ctx, conn)
+	if err != nil || !first.named() || first.Owner == declared {
+		return first, err
+	}
+	found, err := lookUp(ctx, conn, account{Database: first.Database, Owner: first.Owner})
+	if found.Superuser {
+		first.Database, first.Owner = "", ""
+	}
+	return first, err
+}
+
 func recordFirst(ctx context.Context, conn *pgx.Conn, f firstDatabase) error {
 	text := strings.ReplaceAll(f.comment(), "'", "''")
 	if _, err := conn.Exec(ctx, "comment on role "+replicationRole+" is '"+text+"'"); err != nil {
@@ -204,11 +219,9 @@ func recordFirst(ctx context.Context, conn *pgx.Conn, f firstDatabase) error {
 	return nil
 }
 
-// keepPassword keeps the owner's password. A superuser gets one from us only
-// when the spec names it: a comment can be written by lesser roles.
-func keepPassword(ctx context.Context, conn *pgx.Conn, acc account, found existing, declared string) error {
-	trusted := !found.Superuser || acc.Owner == declared
-	if !found.Owner || !trusted || found.Verifier != nil && verifies(*found.Verifier, acc.Password) {
+// keepPassword keeps the owner's password.
+func keepPassword(ctx context.Context, conn *pgx.Conn, acc account, found existing) error {
+	if !found.Owner || found.Verifier != nil && verifies(*found.Verifier, acc.Password) {
 		return nil
 	}
 	return setPassword(ctx, conn, pgx.Identifier{acc.Owner}.Sanitize(), acc.Password)

@@ -45,7 +45,10 @@ func initdbArgs(directory string, major int) []string {
 // copyPrimary copies the data of the primary beside its place, and marks it
 // complete.
 func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error {
-	if err := removeCopy(a.o.DataDir); err != nil {
+	// A mark that is here was of data that somebody has taken away: data that
+	// is there with its mark is never copied over. After a crash it would pass
+	// for the copy's.
+	if err := errors.Join(removeCopy(a.o.DataDir), os.RemoveAll(filepath.Join(a.o.DataDir, aheadName)), syncDir(a.o.DataDir)); err != nil {
 		return fmt.Errorf("remove an unfinished copy: %w", err)
 	}
 	directory := filepath.Join(a.o.DataDir, copyName)
@@ -89,10 +92,6 @@ func (a *agent) adoptCopy() error {
 		}
 	}
 	if err := install(path(copyName), path(dataName)); err != nil {
-		return err
-	}
-	// What a mark said was said of the data that the copy replaces.
-	if err := os.Remove(path(aheadName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.Remove(path(completeName))

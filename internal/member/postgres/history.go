@@ -60,8 +60,14 @@ func (c controlData) end() point {
 	return end
 }
 
-// pointOf is where the log of a primary ends.
-func pointOf(s memberapi.Status) point { return point{s.Timeline, s.Position} }
+// pointOf is where the log of a primary ends. Of another database system, or by
+// an old word, nothing is known: it would pass for data that is behind.
+func pointOf(s memberapi.Status, systemIdentifier string) point {
+	if s.PositionOld || s.SystemIdentifier != systemIdentifier {
+		return point{Timeline: s.Timeline}
+	}
+	return point{s.Timeline, s.Position}
+}
 
 // ahead says whether data that goes as far as own holds what a primary does
 // not. Of an older timeline only the database can tell.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
@@ -40,6 +41,26 @@ func TestAhead(t *testing.T) {
 		if got := ahead(c.own, c.primary); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
+	}
+}
+
+// What a primary says counts only while it can look, and only of its own system.
+func TestPointOf(t *testing.T) {
+	a := &agent{
+		store: member.NewStore(memberapi.Status{
+			Role: v1alpha1.RolePrimary, Serving: true, SystemIdentifier: ours, Timeline: 1, Position: 0x20,
+		}),
+		positions: newSession(Options{RunDir: t.TempDir(), Port: 1}, "none"), // nobody answers
+	}
+	if got := pointOf(a.store.Get(), ours); got != at(1, "0/20") {
+		t.Errorf("it ends at %v", got)
+	}
+	if got := pointOf(a.store.Get(), "another"); ahead(at(1, "0/30"), got) {
+		t.Errorf("ahead of another system's %v", got)
+	}
+	a.refreshPosition(t.Context())
+	if got := pointOf(a.store.Get(), ours); ahead(at(1, "0/30"), got) {
+		t.Errorf("ahead of what may be old, %v", got)
 	}
 }
 
@@ -169,6 +190,25 @@ func TestMark(t *testing.T) {
 	mustWrite(t, dir+"/"+aheadName, "{")
 	if m, err := readAhead(dir); err != nil || m == nil {
 		t.Errorf("half a mark reads as %v, %v", m, err)
+	}
+}
+
+// The mark goes before the copy comes: a crash between the two leaves no copy
+// that passes for the marked data.
+func TestCopyForgetsTheMarkOfDataThatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	if err := markAhead(dir, aheadMark{}); err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{
+		o:        Options{DataDir: dir, DatabaseAddress: func(pod string) string { return pod + ":5432" }},
+		programs: programs{dir: dir, processes: member.NewProcesses()}, // none there: the copy fails
+	}
+	if err := a.copyPrimary(t.Context(), memberapi.Status{Pod: "orders-0"}); err == nil {
+		t.Fatal("a copy without a program")
+	}
+	if m, err := readAhead(dir); m != nil || err != nil {
+		t.Errorf("the mark is there: %v, %v", m, err)
 	}
 }
 

@@ -153,7 +153,7 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	} else {
 		primary, f.PrimaryKnown = a.findPrimary(ctx)
 		f.PrimarySystemIdentifier = primary.SystemIdentifier
-		f.Primary, f.PrimaryDataSize, f.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary)
+		f.Primary, f.PrimaryDataSize, f.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary, f.Volume.Control.SystemIdentifier)
 		f.Ahead, err = a.lookAhead(f)
 	}
 	return f, primary, err

@@ -96,7 +96,7 @@ func (l *life) keepAhead(ctx context.Context) error {
 	primary, found := l.findPrimary(ctx)
 	own, err := l.own(ctx)
 	l.server.stop(l.o.StopTimeout)
-	switch end := pointOf(primary); {
+	switch end := pointOf(primary, l.control.SystemIdentifier); {
 	case err != nil:
 		return err
 	case found && primary.SystemIdentifier == l.control.SystemIdentifier && (ahead(own, end) || own.Timeline != end.Timeline):
@@ -115,8 +115,12 @@ func (l *life) replaceData(ctx context.Context) error {
 		l.server.stop(l.o.StopTimeout)
 		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
 	}
+	if mark, err := readAhead(l.o.DataDir); mark != nil || err != nil {
+		l.server.stop(l.o.StopTimeout)
+		return err // found to be ahead meanwhile
+	}
 	own, err := l.own(ctx)
-	if end := pointOf(primary); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
+	if end := pointOf(primary, l.control.SystemIdentifier); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
 		err = fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
 	}
 	if err != nil {

@@ -41,16 +41,20 @@ func (a *agent) refreshPosition(ctx context.Context) {
 	if time.Since(a.position.at) < positionAge {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	look, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	var position int64
-	err := a.positions.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+	err := a.positions.do(look, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select (pg_current_wal_flush_lsn() - '0/0')::int8").Scan(&position)
 	})
-	if err == nil {
-		a.position.at = time.Now()
-		a.store.Update(func(s *memberapi.Status) { s.Position = uint64(position) })
+	if ctx.Err() != nil {
+		return // whoever asked has gone
 	}
+	a.store.Update(func(s *memberapi.Status) {
+		if s.PositionOld = err != nil; err == nil {
+			s.Position, a.position.at = uint64(position), time.Now()
+		}
+	})
 }
 
 // sight is what one look at the database shows.
@@ -240,7 +244,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 	case err == nil && status.Role == v1alpha1.RolePrimary && status.Serving:
 		f.silence = silence{}
 		f.tracker.saw(asked, status.Position)
-		f.primary = pointOf(status)
+		f.primary = pointOf(status, l.control.SystemIdentifier)
 		return viewServing
 	case err == nil:
 		f.silence = silence{}
