@@ -312,8 +312,10 @@ func claimed(seen *coordinationv1.Lease, id Identity, name string, labels map[st
 		next.Spec.AcquireTime = &metav1.MicroTime{Time: now}
 		next.Spec.LeaseTransitions = new(int32(record.Term))
 	}
-	if position := next.Annotations[AnnotationShutdownPosition]; position != "" && next.Annotations[AnnotationCheckpoint] == "" {
-		next.Annotations[AnnotationCheckpoint] = position // an older agent's
+	// Whoever may claim goes at least as far, and an older agent recorded no
+	// checkpoint with it.
+	if position := next.Annotations[AnnotationShutdownPosition]; position != "" {
+		next.Annotations[AnnotationCheckpoint] = position
 	}
 	delete(next.Annotations, AnnotationShutdownPosition)
 	next.Annotations[AnnotationPrimary] = id.Pod

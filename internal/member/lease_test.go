@@ -166,6 +166,23 @@ func TestClaimOfALeaseThatWasLeftBehind(t *testing.T) {
 	}
 }
 
+// An agent of before AnnotationCheckpoint leaves it as it was, and records where
+// it shut down.
+func TestClaimKeepsTheShutdownOfAnOlderAgent(t *testing.T) {
+	for _, before := range []string{"", "0/50"} {
+		released := heldBy("")
+		released.Annotations[AnnotationCheckpoint], released.Annotations[AnnotationShutdownPosition] = before, "0/90"
+		l, _ := newTestLease(released)
+		look(t, l)
+		if err := l.Claim(context.Background(), "u", false); err != nil {
+			t.Fatal(err)
+		}
+		if r := look(t, l); r.Checkpoint != "0/90" {
+			t.Errorf("checkpoint %q became %q", before, r.Checkpoint)
+		}
+	}
+}
+
 func TestLeaseOfThisPodKeepsItsTerm(t *testing.T) {
 	l, _ := newTestLease(heldBy("uid-0"))
 	look(t, l)
