@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -190,18 +192,46 @@ func fluxAutoscaler(t *testing.T) {
 	if now := d.c.get(); now.Generation != scaled.Generation {
 		t.Errorf("generation %d after syncs, %d before", now.Generation, scaled.Generation)
 	}
+	d.autoscale(3)
+	autoscaled := d.c.get()
 	d.change("a setting", "parameters: {work_mem: 11MB}")
 	now := d.c.get()
-	if ptr.Deref(now.Spec.Replicas, 0) != 2 || now.Status.ReadyReplicas != 2 {
+	if ptr.Deref(now.Spec.Replicas, 0) != 3 || now.Status.ReadyReplicas != 3 {
 		t.Errorf("Flux scaled to %d", ptr.Deref(now.Spec.Replicas, 0))
 	}
-	if now.Generation != scaled.Generation+1 {
-		t.Errorf("generation %d after one commit, %d before", now.Generation, scaled.Generation)
+	if now.Generation != autoscaled.Generation+1 {
+		t.Errorf("generation %d after one commit, %d before", now.Generation, autoscaled.Generation)
 	}
 	for _, entry := range now.ManagedFields {
 		owns := entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.GetRawBytes()), `"f:replicas"`) && entry.Subresource != "status"
 		if owns != (entry.Subresource == "scale") {
 			t.Errorf("manager %s (%s %s) owns replicas: %t", entry.Manager, entry.Operation, entry.Subresource, owns)
 		}
+	}
+}
+
+// autoscale has Kubernetes' own autoscaler raise the members to its minimum,
+// for which it needs no metrics, while Flux syncs.
+func (d *delivery) autoscale(least int32) {
+	d.t.Helper()
+	before := d.c.get().Generation
+	must(d.t, env.client.Create(d.t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: orders, Namespace: d.namespace},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "PostgresCluster", Name: orders},
+			MinReplicas:    &least, MaxReplicas: least + 2,
+		},
+	}), "make an autoscaler")
+	d.c.waitFor(readyTimeout, "the autoscaler's number is rolled out", func(obj *v1alpha1.PostgresCluster) error {
+		if got := ptr.Deref(obj.Spec.Replicas, 0); got != least {
+			return fmt.Errorf("spec.replicas is %d", got)
+		}
+		return rolledOut(obj)
+	})
+	for range 3 {
+		d.k.sync()
+	}
+	if now := d.c.get().Generation; now != before+1 {
+		d.t.Errorf("generation %d after the autoscaler and three syncs, %d before", now, before)
 	}
 }
