@@ -79,6 +79,12 @@ func newClient(t *testing.T) *clientPod {
 			newest = i
 		}
 	}
+	return newClientOf(t, newest.Refs[0])
+}
+
+// newClientOf starts one of an image.
+func newClientOf(t *testing.T, image string) *clientPod {
+	t.Helper()
 	p := &clientPod{namespace: newNamespace(t, "app-"), name: "client"}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},
@@ -90,7 +96,7 @@ func newClient(t *testing.T) *clientPod {
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: "client", Image: newest.Refs[0], Command: []string{"sleep", "infinity"},
+				Name: "client", Image: image, Command: []string{"sleep", "infinity"},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: ptr.To(false),
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
