@@ -80,17 +80,37 @@ func checkMembers(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster, want 
 	c.waitBehind("-ro", replicas...)
 }
 
+// strayLimit is how long a member that stopped streaming may stay behind the
+// read-only Service: two seconds, and one for the looks at both.
+const strayLimit = 3 * time.Second
+
 // watchReadOnly looks whether the read-only Service sends clients to members
 // that stream, and to nobody else, until the function that it returns is
-// called. A member that leaves stops streaming before the nodes can know.
+// called. A member that leaves stops streaming before the nodes can know, and
+// one that connects again does not stream for a moment.
 func watchReadOnly(c *cluster, growing bool) func() {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		since := map[string]time.Time{}
 		for growing && ctx.Err() == nil {
-			if err := onlyStreaming(ctx, c); err != nil && ctx.Err() == nil {
+			strays, streaming, err := notStreaming(ctx, c)
+			if err != nil && ctx.Err() == nil {
 				c.t.Error(err)
+			}
+			for pod := range since {
+				if !slices.Contains(strays, pod) {
+					delete(since, pod)
+				}
+			}
+			for _, pod := range strays {
+				if since[pod].IsZero() {
+					since[pod] = time.Now()
+				}
+				if away := time.Since(since[pod]); away > strayLimit {
+					c.t.Errorf("%s is behind %s-ro and does not stream for %s; those that do: %v", pod, c.name, away, streaming)
+				}
 			}
 			time.Sleep(pollInterval)
 		}
@@ -101,22 +121,19 @@ func watchReadOnly(c *cluster, growing bool) func() {
 	}
 }
 
-func onlyStreaming(ctx context.Context, c *cluster) error {
+// notStreaming are the members behind the read-only Service that do not
+// stream, and those that do.
+func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, err error) {
 	pods, err := behind(ctx, c.namespace, c.name+"-ro")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	out, err := local(ctx, c.namespace, c.pod(0), "app", "select application_name from pg_stat_replication where state = 'streaming'")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	streaming := strings.Fields(out)
-	for _, pod := range pods {
-		if !slices.Contains(streaming, pod) {
-			return fmt.Errorf("%s is behind %s-ro and does not stream; those that do: %v", pod, c.name, streaming)
-		}
-	}
-	return nil
+	streaming = strings.Fields(out)
+	return slices.DeleteFunc(pods, func(pod string) bool { return slices.Contains(streaming, pod) }), streaming, nil
 }
 
 // waitReplayed waits until a replica has all that the primary has now.
