@@ -13,6 +13,7 @@ type CommonSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9.-]+(:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,})?$')",message="can never be pulled: name it as [registry[:port]/]repository[:tag][@digest], the repository in lower case, such as postgres:17.6"
 	Image string `json:"image,omitempty"`
 
 	// ImagePullSecrets name Secrets in the same namespace that hold

@@ -162,15 +162,16 @@ func (k *kustomization) waitReady(revision string) {
 	})
 }
 
-// waitFailed waits until Flux gave a revision up, and says so in these words.
-func (k *kustomization) waitFailed(revision string, words ...string) {
+// waitFailed waits until Flux gave a revision up for a reason of its own, and
+// says so in these words.
+func (k *kustomization) waitFailed(revision, reason string, words ...string) {
 	k.t.Helper()
 	eventually(k.t, fluxTimeout, "Kustomization "+k.name+" has failed", func(ctx context.Context) error {
 		u, err := k.get(ctx)
 		if err != nil {
 			return err
 		}
-		if ready := readyCondition(u); ready.Status != metav1.ConditionFalse || ready.Reason != "HealthCheckFailed" {
+		if ready := readyCondition(u); ready.Status != metav1.ConditionFalse || ready.Reason != reason {
 			return errors.New(told(u))
 		}
 		if at := statusField(u, "lastAttemptedRevision"); at != revision {

@@ -51,11 +51,16 @@ func fluxBadCommit(t *testing.T) {
 	revision := d.commit("a version that there is not", map[string]string{
 		"orders.yaml": strings.Replace(fluxCluster("replicas: 2"), `"17"`, `"17.99"`, 1),
 	})
-	d.k.waitFailed(revision, "stalled resources", "PostgresCluster/"+d.namespace+"/"+orders, "Failed")
+	d.k.waitFailed(revision, "HealthCheckFailed", "stalled resources", "PostgresCluster/"+d.namespace+"/"+orders, "Failed")
 	d.c.waitStalled(v1alpha1.ReasonImageUnavailable, "spec.version", "17.99")
 	d.c.sql(0, "create table written (id int)")
 	d.k.waitReady(d.revert())
 	must(t, rolledOut(d.c.get()), "the cluster after git revert")
+	// What can be told without asking a registry is refused before anything is
+	// written, and the Kustomization carries our message.
+	revision = d.commit("an image that cannot be one", map[string]string{"orders.yaml": fluxCluster("replicas: 2", "image: Postgres 17")})
+	d.k.waitFailed(revision, "ReconciliationFailed", "PostgresCluster/"+d.namespace+"/"+orders, "spec.image", "can never be pulled")
+	d.k.waitReady(d.revert())
 	d.c.sql(0, "insert into written values (1)")
 	if now := d.c.incarnation(0); now != before {
 		t.Errorf("the bad commit touched the database: %s, before %s", now, before)
