@@ -41,6 +41,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 	$(call say,linting)
 	@$(TOOL) golangci-lint run ./...
 	@cd test && $(TOOL) golangci-lint run --build-tags e2e,apiserver -c ../.golangci.yml ./...
+	@cd test/argocd && $(TOOL) golangci-lint run --build-tags apiserver -c ../../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
@@ -53,7 +54,7 @@ api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once:
 	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
 
-argocd-test: $(CLUSTER) ## Argo CD's own health, actions and comparison (the first time it is compiled: minutes)
+argocd-test: $(CLUSTER) ## Argo CD's own health, actions, comparison and controller (the first time it is compiled: minutes)
 	$(call say,tests with the code of Argo CD)
 	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./...
 

@@ -34,24 +34,22 @@ func NewPeers(certificates *Certificates, address func(pod string) string) *Peer
 }
 
 // Locate says at which IP address a pod is, whatever its name resolves to. It
-// is the pod's name that the certificate must carry all the same. It says
-// whether that is news.
-func (p *Peers) Locate(pod, ip string) bool {
+// is the pod's name that the certificate must carry all the same.
+func (p *Peers) Locate(pod, ip string) {
 	host, port, err := net.SplitHostPort(p.address(pod))
 	if err != nil || net.ParseIP(ip) == nil {
-		return false
+		return
 	}
 	name, address := net.JoinHostPort(host, port), net.JoinHostPort(ip, port)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at[name] == address {
-		return false
+		return
 	}
 	p.at[name] = address
 	if p.client != nil {
 		p.client.CloseIdleConnections()
 	}
-	return true
 }
 
 func (p *Peers) dial(ctx context.Context, network, address string) (net.Conn, error) {

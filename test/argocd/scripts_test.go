@@ -16,6 +16,7 @@ import (
 	log "github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 )
@@ -55,6 +56,8 @@ func object(t *testing.T, elements ...string) *unstructured.Unstructured {
 	return o
 }
 
+const argoNamespace = "argocd"
+
 // overrides are what Argo CD reads from an argocd-cm with our patch.
 func overrides(t *testing.T) map[string]v1alpha1.ResourceOverride {
 	t.Helper()
@@ -65,10 +68,16 @@ func overrides(t *testing.T) map[string]v1alpha1.ResourceOverride {
 		SetNamespace(string)
 		SetLabels(map[string]string)
 	}{cm, secret} {
-		meta.SetNamespace("argocd")
+		meta.SetNamespace(argoNamespace)
 		meta.SetLabels(map[string]string{"app.kubernetes.io/part-of": "argocd"})
 	}
-	found, err := settings.NewSettingsManager(t.Context(), fake.NewClientset(cm, secret), "argocd").GetResourceOverrides()
+	return overridesIn(t, fake.NewClientset(cm, secret))
+}
+
+// overridesIn are those that Argo CD reads from a cluster.
+func overridesIn(t *testing.T, c kubernetes.Interface) map[string]v1alpha1.ResourceOverride {
+	t.Helper()
+	found, err := settings.NewSettingsManager(t.Context(), c, argoNamespace).GetResourceOverrides()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +143,7 @@ func TestActions(t *testing.T) {
 		}
 	}
 	for _, test := range file.ActionTests {
-		got := act(t, test.Action, object(t, kind, "actions", test.InputPath))
+		got := act(t, vm, test.Action, object(t, kind, "actions", test.InputPath))
 		want := object(t, kind, "actions", test.ExpectedOutputPath)
 		for _, o := range []*unstructured.Unstructured{got, want} {
 			// The time of an order is now.
@@ -149,9 +158,8 @@ func TestActions(t *testing.T) {
 }
 
 // act is the object as an action wants it.
-func act(t *testing.T, name string, o *unstructured.Unstructured) *unstructured.Unstructured {
+func act(t *testing.T, vm lua.VM, name string, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
-	vm := lua.VM{ResourceOverrides: overrides(t)}
 	action, err := vm.GetResourceAction(o, name)
 	if err != nil {
 		t.Fatal(err)

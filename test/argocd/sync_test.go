@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	argodiff "github.com/argoproj/argo-cd/v3/util/argo/diff"
@@ -28,21 +30,36 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-var config *rest.Config
+var (
+	config     *rest.Config
+	kubeconfig []byte
+)
 
 func TestMain(m *testing.M) {
-	env := &envtest.Environment{CRDDirectoryPaths: []string{root + "/config/crd"}, ErrorIfCRDPathMissing: true}
-	var err error
-	if config, err = env.Start(); err != nil {
+	env := &envtest.Environment{ErrorIfCRDPathMissing: true}
+	crds, err := argoCRDs()
+	if err == nil {
+		env.CRDDirectoryPaths = []string{root + "/config/crd", crds}
+		config, err = env.Start()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "start the API server:", err)
 		os.Exit(1)
 	}
+	kubeconfig = env.KubeConfig
 	code := m.Run()
 	if err := env.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "stop the API server:", err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// argoCRDs is the folder of Argo CD's own kinds, at the version that go.mod
+// names.
+func argoCRDs() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/argoproj/argo-cd/v3").Output()
+	return filepath.Join(strings.TrimSpace(string(out)), "manifests", "crds"), err
 }
 
 // argo syncs and compares with Argo CD's own code.
@@ -199,9 +216,17 @@ func clusters(t *testing.T) map[string]*unstructured.Unstructured {
 
 func build(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	built, err := kustomize(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return built
+}
+
+func kustomize(dir string) ([]*unstructured.Unstructured, error) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
 	}
 	var out []*unstructured.Unstructured
 	for _, r := range built.Resources() {
@@ -211,11 +236,11 @@ func build(t *testing.T, dir string) []*unstructured.Unstructured {
 			err = o.UnmarshalJSON(data)
 		}
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		out = append(out, o)
 	}
-	return out
+	return out, nil
 }
 
 // track marks an object as belonging to an application, as Argo CD does.

@@ -58,4 +58,5 @@ func TestWithOperator(t *testing.T) {
 	t.Run("NamespaceEndsWithoutOperator", namespaceEndsWithoutOperator)
 	t.Run("FluxUpgrades", fluxUpgrades)
 	t.Run("FluxFromEmpty", fluxFromEmpty)
+	t.Run("Namespaced", namespacedOperator)
 }

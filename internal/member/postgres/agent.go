@@ -56,11 +56,10 @@ type agent struct {
 	filled    filledCopy
 
 	// primary is the member that last said that it is the primary.
-	mu      sync.Mutex
-	primary memberapi.Status
-	// address is where the Lease says that the primary is.
-	address string
-	// moved holds one when address has changed.
+	mu          sync.Mutex
+	primary     memberapi.Status
+	whereabouts whereabouts
+	// moved holds one when the primary is to be looked for elsewhere.
 	moved chan struct{}
 }
 
@@ -283,26 +282,4 @@ func (a *agent) knownPrimary() string {
 	}
 	name, _, _ := strings.Cut(a.o.Identity.Pod, a.o.Identity.Cluster)
 	return name + a.o.Identity.Cluster + "-0"
-}
-
-// primaryAddress is where the Lease says that the primary is; mostly empty, for
-// the Lease is only asked when the primary's name leads nowhere.
-func (a *agent) primaryAddress() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.address
-}
-
-// locatePrimary takes in where the Lease says that the primary is.
-func (a *agent) locatePrimary(record member.Record) {
-	if record.HolderPod != a.knownPrimary() || !a.peers.Locate(record.HolderPod, record.Address) {
-		return
-	}
-	a.mu.Lock()
-	a.address = record.Address
-	a.mu.Unlock()
-	select {
-	case a.moved <- struct{}{}:
-	default:
-	}
 }

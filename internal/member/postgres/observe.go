@@ -161,6 +161,7 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	lag := lagReading{}
 	if err == nil {
 		lag = f.tracker.lag(now, uint64(seen.Position))
+		l.watchStream(seen.Receiving)
 	}
 	l.watchAhead(now, seen, err == nil && view == viewServing)
 	if view != viewServing || !seen.Receiving && uint64(seen.Position) > f.tracker.newest {
@@ -245,6 +246,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 		f.silence = silence{}
 		f.tracker.saw(asked, status.Position)
 		f.primary = pointOf(status, l.control.SystemIdentifier)
+		l.heardPrimary(status)
 		return viewServing
 	case err == nil:
 		f.silence = silence{}

@@ -112,7 +112,7 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 	}
 	at := func(port int) string { return net.JoinHostPort("localhost", strconv.Itoa(port)) }
 	o := Options{
-		Identity: member.Identity{Namespace: "shop", Cluster: "orders", Pod: name, PodUID: uid},
+		Identity: member.Identity{Namespace: "shop", Cluster: "orders", Pod: name, PodUID: uid, Address: "127.0.0.1"},
 		Client:   w.client, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("pod", name),
 		BinDir: bin, DataDir: volume, RunDir: socket, TLSDir: w.tls, CredentialsDir: w.secret,
 		StatusAddress: at(w.agents[ordinal].agent), ProbeAddress: "localhost:0", Port: w.agents[ordinal].database,

@@ -51,6 +51,7 @@ func (a *agent) serve(ctx context.Context, control controlData, primary bool) er
 	if err := l.prepareFiles(); err != nil {
 		return err
 	}
+	a.where((*whereabouts).begin)
 	a.report(memberapi.StateRecovering, "", "starts the database")
 	if err := l.start(ctx); err != nil {
 		return err
@@ -326,12 +327,21 @@ func (l *life) recordCheckpoint(ctx context.Context) {
 // follow points a running replica at the primary's new address, with the
 // parameters as they are.
 func (l *life) follow(ctx context.Context, config *member.Config) error {
-	if l.primary || config == nil || l.refused == config.Hash {
+	var address string
+	var due bool
+	l.where(func(w *whereabouts) { address, due = w.next() })
+	if !due || l.primary || config == nil || l.refused == config.Hash {
 		return nil
 	}
-	err := l.takeUp(ctx, l.input(config.Parameters, l.control, l.primary))
+	in := l.input(config.Parameters, l.control, l.primary)
+	in.Upstream = upstream(l.o, l.knownPrimary(), address, l.o.Identity.Pod)
+	err := l.takeUp(ctx, in)
 	if err == nil {
 		err = l.reload(ctx)
+	}
+	if err == nil {
+		l.where(func(w *whereabouts) { w.inForce = address })
+		l.log.Info("looks for the primary elsewhere", "address", address)
 	}
 	return err
 }
