@@ -91,14 +91,19 @@ type ClusterConfig struct {
 	// and no volume that is older. A Lease that an earlier cluster of the name
 	// left behind then says nothing.
 	Fresh bool `json:"fresh,omitempty"`
-	// Database and Owner of the bootstrap.
-	Database string `json:"database,omitempty"`
-	Owner    string `json:"owner,omitempty"`
+	// FirstDatabase is what new data is made with, by engines that have such.
+	FirstDatabase
 	// VolumeSize of a member, in bytes; settings are derived from it.
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 }
 
-// Details of a PostgreSQL primary.
+// FirstDatabase is the database that applications use, and its owner.
+type FirstDatabase struct {
+	Database string `json:"database,omitempty"`
+	Owner    string `json:"owner,omitempty"`
+}
+
+// Details of a primary whose engine has a FirstDatabase.
 const (
 	// DetailDatabase and DetailOwner are the first database and its owner as
 	// the data itself records them.
