@@ -151,7 +151,7 @@ func (r *run) until(what string, is func(memberapi.Status) bool) memberapi.Statu
 	r.t.Helper()
 	deadline := time.After(2 * time.Minute)
 	for {
-		status, changed := r.store.Changed()
+		status, changed := r.Store.Changed()
 		if is(status) {
 			return status
 		}
