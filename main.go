@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -31,6 +32,8 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/member"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
@@ -166,39 +169,68 @@ func (o *managerOptions) run(ctx context.Context) error {
 		}
 	}
 	probes.SetupChecks(mgr, log)
-	if err := o.postgres(mgr); err != nil {
-		return fmt.Errorf("set up PostgresCluster: %w", err)
+	if err := o.kinds(mgr); err != nil {
+		return err
 	}
 	log.Info("starting", "version", version, "agentImage", o.agentImage, "namespaces", strings.Join(o.namespaces, ","))
 	return mgr.Start(ctx)
 }
 
-// postgres wires the kind PostgresCluster.
-func (o *managerOptions) postgres(mgr ctrl.Manager) error {
+// kinds wires every kind of cluster.
+func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
-		return err
-	}
-	poller := members.New(members.Options{Log: mgr.GetLogger().WithName("members")})
-	if err := mgr.Add(poller); err != nil {
-		return err
+		return fmt.Errorf("set up a client: %w", err)
 	}
 	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied(), Registerer: metrics.Registry})
 	if err != nil {
-		return err
+		return fmt.Errorf("set up the applier: %w", err)
 	}
-	pg := &postgres.Engine{
-		Settings: postgres.Settings{ImageRepository: o.postgresRepository, AgentImage: o.agentImage},
-		Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
+	w := wiring{mgr: mgr, live: live, applier: applier, agentImage: o.agentImage, concurrent: o.concurrent}
+	return errors.Join(
+		wire(w, "PostgresCluster", o.postgresRepository,
+			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+			func(k *memberset.Keeper) kindEngine[*v1alpha1.PostgresCluster] { return &postgres.Engine{Keeper: k} }),
+	)
+}
+
+// wiring is what all kinds share.
+type wiring struct {
+	mgr        ctrl.Manager
+	live       client.Client
+	applier    controller.Syncer
+	agentImage string
+	concurrent int
+}
+
+// kindEngine is an engine that remembers clusters.
+type kindEngine[C v1alpha1.Cluster] interface {
+	engine.Engine[C, memberset.Observation]
+	controller.Forgetter
+}
+
+// wire makes the controller of one kind, its engine, and the poller of its
+// members.
+func wire[C v1alpha1.Cluster](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.Keeper) kindEngine[C]) error {
+	poller := members.New(members.Options{Log: w.mgr.GetLogger().WithName("members")})
+	if err := w.mgr.Add(poller); err != nil {
+		return fmt.Errorf("set up %s: %w", kind, err)
 	}
-	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
-		Client:     mgr.GetClient(),
-		Engine:     pg,
-		Applier:    applier,
-		Forgetters: []controller.Forgetter{pg, poller},
-		Recorder:   mgr.GetEventRecorder("holdfast"),
+	e := newEngine(&memberset.Keeper{
+		Settings: memberset.Settings{ImageRepository: repository, AgentImage: w.agentImage},
+		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Clock: clock.RealClock{},
+	})
+	r := &controller.Reconciler[C, memberset.Observation]{
+		Client:     w.mgr.GetClient(),
+		Engine:     e,
+		Applier:    w.applier,
+		Forgetters: []controller.Forgetter{e, poller},
+		Recorder:   w.mgr.GetEventRecorder("holdfast"),
 		Clock:      clock.RealClock{},
-		New:        func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+		New:        newCluster,
 	}
-	return r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), poller.Source(), o.concurrent)
+	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), poller.Source(), w.concurrent); err != nil {
+		return fmt.Errorf("set up %s: %w", kind, err)
+	}
+	return nil
 }

@@ -165,7 +165,7 @@ func without(root any, path fieldpath.Path) any {
 
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// show writes a path for people, such as .spec.ports[name="postgres"].port.
+// show writes a path for people, such as .spec.ports[name="client"].port.
 // List items are shown by name where they have one, else by their keys;
 // contents are where to look.
 func show(path fieldpath.Path, contents ...map[string]any) string {

@@ -79,7 +79,7 @@ type Change struct {
 type Drift struct {
 	Time   metav1.Time
 	Object ObjectID
-	// Path of the field, such as .spec.ports[name="postgres"].port; empty
+	// Path of the field, such as .spec.ports[name="client"].port; empty
 	// when the whole object is meant.
 	Path string
 	// Manager, Subresource and ManagerTime are what the API server recorded of

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 )
 
@@ -156,11 +157,11 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	pg := &postgres.Engine{
-		Settings: postgres.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+	pg := &postgres.Engine{Keeper: &memberset.Keeper{
+		Settings: memberset.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
-	}
-	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
+	}}
+	r := &controller.Reconciler[*v1alpha1.PostgresCluster, memberset.Observation]{
 		Client: mgr.GetClient(),
 		Engine: pg, Forgetters: []controller.Forgetter{pg},
 		Applier: applier, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},

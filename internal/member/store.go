@@ -38,8 +38,8 @@ func (s *Store) Get() memberapi.Status {
 }
 
 // Update lets change edit the status. A new revision is given only when
-// something other than Time, Position, PositionOld, DataSize and Lag differs
-// afterwards. The maps and slices of the status are to be replaced, not edited
+// something other than Time, Position, PositionOld, DataSize, DataInUse and Lag
+// differs afterwards. The maps and slices of the status are to be replaced, not edited
 // in place.
 func (s *Store) Update(change func(*memberapi.Status)) {
 	s.mu.Lock()
@@ -91,6 +91,7 @@ func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counte
 
 // stable leaves out what moves all the time.
 func stable(s memberapi.Status) memberapi.Status {
-	s.Time, s.Position, s.PositionOld, s.Lag, s.DataSize = time.Time{}, 0, false, 0, 0
+	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
+	s.DataSize, s.DataInUse = 0, 0
 	return s
 }

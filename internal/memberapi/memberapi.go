@@ -91,14 +91,26 @@ type ClusterConfig struct {
 	// and no volume that is older. A Lease that an earlier cluster of the name
 	// left behind then says nothing.
 	Fresh bool `json:"fresh,omitempty"`
-	// Database and Owner of the bootstrap.
-	Database string `json:"database,omitempty"`
-	Owner    string `json:"owner,omitempty"`
+	// FirstDatabase is what new data is made with, by engines that have such.
+	FirstDatabase
 	// VolumeSize of a member, in bytes; settings are derived from it.
 	VolumeSize int64 `json:"volumeSize,omitempty"`
+	// DataLimit is the size in bytes that an engine with a quota of its own lets
+	// its data grow to; 0 for the engine's default.
+	DataLimit int64 `json:"dataLimit,omitempty"`
+	// Tickets admit members whose volume is empty, by pod; see Ticket.
+	Tickets map[string]Ticket `json:"tickets,omitempty"`
+	// Recovery is the order to go on without a lost majority; see Recovery.
+	Recovery *Recovery `json:"recovery,omitempty"`
 }
 
-// Details of a PostgreSQL primary.
+// FirstDatabase is the database that applications use, and its owner.
+type FirstDatabase struct {
+	Database string `json:"database,omitempty"`
+	Owner    string `json:"owner,omitempty"`
+}
+
+// Details of a primary whose engine has a FirstDatabase.
 const (
 	// DetailDatabase and DetailOwner are the first database and its owner as
 	// the data itself records them.
@@ -118,19 +130,22 @@ const (
 	StateStarting State = "Starting"
 	// StateInitializing: the first member creates the database system.
 	StateInitializing State = "Initializing"
-	// StateWaiting: waits for a primary, or for the Lease.
+	// StateWaiting: waits for a primary, for the Lease, or for a ticket.
 	StateWaiting State = "Waiting"
 	// StateCloning: copies the data directory from another member.
 	StateCloning State = "Cloning"
 	// StateRecovering: the database replays what it has before it serves.
 	StateRecovering State = "Recovering"
-	// StateCatchingUp: follows, and is behind its limit of lag.
+	// StateCatchingUp: follows, and is behind its limit of lag; or has no vote
+	// in its group yet.
 	StateCatchingUp State = "CatchingUp"
 	// StateStreaming: a replica that follows within its limit of lag.
 	StateStreaming State = "Streaming"
-	// StateRunning: a primary that takes writes.
+	// StateRunning: a primary that takes writes; a member of a group that
+	// serves.
 	StateRunning State = "Running"
-	// StateDisconnected: a replica that runs and receives nothing.
+	// StateDisconnected: a replica that runs and receives nothing; a member
+	// whose group has no leader.
 	StateDisconnected State = "Disconnected"
 	// StateStopping: the member is shutting down.
 	StateStopping State = "Stopping"
@@ -149,7 +164,7 @@ const (
 	// HoldDataVersion: the data directory belongs to another major version.
 	HoldDataVersion Hold = "DataVersion"
 	// HoldDataMissing: an empty volume in a cluster that was born already,
-	// with nobody to clone from.
+	// with nobody to clone from, or whose ticket was used for another volume.
 	HoldDataMissing Hold = "DataMissing"
 	// HoldSystemIdentifier: the data directory belongs to another database
 	// system than the cluster's.
@@ -163,6 +178,9 @@ const (
 	HoldDataBehind Hold = "DataBehind"
 	// HoldDataAhead: a replica's data holds what its primary does not.
 	HoldDataAhead Hold = "DataAhead"
+	// HoldRemoved: the group has removed this member; its data is of no more
+	// use, and is set aside as soon as a ticket admits the pod anew.
+	HoldRemoved Hold = "Removed"
 	// HoldVolumeFull: the volume is full, or has no room for the copy that is
 	// to be made; nothing is started or copied until it grows.
 	HoldVolumeFull Hold = "VolumeFull"
@@ -171,7 +189,7 @@ const (
 // Status is what a member says of itself.
 type Status struct {
 	// Revision changes whenever anything else here does, Time, Position,
-	// PositionOld, DataSize and Lag apart. Opaque.
+	// PositionOld, DataSize, DataInUse and Lag apart. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -201,7 +219,8 @@ type Status struct {
 	// ConfigError says which parameter the database refuses, and why; the
 	// last good settings stay in force.
 	ConfigError string `json:"configError,omitempty"`
-	// PendingRestart names the parameters that wait for a restart, sorted.
+	// PendingRestart names the parameters that wait for a restart, sorted;
+	// PendingTrust and PendingLimit among them.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
 	// WaitsForPrimary names the parameters, sorted, whose declared value a
 	// replica may take up only when its primary runs with it: it would not
@@ -217,15 +236,37 @@ type Status struct {
 	// PositionOld says that a primary could not look at its position for this
 	// answer: the log may go further by now.
 	PositionOld bool `json:"positionOld,omitempty"`
-	// DataSize is what a copy of a primary's data takes, in bytes and without
-	// its log; at most a minute old, 0 while unknown.
+	// DataSize is what a copy of the data takes, in bytes and without its log;
+	// at most a minute old, 0 while unknown. Of a cluster with a primary, only
+	// the primary says it.
 	DataSize int64 `json:"dataSize,omitempty"`
+	// DataInUse is what of DataSize holds data: an engine that says it gives
+	// the rest back only when it is told to.
+	DataInUse int64 `json:"dataInUse,omitempty"`
+	// DataLimit is the quota in bytes that is in force; 0 for none.
+	DataLimit int64 `json:"dataLimit,omitempty"`
+	// DataFill is DataSize as a share of DataLimit, and DataUnused what of
+	// DataSize is not in use, in percent and rounded down to steps of five, so
+	// that the steps alone make a new revision. DataUnused stays 0 while that
+	// is less than 16 MiB.
+	DataFill   int `json:"dataFill,omitempty"`
+	DataUnused int `json:"dataUnused,omitempty"`
+	// Alarms that the engine has raised anywhere in the cluster, by its own
+	// names, each followed by a colon and the ID of the member; sorted.
+	Alarms []string `json:"alarms,omitempty"`
+	// Group is the membership as this member sees it; nil without one.
+	Group *Group `json:"group,omitempty"`
+	// Recovered is the token of the last Recovery that was carried out here.
+	Recovered string `json:"recovered,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
 	// CertificateExpiry of the member's certificate as it is served now.
 	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"`
 	// CertificateSerial of the member's certificate as it is served now, in hex.
 	CertificateSerial string `json:"certificateSerial,omitempty"`
+	// TrustHash is HashConfig of the bundle of trusted authorities that the
+	// database runs with, where it takes up another one only at its start.
+	TrustHash string `json:"trustHash,omitempty"`
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`
 }

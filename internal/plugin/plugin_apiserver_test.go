@@ -31,6 +31,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
 )
@@ -63,12 +64,12 @@ func newWorld(t *testing.T) *world {
 	poller := members.New(members.Options{})
 	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied()})
 	w.must(err)
-	r := &controller.Reconciler[*v1alpha1.PostgresCluster, postgres.Observation]{
+	r := &controller.Reconciler[*v1alpha1.PostgresCluster, memberset.Observation]{
 		Client: mgr.GetClient(),
-		Engine: &postgres.Engine{
-			Settings: postgres.Settings{ImageRepository: "registry.example/postgres", AgentImage: "registry.example/holdfast:v1"},
+		Engine: &postgres.Engine{Keeper: &memberset.Keeper{
+			Settings: memberset.Settings{ImageRepository: "registry.example/postgres", AgentImage: "registry.example/holdfast:v1"},
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
-		},
+		}},
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}

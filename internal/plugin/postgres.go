@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
@@ -82,7 +83,7 @@ func declaredPostgres(ctx context.Context, r client.Reader, cluster v1alpha1.Clu
 	if !ok {
 		return declaration{}, fmt.Errorf("%T is no PostgresCluster", cluster)
 	}
-	e := &postgres.Engine{Reader: r, Members: silent{}, Clock: clock.RealClock{}}
+	e := &postgres.Engine{Keeper: &memberset.Keeper{Reader: r, Members: silent{}, Clock: clock.RealClock{}}}
 	o, err := e.Observe(ctx, c)
 	if err != nil {
 		return declaration{}, err
@@ -129,7 +130,7 @@ func repository(image string) string {
 
 // agentImages are what the operator may inject, the likeliest first: what its
 // own Deployment says, where one may read it, and what is in use.
-func agentImages(ctx context.Context, r client.Reader, o postgres.Observation) []string {
+func agentImages(ctx context.Context, r client.Reader, o memberset.Observation) []string {
 	var images []string
 	add := func(image string) {
 		if image != "" && !slices.Contains(images, image) {

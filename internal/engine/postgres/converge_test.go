@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -31,11 +33,11 @@ func (m *model) start(ordinal int) {
 	template := m.o.StatefulSet.Spec.Template
 	pod.Spec.Containers[0].Image = template.Spec.Containers[0].Image
 	pod.Annotations[v1alpha1.AnnotationImage] = template.Annotations[v1alpha1.AnnotationImage]
-	digest := digestOf(pod.Spec.Containers[0].Image)
-	if digest == "" {
+	_, digest, latched := strings.Cut(pod.Spec.Containers[0].Image, "@")
+	if !latched {
 		digest = fmt.Sprintf("sha256:%064d", m.build)
 	}
-	pod.Status.ContainerStatuses[0].ImageID = repositoryOf(pod.Spec.Containers[0].Image) + "@" + digest
+	pod.Status.ContainerStatuses[0].ImageID = repository + "@" + digest
 }
 
 // advance has the member serve, in the pod that is there.
@@ -51,37 +53,37 @@ func (m *model) advance(ordinal int) {
 // obey does what one plan asks for.
 func (m *model) obey(p engine.Plan) {
 	d, writable, _ := desire(m.c, m.o)
-	if writable && d.minted.complete() {
+	if writable && d.Minted.Complete(set(m.c)) {
 		m.statefulSet()
-		m.o.StatefulSet.Spec.Template.Spec.Containers[0].Image = d.image
-		m.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationImage: d.asked}
-		m.c.Status.Image = d.image
-		for _, v := range d.volumes {
-			if m.o.Volumes[v.ordinal] == nil {
-				m.volume(v.ordinal, true)
+		m.o.StatefulSet.Spec.Template.Spec.Containers[0].Image = d.Image
+		m.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationImage: d.Asked}
+		m.c.Status.Image = d.Image
+		for _, v := range d.Volumes {
+			if m.o.Volumes[v.Ordinal] == nil {
+				m.volume(v.Ordinal, true)
 			}
-			live := m.o.Volumes[v.ordinal]
+			live := m.o.Volumes[v.Ordinal]
 			delete(live.Labels, v1alpha1.LabelMember)
-			if v.member {
-				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.ordinal)
+			if v.Member {
+				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.Ordinal)
 			}
-			live.Annotations = dataAnnotations(d)
-			live.Spec.Resources.Requests["storage"] = v.size
-			live.Status.Capacity["storage"] = v.size
+			live.Annotations = d.Data
+			live.Spec.Resources.Requests["storage"] = v.Size
+			live.Status.Capacity["storage"] = v.Size
 		}
 	}
 	if p.Step == nil {
 		return
 	}
 	switch p.Step.Type {
-	case stepReplaceMember:
+	case memberset.StepReplaceMember:
 		m.replaced++
 		for n, pod := range m.o.Pods {
 			if pod.UID == p.Step.UID {
 				m.gone(n)
 			}
 		}
-	case stepDeleteVolume:
+	case memberset.StepDeleteVolume:
 		for n, v := range m.o.Volumes {
 			if v.UID == p.Step.UID {
 				delete(m.o.Volumes, n)
@@ -99,20 +101,20 @@ func (m *model) happen() {
 		return
 	}
 	d, _, _ := desire(m.c, m.o)
-	for _, n := range m.random.Perm(mostMembers) {
+	for _, n := range m.random.Perm(memberset.MostMembers) {
 		pod := m.o.Pods[n]
 		switch {
-		case n >= d.count && pod != nil:
+		case n >= d.Count && pod != nil:
 			m.gone(n)
 			return
-		case n < d.count && pod == nil:
+		case n < d.Count && pod == nil:
 			m.start(n)
 			return
-		case n < d.count && m.o.member(n) == nil:
+		case n < d.Count && m.o.Member(n) == nil:
 			m.advance(n)
 			m.status(n).Serving, m.status(n).State = false, memberapi.StateCloning
 			return
-		case n < d.count && !stand(m.c, m.o, d, n).done():
+		case n < d.Count && !stand(m.c, m.o, d, n).Done():
 			m.advance(n)
 			if n == 0 {
 				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"
@@ -127,8 +129,8 @@ func (m *model) happen() {
 func (m *model) away() int {
 	d, _, _ := desire(m.c, m.o)
 	away := 0
-	for n := range d.count {
-		if s := m.o.member(n); s == nil || !s.Serving {
+	for n := range d.Count {
+		if s := m.o.Member(n); s == nil || !s.Serving {
 			away++
 		}
 	}
@@ -159,11 +161,11 @@ func converge(t *testing.T, seed uint64) {
 			m.gone(m.random.IntN(len(m.o.Pods)))
 		}
 		p := m.plan()
-		if p.Step != nil && p.Step.Type == stepDeleteVolume {
+		if p.Step != nil && p.Step.Type == memberset.StepDeleteVolume {
 			t.Fatalf("seed %d: volume %s deleted under Retain", seed, p.Step.Target)
 		}
-		if p.Step != nil && p.Step.Type == stepReplaceMember {
-			if serving := len(m.o.Pods) > 1 && m.away() > 0 && ready(podNamed(m, p.Step.Target)); serving {
+		if p.Step != nil && p.Step.Type == memberset.StepReplaceMember {
+			if serving := len(m.o.Pods) > 1 && m.away() > 0 && memberset.Ready(podNamed(m, p.Step.Target)); serving {
 				t.Fatalf("seed %d: %s replaced while another member is away", seed, p.Step.Target)
 			}
 		}
@@ -177,11 +179,11 @@ func converge(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d: never settles: %s: %s", seed, f.Reason, f.Message)
 		}
 	}
-	if got, want := membership(m.o), m.c.Spec.DesiredReplicas(); got != want || len(m.o.Pods) != want {
+	if got, want := m.o.Membership(), m.c.Spec.DesiredReplicas(); got != want || len(m.o.Pods) != want {
 		t.Fatalf("seed %d: %d members and %d pods, want %d", seed, got, len(m.o.Pods), want)
 	}
 	for n, pod := range m.o.Pods {
-		if one, other := build(m.o.Pods[0]), build(pod); one != other || one == "" {
+		if one, other := set(m.c).Build(m.o.Pods[0]), set(m.c).Build(pod); one != other || one == "" {
 			t.Fatalf("seed %d: member %d runs build %q, member 0 %q", seed, n, other, one)
 		}
 	}

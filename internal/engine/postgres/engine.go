@@ -4,109 +4,57 @@
 package postgres
 
 import (
-	"strconv"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"context"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
 // Port that PostgreSQL listens on.
 const Port = 5432
 
-// userID is the database's user and group in the upstream image.
-const userID int64 = 999
-
-// Suffixes of the names of a cluster's objects: a contract with users.
+// Suffixes of the Services that clients connect to: a contract with users.
 const (
-	suffixMembers  = "-members"
-	suffixRW       = "-rw"
-	suffixRO       = "-ro"
-	suffixConfig   = "-config"
-	suffixApp      = "-app"
-	suffixInternal = "-internal"
-	suffixCA       = "-ca"
-	suffixTLS      = "-tls"
-	suffixPrimary  = "-primary"
+	suffixRW = "-rw"
+	suffixRO = "-ro"
 )
 
-// Values of the label app.kubernetes.io/component.
-const (
-	componentDatabase = "database"
-	componentCA       = "ca"
-	componentTLS      = "tls"
-	componentInternal = "internal"
-	componentApp      = "connection"
-	componentConfig   = "configuration"
-	componentAccess   = "access"
-)
+// containerName of the database in a member's pod.
+const containerName = "postgres"
 
 // keyAppPassword is the application's password in <cluster>-internal.
 const keyAppPassword = "app-password"
 
-// Members is where the engine learns what members say of themselves.
-type Members interface {
-	Watch(cluster types.NamespacedName, owner types.UID, t members.Target)
-	Get(cluster types.NamespacedName) map[string]members.Observation
+// kind is what a PostgresCluster's members are.
+var kind = memberset.Kind{
+	GVK:          v1alpha1.GroupVersion.WithKind("PostgresCluster"),
+	App:          "postgresql",
+	Container:    containerName,
+	User:         999,
+	Ports:        []memberset.Port{{Name: "postgres", Number: Port}},
+	SharedMemory: true,
+	Lease:        "-primary",
+	Clients:      []string{suffixRW, suffixRO},
+	Passwords:    []string{keyAppPassword},
 }
 
-// Settings are the operator's own, the same for every cluster.
-type Settings struct {
-	// ImageRepository that version is looked up in, such as
-	// docker.io/library/postgres.
-	ImageRepository string
-	// AgentImage holds the holdfast binary that is injected into members.
-	AgentImage string
+// set is the members of c.
+func set(c *v1alpha1.PostgresCluster) memberset.Set {
+	return memberset.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
 }
 
 // Engine runs PostgreSQL clusters.
 type Engine struct {
-	Settings
-	// Reader reads from the cache.
-	Reader client.Reader
-	// Writer writes to the API server; only Act uses it.
-	Writer client.Client
-	// Members answers what the members' agents say.
-	Members Members
-	// Clock is the time by which certificates are issued.
-	Clock clock.PassiveClock
-
-	vault vault
+	*memberset.Keeper
 }
 
-// Forget drops what is remembered of a cluster that is gone.
-func (e *Engine) Forget(cluster types.NamespacedName) { e.vault.forget(cluster) }
-
-// identity names what belongs to c.
-func identity(c *v1alpha1.PostgresCluster) engine.Identity {
-	return engine.Identity{
-		Cluster: c,
-		GVK:     v1alpha1.GroupVersion.WithKind("PostgresCluster"),
-		App:     "postgresql",
-	}
+// Observe implements engine.Engine.
+func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (memberset.Observation, error) {
+	return e.Keeper.Observe(ctx, set(c))
 }
 
-// podName is the name of the member with an ordinal.
-func podName(c *v1alpha1.PostgresCluster, ordinal int) string {
-	return c.Name + "-" + strconv.Itoa(ordinal)
-}
-
-// volumeName is the name of a member's PersistentVolumeClaim.
-func volumeName(c *v1alpha1.PostgresCluster, ordinal int) string {
-	return "data-" + podName(c, ordinal)
-}
-
-// databaseContainer finds the database's container in a pod.
-func databaseContainer(spec corev1.PodSpec) *corev1.Container {
-	for i := range spec.Containers {
-		if spec.Containers[i].Name == containerName {
-			return &spec.Containers[i]
-		}
-	}
-	return nil
+// Act implements engine.Engine.
+func (e *Engine) Act(ctx context.Context, c *v1alpha1.PostgresCluster, s engine.Step) error {
+	return e.Keeper.Act(ctx, set(c), s)
 }

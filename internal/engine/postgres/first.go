@@ -1,9 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -17,16 +21,16 @@ type firstDatabase struct {
 
 // declaredFirst is what the spec says.
 func declaredFirst(c *v1alpha1.PostgresCluster) firstDatabase {
-	return firstDatabase{database: orDefault(c.Spec.Bootstrap.Database, "app"), owner: orDefault(c.Spec.Bootstrap.Owner, "app")}
+	return firstDatabase{database: cmp.Or(c.Spec.Bootstrap.Database, "app"), owner: cmp.Or(c.Spec.Bootstrap.Owner, "app")}
 }
 
 // first is what the data says: the primary that runs on it, or the volumes of
 // a cluster that is created again. New data is made with what is declared.
-func first(c *v1alpha1.PostgresCluster, o Observation, systemIdentifier string) firstDatabase {
-	if m := o.primary(); m != nil && m.Details[memberapi.DetailDatabase] != "" && m.Details[memberapi.DetailOwner] != "" {
+func first(c *v1alpha1.PostgresCluster, o memberset.Observation, systemIdentifier string) firstDatabase {
+	if m := primary(o); m != nil && m.Details[memberapi.DetailDatabase] != "" && m.Details[memberapi.DetailOwner] != "" {
 		return firstDatabase{m.Details[memberapi.DetailDatabase], m.Details[memberapi.DetailOwner], true}
 	}
-	for _, n := range sortedKeys(o.Volumes) {
+	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
 		says := o.Volumes[n].Annotations
 		if says[v1alpha1.AnnotationSystemIdentifier] != systemIdentifier || systemIdentifier == "" {
 			continue
@@ -39,13 +43,21 @@ func first(c *v1alpha1.PostgresCluster, o Observation, systemIdentifier string) 
 }
 
 // primary is what the member that is the primary says; nil when there is none.
-func (o Observation) primary() *memberapi.Status {
-	for _, n := range sortedKeys(o.Pods) {
-		if m := o.member(n); m != nil && m.Role == v1alpha1.RolePrimary {
+func primary(o memberset.Observation) *memberapi.Status {
+	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
+		if m := o.Member(n); m != nil && m.Role == v1alpha1.RolePrimary {
 			return m
 		}
 	}
 	return nil
+}
+
+// annotations are what volumes say of it, once the data records it.
+func (f firstDatabase) annotations(systemIdentifier string) map[string]string {
+	if systemIdentifier == "" || !f.recorded {
+		return nil
+	}
+	return map[string]string{v1alpha1.AnnotationDatabase: f.database, v1alpha1.AnnotationOwner: f.owner}
 }
 
 // differs says how what is declared differs from the data; empty when it does
@@ -61,11 +73,11 @@ func (f firstDatabase) differs(c *v1alpha1.PostgresCluster) string {
 
 // judgeFirst says when applications are sent to what does not exist.
 func (j *judgement) judgeFirst() {
-	m := j.o.primary()
+	m := primary(j.Seen)
 	if m == nil || m.Details[memberapi.DetailAbsent] == "" {
 		return
 	}
-	j.say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDatabaseMissing,
+	j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDatabaseMissing,
 		"the data holds no %s, which Secret %s names: create it, or, where the data was made with other names, set spec.bootstrap to them",
-		m.Details[memberapi.DetailAbsent], j.c.Name+suffixApp)
+		m.Details[memberapi.DetailAbsent], j.Named(memberset.SuffixApp))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -26,7 +27,7 @@ func (w *world) says(database, owner, absent string) {
 // connection is the database and the user of the connection Secret.
 func connection(p engine.Plan) string {
 	for _, obj := range p.Objects {
-		if s, ok := obj.(*corev1ac.SecretApplyConfiguration); ok && strings.HasSuffix(*s.Name, suffixApp) {
+		if s, ok := obj.(*corev1ac.SecretApplyConfiguration); ok && strings.HasSuffix(*s.Name, memberset.SuffixApp) {
 			return string(s.Data["dbname"]) + "/" + string(s.Data["username"]) + " " + string(s.Data["uri"])
 		}
 	}
@@ -106,7 +107,7 @@ func TestFresh(t *testing.T) {
 		w.c.CreationTimestamp = metav1.NewTime(now)
 		tc.change(w)
 		d, _, _ := desire(w.c, w.o)
-		if got := strings.Contains(string(clusterConfig(w.c, d)), `"fresh": true`); got != tc.want {
+		if got := strings.Contains(string(d.Config), `"fresh": true`); got != tc.want {
 			t.Errorf("%s: fresh is %v", tc.name, got)
 		}
 	}
@@ -116,20 +117,20 @@ func TestFresh(t *testing.T) {
 func TestVolumesRecordTheFirstDatabase(t *testing.T) {
 	w := settled(t, 2)
 	d, _, _ := desire(w.c, w.o)
-	if got := dataAnnotations(d)[v1alpha1.AnnotationDatabase]; got != "" {
+	if got := d.Data[v1alpha1.AnnotationDatabase]; got != "" {
 		t.Errorf("recorded %q before the data says it", got)
 	}
 	w.says("orders", "shop", "")
 	d, _, _ = desire(w.c, w.o)
 	want := map[string]string{v1alpha1.AnnotationSystemIdentifier: "7300000000000000001", v1alpha1.AnnotationDatabase: "orders", v1alpha1.AnnotationOwner: "shop"}
-	for _, v := range d.volumes {
+	for _, v := range d.Volumes {
 		for k, value := range want {
-			if got := volume(w.c, d, v).Annotations[k]; got != value {
-				t.Errorf("volume %d says %s=%q, want %q", v.ordinal, k, got, value)
+			if got := set(w.c).Volume(d.Desired, v).Annotations[k]; got != value {
+				t.Errorf("volume %d says %s=%q, want %q", v.Ordinal, k, got, value)
 			}
 		}
 	}
-	if config := string(clusterConfig(w.c, d)); !strings.Contains(config, `"database": "orders"`) || !strings.Contains(config, `"owner": "shop"`) {
+	if config := string(d.Config); !strings.Contains(config, `"database": "orders"`) || !strings.Contains(config, `"owner": "shop"`) {
 		t.Errorf("the members are told %s", config)
 	}
 }

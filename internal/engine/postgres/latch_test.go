@@ -8,9 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
 const (
+	repository = "docker.io/library/postgres"
+
 	older = "sha256:1111111111111111111111111111111111111111111111111111111111111111"
 	newer = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
 )
@@ -21,7 +24,7 @@ func (w *world) running(ordinal int, digest string) *corev1.Pod {
 	p.Annotations[v1alpha1.AnnotationImage] = image(w.c, w.o.Settings)
 	p.Status.ContainerStatuses[0].ImageID = digest
 	if digest != "" {
-		p.Status.ContainerStatuses[0].ImageID = repositoryOf(image(w.c, w.o.Settings)) + "@" + digest
+		p.Status.ContainerStatuses[0].ImageID = repository + "@" + digest
 	}
 	return p
 }
@@ -33,7 +36,6 @@ func (w *world) template(img, asked string) {
 }
 
 func TestATagIsResolvedOnce(t *testing.T) {
-	repository := repositoryOf(image(newWorld(t, 1).c, newWorld(t, 1).o.Settings))
 	asked := image(newWorld(t, 1).c, newWorld(t, 1).o.Settings)
 	at := func(digest string) string { return repository + "@" + digest }
 	for _, test := range []struct {
@@ -110,8 +112,8 @@ func TestATagIsResolvedOnce(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := settled(t, 2)
 			test.world(w)
-			if d, _, _ := desire(w.c, w.o); d.image != test.want {
-				t.Errorf("the image is %s, want %s", d.image, test.want)
+			if d, _, _ := desire(w.c, w.o); d.Image != test.want {
+				t.Errorf("the image is %s, want %s", d.Image, test.want)
 			}
 		})
 	}
@@ -128,7 +130,7 @@ func TestALatchedImageReplacesOnlyOtherBuilds(t *testing.T) {
 	}
 	w.running(1, newer)
 	step := w.plan().Step
-	if step == nil || step.Type != stepReplaceMember || step.Target != podName(w.c, 1) {
+	if step == nil || step.Type != memberset.StepReplaceMember || step.Target != set(w.c).PodName(1) {
 		t.Fatalf("step %+v", step)
 	}
 }
@@ -141,24 +143,5 @@ func TestALatchReplacesNoPodOfAnOlderOperator(t *testing.T) {
 	}
 	if step := w.plan().Step; step != nil {
 		t.Fatalf("step %+v", step)
-	}
-}
-
-func TestSameRepository(t *testing.T) {
-	for _, c := range []struct {
-		imageID, image string
-		want           bool
-	}{
-		{"docker.io/library/postgres@" + older, "postgres:17", true},
-		{"docker.io/library/postgres@" + older, "docker.io/postgres:17", true},
-		{"localhost:5000/pg@" + older, "localhost:5000/pg:17", true},
-		{"docker.io/library/import-2026-06-03@" + older, "postgres:17", false},
-		{"docker.io/postgres/postgres@" + older, "postgres:17", false},
-		{older, "postgres:17", false},
-		{"", "postgres:17", false},
-	} {
-		if got := sameRepository(c.imageID, c.image); got != c.want {
-			t.Errorf("%s and %s: %v", c.imageID, c.image, got)
-		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
 var update = flag.Bool("update", false, "write the golden manifests")
@@ -51,7 +52,7 @@ func TestObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := settled(t, 2)
 			change(w)
-			w.o.Minted = Minted{
+			w.o.Minted = memberset.Minted{
 				CA:       map[string][]byte{"tls.crt": []byte("CA")},
 				TLS:      map[string][]byte{"tls.crt": []byte("LEAF"), "tls.key": []byte("KEY"), "ca.crt": []byte("CA")},
 				Internal: map[string][]byte{keyAppPassword: []byte("p@ss/word")},

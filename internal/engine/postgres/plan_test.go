@@ -77,7 +77,7 @@ func TestPlan(t *testing.T) {
 			},
 			outcome{"", []string{"Reconciling/Syncing", available}, 2}},
 		{"a replica that streams and is behind no Service updates endpoints",
-			func(t *testing.T) *world { w := settled(t, 2); delete(w.o.ReadOnly, "orders-1"); return w },
+			func(t *testing.T) *world { w := settled(t, 2); delete(w.o.Behind[suffixRO], "orders-1"); return w },
 			outcome{"", []string{"Reconciling/UpdatingEndpoints", available}, 2}},
 		{"shrinking goes one member at a time, from the highest ordinal",
 			func(t *testing.T) *world { w := settled(t, 5); w.replicas(2); return w },
@@ -240,7 +240,7 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 1)
 				m := w.status(0)
 				m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, memberapi.HoldDataVersion, false, v1alpha1.RoleMember
-				w.o.ReadWrite = map[string]bool{}
+				w.o.Behind[suffixRW] = map[string]bool{}
 				return w
 			},
 			outcome{"", []string{"Stalled/DataVersionMismatch", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 1}},
@@ -280,11 +280,11 @@ func TestPlan(t *testing.T) {
 				delete(w.o.Volumes[1].Labels, v1alpha1.LabelMember)
 				w.replicas(1)
 				d, _, _ := desire(w.c, w.o)
-				w.status(0).ConfigHash = memberapi.HashConfig(clusterConfig(w.c, d))
+				w.status(0).ConfigHash = memberapi.HashConfig(d.Config)
 				obeyVolume(t, w, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				d, _, _ = desire(w.c, w.o)
-				w.status(0).ConfigHash = memberapi.HashConfig(clusterConfig(w.c, d))
+				w.status(0).ConfigHash = memberapi.HashConfig(d.Config)
 				return w
 			},
 			outcome{"", []string{available}, 1}},
@@ -374,7 +374,7 @@ func held(t *testing.T, ordinal int, hold memberapi.Hold) *world {
 	m := w.status(ordinal)
 	m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, hold, false, v1alpha1.RoleMember
 	if ordinal == 0 {
-		w.o.ReadWrite = map[string]bool{}
+		w.o.Behind[suffixRW] = map[string]bool{}
 	}
 	return w
 }
@@ -382,7 +382,7 @@ func held(t *testing.T, ordinal int, hold memberapi.Hold) *world {
 // hashNow is the hash of the configuration as the world would render it.
 func hashNow(w *world) string {
 	d, _, _ := desire(w.c, w.o)
-	return memberapi.HashConfig(clusterConfig(w.c, d))
+	return memberapi.HashConfig(d.Config)
 }
 
 // A message without a field or a remedy helps nobody.
@@ -445,7 +445,7 @@ func TestBirthLatch(t *testing.T) {
 			w := newWorld(t, 1)
 			w.mint()
 			source(w)
-			if got := systemIdentifier(w.c, w.o); got != id {
+			if got := set(w.c).Desire(w.o).SystemIdentifier; got != id {
 				t.Errorf("latch %q, want %q", got, id)
 			}
 		})
@@ -454,7 +454,7 @@ func TestBirthLatch(t *testing.T) {
 		w := newWorld(t, 2)
 		w.mint()
 		w.member(1).SystemIdentifier = id
-		if got := systemIdentifier(w.c, w.o); got != "" {
+		if got := set(w.c).Desire(w.o).SystemIdentifier; got != "" {
 			t.Errorf("latch %q from a replica", got)
 		}
 	})
@@ -466,10 +466,10 @@ func TestVolumesNeverShrink(t *testing.T) {
 		w := settled(t, 2)
 		w.c.Spec.Storage.Size = resource.MustParse(size)
 		d, _, _ := desire(w.c, w.o)
-		for _, v := range d.volumes {
-			live := w.o.Volumes[v.ordinal].Spec.Resources.Requests[corev1.ResourceStorage]
-			if v.size.Cmp(live) < 0 {
-				t.Errorf("size %s: volume %d shrinks to %s", size, v.ordinal, v.size.String())
+		for _, v := range d.Volumes {
+			live := w.o.Volumes[v.Ordinal].Spec.Resources.Requests[corev1.ResourceStorage]
+			if v.Size.Cmp(live) < 0 {
+				t.Errorf("size %s: volume %d shrinks to %s", size, v.Ordinal, v.Size.String())
 			}
 		}
 	}

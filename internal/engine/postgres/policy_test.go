@@ -27,10 +27,10 @@ func TestPolicyOfASuspendedCluster(t *testing.T) {
 		want   string
 	}{
 		{"what is as the policy says is left alone", v1alpha1.DeletionRetain, func(w *world) {}, ""},
-		{"a volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.Volumes[1]) }, stepVolumePolicy + " data-orders-1"},
-		{"a former member's volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.volume(3, false)) }, stepVolumePolicy + " data-orders-3"},
-		{"a secret that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.DataSecrets["orders-ca"]) }, stepSecretPolicy + " orders-ca"},
-		{"what would stay goes", v1alpha1.DeletionDelete, func(w *world) { w.owned(w.o.Volumes[0]) }, stepVolumePolicy + " data-orders-1"},
+		{"a volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.Volumes[1]) }, "ApplyDeletionPolicyToVolume data-orders-1"},
+		{"a former member's volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.volume(3, false)) }, "ApplyDeletionPolicyToVolume data-orders-3"},
+		{"a secret that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.DataSecrets["orders-ca"]) }, "ApplyDeletionPolicyToSecret orders-ca"},
+		{"what would stay goes", v1alpha1.DeletionDelete, func(w *world) { w.owned(w.o.Volumes[0]) }, "ApplyDeletionPolicyToVolume data-orders-1"},
 		{"a volume on its way out is left alone", v1alpha1.DeletionRetain, func(w *world) {
 			w.owned(w.o.Volumes[1])
 			w.o.Volumes[1].DeletionTimestamp = &metav1.Time{Time: now}
@@ -90,7 +90,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 			w.c.Spec.Storage.Size = resource.MustParse("2Gi")
 			tc.change(w)
 			d, _, _ := desire(w.c, w.o)
-			if got := d.volumes[0].size.String(); got != tc.want {
+			if got := d.Volumes[0].Size.String(); got != tc.want {
 				t.Errorf("size %s, want %s", got, tc.want)
 			}
 			resizing := false
@@ -108,9 +108,9 @@ func TestVolumeGrowsLast(t *testing.T) {
 func obeyVolume(t *testing.T, w *world, ordinal int) {
 	t.Helper()
 	d, _, _ := desire(w.c, w.o)
-	for _, v := range d.volumes {
-		if v.ordinal == ordinal {
-			w.o.Volumes[ordinal].Annotations = volume(w.c, d, v).Annotations
+	for _, v := range d.Volumes {
+		if v.Ordinal == ordinal {
+			w.o.Volumes[ordinal].Annotations = set(w.c).Volume(d.Desired, v).Annotations
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/pki"
@@ -27,7 +28,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // world is a cluster and what is observed of it.
 type world struct {
 	c *v1alpha1.PostgresCluster
-	o Observation
+	o memberset.Observation
 	t *testing.T
 }
 
@@ -45,13 +46,12 @@ func newWorld(t *testing.T, replicas int) *world {
 				Storage:    v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 			},
 		},
-		o: Observation{
-			Settings:       Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+		o: memberset.Observation{
+			Settings:       memberset.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
 			Pods:           map[int]*corev1.Pod{},
 			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
 			Members:        map[string]members.Observation{},
-			ReadWrite:      map[string]bool{},
-			ReadOnly:       map[string]bool{},
+			Behind:         map[string]map[string]bool{suffixRW: {}, suffixRO: {}},
 			StorageClasses: map[string]storagev1.StorageClass{"standard": {AllowVolumeExpansion: new(true)}, "fixed": {}},
 		},
 	}
@@ -81,11 +81,11 @@ func (w *world) mint() {
 		w.t.Fatal(err)
 	}
 	state := pki.CAState{Current: ca}
-	certPEM, keyPEM, err := pki.Issue(ca, leaf(w.c), now, rand.Reader)
+	certPEM, keyPEM, err := pki.Issue(ca, set(w.c).Leaf(), now, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.o.Minted = Minted{
+	w.o.Minted = memberset.Minted{
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
@@ -107,7 +107,7 @@ func (w *world) statefulSet() {
 func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
 	size := w.c.Spec.Storage.Size.DeepCopy()
 	v := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: volumeName(w.c, ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
+		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).VolumeName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
 			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
 		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("standard"),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}}},
@@ -124,10 +124,10 @@ func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
 func (w *world) pod(ordinal int) *corev1.Pod {
 	img := image(w.c, w.o.Settings)
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: podName(w.c, ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
-			Annotations: map[string]string{v1alpha1.AnnotationRollout: rolloutHash(w.c, img)}},
+		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Annotations: map[string]string{v1alpha1.AnnotationRollout: set(w.c).RolloutHash(img)}},
 		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", ordinal+1),
-			InitContainers: []corev1.Container{{Name: installerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: img}}},
+			InitContainers: []corev1.Container{{Name: memberset.InstallerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: img}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.0.1",
 			ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
 	}
@@ -143,14 +143,14 @@ func (w *world) member(ordinal int) *memberapi.Status {
 	m := &memberapi.Status{
 		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: memberapi.StateStreaming, Serving: true,
 		Version: "17.4", SystemIdentifier: w.c.Status.SystemIdentifier,
-		ConfigHash:        memberapi.HashConfig(clusterConfig(w.c, d)),
+		ConfigHash:        memberapi.HashConfig(d.Config),
 		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]),
 	}
 	if ordinal == 0 {
 		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
-		w.o.ReadWrite[p.Name] = true
+		w.o.Behind[suffixRW][p.Name] = true
 	} else {
-		w.o.ReadOnly[p.Name] = true
+		w.o.Behind[suffixRO][p.Name] = true
 	}
 	w.o.Members[p.Name] = members.Observation{Status: m, At: now}
 	return m
@@ -158,7 +158,7 @@ func (w *world) member(ordinal int) *memberapi.Status {
 
 // status is what the member of an ordinal says, to be changed by a case.
 func (w *world) status(ordinal int) *memberapi.Status {
-	return w.o.Members[podName(w.c, ordinal)].Status
+	return w.o.Members[set(w.c).PodName(ordinal)].Status
 }
 
 // plan from what is observed, with pods as the cache holds them.
@@ -178,11 +178,11 @@ func (w *world) plan() engine.Plan {
 
 // gone removes a member's pod.
 func (w *world) gone(ordinal int) {
-	name := podName(w.c, ordinal)
+	name := set(w.c).PodName(ordinal)
 	delete(w.o.Pods, ordinal)
 	delete(w.o.Members, name)
-	delete(w.o.ReadOnly, name)
-	delete(w.o.ReadWrite, name)
+	delete(w.o.Behind[suffixRO], name)
+	delete(w.o.Behind[suffixRW], name)
 }
 
 // replicas changes what is declared.

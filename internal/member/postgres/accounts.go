@@ -38,7 +38,7 @@ type account struct {
 
 // readAccount is the account of the configuration, with the mounted password.
 func (a *agent) readAccount() (account, error) {
-	config, _ := a.config.Current()
+	config, _ := a.Config.Current()
 	if config == nil {
 		return account{}, errors.New("no configuration yet")
 	}

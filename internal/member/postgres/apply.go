@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"os/user"
@@ -14,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -27,7 +26,7 @@ func (a *agent) input(parameters map[string]string, control controlData, primary
 		Major: a.major, Member: a.o.Identity.Pod, Cluster: a.o.Identity.Cluster,
 		Port: a.o.Port, RunDir: a.o.RunDir, Resources: a.o.Resources, Parameters: parameters,
 	}
-	if config, _ := a.config.Current(); config != nil {
+	if config, _ := a.Config.Current(); config != nil {
 		in.VolumeSize = config.VolumeSize
 	}
 	if !primary {
@@ -41,14 +40,14 @@ func (a *agent) input(parameters map[string]string, control controlData, primary
 // the file as it was.
 func (a *agent) takeUp(ctx context.Context, in settingsInput) error {
 	candidate := filepath.Join(a.o.RunDir, "candidate.conf")
-	if err := writeFile(candidate, []byte(renderSettings(settings(in)))); err != nil {
+	if err := member.WriteFile(candidate, []byte(renderSettings(settings(in)))); err != nil {
 		return err
 	}
 	// The server reads the whole file, checks every value, and prints one.
-	if _, err := a.programs.run(ctx, "postgres", "-D", a.o.pgdata(), "-c", "config_file="+candidate, "-C", "port"); err != nil {
-		var failed *failure
+	if _, err := a.programs.Run(ctx, "postgres", "-D", a.o.pgdata(), "-c", "config_file="+candidate, "-C", "port"); err != nil {
+		var failed *member.Failure
 		if errors.As(err, &failed) {
-			return &refusal{refusedSettings(failed.stderr)}
+			return &refusal{refusedSettings(failed.Stderr)}
 		}
 		return err
 	}
@@ -86,7 +85,7 @@ func refusedSettings(stderr string) string {
 		found = append(found, message)
 	}
 	if len(found) == 0 {
-		return lastLine(stderr)
+		return member.LastLine(stderr)
 	}
 	return strings.Join(found, "; ")
 }
@@ -98,22 +97,22 @@ func (a *agent) writeAccess() error {
 		name = u.Username
 	}
 	return errors.Join(
-		writeFile(filepath.Join(a.o.RunDir, "pg_hba.conf"), []byte(renderHBA())),
-		writeFile(filepath.Join(a.o.RunDir, "pg_ident.conf"), []byte(renderIdent(name, memberapi.MemberName))))
+		member.WriteFile(filepath.Join(a.o.RunDir, "pg_hba.conf"), []byte(renderHBA())),
+		member.WriteFile(filepath.Join(a.o.RunDir, "pg_ident.conf"), []byte(renderIdent(name, memberapi.MemberName))))
 }
 
 // writeTLS copies the certificate to where the database reads it: as a
 // consistent set, and with the mode that the database demands of a key.
 func (a *agent) writeTLS() error {
-	bundle, _ := a.certificates.Current()
+	bundle, _ := a.Certificates.Current()
 	if bundle == nil {
 		return errors.New("the member has no certificate yet")
 	}
 	dir := filepath.Join(a.o.RunDir, "tls")
 	return errors.Join(
-		writeFile(filepath.Join(dir, "ca.crt"), bundle.CAPEM),
-		writeFile(filepath.Join(dir, "tls.crt"), bundle.CertPEM),
-		writeFile(filepath.Join(dir, "tls.key"), bundle.KeyPEM))
+		member.WriteFile(filepath.Join(dir, "ca.crt"), bundle.CAPEM),
+		member.WriteFile(filepath.Join(dir, "tls.crt"), bundle.CertPEM),
+		member.WriteFile(filepath.Join(dir, "tls.key"), bundle.KeyPEM))
 }
 
 // provenParameters are the user's parameters with which the database last
@@ -134,7 +133,7 @@ func (a *agent) provenParameters() map[string]string {
 func (a *agent) prove(parameters map[string]string) {
 	data, err := json.Marshal(parameters)
 	if err == nil {
-		err = writeFile(filepath.Join(a.o.DataDir, parametersName), data)
+		err = member.WriteFile(filepath.Join(a.o.DataDir, parametersName), data)
 	}
 	if err != nil {
 		a.log.Warn("cannot keep the parameters", "error", err.Error())
@@ -152,19 +151,4 @@ func candidates(declared, proven map[string]string) []map[string]string {
 		list = append(list, map[string]string{})
 	}
 	return list
-}
-
-// writeFile replaces a file in one step, and leaves one alone that is the same.
-func writeFile(path string, data []byte) error {
-	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, data) {
-		return nil
-	}
-	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
-	}
-	return nil
 }

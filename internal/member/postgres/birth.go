@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -18,10 +19,10 @@ func (a *agent) initdb(ctx context.Context) error {
 		return fmt.Errorf("remove an unfinished data directory: %w", err)
 	}
 	a.log.Info("initialises the database system", "major", a.major)
-	if _, err := a.programs.run(ctx, "initdb", initdbArgs(directory, a.major)...); err != nil {
+	if _, err := a.programs.Run(ctx, "initdb", initdbArgs(directory, a.major)...); err != nil {
 		return err
 	}
-	return install(directory, a.o.pgdata())
+	return member.Move(directory, a.o.pgdata())
 }
 
 func initdbArgs(directory string, major int) []string {
@@ -48,11 +49,11 @@ func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error
 	// A mark that is here was of data that somebody has taken away: data that
 	// is there with its mark is never copied over. After a crash it would pass
 	// for the copy's.
-	if err := errors.Join(removeCopy(a.o.DataDir), os.RemoveAll(filepath.Join(a.o.DataDir, aheadName)), syncDir(a.o.DataDir)); err != nil {
+	if err := errors.Join(removeCopy(a.o.DataDir), os.RemoveAll(filepath.Join(a.o.DataDir, aheadName)), member.SyncDir(a.o.DataDir)); err != nil {
 		return fmt.Errorf("remove an unfinished copy: %w", err)
 	}
 	directory := filepath.Join(a.o.DataDir, copyName)
-	_, err := a.programs.run(ctx, "pg_basebackup",
+	_, err := a.programs.Run(ctx, "pg_basebackup",
 		"--pgdata="+directory,
 		"--dbname="+upstream(a.o, primary.Pod, "", a.o.Identity.Pod),
 		"--slot="+slotName(a.o.Identity.Pod),
@@ -76,7 +77,7 @@ func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error
 	if err != nil {
 		return fmt.Errorf("mark the copy complete: %w", err)
 	}
-	return errors.Join(complete.Sync(), complete.Close(), syncDir(a.o.DataDir))
+	return errors.Join(complete.Sync(), complete.Close(), member.SyncDir(a.o.DataDir))
 }
 
 // adoptCopy puts a complete copy in its place. Data that it replaces is kept
@@ -87,11 +88,11 @@ func (a *agent) adoptCopy() error {
 		if err := os.RemoveAll(path(oldName)); err != nil {
 			return fmt.Errorf("remove the copy before last: %w", err)
 		}
-		if err := install(path(dataName), path(oldName)); err != nil {
+		if err := member.Move(path(dataName), path(oldName)); err != nil {
 			return err
 		}
 	}
-	if err := install(path(copyName), path(dataName)); err != nil {
+	if err := member.Move(path(copyName), path(dataName)); err != nil {
 		return err
 	}
 	return os.Remove(path(completeName))
@@ -115,5 +116,5 @@ func markStandby(directory string) error {
 	if err != nil {
 		return fmt.Errorf("mark the standby: %w", err)
 	}
-	return errors.Join(file.Sync(), file.Close(), syncDir(directory))
+	return errors.Join(file.Sync(), file.Close(), member.SyncDir(directory))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/member"
 )
 
 // controlData is what pg_control says of a data directory.
@@ -36,7 +38,7 @@ var floorSettings = map[string]string{
 
 // controlData runs pg_controldata on a data directory.
 func (p programs) controlData(ctx context.Context, dir string) (controlData, error) {
-	out, err := p.run(ctx, "pg_controldata", "-D", dir)
+	out, err := p.Run(ctx, "pg_controldata", "-D", dir)
 	if err != nil {
 		return controlData{}, err
 	}
@@ -75,7 +77,7 @@ func parseControlData(out string) (controlData, error) {
 		}
 	}
 	if c.SystemIdentifier == "" || len(c.Floors) != len(floorSettings) {
-		return controlData{}, fmt.Errorf("pg_controldata says something unknown: %s", lastLine(out))
+		return controlData{}, fmt.Errorf("pg_controldata says something unknown: %s", member.LastLine(out))
 	}
 	return c, nil
 }

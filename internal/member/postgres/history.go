@@ -124,7 +124,7 @@ func markAhead(dir string, m aheadMark) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeFile(filepath.Join(dir, aheadName), data), syncDir(dir))
+	return errors.Join(member.WriteFile(filepath.Join(dir, aheadName), data), member.SyncDir(dir))
 }
 
 // readAhead reads the mark; nil when there is none. One that cannot be read

@@ -47,19 +47,19 @@ func TestAhead(t *testing.T) {
 // What a primary says counts only while it can look, and only of its own system.
 func TestPointOf(t *testing.T) {
 	a := &agent{
-		store: member.NewStore(memberapi.Status{
+		Host: &member.Host{Store: member.NewStore(memberapi.Status{
 			Role: v1alpha1.RolePrimary, Serving: true, SystemIdentifier: ours, Timeline: 1, Position: 0x20,
-		}),
+		})},
 		positions: newSession(Options{RunDir: t.TempDir(), Port: 1}, "none"), // nobody answers
 	}
-	if got := pointOf(a.store.Get(), ours); got != at(1, "0/20") {
+	if got := pointOf(a.Store.Get(), ours); got != at(1, "0/20") {
 		t.Errorf("it ends at %v", got)
 	}
-	if got := pointOf(a.store.Get(), "another"); ahead(at(1, "0/30"), got) {
+	if got := pointOf(a.Store.Get(), "another"); ahead(at(1, "0/30"), got) {
 		t.Errorf("ahead of another system's %v", got)
 	}
 	a.refreshPosition(t.Context())
-	if got := pointOf(a.store.Get(), ours); ahead(at(1, "0/30"), got) {
+	if got := pointOf(a.Store.Get(), ours); ahead(at(1, "0/30"), got) {
 		t.Errorf("ahead of what may be old, %v", got)
 	}
 }
@@ -202,7 +202,7 @@ func TestCopyForgetsTheMarkOfDataThatIsGone(t *testing.T) {
 	}
 	a := &agent{
 		o:        Options{DataDir: dir, DatabaseAddress: func(pod string) string { return pod + ":5432" }},
-		programs: programs{dir: dir, processes: member.NewProcesses()}, // none there: the copy fails
+		programs: programs{member.Programs{Dir: dir, Processes: member.NewProcesses()}}, // none there: the copy fails
 	}
 	if err := a.copyPrimary(t.Context(), memberapi.Status{Pod: "orders-0"}); err == nil {
 		t.Fatal("a copy without a program")

@@ -40,9 +40,9 @@ func (a *agent) loop(ctx context.Context) {
 			}
 			pause = min(pauseCrash<<min(crashes, 10), pauseMost)
 			crashes++
-			a.report(memberapi.StateFailed, "", err.Error())
+			a.Report(memberapi.StateFailed, "", err.Error())
 		}
-		_, changed := a.config.Current()
+		_, changed := a.Config.Current()
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -61,7 +61,7 @@ func wait(ctx context.Context, d time.Duration) {
 // step does the next thing, and says how long to wait before the one after.
 func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocyclo // an ordered switch: first match wins
 	if err := a.lockVolume(); errors.Is(err, member.ErrVolumeInUse) {
-		a.report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
+		a.Report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
 		return pauseHeld, nil
 	} else if err != nil {
 		return 0, err
@@ -76,26 +76,26 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 	d := decide(f)
 	switch d.Action {
 	case actHold:
-		a.report(memberapi.StateHeld, d.Hold, d.Message)
+		a.Report(memberapi.StateHeld, d.Hold, d.Message)
 		if d.Hold == memberapi.HoldVolumeFull {
 			return pauseFull, nil
 		}
 		return pauseHeld, nil
 	case actWait:
-		a.report(memberapi.StateWaiting, "", d.Message)
+		a.Report(memberapi.StateWaiting, "", d.Message)
 		if f.Ordinal == 0 && f.ConfigKnown {
 			return pauseClaim, nil // each look asks the API server
 		}
 		return pauseWaiting, nil
 	case actClaim:
-		a.report(memberapi.StateWaiting, "", d.Message)
+		a.Report(memberapi.StateWaiting, "", d.Message)
 		if err := a.lease.Claim(ctx, f.Cluster, f.leftBehind()); err != nil {
 			a.log.Info("the Lease was not won", "error", err.Error())
 			return pauseClaim, nil
 		}
 		return 0, nil
 	case actBirth:
-		a.report(memberapi.StateInitializing, "", d.Message)
+		a.Report(memberapi.StateInitializing, "", d.Message)
 		return 0, a.initdb(ctx)
 	case actRecord:
 		return 0, a.recordBirth(ctx, f.Volume.Control)
@@ -137,10 +137,10 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 			return f, memberapi.Status{}, err
 		}
 	}
-	a.store.Update(func(s *memberapi.Status) {
+	a.Store.Update(func(s *memberapi.Status) {
 		s.SystemIdentifier, s.Timeline = f.Volume.Control.SystemIdentifier, f.Volume.Control.Timeline
 	})
-	if config, _ := a.config.Current(); config != nil {
+	if config, _ := a.Config.Current(); config != nil {
 		f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
 		if a.cluster == "" {
 			a.cluster = config.UID
@@ -204,7 +204,7 @@ func (a *agent) recordBirth(ctx context.Context, control controlData) error {
 // clone makes the volume's data a copy of the primary's. A failure is no crash:
 // the primary may have gone, or may not have made the slot yet.
 func (a *agent) clone(ctx context.Context, primary memberapi.Status) (time.Duration, error) {
-	a.report(memberapi.StateCloning, "", "copies the data of "+primary.Pod)
+	a.Report(memberapi.StateCloning, "", "copies the data of "+primary.Pod)
 	if err := a.writeTLS(); err != nil {
 		return 0, err
 	}
@@ -215,7 +215,7 @@ func (a *agent) clone(ctx context.Context, primary memberapi.Status) (time.Durat
 		return 0, removeCopy(a.o.DataDir)
 	}
 	if err != nil {
-		a.report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
+		a.Report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
 		return pauseWaiting, nil
 	}
 	a.copyAgain, a.filled = false, filledCopy{}

@@ -132,8 +132,8 @@ func (l *life) replaceData(ctx context.Context) error {
 		l.server.stop(l.o.StopTimeout)
 		return nil
 	}
-	l.setRole("member")
-	l.store.Update(func(s *memberapi.Status) {
+	l.SetRole("member")
+	l.Store.Update(func(s *memberapi.Status) {
 		s.State, s.Serving, s.Lag, s.Source = memberapi.StateCloning, false, -1, ""
 		s.Message = "can no longer follow, for the primary has not kept what it needs: copies the data of " + primary.Pod + " again"
 	})

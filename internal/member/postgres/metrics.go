@@ -123,7 +123,7 @@ func (c collector) Describe(into chan<- *prometheus.Desc) {
 
 // Collect reports the member's status, and asks the database for the rest.
 func (c collector) Collect(into chan<- prometheus.Metric) {
-	status := c.store.Get()
+	status := c.Store.Get()
 	send := func(f family, value float64, labels ...string) {
 		into <- prometheus.MustNewConstMetric(f.desc, f.kind, value, labels...)
 	}

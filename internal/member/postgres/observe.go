@@ -32,7 +32,7 @@ type positionCache struct {
 // refreshPosition brings the position of a primary up to date; a replica's is
 // as fresh as its last observation.
 func (a *agent) refreshPosition(ctx context.Context) {
-	status := a.store.Get()
+	status := a.Store.Get()
 	if status.Role != v1alpha1.RolePrimary || !status.Serving {
 		return
 	}
@@ -50,7 +50,7 @@ func (a *agent) refreshPosition(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // whoever asked has gone
 	}
-	a.store.Update(func(s *memberapi.Status) {
+	a.Store.Update(func(s *memberapi.Status) {
 		if s.PositionOld = err != nil; err == nil {
 			s.Position, a.position.at = uint64(position), time.Now()
 		}
@@ -127,7 +127,7 @@ func (l *life) isPrepared() bool {
 // observePrimary: a primary serves once its accounts and slots are seen to.
 func (l *life) observePrimary(seen sight, err error) {
 	prepared := l.isPrepared()
-	l.store.Update(func(s *memberapi.Status) {
+	l.Store.Update(func(s *memberapi.Status) {
 		s.Serving = err == nil && prepared
 		switch {
 		case err != nil:
@@ -140,9 +140,9 @@ func (l *life) observePrimary(seen sight, err error) {
 		s.State, s.Message, s.Hold = memberapi.StateRunning, "", ""
 		s.Position, s.Timeline, s.Lag = uint64(seen.Position), seen.Timeline, 0
 	})
-	if err == nil && prepared && l.store.Get().Role != v1alpha1.RolePrimary {
+	if err == nil && prepared && l.Store.Get().Role != v1alpha1.RolePrimary {
 		l.log.Info("takes writes")
-		l.setRole(v1alpha1.RolePrimary)
+		l.SetRole(v1alpha1.RolePrimary)
 	}
 }
 
@@ -169,10 +169,10 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 		// so that what we would serve was never, or is no longer, true.
 		lag.Known = false
 	}
-	before := l.store.Get().Role
+	before := l.Store.Get().Role
 	role := replicaRole(before, err == nil, view, lag)
 	source := l.knownPrimary()
-	l.store.Update(func(s *memberapi.Status) {
+	l.Store.Update(func(s *memberapi.Status) {
 		s.Serving = err == nil
 		s.State, s.Message = replicaState(err == nil, seen.Receiving, role, source)
 		s.Role, s.Hold, s.Lag = role, "", -1
@@ -190,7 +190,7 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	if role != before {
 		l.log.Info("role", "role", role, "primary", int(view), "lagKnown", lag.Known, "lag", lag.Lag.String())
 	}
-	l.labeller.Set(role)
+	l.Labeller.Set(role)
 	if err == nil && seen.Receiving {
 		l.dropOld()
 	}
@@ -300,7 +300,7 @@ func (l *life) observePending(ctx context.Context) {
 		return
 	}
 	slices.Sort(pending)
-	l.store.Update(func(s *memberapi.Status) {
+	l.Store.Update(func(s *memberapi.Status) {
 		s.PendingRestart = pending
 		if len(pending) == 0 {
 			s.PendingRestart = nil

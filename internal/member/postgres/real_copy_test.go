@@ -39,7 +39,7 @@ func (r *run) forget(member string) {
 // untilMeasured waits for the size of a primary's data, which is no revision.
 func (r *run) untilMeasured() {
 	r.t.Helper()
-	for end := time.Now().Add(time.Minute); r.store.Get().DataSize == 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); r.Store.Get().DataSize == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatal("the data is not measured")
 		}
@@ -67,7 +67,7 @@ func TestRealCopyWaitsForRoom(t *testing.T) {
 	if found := findLeftovers(second); found != (leftovers{}) {
 		t.Errorf("a copy that cannot fit left %+v", found)
 	}
-	if message := replica.store.Get().Message; !strings.Contains(message, "orders-0 needs") || !strings.Contains(message, "spec.storage.size") {
+	if message := replica.Store.Get().Message; !strings.Contains(message, "orders-0 needs") || !strings.Contains(message, "spec.storage.size") {
 		t.Errorf("message %q", message)
 	}
 	small.free.Store(9 << 30)

@@ -53,7 +53,7 @@ type address struct{ agent, database int }
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
 	w := &world{t: t, client: fake.NewClientset(), tls: t.TempDir(), secret: t.TempDir()}
-	w.config = memberapi.ClusterConfig{Kind: "PostgresCluster", Namespace: "shop", Name: "orders", UID: "u", Database: "app", Owner: "app", VolumeSize: 1 << 30}
+	w.config = memberapi.ClusterConfig{Kind: "PostgresCluster", Namespace: "shop", Name: "orders", UID: "u", FirstDatabase: memberapi.FirstDatabase{Database: "app", Owner: "app"}, VolumeSize: 1 << 30}
 	for i := range members {
 		w.agents = append(w.agents, address{freePort(t), freePort(t)})
 		w.config.Members = append(w.config.Members, "orders-"+strconv.Itoa(i))
@@ -151,7 +151,7 @@ func (r *run) until(what string, is func(memberapi.Status) bool) memberapi.Statu
 	r.t.Helper()
 	deadline := time.After(2 * time.Minute)
 	for {
-		status, changed := r.store.Changed()
+		status, changed := r.Store.Changed()
 		if is(status) {
 			return status
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -94,11 +95,11 @@ func (c filledCopy) waits(now time.Duration, total int64) bool {
 
 // outOfSpace says whether a program failed because the volume was full.
 func outOfSpace(err error) bool {
-	var failed *failure
+	var failed *member.Failure
 	if !errors.As(err, &failed) {
 		return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 	}
-	return strings.Contains(failed.stderr, "No space left on device") || strings.Contains(failed.stderr, "Disk quota exceeded")
+	return strings.Contains(failed.Stderr, "No space left on device") || strings.Contains(failed.Stderr, "Disk quota exceeded")
 }
 
 // measureInterval is between two measurements of a primary's data.
@@ -108,7 +109,7 @@ const measureInterval = 30 * time.Second
 func (l *life) measure(ctx context.Context) {
 	for ctx.Err() == nil {
 		if size, err := dataSize(ctx, l.o.pgdata()); err == nil {
-			l.store.Update(func(s *memberapi.Status) { s.DataSize = size })
+			l.Store.Update(func(s *memberapi.Status) { s.DataSize = size })
 		} else if ctx.Err() == nil {
 			l.log.Info("the size of the data is not known", "error", err.Error())
 		}

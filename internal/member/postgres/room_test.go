@@ -87,8 +87,8 @@ func TestFilledCopy(t *testing.T) {
 	if !c.waits(now+29*time.Minute, 10) || c.waits(now+31*time.Minute, 10) {
 		t.Error("the pause is not bounded")
 	}
-	full := &failure{program: "pg_basebackup", stderr: "pg_basebackup: error: could not write to file \"x\": No space left on device\npg_basebackup: removing data directory\n"}
-	if !outOfSpace(full) || outOfSpace(&failure{program: "pg_basebackup", stderr: "connection refused"}) {
+	full := &member.Failure{Program: "pg_basebackup", Stderr: "pg_basebackup: error: could not write to file \"x\": No space left on device\npg_basebackup: removing data directory\n"}
+	if !outOfSpace(full) || outOfSpace(&member.Failure{Program: "pg_basebackup", Stderr: "connection refused"}) {
 		t.Error("a full volume is not told from other failures")
 	}
 }

@@ -52,7 +52,7 @@ func (a *agent) serve(ctx context.Context, control controlData, primary bool) er
 		return err
 	}
 	a.where((*whereabouts).begin)
-	a.report(memberapi.StateRecovering, "", "starts the database")
+	a.Report(memberapi.StateRecovering, "", "starts the database")
 	if err := l.start(ctx); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (l *life) prepareFiles() error {
 // a parameter that the server only refuses when it starts must not keep the
 // database down.
 func (l *life) start(ctx context.Context) error {
-	config, _ := l.config.Current()
+	config, _ := l.Config.Current()
 	var refused error
 	for i, parameters := range candidates(config.Parameters, l.provenParameters()) {
 		err := l.takeUp(ctx, l.input(parameters, l.control, l.primary))
@@ -105,7 +105,7 @@ func (l *life) startWith(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-server.done:
+		case <-server.Done():
 			server.kill()
 			return fmt.Errorf("the database does not start: %s", server.lastFatal())
 		case <-ctx.Done():
@@ -142,7 +142,7 @@ func (l *life) settled(config *member.Config, declared bool, refused error) {
 		l.prove(config.Parameters)
 	}
 	waits := heldBack(l.input(config.Parameters, l.control, l.primary))
-	l.store.Update(func(s *memberapi.Status) {
+	l.Store.Update(func(s *memberapi.Status) {
 		if declared {
 			s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits
 		} else if refused != nil {
@@ -187,9 +187,9 @@ func (l *life) watch(ctx context.Context) error {
 	case <-l.lostLease(lost):
 		l.server.kill()
 		finish()
-		l.report(memberapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
+		l.Report(memberapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
 		return nil
-	case <-l.server.done:
+	case <-l.server.Done():
 		finish()
 		l.server.kill()
 		return fmt.Errorf("the database ended by itself: %s", l.server.lastFatal())
@@ -209,19 +209,19 @@ func (l *life) stopPlanned() {
 	l.log.Info("stops the database")
 	ctx, cancel := context.WithTimeout(context.Background(), l.o.StopTimeout)
 	defer cancel()
-	l.store.Update(func(s *memberapi.Status) {
+	l.Store.Update(func(s *memberapi.Status) {
 		s.State, s.Message, s.Role = memberapi.StateStopping, "", v1alpha1.RoleMember
 	})
-	l.labeller.Set(v1alpha1.RoleMember)
+	l.Labeller.Set(v1alpha1.RoleMember)
 	label, done := context.WithTimeout(ctx, time.Second)
-	l.labeller.Settle(label)
+	l.Labeller.Settle(label)
 	done()
 	if l.primary {
 		l.checkpoint(ctx)
 	}
 	deadline, _ := ctx.Deadline()
 	inOrder := l.server.stop(time.Until(deadline))
-	l.store.Update(func(s *memberapi.Status) { s.Serving = false })
+	l.Store.Update(func(s *memberapi.Status) { s.Serving = false })
 	l.log.Info("the database has stopped", "inOrder", inOrder)
 	if l.primary && inOrder {
 		l.release()
@@ -267,8 +267,8 @@ func (l *life) release() {
 // membership.
 func (l *life) upkeep(ctx context.Context) {
 	for {
-		config, configChanged := l.config.Current()
-		bundle, certificateChanged := l.certificates.Current()
+		config, configChanged := l.Config.Current()
+		bundle, certificateChanged := l.Certificates.Current()
 		if bundle != nil {
 			l.takeCertificate()
 		}
@@ -365,12 +365,12 @@ func (l *life) takeCertificate() {
 // takeConfig takes a new configuration up without a restart, as far as that
 // goes.
 func (l *life) takeConfig(ctx context.Context, config *member.Config) {
-	status := l.store.Get()
+	status := l.Store.Get()
 	known := config != nil && status.ConfigHash == config.Hash
 	if known && status.ConfigError != "" {
 		// What is in force was declared again: going back mends a refusal.
 		l.refused = ""
-		l.store.Update(func(s *memberapi.Status) { s.ConfigError = "" })
+		l.Store.Update(func(s *memberapi.Status) { s.ConfigError = "" })
 	}
 	if config == nil || known && len(status.WaitsForPrimary) == 0 || l.refused == config.Hash {
 		return
@@ -389,14 +389,14 @@ func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	case err == nil:
 		l.refused = ""
 		l.observePending(ctx)
-		l.store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits })
-		if len(l.store.Get().PendingRestart) == 0 {
+		l.Store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits })
+		if len(l.Store.Get().PendingRestart) == 0 {
 			l.prove(config.Parameters)
 		}
 		l.log.Info("configuration taken up", "hash", config.Hash)
 	case errors.As(err, &refused):
 		l.refused = config.Hash
-		l.store.Update(func(s *memberapi.Status) { s.ConfigError = err.Error() })
+		l.Store.Update(func(s *memberapi.Status) { s.ConfigError = err.Error() })
 		l.log.Warn("configuration refused", "hash", config.Hash, "error", err.Error())
 	default:
 		l.log.Warn("configuration not taken up yet", "error", err.Error())
@@ -442,7 +442,7 @@ func (l *life) reload(ctx context.Context) error {
 
 // detail reports what the data says of its first database.
 func (l *life) detail(found map[string]string) {
-	l.store.Update(func(s *memberapi.Status) {
+	l.Store.Update(func(s *memberapi.Status) {
 		details := maps.Clone(s.Details)
 		if details == nil {
 			details = map[string]string{}

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-db/holdfast/internal/member"
 )
 
@@ -105,9 +103,9 @@ func tidy(dir string) error {
 		case tidyRemoveCopy:
 			err = removeCopy(dir)
 		case tidyAdoptCopy:
-			err = install(path(copyName), path(dataName))
+			err = member.Move(path(copyName), path(dataName))
 		case tidyRestoreOld:
-			err = install(path(oldName), path(dataName))
+			err = member.Move(path(oldName), path(dataName))
 		}
 		if err != nil {
 			return fmt.Errorf("tidy the volume: %w", err)
@@ -121,31 +119,6 @@ func removeCopy(dir string) error {
 		return err
 	}
 	return os.RemoveAll(filepath.Join(dir, copyName))
-}
-
-// install renames a finished directory into place, durably; never over
-// anything.
-func install(from, to string) error {
-	if err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
-		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
-			return fmt.Errorf("rename %s to %s: %w", filepath.Base(from), filepath.Base(to), err)
-		}
-		// A file system without the flag: a plain rename refuses a directory
-		// that is not empty.
-		if err := os.Rename(from, to); err != nil {
-			return err
-		}
-	}
-	return syncDir(filepath.Dir(to))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
 }
 
 // inspect looks at the volume. Control is left to the caller.

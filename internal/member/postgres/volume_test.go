@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/holdfast-db/holdfast/internal/member"
 )
 
 func TestLeftoversPlan(t *testing.T) {
@@ -49,7 +51,7 @@ func TestInstallNeverOverwrites(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, "a", "file"), "new")
 	mustWrite(t, filepath.Join(dir, "b", "file"), "old")
-	if err := install(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err == nil {
+	if err := member.Move(filepath.Join(dir, "a"), filepath.Join(dir, "b")); err == nil {
 		t.Fatal("a directory was replaced")
 	}
 	if data, _ := os.ReadFile(filepath.Join(dir, "b", "file")); string(data) != "old" {

@@ -1,4 +1,4 @@
-package postgres
+package memberset
 
 import (
 	"context"
@@ -16,13 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 )
 
-// Observation is one cluster as the caches, the members and the engine's own
-// memory show it.
+// Observation is one cluster as the caches, the members and the keeper's memory
+// show it.
 type Observation struct {
 	// Settings of the operator, so that Plan needs nothing else.
 	Settings Settings
@@ -40,17 +39,20 @@ type Observation struct {
 	Members map[string]members.Observation
 	// Asking says whether the members can be asked at all.
 	Asking bool
-	// ReadWrite and ReadOnly are the pods that the Services send clients to.
-	ReadWrite, ReadOnly map[string]bool
+	// Behind are the pods that the Services for clients send these to, by the
+	// Service's suffix.
+	Behind map[string]map[string]bool
 	// StorageClasses by name; nil when the operator may not read them.
 	StorageClasses map[string]storagev1.StorageClass
 }
 
-// Observe implements engine.Engine.
-func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Observation, error) {
-	o := Observation{Settings: e.Settings}
-	in := client.InNamespace(c.Namespace)
-	ours := client.MatchingLabels(identity(c).Selector())
+// Observe reads caches and memory, and never judges.
+func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
+	o := Observation{Settings: k.Settings}
+	in := client.InNamespace(s.Key().Namespace)
+	ours := client.MatchingLabels(s.Selector())
+
+	uid := s.Cluster.GetUID()
 
 	var sets appsv1.StatefulSetList
 	var pods corev1.PodList
@@ -59,14 +61,14 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 	var endpoints discoveryv1.EndpointSliceList
 	for _, list := range []client.ObjectList{&sets, &pods, &volumes, &secrets, &endpoints} {
 		// The cache's own objects: an observation is only read.
-		if err := e.Reader.List(ctx, list, in, ours, client.UnsafeDisableDeepCopy); err != nil {
+		if err := k.Reader.List(ctx, list, in, ours, client.UnsafeDisableDeepCopy); err != nil {
 			return o, fmt.Errorf("observe %T: %w", list, err)
 		}
 	}
-	volumes.Items = slices.DeleteFunc(volumes.Items, func(v corev1.PersistentVolumeClaim) bool { return another(&v, c.UID) })
-	secrets.Items = slices.DeleteFunc(secrets.Items, func(s corev1.Secret) bool { return another(&s, c.UID) })
+	volumes.Items = slices.DeleteFunc(volumes.Items, func(v corev1.PersistentVolumeClaim) bool { return another(&v, uid) })
+	secrets.Items = slices.DeleteFunc(secrets.Items, func(v corev1.Secret) bool { return another(&v, uid) })
 	for i := range sets.Items {
-		if sets.Items[i].Name == c.Name && !another(&sets.Items[i], c.UID) {
+		if sets.Items[i].Name == s.Named("") && !another(&sets.Items[i], uid) {
 			o.StatefulSet = &sets.Items[i]
 		}
 	}
@@ -75,29 +77,31 @@ func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (Obse
 	} else {
 		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return another(&p, o.StatefulSet.UID) })
 	}
-	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, c.Name+"-")
-	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+c.Name+"-")
+	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, s.Named("-"))
+	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
 	o.DataSecrets = map[string]*corev1.Secret{}
 	for i := range secrets.Items {
-		if name := secrets.Items[i].Name; name == c.Name+suffixCA || name == c.Name+suffixInternal {
+		if name := secrets.Items[i].Name; name == s.Named(SuffixCA) || name == s.Named(SuffixInternal) {
 			o.DataSecrets[name] = &secrets.Items[i]
 		}
 	}
-	o.Minted = e.vault.observe(c, secrets.Items)
-	o.ReadWrite = serving(endpoints.Items, c.Name+suffixRW)
-	o.ReadOnly = serving(endpoints.Items, c.Name+suffixRO)
+	o.Minted = k.vault.observe(s, secrets.Items)
+	o.Behind = map[string]map[string]bool{}
+	for _, suffix := range s.Clients {
+		o.Behind[suffix] = serving(endpoints.Items, s.Named(suffix))
+	}
 
-	classes, err := e.storageClasses(ctx)
+	classes, err := k.storageClasses(ctx)
 	if err != nil {
 		return o, err
 	}
 	o.StorageClasses = classes
 
-	if target, ok := e.target(c, o); ok {
-		e.Members.Watch(client.ObjectKeyFromObject(c), c.UID, target)
+	if target, ok := k.target(s, o); ok {
+		k.Members.Watch(s.Key(), uid, target)
 		o.Asking = true
 	}
-	o.Members = e.Members.Get(client.ObjectKeyFromObject(c))
+	o.Members = k.Members.Get(s.Key())
 	return o, nil
 }
 
@@ -110,9 +114,9 @@ func another(obj client.Object, uid types.UID) bool {
 }
 
 // storageClasses reads the classes where the operator may.
-func (e *Engine) storageClasses(ctx context.Context) (map[string]storagev1.StorageClass, error) {
+func (k *Keeper) storageClasses(ctx context.Context) (map[string]storagev1.StorageClass, error) {
 	var list storagev1.StorageClassList
-	if err := e.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsForbidden(err) {
 			return nil, nil
 		}
@@ -126,8 +130,8 @@ func (e *Engine) storageClasses(ctx context.Context) (map[string]storagev1.Stora
 }
 
 // target says which members to ask, and with which certificate.
-func (e *Engine) target(c *v1alpha1.PostgresCluster, o Observation) (members.Target, bool) {
-	credentials, ok := e.vault.client(c, o.Minted, e.Clock.Now())
+func (k *Keeper) target(s Set, o Observation) (members.Target, bool) {
+	credentials, ok := k.vault.client(s, o.Minted, k.Clock.Now())
 	if !ok {
 		return members.Target{}, false
 	}
@@ -138,8 +142,8 @@ func (e *Engine) target(c *v1alpha1.PostgresCluster, o Observation) (members.Tar
 		}
 		t.Members = append(t.Members, members.Member{
 			Pod: pod.Name, UID: pod.UID,
-			Address:    hostPort(pod.Status.PodIP, memberapi.StatusPort),
-			ServerName: pod.Name + "." + c.Name + suffixMembers + "." + c.Namespace + ".svc",
+			Address:    HostPort(pod.Status.PodIP, memberapi.StatusPort),
+			ServerName: s.PodHost(pod.Name),
 		})
 	}
 	return t, true

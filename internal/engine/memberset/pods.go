@@ -1,4 +1,4 @@
-package postgres
+package memberset
 
 import (
 	"crypto/sha256"
@@ -21,8 +21,7 @@ import (
 
 // Names within a member's pod.
 const (
-	containerName = "postgres"
-	installerName = "install"
+	InstallerName = "install"
 	dataVolume    = "data"
 )
 
@@ -31,122 +30,112 @@ const stopSeconds = 180
 
 // statefulSet of the members. The planner chooses which pod to replace, so its
 // own roll-out is off; volumes are never its to delete.
-func statefulSet(c *v1alpha1.PostgresCluster, d desired) *appsv1ac.StatefulSetApplyConfiguration {
-	labels := identity(c).Labels(componentDatabase)
-	return appsv1ac.StatefulSet(c.Name, c.Namespace).WithLabels(labels).
-		WithOwnerReferences(identity(c).Owner()).
+func (s Set) statefulSet(d Desired) *appsv1ac.StatefulSetApplyConfiguration {
+	labels := s.labels(componentDatabase)
+	return appsv1ac.StatefulSet(s.Named(""), s.Key().Namespace).WithLabels(labels).
+		WithOwnerReferences(s.owner()).
 		WithSpec(appsv1ac.StatefulSetSpec().
-			WithReplicas(int32(d.count)).
-			WithServiceName(c.Name + suffixMembers).
+			WithReplicas(int32(d.Count)).
+			WithServiceName(s.Named(SuffixMembers)).
 			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithUpdateStrategy(appsv1ac.StatefulSetUpdateStrategy().WithType(appsv1.OnDeleteStatefulSetStrategyType)).
 			WithPersistentVolumeClaimRetentionPolicy(appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
 				WithWhenDeleted(appsv1.RetainPersistentVolumeClaimRetentionPolicyType).
 				WithWhenScaled(appsv1.RetainPersistentVolumeClaimRetentionPolicyType)).
-			WithSelector(metav1ac.LabelSelector().WithMatchLabels(identity(c).Selector())).
-			WithTemplate(podTemplate(c, d)).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())).
+			WithTemplate(s.podTemplate(d)).
 			WithVolumeClaimTemplates(&corev1ac.PersistentVolumeClaimApplyConfiguration{
 				ObjectMetaApplyConfiguration: metav1ac.ObjectMeta().WithName(dataVolume).WithLabels(labels),
-				Spec:                         claimSpec(d.template),
+				Spec:                         claimSpec(d.Template),
 			}))
 }
 
 // podTemplate is one member. The label of its role is the agent's.
-func podTemplate(c *v1alpha1.PostgresCluster, d desired) *corev1ac.PodTemplateSpecApplyConfiguration {
-	s := c.Spec.SchedulingSpec
+func (s Set) podTemplate(d Desired) *corev1ac.PodTemplateSpecApplyConfiguration {
+	common := s.Cluster.Common()
+	where := common.SchedulingSpec
 	spec := corev1ac.PodSpec().
-		WithServiceAccountName(c.Name).WithEnableServiceLinks(false).
+		WithServiceAccountName(s.Named("")).WithEnableServiceLinks(false).
 		WithTerminationGracePeriodSeconds(stopSeconds).
 		WithSecurityContext(corev1ac.PodSecurityContext().
-			WithRunAsNonRoot(true).WithRunAsUser(userID).WithRunAsGroup(userID).
-			WithFSGroup(userID).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+			WithRunAsNonRoot(true).WithRunAsUser(s.User).WithRunAsGroup(s.User).
+			WithFSGroup(s.User).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
 		WithInitContainers(installer(d)).
-		WithContainers(databaseSpec(c, d)).
-		WithVolumes(podVolumes(c)...).
-		WithNodeSelector(s.NodeSelector)
-	for _, p := range c.Spec.ImagePullSecrets {
+		WithContainers(s.database(d)).
+		WithVolumes(s.podVolumes()...).
+		WithNodeSelector(where.NodeSelector)
+	for _, p := range common.ImagePullSecrets {
 		spec.WithImagePullSecrets(corev1ac.LocalObjectReference().WithName(p.Name))
 	}
-	for i := range s.Tolerations {
-		spec.WithTolerations(as[corev1ac.TolerationApplyConfiguration](s.Tolerations[i]))
+	for i := range where.Tolerations {
+		spec.WithTolerations(as[corev1ac.TolerationApplyConfiguration](where.Tolerations[i]))
 	}
-	for i := range s.TopologySpreadConstraints {
-		spec.WithTopologySpreadConstraints(as[corev1ac.TopologySpreadConstraintApplyConfiguration](s.TopologySpreadConstraints[i]))
+	for i := range where.TopologySpreadConstraints {
+		spec.WithTopologySpreadConstraints(as[corev1ac.TopologySpreadConstraintApplyConfiguration](where.TopologySpreadConstraints[i]))
 	}
-	if s.PriorityClassName != "" {
-		spec.WithPriorityClassName(s.PriorityClassName)
+	if where.PriorityClassName != "" {
+		spec.WithPriorityClassName(where.PriorityClassName)
 	}
 	switch {
-	case s.Affinity != nil:
-		spec.WithAffinity(as[corev1ac.AffinityApplyConfiguration](*s.Affinity))
-	case len(s.TopologySpreadConstraints) == 0:
-		spec.WithAffinity(apart(c))
+	case where.Affinity != nil:
+		spec.WithAffinity(as[corev1ac.AffinityApplyConfiguration](*where.Affinity))
+	case len(where.TopologySpreadConstraints) == 0:
+		spec.WithAffinity(s.apart())
 	}
 	return corev1ac.PodTemplateSpec().
-		WithLabels(s.PodLabels).WithLabels(identity(c).Labels(componentDatabase)).
-		WithAnnotations(s.PodAnnotations).
+		WithLabels(where.PodLabels).WithLabels(s.labels(componentDatabase)).
+		WithAnnotations(where.PodAnnotations).
 		WithAnnotations(map[string]string{
-			v1alpha1.AnnotationRollout:                rolloutHash(c, d.asked),
-			v1alpha1.AnnotationImage:                  d.asked,
-			"kubectl.kubernetes.io/default-container": containerName,
+			v1alpha1.AnnotationRollout:                s.RolloutHash(d.Asked),
+			v1alpha1.AnnotationImage:                  d.Asked,
+			"kubectl.kubernetes.io/default-container": s.Container,
 		}).
 		WithSpec(spec)
 }
 
 // apart keeps members off each other's nodes where there is a choice.
-func apart(c *v1alpha1.PostgresCluster) *corev1ac.AffinityApplyConfiguration {
+func (s Set) apart() *corev1ac.AffinityApplyConfiguration {
 	return corev1ac.Affinity().WithPodAntiAffinity(corev1ac.PodAntiAffinity().
 		WithPreferredDuringSchedulingIgnoredDuringExecution(corev1ac.WeightedPodAffinityTerm().WithWeight(100).
 			WithPodAffinityTerm(corev1ac.PodAffinityTerm().WithTopologyKey(corev1.LabelHostname).
-				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(identity(c).Selector())))))
+				WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))))
 }
 
 // installer copies the agent's binary to where the stock image can run it.
-func installer(d desired) *corev1ac.ContainerApplyConfiguration {
-	return corev1ac.Container().WithName(installerName).WithImage(d.settings.AgentImage).
+func installer(d Desired) *corev1ac.ContainerApplyConfiguration {
+	return corev1ac.Container().WithName(InstallerName).WithImage(d.Settings.AgentImage).
 		WithArgs("agent", "install", memberapi.BinDir+"/holdfast").
 		WithSecurityContext(locked()).
 		WithVolumeMounts(mount("bin", memberapi.BinDir, false))
 }
 
-func databaseSpec(c *v1alpha1.PostgresCluster, d desired) *corev1ac.ContainerApplyConfiguration {
+func (s Set) database(d Desired) *corev1ac.ContainerApplyConfiguration {
 	probe := func(url string, period, failures int32) *corev1ac.ProbeApplyConfiguration {
 		return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(url).WithPort(intstr.FromString("metrics"))).
 			WithPeriodSeconds(period).WithTimeoutSeconds(5).WithFailureThreshold(failures)
 	}
-	ac := corev1ac.Container().WithName(containerName).WithImage(d.image).
-		WithCommand(memberapi.BinDir+"/holdfast", "agent", "postgres").
-		WithEnv(environment(c)...).
-		WithPorts(
-			corev1ac.ContainerPort().WithName("postgres").WithContainerPort(Port).WithProtocol(corev1.ProtocolTCP),
-			corev1ac.ContainerPort().WithName("agent").WithContainerPort(memberapi.StatusPort).WithProtocol(corev1.ProtocolTCP),
-			corev1ac.ContainerPort().WithName("metrics").WithContainerPort(memberapi.ProbePort).WithProtocol(corev1.ProtocolTCP)).
+	ac := corev1ac.Container().WithName(s.Container).WithImage(d.Image).
+		WithCommand(memberapi.BinDir+"/holdfast", "agent", s.Container).
+		WithEnv(s.environment()...).
+		WithPorts(s.containerPorts()...).
 		WithReadinessProbe(probe("/readyz", 2, 3)).
 		WithLivenessProbe(probe("/healthz", 10, 6)).
 		WithSecurityContext(locked()).
-		WithVolumeMounts(
-			mount(dataVolume, memberapi.DataDir, false),
-			mount("bin", memberapi.BinDir, true),
-			mount("run", memberapi.RunDir, false),
-			mount("tmp", "/tmp", false),
-			mount("shm", "/dev/shm", false),
-			mount("config", path.Dir(memberapi.ConfigFile), true),
-			mount("tls", memberapi.TLSDir, true),
-			mount("credentials", memberapi.CredentialsDir, true))
-	if len(c.Spec.Resources.Limits) > 0 || len(c.Spec.Resources.Requests) > 0 {
-		ac.WithResources(as[corev1ac.ResourceRequirementsApplyConfiguration](c.Spec.Resources))
+		WithVolumeMounts(s.mounts()...)
+	if r := s.Cluster.Common().Resources; len(r.Limits) > 0 || len(r.Requests) > 0 {
+		ac.WithResources(as[corev1ac.ResourceRequirementsApplyConfiguration](r))
 	}
 	return ac
 }
 
-func environment(c *v1alpha1.PostgresCluster) []*corev1ac.EnvVarApplyConfiguration {
+func (s Set) environment() []*corev1ac.EnvVarApplyConfiguration {
 	field := func(name, source string) *corev1ac.EnvVarApplyConfiguration {
 		return corev1ac.EnvVar().WithName(name).WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath(source)))
 	}
 	limit := func(name, kind, divisor string) *corev1ac.EnvVarApplyConfiguration {
-		ref := corev1ac.ResourceFieldSelector().WithContainerName(containerName).WithResource(kind)
+		ref := corev1ac.ResourceFieldSelector().WithContainerName(s.Container).WithResource(kind)
 		if divisor != "" {
 			ref.WithDivisor(resource.MustParse(divisor))
 		}
@@ -158,28 +147,61 @@ func environment(c *v1alpha1.PostgresCluster) []*corev1ac.EnvVarApplyConfigurati
 		field(memberapi.EnvPodIP, "status.podIP"),
 		field(memberapi.EnvNamespace, "metadata.namespace"),
 		field(memberapi.EnvNode, "spec.nodeName"),
-		corev1ac.EnvVar().WithName(memberapi.EnvCluster).WithValue(c.Name),
+		corev1ac.EnvVar().WithName(memberapi.EnvCluster).WithValue(s.Named("")),
 		limit(memberapi.EnvMemoryLimit, "limits.memory", ""),
 		limit(memberapi.EnvMemoryRequest, "requests.memory", ""),
 		limit(memberapi.EnvCPULimit, "limits.cpu", "1m"),
 	}
 }
 
-func podVolumes(c *v1alpha1.PostgresCluster) []*corev1ac.VolumeApplyConfiguration {
+func (s Set) podVolumes() []*corev1ac.VolumeApplyConfiguration {
 	const readable int32 = 0o440
 	secret := func(volume, suffix string) *corev1ac.VolumeApplyConfiguration {
 		return corev1ac.Volume().WithName(volume).WithSecret(corev1ac.SecretVolumeSource().
-			WithSecretName(c.Name + suffix).WithDefaultMode(readable))
+			WithSecretName(s.Named(suffix)).WithDefaultMode(readable))
 	}
-	return []*corev1ac.VolumeApplyConfiguration{
+	volumes := []*corev1ac.VolumeApplyConfiguration{
 		corev1ac.Volume().WithName("bin").WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
 		corev1ac.Volume().WithName("run").WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
 		corev1ac.Volume().WithName("tmp").WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
-		corev1ac.Volume().WithName("shm").WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory)),
-		corev1ac.Volume().WithName("config").WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(c.Name + suffixConfig)),
-		secret("tls", suffixTLS),
-		secret("credentials", suffixInternal),
 	}
+	if s.SharedMemory {
+		volumes = append(volumes, corev1ac.Volume().WithName("shm").WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory)))
+	}
+	volumes = append(volumes,
+		corev1ac.Volume().WithName("config").WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(s.Named(SuffixConfig))),
+		secret("tls", SuffixTLS))
+	if len(s.Passwords) > 0 {
+		volumes = append(volumes, secret("credentials", SuffixInternal))
+	}
+	return volumes
+}
+
+func (s Set) mounts() []*corev1ac.VolumeMountApplyConfiguration {
+	mounts := []*corev1ac.VolumeMountApplyConfiguration{
+		mount(dataVolume, memberapi.DataDir, false),
+		mount("bin", memberapi.BinDir, true),
+		mount("run", memberapi.RunDir, false),
+		mount("tmp", "/tmp", false),
+	}
+	if s.SharedMemory {
+		mounts = append(mounts, mount("shm", "/dev/shm", false))
+	}
+	mounts = append(mounts,
+		mount("config", path.Dir(memberapi.ConfigFile), true),
+		mount("tls", memberapi.TLSDir, true))
+	if len(s.Passwords) > 0 {
+		mounts = append(mounts, mount("credentials", memberapi.CredentialsDir, true))
+	}
+	return mounts
+}
+
+func (s Set) containerPorts() []*corev1ac.ContainerPortApplyConfiguration {
+	var ports []*corev1ac.ContainerPortApplyConfiguration
+	for _, p := range s.allPorts() {
+		ports = append(ports, corev1ac.ContainerPort().WithName(p.Name).WithContainerPort(p.Number).WithProtocol(corev1.ProtocolTCP))
+	}
+	return ports
 }
 
 func mount(name, dir string, readOnly bool) *corev1ac.VolumeMountApplyConfiguration {
@@ -197,16 +219,17 @@ func locked() *corev1ac.SecurityContextApplyConfiguration {
 		WithCapabilities(corev1ac.Capabilities().WithDrop("ALL"))
 }
 
-// rolloutHash names what only a new pod can take up. A pod whose annotation
+// RolloutHash names what only a new pod can take up. A pod whose annotation
 // differs is replaced; the operator's own parts of the template are not in it,
 // so that an upgrade of the operator never restarts a database.
-func rolloutHash(c *v1alpha1.PostgresCluster, image string) string {
+func (s Set) RolloutHash(image string) string {
+	common := s.Cluster.Common()
 	data, err := json.Marshal(struct {
 		Image       string
 		PullSecrets []corev1.LocalObjectReference
 		Resources   corev1.ResourceRequirements
 		Scheduling  v1alpha1.SchedulingSpec
-	}{image, c.Spec.ImagePullSecrets, c.Spec.Resources, c.Spec.SchedulingSpec})
+	}{image, common.ImagePullSecrets, common.Resources, common.SchedulingSpec})
 	if err != nil {
 		panic(fmt.Sprintf("a pod's inputs always marshal: %v", err))
 	}

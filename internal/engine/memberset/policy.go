@@ -1,10 +1,12 @@
-package postgres
+package memberset
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,21 +27,21 @@ const (
 	stepSecretPolicy = "ApplyDeletionPolicyToSecret"
 )
 
-// policyStep is the next object of a suspended cluster whose owner is not what
+// PolicyStep is the next object of a suspended cluster whose owner is not what
 // the deletion policy says; nil when all are.
-func policyStep(c *v1alpha1.PostgresCluster, o Observation) *engine.Step {
+func (s Set) PolicyStep(o Observation) *engine.Step {
 	step := func(kind string, obj *metav1.ObjectMeta) *engine.Step {
 		return &engine.Step{Type: kind, Target: obj.Name, UID: obj.UID, Suspended: true,
-			Message: fmt.Sprintf("spec.deletionPolicy is %s", c.Spec.DeletionPolicy)}
+			Message: fmt.Sprintf("spec.deletionPolicy is %s", s.Cluster.Common().DeletionPolicy)}
 	}
-	for _, n := range sortedKeys(o.Volumes) {
-		if v := o.Volumes[n]; v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !policyHolds(c, &v.ObjectMeta) {
+	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
+		if v := o.Volumes[n]; v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.policyHolds(&v.ObjectMeta) {
 			return step(stepVolumePolicy, &v.ObjectMeta)
 		}
 	}
-	for _, name := range sortedKeys(o.DataSecrets) {
-		if s := o.DataSecrets[name]; !policyHolds(c, &s.ObjectMeta) {
-			return step(stepSecretPolicy, &s.ObjectMeta)
+	for _, name := range slices.Sorted(maps.Keys(o.DataSecrets)) {
+		if secret := o.DataSecrets[name]; !s.policyHolds(&secret.ObjectMeta) {
+			return step(stepSecretPolicy, &secret.ObjectMeta)
 		}
 	}
 	return nil
@@ -47,54 +49,54 @@ func policyStep(c *v1alpha1.PostgresCluster, o Observation) *engine.Step {
 
 // policyHolds says whether an object that holds data, trust or credentials goes
 // with the cluster exactly when the deletion policy says so.
-func policyHolds(c *v1alpha1.PostgresCluster, obj *metav1.ObjectMeta) bool {
+func (s Set) policyHolds(obj *metav1.ObjectMeta) bool {
 	if obj.DeletionTimestamp != nil {
 		return true // it goes whatever its owner
 	}
 	owned := false
 	for _, owner := range obj.OwnerReferences {
-		owned = owned || owner.UID == c.UID
+		owned = owned || owner.UID == s.Cluster.GetUID()
 	}
-	return owned == (c.Spec.DeletionPolicy == v1alpha1.DeletionDelete)
+	return owned == (s.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete)
 }
 
 // applyPolicy changes nothing but the owner of an object: all else that the
 // operator applied to it stays as it is.
-func (e *Engine) applyPolicy(ctx context.Context, c *v1alpha1.PostgresCluster, s engine.Step) error {
-	if err := e.unchanged(ctx, c); err != nil {
+func (k *Keeper) applyPolicy(ctx context.Context, s Set, step engine.Step) error {
+	if err := k.unchanged(ctx, s); err != nil {
 		return err
 	}
 	var obj client.Object = &corev1.PersistentVolumeClaim{}
-	if s.Type == stepSecretPolicy {
+	if step.Type == stepSecretPolicy {
 		obj = &corev1.Secret{}
 	}
-	err := e.Writer.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: s.Target}, obj)
-	if apierrors.IsNotFound(err) || err == nil && obj.GetUID() != s.UID {
+	err := k.Writer.Get(ctx, types.NamespacedName{Namespace: s.Key().Namespace, Name: step.Target}, obj)
+	if apierrors.IsNotFound(err) || err == nil && obj.GetUID() != step.UID {
 		return nil // the next pass looks again
 	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", s.Target, err)
+		return fmt.Errorf("read %s: %w", step.Target, err)
 	}
-	body, err := ownedBy(c, obj)
+	body, err := s.ownedBy(obj)
 	if err != nil {
-		return fmt.Errorf("take %s as it was applied: %w", s.Target, err)
+		return fmt.Errorf("take %s as it was applied: %w", step.Target, err)
 	}
-	err = e.Writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	err = k.Writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("apply the deletion policy to %s: %w", s.Target, err)
+		return fmt.Errorf("apply the deletion policy to %s: %w", step.Target, err)
 	}
-	if !policyHolds(c, &metav1.ObjectMeta{OwnerReferences: obj.GetOwnerReferences(), DeletionTimestamp: obj.GetDeletionTimestamp()}) {
-		return errors.New("somebody else holds the owner references of " + s.Target)
+	if !s.policyHolds(&metav1.ObjectMeta{OwnerReferences: obj.GetOwnerReferences(), DeletionTimestamp: obj.GetDeletionTimestamp()}) {
+		return errors.New("somebody else holds the owner references of " + step.Target)
 	}
 	return nil
 }
 
 // ownedBy is what the operator applied to an object, with the owner that the
 // deletion policy asks for.
-func ownedBy(c *v1alpha1.PostgresCluster, obj client.Object) ([]byte, error) {
+func (s Set) ownedBy(obj client.Object) ([]byte, error) {
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
 		ac, err := corev1ac.ExtractPersistentVolumeClaim(obj, v1alpha1.FieldManager)
@@ -102,14 +104,14 @@ func ownedBy(c *v1alpha1.PostgresCluster, obj client.Object) ([]byte, error) {
 			return nil, err
 		}
 		ac.OwnerReferences = nil
-		return json.Marshal(ac.WithOwnerReferences(identity(c).DataOwners()...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
+		return json.Marshal(ac.WithOwnerReferences(s.dataOwners()...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
 	case *corev1.Secret:
 		ac, err := corev1ac.ExtractSecret(obj, v1alpha1.FieldManager)
 		if err != nil {
 			return nil, err
 		}
 		ac.OwnerReferences = nil
-		return json.Marshal(ac.WithOwnerReferences(identity(c).DataOwners()...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
+		return json.Marshal(ac.WithOwnerReferences(s.dataOwners()...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
 	}
 	return nil, fmt.Errorf("%T holds no data", obj)
 }

@@ -1,4 +1,4 @@
-package postgres
+package memberset
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/pki"
@@ -37,7 +36,7 @@ type certificates struct {
 }
 
 // certificates of a cluster.
-func (m Minted) certificates(c *v1alpha1.PostgresCluster) *certificates {
+func (m Minted) certificates(s Set) *certificates {
 	if m.read != nil {
 		return m.read
 	}
@@ -49,7 +48,7 @@ func (m Minted) certificates(c *v1alpha1.PostgresCluster) *certificates {
 	trust := state.Trust()
 	return &certificates{
 		trust:   trust,
-		leaf:    pki.ReadLeaf(m.TLS["tls.crt"], m.TLS["tls.key"], signer, leaf(c)),
+		leaf:    pki.ReadLeaf(m.TLS["tls.crt"], m.TLS["tls.key"], signer, s.Leaf()),
 		bundled: bytes.Equal(m.TLS["ca.crt"], trust.Bundle),
 	}
 }
@@ -72,26 +71,26 @@ type entry struct {
 	renew  time.Time
 }
 
-func (v *vault) entry(c *v1alpha1.PostgresCluster) *entry {
-	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+func (v *vault) entry(s Set) *entry {
+	key := s.Key()
 	if v.clusters == nil {
 		v.clusters = map[types.NamespacedName]*entry{}
 	}
 	e := v.clusters[key]
-	if e == nil || e.uid != c.UID {
-		e = &entry{uid: c.UID}
+	if e == nil || e.uid != s.Cluster.GetUID() {
+		e = &entry{uid: s.Cluster.GetUID()}
 		v.clusters[key] = e
 	}
 	return e
 }
 
 // observe takes up what the cache shows and memory does not have.
-func (v *vault) observe(c *v1alpha1.PostgresCluster, secrets []corev1.Secret) Minted {
+func (v *vault) observe(s Set, secrets []corev1.Secret) Minted {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	m := &v.entry(c).minted
+	m := &v.entry(s).minted
 	for i := range secrets {
-		slot := m.slot(c, secrets[i].Name)
+		slot := m.slot(s, secrets[i].Name)
 		switch {
 		case slot == nil:
 		case *slot == nil && secrets[i].DeletionTimestamp == nil:
@@ -101,29 +100,29 @@ func (v *vault) observe(c *v1alpha1.PostgresCluster, secrets []corev1.Secret) Mi
 			*slot = secrets[i].Data // the same, but the cache holds it anyway
 		}
 	}
-	m.read = m.certificates(c)
+	m.read = m.certificates(s)
 	return *m
 }
 
 // slot is where the data of a Secret is remembered; nil for other Secrets.
-func (m *Minted) slot(c *v1alpha1.PostgresCluster, name string) *map[string][]byte {
+func (m *Minted) slot(s Set, name string) *map[string][]byte {
 	switch name {
-	case c.Name + suffixCA:
+	case s.Named(SuffixCA):
 		return &m.CA
-	case c.Name + suffixTLS:
+	case s.Named(SuffixTLS):
 		return &m.TLS
-	case c.Name + suffixInternal:
+	case s.Named(SuffixInternal):
 		return &m.Internal
 	}
 	return nil
 }
 
 // put remembers what was just minted.
-func (v *vault) put(c *v1alpha1.PostgresCluster, name string, data map[string][]byte) {
+func (v *vault) put(s Set, name string, data map[string][]byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	m := &v.entry(c).minted
-	if slot := m.slot(c, name); slot != nil {
+	m := &v.entry(s).minted
+	if slot := m.slot(s, name); slot != nil {
 		*slot = data
 		m.read = nil
 	}
@@ -138,14 +137,14 @@ func (v *vault) forget(name types.NamespacedName) {
 
 // client is the operator's certificate for asking the members, and the CAs
 // that it trusts. It lives in memory only.
-func (v *vault) client(c *v1alpha1.PostgresCluster, m Minted, now time.Time) (members.ClientTLS, bool) {
-	trust := m.certificates(c).trust
+func (v *vault) client(s Set, m Minted, now time.Time) (members.ClientTLS, bool) {
+	trust := m.certificates(s).trust
 	if !trust.Signs() {
 		return members.ClientTLS{}, false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	e := v.entry(c)
+	e := v.entry(s)
 	e.client.CAPEM = trust.Bundle
 	if bytes.Equal(e.signer, m.CA["tls.crt"]) && now.Before(e.renew) {
 		return e.client, true

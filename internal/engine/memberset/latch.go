@@ -1,7 +1,8 @@
-package postgres
+package memberset
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,24 +20,24 @@ import (
 // latch is the image to declare for members whose spec asks for an image. What
 // the StatefulSet says counts only when the status says it too: somebody else
 // may have written the former.
-func latch(c *v1alpha1.PostgresCluster, o Observation, asked string) string {
+func (s Set) latch(o Observation, asked string) string {
 	repository := repositoryOf(asked)
 	if repository == "" || digestOf(asked) != "" {
 		return asked
 	}
-	if current := currentImage(o); current == c.Status.Image && repositoryOf(current) == repository &&
+	if current := s.currentImage(o); current == s.Cluster.CommonStatus().Image && repositoryOf(current) == repository &&
 		digestOf(current) != "" && o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage] == asked {
 		return current
 	}
 	pods := make([]*corev1.Pod, 0, len(o.Pods))
-	for _, n := range sortedKeys(o.Pods) {
+	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
 		pods = append(pods, o.Pods[n])
 	}
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())
 	})
 	for _, pod := range pods {
-		if digest := build(pod); digest != "" && runs(pod, asked) {
+		if digest := s.Build(pod); digest != "" && s.runs(pod, asked) {
 			return repository + "@" + digest
 		}
 	}
@@ -66,30 +67,31 @@ func digestOf(image string) string {
 // runs says whether the pod's database was made from an image, by its tag or
 // by a digest that the tag once stood for. An older operator's pod says nothing
 // of what was asked for.
-func runs(pod *corev1.Pod, asked string) bool {
-	ctr := databaseContainer(pod.Spec)
-	if ctr == nil || orDefault(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != asked {
+func (s Set) runs(pod *corev1.Pod, asked string) bool {
+	ctr := s.container(pod.Spec)
+	if ctr == nil || cmp.Or(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != asked {
 		return false
 	}
 	return ctr.Image == asked || digestOf(ctr.Image) != "" && repositoryOf(ctr.Image) == repositoryOf(asked)
 }
 
-// build is the digest of the image that the pod's database runs; empty where
+// Build is the digest of the image that the pod's database runs; empty where
 // no pod could ask for it. Of an image that came by hand a runtime reports
 // none, or one under a name that no registry knows; of an image that came
 // under several names, that of any.
-func build(pod *corev1.Pod) string {
-	ctr := databaseContainer(pod.Spec)
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.Name == containerName && s.State.Running != nil && ctr != nil && sameRepository(s.ImageID, ctr.Image) {
-			return digestOf(s.ImageID)
+func (s Set) Build(pod *corev1.Pod) string {
+	ctr := s.container(pod.Spec)
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.Name == s.Container && status.State.Running != nil && ctr != nil && sameRepository(status.ImageID, ctr.Image) {
+			return digestOf(status.ImageID)
 		}
 	}
 	return ""
 }
 
 // sameRepository says whether a runtime's word for an image is of the
-// repository of a reference: docker.io/library/postgres is postgres.
+// repository of a reference: docker.io/library/name is name.
 func sameRepository(imageID, image string) bool {
 	if _, rest, found := strings.Cut(imageID, "://"); found {
 		imageID = rest
@@ -104,28 +106,49 @@ func sameRepository(imageID, image string) bool {
 
 // resolved tells of a tag that is latched, for messages on an image that cannot
 // be had any more.
-func (d desired) resolved() string {
-	if d.image == d.asked {
+func (d Desired) resolved() string {
+	if d.Image == d.Asked {
 		return ""
 	}
-	return "; " + d.asked + " was this digest when the first member ran it: name another version to go on"
+	return "; " + d.Asked + " was this digest when the first member ran it: name another version to go on"
 }
 
 // strays says whether the pod runs another image than the cluster's: one that
 // somebody set, or another build of the same tag.
-func (d desired) strays(pod *corev1.Pod) string {
-	ctr := databaseContainer(pod.Spec)
-	if ctr == nil || ctr.Image == d.image {
+func (s Set) strays(d Desired, pod *corev1.Pod) string {
+	ctr := s.container(pod.Spec)
+	if ctr == nil || ctr.Image == d.Image {
 		return ""
 	}
-	if ctr.Image != d.asked {
+	if ctr.Image != d.Asked {
 		return "the pod's image was changed to " + ctr.Image + " by somebody else"
 	}
 	if pod.Annotations[v1alpha1.AnnotationImage] == "" {
 		return "" // an older operator's: an upgrade of the operator restarts nothing
 	}
-	if digest := build(pod); digest != "" && digest != digestOf(d.image) {
-		return "the pod runs another build of " + d.asked + " than the cluster: " + digest
+	if digest := s.Build(pod); digest != "" && digest != digestOf(d.Image) {
+		return "the pod runs another build of " + d.Asked + " than the cluster: " + digest
 	}
 	return ""
+}
+
+// currentImage is what the StatefulSet declares now.
+func (s Set) currentImage(o Observation) string {
+	if o.StatefulSet == nil {
+		return ""
+	}
+	if ctr := s.container(o.StatefulSet.Spec.Template.Spec); ctr != nil {
+		return ctr.Image
+	}
+	return ""
+}
+
+// container finds the database's container in a pod.
+func (s Set) container(spec corev1.PodSpec) *corev1.Container {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == s.Container {
+			return &spec.Containers[i]
+		}
+	}
+	return nil
 }

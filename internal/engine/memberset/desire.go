@@ -1,0 +1,148 @@
+package memberset
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// MostMembers is the schema's limit of spec.replicas.
+const MostMembers = 9
+
+// Desired is what the objects are made from: the spec, where it can be
+// followed, and what is there, where it cannot.
+type Desired struct {
+	// Asked is the image that the spec maps to, and Image the one to declare:
+	// its latched build once that is known.
+	Asked, Image string
+	// Count of members.
+	Count int
+	// Volumes to apply, by ordinal, former members' too.
+	Volumes []Volume
+	// Template is the volume of the StatefulSet's claim template, which cannot
+	// change.
+	Template Volume
+	// SystemIdentifier is the birth latch; empty before birth.
+	SystemIdentifier string
+	// Fresh says that nothing is there from before the cluster's object.
+	Fresh bool
+	// Data is what every volume says of its data, as annotations, for a cluster
+	// that is created again over it.
+	Data map[string]string
+	// Config is the ClusterConfig as the members are told it.
+	Config   []byte
+	Minted   Minted
+	Settings Settings
+}
+
+// Desire starts from what is known whatever the engine makes of it: who the
+// cluster is, and what was minted for it.
+func (s Set) Desire(o Observation) Desired {
+	d := Desired{Minted: o.Minted, Settings: o.Settings, SystemIdentifier: s.systemIdentifier(o), Data: map[string]string{}}
+	d.Fresh = d.SystemIdentifier == "" && !s.inherits(o)
+	if d.SystemIdentifier != "" {
+		d.Data[v1alpha1.AnnotationSystemIdentifier] = d.SystemIdentifier
+	}
+	return d
+}
+
+// Follow takes the image that the spec maps to, at the build that it stood for
+// when the first member ran.
+func (s Set) Follow(d *Desired, o Observation, asked string) {
+	d.Asked, d.Image = asked, s.latch(o, asked)
+}
+
+// Stay declares the image that is declared already, since the spec's cannot
+// follow it.
+func (s Set) Stay(d *Desired, o Observation) {
+	if current := s.currentImage(o); current != "" {
+		d.Asked, d.Image = cmp.Or(o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage], current), current
+	}
+}
+
+// Stalled is a fact that only a person can mend.
+func Stalled(reason, format string, args ...any) condition.Fact {
+	return condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// inherits says whether any volume is older than the cluster's object: one that
+// an earlier cluster of the name left.
+func (s Set) inherits(o Observation) bool {
+	created := s.Cluster.GetCreationTimestamp()
+	for _, v := range o.Volumes {
+		if v.CreationTimestamp.Before(&created) {
+			return true
+		}
+	}
+	return false
+}
+
+// systemIdentifier is the birth latch: status, any volume or the first member
+// knows it.
+func (s Set) systemIdentifier(o Observation) string {
+	if id := s.Cluster.CommonStatus().SystemIdentifier; id != "" {
+		return id
+	}
+	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
+		if id := o.Volumes[n].Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" {
+			return id
+		}
+	}
+	if m := o.Member(0); m != nil {
+		return m.SystemIdentifier
+	}
+	return ""
+}
+
+// Membership is the number of members by their volumes: what volumes exist as
+// ours, not what the StatefulSet says.
+func (o Observation) Membership() int {
+	have := 0
+	for n, v := range o.Volumes {
+		if v.Labels[v1alpha1.LabelMember] == strconv.Itoa(n) && n+1 > have {
+			have = n + 1
+		}
+	}
+	return have
+}
+
+// DataAhead says whether a volume holds what the primary's does not, as far as
+// its member ever said: one that is not heard now takes nothing back.
+func (o Observation) DataAhead(ordinal int) bool {
+	if m := o.Member(ordinal); m != nil && (m.Serving || m.Hold == memberapi.HoldDataAhead) {
+		return m.Hold == memberapi.HoldDataAhead
+	}
+	v := o.Volumes[ordinal]
+	return v != nil && v.Annotations[v1alpha1.AnnotationDataAhead] != ""
+}
+
+// Config is what members of every kind are told.
+func (s Set) Config(d Desired) memberapi.ClusterConfig {
+	config := memberapi.ClusterConfig{
+		APIVersion: s.GVK.GroupVersion().String(), Kind: s.GVK.Kind,
+		DeletionPolicy: string(s.Cluster.Common().DeletionPolicy), Namespace: s.Cluster.GetNamespace(), Name: s.Cluster.GetName(), UID: string(s.Cluster.GetUID()),
+		SystemIdentifier: d.SystemIdentifier, Fresh: d.Fresh, VolumeSize: s.Storage.Size.Value(),
+	}
+	for i := range d.Count {
+		config.Members = append(config.Members, s.PodName(i))
+	}
+	return config
+}
+
+// Render is deterministic: maps are marshalled with sorted keys.
+func Render(config memberapi.ClusterConfig) []byte {
+	data, err := json.MarshalIndent(config, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("a ClusterConfig always marshals: %v", err))
+	}
+	return append(data, '\n')
+}

@@ -1,0 +1,213 @@
+package memberset
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Judgement is one pass's view of the members, gathered once.
+type Judgement struct {
+	Set
+	Seen      Observation
+	Desired   Desired
+	Standings map[int]Standing
+	Facts     []condition.Fact
+}
+
+// Blind says that a pod that is ready has not been asked yet: an operator that
+// has just started knows nothing of members that serve all the time. The first
+// answer, or its failure, wakes the loop.
+func (o Observation) Blind() bool {
+	for _, pod := range o.Pods {
+		m := o.Members[pod.Name]
+		if o.Asking && Ready(pod) && pod.DeletionTimestamp == nil && m.Status == nil && m.Err == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Say adds a fact that is true.
+func (j *Judgement) Say(conditionType, reason, format string, args ...any) {
+	j.Facts = append(j.Facts, condition.Fact{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// Available says whether clients are served.
+func (j *Judgement) Available(yes bool, reason, format string, args ...any) {
+	j.Say(v1alpha1.ConditionAvailable, reason, format, args...)
+	if !yes {
+		j.Facts[len(j.Facts)-1].Status = metav1.ConditionFalse
+	}
+}
+
+// JudgeMembers turns what members say into facts.
+func (j *Judgement) JudgeMembers() {
+	for n := range j.Desired.Count {
+		if j.Seen.leaving(n) {
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
+				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", j.VolumeName(n), j.PodName(n))
+		}
+		pod, m, s := j.Seen.Pods[n], j.Seen.Member(n), j.Standings[n]
+		if pod != nil && pod.DeletionTimestamp == nil && j.outdated(n) == "" {
+			if fault := imageFault(pod); fault != "" {
+				j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
+					"pod %s, %s: check spec.version, spec.image and spec.imagePullSecrets%s", pod.Name, fault, j.Desired.resolved())
+			}
+		}
+		if m != nil {
+			j.judgeStatus(n, m)
+		}
+		if s.Broken {
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown, "%s", s.Message)
+		}
+	}
+	versions := map[string]bool{}
+	for n := range j.Desired.Count {
+		if m := j.Seen.Member(n); m != nil && m.Version != "" && j.Standings[n].Done() {
+			versions[m.Version] = true
+		}
+	}
+	if len(versions) > 1 {
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonMixedVersions,
+			"members run %s: name a minor version in spec.version", strings.Join(slices.Sorted(maps.Keys(versions)), " and "))
+	}
+}
+
+// holdReasons are the reasons of Stalled for what makes an agent hold its
+// database down.
+var holdReasons = map[memberapi.Hold]string{
+	memberapi.HoldDataVersion: v1alpha1.ReasonVersionMismatch,
+	memberapi.HoldDataMissing: v1alpha1.ReasonDataMissing,
+	memberapi.HoldVolumeFull:  v1alpha1.ReasonVolumeFull,
+	memberapi.HoldDataBehind:  v1alpha1.ReasonDataBehind,
+	memberapi.HoldDataAhead:   v1alpha1.ReasonDataAhead,
+}
+
+func (j *Judgement) judgeStatus(ordinal int, m *memberapi.Status) {
+	if m.State == memberapi.StateHeld && m.Hold != memberapi.HoldVolumeInUse {
+		j.Say(v1alpha1.ConditionStalled, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject),
+			"member %s: %s", j.PodName(ordinal), m.Message)
+	}
+	if m.ConfigError != "" {
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter,
+			"spec.parameters: %s; the settings in force stay until it is mended", m.ConfigError)
+	}
+}
+
+// JudgeScale says what of a change is under way.
+func (j *Judgement) JudgeScale() {
+	for n := range j.Desired.Count {
+		if s := j.Standings[n]; !s.Done() {
+			j.Say(v1alpha1.ConditionReconciling, j.underWay(s), "%s", s.Message)
+		}
+	}
+	if have, want := j.Seen.Membership(), j.Cluster.Common().DesiredReplicas(); have > want {
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", have, want)
+	}
+	for _, n := range slices.Sorted(maps.Keys(j.Seen.Pods)) {
+		if n >= j.Desired.Count {
+			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "member %s is leaving", j.PodName(n))
+		}
+	}
+	if set := j.Seen.StatefulSet; set != nil && set.Status.ObservedGeneration < set.Generation {
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing, "the StatefulSet is being taken up")
+	}
+	if !j.Seen.Minted.Complete(j.Set) {
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonCreating, "making certificates and credentials")
+	}
+}
+
+// underWay is the reason of a member's standing in the life of the cluster.
+func (j *Judgement) underWay(s Standing) string {
+	if s.Reason == v1alpha1.ReasonRestarting && j.versionChanges() {
+		return v1alpha1.ReasonUpgrading
+	}
+	if !j.born() {
+		return v1alpha1.ReasonCreating
+	}
+	return s.Reason
+}
+
+// born says whether there is a database system.
+func (j *Judgement) born() bool {
+	return j.Desired.SystemIdentifier != "" && j.Cluster.CommonStatus().Version != ""
+}
+
+// versionChanges says whether some pod runs another image than the desired.
+func (j *Judgement) versionChanges() bool {
+	for n := range j.Desired.Count {
+		if pod := j.Seen.Pods[n]; pod != nil {
+			if ctr := j.container(pod.Spec); ctr != nil && ctr.Image != j.Desired.Image && ctr.Image != j.Desired.Asked {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// JudgeVolumes says which volumes are not yet what was asked for.
+func (j *Judgement) JudgeVolumes() {
+	for _, v := range j.Desired.Volumes {
+		live := j.Seen.Volumes[v.Ordinal]
+		if !v.Member || live == nil || live.Status.Phase != corev1.ClaimBound {
+			continue
+		}
+		if v.Waits {
+			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonResizing, "volume %s grows once its owner is what spec.deletionPolicy says", live.Name)
+		}
+		if have := live.Status.Capacity[corev1.ResourceStorage]; have.Cmp(v.Size) < 0 {
+			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonResizing, "volume %s grows from %s to %s", live.Name, have.String(), v.Size.String())
+		}
+	}
+}
+
+// Serving is the number of members that answer.
+func (j *Judgement) Serving() int {
+	serving := 0
+	for n := range j.Desired.Count {
+		if m := j.Seen.Member(n); m != nil && m.Serving {
+			serving++
+		}
+	}
+	return serving
+}
+
+// Report is what status says of the members; the engine adds what it knows.
+func (j *Judgement) Report() engine.Report {
+	r := engine.Report{
+		Image: j.Desired.Image, SystemIdentifier: j.Desired.SystemIdentifier, Replicas: int32(len(j.Seen.Pods)),
+		Selector: labels.SelectorFromSet(j.Selector()).String(),
+	}
+	if j.Desired.Minted.Complete(j.Set) {
+		r.CredentialsSecret = j.Named(SuffixApp)
+	}
+	for n := range j.Desired.Count {
+		r.Members = append(r.Members, j.report(j.Seen, n, j.Standings[n]))
+		if m := j.Seen.Member(n); m != nil && m.Serving && Ready(j.Seen.Pods[n]) {
+			r.ReadyReplicas++
+		}
+	}
+	return r
+}
+
+// Recheck is when a certificate is due: no watch reports that.
+func (j *Judgement) Recheck(now time.Time) time.Duration {
+	due := j.Seen.Minted.certificates(j.Set).leaf.RenewalTime()
+	if due.IsZero() || !due.After(now) {
+		return 0
+	}
+	return due.Sub(now)
+}

@@ -1,0 +1,43 @@
+package memberset
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// Settings are the operator's own, the same for every cluster of a kind.
+type Settings struct {
+	// ImageRepository that versions are looked up in, such as
+	// docker.io/library/name.
+	ImageRepository string
+	// AgentImage holds the holdfast binary that is injected into members.
+	AgentImage string
+}
+
+// Members is where an engine learns what members say of themselves.
+type Members interface {
+	Watch(cluster types.NamespacedName, owner types.UID, t members.Target)
+	Get(cluster types.NamespacedName) map[string]members.Observation
+}
+
+// Keeper observes the members of all clusters of one kind, and does to them
+// what is the same for every kind.
+type Keeper struct {
+	Settings
+	// Reader reads from the cache.
+	Reader client.Reader
+	// Writer writes to the API server; only Act uses it.
+	Writer client.Client
+	// Members answers what the members' agents say.
+	Members Members
+	// Clock is the time by which certificates are issued.
+	Clock clock.PassiveClock
+
+	vault vault
+}
+
+// Forget drops what is remembered of a cluster that is gone.
+func (k *Keeper) Forget(cluster types.NamespacedName) { k.vault.forget(cluster) }

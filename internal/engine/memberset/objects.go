@@ -1,0 +1,204 @@
+package memberset
+
+import (
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Objects of a cluster, in the order in which they are applied: what a pod
+// needs comes before the pod. The engine adds the Services for its clients, and
+// what they connect with.
+func (s Set) Objects(d Desired, services []*corev1ac.ServiceApplyConfiguration, connection *corev1ac.SecretApplyConfiguration) []runtime.ApplyConfiguration {
+	out := []runtime.ApplyConfiguration{
+		s.serviceAccount(), s.role(), s.roleBinding(), s.networkPolicy(), s.disruptionBudget(), s.membersService(),
+	}
+	for _, service := range services {
+		out = append(out, service)
+	}
+	out = append(out, s.configMap(d))
+	if d.Minted.CA != nil {
+		out = append(out, s.dataSecret(SuffixCA, componentCA, d.Minted.CA))
+	}
+	if d.Minted.Internal != nil {
+		out = append(out, s.dataSecret(SuffixInternal, componentInternal, d.Minted.Internal))
+	}
+	if d.Minted.TLS != nil {
+		out = append(out, s.secret(SuffixTLS, componentTLS, d.Minted.TLS).WithOwnerReferences(s.owner()))
+	}
+	if !d.Minted.Complete(s) {
+		return out
+	}
+	out = append(out, connection)
+	for _, v := range d.Volumes {
+		out = append(out, s.Volume(d, v))
+	}
+	return append(out, s.statefulSet(d))
+}
+
+func (s Set) serviceAccount() *corev1ac.ServiceAccountApplyConfiguration {
+	return corev1ac.ServiceAccount(s.Named(""), s.Key().Namespace).
+		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner())
+}
+
+// role is what the members' agents may do: keep the Lease, label the members'
+// pods, read their configuration. Only creating cannot be limited by name.
+func (s Set) role() *rbacv1ac.RoleApplyConfiguration {
+	pods := make([]string, 0, MostMembers)
+	for i := range MostMembers {
+		pods = append(pods, s.PodName(i))
+	}
+	rule := func(group, resource string, names []string, verbs ...string) *rbacv1ac.PolicyRuleApplyConfiguration {
+		return rbacv1ac.PolicyRule().WithAPIGroups(group).WithResources(resource).WithResourceNames(names...).WithVerbs(verbs...)
+	}
+	return rbacv1ac.Role(s.Named(""), s.Key().Namespace).
+		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner()).
+		WithRules(
+			rule("coordination.k8s.io", "leases", nil, "create"),
+			rule("coordination.k8s.io", "leases", []string{s.Named(s.Lease)}, "get", "update", "patch"),
+			rule("", "pods", pods, "get", "list", "watch", "patch"),
+			rule("", "configmaps", []string{s.Named(SuffixConfig)}, "get", "list", "watch"),
+		)
+}
+
+func (s Set) roleBinding() *rbacv1ac.RoleBindingApplyConfiguration {
+	return rbacv1ac.RoleBinding(s.Named(""), s.Key().Namespace).
+		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner()).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName(s.Named(""))).
+		WithSubjects(rbacv1ac.Subject().WithKind("ServiceAccount").WithName(s.Named("")).WithNamespace(s.Key().Namespace))
+}
+
+// networkPolicy lets clients reach the database and the probes, and only
+// members and the operator the agents.
+func (s Set) networkPolicy() *networkingv1ac.NetworkPolicyApplyConfiguration {
+	port := func(n int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {
+		return networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(n))
+	}
+	members := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector()))
+	operator := networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector()).
+		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{"app.kubernetes.io/name": "holdfast"}))
+	anybody, peers := networkingv1ac.NetworkPolicyIngressRule(), networkingv1ac.NetworkPolicyIngressRule().WithFrom(members)
+	for _, p := range s.Ports {
+		if p.Peers {
+			peers.WithPorts(port(p.Number))
+		} else {
+			anybody.WithPorts(port(p.Number))
+		}
+	}
+	spec := networkingv1ac.NetworkPolicySpec().
+		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())).WithPolicyTypes("Ingress").
+		WithIngress(
+			anybody.WithPorts(port(memberapi.ProbePort)),
+			networkingv1ac.NetworkPolicyIngressRule().WithPorts(port(memberapi.StatusPort)).WithFrom(members, operator),
+		)
+	if len(peers.Ports) > 0 {
+		spec.WithIngress(peers)
+	}
+	return networkingv1ac.NetworkPolicy(s.Named(""), s.Key().Namespace).
+		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner()).WithSpec(spec)
+}
+
+func (s Set) disruptionBudget() *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	return policyv1ac.PodDisruptionBudget(s.Named(""), s.Key().Namespace).
+		WithLabels(s.labels(componentDatabase)).WithOwnerReferences(s.owner()).
+		WithSpec(policyv1ac.PodDisruptionBudgetSpec().
+			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())))
+}
+
+func (s Set) service(suffix string) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(s.Named(suffix), s.Key().Namespace).
+		WithLabels(s.labels(componentDatabase)).WithOwnerReferences(s.owner())
+}
+
+// membersService gives members their names, before they are ready too.
+func (s Set) membersService() *corev1ac.ServiceApplyConfiguration {
+	spec := corev1ac.ServiceSpec().WithClusterIP("None").WithPublishNotReadyAddresses(true).WithSelector(s.Selector())
+	for _, p := range s.allPorts() {
+		spec.WithPorts(servicePort(p.Name, p.Number))
+	}
+	return s.service(SuffixMembers).WithSpec(spec)
+}
+
+// ClientService sends clients to the ready members in a role.
+func (s Set) ClientService(suffix, role string) *corev1ac.ServiceApplyConfiguration {
+	spec := corev1ac.ServiceSpec().WithType(corev1.ServiceTypeClusterIP).WithSelector(s.RoleSelector(role))
+	for _, p := range s.Ports {
+		if !p.Peers {
+			spec.WithPorts(servicePort(p.Name, p.Number))
+		}
+	}
+	return s.service(suffix).WithSpec(spec)
+}
+
+// allPorts of a member's container: the database's and the agent's.
+func (s Set) allPorts() []Port {
+	return append(slices.Clone(s.Ports), Port{Name: "agent", Number: memberapi.StatusPort}, Port{Name: "metrics", Number: memberapi.ProbePort})
+}
+
+func servicePort(name string, port int32) *corev1ac.ServicePortApplyConfiguration {
+	return corev1ac.ServicePort().WithName(name).WithPort(port).WithProtocol(corev1.ProtocolTCP).WithTargetPort(intstr.FromInt32(port))
+}
+
+// configMap tells the members what they belong to.
+func (s Set) configMap(d Desired) *corev1ac.ConfigMapApplyConfiguration {
+	return corev1ac.ConfigMap(s.Named(SuffixConfig), s.Key().Namespace).
+		WithLabels(s.labels(componentConfig)).WithOwnerReferences(s.owner()).
+		WithData(map[string]string{memberapi.ConfigKey: string(d.Config)})
+}
+
+// secret of the cluster, whose owner is still to be said.
+func (s Set) secret(suffix, component string, data map[string][]byte) *corev1ac.SecretApplyConfiguration {
+	return corev1ac.Secret(s.Named(suffix), s.Key().Namespace).WithLabels(s.labels(component)).
+		WithType(corev1.SecretTypeOpaque).WithData(data)
+}
+
+// dataSecret holds what a cluster that is created again needs to come back:
+// it outlives the cluster unless the deletion policy says otherwise.
+func (s Set) dataSecret(suffix, component string, data map[string][]byte) *corev1ac.SecretApplyConfiguration {
+	return s.secret(suffix, component, data).WithOwnerReferences(s.dataOwners()...)
+}
+
+// ConnectionSecret is what applications connect with. Its keys follow the
+// Service Binding convention, with what the engine's drivers want beside.
+func (s Set) ConnectionSecret(d Desired, kind string, more map[string]string) *corev1ac.SecretApplyConfiguration {
+	data := map[string][]byte{"type": []byte(kind), "provider": []byte(v1alpha1.ManagedBy), "ca.crt": d.Minted.TLS["ca.crt"]}
+	for k, v := range more {
+		data[k] = []byte(v)
+	}
+	return s.secret(SuffixApp, componentApp, data).WithOwnerReferences(s.owner()).WithType(corev1.SecretType("servicebinding.io/" + kind))
+}
+
+// Volume is a member's claim, or that of a former member, which is kept.
+func (s Set) Volume(d Desired, v Volume) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	labels := s.labels(componentDatabase)
+	if v.Member {
+		labels[v1alpha1.LabelMember] = strconv.Itoa(v.Ordinal)
+	}
+	ac := corev1ac.PersistentVolumeClaim(s.VolumeName(v.Ordinal), s.Key().Namespace).WithLabels(labels).
+		WithOwnerReferences(s.dataOwners()...).WithSpec(claimSpec(v))
+	if v.Ahead {
+		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationDataAhead: "true"})
+	}
+	return ac.WithAnnotations(d.Data)
+}
+
+func claimSpec(v Volume) *corev1ac.PersistentVolumeClaimSpecApplyConfiguration {
+	spec := corev1ac.PersistentVolumeClaimSpec().WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: v.Size}))
+	if v.Class != "" {
+		spec.WithStorageClassName(v.Class)
+	}
+	return spec
+}

@@ -1,0 +1,105 @@
+package memberset
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// ReplaceStep replaces one outdated pod: first those that are stuck, then the
+// others from the highest ordinal down, the leader of the members last; never
+// while another member is away.
+func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an ordered switch: first match wins
+	away := false
+	var next *corev1.Pod
+	why := ""
+	for n := range j.Desired.Count {
+		pod, m := j.Seen.Pods[n], j.Seen.Member(n)
+		reason := j.outdated(n)
+		switch {
+		case j.Seen.leaving(n):
+			// Its data goes with its pod: nobody is replaced before a person
+			// has decided.
+			return nil
+		case pod == nil || pod.DeletionTimestamp != nil:
+			away = true
+		case reason != "" && j.stuck(pod, m):
+			return replace(pod, reason)
+		case m == nil || !m.Serving || reason == "" && !j.Standings[n].Done() && !waitsForPrimary(m):
+			away = true
+		case reason != "" && (next == nil || n != leader):
+			next, why = pod, reason
+		}
+	}
+	if next == nil || away {
+		return nil
+	}
+	return replace(next, why)
+}
+
+// leaving says that a member's volume is being deleted, which is held up only
+// by its pod.
+func (o Observation) leaving(ordinal int) bool {
+	v := o.Volumes[ordinal]
+	return v != nil && v.DeletionTimestamp != nil
+}
+
+// stuck says whether a pod will not serve by waiting, so that replacing it
+// interrupts nothing. Recovery and copying are work, however long they take.
+func (s Set) stuck(pod *corev1.Pod, m *memberapi.Status) bool {
+	if m == nil {
+		return waitingReason(pod) != "" || !s.started(pod)
+	}
+	return m.State == memberapi.StateHeld || m.State == memberapi.StateFailed || m.State == memberapi.StateWaiting
+}
+
+func replace(pod *corev1.Pod, why string) *engine.Step {
+	return &engine.Step{Type: StepReplaceMember, Target: pod.Name, UID: pod.UID, Message: why}
+}
+
+// outdated says why a pod must be replaced; empty when it need not be.
+func (j *Judgement) outdated(ordinal int) string {
+	pod := j.Seen.Pods[ordinal]
+	if pod == nil || pod.DeletionTimestamp != nil {
+		return ""
+	}
+	if pod.Annotations[v1alpha1.AnnotationRollout] != j.RolloutHash(j.Desired.Asked) {
+		return "the pod is older than what the spec declares for it"
+	}
+	if why := j.strays(j.Desired, pod); why != "" {
+		return why
+	}
+	if waitingReason(pod) != "" && installerImage(pod) != j.Seen.Settings.AgentImage {
+		return "the pod does not start, and its agent is older than the operator"
+	}
+	if m := j.Seen.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
+		m.ConfigHash == memberapi.HashConfig(j.Desired.Config) {
+		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
+	}
+	return ""
+}
+
+// DropVolumeStep deletes the volume of a member that was scaled away, when the
+// spec says so in words. It is the engine's to know that it is not the last
+// copy.
+func (j *Judgement) DropVolumeStep() *engine.Step {
+	if j.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(j.Seen.Volumes)) {
+		v := j.Seen.Volumes[n]
+		if n < j.Desired.Count || j.Seen.Pods[n] != nil || v.DeletionTimestamp != nil || v.Labels[v1alpha1.LabelMember] != "" ||
+			v.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy || v.Annotations[v1alpha1.AnnotationDataAhead] != "" {
+			continue
+		}
+		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion,
+			Message: "its member was scaled away and spec.deletionPolicy is Delete"}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package memberset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Member is what the agent of a pod says; nil while it says nothing that is
+// fresh and its own.
+func (o Observation) Member(ordinal int) *memberapi.Status {
+	pod := o.Pods[ordinal]
+	if pod == nil {
+		return nil
+	}
+	m := o.Members[pod.Name]
+	if m.Status == nil || m.Err != "" || m.Status.PodUID != string(pod.UID) {
+		return nil
+	}
+	return m.Status
+}
+
+// Standing is where a member is on its way to serving.
+type Standing struct {
+	// Reason of what is under way; empty when the member is done.
+	Reason string
+	// Message says what is waited for.
+	Message string
+	// Broken says that this is not part of a normal start.
+	Broken bool
+}
+
+// Done says that the member serves as it should.
+func (s Standing) Done() bool { return s.Reason == "" }
+
+// Present judges what comes before the database answers; first match wins. A
+// member that is done here says what it does, and is the engine's to judge.
+func (s Set) Present(o Observation, ordinal int) Standing {
+	pod, m := o.Pods[ordinal], o.Member(ordinal)
+	name := s.PodName(ordinal)
+	switch {
+	case pod == nil:
+		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod yet", false}
+	case pod.DeletionTimestamp != nil:
+		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is stopping", false}
+	case waitingReason(pod) != "":
+		return Standing{v1alpha1.ReasonScalingUp, "pod " + name + ": " + waitingReason(pod), true}
+	case m == nil && s.reached(o, pod):
+		return Standing{v1alpha1.ReasonMemberUnreachable, "the agent of member " + name + " does not answer: " + o.Members[pod.Name].Err, true}
+	case m == nil:
+		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " is starting", false}
+	case m.State == memberapi.StateHeld || m.State == memberapi.StateFailed:
+		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + m.Message, true}
+	}
+	return Standing{}
+}
+
+// Syncing is the standing of a member that is present and does not serve as it
+// should yet.
+func (s Set) Syncing(o Observation, ordinal int, broken bool) Standing {
+	m := o.Member(ordinal)
+	text := fmt.Sprintf("member %s is %s", s.PodName(ordinal), strings.ToLower(string(m.State)))
+	if m.Message != "" {
+		text += ": " + m.Message
+	}
+	return Standing{v1alpha1.ReasonSyncing, text, broken}
+}
+
+// Current judges how far a member that serves has taken up what is declared,
+// and whether it is behind the Service of a suffix; first match wins.
+func (s Set) Current(o Observation, d Desired, ordinal int, service string) Standing {
+	pod, m := o.Pods[ordinal], o.Member(ordinal)
+	name := s.PodName(ordinal)
+	switch {
+	case pod.Annotations[v1alpha1.AnnotationRollout] != s.RolloutHash(d.Asked):
+		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
+	case !Ready(pod) || !o.Behind[service][name]:
+		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
+	case m.ConfigHash != memberapi.HashConfig(d.Config) && m.ConfigError == "":
+		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
+	case waitsForPrimary(m):
+		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " follows once the primary runs with the declared " + strings.Join(m.WaitsForPrimary, ", "), false}
+	case len(m.PendingRestart) > 0:
+		return Standing{v1alpha1.ReasonRestarting, "member " + name + " needs a restart for " + strings.Join(m.PendingRestart, ", "), false}
+	}
+	return Standing{}
+}
+
+// waitsForPrimary says whether a replica is done but for what its primary has
+// to do first.
+func waitsForPrimary(m *memberapi.Status) bool { return len(m.WaitsForPrimary) > 0 }
+
+// reached says whether the pod should answer: it runs, and it was tried.
+func (s Set) reached(o Observation, pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && o.Members[pod.Name].Err != "" && s.started(pod)
+}
+
+// started says whether the database's container runs.
+func (s Set) started(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == s.Container {
+			return status.State.Running != nil
+		}
+	}
+	return false
+}
+
+// Ready says whether Kubernetes counts a pod as ready.
+func Ready(pod *corev1.Pod) bool {
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodReady {
+			return cond.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// imageReasons are the kubelet's words for an image that cannot be had.
+var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable"}
+
+// imageFault says which image of a pod cannot be had, and why.
+func imageFault(pod *corev1.Pod) string {
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := s.State.Waiting; w != nil && slices.Contains(imageReasons, w.Reason) {
+			return fmt.Sprintf("image %s: %s", s.Image, w.Reason)
+		}
+	}
+	return ""
+}
+
+// installerImage is the image that a pod gets its agent from.
+func installerImage(pod *corev1.Pod) string {
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].Name == InstallerName {
+			return pod.Spec.InitContainers[i].Image
+		}
+	}
+	return ""
+}
+
+// waitingReason says why a pod is not running its database; empty when it is,
+// or is about to.
+func waitingReason(pod *corev1.Pod) string {
+	if fault := imageFault(pod); fault != "" {
+		return fault
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := s.State.Waiting; w != nil && (w.Reason == "CrashLoopBackOff" || strings.HasPrefix(w.Reason, "CreateContainer")) {
+			return fmt.Sprintf("container %s: %s; see kubectl logs %s -c %s --previous", s.Name, w.Reason, pod.Name, s.Name)
+		}
+	}
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == corev1.PodReasonUnschedulable {
+			return "cannot be scheduled: " + cond.Message
+		}
+	}
+	return ""
+}
+
+// report is what status says of a member.
+func (s Set) report(o Observation, ordinal int, standing Standing) v1alpha1.MemberStatus {
+	ms := v1alpha1.MemberStatus{Name: s.PodName(ordinal), Role: v1alpha1.RoleMember, State: "Pending", Message: standing.Message}
+	pod, m := o.Pods[ordinal], o.Member(ordinal)
+	if pod != nil {
+		ms.Node, ms.State = pod.Spec.NodeName, "Starting"
+		if pod.DeletionTimestamp != nil {
+			ms.State = "Stopping"
+		}
+	}
+	if m != nil {
+		ms.Role, ms.State, ms.Version = m.Role, string(m.State), m.Version
+		if ms.Message == "" {
+			ms.Message = m.Message
+		}
+	} else if pod != nil && s.reached(o, pod) {
+		ms.State = "Unreachable"
+	}
+	return ms
+}

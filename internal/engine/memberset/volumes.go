@@ -1,0 +1,148 @@
+package memberset
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
+)
+
+// Volume is the claim of a member, or of a former one, as it should be.
+type Volume struct {
+	Ordinal int
+	// Member says whether it holds a current member.
+	Member bool
+	Size   resource.Quantity
+	Class  string
+	// Waits says that it grows when the rest of it is as desired.
+	Waits bool
+	// Ahead says that its data holds what the primary's does not.
+	Ahead bool
+}
+
+// DesireVolumes fills in the volumes of d, whose count is known. It says
+// whether volumes and pods may be written at all.
+func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []condition.Fact) {
+	writable = true
+	if class := s.Storage.StorageClass; class != "" && o.StorageClasses != nil {
+		if _, ok := o.StorageClasses[class]; !ok {
+			facts = append(facts, Stalled(v1alpha1.ReasonStorageClassMissing, "spec.storage.storageClass %q does not exist: create it, or name one that does", class))
+			writable = !missesVolume(o, d.Count)
+		}
+	}
+	d.Template = Volume{Size: s.Storage.Size, Class: s.Storage.StorageClass}
+	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
+		d.Template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])
+	}
+	for _, n := range volumeOrdinals(o, d.Count) {
+		v, fault := s.desireVolume(o, d.Data, n, n < d.Count)
+		v.Ahead = o.DataAhead(n)
+		d.Volumes = append(d.Volumes, v)
+		if fault != nil {
+			facts = append(facts, *fault)
+		}
+	}
+	return writable, facts
+}
+
+// missesVolume says whether a member has no volume yet: made with a wrong
+// class it could not be mended.
+func missesVolume(o Observation, count int) bool {
+	for n := range count {
+		if o.Volumes[n] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// volumeOrdinals are the members' volumes and those of former members.
+func volumeOrdinals(o Observation, count int) []int {
+	all := map[int]bool{}
+	for n := range count {
+		all[n] = true
+	}
+	for n, v := range o.Volumes {
+		if v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && v.DeletionTimestamp == nil {
+			all[n] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// desireVolume says how large a volume should be. A volume never shrinks and
+// never changes its class.
+func (s Set) desireVolume(o Observation, data map[string]string, ordinal int, member bool) (v Volume, fault *condition.Fact) {
+	want := s.Storage
+	v = Volume{Ordinal: ordinal, Member: member, Size: want.Size, Class: want.StorageClass}
+	live := o.Volumes[ordinal]
+	if live == nil {
+		return v, nil
+	}
+	size := live.Spec.Resources.Requests[corev1.ResourceStorage]
+	class := ""
+	if live.Spec.StorageClassName != nil {
+		class = *live.Spec.StorageClassName
+	}
+	v.Class = class
+	if !member {
+		v.Size = size
+		return v, nil
+	}
+	stay := func(reason, format string, args ...any) (Volume, *condition.Fact) {
+		v.Size = size
+		return v, new(Stalled(reason, format, args...))
+	}
+	name := s.VolumeName(ordinal)
+	switch {
+	case want.StorageClass != "" && want.StorageClass != class:
+		return stay(v1alpha1.ReasonStorageClassChanged,
+			"spec.storage.storageClass %q differs from %q of volume %s: a volume cannot change its class; set it back", want.StorageClass, class, name)
+	case want.Size.Cmp(size) < 0:
+		return stay(v1alpha1.ReasonStorageShrink,
+			"spec.storage.size %s is less than the %s of volume %s: a volume cannot shrink; set it to at least %s", want.Size.String(), size.String(), name, size.String())
+	case want.Size.Cmp(size) > 0 && !expandable(o, class):
+		return stay(v1alpha1.ReasonStorageNotExpandable,
+			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class)
+	case want.Size.Cmp(size) > 0 && !s.mayDiffer() && !s.saysAll(data, live):
+		v.Size, v.Waits = size, true
+	}
+	return v, nil
+}
+
+// mayDiffer says whether drift on a volume may stay: what waited for its end
+// would wait for ever.
+func (s Set) mayDiffer() bool {
+	drift := s.Cluster.Common().Drift
+	return drift.Mode == v1alpha1.DriftReport || slices.ContainsFunc(drift.Ignore, func(rule v1alpha1.DriftIgnore) bool {
+		return rule.Kind == "" || rule.Kind == "PersistentVolumeClaim"
+	})
+}
+
+// saysAll says whether a volume's owner and what it says of its data are as
+// desired. They go first: a quota refuses an apply that grows as a whole.
+func (s Set) saysAll(data map[string]string, live *corev1.PersistentVolumeClaim) bool {
+	for name, value := range data {
+		if live.Annotations[name] != value {
+			return false
+		}
+	}
+	return s.policyHolds(&live.ObjectMeta)
+}
+
+func expandable(o Observation, class string) bool {
+	sc, known := o.StorageClasses[class]
+	return !known || (sc.AllowVolumeExpansion != nil && *sc.AllowVolumeExpansion)
+}
+
+func templateVolume(pvc corev1.PersistentVolumeClaim) Volume {
+	v := Volume{Size: pvc.Spec.Resources.Requests[corev1.ResourceStorage]}
+	if pvc.Spec.StorageClassName != nil {
+		v.Class = *pvc.Spec.StorageClassName
+	}
+	return v
+}

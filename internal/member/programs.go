@@ -1,0 +1,75 @@
+package member
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Programs runs what an image brings for its database.
+type Programs struct {
+	// Dir holds the programs.
+	Dir       string
+	Processes *Processes
+}
+
+// environment of the programs: messages in English, for we read them, and none
+// of the image's own settings.
+func environment() []string {
+	env := []string{"LC_ALL=C", "TZ=UTC"}
+	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+func (p Programs) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(p.Dir, name), args...)
+	cmd.Env = environment()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// Failure is a program that failed, with what it wrote to its standard error.
+type Failure struct {
+	Program string
+	Err     error
+	Stderr  string
+}
+
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s: %v: %s", f.Program, f.Err, LastLine(f.Stderr))
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Run runs a program to its end and returns its standard output. It fails with
+// a *Failure.
+func (p Programs) Run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := p.command(ctx, name, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	wait, err := p.Processes.Start(cmd)
+	if err == nil {
+		err = wait()
+	}
+	if err != nil {
+		return stdout.String(), &Failure{Program: name, Err: err, Stderr: stderr.String()}
+	}
+	return stdout.String(), nil
+}
+
+// LastLine of a text that is not blank.
+func LastLine(s string) string {
+	s = strings.TrimSpace(s)
+	return s[strings.LastIndex(s, "\n")+1:]
+}
