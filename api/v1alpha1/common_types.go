@@ -233,7 +233,7 @@ type CommonStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// Primary is the pod that takes writes.
+	// Primary is the pod that takes writes, or that leads its group.
 	// +optional
 	Primary string `json:"primary,omitempty"`
 
@@ -256,6 +256,12 @@ type CommonStatus struct {
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 
+	// Orders that were given by annotation and carried out.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Orders []OrderStatus `json:"orders,omitempty"`
+
 	// Drift that was detected.
 	// +optional
 	Drift *DriftStatus `json:"drift,omitempty"`
@@ -270,7 +276,8 @@ type CommonStatus struct {
 type MemberStatus struct {
 	// Name of the pod.
 	Name string `json:"name"`
-	// Role: primary, replica or member (not serving yet).
+	// Role: primary, replica or member: one of a group of equals, or not
+	// serving yet.
 	// +optional
 	Role string `json:"role,omitempty"`
 	// State, such as Starting, Cloning, CatchingUp, Streaming, Running.
@@ -285,6 +292,18 @@ type MemberStatus struct {
 	// Message says what is wrong, or what the member waits for.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// OrderStatus is the last order of a type that was carried out.
+type OrderStatus struct {
+	// Type of the order: the name of its annotation without the prefix
+	// holdfast.dev/.
+	Type string `json:"type"`
+	// Token that the order was given with. The same token is never obeyed again.
+	Token string `json:"token"`
+	// Result says what was done.
+	// +optional
+	Result string `json:"result,omitempty"`
 }
 
 // EndpointsStatus names the addresses that clients connect to, as host:port.

@@ -27,6 +27,7 @@ const (
 	ReasonProgressing        = "Progressing"
 	ReasonAvailable          = "Available"
 	ReasonPrimaryUnavailable = "PrimaryUnavailable"
+	ReasonNoLeader           = "NoLeader"
 	ReasonSynced             = "Synced"
 	ReasonDrifted            = "Drifted"
 	ReasonContested          = "Contested"
@@ -43,6 +44,7 @@ const (
 	ReasonRestarting        = "Restarting"
 	ReasonConfiguring       = "Configuring"
 	ReasonResizing          = "Resizing"
+	ReasonRecovering        = "RecoveringQuorum"
 	ReasonApplying          = "Applying"
 
 	// What only a person can mend; reasons of Stalled.
@@ -52,6 +54,10 @@ const (
 	ReasonInvalidObject        = "InvalidObject"
 	ReasonDowngradeRefused     = "DowngradeRefused"
 	ReasonMajorUpgrade         = "MajorUpgradeUnsupported"
+	ReasonUpgradePath          = "UpgradePathRefused"
+	ReasonQuorumLost           = "QuorumLost"
+	ReasonRecoveryRefused      = "RecoveryRefused"
+	ReasonQuotaExceeded        = "QuotaExceeded"
 	ReasonStorageShrink        = "StorageShrinkRefused"
 	ReasonStorageClassMissing  = "StorageClassMissing"
 	ReasonStorageClassChanged  = "StorageClassChanged"
@@ -72,6 +78,8 @@ const (
 	ReasonMemberUnreachable = "MemberUnreachable"
 	ReasonReplicationBroken = "ReplicationBroken"
 	ReasonDatabaseMissing   = "DatabaseMissing"
+	ReasonUnknownMember     = "UnknownMember"
+	ReasonQuorumAtRisk      = "QuorumAtRisk"
 	ReasonMixedVersions     = "MixedVersions"
 	ReasonVolumePending     = "VolumePending"
 
