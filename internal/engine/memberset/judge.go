@@ -205,9 +205,12 @@ func (j *Judgement) Report() engine.Report {
 
 // Recheck is when a certificate is due: no watch reports that.
 func (j *Judgement) Recheck(now time.Time) time.Duration {
-	due := j.Seen.Minted.certificates(j.Set).leaf.RenewalTime()
-	if due.IsZero() || !due.After(now) {
-		return 0
+	read := j.Seen.Minted.certificates(j.Set)
+	var first time.Duration
+	for _, due := range []time.Time{read.leaf.RenewalTime(), read.application.RenewalTime()} {
+		if wait := due.Sub(now); !due.IsZero() && wait > 0 && (first == 0 || wait < first) {
+			first = wait
+		}
 	}
-	return due.Sub(now)
+	return first
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -21,6 +22,13 @@ import (
 const (
 	stepMintCredentials = "MintCredentials"
 	stepIssueCert       = "IssueCertificate"
+	stepIssueAppCert    = "IssueApplicationCertificate"
+)
+
+// Keys in <cluster>-internal of the certificate that applications log in by.
+const (
+	KeyAppCert = "app.crt"
+	KeyAppKey  = "app.key"
 )
 
 // MintStep is the next secret to make; nil when all are as they should be.
@@ -29,11 +37,14 @@ func (s Set) MintStep(o Observation, now time.Time) *engine.Step {
 		return &engine.Step{Type: stepMintCredentials, Target: s.Named(SuffixInternal), Message: "the cluster has no " + missing[0] + " yet"}
 	}
 	read := o.Minted.certificates(s)
-	if r := pki.RotateStep(read.trust, rollout(o, read, now), now); r.Type != pki.RotateNone {
+	if r := pki.RotateStep(read.trust, s.rollout(o, read, now), now); r.Type != pki.RotateNone {
 		return &engine.Step{Type: string(r.Type), Target: s.Named(SuffixCA), Message: r.Reason}
 	}
 	if reason, yes := read.stale(now); yes {
 		return &engine.Step{Type: stepIssueCert, Target: s.Named(SuffixTLS), Message: reason}
+	}
+	if reason, yes := read.application.NeedsRenewal(now); yes && s.Application != "" && read.trust.Signs() {
+		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(SuffixInternal), Message: reason}
 	}
 	return nil
 }
@@ -51,7 +62,8 @@ func (m Minted) missing(s Set) []string {
 
 // Complete says whether everything that pods mount was made.
 func (m Minted) Complete(s Set) bool {
-	return m.CA != nil && m.TLS != nil && len(m.missing(s)) == 0
+	application := s.Application == "" || len(m.Internal[KeyAppCert]) > 0 && len(m.Internal[KeyAppKey]) > 0
+	return m.CA != nil && m.TLS != nil && len(m.missing(s)) == 0 && application
 }
 
 // stale says why the members' certificate must be issued again. It
@@ -68,8 +80,10 @@ func (r *certificates) stale(now time.Time) (string, bool) {
 	return reason, yes
 }
 
-// rollout is how far the members have taken up the certificate.
-func rollout(o Observation, read *certificates, now time.Time) pki.Rollout {
+// rollout is how far the members have taken up the certificate. Nobody can say
+// when applications have taken up theirs: a retired CA that they may log in by
+// is trusted until it expires.
+func (s Set) rollout(o Observation, read *certificates, now time.Time) pki.Rollout {
 	if _, stale := read.stale(now); stale {
 		return pki.Rollout{}
 	}
@@ -79,8 +93,11 @@ func rollout(o Observation, read *certificates, now time.Time) pki.Rollout {
 		if m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "" || m.Status.CertificateSerial != serial {
 			return pki.Rollout{}
 		}
+		if hash := m.Status.TrustHash; hash != "" && hash != memberapi.HashConfig(read.trust.Bundle) {
+			return pki.Rollout{} // its database trusts what it was started with
+		}
 	}
-	return pki.Rollout{BundleServed: true, LeavesMoved: true}
+	return pki.Rollout{BundleServed: true, LeavesMoved: s.Application == ""}
 }
 
 // mint makes one secret and remembers it; the next pass applies it. What the
@@ -111,6 +128,18 @@ func (k *Keeper) make(s Set, step engine.Step, known Minted) (map[string][]byte,
 	switch step.Type {
 	case stepMintCredentials:
 		return passwords(s, known)
+	case stepIssueAppCert:
+		certPEM, keyPEM, err := pki.Issue(state.Current, s.application(), now, rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		data := map[string][]byte{KeyAppCert: certPEM, KeyAppKey: keyPEM}
+		for key, value := range known.Internal {
+			if data[key] == nil {
+				data[key] = value
+			}
+		}
+		return data, nil
 	case stepIssueCert:
 		certPEM, keyPEM, err := pki.Issue(state.Current, s.Leaf(), now, rand.Reader)
 		if err != nil {

@@ -31,6 +31,8 @@ type Minted struct {
 type certificates struct {
 	trust pki.Trust
 	leaf  pki.Leaf
+	// application is the certificate that applications log in by, where they do.
+	application pki.Leaf
 	// bundled says that beside the leaf lies all that is to be trusted.
 	bundled bool
 }
@@ -46,11 +48,15 @@ func (m Minted) certificates(s Set) *certificates {
 		signer = state.Current.CertPEM
 	}
 	trust := state.Trust()
-	return &certificates{
+	read := &certificates{
 		trust:   trust,
 		leaf:    pki.ReadLeaf(m.TLS["tls.crt"], m.TLS["tls.key"], signer, s.Leaf()),
 		bundled: bytes.Equal(m.TLS["ca.crt"], trust.Bundle),
 	}
+	if s.Application != "" {
+		read.application = pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], signer, s.application())
+	}
+	return read
 }
 
 // vault remembers what was minted, so that a Secret that somebody edits or
