@@ -256,7 +256,7 @@ type CommonStatus struct {
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 
-	// Orders that were given by annotation and carried out.
+	// Orders that were given by annotation: the last of each type.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -294,14 +294,17 @@ type MemberStatus struct {
 	Message string `json:"message,omitempty"`
 }
 
-// OrderStatus is the last order of a type that was carried out.
+// OrderStatus is the last order of a type that was taken up.
 type OrderStatus struct {
 	// Type of the order: the name of its annotation without the prefix
 	// holdfast.dev/.
 	Type string `json:"type"`
 	// Token that the order was given with. The same token is never obeyed again.
 	Token string `json:"token"`
-	// Result says what was done.
+	// Target is the pod that it was given to.
+	// +optional
+	Target string `json:"target,omitempty"`
+	// Result says what was done; empty while the order is being carried out.
 	// +optional
 	Result string `json:"result,omitempty"`
 }

@@ -57,6 +57,7 @@ const (
 	ReasonUpgradePath          = "UpgradePathRefused"
 	ReasonQuorumLost           = "QuorumLost"
 	ReasonRecoveryRefused      = "RecoveryRefused"
+	ReasonDataCorrupt          = "DataCorrupt"
 	ReasonQuotaExceeded        = "QuotaExceeded"
 	ReasonStorageShrink        = "StorageShrinkRefused"
 	ReasonStorageClassMissing  = "StorageClassMissing"
