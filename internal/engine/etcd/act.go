@@ -56,7 +56,7 @@ func (e *Engine) Act(ctx context.Context, c *v1alpha1.EtcdCluster, s engine.Step
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := do(ctx, client, s); err != nil && !settled(err) {
+	if err := do(ctx, client, s); err != nil && !overtaken(err) {
 		return err
 	}
 	return nil
@@ -98,9 +98,9 @@ func (e *Engine) dial(ctx context.Context, c *v1alpha1.EtcdCluster, name string)
 	})
 }
 
-// settled says that etcd refuses a step because the world has moved on: the
+// overtaken says that etcd refuses a step because the world has moved on: the
 // next pass looks again.
-func settled(err error) bool {
+func overtaken(err error) bool {
 	for _, answer := range []error{
 		rpctypes.ErrPeerURLExist, rpctypes.ErrMemberNotFound, rpctypes.ErrMemberExist, rpctypes.ErrMemberNotLearner,
 		rpctypes.ErrMemberLearnerNotReady, rpctypes.ErrTooManyLearners, rpctypes.ErrNotLeader, rpctypes.ErrCompacted,

@@ -19,6 +19,9 @@ type judgement struct {
 	now time.Time
 	// recheck is when a step that was tried is due again; 0 for none.
 	recheck time.Duration
+	// waits says that a step was done a moment ago, and that nothing else is
+	// done before its effect shows.
+	waits bool
 }
 
 // Plan implements engine.Engine.
@@ -90,7 +93,7 @@ func (j *judgement) step() *engine.Step {
 	for _, next := range []func() *engine.Step{
 		j.removeLostStep, j.promoteStep, j.spaceStep, j.replaceStep, j.addStep, j.removeStep, j.defragmentStep,
 	} {
-		if s := next(); s != nil {
+		if s := next(); s != nil || j.waits {
 			return s
 		}
 	}

@@ -102,7 +102,7 @@ func (j *judgement) defragment(percent int, why string) *engine.Step {
 		return nil
 	}
 	if heir := j.heir(); heir >= 0 {
-		return j.on(heir, stepMoveLeader, j.g.members[heir].ID, "%s leads no longer: it is to be defragmented", j.PodName(j.g.leader))
+		return j.moveLeader(heir, "it is to be defragmented")
 	}
 	return j.on(j.g.leader, stepDefragment, j.g.members[j.g.leader].ID, "%s", why)
 }

@@ -24,7 +24,9 @@ const (
 // pauses between attempts at a step whose effect shows late, or that may be in
 // vain.
 var pauses = map[string]time.Duration{
+	stepAddLearner:    2 * time.Second,
 	stepPromoteMember: 2 * time.Second,
+	stepRemoveMember:  2 * time.Second,
 	stepMoveLeader:    2 * time.Second,
 	stepDisarm:        5 * time.Second,
 	// Members look at the size of their data once a minute.
@@ -45,6 +47,14 @@ func (j *judgement) paced(s *engine.Step) *engine.Step {
 		return nil
 	}
 	return s
+}
+
+// alone is a paced step that nothing else is done beside: what is seen may be
+// from before it.
+func (j *judgement) alone(s *engine.Step) *engine.Step {
+	next := j.paced(s)
+	j.waits = next == nil
+	return next
 }
 
 // on makes a step for a member's pod.
@@ -72,7 +82,7 @@ func (j *judgement) heir() int {
 }
 
 func (j *judgement) moveLeader(heir int, why string) *engine.Step {
-	return j.paced(j.on(heir, stepMoveLeader, j.g.members[heir].ID, "%s leads no longer: %s", j.PodName(j.g.leader), why))
+	return j.alone(j.on(heir, stepMoveLeader, j.g.members[heir].ID, "%s leads no longer: %s", j.PodName(j.g.leader), why))
 }
 
 // removeLostStep removes a member that can never come back as itself, because
@@ -92,7 +102,7 @@ func (j *judgement) removeLostStep() *engine.Step {
 			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed: %s", j.PodName(n), why)
 			continue
 		}
-		return j.on(n, stepRemoveMember, member.ID, "its volume is empty: it can only come back as a new member")
+		return j.alone(j.on(n, stepRemoveMember, member.ID, "its volume is empty: it can only come back as a new member"))
 	}
 	return nil
 }
@@ -125,7 +135,7 @@ func (j *judgement) addStep() *engine.Step {
 			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not admitted yet: %s", j.PodName(n), why)
 			return nil
 		}
-		return j.on(n, stepAddLearner, peerURL(j.Set, n), "the group has %d members, and %d are declared", len(j.g.members), j.c.Spec.DesiredReplicas())
+		return j.alone(j.on(n, stepAddLearner, peerURL(j.Set, n), "the group has %d members, and %d are declared", len(j.g.members), j.c.Spec.DesiredReplicas()))
 	}
 	return nil
 }
@@ -155,7 +165,7 @@ func (j *judgement) removeStep() *engine.Step {
 		}
 		return j.moveLeader(heir, "it is scaled away")
 	}
-	return j.on(n, stepRemoveMember, member.ID, "spec.replicas is %d", j.c.Spec.DesiredReplicas())
+	return j.alone(j.on(n, stepRemoveMember, member.ID, "spec.replicas is %d", j.c.Spec.DesiredReplicas()))
 }
 
 // judgeGroup says what of the membership is not as declared.
@@ -180,7 +190,7 @@ func (j *judgement) judgeGroup() {
 	if have := len(j.g.members); have < want {
 		j.Say(v1alpha1.ConditionReconciling, reason, "from %d members to %d", have, want)
 	}
-	if n := j.g.newcomer(); n >= 0 {
+	if n := j.g.newcomer(); n >= 0 && n < want {
 		j.Say(v1alpha1.ConditionReconciling, reason, "member %s has no vote yet", j.PodName(n))
 	}
 	if j.g.top() > want && j.Seen.Membership() <= want {

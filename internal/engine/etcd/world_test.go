@@ -110,7 +110,7 @@ func (w *world) mint() {
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{memberset.KeyAppCert: appCert, memberset.KeyAppKey: appKey},
-	}
+	}.Read(set(w.c))
 }
 
 func (w *world) statefulSet() {
@@ -275,7 +275,7 @@ func (w *world) emptied(ordinal int) {
 // elect makes sure that the leader runs.
 func (w *world) elect() {
 	for n := range memberset.MostMembers {
-		if w.data[n] == w.leader && w.o.Pods[n] != nil && w.leader != "" {
+		if m, found := w.group[w.leader]; found && !m.Learner && w.data[n] == w.leader && w.o.Pods[n] != nil {
 			return
 		}
 	}

@@ -106,8 +106,14 @@ func (v *vault) observe(s Set, secrets []corev1.Secret) Minted {
 			*slot = secrets[i].Data // the same, but the cache holds it anyway
 		}
 	}
-	m.read = m.certificates(s)
+	*m = m.Read(s)
 	return *m
+}
+
+// Read is m with what its certificates say, so that they are read but once.
+func (m Minted) Read(s Set) Minted {
+	m.read = m.certificates(s)
+	return m
 }
 
 // slot is where the data of a Secret is remembered; nil for other Secrets.
