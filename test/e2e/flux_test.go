@@ -25,22 +25,14 @@ import (
 // does to the operator itself is in TestWithOperator.
 func TestFlux(t *testing.T) {
 	needFlux(t)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	together(t, []part{
 		{"BadCommit", fluxBadCommit},
 		{"Commits", fluxCommits},
 		{"IdleSyncs", fluxIdleSyncs},
 		{"HandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},
 		{"Suspend", fluxSuspend},
 		{"Autoscaler", fluxAutoscaler},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t)
-		})
-	}
+	})
 }
 
 // fluxBadCommit: what can never be is given up long before the timeout, the

@@ -7,10 +7,7 @@ import "testing"
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	together(t, []part{
 		{"SeedManifest", seedManifest},
 		{"Truth", truthOfStatus},
 		{"Drift", driftReverted},
@@ -38,10 +35,22 @@ func TestTogether(t *testing.T) {
 		{"TLS", clientsUseTLS},
 		{"Examples", examples},
 		{"Plugin", plugin},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	})
+}
+
+// part of a test.
+type part struct {
+	name string
+	run  func(*testing.T)
+}
+
+// together runs parts side by side.
+func together(t *testing.T, parts []part) {
+	t.Helper()
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t)
+			p.run(t)
 		})
 	}
 }
