@@ -26,8 +26,8 @@ type mistake struct {
 
 // mistakes on a cluster of PostgreSQL 17 with volumes of 1Gi.
 func mistakes() []mistake {
-	running := minors(17)
-	newest := minorOf(running[len(running)-1])
+	running := versions("postgres", "17")
+	newest := patchOf(running[len(running)-1])
 	list := []mistake{
 		{"downgrade", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "15" }, v1alpha1.ReasonDowngradeRefused, []string{"spec.version", `"17"`}},
 		{"major upgrade", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "18" }, v1alpha1.ReasonMajorUpgrade, []string{"spec.version", `"17"`}},
@@ -88,7 +88,7 @@ func fixedVolume(t *testing.T) {
 
 // nameConflict: somebody else's objects are left alone.
 func nameConflict(t *testing.T) {
-	needImages(t, 17, 1)
+	needImages(t, "postgres", "17", 1)
 	namespace := newNamespace(t, "")
 	meta := func(suffix string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: orders + suffix, Labels: map[string]string{"app": "somebody-else"}}
@@ -123,7 +123,7 @@ func nameConflict(t *testing.T) {
 // otherMajorAdopted: a retained volume whose data another major version wrote
 // is not started on, and not lost.
 func otherMajorAdopted(t *testing.T) {
-	needImages(t, 15, 1)
+	needImages(t, "postgres", "15", 1)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
 	c.waitReady()
 	c.sql(0, "create table kept (id int); insert into kept values (3)")

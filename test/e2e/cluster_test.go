@@ -51,7 +51,7 @@ func small(namespace, name string, replicas int32) *v1alpha1.PostgresCluster {
 // the first on.
 func newCluster(t *testing.T, replicas int32, edits ...func(*v1alpha1.PostgresCluster)) *cluster {
 	t.Helper()
-	needImages(t, 17, 1)
+	needImages(t, "postgres", "17", 1)
 	return createCluster(t, newNamespace(t, ""), orders, replicas, edits...)
 }
 

@@ -127,11 +127,11 @@ func clearedManagedFields(t *testing.T, c *cluster) {
 
 // podImageEdited is kubectl set image pod: the replica's is replaced.
 func podImageEdited(t *testing.T, c *cluster) {
-	older := needImages(t, 17, 2)[0]
+	older := needImages(t, "postgres", "17", 2)[0]
 	var pod corev1.Pod
 	c.read(&pod, c.pod(1))
 	before, want := pod.DeepCopy(), c.get().Status.Image
-	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":"postgres","image":%q}]}}`, ref(t, older)))(
+	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":"postgres","image":%q}]}}`, ref(t, "postgres", older)))(
 		t.Context(), &pod, client.FieldOwner("kubectl-set")), "set the pod's image")
 	eventually(t, readyTimeout, "the pod is replaced", func(ctx context.Context) error {
 		var now corev1.Pod

@@ -23,7 +23,7 @@ func createStrictly(t *testing.T, obj *unstructured.Unstructured) error {
 
 // examples: each one works as it stands.
 func examples(t *testing.T) {
-	needImages(t, 17, 1)
+	needImages(t, "postgres", "17", 1)
 	files, err := filepath.Glob("../../examples/*.yaml")
 	must(t, err, "list the examples")
 	if len(files) < 3 {

@@ -81,7 +81,7 @@ func waitForNamespacesToEnd(t *testing.T) {
 // quiet: clusters that nothing happens to cost the API server nothing but the
 // operator's own Lease, and watches.
 func quiet(t *testing.T, clusters int, period time.Duration) {
-	needImages(t, 17, 1)
+	needImages(t, "postgres", "17", 1)
 	namespace := newNamespace(t, "")
 	var all []*cluster
 	for n := range clusters {
