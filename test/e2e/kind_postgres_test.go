@@ -21,7 +21,7 @@ import (
 // postgres is PostgreSQL, as the quickstart runs it.
 var postgres = &kind{
 	name: "PostgresCluster", engine: "postgres", line: "17",
-	base:    `version: "17", storage: {size: 1Gi}`,
+	base:    func() string { return `version: "17", storage: {size: 1Gi}` },
 	several: 2,
 	entry:   "-rw", aside: "-ro",
 	lease:     "-primary",

@@ -29,7 +29,7 @@ type kind struct {
 	// line of versions that clusters run here, and how a spec names it.
 	line string
 	// base is the least that a spec must say.
-	base string
+	base func() string
 	// several is the least number of members of which one can be replaced.
 	several int32
 	// entry and aside are the suffixes of the Service that applications write
@@ -107,7 +107,7 @@ func needKind(t *testing.T, k *kind) {
 // manifest of a cluster, with lines of YAML on top of the least.
 func (k *kind) manifest(t testing.TB, namespace, name string, lines ...string) *unstructured.Unstructured {
 	t.Helper()
-	spec := specOf(t, append([]string{k.base}, lines...)...)
+	spec := specOf(t, append([]string{k.base()}, lines...)...)
 	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	obj.SetAPIVersion(v1alpha1.GroupVersion.String())
