@@ -75,7 +75,7 @@ func fluxCommits(t *testing.T) {
 		t.Errorf("%d members, want 1", n)
 	}
 
-	renamed := &cluster{t: t, namespace: d.namespace, name: "eu-" + orders, history: follow(t, d.namespace, "eu-"+orders)}
+	renamed := followCluster(t, d.namespace, "eu-"+orders)
 	d.k.waitReady(d.commit("another name", map[string]string{"kustomization.yaml": kustomizationFile("orders.yaml", "namePrefix: eu-")}))
 	must(t, rolledOut(renamed.get()), "the renamed cluster, when Flux says that it is ready")
 	d.pruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
