@@ -248,3 +248,6 @@ func parseAll(texts ...[]byte) []*x509.Certificate {
 	}
 	return all
 }
+
+// Refused is what cannot even be read.
+func Refused(fault string) Given { return Given{fault: fault} }

@@ -52,8 +52,10 @@ type Material struct {
 	// that some CA is not trusted yet, extra that more are than should be.
 	signs, missing, extra bool
 
-	// served is the certificate that clients see, if it is not the members'.
+	// served is the certificate that clients see, if it is not the members',
+	// and roots says that they need other roots than members'.
 	served validity
+	roots  bool
 	// Of what clients see: other says that it is to be another certificate,
 	// unknown that its root is not trusted yet, and surplus that more roots
 	// are than should be.
@@ -116,6 +118,7 @@ func (m *Material) readServer(data map[string][]byte, want Wanted) {
 	}
 	m.other = !bytes.Equal(data[keyServerCert], wanted)
 	m.unknown, m.surplus = differ(serverRoots(data), roots)
+	m.roots = data[keyServerRoots] != nil
 	cert, err := parseCert(data[keyServerCert])
 	if err != nil {
 		return
@@ -250,6 +253,12 @@ func (m Material) Renewal() time.Time {
 		return time.Time{}
 	}
 	return m.leaf.RenewalTime()
+}
+
+// Strange says that members trust, or clients see, what somebody brought, or
+// did a moment ago.
+func (m Material) Strange() bool {
+	return m.signer == signedByFormer || m.served != validity{} || m.roots
 }
 
 // Leaf is what is known of the members' own certificate.

@@ -121,6 +121,12 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	return &CA{CertPEM: certPEM, KeyPEM: keyPEM, cert: cert, key: key}, nil
 }
 
+// Signed says whether the CA signed a certificate; none did without a CA.
+func (ca *CA) Signed(certPEM []byte) bool {
+	cert, err := parseCert(certPEM)
+	return ca != nil && err == nil && cert.CheckSignatureFrom(ca.cert) == nil
+}
+
 // Issue makes a key and a certificate that ca signs. For rand see NewCA.
 func Issue(ca *CA, req LeafRequest, now time.Time, rand io.Reader) (certPEM, keyPEM []byte, err error) {
 	serial, err := newSerial(rand)

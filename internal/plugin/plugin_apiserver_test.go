@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	w.must(r.Setup(mgr, postgresKind().gvk, poller.Source(), 4))
+	w.must(r.Setup(mgr, postgresKind().gvk, 4, poller.Source()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
