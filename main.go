@@ -39,6 +39,7 @@ import (
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/plugin"
+	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
 // version is set by the build.
@@ -186,7 +187,11 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up the applier: %w", err)
 	}
-	w := wiring{mgr: mgr, live: live, applier: applier, agentImage: o.agentImage, concurrent: o.concurrent}
+	metadata, err := secrets.NewMetadata(mgr, controller.CacheOptions(o.namespaces).DefaultNamespaces)
+	if err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent}
 	return errors.Join(
 		wire(w, "PostgresCluster", o.postgresRepository,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
@@ -199,6 +204,7 @@ type wiring struct {
 	mgr        ctrl.Manager
 	live       client.Client
 	applier    controller.Syncer
+	metadata   secrets.Metadata
 	agentImage string
 	concurrent int
 }
@@ -216,20 +222,21 @@ func wire[C v1alpha1.Cluster](w wiring, kind, repository string, newCluster func
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
+	named := secrets.New(w.metadata, w.live)
 	e := newEngine(&memberset.Keeper{
 		Settings: memberset.Settings{ImageRepository: repository, AgentImage: w.agentImage},
-		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Clock: clock.RealClock{},
+		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
 	r := &controller.Reconciler[C, memberset.Observation]{
 		Client:     w.mgr.GetClient(),
 		Engine:     e,
 		Applier:    w.applier,
-		Forgetters: []controller.Forgetter{e, poller},
+		Forgetters: []controller.Forgetter{e, poller, named},
 		Recorder:   w.mgr.GetEventRecorder("holdfast"),
 		Clock:      clock.RealClock{},
 		New:        newCluster,
 	}
-	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), poller.Source(), w.concurrent); err != nil {
+	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.Source(), named.Source()); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
 	return nil

@@ -64,6 +64,11 @@ type CommonSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
+	// TLS says which certificates and CAs of your own are used. Default: none,
+	// Holdfast makes and renews its own.
+	// +optional
+	TLS TLSSpec `json:"tls,omitzero"`
+
 	// Scheduling says where members run.
 	SchedulingSpec `json:",inline"`
 }

@@ -66,6 +66,8 @@ const (
 	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
 	ReasonCrashLooping         = "CrashLooping"
 	ReasonForbidden            = "Forbidden"
+	ReasonSecretMissing        = "SecretMissing"
+	ReasonCertificateRefused   = "CertificateRefused"
 
 	// What is broken while serving goes on; reasons of Degraded.
 	ReasonMemberDown        = "MemberDown"

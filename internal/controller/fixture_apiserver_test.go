@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
@@ -133,17 +134,22 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	metadata, err := secrets.NewMetadata(mgr, controller.CacheOptions([]string{w.Namespace}).DefaultNamespaces)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	named := secrets.New(metadata, live)
 	pg := &postgres.Engine{Keeper: &memberset.Keeper{
 		Settings: memberset.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
-		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
+		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}}
 	r := &controller.Reconciler[*v1alpha1.PostgresCluster, memberset.Observation]{
 		Client: mgr.GetClient(),
-		Engine: pg, Forgetters: []controller.Forgetter{pg},
+		Engine: pg, Forgetters: []controller.Forgetter{pg, named},
 		Applier: applier, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), w.simulation.source(), 4); err != nil {
+	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), 4, w.simulation.source(), named.Source()); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -181,6 +181,7 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 		Version: "17.4", SystemIdentifier: system,
 		ConfigHash:        memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])),
 		CertificateSerial: pki.Serial(tls.Data["tls.crt"]),
+		TLSHash:           memberapi.HashTLS(tls.Data),
 	}
 	var told memberapi.ClusterConfig
 	if err := json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told); err != nil {

@@ -133,8 +133,9 @@ func (h *Host) followCertificate(ctx context.Context) {
 		bundle, changed := h.Certificates.Current()
 		if bundle != nil {
 			h.Store.Update(func(s *memberapi.Status) {
-				s.CertificateExpiry = bundle.Certificate.Leaf.NotAfter
+				s.CertificateExpiry = bundle.Expiry
 				s.CertificateSerial = bundle.Serial()
+				s.TLSHash = bundle.Hash
 			})
 		}
 		select {

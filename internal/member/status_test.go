@@ -1,6 +1,7 @@
 package member
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -227,6 +228,56 @@ func TestCertificateIsServedAfresh(t *testing.T) {
 	}
 	if served() != good {
 		t.Error("half an update changed what is served")
+	}
+}
+
+// Another certificate for clients is taken up as a whole, and vouches for no
+// member.
+func TestCertificateForClients(t *testing.T) {
+	own, user := newAuthority(t), newAuthority(t)
+	c, dir := own.certificates(t, memberapi.MemberName)
+	before, _ := c.Current()
+	if string(before.ServerCertPEM) != string(before.CertPEM) || before.Hash == "" {
+		t.Error("clients do not see the member's own certificate")
+	}
+	other := t.TempDir()
+	user.write(t, other, "orders-rw")
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join(other, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	put := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("server-ca.crt", read("ca.crt"))
+	put("server.crt", read("tls.crt"))
+	if _, err := c.Reload(); err == nil {
+		t.Error("a certificate without its key was taken")
+	}
+	put("server.key", before.KeyPEM)
+	if _, err := c.Reload(); err == nil {
+		t.Error("a certificate with another's key was taken")
+	}
+	put("server.key", read("tls.key"))
+	if changed, err := c.Reload(); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	after, _ := c.Current()
+	if string(after.ServerCertPEM) != string(read("tls.crt")) || string(after.CertPEM) != string(before.CertPEM) || after.Hash == before.Hash {
+		t.Error("clients do not see the certificate for them")
+	}
+	if _, err := after.Certificate.Leaf.Verify(x509.VerifyOptions{Roots: after.Roots}); err != nil || !after.Roots.Equal(before.Roots) {
+		t.Errorf("who vouches for members has changed: %v", err)
+	}
+	for _, ca := range []*authority{own, user} {
+		if !bytes.Contains(after.ServerCAPEM, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})) {
+			t.Error("a replica does not know its primary while either serves the other certificate")
+		}
 	}
 }
 

@@ -38,7 +38,9 @@ const (
 	ConfigKey = "cluster.json"
 	// TLSDir holds tls.crt and tls.key (the member, both as server and as
 	// client, common name MemberName) and ca.crt (a bundle of every CA that is
-	// trusted). Engines add files of their own.
+	// trusted). Where clients of the database are to see another certificate
+	// it holds server.crt and server.key, and in server-ca.crt every CA that
+	// verifies what they see: such a CA vouches for no member.
 	TLSDir = "/etc/holdfast/tls"
 	// CredentialsDir holds passwords, one file each, from <cluster>-internal.
 	CredentialsDir = "/etc/holdfast/credentials"
@@ -260,13 +262,17 @@ type Status struct {
 	Recovered string `json:"recovered,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
-	// CertificateExpiry of the member's certificate as it is served now.
+	// CertificateExpiry is when the first of the certificates expires that the
+	// member serves now.
 	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"`
 	// CertificateSerial of the member's certificate as it is served now, in hex.
 	CertificateSerial string `json:"certificateSerial,omitempty"`
 	// TrustHash is HashConfig of the bundle of trusted authorities that the
 	// database runs with, where it takes up another one only at its start.
 	TrustHash string `json:"trustHash,omitempty"`
+	// TLSHash names the files of TLSDir that are in use: see HashTLS. An agent
+	// that does not say it knows nothing of server.crt.
+	TLSHash string `json:"tlsHash,omitempty"`
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`
 }

@@ -74,7 +74,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	w.must(r.Setup(mgr, postgresKind().gvk, poller.Source(), 4))
+	w.must(r.Setup(mgr, postgresKind().gvk, 4, poller.Source()))
 }
 
 func (w *world) must(err error) {

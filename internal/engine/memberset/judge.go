@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -201,13 +200,4 @@ func (j *Judgement) Report() engine.Report {
 		}
 	}
 	return r
-}
-
-// Recheck is when a certificate is due: no watch reports that.
-func (j *Judgement) Recheck(now time.Time) time.Duration {
-	due := j.Seen.Minted.certificates(j.Set).leaf.RenewalTime()
-	if due.IsZero() || !due.After(now) {
-		return 0
-	}
-	return due.Sub(now)
 }

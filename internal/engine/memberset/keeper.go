@@ -33,6 +33,8 @@ type Keeper struct {
 	Writer client.Client
 	// Members answers what the members' agents say.
 	Members Members
+	// Secrets answers what Secrets of users hold.
+	Secrets Secrets
 	// Clock is the time by which certificates are issued.
 	Clock clock.PassiveClock
 

@@ -35,6 +35,7 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	j.judgeFirst()
 	j.JudgeScale()
 	j.JudgeVolumes()
+	j.JudgeCertificates(now)
 	j.judgeService()
 
 	p := engine.Plan{Facts: j.Facts, Recheck: j.Recheck(now)}

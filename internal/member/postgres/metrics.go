@@ -41,7 +41,7 @@ var (
 	pendingMetric     = gauge("pg_settings_pending_restart", "Settings that wait for a restart.")
 	configErrorMetric = gauge("pg_config_error", "Whether the database refuses the declared parameters.")
 	leaseMetric       = gauge("pg_lease_held", "Whether the member holds the primary's Lease.")
-	expiryMetric      = gauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
+	expiryMetric      = gauge("certificate_expiry_timestamp_seconds", "When the first of the certificates expires that the member serves.")
 	volumeSizeMetric  = gauge("volume_size_bytes", "Size of the member's volume.")
 	volumeFreeMetric  = gauge("volume_available_bytes", "Space that is left on the member's volume.")
 )
