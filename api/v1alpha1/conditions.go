@@ -74,6 +74,8 @@ const (
 	ReasonDatabaseMissing   = "DatabaseMissing"
 	ReasonMixedVersions     = "MixedVersions"
 	ReasonVolumePending     = "VolumePending"
+	ReasonStorageAtMaximum  = "StorageAtMaximum"
+	ReasonStorageUnbounded  = "StorageUnbounded"
 
 	// Events beside the above.
 	ReasonDriftReverted  = "DriftReverted"
@@ -82,4 +84,5 @@ const (
 	ReasonStepFailed     = "StepFailed"
 	ReasonMemberState    = "MemberState"
 	ReasonPrimaryChanged = "PrimaryChanged"
+	ReasonVolumeGrows    = "VolumeGrows"
 )
