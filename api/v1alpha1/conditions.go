@@ -76,6 +76,8 @@ const (
 	ReasonDatabaseMissing   = "DatabaseMissing"
 	ReasonMixedVersions     = "MixedVersions"
 	ReasonVolumePending     = "VolumePending"
+	ReasonStorageAtMaximum  = "StorageAtMaximum"
+	ReasonStorageUnbounded  = "StorageUnbounded"
 
 	// Events beside the above.
 	ReasonDriftReverted  = "DriftReverted"
@@ -84,4 +86,5 @@ const (
 	ReasonStepFailed     = "StepFailed"
 	ReasonMemberState    = "MemberState"
 	ReasonPrimaryChanged = "PrimaryChanged"
+	ReasonVolumeGrows    = "VolumeGrows"
 )

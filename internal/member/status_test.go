@@ -41,6 +41,50 @@ func TestStoreRevision(t *testing.T) {
 	}
 }
 
+// How full a volume is wakes those who wait once per percent, and nobody while
+// it is less than half full.
+func TestStoreRevisionOfVolume(t *testing.T) {
+	s := NewStore(memberapi.Status{})
+	fill := func(size, used int64) string {
+		s.Update(func(st *memberapi.Status) { st.VolumeSize, st.VolumeUsed = size, used })
+		if got := s.Get(); got.VolumeUsed != used {
+			t.Errorf("used %d, want %d", got.VolumeUsed, used)
+		}
+		return s.Get().Revision
+	}
+	const size = 10_000
+	steps := []struct {
+		size, used int64
+		wakes      bool
+	}{
+		{size, 100, true}, {size, 5_000, false}, {size, 5_099, false}, {size, 5_100, true}, {size, 7_999, true}, {size, 8_000, true},
+		{size, 8_050, false}, {size, 8_000, false}, {size, 10_000, true}, {2 * size, 10_000, true}, {2 * size, 10_100, false}, {0, 0, true},
+	}
+	before := s.Get().Revision
+	for _, step := range steps {
+		now := fill(step.size, step.used)
+		if woken := now != before; woken != step.wakes {
+			t.Errorf("%d of %d: woken %t, want %t", step.used, step.size, woken, step.wakes)
+		}
+		before = now
+	}
+}
+
+func TestFollowSpace(t *testing.T) {
+	s := NewStore(memberapi.Status{})
+	ctx, cancel := context.WithCancel(t.Context())
+	FollowSpace(ctx, s, func() Space {
+		cancel()
+		return Space{Free: 300, Total: 1000}
+	})
+	if got := s.Get(); got.VolumeSize != 1000 || got.VolumeUsed != 700 {
+		t.Errorf("reported %d of %d", got.VolumeUsed, got.VolumeSize)
+	}
+	if here := SpaceOf(t.TempDir()); here.Total <= 0 || here.Free > here.Total {
+		t.Errorf("the space of a directory: %+v", here)
+	}
+}
+
 func TestStoreWait(t *testing.T) {
 	s := NewStore(memberapi.Status{})
 	after := s.Get().Revision

@@ -191,7 +191,8 @@ const (
 // Status is what a member says of itself.
 type Status struct {
 	// Revision changes whenever anything else here does, Time, Position,
-	// PositionOld, DataSize, DataInUse and Lag apart. Opaque.
+	// PositionOld, DataSize, DataInUse and Lag apart, and VolumeUsed when it
+	// passes a whole percent of VolumeSize, from half of it on. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -260,6 +261,13 @@ type Status struct {
 	Group *Group `json:"group,omitempty"`
 	// Recovered is the token of the last Recovery that was carried out here.
 	Recovered string `json:"recovered,omitempty"`
+	// VolumeSize and VolumeUsed are of the file system on the member's volume,
+	// in bytes; 0 while unknown. What only root may fill counts as used.
+	VolumeSize int64 `json:"volumeSize,omitempty"`
+	VolumeUsed int64 `json:"volumeUsed,omitempty"`
+	// RoomNeeded is what must be free on the volume before a member goes on
+	// that HoldVolumeFull holds, in bytes and rounded up.
+	RoomNeeded int64 `json:"roomNeeded,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
 	// CertificateExpiry is when the first of the certificates expires that the

@@ -42,6 +42,7 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
 	}
+	p.Notes = j.GrowthNotes()
 	p.Step = j.step(now)
 	p.Report = j.report()
 	if o.Blind() {

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -141,10 +140,9 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if !status.CertificateExpiry.IsZero() {
 		send(expiryMetric, float64(status.CertificateExpiry.Unix()))
 	}
-	var volume unix.Statfs_t
-	if unix.Statfs(c.o.DataDir, &volume) == nil {
-		send(volumeSizeMetric, float64(volume.Blocks)*float64(volume.Bsize))
-		send(volumeFreeMetric, float64(volume.Bavail)*float64(volume.Bsize))
+	if volume := c.space(); volume.Total > 0 {
+		send(volumeSizeMetric, float64(volume.Total))
+		send(volumeFreeMetric, float64(volume.Free))
 	}
 	send(upMetric, truth(status.Serving))
 	if status.Serving {
