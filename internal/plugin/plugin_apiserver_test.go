@@ -236,16 +236,20 @@ func TestReconcile(t *testing.T) {
 
 	w.stop()
 	w.fails(1, "has not handled the request", "reconcile", "orders", "--wait", "--timeout=1s")
-	go w.playReady(c)
+	go w.play(t.Context(), c, is(v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready", "all is well"))
 	out, _ := w.mustRun("reconcile", "orders", "--wait")
 	contains(t, out, "is as declared: all is well")
 }
 
-// playReady answers requests as an operator of a healthy cluster does.
-func (w *world) playReady(c *v1alpha1.PostgresCluster) {
-	for w.t.Context().Err() == nil {
+// play answers requests as an operator does that finds a cluster in these
+// conditions, until the context ends.
+func (w *world) play(ctx context.Context, c *v1alpha1.PostgresCluster, conditions ...metav1.Condition) {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.Now()
+	}
+	for ctx.Err() == nil {
 		var live v1alpha1.PostgresCluster
-		if w.person.Get(w.t.Context(), client.ObjectKeyFromObject(c), &live) != nil {
+		if w.person.Get(ctx, client.ObjectKeyFromObject(c), &live) != nil {
 			continue
 		}
 		at := live.Annotations[meta.ReconcileRequestAnnotation]
@@ -253,10 +257,8 @@ func (w *world) playReady(c *v1alpha1.PostgresCluster) {
 			continue
 		}
 		live.Status.LastHandledReconcileAt, live.Status.ObservedGeneration = at, live.Generation
-		ready := is(v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready", "all is well")
-		ready.LastTransitionTime = metav1.Now()
-		live.Status.Conditions = []metav1.Condition{ready}
-		_ = w.person.Status().Update(w.t.Context(), &live) // tried again where it fails
+		live.Status.Conditions = conditions
+		_ = w.person.Status().Update(ctx, &live) // tried again where it fails
 	}
 }
 
