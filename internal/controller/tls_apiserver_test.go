@@ -168,7 +168,7 @@ func TestCAOfOnesOwn(t *testing.T) {
 	edit(w, root, func(s *corev1.Secret) { s.Data["tls.key"] = old.KeyPEM })
 	w.awaitStalled(c, v1alpha1.ReasonCertificateRefused, "spec.tls.caSecretRef", "tls.key does not belong")
 	o.stop()
-	o = w.operate(0) // knows nothing but what is there
+	w.operate(0) // knows nothing but what is there
 	w.await(c, "Stalled again", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonCertificateRefused && conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})

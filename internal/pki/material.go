@@ -244,7 +244,7 @@ func (m Material) Settled(now time.Time) bool {
 // due says whether the members' certificate must be issued again, and why.
 func (m Material) due(now time.Time) (reason string, yes bool) {
 	reason, yes = m.leaf.NeedsRenewal(now)
-	return reason, yes && !(m.last && m.leaf.fault == "")
+	return reason, yes && (!m.last || m.leaf.fault != "")
 }
 
 // Renewal is when the members' certificate is due; zero for never.
