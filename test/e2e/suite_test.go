@@ -38,6 +38,7 @@ var ofPostgres = []part{
 	{"MinorUpgrade", minorUpgrade},
 	{"MovingTag", movingTag},
 	{"VolumeGrows", volumeGrows},
+	{"VolumesGrowThemselves", volumesGrowThemselves},
 	{"TLS", clientsUseTLS},
 	{"Examples", examples},
 	{"Plugin", plugin},
