@@ -152,8 +152,3 @@ func (c *subject) retained(members int32) []string {
 	}
 	return names
 }
-
-// ofKind is a test of a kind of cluster, by the kind's name.
-func ofKind(k *kind, run func(*testing.T, *kind)) func(*testing.T) {
-	return func(t *testing.T) { run(t, k) }
-}

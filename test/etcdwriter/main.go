@@ -40,14 +40,13 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer client.Close()
 	if *fill > 0 {
 		err = fillUp(client, *fill<<10)
 	} else {
 		err = write(client, *until, *pause)
 	}
-	if err != nil {
-		log.Fatal(err) //nolint:gocritic // the connection goes with the process
+	if err := errors.Join(err, client.Close()); err != nil {
+		log.Fatal(err)
 	}
 }
 
