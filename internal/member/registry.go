@@ -55,9 +55,14 @@ func (r Register) Start(id string) (Start, bool) {
 	return r.Starts[i], true
 }
 
-// Pod says whether any start of the pod is on record.
-func (r Register) Pod(pod string) bool {
-	return slices.ContainsFunc(r.Starts, func(s Start) bool { return s.Pod == pod })
+// Last is the member that was started last under the pod; empty for none.
+func (r Register) Last(pod string) string {
+	for _, s := range slices.Backward(r.Starts) {
+		if s.Pod == pod {
+			return s.Member
+		}
+	}
+	return ""
 }
 
 // WithStart puts a start on record, in place of one of the same member.

@@ -100,7 +100,7 @@ func TestRegisterKeepsTheNewestStarts(t *testing.T) {
 	if s, _ := r.Start("7"); s.Volume != "w" {
 		t.Errorf("member 7 is on record on %q", s.Volume)
 	}
-	if !r.Pod("orders-1") || r.Pod("orders-2") {
-		t.Error("the pods on record")
+	if r.Last("orders-1") != "7" || r.Last("orders-2") != "" {
+		t.Errorf("last of the pods: %q and %q", r.Last("orders-1"), r.Last("orders-2"))
 	}
 }
