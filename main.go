@@ -36,6 +36,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/member"
+	memberetcd "github.com/holdfast-db/holdfast/internal/member/etcd"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/plugin"
@@ -81,7 +82,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
-	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version))
+	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
 	root.AddCommand(managerCommand(), agent)
 	root.AddCommand(plugin.Verbs()...)
 	return root

@@ -259,6 +259,10 @@ type Status struct {
 	Alarms []string `json:"alarms,omitempty"`
 	// Group is the membership as this member sees it; nil without one.
 	Group *Group `json:"group,omitempty"`
+	// LostMember is the ID of the member that this pod was, and can never be
+	// again because its data has gone: the group must remove it before it
+	// admits the pod anew. Together with HoldDataMissing.
+	LostMember string `json:"lostMember,omitempty"`
 	// Recovered is the token of the last Recovery that was carried out here.
 	Recovered string `json:"recovered,omitempty"`
 	// VolumeSize and VolumeUsed are of the file system on the member's volume,

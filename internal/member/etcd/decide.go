@@ -1,0 +1,266 @@
+package etcd
+
+import (
+	"fmt"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// facts are what the start of etcd is decided from.
+type facts struct {
+	Pod    string
+	Volume volume
+
+	// ConfigKnown says that the cluster's configuration was read, and
+	// ConfigHash which.
+	ConfigKnown            bool
+	ConfigHash             string
+	ConfigSystemIdentifier string
+	// Cluster is the UID of the cluster's object, and Fresh says that nothing
+	// is there from before it.
+	Cluster string
+	Fresh   bool
+	// Ticket for this pod; nil without one.
+	Ticket   *memberapi.Ticket
+	Recovery *memberapi.Recovery
+
+	// Register as it was read, if it was.
+	RegisterKnown bool
+	Register      member.Register
+
+	// Confirmed says what the group says to a ticket for a member that it
+	// counts.
+	Confirmed confirmation
+	// Removed is the ID that etcd said the group has removed; empty for none.
+	Removed string
+}
+
+// confirmation is the group's answer.
+type confirmation int
+
+const (
+	// confirmNone: no member of the group answered.
+	confirmNone confirmation = iota
+	// confirmYes: the group counts the ticket's member at this pod's address.
+	confirmYes
+	// confirmNo: it does not, or not any more, or not yet.
+	confirmNo
+)
+
+// action is the next thing to do. Each has one lasting effect at most, so that
+// a crash falls between two of them.
+type action int
+
+const (
+	actWait action = iota
+	actHold
+	// actOpen puts the register in the cluster's name.
+	actOpen
+	// actName gives the volume its name.
+	actName
+	// actRegister records the ticket's member on this volume.
+	actRegister
+	// actSetAside moves the data of a removed member aside.
+	actSetAside
+	// actBirth begins a new group, out of everybody's reach.
+	actBirth
+	// actLatch records the birth.
+	actLatch
+	// actRecover drops all other members, out of everybody's reach.
+	actRecover
+	// actJoin starts on the empty volume.
+	actJoin
+	// actStart starts on the data.
+	actStart
+)
+
+// decision is an action and its reason.
+type decision struct {
+	Action  action
+	Hold    memberapi.Hold
+	Message string
+	// Lost is the member that the group must remove before this pod starts.
+	Lost string
+}
+
+func wait(message string) decision { return decision{Action: actWait, Message: message} }
+
+func hold(h memberapi.Hold, format string, args ...any) decision {
+	return decision{Action: actHold, Hold: h, Message: fmt.Sprintf(format, args...)}
+}
+
+// decide says what to do before etcd runs. The order is the priority: what
+// forbids a start comes before what allows it.
+func decide(f facts) decision {
+	v := f.Volume
+	switch {
+	case v.Content == contentUnknown:
+		return hold(memberapi.HoldDataUnknown, "the volume holds files that are no data directory (%s): move them away, or give this member an empty volume", v.Unknown)
+	case v.Content == contentData && f.foreign():
+		return hold(memberapi.HoldSystemIdentifier, "the volume holds data of the cluster %s, and this cluster's is %s: the volume belongs to another cluster", v.Log.Cluster, f.born())
+	case v.Full:
+		return hold(memberapi.HoldVolumeFull, "the volume is full: set spec.storage.size to more")
+	case !f.ConfigKnown:
+		return wait("waits for the cluster's configuration")
+	case v.Content == contentData:
+		return decideData(f)
+	case f.Ticket == nil:
+		return decideUnasked(f)
+	case f.Ticket.State == memberapi.TicketNew:
+		return decideSeed(f)
+	default:
+		return decideJoiner(f)
+	}
+}
+
+// decideData: data needs no ticket.
+func decideData(f facts) decision {
+	v := f.Volume
+	switch {
+	case f.replaced() && f.Confirmed == confirmYes:
+		return decision{Action: actSetAside, Message: "sets the data of the removed member " + v.Log.Member + " aside"}
+	case f.recovers():
+		return decision{Action: actRecover, Message: "goes on without the other members, as ordered"}
+	case f.Removed == v.Log.Member:
+		return hold(memberapi.HoldRemoved, "the group has removed this member (%s); it comes back when the group admits the pod anew", v.Log.Member)
+	case f.latched():
+		return decision{Action: actStart, Message: "starts"}
+	case !f.RegisterKnown:
+		return wait("waits for the API server: the birth of this data is not on record")
+	default:
+		return decision{Action: actLatch, Message: "records the birth"}
+	}
+}
+
+// decideUnasked: an empty volume without a ticket.
+func decideUnasked(f facts) decision {
+	if id := f.ranBefore(); id != "" {
+		return lost(f, id)
+	}
+	if f.born() != "" {
+		return wait("waits until the group admits this member")
+	}
+	return wait("waits for the operator to choose who begins")
+}
+
+// decideSeed: the first member of a new group.
+func decideSeed(f facts) decision {
+	v := f.Volume
+	switch {
+	case f.born() != "":
+		return hold(memberapi.HoldDataMissing, "the volume is empty, but the cluster %s was born already: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", f.born())
+	case v.Mark.Member != "":
+		return lost(f, v.Mark.Member)
+	case !f.RegisterKnown:
+		return wait("waits for the API server: the register of members cannot be read")
+	case f.Register.Cluster != f.Cluster:
+		return decision{Action: actOpen, Message: "opens the register of members"}
+	case v.Mark.Volume == "":
+		return decision{Action: actName, Message: "names the volume"}
+	default:
+		return decision{Action: actBirth, Message: "begins the cluster"}
+	}
+}
+
+// decideJoiner: a member that the group counts, and that never ran.
+func decideJoiner(f facts) decision {
+	v, t := f.Volume, f.Ticket
+	start, registered := f.Register.Start(t.MemberID)
+	switch {
+	case v.Mark.Member == t.MemberID || v.Mark.Begun == t.MemberID:
+		return lost(f, t.MemberID)
+	case !f.RegisterKnown:
+		return wait("waits for the API server: the register of members cannot be read")
+	case registered && start.Volume != v.Mark.Volume:
+		return lost(f, t.MemberID)
+	case f.Confirmed == confirmNone:
+		return wait("waits for a member of the group to confirm the ticket")
+	case f.Confirmed == confirmNo:
+		return wait("waits for another ticket: the group does not count this one's member")
+	case v.Mark.Volume == "":
+		return decision{Action: actName, Message: "names the volume"}
+	case !registered:
+		return decision{Action: actRegister, Message: "records the start"}
+	default:
+		return decision{Action: actJoin, Message: "joins the group"}
+	}
+}
+
+// lost: an empty volume in place of one that was in use. What a member has
+// promised to its group is gone with its data, so it must come back as another.
+func lost(f facts, id string) decision {
+	d := hold(memberapi.HoldDataMissing, "the volume is empty, and %s ran on another or lost its data: it comes back when the group has removed the lost member %s and admits a new one", f.Pod, id)
+	d.Lost = id
+	return d
+}
+
+// ranBefore is the member that ran on this volume last, or on another one under
+// this pod; empty when none did.
+func (f facts) ranBefore() string {
+	switch m := f.Volume.Mark; {
+	case m.Member != "":
+		return m.Member
+	case m.Begun != "":
+		return m.Begun
+	case f.RegisterKnown && !f.leftBehind():
+		return f.Register.Last(f.Pod)
+	}
+	return ""
+}
+
+// born is the ID of the cluster's etcd cluster, by any of the latches; empty
+// while nobody knows of a birth.
+func (f facts) born() string {
+	if f.ConfigSystemIdentifier != "" || f.leftBehind() {
+		return f.ConfigSystemIdentifier
+	}
+	return f.Register.SystemIdentifier
+}
+
+// leftBehind says whether the register is that of an earlier cluster of the
+// name, of whose data nothing is there: neither here nor on any other volume.
+func (f facts) leftBehind() bool {
+	return f.Volume.Content == contentEmpty && f.ConfigKnown && f.Fresh && f.ConfigSystemIdentifier == "" &&
+		f.Register.Cluster != "" && f.Register.Cluster != f.Cluster
+}
+
+// foreign says whether any latch names another cluster than the data's.
+func (f facts) foreign() bool {
+	for _, latch := range []string{f.ConfigSystemIdentifier, f.Volume.Mark.Cluster, f.Register.SystemIdentifier} {
+		if latch != "" && latch != f.Volume.Log.Cluster {
+			return true
+		}
+	}
+	return false
+}
+
+// latched says whether the data is known to be this cluster's.
+func (f facts) latched() bool {
+	id := f.Volume.Log.Cluster
+	return f.ConfigSystemIdentifier == id || f.Volume.Mark.Cluster == id || f.Register.SystemIdentifier == id
+}
+
+// replaced says whether the ticket is for another member than the data's.
+func (f facts) replaced() bool {
+	return f.Ticket != nil && f.Ticket.State == memberapi.TicketExisting && f.Ticket.MemberID != f.Volume.Log.Member
+}
+
+// recovers says whether this member is ordered to go on alone, and has not yet.
+func (f facts) recovers() bool {
+	r := f.Recovery
+	return r != nil && r.Pod == f.Pod && r.MemberID == f.Volume.Log.Member && r.Token != f.Volume.Mark.Recovered
+}
+
+// wantsRegister says whether what the register holds matters.
+func (f facts) wantsRegister() bool {
+	return f.ConfigKnown && (f.Volume.Content == contentEmpty || !f.latched())
+}
+
+// wantsConfirmation says whether what the group says matters.
+func (f facts) wantsConfirmation() bool {
+	if f.Ticket == nil || f.Ticket.State != memberapi.TicketExisting {
+		return false
+	}
+	return f.Volume.Content == contentEmpty || f.Volume.Content == contentData && f.replaced()
+}

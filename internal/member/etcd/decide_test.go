@@ -1,0 +1,157 @@
+package etcd
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+const ours, theirs = "cdf818194e3a8c32", "1ce95a1b8bb8d0c1"
+
+// what a decision comes to, without its words.
+type verdict struct {
+	Action action
+	Hold   memberapi.Hold
+}
+
+func data(id string) volume {
+	return volume{Content: contentData, Log: logState{Member: id, Cluster: ours}, Mark: mark{Volume: "v1", Member: id, Cluster: ours}}
+}
+
+func empty(m mark) volume { return volume{Mark: m} }
+
+func joining(id string) *memberapi.Ticket {
+	return &memberapi.Ticket{MemberID: id, State: memberapi.TicketExisting}
+}
+
+func seeding() *memberapi.Ticket {
+	return &memberapi.Ticket{MemberID: memberapi.SeedMember, State: memberapi.TicketNew}
+}
+
+func started(id, volume string) member.Register {
+	return member.Register{Cluster: "u", SystemIdentifier: ours, Starts: []member.Start{{Member: id, Pod: "orders-1", Volume: volume}}}
+}
+
+func TestDecide(t *testing.T) {
+	open := member.Register{Cluster: "u"}
+	named := mark{Volume: "v1"}
+	held := func(h memberapi.Hold) verdict { return verdict{actHold, h} }
+	do := func(a action) verdict { return verdict{Action: a} }
+	cases := []struct {
+		name  string
+		facts facts
+		want  verdict
+	}{
+		// Data.
+		{"data starts without a ticket, and without the API server", facts{Volume: data("a")}, do(actStart)},
+		{"data starts whatever ticket the pod has of its own", facts{Volume: data("a"), Ticket: joining("a")}, do(actStart)},
+		{"data starts while the group does not confirm its successor", facts{Volume: data("a"), Ticket: joining("b")}, do(actStart)},
+		{"data stays when the group does not count the ticket's member", facts{Volume: data("a"), Ticket: joining("b"), Confirmed: confirmNo}, do(actStart)},
+		{"data of a member that the group has replaced is set aside", facts{Volume: data("a"), Ticket: joining("b"), Confirmed: confirmYes}, do(actSetAside)},
+		{"data is not set aside for a new group", facts{Volume: data("a"), Ticket: seeding(), Confirmed: confirmYes}, do(actStart)},
+		{"a removed member holds", facts{Volume: data("a"), Removed: "a"}, held(memberapi.HoldRemoved)},
+		{"a removed member holds until the group confirms its successor", facts{Volume: data("a"), Removed: "a", Ticket: joining("b")}, held(memberapi.HoldRemoved)},
+		{"another member's removal is not this one's", facts{Volume: data("b"), Removed: "a"}, do(actStart)},
+		{"another cluster's data is held by the configuration", facts{Volume: data("a"), ConfigSystemIdentifier: theirs}, held(memberapi.HoldSystemIdentifier)},
+		{"another cluster's data is held by the register",
+			facts{Volume: data("a"), RegisterKnown: true, Register: member.Register{SystemIdentifier: theirs}}, held(memberapi.HoldSystemIdentifier)},
+		{"data that is not what was marked is held",
+			facts{Volume: volume{Content: contentData, Log: logState{"a", theirs, 1}, Mark: mark{Cluster: ours}}}, held(memberapi.HoldSystemIdentifier)},
+		{"a birth is recorded before it serves",
+			facts{Volume: volume{Content: contentData, Log: logState{"a", ours, 1}, Mark: named}, RegisterKnown: true, Register: open}, do(actLatch)},
+		{"a birth does not serve while the register cannot be read",
+			facts{Volume: volume{Content: contentData, Log: logState{"a", ours, 1}, Mark: named}}, do(actWait)},
+		{"a birth that is on record serves",
+			facts{Volume: volume{Content: contentData, Log: logState{"a", ours, 1}, Mark: named}, RegisterKnown: true, Register: started("a", "v1")}, do(actStart)},
+		{"data waits for the configuration", facts{Volume: data("a"), Cluster: "-"}, do(actWait)},
+		{"a full volume holds", facts{Volume: func() volume { v := data("a"); v.Full = true; return v }()}, held(memberapi.HoldVolumeFull)},
+		{"unknown files hold", facts{Volume: volume{Content: contentUnknown}, Ticket: seeding()}, held(memberapi.HoldDataUnknown)},
+
+		// Recovery.
+		{"the ordered member goes on alone", facts{Volume: data("a"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actRecover)},
+		{"other data on its pod does not", facts{Volume: data("b"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actStart)},
+		{"another pod does not", facts{Volume: data("a"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-0", MemberID: "a"}}, do(actStart)},
+		{"an order is carried out once",
+			facts{Volume: func() volume { v := data("a"); v.Mark.Recovered = "1"; return v }(), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actStart)},
+		{"an empty volume does not recover", facts{Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actWait)},
+
+		// The seed.
+		{"an empty volume waits for a ticket", facts{}, do(actWait)},
+		{"the register is opened first", facts{Ticket: seeding(), RegisterKnown: true}, do(actOpen)},
+		{"nothing is born while the register cannot be read", facts{Ticket: seeding()}, do(actWait)},
+		{"a volume has a name before a birth", facts{Ticket: seeding(), RegisterKnown: true, Register: open}, do(actName)},
+		{"the seed is born", facts{Ticket: seeding(), Volume: empty(named), RegisterKnown: true, Register: open}, do(actBirth)},
+		{"nothing is born twice, by the register", facts{Ticket: seeding(), Volume: empty(named), RegisterKnown: true, Register: started("a", "v0")}, held(memberapi.HoldDataMissing)},
+		{"nothing is born twice, by the configuration",
+			facts{Ticket: seeding(), Volume: empty(named), ConfigSystemIdentifier: ours, RegisterKnown: true, Register: open}, held(memberapi.HoldDataMissing)},
+		{"nothing is born on a volume that was in use",
+			facts{Ticket: seeding(), Volume: empty(mark{Volume: "v1", Member: "a"}), RegisterKnown: true, Register: open}, held(memberapi.HoldDataMissing)},
+		{"the register of an earlier cluster of which nothing is left says nothing",
+			facts{Ticket: seeding(), Fresh: true, RegisterKnown: true, Register: member.Register{Cluster: "old", SystemIdentifier: theirs}}, do(actOpen)},
+		{"the register of an earlier cluster of which something is left forbids a birth",
+			facts{Ticket: seeding(), RegisterKnown: true, Register: member.Register{Cluster: "old", SystemIdentifier: theirs}}, held(memberapi.HoldDataMissing)},
+
+		// Joiners.
+		{"a joiner waits for the register", facts{Ticket: joining("b"), Confirmed: confirmYes}, do(actWait)},
+		{"a joiner waits for the group", facts{Ticket: joining("b"), RegisterKnown: true, Register: open}, do(actWait)},
+		{"a stale ticket admits nobody", facts{Ticket: joining("b"), RegisterKnown: true, Register: open, Confirmed: confirmNo}, do(actWait)},
+		{"a joiner's volume gets its name", facts{Ticket: joining("b"), RegisterKnown: true, Register: open, Confirmed: confirmYes}, do(actName)},
+		{"a joiner is put on record before it starts", facts{Ticket: joining("b"), Volume: empty(named), RegisterKnown: true, Register: open, Confirmed: confirmYes}, do(actRegister)},
+		{"a joiner on record on this volume starts", facts{Ticket: joining("b"), Volume: empty(named), RegisterKnown: true, Register: started("b", "v1"), Confirmed: confirmYes}, do(actJoin)},
+		{"a joiner on record on another volume does not",
+			facts{Ticket: joining("b"), Volume: empty(named), RegisterKnown: true, Register: started("b", "v0"), Confirmed: confirmYes}, held(memberapi.HoldDataMissing)},
+		{"nor on a volume without a name",
+			facts{Ticket: joining("b"), RegisterKnown: true, Register: started("b", "v0"), Confirmed: confirmYes}, held(memberapi.HoldDataMissing)},
+		{"a volume whose data has gone is not started on again",
+			facts{Ticket: joining("b"), Volume: empty(mark{Volume: "v1", Member: "b"}), RegisterKnown: true, Register: started("b", "v1"), Confirmed: confirmYes}, held(memberapi.HoldDataMissing)},
+		{"nor is one whose first start may have had data",
+			facts{Ticket: joining("b"), Volume: empty(mark{Volume: "v1", Begun: "b"}), RegisterKnown: true, Register: started("b", "v1"), Confirmed: confirmYes}, held(memberapi.HoldDataMissing)},
+		{"a volume of a replaced member takes the next one",
+			facts{Ticket: joining("c"), Volume: empty(mark{Volume: "v1", Member: "b"}), RegisterKnown: true, Register: started("b", "v1"), Confirmed: confirmYes}, do(actRegister)},
+
+		// Without a ticket.
+		{"an emptied volume says so by its mark", facts{Volume: empty(mark{Volume: "v1", Member: "b"})}, held(memberapi.HoldDataMissing)},
+		{"an empty volume in place of one in use says so by the register", facts{RegisterKnown: true, Register: started("b", "v0")}, held(memberapi.HoldDataMissing)},
+		{"a new pod of a born cluster waits to be admitted", facts{ConfigSystemIdentifier: ours, RegisterKnown: true, Register: open}, do(actWait)},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			c.facts.Pod = "orders-1"
+			if c.facts.ConfigKnown = c.facts.Cluster != "-"; c.facts.ConfigKnown {
+				c.facts.Cluster = "u"
+			}
+			got := decide(c.facts)
+			if diff := cmp.Diff(c.want, verdict{got.Action, got.Hold}); diff != "" {
+				t.Errorf("decide (-want +got):\n%s\nmessage: %s", diff, got.Message)
+			}
+			if got.Message == "" {
+				t.Error("a decision says why")
+			}
+		})
+	}
+}
+
+// The operator replaces the member that the agent names, and no other.
+func TestDecideNamesTheLostMember(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts facts
+		want  string
+	}{
+		"the one of the ticket":        {facts{Ticket: joining("c"), RegisterKnown: true, Register: started("c", "v0")}, "c"},
+		"the one of the mark":          {facts{Volume: empty(mark{Volume: "v1", Member: "b"})}, "b"},
+		"one that may have had data":   {facts{Volume: empty(mark{Volume: "v1", Begun: "b"})}, "b"},
+		"the last one of the register": {facts{RegisterKnown: true, Register: started("a", "v0").WithStart(member.Start{Member: "b", Pod: "orders-1"}).WithStart(member.Start{Member: "c", Pod: "orders-2"})}, "b"},
+		"nobody before a second birth": {facts{Ticket: seeding(), ConfigSystemIdentifier: ours, RegisterKnown: true}, ""},
+		"nobody for a new pod":         {facts{ConfigSystemIdentifier: ours, RegisterKnown: true, Register: member.Register{Cluster: "u"}}, ""},
+		"nobody by the register of an earlier cluster": {
+			facts{Fresh: true, RegisterKnown: true, Register: member.Register{Cluster: "old", Starts: []member.Start{{Member: "b", Pod: "orders-1"}}}}, ""},
+	} {
+		c.facts.Pod, c.facts.Cluster, c.facts.ConfigKnown = "orders-1", "u", true
+		if got := decide(c.facts); got.Lost != c.want {
+			t.Errorf("%s: %q is lost, want %q", name, got.Lost, c.want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// gate keeps etcd from starting where it must not: it finds out what to do
+// next, and does whatever of it needs no etcd. All that it knows lasts on the
+// volume or in the register, but for the removal that etcd told of.
+type gate struct {
+	pod, dir string
+	log      *slog.Logger
+	config   func() *member.Config
+	register register
+	// confirm asks the group about a ticket, for a volume with the data of a
+	// member or an empty one.
+	confirm func(ctx context.Context, t memberapi.Ticket, data logState) confirmation
+	full    func() bool
+
+	// cluster is the UID in the first configuration: a pod of an earlier
+	// cluster of the name that is about to go reads the next one's, too.
+	cluster string
+	removed string
+}
+
+// register is where all members keep the register.
+type register interface {
+	Look(ctx context.Context) (member.Register, error)
+	Write(ctx context.Context, next member.Register) error
+}
+
+// next gathers the facts and decides.
+func (g *gate) next(ctx context.Context) (decision, facts, error) {
+	if err := tidy(g.dir); err != nil {
+		return decision{}, facts{}, err
+	}
+	f, err := g.gather(ctx)
+	if err != nil {
+		return decision{}, facts{}, err
+	}
+	return decide(f), f, nil
+}
+
+func (g *gate) gather(ctx context.Context) (facts, error) {
+	f := facts{Pod: g.pod, Removed: g.removed}
+	var err error
+	if f.Volume, err = inspect(g.dir); err != nil {
+		return f, err
+	}
+	f.Volume.Full = g.full()
+	if config := g.config(); config != nil {
+		if g.cluster == "" {
+			g.cluster = config.UID
+		}
+		f.ConfigKnown, f.Cluster, f.ConfigSystemIdentifier = true, config.UID, config.SystemIdentifier
+		f.ConfigHash = config.Hash
+		if config.UID == g.cluster {
+			f.Fresh, f.Recovery = config.Fresh, config.Recovery
+			if ticket, there := config.Tickets[g.pod]; there {
+				f.Ticket = &ticket
+			}
+		}
+	}
+	if f.wantsRegister() {
+		if f.Register, err = g.register.Look(ctx); err == nil {
+			f.RegisterKnown = true
+		} else {
+			g.log.Info("the register of members cannot be read", "error", err.Error())
+		}
+	}
+	if f.wantsConfirmation() {
+		f.Confirmed = g.confirm(ctx, *f.Ticket, f.Volume.Log)
+	}
+	return f, nil
+}
+
+// do does what was decided, as far as it needs no etcd, and says whether that
+// was all of it.
+func (g *gate) do(ctx context.Context, d decision, f facts) (bool, error) {
+	switch d.Action {
+	case actOpen:
+		next := member.Register{Cluster: f.Cluster}
+		if !f.leftBehind() {
+			next = f.Register
+			next.Cluster = f.Cluster
+		}
+		return true, g.register.Write(ctx, next)
+	case actName:
+		return true, nameVolume(g.dir)
+	case actRegister:
+		return true, g.register.Write(ctx, g.recorded(f, f.Ticket.MemberID))
+	case actLatch:
+		next := g.recorded(f, f.Volume.Log.Member)
+		next.SystemIdentifier = f.Volume.Log.Cluster
+		return true, g.register.Write(ctx, next)
+	case actSetAside:
+		g.log.Warn("the data of a removed member is set aside", "member", f.Volume.Log.Member)
+		return true, setAside(g.dir, f.Volume.Log.Member)
+	default:
+		return false, nil
+	}
+}
+
+// recorded is the register with the member's start on this volume.
+func (g *gate) recorded(f facts, id string) member.Register {
+	next := f.Register.WithStart(member.Start{Member: id, Pod: g.pod, Volume: f.Volume.Mark.Volume})
+	if next.Cluster == "" {
+		next.Cluster = f.Cluster
+	}
+	return next
+}
+
+// settle puts a member that has data on record, and returns its ID once that
+// has been done. It needs the API server only once in the life of a volume. A
+// ticket may have been overtaken, so that etcd joined as a newer member of the
+// same address: the record is of what the data says.
+func (g *gate) settle(ctx context.Context) (string, error) {
+	v, err := inspect(g.dir)
+	if err != nil || v.Content != contentData {
+		return "", err
+	}
+	if v.Mark.Member == v.Log.Member && v.Mark.Cluster == v.Log.Cluster {
+		return v.Mark.Member, nil
+	}
+	if v.Mark.Volume == "" {
+		if err := nameVolume(g.dir); err != nil {
+			return "", err
+		}
+		if v.Mark, err = readMark(g.dir); err != nil {
+			return "", err
+		}
+	}
+	f := facts{Pod: g.pod, Volume: v}
+	if config := g.config(); config != nil {
+		f.Cluster, f.ConfigSystemIdentifier = config.UID, config.SystemIdentifier
+	}
+	if f.Register, err = g.register.Look(ctx); err != nil {
+		return "", err
+	}
+	if f.foreign() {
+		return "", fmt.Errorf("the data is of the cluster %s, and this cluster's is %s", v.Log.Cluster, f.born())
+	}
+	next := g.recorded(f, v.Log.Member)
+	next.SystemIdentifier = v.Log.Cluster
+	if start, there := f.Register.Start(v.Log.Member); !there || start.Volume != v.Mark.Volume || f.Register.SystemIdentifier == "" {
+		if err := g.register.Write(ctx, next); err != nil {
+			return "", err
+		}
+	}
+	v.Mark.Member, v.Mark.Cluster = v.Log.Member, v.Log.Cluster
+	return v.Log.Member, v.Mark.write(g.dir)
+}
+
+// clearStart moves away what the first start of a member left that had not come
+// so far as to have a log.
+func (g *gate) clearStart() error {
+	data := filepath.Join(g.dir, dataName)
+	if _, err := os.Lstat(data); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if _, err := readLog(data); !errors.Is(err, errNoLog) {
+		return errors.Join(err, errors.New("there is data where none should be"))
+	}
+	rest, err := os.MkdirTemp(g.dir, removedPrefix+"rest-")
+	if err != nil {
+		return fmt.Errorf("clear the data directory: %w", err)
+	}
+	return member.Move(data, filepath.Join(rest, dataName))
+}

@@ -1,0 +1,197 @@
+package etcd
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+)
+
+// Names on the volume.
+const (
+	dataName       = "etcd"      // the data directory
+	birthName      = "etcd.init" // one that a birth works on
+	markName       = "volume.json"
+	parametersName = "parameters.json"
+	// removedPrefix is followed by the ID of a member that the group has
+	// removed: its data directory, until the member that came in its place has
+	// a vote.
+	removedPrefix = "removed-"
+)
+
+// content is what a volume holds.
+type content int
+
+const (
+	contentEmpty content = iota
+	contentData
+	contentUnknown
+)
+
+// volume is what was found on the volume.
+type volume struct {
+	Content content
+	// Unknown says why the content is unknown.
+	Unknown string
+	Log     logState
+	Mark    mark
+	// Full says that too little is left to start a database; left to the
+	// caller.
+	Full bool
+}
+
+// mark is what the agent keeps on the volume, beside the data.
+type mark struct {
+	// Volume is a random name, by which the register knows the volume; it is
+	// given before the first start.
+	Volume string `json:"volume,omitempty"`
+	// Begun is the ID whose first start on this volume has begun. Without a log
+	// it cannot be told from one whose data has gone, unless the agent saw it
+	// end without one.
+	Begun string `json:"begun,omitempty"`
+	// Member is the ID whose start on this volume is on record.
+	Member string `json:"member,omitempty"`
+	// Cluster is the ID of the etcd cluster that is known to be this cluster's:
+	// its birth is on record.
+	Cluster string `json:"cluster,omitempty"`
+	// Recovered is the token of the last recovery that was carried out.
+	Recovered string `json:"recovered,omitempty"`
+}
+
+func readMark(dir string) (mark, error) {
+	var m mark
+	data, err := os.ReadFile(filepath.Join(dir, markName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the mark of the volume: %w", err)
+	}
+	return m, nil
+}
+
+// write replaces the mark, durably.
+func (m mark) write(dir string) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("mark the volume: %w", err)
+	}
+	temporary := filepath.Join(dir, "."+markName+".tmp")
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("mark the volume: %w", err)
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(temporary, filepath.Join(dir, markName))
+	}
+	if err == nil {
+		err = member.SyncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("mark the volume: %w", err)
+	}
+	return nil
+}
+
+// nameVolume gives the volume its random name.
+func nameVolume(dir string) error {
+	m, err := readMark(dir)
+	if err != nil || m.Volume != "" {
+		return err
+	}
+	m.Volume = rand.Text()
+	return m.write(dir)
+}
+
+// begin marks that the first start of a member begins, or that it ended
+// without having made a log; then the ID is empty.
+func begin(dir, id string) error {
+	m, err := readMark(dir)
+	if err != nil || m.Begun == id {
+		return err
+	}
+	m.Begun = id
+	return m.write(dir)
+}
+
+// tidy removes a birth that was not finished: nobody ever reached it.
+func tidy(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, birthName)); err != nil {
+		return fmt.Errorf("tidy the volume: %w", err)
+	}
+	return nil
+}
+
+// setAside keeps the data of a member that the group has removed.
+func setAside(dir, id string) error {
+	return member.Move(filepath.Join(dir, dataName), filepath.Join(dir, removedPrefix+id))
+}
+
+// dropAside removes the data of removed members, and says whether there was
+// any.
+func dropAside(dir string) (bool, error) {
+	names, err := filepath.Glob(filepath.Join(dir, removedPrefix+"*"))
+	if err != nil || len(names) == 0 {
+		return false, err
+	}
+	for _, name := range names {
+		err = errors.Join(err, os.RemoveAll(name))
+	}
+	return true, err
+}
+
+// inspect looks at the volume.
+func inspect(dir string) (volume, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return volume{}, fmt.Errorf("read the volume: %w", err)
+	}
+	v := volume{}
+	if v.Mark, err = readMark(dir); err != nil {
+		return v, err
+	}
+	data := false
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == dataName:
+			data = true
+		case name == "lost+found", name == markName, name == parametersName, strings.HasPrefix(name, ".") || strings.HasPrefix(name, removedPrefix):
+		default:
+			v.Unknown = name
+		}
+	}
+	if data {
+		return v.withData(filepath.Join(dir, dataName))
+	}
+	if v.Unknown != "" {
+		v.Content = contentUnknown
+	}
+	return v, nil
+}
+
+// withData judges a data directory. One without a log is what the first start
+// of a member left that had not come so far as to have data.
+func (v volume) withData(data string) (volume, error) {
+	var err error
+	v.Log, err = readLog(data)
+	switch {
+	case errors.Is(err, errNoLog):
+		v.Content = contentEmpty
+		return v, nil
+	case err != nil:
+		v.Content, v.Unknown = contentUnknown, err.Error()
+		return v, nil
+	}
+	v.Content = contentData
+	return v, nil
+}
