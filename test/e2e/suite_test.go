@@ -40,6 +40,8 @@ var ofPostgres = []part{
 	{"VolumeGrows", volumeGrows},
 	{"VolumesGrowThemselves", volumesGrowThemselves},
 	{"TLS", clientsUseTLS},
+	{"OwnCertificate", certificateOfOnesOwn},
+	{"OwnCA", caOfOnesOwn},
 	{"Examples", examples},
 	{"Plugin", plugin},
 }
@@ -47,7 +49,6 @@ var ofPostgres = []part{
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
-<<<<<<< HEAD
 	var parts []part
 	for _, k := range kinds() {
 		for _, test := range ofEveryKind {
@@ -68,43 +69,6 @@ func together(t *testing.T, parts []part) {
 	t.Helper()
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
-=======
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"SeedManifest", seedManifest},
-		{"Truth", truthOfStatus},
-		{"Drift", driftReverted},
-		{"DriftModes", driftModes},
-		{"DriftContested", driftContested},
-		{"Scale", scaleUnderWrites},
-		{"Lag", laggingReplicaLeaves},
-		{"AgentDies", agentDies},
-		{"Retain", deletionRetains},
-		{"RetainOtherNames", recreatedWithOtherNames},
-		{"GivenUp", recreatedWithoutVolumes},
-		{"Delete", deletionDeletes},
-		{"BadInputRefused", badInputRefused},
-		{"BadInputLiving", badInputLiving},
-		{"BadStorageClass", badStorageClass},
-		{"FixedVolume", fixedVolume},
-		{"NameConflict", nameConflict},
-		{"OtherMajorAdopted", otherMajorAdopted},
-		{"Quota", quotaExceeded},
-		{"Secrecy", secretsStaySecret},
-		{"Settings", settings},
-		{"MinorUpgrade", minorUpgrade},
-		{"MovingTag", movingTag},
-		{"VolumeGrows", volumeGrows},
-		{"TLS", clientsUseTLS},
-		{"OwnCertificate", certificateOfOnesOwn},
-		{"OwnCA", caOfOnesOwn},
-		{"Examples", examples},
-		{"Plugin", plugin},
-	} {
-		t.Run(test.name, func(t *testing.T) {
->>>>>>> dd911f3 (docs and end-to-end tests of certificates and a CA of a user's own)
 			t.Parallel()
 			p.run(t)
 		})
