@@ -75,15 +75,18 @@ undeploy: ## remove the operator and keep clusters, CRDs and data
 flux: cluster ## Flux's kustomize-controller on the local cluster (the first time four minutes)
 	@$(CLUSTER) flux --dir $(STATE)
 
-# Built before the tests rather than by them, when the focus may be on Flux.
-e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) ## tests on the real cluster; FOCUS=regexp for some of them
+etcd-images: cluster ## etcd's images for the local cluster's nodes (the first time four minutes)
+	@$(CLUSTER) images --dir $(STATE) etcd
+
+# Built before the tests rather than by them, when the focus may be on them.
+e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
 	@cd test && go test -tags e2e -count=1 -timeout 40m -run '$(FOCUS)' ./e2e/...
 
-soak: cluster deploy ## the long versions of the end-to-end tests (an hour)
+soak: cluster deploy etcd-images ## the long versions of the end-to-end tests (an hour)
 	@cd test && go test -tags 'e2e soak' -count=1 -timeout 120m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' ./e2e/...
 
-bench: cluster deploy ## measure and print a table (about a quarter of an hour)
+bench: cluster deploy etcd-images ## measure and print a table (about a quarter of an hour)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
@@ -95,4 +98,4 @@ demo: cluster deploy plugin ## an example, Ready, with a drift reverted before y
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated lint unit api-test argocd-test cluster cluster-down flux deploy undeploy e2e soak bench test demo
+.PHONY: help build plugin generate check-generated lint unit api-test argocd-test cluster cluster-down flux etcd-images deploy undeploy e2e soak bench test demo

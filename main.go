@@ -37,9 +37,11 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/member"
+	memberetcd "github.com/holdfast-db/holdfast/internal/member/etcd"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/plugin"
+	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
 // version is set by the build.
@@ -81,7 +83,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
-	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version))
+	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
 	root.AddCommand(managerCommand(), agent)
 	root.AddCommand(plugin.Verbs()...)
 	return root
@@ -190,7 +192,11 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up the applier: %w", err)
 	}
-	w := wiring{mgr: mgr, live: live, applier: applier, agentImage: o.agentImage, concurrent: o.concurrent}
+	metadata, err := secrets.NewMetadata(mgr, controller.CacheOptions(o.namespaces).DefaultNamespaces)
+	if err != nil {
+		return fmt.Errorf("set up: %w", err)
+	}
+	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent}
 	return errors.Join(
 		wire(w, "PostgresCluster", o.postgresRepository,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
@@ -210,6 +216,7 @@ type wiring struct {
 	mgr        ctrl.Manager
 	live       client.Client
 	applier    controller.Syncer
+	metadata   secrets.Metadata
 	agentImage string
 	concurrent int
 }
@@ -227,20 +234,21 @@ func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newClust
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
+	named := secrets.New(w.metadata, w.live)
 	e := newEngine(&memberset.Keeper{
 		Settings: memberset.Settings{ImageRepository: repository, AgentImage: w.agentImage},
-		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Clock: clock.RealClock{},
+		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
 	r := &controller.Reconciler[C, O]{
 		Client:     w.mgr.GetClient(),
 		Engine:     e,
 		Applier:    w.applier,
-		Forgetters: []controller.Forgetter{e, poller},
+		Forgetters: []controller.Forgetter{e, poller, named},
 		Recorder:   w.mgr.GetEventRecorder("holdfast"),
 		Clock:      clock.RealClock{},
 		New:        newCluster,
 	}
-	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), poller.Source(), w.concurrent); err != nil {
+	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.Source(), named.Source()); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
 	return nil

@@ -64,6 +64,11 @@ type CommonSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
+	// TLS says which certificates and CAs of your own are used. Default: none,
+	// Holdfast makes and renews its own.
+	// +optional
+	TLS TLSSpec `json:"tls,omitzero"`
+
 	// Scheduling says where members run.
 	SchedulingSpec `json:",inline"`
 }
@@ -111,9 +116,11 @@ type SchedulingSpec struct {
 }
 
 // StorageSpec is the volume of each member.
+// +kubebuilder:validation:XValidation:rule="!has(self.autoGrow) || quantity(string(self.autoGrow.maxSize)).compareTo(quantity(string(self.size))) >= 0",message="storage.autoGrow.maxSize must be at least storage.size: volumes are made with that size, and never shrink"
 type StorageSpec struct {
 	// Size of the volume, in bytes, such as 10Gi. It can grow where the
-	// storage class allows it, and never shrinks.
+	// storage class allows it, and never shrinks. With autoGrow it is the size
+	// that volumes begin with.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi"
 	Size resource.Quantity `json:"size"`
@@ -124,6 +131,33 @@ type StorageSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	StorageClass string `json:"storageClass,omitempty"`
+
+	// AutoGrow lets volumes grow as they fill, where the storage class allows
+	// it. All members' volumes grow together. Default: they stay as they are.
+	// +optional
+	AutoGrow *AutoGrowSpec `json:"autoGrow,omitempty"`
+}
+
+// AutoGrowSpec says when volumes grow by themselves, and how far.
+type AutoGrowSpec struct {
+	// MaxSize is what a volume grows to at most, in bytes, such as 100Gi.
+	// +required
+	MaxSize resource.Quantity `json:"maxSize"`
+
+	// ThresholdPercent of a volume that is filled when it grows. Default: 80.
+	// +optional
+	// +kubebuilder:default=80
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=95
+	ThresholdPercent int32 `json:"thresholdPercent,omitempty"`
+
+	// StepPercent of its size is what a volume grows by. A member that needs
+	// more to go on gets that. Default: 20.
+	// +optional
+	// +kubebuilder:default=20
+	// +kubebuilder:validation:Minimum=5
+	// +kubebuilder:validation:Maximum=100
+	StepPercent int32 `json:"stepPercent,omitempty"`
 }
 
 // DeletionPolicy says what becomes of data when its owner is deleted.

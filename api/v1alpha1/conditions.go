@@ -73,6 +73,8 @@ const (
 	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
 	ReasonCrashLooping         = "CrashLooping"
 	ReasonForbidden            = "Forbidden"
+	ReasonSecretMissing        = "SecretMissing"
+	ReasonCertificateRefused   = "CertificateRefused"
 
 	// What is broken while serving goes on; reasons of Degraded.
 	ReasonMemberDown        = "MemberDown"
@@ -83,6 +85,8 @@ const (
 	ReasonQuorumAtRisk      = "QuorumAtRisk"
 	ReasonMixedVersions     = "MixedVersions"
 	ReasonVolumePending     = "VolumePending"
+	ReasonStorageAtMaximum  = "StorageAtMaximum"
+	ReasonStorageUnbounded  = "StorageUnbounded"
 
 	// Events beside the above.
 	ReasonDriftReverted  = "DriftReverted"
@@ -91,4 +95,5 @@ const (
 	ReasonStepFailed     = "StepFailed"
 	ReasonMemberState    = "MemberState"
 	ReasonPrimaryChanged = "PrimaryChanged"
+	ReasonVolumeGrows    = "VolumeGrows"
 )

@@ -51,6 +51,21 @@ func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
 	}
 }
 
+// reportNotes tells of the changes that this pass made and that the plan has
+// something to say of.
+func (r *Reconciler[C, O]) reportNotes(p *pass[C]) {
+	for _, note := range p.plan.Notes {
+		for _, change := range p.sync.Changed {
+			if change.Object.GVK.Kind == note.Kind && change.Object.Name == note.Name {
+				// The version keeps two notes of one object apart.
+				part := corev1.ObjectReference{APIVersion: change.Object.GVK.GroupVersion().String(), Kind: note.Kind, Name: note.Name,
+					UID: change.UID, ResourceVersion: change.ResourceVersion}
+				r.eventOn(p.c, part, normal, note.Reason, note.Action, "%s", note.Message)
+			}
+		}
+	}
+}
+
 // announce says what the status that was just written changed for people.
 func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
 	after := c.CommonStatus()

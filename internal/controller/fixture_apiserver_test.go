@@ -14,15 +14,10 @@ import (
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apitest"
@@ -30,6 +25,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
@@ -53,13 +49,7 @@ func newWorld(t *testing.T) *world {
 
 // cluster is what a test declares.
 func (w *world) cluster(name string, replicas int32) *v1alpha1.PostgresCluster {
-	return &v1alpha1.PostgresCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.Namespace},
-		Spec: v1alpha1.PostgresClusterSpec{
-			CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas},
-			Version:    "17", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
-		},
-	}
+	return w.Postgres(name, replicas)
 }
 
 func (w *world) create(obj client.Object) {
@@ -119,30 +109,17 @@ func describe(c *v1alpha1.PostgresCluster) string {
 // operator is one process of the operator, wired as main does it.
 type operator struct {
 	*transport
-	cancel context.CancelFunc
-	done   chan error
+	*apitest.Operator
 }
 
 // operate starts an operator. With a limit it dies in the limit's write: the
 // API server takes that write, and its answer is lost.
 func (w *world) operate(limit int) *operator {
 	w.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	o := &operator{transport: &transport{limit: limit, crashed: make(chan struct{}), crash: cancel}, cancel: cancel, done: make(chan error, 1)}
-	cfg := rest.CopyConfig(w.Config)
-	cfg.QPS, cfg.Burst = 200, 400
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { o.next = next; return o.transport })
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme.Scheme, Cache: controller.CacheOptions([]string{w.Namespace}),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.wire(mgr)
-	go func() { o.done <- mgr.Start(ctx) }()
-	w.t.Cleanup(o.stop)
+	ctx, crash := context.WithCancel(context.Background())
+	o := &operator{transport: &transport{limit: limit, crashed: make(chan struct{}), crash: crash}}
+	wrap := func(next http.RoundTripper) http.RoundTripper { o.next = next; return o.transport }
+	o.Operator = w.Operate(ctx, w.t, controller.CacheOptions([]string{w.Namespace}), wrap, w.wire)
 	return o
 }
 
@@ -157,29 +134,28 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	metadata, err := secrets.NewMetadata(mgr, controller.CacheOptions([]string{w.Namespace}).DefaultNamespaces)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	named := secrets.New(metadata, live)
 	pg := &postgres.Engine{Keeper: &memberset.Keeper{
 		Settings: memberset.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
-		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Clock: clock.RealClock{},
+		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}}
 	r := &controller.Reconciler[*v1alpha1.PostgresCluster, memberset.Observation]{
 		Client: mgr.GetClient(),
-		Engine: pg, Forgetters: []controller.Forgetter{pg},
+		Engine: pg, Forgetters: []controller.Forgetter{pg, named},
 		Applier: applier, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), w.simulation.source(), 4); err != nil {
+	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), 4, w.simulation.source(), named.Source()); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// stop ends an operator, once.
-func (o *operator) stop() {
-	o.cancel()
-	if o.done != nil {
-		<-o.done //nolint:errcheck // a process that crashed has nothing to say
-		o.done = nil
-	}
-}
+// stop ends an operator; one that crashed has nothing to say about it.
+func (o *operator) stop() { _ = o.Stop() }
 
 var errCrashed = errors.New("the operator is dead")
 

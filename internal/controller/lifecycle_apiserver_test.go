@@ -125,7 +125,9 @@ type statusWatch struct {
 	count int
 }
 
-func (w *world) watch() *statusWatch {
+// watch judges every version by what every version must be, and by what a test
+// wants besides.
+func (w *world) watch(judges ...func(*v1alpha1.PostgresCluster)) *statusWatch {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
@@ -142,6 +144,9 @@ func (w *world) watch() *statusWatch {
 			if c, ok := event.Object.(*v1alpha1.PostgresCluster); ok && event.Type != watch.Deleted {
 				s.count++
 				s.judge(c)
+				for _, judge := range judges {
+					judge(c)
+				}
 			}
 		}
 	}()

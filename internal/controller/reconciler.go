@@ -109,6 +109,7 @@ func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 		Drift: p.c.Common().Drift, Suspend: suspended,
 	})
 	r.reportDrift(ctx, p)
+	r.reportNotes(p)
 	err = p.block(err)
 	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
 		return err

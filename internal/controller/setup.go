@@ -89,15 +89,17 @@ func CacheOptions(namespaces []string) cache.Options {
 }
 
 // Setup makes the controller of one kind and its watches.
-func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, members source.Source, concurrent int) error {
+func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, concurrent int, sources ...source.Source) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(gvk.Kind)).
 		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}))).
-		WatchesRawSource(members).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: concurrent,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		})
+	for _, s := range sources {
+		b = b.WatchesRawSource(s)
+	}
 	for _, obj := range owned() {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
 	}

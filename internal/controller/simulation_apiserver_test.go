@@ -47,6 +47,15 @@ type simulation struct {
 	said    map[types.NamespacedName]map[string]members.Observation
 	wakes   map[*int]func(types.NamespacedName)
 	address int
+	// used is what members say of their volumes, in bytes by pod.
+	used map[string]int64
+}
+
+// use has a member say how much of its volume is used.
+func (s *simulation) use(pod string, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used[pod] = bytes
 }
 
 // simulate runs until the test ends.
@@ -54,7 +63,7 @@ func simulate(t *testing.T, world *apitest.Cluster) *simulation {
 	t.Helper()
 	s := &simulation{
 		t: t, world: world, kubelet: world.As(t, "kubelet"),
-		said: map[types.NamespacedName]map[string]members.Observation{}, wakes: map[*int]func(types.NamespacedName){},
+		said: map[types.NamespacedName]map[string]members.Observation{}, wakes: map[*int]func(types.NamespacedName){}, used: map[string]int64{},
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
 	if err := s.kubelet.Create(t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -181,10 +190,17 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 		Version: "17.4", SystemIdentifier: system,
 		ConfigHash:        memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])),
 		CertificateSerial: pki.Serial(tls.Data["tls.crt"]),
+		TLSHash:           memberapi.HashTLS(tls.Data),
 	}
 	var told memberapi.ClusterConfig
 	if err := json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told); err != nil {
 		m.ConfigError = err.Error()
+	}
+	if claim := new(corev1.PersistentVolumeClaim); s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "data-" + pod.Name}, claim) == nil {
+		s.mu.Lock()
+		capacity := claim.Status.Capacity[corev1.ResourceStorage]
+		m.VolumeSize, m.VolumeUsed = capacity.Value(), s.used[pod.Name]
+		s.mu.Unlock()
 	}
 	if strings.HasSuffix(pod.Name, "-0") {
 		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning

@@ -32,6 +32,8 @@ type Plan struct {
 	// Complete says whether Objects is the whole set, so that what is not in
 	// it may be pruned.
 	Complete bool
+	// Notes tell people what applying Objects does beside following the spec.
+	Notes []Note
 	// Step is the one operation to do in this pass; nil for none.
 	Step *Step
 	// Facts become conditions. None at all means that nothing can be judged
@@ -41,6 +43,16 @@ type Plan struct {
 	Report Report
 	// Recheck is when to look again at what no watch reports; 0 for never.
 	Recheck time.Duration
+}
+
+// Note becomes an event on the cluster once a pass has changed its object.
+type Note struct {
+	// Kind and Name of the object that the plan changes.
+	Kind, Name string
+	// Reason from the list in api/v1alpha1, and Action in CamelCase.
+	Reason, Action string
+	// Message says what becomes of the object, and why.
+	Message string
 }
 
 // Step is one operation, as data: log line, event and test read the same

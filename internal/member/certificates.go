@@ -7,31 +7,44 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
-// Bundle is one consistent reading of the member's certificate.
+// Bundle is one consistent reading of the member's certificates.
 type Bundle struct {
 	// CertPEM, KeyPEM and CAPEM are the files as they were read.
 	CertPEM, KeyPEM, CAPEM []byte
+	// ServerCertPEM and ServerKeyPEM are what clients of the database see: the
+	// member's own certificate, unless there is another for them. ServerCAPEM
+	// verifies it, on every member.
+	ServerCertPEM, ServerKeyPEM, ServerCAPEM []byte
 	// Certificate is parsed, with its Leaf.
 	Certificate tls.Certificate
-	// Roots are all trusted authorities.
+	// Roots are all authorities that vouch for members.
 	Roots *x509.CertPool
+	// Expiry is when the first of the certificates expires.
+	Expiry time.Time
+	// Hash names the reading.
+	Hash string
 }
 
 // Serial of the certificate, in hex.
 func (b *Bundle) Serial() string { return fmt.Sprintf("%x", b.Certificate.Leaf.SerialNumber) }
 
 func (b *Bundle) equal(o *Bundle) bool {
-	return o != nil && bytes.Equal(b.CertPEM, o.CertPEM) && bytes.Equal(b.KeyPEM, o.KeyPEM) && bytes.Equal(b.CAPEM, o.CAPEM)
+	return o != nil && b.Hash == o.Hash && bytes.Equal(b.KeyPEM, o.KeyPEM) && bytes.Equal(b.ServerKeyPEM, o.ServerKeyPEM)
 }
 
-// Certificates follows the mounted certificate. A reading whose key does not
-// belong to its certificate (the kubelet may be half way through) is passed
+// Certificates follows the mounted certificates. A reading whose keys do not
+// belong to its certificates (the kubelet may be half way through) is passed
 // over, and the last good one stays.
 type Certificates struct {
 	dir string
@@ -41,7 +54,7 @@ type Certificates struct {
 	changed chan struct{}
 }
 
-// NewCertificates follows tls.crt, tls.key and ca.crt in dir.
+// NewCertificates follows the files in dir: see memberapi.TLSDir.
 func NewCertificates(dir string) *Certificates {
 	return &Certificates{dir: dir, changed: make(chan struct{})}
 }
@@ -71,7 +84,7 @@ func (c *Certificates) Reload() (bool, error) {
 	return true, nil
 }
 
-// Follow reloads once per interval until ctx ends. Three small files are read
+// Follow reloads once per interval until ctx ends. A few small files are read
 // each time: a watch on them would have to follow the kubelet's symbolic links.
 func (c *Certificates) Follow(ctx context.Context, interval time.Duration, failed func(error)) {
 	ticker := time.NewTicker(interval)
@@ -89,19 +102,37 @@ func (c *Certificates) Follow(ctx context.Context, interval time.Duration, faile
 }
 
 func readBundle(dir string) (*Bundle, error) {
-	b := &Bundle{}
-	for name, into := range map[string]*[]byte{"tls.crt": &b.CertPEM, "tls.key": &b.KeyPEM, "ca.crt": &b.CAPEM} {
+	files := map[string][]byte{}
+	for _, name := range []string{"tls.crt", "tls.key", "ca.crt", "server.crt", "server.key", "server-ca.crt"} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
+		if strings.HasPrefix(name, "server") && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read the member's certificate: %w", err)
 		}
-		*into = data
+		files[name] = data
 	}
+	b := &Bundle{CertPEM: files["tls.crt"], KeyPEM: files["tls.key"], CAPEM: files["ca.crt"], Hash: memberapi.HashTLS(files)}
+	b.ServerCertPEM, b.ServerKeyPEM = b.CertPEM, b.KeyPEM
 	pair, err := tls.X509KeyPair(b.CertPEM, b.KeyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("read the member's certificate: %w", err)
 	}
-	b.Certificate = pair
+	b.Certificate, b.Expiry = pair, pair.Leaf.NotAfter
+	if cert, other := files["server.crt"]; other {
+		server, err := tls.X509KeyPair(cert, files["server.key"])
+		if err != nil {
+			return nil, fmt.Errorf("read the certificate for clients: %w", err)
+		}
+		b.ServerCertPEM, b.ServerKeyPEM = cert, files["server.key"]
+		if server.Leaf.NotAfter.Before(b.Expiry) {
+			b.Expiry = server.Leaf.NotAfter
+		}
+	}
+	// Members' own authority stays trusted: one that is behind serves what it
+	// signed.
+	b.ServerCAPEM = slices.Concat(b.CAPEM, []byte("\n"), files["server-ca.crt"])
 	b.Roots = x509.NewCertPool()
 	if !b.Roots.AppendCertsFromPEM(b.CAPEM) {
 		return nil, errors.New("read the member's certificate: ca.crt holds no certificate")

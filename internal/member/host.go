@@ -32,6 +32,9 @@ type HostOptions struct {
 	// FirstProcess says that orphans are ours to collect.
 	FirstProcess bool
 	Processes    *Processes
+	// Space measures the member's volume; where it is nil, SpaceOf the mount
+	// point that memberapi names.
+	Space func() Space
 }
 
 // Host is what stands around a database in its pod, whichever it is: what the
@@ -106,6 +109,7 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 	go h.followCertificate(ctx)
 	go h.Config.Follow(ctx, h.o.Client)
 	go h.Labeller.Follow(ctx)
+	go h.followSpace(ctx)
 
 	failed := make(chan error, 2)
 	serve := func(address string, run func(net.Listener) error) error {
@@ -133,8 +137,9 @@ func (h *Host) followCertificate(ctx context.Context) {
 		bundle, changed := h.Certificates.Current()
 		if bundle != nil {
 			h.Store.Update(func(s *memberapi.Status) {
-				s.CertificateExpiry = bundle.Certificate.Leaf.NotAfter
+				s.CertificateExpiry = bundle.Expiry
 				s.CertificateSerial = bundle.Serial()
+				s.TLSHash = bundle.Hash
 			})
 		}
 		select {
@@ -143,6 +148,15 @@ func (h *Host) followCertificate(ctx context.Context) {
 		case <-changed:
 		}
 	}
+}
+
+// followSpace reports how full the volume is.
+func (h *Host) followSpace(ctx context.Context) {
+	look := h.o.Space
+	if look == nil {
+		look = func() Space { return SpaceOf(memberapi.DataDir) }
+	}
+	FollowSpace(ctx, h.Store, look)
 }
 
 // Members are the pods of the cluster, as configured.
@@ -176,6 +190,9 @@ func (h *Host) Report(state memberapi.State, hold memberapi.Hold, message string
 	h.Store.Update(func(s *memberapi.Status) {
 		s.State, s.Hold, s.Message = state, hold, message
 		s.Serving, s.Lag, s.Role, s.Source = false, -1, v1alpha1.RoleMember, ""
+		if hold != memberapi.HoldVolumeFull {
+			s.RoomNeeded = 0
+		}
 	})
 	h.Labeller.Set(v1alpha1.RoleMember)
 	if before.State != state || before.Message != message {

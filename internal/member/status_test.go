@@ -1,6 +1,7 @@
 package member
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -37,6 +38,50 @@ func TestStoreRevision(t *testing.T) {
 	one, two := NewStore(memberapi.Status{}), NewStore(memberapi.Status{})
 	if one.Get().Revision == two.Get().Revision {
 		t.Error("two agents have the same revision")
+	}
+}
+
+// How full a volume is wakes those who wait once per percent, and nobody while
+// it is less than half full.
+func TestStoreRevisionOfVolume(t *testing.T) {
+	s := NewStore(memberapi.Status{})
+	fill := func(size, used int64) string {
+		s.Update(func(st *memberapi.Status) { st.VolumeSize, st.VolumeUsed = size, used })
+		if got := s.Get(); got.VolumeUsed != used {
+			t.Errorf("used %d, want %d", got.VolumeUsed, used)
+		}
+		return s.Get().Revision
+	}
+	const size = 10_000
+	steps := []struct {
+		size, used int64
+		wakes      bool
+	}{
+		{size, 100, true}, {size, 5_000, false}, {size, 5_099, false}, {size, 5_100, true}, {size, 7_999, true}, {size, 8_000, true},
+		{size, 8_050, false}, {size, 8_000, false}, {size, 10_000, true}, {2 * size, 10_000, true}, {2 * size, 10_100, false}, {0, 0, true},
+	}
+	before := s.Get().Revision
+	for _, step := range steps {
+		now := fill(step.size, step.used)
+		if woken := now != before; woken != step.wakes {
+			t.Errorf("%d of %d: woken %t, want %t", step.used, step.size, woken, step.wakes)
+		}
+		before = now
+	}
+}
+
+func TestFollowSpace(t *testing.T) {
+	s := NewStore(memberapi.Status{})
+	ctx, cancel := context.WithCancel(t.Context())
+	FollowSpace(ctx, s, func() Space {
+		cancel()
+		return Space{Free: 300, Total: 1000}
+	})
+	if got := s.Get(); got.VolumeSize != 1000 || got.VolumeUsed != 700 {
+		t.Errorf("reported %d of %d", got.VolumeUsed, got.VolumeSize)
+	}
+	if here := SpaceOf(t.TempDir()); here.Total <= 0 || here.Free > here.Total {
+		t.Errorf("the space of a directory: %+v", here)
 	}
 }
 
@@ -227,6 +272,56 @@ func TestCertificateIsServedAfresh(t *testing.T) {
 	}
 	if served() != good {
 		t.Error("half an update changed what is served")
+	}
+}
+
+// Another certificate for clients is taken up as a whole, and vouches for no
+// member.
+func TestCertificateForClients(t *testing.T) {
+	own, user := newAuthority(t), newAuthority(t)
+	c, dir := own.certificates(t, memberapi.MemberName)
+	before, _ := c.Current()
+	if string(before.ServerCertPEM) != string(before.CertPEM) || before.Hash == "" {
+		t.Error("clients do not see the member's own certificate")
+	}
+	other := t.TempDir()
+	user.write(t, other, "orders-rw")
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join(other, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	put := func(name string, data []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("server-ca.crt", read("ca.crt"))
+	put("server.crt", read("tls.crt"))
+	if _, err := c.Reload(); err == nil {
+		t.Error("a certificate without its key was taken")
+	}
+	put("server.key", before.KeyPEM)
+	if _, err := c.Reload(); err == nil {
+		t.Error("a certificate with another's key was taken")
+	}
+	put("server.key", read("tls.key"))
+	if changed, err := c.Reload(); err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	after, _ := c.Current()
+	if string(after.ServerCertPEM) != string(read("tls.crt")) || string(after.CertPEM) != string(before.CertPEM) || after.Hash == before.Hash {
+		t.Error("clients do not see the certificate for them")
+	}
+	if _, err := after.Certificate.Leaf.Verify(x509.VerifyOptions{Roots: after.Roots}); err != nil || !after.Roots.Equal(before.Roots) {
+		t.Errorf("who vouches for members has changed: %v", err)
+	}
+	for _, ca := range []*authority{own, user} {
+		if !bytes.Contains(after.ServerCAPEM, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})) {
+			t.Error("a replica does not know its primary while either serves the other certificate")
+		}
 	}
 }
 

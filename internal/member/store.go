@@ -38,9 +38,8 @@ func (s *Store) Get() memberapi.Status {
 }
 
 // Update lets change edit the status. A new revision is given only when
-// something other than Time, Position, PositionOld, DataSize, DataInUse and Lag
-// differs afterwards. The maps and slices of the status are to be replaced, not edited
-// in place.
+// something differs afterwards that Revision speaks of. The maps and slices of
+// the status are to be replaced, not edited in place.
 func (s *Store) Update(change func(*memberapi.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,5 +92,18 @@ func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counte
 func stable(s memberapi.Status) memberapi.Status {
 	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
 	s.DataSize, s.DataInUse = 0, 0
+	s.VolumeUsed = filled(s)
 	return s
+}
+
+// leastFilled is the lowest level, in percent, of a volume that anybody waits
+// for: below it, how full it is wakes nobody.
+const leastFilled = 50
+
+// filled is how full the volume is, in percent, rounded down.
+func filled(s memberapi.Status) int64 {
+	if s.VolumeSize <= 0 {
+		return 0
+	}
+	return max(leastFilled, int64(100*float64(s.VolumeUsed)/float64(s.VolumeSize)))
 }

@@ -38,7 +38,9 @@ const (
 	ConfigKey = "cluster.json"
 	// TLSDir holds tls.crt and tls.key (the member, both as server and as
 	// client, common name MemberName) and ca.crt (a bundle of every CA that is
-	// trusted). Engines add files of their own.
+	// trusted). Where clients of the database are to see another certificate
+	// it holds server.crt and server.key, and in server-ca.crt every CA that
+	// verifies what they see: such a CA vouches for no member.
 	TLSDir = "/etc/holdfast/tls"
 	// CredentialsDir holds passwords, one file each, from <cluster>-internal.
 	CredentialsDir = "/etc/holdfast/credentials"
@@ -189,7 +191,8 @@ const (
 // Status is what a member says of itself.
 type Status struct {
 	// Revision changes whenever anything else here does, Time, Position,
-	// PositionOld, DataSize, DataInUse and Lag apart. Opaque.
+	// PositionOld, DataSize, DataInUse and Lag apart, and VolumeUsed when it
+	// passes a whole percent of VolumeSize, from half of it on. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -262,15 +265,26 @@ type Status struct {
 	LostMember string `json:"lostMember,omitempty"`
 	// Recovered is the token of the last Recovery that was carried out here.
 	Recovered string `json:"recovered,omitempty"`
+	// VolumeSize and VolumeUsed are of the file system on the member's volume,
+	// in bytes; 0 while unknown. What only root may fill counts as used.
+	VolumeSize int64 `json:"volumeSize,omitempty"`
+	VolumeUsed int64 `json:"volumeUsed,omitempty"`
+	// RoomNeeded is what must be free on the volume before a member goes on
+	// that HoldVolumeFull holds, in bytes and rounded up.
+	RoomNeeded int64 `json:"roomNeeded,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
-	// CertificateExpiry of the member's certificate as it is served now.
+	// CertificateExpiry is when the first of the certificates expires that the
+	// member serves now.
 	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"`
 	// CertificateSerial of the member's certificate as it is served now, in hex.
 	CertificateSerial string `json:"certificateSerial,omitempty"`
 	// TrustHash is HashConfig of the bundle of trusted authorities that the
 	// database runs with, where it takes up another one only at its start.
 	TrustHash string `json:"trustHash,omitempty"`
+	// TLSHash names the files of TLSDir that are in use: see HashTLS. An agent
+	// that does not say it knows nothing of server.crt.
+	TLSHash string `json:"tlsHash,omitempty"`
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`
 }

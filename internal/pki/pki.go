@@ -6,8 +6,10 @@ package pki
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -31,16 +33,18 @@ const (
 
 const (
 	pemCertificate = "CERTIFICATE"
-	pemKey         = "PRIVATE KEY"
+	pemKey         = "PRIVATE KEY"     // PKCS #8
+	pemRSAKey      = "RSA PRIVATE KEY" // PKCS #1
+	pemECKey       = "EC PRIVATE KEY"  // SEC 1
 )
 
 // CA is a certificate authority that can sign.
 type CA struct {
-	// CertPEM is the certificate, KeyPEM its key (PKCS #8).
+	// CertPEM is the certificate, KeyPEM its key.
 	CertPEM, KeyPEM []byte
 
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 }
 
 // Certificate is the CA's own certificate; not to be changed.
@@ -111,10 +115,16 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !key.PublicKey.Equal(cert.PublicKey) {
+	if !belongs(key, cert) {
 		return nil, errors.New("the key does not belong to the CA's certificate")
 	}
 	return &CA{CertPEM: certPEM, KeyPEM: keyPEM, cert: cert, key: key}, nil
+}
+
+// Signed says whether the CA signed a certificate; none did without a CA.
+func (ca *CA) Signed(certPEM []byte) bool {
+	cert, err := parseCert(certPEM)
+	return ca != nil && err == nil && cert.CheckSignatureFrom(ca.cert) == nil
 }
 
 // Issue makes a key and a certificate that ca signs. For rand see NewCA.
@@ -180,7 +190,7 @@ func (u Usage) extended() []x509.ExtKeyUsage {
 }
 
 // sign makes the certificate of subject's key, signed with the issuer's.
-func sign(template, issuer *x509.Certificate, subject, signer *ecdsa.PrivateKey, rand io.Reader) (certPEM, keyPEM []byte, err error) {
+func sign(template, issuer *x509.Certificate, subject *ecdsa.PrivateKey, signer crypto.Signer, rand io.Reader) (certPEM, keyPEM []byte, err error) {
 	der, err := x509.CreateCertificate(rand, template, issuer, &subject.PublicKey, signer)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign certificate: %w", err)
@@ -216,20 +226,40 @@ func parseCert(certPEM []byte) (*x509.Certificate, error) {
 	return cert, nil
 }
 
-func parseKey(keyPEM []byte) (*ecdsa.PrivateKey, error) {
-	block, _ := pem.Decode(keyPEM)
-	if block == nil || block.Type != pemKey {
-		return nil, errors.New("no private key in PEM form")
+// parseKey reads an RSA or ECDSA key in any of the forms that it is written in.
+// Blocks before it, such as a curve's parameters, are passed over.
+func parseKey(keyPEM []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(keyPEM); block != nil; block, rest = pem.Decode(rest) {
+		var parsed any
+		var err error
+		switch block.Type {
+		case pemKey:
+			parsed, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+		case pemRSAKey:
+			parsed, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+		case pemECKey:
+			parsed, err = x509.ParseECPrivateKey(block.Bytes)
+		default:
+			continue
+		}
+		if err != nil {
+			return nil, errors.New("the private key is unreadable") // the cause may quote it
+		}
+		switch key := parsed.(type) {
+		case *ecdsa.PrivateKey:
+			return key, nil
+		case *rsa.PrivateKey:
+			return key, nil
+		}
+		return nil, errors.New("the private key is neither an RSA nor an ECDSA key")
 	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse key: %w", err)
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("the key is a %T, not an ECDSA key", parsed)
-	}
-	return key, nil
+	return nil, errors.New("no unencrypted private key in PEM form")
+}
+
+// belongs says whether a certificate is that of a key.
+func belongs(key crypto.Signer, cert *x509.Certificate) bool {
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(cert.PublicKey)
 }
 
 // certBlocks are the certificates in a text, as DER; other blocks and whatever

@@ -44,7 +44,7 @@ func fault(cert *x509.Certificate, keyPEM, caPEM []byte, want LeafRequest) strin
 		return "the CA's certificate is unreadable"
 	}
 	switch {
-	case !key.PublicKey.Equal(cert.PublicKey):
+	case !belongs(key, cert):
 		return "the key does not belong to the certificate"
 	case cert.CheckSignatureFrom(ca) != nil:
 		return "the certificate is not signed by the current CA"

@@ -16,16 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apitest"
@@ -51,14 +47,19 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{Cluster: apitest.New(t), t: t}
 	w.person = w.As(t, "kubectl-edit")
-	cfg := rest.CopyConfig(w.Config)
-	cfg.QPS, cfg.Burst = 200, 400
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme.Scheme, Cache: controller.CacheOptions([]string{w.Namespace}),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	w.must(err)
+	operator := w.Operate(context.Background(), t, controller.CacheOptions([]string{w.Namespace}), nil, w.wire)
+	w.stop = func() {
+		if err := operator.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+// wire is what main does for PostgresCluster.
+func (w *world) wire(mgr ctrl.Manager) {
+	w.t.Helper()
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
 	w.must(err)
 	poller := members.New(members.Options{})
@@ -73,22 +74,7 @@ func newWorld(t *testing.T) *world {
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	w.must(r.Setup(mgr, postgresKind().gvk, poller.Source(), 4))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	stopped := false
-	w.stop = func() {
-		if !stopped {
-			stopped = true
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	t.Cleanup(w.stop)
-	return w
+	w.must(r.Setup(mgr, postgresKind().gvk, 4, poller.Source()))
 }
 
 func (w *world) must(err error) {
@@ -101,13 +87,7 @@ func (w *world) must(err error) {
 // orders is a cluster whose objects are all there.
 func (w *world) orders(edits ...func(*v1alpha1.PostgresCluster)) *v1alpha1.PostgresCluster {
 	w.t.Helper()
-	c := &v1alpha1.PostgresCluster{
-		ObjectMeta: metav1.ObjectMeta{Name: "orders", Namespace: w.Namespace},
-		Spec: v1alpha1.PostgresClusterSpec{
-			CommonSpec: v1alpha1.CommonSpec{Replicas: new(int32(2))}, Version: "17",
-			Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
-		},
-	}
+	c := w.Postgres("orders", 2)
 	for _, edit := range edits {
 		edit(c)
 	}
@@ -256,16 +236,20 @@ func TestReconcile(t *testing.T) {
 
 	w.stop()
 	w.fails(1, "has not handled the request", "reconcile", "orders", "--wait", "--timeout=1s")
-	go w.playReady(c)
+	go w.play(t.Context(), c, is(v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready", "all is well"))
 	out, _ := w.mustRun("reconcile", "orders", "--wait")
 	contains(t, out, "is as declared: all is well")
 }
 
-// playReady answers requests as an operator of a healthy cluster does.
-func (w *world) playReady(c *v1alpha1.PostgresCluster) {
-	for w.t.Context().Err() == nil {
+// play answers requests as an operator does that finds a cluster in these
+// conditions, until the context ends.
+func (w *world) play(ctx context.Context, c *v1alpha1.PostgresCluster, conditions ...metav1.Condition) {
+	for i := range conditions {
+		conditions[i].LastTransitionTime = metav1.Now()
+	}
+	for ctx.Err() == nil {
 		var live v1alpha1.PostgresCluster
-		if w.person.Get(w.t.Context(), client.ObjectKeyFromObject(c), &live) != nil {
+		if w.person.Get(ctx, client.ObjectKeyFromObject(c), &live) != nil {
 			continue
 		}
 		at := live.Annotations[meta.ReconcileRequestAnnotation]
@@ -273,10 +257,8 @@ func (w *world) playReady(c *v1alpha1.PostgresCluster) {
 			continue
 		}
 		live.Status.LastHandledReconcileAt, live.Status.ObservedGeneration = at, live.Generation
-		ready := is(v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready", "all is well")
-		ready.LastTransitionTime = metav1.Now()
-		live.Status.Conditions = []metav1.Condition{ready}
-		_ = w.person.Status().Update(w.t.Context(), &live) // tried again where it fails
+		live.Status.Conditions = conditions
+		_ = w.person.Status().Update(ctx, &live) // tried again where it fails
 	}
 }
 

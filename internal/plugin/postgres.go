@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,6 +75,18 @@ func (silent) Watch(types.NamespacedName, types.UID, members.Target) {}
 
 func (silent) Get(types.NamespacedName) map[string]members.Observation { return nil }
 
+// unread stands for the Secrets that a cluster names: what the operator took of
+// them is in its own.
+type unread struct{}
+
+func (unread) Versions(context.Context, types.NamespacedName, ...string) (map[string]string, error) {
+	return nil, nil
+}
+
+func (unread) Read(context.Context, types.NamespacedName) (*corev1.Secret, error) {
+	return nil, errors.New("nobody reads a user's Secret to look for drift")
+}
+
 // declaredPostgres runs the engine's own observation and plan with the rights
 // of whoever calls, and acts on nothing. The operator's settings are not in the
 // API; which of the candidates it has shows in the hash that it noted on the
@@ -83,7 +96,7 @@ func declaredPostgres(ctx context.Context, r client.Reader, cluster v1alpha1.Clu
 	if !ok {
 		return declaration{}, fmt.Errorf("%T is no PostgresCluster", cluster)
 	}
-	e := &postgres.Engine{Keeper: &memberset.Keeper{Reader: r, Members: silent{}, Clock: clock.RealClock{}}}
+	e := &postgres.Engine{Keeper: &memberset.Keeper{Reader: r, Members: silent{}, Secrets: unread{}, Clock: clock.RealClock{}}}
 	o, err := e.Observe(ctx, c)
 	if err != nil {
 		return declaration{}, err
@@ -108,7 +121,7 @@ func declaredPostgres(ctx context.Context, r client.Reader, cluster v1alpha1.Clu
 		}
 	}
 	for suffix, data := range map[string]map[string][]byte{"-ca": o.Minted.CA, "-internal": o.Minted.Internal, "-tls": o.Minted.TLS} {
-		if data == nil {
+		if data == nil && (suffix != "-ca" || c.Spec.TLS.CASecretRef == nil) {
 			d.notes = append(d.notes, fmt.Sprintf("Secret/%s%s is missing: only the operator can say what it held; it puts it back, or makes a new one", c.Name, suffix))
 		}
 	}

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -117,32 +121,68 @@ func fluxCommand(o *options) *cobra.Command {
 	}
 }
 
+// builders of the databases' images, by engine.
+var builders = map[string]func(ctx context.Context, refresh bool, complaints io.Writer) ([]image.Image, error){
+	"postgres": image.BuildPostgres,
+	"etcd":     image.BuildEtcd,
+}
+
 // imagesCommand builds the databases' images and gives them to the nodes; the
 // list of what there is lies in the state folder as images.json.
 func imagesCommand(o *options) *cobra.Command {
 	var refresh, buildOnly bool
 	command := &cobra.Command{
-		Use:   "images",
-		Short: "Build the images of PostgreSQL from Debian and give them to all nodes",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:       "images [ENGINE...]",
+		Short:     "Build the images of databases and give them to all nodes: postgres (the default), etcd",
+		ValidArgs: slices.Sorted(maps.Keys(builders)),
+		Args:      cobra.OnlyValidArgs,
+		RunE: func(cmd *cobra.Command, engines []string) error {
 			if err := artifact.EnsurePackages(cmd.Context()); err != nil {
 				return err
 			}
-			images, err := image.BuildPostgres(cmd.Context(), refresh, cmd.ErrOrStderr())
+			if len(engines) == 0 {
+				engines = []string{"postgres"}
+			}
+			for _, engine := range engines {
+				images, err := builders[engine](cmd.Context(), refresh, cmd.ErrOrStderr())
+				if err != nil {
+					return err
+				}
+				for _, i := range images {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s (%s)\n", strings.Join(i.Refs, " "), i.Source)
+				}
+				if buildOnly {
+					continue
+				}
+				if err := lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), engine, images) }); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&refresh, "refresh", false, "ask for newer versions instead of taking what was built before")
+	command.Flags().BoolVar(&buildOnly, "build-only", false, "do not give them to the nodes")
+	return command
+}
+
+// etcdCommand is for tests that need etcd and no Kubernetes.
+func etcdCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "etcd VERSION",
+		Short: "Print the folder of etcd, etcdctl and etcdutl of a version, or of the newest of a line such as 3.6, building them when missing",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			version, err := image.EtcdVersion(cmd.Context(), args[0], false)
 			if err != nil {
 				return err
 			}
-			for _, i := range images {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s (%s, %s)\n", strings.Join(i.Refs, " "), i.Suite, i.Package)
+			folder, err := artifact.Etcd(cmd.Context(), version)
+			if err != nil {
+				return err
 			}
-			if buildOnly {
-				return nil
-			}
-			return lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), images) })
+			fmt.Fprintln(cmd.OutOrStdout(), folder)
+			return nil
 		},
 	}
-	command.Flags().BoolVar(&refresh, "refresh", false, "ask Debian for newer versions instead of taking what was built before")
-	command.Flags().BoolVar(&buildOnly, "build-only", false, "do not give them to the nodes")
-	return command
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -27,18 +26,20 @@ func agentOnEachMajor(t *testing.T) {
 	must(t, err, "build the agent's tests: "+string(out))
 	program, err := os.ReadFile(binary)
 	must(t, err, "read the agent's tests")
-	majors := map[int]bool{}
+	majors := map[string]bool{}
 	for _, i := range env.images {
-		majors[i.Major] = true
+		if i.Engine == "postgres" {
+			majors[i.Line] = true
+		}
 	}
 	for major := range majors {
-		have := minors(major)
-		t.Run(strconv.Itoa(major), func(t *testing.T) { agentTests(t, program, have[len(have)-1]) })
+		have := versions("postgres", major)
+		t.Run(major, func(t *testing.T) { agentTests(t, program, have[len(have)-1]) })
 	}
 }
 
 func agentTests(t *testing.T, program []byte, version string) {
-	p := newClientOf(t, ref(t, version))
+	p := newClientOf(t, ref(t, "postgres", version))
 	ctx, cancel := context.WithTimeout(t.Context(), agentTestsTimeout)
 	defer cancel()
 	var out bytes.Buffer

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,86 +15,69 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// mistake is bad input that only the running cluster shows to be bad.
-type mistake struct {
-	name   string
-	make   func(*v1alpha1.PostgresClusterSpec)
-	reason string
-	words  []string
-}
-
-// mistakes on a cluster of PostgreSQL 17 with volumes of 1Gi.
-func mistakes() []mistake {
-	running := minors(17)
-	newest := minorOf(running[len(running)-1])
-	list := []mistake{
-		{"downgrade", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "15" }, v1alpha1.ReasonDowngradeRefused, []string{"spec.version", `"17"`}},
-		{"major upgrade", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "18" }, v1alpha1.ReasonMajorUpgrade, []string{"spec.version", `"17"`}},
-		{"older minor", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "17." + strconv.Itoa(newest-1) }, v1alpha1.ReasonDowngradeRefused, []string{"spec.version"}},
-		{"smaller volume", func(s *v1alpha1.PostgresClusterSpec) { s.Storage.Size = resource.MustParse("512Mi") }, v1alpha1.ReasonStorageShrink, []string{"spec.storage.size", "1Gi"}},
-		{"other class", func(s *v1alpha1.PostgresClusterSpec) { s.Storage.StorageClass = "fixed" }, v1alpha1.ReasonStorageClassChanged, []string{"spec.storage.storageClass"}},
-		{"unknown parameter", func(s *v1alpha1.PostgresClusterSpec) { s.Parameters = map[string]string{"no_such_setting": "1"} }, v1alpha1.ReasonInvalidParameter, []string{"spec.parameters", "no_such_setting"}},
-		{"bad value", func(s *v1alpha1.PostgresClusterSpec) { s.Parameters = map[string]string{"work_mem": "plenty"} }, v1alpha1.ReasonInvalidParameter, []string{"spec.parameters", "work_mem"}},
-		{"impossible image", func(s *v1alpha1.PostgresClusterSpec) { s.Version = "17.99" }, v1alpha1.ReasonImageUnavailable, []string{"spec.version", "17.99"}},
-	}
-	return list
+// mistakes on a cluster with volumes of 1Gi.
+func mistakes(k *kind) []mistake {
+	return append([]mistake{
+		{"smaller volume", `storage: {size: 512Mi}`, v1alpha1.ReasonStorageShrink, []string{"spec.storage.size", "1Gi"}},
+		{"other class", `storage: {storageClass: fixed}`, v1alpha1.ReasonStorageClassChanged, []string{"spec.storage.storageClass"}},
+	}, k.mistakes()...)
 }
 
 // badInputLiving makes one mistake after the other on a living cluster: each is
 // named, takes nothing away, and is over when the spec is mended.
-func badInputLiving(t *testing.T) {
-	c := newCluster(t, 2)
-	good := c.waitReady().Spec
-	w := startWriter(c)
-	primary := c.incarnation(0)
-	for _, m := range mistakes() {
+func badInputLiving(t *testing.T, k *kind) {
+	c := newSubject(t, k, k.several)
+	c.waitReady()
+	good := c.spec()
+	w := k.write(c)
+	first := c.incarnation(0)
+	for _, m := range mistakes(k) {
 		t.Run(m.name, func(t *testing.T) {
 			c, w := c.with(t), w.with(t)
-			c.edit(func(obj *v1alpha1.PostgresCluster) { m.make(&obj.Spec) })
+			c.change(m.spec)
 			c.waitStalled(m.reason, m.words...)
 			w.goesOn()
-			c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec = *good.DeepCopy() })
+			c.restore(good)
 			c.waitReady()
 			w.goesOn()
 		})
 	}
 	w.stop()
-	w.check(0)
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("a mistake touched the primary: %s, before %s", now, primary)
+	if now := c.incarnation(0); now != first {
+		t.Errorf("a mistake touched the first member: %s, before %s", now, first)
 	}
 }
 
-func badStorageClass(t *testing.T) {
-	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.StorageClass = "no-such-class" })
+func badStorageClass(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1, "storage: {size: 1Gi, storageClass: no-such-class}")
 	c.waitStalled(v1alpha1.ReasonStorageClassMissing, "spec.storage.storageClass", "no-such-class")
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.StorageClass = "" })
+	c.change("storage: {storageClass: null}")
 	c.waitReady()
 }
 
-func fixedVolume(t *testing.T) {
-	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.StorageClass = "fixed" })
+func fixedVolume(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1, "storage: {size: 1Gi, storageClass: fixed}")
 	c.waitReady()
-	primary := c.incarnation(0)
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = resource.MustParse("2Gi") })
+	member := c.incarnation(0)
+	c.change("storage: {size: 2Gi}")
 	c.waitStalled(v1alpha1.ReasonStorageNotExpandable, "spec.storage.size", "fixed")
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = resource.MustParse("1Gi") })
+	c.change("storage: {size: 1Gi}")
 	c.waitReady()
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	if now := c.incarnation(0); now != member {
+		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 }
 
 // nameConflict: somebody else's objects are left alone.
-func nameConflict(t *testing.T) {
-	needImages(t, 17, 1)
+func nameConflict(t *testing.T, k *kind) {
+	needKind(t, k)
 	namespace := newNamespace(t, "")
 	meta := func(suffix string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: orders + suffix, Labels: map[string]string{"app": "somebody-else"}}
 	}
 	foreign := []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta("-config"), Data: map[string]string{"theirs": "yes"}},
-		&corev1.Service{ObjectMeta: meta("-rw"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+		&corev1.Service{ObjectMeta: meta(k.entry), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}, Ports: []corev1.ServicePort{{Port: 80}}}},
 		&corev1.Secret{ObjectMeta: meta("-ca"), StringData: map[string]string{"theirs": "yes"}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data-" + orders + "-0"}, Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -105,7 +87,7 @@ func nameConflict(t *testing.T) {
 	for _, obj := range foreign {
 		must(t, env.client.Create(t.Context(), obj, client.FieldOwner("somebody-else")), "create a foreign object")
 	}
-	c := createCluster(t, namespace, orders, 1)
+	c := createSubject(t, k, namespace, orders, 1)
 	for _, obj := range foreign {
 		c.waitStalled(v1alpha1.ReasonNameConflict, obj.GetName())
 		now := fresh(obj)
@@ -123,7 +105,7 @@ func nameConflict(t *testing.T) {
 // otherMajorAdopted: a retained volume whose data another major version wrote
 // is not started on, and not lost.
 func otherMajorAdopted(t *testing.T) {
-	needImages(t, 15, 1)
+	needImages(t, "postgres", "15", 1)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
 	c.waitReady()
 	c.sql(0, "create table kept (id int); insert into kept values (3)")
@@ -139,10 +121,10 @@ func otherMajorAdopted(t *testing.T) {
 
 // quotaExceeded: what the namespace has no room for is told, and made when
 // there is room.
-func quotaExceeded(t *testing.T) {
-	c := newCluster(t, 1)
+func quotaExceeded(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1)
 	c.waitReady()
-	primary := c.incarnation(0)
+	member := c.incarnation(0)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "full"}, Spec: corev1.ResourceQuotaSpec{
 		Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("1")},
 	}}
@@ -154,10 +136,10 @@ func quotaExceeded(t *testing.T) {
 		}
 		return err
 	})
-	c.scale(2)
+	c.scale(k.several)
 	c.waitStalled(v1alpha1.ReasonForbidden, "quota")
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	if now := c.incarnation(0); now != member {
+		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 	must(t, env.client.Delete(t.Context(), quota), "delete the quota")
 	c.waitReady()

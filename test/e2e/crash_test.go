@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,22 +23,22 @@ import (
 // killer kills the operator the first time that a cluster reaches a moment of
 // its life: a reason of Reconciling, or a kind of step.
 type killer struct {
-	c *cluster
+	c *subject
 	// killed are the moments at which it was killed.
 	killed map[string]bool
 }
 
 // moment is where the cluster stands.
 func (k *killer) moment(ctx context.Context) (string, error) {
-	var obj v1alpha1.PostgresCluster
-	if err := env.client.Get(ctx, k.c.key(""), &obj); err != nil {
+	obj := k.c.kind.empty()
+	if err := env.client.Get(ctx, k.c.key(""), obj); err != nil {
 		return "", err
 	}
-	moment := fmt.Sprintf("replicas %d", obj.Spec.DesiredReplicas())
-	if obj.Status.ObservedGeneration != obj.Generation {
+	moment := fmt.Sprintf("replicas %d", obj.Common().DesiredReplicas())
+	if obj.CommonStatus().ObservedGeneration != obj.GetGeneration() {
 		return moment + " unseen", nil
 	}
-	if cond := meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionReconciling); cond != nil {
+	if cond := meta.FindStatusCondition(obj.GetConditions(), v1alpha1.ConditionReconciling); cond != nil {
 		moment += " " + cond.Reason
 	}
 	var events eventsv1.EventList
@@ -91,7 +90,7 @@ func waitForLeader(t *testing.T) {
 
 // identity of what there must be only one of, for all of a cluster's life. An
 // entry appears when its object does and never changes.
-func identity(ctx context.Context, c *cluster) (map[string]string, error) {
+func identity(ctx context.Context, c *subject) (map[string]string, error) {
 	out := map[string]string{}
 	var secrets corev1.SecretList
 	var volumes corev1.PersistentVolumeClaimList
@@ -119,7 +118,7 @@ func identity(ctx context.Context, c *cluster) (map[string]string, error) {
 }
 
 // watchIdentity looks all the time whether anything is made twice.
-func watchIdentity(c *cluster) {
+func watchIdentity(c *subject) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	known := map[string]string{}
@@ -144,51 +143,29 @@ func watchIdentity(c *cluster) {
 	})
 }
 
-// onePrimary asks every member.
-func onePrimary(c *cluster, members int) {
-	c.t.Helper()
-	primaries := 0
-	for n := range members {
-		if c.sql(n, "select pg_is_in_recovery()") == "f" {
-			primaries++
-		}
-	}
-	if primaries != 1 {
-		c.t.Errorf("%d of %d members are primaries", primaries, members)
-	}
-	var slots []string
-	for n := 1; n < members; n++ {
-		slots = append(slots, c.pod(n))
-	}
-	have := strings.Fields(c.sql(0, "select application_name from pg_stat_replication order by 1"))
-	if !slices.Equal(have, slots) {
-		c.t.Errorf("the primary sends to %v, want %v", have, slots)
-	}
-}
-
 // crashAtEachStep kills the operator at every moment of creation and scaling.
-func crashAtEachStep(t *testing.T) {
+func crashAtEachStep(t *testing.T, kind *kind) {
 	keepOperator(t)
-	c := newCluster(t, 1)
+	c := newSubject(t, kind, 1)
 	watchIdentity(c)
 	k := &killer{c: c, killed: map[string]bool{}}
 	k.drive()
-	c.sql(0, "create table kept (id int); insert into kept values (1)")
-	primary := c.incarnation(0)
-	for _, members := range []int32{2, 1} {
+	kind.keep(c, "1")
+	first := c.incarnation(0)
+	for _, members := range []int32{kind.several, 1} {
 		c.scale(members)
 		k.drive()
 		c.waitReady()
-		onePrimary(c, int(members))
+		kind.united(c, int(members))
 	}
 	if len(k.killed) < 5 {
 		t.Errorf("the operator was killed at few moments: %v", k.killed)
 	}
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("the operator's crashes touched the primary: %s, before %s", now, primary)
+	if now := c.incarnation(0); now != first {
+		t.Errorf("the operator's crashes touched the first member: %s, before %s", now, first)
 	}
-	if kept := c.sql(0, "select id from kept"); kept != "1" {
-		t.Errorf("the row is %q", kept)
+	if kept := kind.kept(c); kept != "1" {
+		t.Errorf("what was kept is %q", kept)
 	}
 	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return operatorsRun(ctx, 1) })
 }
@@ -226,14 +203,14 @@ func standbyTakesOver(t *testing.T) {
 	})
 	c.handled()
 	for _, obj := range c.since(mark) {
-		if !meta.IsStatusConditionTrue(obj.Status.Conditions, v1alpha1.ConditionReady) {
-			t.Errorf("while operators changed, the cluster was called %s: %v", obj.Status.Phase, obj.Status.Conditions)
+		if !meta.IsStatusConditionTrue(obj.GetConditions(), v1alpha1.ConditionReady) {
+			t.Errorf("while operators changed, the cluster was called %s: %v", obj.CommonStatus().Phase, obj.GetConditions())
 		}
 	}
 	// The metric is asked of the new leader: it was the one that put it back.
 	drift{"takeover", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "somebody-else"}
-	}), []trace{{path: ".spec.selector", operation: "Update"}}}.inflict(t, c)
+	}), []trace{{path: ".spec.selector", operation: "Update"}}}.inflict(t, c.subject)
 	c.waitReady()
 	if now := c.incarnation(0); now != primary {
 		t.Errorf("the primary was touched: %s, before %s", now, primary)

@@ -24,7 +24,7 @@ import (
 
 // remains are the objects in the namespace that belong to the cluster, as
 // Kind/name, those of Leases by their name alone.
-func (c *cluster) remains(ctx context.Context) ([]string, error) {
+func (c *subject) remains(ctx context.Context) ([]string, error) {
 	var found []string
 	for kind, list := range map[string]client.ObjectList{
 		"StatefulSet": &appsv1.StatefulSetList{}, "Service": &corev1.ServiceList{}, "ConfigMap": &corev1.ConfigMapList{},
@@ -56,7 +56,7 @@ func (c *cluster) remains(ctx context.Context) ([]string, error) {
 
 // delete deletes the cluster's object and waits until nothing but want is
 // there; a Lease may stay or go.
-func (c *cluster) delete(want ...string) {
+func (c *subject) delete(want ...string) {
 	c.t.Helper()
 	must(c.t, env.client.Delete(c.t.Context(), c.get()), "delete the cluster")
 	slices.Sort(want)
@@ -70,68 +70,72 @@ func (c *cluster) delete(want ...string) {
 	})
 }
 
-func deletionRetains(t *testing.T) {
-	c := newCluster(t, 2)
+func deletionRetains(t *testing.T, k *kind) {
+	c := newSubject(t, k, k.several)
 	c.waitReady()
-	app := newClient(t)
-	app.mustPsql(t, c.uri(), "create table kept (id int); insert into kept values (7)")
-	uri, ca := c.uri(), string(c.secret("-ca")["ca.crt"])
-	identifier := c.get().Status.SystemIdentifier
-	c.delete("PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "Secret/orders-ca", "Secret/orders-internal")
+	k.keep(c, "7")
+	if got := k.serves(t, c); got != "7" {
+		t.Errorf("an application reads %q", got)
+	}
+	connection := c.secret("-app")
+	identifier := c.get().CommonStatus().SystemIdentifier
+	c.delete(c.retained(k.several)...)
 
-	c.create(2)
+	c.create(k.several)
 	obj := c.waitReady()
-	if got := app.mustPsql(t, uri, "select id from kept"); got != "7" {
-		t.Errorf("the row came back as %q", got)
+	if got := k.serves(t, c); got != "7" {
+		t.Errorf("what was kept came back as %q", got)
 	}
-	if c.uri() != uri {
-		t.Error("applications would need another connection string")
+	for key, before := range connection {
+		if now := c.secret("-app")[key]; string(now) != string(before) {
+			t.Errorf("applications would need another %s", key)
+		}
 	}
-	if string(c.secret("-ca")["ca.crt"]) != ca {
-		t.Error("applications would need another CA")
+	if now := obj.CommonStatus().SystemIdentifier; now != identifier || identifier == "" {
+		t.Errorf("the database system is %q, before %q", now, identifier)
 	}
-	if obj.Status.SystemIdentifier != identifier || identifier == "" {
-		t.Errorf("the database system is %q, before %q", obj.Status.SystemIdentifier, identifier)
-	}
-	if n := c.sql(0, streamingOverTLS); n != "1" {
-		t.Errorf("%s replicas stream, want 1", n)
-	}
+	k.united(c, int(k.several))
 }
 
-func deletionDeletes(t *testing.T) {
-	c := newCluster(t, 2, func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
+func deletionDeletes(t *testing.T, k *kind) {
+	const policy = "deletionPolicy: Delete"
+	c := newSubject(t, k, k.several, policy)
 	c.waitReady()
-	for _, obj := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Secret{}} {
-		names := []string{c.volume(0), c.volume(1)}
-		if _, isSecret := obj.(*corev1.Secret); isSecret {
-			names = []string{c.name + "-ca", c.name + "-internal"}
-		}
-		for _, name := range names {
-			c.read(obj, name)
-			if len(obj.GetOwnerReferences()) != 1 || obj.GetOwnerReferences()[0].UID != c.get().UID {
-				t.Errorf("%s is owned by %v", name, obj.GetOwnerReferences())
-			}
+	k.keep(c, "7")
+	owned := map[string]client.Object{c.name + "-ca": &corev1.Secret{}, c.name + "-internal": &corev1.Secret{}}
+	for n := range k.several {
+		owned[c.volume(int(n))] = &corev1.PersistentVolumeClaim{}
+	}
+	for name, obj := range owned {
+		c.read(obj, name)
+		if len(obj.GetOwnerReferences()) != 1 || obj.GetOwnerReferences()[0].UID != c.get().GetUID() {
+			t.Errorf("%s is owned by %v", name, obj.GetOwnerReferences())
 		}
 	}
 	c.scale(1)
 	c.waitReady()
-	eventually(t, goneTimeout, "the former member's volume goes", func(ctx context.Context) error {
-		var v corev1.PersistentVolumeClaim
-		return gone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volume(1)}, &v))
-	})
+	for n := 1; n < int(k.several); n++ {
+		eventually(t, goneTimeout, "the former member's volume goes", func(ctx context.Context) error {
+			var v corev1.PersistentVolumeClaim
+			return gone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volume(n)}, &v))
+		})
+	}
+	if kept := k.kept(c); kept != "7" {
+		t.Errorf("what was kept is %q", kept)
+	}
 	c.delete()
 
 	c.create(1)
 	c.waitReady()
-	if n := c.sql(0, "select count(*) from pg_tables where tablename = 'kept'"); n != "0" {
-		t.Error("what was deleted came back")
+	if kept := k.kept(c); kept != "" {
+		t.Errorf("what was deleted came back: %q", kept)
 	}
 }
 
 // namespaceEndsWithoutOperator: nothing waits for an operator that is gone.
-func namespaceEndsWithoutOperator(t *testing.T) {
+func namespaceEndsWithoutOperator(t *testing.T, k *kind) {
 	keepOperator(t)
-	c := newCluster(t, 2)
+	c := newSubject(t, k, k.several)
 	c.waitReady()
 	scaleOperator(t, 0)
 	ns := &corev1.Namespace{}

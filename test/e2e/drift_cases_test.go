@@ -20,21 +20,15 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-const (
-	byUpdate = "Update"
-	removed  = "removed"
-	deleted  = "deleted"
-)
-
 // harmless are changes to what surrounds the database. None of them, and
 // nothing that puts them back, may touch a pod.
-func harmless() []drift {
-	return []drift{
-		{"service", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+func harmless(k *kind) []drift {
+	return append([]drift{
+		{"service", &corev1.Service{}, k.entry, update(func(s *corev1.Service) {
 			s.Spec.Selector["app"] = "somebody-else"
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "extra", Port: 9999, TargetPort: intstr.FromInt32(9999)})
 		}), []trace{{path: ".spec.selector", operation: byUpdate}, {path: ".spec.ports", operation: byUpdate}}},
-		{"service-deleted", &corev1.Service{}, "-ro", remove, []trace{{operation: deleted, nobody: true}}},
+		{"service-deleted", &corev1.Service{}, k.aside, remove, []trace{{operation: deleted, nobody: true}}},
 		{"role", &rbacv1.Role{}, "", update(func(r *rbacv1.Role) {
 			r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints"}, Verbs: []string{"get"}})
 		}), []trace{{path: ".rules", operation: byUpdate}}},
@@ -45,24 +39,22 @@ func harmless() []drift {
 			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
 		{"serviceaccount-unlabelled", &corev1.ServiceAccount{}, "", merge(`{"metadata":{"labels":{"` + v1alpha1.LabelCluster + `":null}}}`),
 			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
-		{"password", &corev1.Secret{}, "-app", merge(`{"stringData":{"password":"guessed"}}`),
-			[]trace{{path: ".data", operation: byUpdate}}},
 		{"secret-key", &corev1.Secret{}, "-app", merge(`{"stringData":{"smuggled":"in"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
 		{"secret-deleted", &corev1.Secret{}, "-app", remove, []trace{{operation: deleted, nobody: true}}},
 		{"configmap", &corev1.ConfigMap{}, "-config", merge(`{"data":{"cluster.json":"{}"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
 		{"scale", &appsv1.StatefulSet{}, "", scaleSet, []trace{{path: ".spec.replicas", operation: byUpdate, subresource: "scale"}}},
-		{"image", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[{"name":"postgres","image":"example.invalid/postgres:1"}]}}}}`),
+		{"image", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[{"name":"` + k.engine + `","image":"example.invalid/database:1"}]}}}}`),
 			[]trace{{path: ".image", operation: byUpdate}}},
 		{"container", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[
-			{"name":"miner","image":"example.invalid/miner:1"},{"name":"postgres","env":[{"name":"PGOPTIONS","value":"-c fsync=off"}]}]}}}}`),
-			[]trace{{path: "miner", operation: byUpdate}, {path: "PGOPTIONS", operation: byUpdate}}},
+			{"name":"miner","image":"example.invalid/miner:1"},{"name":"` + k.engine + `","env":[{"name":"` + k.poison + `","value":"-c fsync=off"}]}]}}}}`),
+			[]trace{{path: "miner", operation: byUpdate}, {path: k.poison, operation: byUpdate}}},
 		{"budget-deleted", &policyv1.PodDisruptionBudget{}, "", remove, []trace{{operation: deleted, nobody: true}}},
 		{"networkpolicy", &networkingv1.NetworkPolicy{}, "", update(func(p *networkingv1.NetworkPolicy) {
 			p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{})
 		}), []trace{{path: ".spec.ingress", operation: byUpdate}}},
-	}
+	}, k.drifts...)
 }
 
 // scaleSet is kubectl scale statefulset: up, so that reverting it must not
@@ -71,38 +63,29 @@ func scaleSet(ctx context.Context, obj client.Object, manager client.FieldOwner)
 	return env.client.SubResource("scale").Patch(ctx, obj, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":5}}`)), manager)
 }
 
-func driftReverted(t *testing.T) {
-	c := newCluster(t, 2)
+func driftReverted(t *testing.T, k *kind) {
+	c := newSubject(t, k, k.several)
 	c.waitReady()
-	c.sql(0, "create table kept (id int); insert into kept values (42)")
-	primary, replica := c.incarnation(0), c.incarnation(1)
-	for _, d := range harmless() {
+	k.keep(c, "42")
+	members := c.incarnations()
+	for _, d := range harmless(k) {
 		t.Run(d.name, func(t *testing.T) { d.inflict(t, c.with(t)) })
 	}
 	t.Run("managedfields-cleared", func(t *testing.T) { clearedManagedFields(t, c.with(t)) })
 	c.waitReady()
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("the primary was touched: %s, before %s", now, primary)
-	}
-	if now := c.incarnation(1); now != replica {
-		t.Errorf("the replica was touched: %s, before %s", now, replica)
+	if now := c.incarnations(); now != members {
+		t.Errorf("members were touched: %s\nbefore\n%s", now, members)
 	}
 	t.Run("pod-image", func(t *testing.T) { podImageEdited(t, c.with(t)) })
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("the primary was touched: %s, before %s", now, primary)
-	}
-	if kept := c.sql(0, "select id from kept"); kept != "42" {
-		t.Errorf("the row is %q", kept)
-	}
-	if got := newClient(t).mustPsql(t, c.uri(), "select 1"); got != "1" {
+	if got := k.serves(t, c); got != "42" {
 		t.Errorf("an application reads %q", got)
 	}
 }
 
 // clearedManagedFields: what we own is taken back, and then guarded as before.
-func clearedManagedFields(t *testing.T, c *cluster) {
+func clearedManagedFields(t *testing.T, c *subject) {
 	var s corev1.Service
-	c.read(&s, c.name+"-rw")
+	c.read(&s, c.name+c.kind.entry)
 	must(t, env.client.Patch(t.Context(), &s, client.RawPatch("application/json-patch+json",
 		[]byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`))), "clear managedFields")
 	eventually(t, revertTimeout, "the fields are ours again", func(ctx context.Context) error {
@@ -119,41 +102,53 @@ func clearedManagedFields(t *testing.T, c *cluster) {
 		}
 		return nil
 	})
-	drift{"after-clearing", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+	drift{"after-clearing", &corev1.Service{}, c.kind.entry, update(func(s *corev1.Service) {
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 		s.Spec.Ports[0].TargetPort = intstr.FromInt32(1)
 	}), []trace{{path: ".targetPort", operation: byUpdate}}}.inflict(t, c)
 }
 
-// podImageEdited is kubectl set image pod: the replica's is replaced.
-func podImageEdited(t *testing.T, c *cluster) {
-	older := needImages(t, 17, 2)[0]
+// podImageEdited is kubectl set image pod: the last member's is replaced, and no
+// other.
+func podImageEdited(t *testing.T, c *subject) {
+	k, last := c.kind, int(c.kind.several)-1
+	other := k.otherImage(t)
+	var others []string
+	for n := range last {
+		others = append(others, c.incarnation(n))
+	}
 	var pod corev1.Pod
-	c.read(&pod, c.pod(1))
-	before, want := pod.DeepCopy(), c.get().Status.Image
-	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":"postgres","image":%q}]}}`, ref(t, older)))(
+	c.read(&pod, c.pod(last))
+	before, want := pod.DeepCopy(), c.get().CommonStatus().Image
+	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"image":%q}]}}`, k.engine, other))(
 		t.Context(), &pod, client.FieldOwner("kubectl-set")), "set the pod's image")
 	eventually(t, readyTimeout, "the pod is replaced", func(ctx context.Context) error {
 		var now corev1.Pod
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(before), &now); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(now.Spec.Containers, func(c corev1.Container) bool { return c.Name == "postgres" })
+		i := slices.IndexFunc(now.Spec.Containers, func(c corev1.Container) bool { return c.Name == k.engine })
 		if now.UID == before.UID || now.Spec.Containers[i].Image != want || !podReady(&now) {
 			return fmt.Errorf("pod %s runs %s", now.UID, now.Spec.Containers[i].Image)
 		}
 		return nil
 	})
 	c.waitFor(readyTimeout, "the cluster is whole again", whole)
-	waitEvent(t, c, v1alpha1.ReasonStepStarted, c.pod(1), "image")
+	waitEvent(t, c, v1alpha1.ReasonStepStarted, c.pod(last), "image")
+	for n, before := range others {
+		if now := c.incarnation(n); now != before {
+			t.Errorf("another member was touched: %s, before %s", now, before)
+		}
+	}
+	k.united(c, last+1)
 }
 
 // whole: rolled out, and nothing is broken.
-func whole(obj *v1alpha1.PostgresCluster) error {
+func whole(obj v1alpha1.Cluster) error {
 	if err := rolledOut(obj); err != nil {
 		return err
 	}
-	for _, cond := range obj.Status.Conditions {
+	for _, cond := range obj.GetConditions() {
 		if cond.Type == v1alpha1.ConditionDegraded && cond.Status == metav1.ConditionTrue {
 			return fmt.Errorf("degraded: %s", cond.Message)
 		}
@@ -163,18 +158,18 @@ func whole(obj *v1alpha1.PostgresCluster) error {
 
 // driftWhileDown: what happened while no operator ran is put back when one
 // starts, and told with the name of whoever did it.
-func driftWhileDown(t *testing.T) {
+func driftWhileDown(t *testing.T, k *kind) {
 	keepOperator(t)
-	c := newCluster(t, 1)
+	c := newSubject(t, k, 1)
 	c.waitReady()
-	primary := c.incarnation(0)
+	member := c.incarnation(0)
 	scaleOperator(t, 0)
-	unseen := drift{"while-down", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+	unseen := drift{"while-down", &corev1.Service{}, k.entry, update(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "somebody-else"}
 	}), []trace{{path: ".spec.selector", operation: byUpdate}}}
 	var service, before corev1.Service
-	c.read(&before, c.name+"-rw")
-	c.read(&service, c.name+"-rw")
+	c.read(&before, c.name+k.entry)
+	c.read(&service, c.name+k.entry)
 	start := metav1.Now().Rfc3339Copy().Time
 	must(t, unseen.change(t.Context(), &service, client.FieldOwner(unseen.manager())), "edit the Service")
 	must(t, env.client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}), "delete the budget")
@@ -185,7 +180,7 @@ func driftWhileDown(t *testing.T) {
 			return err
 		}
 		var now corev1.Service
-		if err := env.client.Get(ctx, c.key("-rw"), &now); err != nil {
+		if err := env.client.Get(ctx, c.key(k.entry), &now); err != nil {
 			return err
 		}
 		if fmt.Sprint(now.Spec.Selector) != fmt.Sprint(before.Spec.Selector) {
@@ -194,7 +189,7 @@ func driftWhileDown(t *testing.T) {
 		return nil
 	})
 	c.waitReady()
-	if now := c.incarnation(0); now != primary {
-		t.Errorf("the primary was touched: %s, before %s", now, primary)
+	if now := c.incarnation(0); now != member {
+		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 }

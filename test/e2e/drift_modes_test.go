@@ -24,15 +24,15 @@ func allow(n int32) func(context.Context, client.Object, client.FieldOwner) erro
 	return update(func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(n)) })
 }
 
-func (c *cluster) allowed() int {
+func (c *subject) allowed() int {
 	c.t.Helper()
 	var b policyv1.PodDisruptionBudget
 	c.read(&b, c.name)
 	return b.Spec.MaxUnavailable.IntValue()
 }
 
-func driftModes(t *testing.T) {
-	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Drift.Mode = v1alpha1.DriftReport })
+func driftModes(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1, "drift: {mode: Report}")
 	c.waitReady()
 	t.Run("Report", func(t *testing.T) {
 		c := c.with(t)
@@ -51,7 +51,7 @@ func driftModes(t *testing.T) {
 	})
 	t.Run("BackToRevert", func(t *testing.T) {
 		c := c.with(t)
-		c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Drift.Mode = v1alpha1.DriftRevert })
+		c.change("drift: {mode: Revert}")
 		c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced)
 		if n := c.allowed(); n != 1 {
 			t.Errorf("synced, and the budget allows %d", n)
@@ -61,10 +61,8 @@ func driftModes(t *testing.T) {
 }
 
 // ignoredDrift leaves one field of an object alone, and puts another back.
-func ignoredDrift(t *testing.T, c *cluster) {
-	c.edit(func(obj *v1alpha1.PostgresCluster) {
-		obj.Spec.Drift.Ignore = []v1alpha1.DriftIgnore{{Kind: "PodDisruptionBudget", Paths: []string{"/spec/maxUnavailable"}}}
-	})
+func ignoredDrift(t *testing.T, c *subject) {
+	c.change("drift: {ignore: [{kind: PodDisruptionBudget, paths: [/spec/maxUnavailable]}]}")
 	c.waitReady()
 	var b policyv1.PodDisruptionBudget
 	c.read(&b, c.name)
@@ -76,8 +74,7 @@ func ignoredDrift(t *testing.T, c *cluster) {
 	if n := c.allowed(); n != 4 {
 		t.Errorf("ignored drift was put back: %d", n)
 	}
-	obj := c.waitReady()
-	for _, r := range obj.Status.Drift.Last {
+	for _, r := range c.waitReady().CommonStatus().Drift.Last {
 		if r.Manager == "e2e-ignored" {
 			t.Errorf("ignored drift is told: %+v", r)
 		}
@@ -88,8 +85,8 @@ func ignoredDrift(t *testing.T, c *cluster) {
 // driftContested: an admission policy changes the budget whenever it is
 // written. It cannot be won; it must be told, with few writes, and be over
 // when the policy is.
-func driftContested(t *testing.T) {
-	c := newCluster(t, 1)
+func driftContested(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1)
 	c.waitReady()
 	drop := fightBack(t, c.namespace)
 	var b policyv1.PodDisruptionBudget

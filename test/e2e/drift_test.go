@@ -23,6 +23,13 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
+// How changes are told of.
+const (
+	byUpdate = "Update"
+	removed  = "removed"
+	deleted  = "deleted"
+)
+
 // drift is one change that somebody else makes to one owned object.
 type drift struct {
 	// name of the case, and the manager that makes the change.
@@ -89,7 +96,7 @@ func fresh(obj client.Object) client.Object {
 }
 
 // inflict makes the change and waits until it is put back and told.
-func (d drift) inflict(t *testing.T, c *cluster) {
+func (d drift) inflict(t *testing.T, c *subject) {
 	t.Helper()
 	before := fresh(d.object)
 	c.read(before, c.name+d.suffix)
@@ -113,7 +120,7 @@ func (d drift) inflict(t *testing.T, c *cluster) {
 }
 
 // told waits until status, an event and the metric speak of the drift.
-func (d drift) told(t *testing.T, c *cluster, tr trace, start time.Time, action string) {
+func (d drift) told(t *testing.T, c *subject, tr trace, start time.Time, action string) {
 	t.Helper()
 	kind := d.kind(t)
 	object := kind + "/" + c.name + d.suffix
@@ -125,17 +132,18 @@ func (d drift) told(t *testing.T, c *cluster, tr trace, start time.Time, action 
 	if tr.subresource != "" {
 		shown += " (" + tr.subresource + ")"
 	}
-	c.waitFor(revertTimeout, fmt.Sprintf("status tells of %s%s by %q", object, tr.path, shown), func(obj *v1alpha1.PostgresCluster) error {
-		if obj.Status.Drift == nil {
+	c.waitFor(revertTimeout, fmt.Sprintf("status tells of %s%s by %q", object, tr.path, shown), func(obj v1alpha1.Cluster) error {
+		drift := obj.CommonStatus().Drift
+		if drift == nil {
 			return errors.New("it tells of no drift")
 		}
-		for _, r := range obj.Status.Drift.Last {
+		for _, r := range drift.Last {
 			if r.Object == object && strings.Contains(r.Path, tr.path) && r.Manager == shown &&
 				r.Operation == tr.operation && r.Action == action && !r.Time.Time.Before(start) {
 				return nil
 			}
 		}
-		return fmt.Errorf("it tells of %+v", obj.Status.Drift.Last)
+		return fmt.Errorf("it tells of %+v", drift.Last)
 	})
 	waitEvent(t, c, "Drift"+action, object, tr.path, manager, tr.operation)
 	eventually(t, revertTimeout, "holdfast_drift_total counts "+object+" by "+manager, func(ctx context.Context) error {
@@ -148,7 +156,7 @@ func (d drift) told(t *testing.T, c *cluster, tr trace, start time.Time, action 
 }
 
 // waitEvent waits for an event on the cluster's object with all of the words.
-func waitEvent(t *testing.T, c *cluster, reason string, words ...string) {
+func waitEvent(t *testing.T, c *subject, reason string, words ...string) {
 	t.Helper()
 	eventually(t, revertTimeout, fmt.Sprintf("an event %s tells of %q", reason, words), func(ctx context.Context) error {
 		notes, err := notesOf(ctx, c, reason)
@@ -165,14 +173,14 @@ func waitEvent(t *testing.T, c *cluster, reason string, words ...string) {
 }
 
 // notesOf are the texts of the events on the cluster's object with a reason.
-func notesOf(ctx context.Context, c *cluster, reason string) ([]string, error) {
+func notesOf(ctx context.Context, c *subject, reason string) ([]string, error) {
 	var list eventsv1.EventList
 	if err := env.client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
 		return nil, err
 	}
 	var notes []string
 	for _, e := range list.Items {
-		if e.Regarding.Name == c.name && e.Regarding.Kind == "PostgresCluster" && e.Reason == reason {
+		if e.Regarding.Name == c.name && e.Regarding.Kind == c.kind.name && e.Reason == reason {
 			notes = append(notes, e.Note)
 		}
 	}
@@ -211,18 +219,14 @@ func remove(ctx context.Context, obj client.Object, _ client.FieldOwner) error {
 
 // handled asks for a pass as Flux does, and waits until one was made: what was
 // left alone until now is left alone.
-func (c *cluster) handled() {
+func (c *subject) handled() {
 	c.t.Helper()
 	at := metav1.Now().Format(time.RFC3339Nano)
-	c.edit(func(obj *v1alpha1.PostgresCluster) {
-		if obj.Annotations == nil {
-			obj.Annotations = map[string]string{}
-		}
-		obj.Annotations["reconcile.fluxcd.io/requestedAt"] = at
-	})
-	c.waitFor(revertTimeout, "the request for a pass is handled", func(obj *v1alpha1.PostgresCluster) error {
-		if obj.Status.LastHandledReconcileAt != at {
-			return fmt.Errorf("the last one was %q", obj.Status.LastHandledReconcileAt)
+	annotated := fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":%q}}}`, at)
+	must(c.t, merge(annotated)(c.t.Context(), c.get(), "e2e"), "ask for a pass")
+	c.waitFor(revertTimeout, "the request for a pass is handled", func(obj v1alpha1.Cluster) error {
+		if last := obj.CommonStatus().LastHandledReconcileAt; last != at {
+			return fmt.Errorf("the last one was %q", last)
 		}
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -35,9 +36,12 @@ func dump(t *testing.T, namespace string) {
 		return
 	}
 	lists := map[string]client.ObjectList{
-		"clusters": &v1alpha1.PostgresClusterList{}, "pods": &corev1.PodList{}, "statefulsets": &appsv1.StatefulSetList{},
+		"pods": &corev1.PodList{}, "statefulsets": &appsv1.StatefulSetList{},
 		"services": &corev1.ServiceList{}, "configmaps": &corev1.ConfigMapList{}, "volumes": &corev1.PersistentVolumeClaimList{},
 		"budgets": &policyv1.PodDisruptionBudgetList{}, "events": &eventsv1.EventList{},
+	}
+	for _, k := range kinds() {
+		lists[k.name] = k.list()
 	}
 	for name, list := range lists {
 		if err := env.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -92,15 +96,14 @@ func logs(ctx context.Context, t testing.TB, namespace string) map[string]string
 func summarise(t *testing.T, lists map[string]client.ObjectList, dir string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "written down in %s\n", dir)
-	if clusters, ok := lists["clusters"].(*v1alpha1.PostgresClusterList); ok {
-		for i := range clusters.Items {
-			c := &clusters.Items[i]
-			fmt.Fprintf(&b, "%s generation %d observed %d phase %s\n", c.Name, c.Generation, c.Status.ObservedGeneration, c.Status.Phase)
-			for _, cond := range c.Status.Conditions {
-				fmt.Fprintf(&b, "  %s=%s %s: %s\n", cond.Type, cond.Status, cond.Reason, cond.Message)
-			}
-			for _, m := range c.Status.Members {
-				fmt.Fprintf(&b, "  member %s %s %s on %s: %s\n", m.Name, m.Role, m.State, m.Node, m.Message)
+	for _, k := range kinds() {
+		items, err := meta.ExtractList(lists[k.name])
+		if err != nil {
+			t.Logf("clusters: %v", err)
+		}
+		for _, item := range items {
+			if c, ok := item.(v1alpha1.Cluster); ok {
+				summariseCluster(&b, k, c)
 			}
 		}
 	}
@@ -110,4 +113,15 @@ func summarise(t *testing.T, lists map[string]client.ObjectList, dir string) {
 		}
 	}
 	t.Log(b.String())
+}
+
+func summariseCluster(b *strings.Builder, k *kind, c v1alpha1.Cluster) {
+	said := c.CommonStatus()
+	fmt.Fprintf(b, "%s %s generation %d observed %d phase %s\n", k.name, c.GetName(), c.GetGeneration(), said.ObservedGeneration, said.Phase)
+	for _, cond := range said.Conditions {
+		fmt.Fprintf(b, "  %s=%s %s: %s\n", cond.Type, cond.Status, cond.Reason, cond.Message)
+	}
+	for _, m := range said.Members {
+		fmt.Fprintf(b, "  member %s %s %s on %s: %s\n", m.Name, m.Role, m.State, m.Node, m.Message)
+	}
 }

@@ -4,14 +4,11 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,13 +42,6 @@ var env struct {
 	client client.WithWatch
 	kube   kubernetes.Interface
 	images []image
-}
-
-// image of PostgreSQL that the nodes have.
-type image struct {
-	Major   int      `json:"major"`
-	Version string   `json:"version"`
-	Refs    []string `json:"refs"`
 }
 
 func TestMain(m *testing.M) {
@@ -93,61 +83,13 @@ func connect() error {
 	if env.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(filepath.Join(state, "images.json"))
-	if err != nil {
-		return fmt.Errorf("the images that the nodes have (test/cluster images writes them): %w", err)
-	}
-	if err := json.Unmarshal(data, &env.images); err != nil {
-		return fmt.Errorf("images.json: %w", err)
+	if env.images, err = readImages(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	_, err = env.kube.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorName, metav1.GetOptions{})
 	return err
-}
-
-// minors that the nodes have of a major version, the oldest first.
-func minors(major int) []string {
-	var found []string
-	for _, i := range env.images {
-		if i.Major == major {
-			found = append(found, i.Version)
-		}
-	}
-	slices.SortFunc(found, func(a, b string) int { return minorOf(a) - minorOf(b) })
-	return found
-}
-
-func minorOf(version string) int {
-	_, minor, _ := strings.Cut(version, ".")
-	n, err := strconv.Atoi(minor)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
-// needImages skips a test whose images the nodes lack. It is the only reason
-// to skip one.
-func needImages(t *testing.T, major, count int) []string {
-	t.Helper()
-	have := minors(major)
-	if len(have) < count {
-		t.Skipf("*** NOT TESTED: needs %d image(s) of PostgreSQL %d, the nodes have %d ***", count, major, len(have))
-	}
-	return have
-}
-
-// ref is the image of a version.
-func ref(t testing.TB, version string) string {
-	t.Helper()
-	for _, i := range env.images {
-		if i.Version == version && len(i.Refs) > 0 {
-			return i.Refs[0]
-		}
-	}
-	t.Fatalf("no image of PostgreSQL %s", version)
-	return ""
 }
 
 // newNamespace is one test's own, where the restricted Pod Security Standard

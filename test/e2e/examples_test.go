@@ -5,25 +5,17 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// createStrictly refuses unknown fields, as kubectl does.
-func createStrictly(t *testing.T, obj *unstructured.Unstructured) error {
-	t.Helper()
-	return env.client.Create(t.Context(), obj, client.FieldValidation(metav1.FieldValidationStrict))
-}
-
 // examples: each one works as it stands.
 func examples(t *testing.T) {
-	needImages(t, 17, 1)
 	files, err := filepath.Glob("../../examples/*.yaml")
 	must(t, err, "list the examples")
 	if len(files) < 3 {
@@ -36,34 +28,45 @@ func examples(t *testing.T) {
 			must(t, err, "read the example")
 			obj := &unstructured.Unstructured{}
 			must(t, yaml.UnmarshalStrict(data, &obj.Object), "read the example")
+			k := kindOf(t, obj)
+			needKind(t, k)
 			namespace := newNamespace(t, "")
 			obj.SetNamespace(namespace)
-			c := &cluster{t: t, namespace: namespace, name: obj.GetName(), history: follow(t, namespace, obj.GetName())}
+			c := followed(t, k, namespace, obj.GetName())
 			must(t, createStrictly(t, obj), "create the example")
 			ready := c.waitReady()
-			must(t, inForce(t.Context(), ready), "what the example declares")
-			checkPods(t, c, ready)
+			must(t, k.inForce(t.Context(), ready), "what the example declares")
+			checkPods(t, c, ready.Common())
 		})
 	}
 }
 
+func kindOf(t *testing.T, obj *unstructured.Unstructured) *kind {
+	t.Helper()
+	i := slices.IndexFunc(kinds(), func(k *kind) bool { return k.name == obj.GetKind() })
+	if i < 0 {
+		t.Fatalf("a manifest of an unknown kind %s", obj.GetKind())
+	}
+	return kinds()[i]
+}
+
 // checkPods compares what a spec says of pods with the pods.
-func checkPods(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster) {
+func checkPods(t *testing.T, c *subject, spec *v1alpha1.CommonSpec) {
 	t.Helper()
 	for _, pod := range c.pods() {
-		for key, value := range obj.Spec.PodLabels {
+		for key, value := range spec.PodLabels {
 			if pod.Labels[key] != value {
 				t.Errorf("%s: label %s is %q, want %q", pod.Name, key, pod.Labels[key], value)
 			}
 		}
 		for _, container := range pod.Spec.Containers {
-			for kind, want := range obj.Spec.Resources.Limits {
-				if have := container.Resources.Limits[kind]; container.Name == "postgres" && have.Cmp(want) != 0 {
+			for kind, want := range spec.Resources.Limits {
+				if have := container.Resources.Limits[kind]; container.Name == c.kind.engine && have.Cmp(want) != 0 {
 					t.Errorf("%s: limit of %s is %s, want %s", pod.Name, kind, have.String(), want.String())
 				}
 			}
 		}
-		if obj.Spec.TopologySpreadConstraints != nil && len(pod.Spec.TopologySpreadConstraints) != len(obj.Spec.TopologySpreadConstraints) {
+		if spec.TopologySpreadConstraints != nil && len(pod.Spec.TopologySpreadConstraints) != len(spec.TopologySpreadConstraints) {
 			t.Errorf("%s is spread by %v", pod.Name, pod.Spec.TopologySpreadConstraints)
 		}
 	}

@@ -288,7 +288,7 @@ func deliver(t *testing.T, fields map[string]any, lines ...string) *delivery {
 	t.Helper()
 	needFlux(t)
 	d := &delivery{repository: newRepository(t, newNamespace(t, ""), "shop")}
-	d.c = &cluster{t: t, namespace: d.namespace, name: orders, history: follow(t, d.namespace, orders)}
+	d.c = followCluster(t, d.namespace, orders)
 	d.create()
 	d.k = newKustomization(d.repository, "database", "./", fields)
 	d.k.waitReady(d.commit("a cluster", map[string]string{

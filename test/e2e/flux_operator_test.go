@@ -101,7 +101,7 @@ func fluxFromEmpty(t *testing.T) {
 		takeAway(t, all...)
 	})
 
-	c := &cluster{t: t, namespace: shopNamespace, name: orders, history: follow(t, shopNamespace, orders)}
+	c := followCluster(t, shopNamespace, orders)
 	serves := func(ctx context.Context) error { return clusterServes(ctx, c) }
 	var gates []*kustomization
 	for i, open := range []func(context.Context) error{operatorServes, serves, jobDone} {
@@ -234,8 +234,8 @@ func fluxUpgrades(t *testing.T) {
 				t.Errorf("a database restarted:\n%s\nbefore:\n%s", now, before[i])
 			}
 			for _, obj := range c.since(marks[i]) {
-				if err := rolledOut(&obj); err != nil {
-					t.Errorf("resourceVersion %s was not ready: %v", obj.ResourceVersion, err)
+				if err := rolledOut(obj); err != nil {
+					t.Errorf("resourceVersion %s was not ready: %v", obj.GetResourceVersion(), err)
 				}
 			}
 		}
@@ -264,16 +264,6 @@ func waitAll(clusters []*cluster) []*cluster {
 		c.waitReady()
 	}
 	return clusters
-}
-
-// incarnations of every member.
-func (c *cluster) incarnations() string {
-	c.t.Helper()
-	var all []string
-	for n := range c.pods() {
-		all = append(all, c.incarnation(n))
-	}
-	return strings.Join(all, "\n")
 }
 
 // withTag is an install of another tag.

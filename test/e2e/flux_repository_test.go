@@ -191,6 +191,6 @@ var fluxUp = sync.OnceValue(func() error {
 
 func needFlux(t *testing.T) {
 	t.Helper()
-	needImages(t, 17, 1)
+	needImages(t, "postgres", "17", 1)
 	must(t, fluxUp(), "bring Flux up")
 }

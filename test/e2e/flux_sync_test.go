@@ -205,7 +205,7 @@ func fluxHandEdits(t *testing.T, period time.Duration) {
 		{"flux-configmap", &corev1.ConfigMap{}, "-config", merge(`{"data":{"cluster.json":"{}"}}`), nil},
 		{"flux-budget", &policyv1.PodDisruptionBudget{}, "", merge(`{"spec":{"maxUnavailable":7}}`), nil},
 	} {
-		edit.inflict(t, d.c)
+		edit.inflict(t, d.c.subject)
 	}
 	settleHandEdits(t, d)
 	for _, r := range operatorWrites(t, from, d.namespace) {

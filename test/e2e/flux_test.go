@@ -25,22 +25,14 @@ import (
 // does to the operator itself is in TestWithOperator.
 func TestFlux(t *testing.T) {
 	needFlux(t)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	together(t, []part{
 		{"BadCommit", fluxBadCommit},
 		{"Commits", fluxCommits},
 		{"IdleSyncs", fluxIdleSyncs},
 		{"HandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},
 		{"Suspend", fluxSuspend},
 		{"Autoscaler", fluxAutoscaler},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t)
-		})
-	}
+	})
 }
 
 // fluxBadCommit: what can never be is given up long before the timeout, the
@@ -83,7 +75,7 @@ func fluxCommits(t *testing.T) {
 		t.Errorf("%d members, want 1", n)
 	}
 
-	renamed := &cluster{t: t, namespace: d.namespace, name: "eu-" + orders, history: follow(t, d.namespace, "eu-"+orders)}
+	renamed := followCluster(t, d.namespace, "eu-"+orders)
 	d.k.waitReady(d.commit("another name", map[string]string{"kustomization.yaml": kustomizationFile("orders.yaml", "namePrefix: eu-")}))
 	must(t, rolledOut(renamed.get()), "the renamed cluster, when Flux says that it is ready")
 	d.pruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")

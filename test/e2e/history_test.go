@@ -24,19 +24,19 @@ import (
 // holds of all of them at all times is checked on the way.
 type history struct {
 	mu      sync.Mutex
-	seen    []v1alpha1.PostgresCluster
+	seen    []v1alpha1.Cluster
 	changed chan struct{}
 }
 
 // follow watches one name in a namespace until the test ends.
-func follow(t *testing.T, namespace, name string) *history {
+func follow(t *testing.T, k *kind, namespace, name string) *history {
 	t.Helper()
 	h := &history{changed: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h.watch(ctx, t, namespace, name)
+		h.watch(ctx, t, k, namespace, name)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -45,9 +45,9 @@ func follow(t *testing.T, namespace, name string) *history {
 	return h
 }
 
-func (h *history) watch(ctx context.Context, t *testing.T, namespace, name string) {
+func (h *history) watch(ctx context.Context, t *testing.T, k *kind, namespace, name string) {
 	for ctx.Err() == nil {
-		w, err := env.client.Watch(ctx, &v1alpha1.PostgresClusterList{}, &client.ListOptions{
+		w, err := env.client.Watch(ctx, k.list(), &client.ListOptions{
 			Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name),
 		})
 		if err != nil {
@@ -57,20 +57,20 @@ func (h *history) watch(ctx context.Context, t *testing.T, namespace, name strin
 			return
 		}
 		for event := range w.ResultChan() {
-			c, ok := event.Object.(*v1alpha1.PostgresCluster)
+			c, ok := event.Object.(v1alpha1.Cluster)
 			if !ok {
 				break
 			}
 			if err := honest(c); err != nil {
-				t.Errorf("at resourceVersion %s, phase %s: %v", c.ResourceVersion, c.Status.Phase, err)
+				t.Errorf("at resourceVersion %s, phase %s: %v", c.GetResourceVersion(), c.CommonStatus().Phase, err)
 			}
-			h.add(*c)
+			h.add(c)
 		}
 		w.Stop()
 	}
 }
 
-func (h *history) add(c v1alpha1.PostgresCluster) {
+func (h *history) add(c v1alpha1.Cluster) {
 	h.mu.Lock()
 	h.seen = append(h.seen, c)
 	h.mu.Unlock()
@@ -87,7 +87,7 @@ func (h *history) mark() int {
 	return len(h.seen)
 }
 
-func (h *history) since(mark int) []v1alpha1.PostgresCluster {
+func (h *history) since(mark int) []v1alpha1.Cluster {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.seen[mark:])
@@ -97,20 +97,20 @@ func (h *history) since(mark int) []v1alpha1.PostgresCluster {
 func (h *history) phasesSince(mark int) []string {
 	var phases []string
 	for _, c := range h.since(mark) {
-		if len(phases) == 0 || phases[len(phases)-1] != c.Status.Phase {
-			phases = append(phases, c.Status.Phase)
+		if phase := c.CommonStatus().Phase; len(phases) == 0 || phases[len(phases)-1] != phase {
+			phases = append(phases, phase)
 		}
 	}
 	return phases
 }
 
 // honest says what a status may never say, whatever goes on.
-func honest(c *v1alpha1.PostgresCluster) error {
+func honest(c v1alpha1.Cluster) error {
 	result, err := compute(c)
 	if err != nil {
 		return err
 	}
-	conditions := c.Status.Conditions
+	conditions, observed := c.GetConditions(), c.CommonStatus().ObservedGeneration
 	reconciling := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReconciling)
 	stalled := meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionStalled)
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
@@ -121,18 +121,18 @@ func honest(c *v1alpha1.PostgresCluster) error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	report(c.Status.ObservedGeneration > c.Generation, "observedGeneration %d is ahead of generation %d", c.Status.ObservedGeneration, c.Generation)
+	report(observed > c.GetGeneration(), "observedGeneration %d is ahead of generation %d", observed, c.GetGeneration())
 	report(reconciling && stalled, "Reconciling and Stalled together")
 	report(isReady && (reconciling || stalled), "Ready with Reconciling=%t, Stalled=%t", reconciling, stalled)
 	if result.Status == status.CurrentStatus {
 		report(!isReady, "kstatus says Current and Ready is not True")
-		report(c.Status.ObservedGeneration != c.Generation, "kstatus says Current of generation %d, observed is %d", c.Generation, c.Status.ObservedGeneration)
+		report(observed != c.GetGeneration(), "kstatus says Current of generation %d, observed is %d", c.GetGeneration(), observed)
 	}
-	if isReady && c.Status.ObservedGeneration == c.Generation && c.DeletionTimestamp == nil {
+	if isReady && observed == c.GetGeneration() && c.GetDeletionTimestamp() == nil {
 		report(result.Status != status.CurrentStatus, "Ready, and kstatus says %s: %s", result.Status, result.Message)
 	}
 	for _, cond := range conditions {
-		report(cond.ObservedGeneration != c.Status.ObservedGeneration, "%s speaks of generation %d, the status of %d", cond.Type, cond.ObservedGeneration, c.Status.ObservedGeneration)
+		report(cond.ObservedGeneration != observed, "%s speaks of generation %d, the status of %d", cond.Type, cond.ObservedGeneration, observed)
 		report(cond.Message == "", "%s/%s says nothing to people", cond.Type, cond.Reason)
 	}
 	for _, absent := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded} {

@@ -14,11 +14,11 @@ import (
 // movingTag: a tag that stands for a newer minor version by now does not bring
 // it into a cluster whose first member ran the older.
 func movingTag(t *testing.T) {
-	have := needImages(t, 17, 2)
+	have := needImages(t, "postgres", "17", 2)
 	older, newer := have[0], have[len(have)-1]
 	// Of the repository that the images have: by another name's digest the
 	// runtime would not know them.
-	repository, _, _ := strings.Cut(ref(t, older), ":")
+	repository, _, _ := strings.Cut(ref(t, "postgres", older), ":")
 	moving := repository + ":17-moving"
 	tag(t, older, moving)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = "17", moving })
@@ -51,6 +51,6 @@ func movingTag(t *testing.T) {
 // tag lets a reference stand for a version's image on all nodes.
 func tag(t *testing.T, version, as string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", ref(t, version), as).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", ref(t, "postgres", version), as).CombinedOutput()
 	must(t, err, "tag the image: "+string(out))
 }

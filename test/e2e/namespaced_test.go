@@ -29,7 +29,7 @@ const listedNamespace = "databases"
 // and neither touches one elsewhere nor could. It takes the place of the
 // cluster-wide one: two would fight over the listed namespace.
 func namespacedOperator(t *testing.T) {
-	needImages(t, 17, 1)
+	needKind(t, postgres)
 	image := operatorImage(t)
 	listed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: listedNamespace, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted",

@@ -43,12 +43,12 @@ func recreatedWithOtherNames(t *testing.T) {
 
 // recreatedWithoutVolumes: when every volume was deleted by hand, what the
 // first cluster left behind keeps nobody from starting anew.
-func recreatedWithoutVolumes(t *testing.T) {
-	c := newCluster(t, 1)
-	identifier := c.waitReady().Status.SystemIdentifier
-	c.delete("PersistentVolumeClaim/data-orders-0", "Secret/orders-ca", "Secret/orders-internal")
+func recreatedWithoutVolumes(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1)
+	identifier := c.waitReady().CommonStatus().SystemIdentifier
+	c.delete(c.retained(1)...)
 	var lease coordinationv1.Lease
-	c.read(&lease, "orders-primary")
+	c.read(&lease, orders+k.lease)
 	volume := &corev1.PersistentVolumeClaim{}
 	c.read(volume, c.volume(0))
 	must(t, env.client.Delete(t.Context(), volume), "delete the volume")
@@ -57,7 +57,7 @@ func recreatedWithoutVolumes(t *testing.T) {
 	})
 
 	c.create(1)
-	if got := c.waitReady().Status.SystemIdentifier; got == identifier || got == "" {
+	if got := c.waitReady().CommonStatus().SystemIdentifier; got == identifier || got == "" {
 		t.Errorf("the database system is %q, before %q", got, identifier)
 	}
 }

@@ -66,7 +66,7 @@ func secretsStaySecret(t *testing.T) {
 		t.Error("nonsense is answered")
 	}
 	drift{"leak", &corev1.Secret{}, "-app", merge(`{"stringData":{"password":"guessed-by-somebody"}}`),
-		[]trace{{path: ".data", operation: "Update"}}}.inflict(t, c)
+		[]trace{{path: ".data", operation: "Update"}}}.inflict(t, c.subject)
 	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"max_connections": "111"} })
 	c.waitReady()
 	for where, text := range c.public() {

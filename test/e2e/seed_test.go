@@ -24,10 +24,6 @@ metadata: {name: orders}
 spec: {version: "17", replicas: 3, storage: {size: 1Gi}}
 `
 
-// streamingOverTLS counts replicas that follow over an encrypted connection.
-const streamingOverTLS = `select count(*) from pg_stat_replication r join pg_stat_ssl s using (pid)
-	where r.state = 'streaming' and s.ssl`
-
 func seedManifest(t *testing.T) {
 	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) {
 		name := obj.ObjectMeta

@@ -99,7 +99,7 @@ func settings(t *testing.T) {
 }
 
 func minorUpgrade(t *testing.T) {
-	have := needImages(t, 17, 2)
+	have := needImages(t, "postgres", "17", 2)
 	older, newer := have[0], have[len(have)-1]
 	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = older })
 	obj := c.waitReady()

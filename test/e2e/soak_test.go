@@ -15,7 +15,7 @@ func TestSoak(t *testing.T) {
 	t.Run("Agent", agentOnEachMajor)
 	t.Run("TwentyKillsAtEachStep", func(t *testing.T) {
 		for range 20 {
-			t.Run("Life", crashAtEachStep)
+			t.Run("Life", func(t *testing.T) { crashAtEachStep(t, postgres) })
 		}
 	})
 }

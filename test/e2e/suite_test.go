@@ -4,44 +4,73 @@ package e2e
 
 import "testing"
 
+// ofEveryKind are the tests that hold for every kind of cluster. They leave the
+// operator alone.
+var ofEveryKind = []struct {
+	name string
+	run  func(*testing.T, *kind)
+}{
+	{"Truth", truthOfStatus},
+	{"Drift", driftReverted},
+	{"DriftModes", driftModes},
+	{"DriftContested", driftContested},
+	{"Retain", deletionRetains},
+	{"GivenUp", recreatedWithoutVolumes},
+	{"Delete", deletionDeletes},
+	{"BadInputRefused", badInputRefused},
+	{"BadInputLiving", badInputLiving},
+	{"BadStorageClass", badStorageClass},
+	{"FixedVolume", fixedVolume},
+	{"NameConflict", nameConflict},
+	{"Quota", quotaExceeded},
+}
+
+// ofPostgres are those of PostgreSQL alone.
+var ofPostgres = []part{
+	{"SeedManifest", seedManifest},
+	{"Scale", scaleUnderWrites},
+	{"Lag", laggingReplicaLeaves},
+	{"AgentDies", agentDies},
+	{"RetainOtherNames", recreatedWithOtherNames},
+	{"OtherMajorAdopted", otherMajorAdopted},
+	{"Secrecy", secretsStaySecret},
+	{"Settings", settings},
+	{"MinorUpgrade", minorUpgrade},
+	{"MovingTag", movingTag},
+	{"VolumeGrows", volumeGrows},
+	{"VolumesGrowThemselves", volumesGrowThemselves},
+	{"TLS", clientsUseTLS},
+	{"OwnCertificate", certificateOfOnesOwn},
+	{"OwnCA", caOfOnesOwn},
+	{"Examples", examples},
+	{"Plugin", plugin},
+}
+
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"SeedManifest", seedManifest},
-		{"Truth", truthOfStatus},
-		{"Drift", driftReverted},
-		{"DriftModes", driftModes},
-		{"DriftContested", driftContested},
-		{"Scale", scaleUnderWrites},
-		{"Lag", laggingReplicaLeaves},
-		{"AgentDies", agentDies},
-		{"Retain", deletionRetains},
-		{"RetainOtherNames", recreatedWithOtherNames},
-		{"GivenUp", recreatedWithoutVolumes},
-		{"Delete", deletionDeletes},
-		{"BadInputRefused", badInputRefused},
-		{"BadInputLiving", badInputLiving},
-		{"BadStorageClass", badStorageClass},
-		{"FixedVolume", fixedVolume},
-		{"NameConflict", nameConflict},
-		{"OtherMajorAdopted", otherMajorAdopted},
-		{"Quota", quotaExceeded},
-		{"Secrecy", secretsStaySecret},
-		{"Settings", settings},
-		{"MinorUpgrade", minorUpgrade},
-		{"MovingTag", movingTag},
-		{"VolumeGrows", volumeGrows},
-		{"TLS", clientsUseTLS},
-		{"Examples", examples},
-		{"Plugin", plugin},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	var parts []part
+	for _, k := range kinds() {
+		for _, test := range ofEveryKind {
+			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
+		}
+	}
+	together(t, append(parts, ofPostgres...))
+}
+
+// part of a test.
+type part struct {
+	name string
+	run  func(*testing.T)
+}
+
+// together runs parts side by side.
+func together(t *testing.T, parts []part) {
+	t.Helper()
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t)
+			p.run(t)
 		})
 	}
 }
@@ -51,11 +80,13 @@ func TestTogether(t *testing.T) {
 func TestWithOperator(t *testing.T) {
 	waitForNamespacesToEnd(t)
 	t.Run("Quiet", func(t *testing.T) { quiet(t, 10, quietMinute) })
-	t.Run("TruthThroughRestart", truthThroughRestart)
-	t.Run("DriftWhileDown", driftWhileDown)
-	t.Run("CrashAtEachStep", crashAtEachStep)
+	for _, k := range kinds() {
+		t.Run(k.prefix+"TruthThroughRestart", func(t *testing.T) { truthThroughRestart(t, k) })
+		t.Run(k.prefix+"DriftWhileDown", func(t *testing.T) { driftWhileDown(t, k) })
+		t.Run(k.prefix+"CrashAtEachStep", func(t *testing.T) { crashAtEachStep(t, k) })
+		t.Run(k.prefix+"NamespaceEndsWithoutOperator", func(t *testing.T) { namespaceEndsWithoutOperator(t, k) })
+	}
 	t.Run("StandbyTakesOver", standbyTakesOver)
-	t.Run("NamespaceEndsWithoutOperator", namespaceEndsWithoutOperator)
 	t.Run("FluxUpgrades", fluxUpgrades)
 	t.Run("FluxFromEmpty", fluxFromEmpty)
 	t.Run("Namespaced", namespacedOperator)

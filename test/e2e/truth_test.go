@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +18,7 @@ import (
 
 // truth compares what a status says with what is, many times a second.
 type truth struct {
-	c *cluster
+	c *subject
 	// verified is the newest generation that was called rolled out and was.
 	mu       sync.Mutex
 	verified int64
@@ -28,7 +26,7 @@ type truth struct {
 }
 
 // watchTruth looks until the test ends.
-func watchTruth(c *cluster) *truth {
+func watchTruth(c *subject) *truth {
 	w := &truth{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -75,7 +73,7 @@ func (w *truth) sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if before.ResourceVersion != after.ResourceVersion || result.Status != status.CurrentStatus {
+	if before.GetResourceVersion() != after.GetResourceVersion() || result.Status != status.CurrentStatus {
 		return nil
 	}
 	ready := 0
@@ -84,61 +82,30 @@ func (w *truth) sample(ctx context.Context) error {
 			ready++
 		}
 	}
-	if want := before.Spec.DesiredReplicas(); ready != want || len(pods) != want {
-		return fmt.Errorf("generation %d is called current with %d pods, %d of them ready, instead of %d", before.Generation, len(pods), ready, want)
+	if want := before.Common().DesiredReplicas(); ready != want || len(pods) != want {
+		return fmt.Errorf("generation %d is called current with %d pods, %d of them ready, instead of %d", before.GetGeneration(), len(pods), ready, want)
 	}
 	return w.verify(ctx, before)
 }
 
-func (w *truth) object(ctx context.Context) (*v1alpha1.PostgresCluster, error) {
-	var obj v1alpha1.PostgresCluster
-	return &obj, env.client.Get(ctx, w.c.key(""), &obj)
+func (w *truth) object(ctx context.Context) (v1alpha1.Cluster, error) {
+	obj := w.c.kind.empty()
+	return obj, env.client.Get(ctx, w.c.key(""), obj)
 }
 
 // verify asks the databases, when a generation is called current for the first
 // time.
-func (w *truth) verify(ctx context.Context, obj *v1alpha1.PostgresCluster) error {
+func (w *truth) verify(ctx context.Context, obj v1alpha1.Cluster) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if obj.Generation == w.verified {
+	if obj.GetGeneration() == w.verified {
 		return nil
 	}
-	w.verified = obj.Generation
-	if err := inForce(ctx, obj); err != nil {
-		return fmt.Errorf("generation %d is called current: %w", obj.Generation, err)
+	w.verified = obj.GetGeneration()
+	if err := w.c.kind.inForce(ctx, obj); err != nil {
+		return fmt.Errorf("generation %d is called current: %w", obj.GetGeneration(), err)
 	}
 	return nil
-}
-
-// inForce says what of a spec the databases and the Services do not have.
-func inForce(ctx context.Context, obj *v1alpha1.PostgresCluster) error {
-	var replicas []string
-	var errs []error
-	for n := range obj.Spec.DesiredReplicas() {
-		pod := fmt.Sprintf("%s-%d", obj.Name, n)
-		if n > 0 {
-			replicas = append(replicas, pod)
-		}
-		query, want := "select pg_is_in_recovery()", fmt.Sprint(n > 0)[:1]
-		for _, name := range slices.Sorted(maps.Keys(obj.Spec.Parameters)) {
-			query += fmt.Sprintf(", current_setting('%s')", name)
-			want += "|" + obj.Spec.Parameters[name]
-		}
-		query += ", (select count(*) from pg_settings where pending_restart)"
-		have, err := local(ctx, obj.Namespace, pod, "postgres", query)
-		if err == nil && have != want+"|0" {
-			err = fmt.Errorf("%s has %s, want %s", pod, have, want+"|0")
-		}
-		errs = append(errs, err)
-	}
-	for service, want := range map[string][]string{"-rw": {obj.Name + "-0"}, "-ro": replicas} {
-		have, err := behind(ctx, obj.Namespace, obj.Name+service)
-		if err == nil && !slices.Equal(have, want) {
-			err = fmt.Errorf("behind %s: %v, want %v", service, have, want)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // wait waits until the current generation was called rolled out, and verified.
@@ -148,39 +115,39 @@ func (w *truth) wait() {
 	eventually(w.c.t, execTimeout, "the truth of the status is known", func(context.Context) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.verified != obj.Generation {
-			return fmt.Errorf("generation %d was verified, not %d", w.verified, obj.Generation)
+		if w.verified != obj.GetGeneration() {
+			return fmt.Errorf("generation %d was verified, not %d", w.verified, obj.GetGeneration())
 		}
 		return nil
 	})
 }
 
-func truthOfStatus(t *testing.T) {
-	c := newCluster(t, 1)
+func truthOfStatus(t *testing.T, k *kind) {
+	c := newSubject(t, k, 1)
 	w := watchTruth(c)
 	w.wait()
-	c.scale(2)
+	c.scale(k.several)
 	w.wait()
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "7MB"} })
+	c.change(k.reloaded)
 	w.wait()
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "123" })
+	c.change(k.restarted)
 	w.wait()
 	t.Log("phases:", strings.Join(c.phasesSince(0), " "))
 }
 
 // truthThroughRestart asks for changes that an operator sees only when it
 // starts, and restarts it in the middle of one.
-func truthThroughRestart(t *testing.T) {
+func truthThroughRestart(t *testing.T, k *kind) {
 	keepOperator(t)
-	c := newCluster(t, 1)
+	c := newSubject(t, k, 1)
 	w := watchTruth(c)
 	w.wait()
 	must(t, killOperator(t.Context()), "kill the operator")
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "9MB"} })
+	c.change(k.reloaded)
 	w.wait()
-	c.scale(2)
-	c.waitFor(readyTimeout, "scaling is under way", func(obj *v1alpha1.PostgresCluster) error {
-		if obj.Status.ObservedGeneration != obj.Generation {
+	c.scale(k.several)
+	c.waitFor(readyTimeout, "scaling is under way", func(obj v1alpha1.Cluster) error {
+		if obj.CommonStatus().ObservedGeneration != obj.GetGeneration() {
 			return errors.New("not observed yet")
 		}
 		return nil

@@ -14,6 +14,8 @@ resources: [objects.yaml]
 components: [{root}/kustomize/configurations]
 secretGenerator:
   - {name: pull, type: kubernetes.io/dockerconfigjson, literals: [".dockerconfigjson={}"]}
+  - {name: server, literals: ["tls.crt=", "tls.key="]}
+  - {name: root, literals: ["tls.crt=", "tls.key="]}
 images: [{name: registry.example/postgres, newTag: "17.6"}]
 replicas: [{name: orders, count: 5}]
 `
@@ -27,6 +29,7 @@ spec:
   image: registry.example/postgres:17.4
   imagePullSecrets: [{name: pull}, {name: not-of-this-build}]
   priorityClassName: databases
+  tls: {certificateSecretRef: {name: server}, caSecretRef: {name: root}}
   storage: {size: 1Gi, storageClass: fast}
   topologySpreadConstraints:
     - maxSkew: 1
@@ -91,6 +94,8 @@ func TestReferencesFollowNames(t *testing.T) {
 	for name, c := range map[string]struct{ got, want any }{
 		"a generated Secret":        {secret(0), pull},
 		"a Secret from elsewhere":   {secret(1), "not-of-this-build"},
+		"a certificate":             {field(cluster, "spec", "tls", "certificateSecretRef", "name"), built.find(t, "Secret", "blue-server-").GetName()},
+		"a CA":                      {field(cluster, "spec", "tls", "caSecretRef", "name"), built.find(t, "Secret", "blue-root-").GetName()},
 		"priority class":            {field(cluster, "spec", "priorityClassName"), "blue-databases"},
 		"storage class":             {field(cluster, "spec", "storage", "storageClass"), "blue-fast"},
 		"spread over nodes":         {spread(cluster), "blue-orders"},

@@ -46,7 +46,8 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.step()}
+	p := engine.Plan{Step: j.step(), Notes: j.GrowthNotes()}
+	j.JudgeCertificates(now)
 	j.judgeGroup()
 	j.judgeSpace()
 	j.judgeRecovery()

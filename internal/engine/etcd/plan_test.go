@@ -203,7 +203,13 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world { w := settled(t, 3); w.status(1).DataUnused = 50; return w },
 			outcome{"Defragment config-1", []string{available}, 3}},
 		{"but not while a member is away",
-			func(t *testing.T) *world { w := settled(t, 3); w.gone(2); w.say(); w.status(1).DataUnused = 50; return w },
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.gone(2)
+				w.say()
+				w.status(1).DataUnused = 50
+				return w
+			},
 			outcome{"", []string{"Reconciling/ScalingUp", available}, 3}},
 		{"nor again before it has rested",
 			func(t *testing.T) *world {
@@ -274,7 +280,9 @@ func (w *world) learner(ordinal int) {
 func (w *world) expel(ordinal int) { delete(w.group, w.data[ordinal]) }
 
 // outdate changes what pods are made of.
-func (w *world) outdate() { w.c.Spec.PriorityClassName, w.c.Spec.NodeSelector = "", map[string]string{"disk": "ssd"} }
+func (w *world) outdate() {
+	w.c.Spec.PriorityClassName, w.c.Spec.NodeSelector = "", map[string]string{"disk": "ssd"}
+}
 
 // full is a cluster that is out of space, of which so much is not in use.
 func full(t *testing.T, unused int) *world {

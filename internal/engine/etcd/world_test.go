@@ -110,7 +110,7 @@ func (w *world) mint() {
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{memberset.KeyAppCert: appCert, memberset.KeyAppKey: appKey},
-	}.Read(set(w.c))
+	}.Read(set(w.c), now)
 }
 
 func (w *world) statefulSet() {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,8 +99,12 @@ var holdReasons = map[memberapi.Hold]string{
 
 func (j *Judgement) judgeStatus(ordinal int, m *memberapi.Status) {
 	if m.State == memberapi.StateHeld && m.Hold != memberapi.HoldVolumeInUse && !j.Mending[ordinal] {
-		j.Say(v1alpha1.ConditionStalled, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject),
-			"member %s: %s", j.PodName(ordinal), m.Message)
+		condition := v1alpha1.ConditionStalled
+		message, mends := j.growth(j.Seen).held(ordinal, m)
+		if mends {
+			condition = v1alpha1.ConditionDegraded
+		}
+		j.Say(condition, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject), "member %s: %s", j.PodName(ordinal), message)
 	}
 	if m.ConfigError != "" {
 		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter,
@@ -162,16 +165,25 @@ func (j *Judgement) versionChanges() bool {
 
 // JudgeVolumes says which volumes are not yet what was asked for.
 func (j *Judgement) JudgeVolumes() {
+	stuck := j.growth(j.Seen).stuck
+	for _, n := range slices.Sorted(maps.Keys(stuck)) {
+		j.Facts = append(j.Facts, stuck[n])
+	}
 	for _, v := range j.Desired.Volumes {
 		live := j.Seen.Volumes[v.Ordinal]
 		if !v.Member || live == nil || live.Status.Phase != corev1.ClaimBound {
 			continue
 		}
-		if v.Waits {
-			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonResizing, "volume %s grows once its owner is what spec.deletionPolicy says", live.Name)
+		have := live.Status.Capacity[corev1.ResourceStorage]
+		condition, itself := v1alpha1.ConditionReconciling, ""
+		if have.Cmp(j.Storage.Size) >= 0 { // nobody asked for it
+			condition, itself = v1alpha1.ConditionDegraded, "by itself "
 		}
-		if have := live.Status.Capacity[corev1.ResourceStorage]; have.Cmp(v.Size) < 0 {
-			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonResizing, "volume %s grows from %s to %s", live.Name, have.String(), v.Size.String())
+		if v.Waits {
+			j.Say(condition, v1alpha1.ReasonResizing, "volume %s grows %sonce its owner is what spec.deletionPolicy says", live.Name, itself)
+		}
+		if have.Cmp(v.Size) < 0 {
+			j.Say(condition, v1alpha1.ReasonResizing, "volume %s grows %sfrom %s to %s", live.Name, itself, have.String(), v.Size.String())
 		}
 	}
 }
@@ -203,16 +215,4 @@ func (j *Judgement) Report() engine.Report {
 		}
 	}
 	return r
-}
-
-// Recheck is when a certificate is due: no watch reports that.
-func (j *Judgement) Recheck(now time.Time) time.Duration {
-	read := j.Seen.Minted.certificates(j.Set)
-	var first time.Duration
-	for _, due := range []time.Time{read.leaf.RenewalTime(), read.application.RenewalTime()} {
-		if wait := due.Sub(now); !due.IsZero() && wait > 0 && (first == 0 || wait < first) {
-			first = wait
-		}
-	}
-	return first
 }

@@ -33,6 +33,8 @@ type Keeper struct {
 	Writer client.Client
 	// Members answers what the members' agents say.
 	Members Members
+	// Secrets answers what Secrets of users hold.
+	Secrets Secrets
 	// Clock is the time by which certificates are issued.
 	Clock clock.PassiveClock
 
@@ -45,5 +47,5 @@ func (k *Keeper) Forget(cluster types.NamespacedName) { k.vault.forget(cluster) 
 // Credentials are the operator's own for a cluster's members; none while there
 // is no CA.
 func (k *Keeper) Credentials(s Set) (members.ClientTLS, bool) {
-	return k.vault.client(s, k.vault.observe(s, nil), k.Clock.Now())
+	return k.vault.client(s, k.vault.observe(s, nil, k.Clock.Now()), k.Clock.Now())
 }

@@ -13,22 +13,19 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
-// Types of the steps that make secrets; those of the CA's life are
-// pki.RotateType.
-const (
-	stepMintCredentials = "MintCredentials"
-	stepIssueCert       = "IssueCertificate"
-	stepIssueAppCert    = "IssueApplicationCertificate"
-)
+// stepMintCredentials makes passwords. The steps of the CA's life are
+// pki.RotateType, those of certificates pki.MaterialStep.
+const stepMintCredentials = "MintCredentials"
 
-// Keys in <cluster>-internal of the certificate that applications log in by.
+// stepIssueAppCert makes the certificate that applications log in by, in
+// <cluster>-internal under these keys.
 const (
-	KeyAppCert = "app.crt"
-	KeyAppKey  = "app.key"
+	stepIssueAppCert = "IssueApplicationCertificate"
+	KeyAppCert       = "app.crt"
+	KeyAppKey        = "app.key"
 )
 
 // MintStep is the next secret to make; nil when all are as they should be.
@@ -36,15 +33,23 @@ func (s Set) MintStep(o Observation, now time.Time) *engine.Step {
 	if missing := o.Minted.missing(s); len(missing) > 0 {
 		return &engine.Step{Type: stepMintCredentials, Target: s.Named(SuffixInternal), Message: "the cluster has no " + missing[0] + " yet"}
 	}
-	read := o.Minted.certificates(s)
-	if r := pki.RotateStep(read.trust, s.rollout(o, read, now), now); r.Type != pki.RotateNone {
-		return &engine.Step{Type: string(r.Type), Target: s.Named(SuffixCA), Message: r.Reason}
+	read := o.Minted.certificates(s, now)
+	loaded := o.loaded(read)
+	if read.own {
+		done := loaded && read.material.Settled(now)
+		// Nobody can say when applications have taken up theirs: a retired CA
+		// that they may log in by is trusted until it expires.
+		moved := done && s.Application == ""
+		if r := pki.RotateStep(read.trust, pki.Rollout{BundleServed: done, LeavesMoved: moved}, now); r.Type != pki.RotateNone {
+			return &engine.Step{Type: string(r.Type), Target: s.Named(SuffixCA), Message: r.Reason}
+		}
 	}
-	if reason, yes := read.stale(now); yes {
-		return &engine.Step{Type: stepIssueCert, Target: s.Named(SuffixTLS), Message: reason}
+	next := read.material.Next(loaded, now)
+	if why := read.staleApplication(next, now); why != "" {
+		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(SuffixInternal), Message: why}
 	}
-	if reason, yes := read.application.NeedsRenewal(now); yes && s.Application != "" && read.trust.Signs() {
-		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(SuffixInternal), Message: reason}
+	if next.Type != pki.MaterialNone {
+		return &engine.Step{Type: string(next.Type), Target: s.Named(SuffixTLS), Message: next.Reason}
 	}
 	return nil
 }
@@ -63,41 +68,7 @@ func (m Minted) missing(s Set) []string {
 // Complete says whether everything that pods mount was made.
 func (m Minted) Complete(s Set) bool {
 	application := s.Application == "" || len(m.Internal[KeyAppCert]) > 0 && len(m.Internal[KeyAppKey]) > 0
-	return m.CA != nil && m.TLS != nil && len(m.missing(s)) == 0 && application
-}
-
-// stale says why the members' certificate must be issued again. It
-// is also issued when the bundle beside it changes, so that its serial number
-// tells which bundle a member has loaded.
-func (r *certificates) stale(now time.Time) (string, bool) {
-	if !r.trust.Signs() {
-		return "", false
-	}
-	reason, yes := r.leaf.NeedsRenewal(now)
-	if !yes && !r.bundled {
-		return "the bundle of trusted CAs changed", true
-	}
-	return reason, yes
-}
-
-// rollout is how far the members have taken up the certificate. Nobody can say
-// when applications have taken up theirs: a retired CA that they may log in by
-// is trusted until it expires.
-func (s Set) rollout(o Observation, read *certificates, now time.Time) pki.Rollout {
-	if _, stale := read.stale(now); stale {
-		return pki.Rollout{}
-	}
-	serial := read.leaf.Serial()
-	for _, pod := range o.Pods {
-		m := o.Members[pod.Name]
-		if m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "" || m.Status.CertificateSerial != serial {
-			return pki.Rollout{}
-		}
-		if hash := m.Status.TrustHash; hash != "" && hash != memberapi.HashConfig(read.trust.Bundle) {
-			return pki.Rollout{} // its database trusts what it was started with
-		}
-	}
-	return pki.Rollout{BundleServed: true, LeavesMoved: s.Application == ""}
+	return (m.CA != nil || m.Brought.CA != nil) && m.TLS != nil && len(m.missing(s)) == 0 && application
 }
 
 // mint makes one secret and remembers it; the next pass applies it. What the
@@ -108,46 +79,34 @@ func (k *Keeper) mint(ctx context.Context, s Set, step engine.Step) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look for %s: %w", step.Target, err)
 	}
-	known := k.vault.observe(s, nil)
+	known := k.vault.observe(s, nil, k.Clock.Now())
 	slot := known.slot(s, step.Target)
 	if err == nil && *slot == nil && live.Labels[v1alpha1.LabelCluster] == s.Cluster.GetName() && len(live.Data) > 0 {
 		k.vault.put(s, step.Target, live.Data)
 		return nil
 	}
-	data, err := k.make(s, step, known)
+	data, err := k.make(ctx, s, step, known)
 	if err != nil {
 		return fmt.Errorf("%s: %w", step.Type, err)
+	}
+	if data == nil {
+		return nil // what it was planned from has changed: the next pass looks again
 	}
 	k.vault.put(s, step.Target, data)
 	return nil
 }
 
-func (k *Keeper) make(s Set, step engine.Step, known Minted) (map[string][]byte, error) {
+func (k *Keeper) make(ctx context.Context, s Set, step engine.Step, known Minted) (map[string][]byte, error) {
 	now := k.Clock.Now()
-	state := pki.ParseCAState(known.CA)
-	switch step.Type {
-	case stepMintCredentials:
+	switch {
+	case step.Type == stepMintCredentials:
 		return passwords(s, known)
-	case stepIssueAppCert:
-		certPEM, keyPEM, err := pki.Issue(state.Current, s.application(), now, rand.Reader)
-		if err != nil {
-			return nil, err
-		}
-		data := map[string][]byte{KeyAppCert: certPEM, KeyAppKey: keyPEM}
-		for key, value := range known.Internal {
-			if data[key] == nil {
-				data[key] = value
-			}
-		}
-		return data, nil
-	case stepIssueCert:
-		certPEM, keyPEM, err := pki.Issue(state.Current, s.Leaf(), now, rand.Reader)
-		if err != nil {
-			return nil, err
-		}
-		return map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()}, nil
+	case step.Type == stepIssueAppCert:
+		return k.application(ctx, s, known)
+	case step.Target == s.Named(SuffixTLS):
+		return k.change(ctx, s, pki.MaterialStep(step.Type), known)
 	}
-	next, err := pki.Rotate(state, pki.RotateType(step.Type), s.Key().String(), now, rand.Reader)
+	next, err := pki.Rotate(pki.ParseCAState(known.CA), pki.RotateType(step.Type), s.Key().String(), now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +116,94 @@ func (k *Keeper) make(s Set, step engine.Step, known Minted) (map[string][]byte,
 		next.Retired = pki.Bundle(known.TLS["ca.crt"])
 	}
 	return next.Data(), nil
+}
+
+// change what members mount; nil when what somebody brought is another by now.
+func (k *Keeper) change(ctx context.Context, s Set, step pki.MaterialStep, known Minted) (map[string][]byte, error) {
+	now := k.Clock.Now()
+	state, read := pki.ParseCAState(known.CA), known.certificates(s, now)
+	want := known.wanted(s, read, state)
+	switch step {
+	case pki.MaterialTrust:
+		return pki.Trusting(known.TLS, want.Signer.Trust), nil
+	case pki.MaterialIssue, pki.MaterialForget:
+		ca, err := k.signer(ctx, s, read, known, state)
+		if ca == nil || err != nil {
+			return nil, err
+		}
+		certPEM, keyPEM, err := pki.Issue(ca, want.Leaf, now, rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		if step == pki.MaterialForget {
+			return pki.Reissued(known.TLS, certPEM, keyPEM, want.Signer.Trust), nil
+		}
+		issued := pki.Reissued(known.TLS, certPEM, keyPEM, want.Signer.Trust, known.TLS["ca.crt"])
+		if known.TLS != nil || want.Server == nil {
+			return issued, nil
+		}
+		// The first members serve it from their first moment.
+		return k.serve(ctx, s, pki.TrustingServerOnly(issued, want.Server.Roots), known, want)
+	case pki.MaterialServe:
+		return k.serve(ctx, s, known.TLS, known, want)
+	}
+	roots := known.TLS["ca.crt"]
+	if want.Server != nil {
+		roots = want.Server.Roots
+	}
+	switch {
+	case step == pki.MaterialTrustServer:
+		return pki.TrustingServer(known.TLS, roots), nil
+	case step == pki.MaterialForgetServer && want.Server != nil:
+		return pki.TrustingServerOnly(known.TLS, roots), nil
+	case step == pki.MaterialForgetServer:
+		return pki.TrustingServerOnly(known.TLS, nil), nil
+	}
+	return nil, fmt.Errorf("unknown step %q", step)
+}
+
+// application is <cluster>-internal with a new certificate for applications;
+// nil when the Secret of the CA is another by now.
+func (k *Keeper) application(ctx context.Context, s Set, known Minted) (map[string][]byte, error) {
+	now := k.Clock.Now()
+	ca, err := k.signer(ctx, s, known.certificates(s, now), known, pki.ParseCAState(known.CA))
+	if ca == nil || err != nil {
+		return nil, err
+	}
+	certPEM, keyPEM, err := pki.Issue(ca, s.application(), now, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string][]byte{}
+	maps.Copy(data, known.Internal)
+	data[KeyAppCert], data[KeyAppKey] = certPEM, keyPEM
+	return data, nil
+}
+
+// signer of the members' certificate; nil when the Secret that it is in is
+// another by now.
+func (k *Keeper) signer(ctx context.Context, s Set, read *certificates, known Minted, state pki.CAState) (*pki.CA, error) {
+	if read.own {
+		return state.Current, nil
+	}
+	data, err := k.pair(ctx, s, known.Brought.CA)
+	if data == nil || err != nil {
+		return nil, err
+	}
+	return pki.ParseCA(data["tls.crt"], data["tls.key"])
+}
+
+// serve shows clients what is wanted; nil when the Secret that it is in is
+// another by now.
+func (k *Keeper) serve(ctx context.Context, s Set, data map[string][]byte, known Minted, want pki.Wanted) (map[string][]byte, error) {
+	if want.Server == nil {
+		return pki.Serving(data, nil, nil), nil
+	}
+	pair, err := k.pair(ctx, s, known.Brought.Server)
+	if pair == nil || err != nil {
+		return nil, err
+	}
+	return pki.Serving(data, want.Server.CertPEM, pair["tls.key"]), nil
 }
 
 // passwords are those that are known, and new ones for what is missing.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // Objects of a cluster, in the order in which they are applied: what a pod
@@ -173,7 +174,7 @@ func (s Set) dataSecret(suffix, component string, data map[string][]byte) *corev
 // ConnectionSecret is what applications connect with. Its keys follow the
 // Service Binding convention, with what the engine's drivers want beside.
 func (s Set) ConnectionSecret(d Desired, kind string, more map[string]string) *corev1ac.SecretApplyConfiguration {
-	data := map[string][]byte{"type": []byte(kind), "provider": []byte(v1alpha1.ManagedBy), "ca.crt": d.Minted.TLS["ca.crt"]}
+	data := map[string][]byte{"type": []byte(kind), "provider": []byte(v1alpha1.ManagedBy), "ca.crt": pki.ClientRoots(d.Minted.TLS)}
 	for k, v := range more {
 		data[k] = []byte(v)
 	}

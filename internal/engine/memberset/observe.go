@@ -85,7 +85,10 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 			o.DataSecrets[name] = &secrets.Items[i]
 		}
 	}
-	o.Minted = k.vault.observe(s, secrets.Items)
+	if err := k.bring(ctx, s); err != nil {
+		return o, fmt.Errorf("observe what spec.tls names: %w", err)
+	}
+	o.Minted = k.vault.observe(s, secrets.Items, k.Clock.Now())
 	o.Behind = map[string]map[string]bool{}
 	for _, suffix := range s.Clients {
 		o.Behind[suffix] = serving(endpoints.Items, s.Named(suffix))

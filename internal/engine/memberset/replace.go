@@ -78,6 +78,9 @@ func (j *Judgement) Outdated(ordinal int) string {
 	if waitingReason(pod) != "" && installerImage(pod) != j.Seen.Settings.AgentImage {
 		return "the pod does not start, and its agent is older than the operator"
 	}
+	if j.tooOld(pod, j.Seen.Member(ordinal)) {
+		return "its agent is older than what spec.tls asks for"
+	}
 	if m := j.Seen.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
 		m.ConfigHash == memberapi.HashConfig(j.Desired.Config) {
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")

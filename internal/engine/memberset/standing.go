@@ -54,7 +54,10 @@ func (s Set) Present(o Observation, ordinal int) Standing {
 		return Standing{v1alpha1.ReasonMemberUnreachable, "the agent of member " + name + " does not answer: " + o.Members[pod.Name].Err, true}
 	case m == nil:
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " is starting", false}
-	case m.State == memberapi.StateHeld || m.State == memberapi.StateFailed:
+	case m.State == memberapi.StateHeld:
+		message, _ := s.growth(o).held(ordinal, m)
+		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + message, true}
+	case m.State == memberapi.StateFailed:
 		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + m.Message, true}
 	}
 	return Standing{}

@@ -19,44 +19,12 @@ import (
 // Secrets. A nil map means that it does not exist.
 type Minted struct {
 	CA, TLS, Internal map[string][]byte
+	// Brought is what users' Secrets hold, which is read again and not minted.
+	Brought Brought
 
 	// read is what the certificates in them say; nil while the vault has not
 	// read them.
 	read *certificates
-}
-
-// certificates is what there is to know of minted certificates, without the
-// certificates and their keys. To read and verify them in every pass would be
-// most of its work.
-type certificates struct {
-	trust pki.Trust
-	leaf  pki.Leaf
-	// application is the certificate that applications log in by, where they do.
-	application pki.Leaf
-	// bundled says that beside the leaf lies all that is to be trusted.
-	bundled bool
-}
-
-// certificates of a cluster.
-func (m Minted) certificates(s Set) *certificates {
-	if m.read != nil {
-		return m.read
-	}
-	state := pki.ParseCAState(m.CA)
-	var signer []byte
-	if state.Current != nil {
-		signer = state.Current.CertPEM
-	}
-	trust := state.Trust()
-	read := &certificates{
-		trust:   trust,
-		leaf:    pki.ReadLeaf(m.TLS["tls.crt"], m.TLS["tls.key"], signer, s.Leaf()),
-		bundled: bytes.Equal(m.TLS["ca.crt"], trust.Bundle),
-	}
-	if s.Application != "" {
-		read.application = pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], signer, s.application())
-	}
-	return read
 }
 
 // vault remembers what was minted, so that a Secret that somebody edits or
@@ -91,7 +59,7 @@ func (v *vault) entry(s Set) *entry {
 }
 
 // observe takes up what the cache shows and memory does not have.
-func (v *vault) observe(s Set, secrets []corev1.Secret) Minted {
+func (v *vault) observe(s Set, secrets []corev1.Secret, now time.Time) Minted {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	m := &v.entry(s).minted
@@ -106,14 +74,28 @@ func (v *vault) observe(s Set, secrets []corev1.Secret) Minted {
 			*slot = secrets[i].Data // the same, but the cache holds it anyway
 		}
 	}
-	*m = m.Read(s)
+	*m = m.Read(s, now)
 	return *m
 }
 
 // Read is m with what its certificates say, so that they are read but once.
-func (m Minted) Read(s Set) Minted {
-	m.read = m.certificates(s)
+func (m Minted) Read(s Set, now time.Time) Minted {
+	m.read = m.certificates(s, now)
 	return m
+}
+
+// brought is what was read of users' Secrets last.
+func (v *vault) brought(s Set) Brought {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.entry(s).minted.Brought
+}
+
+// bring remembers what was read of users' Secrets.
+func (v *vault) bring(s Set, b Brought) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.entry(s).minted.Brought = b
 }
 
 // slot is where the data of a Secret is remembered; nil for other Secrets.
@@ -148,16 +130,18 @@ func (v *vault) forget(name types.NamespacedName) {
 }
 
 // client is the operator's certificate for asking the members, and the CAs
-// that it trusts. It lives in memory only.
+// that it trusts. It lives in memory only. Where the CA that signed the members'
+// certificate does not sign for the operator, it asks with the members' own.
 func (v *vault) client(s Set, m Minted, now time.Time) (members.ClientTLS, bool) {
-	trust := m.certificates(s).trust
-	if !trust.Signs() {
-		return members.ClientTLS{}, false
-	}
+	read := m.certificates(s, now)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	e := v.entry(s)
-	e.client.CAPEM = trust.Bundle
+	e.client.CAPEM = pki.Bundle(read.bundle, m.TLS["ca.crt"])
+	if !read.own || !read.trust.Signs() || m.TLS != nil && !read.material.SignedByWanted() {
+		e.client.CertPEM, e.client.KeyPEM, e.signer = m.TLS["tls.crt"], m.TLS["tls.key"], nil
+		return e.client, m.TLS != nil
+	}
 	if bytes.Equal(e.signer, m.CA["tls.crt"]) && now.Before(e.renew) {
 		return e.client, true
 	}

@@ -46,7 +46,7 @@ func newMinted(t *testing.T) minted {
 func TestVaultReadsCertificatesOnce(t *testing.T) {
 	w, other := newMinted(t), newMinted(t)
 	var v vault
-	if read := v.observe(w.set, nil).read; read.trust.Signs() || read.leaf.Serial() != "" {
+	if read := v.observe(w.set, nil, now).read; read.trust.Signs() || read.material.Leaf().Serial() != "" {
 		t.Fatalf("an empty vault knows %+v", read)
 	}
 	for _, put := range []struct {
@@ -61,14 +61,14 @@ func TestVaultReadsCertificatesOnce(t *testing.T) {
 		{"a CA that is damaged", SuffixCA, map[string][]byte{"tls.crt": []byte("x")}, false, false},
 	} {
 		v.put(w.set, w.set.Named(put.suffix), put.data)
-		m := v.observe(w.set, nil)
-		if _, stale := m.read.stale(now); m.read.trust.Signs() != put.signs || stale != put.stale {
+		m := v.observe(w.set, nil, now)
+		if stale := !m.read.material.Settled(now); m.read.trust.Signs() != put.signs || stale != put.stale {
 			t.Errorf("%s: signs %t and stale %t, want %t and %t", put.name, m.read.trust.Signs(), stale, put.signs, put.stale)
 		}
-		if got, want := m.read.leaf.Serial(), pki.Serial(m.TLS["tls.crt"]); got != want {
+		if got, want := m.read.material.Leaf().Serial(), pki.Serial(m.TLS["tls.crt"]); got != want {
 			t.Errorf("%s: serial %q, want %q", put.name, got, want)
 		}
-		if again := v.observe(w.set, nil); again.read != m.read {
+		if again := v.observe(w.set, nil, now); again.read != m.read {
 			t.Errorf("%s: read twice", put.name)
 		}
 	}
@@ -79,18 +79,18 @@ func TestVaultReadsCertificatesOnce(t *testing.T) {
 func TestVaultReadsWhatTheCacheShows(t *testing.T) {
 	w := newMinted(t)
 	var v vault
-	v.observe(w.set, nil)
+	v.observe(w.set, nil, now)
 	for suffix, data := range map[string]map[string][]byte{SuffixCA: w.minted.CA, SuffixTLS: w.minted.TLS} {
-		v.observe(w.set, []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: w.set.Named(suffix)}, Data: data}})
+		v.observe(w.set, []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: w.set.Named(suffix)}, Data: data}}, now)
 	}
-	seen := v.observe(w.set, nil)
+	seen := v.observe(w.set, nil, now)
 	same := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.set.Named(SuffixCA)}, Data: maps.Clone(seen.CA)}
-	if m := v.observe(w.set, []corev1.Secret{same}); m.read != seen.read || reflect.ValueOf(m.CA).Pointer() != reflect.ValueOf(same.Data).Pointer() {
+	if m := v.observe(w.set, []corev1.Secret{same}, now); m.read != seen.read || reflect.ValueOf(m.CA).Pointer() != reflect.ValueOf(same.Data).Pointer() {
 		t.Error("what the cache holds is held twice")
 	}
 	edited := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.set.Named(SuffixCA)}, Data: map[string][]byte{"tls.crt": []byte("x")}}
-	read := v.observe(w.set, []corev1.Secret{edited}).read
-	if _, stale := read.stale(now); stale || !read.trust.Signs() {
+	read := v.observe(w.set, []corev1.Secret{edited}, now).read
+	if stale := !read.material.Settled(now); stale || !read.trust.Signs() {
 		t.Errorf("stale %t, signs %t", stale, read.trust.Signs())
 	}
 }
@@ -103,7 +103,7 @@ func TestVaultForgetsWithTheCluster(t *testing.T) {
 	v.put(w.set, w.set.Named(SuffixCA), w.minted.CA)
 	issue := func() []byte {
 		t.Helper()
-		credentials, ok := v.client(w.set, v.observe(w.set, nil), now)
+		credentials, ok := v.client(w.set, v.observe(w.set, nil, now), now)
 		if !ok || !bytes.Equal(credentials.CAPEM, w.minted.CA["ca.crt"]) {
 			t.Fatalf("no certificate under the CA: %t", ok)
 		}
@@ -114,7 +114,7 @@ func TestVaultForgetsWithTheCluster(t *testing.T) {
 		t.Error("issued twice under one CA")
 	}
 	v.forget(w.set.Key())
-	if m := v.observe(w.set, nil); m.CA != nil || m.read.trust.Signs() {
+	if m := v.observe(w.set, nil, now); m.CA != nil || m.read.trust.Signs() {
 		t.Error("what was minted outlives the cluster")
 	}
 	v.put(w.set, w.set.Named(SuffixCA), w.minted.CA)
@@ -150,7 +150,7 @@ func TestCertificatesHoldNoKey(t *testing.T) {
 		}
 	}
 	w := newMinted(t)
-	if bytes.Contains(w.minted.certificates(w.set).trust.Bundle, []byte("PRIVATE KEY")) {
+	if bytes.Contains(w.minted.certificates(w.set, now).trust.Bundle, []byte("PRIVATE KEY")) {
 		t.Error("the bundle holds a key")
 	}
 }

@@ -38,8 +38,9 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
 		d.Template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])
 	}
+	g := s.growth(o)
 	for _, n := range volumeOrdinals(o, d.Count) {
-		v, fault := s.desireVolume(o, d.Data, n, n < d.Count)
+		v, fault := s.desireVolume(o, g, d.Data, n, n < d.Count)
 		v.Ahead = o.DataAhead(n)
 		d.Volumes = append(d.Volumes, v)
 		if fault != nil {
@@ -76,42 +77,47 @@ func volumeOrdinals(o Observation, count int) []int {
 
 // desireVolume says how large a volume should be. A volume never shrinks and
 // never changes its class.
-func (s Set) desireVolume(o Observation, data map[string]string, ordinal int, member bool) (v Volume, fault *condition.Fact) {
-	want := s.Storage
-	v = Volume{Ordinal: ordinal, Member: member, Size: want.Size, Class: want.StorageClass}
+func (s Set) desireVolume(o Observation, g growth, data map[string]string, ordinal int, member bool) (v Volume, fault *condition.Fact) {
 	live := o.Volumes[ordinal]
 	if live == nil {
-		return v, nil
+		return Volume{Ordinal: ordinal, Member: member, Size: g.size, Class: s.Storage.StorageClass}, nil
 	}
 	size := live.Spec.Resources.Requests[corev1.ResourceStorage]
-	class := ""
-	if live.Spec.StorageClassName != nil {
-		class = *live.Spec.StorageClassName
-	}
-	v.Class = class
+	v = Volume{Ordinal: ordinal, Member: member, Size: size, Class: className(live)}
 	if !member {
-		v.Size = size
 		return v, nil
 	}
-	stay := func(reason, format string, args ...any) (Volume, *condition.Fact) {
-		v.Size = size
-		return v, new(Stalled(reason, format, args...))
-	}
-	name := s.VolumeName(ordinal)
+	fault = s.refused(o, live)
 	switch {
-	case want.StorageClass != "" && want.StorageClass != class:
-		return stay(v1alpha1.ReasonStorageClassChanged,
-			"spec.storage.storageClass %q differs from %q of volume %s: a volume cannot change its class; set it back", want.StorageClass, class, name)
-	case want.Size.Cmp(size) < 0:
-		return stay(v1alpha1.ReasonStorageShrink,
-			"spec.storage.size %s is less than the %s of volume %s: a volume cannot shrink; set it to at least %s", want.Size.String(), size.String(), name, size.String())
-	case want.Size.Cmp(size) > 0 && !expandable(o, class):
-		return stay(v1alpha1.ReasonStorageNotExpandable,
-			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class)
-	case want.Size.Cmp(size) > 0 && !s.mayDiffer() && !s.saysAll(data, live):
-		v.Size, v.Waits = size, true
+	case g.size.Cmp(size) <= 0 || !expandable(o, v.Class):
+	case fault != nil && !g.itself:
+	case !s.mayDiffer() && !s.saysAll(data, live):
+		v.Waits = true
+	default:
+		v.Size = g.size
 	}
-	return v, nil
+	return v, fault
+}
+
+// refused says why a member's volume cannot be what is declared; nil when it
+// can.
+func (s Set) refused(o Observation, live *corev1.PersistentVolumeClaim) *condition.Fact {
+	want, size, class, name := s.Storage, live.Spec.Resources.Requests[corev1.ResourceStorage], className(live), live.Name
+	switch auto := want.AutoGrow; {
+	case want.StorageClass != "" && want.StorageClass != class:
+		return new(Stalled(v1alpha1.ReasonStorageClassChanged,
+			"spec.storage.storageClass %q differs from %q of volume %s: a volume cannot change its class; set it back", want.StorageClass, class, name))
+	case auto != nil && auto.MaxSize.Cmp(size) < 0 && want.Size.Cmp(size) < 0:
+		return new(Stalled(v1alpha1.ReasonStorageShrink,
+			"spec.storage.autoGrow.maxSize %s is less than the %s of volume %s: a volume cannot shrink; set it to at least %s", auto.MaxSize.String(), size.String(), name, size.String()))
+	case auto == nil && want.Size.Cmp(size) < 0:
+		return new(Stalled(v1alpha1.ReasonStorageShrink,
+			"spec.storage.size %s is less than the %s of volume %s: a volume cannot shrink; set it to at least %s", want.Size.String(), size.String(), name, size.String()))
+	case want.Size.Cmp(size) > 0 && !expandable(o, class):
+		return new(Stalled(v1alpha1.ReasonStorageNotExpandable,
+			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class))
+	}
+	return nil
 }
 
 // mayDiffer says whether drift on a volume may stay: what waited for its end

@@ -35,12 +35,14 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	j.judgeFirst()
 	j.JudgeScale()
 	j.JudgeVolumes()
+	j.JudgeCertificates(now)
 	j.judgeService()
 
 	p := engine.Plan{Facts: j.Facts, Recheck: j.Recheck(now)}
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
 	}
+	p.Notes = j.GrowthNotes()
 	p.Step = j.step(now)
 	p.Report = j.report()
 	if o.Blind() {

@@ -89,7 +89,7 @@ func (w *world) mint() {
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
-	}.Read(set(w.c))
+	}.Read(set(w.c), now)
 }
 
 func (w *world) statefulSet() {
@@ -145,6 +145,7 @@ func (w *world) member(ordinal int) *memberapi.Status {
 		Version: "17.4", SystemIdentifier: w.c.Status.SystemIdentifier,
 		ConfigHash:        memberapi.HashConfig(d.Config),
 		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]),
+		TLSHash:           memberapi.HashTLS(w.o.Minted.TLS),
 	}
 	if ordinal == 0 {
 		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning

@@ -12,8 +12,10 @@ type facts struct {
 	Pod    string
 	Volume volume
 
-	// ConfigKnown says that the cluster's configuration was read.
+	// ConfigKnown says that the cluster's configuration was read, and
+	// ConfigHash which.
 	ConfigKnown            bool
+	ConfigHash             string
 	ConfigSystemIdentifier string
 	// Cluster is the UID of the cluster's object, and Fresh says that nothing
 	// is there from before it.

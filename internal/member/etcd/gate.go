@@ -61,6 +61,7 @@ func (g *gate) gather(ctx context.Context) (facts, error) {
 			g.cluster = config.UID
 		}
 		f.ConfigKnown, f.Cluster, f.ConfigSystemIdentifier = true, config.UID, config.SystemIdentifier
+		f.ConfigHash = config.Hash
 		if config.UID == g.cluster {
 			f.Fresh, f.Recovery = config.Fresh, config.Recovery
 			if ticket, there := config.Tickets[g.pod]; there {

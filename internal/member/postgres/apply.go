@@ -101,8 +101,10 @@ func (a *agent) writeAccess() error {
 		member.WriteFile(filepath.Join(a.o.RunDir, "pg_ident.conf"), []byte(renderIdent(name, memberapi.MemberName))))
 }
 
-// writeTLS copies the certificate to where the database reads it: as a
-// consistent set, and with the mode that the database demands of a key.
+// writeTLS copies the certificates to where the database reads them: as a
+// consistent set, and with the mode that the database demands of a key. Whoever
+// connects is held against the members' own authority only, in ca.crt; the
+// primary is held against roots.crt.
 func (a *agent) writeTLS() error {
 	bundle, _ := a.Certificates.Current()
 	if bundle == nil {
@@ -111,8 +113,11 @@ func (a *agent) writeTLS() error {
 	dir := filepath.Join(a.o.RunDir, "tls")
 	return errors.Join(
 		member.WriteFile(filepath.Join(dir, "ca.crt"), bundle.CAPEM),
+		member.WriteFile(filepath.Join(dir, "roots.crt"), bundle.ServerCAPEM),
 		member.WriteFile(filepath.Join(dir, "tls.crt"), bundle.CertPEM),
-		member.WriteFile(filepath.Join(dir, "tls.key"), bundle.KeyPEM))
+		member.WriteFile(filepath.Join(dir, "tls.key"), bundle.KeyPEM),
+		member.WriteFile(filepath.Join(dir, "server.crt"), bundle.ServerCertPEM),
+		member.WriteFile(filepath.Join(dir, "server.key"), bundle.ServerKeyPEM))
 }
 
 // provenParameters are the user's parameters with which the database last

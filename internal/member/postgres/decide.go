@@ -70,6 +70,8 @@ type decision struct {
 	Action  action
 	Hold    memberapi.Hold
 	Message string
+	// Room is what must be free on the volume before HoldVolumeFull ends.
+	Room int64
 }
 
 // decide says what to do before the database runs. The order is the priority:
@@ -97,8 +99,8 @@ func holdVolume(f facts) (decision, bool) {
 		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: set spec.version to \"%d\"", v.Major, f.BinaryMajor, v.Major)
 	case v.Content == contentData && foreign(v.Control.SystemIdentifier, f):
 		return hold(memberapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, born(f))
-	case v.Space.full():
-		return hold(memberapi.HoldVolumeFull, "the volume is full: set spec.storage.size to more")
+	case full(v.Space):
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Room: minimumFree, Message: "the volume is full: set spec.storage.size to more"}, true
 	}
 	return decision{}, false
 }
@@ -194,10 +196,10 @@ func decideReplica(f facts) decision { //nolint:gocyclo // an ordered switch: fi
 		return decision{Action: actWait, Message: "waits for a primary to copy from"}
 	case f.Volume.Content == contentEmpty && foreign(f.PrimarySystemIdentifier, f):
 		return decision{Action: actWait, Message: "waits for a primary of this cluster's database system"}
-	case f.wantsCopy() && !f.Volume.Space.fits(f.PrimaryDataSize):
-		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Message: f.Volume.Space.missing(f.Primary, f.PrimaryDataSize)}
+	case f.wantsCopy() && !copyFits(f.Volume.Space, f.PrimaryDataSize):
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Room: roundUp(roomFor(f.PrimaryDataSize)), Message: missing(f.Volume.Space, f.Primary, f.PrimaryDataSize)}
 	case f.wantsCopy() && f.CopyFilled:
-		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Message: "the volume filled up while the primary's data was copied: set spec.storage.size to more; until then it is tried again now and then"}
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Room: roomAfter(f.Volume.Space), Message: "the volume filled up while the primary's data was copied: set spec.storage.size to more; until then it is tried again now and then"}
 	case f.Volume.Content == contentEmpty:
 		return decision{Action: actClone, Message: "copies the primary's data"}
 	case f.wantsCopy():

@@ -98,7 +98,7 @@ func TestDecidePrimary(t *testing.T) {
 		{"unknown files are held, in an unborn cluster too",
 			facts{ConfigKnown: true, Volume: volume{Content: contentUnknown, Unknown: "ibdata1"}, Lease: lease(member.ClaimMine, "")}, verdict{actHold, memberapi.HoldDataUnknown}},
 		{"a full volume is held",
-			facts{ConfigKnown: true, Volume: func() volume { v := dataOf(ours); v.Space = space{Free: 1, Total: 1 << 30}; return v }(), Lease: lease(member.ClaimMine, ours)}, verdict{actHold, memberapi.HoldVolumeFull}},
+			facts{ConfigKnown: true, Volume: func() volume { v := dataOf(ours); v.Space = member.Space{Free: 1, Total: 1 << 30}; return v }(), Lease: lease(member.ClaimMine, ours)}, verdict{actHold, memberapi.HoldVolumeFull}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ const (
 	pauseWaiting = 300 * time.Millisecond
 	pauseClaim   = time.Second
 	pauseHeld    = time.Second
-	pauseFull    = 5 * time.Second
+	pauseFull    = 2 * time.Second
 	pauseCrash   = time.Second
 	pauseMost    = 15 * time.Second
 )
@@ -76,6 +76,7 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 	d := decide(f)
 	switch d.Action {
 	case actHold:
+		a.Store.Update(func(s *memberapi.Status) { s.RoomNeeded = d.Room })
 		a.Report(memberapi.StateHeld, d.Hold, d.Message)
 		if d.Hold == memberapi.HoldVolumeFull {
 			return pauseFull, nil
@@ -209,12 +210,16 @@ func (a *agent) clone(ctx context.Context, primary memberapi.Status) (time.Durat
 		return 0, err
 	}
 	err := a.copyPrimary(ctx, primary)
-	if err != nil && outOfSpace(err) {
+	switch {
+	case err == nil:
+	case outOfSpace(err):
 		a.filled = a.filled.failed(member.Boottime(), a.space().Total)
 		a.log.Warn("the copy filled the volume", "error", err.Error())
 		return 0, removeCopy(a.o.DataDir)
-	}
-	if err != nil {
+	case primaryOutOfSpace(err):
+		a.Report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, whose volume is full; it is tried again")
+		return pauseClaim, nil
+	default:
 		a.Report(memberapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
 		return pauseWaiting, nil
 	}

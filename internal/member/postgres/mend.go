@@ -128,7 +128,7 @@ func (l *life) replaceData(ctx context.Context) error {
 		return err
 	}
 	l.copyAgain = true
-	if left := l.space(); !left.fits(primary.DataSize) || l.filled.waits(member.Boottime(), left.Total) {
+	if left := l.space(); !copyFits(left, primary.DataSize) || l.filled.waits(member.Boottime(), left.Total) {
 		l.server.stop(l.o.StopTimeout)
 		return nil
 	}

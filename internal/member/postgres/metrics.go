@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -41,7 +40,7 @@ var (
 	pendingMetric     = gauge("pg_settings_pending_restart", "Settings that wait for a restart.")
 	configErrorMetric = gauge("pg_config_error", "Whether the database refuses the declared parameters.")
 	leaseMetric       = gauge("pg_lease_held", "Whether the member holds the primary's Lease.")
-	expiryMetric      = gauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
+	expiryMetric      = gauge("certificate_expiry_timestamp_seconds", "When the first of the certificates expires that the member serves.")
 	volumeSizeMetric  = gauge("volume_size_bytes", "Size of the member's volume.")
 	volumeFreeMetric  = gauge("volume_available_bytes", "Space that is left on the member's volume.")
 )
@@ -141,10 +140,9 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if !status.CertificateExpiry.IsZero() {
 		send(expiryMetric, float64(status.CertificateExpiry.Unix()))
 	}
-	var volume unix.Statfs_t
-	if unix.Statfs(c.o.DataDir, &volume) == nil {
-		send(volumeSizeMetric, float64(volume.Blocks)*float64(volume.Bsize))
-		send(volumeFreeMetric, float64(volume.Bavail)*float64(volume.Bsize))
+	if volume := c.space(); volume.Total > 0 {
+		send(volumeSizeMetric, float64(volume.Total))
+		send(volumeFreeMetric, float64(volume.Free))
 	}
 	send(upMetric, truth(status.Serving))
 	if status.Serving {

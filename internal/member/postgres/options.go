@@ -52,8 +52,8 @@ type Options struct {
 	// FirstProcess says that orphans are ours to collect.
 	FirstProcess bool
 
-	// space measures a volume; spaceOf where it is nil.
-	space func(dir string) space
+	// space measures a volume; member.SpaceOf where it is nil.
+	space func(dir string) member.Space
 }
 
 // Resources of the container.

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -49,7 +50,9 @@ func (r *run) untilMeasured() {
 // smallVolume is one whose free space a test sets, in bytes.
 type smallVolume struct{ free atomic.Int64 }
 
-func (v *smallVolume) space(string) space { return space{Free: v.free.Load(), Total: 10 << 30} }
+func (v *smallVolume) space(string) member.Space {
+	return member.Space{Free: v.free.Load(), Total: 10 << 30}
+}
 
 func TestRealCopyWaitsForRoom(t *testing.T) {
 	w := newWorld(t, 2)
@@ -61,7 +64,7 @@ func TestRealCopyWaitsForRoom(t *testing.T) {
 	// An empty volume that is too small holds nothing afterwards, and heals.
 	second, small := t.TempDir(), &smallVolume{}
 	small.free.Store(minimumFree + 1)
-	w.spaces = map[int]func(string) space{1: small.space}
+	w.spaces = map[int]func(string) member.Space{1: small.space}
 	replica := w.start(1, second, "uid-1")
 	replica.untilHeld(memberapi.HoldVolumeFull)
 	if found := findLeftovers(second); found != (leftovers{}) {

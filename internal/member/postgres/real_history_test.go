@@ -41,18 +41,24 @@ func (w *world) giveUp() {
 	}
 }
 
-func TestRealOldVolumeDoesNotLead(t *testing.T) {
-	w := newWorld(t, 1)
-	volume := t.TempDir()
+// outgrown makes a volume, an older copy of it, and a primary that runs on the
+// volume and has written what the copy lacks.
+func outgrown(t *testing.T) (w *world, volume, old string, primary *run) {
+	t.Helper()
+	w, volume = newWorld(t, 1), t.TempDir()
 	first := w.start(0, volume, "uid-0")
 	first.untilRole(v1alpha1.RolePrimary)
 	first.stop()
-	old := snapshot(t, volume)
+	old = snapshot(t, volume)
+	primary = w.start(0, volume, "uid-0b")
+	primary.untilRole(v1alpha1.RolePrimary)
+	primary.exec("create table public.t as select 1 as n", "checkpoint")
+	return w, volume, old, primary
+}
 
-	second := w.start(0, volume, "uid-0b")
-	second.untilRole(v1alpha1.RolePrimary)
-	second.exec("create table public.t as select 1 as n", "checkpoint")
-	second.stop()
+func TestRealOldVolumeDoesNotLead(t *testing.T) {
+	w, volume, old, primary := outgrown(t)
+	primary.stop()
 
 	held := w.start(0, old, "uid-0c")
 	held.untilHeld(memberapi.HoldDataBehind)
@@ -69,20 +75,10 @@ func TestRealOldVolumeDoesNotLead(t *testing.T) {
 
 // A primary that crashed has recorded its last checkpoint.
 func TestRealOldVolumeDoesNotLeadAfterACrash(t *testing.T) {
-	w := newWorld(t, 1)
-	volume := t.TempDir()
-	first := w.start(0, volume, "uid-0")
-	first.untilRole(v1alpha1.RolePrimary)
-	first.stop()
-	old := snapshot(t, volume)
-
-	second := w.start(0, volume, "uid-0b")
-	second.untilRole(v1alpha1.RolePrimary)
-	second.exec("create table public.t as select 1 as n", "checkpoint")
-	want := second.query("select checkpoint_lsn::text from pg_control_checkpoint()")
-	second.untilRecorded(want)
-	second.o.StopTimeout = 0 // no time for a shutdown in order: the Lease is not released
-	second.stop()
+	w, _, old, primary := outgrown(t)
+	primary.untilRecorded(primary.query("select checkpoint_lsn::text from pg_control_checkpoint()"))
+	primary.o.StopTimeout = 0 // no time for a shutdown in order: the Lease is not released
+	primary.stop()
 
 	held := w.start(0, old, "uid-0c")
 	held.untilHeld(memberapi.HoldDataBehind)

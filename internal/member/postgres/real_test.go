@@ -45,7 +45,7 @@ type world struct {
 	secret string
 	agents []address
 	config memberapi.ClusterConfig
-	spaces map[int]func(string) space // of volumes, by ordinal
+	spaces map[int]func(string) member.Space // of volumes, by ordinal
 }
 
 type address struct{ agent, database int }

@@ -37,7 +37,7 @@ func upstream(o Options, primary, address, member string) string {
 		{"sslmode", "verify-full"},
 		{"sslcert", o.RunDir + "/tls/tls.crt"},
 		{"sslkey", o.RunDir + "/tls/tls.key"},
-		{"sslrootcert", o.RunDir + "/tls/ca.crt"},
+		{"sslrootcert", o.RunDir + "/tls/roots.crt"},
 		{"target_session_attrs", "read-write"},
 		{"connect_timeout", "3"},
 		{"keepalives_idle", "5"},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -20,26 +21,15 @@ import (
 // minimumFree is what a start needs: a segment of the log, and some more.
 const minimumFree = 24 << 20
 
-// space of a volume, in bytes. The zero value is unknown.
-type space struct{ Free, Total int64 }
-
-func (a *agent) space() space {
+func (a *agent) space() member.Space {
 	if a.o.space != nil {
 		return a.o.space(a.o.DataDir)
 	}
-	return spaceOf(a.o.DataDir)
-}
-
-func spaceOf(dir string) space {
-	var s unix.Statfs_t
-	if unix.Statfs(dir, &s) != nil {
-		return space{}
-	}
-	return space{Free: int64(s.Bavail) * s.Bsize, Total: int64(s.Blocks) * s.Bsize}
+	return member.SpaceOf(a.o.DataDir)
 }
 
 // full says whether too little is left to start a database.
-func (s space) full() bool { return s.Total > 0 && s.Free < minimumFree }
+func full(s member.Space) bool { return !s.Fits(minimumFree) }
 
 // roomFor is what a copy of so much data needs: the log of the time that the
 // copying takes comes on top, and what the copy needs to start.
@@ -47,15 +37,18 @@ func roomFor(size int64) int64 {
 	return size + min(size/10, gibibyte) + 2*16*mebibyte + minimumFree
 }
 
-// fits says whether a copy of so much data fits. An unknown size fits: that
+// copyFits says whether a copy of so much data fits. An unknown size fits: that
 // the volume filled up is seen then.
-func (s space) fits(size int64) bool { return size == 0 || s.Total == 0 || s.Free >= roomFor(size) }
+func copyFits(s member.Space, size int64) bool { return size == 0 || s.Fits(roomFor(size)) }
 
 // missing says what a copy lacks, in round numbers: they move with every row.
-func (s space) missing(primary string, size int64) string {
+func missing(s member.Space, primary string, size int64) string {
 	return fmt.Sprintf("a copy of the data of %s needs %s and the volume has %s left: set spec.storage.size to %s or more",
-		primary, roundUp(roomFor(size)), roundDown(s.Free), roundUp(s.Total-s.Free+roomFor(size)))
+		primary, quantity(roundUp(roomFor(size))), quantity(roundDown(s.Free)), quantity(roundUp(s.Total-s.Free+roomFor(size))))
 }
+
+// roomAfter is what a copy needs at least for which the space was not enough.
+func roomAfter(s member.Space) int64 { return roundUp(s.Free + s.Free/10) }
 
 // unit in which a size is told.
 func unit(n int64) int64 {
@@ -65,15 +58,14 @@ func unit(n int64) int64 {
 	return 16 * mebibyte
 }
 
-func roundUp(n int64) string {
+func roundUp(n int64) int64 {
 	u := unit(n)
-	return resource.NewQuantity((n+u-1)/u*u, resource.BinarySI).String()
+	return (n + u - 1) / u * u
 }
 
-func roundDown(n int64) string {
-	u := unit(n)
-	return resource.NewQuantity(n/u*u, resource.BinarySI).String()
-}
+func roundDown(n int64) int64 { return n / unit(n) * unit(n) }
+
+func quantity(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 
 // filledCopy remembers a copy that filled the volume although it should have
 // fitted. Another one is not tried until the volume is larger, or a pause that
@@ -93,13 +85,45 @@ func (c filledCopy) waits(now time.Duration, total int64) bool {
 	return c.failures > 0 && total == c.total && now < c.until
 }
 
-// outOfSpace says whether a program failed because the volume was full.
+// outOfSpace says whether a program failed because this member's volume was
+// full.
 func outOfSpace(err error) bool {
 	var failed *member.Failure
 	if !errors.As(err, &failed) {
 		return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 	}
-	return strings.Contains(failed.Stderr, "No space left on device") || strings.Contains(failed.Stderr, "Disk quota exceeded")
+	own, _ := whoseVolume(failed)
+	return own
+}
+
+// primaryOutOfSpace says whether a program failed because the primary that it
+// spoke to had a full volume.
+func primaryOutOfSpace(err error) bool {
+	var failed *member.Failure
+	if !errors.As(err, &failed) {
+		return false
+	}
+	_, primary := whoseVolume(failed)
+	return primary
+}
+
+// serverSays are the words that a server's lines begin with in what a client
+// prints: a client's own are in small letters.
+var serverSays = regexp.MustCompile(`\b(ERROR|FATAL|PANIC|WARNING|DETAIL|CONTEXT): {1,2}`)
+
+// whoseVolume was full, by a program's own account: this member's, or that of
+// the server it spoke to.
+func whoseVolume(f *member.Failure) (own, server bool) {
+	for line := range strings.Lines(f.Stderr) {
+		switch {
+		case !strings.Contains(line, "No space left on device") && !strings.Contains(line, "Disk quota exceeded"):
+		case serverSays.MatchString(line):
+			server = true
+		default:
+			own = true
+		}
+	}
+	return own, server
 }
 
 // measureInterval is between two measurements of a primary's data.

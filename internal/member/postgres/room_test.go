@@ -1,11 +1,14 @@
 package postgres
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
@@ -25,24 +28,24 @@ func TestDecideRoomForACopy(t *testing.T) {
 		want  verdict
 	}{
 		{"a copy that fits is made",
-			ask(func(f *facts) { f.Volume.Space = space{Free: 5 * gib, Total: 5 * gib} }), verdict{Action: actClone}},
+			ask(func(f *facts) { f.Volume.Space = member.Space{Free: 5 * gib, Total: 5 * gib} }), verdict{Action: actClone}},
 		{"a copy that does not fit is not begun",
-			ask(func(f *facts) { f.Volume.Space = space{Free: 3 * gib, Total: 5 * gib} }), hold},
+			ask(func(f *facts) { f.Volume.Space = member.Space{Free: 3 * gib, Total: 5 * gib} }), hold},
 		{"a copy that fits only without its log is not begun",
-			ask(func(f *facts) { f.Volume.Space = space{Free: 4*gib + 1, Total: 5 * gib} }), hold},
+			ask(func(f *facts) { f.Volume.Space = member.Space{Free: 4*gib + 1, Total: 5 * gib} }), hold},
 		{"a primary that does not say its size is copied from",
-			ask(func(f *facts) { f.PrimaryDataSize, f.Volume.Space = 0, space{Free: gib, Total: gib} }), verdict{Action: actClone}},
+			ask(func(f *facts) { f.PrimaryDataSize, f.Volume.Space = 0, member.Space{Free: gib, Total: gib} }), verdict{Action: actClone}},
 		{"a volume that was full in the middle of the last copy waits",
-			ask(func(f *facts) { f.CopyFilled, f.Volume.Space = true, space{Free: 5 * gib, Total: 5 * gib} }), hold},
+			ask(func(f *facts) { f.CopyFilled, f.Volume.Space = true, member.Space{Free: 5 * gib, Total: 5 * gib} }), hold},
 		{"data that cannot follow is not copied over without room for both",
 			ask(func(f *facts) {
 				f.Volume, f.CopyAgain = standbyOf(ours), true
-				f.Volume.Space = space{Free: gib, Total: 8 * gib}
+				f.Volume.Space = member.Space{Free: gib, Total: 8 * gib}
 			}), hold},
 		{"data that cannot follow is copied again when there is room",
 			ask(func(f *facts) {
 				f.Volume, f.CopyAgain = standbyOf(ours), true
-				f.Volume.Space = space{Free: 5 * gib, Total: 10 * gib}
+				f.Volume.Space = member.Space{Free: 5 * gib, Total: 10 * gib}
 			}), verdict{Action: actCopyAgain}},
 		{"data that cannot follow starts while nobody is there to copy from",
 			ask(func(f *facts) { f.Volume, f.CopyAgain, f.PrimaryKnown = standbyOf(ours), true, false }), verdict{Action: actStartStandby}},
@@ -55,8 +58,8 @@ func TestDecideRoomForACopy(t *testing.T) {
 // The message says what to set, and keeps still while the sizes move a little.
 func TestRoomMessage(t *testing.T) {
 	message := func(size, free int64) string {
-		s := space{Free: free, Total: 10 << 30}
-		return s.missing("orders-0", size)
+		s := member.Space{Free: free, Total: 10 << 30}
+		return missing(s, "orders-0", size)
 	}
 	got := message(12<<30, 9<<30)
 	want := "a copy of the data of orders-0 needs 14Gi and the volume has 9Gi left: set spec.storage.size to 15Gi or more"
@@ -87,9 +90,74 @@ func TestFilledCopy(t *testing.T) {
 	if !c.waits(now+29*time.Minute, 10) || c.waits(now+31*time.Minute, 10) {
 		t.Error("the pause is not bounded")
 	}
-	full := &member.Failure{Program: "pg_basebackup", Stderr: "pg_basebackup: error: could not write to file \"x\": No space left on device\npg_basebackup: removing data directory\n"}
-	if !outOfSpace(full) || outOfSpace(&member.Failure{Program: "pg_basebackup", Stderr: "connection refused"}) {
-		t.Error("a full volume is not told from other failures")
+}
+
+// Whose volume is full decides what is to be done about it.
+func TestOutOfSpace(t *testing.T) {
+	program := func(stderr string) error { return &member.Failure{Program: "pg_basebackup", Stderr: stderr} }
+	cases := []struct {
+		name         string
+		err          error
+		own, primary bool
+	}{
+		{"a file of the copy",
+			program("pg_basebackup: error: could not write to file \"base/1/2\": No space left on device\npg_basebackup: removing data directory\n"), true, false},
+		{"a segment of the log of the copy",
+			program("pg_basebackup: error: could not write 8192 bytes to WAL file \"000000010000000000000003\": No space left on device\n"), true, false},
+		{"a quota", program("pg_basebackup: error: could not create directory \"base\": Disk quota exceeded\n"), true, false},
+		{"the primary refuses the backup",
+			program("pg_basebackup: error: could not initiate base backup: ERROR:  could not write file \"backup_label\": No space left on device\n"), false, true},
+		{"the primary fails in the middle of the backup",
+			program("pg_basebackup: error: backup failed: ERROR:  could not extend file \"base/5/1259\": No space left on device\nHINT:  Check free disk space.\n"), false, true},
+		{"the primary has no room for the connection",
+			program("pg_basebackup: error: connection to server at \"orders-0\", port 5432 failed: FATAL:  could not write init file: No space left on device\n"), false, true},
+		{"the primary explains itself in a second line",
+			program("pg_basebackup: error: could not read COPY data: ERROR:  backup failed\nDETAIL:  No space left on device\n"), false, true},
+		{"both", program("could not read COPY data: ERROR:  No space left on device\ncould not write: No space left on device\n"), true, true},
+		{"something else", program("pg_basebackup: error: connection refused\n"), false, false},
+		{"the agent's own write", &os.PathError{Op: "write", Path: "x", Err: unix.ENOSPC}, true, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			err := fmt.Errorf("copy: %w", c.err)
+			if own, primary := outOfSpace(err), primaryOutOfSpace(err); own != c.own || primary != c.primary {
+				t.Errorf("own volume %t, primary's %t; want %t, %t", own, primary, c.own, c.primary)
+			}
+		})
+	}
+}
+
+// What a held member asks for is what lets it go on.
+func TestRoomNeededIsEnough(t *testing.T) {
+	const gib = int64(1) << 30
+	base := facts{Ordinal: 1, BinaryMajor: 17, ConfigKnown: true, PrimaryKnown: true, PrimarySystemIdentifier: ours, PrimaryDataSize: 4*gib + 12345}
+	for name, f := range map[string]facts{
+		"full volume":     {Ordinal: 0, BinaryMajor: 17, Volume: volume{Content: contentData, Major: 17, Space: member.Space{Free: 4096, Total: gib}}},
+		"no room to copy": func() facts { f := base; f.Volume.Space = member.Space{Free: gib, Total: gib}; return f }(),
+		"copy that filled": func() facts {
+			f := base
+			f.PrimaryDataSize, f.Volume.Space = 0, member.Space{Free: gib, Total: gib}
+			return f
+		}(),
+		"copy beside older": func() facts {
+			f := base
+			f.Volume, f.CopyAgain = standbyOf(ours), true
+			f.Volume.Space = member.Space{Free: gib, Total: 8 * gib}
+			return f
+		}(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.CopyFilled = name == "copy that filled"
+			d := decide(f)
+			if d.Hold != memberapi.HoldVolumeFull || d.Room <= f.Volume.Space.Free {
+				t.Fatalf("%+v with %d free", d, f.Volume.Space.Free)
+			}
+			f.Volume.Space.Total += d.Room - f.Volume.Space.Free
+			f.Volume.Space.Free, f.CopyFilled = d.Room, false // another size, another try
+			if d := decide(f); d.Hold == memberapi.HoldVolumeFull {
+				t.Errorf("still held with what was asked for: %+v", d)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -347,19 +348,26 @@ func (l *life) follow(ctx context.Context, config *member.Config) error {
 }
 
 func (l *life) takeCertificate() {
-	file := filepath.Join(l.o.RunDir, "tls", "tls.crt")
-	before, _ := os.ReadFile(file)
-	ca, _ := os.ReadFile(filepath.Join(l.o.RunDir, "tls", "ca.crt"))
+	before := l.readTLS()
 	err := l.writeTLS()
-	after, _ := os.ReadFile(file)
-	caAfter, _ := os.ReadFile(filepath.Join(l.o.RunDir, "tls", "ca.crt"))
-	if string(before) != string(after) || string(ca) != string(caAfter) {
+	if l.readTLS() != before {
 		l.log.Info("the certificate has changed: reload")
 		err = errors.Join(err, l.server.reload())
 	}
 	if err != nil {
 		l.log.Warn("the certificate is not taken up", "error", err.Error())
 	}
+}
+
+// readTLS is what the server reads of certificates: not what only replicas
+// read, whenever they connect.
+func (l *life) readTLS() string {
+	var all strings.Builder
+	for _, name := range []string{"server.crt", "server.key", "ca.crt"} {
+		data, _ := os.ReadFile(filepath.Join(l.o.RunDir, "tls", name))
+		all.Write(data)
+	}
+	return all.String()
 }
 
 // takeConfig takes a new configuration up without a restart, as far as that

@@ -43,7 +43,7 @@ type volume struct {
 	Standby bool
 	Control controlData
 	// Space is left to the caller.
-	Space space
+	Space member.Space
 }
 
 // leftovers are the directories of unfinished work.

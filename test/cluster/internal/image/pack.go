@@ -28,11 +28,12 @@ type Binary struct {
 
 // Pack writes the image to an archive that containerd imports.
 func Pack(b Binary, archive string) error {
-	content, err := os.ReadFile(b.File)
-	if err != nil {
-		return err
-	}
-	layer, err := layerOf(func(w *tar.Writer) error { return writeBinary(w, b.Path, content) })
+	layer, err := layerOf(func(w *tar.Writer) error {
+		if err := writeFolders(w, path.Dir(b.Path)); err != nil {
+			return err
+		}
+		return writeProgram(w, b.File, b.Path)
+	})
 	if err != nil {
 		return err
 	}
@@ -44,18 +45,29 @@ func Pack(b Binary, archive string) error {
 	}, layer)
 }
 
-// writeBinary writes the program, its folders and a /tmp for whoever needs one.
-func writeBinary(w *tar.Writer, file string, content []byte) error {
-	folders := []*tar.Header{{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}}
-	for folder := path.Dir(strings.TrimPrefix(file, "/")); folder != "."; folder = path.Dir(folder) {
-		folders = append(folders, &tar.Header{Name: folder + "/", Typeflag: tar.TypeDir, Mode: 0o755})
+// writeProgram writes a program of this machine into the image.
+func writeProgram(w *tar.Writer, file, where string) error {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return err
 	}
-	for i := len(folders) - 1; i >= 0; i-- {
-		if err := w.WriteHeader(folders[i]); err != nil {
-			return err
-		}
+	return writeFile(w, where, content, 0o755)
+}
+
+// writeFolders writes a folder after those above it.
+func writeFolders(w *tar.Writer, folder string) error {
+	folder = strings.TrimPrefix(path.Clean(folder), "/")
+	if folder == "" || folder == "." {
+		return nil
 	}
-	header := &tar.Header{Name: strings.TrimPrefix(file, "/"), Typeflag: tar.TypeReg, Mode: 0o755, Size: int64(len(content))}
+	if err := writeFolders(w, path.Dir(folder)); err != nil {
+		return err
+	}
+	return w.WriteHeader(&tar.Header{Name: folder + "/", Typeflag: tar.TypeDir, Mode: 0o755})
+}
+
+func writeFile(w *tar.Writer, file string, content []byte, mode int64) error {
+	header := &tar.Header{Name: strings.TrimPrefix(file, "/"), Typeflag: tar.TypeReg, Mode: mode, Size: int64(len(content))}
 	if err := w.WriteHeader(header); err != nil {
 		return err
 	}
@@ -63,9 +75,13 @@ func writeBinary(w *tar.Writer, file string, content []byte) error {
 	return err
 }
 
+// layerOf is a layer of what fill writes, and of a /tmp for whoever needs one.
 func layerOf(fill func(*tar.Writer) error) (v1.Layer, error) {
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
+	if err := w.WriteHeader(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir, Mode: 0o1777}); err != nil {
+		return nil, err
+	}
 	if err := fill(w); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,22 +39,22 @@ var suites = []suite{
 	{"sid", 18, false},
 }
 
-// Postgres is one image of PostgreSQL.
-type Postgres struct {
+// postgres is one image of PostgreSQL.
+type postgres struct {
 	Major   int      `json:"major"`
 	Version string   `json:"version"` // 17.11
 	Package string   `json:"package"` // 17.11-0+deb13u1
 	Suite   string   `json:"suite"`   // trixie-security
 	Archive string   `json:"archive"`
-	Refs    []string `json:"refs"` // the newest minor of a major has the major as a tag, too
+	Refs    []string `json:"-"` // the newest minor of a major has the major as a tag, too
 }
 
 // BuildPostgres builds the images of every suite, or takes those it built
 // before. A suite that cannot give its image is said on complaints and left
 // out: what Debian offers changes, and most tests need one version only.
 // With refresh the suites are asked again.
-func BuildPostgres(ctx context.Context, refresh bool, complaints io.Writer) ([]Postgres, error) {
-	var all []Postgres
+func BuildPostgres(ctx context.Context, refresh bool, complaints io.Writer) ([]Image, error) {
+	var all []postgres
 	for _, s := range suites {
 		built, err := buildSuite(ctx, s, refresh, complaints)
 		if err != nil {
@@ -70,10 +69,17 @@ func BuildPostgres(ctx context.Context, refresh bool, complaints io.Writer) ([]P
 	if len(all) == 0 {
 		return nil, errors.New("no suite gave an image of PostgreSQL")
 	}
-	return withRefs(all), nil
+	var images []Image
+	for _, p := range withRefs(all) {
+		images = append(images, Image{
+			Engine: "postgres", Line: strconv.Itoa(p.Major), Version: p.Version,
+			Source: p.Suite + ", " + p.Package, Archive: p.Archive, Refs: p.Refs,
+		})
+	}
+	return images, nil
 }
 
-func buildSuite(ctx context.Context, s suite, refresh bool, complaints io.Writer) ([]Postgres, error) {
+func buildSuite(ctx context.Context, s suite, refresh bool, complaints io.Writer) ([]postgres, error) {
 	key, err := artifact.Key(nil, postgresScript, fmt.Sprint(s), recipe)
 	if err != nil {
 		return nil, err
@@ -84,7 +90,6 @@ func buildSuite(ctx context.Context, s suite, refresh bool, complaints io.Writer
 			return nil, err
 		}
 	}
-	const manifest = "images.json"
 	folder, err := artifact.Make(name, key, func(folder string) error {
 		what := fmt.Sprintf("building PostgreSQL %d from Debian %s, a minute or two, once", s.Major, s.Name)
 		return artifact.Timed(what, func() error {
@@ -92,22 +97,14 @@ func buildSuite(ctx context.Context, s suite, refresh bool, complaints io.Writer
 			if err != nil {
 				return err
 			}
-			content, err := json.Marshal(built)
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(filepath.Join(folder, manifest), content, 0o644)
+			return remember(folder, built)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	content, err := os.ReadFile(filepath.Join(folder, manifest))
-	if err != nil {
-		return nil, err
-	}
-	var built []Postgres
-	if err := json.Unmarshal(content, &built); err != nil {
+	var built []postgres
+	if err := recall(folder, &built); err != nil {
 		return nil, err
 	}
 	for i := range built {
@@ -117,7 +114,7 @@ func buildSuite(ctx context.Context, s suite, refresh bool, complaints io.Writer
 }
 
 // fillSuite makes the archives of a suite in the folder.
-func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer) ([]Postgres, error) {
+func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer) ([]postgres, error) {
 	base := filepath.Join(folder, "base")
 	defer os.RemoveAll(base)
 	mirrors, err := machineMirrors(ctx)
@@ -135,7 +132,7 @@ func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer
 	} else if s.HasSecurity {
 		fmt.Fprintf(complaints, "\n!!! ONE MINOR ONLY from %s: this machine's apt knows no security mirror\n\n", s.Name)
 	}
-	var built []Postgres
+	var built []postgres
 	for _, source := range order {
 		image, err := buildImage(ctx, s, source, lines[source], folder)
 		if err != nil {
@@ -161,24 +158,24 @@ func bootstrap(ctx context.Context, s suite, base, mirror string) error {
 }
 
 // buildImage makes one image; its version is what was really installed.
-func buildImage(ctx context.Context, s suite, source, aptLine, folder string) (Postgres, error) {
+func buildImage(ctx context.Context, s suite, source, aptLine, folder string) (postgres, error) {
 	root := filepath.Join(folder, "root")
 	defer os.RemoveAll(root)
 	err := quietly(exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private",
 		"sh", "-c", postgresScript, "postgres.sh", filepath.Join(folder, "base"), root, strconv.Itoa(s.Major), aptLine))
 	if err != nil {
-		return Postgres{}, err
+		return postgres{}, err
 	}
 	out, err := exec.CommandContext(ctx, "dpkg-query", "--admindir="+filepath.Join(root, "var/lib/dpkg"),
 		"--show", "--showformat=${Version}", fmt.Sprintf("postgresql-%d", s.Major)).Output()
 	if err != nil {
-		return Postgres{}, fmt.Errorf("read the installed version: %w", err)
+		return postgres{}, fmt.Errorf("read the installed version: %w", err)
 	}
 	version, err := upstreamVersion(string(out), s.Major)
 	if err != nil {
-		return Postgres{}, err
+		return postgres{}, err
 	}
-	p := Postgres{Major: s.Major, Version: version, Package: string(out), Suite: source, Archive: "postgres-" + version + ".tar"}
+	p := postgres{Major: s.Major, Version: version, Package: string(out), Suite: source, Archive: "postgres-" + version + ".tar"}
 	return p, packRoot(ctx, root, repository+":"+version, postgresConfig(p), filepath.Join(folder, p.Archive))
 }
 
@@ -202,7 +199,7 @@ func packRoot(ctx context.Context, root, ref string, config v1.Config, archive s
 const recipe = "1"
 
 // postgresConfig has the official image's settings that others rely on.
-func postgresConfig(p Postgres) v1.Config {
+func postgresConfig(p postgres) v1.Config {
 	data := "/var/lib/postgresql/data"
 	if p.Major >= 18 {
 		data = fmt.Sprintf("/var/lib/postgresql/%d/docker", p.Major)
@@ -238,7 +235,7 @@ func upstreamVersion(packageVersion string, major int) (string, error) {
 
 // withRefs names the images: each by its version, the newest of a major by the
 // major as well.
-func withRefs(images []Postgres) []Postgres {
+func withRefs(images []postgres) []postgres {
 	newest := map[int]int{}
 	for i, p := range images {
 		j, found := newest[p.Major]

@@ -34,7 +34,7 @@ func TestUpstreamVersion(t *testing.T) {
 }
 
 func TestTheNewestMinorIsTheMajorToo(t *testing.T) {
-	images := withRefs([]Postgres{
+	images := withRefs([]postgres{
 		{Major: 15, Version: "15.9"},
 		{Major: 15, Version: "15.10"}, // ten is more than nine
 		{Major: 17, Version: "17.12"},

@@ -2,6 +2,10 @@ package lifecycle
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/artifact"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/image"
@@ -9,10 +13,10 @@ import (
 	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
 )
 
-// LoadImages gives the images to every node that lacks them, and writes the
-// list of them to the state folder when all have them.
-func LoadImages(dir layout.Dir, images []image.Postgres) error {
-	err := artifact.Timed("giving the images to the nodes", func() error {
+// LoadImages gives an engine's images to every node that lacks them, and
+// writes them into the state folder's list when all have them.
+func LoadImages(dir layout.Dir, engine string, images []image.Image) error {
+	err := artifact.Timed("giving the images of "+engine+" to the nodes", func() error {
 		return node.OnAll(func(n layout.Node) error {
 			for _, image := range images {
 				if err := loadInto(n, image); err != nil {
@@ -25,14 +29,28 @@ func LoadImages(dir layout.Dir, images []image.Postgres) error {
 	if err != nil {
 		return err
 	}
-	content, err := json.MarshalIndent(images, "", "  ")
-	if err != nil {
+	return list(dir, engine, images)
+}
+
+// list puts an engine's images in the place of those that the state folder's
+// list had of it.
+func list(dir layout.Dir, engine string, images []image.Image) error {
+	var all []image.Image
+	content, err := os.ReadFile(dir.Images())
+	if err == nil {
+		err = json.Unmarshal(content, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(i image.Image) bool { return i.Engine == engine || i.Engine == "" })
+	if content, err = json.MarshalIndent(append(all, images...), "", "  "); err != nil {
 		return err
 	}
 	return layout.WriteFile(dir.Images(), append(content, '\n'), 0o644)
 }
 
-func loadInto(n layout.Node, p image.Postgres) error {
+func loadInto(n layout.Node, p image.Image) error {
 	if !node.HasImage(n, p.Refs[0]) {
 		if err := node.LoadImage(n, p.Archive); err != nil {
 			return err

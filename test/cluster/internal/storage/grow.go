@@ -61,8 +61,8 @@ func growth(claim *corev1.PersistentVolumeClaim) (resource.Quantity, bool) {
 	return wanted, known && claim.Status.Phase == corev1.ClaimBound && wanted.Cmp(has) > 0
 }
 
-// grow raises the volume's capacity and then the claim's, in the order that a
-// driver's resizer does.
+// grow raises what the volume holds, its capacity and then the claim's, in the
+// order that a driver's resizer does.
 func grow(ctx context.Context, client kubernetes.Interface, key types.NamespacedName) error {
 	claim, err := client.CoreV1().PersistentVolumeClaims(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
@@ -79,6 +79,11 @@ func grow(ctx context.Context, client kubernetes.Interface, key types.Namespaced
 	}
 	if volume.Annotations["pv.kubernetes.io/provisioned-by"] != provisionerName {
 		return nil
+	}
+	if volume.Annotations[limited] == "true" {
+		if err := relimit(volume.Spec.Local.Path, wanted); err != nil {
+			return err
+		}
 	}
 	capacity := map[string]any{"capacity": map[string]string{"storage": wanted.String()}}
 	patch, err := json.Marshal(map[string]any{"spec": capacity})

@@ -4,7 +4,9 @@
 //
 // A volume is a folder on the machine that all nodes share, as a "local"
 // volume that every node may use: unlike hostPath, local volumes honour
-// fsGroup. The size is a promise on paper, not a limit.
+// fsGroup. The size is a promise on paper, not a limit, but for the classes
+// that say otherwise: their volumes are file systems in memory, which are full
+// when they are full.
 package storage
 
 import (
@@ -64,7 +66,15 @@ func (f *folders) Provision(_ context.Context, o controller.ProvisionOptions) (*
 	if err := os.Chmod(path, 0o777); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
-	return newVolume(o, path), controller.ProvisioningFinished, nil
+	volume := newVolume(o, path)
+	if o.StorageClass.Parameters[limited] != "true" {
+		return volume, controller.ProvisioningFinished, nil
+	}
+	if err := limit(path, volume.Spec.Capacity[corev1.ResourceStorage]); err != nil {
+		return nil, controller.ProvisioningFinished, err
+	}
+	volume.Annotations = map[string]string{limited: "true"}
+	return volume, controller.ProvisioningFinished, nil
 }
 
 // Delete removes the folder and what is in it.
@@ -72,7 +82,7 @@ func (f *folders) Delete(_ context.Context, volume *corev1.PersistentVolume) err
 	if volume.Spec.Local == nil || filepath.Dir(volume.Spec.Local.Path) != f.root {
 		return fmt.Errorf("volume %s is not one of ours", volume.Name)
 	}
-	return os.RemoveAll(volume.Spec.Local.Path)
+	return remove(volume.Spec.Local.Path)
 }
 
 func newVolume(o controller.ProvisionOptions, path string) *corev1.PersistentVolume {

@@ -1,0 +1,209 @@
+package memberset
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// certificates is what there is to know of minted certificates, without the
+// certificates and their keys. To read and verify them in every pass would be
+// most of its work.
+type certificates struct {
+	origin
+	// own says that Holdfast's own CA signs, and trust is all that is to be
+	// known of it.
+	own   bool
+	trust pki.Trust
+	// bundle is what members are to trust each other by.
+	bundle []byte
+	// material is what members mount, and hash what they call it.
+	material pki.Material
+	hash     string
+	// application is the certificate that applications log in by; nil where they
+	// do not, or nobody could sign it.
+	application *pki.Leaf
+}
+
+// origin is where certificates are to come from.
+type origin struct {
+	// ca and server are the Secrets and their versions; empty for Holdfast's
+	// own.
+	ca, server string
+	// Of what is to come from a Secret and cannot be used, the last stays.
+	caStays, serverStays bool
+}
+
+func (m Minted) origin(now time.Time) origin {
+	name := func(b *BroughtSecret) (string, bool) {
+		switch {
+		case b == nil:
+			return "", false
+		case b.usable(now):
+			return b.Name + "/" + b.ResourceVersion, false
+		}
+		return "", true
+	}
+	var o origin
+	o.ca, o.caStays = name(m.Brought.CA)
+	o.server, o.serverStays = name(m.Brought.Server)
+	return o
+}
+
+// certificates of a cluster.
+func (m Minted) certificates(s Set, now time.Time) *certificates {
+	from := m.origin(now)
+	if m.read != nil && m.read.origin == from {
+		return m.read
+	}
+	state := pki.ParseCAState(m.CA)
+	c := &certificates{origin: from, trust: state.Trust(), own: from.ca == "", hash: memberapi.HashTLS(m.TLS)}
+	if from.caStays {
+		// Holdfast's own CA goes on while it is the one in use.
+		c.own = state.Current.Signed(m.TLS["tls.crt"])
+	}
+	want := m.wanted(s, c, state)
+	c.bundle, c.material = want.Signer.Trust, pki.ReadMaterial(m.TLS, want)
+	if s.Application != "" && want.Signer.CertPEM != nil {
+		c.application = new(pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], want.Signer.CertPEM, s.application()))
+	}
+	return c
+}
+
+// staleApplication says why applications need another certificate now. What
+// comes next for the members tells whether they trust already who is to sign
+// it, and a former CA is not dropped before.
+func (c *certificates) staleApplication(next pki.Change, now time.Time) string {
+	if c.application == nil || next != (pki.Change{}) && next.Type != pki.MaterialForget {
+		return ""
+	}
+	reason, _ := c.application.NeedsRenewal(now)
+	return reason
+}
+
+// wanted is what members should mount.
+func (m Minted) wanted(s Set, c *certificates, state pki.CAState) pki.Wanted {
+	want := pki.Wanted{Leaf: s.Leaf(), Hold: c.serverStays}
+	switch {
+	case c.own:
+		want.Signer.Trust = c.trust.Bundle
+		if state.Current != nil {
+			want.Signer.CertPEM = state.Current.CertPEM
+		}
+	case c.ca != "":
+		want.Signer = pki.Signer{CertPEM: m.Brought.CA.CertPEM, Trust: m.Brought.CA.Roots}
+	}
+	if c.server != "" {
+		want.Server = &m.Brought.Server.Given
+	}
+	return want
+}
+
+// loaded says whether every member uses what it mounts as it is now. One that
+// has no node mounts nothing yet.
+func (o Observation) loaded(c *certificates) bool {
+	for _, pod := range o.Pods {
+		if pod.Spec.NodeName != "" && !o.uses(pod, c) {
+			return false
+		}
+	}
+	return true
+}
+
+func (o Observation) uses(pod *corev1.Pod, c *certificates) bool {
+	m := o.Members[pod.Name]
+	switch {
+	case m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "":
+		return false
+	case m.Status.TrustHash != "" && m.Status.TrustHash != memberapi.HashConfig(o.Minted.TLS["ca.crt"]):
+		return false // its database trusts whom it trusted when it started
+	case m.Status.TLSHash == "" && o.Minted.Brought == (Brought{}):
+		// An agent that does not say more says which certificate it serves,
+		// and that is issued again when the bundle changes.
+		return m.Status.CertificateSerial == c.material.Leaf().Serial()
+	}
+	return m.Status.TLSHash == c.hash
+}
+
+// JudgeCertificates says what is wrong with what spec.tls names, and what of it
+// is on its way.
+func (j *Judgement) JudgeCertificates(now time.Time) {
+	waits := "members keep the certificates that they have"
+	if j.Seen.Minted.TLS == nil {
+		waits = "no member is made"
+	}
+	for _, b := range []struct {
+		field  string
+		secret *BroughtSecret
+		stays  string
+	}{
+		{"spec.tls.certificateSecretRef", j.Seen.Minted.Brought.Server, "clients see what they saw before"},
+		{"spec.tls.caSecretRef", j.Seen.Minted.Brought.CA, waits},
+	} {
+		switch fault := b.secret.Fault(now); {
+		case b.secret == nil:
+		case b.secret.ResourceVersion == "":
+			j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing,
+				"%s: there is no Secret %q in this namespace: make it, or name another; until then %s", b.field, b.secret.Name, b.stays)
+		case fault != "":
+			j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonCertificateRefused,
+				"%s: Secret %q: %s; until then %s", b.field, b.secret.Name, fault, b.stays)
+		}
+	}
+	c := j.Seen.Minted.certificates(j.Set, now)
+	j.Seen.Minted.read = c // for the rest of the pass
+	next := c.material.Next(j.Seen.loaded(c), now)
+	switch {
+	case j.Seen.Minted.TLS == nil || c.own && j.Seen.Minted.Brought == (Brought{}) && !c.material.Strange():
+	case next.Type == pki.MaterialNone && next.Reason != "":
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
+	case condition.RolledOut(j.Cluster):
+		// A renewal within what was asked for.
+	case next.Type != pki.MaterialNone:
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
+	default:
+		j.judgeUse(c)
+	}
+}
+
+// judgeUse says which members do not use yet what they mount.
+func (j *Judgement) judgeUse(c *certificates) {
+	for n := range j.Desired.Count {
+		if m := j.Seen.Member(n); m != nil && !j.Seen.uses(j.Seen.Pods[n], c) {
+			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "member %s takes up its certificates, which takes a minute or two", j.PodName(n))
+		}
+	}
+}
+
+// tooOld says that a member's agent knows nothing of what spec.tls asks for.
+func (j *Judgement) tooOld(pod *corev1.Pod, m *memberapi.Status) bool {
+	return j.Seen.Minted.Brought != (Brought{}) && m != nil && m.TLSHash == "" && installerImage(pod) != j.Seen.Settings.AgentImage
+}
+
+// Recheck is when a certificate is due, or what somebody brought expires: no
+// watch reports that.
+func (j *Judgement) Recheck(now time.Time) time.Duration {
+	m := j.Seen.Minted
+	read := m.certificates(j.Set, now)
+	times := []time.Time{read.material.Renewal()}
+	if read.application != nil {
+		times = append(times, read.application.RenewalTime())
+	}
+	for _, b := range []*BroughtSecret{m.Brought.Server, m.Brought.CA} {
+		if b != nil {
+			times = append(times, b.Next(now))
+		}
+	}
+	var first time.Duration
+	for _, at := range times {
+		if wait := at.Sub(now); at.After(now) && (first == 0 || wait < first) {
+			first = wait
+		}
+	}
+	return first
+}

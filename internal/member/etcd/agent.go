@@ -1,0 +1,208 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// agent is the process beside etcd.
+type agent struct {
+	*member.Host
+	o       Options
+	log     *slog.Logger
+	release release
+
+	programs programs
+	gate     *gate
+	local    *local
+	lock     *member.VolumeLock
+
+	// crashes counts starts in a row that came to nothing, and refused is why
+	// the declared parameters were last given up for that.
+	crashes int
+	refused string
+	// older is what etcd says of data that is newer than itself.
+	older string
+}
+
+// Run looks after etcd until ctx ends, and then until it has stopped in order.
+func Run(ctx context.Context, o Options) error {
+	a, err := newAgent(ctx, o)
+	if err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+func (a *agent) run(ctx context.Context) error {
+	err := a.Run(ctx, func(context.Context) {}, a.metricsHandler(), a.loop)
+	a.local.close()
+	if a.lock != nil {
+		_ = a.lock.Close()
+	}
+	return err
+}
+
+func newAgent(ctx context.Context, o Options) (*agent, error) {
+	a := &agent{o: o, log: o.Log, programs: programs{member.Programs{Dir: o.BinDir, Processes: member.NewProcesses()}}}
+	version, release, err := a.programs.version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.release = release
+	a.Host = member.NewHost(member.HostOptions{
+		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: version,
+		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
+		FirstProcess: o.FirstProcess, Processes: a.programs.Processes,
+	})
+	a.local = newLocal(a.Certificates, o.ClientPort, o.PeerPort)
+	pod := o.Identity.Pod
+	a.gate = &gate{
+		pod: pod, dir: o.DataDir, log: o.Log, full: a.full,
+		config:   func() *member.Config { config, _ := a.Config.Current(); return config },
+		register: member.NewRegistry(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
+		confirm: func(ctx context.Context, t memberapi.Ticket, data logState) confirmation {
+			return a.local.confirm(ctx, t, data, pod)
+		},
+	}
+	if err := os.MkdirAll(o.RunDir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the run directory: %w", err)
+	}
+	return a, nil
+}
+
+func leaseLabels(cluster string) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelCluster:        cluster,
+		v1alpha1.LabelKind:           "etcdcluster",
+		v1alpha1.LabelManagedBy:      v1alpha1.ManagedBy,
+		"app.kubernetes.io/name":     "etcd",
+		"app.kubernetes.io/instance": cluster,
+	}
+}
+
+// minimumFree is what a start needs: a file of the log, which etcd allocates
+// ahead, and some more.
+const minimumFree = 72 << 20
+
+func (a *agent) full() bool {
+	var s unix.Statfs_t
+	return unix.Statfs(a.o.DataDir, &s) == nil && s.Blocks > 0 && int64(s.Bavail)*s.Bsize < minimumFree
+}
+
+// Pauses between two looks while etcd does not run.
+const (
+	pauseWaiting = 500 * time.Millisecond
+	pauseAsking  = time.Second // each look asks the API server
+	pauseHeld    = time.Second
+	pauseCrash   = time.Second
+	pauseMost    = 15 * time.Second
+)
+
+// loop gathers, decides and does one thing, again and again, until ctx ends.
+func (a *agent) loop(ctx context.Context) {
+	failures := 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		pause, err := a.step(ctx)
+		switch {
+		case err == nil:
+			failures = 0
+		case ctx.Err() != nil:
+			return
+		default:
+			if time.Since(began) > time.Minute {
+				failures = 0
+			}
+			pause = min(pauseCrash<<min(failures, 10), pauseMost)
+			failures++
+			a.Report(memberapi.StateFailed, "", err.Error())
+		}
+		_, changed := a.Config.Current()
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// step does the next thing, and says how long to wait before the one after.
+func (a *agent) step(ctx context.Context) (time.Duration, error) {
+	if err := a.lockVolume(); errors.Is(err, member.ErrVolumeInUse) {
+		a.Report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
+		return pauseHeld, nil
+	} else if err != nil {
+		return 0, err
+	}
+	if a.older != "" {
+		a.Report(memberapi.StateHeld, memberapi.HoldDataVersion, a.older)
+		return pauseMost, nil
+	}
+	d, f, err := a.gate.next(ctx)
+	if err != nil {
+		return 0, err
+	}
+	a.describe(d, f)
+	switch d.Action {
+	case actHold:
+		a.Report(memberapi.StateHeld, d.Hold, d.Message)
+		return pauseHeld, nil
+	case actWait:
+		a.Report(memberapi.StateWaiting, "", d.Message)
+		if f.wantsRegister() {
+			return pauseAsking, nil
+		}
+		return pauseWaiting, nil
+	case actBirth:
+		a.Report(memberapi.StateInitializing, "", d.Message)
+		return 0, a.birth(ctx, f)
+	case actRecover:
+		a.Report(memberapi.StateInitializing, "", d.Message)
+		return 0, a.recover(ctx, f)
+	case actJoin:
+		return 0, a.join(ctx, f)
+	case actStart:
+		return 0, a.serve(ctx, start{Data: a.o.data()}, f.Volume)
+	}
+	if _, err := a.gate.do(ctx, d, f); err != nil {
+		a.log.Info("tried again", "step", d.Message, "error", err.Error())
+		a.Report(memberapi.StateWaiting, "", d.Message)
+		return pauseAsking, nil
+	}
+	return 0, nil
+}
+
+// describe reports what is known of the volume before etcd runs.
+func (a *agent) describe(d decision, f facts) {
+	a.Store.Update(func(s *memberapi.Status) {
+		s.SystemIdentifier, s.Position = f.Volume.Log.Cluster, f.Volume.Log.Commit
+		s.LostMember, s.Recovered = d.Lost, f.Volume.Mark.Recovered
+		s.Group, s.Alarms = nil, nil
+		if d.Action == actHold || d.Action == actWait {
+			s.ConfigHash, s.PendingRestart, s.TrustHash = f.ConfigHash, nil, ""
+		}
+	})
+}
+
+func (a *agent) lockVolume() error {
+	if a.lock != nil {
+		return nil
+	}
+	lock, err := member.LockVolume(a.o.DataDir)
+	if err != nil {
+		return err
+	}
+	a.lock = lock
+	return nil
+}

@@ -1,0 +1,96 @@
+// Package etcd runs etcd as a member of a cluster. When a member may start on
+// its volume, and which settings it starts with, are pure functions; agent
+// gathers what they need and does what they say.
+package etcd
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Ports that etcd listens on.
+const (
+	clientPort  = 2379
+	peerPort    = 2380
+	metricsPort = 2381 // on the loopback interface only
+)
+
+// Options of the agent.
+type Options struct {
+	Identity member.Identity
+	Version  string // of the agent
+	Client   kubernetes.Interface
+	Log      *slog.Logger
+
+	// Directories and files; see memberapi.
+	DataDir, RunDir, TLSDir, ConfigFile string
+	// BinDir holds etcd.
+	BinDir string
+
+	// StatusAddress and ProbeAddress to listen on.
+	StatusAddress, ProbeAddress string
+	// ListenHost is the address on which etcd serves clients and peers.
+	ListenHost string
+	// ClientPort, PeerPort and MetricsPort of this member.
+	ClientPort, PeerPort, MetricsPort int
+	// PeerURL and ClientURL of a member, as it advertises them.
+	PeerURL, ClientURL func(pod string) string
+
+	// StopTimeout is how long a planned stop may take before it is forced.
+	StopTimeout time.Duration
+	// FirstProcess says that orphans are ours to collect.
+	FirstProcess bool
+}
+
+// optionsFromEnv are the options of an agent in its pod.
+func optionsFromEnv(version string) (Options, error) {
+	id, err := member.IdentityFromEnv()
+	if err != nil {
+		return Options{}, err
+	}
+	bin, err := findPrograms()
+	if err != nil {
+		return Options{}, err
+	}
+	url := func(pod string, port int) string {
+		return fmt.Sprintf("https://%s.%s-members.%s.svc:%d", pod, id.Cluster, id.Namespace, port)
+	}
+	at := func(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }
+	return Options{
+		Identity: id, Version: version, BinDir: bin,
+		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir, ConfigFile: memberapi.ConfigFile,
+		StatusAddress: at(memberapi.StatusPort), ProbeAddress: at(memberapi.ProbePort),
+		ListenHost: listenHost(id.Address),
+		ClientPort: clientPort, PeerPort: peerPort, MetricsPort: metricsPort,
+		PeerURL:     func(pod string) string { return url(pod, peerPort) },
+		ClientURL:   func(pod string) string { return url(pod, clientPort) },
+		StopTimeout: 40 * time.Second, FirstProcess: os.Getpid() == 1,
+	}, nil
+}
+
+// listenHost is the address of every interface, in the family of the pod's own:
+// etcd takes no name, and a node may have one family only.
+func listenHost(pod string) string {
+	if strings.Contains(pod, ":") {
+		return "::"
+	}
+	return "0.0.0.0"
+}
+
+// data is the data directory.
+func (o Options) data() string { return filepath.Join(o.DataDir, dataName) }
+
+// trust is the bundle of authorities that etcd was started with: it reads it
+// only then.
+func (o Options) trust() string { return filepath.Join(o.RunDir, "ca.crt") }

@@ -1,0 +1,136 @@
+//go:build etcd
+
+package etcd
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Volumes that are lost one after the other, the seed's too.
+func TestRealLostVolumes(t *testing.T) {
+	w := newWorld(t, 3)
+	first := w.seed(t.TempDir())
+	c := w.dial(0, 1, 2)
+	put(t, c, "a", "1")
+	members := []*run{first, w.grow(c, 1, t.TempDir()), w.grow(c, 2, t.TempDir())}
+	for i, r := range members {
+		lost := r.Store.Get().Group.Self
+		r.stop()
+		r = w.start(i, t.TempDir())
+		held := r.untilHeld(memberapi.HoldDataMissing)
+		if held.LostMember != lost || held.SystemIdentifier != "" || held.Serving {
+			t.Errorf("%+v", held)
+		}
+		w.remove(c, lost)
+		w.enter(c, r, i)
+		if got := get(t, w.dial(i), "a"); got != "1" {
+			t.Errorf("a is %q on %d", got, i)
+		}
+	}
+}
+
+// A member that the group removes holds, and comes back as another with its old
+// data kept aside.
+func TestRealRemoved(t *testing.T) {
+	w := newWorld(t, 2)
+	w.seed(t.TempDir())
+	c := w.dial(0)
+	volume := t.TempDir()
+	second := w.grow(c, 1, volume)
+	id := second.Store.Get().Group.Self
+	w.remove(c, id)
+	second.untilHeld(memberapi.HoldRemoved)
+	second.stop()
+	again := w.start(1, volume)
+	again.untilHeld(memberapi.HoldRemoved)
+	w.enter(c, again, 1)
+	if _, err := readLog(filepath.Join(volume, removedPrefix+id)); err != nil {
+		t.Errorf("the old data is not kept: %v", err)
+	}
+}
+
+// Of three members two are lost for good: the third goes on by order, with all
+// that it has, and one that comes back late is told that it was removed.
+func TestRealRecovery(t *testing.T) {
+	w := newWorld(t, 3)
+	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	first := w.seed(volumes[0])
+	c := w.dial(0)
+	second, third := w.grow(c, 1, volumes[1]), w.grow(c, 2, volumes[2])
+	put(t, c, "a", "1")
+	before := third.untilState(memberapi.StateRunning)
+	first.stop()
+	second.stop()
+	third.untilState(memberapi.StateDisconnected)
+	third.stop()
+	third = w.start(2, volumes[2])
+	alone := third.until("without a leader", func(s memberapi.Status) bool { return s.State == memberapi.StateDisconnected })
+	if alone.Position == 0 || alone.SystemIdentifier != before.SystemIdentifier {
+		t.Errorf("%+v", alone)
+	}
+
+	w.configure(func(c *memberapi.ClusterConfig) {
+		c.Recovery = &memberapi.Recovery{Token: "go", Pod: "orders-2", MemberID: before.Group.Self}
+	})
+	status := third.until("alone", func(s memberapi.Status) bool { return s.Serving && s.Recovered == "go" })
+	if len(status.Group.Members) != 1 || status.SystemIdentifier != before.SystemIdentifier || status.Group.Self != before.Group.Self {
+		t.Errorf("%+v %+v", status, status.Group)
+	}
+	c = w.dial(2)
+	if got := get(t, c, "a"); got != "1" {
+		t.Errorf("a is %q", got)
+	}
+	put(t, c, "b", "2")
+
+	late := w.start(1, volumes[1])
+	late.untilHeld(memberapi.HoldRemoved)
+	w.enter(c, late, 1)
+	if got := get(t, w.dial(1), "b"); got != "2" {
+		t.Errorf("b is %q", got)
+	}
+	// The order is still there, and does nothing any more.
+	third.stop()
+	third = w.start(2, volumes[2])
+	status = third.untilState(memberapi.StateRunning)
+	if len(status.Group.Members) != 2 {
+		t.Errorf("%+v", status.Group)
+	}
+}
+
+func TestRealHolds(t *testing.T) {
+	w := newWorld(t, 1)
+	volume := t.TempDir()
+	r := w.seed(volume)
+	// A second agent on the volume, elsewhere, touches nothing.
+	w.ports[0] = ports{freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)}
+	second := w.start(0, volume)
+	second.untilHeld(memberapi.HoldVolumeInUse)
+	second.stop()
+	r.stop()
+
+	// A seed's ticket does not bring a born cluster about again.
+	w.configure(func(c *memberapi.ClusterConfig) {
+		c.Tickets = map[string]memberapi.Ticket{"orders-0": {MemberID: memberapi.SeedMember, State: memberapi.TicketNew}}
+		c.SystemIdentifier = ""
+	})
+	lost := w.start(0, t.TempDir())
+	lost.untilHeld(memberapi.HoldDataMissing)
+	lost.stop()
+
+	w.configure(func(c *memberapi.ClusterConfig) { c.SystemIdentifier = "1" })
+	foreign := w.start(0, volume)
+	foreign.untilHeld(memberapi.HoldSystemIdentifier)
+	foreign.stop()
+
+	if err := os.WriteFile(filepath.Join(volume, "stray"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(volume, dataName), filepath.Join(volume, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	w.start(0, volume).untilHeld(memberapi.HoldDataUnknown)
+}

@@ -1,0 +1,126 @@
+package etcd
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// upkeep takes up what changes outside, as far as that goes without a restart,
+// and says what waits for one.
+func (l *life) upkeep(ctx context.Context) {
+	for {
+		config, configChanged := l.Config.Current()
+		_, certificateChanged := l.Certificates.Current()
+		pause := upkeepInterval
+		if !l.settle(ctx) {
+			pause = settleInterval
+		}
+		l.takeConfig(ctx, config)
+		l.overtaken(ctx)
+		l.giveUpAside()
+		select {
+		case <-ctx.Done():
+			return
+		case <-configChanged:
+		case <-certificateChanged:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// settle puts the member on record, and says whether it is.
+func (l *life) settle(ctx context.Context) bool {
+	l.mu.Lock()
+	settled := l.self != ""
+	l.mu.Unlock()
+	if settled {
+		return true
+	}
+	id, err := l.gate.settle(ctx)
+	if err != nil {
+		l.log.Info("the member is not on record yet", "error", err.Error())
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.self = id
+	return id != ""
+}
+
+// takeConfig looks at a new configuration, and at what of it etcd runs with.
+func (l *life) takeConfig(ctx context.Context, config *member.Config) {
+	if config == nil {
+		return
+	}
+	declared := l.choice
+	if config.Hash != l.declared {
+		accepts := func(parameters map[string]string) error {
+			args := l.o.commandLine(l.release, start{Data: nowhere}, parameters, config.DataLimit)
+			return l.programs.accepts(ctx, args)
+		}
+		var err error
+		if declared, err = choose(config.Parameters, l.choice.Parameters, accepts); err != nil {
+			l.log.Warn("configuration not taken up yet", "error", err.Error())
+			return
+		}
+		l.declared, l.next = config.Hash, declared
+	} else if l.next.Parameters != nil {
+		declared = l.next
+	}
+	l.tell(config, declared)
+}
+
+// tell reports what etcd runs with, and what waits for a restart.
+func (l *life) tell(config *member.Config, declared choice) {
+	pending := differing(declared.Parameters, l.choice.Parameters)
+	if config.DataLimit != l.limit {
+		pending = append(pending, memberapi.PendingLimit)
+	}
+	if bundle, _ := l.Certificates.Current(); bundle != nil && memberapi.HashConfig(bundle.CAPEM) != l.trust {
+		pending = append(pending, memberapi.PendingTrust)
+	}
+	slices.Sort(pending)
+	if len(pending) == 0 {
+		pending = nil
+	}
+	before := l.Store.Get()
+	l.Store.Update(func(s *memberapi.Status) {
+		s.PendingRestart, s.ConfigError, s.TrustHash = pending, declared.Refused, l.trust
+		if declared.Refused == "" {
+			s.ConfigHash = config.Hash
+		}
+	})
+	if after := l.Store.Get(); after.ConfigHash != before.ConfigHash || after.ConfigError != before.ConfigError {
+		l.log.Info("configuration", "hash", after.ConfigHash, "refused", after.ConfigError, "pendingRestart", pending)
+	}
+}
+
+// overtaken asks for another run when the data must not run as it does: it is
+// another member's turn, or an order has come.
+func (l *life) overtaken(ctx context.Context) {
+	d, _, err := l.gate.next(ctx)
+	if err == nil && (d.Action == actSetAside || d.Action == actRecover) {
+		l.log.Warn("stops to begin anew", "because", d.Message)
+		l.again()
+	}
+}
+
+// giveUpAside removes the data of removed members, once the one in their place
+// has had a vote and served for a while.
+func (l *life) giveUpAside() {
+	l.mu.Lock()
+	since := l.voting
+	l.mu.Unlock()
+	if since.IsZero() || time.Since(since) < asideAge {
+		return
+	}
+	if any, err := dropAside(l.o.DataDir); err != nil {
+		l.log.Warn("cannot remove the data of removed members", "error", err.Error())
+	} else if any {
+		l.log.Info("removed the data of removed members")
+	}
+}

@@ -1,0 +1,147 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// volumesGrowThemselves fills volumes that are really full when they are full:
+// past the threshold by an application's rows, up to the last byte while
+// nothing may grow, and at the maximum.
+func volumesGrowThemselves(t *testing.T) {
+	c := newCluster(t, 2, func(obj *v1alpha1.PostgresCluster) {
+		obj.Spec.Storage = v1alpha1.StorageSpec{
+			Size: resource.MustParse("512Mi"), StorageClass: "sized",
+			AutoGrow: &v1alpha1.AutoGrowSpec{MaxSize: resource.MustParse("3Gi")},
+		}
+	})
+	declared := c.waitReady().Generation
+	w := startWriter(c)
+
+	pods, mark := [2]string{c.incarnation(0), c.incarnation(1)}, c.mark()
+	c.sql(0, "create table filler (id int, content text)")
+	eventually(t, readyTimeout, "the volumes grow as rows are written", func(ctx context.Context) error {
+		if sizes := c.sizes(); sizes[0] > 512<<20 && sizes[1] == sizes[0] {
+			return nil
+		}
+		_, err := local(ctx, c.namespace, c.pod(0), "app", "insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 8000) i")
+		if err == nil {
+			err = fmt.Errorf("they are of %v", c.sizes())
+		}
+		return err
+	})
+	c.waitGrown()
+	waitEvent(t, c.subject, v1alpha1.ReasonVolumeGrows, c.volume(0), "from 512Mi", "80 %")
+	for _, seen := range c.since(mark) {
+		if ready := meta.FindStatusCondition(seen.GetConditions(), v1alpha1.ConditionReady); ready == nil || ready.Status != "True" || seen.GetGeneration() != declared {
+			t.Errorf("a volume that grew by itself shows in Ready: %+v", ready)
+		}
+	}
+	if now := [2]string{c.incarnation(0), c.incarnation(1)}; now != pods {
+		t.Errorf("growing touched the pods: %v, before %v", now, pods)
+	}
+	w.goesOn()
+
+	// Nothing grows while the cluster is suspended, so the volume fills up.
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = true })
+	c.fill(0, 100)
+	eventually(t, stalledTimeout, "the database stops on its full volume", func(ctx context.Context) error {
+		// What fails does so for want of room; the log has to go on to a new file.
+		_, err := local(ctx, c.namespace, c.pod(0), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
+		for _, m := range c.get().Status.Members {
+			if m.Name == c.pod(0) && m.State == string(memberapi.StateHeld) {
+				return nil
+			}
+		}
+		return fmt.Errorf("it still runs: %w", err)
+	})
+	c.waitStalled(v1alpha1.ReasonVolumeFull, "spec.suspend")
+	before := c.sizes()
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = false })
+	c.waitReady()
+	w.goesOn()
+	if after := c.sizes(); after[0] <= before[0] || after[1] != after[0] {
+		t.Errorf("the volumes were of %v, and are of %v", before, after)
+	}
+	c.unfill(0)
+	w.stop()
+	w.check(0)
+	c.waitReplayed(1)
+	w.check(1)
+
+	// At the maximum the cluster serves, and says so.
+	c.waitGrown()
+	most := *resource.NewQuantity(c.sizes()[0], resource.BinarySI)
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.AutoGrow.MaxSize = most })
+	c.waitReady()
+	c.fill(1, 90)
+	c.waitCondition(stalledTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonStorageAtMaximum, "spec.storage.autoGrow.maxSize "+most.String(), c.volume(1))
+	must(t, rolledOut(c.get()), "a cluster at the maximum is ready")
+	c.unfill(1)
+	c.waitFor(stalledTimeout, "there is room again", func(obj *v1alpha1.PostgresCluster) error {
+		if cond := meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionDegraded); cond != nil {
+			return fmt.Errorf("%s: %s", cond.Reason, cond.Message)
+		}
+		return rolledOut(obj)
+	})
+}
+
+// sizes in bytes that the claims of both members ask for.
+func (c *cluster) sizes() [2]int64 {
+	c.t.Helper()
+	var sizes [2]int64
+	for n := range sizes {
+		var claim corev1.PersistentVolumeClaim
+		c.read(&claim, c.volume(n))
+		sizes[n] = claim.Spec.Resources.Requests.Storage().Value()
+	}
+	return sizes
+}
+
+// waitGrown waits until the members see volumes of the size that was asked for.
+func (c *cluster) waitGrown() {
+	c.t.Helper()
+	eventually(c.t, readyTimeout, "the volumes have their size", func(ctx context.Context) error {
+		for n, want := range c.sizes() {
+			out, err := run(ctx, c.namespace, c.pod(n), "", "df", "-B1", "--output=size", memberapi.DataDir)
+			if err != nil {
+				return err
+			}
+			if fields := strings.Fields(out); fields[len(fields)-1] != fmt.Sprint(want) {
+				return fmt.Errorf("%s has %s, want %d", c.pod(n), fields[len(fields)-1], want)
+			}
+		}
+		return nil
+	})
+}
+
+// fillerFile is what fill writes: a name that no agent takes for data.
+const fillerFile = memberapi.DataDir + "/.filler"
+
+// fill fills a member's volume to a share of it, in percent, or until nothing
+// more fits.
+func (c *cluster) fill(ordinal, percent int) {
+	c.t.Helper()
+	script := fmt.Sprintf(`bytes() { df -B1 --output="$1" %[1]s | tail -n 1; }
+head -c $(($(bytes size) * %[2]d / 100 - $(bytes used))) /dev/zero > %[3]s || true`, memberapi.DataDir, percent, fillerFile)
+	_, err := run(c.t.Context(), c.namespace, c.pod(ordinal), "", "sh", "-c", script)
+	must(c.t, err, "fill the volume of "+c.pod(ordinal))
+}
+
+// unfill takes away what fill wrote.
+func (c *cluster) unfill(ordinal int) {
+	c.t.Helper()
+	_, err := run(c.t.Context(), c.namespace, c.pod(ordinal), "", "rm", fillerFile)
+	must(c.t, err, "remove the filler of "+c.pod(ordinal))
+}

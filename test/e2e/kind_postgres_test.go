@@ -1,0 +1,161 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// postgres is PostgreSQL, as the quickstart runs it.
+var postgres = &kind{
+	name: "PostgresCluster", engine: "postgres", line: "17",
+	base:    func() string { return `version: "17", storage: {size: 1Gi}` },
+	several: 2,
+	entry:   "-rw", aside: "-ro",
+	lease:     "-primary",
+	poison:    "PGOPTIONS",
+	reloaded:  `parameters: {work_mem: 7MB}`,
+	restarted: `parameters: {max_connections: "123"}`,
+	drifts: []drift{
+		{"password", &corev1.Secret{}, "-app", merge(`{"stringData":{"password":"guessed"}}`),
+			[]trace{{path: ".data", operation: byUpdate}}},
+	},
+	refused: []badManifest{
+		{"too many replicas", orders, `replicas: 10`, "spec.replicas"},
+		{"a version that is none", orders, `version: abc`, "spec.version"},
+		{"a version that is too old", orders, `version: "9.6"`, "spec.version"},
+		{"a version as a number", orders, `version: 17`, "spec.version"},
+		{"a setting that is Holdfast's", orders, `parameters: {port: "5433"}`, "spec.parameters"},
+		{"a setting in capitals", orders, `parameters: {Work_Mem: 1MB}`, "spec.parameters"},
+		{"an owner that exists already", orders, `bootstrap: {owner: postgres}`, "spec.bootstrap.owner"},
+	},
+	mistakes: postgresMistakes,
+	empty:    func() v1alpha1.Cluster { return &v1alpha1.PostgresCluster{} },
+	list:     func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
+	database: postgresDatabase{},
+}
+
+func postgresMistakes() []mistake {
+	running := versions("postgres", "17")
+	newest := patchOf(running[len(running)-1])
+	return []mistake{
+		{"downgrade", `version: "15"`, v1alpha1.ReasonDowngradeRefused, []string{"spec.version", `"17"`}},
+		{"major upgrade", `version: "18"`, v1alpha1.ReasonMajorUpgrade, []string{"spec.version", `"17"`}},
+		{"older minor", `version: "17.` + strconv.Itoa(newest-1) + `"`, v1alpha1.ReasonDowngradeRefused, []string{"spec.version"}},
+		{"unknown parameter", `parameters: {no_such_setting: "1"}`, v1alpha1.ReasonInvalidParameter, []string{"spec.parameters", "no_such_setting"}},
+		{"bad value", `parameters: {work_mem: plenty}`, v1alpha1.ReasonInvalidParameter, []string{"spec.parameters", "work_mem"}},
+		{"impossible image", `version: "17.99"`, v1alpha1.ReasonImageUnavailable, []string{"spec.version", "17.99"}},
+	}
+}
+
+type postgresDatabase struct{}
+
+func (postgresDatabase) keep(c *subject, value string) {
+	c.t.Helper()
+	(&cluster{c}).sql(0, "set role app; create table if not exists kept (value text); truncate kept; insert into kept values ('"+value+"')")
+}
+
+func (postgresDatabase) kept(c *subject) string {
+	c.t.Helper()
+	pg := &cluster{c}
+	if pg.sql(0, "select count(*) from pg_tables where tablename = 'kept'") == "0" {
+		return ""
+	}
+	return pg.sql(0, "select value from kept")
+}
+
+func (postgresDatabase) serves(t *testing.T, c *subject) string {
+	t.Helper()
+	return newClient(t).mustPsql(t, (&cluster{c.with(t)}).uri(), "select value from kept")
+}
+
+func (postgresDatabase) otherImage(t *testing.T) string {
+	t.Helper()
+	return ref(t, "postgres", needImages(t, "postgres", "17", 2)[0])
+}
+
+func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {
+	obj := asPostgres(c)
+	var replicas []string
+	var errs []error
+	for n := range obj.Spec.DesiredReplicas() {
+		pod := fmt.Sprintf("%s-%d", obj.Name, n)
+		if n > 0 {
+			replicas = append(replicas, pod)
+		}
+		query, want := "select pg_is_in_recovery()", fmt.Sprint(n > 0)[:1]
+		for _, name := range slices.Sorted(maps.Keys(obj.Spec.Parameters)) {
+			query += fmt.Sprintf(", current_setting('%s')", name)
+			want += "|" + obj.Spec.Parameters[name]
+		}
+		query += ", (select count(*) from pg_settings where pending_restart)"
+		have, err := local(ctx, obj.Namespace, pod, "postgres", query)
+		if err == nil && have != want+"|0" {
+			err = fmt.Errorf("%s has %s, want %s", pod, have, want+"|0")
+		}
+		errs = append(errs, err)
+	}
+	for service, want := range map[string][]string{"-rw": {obj.Name + "-0"}, "-ro": replicas} {
+		have, err := behind(ctx, obj.Namespace, obj.Name+service)
+		if err == nil && !slices.Equal(have, want) {
+			err = fmt.Errorf("behind %s: %v, want %v", service, have, want)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// united: one primary, which sends to all others over TLS.
+func (postgresDatabase) united(c *subject, members int) {
+	c.t.Helper()
+	pg := &cluster{c}
+	primaries := 0
+	for n := range members {
+		if pg.sql(n, "select pg_is_in_recovery()") == "f" {
+			primaries++
+		}
+	}
+	if primaries != 1 {
+		c.t.Errorf("%d of %d members are primaries", primaries, members)
+	}
+	var replicas []string
+	for n := 1; n < members; n++ {
+		replicas = append(replicas, c.pod(n))
+	}
+	have := strings.Fields(pg.sql(0, "select application_name from pg_stat_replication order by 1"))
+	if !slices.Equal(have, replicas) {
+		c.t.Errorf("the primary sends to %v, want %v", have, replicas)
+	}
+	if n := pg.sql(0, streamingOverTLS); n != strconv.Itoa(len(replicas)) {
+		c.t.Errorf("%s replicas stream over TLS, want %d", n, len(replicas))
+	}
+}
+
+// streamingOverTLS counts replicas that follow over an encrypted connection.
+const streamingOverTLS = `select count(*) from pg_stat_replication r join pg_stat_ssl s using (pid)
+	where r.state = 'streaming' and s.ssl`
+
+func (postgresDatabase) write(c *subject) writing { return rowWriting{startWriter(&cluster{c})} }
+
+// rowWriting writes rows, all of which must be on the primary in the end.
+type rowWriting struct{ *writer }
+
+func (w rowWriting) with(t *testing.T) writing { return rowWriting{w.writer.with(t)} }
+
+func (w rowWriting) stop() {
+	w.t.Helper()
+	w.writer.stop()
+	w.check(0)
+}

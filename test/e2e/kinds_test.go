@@ -1,0 +1,154 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// kind is what the tests of drift, truth, quiet, crashes, deletion and bad
+// input need to know of a kind of cluster. What they do is the same for all.
+type kind struct {
+	name string // PostgresCluster
+	// prefix of the names of its tests.
+	prefix string
+	// engine is the name of its images and of its container.
+	engine string
+	// line of versions that clusters run here, and how a spec names it.
+	line string
+	// base is the least that a spec must say.
+	base func() string
+	// several is the least number of members of which one can be replaced.
+	several int32
+	// entry and aside are the suffixes of the Service that applications write
+	// through, and of another one.
+	entry, aside string
+	// lease is the suffix of the Lease by which the agents agree.
+	lease string
+	// poison is a variable that changes how the database works.
+	poison string
+	// reloaded and restarted are specs that ask for other settings, such as
+	// members take up while they run and with a restart.
+	reloaded, restarted string
+	// drifts of the kind's own objects, beside those that all have.
+	drifts []drift
+	// refused are manifests that the API server refuses, beside those of all.
+	refused []badManifest
+	// mistakes on a running cluster, beside those that all kinds have.
+	mistakes func() []mistake
+
+	empty func() v1alpha1.Cluster
+	list  func() client.ObjectList
+	database
+}
+
+// database is how the tests get at what a kind keeps.
+type database interface {
+	// keep stores a value, in the place of the one before.
+	keep(c *subject, value string)
+	// kept is what is stored, nothing when there is nothing.
+	kept(c *subject) string
+	// serves tells an application, which knows the connection Secret and lives in
+	// another namespace, to read what is kept.
+	serves(t *testing.T, c *subject) string
+	// inForce says what of a spec the members and the Services do not have.
+	inForce(ctx context.Context, obj v1alpha1.Cluster) error
+	// united says by the test's failure what keeps the members from being one
+	// cluster of so many.
+	united(c *subject, members int)
+	// write starts an application that writes without an end.
+	write(c *subject) writing
+	// otherImage is one that runs, and that no member should.
+	otherImage(t *testing.T) string
+}
+
+// writing is an application that writes and remembers what was acknowledged.
+type writing interface {
+	with(t *testing.T) writing
+	// goesOn waits until writes are served.
+	goesOn()
+	// stop ends it and fails the test when anything acknowledged is not there.
+	stop()
+}
+
+// kinds under test.
+func kinds() []*kind { return []*kind{postgres} }
+
+// badManifest is one that the API server refuses: the spec's lines come on top
+// of the least that a spec must say, null takes a field away.
+type badManifest struct{ name, object, spec, field string }
+
+// mistake is bad input that only the running cluster shows to be bad.
+type mistake struct {
+	name, spec string
+	// reason and words of what Stalled says.
+	reason string
+	words  []string
+}
+
+// needKind skips a test when the nodes have no image of the kind's.
+func needKind(t *testing.T, k *kind) {
+	t.Helper()
+	needImages(t, k.engine, k.line, 1)
+}
+
+// manifest of a cluster, with lines of YAML on top of the least.
+func (k *kind) manifest(t testing.TB, namespace, name string, lines ...string) *unstructured.Unstructured {
+	t.Helper()
+	spec := specOf(t, append([]string{k.base()}, lines...)...)
+	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetAPIVersion(v1alpha1.GroupVersion.String())
+	obj.SetKind(k.name)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+// specOf lines of YAML, later fields in the place of earlier ones.
+func specOf(t testing.TB, lines ...string) map[string]any {
+	t.Helper()
+	spec := map[string]any{}
+	for _, line := range lines {
+		var fields map[string]any
+		if err := yaml.Unmarshal([]byte("{"+line+"}"), &fields); err != nil {
+			t.Fatalf("read %q: %v", line, err)
+		}
+		maps.Copy(spec, fields)
+	}
+	return spec
+}
+
+func unstructuredOf(t testing.TB, obj client.Object) *unstructured.Unstructured {
+	t.Helper()
+	fields, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	must(t, err, fmt.Sprintf("read %T", obj))
+	return &unstructured.Unstructured{Object: fields}
+}
+
+// createStrictly refuses unknown fields, as kubectl does.
+func createStrictly(t testing.TB, obj *unstructured.Unstructured) error {
+	t.Helper()
+	return env.client.Create(t.Context(), obj, client.FieldValidation(metav1.FieldValidationStrict))
+}
+
+// retained are the names of what a deleted cluster leaves behind.
+func (c *subject) retained(members int32) []string {
+	names := []string{"Secret/" + c.name + "-ca", "Secret/" + c.name + "-internal"}
+	for n := range members {
+		names = append(names, "PersistentVolumeClaim/"+c.volume(int(n)))
+	}
+	return names
+}
