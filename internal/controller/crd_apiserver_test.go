@@ -76,7 +76,7 @@ func TestGoldenManifestsAreAccepted(t *testing.T) {
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	count := 0
-	for _, file := range glob(t, "internal/engine/postgres/testdata/*.yaml") {
+	for _, file := range append(glob(t, "internal/engine/postgres/testdata/*.yaml"), glob(t, "internal/engine/etcd/testdata/*.yaml")...) {
 		for _, obj := range documents(t, file) {
 			obj.SetNamespace(w.Namespace)
 			data, err := json.Marshal(obj)
@@ -90,7 +90,7 @@ func TestGoldenManifestsAreAccepted(t *testing.T) {
 			count++
 		}
 	}
-	if count < 30 {
+	if count < 60 {
 		t.Errorf("only %d objects in the golden manifests", count)
 	}
 }
@@ -182,22 +182,28 @@ func TestValidation(t *testing.T) {
 				"metadata": map[string]any{"name": "orders", "namespace": w.Namespace},
 				"spec":     map[string]any{"version": "17", "storage": map[string]any{"size": "1Gi"}},
 			}}
-			path := strings.Split(tc.path, ".")
-			if tc.value == nil {
-				unstructured.RemoveNestedField(obj.Object, path...)
-			} else if err := unstructured.SetNestedField(obj.Object, tc.value, path...); err != nil {
-				t.Fatal(err)
-			}
-			err := person.Create(t.Context(), obj, client.DryRunAll, strictly)
-			switch {
-			case tc.refused == "" && err != nil:
-				t.Errorf("refused: %v", err)
-			case tc.refused != "" && err == nil:
-				t.Error("accepted")
-			case tc.refused != "" && !strings.Contains(err.Error(), tc.refused):
-				t.Errorf("refused without naming %q: %v", tc.refused, err)
-			}
+			check(t, person, obj, tc.path, tc.value, tc.refused)
 		})
+	}
+}
+
+// check creates an object with one field changed, or without it.
+func check(t *testing.T, person client.Client, obj *unstructured.Unstructured, field string, value any, refused string) {
+	t.Helper()
+	path := strings.Split(field, ".")
+	if value == nil {
+		unstructured.RemoveNestedField(obj.Object, path...)
+	} else if err := unstructured.SetNestedField(obj.Object, value, path...); err != nil {
+		t.Fatal(err)
+	}
+	err := person.Create(t.Context(), obj, client.DryRunAll, strictly)
+	switch {
+	case refused == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case refused != "" && err == nil:
+		t.Error("accepted")
+	case refused != "" && !strings.Contains(err.Error(), refused):
+		t.Errorf("refused without naming %q: %v", refused, err)
 	}
 }
 
