@@ -9,7 +9,6 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.quota) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="quota must be at most half of storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
-// +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tls.certificateSecretRef)",message="tls.certificateSecretRef is not for etcd, whose members show clients and each other one certificate: use tls.caSecretRef",fieldPath=".tls"
 type EtcdClusterSpec struct {
 	CommonSpec `json:",inline"`
 

@@ -28,7 +28,7 @@ func (w *world) growing(maxSize string) *v1alpha1.PostgresCluster {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "growing-"}, Provisioner: "example.com/disk", AllowVolumeExpansion: new(true)}
 	w.create(class)
 	w.t.Cleanup(func() { _ = w.person.Delete(context.Background(), class) })
-	c := w.cluster("orders", 2)
+	c := w.Postgres("orders", 2)
 	c.Spec.Storage.StorageClass = class.Name
 	c.Spec.Storage.AutoGrow = &v1alpha1.AutoGrowSpec{MaxSize: resource.MustParse(maxSize)}
 	w.create(c)
@@ -72,15 +72,15 @@ func (w *world) growths() []string {
 // Volumes grow as they fill, up to their maximum, and what was declared and
 // rolled out stays so all the time.
 func TestAutoGrow(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, postgresKind)
 	c := w.growing("1300Mi")
 	o := w.operate(0)
 	w.awaitReady(c)
 	w.awaitSteady(o)
 	w.get(c)
 	declared := c.Generation
-	versions := w.watch(func(seen *v1alpha1.PostgresCluster) {
-		if !ready(seen) || seen.Generation != declared {
+	versions := w.watch(func(seen v1alpha1.Cluster) {
+		if !ready(seen) || seen.GetGeneration() != declared {
 			t.Errorf("a growth by itself shows as a change: %s", describe(seen))
 		}
 	})
@@ -100,7 +100,7 @@ func TestAutoGrow(t *testing.T) {
 
 	w.simulation.use("orders-0", 1100*mebibyte)
 	w.awaitSize("1300Mi", 2)
-	w.await(c, "at the maximum", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "at the maximum", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionDegraded) == v1alpha1.ReasonStorageAtMaximum && ready(c)
 	})
 	versions.atLeast(2)
@@ -110,13 +110,13 @@ func TestAutoGrow(t *testing.T) {
 	})
 
 	// A member that joins gets what the others have.
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(3)) })
+	w.scale(c, 3)
 	w.awaitReady(c)
 	w.awaitSize("1300Mi", 3)
 
 	// Without autoGrow the spec is wrong, and says how it is mended.
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Storage.AutoGrow = nil })
-	w.await(c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonStorageShrink &&
 			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionStalled), "1300Mi")
 	})
@@ -139,7 +139,7 @@ func (w *world) sizes(members int) []int64 {
 // An operator that dies between two volumes leaves the other one to the next,
 // which knows of the growth by the claim that was written alone.
 func TestCrashWhileGrowing(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, postgresKind)
 	c := w.growing("100Gi")
 	settled := w.operate(0)
 	w.awaitReady(c)

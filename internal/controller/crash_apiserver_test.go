@@ -19,8 +19,9 @@ const mostWrites = 120
 
 // The operator dies in the Nth write of a creation, for every N, and another
 // one goes on.
-func TestCrashWhileCreating(t *testing.T) {
-	w := newWorld(t)
+func TestCrashWhileCreating(t *testing.T) { eachKind(t, crashWhileCreating) }
+
+func crashWhileCreating(t *testing.T, w *world) {
 	crashed := 0
 	for n := 1; n < mostWrites; n++ {
 		c := w.cluster(fmt.Sprintf("orders-%d", n), 1)
@@ -43,22 +44,25 @@ func TestCrashWhileCreating(t *testing.T) {
 }
 
 // The same while a cluster grows, and while it shrinks again.
-func TestCrashWhileScaling(t *testing.T) {
-	for name, size := range map[string][2]int32{"grow": {1, 2}, "shrink": {2, 1}} {
+func TestCrashWhileScaling(t *testing.T) { eachKind(t, crashWhileScaling) }
+
+func crashWhileScaling(t *testing.T, w *world) {
+	several := w.kind.several
+	for name, size := range map[string][2]int32{"grow": {1, several}, "shrink": {several, 1}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t, w.kind)
 			c := w.cluster("orders", size[0])
 			w.create(c)
 			crashed := 0
 			for n := 1; n < mostWrites; n++ {
-				edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(size[0]) })
+				w.scale(c, size[0])
 				settled := w.operate(0)
 				w.awaitReady(c)
 				w.awaitSteady(settled)
 				settled.stop()
 				minted := w.minted(c)
 				first := w.operate(n)
-				edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(size[1]) })
+				w.scale(c, size[1])
 				if !w.awaitCrash(first, c) {
 					break
 				}
@@ -77,9 +81,9 @@ func TestCrashWhileScaling(t *testing.T) {
 }
 
 // awaitCrash says whether an operator died before its work was done.
-func (w *world) awaitCrash(o *operator, c *v1alpha1.PostgresCluster) bool {
+func (w *world) awaitCrash(o *operator, c v1alpha1.Cluster) bool {
 	w.t.Helper()
-	w.await(c, "crash or Ready", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "crash or Ready", func(c v1alpha1.Cluster) bool {
 		select {
 		case <-o.crashed:
 			return true
@@ -98,12 +102,12 @@ func (w *world) awaitCrash(o *operator, c *v1alpha1.PostgresCluster) bool {
 
 // minted is what is made once: the authority's key and the password, as far as
 // the API server has them.
-func (w *world) minted(c *v1alpha1.PostgresCluster) map[string]map[string][]byte {
+func (w *world) minted(c v1alpha1.Cluster) map[string]map[string][]byte {
 	w.t.Helper()
 	found := map[string]map[string][]byte{}
-	for _, name := range []string{c.Name + "-ca", c.Name + "-internal"} {
+	for _, name := range []string{c.GetName() + "-ca", c.GetName() + "-internal"} {
 		secret := &corev1.Secret{}
-		err := w.person.Get(w.t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: name}, secret)
+		err := w.person.Get(w.t.Context(), client.ObjectKey{Namespace: c.GetNamespace(), Name: name}, secret)
 		if client.IgnoreNotFound(err) != nil {
 			w.t.Fatal(err)
 		}
@@ -115,7 +119,7 @@ func (w *world) minted(c *v1alpha1.PostgresCluster) map[string]map[string][]byte
 }
 
 // wantSame wants what was minted to be as it was.
-func (w *world) wantSame(c *v1alpha1.PostgresCluster, before map[string]map[string][]byte) {
+func (w *world) wantSame(c v1alpha1.Cluster, before map[string]map[string][]byte) {
 	w.t.Helper()
 	now := w.minted(c)
 	for name, data := range before {
@@ -127,18 +131,20 @@ func (w *world) wantSame(c *v1alpha1.PostgresCluster, before map[string]map[stri
 
 // wantWhole wants each object of a cluster once, and nothing else. A volume
 // outlives its member.
-func (w *world) wantWhole(c *v1alpha1.PostgresCluster, volumes int32) {
+func (w *world) wantWhole(c v1alpha1.Cluster, members int32) {
 	w.t.Helper()
-	n := c.Name
+	n := c.GetName()
+	var services []string
+	for _, suffix := range w.kind.services {
+		services = append(services, n+suffix)
+	}
 	want := map[string][]string{
 		"StatefulSet": {n}, "ServiceAccount": {n}, "Role": {n}, "RoleBinding": {n}, "NetworkPolicy": {n}, "PodDisruptionBudget": {n},
-		"Service": {n + "-members", n + "-ro", n + "-rw"}, "ConfigMap": {n + "-config"},
+		"Service": services, "ConfigMap": {n + "-config"},
 		"Secret": {n + "-app", n + "-ca", n + "-internal", n + "-tls"},
 	}
-	for i := range volumes {
-		want["PersistentVolumeClaim"] = append(want["PersistentVolumeClaim"], fmt.Sprintf("data-%s-%d", n, i))
-	}
-	for i := range c.Spec.DesiredReplicas() {
+	want["PersistentVolumeClaim"] = volumes(c, members)
+	for i := range c.Common().DesiredReplicas() {
 		want["Pod"] = append(want["Pod"], fmt.Sprintf("%s-%d", n, i))
 	}
 	if diff := cmp.Diff(want, w.objects(c)); diff != "" {
@@ -147,7 +153,7 @@ func (w *world) wantWhole(c *v1alpha1.PostgresCluster, volumes int32) {
 }
 
 // remove deletes a cluster so that the next one has the namespace for itself.
-func (w *world) remove(c *v1alpha1.PostgresCluster, o *operator) {
+func (w *world) remove(c v1alpha1.Cluster, o *operator) {
 	w.t.Helper()
 	if err := w.person.Delete(w.t.Context(), c, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		w.t.Fatal(err)

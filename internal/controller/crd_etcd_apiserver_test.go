@@ -41,7 +41,7 @@ func TestValidationOfEtcd(t *testing.T) {
 		"a parameter that forks":              {"spec.parameters", map[string]any{"force-new-cluster": "true"}, "a parameter that Holdfast owns cannot be set"},
 		"a threshold":                         {"spec.defragmentation.thresholdPercent", int64(30), ""},
 		"a threshold that never rests":        {"spec.defragmentation.thresholdPercent", int64(5), "spec.defragmentation.thresholdPercent"},
-		"a certificate for clients":           {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "mine"}}, "tls.certificateSecretRef is not for etcd"},
+		"a certificate for clients":           {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "mine"}}, ""},
 		"a CA of one's own":                   {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "mine"}}, ""},
 		"Holdfast's CA":                       {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "orders-ca"}}, "spec.tls must name Secrets of your own"},
 		"a name that begins with a digit":     {"metadata.name", "1orders", "metadata.name must start with a letter"},

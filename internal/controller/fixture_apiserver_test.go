@@ -24,7 +24,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
@@ -35,21 +34,26 @@ func TestMain(m *testing.M) { apitest.Main(m) }
 type world struct {
 	*apitest.Cluster
 	t          *testing.T
+	kind       *kind
 	person     client.Client
 	simulation *simulation
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, k *kind) *world {
 	t.Helper()
-	w := &world{Cluster: apitest.New(t), t: t}
+	w := &world{Cluster: apitest.New(t), t: t, kind: k}
 	w.person = w.As(t, "kubectl-edit")
-	w.simulation = simulate(t, w.Cluster)
+	w.simulation = simulate(t, w.Cluster, k)
 	return w
 }
 
 // cluster is what a test declares.
-func (w *world) cluster(name string, replicas int32) *v1alpha1.PostgresCluster {
-	return w.Postgres(name, replicas)
+func (w *world) cluster(name string, replicas int32) v1alpha1.Cluster {
+	c := w.kind.cluster(w)
+	c.SetName(name)
+	c.SetNamespace(w.Namespace)
+	c.Common().Replicas = &replicas
+	return c
 }
 
 func (w *world) create(obj client.Object) {
@@ -78,8 +82,14 @@ func edit[T client.Object](w *world, obj T, change func(T)) {
 	}
 }
 
+// scale changes the number of members.
+func (w *world) scale(c v1alpha1.Cluster, members int32) {
+	w.t.Helper()
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Replicas = &members })
+}
+
 // await waits until a cluster is as a condition says.
-func (w *world) await(c *v1alpha1.PostgresCluster, what string, holds func(*v1alpha1.PostgresCluster) bool) {
+func await[C v1alpha1.Cluster](w *world, c C, what string, holds func(C) bool) {
 	w.t.Helper()
 	apitest.Eventually(w.t, what, func(ctx context.Context) (bool, string) {
 		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
@@ -89,18 +99,18 @@ func (w *world) await(c *v1alpha1.PostgresCluster, what string, holds func(*v1al
 	})
 }
 
-func (w *world) awaitReady(c *v1alpha1.PostgresCluster) {
+func (w *world) awaitReady(c v1alpha1.Cluster) {
 	w.t.Helper()
-	w.await(c, "Ready", ready)
+	await(w, c, "Ready", ready)
 }
 
-func ready(c *v1alpha1.PostgresCluster) bool {
-	return c.Status.ObservedGeneration == c.Generation && conditions.IsTrue(c, v1alpha1.ConditionReady)
+func ready(c v1alpha1.Cluster) bool {
+	return c.CommonStatus().ObservedGeneration == c.GetGeneration() && conditions.IsTrue(c, v1alpha1.ConditionReady)
 }
 
-func describe(c *v1alpha1.PostgresCluster) string {
-	text := fmt.Sprintf("generation %d of %d", c.Status.ObservedGeneration, c.Generation)
-	for _, cond := range c.Status.Conditions {
+func describe(c v1alpha1.Cluster) string {
+	text := fmt.Sprintf("generation %d of %d", c.CommonStatus().ObservedGeneration, c.GetGeneration())
+	for _, cond := range c.GetConditions() {
 		text += fmt.Sprintf("; %s=%s %s: %s", cond.Type, cond.Status, cond.Reason, cond.Message)
 	}
 	return text
@@ -123,7 +133,7 @@ func (w *world) operate(limit int) *operator {
 	return o
 }
 
-// wire is what main does for PostgresCluster, with simulated members.
+// wire is what main does for a kind, with simulated members.
 func (w *world) wire(mgr ctrl.Manager) {
 	w.t.Helper()
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
@@ -139,17 +149,11 @@ func (w *world) wire(mgr ctrl.Manager) {
 		w.t.Fatal(err)
 	}
 	named := secrets.New(metadata, live)
-	pg := &postgres.Engine{Keeper: &memberset.Keeper{
-		Settings: memberset.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+	keeper := &memberset.Keeper{
+		Settings: memberset.Settings{ImageRepository: w.kind.repository, AgentImage: "holdfast:test"},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
-	}}
-	r := &controller.Reconciler[*v1alpha1.PostgresCluster, memberset.Observation]{
-		Client: mgr.GetClient(),
-		Engine: pg, Forgetters: []controller.Forgetter{pg, named},
-		Applier: applier, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
-		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	if err := r.Setup(mgr, v1alpha1.GroupVersion.WithKind("PostgresCluster"), 4, w.simulation.source(), named.Source()); err != nil {
+	if err := w.kind.setup(w, wiring{mgr: mgr, keeper: keeper, applier: applier, named: named}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -219,13 +223,13 @@ func (o *transport) take() []string {
 }
 
 // objects are the names of what carries the cluster's label, by kind.
-func (w *world) objects(c *v1alpha1.PostgresCluster) map[string][]string {
+func (w *world) objects(c v1alpha1.Cluster) map[string][]string {
 	w.t.Helper()
 	found := map[string][]string{}
 	for _, gvk := range append(controller.Applied(), corev1.SchemeGroupVersion.WithKind("Pod")) {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := w.person.List(w.t.Context(), list, client.InNamespace(c.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.Name})
+		err := w.person.List(w.t.Context(), list, client.InNamespace(c.GetNamespace()), client.MatchingLabels{v1alpha1.LabelCluster: c.GetName()})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -244,5 +248,5 @@ func isRead(request string) bool {
 // isStatus says whether a request writes a cluster's status.
 func isStatus(request string) bool {
 	path, _, _ := strings.Cut(request, "?")
-	return strings.Contains(path, "/postgresclusters/") && strings.HasSuffix(path, "/status")
+	return strings.Contains(path, "clusters/") && strings.HasSuffix(path, "/status")
 }

@@ -24,8 +24,9 @@ import (
 
 // A cluster is created, grows, shrinks and takes up settings, and no version
 // of its status ever says more than is true.
-func TestLifecycle(t *testing.T) {
-	w := newWorld(t)
+func TestLifecycle(t *testing.T) { eachKind(t, lifecycle) }
+
+func lifecycle(t *testing.T, w *world) {
 	seen := w.watch()
 	w.operate(0)
 	c := w.cluster("orders", 1)
@@ -33,18 +34,18 @@ func TestLifecycle(t *testing.T) {
 	w.awaitReady(c)
 	w.wantMembers(c, 1)
 
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(3)) })
+	w.scale(c, w.kind.more)
 	w.awaitReady(c)
-	w.wantMembers(c, 3)
+	w.wantMembers(c, int(w.kind.more))
 
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters = map[string]string{"work_mem": "8MB"} })
+	edit(w, c, func(c v1alpha1.Cluster) { *w.kind.parameters(c) = map[string]string{w.kind.setting: w.kind.value} })
 	w.awaitReady(c)
-	if told := w.told(t.Context(), c); !maps.Equal(told.Parameters, c.Spec.Parameters) {
+	if told := w.told(t.Context(), c); !maps.Equal(told.Parameters, *w.kind.parameters(c)) {
 		t.Errorf("members are told %v", told.Parameters)
 	}
 
 	before := w.podUIDs(c)
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.PodLabels = map[string]string{"team": "shop"} })
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().PodLabels = map[string]string{"team": "shop"} })
 	w.awaitReady(c)
 	for name, uid := range w.podUIDs(c) {
 		if before[name] == uid {
@@ -52,48 +53,59 @@ func TestLifecycle(t *testing.T) {
 		}
 	}
 
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(2)) })
+	w.scale(c, w.kind.several)
 	w.awaitReady(c)
-	w.wantMembers(c, 2)
-	if diff := cmp.Diff([]string{"data-orders-0", "data-orders-1", "data-orders-2"}, w.objects(c)["PersistentVolumeClaim"]); diff != "" {
+	w.wantMembers(c, int(w.kind.several))
+	if diff := cmp.Diff(volumes(c, w.kind.more), w.objects(c)["PersistentVolumeClaim"]); diff != "" {
 		t.Errorf("volumes under Retain (-want +got):\n%s", diff)
 	}
 	seen.atLeast(10)
 }
 
 // Growing and shrinking under deletionPolicy Delete takes the volume along.
-func TestShrinkDeletes(t *testing.T) {
-	w := newWorld(t)
+func TestShrinkDeletes(t *testing.T) { eachKind(t, shrinkDeletes) }
+
+func shrinkDeletes(t *testing.T, w *world) {
 	w.operate(0)
-	c := w.cluster("orders", 2)
-	c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	c := w.cluster("orders", w.kind.several)
+	c.Common().DeletionPolicy = v1alpha1.DeletionDelete
 	w.create(c)
 	w.awaitReady(c)
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Replicas = new(int32(1)) })
+	w.scale(c, 1)
 	w.awaitReady(c)
 	apitest.Eventually(t, "the volume goes", func(context.Context) (bool, string) {
-		volumes := w.objects(c)["PersistentVolumeClaim"]
-		return cmp.Equal(volumes, []string{"data-orders-0"}), fmt.Sprint(volumes)
+		left := w.objects(c)["PersistentVolumeClaim"]
+		return cmp.Equal(left, volumes(c, 1)), fmt.Sprint(left)
 	})
 }
 
-func (w *world) wantMembers(c *v1alpha1.PostgresCluster, n int) {
+// volumes of so many members.
+func volumes(c v1alpha1.Cluster, members int32) []string {
+	var names []string
+	for n := range members {
+		names = append(names, fmt.Sprintf("data-%s-%d", c.GetName(), n))
+	}
+	return names
+}
+
+func (w *world) wantMembers(c v1alpha1.Cluster, n int) {
 	w.t.Helper()
 	if pods := w.objects(c)["Pod"]; len(pods) != n {
 		w.t.Errorf("pods %v, want %d", pods, n)
 	}
-	if len(c.Status.Members) != n || c.Status.ReadyReplicas != int32(n) || c.Status.Primary != c.Name+"-0" {
-		w.t.Errorf("status says %d members, %d ready, primary %q; want %d", len(c.Status.Members), c.Status.ReadyReplicas, c.Status.Primary, n)
+	said := c.CommonStatus()
+	if len(said.Members) != n || said.ReadyReplicas != int32(n) || said.Primary != w.kind.primary {
+		w.t.Errorf("status says %d members, %d ready, primary %q; want %d", len(said.Members), said.ReadyReplicas, said.Primary, n)
 	}
-	if c.Status.SystemIdentifier != system || c.Status.Version != "17.4" || c.Status.CredentialsSecret != c.Name+"-app" {
-		w.t.Errorf("status says system %q, version %q, credentials %q", c.Status.SystemIdentifier, c.Status.Version, c.Status.CredentialsSecret)
+	if said.SystemIdentifier != system || said.Version != w.kind.version || said.CredentialsSecret != c.GetName()+"-app" {
+		w.t.Errorf("status says system %q, version %q, credentials %q", said.SystemIdentifier, said.Version, said.CredentialsSecret)
 	}
 }
 
-func (w *world) podUIDs(c *v1alpha1.PostgresCluster) map[string]string {
+func (w *world) podUIDs(c v1alpha1.Cluster) map[string]string {
 	w.t.Helper()
 	var pods corev1.PodList
-	if err := w.person.List(w.t.Context(), &pods, client.InNamespace(c.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.Name}); err != nil {
+	if err := w.person.List(w.t.Context(), &pods, client.InNamespace(c.GetNamespace()), client.MatchingLabels{v1alpha1.LabelCluster: c.GetName()}); err != nil {
 		w.t.Fatal(err)
 	}
 	uids := map[string]string{}
@@ -104,8 +116,8 @@ func (w *world) podUIDs(c *v1alpha1.PostgresCluster) map[string]string {
 }
 
 // told is what the ConfigMap tells the members now.
-func (w *world) told(ctx context.Context, c *v1alpha1.PostgresCluster) memberapi.ClusterConfig {
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name + "-config"}}
+func (w *world) told(ctx context.Context, c v1alpha1.Cluster) memberapi.ClusterConfig {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.GetNamespace(), Name: c.GetName() + "-config"}}
 	var told memberapi.ClusterConfig
 	if err := w.person.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
 		w.t.Error(err)
@@ -127,13 +139,13 @@ type statusWatch struct {
 
 // watch judges every version by what every version must be, and by what a test
 // wants besides.
-func (w *world) watch(judges ...func(*v1alpha1.PostgresCluster)) *statusWatch {
+func (w *world) watch(judges ...func(v1alpha1.Cluster)) *statusWatch {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	watching, err := c.Watch(w.t.Context(), &v1alpha1.PostgresClusterList{}, client.InNamespace(w.Namespace))
+	watching, err := c.Watch(w.t.Context(), w.kind.list(), client.InNamespace(w.Namespace))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -141,7 +153,7 @@ func (w *world) watch(judges ...func(*v1alpha1.PostgresCluster)) *statusWatch {
 	go func() {
 		defer close(s.done)
 		for event := range watching.ResultChan() {
-			if c, ok := event.Object.(*v1alpha1.PostgresCluster); ok && event.Type != watch.Deleted {
+			if c, ok := event.Object.(v1alpha1.Cluster); ok && event.Type != watch.Deleted {
 				s.count++
 				s.judge(c)
 				for _, judge := range judges {
@@ -165,10 +177,10 @@ func (s *statusWatch) atLeast(n int) {
 }
 
 // judge holds one version against what every version must be.
-func (s *statusWatch) judge(c *v1alpha1.PostgresCluster) {
+func (s *statusWatch) judge(c v1alpha1.Cluster) {
 	t := s.w.t
 	result := kstatus(c)
-	if len(c.Status.Conditions) == 0 {
+	if len(c.GetConditions()) == 0 {
 		if result != "InProgress" {
 			t.Errorf("a new cluster is %s by kstatus", result)
 		}
@@ -178,7 +190,7 @@ func (s *statusWatch) judge(c *v1alpha1.PostgresCluster) {
 		t.Errorf("%s: %s", describe(c), fault)
 	}
 	isReady := conditions.IsTrue(c, v1alpha1.ConditionReady)
-	if isReady != (result == "Current") && c.Status.ObservedGeneration == c.Generation {
+	if isReady != (result == "Current") && c.CommonStatus().ObservedGeneration == c.GetGeneration() {
 		t.Errorf("%s by kstatus: %s", result, describe(c))
 	}
 	if ready(c) {
@@ -188,7 +200,7 @@ func (s *statusWatch) judge(c *v1alpha1.PostgresCluster) {
 
 // faults are what no version of a status may have; the rules are those of
 // fluxcd/pkg/runtime/conditions/check.
-func faults(c *v1alpha1.PostgresCluster) []string {
+func faults(c v1alpha1.Cluster) []string {
 	var found []string
 	has := func(condition string) bool { return conditions.Has(c, condition) }
 	if !has(v1alpha1.ConditionReady) || conditions.IsUnknown(c, v1alpha1.ConditionReady) {
@@ -202,15 +214,15 @@ func faults(c *v1alpha1.PostgresCluster) []string {
 			found = append(found, abnormal+" is True or absent, and excludes Ready")
 		}
 	}
-	if c.Status.ObservedGeneration > c.Generation {
+	if c.CommonStatus().ObservedGeneration > c.GetGeneration() {
 		found = append(found, "a generation is observed that does not exist")
 	}
 	types := map[string]bool{}
-	for _, cond := range c.Status.Conditions {
+	for _, cond := range c.GetConditions() {
 		if types[cond.Type] {
 			found = append(found, cond.Type+" stands twice")
 		}
-		if cond.ObservedGeneration != c.Status.ObservedGeneration && conditions.IsTrue(c, v1alpha1.ConditionReady) {
+		if cond.ObservedGeneration != c.CommonStatus().ObservedGeneration && conditions.IsTrue(c, v1alpha1.ConditionReady) {
 			found = append(found, cond.Type+" speaks of another generation than Ready")
 		}
 		types[cond.Type] = true
@@ -219,35 +231,35 @@ func faults(c *v1alpha1.PostgresCluster) []string {
 }
 
 // judgeReady wants a cluster that calls itself ready to be what it declares.
-func (s *statusWatch) judgeReady(c *v1alpha1.PostgresCluster) {
+func (s *statusWatch) judgeReady(c v1alpha1.Cluster) {
 	ctx := context.Background()
 	told := s.w.told(ctx, c)
 	pods := &corev1.PodList{}
-	if err := s.w.person.List(ctx, pods, client.InNamespace(c.Namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.Name}); err != nil {
+	if err := s.w.person.List(ctx, pods, client.InNamespace(c.GetNamespace()), client.MatchingLabels{v1alpha1.LabelCluster: c.GetName()}); err != nil {
 		s.w.t.Error(err)
 	}
-	now := &v1alpha1.PostgresCluster{}
-	if err := s.w.person.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil || now.Generation != c.Generation {
+	now := s.w.kind.cluster(s.w)
+	if err := s.w.person.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil || now.GetGeneration() != c.GetGeneration() {
 		return // the spec moved on meanwhile
 	}
-	if !maps.Equal(told.Parameters, c.Spec.Parameters) || len(told.Members) != c.Spec.DesiredReplicas() || len(pods.Items) != c.Spec.DesiredReplicas() {
-		s.w.t.Errorf("Ready at generation %d with parameters %v, members %v and %d pods", c.Generation, told.Parameters, told.Members, len(pods.Items))
+	if !maps.Equal(told.Parameters, *s.w.kind.parameters(c)) || len(told.Members) != c.Common().DesiredReplicas() || len(pods.Items) != c.Common().DesiredReplicas() {
+		s.w.t.Errorf("Ready at generation %d with parameters %v, members %v and %d pods", c.GetGeneration(), told.Parameters, told.Members, len(pods.Items))
 	}
 	for i := range pods.Items {
-		for k, v := range c.Spec.PodLabels {
+		for k, v := range c.Common().PodLabels {
 			if pods.Items[i].Labels[k] != v {
-				s.w.t.Errorf("Ready at generation %d with %s without label %s", c.Generation, pods.Items[i].Name, k)
+				s.w.t.Errorf("Ready at generation %d with %s without label %s", c.GetGeneration(), pods.Items[i].Name, k)
 			}
 		}
 	}
 }
 
 // kstatus decides as the library of that name does, in its order.
-func kstatus(c *v1alpha1.PostgresCluster) string {
+func kstatus(c v1alpha1.Cluster) string {
 	switch {
-	case c.DeletionTimestamp != nil:
+	case c.GetDeletionTimestamp() != nil:
 		return "Terminating"
-	case c.Status.ObservedGeneration != c.Generation:
+	case c.CommonStatus().ObservedGeneration != c.GetGeneration():
 		return "InProgress"
 	case conditions.IsTrue(c, v1alpha1.ConditionReconciling):
 		return "InProgress"

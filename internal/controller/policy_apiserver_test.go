@@ -20,9 +20,9 @@ import (
 )
 
 // dataObjects are what the deletion policy is about.
-func (w *world) dataObjects(c *v1alpha1.PostgresCluster) map[string]client.Object {
+func (w *world) dataObjects(c v1alpha1.Cluster) map[string]client.Object {
 	w.t.Helper()
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: c.Namespace, Name: name} }
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: c.GetNamespace(), Name: name} }
 	objects := map[string]client.Object{
 		"data-orders-0":   &corev1.PersistentVolumeClaim{ObjectMeta: named("data-orders-0")},
 		"orders-ca":       &corev1.Secret{ObjectMeta: named("orders-ca")},
@@ -34,12 +34,12 @@ func (w *world) dataObjects(c *v1alpha1.PostgresCluster) map[string]client.Objec
 	return objects
 }
 
-func (w *world) awaitOwned(c *v1alpha1.PostgresCluster, want bool) {
+func (w *world) awaitOwned(c v1alpha1.Cluster, want bool) {
 	w.t.Helper()
 	apitest.Eventually(w.t, fmt.Sprintf("owned by the cluster: %v", want), func(context.Context) (bool, string) {
 		for name, obj := range w.dataObjects(c) {
 			owners := obj.GetOwnerReferences()
-			if owned := len(owners) == 1 && owners[0].UID == c.UID; owned != want || !want && len(owners) > 0 {
+			if owned := len(owners) == 1 && owners[0].UID == c.GetUID(); owned != want || !want && len(owners) > 0 {
 				return false, fmt.Sprintf("%s is owned by %v", name, owners)
 			}
 		}
@@ -49,17 +49,18 @@ func (w *world) awaitOwned(c *v1alpha1.PostgresCluster, want bool) {
 
 // The policy that a suspended cluster declares is in force, and nothing else
 // that it declares is.
-func TestPolicyCountsWhileSuspended(t *testing.T) {
-	w := newWorld(t)
+func TestPolicyCountsWhileSuspended(t *testing.T) { eachKind(t, policyCountsWhileSuspended) }
+
+func policyCountsWhileSuspended(t *testing.T, w *world) {
 	c, o := w.settled(1)
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Suspend = true })
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Suspend = true })
 	w.awaitSteady(o)
 	before := w.dataObjects(c)
 	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionDelete, v1alpha1.DeletionRetain} {
-		edit(w, c, func(c *v1alpha1.PostgresCluster) {
-			c.Spec.DeletionPolicy = policy
-			c.Spec.Storage.Size = resource.MustParse("2Gi")
-			c.Spec.Parameters = map[string]string{"work_mem": "8MB"}
+		edit(w, c, func(c v1alpha1.Cluster) {
+			c.Common().DeletionPolicy = policy
+			w.kind.storage(c).Size = resource.MustParse("2Gi")
+			*w.kind.parameters(c) = map[string]string{w.kind.setting: w.kind.value}
 		})
 		w.awaitOwned(c, policy == v1alpha1.DeletionDelete)
 		w.awaitSteady(o)
@@ -89,20 +90,21 @@ func TestPolicyCountsWhileSuspended(t *testing.T) {
 
 // A growth that is refused is reported, and keeps nothing else of the volume
 // from being written.
-func TestRefusedGrowthKeepsThePolicy(t *testing.T) {
-	w := newWorld(t)
+func TestRefusedGrowthKeepsThePolicy(t *testing.T) { eachKind(t, refusedGrowthKeepsThePolicy) }
+
+func refusedGrowthKeepsThePolicy(t *testing.T, w *world) {
 	c, _ := w.settled(1)
-	edit(w, c, func(c *v1alpha1.PostgresCluster) {
-		c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-		c.Spec.Storage.Size = resource.MustParse("2Gi")
+	edit(w, c, func(c v1alpha1.Cluster) {
+		c.Common().DeletionPolicy = v1alpha1.DeletionDelete
+		w.kind.storage(c).Size = resource.MustParse("2Gi")
 	})
 	// Without a class that allows it, the API server refuses the growth as it
 	// refuses one over a quota.
-	w.await(c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "Stalled", func(c v1alpha1.Cluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonForbidden &&
 			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionStalled), "data-orders-0")
 	})
 	w.awaitOwned(c, true)
-	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.DeletionPolicy = v1alpha1.DeletionRetain })
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().DeletionPolicy = v1alpha1.DeletionRetain })
 	w.awaitOwned(c, false)
 }

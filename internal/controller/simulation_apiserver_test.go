@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,6 +40,7 @@ const system = "7300000000000000001"
 type simulation struct {
 	t       *testing.T
 	world   *apitest.Cluster
+	kind    *kind
 	kubelet client.Client
 
 	mu      sync.Mutex
@@ -59,10 +59,10 @@ func (s *simulation) use(pod string, bytes int64) {
 }
 
 // simulate runs until the test ends.
-func simulate(t *testing.T, world *apitest.Cluster) *simulation {
+func simulate(t *testing.T, world *apitest.Cluster, k *kind) *simulation {
 	t.Helper()
 	s := &simulation{
-		t: t, world: world, kubelet: world.As(t, "kubelet"),
+		t: t, world: world, kind: k, kubelet: world.As(t, "kubelet"),
 		said: map[types.NamespacedName]map[string]members.Observation{}, wakes: map[*int]func(types.NamespacedName){}, used: map[string]int64{},
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
@@ -186,8 +186,7 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 		return nil, err
 	}
 	m := &memberapi.Status{
-		Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RoleReplica, State: memberapi.StateStreaming, Serving: true,
-		Version: "17.4", SystemIdentifier: system,
+		Pod: pod.Name, PodUID: string(pod.UID), Serving: true, SystemIdentifier: system,
 		ConfigHash:        memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])),
 		CertificateSerial: pki.Serial(tls.Data["tls.crt"]),
 		TLSHash:           memberapi.HashTLS(tls.Data),
@@ -202,9 +201,7 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 		m.VolumeSize, m.VolumeUsed = capacity.Value(), s.used[pod.Name]
 		s.mu.Unlock()
 	}
-	if strings.HasSuffix(pod.Name, "-0") {
-		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
-	}
+	s.kind.says(s, pod, m)
 	return m, nil
 }
 

@@ -73,7 +73,7 @@ func (w *world) awaitSecret(name, what string, holds func(map[string]string) boo
 
 func (w *world) awaitStalled(c *v1alpha1.PostgresCluster, reason string, words ...string) {
 	w.t.Helper()
-	w.await(c, "Stalled "+reason, func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "Stalled "+reason, func(c *v1alpha1.PostgresCluster) bool {
 		message := conditions.GetMessage(c, v1alpha1.ConditionStalled)
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == reason && conditions.IsTrue(c, v1alpha1.ConditionAvailable) &&
 			!slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(message, word) })
@@ -83,8 +83,9 @@ func (w *world) awaitStalled(c *v1alpha1.PostgresCluster, reason string, words .
 // A certificate of one's own comes into use, is renewed, and goes again, and no
 // pod is replaced for it. One that is missing or cannot be used changes nothing.
 func TestCertificateOfOnesOwn(t *testing.T) {
-	w := newWorld(t)
-	c, o := w.settled(3)
+	w := newWorld(t, postgresKind)
+	settled, o := w.settled(3)
+	c := asPostgres(settled)
 	pods, ca := w.podUIDs(c), userCA(t)
 	own := w.awaitSecret("orders-app", "the CA", func(s map[string]string) bool { return s["ca.crt"] != "" })["ca.crt"]
 
@@ -123,7 +124,7 @@ func TestCertificateOfOnesOwn(t *testing.T) {
 	w.awaitSecret("orders-tls", "the last good one stays, and drift is put back", func(s map[string]string) bool {
 		return s["server.crt"] == string(renewed["tls.crt"])
 	})
-	w.await(c, "the drift is recorded", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "the drift is recorded", func(c *v1alpha1.PostgresCluster) bool {
 		return c.Status.Drift != nil && slices.ContainsFunc(c.Status.Drift.Last, func(d v1alpha1.DriftRecord) bool { return d.Object == "Secret/orders-tls" })
 	})
 
@@ -139,12 +140,12 @@ func TestCertificateOfOnesOwn(t *testing.T) {
 // A CA of one's own signs from the first certificate on, is replaced bundle
 // first, and gives way to a CA of Holdfast's.
 func TestCAOfOnesOwn(t *testing.T) {
-	w := newWorld(t)
-	c := w.cluster("orders", 2)
+	w := newWorld(t, postgresKind)
+	c := w.Postgres("orders", 2)
 	c.Spec.TLS.CASecretRef = &v1alpha1.SecretReference{Name: "root"}
 	w.create(c)
 	o := w.operate(0)
-	w.await(c, "the Secret is missing", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "the Secret is missing", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonSecretMissing
 	})
 	old, young := userCA(t), userCA(t)
@@ -169,7 +170,7 @@ func TestCAOfOnesOwn(t *testing.T) {
 	w.awaitStalled(c, v1alpha1.ReasonCertificateRefused, "spec.tls.caSecretRef", "tls.key does not belong")
 	o.stop()
 	w.operate(0) // knows nothing but what is there
-	w.await(c, "Stalled again", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "Stalled again", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonCertificateRefused && conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})
 	w.awaitSecret("orders-tls", "the last good one stays", settled(young))

@@ -1,0 +1,102 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/secrets"
+)
+
+// kind is what the tests of the loop need to know of a kind of cluster. What
+// they do is the same for all.
+type kind struct {
+	name       string
+	repository string // of its images
+	// several and more are numbers of members beyond one.
+	several, more int32
+	// services are the suffixes of its Services, in alphabetic order; entry is
+	// the one that applications write through.
+	services []string
+	entry    string
+	port     int32
+	// setting is one that members take up, with its value.
+	setting, value string
+	// version and primary are what a status tells of settled members.
+	version, primary string
+
+	list       func() client.ObjectList
+	cluster    func(w *world) v1alpha1.Cluster
+	parameters func(c v1alpha1.Cluster) *map[string]string
+	storage    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec
+	setup      func(w *world, parts wiring) error
+	// says completes what the agent of a running pod says.
+	says func(s *simulation, pod *corev1.Pod, m *memberapi.Status)
+}
+
+// kinds under test.
+var kinds = []*kind{postgresKind}
+
+// eachKind runs a test of the loop for every kind, in a world of its own.
+func eachKind(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, k := range kinds {
+		t.Run(k.name, func(t *testing.T) { test(t, newWorld(t, k)) })
+	}
+}
+
+// wiring is what the operator's process gives to every kind.
+type wiring struct {
+	mgr     ctrl.Manager
+	keeper  *memberset.Keeper
+	applier controller.Syncer
+	named   *secrets.Watcher
+}
+
+// setUp makes the controller of a kind.
+func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C, O], forgets controller.Forgetter, empty func() C) error {
+	r := &controller.Reconciler[C, O]{
+		Client: parts.mgr.GetClient(),
+		Engine: e, Forgetters: []controller.Forgetter{forgets, parts.named},
+		Applier: parts.applier, Recorder: parts.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+		New: empty,
+	}
+	return r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.Source())
+}
+
+var postgresKind = &kind{
+	name: "PostgresCluster", repository: "docker.io/library/postgres",
+	several: 2, more: 3,
+	services: []string{"-members", "-ro", "-rw"}, entry: "-rw", port: 5432,
+	setting: "work_mem", value: "8MB",
+	version: "17.4", primary: "orders-0",
+	list:       func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
+	cluster:    func(w *world) v1alpha1.Cluster { return w.Postgres("", 1) },
+	parameters: func(c v1alpha1.Cluster) *map[string]string { return &asPostgres(c).Spec.Parameters },
+	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
+	setup: func(w *world, parts wiring) error {
+		e := &postgres.Engine{Keeper: parts.keeper}
+		return setUp(w, parts, e, e, func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} })
+	},
+	says: func(_ *simulation, pod *corev1.Pod, m *memberapi.Status) {
+		m.Version, m.Role, m.State = "17.4", v1alpha1.RoleReplica, memberapi.StateStreaming
+		if strings.HasSuffix(pod.Name, "-0") {
+			m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
+		}
+	},
+}
+
+func asPostgres(c v1alpha1.Cluster) *v1alpha1.PostgresCluster {
+	return c.(*v1alpha1.PostgresCluster)
+}
