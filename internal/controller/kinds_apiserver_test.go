@@ -34,8 +34,10 @@ type kind struct {
 	port     int32
 	// setting is one that members take up, with its value.
 	setting, value string
-	// version and primary are what a status tells of settled members.
+	// version and primary are what a status tells of settled members. Where
+	// members elect who leads, that is at first.
 	version, primary string
+	leads            bool
 
 	list       func() client.ObjectList
 	cluster    func(w *world) v1alpha1.Cluster
@@ -47,7 +49,7 @@ type kind struct {
 }
 
 // kinds under test.
-var kinds = []*kind{postgresKind}
+var kinds = []*kind{postgresKind, etcdKind}
 
 // eachKind runs a test of the loop for every kind, in a world of its own.
 func eachKind(t *testing.T, test func(t *testing.T, w *world)) {

@@ -94,7 +94,7 @@ func (w *world) wantMembers(c v1alpha1.Cluster, n int) {
 		w.t.Errorf("pods %v, want %d", pods, n)
 	}
 	said := c.CommonStatus()
-	if len(said.Members) != n || said.ReadyReplicas != int32(n) || said.Primary != w.kind.primary {
+	if len(said.Members) != n || said.ReadyReplicas != int32(n) || said.Primary == "" || !w.kind.leads && said.Primary != w.kind.primary {
 		w.t.Errorf("status says %d members, %d ready, primary %q; want %d", len(said.Members), said.ReadyReplicas, said.Primary, n)
 	}
 	if said.SystemIdentifier != system || said.Version != w.kind.version || said.CredentialsSecret != c.GetName()+"-app" {

@@ -1,0 +1,193 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/etcd"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+var etcdKind = &kind{
+	name: "EtcdCluster", repository: "quay.io/coreos/etcd",
+	several: 3, more: 5,
+	services: []string{"-client", "-members"}, entry: "-client", port: 2379,
+	setting: "snapshot-count", value: "5000",
+	version: "3.6.16", primary: "orders-0", leads: true,
+	list: func() client.ObjectList { return &v1alpha1.EtcdClusterList{} },
+	cluster: func(w *world) v1alpha1.Cluster {
+		return &v1alpha1.EtcdCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace},
+			Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}},
+		}
+	},
+	parameters: func(c v1alpha1.Cluster) *map[string]string { return &c.(*v1alpha1.EtcdCluster).Spec.Parameters },
+	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &c.(*v1alpha1.EtcdCluster).Spec.Storage },
+	setup: func(w *world, parts wiring) error {
+		e := &etcd.Engine{Keeper: parts.keeper, Dial: func(context.Context, *corev1.Pod, string, members.ClientTLS) (etcd.Group, error) {
+			return groupOf(w.simulation), nil
+		}}
+		return setUp(w, parts, e, e, func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} })
+	},
+	says: func(s *simulation, pod *corev1.Pod, m *memberapi.Status) { groupOf(s).says(s, pod, m) },
+}
+
+// groups of the simulations, which outlive the operators.
+var groups sync.Map
+
+func groupOf(s *simulation) *group {
+	g, _ := groups.LoadOrStore(s, &group{t: s.t, data: map[types.UID]uint64{}})
+	return g.(*group)
+}
+
+// group plays the etcd of one namespace's cluster.
+type group struct {
+	t  *testing.T
+	mu sync.Mutex
+	// cluster is the UID of the object that the group was born for.
+	cluster string
+	// members in the order in which they were admitted.
+	members []memberapi.GroupMember
+	ids     uint64
+	leader  uint64
+	// data is the ID of the member on a volume.
+	data map[types.UID]uint64
+}
+
+func hex(id uint64) string { return strconv.FormatUint(id, 16) }
+
+func (g *group) find(id uint64) *memberapi.GroupMember {
+	for i := range g.members {
+		if g.members[i].ID == hex(id) {
+			return &g.members[i]
+		}
+	}
+	return nil
+}
+
+func (g *group) admit(peerURL string, learner bool) uint64 {
+	g.ids++
+	g.members = append(g.members, memberapi.GroupMember{ID: hex(0xe0 + g.ids), PeerURL: peerURL, Learner: learner})
+	return 0xe0 + g.ids
+}
+
+// says is what the agent of a pod says, after it has done what it may.
+func (g *group) says(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
+	config, claim := &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}
+	at := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelCluster] + "-config"}
+	var told memberapi.ClusterConfig
+	if s.world.Cache.Get(context.Background(), at, config) != nil || json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told) != nil {
+		return
+	}
+	at.Name = "data-" + pod.Name
+	if s.world.Cache.Get(context.Background(), at, claim) != nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if told.Fresh && told.UID != g.cluster {
+		g.cluster, g.members, g.data = told.UID, nil, map[types.UID]uint64{} // a cluster of the same name, with nothing of the one before
+	}
+	g.start(pod.Name, claim.UID, told.Tickets[pod.Name])
+	id := g.data[claim.UID]
+	member := g.find(id)
+	m.Version, m.Role = "3.6.16", v1alpha1.RoleMember
+	switch {
+	case id == 0:
+		m.State, m.Serving, m.SystemIdentifier = memberapi.StateWaiting, false, ""
+		return
+	case member == nil:
+		m.State, m.Hold, m.Serving = memberapi.StateHeld, memberapi.HoldRemoved, false
+		return
+	case member.Learner:
+		m.State, m.Serving = memberapi.StateCatchingUp, false
+	default:
+		m.State = memberapi.StateRunning
+	}
+	view := slices.Clone(g.members)
+	slices.SortFunc(view, func(a, b memberapi.GroupMember) int { return cmp.Compare(a.ID, b.ID) })
+	m.Group = &memberapi.Group{Self: hex(id), Leader: hex(g.leader), Members: view}
+}
+
+// start begins a member on a volume, if a ticket allows it.
+func (g *group) start(pod string, volume types.UID, ticket memberapi.Ticket) {
+	if g.data[volume] != 0 && g.find(g.data[volume]) != nil {
+		return
+	}
+	switch ticket.State {
+	case memberapi.TicketNew:
+		if len(g.members) > 0 {
+			g.t.Errorf("%s is told to begin a second cluster", pod)
+			return
+		}
+		g.leader = g.admit(ticket.InitialCluster[pod], false)
+		g.data[volume] = g.leader
+		g.find(g.leader).Name = pod
+	case memberapi.TicketExisting:
+		id, err := strconv.ParseUint(ticket.MemberID, 16, 64)
+		if member := g.find(id); err == nil && member != nil && member.Name == "" && member.PeerURL == ticket.InitialCluster[pod] {
+			member.Name, g.data[volume] = pod, id
+		}
+	}
+}
+
+func (g *group) AddLearner(_ context.Context, peerURL string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range g.members {
+		if m.Learner || m.Name == "" || m.PeerURL == peerURL {
+			return nil
+		}
+	}
+	g.admit(peerURL, true)
+	return nil
+}
+
+func (g *group) Promote(_ context.Context, id uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m := g.find(id); m != nil && m.Name != "" {
+		m.Learner = false
+	}
+	return nil
+}
+
+func (g *group) Remove(_ context.Context, id uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if id == g.leader {
+		return fmt.Errorf("the leader %x was to be removed", id)
+	}
+	g.members = slices.DeleteFunc(g.members, func(m memberapi.GroupMember) bool { return m.ID == hex(id) })
+	return nil
+}
+
+func (g *group) MoveLeader(_ context.Context, id uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m := g.find(id); m != nil && !m.Learner {
+		g.leader = id
+	}
+	return nil
+}
+
+func (*group) Compact(context.Context) error    { return nil }
+func (*group) Defragment(context.Context) error { return nil }
+func (*group) Disarm(context.Context) error     { return nil }
+func (*group) Close() error                     { return nil }
