@@ -1,4 +1,4 @@
-// Holdfast runs PostgreSQL clusters from what Git says and keeps them there.
+// Holdfast runs PostgreSQL and etcd clusters from what Git says and keeps them there.
 // This one binary is the operator (manager), the process beside each database
 // (agent), and a plugin of kubectl.
 package main
@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/member"
@@ -104,13 +105,15 @@ const gcPercent = 50
 
 // managerOptions are the flags of the operator.
 type managerOptions struct {
-	namespaces                     []string
-	metricsAddress, healthAddress  string
-	agentImage, postgresRepository string
-	concurrent                     int
-	gracePeriod                    time.Duration
-	leader                         leaderelection.Options
-	log                            logger.Options
+	namespaces                    []string
+	metricsAddress, healthAddress string
+	agentImage                    string
+	postgresRepository            string
+	etcdRepository                string
+	concurrent                    int
+	gracePeriod                   time.Duration
+	leader                        leaderelection.Options
+	log                           logger.Options
 }
 
 func managerCommand() *cobra.Command {
@@ -127,6 +130,7 @@ func managerCommand() *cobra.Command {
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own, read from its pod, when empty")
 	f.StringVar(&o.postgresRepository, "postgres-image-repository", "docker.io/library/postgres", "repository that PostgreSQL versions are looked up in")
+	f.StringVar(&o.etcdRepository, "etcd-image-repository", "quay.io/coreos/etcd", "repository that etcd versions are looked up in")
 	f.IntVar(&o.concurrent, "concurrent", 4, "clusters that are reconciled at the same time")
 	f.DurationVar(&o.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "time for passes under way to end before the operator stops")
 	o.leader.BindFlags(f)
@@ -196,7 +200,14 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	return errors.Join(
 		wire(w, "PostgresCluster", o.postgresRepository,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
-			func(k *memberset.Keeper) kindEngine[*v1alpha1.PostgresCluster] { return &postgres.Engine{Keeper: k} }),
+			func(k *memberset.Keeper) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
+				return &postgres.Engine{Keeper: k}
+			}),
+		wire(w, "EtcdCluster", o.etcdRepository,
+			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
+			func(k *memberset.Keeper) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
+				return &etcd.Engine{Keeper: k}
+			}),
 	)
 }
 
@@ -211,14 +222,14 @@ type wiring struct {
 }
 
 // kindEngine is an engine that remembers clusters.
-type kindEngine[C v1alpha1.Cluster] interface {
-	engine.Engine[C, memberset.Observation]
+type kindEngine[C v1alpha1.Cluster, O any] interface {
+	engine.Engine[C, O]
 	controller.Forgetter
 }
 
 // wire makes the controller of one kind, its engine, and the poller of its
 // members.
-func wire[C v1alpha1.Cluster](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.Keeper) kindEngine[C]) error {
+func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.Keeper) kindEngine[C, O]) error {
 	poller := members.New(members.Options{Log: w.mgr.GetLogger().WithName("members")})
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
@@ -228,7 +239,7 @@ func wire[C v1alpha1.Cluster](w wiring, kind, repository string, newCluster func
 		Settings: memberset.Settings{ImageRepository: repository, AgentImage: w.agentImage},
 		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
-	r := &controller.Reconciler[C, memberset.Observation]{
+	r := &controller.Reconciler[C, O]{
 		Client:     w.mgr.GetClient(),
 		Engine:     e,
 		Applier:    w.applier,

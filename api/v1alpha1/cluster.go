@@ -39,3 +39,15 @@ func (c *PostgresCluster) GetConditions() []metav1.Condition { return c.Status.C
 
 // SetConditions replaces the conditions.
 func (c *PostgresCluster) SetConditions(l []metav1.Condition) { c.Status.Conditions = l }
+
+// Common returns the shared part of the spec.
+func (c *EtcdCluster) Common() *CommonSpec { return &c.Spec.CommonSpec }
+
+// CommonStatus returns the shared part of the status.
+func (c *EtcdCluster) CommonStatus() *CommonStatus { return &c.Status.CommonStatus }
+
+// GetConditions returns the conditions.
+func (c *EtcdCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (c *EtcdCluster) SetConditions(l []metav1.Condition) { c.Status.Conditions = l }

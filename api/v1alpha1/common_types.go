@@ -267,7 +267,7 @@ type CommonStatus struct {
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// Primary is the pod that takes writes.
+	// Primary is the pod that takes writes, or that leads its group.
 	// +optional
 	Primary string `json:"primary,omitempty"`
 
@@ -290,6 +290,12 @@ type CommonStatus struct {
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 
+	// Orders that were given by annotation: the last of each type.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Orders []OrderStatus `json:"orders,omitempty"`
+
 	// Drift that was detected.
 	// +optional
 	Drift *DriftStatus `json:"drift,omitempty"`
@@ -304,7 +310,8 @@ type CommonStatus struct {
 type MemberStatus struct {
 	// Name of the pod.
 	Name string `json:"name"`
-	// Role: primary, replica or member (not serving yet).
+	// Role: primary, replica or member: one of a group of equals, or not
+	// serving yet.
 	// +optional
 	Role string `json:"role,omitempty"`
 	// State, such as Starting, Cloning, CatchingUp, Streaming, Running.
@@ -319,6 +326,21 @@ type MemberStatus struct {
 	// Message says what is wrong, or what the member waits for.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// OrderStatus is the last order of a type that was taken up.
+type OrderStatus struct {
+	// Type of the order: the name of its annotation without the prefix
+	// holdfast.dev/.
+	Type string `json:"type"`
+	// Token that the order was given with. The same token is never obeyed again.
+	Token string `json:"token"`
+	// Target is the pod that it was given to.
+	// +optional
+	Target string `json:"target,omitempty"`
+	// Result says what was done; empty while the order is being carried out.
+	// +optional
+	Result string `json:"result,omitempty"`
 }
 
 // EndpointsStatus names the addresses that clients connect to, as host:port.

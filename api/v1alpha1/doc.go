@@ -16,7 +16,7 @@ var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{})
+	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
@@ -61,6 +61,10 @@ const (
 	// and its owner, as its data was made with them.
 	AnnotationDatabase = "holdfast.dev/database"
 	AnnotationOwner    = "holdfast.dev/owner"
+	// AnnotationRecoverQuorum on an EtcdCluster orders to go on with the newest
+	// survivor when the majority of the members is lost for good. Its value is a
+	// token of the user's choice: each is obeyed once.
+	AnnotationRecoverQuorum = "holdfast.dev/recover-quorum"
 	// AnnotationDataAhead on a volume says that its data held what the primary's
 	// did not when its member was heard last. The operator deletes none.
 	AnnotationDataAhead = "holdfast.dev/data-ahead"

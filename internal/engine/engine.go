@@ -65,6 +65,8 @@ type Step struct {
 	// UID and ResourceVersion of the target, where it must still be that one.
 	UID             types.UID
 	ResourceVersion string
+	// Subject is what the operation is about, in the terms of the engine.
+	Subject string
 	// Suspended says that the step is taken in a suspended cluster, too.
 	Suspended bool
 	// Message says to a person what is done and why.
@@ -80,6 +82,7 @@ type Report struct {
 	Replicas, ReadyReplicas                                                int32
 	Members                                                                []v1alpha1.MemberStatus
 	Endpoints                                                              *v1alpha1.EndpointsStatus
+	Orders                                                                 []v1alpha1.OrderStatus
 }
 
 // Blocked is an error that only a person can mend. It becomes Stalled, and is

@@ -26,7 +26,7 @@ func (k *Keeper) Act(ctx context.Context, s Set, step engine.Step) error {
 	case StepReplaceMember:
 		return k.remove(ctx, &corev1.Pod{ObjectMeta: meta}, step)
 	case StepDeleteVolume:
-		if err := k.unchanged(ctx, s); err != nil {
+		if err := k.Unchanged(ctx, s); err != nil {
 			return err
 		}
 		return k.remove(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta}, step)
@@ -36,9 +36,9 @@ func (k *Keeper) Act(ctx context.Context, s Set, step engine.Step) error {
 	return k.mint(ctx, s, step)
 }
 
-// unchanged makes sure that the cluster's live object says what the step was
+// Unchanged makes sure that the cluster's live object says what the step was
 // planned from: a cache may be behind, and what is deleted is gone.
-func (k *Keeper) unchanged(ctx context.Context, s Set) error {
+func (k *Keeper) Unchanged(ctx context.Context, s Set) error {
 	var live metav1.PartialObjectMetadata
 	live.SetGroupVersionKind(s.GVK)
 	if err := k.Writer.Get(ctx, s.Key(), &live); err != nil {

@@ -25,6 +25,9 @@ type certificates struct {
 	// material is what members mount, and hash what they call it.
 	material pki.Material
 	hash     string
+	// application is the certificate that applications log in by; nil where they
+	// do not, or nobody could sign it.
+	application *pki.Leaf
 }
 
 // origin is where certificates are to come from.
@@ -66,7 +69,21 @@ func (m Minted) certificates(s Set, now time.Time) *certificates {
 	}
 	want := m.wanted(s, c, state)
 	c.bundle, c.material = want.Signer.Trust, pki.ReadMaterial(m.TLS, want)
+	if s.Application != "" && want.Signer.CertPEM != nil {
+		c.application = new(pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], want.Signer.CertPEM, s.application()))
+	}
 	return c
+}
+
+// staleApplication says why applications need another certificate now. What
+// comes next for the members tells whether they trust already who is to sign
+// it, and a former CA is not dropped before.
+func (c *certificates) staleApplication(next pki.Change, now time.Time) string {
+	if c.application == nil || next != (pki.Change{}) && next.Type != pki.MaterialForget {
+		return ""
+	}
+	reason, _ := c.application.NeedsRenewal(now)
+	return reason
 }
 
 // wanted is what members should mount.
@@ -103,6 +120,8 @@ func (o Observation) uses(pod *corev1.Pod, c *certificates) bool {
 	switch {
 	case m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "":
 		return false
+	case m.Status.TrustHash != "" && m.Status.TrustHash != memberapi.HashConfig(o.Minted.TLS["ca.crt"]):
+		return false // its database trusts whom it trusted when it started
 	case m.Status.TLSHash == "" && o.Minted.Brought == (Brought{}):
 		// An agent that does not say more says which certificate it serves,
 		// and that is issued again when the bundle changes.
@@ -170,7 +189,11 @@ func (j *Judgement) tooOld(pod *corev1.Pod, m *memberapi.Status) bool {
 // watch reports that.
 func (j *Judgement) Recheck(now time.Time) time.Duration {
 	m := j.Seen.Minted
-	times := []time.Time{m.certificates(j.Set, now).material.Renewal()}
+	read := m.certificates(j.Set, now)
+	times := []time.Time{read.material.Renewal()}
+	if read.application != nil {
+		times = append(times, read.application.RenewalTime())
+	}
 	for _, b := range []*BroughtSecret{m.Brought.Server, m.Brought.CA} {
 		if b != nil {
 			times = append(times, b.Next(now))

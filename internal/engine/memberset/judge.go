@@ -24,6 +24,8 @@ type Judgement struct {
 	Desired   Desired
 	Standings map[int]Standing
 	Facts     []condition.Fact
+	// Mending are the members that the engine frees from their hold by itself.
+	Mending map[int]bool
 }
 
 // Blind says that a pod that is ready has not been asked yet: an operator that
@@ -60,7 +62,7 @@ func (j *Judgement) JudgeMembers() {
 				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", j.VolumeName(n), j.PodName(n))
 		}
 		pod, m, s := j.Seen.Pods[n], j.Seen.Member(n), j.Standings[n]
-		if pod != nil && pod.DeletionTimestamp == nil && j.outdated(n) == "" {
+		if pod != nil && pod.DeletionTimestamp == nil && j.Outdated(n) == "" {
 			if fault := imageFault(pod); fault != "" {
 				j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
 					"pod %s, %s: check spec.version, spec.image and spec.imagePullSecrets%s", pod.Name, fault, j.Desired.resolved())
@@ -96,7 +98,7 @@ var holdReasons = map[memberapi.Hold]string{
 }
 
 func (j *Judgement) judgeStatus(ordinal int, m *memberapi.Status) {
-	if m.State == memberapi.StateHeld && m.Hold != memberapi.HoldVolumeInUse {
+	if m.State == memberapi.StateHeld && m.Hold != memberapi.HoldVolumeInUse && !j.Mending[ordinal] {
 		condition := v1alpha1.ConditionStalled
 		message, mends := j.growth(j.Seen).held(ordinal, m)
 		if mends {
@@ -138,14 +140,14 @@ func (j *Judgement) underWay(s Standing) string {
 	if s.Reason == v1alpha1.ReasonRestarting && j.versionChanges() {
 		return v1alpha1.ReasonUpgrading
 	}
-	if !j.born() {
+	if !j.Born() {
 		return v1alpha1.ReasonCreating
 	}
 	return s.Reason
 }
 
-// born says whether there is a database system.
-func (j *Judgement) born() bool {
+// Born says whether there is a database system.
+func (j *Judgement) Born() bool {
 	return j.Desired.SystemIdentifier != "" && j.Cluster.CommonStatus().Version != ""
 }
 

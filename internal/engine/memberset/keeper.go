@@ -43,3 +43,9 @@ type Keeper struct {
 
 // Forget drops what is remembered of a cluster that is gone.
 func (k *Keeper) Forget(cluster types.NamespacedName) { k.vault.forget(cluster) }
+
+// Credentials are the operator's own for a cluster's members; none while there
+// is no CA.
+func (k *Keeper) Credentials(s Set) (members.ClientTLS, bool) {
+	return k.vault.client(s, k.vault.observe(s, nil, k.Clock.Now()), k.Clock.Now())
+}

@@ -20,6 +20,14 @@ import (
 // pki.RotateType, those of certificates pki.MaterialStep.
 const stepMintCredentials = "MintCredentials"
 
+// stepIssueAppCert makes the certificate that applications log in by, in
+// <cluster>-internal under these keys.
+const (
+	stepIssueAppCert = "IssueApplicationCertificate"
+	KeyAppCert       = "app.crt"
+	KeyAppKey        = "app.key"
+)
+
 // MintStep is the next secret to make; nil when all are as they should be.
 func (s Set) MintStep(o Observation, now time.Time) *engine.Step {
 	if missing := o.Minted.missing(s); len(missing) > 0 {
@@ -29,11 +37,18 @@ func (s Set) MintStep(o Observation, now time.Time) *engine.Step {
 	loaded := o.loaded(read)
 	if read.own {
 		done := loaded && read.material.Settled(now)
-		if r := pki.RotateStep(read.trust, pki.Rollout{BundleServed: done, LeavesMoved: done}, now); r.Type != pki.RotateNone {
+		// Nobody can say when applications have taken up theirs: a retired CA
+		// that they may log in by is trusted until it expires.
+		moved := done && s.Application == ""
+		if r := pki.RotateStep(read.trust, pki.Rollout{BundleServed: done, LeavesMoved: moved}, now); r.Type != pki.RotateNone {
 			return &engine.Step{Type: string(r.Type), Target: s.Named(SuffixCA), Message: r.Reason}
 		}
 	}
-	if next := read.material.Next(loaded, now); next.Type != pki.MaterialNone {
+	next := read.material.Next(loaded, now)
+	if why := read.staleApplication(next, now); why != "" {
+		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(SuffixInternal), Message: why}
+	}
+	if next.Type != pki.MaterialNone {
 		return &engine.Step{Type: string(next.Type), Target: s.Named(SuffixTLS), Message: next.Reason}
 	}
 	return nil
@@ -52,7 +67,8 @@ func (m Minted) missing(s Set) []string {
 
 // Complete says whether everything that pods mount was made.
 func (m Minted) Complete(s Set) bool {
-	return (m.CA != nil || m.Brought.CA != nil) && m.TLS != nil && len(m.missing(s)) == 0
+	application := s.Application == "" || len(m.Internal[KeyAppCert]) > 0 && len(m.Internal[KeyAppKey]) > 0
+	return (m.CA != nil || m.Brought.CA != nil) && m.TLS != nil && len(m.missing(s)) == 0 && application
 }
 
 // mint makes one secret and remembers it; the next pass applies it. What the
@@ -85,6 +101,8 @@ func (k *Keeper) make(ctx context.Context, s Set, step engine.Step, known Minted
 	switch {
 	case step.Type == stepMintCredentials:
 		return passwords(s, known)
+	case step.Type == stepIssueAppCert:
+		return k.application(ctx, s, known)
 	case step.Target == s.Named(SuffixTLS):
 		return k.change(ctx, s, pki.MaterialStep(step.Type), known)
 	}
@@ -142,6 +160,24 @@ func (k *Keeper) change(ctx context.Context, s Set, step pki.MaterialStep, known
 		return pki.TrustingServerOnly(known.TLS, nil), nil
 	}
 	return nil, fmt.Errorf("unknown step %q", step)
+}
+
+// application is <cluster>-internal with a new certificate for applications;
+// nil when the Secret of the CA is another by now.
+func (k *Keeper) application(ctx context.Context, s Set, known Minted) (map[string][]byte, error) {
+	now := k.Clock.Now()
+	ca, err := k.signer(ctx, s, known.certificates(s, now), known, pki.ParseCAState(known.CA))
+	if ca == nil || err != nil {
+		return nil, err
+	}
+	certPEM, keyPEM, err := pki.Issue(ca, s.application(), now, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string][]byte{}
+	maps.Copy(data, known.Internal)
+	data[KeyAppCert], data[KeyAppKey] = certPEM, keyPEM
+	return data, nil
 }
 
 // signer of the members' certificate; nil when the Secret that it is in is

@@ -63,7 +63,7 @@ func (s Set) policyHolds(obj *metav1.ObjectMeta) bool {
 // applyPolicy changes nothing but the owner of an object: all else that the
 // operator applied to it stays as it is.
 func (k *Keeper) applyPolicy(ctx context.Context, s Set, step engine.Step) error {
-	if err := k.unchanged(ctx, s); err != nil {
+	if err := k.Unchanged(ctx, s); err != nil {
 		return err
 	}
 	var obj client.Object = &corev1.PersistentVolumeClaim{}

@@ -21,7 +21,7 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 	why := ""
 	for n := range j.Desired.Count {
 		pod, m := j.Seen.Pods[n], j.Seen.Member(n)
-		reason := j.outdated(n)
+		reason := j.Outdated(n)
 		switch {
 		case j.Seen.leaving(n):
 			// Its data goes with its pod: nobody is replaced before a person
@@ -63,8 +63,8 @@ func replace(pod *corev1.Pod, why string) *engine.Step {
 	return &engine.Step{Type: StepReplaceMember, Target: pod.Name, UID: pod.UID, Message: why}
 }
 
-// outdated says why a pod must be replaced; empty when it need not be.
-func (j *Judgement) outdated(ordinal int) string {
+// Outdated says why a pod must be replaced; empty when it need not be.
+func (j *Judgement) Outdated(ordinal int) string {
 	pod := j.Seen.Pods[ordinal]
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return ""

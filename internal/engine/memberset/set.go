@@ -58,8 +58,12 @@ type Kind struct {
 	Lease string
 	// Clients are the suffixes of the Services that clients connect to.
 	Clients []string
-	// Passwords are the keys in <cluster>-internal that hold one each.
+	// Passwords are the keys in <cluster>-internal that hold one each, for
+	// members to read.
 	Passwords []string
+	// Application is the common name that applications log in by, with a
+	// certificate of their own; empty where they do not.
+	Application string
 }
 
 // Port of the database.
@@ -147,6 +151,11 @@ func (s Set) dataOwners() []*metav1ac.OwnerReferenceApplyConfiguration {
 		return []*metav1ac.OwnerReferenceApplyConfiguration{s.owner()}
 	}
 	return nil
+}
+
+// application is what the certificate says that applications log in by.
+func (s Set) application() pki.LeafRequest {
+	return pki.LeafRequest{CommonName: s.Application, Usage: pki.UsageClient}
 }
 
 // Leaf is what the members' certificate says. All members share one.

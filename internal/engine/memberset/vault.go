@@ -74,8 +74,14 @@ func (v *vault) observe(s Set, secrets []corev1.Secret, now time.Time) Minted {
 			*slot = secrets[i].Data // the same, but the cache holds it anyway
 		}
 	}
-	m.read = m.certificates(s, now)
+	*m = m.Read(s, now)
 	return *m
+}
+
+// Read is m with what its certificates say, so that they are read but once.
+func (m Minted) Read(s Set, now time.Time) Minted {
+	m.read = m.certificates(s, now)
+	return m
 }
 
 // brought is what was read of users' Secrets last.

@@ -89,7 +89,7 @@ func (w *world) mint() {
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
-	}
+	}.Read(set(w.c), now)
 }
 
 func (w *world) statefulSet() {

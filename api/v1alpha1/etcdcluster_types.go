@@ -1,0 +1,102 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EtcdClusterSpec declares an etcd cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.quota) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="quota must be at most half of storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
+// +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tls.certificateSecretRef)",message="tls.certificateSecretRef is not for etcd, whose members show clients and each other one certificate: use tls.caSecretRef",fieldPath=".tls"
+type EtcdClusterSpec struct {
+	CommonSpec `json:",inline"`
+
+	// Version of etcd, such as "3.6.16". Upgrades go one minor version at a
+	// time, and there is no way back to an older one.
+	// +required
+	// +kubebuilder:validation:Pattern=`^3\.[5-9]\.(0|[1-9][0-9]{0,2})$`
+	// +kubebuilder:validation:MaxLength=8
+	Version string `json:"version"`
+
+	// Storage is the volume of each member.
+	// +required
+	Storage StorageSpec `json:"storage"`
+
+	// Quota is the size, in bytes, that the data may grow to before etcd takes
+	// no more writes; at most half of storage.size. Default: 2Gi, or two fifths
+	// of storage.size where that is less.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="quota must be at least 16Mi"
+	Quota *resource.Quantity `json:"quota,omitempty"`
+
+	// Defragmentation says when members give back what they no longer use.
+	// +optional
+	// +kubebuilder:default:={}
+	Defragmentation EtcdDefragmentation `json:"defragmentation,omitempty"`
+
+	// Parameters are etcd's settings by the name of their flag without dashes in
+	// front, such as snapshot-count: "10000". Settings that Holdfast owns are
+	// refused.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z][a-z0-9-]*$') && size(self[k]) <= 1024)",message="a parameter is the name of an etcd flag without dashes in front, with a value of up to 1024 characters"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway']) && !k.startsWith('listen-') && !k.startsWith('advertise-') && !k.startsWith('initial-') && !k.startsWith('peer-') && !k.startsWith('discovery') && !k.startsWith('proxy-'))",message="a parameter that Holdfast owns cannot be set: remove it from spec.parameters (docs/etcdcluster.md lists them)"
+	Parameters map[string]string `json:"parameters,omitempty"`
+}
+
+// EtcdDefragmentation says when members give back what they no longer use.
+type EtcdDefragmentation struct {
+	// ThresholdPercent is the share of the data's size that is not in use, in
+	// percent, from which on a member is defragmented, one at a time while all
+	// are healthy; 100 for never. Default: 50.
+	// +optional
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=100
+	ThresholdPercent *int32 `json:"thresholdPercent,omitempty"`
+}
+
+// EtcdClusterStatus is the observed state of an etcd cluster.
+type EtcdClusterStatus struct {
+	CommonStatus `json:",inline"`
+}
+
+// EtcdCluster is an etcd cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=ec,categories={all,holdfast}
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.primary`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
+type EtcdCluster struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the cluster should be.
+	// +required
+	Spec EtcdClusterSpec `json:"spec"`
+
+	// Status is what the cluster is.
+	// +optional
+	// +kubebuilder:default:={"observedGeneration":-1}
+	Status EtcdClusterStatus `json:"status,omitempty"`
+}
+
+// EtcdClusterList is a list of EtcdCluster.
+//
+// +kubebuilder:object:root=true
+type EtcdClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []EtcdCluster `json:"items"`
+}

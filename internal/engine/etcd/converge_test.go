@@ -1,0 +1,298 @@
+package etcd
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// model is a world that obeys: objects become pods and volumes, steps change
+// the group as etcd would, agents follow their configuration, and what is
+// observed of a member is as old as it happens to be.
+type model struct {
+	*world
+	random *rand.Rand
+	// applied is what the members were told last, and count what the
+	// StatefulSet declares.
+	applied memberapi.ClusterConfig
+	count   int
+	pods    int
+	time    time.Time
+	births  int
+	// started says on which volume a member's ID began, and recovered which pod
+	// obeyed a token.
+	started   map[string]string
+	recovered map[string]int
+	emptied   map[int]int
+	done      map[int]string
+	tokens    int
+}
+
+func newModel(t *testing.T, seed uint64) *model {
+	return &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11)), time: now,
+		started: map[string]string{}, recovered: map[string]int{}, emptied: map[int]int{}, done: map[int]string{}}
+}
+
+// refresh lets one member say what is true of it.
+func (m *model) refresh(n int) {
+	pod := m.o.Pods[n]
+	if pod == nil {
+		return
+	}
+	old := m.o.Members
+	m.o.Members = map[string]members.Observation{}
+	m.elect()
+	m.say()
+	status := m.o.Members[pod.Name]
+	m.o.Members = old
+	data, _ := json.MarshalIndent(m.applied, "", "  ")
+	status.Status.ConfigHash = memberapi.HashConfig(append(data, '\n'))
+	status.Status.Recovered = m.done[n]
+	status.Status.Position = uint64(100 - n)
+	m.o.Members[pod.Name] = status
+}
+
+// obey does what one plan asks for.
+func (m *model) obey(p engine.Plan) {
+	m.c.Status.SystemIdentifier, m.c.Status.Version, m.c.Status.Orders = p.Report.SystemIdentifier, p.Report.Version, p.Report.Orders
+	for _, obj := range p.Objects {
+		switch obj := obj.(type) {
+		case *corev1ac.ConfigMapApplyConfiguration:
+			m.applied = memberapi.ClusterConfig{}
+			if err := json.Unmarshal([]byte(obj.Data[memberapi.ConfigKey]), &m.applied); err != nil {
+				m.t.Fatal(err)
+			}
+		case *corev1ac.PersistentVolumeClaimApplyConfiguration:
+			for n := range memberset.MostMembers {
+				if *obj.Name == set(m.c).VolumeName(n) {
+					m.volume(n, obj.Labels[v1alpha1.LabelMember] != "").Annotations = obj.Annotations
+				}
+			}
+		case *appsv1ac.StatefulSetApplyConfiguration:
+			m.statefulSet()
+			m.count = int(*obj.Spec.Replicas)
+		}
+	}
+	if p.Step != nil {
+		m.step(*p.Step)
+	}
+}
+
+func (m *model) step(s engine.Step) {
+	m.o.Tried[attempt(s)] = m.time
+	switch s.Type {
+	case memberset.StepReplaceMember:
+		for n, pod := range m.o.Pods {
+			if pod.UID == s.UID {
+				m.gone(n)
+			}
+		}
+	case memberset.StepDeleteVolume:
+		m.t.Fatalf("volume %s deleted under Retain", s.Target)
+	case stepAddLearner, stepPromoteMember, stepRemoveMember, stepMoveLeader:
+		if m.quorate() {
+			m.change(s)
+		}
+	default:
+		m.mint()
+	}
+}
+
+// change is what etcd does, and refuses.
+func (m *model) change(s engine.Step) {
+	member, found := m.group[s.Subject]
+	switch s.Type {
+	case stepAddLearner:
+		for _, other := range m.group {
+			if other.Learner || other.Name == "" || other.PeerURL == s.Subject {
+				return
+			}
+		}
+		n, _ := ordinalOf(set(m.c), s.Subject)
+		m.admit(n)
+	case stepPromoteMember:
+		if n, _ := ordinalOf(set(m.c), member.PeerURL); found && m.data[n] == member.ID && m.o.Pods[n] != nil {
+			member.Learner = false
+			m.group[member.ID] = member
+		}
+	case stepRemoveMember:
+		delete(m.group, s.Subject)
+		if !m.quorate() && found {
+			m.group[s.Subject] = member // etcd counts connections, and refuses
+		}
+	case stepMoveLeader:
+		if n, _ := ordinalOf(set(m.c), member.PeerURL); found && !member.Learner && m.o.Pods[n] != nil && m.data[n] == member.ID {
+			m.leader = member.ID
+		}
+	}
+	m.elect()
+}
+
+// happen lets one random thing happen: pods appear and vanish as the
+// StatefulSet says, agents start what they may, and members are heard again.
+func (m *model) happen() {
+	for _, n := range m.random.Perm(memberset.MostMembers) {
+		pod := m.o.Pods[n]
+		switch {
+		case n >= m.count && pod != nil:
+			m.gone(n)
+			return
+		case n < m.count && pod == nil && m.o.Volumes[n] != nil:
+			m.pods++
+			m.pod(n).UID = types.UID(fmt.Sprintf("pod-%d-%d", n, m.pods))
+			return
+		case pod != nil && m.agent(n):
+			return
+		case pod != nil && m.random.IntN(2) == 0:
+			m.refresh(n)
+		}
+	}
+}
+
+// agent lets a member's agent act on its configuration, and says whether it
+// did.
+func (m *model) agent(n int) bool {
+	name := set(m.c).PodName(n)
+	if r := m.applied.Recovery; r != nil && r.Pod == name && r.MemberID == m.data[n] && m.done[n] != r.Token {
+		if other, before := m.recovered[r.Token]; before && other != n {
+			m.t.Fatalf("members %d and %d both went on alone", other, n)
+		}
+		m.recovered[r.Token], m.done[n] = n, r.Token
+		member := m.group[m.data[n]]
+		member.Learner = false
+		m.group = map[string]memberapi.GroupMember{member.ID: member}
+		m.elect()
+		return true
+	}
+	ticket, found := m.applied.Tickets[name]
+	if !found {
+		return false
+	}
+	volume := fmt.Sprintf("%d/%d", n, m.emptied[n])
+	switch {
+	case ticket.State == memberapi.TicketNew && m.data[n] == "" && m.births == 0:
+		m.births++
+		m.join(n)
+		m.started[m.data[n]] = volume
+	case ticket.State == memberapi.TicketExisting && m.quorate():
+		member, counted := m.group[ticket.MemberID]
+		_, current := m.group[m.data[n]]
+		if !counted || member.Name != "" || current && m.data[n] != "" {
+			return false
+		}
+		if other, before := m.started[ticket.MemberID]; before && other != volume {
+			m.t.Fatalf("%s started on %s and %s", ticket.MemberID, other, volume)
+		}
+		member.Name = name
+		m.group[member.ID], m.data[n], m.started[member.ID] = member, member.ID, volume
+		delete(m.lost, n)
+	default:
+		return false
+	}
+	m.elect()
+	return true
+}
+
+// disturb edits the spec, kills pods and empties volumes, and orders to go on
+// when a majority was lost by that.
+func (m *model) disturb() {
+	switch n := m.random.IntN(5); m.random.IntN(60) {
+	case 0:
+		m.replicas([]int32{1, 3, 5}[m.random.IntN(3)])
+	case 1:
+		m.c.Spec.PodLabels = map[string]string{"rev": fmt.Sprint(m.random.IntN(1000))}
+	case 2:
+		m.c.Spec.Version = fmt.Sprintf("3.5.%d", 26+m.random.IntN(2))
+	case 3, 4:
+		if m.o.Pods[n] != nil {
+			m.gone(n)
+		}
+	case 5:
+		if m.o.Pods[n] != nil && m.data[n] != "" {
+			m.world.emptied(n)
+			m.emptied[n]++
+		}
+	}
+	m.rescue()
+}
+
+// rescue is what a person does about a lost majority.
+func (m *model) rescue() {
+	voters, left, anybody := 0, 0, false
+	for _, member := range m.group {
+		n, _ := ordinalOf(set(m.c), member.PeerURL)
+		has := m.data[n] == member.ID
+		anybody = anybody || has
+		if member.Learner {
+			continue
+		}
+		voters++
+		if has {
+			left++
+		}
+	}
+	if voters == 0 || left >= quorum(voters) {
+		return
+	}
+	if !anybody { // backups are beyond this model
+		m.t.SkipNow()
+	}
+	if o := m.c.Status.Orders; m.c.Annotations == nil || len(o) > 0 && o[0].Result != "" && m.random.IntN(50) == 0 {
+		m.tokens++
+		m.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: fmt.Sprint("token-", m.tokens)}
+	}
+}
+
+func converge(t *testing.T, seed uint64) {
+	m := newModel(t, seed)
+	m.mint()
+	for pass := range 1500 {
+		if pass < 700 {
+			m.disturb()
+		} else {
+			m.rescue()
+		}
+		m.time = m.time.Add(time.Second)
+		m.obey(plan(m.c, m.o, m.time))
+		m.happen()
+	}
+	p := plan(m.c, m.o, m.time)
+	for _, f := range p.Facts {
+		if f.Type != v1alpha1.ConditionAvailable {
+			t.Errorf("never settles: %s/%s: %s", f.Type, f.Reason, f.Message)
+		}
+	}
+	want := m.c.Spec.DesiredReplicas()
+	if len(m.group) != want || len(m.o.Pods) != want || p.Step != nil {
+		t.Fatalf("%d members and %d pods, want %d; step %v", len(m.group), len(m.o.Pods), want, p.Step)
+	}
+	if m.births != 1 {
+		t.Fatalf("born %d times", m.births)
+	}
+}
+
+// Whatever is edited, whatever pods die and volumes are emptied: no step costs
+// the quorum, no member's ID starts on two volumes, nothing is born twice, one
+// member at most goes on alone, and the cluster comes to rest as declared.
+func TestPlanConverges(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { converge(t, seed) })
+	}
+}
+
+func FuzzPlanConverges(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { converge(t, seed) })
+}

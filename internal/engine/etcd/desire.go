@@ -1,0 +1,165 @@
+package etcd
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// seedOrdinal is the member that begins a cluster.
+const seedOrdinal = 0
+
+// defaultQuota is etcd's own; small volumes hold less.
+var defaultQuota = resource.MustParse("2Gi")
+
+// desire is what the objects should be made from. Where the spec cannot be
+// followed, what is there stays, and a Stalled fact says which field to mend.
+// The second result says whether volumes and pods may be written at all.
+func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery) (memberset.Desired, bool, []condition.Fact) {
+	s := set(c)
+	d := s.Desire(o.Observation)
+	var facts []condition.Fact
+	s.Follow(&d, o.Observation, image(c, o.Settings))
+	if reason, message := versionRefused(c, o); reason != "" {
+		facts = append(facts, memberset.Stalled(reason, "%s", message))
+		s.Stay(&d, o.Observation)
+	}
+	d.Count = count(c, o, g)
+	writable, faults := s.DesireVolumes(&d, o.Observation)
+	d.Config = clusterConfig(c, d, g, r)
+	return d, writable, append(facts, faults...)
+}
+
+// count of members that have a pod. The membership leads, and the pods follow:
+// a pod appears when its member was admitted, and goes when it was removed. A
+// member that is to be replaced keeps its pod.
+func count(c *v1alpha1.EtcdCluster, o Observation, g group) int {
+	have := o.Membership()
+	if !g.led {
+		return max(1, have)
+	}
+	return max(1, g.top(), min(c.Spec.DesiredReplicas(), have))
+}
+
+// clusterConfig is what the members are told.
+func clusterConfig(c *v1alpha1.EtcdCluster, d memberset.Desired, g group, r recovery) []byte {
+	s := set(c)
+	config := s.Config(d)
+	config.Parameters = c.Spec.Parameters
+	config.DataLimit = quota(c)
+	config.Tickets = tickets(s, d, g)
+	config.Recovery = r.order
+	return memberset.Render(config)
+}
+
+// quota in bytes.
+func quota(c *v1alpha1.EtcdCluster) int64 {
+	if c.Spec.Quota != nil {
+		return c.Spec.Quota.Value()
+	}
+	return min(defaultQuota.Value(), c.Spec.Storage.Size.Value()/5*2)
+}
+
+// tickets admit pods with empty volumes: the seed until there is a cluster, and
+// then whoever the group counts and has never seen.
+func tickets(s memberset.Set, d memberset.Desired, g group) map[string]memberapi.Ticket {
+	seed := s.PodName(seedOrdinal)
+	if d.SystemIdentifier == "" {
+		return map[string]memberapi.Ticket{seed: {MemberID: memberapi.SeedMember, State: memberapi.TicketNew,
+			InitialCluster: map[string]string{seed: peerURL(s, seedOrdinal)}}}
+	}
+	if !g.led {
+		return nil // only the leader's view is never behind
+	}
+	urls := map[string]string{}
+	for n, m := range g.members {
+		urls[s.PodName(n)] = m.PeerURL
+	}
+	for _, m := range g.strangers {
+		urls[cmp.Or(m.Name, m.ID)] = m.PeerURL
+	}
+	out := map[string]memberapi.Ticket{}
+	for n, m := range g.members {
+		if m.Name == "" {
+			out[s.PodName(n)] = memberapi.Ticket{MemberID: m.ID, State: memberapi.TicketExisting, InitialCluster: urls}
+		}
+	}
+	return out
+}
+
+// image that a version maps to.
+func image(c *v1alpha1.EtcdCluster, s memberset.Settings) string {
+	if c.Spec.Image != "" {
+		return c.Spec.Image
+	}
+	return s.ImageRepository + ":v" + c.Spec.Version
+}
+
+// leastPatch is what a minor version must be at before the next one takes over
+// its data.
+var leastPatch = map[int]int{5: 26, 6: 11}
+
+// versionRefused says why the declared version cannot follow the running one.
+func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message string) {
+	running := runningVersion(c, o)
+	have, ok := parseVersion(running)
+	want, wanted := parseVersion(c.Spec.Version)
+	if !ok || !wanted {
+		return "", ""
+	}
+	switch least, bound := leastPatch[have.minor]; {
+	case want.before(have):
+		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
+			"spec.version %q is older than the running %s, and etcd does not go back: set spec.version to %q or newer", c.Spec.Version, running, running)
+	case want.minor > have.minor && bound && have.patch < least:
+		return v1alpha1.ReasonUpgradePath, fmt.Sprintf(
+			"spec.version %q takes over data of 3.%d.%d or later only, and %s runs: set spec.version to \"3.%d.%d\" or a later 3.%d first",
+			c.Spec.Version, have.minor, least, running, have.minor, least, have.minor)
+	case want.minor > have.minor+1:
+		return v1alpha1.ReasonUpgradePath, fmt.Sprintf(
+			"spec.version %q is more than one minor version ahead of the running %s: set spec.version to a 3.%d first", c.Spec.Version, running, have.minor+1)
+	}
+	return "", ""
+}
+
+// runningVersion is the oldest that a member runs: the cluster as a whole is at
+// that one, and may go back to it while an upgrade is under way.
+func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
+	oldest, all := "", true
+	consider := func(text string) {
+		v, ok := parseVersion(text)
+		if before, known := parseVersion(oldest); ok && (!known || v.before(before)) {
+			oldest = text
+		}
+	}
+	for n, pod := range o.Pods {
+		if m := o.Member(n); m != nil && pod.DeletionTimestamp == nil && m.Serving {
+			consider(m.Version)
+		} else {
+			all = false
+		}
+	}
+	if !all || oldest == "" {
+		consider(c.Status.Version) // who is not heard may run what ran before
+	}
+	return oldest
+}
+
+// version of etcd 3.
+type version struct{ minor, patch int }
+
+func (v version) before(other version) bool {
+	return v.minor < other.minor || v.minor == other.minor && v.patch < other.patch
+}
+
+func parseVersion(text string) (version, bool) {
+	var v version
+	n, err := fmt.Sscanf(text, "3.%d.%d", &v.minor, &v.patch)
+	return v, err == nil && n == 2
+}

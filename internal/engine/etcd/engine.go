@@ -1,0 +1,105 @@
+// Package etcd is the operational knowledge of etcd clusters: who belongs to
+// one, which change of its membership is safe now, and what care it needs.
+package etcd
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+)
+
+// Ports that etcd listens on: for clients, and for its other members.
+const (
+	Port     = 2379
+	PeerPort = 2380
+)
+
+// suffixClient of the Service that clients connect to: a contract with users.
+const suffixClient = "-client"
+
+// containerName of the database in a member's pod.
+const containerName = "etcd"
+
+// kind is what an EtcdCluster's members are. Members tell applications from
+// each other by the common name of their certificates.
+var kind = memberset.Kind{
+	GVK:         v1alpha1.GroupVersion.WithKind("EtcdCluster"),
+	App:         "etcd",
+	Container:   containerName,
+	User:        65532,
+	Ports:       []memberset.Port{{Name: "client", Number: Port}, {Name: "peer", Number: PeerPort, Peers: true}},
+	Lease:       "-members",
+	Clients:     []string{suffixClient},
+	Application: "app",
+}
+
+// set is the members of c.
+func set(c *v1alpha1.EtcdCluster) memberset.Set {
+	return memberset.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
+}
+
+// Engine runs etcd clusters.
+type Engine struct {
+	*memberset.Keeper
+
+	attempts attempts
+}
+
+// Observation is one cluster as it is seen.
+type Observation struct {
+	memberset.Observation
+	// Tried says when a step was last done, by its type and target.
+	Tried map[string]time.Time
+}
+
+// Observe implements engine.Engine.
+func (e *Engine) Observe(ctx context.Context, c *v1alpha1.EtcdCluster) (Observation, error) {
+	seen, err := e.Keeper.Observe(ctx, set(c))
+	return Observation{Observation: seen, Tried: e.attempts.of(set(c).Key())}, err
+}
+
+// Forget drops what is remembered of a cluster that is gone.
+func (e *Engine) Forget(cluster types.NamespacedName) {
+	e.Keeper.Forget(cluster)
+	e.attempts.forget(cluster)
+}
+
+// attempts remembers when steps were done whose effect shows late, or that may
+// be in vain, so that they are not done again at once. It only saves work.
+type attempts struct {
+	mu       sync.Mutex
+	clusters map[types.NamespacedName]map[string]time.Time
+}
+
+func (a *attempts) of(cluster types.NamespacedName) map[string]time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	copied := make(map[string]time.Time, len(a.clusters[cluster]))
+	for step, at := range a.clusters[cluster] {
+		copied[step] = at
+	}
+	return copied
+}
+
+func (a *attempts) note(cluster types.NamespacedName, step string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.clusters == nil {
+		a.clusters = map[types.NamespacedName]map[string]time.Time{}
+	}
+	if a.clusters[cluster] == nil {
+		a.clusters[cluster] = map[string]time.Time{}
+	}
+	a.clusters[cluster][step] = at
+}
+
+func (a *attempts) forget(cluster types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.clusters, cluster)
+}

@@ -1,0 +1,165 @@
+package etcd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// group is the membership, as one of the members sees it.
+type group struct {
+	// known says that a member was heard that sees one.
+	known bool
+	// led says that the view is the leader's own, which alone is never behind.
+	led bool
+	// leader is the leader's ordinal; -1 without one.
+	leader int
+	// members by ordinal.
+	members map[int]memberapi.GroupMember
+	// strangers are members whose address is no pod of the cluster.
+	strangers []memberapi.GroupMember
+	// healthy are the voters, by ordinal, that serve.
+	healthy map[int]bool
+}
+
+// peerURL is the address that other members reach a member by.
+func peerURL(s memberset.Set, ordinal int) string {
+	return fmt.Sprintf("https://%s:%d", s.PodHost(s.PodName(ordinal)), PeerPort)
+}
+
+// ordinalOf the pod that a peer URL is the address of.
+func ordinalOf(s memberset.Set, url string) (int, bool) {
+	rest, found := strings.CutPrefix(url, "https://"+s.Named("-"))
+	if !found {
+		return 0, false
+	}
+	digits, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 || n >= memberset.MostMembers || url != peerURL(s, n) {
+		return 0, false
+	}
+	return n, true
+}
+
+// groupOf is the leader's view; without a leader that of the member with the
+// lowest ordinal that has one.
+func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
+	s := set(c)
+	g := group{leader: -1, members: map[int]memberapi.GroupMember{}, healthy: map[int]bool{}}
+	var view *memberapi.Group
+	for n := range memberset.MostMembers {
+		m := o.Member(n)
+		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
+			continue
+		}
+		leads := m.Group.Leader != "" && m.Group.Self == m.Group.Leader && m.Serving
+		if view == nil || leads && !g.led {
+			view, g.known = m.Group, true
+		}
+		if leads && !g.led {
+			g.led, g.leader = true, n
+		}
+	}
+	if view == nil {
+		return g
+	}
+	for _, member := range view.Members {
+		n, ours := ordinalOf(s, member.PeerURL)
+		if !ours {
+			g.strangers = append(g.strangers, member)
+			continue
+		}
+		g.members[n] = member
+		if m := o.Member(n); m != nil && m.Serving && m.State == memberapi.StateRunning && !member.Learner && m.Group != nil && m.Group.Self == member.ID {
+			g.healthy[n] = true
+		}
+	}
+	return g
+}
+
+// voters is the number of members that have a vote, whoever they are.
+func (g group) voters() int {
+	count := 0
+	for _, m := range g.members {
+		if !m.Learner {
+			count++
+		}
+	}
+	for _, m := range g.strangers {
+		if !m.Learner {
+			count++
+		}
+	}
+	return count
+}
+
+// newcomer is the ordinal of the member that has no vote yet; at most one is
+// there at a time, and while it is, no other is admitted. -1 for none.
+func (g group) newcomer() int {
+	for n := range memberset.MostMembers {
+		if m, found := g.members[n]; found && (m.Learner || m.Name == "") {
+			return n
+		}
+	}
+	return -1
+}
+
+// top is one more than the highest ordinal in the group.
+func (g group) top() int {
+	top := 0
+	for n := range g.members {
+		top = max(top, n+1)
+	}
+	return top
+}
+
+// quorum of a number of voters.
+func quorum(voters int) int { return voters/2 + 1 }
+
+// change of the membership, whose safety is a matter of counting.
+type change int
+
+const (
+	// addMember admits a member without a vote that is to get one.
+	addMember change = iota
+	// removeHealthy takes the vote from a member that serves.
+	removeHealthy
+	// removeLost takes the vote from a member that does not.
+	removeLost
+	// removeLearner drops a member that never had one.
+	removeLearner
+	// stopHealthy lets a member be away for a while.
+	stopHealthy
+)
+
+// risk says why a change must not be made with that many voters, of whom so
+// many are healthy; empty when it may.
+func risk(what change, voters, healthy int) string {
+	if healthy < quorum(voters) {
+		return fmt.Sprintf("only %d of %d voting members are healthy, and %d must agree", healthy, voters, quorum(voters))
+	}
+	left, present := voters, healthy
+	switch what {
+	case removeLost:
+		return "" // whoever was missed before is missed no more
+	case removeLearner:
+		return ""
+	case removeHealthy:
+		left, present = voters-1, healthy-1
+	case addMember:
+		left = voters + 1 // the newcomer may fail as soon as it has its vote
+	case stopHealthy:
+		present = healthy - 1
+	}
+	if present >= quorum(left) {
+		return ""
+	}
+	if healthy == voters && what != removeHealthy {
+		return "" // it is as safe as it will ever be: one or two bear no loss
+	}
+	return fmt.Sprintf("%d of %d voting members would be healthy then, and %d must agree", present, left, quorum(left))
+}

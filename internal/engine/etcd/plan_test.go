@@ -1,0 +1,419 @@
+package etcd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// outcome is a plan in the words of a table: the step as "Type target", the
+// facts as "Type/Reason", the count of members that the objects declare.
+type outcome struct {
+	Step  string
+	Facts []string
+	Count int
+}
+
+func judge(p engine.Plan) outcome {
+	var out outcome
+	if p.Step != nil {
+		out.Step = p.Step.Type + " " + p.Step.Target
+	}
+	seen := map[string]bool{}
+	for _, f := range p.Facts {
+		if text := f.Type + "/" + f.Reason; !seen[text] {
+			out.Facts, seen[text] = append(out.Facts, text), true
+		}
+	}
+	for _, obj := range p.Objects {
+		if s, ok := obj.(*appsv1ac.StatefulSetApplyConfiguration); ok {
+			out.Count = int(*s.Spec.Replicas)
+		}
+	}
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	const available, leaderless = "Available/Available", "Available/NoLeader"
+	at := func(w *world) *world { w.say(); return w }
+	cases := []struct {
+		name  string
+		world func(t *testing.T) *world
+		want  outcome
+	}{
+		{"a new cluster first gets a CA, and no pods yet",
+			func(t *testing.T) *world { return newWorld(t, 3) },
+			outcome{"CreateCA config-ca", []string{"Reconciling/Creating", leaderless}, 0}},
+		{"a cluster begins with its seed alone",
+			func(t *testing.T) *world { w := newWorld(t, 3); w.mint(); return w },
+			outcome{"", []string{"Reconciling/Creating", leaderless}, 1}},
+		{"a settled cluster needs nothing",
+			func(t *testing.T) *world { return settled(t, 3) },
+			outcome{"", []string{available}, 3}},
+		{"growing admits the next member before its pod appears",
+			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); return w },
+			outcome{"AddLearner config-1", []string{"Reconciling/ScalingUp", available}, 1}},
+		{"the pod of an admitted member appears, and nobody else is admitted",
+			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); w.admit(1); return at(w) },
+			outcome{"", []string{"Reconciling/ScalingUp", available}, 2}},
+		{"a learner that runs gets its vote",
+			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); w.learner(1); return at(w) },
+			outcome{"PromoteMember config-1", []string{"Reconciling/Syncing", "Reconciling/ScalingUp", available}, 2}},
+		{"a learner that was refused its vote is not asked again at once",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.replicas(3)
+				w.learner(1)
+				w.o.Tried["PromoteMember config-1"] = now.Add(-time.Second)
+				return at(w)
+			},
+			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingUp", available}, 2}},
+		{"a learner whose start is not on record gets no vote",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.replicas(3)
+				w.learner(1)
+				w.say()
+				w.status(1).Group.Self = ""
+				return w
+			},
+			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingUp", available}, 2}},
+		{"nobody is admitted while a member is away that will be missed",
+			func(t *testing.T) *world { w := settled(t, 3); w.replicas(5); w.gone(2); return at(w) },
+			outcome{"", []string{"Reconciling/ScalingUp", "Degraded/QuorumAtRisk", available}, 3}},
+		{"five members of whom one is away may grow",
+			func(t *testing.T) *world { w := settled(t, 5); w.replicas(7); w.gone(4); return at(w) },
+			outcome{"AddLearner config-5", []string{"Reconciling/ScalingUp", available}, 5}},
+		{"shrinking removes the highest ordinal from the group first",
+			func(t *testing.T) *world { w := settled(t, 5); w.replicas(3); return at(w) },
+			outcome{"RemoveMember config-4", []string{"Reconciling/ScalingDown", available}, 5}},
+		{"and its pod goes when the group counts it no more",
+			func(t *testing.T) *world { w := settled(t, 5); w.replicas(3); w.expel(4); return at(w) },
+			outcome{"RemoveMember config-3", []string{"Reconciling/ScalingDown", available}, 4}},
+		{"a leader that is scaled away hands over first",
+			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.leader = w.data[2]; return at(w) },
+			outcome{"MoveLeader config-0", []string{"Reconciling/ScalingDown", available}, 3}},
+		{"shrinking waits where it would cost the quorum",
+			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.gone(1); return at(w) },
+			outcome{"", []string{"Reconciling/ScalingUp", "Reconciling/ScalingDown", "Degraded/QuorumAtRisk", available}, 3}},
+		{"a member that is away and scaled away is removed",
+			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.gone(2); return at(w) },
+			outcome{"RemoveMember config-2", []string{"Reconciling/ScalingUp", "Reconciling/ScalingDown", available}, 3}},
+		{"a learner that nobody wants any more is removed",
+			func(t *testing.T) *world { w := settled(t, 1); w.learner(1); return at(w) },
+			outcome{"RemoveMember config-1", []string{"Reconciling/Syncing", "Reconciling/ScalingDown", available}, 2}},
+		{"a member whose volume was emptied is removed",
+			func(t *testing.T) *world { w := settled(t, 3); w.emptied(1); return at(w) },
+			outcome{"RemoveMember config-1", []string{"Degraded/MemberDown", "Reconciling/MemberDown", "Degraded/DataMissing", available}, 3}},
+		{"its pod stays, and is admitted anew",
+			func(t *testing.T) *world { w := settled(t, 3); w.emptied(2); delete(w.group, w.lost[2]); return at(w) },
+			outcome{"AddLearner config-2", []string{"Degraded/MemberDown", "Reconciling/MemberDown", "Degraded/DataMissing", "Reconciling/ScalingUp", available}, 3}},
+		{"a member that the group removed is admitted anew, and no person is called",
+			func(t *testing.T) *world { w := settled(t, 3); delete(w.group, w.data[1]); return at(w) },
+			outcome{"AddLearner config-1", []string{"Degraded/MemberDown", "Reconciling/MemberDown", "Degraded/DataMissing", "Reconciling/ScalingUp", available}, 3}},
+		{"a member that is not heard is not removed",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.o.Members["config-1"] = members.Observation{Err: "timeout"}
+				return w
+			},
+			outcome{"", []string{"Degraded/MemberDown", "Reconciling/MemberUnreachable", available}, 3}},
+		{"outdated pods are replaced from the highest ordinal",
+			func(t *testing.T) *world { w := settled(t, 3); w.outdate(); return at(w) },
+			outcome{"ReplaceMember config-2", []string{"Reconciling/Restarting", available}, 3}},
+		{"the leader is left for the end",
+			func(t *testing.T) *world { w := settled(t, 3); w.outdate(); w.leader = w.data[2]; return at(w) },
+			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
+		{"the next outdated pod waits while a member is away",
+			func(t *testing.T) *world { w := settled(t, 3); w.outdate(); w.gone(2); return at(w) },
+			outcome{"", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 3}},
+		{"the leader hands over to an up-to-date member before it is replaced",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.outdate()
+				w.pod(1)
+				w.pod(2)
+				return at(w)
+			},
+			outcome{"MoveLeader config-1", []string{"Reconciling/Restarting", available}, 3}},
+		{"a leader without an heir is replaced as it is",
+			func(t *testing.T) *world { w := settled(t, 1); w.outdate(); return at(w) },
+			outcome{"ReplaceMember config-0", []string{"Reconciling/Restarting", available}, 1}},
+		{"a member restarts for the CAs that it trusts",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.status(1).PendingRestart = []string{memberapi.PendingTrust}
+				return w
+			},
+			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
+		{"growing waits until everybody runs what is declared",
+			func(t *testing.T) *world { w := settled(t, 1); w.outdate(); w.replicas(3); return at(w) },
+			outcome{"ReplaceMember config-0", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 1}},
+		{"without a leader nobody is admitted or removed",
+			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.gone(1); w.gone(2); return at(w) },
+			outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", "Reconciling/ScalingUp", "Reconciling/ScalingDown", leaderless}, 3}},
+		{"a lost majority is a person's to give up",
+			func(t *testing.T) *world { w := settled(t, 3); w.emptied(1); w.emptied(2); return at(w) },
+			outcome{"", []string{"Degraded/MemberDown", "Stalled/DataMissing", "Reconciling/Syncing", "Reconciling/MemberDown", "Stalled/QuorumLost", "Available/QuorumLost"}, 3}},
+		{"a member that is no pod of the cluster is reported and left alone",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.group["ff"] = memberapi.GroupMember{ID: "ff", Name: "mine", PeerURL: "https://elsewhere:2380", Learner: true}
+				return at(w)
+			},
+			outcome{"", []string{"Degraded/UnknownMember", available}, 1}},
+		{"a quota that is used up drops history first",
+			func(t *testing.T) *world { return full(t, 0) },
+			outcome{"Compact config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"and then gives its space back, followers first",
+			func(t *testing.T) *world { return full(t, 60) },
+			outcome{"Defragment config-2", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"the leader is defragmented when it leads no more",
+			func(t *testing.T) *world {
+				w := full(t, 60)
+				w.o.Tried["Defragment config-1"], w.o.Tried["Defragment config-2"] = now, now
+				return w
+			},
+			outcome{"MoveLeader config-1", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"and then lets writes in again",
+			func(t *testing.T) *world {
+				w := full(t, 0)
+				for n := range 3 {
+					w.status(n).DataFill = 40
+				}
+				return w
+			},
+			outcome{"DisarmAlarm config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"a quota that is full of keys is a person's to raise",
+			func(t *testing.T) *world {
+				w := full(t, 0)
+				w.o.Tried["Compact config-0"] = now.Add(-2 * time.Minute)
+				return w
+			},
+			outcome{"", []string{"Stalled/QuotaExceeded", available}, 3}},
+		{"unused space is given back by one member at a time",
+			func(t *testing.T) *world { w := settled(t, 3); w.status(1).DataUnused = 50; return w },
+			outcome{"Defragment config-1", []string{available}, 3}},
+		{"but not while a member is away",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.gone(2)
+				w.say()
+				w.status(1).DataUnused = 50
+				return w
+			},
+			outcome{"", []string{"Reconciling/ScalingUp", available}, 3}},
+		{"nor again before it has rested",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.status(1).DataUnused = 50
+				w.o.Tried["Defragment config-1"] = now.Add(-5 * time.Minute)
+				return w
+			},
+			outcome{"", []string{available}, 3}},
+		{"nor where the spec says never",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.Defragmentation.ThresholdPercent = new(int32(100))
+				w.status(1).DataUnused = 95
+				return w
+			},
+			outcome{"", []string{available}, 3}},
+		{"a volume of a former member goes when the spec says Delete",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.volume(1, false)
+				return at(w)
+			},
+			outcome{"DeleteVolume data-config-1", []string{available}, 1}},
+		{"but not while nobody leads",
+			func(t *testing.T) *world {
+				w := settled(t, 1)
+				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+				w.volume(1, false)
+				w.gone(0)
+				return at(w)
+			},
+			outcome{"", []string{"Reconciling/ScalingUp", leaderless}, 1}},
+		{"retained volumes of a cluster that is created again start together",
+			func(t *testing.T) *world {
+				w := newWorld(t, 3)
+				w.mint()
+				for n := range 3 {
+					w.volume(n, true).Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: clusterID}
+				}
+				return w
+			},
+			outcome{"", []string{"Reconciling/Creating", leaderless}, 3}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := tc.world(t)
+			if diff := cmp.Diff(tc.want, judge(w.plan())); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// learner is a member with a pod and data that has no vote yet.
+func (w *world) learner(ordinal int) {
+	id := w.admit(ordinal)
+	m := w.group[id]
+	m.Name = set(w.c).PodName(ordinal)
+	w.group[id] = m
+	w.volume(ordinal, true)
+	w.pod(ordinal)
+	w.data[ordinal] = id
+}
+
+// expel removes a member from the group, and its pod stays.
+func (w *world) expel(ordinal int) { delete(w.group, w.data[ordinal]) }
+
+// outdate changes what pods are made of.
+func (w *world) outdate() {
+	w.c.Spec.PriorityClassName, w.c.Spec.NodeSelector = "", map[string]string{"disk": "ssd"}
+}
+
+// full is a cluster that is out of space, of which so much is not in use.
+func full(t *testing.T, unused int) *world {
+	w := settled(t, 3)
+	for n := range 3 {
+		m := w.status(n)
+		m.Alarms, m.DataFill, m.DataUnused = []string{"NOSPACE:a1"}, 100, unused
+	}
+	return w
+}
+
+// Tickets admit nobody whom the leader does not count.
+func TestTickets(t *testing.T) {
+	ticket := func(w *world, pod string) memberapi.Ticket {
+		w.say()
+		g := groupOf(w.c, w.o)
+		d, _, _ := desire(w.c, w.o, g, recovery{})
+		return tickets(set(w.c), d, g)[pod]
+	}
+	url := func(n int) string { return peerURL(set(newWorld(t, 1).c), n) }
+	t.Run("the seed's, until there is a cluster", func(t *testing.T) {
+		w := newWorld(t, 3)
+		want := memberapi.Ticket{MemberID: "seed", State: "new", InitialCluster: map[string]string{"config-0": url(0)}}
+		if diff := cmp.Diff(want, ticket(w, "config-0")); diff != "" {
+			t.Error(diff)
+		}
+		w.c.Status.SystemIdentifier = clusterID
+		if got := ticket(w, "config-0"); got.State != "" {
+			t.Errorf("a second seed: %+v", got)
+		}
+	})
+	t.Run("a joiner's, until it has started", func(t *testing.T) {
+		w := settled(t, 1)
+		id := w.admit(1)
+		want := memberapi.Ticket{MemberID: id, State: "existing", InitialCluster: map[string]string{"config-0": url(0), "config-1": url(1)}}
+		if diff := cmp.Diff(want, ticket(w, "config-1")); diff != "" {
+			t.Error(diff)
+		}
+		m := w.group[id]
+		m.Name = "config-1"
+		w.group[id] = m
+		if got := ticket(w, "config-1"); got.State != "" {
+			t.Errorf("a ticket after the start: %+v", got)
+		}
+	})
+	t.Run("none from a view that is not the leader's", func(t *testing.T) {
+		w := settled(t, 3)
+		w.admit(3)
+		w.gone(0)
+		w.leader = ""
+		if got := ticket(w, "config-3"); got.State != "" {
+			t.Errorf("a ticket without a leader: %+v", got)
+		}
+	})
+}
+
+func TestVersions(t *testing.T) {
+	cases := []struct{ name, running, declared, reason, remedy string }{
+		{"the same", "3.5.26", "3.5.26", "", ""},
+		{"a newer patch", "3.5.26", "3.5.30", "", ""},
+		{"the next minor version", "3.5.26", "3.6.12", "", ""},
+		{"from a patch that is too old", "3.5.25", "3.6.12", "UpgradePathRefused", `"3.5.26"`},
+		{"likewise a version later", "3.6.10", "3.7.0", "UpgradePathRefused", `"3.6.11"`},
+		{"two minor versions at once", "3.5.26", "3.7.0", "UpgradePathRefused", "3.6"},
+		{"an older minor version", "3.6.12", "3.5.26", "DowngradeRefused", `"3.6.12"`},
+		{"an older patch", "3.5.26", "3.5.9", "DowngradeRefused", `"3.5.26"`},
+		{"a patch with more digits", "3.5.9", "3.5.26", "", ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, 3)
+			for n := range 3 {
+				w.status(n).Version = tc.running
+			}
+			w.c.Spec.Version = tc.declared
+			reason, message := versionRefused(w.c, w.o)
+			if reason != tc.reason || !strings.Contains(message, tc.remedy) || reason != "" && !strings.Contains(message, "spec.version") {
+				t.Errorf("%s: %s", reason, message)
+			}
+		})
+	}
+	t.Run("a failed upgrade may be taken back while a member runs the old version", func(t *testing.T) {
+		w := settled(t, 3)
+		w.status(2).Version = "3.6.12"
+		if reason, message := versionRefused(w.c, w.o); reason != "" {
+			t.Errorf("%s: %s", reason, message)
+		}
+		w.status(0).Version, w.status(1).Version = "3.6.12", "3.6.12"
+		if reason, _ := versionRefused(w.c, w.o); reason == "" {
+			t.Error("taken back after the whole cluster was upgraded")
+		}
+	})
+	t.Run("what is refused changes no pod", func(t *testing.T) {
+		w := settled(t, 3)
+		w.c.Spec.Version = "3.7.0"
+		if got := judge(w.plan()); got.Step != "" || !strings.Contains(strings.Join(got.Facts, " "), "Stalled/UpgradePathRefused") {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Every change of the membership against every group of up to nine: whoever
+// remains can always agree.
+func TestRisk(t *testing.T) {
+	cases := []struct {
+		what            change
+		voters, healthy int
+		refused         bool
+	}{
+		{addMember, 1, 1, false}, {addMember, 3, 3, false}, {addMember, 3, 2, true}, {addMember, 5, 4, false}, {addMember, 5, 3, true},
+		{removeHealthy, 1, 1, true}, {removeHealthy, 2, 2, false}, {removeHealthy, 3, 3, false}, {removeHealthy, 3, 2, true}, {removeHealthy, 5, 4, false},
+		{removeLost, 3, 2, false}, {removeLost, 3, 1, true}, {removeLost, 2, 1, true},
+		{removeLearner, 3, 2, false}, {removeLearner, 3, 1, true},
+		{stopHealthy, 1, 1, false}, {stopHealthy, 3, 3, false}, {stopHealthy, 3, 2, true}, {stopHealthy, 5, 4, false},
+	}
+	for _, tc := range cases {
+		if got := risk(tc.what, tc.voters, tc.healthy); (got != "") != tc.refused {
+			t.Errorf("change %d with %d of %d: %q", tc.what, tc.healthy, tc.voters, got)
+		}
+	}
+	for voters := 1; voters <= 9; voters++ {
+		for healthy := range voters + 1 {
+			for _, what := range []change{removeHealthy, removeLost} {
+				left := healthy
+				if what == removeHealthy {
+					left--
+				}
+				if risk(what, voters, healthy) == "" && left < quorum(voters-1) {
+					t.Errorf("change %d with %d of %d leaves no quorum", what, healthy, voters)
+				}
+			}
+		}
+	}
+}

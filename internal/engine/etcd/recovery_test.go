@@ -1,0 +1,146 @@
+package etcd
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// ordered is a cluster of three of whom only the first has data, with an order
+// to go on.
+func ordered(t *testing.T) *world {
+	w := settled(t, 3)
+	w.emptied(1)
+	w.emptied(2)
+	w.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: "go"}
+	w.say()
+	return w
+}
+
+// told is the order that the members get.
+func (w *world) told() *memberapi.Recovery {
+	w.t.Helper()
+	var config memberapi.ClusterConfig
+	if err := json.Unmarshal(w.config(), &config); err != nil {
+		w.t.Fatal(err)
+	}
+	return config.Recovery
+}
+
+func TestRecoveryIsTakenUpOnce(t *testing.T) {
+	w := ordered(t)
+	p := w.plan()
+	chosen := []v1alpha1.OrderStatus{{Type: "recover-quorum", Token: "go", Target: "config-0"}}
+	if diff := cmp.Diff(chosen, p.Report.Orders); diff != "" {
+		t.Fatal(diff)
+	}
+	if got := w.told(); got != nil {
+		t.Fatalf("%+v is told before the choice is on record", got)
+	}
+	if p.Step != nil || p.Recheck == 0 {
+		t.Errorf("step %v, recheck %v", p.Step, p.Recheck)
+	}
+
+	// The choice stays, whoever else is heard now.
+	w.c.Status.Orders = chosen
+	w.data[1] = w.lost[1]
+	w.say()
+	w.status(1).Position = 1000
+	want := &memberapi.Recovery{Token: "go", Pod: "config-0", MemberID: w.data[0]}
+	if diff := cmp.Diff(want, w.told()); diff != "" {
+		t.Error(diff)
+	}
+	w.status(0).Recovered = "go"
+	done := w.plan().Report.Orders
+	if len(done) != 1 || done[0].Result == "" || w.told() != nil {
+		t.Errorf("%+v, %+v", done, w.told())
+	}
+
+	// A token that is left in Git is never obeyed again.
+	w.c.Status.Orders = done
+	w.status(0).Recovered = ""
+	if again := w.plan().Report.Orders; cmp.Diff(done, again) != "" || w.told() != nil {
+		t.Errorf("%+v, %+v", again, w.told())
+	}
+}
+
+func TestRecoveryIsRefused(t *testing.T) {
+	cases := []struct {
+		name   string
+		world  func(t *testing.T) *world
+		says   string
+		target string
+	}{
+		{"only one has data", ordered, "", "config-0"},
+		{"of several with data, the newest goes on", func(t *testing.T) *world {
+			w := settled(t, 5)
+			for _, n := range []int{0, 2, 3} {
+				w.emptied(n)
+			}
+			w.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: "go"}
+			w.say()
+			w.status(1).Position, w.status(4).Position = 7, 8
+			return w
+		}, "", "config-4"},
+		{"one is not heard, and may have newer data", func(t *testing.T) *world {
+			w := ordered(t)
+			w.o.Members["config-2"] = members.Observation{Err: "timeout"}
+			return w
+		}, "what config-2 has is not known", ""},
+		{"the pod of one is gone, and its volume may come back", func(t *testing.T) *world { w := ordered(t); w.gone(2); return w },
+			"what config-2 has is not known", ""},
+		{"a majority has its data", func(t *testing.T) *world {
+			w := ordered(t)
+			w.data[1] = w.lost[1]
+			w.say()
+			for n := range 3 { // they do not reach each other
+				if m := w.status(n); m.Group != nil {
+					m.Group.Leader, m.State, m.Serving = "", memberapi.StateDisconnected, false
+				}
+			}
+			return w
+		}, "config-0, config-1 have their data", ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := tc.world(t)
+			p := w.plan()
+			target := ""
+			for _, o := range p.Report.Orders {
+				target = o.Target
+			}
+			said := ""
+			for _, f := range p.Facts {
+				if f.Reason == v1alpha1.ReasonRecoveryRefused {
+					said = f.Message
+				}
+			}
+			if target != tc.target || !strings.Contains(said, tc.says) || (said == "") != (tc.says == "") {
+				t.Errorf("target %q, says %q", target, said)
+			}
+		})
+	}
+	t.Run("nothing is lost", func(t *testing.T) {
+		w := settled(t, 3)
+		w.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: "go"}
+		orders := w.plan().Report.Orders
+		if len(orders) != 1 || orders[0].Target != "" || !strings.Contains(orders[0].Result, "not needed") {
+			t.Errorf("%+v", orders)
+		}
+	})
+	t.Run("nobody was asked yet", func(t *testing.T) {
+		w := ordered(t)
+		w.o.Asking = true
+		w.gone(0)
+		w.pod(0).Status.Conditions = settled(t, 1).o.Pods[0].Status.Conditions
+		if orders := w.plan().Report.Orders; len(orders) != 0 {
+			t.Errorf("%+v", orders)
+		}
+	})
+}

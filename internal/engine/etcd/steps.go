@@ -1,0 +1,222 @@
+package etcd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+)
+
+// Types of the steps that are done through etcd itself. Their subject is the
+// member's ID; that of AddLearner its peer URL.
+const (
+	stepAddLearner    = "AddLearner"
+	stepPromoteMember = "PromoteMember"
+	stepRemoveMember  = "RemoveMember"
+	stepMoveLeader    = "MoveLeader"
+	stepCompact       = "Compact"
+	stepDefragment    = "Defragment"
+	stepDisarm        = "DisarmAlarm"
+)
+
+// pauses between attempts at a step whose effect shows late, or that may be in
+// vain.
+var pauses = map[string]time.Duration{
+	stepAddLearner:    2 * time.Second,
+	stepPromoteMember: 2 * time.Second,
+	stepRemoveMember:  2 * time.Second,
+	stepMoveLeader:    2 * time.Second,
+	stepDisarm:        5 * time.Second,
+	// Members look at the size of their data once a minute.
+	stepDefragment: 90 * time.Second,
+	stepCompact:    5 * time.Minute,
+}
+
+// attempt names a step where it is remembered when it was tried.
+func attempt(s engine.Step) string { return s.Type + " " + s.Target }
+
+// paced is a step, unless it was tried a moment ago.
+func (j *judgement) paced(s *engine.Step) *engine.Step {
+	at, tried := j.o.Tried[attempt(*s)]
+	if wait := at.Add(pauses[s.Type]).Sub(j.now); tried && wait > 0 {
+		if j.recheck == 0 || wait < j.recheck {
+			j.recheck = wait
+		}
+		return nil
+	}
+	return s
+}
+
+// alone is a paced step that nothing else is done beside: what is seen may be
+// from before it.
+func (j *judgement) alone(s *engine.Step) *engine.Step {
+	next := j.paced(s)
+	j.waits = next == nil
+	return next
+}
+
+// on makes a step for a member's pod.
+func (j *judgement) on(ordinal int, kind, subject, format string, args ...any) *engine.Step {
+	s := &engine.Step{Type: kind, Target: j.PodName(ordinal), Subject: subject, Message: fmt.Sprintf(format, args...)}
+	if pod := j.Seen.Pods[ordinal]; pod != nil {
+		s.UID = pod.UID
+	}
+	return s
+}
+
+// heir is the member to lead next: healthy, to stay, and up to date where there
+// is a choice; -1 for none.
+func (j *judgement) heir() int {
+	best := -1
+	for n := range j.Desired.Count {
+		if n == j.g.leader || !j.g.healthy[n] {
+			continue
+		}
+		if best < 0 || j.Outdated(best) != "" && j.Outdated(n) == "" {
+			best = n
+		}
+	}
+	return best
+}
+
+func (j *judgement) moveLeader(heir int, why string) *engine.Step {
+	return j.alone(j.on(heir, stepMoveLeader, j.g.members[heir].ID, "%s leads no longer: %s", j.PodName(j.g.leader), why))
+}
+
+// removeLostStep removes a member that can never come back as itself, because
+// its volume is another one. Its own agent says so: that a member is not heard
+// is no reason.
+func (j *judgement) removeLostStep() *engine.Step {
+	for n := range memberset.MostMembers {
+		m, member := j.o.Member(n), j.g.members[n]
+		if m == nil || m.LostMember == "" || m.LostMember != member.ID || !j.g.led {
+			continue
+		}
+		what := removeLost
+		if member.Learner || member.Name == "" {
+			what = removeLearner
+		}
+		if why := risk(what, j.g.voters(), len(j.g.healthy)); why != "" {
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed: %s", j.PodName(n), why)
+			continue
+		}
+		return j.alone(j.on(n, stepRemoveMember, member.ID, "its volume is empty: it can only come back as a new member"))
+	}
+	return nil
+}
+
+// promoteStep gives the newcomer its vote. etcd itself refuses that until it
+// has caught up.
+func (j *judgement) promoteStep() *engine.Step {
+	n := j.g.newcomer()
+	if n < 0 || !j.g.led || n >= j.c.Spec.DesiredReplicas() {
+		return nil
+	}
+	m, member := j.o.Member(n), j.g.members[n]
+	if m == nil || !member.Learner || member.Name == "" || m.Group == nil || m.Group.Self != member.ID {
+		return nil
+	}
+	return j.paced(j.on(n, stepPromoteMember, member.ID, "it has started, and is to vote"))
+}
+
+// addStep admits the next member: one at a time, and none while that could cost
+// the quorum.
+func (j *judgement) addStep() *engine.Step {
+	if !j.g.led || j.g.newcomer() >= 0 {
+		return nil
+	}
+	for n := range j.c.Spec.DesiredReplicas() {
+		if _, found := j.g.members[n]; found {
+			continue
+		}
+		if why := risk(addMember, j.g.voters(), len(j.g.healthy)); why != "" {
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not admitted yet: %s", j.PodName(n), why)
+			return nil
+		}
+		return j.alone(j.on(n, stepAddLearner, peerURL(j.Set, n), "the group has %d members, and %d are declared", len(j.g.members), j.c.Spec.DesiredReplicas()))
+	}
+	return nil
+}
+
+// removeStep removes the member with the highest ordinal that is not declared
+// any more. The leader hands over first.
+func (j *judgement) removeStep() *engine.Step {
+	n := j.g.top() - 1
+	if !j.g.led || n < j.c.Spec.DesiredReplicas() {
+		return nil
+	}
+	member, what := j.g.members[n], removeLost
+	switch {
+	case member.Learner || member.Name == "":
+		what = removeLearner
+	case j.g.healthy[n]:
+		what = removeHealthy
+	}
+	if why := risk(what, j.g.voters(), len(j.g.healthy)); why != "" {
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: %s", j.PodName(n), why)
+		return nil
+	}
+	if n == j.g.leader {
+		heir := j.heir()
+		if heir < 0 {
+			return nil
+		}
+		return j.moveLeader(heir, "it is scaled away")
+	}
+	return j.alone(j.on(n, stepRemoveMember, member.ID, "spec.replicas is %d", j.c.Spec.DesiredReplicas()))
+}
+
+// judgeGroup says what of the membership is not as declared.
+func (j *judgement) judgeGroup() {
+	for _, m := range j.g.strangers {
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonUnknownMember,
+			"the group counts member %s at %s, which is no pod of the cluster: remove it with etcdctl member remove %s", m.ID, m.PeerURL, m.ID)
+	}
+	for n := range j.Desired.Count {
+		if m := j.o.Member(n); m != nil && j.Mending[n] {
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing, "member %s is replaced by a new one: %s", j.PodName(n), m.Message)
+		}
+	}
+	if !j.g.led {
+		return
+	}
+	reason := v1alpha1.ReasonScalingUp
+	if !j.Born() {
+		reason = v1alpha1.ReasonCreating
+	}
+	want := j.c.Spec.DesiredReplicas()
+	if have := len(j.g.members); have < want {
+		j.Say(v1alpha1.ConditionReconciling, reason, "from %d members to %d", have, want)
+	}
+	if n := j.g.newcomer(); n >= 0 && n < want {
+		j.Say(v1alpha1.ConditionReconciling, reason, "member %s has no vote yet", j.PodName(n))
+	}
+	if j.g.top() > want && j.Seen.Membership() <= want {
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", len(j.g.members), want)
+	}
+}
+
+// judgeRecovery says what a lost majority asks of a person, and what becomes of
+// the order.
+func (j *judgement) judgeRecovery() {
+	switch {
+	case j.r.underWay:
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as ordered", j.r.status.Target)
+	case j.r.refused != "":
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the annotation %s is not obeyed: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
+	case quorumLost(j.c, j.o, j.g):
+		alive, _, unknown := survivors(j.c, j.o, j.g)
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
+			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token of your choice>",
+			j.g.voters(), orNobody(names(j.c, alive)), orNobody(names(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
+	}
+}
+
+func orNobody(names string) string {
+	if names == "" {
+		return "nobody"
+	}
+	return names
+}

@@ -1,0 +1,305 @@
+package etcd
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// now of every table; certificates of the worlds are issued at this time.
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const clusterID = "cdf818194e3a8c32"
+
+// world is a cluster, what is observed of it, and the group that its members
+// form, from which they say what they say.
+type world struct {
+	t *testing.T
+	c *v1alpha1.EtcdCluster
+	o Observation
+	// group by ID, and the number of IDs given out.
+	group map[string]memberapi.GroupMember
+	ids   int
+	// leader's ID.
+	leader string
+	// data is the ID of the member whose data a volume holds, by ordinal.
+	data map[int]string
+	// lost is the ID of the member that a pod was before its volume was emptied.
+	lost map[int]string
+	// version of the members' binaries.
+	version map[int]string
+}
+
+// newWorld is a cluster of n members that nobody has acted on yet.
+func newWorld(t *testing.T, replicas int32) *world {
+	t.Helper()
+	return &world{
+		t: t,
+		c: &v1alpha1.EtcdCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: "config", Namespace: "shop", UID: "cluster-uid", Generation: 1},
+			Spec: v1alpha1.EtcdClusterSpec{
+				CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas, DeletionPolicy: v1alpha1.DeletionRetain},
+				Version:    "3.5.26",
+				Storage:    v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+			},
+		},
+		o: Observation{Tried: map[string]time.Time{}, Observation: memberset.Observation{
+			Settings:       memberset.Settings{ImageRepository: "quay.io/coreos/etcd", AgentImage: "holdfast:test"},
+			Pods:           map[int]*corev1.Pod{},
+			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
+			Members:        map[string]members.Observation{},
+			Behind:         map[string]map[string]bool{suffixClient: {}},
+			StorageClasses: map[string]storagev1.StorageClass{"standard": {AllowVolumeExpansion: new(true)}},
+		}},
+		group: map[string]memberapi.GroupMember{}, data: map[int]string{}, lost: map[int]string{}, version: map[int]string{},
+	}
+}
+
+// settled is a cluster of n members that are all as declared; the first leads.
+func settled(t *testing.T, replicas int) *world {
+	t.Helper()
+	w := newWorld(t, int32(replicas))
+	w.mint()
+	w.c.Status.SystemIdentifier, w.c.Status.Version = clusterID, "3.5.26"
+	w.statefulSet()
+	for n := range replicas {
+		w.volume(n, true)
+		w.pod(n)
+		w.join(n)
+	}
+	w.leader = w.data[0]
+	w.say()
+	return w
+}
+
+// mint makes what the steps would have made.
+func (w *world) mint() {
+	w.t.Helper()
+	ca, err := pki.NewCA("test", now, rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	state := pki.CAState{Current: ca}
+	issue := func(request pki.LeafRequest) (certPEM, keyPEM []byte) {
+		certPEM, keyPEM, err := pki.Issue(ca, request, now, rand.Reader)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return certPEM, keyPEM
+	}
+	certPEM, keyPEM := issue(set(w.c).Leaf())
+	appCert, appKey := issue(pki.LeafRequest{CommonName: kind.Application, Usage: pki.UsageClient})
+	w.o.Minted = memberset.Minted{
+		CA:       state.Data(),
+		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
+		Internal: map[string][]byte{memberset.KeyAppCert: appCert, memberset.KeyAppKey: appKey},
+	}.Read(set(w.c), now)
+}
+
+func (w *world) statefulSet() {
+	asked := image(w.c, w.o.Settings)
+	w.o.StatefulSet = &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: w.c.Name, Namespace: w.c.Namespace, Generation: 1},
+		Spec: appsv1.StatefulSetSpec{
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationImage: asked}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: containerName, Image: asked}}},
+			},
+		},
+		Status: appsv1.StatefulSetStatus{ObservedGeneration: 1},
+	}
+}
+
+func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
+	size := w.c.Spec.Storage.Size.DeepCopy()
+	v := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).VolumeName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
+			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("standard"),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}}},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: corev1.ResourceList{corev1.ResourceStorage: size}},
+	}
+	if member {
+		v.Labels[v1alpha1.LabelMember] = strconv.Itoa(ordinal)
+	}
+	w.o.Volumes[ordinal] = v
+	return v
+}
+
+// pod is a member's pod that runs what is declared.
+func (w *world) pod(ordinal int) *corev1.Pod {
+	asked := image(w.c, w.o.Settings)
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Annotations: map[string]string{v1alpha1.AnnotationRollout: set(w.c).RolloutHash(asked), v1alpha1.AnnotationImage: asked}},
+		Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: memberset.InstallerName, Image: w.o.Settings.AgentImage}},
+			Containers: []corev1.Container{{Name: containerName, Image: asked}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.0.1",
+			ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	}
+	w.o.Pods[ordinal] = p
+	w.version[ordinal] = w.c.Spec.Version
+	return p
+}
+
+// admit gives a pod an ID in the group, without a vote.
+func (w *world) admit(ordinal int) string {
+	w.ids++
+	id := fmt.Sprintf("%x", 0xa0+w.ids)
+	w.group[id] = memberapi.GroupMember{ID: id, PeerURL: peerURL(set(w.c), ordinal), Learner: true}
+	return id
+}
+
+// join makes a pod a voting member with data.
+func (w *world) join(ordinal int) {
+	id := w.admit(ordinal)
+	w.data[ordinal] = id
+	w.group[id] = memberapi.GroupMember{ID: id, Name: set(w.c).PodName(ordinal), PeerURL: peerURL(set(w.c), ordinal)}
+}
+
+// quorate says whether the members that run can agree.
+func (w *world) quorate() bool {
+	voters, present := 0, 0
+	for id, m := range w.group {
+		if m.Learner {
+			continue
+		}
+		voters++
+		for n, data := range w.data {
+			if data == id && w.o.Pods[n] != nil && w.o.Pods[n].DeletionTimestamp == nil {
+				present++
+			}
+		}
+	}
+	return voters > 0 && present >= quorum(voters)
+}
+
+// say lets every pod's agent say what is true of its member.
+func (w *world) say() {
+	w.o.Behind[suffixClient] = map[string]bool{}
+	view := memberapi.Group{}
+	for _, m := range w.group {
+		view.Members = append(view.Members, m)
+	}
+	slices.SortFunc(view.Members, func(a, b memberapi.GroupMember) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
+	if w.quorate() {
+		view.Leader = w.leader
+	}
+	for n, pod := range w.o.Pods {
+		m := w.saysOf(n, pod, view)
+		w.o.Members[pod.Name] = members.Observation{Status: m, At: now}
+		pod.Status.Conditions = nil
+		if m.Serving {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			w.o.Behind[suffixClient][pod.Name] = true
+		}
+	}
+	hash := memberapi.HashConfig(w.config())
+	for _, m := range w.o.Members {
+		m.Status.ConfigHash = hash
+	}
+}
+
+func (w *world) saysOf(n int, pod *corev1.Pod, view memberapi.Group) *memberapi.Status {
+	m := &memberapi.Status{
+		Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RoleMember, State: memberapi.StateWaiting, Version: w.version[n],
+		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]), TrustHash: memberapi.HashConfig(w.o.Minted.TLS["ca.crt"]),
+	}
+	id := w.data[n]
+	counted, found := w.group[id]
+	switch {
+	case id == "" && w.lost[n] != "":
+		m.State, m.Hold, m.LostMember = memberapi.StateHeld, memberapi.HoldDataMissing, w.lost[n]
+		return m
+	case id == "":
+		return m
+	case !found && view.Leader != "":
+		m.SystemIdentifier, m.State, m.Hold = clusterID, memberapi.StateHeld, memberapi.HoldRemoved
+		return m
+	}
+	m.SystemIdentifier = clusterID
+	m.Group = &memberapi.Group{Self: id, Leader: view.Leader, Members: view.Members}
+	switch {
+	case view.Leader == "":
+		m.State = memberapi.StateDisconnected
+	case counted.Learner:
+		m.State = memberapi.StateCatchingUp
+	default:
+		m.State, m.Serving = memberapi.StateRunning, true
+	}
+	return m
+}
+
+// config as the members would be told it now.
+func (w *world) config() []byte {
+	g := groupOf(w.c, w.o)
+	d, _, _ := desire(w.c, w.o, g, recoveryOf(w.c, w.o, g))
+	return d.Config
+}
+
+// status is what the member of an ordinal says, to be changed by a case.
+func (w *world) status(ordinal int) *memberapi.Status {
+	return w.o.Members[set(w.c).PodName(ordinal)].Status
+}
+
+// gone removes a member's pod.
+func (w *world) gone(ordinal int) {
+	delete(w.o.Pods, ordinal)
+	delete(w.o.Members, set(w.c).PodName(ordinal))
+	w.elect()
+}
+
+// emptied gives a member an empty volume.
+func (w *world) emptied(ordinal int) {
+	w.lost[ordinal], w.data[ordinal] = w.data[ordinal], ""
+	w.elect()
+}
+
+// elect makes sure that the leader runs.
+func (w *world) elect() {
+	for n := range memberset.MostMembers {
+		if m, found := w.group[w.leader]; found && !m.Learner && w.data[n] == w.leader && w.o.Pods[n] != nil {
+			return
+		}
+	}
+	w.leader = ""
+	for n := range memberset.MostMembers {
+		if m, found := w.group[w.data[n]]; found && !m.Learner && w.o.Pods[n] != nil && w.leader == "" {
+			w.leader = m.ID
+		}
+	}
+}
+
+// plan from what is observed, with pods as the cache holds them.
+func (w *world) plan() engine.Plan {
+	w.t.Helper()
+	o := w.o
+	o.Pods = map[int]*corev1.Pod{}
+	for n, pod := range w.o.Pods {
+		lean := pod.DeepCopy()
+		if _, err := engine.Lean(lean); err != nil {
+			w.t.Fatal(err)
+		}
+		o.Pods[n] = lean
+	}
+	return plan(w.c, o, now)
+}
+
+func (w *world) replicas(n int32) { w.c.Spec.Replicas = &n }
