@@ -9,7 +9,6 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.quota) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="quota must be at most half of storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
-// +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tls.certificateSecretRef)",message="tls.certificateSecretRef is not for etcd, whose members show clients and each other one certificate: use tls.caSecretRef",fieldPath=".tls"
 type EtcdClusterSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -77,6 +76,7 @@ type EtcdClusterStatus struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.tls) || ['-ca','-tls','-internal','-app'].all(s, (!has(self.spec.tls.certificateSecretRef) || self.spec.tls.certificateSecretRef.name != self.metadata.name + s) && (!has(self.spec.tls.caSecretRef) || self.spec.tls.caSecretRef.name != self.metadata.name + s))",message="spec.tls must name Secrets of your own: those named after the cluster with -ca, -tls, -internal and -app are Holdfast's"
 type EtcdCluster struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -26,12 +26,15 @@ type pass struct {
 	rules     *ignoreRules
 	result    Result
 	wanted    map[ObjectID]bool
+	// foreignClaim says that a claim of a needed name is somebody else's.
+	foreignClaim bool
 	// retried are objects that an apply found gone in this pass.
 	retried map[ObjectID]bool
 }
 
 // Sync makes the objects what they should be, and says what it found and did.
-// One object's failure keeps no other from being looked at; errors come joined,
+// One object's failure keeps no other from being looked at, but for a claim that
+// is somebody else's and the StatefulSet whose pods would mount it; errors come joined,
 // and errors.As finds a *ConflictError or an API error in them.
 //
 // In Report mode drift stays: only a change of what is desired is applied, and
@@ -81,7 +84,14 @@ func (p *pass) one(ctx context.Context, ac runtime.ApplyConfiguration) error {
 	if err := p.known.hash(d); err != nil {
 		return err
 	}
-	return p.object(ctx, d)
+	if p.foreignClaim && d.id.GVK.Kind == "StatefulSet" {
+		return nil // its pods mount claims by name, whoever's they are
+	}
+	err = p.object(ctx, d)
+	if conflict := (*ConflictError)(nil); d.id.GVK.Kind == "PersistentVolumeClaim" && errors.As(err, &conflict) {
+		p.foreignClaim = true
+	}
+	return err
 }
 
 // object takes one object through: what the cache and memory say decides

@@ -100,11 +100,11 @@ func (m *Material) readLeaf(data map[string][]byte, want Wanted) {
 // whoSigned finds the CA that signed a certificate: the one that is to, or one
 // of the trusted.
 func whoSigned(cert *x509.Certificate, bundle, wanted []byte) (by signedBy, signer []byte) {
-	if ca, err := parseCert(wanted); err == nil && cert.CheckSignatureFrom(ca) == nil {
+	if ca, err := parseCert(wanted); err == nil && issued(ca, cert) {
 		return signedByWanted, wanted
 	}
 	for _, ca := range parseAll(bundle) {
-		if cert.CheckSignatureFrom(ca) == nil {
+		if issued(ca, cert) {
 			return signedByFormer, encode(pemCertificate, ca.Raw)
 		}
 	}

@@ -197,6 +197,12 @@ func TestTheOrderOfChanges(t *testing.T) {
 		{"no CA can sign, and one is to be trusted", func(f *fleet) { f.want.Signer = Signer{Trust: young.CertPEM} }, "[TrustCA]"},
 		{"no CA is there", func(f *fleet) { f.want.Signer = Signer{} }, "[]"},
 		{"the CA is renewed with its key", func(f *fleet) { f.sign(renewed(f.t, old)) }, "[IssueCertificate DropFormerCA]"},
+		{"the CA keeps its key under another name", func(f *fleet) {
+			f.sign(renewed(f.t, old, func(c *x509.Certificate) { c.RawSubject = nil }))
+		}, "[TrustCA IssueCertificate DropFormerCA]"},
+		{"the CA keeps its key and calls it otherwise", func(f *fleet) {
+			f.sign(renewed(f.t, old, func(c *x509.Certificate) { c.SubjectKeyId = []byte("another") }))
+		}, "[TrustCA IssueCertificate DropFormerCA]"},
 		{"two thirds are over", func(f *fleet) { f.now = start.Add(LeafLifetime) }, "[IssueCertificate]"},
 		{"clients see another certificate", func(f *fleet) { f.serve(server, root) }, "[TrustServerCA ServeCertificate DropFormerServerCA]"},
 		{"on hold", func(f *fleet) {
@@ -287,11 +293,14 @@ func TestACANearItsEnd(t *testing.T) {
 }
 
 // renewed is a CA with the same key and other dates.
-func renewed(t *testing.T, ca *CA) *CA {
+func renewed(t *testing.T, ca *CA, changes ...func(*x509.Certificate)) *CA {
 	t.Helper()
 	p := signed(t, nil, ca.key, func(c *x509.Certificate) {
 		authority("orders")(c)
 		c.RawSubject, c.SubjectKeyId = ca.cert.RawSubject, ca.cert.SubjectKeyId
+		for _, change := range changes {
+			change(c)
+		}
 	})
 	again, err := ParseCA(p.pem(), p.keyPEM(t))
 	if err != nil {

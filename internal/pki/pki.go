@@ -124,7 +124,15 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 // Signed says whether the CA signed a certificate; none did without a CA.
 func (ca *CA) Signed(certPEM []byte) bool {
 	cert, err := parseCert(certPEM)
-	return ca != nil && err == nil && cert.CheckSignatureFrom(ca.cert) == nil
+	return ca != nil && err == nil && issued(ca.cert, cert)
+}
+
+// issued says whether a certificate is of a CA: by the key, and by the names
+// that whoever verifies it looks for the CA by. A CA that was renewed with its
+// key may have others.
+func issued(ca, cert *x509.Certificate) bool {
+	named := len(cert.AuthorityKeyId) == 0 || len(ca.SubjectKeyId) == 0 || bytes.Equal(cert.AuthorityKeyId, ca.SubjectKeyId)
+	return named && bytes.Equal(cert.RawIssuer, ca.RawSubject) && cert.CheckSignatureFrom(ca) == nil
 }
 
 // Issue makes a key and a certificate that ca signs. For rand see NewCA.

@@ -52,8 +52,10 @@ func (s Set) growth(o Observation) growth {
 	return grow(s.Storage, s.Cluster.Common().Suspend, volumes)
 }
 
-// grow says how large the volumes should be. They grow together, one growth at
-// a time, and only by what members say: one that is silent asks for nothing.
+// grow says how large the volumes should be. They grow together, and only by
+// what members say: one that is silent asks for nothing, nor does one whose
+// volume is about to have more room. It holds up no other: it may wait for a
+// node that is gone, while the primary's volume fills.
 func grow(storage v1alpha1.StorageSpec, suspended bool, volumes map[int]memberVolume) growth {
 	g := growth{size: storage.Size, stuck: map[int]condition.Fact{}}
 	if storage.AutoGrow == nil {
@@ -67,17 +69,13 @@ func grow(storage v1alpha1.StorageSpec, suspended bool, volumes map[int]memberVo
 	g.size = smaller(g.size, auto.MaxSize)
 	var due []int
 	target := g.size.Value() + g.size.Value()/100*int64(auto.StepPercent)
-	ordinals := slices.Sorted(maps.Keys(volumes))
-	for _, n := range ordinals {
-		if least, isDue := volumes[n].due(auto); isDue {
+	for _, n := range slices.Sorted(maps.Keys(volumes)) {
+		if least, isDue := volumes[n].due(auto); isDue && !volumes[n].resizing(g.size) {
 			due, target = append(due, n), max(target, least)
 		}
 	}
-	if slices.ContainsFunc(ordinals, func(n int) bool { return volumes[n].resizing(g.size) }) {
-		return g
-	}
 	for _, n := range due {
-		if reason, message := hindered(auto, suspended, g.size, volumes, n); reason != "" {
+		if reason, message := volumes[n].hindered(auto, suspended, g.size); reason != "" {
 			g.stuck[n] = condition.Fact{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reason,
 				Message: volumes[n].full(auto) + message}
 		} else if g.why == "" {
@@ -119,22 +117,19 @@ func growthRules(storage v1alpha1.StorageSpec) v1alpha1.AutoGrowSpec {
 }
 
 // hindered says why a volume that is due cannot grow.
-func hindered(auto v1alpha1.AutoGrowSpec, suspended bool, size resource.Quantity, volumes map[int]memberVolume, n int) (reason, message string) {
-	ordinals := slices.Sorted(maps.Keys(volumes))
-	fixed := slices.IndexFunc(ordinals, func(i int) bool { return !volumes[i].expandable })
+func (v memberVolume) hindered(auto v1alpha1.AutoGrowSpec, suspended bool, size resource.Quantity) (reason, message string) {
 	switch {
-	case volumes[n].unbounded():
+	case v.unbounded():
 		return v1alpha1.ReasonStorageUnbounded, fmt.Sprintf(
-			", and its file system is not limited to the volume's %s: growing it gives no room. Make room on what it shares, or use a storage class that limits volumes", quantity(volumes[n].capacity()))
+			", and its file system is not limited to the volume's %s: growing it gives no room. Make room on what it shares, or use a storage class that limits volumes", quantity(v.capacity()))
 	case suspended:
 		return v1alpha1.ReasonSuspended, ", and does not grow while the cluster is suspended: set spec.suspend to false"
-	case fixed >= 0:
-		v := volumes[ordinals[fixed]]
+	case !v.expandable:
 		return v1alpha1.ReasonStorageNotExpandable, fmt.Sprintf(
-			", and storage class %q of volume %s does not allow it to grow: set allowVolumeExpansion on the class, or remove data", className(v.live), v.live.Name)
+			", and its storage class %q does not allow it to grow: set allowVolumeExpansion on the class, or remove data", className(v.live))
 	case size.Cmp(auto.MaxSize) >= 0:
 		return v1alpha1.ReasonStorageAtMaximum, fmt.Sprintf(
-			", and has reached spec.storage.autoGrow.maxSize %s: set it to %s or more, or remove data", auto.MaxSize.String(), volumes[n].wants(auto, size))
+			", and has reached spec.storage.autoGrow.maxSize %s: set it to %s or more, or remove data", auto.MaxSize.String(), v.wants(auto, size))
 	}
 	return "", ""
 }

@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // Settings are the operator's own, the same for every cluster of a kind.
@@ -44,8 +45,13 @@ type Keeper struct {
 // Forget drops what is remembered of a cluster that is gone.
 func (k *Keeper) Forget(cluster types.NamespacedName) { k.vault.forget(cluster) }
 
-// Credentials are the operator's own for a cluster's members; none while there
-// is no CA.
+// Credentials are the operator's own for a cluster's databases, and whom it
+// trusts there: clients may be shown another certificate than members are. None
+// while there is no CA.
 func (k *Keeper) Credentials(s Set) (members.ClientTLS, bool) {
-	return k.vault.client(s, k.vault.observe(s, nil, k.Clock.Now()), k.Clock.Now())
+	now := k.Clock.Now()
+	m := k.vault.observe(s, nil, now)
+	credentials, ok := k.vault.client(s, m, now)
+	credentials.CAPEM = pki.Bundle(credentials.CAPEM, pki.ClientRoots(m.TLS))
+	return credentials, ok
 }

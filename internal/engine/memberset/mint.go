@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -81,7 +82,7 @@ func (k *Keeper) mint(ctx context.Context, s Set, step engine.Step) error {
 	}
 	known := k.vault.observe(s, nil, k.Clock.Now())
 	slot := known.slot(s, step.Target)
-	if err == nil && *slot == nil && live.Labels[v1alpha1.LabelCluster] == s.Cluster.GetName() && len(live.Data) > 0 {
+	if err == nil && *slot == nil && s.ours(&live) && len(live.Data) > 0 {
 		k.vault.put(s, step.Target, live.Data)
 		return nil
 	}
@@ -94,6 +95,18 @@ func (k *Keeper) mint(ctx context.Context, s Set, step engine.Step) error {
 	}
 	k.vault.put(s, step.Target, data)
 	return nil
+}
+
+// ours says whether a Secret was minted for the cluster, or for one of its kind
+// and name that left it behind, as apply has it.
+func (s Set) ours(secret *corev1.Secret) bool {
+	if controller := metav1.GetControllerOf(secret); controller != nil {
+		return controller.UID == s.Cluster.GetUID()
+	}
+	kind, hasKind := secret.Labels[v1alpha1.LabelKind]
+	return secret.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy &&
+		secret.Labels[v1alpha1.LabelCluster] == s.Cluster.GetName() &&
+		(!hasKind || kind == s.Selector()[v1alpha1.LabelKind])
 }
 
 func (k *Keeper) make(ctx context.Context, s Set, step engine.Step, known Minted) (map[string][]byte, error) {

@@ -89,6 +89,8 @@ func (s Set) desireVolume(o Observation, g growth, data map[string]string, ordin
 	}
 	fault = s.refused(o, live)
 	switch {
+	case live.Status.Phase != corev1.ClaimBound:
+		// The API server refuses to resize a claim that has no volume yet.
 	case g.size.Cmp(size) <= 0 || !expandable(o, v.Class):
 	case fault != nil && !g.itself:
 	case !s.mayDiffer() && !s.saysAll(data, live):
@@ -140,9 +142,11 @@ func (s Set) saysAll(data map[string]string, live *corev1.PersistentVolumeClaim)
 	return s.policyHolds(&live.ObjectMeta)
 }
 
+// expandable says whether the API server lets volumes of a class grow. Where the
+// operator may not read classes, trying tells.
 func expandable(o Observation, class string) bool {
-	sc, known := o.StorageClasses[class]
-	return !known || (sc.AllowVolumeExpansion != nil && *sc.AllowVolumeExpansion)
+	allowed := o.StorageClasses[class].AllowVolumeExpansion
+	return o.StorageClasses == nil || allowed != nil && *allowed
 }
 
 func templateVolume(pvc corev1.PersistentVolumeClaim) Volume {

@@ -81,7 +81,26 @@ func TestAutoGrow(t *testing.T) {
 		{"another step", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.StepPercent = 50; w.fill(0, 80) }, "1536Mi", []string{grows}},
 		{"the last step ends at the maximum", 1, func(w *world) { w.sized(0, "1900Mi"); w.fill(0, 90) }, "2Gi", []string{grows}},
 		{"a volume that grew stays as large, without a word", 1, func(w *world) { w.sized(0, "1229Mi"); w.fill(0, 70) }, "1229Mi", nil},
-		{"nothing grows while another volume does", 2, func(w *world) { w.asks(0, "1229Mi"); w.asks(1, "1229Mi"); w.fill(1, 99) }, "1229Mi 1229Mi", []string{grows}},
+		{"nothing grows further before it has its size", 2, func(w *world) { w.asks(0, "1229Mi"); w.asks(1, "1229Mi"); w.fill(1, 99) }, "1229Mi 1229Mi", []string{grows}},
+		{"what another volume waits for does not let one fill up that has its size", 2, func(w *world) {
+			w.asks(1, "1229Mi")
+			w.gone(1)
+			w.sized(0, "1229Mi")
+			w.fill(0, 90)
+		}, "1475Mi 1475Mi", []string{"Reconciling/ScalingUp", grows}},
+		{"a claim without a volume yet grows once it has one, and holds up nobody", 2, func(w *world) {
+			w.o.Volumes[1].Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+			w.gone(1)
+			w.fill(0, 90)
+		}, "1229Mi 1Gi", []string{"Reconciling/ScalingUp", grows}},
+		{"a volume that may grow does not fill up beside one that may not", 2, func(w *world) {
+			w.o.Volumes[1].Spec.StorageClassName = new("fixed")
+			w.fill(0, 90)
+			w.fill(1, 90)
+		}, "1229Mi 1Gi", []string{"Degraded/StorageNotExpandable", grows}},
+		{"a volume without a class cannot grow", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = nil; w.fill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
+		{"nor can one whose class is gone", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("gone"); w.fill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
+		{"a class that cannot be looked at is tried", 1, func(w *world) { w.o.StorageClasses = nil; w.fill(0, 90) }, "1229Mi", []string{grows}},
 		{"a growth that was cut short goes on", 2, func(w *world) { w.sized(0, "1229Mi"); w.fill(0, 70) }, "1229Mi 1229Mi", []string{grows}},
 		{"what a member said before its volume grew does not grow it again", 1, func(w *world) { w.fill(0, 81); w.sized(0, "1229Mi") }, "1229Mi", nil},
 		{"a larger size is a change that was asked for", 1, func(w *world) { w.fill(0, 90); w.c.Spec.Storage.Size = resource.MustParse("1500Mi") }, "1500Mi",

@@ -8,8 +8,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
@@ -60,22 +58,23 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		return nil, err
 	}
 	a.release = release
+	space := func() member.Space { return member.SpaceOf(o.DataDir) }
 	a.Host = member.NewHost(member.HostOptions{
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
-		FirstProcess: o.FirstProcess, Processes: a.programs.Processes,
+		FirstProcess: o.FirstProcess, Processes: a.programs.Processes, Space: space,
 	})
-	a.local = newLocal(a.Certificates, o.ClientPort, o.PeerPort)
+	a.local = newLocal(a.Certificates, o)
 	pod := o.Identity.Pod
 	a.gate = &gate{
-		pod: pod, dir: o.DataDir, log: o.Log, full: a.full,
+		pod: pod, dir: o.DataDir, log: o.Log, space: space,
 		config:   func() *member.Config { config, _ := a.Config.Current(); return config },
 		register: member.NewRegistry(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
 		confirm: func(ctx context.Context, t memberapi.Ticket, data logState) confirmation {
 			return a.local.confirm(ctx, t, data, pod)
 		},
 	}
-	if err := os.MkdirAll(o.RunDir, 0o700); err != nil {
+	if err := os.MkdirAll(o.tls(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the run directory: %w", err)
 	}
 	return a, nil
@@ -89,15 +88,6 @@ func leaseLabels(cluster string) map[string]string {
 		"app.kubernetes.io/name":     "etcd",
 		"app.kubernetes.io/instance": cluster,
 	}
-}
-
-// minimumFree is what a start needs: a file of the log, which etcd allocates
-// ahead, and some more.
-const minimumFree = 72 << 20
-
-func (a *agent) full() bool {
-	var s unix.Statfs_t
-	return unix.Statfs(a.o.DataDir, &s) == nil && s.Blocks > 0 && int64(s.Bavail)*s.Bsize < minimumFree
 }
 
 // Pauses between two looks while etcd does not run.
@@ -187,7 +177,7 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 func (a *agent) describe(d decision, f facts) {
 	a.Store.Update(func(s *memberapi.Status) {
 		s.SystemIdentifier, s.Position = f.Volume.Log.Cluster, f.Volume.Log.Commit
-		s.LostMember, s.Recovered = d.Lost, f.Volume.Mark.Recovered
+		s.LostMember, s.RoomNeeded, s.Recovered = d.Lost, d.Room, f.Volume.Mark.Recovered
 		s.Group, s.Alarms = nil, nil
 		if d.Action == actHold || d.Action == actWait {
 			s.ConfigHash, s.PendingRestart, s.TrustHash = f.ConfigHash, nil, ""

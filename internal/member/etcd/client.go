@@ -3,12 +3,14 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +29,9 @@ type local struct {
 	certificates *member.Certificates
 	endpoint     string // host:port of the clients' port
 	peer         string // URL of the own peer port
+	// name is what the certificate for clients must carry: they may see
+	// another than members do, which knows nothing of the loopback interface.
+	name string
 
 	mu     sync.Mutex
 	bundle *member.Bundle
@@ -34,12 +39,16 @@ type local struct {
 	http   *http.Client
 }
 
-func newLocal(certificates *member.Certificates, clientPort, peerPort int) *local {
-	return &local{
+func newLocal(certificates *member.Certificates, o Options) *local {
+	l := &local{
 		certificates: certificates,
-		endpoint:     net.JoinHostPort("localhost", strconv.Itoa(clientPort)),
-		peer:         "https://" + net.JoinHostPort("localhost", strconv.Itoa(peerPort)),
+		endpoint:     net.JoinHostPort("localhost", strconv.Itoa(o.ClientPort)),
+		peer:         "https://" + net.JoinHostPort("localhost", strconv.Itoa(o.PeerPort)),
 	}
+	if own, err := url.Parse(o.ClientURL(o.Identity.Pod)); err == nil {
+		l.name = own.Hostname()
+	}
+	return l
 }
 
 // current returns clients with the current certificate; those with an older one
@@ -54,11 +63,12 @@ func (l *local) current() (*clientv3.Client, *http.Client, error) {
 	if l.bundle == bundle {
 		return l.client, l.http, nil
 	}
-	config := func() *tls.Config {
-		return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{bundle.Certificate}, RootCAs: bundle.Roots}
-	}
+	seen := x509.NewCertPool()
+	seen.AppendCertsFromPEM(bundle.ServerCAPEM)
+	certificates := []tls.Certificate{bundle.Certificate}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{"https://" + l.endpoint}, TLS: config(), DialTimeout: 2 * time.Second,
+		Endpoints: []string{"https://" + l.endpoint}, DialTimeout: 2 * time.Second,
+		TLS:               &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates, RootCAs: seen, ServerName: l.name},
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -67,7 +77,8 @@ func (l *local) current() (*clientv3.Client, *http.Client, error) {
 	l.shut()
 	l.bundle, l.client = bundle, client
 	l.http = &http.Client{Transport: &http.Transport{
-		TLSClientConfig: config(), TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 1,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates, RootCAs: bundle.Roots},
+		TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 1,
 	}}
 	return l.client, l.http, nil
 }
@@ -113,12 +124,12 @@ func (l *local) moveLeader(ctx context.Context, to string) error {
 
 // members asks the peer port at a URL for the membership as that member sees
 // it. It answers without a leader, too.
-func (l *local) members(ctx context.Context, url string) (cluster string, list []memberapi.GroupMember, err error) {
+func (l *local) members(ctx context.Context, peer string) (cluster string, list []memberapi.GroupMember, err error) {
 	_, client, err := l.current()
 	if err != nil {
 		return "", nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/members", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(peer, "/")+"/members", nil)
 	if err != nil {
 		return "", nil, err
 	}
@@ -128,7 +139,7 @@ func (l *local) members(ctx context.Context, url string) (cluster string, list [
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return "", nil, fmt.Errorf("ask %s for the members: %s", url, response.Status)
+		return "", nil, fmt.Errorf("ask %s for the members: %s", peer, response.Status)
 	}
 	list, err = parseMembers(io.LimitReader(response.Body, 1<<20))
 	return response.Header.Get("X-Etcd-Cluster-ID"), list, err

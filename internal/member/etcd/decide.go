@@ -80,6 +80,8 @@ type decision struct {
 	Action  action
 	Hold    memberapi.Hold
 	Message string
+	// Room is what must be free on the volume before HoldVolumeFull ends.
+	Room int64
 	// Lost is the member that the group must remove before this pod starts.
 	Lost string
 }
@@ -90,6 +92,10 @@ func hold(h memberapi.Hold, format string, args ...any) decision {
 	return decision{Action: actHold, Hold: h, Message: fmt.Sprintf(format, args...)}
 }
 
+// minimumFree is what a start needs: a file of the log, which etcd allocates
+// ahead, and some more.
+const minimumFree = 72 << 20
+
 // decide says what to do before etcd runs. The order is the priority: what
 // forbids a start comes before what allows it.
 func decide(f facts) decision {
@@ -99,8 +105,10 @@ func decide(f facts) decision {
 		return hold(memberapi.HoldDataUnknown, "the volume holds files that are no data directory (%s): move them away, or give this member an empty volume", v.Unknown)
 	case v.Content == contentData && f.foreign():
 		return hold(memberapi.HoldSystemIdentifier, "the volume holds data of the cluster %s, and this cluster's is %s: the volume belongs to another cluster", v.Log.Cluster, f.born())
-	case v.Full:
-		return hold(memberapi.HoldVolumeFull, "the volume is full: set spec.storage.size to more")
+	case !v.Space.Fits(minimumFree):
+		d := hold(memberapi.HoldVolumeFull, "the volume is full: set spec.storage.size to more")
+		d.Room = minimumFree
+		return d
 	case !f.ConfigKnown:
 		return wait("waits for the cluster's configuration")
 	case v.Content == contentData:

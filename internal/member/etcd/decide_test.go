@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		{"a birth that is on record serves",
 			facts{Volume: volume{Content: contentData, Log: logState{"a", ours, 1}, Mark: named}, RegisterKnown: true, Register: started("a", "v1")}, do(actStart)},
 		{"data waits for the configuration", facts{Volume: data("a"), Cluster: "-"}, do(actWait)},
-		{"a full volume holds", facts{Volume: func() volume { v := data("a"); v.Full = true; return v }()}, held(memberapi.HoldVolumeFull)},
+		{"a full volume holds", facts{Volume: func() volume { v := data("a"); v.Space = member.Space{Free: 1 << 20, Total: 1 << 30}; return v }()}, held(memberapi.HoldVolumeFull)},
 		{"unknown files hold", facts{Volume: volume{Content: contentUnknown}, Ticket: seeding()}, held(memberapi.HoldDataUnknown)},
 
 		// Recovery.

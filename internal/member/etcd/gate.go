@@ -23,7 +23,7 @@ type gate struct {
 	// confirm asks the group about a ticket, for a volume with the data of a
 	// member or an empty one.
 	confirm func(ctx context.Context, t memberapi.Ticket, data logState) confirmation
-	full    func() bool
+	space   func() member.Space
 
 	// cluster is the UID in the first configuration: a pod of an earlier
 	// cluster of the name that is about to go reads the next one's, too.
@@ -55,7 +55,7 @@ func (g *gate) gather(ctx context.Context) (facts, error) {
 	if f.Volume, err = inspect(g.dir); err != nil {
 		return f, err
 	}
-	f.Volume.Full = g.full()
+	f.Volume.Space = g.space()
 	if config := g.config(); config != nil {
 		if g.cluster == "" {
 			g.cluster = config.UID

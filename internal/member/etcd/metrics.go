@@ -15,7 +15,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"golang.org/x/sys/unix"
 )
 
 // scrapeLimit bounds what a scrape may take: what etcd has not answered by then
@@ -94,10 +93,9 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if !s.CertificateExpiry.IsZero() {
 		send(expiryMetric, float64(s.CertificateExpiry.Unix()))
 	}
-	var volume unix.Statfs_t
-	if unix.Statfs(c.o.DataDir, &volume) == nil {
-		send(volumeSizeMetric, float64(volume.Blocks)*float64(volume.Bsize))
-		send(volumeFreeMetric, float64(volume.Bavail)*float64(volume.Bsize))
+	if space := c.gate.space(); space.Total > 0 {
+		send(volumeSizeMetric, float64(space.Total))
+		send(volumeFreeMetric, float64(space.Free))
 	}
 }
 

@@ -91,6 +91,8 @@ func listenHost(pod string) string {
 // data is the data directory.
 func (o Options) data() string { return filepath.Join(o.DataDir, dataName) }
 
-// trust is the bundle of authorities that etcd was started with: it reads it
-// only then.
-func (o Options) trust() string { return filepath.Join(o.RunDir, "ca.crt") }
+// tls is where etcd finds certificates. It reads them at every handshake, but
+// the bundle of authorities only when it starts.
+func (o Options) tls() string { return filepath.Join(o.RunDir, "tls") }
+
+func (o Options) trust() string { return filepath.Join(o.tls(), "ca.crt") }

@@ -178,7 +178,7 @@ func choose(declared, proven map[string]string, accepts func(map[string]string) 
 			if _, there := declared[name]; !there {
 				name = otherName(name)
 			}
-			reasons = append(reasons, strings.ReplaceAll(no.message, no.flag, name))
+			reasons = append(reasons, name+strings.TrimPrefix(no.message, no.flag))
 		}
 	}
 }

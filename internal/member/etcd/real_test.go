@@ -96,6 +96,11 @@ func (w *world) of(pod string) ports {
 
 func local127(port int) string { return net.JoinHostPort("localhost", strconv.Itoa(port)) }
 
+// clientURL has a name that only certificates know.
+func (w *world) clientURL(pod string) string {
+	return "https://" + net.JoinHostPort(pod+".orders-members.shop.svc", strconv.Itoa(w.of(pod).client))
+}
+
 func (w *world) peerURL(pod string) string { return "https://" + local127(w.of(pod).peer) }
 
 // run is one agent.
@@ -125,7 +130,7 @@ func (w *world) start(ordinal int, volume string) *run {
 		StatusAddress: local127(p.agent), ProbeAddress: local127(p.probe), ListenHost: "127.0.0.1",
 		ClientPort: p.client, PeerPort: p.peer, MetricsPort: p.metrics,
 		PeerURL:     w.peerURL,
-		ClientURL:   func(pod string) string { return "https://" + local127(w.of(pod).client) },
+		ClientURL:   w.clientURL,
 		StopTimeout: 30 * time.Second,
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -114,13 +115,23 @@ func (a *agent) choose(ctx context.Context, config *member.Config) (choice, erro
 	}
 }
 
-// writeTrust keeps the bundle of authorities that etcd is started with.
+// writeTrust gives etcd its certificates, and the bundle of authorities that it
+// is started with.
 func (a *agent) writeTrust() error {
 	bundle, _ := a.Certificates.Current()
 	if bundle == nil {
 		return errors.New("the member has no certificate yet")
 	}
-	return member.WriteFile(a.o.trust(), bundle.CAPEM)
+	return errors.Join(member.WriteFile(a.o.trust(), bundle.CAPEM), a.writeCertificates(bundle))
+}
+
+func (a *agent) writeCertificates(bundle *member.Bundle) error {
+	file := func(name string) string { return filepath.Join(a.o.tls(), name) }
+	return errors.Join(
+		member.WriteFile(file("server.crt"), bundle.ServerCertPEM),
+		member.WriteFile(file("server.key"), bundle.ServerKeyPEM),
+		member.WriteFile(file("tls.crt"), bundle.CertPEM),
+		member.WriteFile(file("tls.key"), bundle.KeyPEM))
 }
 
 // What etcd writes when it must not run any more.

@@ -127,7 +127,7 @@ func (a *actor) boot() {
 	a.pending, a.reports, a.lost = nil, "", ""
 	a.gate = &gate{
 		pod: a.pod, dir: a.dir, log: slog.New(slog.DiscardHandler), register: a,
-		config: func() *member.Config { return a.config }, full: func() bool { return false },
+		config: func() *member.Config { return a.config }, space: func() member.Space { return member.Space{} },
 		confirm: func(_ context.Context, t memberapi.Ticket, data logState) confirmation {
 			m := a.lab.group[t.MemberID]
 			switch {

@@ -14,7 +14,12 @@ import (
 func (l *life) upkeep(ctx context.Context) {
 	for {
 		config, configChanged := l.Config.Current()
-		_, certificateChanged := l.Certificates.Current()
+		bundle, certificateChanged := l.Certificates.Current()
+		if bundle != nil {
+			if err := l.writeCertificates(bundle); err != nil {
+				l.log.Warn("the certificate is not taken up", "error", err.Error())
+			}
+		}
 		pause := upkeepInterval
 		if !l.settle(ctx) {
 			pause = settleInterval

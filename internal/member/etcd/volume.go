@@ -41,9 +41,8 @@ type volume struct {
 	Unknown string
 	Log     logState
 	Mark    mark
-	// Full says that too little is left to start a database; left to the
-	// caller.
-	Full bool
+	// Space is left to the caller.
+	Space member.Space
 }
 
 // mark is what the agent keeps on the volume, beside the data.

@@ -1,0 +1,130 @@
+package etcd
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadLog(t *testing.T) {
+	data := t.TempDir()
+	if _, err := readLog(data); !errors.Is(err, errNoLog) {
+		t.Errorf("no log: %v", err)
+	}
+	want := logState{Member: "8e9e05c52164694d", Cluster: ours, Commit: 70000}
+	writeLog(t, data, want)
+	read := func() logState {
+		t.Helper()
+		got, err := readLog(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if diff := cmp.Diff(want, read()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// A newer file of the log goes further, and what etcd is writing is torn.
+	other := t.TempDir()
+	newer := want
+	newer.Commit = 80000
+	writeLog(t, other, newer)
+	wal := filepath.Join("member", "wal")
+	text, err := os.ReadFile(filepath.Join(other, wal, "0000000000000000-0000000000000000.wal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := append(text[:len(text)-64], 0xff, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3)
+	if err := os.WriteFile(filepath.Join(data, wal, "0000000000000001-0000000000000900.wal"), torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(newer, read()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := os.WriteFile(filepath.Join(data, wal, "0000000000000002-0000000000000a00.wal"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readLog(data); err == nil {
+		t.Errorf("a log that does not say whose it is: %+v", got)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	dir := t.TempDir()
+	check := func(what string, content content) volume {
+		t.Helper()
+		v, err := inspect(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Content != content {
+			t.Errorf("%s: content %d (%s), want %d", what, v.Content, v.Unknown, content)
+		}
+		return v
+	}
+	for _, name := range []string{"lost+found", removedPrefix + "a"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("what a new volume holds", contentEmpty)
+	if err := nameVolume(dir); err != nil {
+		t.Fatal(err)
+	}
+	name := check("a named volume", contentEmpty).Mark.Volume
+	if err := nameVolume(dir); err != nil {
+		t.Fatal(err)
+	}
+	if again := check("a volume that is named twice", contentEmpty).Mark.Volume; name == "" || again != name {
+		t.Errorf("named %q, then %q", name, again)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, dataName, "member", "snap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check("a first start without a log", contentEmpty)
+	writeLog(t, filepath.Join(dir, dataName), logState{Member: "a", Cluster: ours})
+	check("data", contentData)
+	if err := os.Mkdir(filepath.Join(dir, "pgdata"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check("data beside something else", contentData)
+	if err := setAside(dir, "b"); err != nil {
+		t.Fatal(err)
+	}
+	check("something else", contentUnknown)
+	if err := os.Remove(filepath.Join(dir, "pgdata")); err != nil {
+		t.Fatal(err)
+	}
+	check("data that was set aside", contentEmpty)
+	if any, err := dropAside(dir); !any || err != nil {
+		t.Errorf("dropped %v, %v", any, err)
+	}
+	if any, err := dropAside(dir); any || err != nil {
+		t.Errorf("dropped again %v, %v", any, err)
+	}
+}
+
+// A first start moves away what an earlier one left, and never data.
+func TestClearStart(t *testing.T) {
+	g := &gate{dir: t.TempDir()}
+	if err := g.clearStart(); err != nil {
+		t.Errorf("an empty volume: %v", err)
+	}
+	data := filepath.Join(g.dir, dataName)
+	if err := os.MkdirAll(filepath.Join(data, "member", "snap"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.clearStart(); err != nil {
+		t.Errorf("a first start without a log: %v", err)
+	}
+	if rest, _ := filepath.Glob(filepath.Join(g.dir, removedPrefix+"rest-*", dataName)); len(rest) != 1 {
+		t.Errorf("what was left is at %v", rest)
+	}
+	writeLog(t, data, logState{Member: "a", Cluster: ours})
+	if err := g.clearStart(); err == nil {
+		t.Error("data was moved away")
+	}
+}
