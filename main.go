@@ -206,7 +206,7 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 		wire(w, "EtcdCluster", o.etcdRepository,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
 			func(k *memberset.Keeper) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
-				return &etcd.Engine{Keeper: k}
+				return &etcd.Engine{Keeper: k, Dial: etcd.Dial}
 			}),
 	)
 }

@@ -31,7 +31,7 @@ func TestForeignVolumeIsNotMounted(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorld(t, postgresKind)
 			foreign := &corev1.PersistentVolumeClaim{
 				ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "data-orders-0", Labels: labels},
 				Spec: corev1.PersistentVolumeClaimSpec{
@@ -40,10 +40,10 @@ func TestForeignVolumeIsNotMounted(t *testing.T) {
 				},
 			}
 			w.create(foreign)
-			c := w.cluster("orders", 1)
+			c := w.Postgres("orders", 1)
 			w.create(c)
 			o := w.operate(0)
-			w.await(c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
+			await(w, c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
 				return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonNameConflict && c.Status.CredentialsSecret != ""
 			})
 			w.awaitSteady(o)
@@ -64,7 +64,7 @@ func TestForeignVolumeIsNotMounted(t *testing.T) {
 // What a cluster of another kind and the same name left behind is no source of
 // passwords or certificates.
 func TestForeignSecretsAreNotUsed(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, postgresKind)
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{
 			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: "orders", v1alpha1.LabelKind: "othercluster",
@@ -76,10 +76,10 @@ func TestForeignSecretsAreNotUsed(t *testing.T) {
 	}
 	w.create(&corev1.Secret{ObjectMeta: meta("orders-ca"), Data: pki.CAState{Current: ca}.Data()})
 	w.create(&corev1.Secret{ObjectMeta: meta("orders-internal"), StringData: map[string]string{"app-password": "theirs"}})
-	c := w.cluster("orders", 1)
+	c := w.Postgres("orders", 1)
 	w.create(c)
 	w.operate(0)
-	w.await(c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
+	await(w, c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonNameConflict && c.Status.CredentialsSecret != ""
 	})
 	app, tls := &corev1.Secret{}, &corev1.Secret{}

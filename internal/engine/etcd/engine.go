@@ -7,10 +7,12 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/members"
 )
 
 // Ports that etcd listens on: for clients, and for its other members.
@@ -46,6 +48,8 @@ func set(c *v1alpha1.EtcdCluster) memberset.Set {
 // Engine runs etcd clusters.
 type Engine struct {
 	*memberset.Keeper
+	// Dial reaches the etcd of a pod, whose certificate carries a name.
+	Dial func(ctx context.Context, pod *corev1.Pod, serverName string, credentials members.ClientTLS) (Group, error)
 
 	attempts attempts
 }
