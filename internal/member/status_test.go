@@ -58,7 +58,9 @@ func TestStoreRevisionOfVolume(t *testing.T) {
 		wakes      bool
 	}{
 		{size, 100, true}, {size, 5_000, false}, {size, 5_099, false}, {size, 5_100, true}, {size, 7_999, true}, {size, 8_000, true},
-		{size, 8_050, false}, {size, 8_000, false}, {size, 10_000, true}, {2 * size, 10_000, true}, {2 * size, 10_100, false}, {0, 0, true},
+		{size, 8_050, false}, {size, 8_000, false}, {size, 10_000, true}, {2 * size, 10_000, true}, {2 * size, 10_100, false},
+		// A file system that shares a pool is another size at every look.
+		{2*size - 31, 10_100, false}, {2*size + 400, 10_200, false}, {2*size + 1000, 10_600, true}, {0, 0, true},
 	}
 	before := s.Get().Revision
 	for _, step := range steps {

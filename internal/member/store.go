@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"sync"
 	"time"
@@ -92,8 +93,15 @@ func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counte
 func stable(s memberapi.Status) memberapi.Status {
 	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
 	s.DataSize, s.DataInUse = 0, 0
-	s.VolumeUsed = filled(s)
+	s.VolumeUsed, s.VolumeSize = filled(s), coarse(s.VolumeSize)
 	return s
+}
+
+// coarse is a size to its first six binary digits: that of a file system which
+// shares a pool with others moves all the time.
+func coarse(size int64) int64 {
+	less := max(0, bits.Len64(uint64(max(0, size)))-6)
+	return size >> less << less
 }
 
 // leastFilled is the lowest level, in percent, of a volume that anybody waits

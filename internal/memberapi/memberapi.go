@@ -191,8 +191,9 @@ const (
 // Status is what a member says of itself.
 type Status struct {
 	// Revision changes whenever anything else here does, Time, Position,
-	// PositionOld, DataSize, DataInUse and Lag apart, and VolumeUsed when it
-	// passes a whole percent of VolumeSize, from half of it on. Opaque.
+	// PositionOld, DataSize, DataInUse and Lag apart, VolumeUsed when it passes
+	// a whole percent of VolumeSize, from half of it on, and VolumeSize when its
+	// first digits change. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`

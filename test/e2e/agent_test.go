@@ -42,10 +42,8 @@ func agentTests(t *testing.T, program []byte, version string) {
 	p := newClientOf(t, ref(t, "postgres", version))
 	ctx, cancel := context.WithTimeout(t.Context(), agentTestsTimeout)
 	defer cancel()
+	p.upload(t, "/tmp/agent.test", program)
 	var out bytes.Buffer
-	err := stream(ctx, p.namespace, p.name, bytes.NewReader(program), &out, &out, "sh", "-c", "cat > /tmp/agent.test && chmod +x /tmp/agent.test")
-	must(t, err, "copy the agent's tests: "+out.String())
-	out.Reset()
 	if err := stream(ctx, p.namespace, p.name, nil, &out, &out, "/tmp/agent.test", "-test.run", "^TestReal", "-test.v"); err != nil {
 		t.Errorf("on PostgreSQL %s: %v\n%s", version, err, out.String())
 	}

@@ -1,5 +1,8 @@
 // Package e2e tests Holdfast on a real cluster with real databases: what only
-// a kernel, a kubelet and PostgreSQL can prove.
+// a kernel, a kubelet and a database can prove.
+//
+// What holds for every kind of cluster is tested by the same code: a kind is a
+// description (kinds_test.go), and a test of it has its prefix in the name.
 //
 // With the build tag e2e it runs the acceptance tests, with the tag soak the
 // long runs. KUBECONFIG names the cluster (default: the one of test/cluster);

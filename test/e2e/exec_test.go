@@ -91,9 +91,15 @@ func newClient(t *testing.T) *clientPod {
 // newClientOf starts one of an image.
 func newClientOf(t *testing.T, image string) *clientPod {
 	t.Helper()
-	p := &clientPod{namespace: newNamespace(t, "app-"), name: "client"}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name},
+	pod := clientPodOf(newNamespace(t, "app-"), image)
+	pod.Spec.Containers[0].Command = []string{"sleep", "infinity"}
+	return startClient(t, pod)
+}
+
+// clientPodOf is a pod that may run under the restricted standard.
+func clientPodOf(namespace, image string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "client"},
 		Spec: corev1.PodSpec{
 			TerminationGracePeriodSeconds: ptr.To[int64](0),
 			AutomountServiceAccountToken:  ptr.To(false),
@@ -102,7 +108,7 @@ func newClientOf(t *testing.T, image string) *clientPod {
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{
-				Name: "client", Image: image, Command: []string{"sleep", "infinity"},
+				Name: "client", Image: image,
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: ptr.To(false),
 					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -110,6 +116,10 @@ func newClientOf(t *testing.T, image string) *clientPod {
 			}},
 		},
 	}
+}
+
+func startClient(t *testing.T, pod *corev1.Pod) *clientPod {
+	t.Helper()
 	must(t, env.client.Create(t.Context(), pod), "create a client's pod")
 	eventually(t, podTimeout, "the client's pod runs", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
@@ -120,7 +130,7 @@ func newClientOf(t *testing.T, image string) *clientPod {
 		}
 		return nil
 	})
-	return p
+	return &clientPod{namespace: pod.Namespace, name: pod.Name}
 }
 
 // psql runs a query over a connection string.

@@ -84,7 +84,7 @@ type writing interface {
 }
 
 // kinds under test.
-func kinds() []*kind { return []*kind{postgres} }
+func kinds() []*kind { return []*kind{postgres, etcd} }
 
 // badManifest is one that the API server refuses: the spec's lines come on top
 // of the least that a spec must say, null takes a field away.

@@ -24,7 +24,7 @@ type replacements struct {
 	order []string
 }
 
-func watchReplacements(c *cluster) *replacements {
+func watchReplacements(c *subject) *replacements {
 	c.t.Helper()
 	r := &replacements{}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,6 +61,18 @@ func (r *replacements) check(t *testing.T, why string, want ...string) {
 	r.order = nil
 }
 
+// checkOnce says whether each of these pods was replaced once, in any order.
+func (r *replacements) checkOnce(t *testing.T, why string, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Logf("%s replaced %v", why, r.order)
+	if got := slices.Sorted(slices.Values(r.order)); !slices.Equal(got, want) {
+		t.Errorf("%s replaced %v, want each of %v once", why, r.order, want)
+	}
+	r.order = nil
+}
+
 // wanted waits until every member has a setting in force.
 func (c *cluster) wanted(members int, name, value string) {
 	c.t.Helper()
@@ -75,7 +87,7 @@ func settings(t *testing.T) {
 	c := newCluster(t, 3)
 	c.waitReady()
 	c.sql(0, "create table kept (id int); insert into kept values (1)")
-	pods := watchReplacements(c)
+	pods := watchReplacements(c.subject)
 	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "11MB"} })
 	c.waitReady()
 	c.wanted(3, "work_mem", "11MB")
@@ -107,7 +119,7 @@ func minorUpgrade(t *testing.T) {
 		t.Fatalf("status says version %s, want %s", obj.Status.Version, older)
 	}
 	c.sql(0, "create table kept (id int); insert into kept values (1)")
-	pods := watchReplacements(c)
+	pods := watchReplacements(c.subject)
 	mark := c.mark()
 	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = newer })
 	obj = c.waitReady()

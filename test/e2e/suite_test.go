@@ -2,7 +2,10 @@
 
 package e2e
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // ofEveryKind are the tests that hold for every kind of cluster. They leave the
 // operator alone.
@@ -46,6 +49,17 @@ var ofPostgres = []part{
 	{"Plugin", plugin},
 }
 
+// ofEtcd are those of etcd alone.
+var ofEtcd = []part{
+	{"EtcdSeedManifest", etcdSeedManifest},
+	{"EtcdScale", etcdScale},
+	{"EtcdKilledPods", etcdKilledPods},
+	{"EtcdUnreachable", etcdUnreachable},
+	{"EtcdLostVolumes", etcdLostVolumes},
+	{"EtcdMajorityLost", etcdMajorityLost},
+	{"EtcdFull", etcdFull},
+}
+
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
@@ -55,7 +69,7 @@ func TestTogether(t *testing.T) {
 			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
 		}
 	}
-	together(t, append(parts, ofPostgres...))
+	together(t, slices.Concat(parts, ofPostgres, ofEtcd))
 }
 
 // part of a test.
@@ -86,6 +100,8 @@ func TestWithOperator(t *testing.T) {
 		t.Run(k.prefix+"CrashAtEachStep", func(t *testing.T) { crashAtEachStep(t, k) })
 		t.Run(k.prefix+"NamespaceEndsWithoutOperator", func(t *testing.T) { namespaceEndsWithoutOperator(t, k) })
 	}
+	t.Run("EtcdUpgrades", etcdUpgrades)
+	t.Run("EtcdNodeStops", etcdNodeStops)
 	t.Run("StandbyTakesOver", standbyTakesOver)
 	t.Run("FluxUpgrades", fluxUpgrades)
 	t.Run("FluxFromEmpty", fluxFromEmpty)

@@ -70,7 +70,7 @@ func (j *judgement) on(ordinal int, kind, subject, format string, args ...any) *
 // is a choice; -1 for none.
 func (j *judgement) heir() int {
 	best := -1
-	for n := range j.Desired.Count {
+	for n := range min(j.Desired.Count, j.c.Spec.DesiredReplicas()) {
 		if n == j.g.leader || !j.g.healthy[n] {
 			continue
 		}
@@ -141,11 +141,17 @@ func (j *judgement) addStep() *engine.Step {
 }
 
 // removeStep removes the member with the highest ordinal that is not declared
-// any more. The leader hands over first.
+// any more, once the pod of the one before it is gone. The leader hands over
+// first.
 func (j *judgement) removeStep() *engine.Step {
 	n := j.g.top() - 1
 	if !j.g.led || n < j.c.Spec.DesiredReplicas() {
 		return nil
+	}
+	for left := range j.Seen.Pods {
+		if left > n {
+			return nil
+		}
 	}
 	member, what := j.g.members[n], removeLost
 	switch {

@@ -39,6 +39,21 @@ type BroughtSecret struct {
 
 	// seen is the version of its metadata.
 	seen string
+	// again is when to try once more to read it; zero for not before it changes.
+	again time.Time
+}
+
+// refusedFor is how long a refusal to read a Secret is taken for an answer: no
+// watch tells of rights that were given.
+const refusedFor = time.Minute
+
+// Next is the next time at which the Secret is to be judged again although it
+// is the same; zero for never.
+func (b *BroughtSecret) Next(now time.Time) time.Time {
+	if b.again.After(now) {
+		return b.again
+	}
+	return b.Given.Next(now)
 }
 
 // Fault of the Secret now; empty for none. A nil one has none.
@@ -100,7 +115,8 @@ func (k *Keeper) read(ctx context.Context, s Set, ref *v1alpha1.SecretReference,
 		return nil, nil
 	}
 	b := &BroughtSecret{Name: ref.Name, seen: versions[ref.Name]}
-	if before != nil && before.Name == b.Name && before.seen == b.seen {
+	now := k.Clock.Now()
+	if before != nil && before.Name == b.Name && before.seen == b.seen && (before.again.IsZero() || now.Before(before.again)) {
 		return before, nil
 	}
 	if b.seen == "" {
@@ -111,7 +127,7 @@ func (k *Keeper) read(ctx context.Context, s Set, ref *v1alpha1.SecretReference,
 	case apierrors.IsNotFound(err):
 		return b, nil
 	case apierrors.IsForbidden(err):
-		b.ResourceVersion, b.Given = b.seen, pki.Refused("the operator may not read it: see its RBAC")
+		b.ResourceVersion, b.Given, b.again = b.seen, pki.Refused("the operator may not read it: see its RBAC"), now.Add(refusedFor)
 		return b, nil
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", ref.Name, err)
@@ -121,10 +137,12 @@ func (k *Keeper) read(ctx context.Context, s Set, ref *v1alpha1.SecretReference,
 }
 
 // pair reads the certificate and the key of a Secret that was judged before.
-// It is nil when the Secret is another by now: the next pass judges it.
+// It is nil when the Secret is another by now: the next pass reads it, whether
+// or not the watch has told of it by then.
 func (k *Keeper) pair(ctx context.Context, s Set, b *BroughtSecret) (map[string][]byte, error) {
 	secret, err := k.Secrets.Read(ctx, types.NamespacedName{Namespace: s.Key().Namespace, Name: b.Name})
 	if apierrors.IsNotFound(err) || err == nil && secret.ResourceVersion != b.ResourceVersion {
+		k.vault.bring(s, Brought{})
 		return nil, nil
 	}
 	if err != nil {

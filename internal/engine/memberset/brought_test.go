@@ -24,13 +24,17 @@ type store struct {
 	secrets   map[string]corev1.Secret
 	forbidden bool
 	reads     int
+	// behind says that what tells of versions knows the first only.
+	behind bool
 }
 
 func (s *store) Versions(_ context.Context, _ types.NamespacedName, names ...string) (map[string]string, error) {
 	versions := map[string]string{}
 	for name, secret := range s.secrets {
 		if slices.Contains(names, name) {
-			versions[name] = secret.ResourceVersion
+			if versions[name] = secret.ResourceVersion; s.behind {
+				versions[name] = "1"
+			}
 		}
 	}
 	return versions, nil
@@ -137,6 +141,13 @@ func TestASecretThatChangesIsJudgedFirst(t *testing.T) {
 	if make() != nil {
 		t.Error("a certificate is used that was not judged")
 	}
+	users.behind = true
+	if err := k.bring(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if b := k.vault.brought(s).Server; b == nil || b.ResourceVersion != "2" {
+		t.Errorf("what is known to be another is not judged before the watch tells")
+	}
 	users.put("root", "2", nil)
 	if make() != nil {
 		t.Error("a CA is used that was not judged")
@@ -172,5 +183,31 @@ func TestTheOperatorIsLetInByWhoIsThere(t *testing.T) {
 	}
 	if _, ok := new(vault).client(w.set, Minted{Brought: Brought{CA: brought}}, now); ok {
 		t.Error("nobody to ask yet, and nothing to ask with")
+	}
+}
+
+// Rights that are given later are found: nothing tells of them.
+func TestASecretThatMayNotBeReadIsTriedAgain(t *testing.T) {
+	k, s, users := bringing(t, v1alpha1.TLSSpec{CASecretRef: named("root")})
+	ca, err := pki.NewCA("root", now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users.put("root", "1", map[string][]byte{"tls.crt": ca.CertPEM, "tls.key": ca.KeyPEM})
+	users.forbidden = true
+	if err := k.bring(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	users.forbidden = false
+	again := k.vault.brought(s).CA.Next(now)
+	if !again.After(now) {
+		t.Fatal("nobody looks again")
+	}
+	k.Clock = clocktesting.NewFakePassiveClock(again)
+	if err := k.bring(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if fault := k.vault.brought(s).CA.Fault(again); fault != "" {
+		t.Error(fault)
 	}
 }

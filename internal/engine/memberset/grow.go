@@ -46,7 +46,7 @@ func (s Set) growth(o Observation) growth {
 	volumes := map[int]memberVolume{}
 	for n, live := range o.Volumes {
 		if live.Labels[v1alpha1.LabelMember] == strconv.Itoa(n) {
-			volumes[n] = memberVolume{live: live, said: o.Member(n), expandable: expandable(o, className(live))}
+			volumes[n] = memberVolume{live: live, said: o.Member(n), expandable: growable(o, className(live))}
 		}
 	}
 	return grow(s.Storage, s.Cluster.Common().Suspend, volumes)

@@ -91,7 +91,7 @@ func (s Set) desireVolume(o Observation, g growth, data map[string]string, ordin
 	switch {
 	case live.Status.Phase != corev1.ClaimBound:
 		// The API server refuses to resize a claim that has no volume yet.
-	case g.size.Cmp(size) <= 0 || !expandable(o, v.Class):
+	case g.size.Cmp(size) <= 0 || !expandable(o, v.Class) || g.itself && !growable(o, v.Class):
 	case fault != nil && !g.itself:
 	case !s.mayDiffer() && !s.saysAll(data, live):
 		v.Waits = true
@@ -142,9 +142,16 @@ func (s Set) saysAll(data map[string]string, live *corev1.PersistentVolumeClaim)
 	return s.policyHolds(&live.ObjectMeta)
 }
 
-// expandable says whether the API server lets volumes of a class grow. Where the
-// operator may not read classes, trying tells.
+// expandable says whether a class lets volumes grow, as far as that is known: of
+// what somebody asked for, trying tells the rest.
 func expandable(o Observation, class string) bool {
+	_, known := o.StorageClasses[class]
+	return !known || growable(o, class)
+}
+
+// growable says whether the API server lets volumes of a class grow: it refuses
+// where there is none. Where the operator may not read classes, trying tells.
+func growable(o Observation, class string) bool {
 	allowed := o.StorageClasses[class].AllowVolumeExpansion
 	return o.StorageClasses == nil || allowed != nil && *allowed
 }

@@ -178,7 +178,7 @@ func (a *agent) describe(d decision, f facts) {
 	a.Store.Update(func(s *memberapi.Status) {
 		s.SystemIdentifier, s.Position = f.Volume.Log.Cluster, f.Volume.Log.Commit
 		s.LostMember, s.RoomNeeded, s.Recovered = d.Lost, d.Room, f.Volume.Mark.Recovered
-		s.Group, s.Alarms = nil, nil
+		s.Group, s.Alarms = f.Volume.group(), nil
 		if d.Action == actHold || d.Action == actWait {
 			s.ConfigHash, s.PendingRestart, s.TrustHash = f.ConfigHash, nil, ""
 		}

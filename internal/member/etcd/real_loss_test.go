@@ -106,7 +106,7 @@ func TestRealHolds(t *testing.T) {
 	volume := t.TempDir()
 	r := w.seed(volume)
 	// A second agent on the volume, elsewhere, touches nothing.
-	w.ports[0] = ports{freePort(t), freePort(t), freePort(t), freePort(t), freePort(t)}
+	w.move(0)
 	second := w.start(0, volume)
 	second.untilHeld(memberapi.HoldVolumeInUse)
 	second.stop()

@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type world struct {
 	client *fake.Clientset
 	bin    string
 	tls    string
+	mu     sync.Mutex
 	ports  []ports
 	config memberapi.ClusterConfig
 	uid    int
@@ -91,7 +93,16 @@ func (w *world) configure(change func(*memberapi.ClusterConfig)) string {
 
 func (w *world) of(pod string) ports {
 	ordinal, _ := member.Ordinal(pod)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.ports[ordinal]
+}
+
+// move gives a member other ports.
+func (w *world) move(ordinal int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ports[ordinal] = ports{freePort(w.t), freePort(w.t), freePort(w.t), freePort(w.t), freePort(w.t)}
 }
 
 func local127(port int) string { return net.JoinHostPort("localhost", strconv.Itoa(port)) }

@@ -77,7 +77,6 @@ type lab struct {
 	next     uint64
 	trace    []string
 	joins    int
-	doubles  int // learners that were started twice, which never got a vote
 }
 
 // actor is one agent with its volume; two of them may have one name.

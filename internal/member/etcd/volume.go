@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // Names on the volume.
@@ -176,6 +177,15 @@ func inspect(dir string) (volume, error) {
 		v.Content = contentUnknown
 	}
 	return v, nil
+}
+
+// group is what the volume alone knows of the member's group: whose data it is,
+// when that is on record. When a majority is lost, that decides who goes on.
+func (v volume) group() *memberapi.Group {
+	if v.Content != contentData || v.Mark.Member != v.Log.Member {
+		return nil
+	}
+	return &memberapi.Group{Self: v.Log.Member}
 }
 
 // withData judges a data directory. One without a log is what the first start

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 func TestReadLog(t *testing.T) {
@@ -126,5 +128,23 @@ func TestClearStart(t *testing.T) {
 	writeLog(t, data, logState{Member: "a", Cluster: ours})
 	if err := g.clearStart(); err == nil {
 		t.Error("data was moved away")
+	}
+}
+
+func TestGroupOfAVolume(t *testing.T) {
+	unsettled, other := data("a"), data("b")
+	unsettled.Mark.Member, other.Mark.Member = "", "a"
+	for name, c := range map[string]struct {
+		volume volume
+		want   *memberapi.Group
+	}{
+		"a member on record":               {data("a"), &memberapi.Group{Self: "a"}},
+		"a member that is not on record":   {unsettled, nil},
+		"another member than is on record": {other, nil},
+		"no data":                          {empty(mark{Member: "a"}), nil},
+	} {
+		if diff := cmp.Diff(c.want, c.volume.group()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

@@ -77,7 +77,8 @@ func cniConfig(n layout.Node) string {
 
 // kubeletConfig differs from a usual one in what several kubelets on a machine
 // need: a cgroup root and folders each, and eviction by bytes since they all
-// see the same disk, which need not be theirs.
+// see the same disk, which need not be theirs. What Secrets hold reaches pods
+// within seconds, not minutes: tests wait for it.
 func kubeletConfig(dir layout.Dir, n layout.Node) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -101,6 +102,7 @@ failCgroupV1: false
 failSwapOn: false
 makeIPTablesUtilChains: false
 maxPods: 150
+syncFrequency: 10s
 evictionHard: {memory.available: 200Mi, nodefs.available: 2Gi, imagefs.available: 2Gi}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99

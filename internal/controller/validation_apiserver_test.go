@@ -1,0 +1,170 @@
+//go:build apiserver
+
+package controller_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apitest"
+)
+
+// input is the value of one field, and what a refusal of it says; nothing where
+// it is taken.
+type input struct {
+	path    string
+	value   any
+	refused string
+}
+
+// inputOfEveryKind is judged alike in every kind.
+var inputOfEveryKind = map[string]input{
+	"no storage":                         {"spec.storage", nil, "spec.storage"},
+	"no size":                            {"spec.storage", map[string]any{}, "spec.storage.size"},
+	"a tiny size":                        {"spec.storage.size", "1Mi", "storage.size must be at least 64Mi"},
+	"a size that is none":                {"spec.storage.size", "lots", "spec.storage.size"},
+	"a size that is a number":            {"spec.storage.size", int64(1 << 30), ""},
+	"growth by itself":                   {"spec.storage.autoGrow", map[string]any{"maxSize": "10Gi"}, ""},
+	"growth to the size that it has":     {"spec.storage.autoGrow", map[string]any{"maxSize": int64(1 << 30)}, ""},
+	"growth without an end":              {"spec.storage.autoGrow", map[string]any{}, "spec.storage.autoGrow.maxSize"},
+	"growth to less than the size":       {"spec.storage.autoGrow", map[string]any{"maxSize": "1023Mi"}, "storage.autoGrow.maxSize must be at least storage.size"},
+	"growth to a size that is none":      {"spec.storage.autoGrow", map[string]any{"maxSize": "lots"}, "spec.storage.autoGrow.maxSize"},
+	"growth of a volume that is empty":   {"spec.storage.autoGrow", map[string]any{"maxSize": "10Gi", "thresholdPercent": int64(49)}, "spec.storage.autoGrow.thresholdPercent"},
+	"growth of a volume that is full":    {"spec.storage.autoGrow", map[string]any{"maxSize": "10Gi", "thresholdPercent": int64(96)}, "spec.storage.autoGrow.thresholdPercent"},
+	"growth in steps of nothing":         {"spec.storage.autoGrow", map[string]any{"maxSize": "10Gi", "stepPercent": int64(0)}, "spec.storage.autoGrow.stepPercent"},
+	"growth in steps that are too large": {"spec.storage.autoGrow", map[string]any{"maxSize": "10Gi", "stepPercent": int64(101)}, "spec.storage.autoGrow.stepPercent"},
+	"growth to the limits":               {"spec.storage.autoGrow", map[string]any{"maxSize": "10Gi", "thresholdPercent": int64(95), "stepPercent": int64(5)}, ""},
+	"no member":                          {"spec.replicas", int64(0), "spec.replicas"},
+	"nine members":                       {"spec.replicas", int64(9), ""},
+	"ten members":                        {"spec.replicas", int64(10), "spec.replicas"},
+	"members that are a word":            {"spec.replicas", "three", "spec.replicas"},
+	"an empty image":                     {"spec.image", "", "spec.image"},
+	"an image that is no reference":      {"spec.image", "Postgres 17", "spec.image: Invalid value"},
+	"an image with two tags":             {"spec.image", "postgres:17:18", "can never be pulled"},
+	"an image by tag":                    {"spec.image", "registry.example:5000/team/postgres:17.6", ""},
+	"an image by tag and digest":         {"spec.image", "postgres:17@sha256:" + strings.Repeat("0f", 32), ""},
+	"an unknown field":                   {"spec.sotrage", "1Gi", "spec.sotrage"},
+	"an unknown policy":                  {"spec.deletionPolicy", "Destroy", "spec.deletionPolicy"},
+	"policy Delete":                      {"spec.deletionPolicy", "Delete", ""},
+	"an unknown drift mode":              {"spec.drift.mode", "Ignore", "spec.drift.mode"},
+	"an ignore rule without content":     {"spec.drift.ignore", []any{map[string]any{"kind": "Service"}}, "an ignore rule needs paths or managers"},
+	"an ignore path without a slash":     {"spec.drift.ignore", []any{map[string]any{"paths": []any{"spec.type"}}}, "spec.drift.ignore[0].paths[0]"},
+	"an ignore rule":                     {"spec.drift.ignore", []any{map[string]any{"kind": "Service", "paths": []any{"/spec/type"}}}, ""},
+	"a deadline of a second":             {"spec.progressDeadlineSeconds", int64(1), "spec.progressDeadlineSeconds"},
+	"a pod label of ours":                {"spec.podLabels", map[string]any{"holdfast.dev/role": "primary"}, "spec.podLabels"},
+	"a pod label of the common kind":     {"spec.podLabels", map[string]any{"app.kubernetes.io/name": "x"}, "spec.podLabels"},
+	"a pod label":                        {"spec.podLabels", map[string]any{"team": "shop"}, ""},
+	"a pod annotation of ours":           {"spec.podAnnotations", map[string]any{"holdfast.dev/rollout": "x"}, "spec.podAnnotations"},
+	"a name that is too long":            {"metadata.name", strings.Repeat("a", 41), "metadata.name must start with a letter"},
+	"a name of forty letters":            {"metadata.name", strings.Repeat("a", 40), ""},
+	"a name that begins with a digit":    {"metadata.name", "1orders", "metadata.name must start with a letter"},
+	"a name with a dot":                  {"metadata.name", "or.ders", "metadata.name must start with a letter"},
+	"suspend that is a word":             {"spec.suspend", "yes", "spec.suspend"},
+	"a pull secret twice":                {"spec.imagePullSecrets", []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}, "spec.imagePullSecrets[1]"},
+	"a toleration":                       {"spec.tolerations", []any{map[string]any{"key": "db", "operator": "Exists"}}, ""},
+	"a node selector that is no mapping": {"spec.nodeSelector", "ssd", "spec.nodeSelector"},
+	"a certificate of one's own":         {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "orders-server"}}, ""},
+	"a CA of one's own":                  {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "orders.ca"}}, ""},
+	"no certificate of one's own":        {"spec.tls", map[string]any{}, ""},
+	"a certificate without a name":       {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{}}, "spec.tls.certificateSecretRef.name"},
+	"a Secret's name in upper case":      {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "Orders"}}, "spec.tls.caSecretRef.name"},
+	"a Secret in another namespace":      {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "a", "namespace": "b"}}, "spec.tls.caSecretRef.namespace"},
+	"Holdfast's certificate":             {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "orders-tls"}}, "spec.tls must name Secrets of your own"},
+	"Holdfast's CA":                      {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "orders-ca"}}, "spec.tls must name Secrets of your own"},
+}
+
+var inputOfPostgres = map[string]input{
+	"a major version":                   {"spec.version", "17", ""},
+	"a minor version":                   {"spec.version", "17.4", ""},
+	"a version that is a word":          {"spec.version", "latest", "spec.version"},
+	"a version out of support":          {"spec.version", "9.6", "spec.version"},
+	"a version with a leading zero":     {"spec.version", "17.04", "spec.version"},
+	"a version that is a number":        {"spec.version", int64(17), "spec.version"},
+	"no version":                        {"spec.version", nil, "spec.version"},
+	"a parameter":                       {"spec.parameters", map[string]any{"work_mem": "8MB", "pg_stat_statements.max": "100"}, ""},
+	"a parameter in upper case":         {"spec.parameters", map[string]any{"Work_Mem": "8MB"}, "spec.parameters"},
+	"a parameter that Holdfast owns":    {"spec.parameters", map[string]any{"port": "5433"}, "a parameter that Holdfast owns cannot be set"},
+	"a parameter that loses data":       {"spec.parameters", map[string]any{"fsync": "off"}, "a parameter that Holdfast owns cannot be set"},
+	"a parameter that is a number":      {"spec.parameters", map[string]any{"max_connections": int64(5)}, "spec.parameters.max_connections"},
+	"a parameter with code in its name": {"spec.parameters", map[string]any{"a = 1\nport": "1"}, "spec.parameters"},
+	"a reserved database":               {"spec.bootstrap.database", "template1", "bootstrap.database must not be"},
+	"a database with a quote":           {"spec.bootstrap.database", `a"b`, "spec.bootstrap.database"},
+	"the superuser as owner":            {"spec.bootstrap.owner", "postgres", "bootstrap.owner must not be"},
+	"an owner of ours":                  {"spec.bootstrap.owner", "holdfast_x", "bootstrap.owner must not be"},
+}
+
+var inputOfEtcd = map[string]input{
+	"a version":                           {"spec.version", "3.5.9", ""},
+	"a minor version alone":               {"spec.version", "3.6", "spec.version"},
+	"a version with the tag's letter":     {"spec.version", "v3.5.9", "spec.version"},
+	"a version out of support":            {"spec.version", "3.4.30", "spec.version"},
+	"no version":                          {"spec.version", nil, "spec.version"},
+	"one member":                          {"spec.replicas", int64(1), ""},
+	"two members":                         {"spec.replicas", int64(2), "replicas must be odd"},
+	"eleven members":                      {"spec.replicas", int64(11), "spec.replicas"},
+	"a quota of half the volume":          {"spec.quota", "512Mi", ""},
+	"a quota of more":                     {"spec.quota", "513Mi", "quota must be at most half of storage.size"},
+	"a quota that is a number":            {"spec.quota", int64(512 << 20), ""},
+	"a tiny quota":                        {"spec.quota", "1Mi", "quota must be at least 16Mi"},
+	"a quota that is none":                {"spec.quota", "lots", "spec.quota"},
+	"a parameter":                         {"spec.parameters", map[string]any{"snapshot-count": "10000"}, ""},
+	"a parameter with dashes in front":    {"spec.parameters", map[string]any{"--snapshot-count": "10000"}, "without dashes in front"},
+	"a parameter as the environment":      {"spec.parameters", map[string]any{"ETCD_SNAPSHOT_COUNT": "1"}, "name of an etcd flag"},
+	"a parameter that Holdfast owns":      {"spec.parameters", map[string]any{"data-dir": "/x"}, "a parameter that Holdfast owns cannot be set"},
+	"an address":                          {"spec.parameters", map[string]any{"listen-client-urls": "http://0.0.0.0:2379"}, "a parameter that Holdfast owns cannot be set"},
+	"a parameter that loses data":         {"spec.parameters", map[string]any{"unsafe-no-fsync": "true"}, "a parameter that Holdfast owns cannot be set"},
+	"a parameter that forks":              {"spec.parameters", map[string]any{"force-new-cluster": "true"}, "a parameter that Holdfast owns cannot be set"},
+	"a threshold":                         {"spec.defragmentation.thresholdPercent", int64(30), ""},
+	"a threshold that never rests":        {"spec.defragmentation.thresholdPercent", int64(5), "spec.defragmentation.thresholdPercent"},
+	"a bootstrap, which etcd has none of": {"spec.bootstrap", map[string]any{"database": "app"}, "spec.bootstrap"},
+	"a version that is a word":            {"spec.version", "latest", "spec.version"},
+	"a version with a leading zero":       {"spec.version", "3.6.04", "spec.version"},
+	"a parameter in upper case":           {"spec.parameters", map[string]any{"Snapshot-Count": "5000"}, "spec.parameters"},
+	"a parameter that is a number":        {"spec.parameters", map[string]any{"snapshot-count": int64(5000)}, "spec.parameters.snapshot-count"},
+	"a threshold of nothing":              {"spec.defragmentation", map[string]any{"thresholdPercent": int64(0)}, "spec.defragmentation.thresholdPercent"},
+	"no defragmentation":                  {"spec.defragmentation", map[string]any{"thresholdPercent": int64(100)}, ""},
+}
+
+// Bad input is refused with a message that names the field; its good
+// neighbours are taken.
+func TestValidation(t *testing.T) {
+	w := &world{Cluster: apitest.New(t), t: t}
+	for kind, own := range map[string]struct {
+		version string
+		inputs  map[string]input
+	}{"PostgresCluster": {"17", inputOfPostgres}, "EtcdCluster": {"3.6.16", inputOfEtcd}} {
+		for _, inputs := range []map[string]input{inputOfEveryKind, own.inputs} {
+			for name, in := range inputs {
+				t.Run(kind+"/"+name, func(t *testing.T) { w.judges(t, kind, own.version, in) })
+			}
+		}
+	}
+}
+
+func (w *world) judges(t *testing.T, kind, version string, in input) {
+	t.Helper()
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]any{"name": "orders", "namespace": w.Namespace},
+		"spec":     map[string]any{"version": version, "storage": map[string]any{"size": "1Gi"}},
+	}}
+	path := strings.Split(in.path, ".")
+	if in.value == nil {
+		unstructured.RemoveNestedField(obj.Object, path...)
+	} else if err := unstructured.SetNestedField(obj.Object, in.value, path...); err != nil {
+		t.Fatal(err)
+	}
+	err := w.As(t, "kubectl").Create(t.Context(), obj, client.DryRunAll, strictly)
+	switch {
+	case in.refused == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case in.refused != "" && err == nil:
+		t.Error("accepted")
+	case in.refused != "" && !strings.Contains(err.Error(), in.refused):
+		t.Errorf("refused without naming %q: %v", in.refused, err)
+	}
+}

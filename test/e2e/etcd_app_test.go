@@ -1,0 +1,77 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// connection is where an application finds the connection Secret.
+const connection = "/tmp/connection"
+
+// etcdApp is an application in another namespace than the cluster, with a copy
+// of the connection Secret and etcdctl.
+type etcdApp struct {
+	*clientPod
+	endpoints string
+}
+
+func newEtcdApp(t *testing.T, c *subject) *etcdApp {
+	t.Helper()
+	namespace := newNamespace(t, "app-")
+	copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "connection"}, Data: c.secret("-app")}
+	must(t, env.client.Create(t.Context(), copied), "copy the connection Secret")
+	p := &etcdApp{endpoints: string(copied.Data["endpoints"])}
+	if p.endpoints == "" {
+		t.Fatal("the connection Secret has no endpoints")
+	}
+	pod := clientPodOf(namespace, ref(t, "etcd", newestEtcd("3.7")))
+	// There is no shell to wait in.
+	pod.Spec.Containers[0].Command = append(p.etcdctl(), "watch", "nothing")
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "connection", MountPath: connection, ReadOnly: true}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "connection", VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: copied.Name},
+	}}}
+	p.clientPod = startClient(t, pod)
+	return p
+}
+
+// etcdctl that trusts the cluster and shows it the application's certificate.
+func (p *etcdApp) etcdctl() []string {
+	return append(p.stranger(), "--cert", connection+"/tls.crt", "--key", connection+"/tls.key")
+}
+
+// stranger trusts the cluster and shows it nothing.
+func (p *etcdApp) stranger() []string {
+	return []string{"etcdctl", "--endpoints", p.endpoints, "--cacert", connection + "/ca.crt"}
+}
+
+// ctl runs etcdctl, where a failure ends the test. A Service that was just made
+// may take the nodes a moment: reading is waited for.
+func (p *etcdApp) ctl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	eventually(t, serviceTimeout, "an application reads", func(ctx context.Context) error {
+		_, err := run(ctx, p.namespace, p.name, "", append(p.etcdctl(), "get", "anything")...)
+		return err
+	})
+	out, err := run(t.Context(), p.namespace, p.name, "", append(p.etcdctl(), arguments...)...)
+	must(t, err, "etcdctl")
+	return out
+}
+
+// refused wants etcdctl without a certificate to get nothing.
+func (p *etcdApp) refused(t *testing.T, arguments ...string) {
+	t.Helper()
+	_, err := run(t.Context(), p.namespace, p.name, "", append(p.stranger(), arguments...)...)
+	if err == nil {
+		err = errors.New("it is served")
+	} else if holdsAll(err.Error(), "certificate required") == nil {
+		return
+	}
+	t.Errorf("without a certificate: %v", err)
+}

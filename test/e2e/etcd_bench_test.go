@@ -1,0 +1,58 @@
+//go:build e2e && bench
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestBenchEtcdWriteGap measures the longest time without an acknowledged write,
+// of an application that writes every 10 ms through the Service, while members
+// come and go. It asserts nothing: these machines are noisy.
+func TestBenchEtcdWriteGap(t *testing.T) {
+	c := newSubject(t, etcd, 1)
+	c.waitReady()
+	w := startEtcdWriter(c)
+	report := "\n| etcd: longest gap between writes | measured |\n|---|---|\n"
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"nothing happens for ten seconds", func() { time.Sleep(10 * time.Second) }},
+		{"1 → 3 members", func() { c.scale(3); c.waitReady() }},
+		{"3 → 5 members", func() { c.scale(5); c.waitReady() }},
+		{"5 → 3 members, the leader goes", func() { c.lead(4); c.scale(3); c.waitReady() }},
+		{"the leader's pod is deleted", func() { c.removeLeader(); c.whole() }},
+		{"the leader's pod is killed", func() { c.removeLeader(client.GracePeriodSeconds(0)); c.whole() }},
+		{"every member is restarted for a setting", func() { c.change(etcd.restarted); c.waitReady() }},
+		{"3 → 1 member, the leader goes", func() { c.lead(2); c.scale(1); c.waitReady() }},
+	} {
+		w.goesOn()
+		w.takeGap()
+		step.do()
+		w.goesOn()
+		report += fmt.Sprintf("| %s | %s |\n", step.what, w.takeGap())
+	}
+	w.stop()
+	t.Log(report)
+}
+
+// removeLeader deletes the pod that leads.
+func (c *subject) removeLeader(how ...client.DeleteOption) {
+	c.t.Helper()
+	var pod corev1.Pod
+	c.read(&pod, c.group().leader())
+	must(c.t, env.client.Delete(c.t.Context(), &pod, how...), "delete the leader's pod")
+}
+
+// whole waits until nothing is broken, after it was.
+func (c *subject) whole() {
+	c.t.Helper()
+	time.Sleep(settlePeriod)
+	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+}

@@ -1,0 +1,417 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// oldEtcd is the version of the manifest that a first user writes.
+const oldEtcd = "3.5.9"
+
+// etcdSeedManifest: the whole manifest that a first user writes, in an old and
+// in the newest version.
+func etcdSeedManifest(t *testing.T) {
+	needKind(t, etcd)
+	if !slices.Contains(versions("etcd", "3.5"), oldEtcd) {
+		t.Logf("*** NOT TESTED: the nodes have no image of etcd %s ***", oldEtcd)
+	}
+	for _, version := range []string{oldEtcd, newestEtcd("3.7")} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, storage: {size: 1Gi}", version))
+			obj := c.waitReady()
+			nodes := map[string]bool{}
+			for _, pod := range c.pods() {
+				nodes[pod.Spec.NodeName] = true
+			}
+			if len(nodes) != 3 {
+				t.Errorf("three members are on %d nodes", len(nodes))
+			}
+			said := obj.CommonStatus()
+			if said.ReadyReplicas != 3 || said.Version != version || said.CredentialsSecret != c.name+"-app" || len(said.Members) != 3 {
+				t.Errorf("status says %+v", said)
+			}
+			etcd.united(c, 3)
+			must(t, etcd.inForce(t.Context(), obj), "what the manifest declares")
+			if leader := c.group().leader(); said.Primary != leader {
+				t.Errorf("status says that %s leads, it is %s", said.Primary, leader)
+			}
+			app := newEtcdApp(t, c)
+			app.ctl(t, "put", "greeting", "hello")
+			if got := app.ctl(t, "get", "--print-value-only", "greeting"); got != "hello" {
+				t.Errorf("the application reads %q", got)
+			}
+			app.refused(t, "get", "greeting")
+		})
+	}
+}
+
+// etcdScale goes from one member to three and five and back to one under an
+// application that writes. The leader is put where it has to move away.
+func etcdScale(t *testing.T) {
+	c := newSubject(t, etcd, 1)
+	c.waitReady()
+	w := startEtcdWriter(c)
+	first := c.incarnation(0)
+	watch := watchMembership(c)
+	for _, members := range []int{3, 5, 3, 1} {
+		before := len(c.pods())
+		if members < before {
+			c.lead(before - 1)
+		}
+		c.scale(int32(members))
+		c.waitReady()
+		etcd.united(c, members)
+		if members < before {
+			waitEvent(t, c, v1alpha1.ReasonStepStarted, "MoveLeader", c.pod(before-1)+" leads no longer")
+		}
+		t.Logf("to %d members: the longest gap %s", members, w.takeGap())
+		w.goesOn()
+	}
+	watch()
+	w.stop()
+	if now := c.incarnation(0); now != first {
+		t.Errorf("scaling touched the first member: %s, before %s", now, first)
+	}
+}
+
+// lead makes a member the leader.
+func (c *subject) lead(ordinal int) {
+	c.t.Helper()
+	g := c.group()
+	if g.leader() != c.pod(ordinal) {
+		// Only the leader can give its place away.
+		for n := range len(g.Members) {
+			if c.pod(n) == g.leader() {
+				c.etcdctl(n, "move-leader", fmt.Sprintf("%x", g.ids()[c.pod(ordinal)]))
+			}
+		}
+	}
+	eventually(c.t, serviceTimeout, c.pod(ordinal)+" leads", func(ctx context.Context) error {
+		g, err := groupOf(ctx, c.namespace, c.pod(0))
+		if err == nil && g.leader() != c.pod(ordinal) {
+			err = fmt.Errorf("%s leads", g.leader())
+		}
+		return err
+	})
+}
+
+// watchMembership looks all the time at the membership as the first member sees
+// it, until the function that it returns is called: at most one member is on
+// its way in, and no voter comes that never started.
+func watchMembership(c *subject) func() {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		var before *group
+		for ; ctx.Err() == nil; time.Sleep(truthInterval) {
+			now, err := groupOf(ctx, c.namespace, c.pod(0))
+			if err != nil {
+				continue // a member that comes or goes does not answer for a moment
+			}
+			if before != nil {
+				if err := safeChange(before, now); err != nil {
+					c.t.Error(err)
+				}
+			}
+			before = now
+		}
+	})
+	return func() {
+		cancel()
+		wait.Wait()
+	}
+}
+
+// safeChange says what is unsafe in the step from one membership to the next.
+func safeChange(before, now *group) error {
+	var errs []error
+	known, incoming := map[uint64]groupMember{}, 0
+	for _, m := range before.Members {
+		known[m.ID] = m
+	}
+	for _, m := range now.Members {
+		was := known[m.ID]
+		if m.Learner || m.Name == "" {
+			incoming++
+		}
+		// Who was added and promoted between two looks has started meanwhile.
+		if m.Name == "" && !m.Learner {
+			errs = append(errs, fmt.Errorf("%v has a vote and never started; before: %+v", m.PeerURLs, was))
+		}
+	}
+	if incoming > 1 {
+		errs = append(errs, fmt.Errorf("%d members are on their way in at once", incoming))
+	}
+	return errors.Join(errs...)
+}
+
+// etcdKilledPods: each pod in turn is deleted without a grace period. The same
+// members come back.
+func etcdKilledPods(t *testing.T) {
+	c := newSubject(t, etcd, 3)
+	c.waitReady()
+	ids := c.group().ids()
+	w := startEtcdWriter(c)
+	for n := range 3 {
+		c.kill(n)
+		c.waitFor(readyTimeout, "the cluster is whole again", whole)
+		etcd.united(c, 3)
+		t.Logf("%s killed: the longest gap %s", c.pod(n), w.takeGap())
+		w.goesOn()
+	}
+	if now := c.group().ids(); !maps.Equal(now, ids) {
+		t.Errorf("the members are %v, before %v", now, ids)
+	}
+	w.stop()
+}
+
+// kill deletes a pod without a grace period and waits until it is another.
+func (c *subject) kill(ordinal int) {
+	c.t.Helper()
+	var pod corev1.Pod
+	c.read(&pod, c.pod(ordinal))
+	must(c.t, env.client.Delete(c.t.Context(), &pod, client.GracePeriodSeconds(0)), "kill the pod")
+	eventually(c.t, readyTimeout, "another pod runs", func(ctx context.Context) error {
+		var now corev1.Pod
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(&pod), &now); err != nil {
+			return err
+		}
+		if now.UID == pod.UID || !podReady(&now) {
+			return fmt.Errorf("%s is %s", now.UID, now.Status.Phase)
+		}
+		return nil
+	})
+}
+
+// etcdLostVolumes: each member's volume in turn is deleted, the seed's too. The
+// member is named, another takes its place, and nothing is lost.
+func etcdLostVolumes(t *testing.T) {
+	c := newSubject(t, etcd, 3)
+	identifier := c.waitReady().CommonStatus().SystemIdentifier
+	w := startEtcdWriter(c)
+	for _, n := range []int{2, 1, 0} {
+		before := c.group().ids()
+		mark := c.mark()
+		c.loseVolumes(n)
+		c.waitFor(readyTimeout, "another member is in the place of "+c.pod(n), func(obj v1alpha1.Cluster) error {
+			if err := whole(obj); err != nil {
+				return err
+			}
+			g, err := groupOf(t.Context(), c.namespace, c.pod(n))
+			if err == nil && g.ids()[c.pod(n)] == before[c.pod(n)] {
+				err = errors.New("it is the same one")
+			}
+			return err
+		})
+		etcd.united(c, 3)
+		for pod, id := range c.group().ids() {
+			if pod != c.pod(n) && before[pod] != id {
+				t.Errorf("%s is another member, too", pod)
+			}
+		}
+		c.wasDegraded(mark, c.pod(n))
+		t.Logf("%s lost its volume: the longest gap %s", c.pod(n), w.takeGap())
+		w.goesOn()
+	}
+	if now := c.get().CommonStatus().SystemIdentifier; now != identifier {
+		t.Errorf("another cluster was born: %s, before %s", now, identifier)
+	}
+	w.stop()
+}
+
+// loseVolumes deletes members' volumes and, because a volume in use stays, their
+// pods, until other volumes are in their places.
+func (c *subject) loseVolumes(ordinals ...int) {
+	c.t.Helper()
+	lost := map[string]types.UID{}
+	for _, n := range ordinals {
+		volume := &corev1.PersistentVolumeClaim{}
+		c.read(volume, c.volume(n))
+		lost[volume.Name] = volume.UID
+		must(c.t, env.client.Delete(c.t.Context(), volume), "delete the volume")
+	}
+	eventually(c.t, goneTimeout, "the volumes go", func(ctx context.Context) error {
+		var list corev1.PersistentVolumeClaimList
+		if err := env.client.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+			return err
+		}
+		var errs []error
+		for _, v := range list.Items {
+			if lost[v.Name] == v.UID {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: strings.TrimPrefix(v.Name, "data-")}}
+				errs = append(errs, fmt.Errorf("%s is still there", v.Name),
+					client.IgnoreNotFound(env.client.Delete(ctx, pod, client.GracePeriodSeconds(0))))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// wasDegraded wants the history to tell of a degraded cluster, with the member
+// named.
+func (c *subject) wasDegraded(mark int, member string) {
+	c.t.Helper()
+	var told []string
+	for _, obj := range c.since(mark) {
+		for _, cond := range obj.GetConditions() {
+			if cond.Type == v1alpha1.ConditionDegraded && cond.Status == metav1.ConditionTrue {
+				told = append(told, cond.Message)
+			}
+		}
+	}
+	if !slices.ContainsFunc(told, func(message string) bool { return strings.Contains(message, member) }) {
+		c.t.Errorf("%s was not named while the cluster was degraded: %q", member, slices.Compact(told))
+	}
+}
+
+// waitDegraded waits until a member is named as what is broken.
+func (c *subject) waitDegraded(member string) {
+	c.t.Helper()
+	c.waitFor(nodeTimeout, "degraded by "+member, func(obj v1alpha1.Cluster) error {
+		cond := meta.FindStatusCondition(obj.GetConditions(), v1alpha1.ConditionDegraded)
+		if cond == nil {
+			return fmt.Errorf("it is not degraded; the phase is %s", obj.CommonStatus().Phase)
+		}
+		return holdsAll(cond.Message, member)
+	})
+}
+
+// etcdMajorityLost: two of three volumes are gone. Nothing is guessed; following
+// the procedure that the status tells brings back the data of the survivor.
+func etcdMajorityLost(t *testing.T) {
+	c := newSubject(t, etcd, 3)
+	c.waitReady()
+	w := startEtcdWriter(c)
+	w.stop()
+	etcd.united(c, 3)
+	survivor := c.incarnation(2)
+	c.loseVolumes(0, 1)
+	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
+	if _, err := inMember(t.Context(), c.namespace, c.pod(2), "put", "alone", "yes"); err == nil {
+		t.Error("a minority takes writes")
+	}
+	time.Sleep(settlePeriod)
+	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
+	if now := c.incarnation(2); now != survivor {
+		t.Errorf("the survivor was touched before it was asked for: %s, before %s", now, survivor)
+	}
+
+	c.order(recoverQuorum, "first")
+	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	etcd.united(c, 3)
+	w.verify()
+	etcd.keep(c, "later")
+	// The order stays where Git has it, and is obeyed once.
+	members := c.incarnations()
+	c.handled()
+	if now := c.incarnations(); now != members {
+		t.Errorf("the order was obeyed again: %s, before %s", now, members)
+	}
+	c.waitFor(revertTimeout, "the order is recorded", func(obj v1alpha1.Cluster) error {
+		for _, o := range obj.CommonStatus().Orders {
+			if o.Token == "first" && strings.Contains(recoverQuorum, o.Type) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the orders are %v", obj.CommonStatus().Orders)
+	})
+}
+
+// recoverQuorum is the annotation that orders it.
+const recoverQuorum = v1alpha1.AnnotationRecoverQuorum
+
+// order annotates the object.
+func (c *subject) order(name, token string) {
+	c.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, token)
+	err := env.client.Patch(c.t.Context(), c.get(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
+	must(c.t, err, "annotate the cluster")
+}
+
+// etcdFull: the data has grown to the quota. Room is made, it is told, and
+// writes are served again.
+func etcdFull(t *testing.T) {
+	c := newSubject(t, etcd, 3, "quota: 32Mi")
+	c.waitReady()
+	etcd.keep(c, "precious")
+	members := c.incarnations()
+	app := newClient(t)
+	app.install(t, connection, c.secret("-app"))
+	out, err := run(t.Context(), app.namespace, app.name, "", "/tmp/etcdwriter", "-connection", connection, "-fill", "512")
+	must(t, err, "fill the database")
+	if !strings.HasPrefix(out, "full ") {
+		t.Fatalf("the database is not full: %s", out)
+	}
+	eventually(t, spaceTimeout, "writes are served again", func(ctx context.Context) error {
+		_, err := inMember(ctx, c.namespace, c.pod(0), "put", "room", "again")
+		return err
+	})
+	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	waitEvent(t, c, v1alpha1.ReasonStepStarted, "DisarmAlarm")
+	for _, s := range c.group().status {
+		if s.Status.Size > 16<<20 {
+			t.Errorf("%s still takes up %d bytes", s.Endpoint, s.Status.Size)
+		}
+	}
+	if kept := etcd.kept(c); kept != "precious" {
+		t.Errorf("what was kept is %q", kept)
+	}
+	if now := c.incarnations(); now != members {
+		t.Errorf("a member was restarted: %s, before %s", now, members)
+	}
+	etcd.united(c, 3)
+}
+
+// etcdUnreachable: a pod that cannot run is no reason to remove its member.
+func etcdUnreachable(t *testing.T) {
+	c := newSubject(t, etcd, 3)
+	c.waitReady()
+	ids := c.group().ids()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "no-more-pods"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")},
+	}}
+	must(t, env.client.Create(t.Context(), quota), "create a quota")
+	var pod corev1.Pod
+	c.read(&pod, c.pod(1))
+	eventually(t, revertTimeout, "the quota is in force", func(ctx context.Context) error {
+		err := env.client.Get(ctx, client.ObjectKeyFromObject(quota), quota)
+		if err == nil && len(quota.Status.Used) == 0 {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	must(t, env.client.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)), "kill the pod")
+	c.waitDegraded(c.pod(1))
+	time.Sleep(settlePeriod)
+	if err := env.client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod); !apierrors.IsNotFound(err) {
+		t.Fatalf("the pod is there: %v", err)
+	}
+	g, err := membershipOf(t.Context(), c.namespace, c.pod(0))
+	must(t, err, "ask for the membership")
+	if now := g.ids(); !maps.Equal(now, ids) {
+		t.Errorf("the members are %v, before %v", now, ids)
+	}
+	must(t, env.client.Delete(t.Context(), quota), "delete the quota")
+	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	etcd.united(c, 3)
+}
