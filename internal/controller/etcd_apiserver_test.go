@@ -26,7 +26,7 @@ import (
 
 var etcdKind = &kind{
 	name: "EtcdCluster", repository: "quay.io/coreos/etcd",
-	several: 3, more: 5,
+	several: 3, more: 5, stride: 5,
 	services: []string{"-client", "-members"}, entry: "-client", port: 2379,
 	setting: "snapshot-count", value: "5000",
 	version: "3.6.16", primary: "orders-0", leads: true,

@@ -27,6 +27,9 @@ type kind struct {
 	repository string // of its images
 	// several and more are numbers of members beyond one.
 	several, more int32
+	// stride is how many writes of a change of scale lie between the deaths of
+	// operators in the tests.
+	stride int
 	// services are the suffixes of its Services, in alphabetic order; entry is
 	// the one that applications write through.
 	services []string
@@ -79,7 +82,7 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 
 var postgresKind = &kind{
 	name: "PostgresCluster", repository: "docker.io/library/postgres",
-	several: 2, more: 3,
+	several: 2, more: 3, stride: 1,
 	services: []string{"-members", "-ro", "-rw"}, entry: "-rw", port: 5432,
 	setting: "work_mem", value: "8MB",
 	version: "17.4", primary: "orders-0",
