@@ -48,7 +48,6 @@ func ordinalOf(s memberset.Set, url string) (int, bool) {
 // groupOf is the leader's view; without a leader that of the member with the
 // lowest ordinal that has one.
 func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
-	s := set(c)
 	g := group{leader: -1, members: map[int]memberapi.GroupMember{}, healthy: map[int]bool{}}
 	var view *memberapi.Group
 	for n := range memberset.MostMembers {
@@ -56,29 +55,38 @@ func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
 		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
 			continue
 		}
-		leads := m.Group.Leader != "" && m.Group.Self == m.Group.Leader && m.Serving
-		if view == nil || leads && !g.led {
+		if view == nil {
 			view, g.known = m.Group, true
 		}
-		if leads && !g.led {
-			g.led, g.leader = true, n
+		if m.Group.Leader != "" && m.Group.Self == m.Group.Leader && m.Serving {
+			view, g.led, g.leader = m.Group, true, n
+			break
 		}
 	}
-	if view == nil {
-		return g
+	if view != nil {
+		g.read(set(c), o, view.Members)
 	}
-	for _, member := range view.Members {
+	return g
+}
+
+// read who belongs to the group, and who of them is well.
+func (g *group) read(s memberset.Set, o Observation, list []memberapi.GroupMember) {
+	for _, member := range list {
 		n, ours := ordinalOf(s, member.PeerURL)
 		if !ours {
 			g.strangers = append(g.strangers, member)
 			continue
 		}
 		g.members[n] = member
-		if m := o.Member(n); m != nil && m.Serving && m.State == memberapi.StateRunning && !member.Learner && m.Group != nil && m.Group.Self == member.ID {
+		if m := o.Member(n); m != nil && !member.Learner && serves(m, member.ID) {
 			g.healthy[n] = true
 		}
 	}
-	return g
+}
+
+// serves says whether a pod serves as a member.
+func serves(m *memberapi.Status, id string) bool {
+	return m.Serving && m.State == memberapi.StateRunning && m.Group != nil && m.Group.Self == id
 }
 
 // voters is the number of members that have a vote, whoever they are.
