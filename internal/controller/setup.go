@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -92,7 +94,7 @@ func CacheOptions(namespaces []string) cache.Options {
 func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, concurrent int, sources ...source.Source) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(gvk.Kind)).
-		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}))).
+		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}, ordered()))).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: concurrent,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -141,4 +143,21 @@ func (r *Reconciler[C, O]) all(mgr ctrl.Manager, gvk schema.GroupVersionKind) ha
 		}
 		return requests
 	}
+}
+
+// ordered lets through what changes an annotation of ours: one-shot orders are
+// given as such, and they change no generation.
+func ordered() predicate.Predicate {
+	own := func(o client.Object) map[string]string {
+		orders := map[string]string{}
+		for name, token := range o.GetAnnotations() {
+			if strings.HasPrefix(name, v1alpha1.GroupVersion.Group+"/") {
+				orders[name] = token
+			}
+		}
+		return orders
+	}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(own(e.ObjectOld), own(e.ObjectNew))
+	}}
 }

@@ -52,18 +52,25 @@ func clusterConfig(c *v1alpha1.EtcdCluster, d memberset.Desired, g group, r reco
 	s := set(c)
 	config := s.Config(d)
 	config.Parameters = c.Spec.Parameters
-	config.DataLimit = quota(c)
+	config.DataLimit = quota(c, d)
 	config.Tickets = tickets(s, d, g)
 	config.Recovery = r.order
 	return memberset.Render(config)
 }
 
-// quota in bytes.
-func quota(c *v1alpha1.EtcdCluster) int64 {
+// quota in bytes. A volume that cannot be as large as declared has room for
+// less; one that grew by itself changes nothing, for that would take a restart.
+func quota(c *v1alpha1.EtcdCluster, d memberset.Desired) int64 {
 	if c.Spec.Quota != nil {
 		return c.Spec.Quota.Value()
 	}
-	return min(defaultQuota.Value(), c.Spec.Storage.Size.Value()/5*2)
+	size := c.Spec.Storage.Size.Value()
+	for _, v := range d.Volumes {
+		if v.Member {
+			size = min(size, v.Size.Value())
+		}
+	}
+	return min(defaultQuota.Value(), size/5*2)
 }
 
 // tickets admit pods with empty volumes: the seed until there is a cluster, and

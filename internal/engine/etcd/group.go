@@ -48,45 +48,44 @@ func ordinalOf(s memberset.Set, url string) (int, bool) {
 // groupOf is the leader's view; without a leader that of the member with the
 // lowest ordinal that has one.
 func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
+	s := set(c)
 	g := group{leader: -1, members: map[int]memberapi.GroupMember{}, healthy: map[int]bool{}}
-	var view *memberapi.Group
-	for n := range memberset.MostMembers {
-		m := o.Member(n)
-		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
-			continue
-		}
-		if view == nil {
-			view, g.known = m.Group, true
-		}
-		if m.Group.Leader != "" && m.Group.Self == m.Group.Leader && m.Serving {
-			view, g.led, g.leader = m.Group, true, n
-			break
-		}
-	}
-	if view != nil {
-		g.read(set(c), o, view.Members)
-	}
-	return g
-}
-
-// read who belongs to the group, and who of them is well.
-func (g *group) read(s memberset.Set, o Observation, list []memberapi.GroupMember) {
-	for _, member := range list {
+	for _, member := range g.look(o) {
 		n, ours := ordinalOf(s, member.PeerURL)
 		if !ours {
 			g.strangers = append(g.strangers, member)
 			continue
 		}
 		g.members[n] = member
-		if m := o.Member(n); m != nil && !member.Learner && serves(m, member.ID) {
+		if votes(o.Member(n), member) {
 			g.healthy[n] = true
 		}
 	}
+	return g
 }
 
-// serves says whether a pod serves as a member.
-func serves(m *memberapi.Status, id string) bool {
-	return m.Serving && m.State == memberapi.StateRunning && m.Group != nil && m.Group.Self == id
+// look takes up who leads, and answers the members in the view that counts.
+func (g *group) look(o Observation) []memberapi.GroupMember {
+	var view []memberapi.GroupMember
+	for n := range memberset.MostMembers {
+		m := o.Member(n)
+		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
+			continue
+		}
+		if m.Group.Leader != "" && m.Group.Self == m.Group.Leader && m.Serving {
+			g.known, g.led, g.leader = true, true, n
+			return m.Group.Members
+		}
+		if view == nil {
+			view, g.known = m.Group.Members, true
+		}
+	}
+	return view
+}
+
+// votes says whether a pod serves as the member that the group counts.
+func votes(m *memberapi.Status, as memberapi.GroupMember) bool {
+	return m != nil && m.Serving && m.State == memberapi.StateRunning && !as.Learner && m.Group != nil && m.Group.Self == as.ID
 }
 
 // voters is the number of members that have a vote, whoever they are.

@@ -42,6 +42,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 			j.Mending[n] = j.mends(m)
 		}
 	}
+	j.judgeRecovery() // first, for it says more than its members do
 	j.JudgeMembers()
 	j.JudgeScale()
 	j.JudgeVolumes()
@@ -50,7 +51,6 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeCertificates(now)
 	j.judgeGroup()
 	j.judgeSpace()
-	j.judgeRecovery()
 	j.judgeService()
 	p.Facts, p.Report, p.Recheck = j.Facts, j.report(), j.soonest()
 	if writable {

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 )
@@ -165,7 +167,7 @@ func TestPlan(t *testing.T) {
 			outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", "Reconciling/ScalingUp", "Reconciling/ScalingDown", leaderless}, 3}},
 		{"a lost majority is a person's to give up",
 			func(t *testing.T) *world { w := settled(t, 3); w.emptied(1); w.emptied(2); return at(w) },
-			outcome{"", []string{"Degraded/MemberDown", "Stalled/DataMissing", "Reconciling/Syncing", "Reconciling/MemberDown", "Stalled/QuorumLost", "Available/QuorumLost"}, 3}},
+			outcome{"", []string{"Stalled/QuorumLost", "Degraded/MemberDown", "Stalled/DataMissing", "Reconciling/Syncing", "Reconciling/MemberDown", "Available/QuorumLost"}, 3}},
 		{"a member that is no pod of the cluster is reported and left alone",
 			func(t *testing.T) *world {
 				w := settled(t, 1)
@@ -385,6 +387,28 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+}
+
+// The quota that nobody declares follows what volumes can be, and not what they
+// became by themselves: etcd takes up another one only with a restart.
+func TestQuota(t *testing.T) {
+	gib := func(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
+	for _, tc := range []struct {
+		name                   string
+		declared, volume, want int64
+	}{
+		{"volumes as declared", 2, 2, 2 << 30 / 5 * 2},
+		{"volumes that cannot grow", 4, 2, 2 << 30 / 5 * 2},
+		{"volumes that grew by themselves", 2, 4, 2 << 30 / 5 * 2},
+		{"large volumes", 100, 100, 2 << 30},
+	} {
+		c := settled(t, 1).c
+		c.Spec.Quota, c.Spec.Storage.Size = nil, gib(tc.declared)
+		d := memberset.Desired{Volumes: []memberset.Volume{{Member: true, Size: gib(tc.volume)}, {Size: gib(1)}}}
+		if got := quota(c, d); got != tc.want {
+			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+		}
+	}
 }
 
 // Every change of the membership against every group of up to nine: whoever

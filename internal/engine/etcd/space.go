@@ -130,7 +130,7 @@ func (j *judgement) judgeSpace() {
 	compacted, tried := j.o.Tried[stepCompact+" "+j.PodName(j.g.leader)]
 	if tried && j.full() && j.now.Sub(compacted) > pauses[stepDefragment] && j.defragment(worthPercent, "") == nil {
 		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuotaExceeded,
-			"the data fills its quota of %s, and etcd takes no more writes: delete keys, or set spec.quota to more", resource.NewQuantity(quota(j.c), resource.BinarySI))
+			"the data fills its quota of %s, and etcd takes no more writes: delete keys, or set spec.quota to more", resource.NewQuantity(quota(j.c, j.Desired), resource.BinarySI))
 		return
 	}
 	j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuotaExceeded, "etcd takes no writes, for its quota is used up: history and unused space are given up")
