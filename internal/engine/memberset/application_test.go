@@ -1,0 +1,59 @@
+package memberset
+
+import (
+	"crypto/rand"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/pki"
+)
+
+// Applications that log in by a certificate get one when the members have
+// theirs, and another when the CA that signs is another.
+func TestApplicationCertificate(t *testing.T) {
+	w := newMinted(t)
+	w.set.Application = "app"
+	next := func() string {
+		t.Helper()
+		if s := w.set.MintStep(Observation{Minted: w.minted}, now); s != nil {
+			return s.Type
+		}
+		return ""
+	}
+	if w.minted.Complete(w.set) || next() != stepIssueAppCert {
+		t.Fatalf("without a certificate: %q", next())
+	}
+	certPEM, keyPEM, err := pki.Issue(pki.ParseCAState(w.minted.CA).Current, w.set.application(), now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.minted.Internal = map[string][]byte{KeyAppCert: certPEM, KeyAppKey: keyPEM}
+	if !w.minted.Complete(w.set) || next() != "" {
+		t.Errorf("with one: %q", next())
+	}
+	other := newMinted(t)
+	w.minted.CA, w.minted.TLS = other.minted.CA, other.minted.TLS
+	if next() != stepIssueAppCert {
+		t.Errorf("under another CA: %q", next())
+	}
+}
+
+// A database that trusts whom it was told to trust when it started has not
+// loaded what it mounts.
+func TestTrustIsLoadedByARestart(t *testing.T) {
+	w := newMinted(t)
+	read := w.minted.certificates(w.set, now)
+	status := &memberapi.Status{PodUID: "1", TLSHash: memberapi.HashTLS(w.minted.TLS)}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0", UID: "1"}, Spec: corev1.PodSpec{NodeName: "node"}}
+	o := Observation{Minted: w.minted, Pods: map[int]*corev1.Pod{0: pod}, Members: map[string]members.Observation{"orders-0": {Status: status}}}
+	for hash, want := range map[string]bool{"": true, memberapi.HashConfig(w.minted.TLS["ca.crt"]): true, "another": false} {
+		status.TrustHash = hash
+		if got := o.loaded(read); got != want {
+			t.Errorf("trust %q: loaded is %t", hash, got)
+		}
+	}
+}
