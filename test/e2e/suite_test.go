@@ -56,7 +56,6 @@ var ofEtcd = []part{
 	{"EtcdKilledPods", etcdKilledPods},
 	{"EtcdUnreachable", etcdUnreachable},
 	{"EtcdLostVolumes", etcdLostVolumes},
-	{"EtcdMajorityLost", etcdMajorityLost},
 	{"EtcdFull", etcdFull},
 }
 
