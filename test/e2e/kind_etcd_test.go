@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,7 +114,7 @@ func (etcdDatabase) inForce(ctx context.Context, obj v1alpha1.Cluster) error {
 		}
 		errs = append(errs, err)
 		for name, want := range declared.Spec.Parameters {
-			if have := fmt.Sprint(start[name]); have != want {
+			if have := fmt.Sprint(start[name]); !sameSetting(have, want) {
 				errs = append(errs, fmt.Errorf("%s runs with %s = %s, want %s", pod, name, have, want))
 			}
 		}
@@ -127,6 +128,13 @@ func (etcdDatabase) inForce(ctx context.Context, obj v1alpha1.Cluster) error {
 		groupErr = group.is(pods)
 	}
 	return errors.Join(append(errs, err, groupErr)...)
+}
+
+// sameSetting: etcd writes 1h as 1h0m0s.
+func sameSetting(have, want string) bool {
+	a, errHave := time.ParseDuration(have)
+	b, errWant := time.ParseDuration(want)
+	return have == want || errHave == nil && errWant == nil && a == b
 }
 
 // lastStart is what etcd said of its settings when it last started.

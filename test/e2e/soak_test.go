@@ -14,6 +14,7 @@ func TestSoak(t *testing.T) {
 	t.Run("FluxQuietForFiveMinutes", func(t *testing.T) { fluxHandEdits(t, 5*time.Minute) })
 	t.Run("Agent", agentOnEachMajor)
 	t.Run("EtcdMajorityLost", etcdMajorityLost)
+	t.Run("EtcdFull", etcdFull)
 	t.Run("TwentyKillsAtEachStep", func(t *testing.T) {
 		for range 20 {
 			t.Run("Life", func(t *testing.T) { crashAtEachStep(t, postgres) })

@@ -56,7 +56,6 @@ var ofEtcd = []part{
 	{"EtcdKilledPods", etcdKilledPods},
 	{"EtcdUnreachable", etcdUnreachable},
 	{"EtcdLostVolumes", etcdLostVolumes},
-	{"EtcdFull", etcdFull},
 }
 
 // TestTogether are the tests that leave the operator alone. They run side by

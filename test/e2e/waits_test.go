@@ -32,9 +32,6 @@ const (
 	crashTimeout = 10 * time.Minute
 	// nodeTimeout is for a node to stop or to come back, and to be seen to.
 	nodeTimeout = 4 * time.Minute
-	// spaceTimeout is for a full database to be emptied: members look at their
-	// size once a minute.
-	spaceTimeout = 8 * time.Minute
 	// podTimeout is for a client's pod to run.
 	podTimeout = 90 * time.Second
 	// serviceTimeout is for a Service to follow its pods, and for the nodes to

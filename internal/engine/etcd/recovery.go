@@ -39,7 +39,7 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 	token := c.Annotations[v1alpha1.AnnotationRecoverQuorum]
 	switch {
 	case r.status != nil && r.status.Result == "":
-		r.carryOut(c, o)
+		r.carryOut(c, o, g)
 	case token == "" || r.status != nil && r.status.Token == token || o.Blind():
 		// nothing is ordered, or nothing is known
 	case g.led || c.Status.SystemIdentifier == "":
@@ -55,7 +55,7 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 }
 
 // carryOut tells the member that was chosen to go on, until it has.
-func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation) {
+func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 	r.underWay = true
 	for n := range o.Pods {
 		m := o.Member(n)
@@ -70,6 +70,13 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation) {
 		case m.LostMember != "":
 			r.underWay = false
 			r.status.Result = "failed: " + r.status.Target + " has lost its data"
+			return
+		}
+		if g.led {
+			// The quorum came back before the order went out, or before its
+			// member heard of it: to go on alone now would make two groups.
+			r.underWay = false
+			r.status.Result = "not needed: the quorum came back"
 			return
 		}
 		if m.Group != nil && m.Group.Self != "" {
@@ -102,15 +109,18 @@ func survivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, un
 // when the others can never again make decisions without it.
 func survivor(c *v1alpha1.EtcdCluster, o Observation, g group) (pod, refused string) {
 	alive, _, unknown := survivors(c, o, g)
+	voting := slices.DeleteFunc(slices.Clone(alive), func(n int) bool { return g.members[n].Learner })
 	switch {
 	case len(alive) == 0:
 		return "", "no member has data and answers: bring one back with its volume"
-	case len(alive) >= quorum(g.voters()):
-		return "", fmt.Sprintf("%s have their data and can go on by themselves: mend what keeps them from each other", names(c, alive))
+	case len(voting) == 0:
+		return "", fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", names(c, alive))
+	case len(voting) >= quorum(g.voters()):
+		return "", fmt.Sprintf("%s have their data and can go on by themselves: mend what keeps them from each other", names(c, voting))
 	case len(unknown) > 0:
 		return "", fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or, when its data is lost for good, delete its PersistentVolumeClaim and its pod", names(c, unknown))
 	}
-	newest := slices.MaxFunc(alive, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) })
+	newest := slices.MaxFunc(voting, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) })
 	return set(c).PodName(newest), ""
 }
 

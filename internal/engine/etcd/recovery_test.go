@@ -33,6 +33,29 @@ func (w *world) told() *memberapi.Recovery {
 	return config.Recovery
 }
 
+// apart is a group whose members do not reach each other.
+func (w *world) apart() {
+	for n := range w.o.Pods {
+		if m := w.status(n); m.Group != nil {
+			m.Group.Leader, m.State, m.Serving = "", memberapi.StateDisconnected, false
+		}
+	}
+}
+
+// A quorum that came back, before the member that was chosen went on alone,
+// ends the order: to send it would make two groups.
+func TestRecoveryEndsWithTheNeedForIt(t *testing.T) {
+	w := ordered(t)
+	w.c.Status.Orders = w.plan().Report.Orders
+	w.data[1] = w.lost[1]
+	w.elect()
+	w.say()
+	orders := w.plan().Report.Orders
+	if got := w.told(); got != nil || len(orders) != 1 || orders[0].Result != "not needed: the quorum came back" {
+		t.Errorf("%+v, %+v", orders, got)
+	}
+}
+
 func TestRecoveryIsTakenUpOnce(t *testing.T) {
 	w := ordered(t)
 	p := w.plan()
@@ -51,6 +74,7 @@ func TestRecoveryIsTakenUpOnce(t *testing.T) {
 	w.c.Status.Orders = chosen
 	w.data[1] = w.lost[1]
 	w.say()
+	w.apart()
 	w.status(1).Position = 1000
 	want := &memberapi.Recovery{Token: "go", Pod: "config-0", MemberID: w.data[0]}
 	if diff := cmp.Diff(want, w.told()); diff != "" {
@@ -99,11 +123,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w := ordered(t)
 			w.data[1] = w.lost[1]
 			w.say()
-			for n := range 3 { // they do not reach each other
-				if m := w.status(n); m.Group != nil {
-					m.Group.Leader, m.State, m.Serving = "", memberapi.StateDisconnected, false
-				}
-			}
+			w.apart()
 			return w
 		}, "config-0, config-1 have their data", ""},
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,10 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
+
+// spaceTimeout is for a full database to be emptied: members look at their
+// size once a minute.
+const spaceTimeout = 8 * time.Minute
 
 // recoverQuorum is the annotation that orders it.
 const recoverQuorum = v1alpha1.AnnotationRecoverQuorum
@@ -64,4 +69,38 @@ func (c *subject) order(name, token string) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, token)
 	err := env.client.Patch(c.t.Context(), c.get(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
 	must(c.t, err, "annotate the cluster")
+}
+
+// etcdFull: the data has grown to the quota. Room is made, it is told, and
+// writes are served again.
+func etcdFull(t *testing.T) {
+	c := newSubject(t, etcd, 3, "quota: 32Mi")
+	c.waitReady()
+	etcd.keep(c, "precious")
+	members := c.incarnations()
+	app := newClient(t)
+	app.install(t, connection, c.secret("-app"))
+	out, err := run(t.Context(), app.namespace, app.name, "", "/tmp/etcdwriter", "-connection", connection, "-fill", "512")
+	must(t, err, "fill the database")
+	if !strings.HasPrefix(out, "full ") {
+		t.Fatalf("the database is not full: %s", out)
+	}
+	eventually(t, spaceTimeout, "writes are served again", func(ctx context.Context) error {
+		_, err := inMember(ctx, c.namespace, c.pod(0), "put", "room", "again")
+		return err
+	})
+	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	waitEvent(t, c, v1alpha1.ReasonStepStarted, "DisarmAlarm")
+	for _, s := range c.group().status {
+		if s.Status.Size > 16<<20 {
+			t.Errorf("%s still takes up %d bytes", s.Endpoint, s.Status.Size)
+		}
+	}
+	if kept := etcd.kept(c); kept != "precious" {
+		t.Errorf("what was kept is %q", kept)
+	}
+	if now := c.incarnations(); now != members {
+		t.Errorf("a member was restarted: %s, before %s", now, members)
+	}
+	etcd.united(c, 3)
 }
