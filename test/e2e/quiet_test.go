@@ -78,13 +78,13 @@ func waitForNamespacesToEnd(t *testing.T) {
 	})
 }
 
-// quiet: clusters that nothing happens to, of every kind, cost the API server
+// quiet: clusters of these kinds that nothing happens to cost the API server
 // nothing but the operator's own Lease, and watches.
-func quiet(t *testing.T, clusters int, period time.Duration) {
+func quiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
 	needKind(t, postgres)
 	namespace := newNamespace(t, "")
 	var all []*subject
-	for _, k := range kinds() {
+	for _, k := range of {
 		if len(versions(k.engine, k.line)) == 0 {
 			t.Logf("*** NOT TESTED: the nodes have no image for a quiet %s ***", k.name)
 			continue

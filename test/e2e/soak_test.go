@@ -10,11 +10,14 @@ import (
 // TestSoak are long runs of what the end-to-end tests try once.
 func TestSoak(t *testing.T) {
 	waitForNamespacesToEnd(t)
-	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { quiet(t, 10, 10*time.Minute) })
+	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { quiet(t, 10, 10*time.Minute, kinds()...) })
 	t.Run("FluxQuietForFiveMinutes", func(t *testing.T) { fluxHandEdits(t, 5*time.Minute) })
 	t.Run("Agent", agentOnEachMajor)
 	t.Run("EtcdMajorityLost", etcdMajorityLost)
 	t.Run("EtcdFull", etcdFull)
+	withoutOperator(t, etcd)
+	t.Run("EtcdUpgrades", etcdUpgrades)
+	t.Run("EtcdNodeStops", etcdNodeStops)
 	t.Run("TwentyKillsAtEachStep", func(t *testing.T) {
 		for range 20 {
 			t.Run("Life", func(t *testing.T) { crashAtEachStep(t, postgres) })
