@@ -132,3 +132,15 @@ func power(t *testing.T, verb, node string) {
 	out, err := exec.CommandContext(ctx, filepath.Join(state, "bin", "cluster"), "--dir", state, verb, node).CombinedOutput()
 	must(t, err, verb+" "+node+": "+string(out))
 }
+
+// checkOnce says whether each of these pods was replaced once, in any order.
+func (r *replacements) checkOnce(t *testing.T, why string, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Logf("%s replaced %v", why, r.order)
+	if got := slices.Sorted(slices.Values(r.order)); !slices.Equal(got, want) {
+		t.Errorf("%s replaced %v, want each of %v once", why, r.order, want)
+	}
+	r.order = nil
+}

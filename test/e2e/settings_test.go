@@ -61,18 +61,6 @@ func (r *replacements) check(t *testing.T, why string, want ...string) {
 	r.order = nil
 }
 
-// checkOnce says whether each of these pods was replaced once, in any order.
-func (r *replacements) checkOnce(t *testing.T, why string, want ...string) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t.Logf("%s replaced %v", why, r.order)
-	if got := slices.Sorted(slices.Values(r.order)); !slices.Equal(got, want) {
-		t.Errorf("%s replaced %v, want each of %v once", why, r.order, want)
-	}
-	r.order = nil
-}
-
 // wanted waits until every member has a setting in force.
 func (c *cluster) wanted(members int, name, value string) {
 	c.t.Helper()
