@@ -333,11 +333,14 @@ type OrderStatus struct {
 	// Type of the order: the name of its annotation without the prefix
 	// holdfast.dev/.
 	Type string `json:"type"`
-	// Token that the order was given with. The same token is never obeyed again.
+	// Token that the order was given with. Only another one is obeyed next.
 	Token string `json:"token"`
 	// Target is the pod that it was given to.
 	// +optional
 	Target string `json:"target,omitempty"`
+	// MemberID is the target's ID in its group, where there is one.
+	// +optional
+	MemberID string `json:"memberID,omitempty"`
 	// Result says what was done; empty while the order is being carried out.
 	// +optional
 	Result string `json:"result,omitempty"`

@@ -34,10 +34,15 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	if err != nil {
 		return err
 	}
+	metadata := map[string]any{"namespace": p.c.GetNamespace(), "name": p.c.GetName(), "uid": p.c.GetUID()}
+	if !equality.Semantic.DeepEqual(before.Orders, p.c.CommonStatus().Orders) {
+		// An order is taken up once: of two passes that see none on record, one
+		// must fail.
+		metadata["resourceVersion"] = p.c.GetResourceVersion()
+	}
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
-		"metadata": map[string]any{"namespace": p.c.GetNamespace(), "name": p.c.GetName(), "uid": p.c.GetUID()},
-		"status":   p.c.CommonStatus(),
+		"metadata": metadata, "status": p.c.CommonStatus(),
 	})
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func ordinalOf(s memberset.Set, url string) (int, bool) {
 }
 
 // groupOf is the leader's view; without a leader that of the member with the
-// lowest ordinal that has one.
+// newest data.
 func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
 	s := set(c)
 	g := group{leader: -1, members: map[int]memberapi.GroupMember{}, healthy: map[int]bool{}}
@@ -67,6 +67,7 @@ func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
 // look takes up who leads, and answers the members in the view that counts.
 func (g *group) look(o Observation) []memberapi.GroupMember {
 	var view []memberapi.GroupMember
+	newest := uint64(0)
 	for n := range memberset.MostMembers {
 		m := o.Member(n)
 		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
@@ -76,8 +77,8 @@ func (g *group) look(o Observation) []memberapi.GroupMember {
 			g.known, g.led, g.leader = true, true, n
 			return m.Group.Members
 		}
-		if view == nil {
-			view, g.known = m.Group.Members, true
+		if view == nil || m.Position > newest {
+			view, newest, g.known = m.Group.Members, m.Position, true
 		}
 	}
 	return view

@@ -139,6 +139,8 @@ func (j *judgement) judgeService() {
 		j.Available(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s leads", j.Serving(), j.Desired.Count, j.PodName(j.g.leader))
 	case quorumLost(j.c, j.o, j.g):
 		j.Available(false, v1alpha1.ReasonQuorumLost, "the majority of the members has lost its data")
+	case quorumAway(j.c, j.o, j.g):
+		j.Available(false, v1alpha1.ReasonQuorumLost, "the majority of the members does not answer")
 	default:
 		why := " yet"
 		if s := j.Standings[seedOrdinal]; s.Message != "" {

@@ -164,10 +164,37 @@ func TestPlan(t *testing.T) {
 			outcome{"ReplaceMember config-0", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 1}},
 		{"without a leader nobody is admitted or removed",
 			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.gone(1); w.gone(2); return at(w) },
-			outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", "Reconciling/ScalingUp", "Reconciling/ScalingDown", leaderless}, 3}},
+			outcome{"", []string{"Degraded/QuorumLost", "Degraded/MemberDown", "Reconciling/Syncing", "Reconciling/ScalingUp", "Reconciling/ScalingDown", "Available/QuorumLost"}, 3}},
 		{"a lost majority is a person's to give up",
 			func(t *testing.T) *world { w := settled(t, 3); w.emptied(1); w.emptied(2); return at(w) },
 			outcome{"", []string{"Stalled/QuorumLost", "Degraded/MemberDown", "Stalled/DataMissing", "Reconciling/Syncing", "Reconciling/MemberDown", "Available/QuorumLost"}, 3}},
+		{"of members without a leader that can agree, nobody is asked to give up anything",
+			func(t *testing.T) *world { w := at(settled(t, 3)); w.apart(); return w },
+			outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", leaderless}, 3}},
+		{"where nothing is left, nobody is told to wait for the group",
+			func(t *testing.T) *world { w := settled(t, 1); w.emptied(0); return at(w) },
+			outcome{"", []string{"Stalled/DataMissing", "Degraded/MemberDown", "Reconciling/MemberDown", leaderless}, 1}},
+		{"a member without data of which nothing is on record is a person's to judge",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.emptied(2)
+				w.lost[2] = ""
+				at(w)
+				seen := w.o.Members["config-2"]
+				seen.At = now.Add(time.Second)
+				w.o.Members["config-2"] = seen
+				return w
+			},
+			outcome{"", []string{"Reconciling/Syncing", "Degraded/DataMissing", available}, 3}},
+		{"a leader that is scaled away and has no heir is said to stay",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.leader = w.data[2]
+				w.replicas(1)
+				w.gone(0)
+				return at(w)
+			},
+			outcome{"", []string{"Reconciling/ScalingUp", "Reconciling/ScalingDown", "Degraded/QuorumAtRisk", available}, 3}},
 		{"a member that is no pod of the cluster is reported and left alone",
 			func(t *testing.T) *world {
 				w := settled(t, 1)

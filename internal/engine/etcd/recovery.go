@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
@@ -22,6 +24,8 @@ type recovery struct {
 	order *memberapi.Recovery
 	// underWay says that an order was taken up and is not done.
 	underWay bool
+	// awaited says that its member is not heard.
+	awaited bool
 	// refused says why the order cannot be taken up, and what to do.
 	refused string
 }
@@ -47,57 +51,76 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 	default:
 		target, refused := survivor(c, o, g)
 		if r.refused = refused; refused == "" {
-			r.status = &v1alpha1.OrderStatus{Type: orderRecoverQuorum, Token: token, Target: target}
+			r.status = &v1alpha1.OrderStatus{Type: orderRecoverQuorum, Token: token,
+				Target: set(c).PodName(target), MemberID: g.members[target].ID}
 			r.underWay = true
 		}
 	}
 	return r
 }
 
-// carryOut tells the member that was chosen to go on, until it has.
+// carryOut tells the member that was chosen to go on, until it has. The choice
+// ends only when it cannot be obeyed any more: who was chosen may have obeyed
+// without being heard.
 func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 	r.underWay = true
-	for n := range o.Pods {
-		m := o.Member(n)
-		if set(c).PodName(n) != r.status.Target || m == nil {
+	end := func(result string) { r.underWay, r.status.Result = false, result }
+	for n := range memberset.MostMembers {
+		if set(c).PodName(n) != r.status.Target {
 			continue
 		}
+		m := o.Member(n)
 		switch {
-		case m.Recovered == r.status.Token:
-			r.underWay = false
-			r.status.Result = r.status.Target + " went on with its data, and the others join anew"
-			return
-		case m.LostMember != "":
-			r.underWay = false
-			r.status.Result = "failed: " + r.status.Target + " has lost its data"
-			return
-		}
-		if g.led {
+		case m != nil && m.Recovered == r.status.Token:
+			end(r.status.Target + " went on with its data, and the others join anew")
+		case bare(o, n), m != nil && m.Group != nil && m.Group.Self != "" && m.Group.Self != r.status.MemberID:
+			end("failed: " + r.status.Target + " has lost its data")
+		case m == nil:
+			r.awaited = true
+		case g.led:
 			// The quorum came back before the order went out, or before its
 			// member heard of it: to go on alone now would make two groups.
-			r.underWay = false
-			r.status.Result = "not needed: the quorum came back"
-			return
-		}
-		if m.Group != nil && m.Group.Self != "" {
-			r.order = &memberapi.Recovery{Token: r.status.Token, Pod: r.status.Target, MemberID: m.Group.Self}
+			end("not needed: the quorum came back")
+		default:
+			r.order = &memberapi.Recovery{Token: r.status.Token, Pod: r.status.Target, MemberID: r.status.MemberID}
 		}
 	}
 }
 
+// bare says that a pod is known to have no data: its agent says so, or its
+// claim never had a volume and no node runs the pod.
+func bare(o Observation, ordinal int) bool {
+	pod, volume := o.Pods[ordinal], o.Volumes[ordinal]
+	if m := o.Member(ordinal); m != nil {
+		return m.LostMember != "" || waitsEmpty(m)
+	}
+	return (pod == nil || pod.Spec.NodeName == "") &&
+		volume != nil && volume.DeletionTimestamp == nil && volume.Status.Phase == corev1.ClaimPending && volume.Spec.VolumeName == ""
+}
+
+// waitsEmpty says that an agent has looked at its volume, found nothing, and
+// waits to be told what to do.
+func waitsEmpty(m *memberapi.Status) bool {
+	return m.State == memberapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && m.Group == nil
+}
+
 // survivors sorts the members of a group without a leader by what is known of
-// their data.
+// their data. A pod that the newest view does not count has nothing newer, once
+// it is heard: it was removed, or it has not yet learnt that it was admitted.
 func survivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, unknown []int) {
 	for n := range memberset.MostMembers {
-		if _, counted := g.members[n]; !counted {
-			continue
-		}
+		member, counted := g.members[n]
 		m := o.Member(n)
+		viewed := m != nil && m.SystemIdentifier != "" && m.Group != nil && m.Group.Self != ""
+		neverRan := member.Name == "" && o.Pods[n] == nil && n >= o.Membership()
 		switch {
-		case m != nil && m.SystemIdentifier != "" && m.Group != nil && m.Group.Self != "":
-			alive = append(alive, n)
-		case m != nil && m.LostMember != "":
+		case !counted && (o.Pods[n] == nil || viewed || bare(o, n)):
+		case bare(o, n), neverRan:
 			lost = append(lost, n)
+		case viewed && m.Group.Self == member.ID:
+			alive = append(alive, n)
+		case viewed:
+			lost = append(lost, n) // the data of a member before it
 		default:
 			unknown = append(unknown, n)
 		}
@@ -105,24 +128,31 @@ func survivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, un
 	return alive, lost, unknown
 }
 
-// survivor is the pod with the newest data, when nobody can have newer, and
+// voting are those of them that have a vote.
+func (g group) voting(ordinals []int) []int {
+	return slices.DeleteFunc(slices.Clone(ordinals), func(n int) bool { return g.members[n].ID == "" || g.members[n].Learner })
+}
+
+// survivor is the member with the newest data, when nobody can have newer, and
 // when the others can never again make decisions without it.
-func survivor(c *v1alpha1.EtcdCluster, o Observation, g group) (pod, refused string) {
+func survivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal int, refused string) {
 	alive, _, unknown := survivors(c, o, g)
-	voting := slices.DeleteFunc(slices.Clone(alive), func(n int) bool { return g.members[n].Learner })
+	voting := g.voting(alive)
 	switch {
 	case len(alive) == 0:
-		return "", "no member has data and answers: bring one back with its volume"
+		return 0, "no member has data and answers: bring one back with its volume"
 	case len(voting) == 0:
-		return "", fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", names(c, alive))
+		return 0, fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", names(c, alive))
 	case len(voting) >= quorum(g.voters()):
-		return "", fmt.Sprintf("%s have their data and can go on by themselves: mend what keeps them from each other", names(c, voting))
+		return 0, fmt.Sprintf("%s have their data and can go on by themselves: mend what keeps them from each other", names(c, voting))
 	case len(unknown) > 0:
-		return "", fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or, when its data is lost for good, delete its PersistentVolumeClaim and its pod", names(c, unknown))
+		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", names(c, unknown), giveUp)
 	}
-	newest := slices.MaxFunc(voting, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) })
-	return set(c).PodName(newest), ""
+	return slices.MaxFunc(voting, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) }), ""
 }
+
+// giveUp is how a person says that the data of a member is lost.
+const giveUp = "when its volume or its node is gone for good, delete its PersistentVolumeClaim and its pod (a pod of a node that is off: with --force)"
 
 // quorumLost says whether so many members have lost their data that the others
 // can never agree again.
@@ -131,13 +161,64 @@ func quorumLost(c *v1alpha1.EtcdCluster, o Observation, g group) bool {
 		return false
 	}
 	_, lost, _ := survivors(c, o, g)
-	voting := 0
-	for _, n := range lost {
-		if !g.members[n].Learner {
-			voting++
+	return g.voters()-len(g.voting(lost)) < quorum(g.voters())
+}
+
+// quorumAway says whether so many members are away, or have lost their data,
+// that the others cannot agree now.
+func quorumAway(c *v1alpha1.EtcdCluster, o Observation, g group) bool {
+	if !g.known || g.led || o.Blind() {
+		return false
+	}
+	alive, _, _ := survivors(c, o, g)
+	return len(g.voting(alive)) < quorum(g.voters())
+}
+
+// nothingLeft says whether the cluster was born and no member has any data.
+func (j *judgement) nothingLeft() bool {
+	if j.Desired.SystemIdentifier == "" || j.g.known || j.o.Blind() {
+		return false
+	}
+	for n := range j.Desired.Count {
+		if !bare(j.o, n) {
+			return false
 		}
 	}
-	return g.voters()-voting < quorum(g.voters())
+	return true
+}
+
+// judgeRecovery says what a lost majority asks of a person, and what becomes of
+// the order.
+func (j *judgement) judgeRecovery() {
+	switch {
+	case j.r.awaited:
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
+			"member %s is to go on alone, as ordered, and is not heard: bring it back, or %s; then order anew with another token", j.r.status.Target, giveUp)
+	case j.r.underWay:
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as ordered", j.r.status.Target)
+	case j.nothingLeft():
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonDataMissing,
+			"the volumes of all members are empty, and the cluster %s was born: bring a volume back; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)
+	case j.r.refused != "":
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the annotation %s is not obeyed: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
+	case quorumLost(j.c, j.o, j.g):
+		alive, _, unknown := survivors(j.c, j.o, j.g)
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
+			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token of your choice>",
+			j.g.voters(), orNobody(names(j.c, alive)), orNobody(names(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
+	case quorumAway(j.c, j.o, j.g):
+		_, lost, unknown := survivors(j.c, j.o, j.g)
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
+			"%d of %d voting members must agree on a write, and too few answer. Not heard: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
+			quorum(j.g.voters()), j.g.voters(), orNobody(names(j.c, unknown)), orNobody(names(j.c, lost)), giveUp)
+	}
+}
+
+func orNobody(names string) string {
+	if names == "" {
+		return "nobody"
+	}
+	return names
 }
 
 func names(c *v1alpha1.EtcdCluster, ordinals []int) string {

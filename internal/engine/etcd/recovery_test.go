@@ -59,7 +59,7 @@ func TestRecoveryEndsWithTheNeedForIt(t *testing.T) {
 func TestRecoveryIsTakenUpOnce(t *testing.T) {
 	w := ordered(t)
 	p := w.plan()
-	chosen := []v1alpha1.OrderStatus{{Type: "recover-quorum", Token: "go", Target: "config-0"}}
+	chosen := []v1alpha1.OrderStatus{{Type: "recover-quorum", Token: "go", Target: "config-0", MemberID: w.data[0]}}
 	if diff := cmp.Diff(chosen, p.Report.Orders); diff != "" {
 		t.Fatal(diff)
 	}
@@ -94,6 +94,42 @@ func TestRecoveryIsTakenUpOnce(t *testing.T) {
 	}
 }
 
+// An order ends when its member has nothing to go on with, and goes on while
+// that is not known: who is not heard may have obeyed.
+func TestRecoveryEndsWithItsMember(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(w *world)
+		result string
+		says   string
+	}{
+		{"not heard", func(w *world) { w.gone(0) }, "", "order anew with another token"},
+		{"its volume was lost", func(w *world) { w.emptied(0); w.say() }, "failed: config-0 has lost its data", ""},
+		{"its claim is new", func(w *world) { delete(w.o.Members, "config-0"); w.unbound(0) }, "failed: config-0 has lost its data", ""},
+		{"it is another member by now", func(w *world) { w.status(0).Group.Self = "ff" }, "failed: config-0 has lost its data", ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := ordered(t)
+			w.c.Status.Orders = w.plan().Report.Orders
+			w.c.Annotations[v1alpha1.AnnotationRecoverQuorum] = "again"
+			tc.change(w)
+			p := w.plan()
+			got := p.Report.Orders
+			if len(got) != 1 || got[0].Token != "go" || got[0].Result != tc.result || w.told() != nil {
+				t.Errorf("%+v, told %+v", got, w.told())
+			}
+			said := false
+			for _, f := range p.Facts {
+				said = said || strings.Contains(f.Message, "order anew with another token")
+			}
+			if said != (tc.says != "") {
+				t.Errorf("says %v", p.Facts)
+			}
+		})
+	}
+}
+
 func TestRecoveryIsRefused(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -112,6 +148,68 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.status(1).Position, w.status(4).Position = 7, 8
 			return w
 		}, "", "config-4"},
+		{"what the newest data says of the group counts, not what the first member says", func(t *testing.T) *world {
+			w := ordered(t)
+			w.data[1] = w.lost[1]
+			w.say()
+			w.apart()
+			w.status(0).Group = &memberapi.Group{Self: w.data[0], Members: []memberapi.GroupMember{w.group[w.data[0]]}}
+			w.status(0).Position, w.status(1).Position = 7, 8
+			return w
+		}, "config-0, config-1 have their data", ""},
+		{"a pod that nobody counts is not heard, and may have newer data", func(t *testing.T) *world {
+			w := ordered(t)
+			w.volume(3, true)
+			w.pod(3)
+			w.say()
+			w.o.Members["config-3"] = members.Observation{Err: "timeout"}
+			return w
+		}, "what config-3 has is not known", ""},
+		{"one was admitted, and has no pod yet", func(t *testing.T) *world {
+			w := ordered(t)
+			w.admit(3)
+			w.say()
+			return w
+		}, "", "config-0"},
+		{"one that the group has removed has nothing newer", func(t *testing.T) *world {
+			w := ordered(t)
+			w.volume(3, true)
+			w.pod(3)
+			w.say()
+			m := w.status(3)
+			m.SystemIdentifier, m.State, m.Hold = clusterID, memberapi.StateHeld, memberapi.HoldRemoved
+			m.Group = &memberapi.Group{Self: "ff"}
+			return w
+		}, "", "config-0"},
+		{"the volume of one was given up with its node", func(t *testing.T) *world {
+			w := ordered(t)
+			delete(w.o.Members, "config-2")
+			w.unbound(2)
+			return w
+		}, "", "config-0"},
+		{"the claim of one is new, and its pod runs somewhere all the same", func(t *testing.T) *world {
+			w := ordered(t)
+			delete(w.o.Members, "config-2")
+			w.unbound(2)
+			w.o.Pods[2].Spec.NodeName = "node-2"
+			return w
+		}, "what config-2 has is not known", ""},
+		{"one was admitted and never ran", func(t *testing.T) *world {
+			w := ordered(t)
+			w.lost[2] = ""
+			w.say()
+			return w
+		}, "", "config-0"},
+		{"only one that never had a vote has data", func(t *testing.T) *world {
+			w := ordered(t)
+			w.emptied(0)
+			w.data[1] = w.lost[1]
+			member := w.group[w.data[1]]
+			member.Learner = true
+			w.group[member.ID] = member
+			w.say()
+			return w
+		}, "config-1 never had a vote", ""},
 		{"one is not heard, and may have newer data", func(t *testing.T) *world {
 			w := ordered(t)
 			w.o.Members["config-2"] = members.Observation{Err: "timeout"}

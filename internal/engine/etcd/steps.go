@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // Types of the steps that are done through etcd itself. Their subject is the
@@ -91,7 +92,11 @@ func (j *judgement) moveLeader(heir int, why string) *engine.Step {
 func (j *judgement) removeLostStep() *engine.Step {
 	for n := range memberset.MostMembers {
 		m, member := j.o.Member(n), j.g.members[n]
-		if m == nil || m.LostMember == "" || m.LostMember != member.ID || !j.g.led {
+		if m == nil || !j.g.led {
+			continue
+		}
+		if m.LostMember == "" || m.LostMember != member.ID {
+			j.judgeEmpty(n, m, member)
 			continue
 		}
 		what := removeLost
@@ -105,6 +110,17 @@ func (j *judgement) removeLostStep() *engine.Step {
 		return j.alone(j.on(n, stepRemoveMember, member.ID, "its volume is empty: it can only come back as a new member"))
 	}
 	return nil
+}
+
+// judgeEmpty says that a member's volume is empty although the group has seen
+// it, while nothing on record says why.
+func (j *judgement) judgeEmpty(n int, m *memberapi.Status, member memberapi.GroupMember) {
+	leader := j.o.Members[j.PodName(j.g.leader)]
+	if member.Name != "" && waitsEmpty(m) && j.o.Members[j.PodName(n)].At.After(leader.At) {
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
+			"member %s has an empty volume, and it is not on record that it ran on another one, while the group counts it as %s: bring the volume back, or, when it is gone for good, remove the member with etcdctl member remove %s, and it joins anew",
+			j.PodName(n), member.ID, member.ID)
+	}
 }
 
 // promoteStep gives the newcomer its vote. etcd itself refuses that until it
@@ -167,6 +183,7 @@ func (j *judgement) removeStep() *engine.Step {
 	if n == j.g.leader {
 		heir := j.heir()
 		if heir < 0 {
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: it leads, and nobody who stays is healthy to lead next", j.PodName(n))
 			return nil
 		}
 		return j.moveLeader(heir, "it is scaled away")
@@ -202,27 +219,4 @@ func (j *judgement) judgeGroup() {
 	if j.g.top() > want && j.Seen.Membership() <= want {
 		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", len(j.g.members), want)
 	}
-}
-
-// judgeRecovery says what a lost majority asks of a person, and what becomes of
-// the order.
-func (j *judgement) judgeRecovery() {
-	switch {
-	case j.r.underWay:
-		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as ordered", j.r.status.Target)
-	case j.r.refused != "":
-		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the annotation %s is not obeyed: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
-	case quorumLost(j.c, j.o, j.g):
-		alive, _, unknown := survivors(j.c, j.o, j.g)
-		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
-			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token of your choice>",
-			j.g.voters(), orNobody(names(j.c, alive)), orNobody(names(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
-	}
-}
-
-func orNobody(names string) string {
-	if names == "" {
-		return "nobody"
-	}
-	return names
 }

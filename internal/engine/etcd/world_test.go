@@ -272,6 +272,14 @@ func (w *world) emptied(ordinal int) {
 	w.elect()
 }
 
+// unbound gives a member a claim that has no volume yet, and a pod that waits
+// for it.
+func (w *world) unbound(ordinal int) {
+	v := w.volume(ordinal, true)
+	v.Spec.VolumeName, v.Status = "", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+	w.pod(ordinal).Status = corev1.PodStatus{Phase: corev1.PodPending}
+}
+
 // elect makes sure that the leader runs.
 func (w *world) elect() {
 	for n := range memberset.MostMembers {
