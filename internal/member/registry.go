@@ -22,7 +22,8 @@ import (
 const AnnotationStarts = "holdfast.dev/starts"
 
 // startsMost bounds the list: the oldest starts are of members that have left
-// the group long ago.
+// the group long ago. The last of each pod stays however old it is, for it says
+// which member was lost when the pod's volume is.
 const startsMost = 200
 
 // Start is the record that a member was started on a volume.
@@ -68,7 +69,15 @@ func (r Register) Last(pod string) string {
 // WithStart puts a start on record, in place of one of the same member.
 func (r Register) WithStart(start Start) Register {
 	r.Starts = append(slices.DeleteFunc(slices.Clone(r.Starts), func(s Start) bool { return s.Member == start.Member }), start)
-	r.Starts = r.Starts[max(0, len(r.Starts)-startsMost):]
+	surplus, all := len(r.Starts)-startsMost, r
+	r.Starts = nil
+	for _, s := range all.Starts {
+		if surplus > 0 && all.Last(s.Pod) != s.Member {
+			surplus--
+			continue
+		}
+		r.Starts = append(r.Starts, s)
+	}
 	return r
 }
 

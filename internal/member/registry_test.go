@@ -89,18 +89,19 @@ func TestRegistryRefusesTheSecondWriter(t *testing.T) {
 }
 
 func TestRegisterKeepsTheNewestStarts(t *testing.T) {
-	r := Register{}
+	r := Register{}.WithStart(Start{Member: "old", Pod: "orders-0", Volume: "u"})
 	for i := range startsMost + 5 {
 		r = r.WithStart(Start{Member: fmt.Sprint(i), Pod: "orders-1", Volume: "v"})
 	}
 	r = r.WithStart(Start{Member: "7", Pod: "orders-1", Volume: "w"})
-	if _, there := r.Start("4"); there || len(r.Starts) != startsMost {
+	if _, there := r.Start("5"); there || len(r.Starts) != startsMost {
 		t.Errorf("%d starts, the oldest among them: %v", len(r.Starts), there)
 	}
 	if s, _ := r.Start("7"); s.Volume != "w" {
 		t.Errorf("member 7 is on record on %q", s.Volume)
 	}
-	if r.Last("orders-1") != "7" || r.Last("orders-2") != "" {
-		t.Errorf("last of the pods: %q and %q", r.Last("orders-1"), r.Last("orders-2"))
+	last := []string{r.Last("orders-0"), r.Last("orders-1"), r.Last("orders-2")}
+	if diff := cmp.Diff([]string{"old", "7", ""}, last); diff != "" {
+		t.Errorf("last of the pods (-want +got):\n%s", diff)
 	}
 }

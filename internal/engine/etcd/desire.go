@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/etcdversion"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -108,29 +109,25 @@ func image(c *v1alpha1.EtcdCluster, s memberset.Settings) string {
 	return s.ImageRepository + ":v" + c.Spec.Version
 }
 
-// leastPatch is what a minor version must be at before the next one takes over
-// its data.
-var leastPatch = map[int]int{5: 26, 6: 11}
-
 // versionRefused says why the declared version cannot follow the running one.
 func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message string) {
 	running := runningVersion(c, o)
-	have, ok := parseVersion(running)
-	want, wanted := parseVersion(c.Spec.Version)
+	have, ok := etcdversion.Parse(running)
+	want, wanted := etcdversion.Parse(c.Spec.Version)
 	if !ok || !wanted {
 		return "", ""
 	}
-	switch least, bound := leastPatch[have.minor]; {
-	case want.before(have):
+	switch obstacle, first := etcdversion.Between(have, want); obstacle {
+	case etcdversion.Older:
 		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
 			"spec.version %q is older than the running %s, and etcd does not go back: set spec.version to %q or newer", c.Spec.Version, running, running)
-	case want.minor > have.minor && bound && have.patch < least:
+	case etcdversion.Patch:
 		return v1alpha1.ReasonUpgradePath, fmt.Sprintf(
-			"spec.version %q takes over data of 3.%d.%d or later only, and %s runs: set spec.version to \"3.%d.%d\" or a later 3.%d first",
-			c.Spec.Version, have.minor, least, running, have.minor, least, have.minor)
-	case want.minor > have.minor+1:
+			"spec.version %q takes over data of %s or later only, and %s runs: set spec.version to %q or a later 3.%d first",
+			c.Spec.Version, first, running, first, first.Minor)
+	case etcdversion.Minor:
 		return v1alpha1.ReasonUpgradePath, fmt.Sprintf(
-			"spec.version %q is more than one minor version ahead of the running %s: set spec.version to a 3.%d first", c.Spec.Version, running, have.minor+1)
+			"spec.version %q is more than one minor version ahead of the running %s: set spec.version to a 3.%d first", c.Spec.Version, running, first.Minor)
 	}
 	return "", ""
 }
@@ -140,8 +137,8 @@ func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message str
 func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
 	oldest, all := "", true
 	consider := func(text string) {
-		v, ok := parseVersion(text)
-		if before, known := parseVersion(oldest); ok && (!known || v.before(before)) {
+		v, ok := etcdversion.Parse(text)
+		if before, known := etcdversion.Parse(oldest); ok && (!known || v.Before(before)) {
 			oldest = text
 		}
 	}
@@ -156,17 +153,4 @@ func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
 		consider(c.Status.Version) // who is not heard may run what ran before
 	}
 	return oldest
-}
-
-// version of etcd 3.
-type version struct{ minor, patch int }
-
-func (v version) before(other version) bool {
-	return v.minor < other.minor || v.minor == other.minor && v.patch < other.patch
-}
-
-func parseVersion(text string) (version, bool) {
-	var v version
-	n, err := fmt.Sscanf(text, "3.%d.%d", &v.minor, &v.patch)
-	return v, err == nil && n == 2
 }

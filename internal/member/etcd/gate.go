@@ -119,7 +119,7 @@ func (g *gate) recorded(f facts, id string) member.Register {
 }
 
 // settle puts a member that has data on record, and returns its ID once that
-// has been done. It needs the API server only once in the life of a volume. A
+// has been done. To start on data that is on record it needs no API server. A
 // ticket may have been overtaken, so that etcd joined as a newer member of the
 // same address: the record is of what the data says.
 func (g *gate) settle(ctx context.Context) (string, error) {
@@ -138,25 +138,54 @@ func (g *gate) settle(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
+	if err := g.record(ctx, v); err != nil {
+		return "", err
+	}
+	v.Mark.Member, v.Mark.Cluster = v.Log.Member, v.Log.Cluster
+	return v.Log.Member, v.Mark.write(g.dir)
+}
+
+// errElsewhere says that the register has another volume for the member than
+// the one that it runs on.
+var errElsewhere = errors.New("the register of members says that it was started on another volume")
+
+// keep puts a settled member on record again when the register has lost it. It
+// costs one read while nothing is amiss.
+func (g *gate) keep(ctx context.Context) error {
+	v, err := inspect(g.dir)
+	if err != nil || v.Content != contentData || v.Mark.Member != v.Log.Member {
+		return err
+	}
+	if config := g.config(); config == nil || config.UID != g.cluster {
+		return nil // the register is the next cluster's by now
+	}
+	return g.record(ctx, v)
+}
+
+// record writes the start of the volume's member, unless the register has it.
+// One on another volume stays: whoever has that volume must be told apart.
+func (g *gate) record(ctx context.Context, v volume) error {
 	f := facts{Pod: g.pod, Volume: v}
 	if config := g.config(); config != nil {
 		f.Cluster, f.ConfigSystemIdentifier = config.UID, config.SystemIdentifier
 	}
+	var err error
 	if f.Register, err = g.register.Look(ctx); err != nil {
-		return "", err
+		return err
 	}
-	if f.foreign() {
-		return "", fmt.Errorf("the data is of the cluster %s, and this cluster's is %s", v.Log.Cluster, f.born())
+	start, there := f.Register.Start(v.Log.Member)
+	switch {
+	case f.foreign():
+		return fmt.Errorf("the data is of the cluster %s, and this cluster's is %s", v.Log.Cluster, f.born())
+	case there && start.Volume != v.Mark.Volume:
+		return fmt.Errorf("%w: member %s on %q under %s, and this one is %q", errElsewhere, start.Member, start.Volume, start.Pod, v.Mark.Volume)
+	case there && f.Register.SystemIdentifier != "":
+		return nil
 	}
+	g.log.Info("puts the member on record", "member", v.Log.Member, "volume", v.Mark.Volume)
 	next := g.recorded(f, v.Log.Member)
 	next.SystemIdentifier = v.Log.Cluster
-	if start, there := f.Register.Start(v.Log.Member); !there || start.Volume != v.Mark.Volume || f.Register.SystemIdentifier == "" {
-		if err := g.register.Write(ctx, next); err != nil {
-			return "", err
-		}
-	}
-	v.Mark.Member, v.Mark.Cluster = v.Log.Member, v.Log.Cluster
-	return v.Log.Member, v.Mark.write(g.dir)
+	return g.register.Write(ctx, next)
 }
 
 // clearStart moves away what the first start of a member left that had not come

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,11 +17,12 @@ import (
 // shelf is a register that one member has to itself.
 type shelf struct {
 	member.Register
-	away   bool
-	writes int
+	away          bool
+	looks, writes int
 }
 
 func (s *shelf) Look(context.Context) (member.Register, error) {
+	s.looks++
 	if s.away {
 		return member.Register{}, errors.New("away")
 	}
@@ -98,5 +100,117 @@ func TestSettle(t *testing.T) {
 	writeLog(t, filepath.Join(other.dir, dataName), logState{Member: "c", Cluster: ours})
 	if id, err := other.settle(t.Context()); id != "" || err == nil {
 		t.Errorf("another cluster's register took it: %q, %v", id, err)
+	}
+}
+
+// settled makes the data of a member whose start is on record.
+func settled(t *testing.T, dir string, m mark, log logState) {
+	t.Helper()
+	m.Member, m.Cluster = log.Member, log.Cluster
+	if err := m.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	writeLog(t, filepath.Join(dir, dataName), log)
+}
+
+// The register may be deleted while members run. Whoever runs on its data puts
+// itself back, and never in the place of another volume.
+func TestKeep(t *testing.T) {
+	others := member.Register{Cluster: "u", SystemIdentifier: ours, Starts: []member.Start{{Member: "a", Pod: "orders-0", Volume: "v0"}}}
+	own := member.Start{Member: "b", Pod: "orders-1", Volume: "v1"}
+	elsewhere := others.WithStart(member.Start{Member: "b", Pod: "orders-1", Volume: "v9"})
+	foreign := member.Register{Cluster: "u", SystemIdentifier: theirs}
+	for name, c := range map[string]struct {
+		register, want member.Register
+		fails, claimed bool
+	}{
+		"on record":                  {others.WithStart(own), others.WithStart(own), false, false},
+		"gone":                       {member.Register{}, member.Register{Cluster: "u", SystemIdentifier: ours, Starts: []member.Start{own}}, false, false},
+		"made anew by another":       {others, others.WithStart(own), false, false},
+		"the birth alone was lost":   {member.Register{Starts: []member.Start{own}}, member.Register{Cluster: "u", SystemIdentifier: ours, Starts: []member.Start{own}}, false, false},
+		"has another volume":         {elsewhere, elsewhere, true, true},
+		"is that of another cluster": {foreign, foreign, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &member.Config{}
+			config.UID, config.SystemIdentifier = "u", ours
+			s := &shelf{Register: c.register}
+			g := gateForTest(t, config, s)
+			g.cluster = "u"
+			settled(t, g.dir, mark{Volume: "v1"}, logState{Member: "b", Cluster: ours})
+			err := g.keep(t.Context())
+			if (err != nil) != c.fails || (claim(err) != "") != c.claimed {
+				t.Errorf("claimed %q, error %v", claim(err), err)
+			}
+			if diff := cmp.Diff(c.want, s.Register); diff != "" {
+				t.Errorf("register (-want +got):\n%s", diff)
+			}
+			if unchanged := cmp.Equal(c.register, c.want); unchanged != (s.writes == 0) {
+				t.Errorf("%d writes", s.writes)
+			}
+		})
+	}
+}
+
+// Nor does the first record take the place of another volume.
+func TestSettleLeavesTheRecordOfAnotherVolume(t *testing.T) {
+	s := &shelf{Register: started("b", "v9")}
+	config := &member.Config{}
+	config.UID = "u"
+	g := gateForTest(t, config, s)
+	writeLog(t, filepath.Join(g.dir, dataName), logState{Member: "b", Cluster: ours})
+	if id, err := g.settle(t.Context()); id != "" || claim(err) == "" || s.writes != 0 {
+		t.Errorf("%q, %v, %d writes", id, err, s.writes)
+	}
+}
+
+// A pod of an earlier cluster of the name leaves the next one's register alone.
+func TestKeepOfAnEarlierCluster(t *testing.T) {
+	config := &member.Config{}
+	config.UID = "new"
+	s := &shelf{}
+	g := gateForTest(t, config, s)
+	g.cluster = "old"
+	settled(t, g.dir, mark{Volume: "v1"}, logState{Member: "b", Cluster: ours})
+	if err := g.keep(t.Context()); err != nil || s.looks+s.writes != 0 {
+		t.Errorf("%d looks, %d writes, %v", s.looks, s.writes, err)
+	}
+}
+
+func TestKeepOnRecordNowAndThen(t *testing.T) {
+	config := &member.Config{}
+	config.UID = "u"
+	s := &shelf{Register: started("b", "v1")}
+	g := gateForTest(t, config, s)
+	g.cluster = "u"
+	settled(t, g.dir, mark{Volume: "v1"}, logState{Member: "b", Cluster: ours})
+	l := &life{agent: &agent{gate: g, log: g.log}}
+	const boot = time.Hour
+	for _, c := range []struct {
+		after time.Duration
+		away  bool
+		looks int
+	}{
+		{0, false, 1},
+		{recordInterval - 1, false, 1},
+		{recordInterval, true, 2},
+		{recordInterval + recordRetry - 1, false, 2},
+		{recordInterval + recordRetry, false, 3},
+		{recordInterval + recordRetry + upkeepInterval, false, 3},
+	} {
+		s.away = c.away
+		if l.keepOnRecord(t.Context(), boot+c.after); s.looks != c.looks {
+			t.Errorf("after %s: %d looks, want %d", c.after, s.looks, c.looks)
+		}
+	}
+	// Two volumes claim the member, and then one does again.
+	s.Register = started("b", "v9")
+	l.keepOnRecord(t.Context(), boot+10*recordInterval)
+	if l.elsewhere == "" {
+		t.Error("the claim of another volume is not told")
+	}
+	s.Register = started("b", "v1")
+	if l.keepOnRecord(t.Context(), boot+20*recordInterval); l.elsewhere != "" || s.writes != 0 {
+		t.Errorf("%q is told, %d writes", l.elsewhere, s.writes)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,6 +17,10 @@ const (
 	observeInterval = 500 * time.Millisecond
 	upkeepInterval  = 5 * time.Second
 	settleInterval  = time.Second
+	// recordInterval is between two looks at the register, and recordRetry
+	// after one that failed.
+	recordInterval = 10 * time.Minute
+	recordRetry    = 30 * time.Second
 	// asideAge is how long a member must have had a vote and served before the
 	// data that it replaces is given up.
 	asideAge = time.Minute
@@ -90,9 +95,10 @@ func (l *life) observe(ctx context.Context) {
 func (l *life) take(s sight) {
 	l.mu.Lock()
 	l.up = l.up || s.Status != nil || s.Members != nil
-	up, self := l.up, l.self
+	up, self, elsewhere := l.up, l.self, l.elsewhere
 	l.mu.Unlock()
 	state, message := situation(s, up)
+	message = joined(message, elsewhere)
 	group := groupOf(s, self)
 	l.Store.Update(func(st *memberapi.Status) {
 		st.State, st.Message, st.Hold, st.LostMember = state, message, "", ""
@@ -153,6 +159,11 @@ func situation(s sight, up bool) (memberapi.State, string) {
 	default:
 		return memberapi.StateRunning, ""
 	}
+}
+
+// joined is what there is to say of several sentences.
+func joined(sentences ...string) string {
+	return strings.Join(slices.DeleteFunc(sentences, func(s string) bool { return s == "" }), "; ")
 }
 
 func groupOf(s sight, self string) *memberapi.Group {

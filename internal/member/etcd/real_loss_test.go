@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -30,6 +32,28 @@ func TestRealLostVolumes(t *testing.T) {
 		if got := get(t, w.dial(i), "a"); got != "1" {
 			t.Errorf("a is %q on %d", got, i)
 		}
+	}
+}
+
+// The register is deleted, and then a volume is lost: who ran in between has put
+// the member back on record.
+func TestRealLostRegister(t *testing.T) {
+	w := newWorld(t, 2)
+	volume := t.TempDir()
+	w.seed(t.TempDir())
+	second := w.grow(w.dial(0), 1, volume)
+	lost := second.Store.Get().Group.Self
+	second.stop()
+	leases := w.client.CoordinationV1().Leases("shop")
+	if err := leases.Delete(t.Context(), "orders-members", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	second = w.start(1, volume)
+	second.untilState(memberapi.StateRunning)
+	w.again(func() error { _, err := leases.Get(t.Context(), "orders-members", metav1.GetOptions{}); return err })
+	second.stop()
+	if held := w.start(1, t.TempDir()).untilHeld(memberapi.HoldDataMissing); held.LostMember != lost {
+		t.Errorf("lost %q, want %s", held.LostMember, lost)
 	}
 }
 

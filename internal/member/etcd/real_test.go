@@ -18,6 +18,7 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -334,14 +335,21 @@ func get(t *testing.T, c *clientv3.Client, key string) string {
 	return string(got.Kvs[0].Value)
 }
 
+// lastPort that was given out. Ports are taken from below those that a system
+// gives to outgoing connections, which would take them again before etcd does.
+var lastPort = 10000 + mathrand.IntN(10000)
+
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		lastPort++
+		if l, err := net.Listen("tcp", local127(lastPort)); err == nil {
+			_ = l.Close()
+			return lastPort
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no free port")
+	return 0
 }
 
 // writeCertificate writes one that signs itself: authority and member in one.

@@ -33,6 +33,8 @@ type life struct {
 	next     choice
 	// restart asks for another run; it holds one.
 	restart chan struct{}
+	// recordDue is when to look at the register next; the upkeep's.
+	recordDue time.Duration
 
 	mu sync.Mutex
 	// voting is since when the member has had a vote and served.
@@ -46,6 +48,8 @@ type life struct {
 	// start is on record.
 	up   bool
 	self string
+	// elsewhere says that the register has the member on another volume.
+	elsewhere string
 }
 
 // join starts on an empty volume, with the members that the ticket names.

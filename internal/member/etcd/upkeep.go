@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -21,7 +22,9 @@ func (l *life) upkeep(ctx context.Context) {
 			}
 		}
 		pause := upkeepInterval
-		if !l.settle(ctx) {
+		if l.settle(ctx) {
+			l.keepOnRecord(ctx, member.Boottime())
+		} else {
 			pause = settleInterval
 		}
 		l.takeConfig(ctx, config)
@@ -48,12 +51,40 @@ func (l *life) settle(ctx context.Context) bool {
 	id, err := l.gate.settle(ctx)
 	if err != nil {
 		l.log.Info("the member is not on record yet", "error", err.Error())
-		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.self = id
+	l.self, l.elsewhere = id, claim(err)
 	return id != ""
+}
+
+// keepOnRecord looks now and then whether the register still has the member:
+// without its record, nobody would know who it was once its volume is lost.
+func (l *life) keepOnRecord(ctx context.Context, now time.Duration) {
+	if now < l.recordDue {
+		return
+	}
+	err := l.gate.keep(ctx)
+	l.recordDue = now + recordInterval
+	if err != nil {
+		l.log.Error("the member is not on record", "error", err.Error())
+		if claim(err) == "" {
+			l.recordDue = now + recordRetry
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.elsewhere = claim(err)
+}
+
+// claim is what an error says of another volume that claims to be this member;
+// empty when it is another error.
+func claim(err error) string {
+	if errors.Is(err, errElsewhere) {
+		return err.Error()
+	}
+	return ""
 }
 
 // takeConfig looks at a new configuration, and at what of it etcd runs with.

@@ -1,0 +1,57 @@
+// Package etcdversion knows which version of etcd takes over the data of
+// which. The operator asks before it changes a version, and the agent before
+// it starts etcd on a volume.
+package etcdversion
+
+import "fmt"
+
+// Version of etcd 3.
+type Version struct{ Minor, Patch int }
+
+// Parse reads a version such as 3.6.11; what follows the patch is passed over.
+func Parse(text string) (Version, bool) {
+	var v Version
+	n, err := fmt.Sscanf(text, "3.%d.%d", &v.Minor, &v.Patch)
+	return v, err == nil && n == 2
+}
+
+func (v Version) String() string { return fmt.Sprintf("3.%d.%d", v.Minor, v.Patch) }
+
+// Before says whether v is the older one.
+func (v Version) Before(other Version) bool {
+	return v.Minor < other.Minor || v.Minor == other.Minor && v.Patch < other.Patch
+}
+
+// leastPatch is what a minor version must be at before the next one takes over
+// its data.
+var leastPatch = map[int]int{5: 26, 6: 11}
+
+// Obstacle is why a version does not take over data.
+type Obstacle int
+
+// The obstacles.
+const (
+	None Obstacle = iota
+	// Older: it is the older one. etcd goes back within a minor version, and
+	// by one while not all members run the newer.
+	Older
+	// Patch: the data must be of a later patch of its own minor version first.
+	Patch
+	// Minor: a minor version is left out.
+	Minor
+)
+
+// Between two versions: what keeps next from taking over data of have, and the
+// version to run first.
+func Between(have, next Version) (Obstacle, Version) {
+	least, bound := leastPatch[have.Minor]
+	switch {
+	case next.Before(have):
+		return Older, have
+	case next.Minor > have.Minor && bound && have.Patch < least:
+		return Patch, Version{have.Minor, least}
+	case next.Minor > have.Minor+1:
+		return Minor, Version{Minor: have.Minor + 1}
+	}
+	return None, next
+}
