@@ -31,12 +31,10 @@ const oldEtcd = "3.5.9"
 // in the newest version.
 func etcdSeedManifest(t *testing.T) {
 	needKind(t, etcd)
-	if !slices.Contains(versions("etcd", "3.5"), oldEtcd) {
-		t.Logf("*** NOT TESTED: the nodes have no image of etcd %s ***", oldEtcd)
-	}
-	for _, version := range []string{oldEtcd, newestEtcd("3.7")} {
+	for line, version := range map[string]string{"3.5": oldEtcd, "3.7": newestEtcd("3.7")} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
+			needVersion(t, "etcd", line, version)
 			c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, storage: {size: 1Gi}", version))
 			obj := c.waitReady()
 			nodes := map[string]bool{}

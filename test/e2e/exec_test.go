@@ -82,7 +82,7 @@ func newClient(t *testing.T) *clientPod {
 		}
 	}
 	if len(lines) == 0 {
-		t.Skip("*** NOT TESTED: needs an image of postgres for its client ***")
+		skip(t, "needs an image of postgres for its client")
 	}
 	have := versions("postgres", strconv.Itoa(slices.Max(lines)))
 	return newClientOf(t, ref(t, "postgres", have[len(have)-1]))
