@@ -68,7 +68,7 @@ func etcdSeedManifest(t *testing.T) {
 func etcdScale(t *testing.T) {
 	c := newSubject(t, etcd, 1)
 	c.waitReady()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	first := c.incarnation(0)
 	watch := watchMembership(c)
 	for _, members := range []int{3, 5, 3, 1} {
@@ -169,7 +169,7 @@ func etcdKilledPods(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
 	ids := c.group().ids()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	for n := range 3 {
 		c.kill(n)
 		c.waitFor(readyTimeout, "the cluster is whole again", whole)
@@ -206,7 +206,7 @@ func (c *subject) kill(ordinal int) {
 func etcdLostVolumes(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	identifier := c.waitReady().CommonStatus().SystemIdentifier
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	for _, n := range []int{2, 1, 0} {
 		before := c.group().ids()
 		mark := c.mark()

@@ -42,7 +42,7 @@ func etcdUpgrades(t *testing.T) {
 	c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q", path[0]))
 	c.waitReady()
 	ids := c.group().ids()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	for i, version := range path[1:] {
 		for _, jump := range path[min(i+2, len(path)):] {
 			c.change(fmt.Sprintf("version: %q", jump))
@@ -84,7 +84,7 @@ func etcdNodeStops(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
 	ids := c.group().ids()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	node := c.awayFromWriter(w)
 	lost := c.pods()[node]
 	t.Cleanup(func() { power(t, "start", lost.Spec.NodeName) })
@@ -104,7 +104,7 @@ func etcdNodeStops(t *testing.T) {
 
 // awayFromWriter is a member on a node with neither the application nor the
 // operator.
-func (c *subject) awayFromWriter(w *etcdWriter) int {
+func (c *subject) awayFromWriter(w *writer) int {
 	c.t.Helper()
 	var app corev1.Pod
 	err := env.client.Get(c.t.Context(), client.ObjectKey{Namespace: w.app.namespace, Name: w.app.name}, &app)
