@@ -78,13 +78,15 @@ flux: cluster ## Flux's kustomize-controller on the local cluster (the first tim
 etcd-images: cluster ## etcd's images for the local cluster's nodes (the first time four minutes)
 	@$(CLUSTER) images --dir $(STATE) etcd
 
-# Built before the tests rather than by them, when the focus may be on them.
+# Built before the tests rather than by them, when the focus may be on them. Only
+# without a package's name does go test show what a run that passes has to say:
+# what it could not test.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
-	@cd test && go test -tags e2e -count=1 -timeout 40m -run '$(FOCUS)' ./e2e/...
+	@cd test/e2e && go test -tags e2e -count=1 -timeout 40m -run '$(FOCUS)'
 
 soak: cluster deploy etcd-images ## the long versions of the end-to-end tests (an hour)
-	@cd test && go test -tags 'e2e soak' -count=1 -timeout 120m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' ./e2e/...
+	@cd test/e2e && go test -tags 'e2e soak' -count=1 -timeout 120m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))'
 
 bench: cluster deploy etcd-images ## measure and print a table (about a quarter of an hour)
 	$(call say,benchmarks)

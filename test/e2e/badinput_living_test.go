@@ -29,7 +29,7 @@ func badInputLiving(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
 	good := c.spec()
-	w := k.write(c)
+	w := c.startWriter()
 	first := c.incarnation(0)
 	for _, m := range mistakes(k) {
 		t.Run(m.name, func(t *testing.T) {

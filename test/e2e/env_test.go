@@ -59,7 +59,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "no cluster to test on:", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	tellUntested(os.Stderr)
+	os.Exit(code)
 }
 
 func connect() error {

@@ -17,7 +17,7 @@ import (
 func TestBenchEtcdWriteGap(t *testing.T) {
 	c := newSubject(t, etcd, 1)
 	c.waitReady()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	report := "\n| etcd: longest gap between writes | measured |\n|---|---|\n"
 	for _, step := range []struct {
 		what string

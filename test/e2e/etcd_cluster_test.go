@@ -31,12 +31,10 @@ const oldEtcd = "3.5.9"
 // in the newest version.
 func etcdSeedManifest(t *testing.T) {
 	needKind(t, etcd)
-	if !slices.Contains(versions("etcd", "3.5"), oldEtcd) {
-		t.Logf("*** NOT TESTED: the nodes have no image of etcd %s ***", oldEtcd)
-	}
-	for _, version := range []string{oldEtcd, newestEtcd("3.7")} {
+	for line, version := range map[string]string{"3.5": oldEtcd, "3.7": newestEtcd("3.7")} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
+			needVersion(t, "etcd", line, version)
 			c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, storage: {size: 1Gi}", version))
 			obj := c.waitReady()
 			nodes := map[string]bool{}
@@ -70,7 +68,7 @@ func etcdSeedManifest(t *testing.T) {
 func etcdScale(t *testing.T) {
 	c := newSubject(t, etcd, 1)
 	c.waitReady()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	first := c.incarnation(0)
 	watch := watchMembership(c)
 	for _, members := range []int{3, 5, 3, 1} {
@@ -171,7 +169,7 @@ func etcdKilledPods(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
 	ids := c.group().ids()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	for n := range 3 {
 		c.kill(n)
 		c.waitFor(readyTimeout, "the cluster is whole again", whole)
@@ -208,7 +206,7 @@ func (c *subject) kill(ordinal int) {
 func etcdLostVolumes(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	identifier := c.waitReady().CommonStatus().SystemIdentifier
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	for _, n := range []int{2, 1, 0} {
 		before := c.group().ids()
 		mark := c.mark()

@@ -27,7 +27,7 @@ const recoverQuorum = v1alpha1.AnnotationRecoverQuorum
 func etcdMajorityLost(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
-	w := startEtcdWriter(c)
+	w := c.startWriter()
 	w.stop()
 	etcd.united(c, 3)
 	survivor := c.incarnation(2)
@@ -45,7 +45,7 @@ func etcdMajorityLost(t *testing.T) {
 	c.order(recoverQuorum, "first")
 	c.waitFor(readyTimeout, "the cluster is whole again", whole)
 	etcd.united(c, 3)
-	w.verify()
+	w.check(0)
 	etcd.keep(c, "later")
 	// The order stays where Git has it, and is obeyed once.
 	members := c.incarnations()

@@ -82,7 +82,7 @@ func newClient(t *testing.T) *clientPod {
 		}
 	}
 	if len(lines) == 0 {
-		t.Skip("*** NOT TESTED: needs an image of postgres for its client ***")
+		skip(t, "needs an image of postgres for its client")
 	}
 	have := versions("postgres", strconv.Itoa(slices.Max(lines)))
 	return newClientOf(t, ref(t, "postgres", have[len(have)-1]))
@@ -162,4 +162,12 @@ func (p *clientPod) write(t *testing.T, path, content string) {
 	}
 	_, err := run(t.Context(), p.namespace, p.name, content, "sh", "-c", "cat > "+path)
 	must(t, err, "write "+path)
+}
+
+// upload puts a program into the pod.
+func (p *clientPod) upload(t *testing.T, path string, program []byte) {
+	t.Helper()
+	var out bytes.Buffer
+	err := stream(t.Context(), p.namespace, p.name, bytes.NewReader(program), &out, &out, "sh", "-c", "cat > "+path+" && chmod +x "+path)
+	must(t, err, "copy "+path+": "+out.String())
 }

@@ -54,15 +54,23 @@ func patchOf(version string) int {
 	return n
 }
 
-// needImages skips a test whose images the nodes lack. It is the only reason
+// needImages skips a test whose images the nodes lack. That is the only reason
 // to skip one.
 func needImages(t *testing.T, engine, line string, count int) []string {
 	t.Helper()
 	have := versions(engine, line)
 	if len(have) < count {
-		t.Skipf("*** NOT TESTED: needs %d image(s) of %s %s, the nodes have %d (test/cluster images %s) ***", count, engine, line, len(have), engine)
+		skip(t, "needs %d image(s) of %s %s, the nodes have %d (test/cluster images %s)", count, engine, line, len(have), engine)
 	}
 	return have
+}
+
+// needVersion skips a test of a version that the nodes lack.
+func needVersion(t *testing.T, engine, line, version string) {
+	t.Helper()
+	if have := versions(engine, line); !slices.Contains(have, version) {
+		skip(t, "needs %s %s, the nodes have %q", engine, version, have)
+	}
 }
 
 // ref is the image of a version.

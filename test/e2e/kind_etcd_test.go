@@ -96,8 +96,6 @@ func (etcdDatabase) otherImage(t *testing.T) string {
 	return ref(t, "etcd", needImages(t, "etcd", "3.5", 1)[0])
 }
 
-func (etcdDatabase) write(c *subject) writing { return startEtcdWriter(c) }
-
 func (etcdDatabase) inForce(ctx context.Context, obj v1alpha1.Cluster) error {
 	declared, ok := obj.(*v1alpha1.EtcdCluster)
 	if !ok {

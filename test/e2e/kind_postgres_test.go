@@ -147,15 +147,31 @@ func (postgresDatabase) united(c *subject, members int) {
 const streamingOverTLS = `select count(*) from pg_stat_replication r join pg_stat_ssl s using (pid)
 	where r.state = 'streaming' and s.ssl`
 
-func (postgresDatabase) write(c *subject) writing { return rowWriting{startWriter(&cluster{c})} }
+// inserts one row after the other, each over a new connection.
+const inserts = `
+uri=$(cat /tmp/uri)
+n=0
+while [ ! -e ` + until + ` ]; do
+	n=$((n+1))
+	PGCONNECT_TIMEOUT=3 psql "$uri" -XAtq -v ON_ERROR_STOP=1 -c "insert into written values ($n)" 2>/dev/null && echo "ack $n $(date +%s%3N)"
+	sleep 0.05
+done`
 
-// rowWriting writes rows, all of which must be on the primary in the end.
-type rowWriting struct{ *writer }
+func (postgresDatabase) application(c *subject, app *clientPod) []string {
+	c.t.Helper()
+	uri := (&cluster{c}).uri()
+	app.mustPsql(c.t, uri, "create table written (id int primary key)")
+	app.write(c.t, "/tmp/uri", uri)
+	return []string{"bash", "-c", inserts}
+}
 
-func (w rowWriting) with(t *testing.T) writing { return rowWriting{w.writer.with(t)} }
-
-func (w rowWriting) stop() {
-	w.t.Helper()
-	w.writer.stop()
-	w.check(0)
+func (postgresDatabase) written(c *subject, ordinal int) []int {
+	c.t.Helper()
+	var numbers []int
+	for _, id := range strings.Fields((&cluster{c}).sql(ordinal, "select id from written")) {
+		n, err := strconv.Atoi(id)
+		must(c.t, err, "read a row")
+		numbers = append(numbers, n)
+	}
+	return numbers
 }

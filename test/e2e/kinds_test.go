@@ -68,19 +68,13 @@ type database interface {
 	// united says by the test's failure what keeps the members from being one
 	// cluster of so many.
 	united(c *subject, members int)
-	// write starts an application that writes without an end.
-	write(c *subject) writing
+	// application puts one that writes into a pod, and is the command to start
+	// it; what it tells is for tale to hear.
+	application(c *subject, app *clientPod) []string
+	// written are the numbers of the application that a member has.
+	written(c *subject, ordinal int) []int
 	// otherImage is one that runs, and that no member should.
 	otherImage(t *testing.T) string
-}
-
-// writing is an application that writes and remembers what was acknowledged.
-type writing interface {
-	with(t *testing.T) writing
-	// goesOn waits until writes are served.
-	goesOn()
-	// stop ends it and fails the test when anything acknowledged is not there.
-	stop()
 }
 
 // kinds under test.

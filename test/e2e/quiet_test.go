@@ -86,7 +86,7 @@ func quiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
 	var all []*subject
 	for _, k := range of {
 		if len(versions(k.engine, k.line)) == 0 {
-			t.Logf("*** NOT TESTED: the nodes have no image for a quiet %s ***", k.name)
+			notTested(t, "the nodes have no image for a quiet %s", k.name)
 			continue
 		}
 		for n := range clusters {

@@ -20,7 +20,7 @@ import (
 func scaleUnderWrites(t *testing.T) {
 	c := newCluster(t, 1)
 	c.waitReady()
-	w := startWriter(c)
+	w := c.startWriter()
 	primary := c.incarnation(0)
 	for _, step := range []struct {
 		members int32
@@ -47,7 +47,6 @@ func scaleUnderWrites(t *testing.T) {
 		}
 	}
 	w.stop()
-	w.check(0)
 	c.waitReplayed(1)
 	w.check(1)
 	if now := c.incarnation(0); now != primary {
@@ -154,7 +153,7 @@ func (c *cluster) waitReplayed(ordinal int) {
 func laggingReplicaLeaves(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	w := startWriter(c)
+	w := c.startWriter()
 	c.waitBehind("-ro", c.pod(1))
 	replica := c.incarnation(1)
 	c.sql(1, "select pg_wal_replay_pause()")

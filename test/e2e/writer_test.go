@@ -5,72 +5,72 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
-// writer inserts one row after the other through a Service, each over a new
-// connection, and remembers those that were acknowledged.
+// writer is an application in a pod of its own that writes one number after the
+// other and tells which were acknowledged. One that was not is not tried again:
+// it may be there or not.
 type writer struct {
 	t    *testing.T
+	c    *subject
 	app  *clientPod
-	c    *cluster
 	done chan struct{}
-	rows *rows
+	told *tale
 }
 
-type rows struct {
-	mu    sync.Mutex
-	acked []int
+// tale is what the application told.
+type tale struct {
+	mu sync.Mutex
+	// acked are the numbers that were acknowledged.
+	acked map[int]bool
+	stale []string
+	// newest is when the last one was acknowledged, and gap the longest time
+	// without one.
+	newest, gap time.Duration
 }
 
-func (r *rows) add(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.acked = append(r.acked, n)
+// hear one line: "ack NUMBER MILLISECONDS", by the application's own clock, or
+// "stale" and what it read that was older than what it had written.
+func (s *tale) hear(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var number int
+	var millis int64
+	switch n, _ := fmt.Sscanf(line, "ack %d %d", &number, &millis); {
+	case n == 2:
+		at := time.Duration(millis) * time.Millisecond
+		if len(s.acked) > 0 {
+			s.gap = max(s.gap, at-s.newest)
+		}
+		s.acked[number], s.newest = true, at
+	case strings.HasPrefix(line, "stale"):
+		s.stale = append(s.stale, line)
+	}
 }
 
-// with is the same writer, for a part of a test.
-func (w *writer) with(t *testing.T) *writer {
-	part := *w
-	part.t = t
-	return &part
-}
-
-// inserts tells which rows were acknowledged, one a line. A row that was not
-// is not tried again: it may be there or not.
-const inserts = `
-uri=$(cat /tmp/uri)
-n=0
-while [ ! -e /tmp/stop ]; do
-	n=$((n+1))
-	PGCONNECT_TIMEOUT=3 psql "$uri" -XAtq -v ON_ERROR_STOP=1 -c "insert into written values ($n)" 2>/dev/null && echo $n
-	sleep 0.05
-done`
-
-// startWriter makes the table and writes until stop, or the test's end.
-func startWriter(c *cluster) *writer {
+// startWriter writes until stop, or the test's end.
+func (c *subject) startWriter() *writer {
 	c.t.Helper()
-	w := &writer{t: c.t, app: newClient(c.t), c: c, done: make(chan struct{}), rows: &rows{}}
-	w.app.mustPsql(c.t, c.uri(), "create table written (id int primary key)")
-	w.app.write(c.t, "/tmp/uri", c.uri())
+	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), told: &tale{acked: map[int]bool{}}}
+	command := c.kind.application(c, w.app)
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	go func() {
-		err := stream(ctx, w.app.namespace, w.app.name, nil, in, io.Discard, "bash", "-c", inserts)
-		in.CloseWithError(err)
+		in.CloseWithError(stream(ctx, w.app.namespace, w.app.name, nil, in, io.Discard, command...))
 	}()
 	go func() {
 		defer close(w.done)
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if n, err := strconv.Atoi(lines.Text()); err == nil {
-				w.rows.add(n)
-			}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			w.told.hear(lines.Text())
 		}
 	}()
 	c.t.Cleanup(func() {
@@ -81,10 +81,26 @@ func startWriter(c *cluster) *writer {
 	return w
 }
 
+// with is the same writer, for a part of a test.
+func (w *writer) with(t *testing.T) *writer {
+	part := *w
+	part.t, part.c = t, w.c.with(t)
+	return &part
+}
+
 func (w *writer) count() int {
-	w.rows.mu.Lock()
-	defer w.rows.mu.Unlock()
-	return len(w.rows.acked)
+	w.told.mu.Lock()
+	defer w.told.mu.Unlock()
+	return len(w.told.acked)
+}
+
+// takeGap is the longest time without an acknowledgement since the last call.
+func (w *writer) takeGap() time.Duration {
+	w.told.mu.Lock()
+	defer w.told.mu.Unlock()
+	gap := w.told.gap
+	w.told.gap = 0
+	return gap
 }
 
 // goesOn waits until more was acknowledged: writes are served now.
@@ -99,38 +115,36 @@ func (w *writer) goesOn() {
 	})
 }
 
-// stop ends the writing and says which acknowledged rows a member lacks.
+// until is the file in the application's pod whose coming ends the writing.
+const until = "/tmp/stop"
+
+// stop ends the writing. Everything that was acknowledged must be there.
 func (w *writer) stop() {
 	w.t.Helper()
-	w.app.write(w.t, "/tmp/stop", "stop")
+	w.app.write(w.t, until, "stop")
 	eventually(w.t, execTimeout, "the writer ends", func(context.Context) error {
 		select {
 		case <-w.done:
 			return nil
 		default:
-			return fmt.Errorf("it still runs")
+			return errors.New("it still runs")
 		}
 	})
-	if w.count() == 0 {
-		w.t.Fatal("nothing was written")
+	w.t.Logf("%d writes acknowledged", len(w.told.acked))
+	if len(w.told.stale) > 0 {
+		w.t.Errorf("reads were older than acknowledged writes: %v", w.told.stale)
 	}
-	w.t.Logf("%d rows acknowledged", w.count())
+	w.check(0)
 }
 
-// check says which acknowledged rows a member lacks.
+// check says which acknowledged writes a member lacks, once they have ended.
 func (w *writer) check(ordinal int) {
 	w.t.Helper()
-	there := map[string]bool{}
-	for _, id := range strings.Fields(w.c.sql(ordinal, "select id from written")) {
-		there[id] = true
+	lost := maps.Clone(w.told.acked)
+	for _, n := range w.c.kind.written(w.c, ordinal) {
+		delete(lost, n)
 	}
-	var lost []int
-	for _, n := range w.rows.acked {
-		if !there[strconv.Itoa(n)] {
-			lost = append(lost, n)
-		}
-	}
-	if len(lost) > 0 {
-		w.t.Errorf("%s lost %d of %d acknowledged rows: %v", w.c.pod(ordinal), len(lost), len(w.rows.acked), lost)
+	if len(lost) > 0 || len(w.told.acked) == 0 {
+		w.t.Errorf("%s lost %d of %d acknowledged writes: %v", w.c.pod(ordinal), len(lost), len(w.told.acked), slices.Sorted(maps.Keys(lost)))
 	}
 }

@@ -3,7 +3,9 @@ package gitops
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +21,7 @@ const install = root + "/config/default"
 var components = map[string]string{
 	"admission-policy":      "",
 	"high-availability":     "",
-	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres]}",
+	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres, etcd=mirror.example/etcd]}",
 	"monitoring":            "",
 	"namespaced":            "{name: holdfast-namespaces, namespace: holdfast-system, literals: [namespaces=shop]}",
 	"network-policy":        "",
@@ -207,6 +209,25 @@ patches:
 		}
 		if env, _ := c["env"].([]any); len(env) != 3 {
 			t.Errorf("environment %v, want the two of the base and GOGC", env)
+		}
+	}
+}
+
+// The image mirror names a repository for each kind of database that the
+// operator looks images up for.
+func TestMirrorCoversEveryKind(t *testing.T) {
+	source, err := os.ReadFile(root + "/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`"([a-z]+-image-repository)"`).FindAllSubmatch(source, -1)
+	if len(flags) == 0 {
+		t.Fatal("the operator has no flag for a repository")
+	}
+	args := fmt.Sprint(containers(with(t, "image-mirror").find(t, "Deployment", "holdfast"))[0]["args"])
+	for _, flag := range flags {
+		if !strings.Contains(args, "--"+string(flag[1])+"=") {
+			t.Errorf("the mirror leaves --%s out: %s", flag[1], args)
 		}
 	}
 }
