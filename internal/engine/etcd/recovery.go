@@ -88,14 +88,22 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 }
 
 // bare says that a pod is known to have no data: its agent says so, or its
-// claim never had a volume and no node runs the pod.
+// claim never had a volume and there is no node for the pod.
 func bare(o Observation, ordinal int) bool {
 	pod, volume := o.Pods[ordinal], o.Volumes[ordinal]
 	if m := o.Member(ordinal); m != nil {
 		return m.LostMember != "" || waitsEmpty(m)
 	}
-	return (pod == nil || pod.Spec.NodeName == "") &&
+	return pod != nil && homeless(pod) &&
 		volume != nil && volume.DeletionTimestamp == nil && volume.Status.Phase == corev1.ClaimPending && volume.Spec.VolumeName == ""
+}
+
+// homeless says that the scheduler finds no node for a pod. Who has none yet may
+// have followed one whose process still ends.
+func homeless(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+	})
 }
 
 // waitsEmpty says that an agent has looked at its volume, found nothing, and

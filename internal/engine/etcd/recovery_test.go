@@ -194,6 +194,13 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.o.Pods[2].Spec.NodeName = "node-2"
 			return w
 		}, "what config-2 has is not known", ""},
+		{"the claim of one is new, and its pod may go to any node", func(t *testing.T) *world {
+			w := ordered(t)
+			delete(w.o.Members, "config-2")
+			w.unbound(2)
+			w.o.Pods[2].Status.Conditions = nil
+			return w
+		}, "what config-2 has is not known", ""},
 		{"one was admitted and never ran", func(t *testing.T) *world {
 			w := ordered(t)
 			w.lost[2] = ""

@@ -272,12 +272,13 @@ func (w *world) emptied(ordinal int) {
 	w.elect()
 }
 
-// unbound gives a member a claim that has no volume yet, and a pod that waits
-// for it.
+// unbound gives a member a claim that has no volume yet, and a pod that no node
+// has room for.
 func (w *world) unbound(ordinal int) {
 	v := w.volume(ordinal, true)
 	v.Spec.VolumeName, v.Status = "", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
-	w.pod(ordinal).Status = corev1.PodStatus{Phase: corev1.PodPending}
+	w.pod(ordinal).Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}}
 }
 
 // elect makes sure that the leader runs.
