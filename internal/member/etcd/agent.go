@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -65,13 +66,17 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		FirstProcess: o.FirstProcess, Processes: a.programs.Processes, Space: space,
 	})
 	a.local = newLocal(a.Certificates, o)
-	pod := o.Identity.Pod
+	pod, peers := o.Identity.Pod, member.NewPeers(a.Certificates, o.AgentAddress)
 	a.gate = &gate{
 		pod: pod, dir: o.DataDir, log: o.Log, space: space,
 		config:   func() *member.Config { config, _ := a.Config.Current(); return config },
 		register: member.NewRegistry(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
 		confirm: func(ctx context.Context, t memberapi.Ticket, data logState) confirmation {
 			return a.local.confirm(ctx, t, data, pod)
+		},
+		object: func(ctx context.Context, data logState) string {
+			others := slices.DeleteFunc(slices.Clone(a.Members()), func(other string) bool { return other == pod })
+			return othersObject(ctx, others, data, peers.Status)
 		},
 	}
 	if err := os.MkdirAll(o.tls(), 0o700); err != nil {
@@ -158,6 +163,11 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 		a.Report(memberapi.StateInitializing, "", d.Message)
 		return 0, a.birth(ctx, f)
 	case actRecover:
+		if objection := a.gate.object(ctx, f.Volume.Log); objection != "" {
+			a.log.Warn("does not go on alone", "because", objection)
+			a.gate.leaderless = ""
+			return 0, nil
+		}
 		a.Report(memberapi.StateInitializing, "", d.Message)
 		return 0, a.recover(ctx, f)
 	case actJoin:

@@ -24,6 +24,9 @@ type facts struct {
 	// Ticket for this pod; nil without one.
 	Ticket   *memberapi.Ticket
 	Recovery *memberapi.Recovery
+	// Leaderless is the token of the order before which it was made sure that
+	// nobody leads.
+	Leaderless string
 
 	// Register as it was read, if it was.
 	RegisterKnown bool
@@ -128,10 +131,10 @@ func decideData(f facts) decision {
 	switch {
 	case f.replaced() && f.Confirmed == confirmYes:
 		return decision{Action: actSetAside, Message: "sets the data of the removed member " + v.Log.Member + " aside"}
-	case f.recovers():
-		return decision{Action: actRecover, Message: "goes on without the other members, as ordered"}
 	case f.Removed == v.Log.Member:
 		return hold(memberapi.HoldRemoved, "the group has removed this member (%s); it comes back when the group admits the pod anew", v.Log.Member)
+	case f.recovers() && f.Leaderless == f.Recovery.Token:
+		return decision{Action: actRecover, Message: "goes on without the other members, as ordered"}
 	case f.latched():
 		return decision{Action: actStart, Message: "starts"}
 	case !f.RegisterKnown:

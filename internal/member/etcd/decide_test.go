@@ -31,6 +31,11 @@ func seeding() *memberapi.Ticket {
 	return &memberapi.Ticket{MemberID: memberapi.SeedMember, State: memberapi.TicketNew}
 }
 
+// ordered is the order to go on alone, for the member a under a pod.
+func ordered(pod string) *memberapi.Recovery {
+	return &memberapi.Recovery{Token: "1", Pod: pod, MemberID: "a"}
+}
+
 func started(id, volume string) member.Register {
 	return member.Register{Cluster: "u", SystemIdentifier: ours, Starts: []member.Start{{Member: id, Pod: "orders-1", Volume: volume}}}
 }
@@ -71,12 +76,15 @@ func TestDecide(t *testing.T) {
 		{"unknown files hold", facts{Volume: volume{Content: contentUnknown}, Ticket: seeding()}, held(memberapi.HoldDataUnknown)},
 
 		// Recovery.
-		{"the ordered member goes on alone", facts{Volume: data("a"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actRecover)},
-		{"other data on its pod does not", facts{Volume: data("b"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actStart)},
-		{"another pod does not", facts{Volume: data("a"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-0", MemberID: "a"}}, do(actStart)},
+		{"the ordered member goes on alone", facts{Volume: data("a"), Recovery: ordered("orders-1"), Leaderless: "1"}, do(actRecover)},
+		{"it starts with the others while it is not sure that nobody leads", facts{Volume: data("a"), Recovery: ordered("orders-1")}, do(actStart)},
+		{"nobody led before another order", facts{Volume: data("a"), Recovery: ordered("orders-1"), Leaderless: "0"}, do(actStart)},
+		{"a removed member does not", facts{Volume: data("a"), Recovery: ordered("orders-1"), Leaderless: "1", Removed: "a"}, held(memberapi.HoldRemoved)},
+		{"other data on its pod does not", facts{Volume: data("b"), Recovery: ordered("orders-1"), Leaderless: "1"}, do(actStart)},
+		{"another pod does not", facts{Volume: data("a"), Recovery: ordered("orders-0"), Leaderless: "1"}, do(actStart)},
 		{"an order is carried out once",
-			facts{Volume: func() volume { v := data("a"); v.Mark.Recovered = "1"; return v }(), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actStart)},
-		{"an empty volume does not recover", facts{Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actWait)},
+			facts{Volume: func() volume { v := data("a"); v.Mark.Recovered = "1"; return v }(), Recovery: ordered("orders-1"), Leaderless: "1"}, do(actStart)},
+		{"an empty volume does not recover", facts{Recovery: ordered("orders-1"), Leaderless: "1"}, do(actWait)},
 
 		// The seed.
 		{"an empty volume waits for a ticket", facts{}, do(actWait)},

@@ -5,6 +5,7 @@ package etcd
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +79,8 @@ func TestRealRemoved(t *testing.T) {
 }
 
 // Of three members two are lost for good: the third goes on by order, with all
-// that it has, and one that comes back late is told that it was removed.
+// that it has, and one that comes back late is told that it was removed. While
+// they were there, an order did nothing.
 func TestRealRecovery(t *testing.T) {
 	w := newWorld(t, 3)
 	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -87,6 +89,21 @@ func TestRealRecovery(t *testing.T) {
 	second, third := w.grow(c, 1, volumes[1]), w.grow(c, 2, volumes[2])
 	put(t, c, "a", "1")
 	before := third.untilState(memberapi.StateRunning)
+	order := func(token string) {
+		w.configure(func(c *memberapi.ClusterConfig) {
+			c.Recovery = &memberapi.Recovery{Token: token, Pod: "orders-2", MemberID: before.Group.Self}
+		})
+	}
+	order("early")
+	holdsOff := func(s memberapi.Status) bool { return s.Serving && strings.Contains(s.Message, "the quorum is back") }
+	third.until("holding off", holdsOff)
+	third.stop()
+	third = w.start(2, volumes[2])
+	if status := third.until("holding off from its start", holdsOff); len(status.Group.Members) != 3 || status.Recovered != "" {
+		t.Errorf("%+v %+v", status, status.Group)
+	}
+	w.configure(func(c *memberapi.ClusterConfig) { c.Recovery = nil })
+	third.until("without an order", func(s memberapi.Status) bool { return s.Message == "" })
 	first.stop()
 	second.stop()
 	third.untilState(memberapi.StateDisconnected)
@@ -97,9 +114,7 @@ func TestRealRecovery(t *testing.T) {
 		t.Errorf("%+v", alone)
 	}
 
-	w.configure(func(c *memberapi.ClusterConfig) {
-		c.Recovery = &memberapi.Recovery{Token: "go", Pod: "orders-2", MemberID: before.Group.Self}
-	})
+	order("go")
 	status := third.until("alone", func(s memberapi.Status) bool { return s.Serving && s.Recovered == "go" })
 	if len(status.Group.Members) != 1 || status.SystemIdentifier != before.SystemIdentifier || status.Group.Self != before.Group.Self {
 		t.Errorf("%+v %+v", status, status.Group)

@@ -50,6 +50,10 @@ type life struct {
 	self string
 	// elsewhere says that the register has the member on another volume.
 	elsewhere string
+	// heard is what etcd hears of a leader, and objection why an order to go on
+	// alone is not obeyed.
+	heard     hearing
+	objection string
 }
 
 // join starts on an empty volume, with the members that the ticket names.

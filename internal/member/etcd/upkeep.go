@@ -138,10 +138,14 @@ func (l *life) tell(config *member.Config, declared choice) {
 // overtaken asks for another run when the data must not run as it does: it is
 // another member's turn, or an order has come.
 func (l *life) overtaken(ctx context.Context) {
-	d, _, err := l.gate.next(ctx)
-	if err == nil && (d.Action == actSetAside || d.Action == actRecover) {
+	d, f, err := l.gate.next(ctx)
+	switch {
+	case err != nil:
+	case d.Action == actSetAside:
 		l.log.Warn("stops to begin anew", "because", d.Message)
 		l.again()
+	default:
+		l.obey(ctx, d, f)
 	}
 }
 
