@@ -5,6 +5,7 @@ package etcd
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -172,4 +173,39 @@ func TestRealHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(0, volume).untilHeld(memberapi.HoldDataUnknown)
+}
+
+// A learner goes with the members that are dropped. etcd before 3.5.25 keeps one
+// that it knows from a snapshot rather than from its log.
+func TestRealRecoveryDropsLearners(t *testing.T) {
+	w := newWorld(t, 3)
+	w.configure(func(c *memberapi.ClusterConfig) { c.Parameters = map[string]string{"snapshot-count": "5"} })
+	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	first := w.seed(volumes[0])
+	c := w.dial(0)
+	put(t, c, "a", "1")
+	second := w.grow(c, 1, volumes[1])
+	third := w.start(2, volumes[2])
+	w.admit(c, 2)
+	third.untilState(memberapi.StateCatchingUp)
+	for i := range 20 {
+		put(t, c, "b", strconv.Itoa(i))
+	}
+	id := second.untilState(memberapi.StateRunning).Group.Self
+	third.stop()
+	first.stop()
+	w.configure(func(c *memberapi.ClusterConfig) {
+		c.Tickets, c.Recovery = nil, &memberapi.Recovery{Token: "go", Pod: "orders-1", MemberID: id}
+	})
+	status := second.until("alone", func(s memberapi.Status) bool { return s.Serving && s.Recovered == "go" })
+	if len(status.Group.Members) != 1 || status.Group.Self != id {
+		t.Errorf("%+v", status.Group)
+	}
+	c = w.dial(1)
+	third = w.start(2, volumes[2])
+	third.untilHeld(memberapi.HoldRemoved)
+	w.enter(c, third, 2)
+	if got := get(t, w.dial(2), "a"); got != "1" {
+		t.Errorf("a is %q", got)
+	}
 }
