@@ -18,6 +18,7 @@ import (
 // nobody leads.
 type gate struct {
 	pod, dir string
+	version  string // of etcd in the image
 	log      *slog.Logger
 	config   func() *member.Config
 	register register
@@ -55,7 +56,7 @@ func (g *gate) next(ctx context.Context) (decision, facts, error) {
 }
 
 func (g *gate) gather(ctx context.Context) (facts, error) {
-	f := facts{Pod: g.pod, Removed: g.removed, Leaderless: g.leaderless}
+	f := facts{Pod: g.pod, Version: g.version, Removed: g.removed, Leaderless: g.leaderless}
 	var err error
 	if f.Volume, err = inspect(g.dir); err != nil {
 		return f, err

@@ -97,6 +97,7 @@ func (l *life) take(s sight) {
 	l.mu.Lock()
 	l.up = l.up || s.Status != nil || s.Members != nil
 	l.heard = l.heard.with(s, member.Boottime())
+	l.led = l.led || l.heard.Leader != ""
 	up, self, elsewhere, objection := l.up, l.self, l.elsewhere, l.objection
 	l.mu.Unlock()
 	state, message := situation(s, up)

@@ -152,6 +152,23 @@ func TestRealHolds(t *testing.T) {
 	second.stop()
 	r.stop()
 
+	// Another version has served the data, by which the members' is left out.
+	m, err := readMark(volume)
+	if err != nil || m.Served.Version == "" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if err := keepVersion(volume, m.Member, "3.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	older := w.start(0, volume)
+	if status := older.untilHeld(memberapi.HoldDataVersion); status.DataVersion != "3.1.0" {
+		t.Errorf("%+v", status)
+	}
+	older.stop()
+	if err := m.write(volume); err != nil {
+		t.Fatal(err)
+	}
+
 	// A seed's ticket does not bring a born cluster about again.
 	w.configure(func(c *memberapi.ClusterConfig) {
 		c.Tickets = map[string]memberapi.Ticket{"orders-0": {MemberID: memberapi.SeedMember, State: memberapi.TicketNew}}

@@ -33,8 +33,10 @@ type life struct {
 	next     choice
 	// restart asks for another run; it holds one.
 	restart chan struct{}
-	// recordDue is when to look at the register next; the upkeep's.
-	recordDue time.Duration
+	// recordDue is when to look at the register next, and versionKept says that
+	// the volume knows the version that serves it; both are the upkeep's.
+	recordDue   time.Duration
+	versionKept bool
 
 	mu sync.Mutex
 	// voting is since when the member has had a vote and served.
@@ -54,6 +56,8 @@ type life struct {
 	// alone is not obeyed.
 	heard     hearing
 	objection string
+	// led says that etcd has run with a leader.
+	led bool
 }
 
 // join starts on an empty volume, with the members that the ticket names.
@@ -190,7 +194,7 @@ func (l *life) watch(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
-	finish := func() { stop(); running.Wait() }
+	finish := func() { stop(); running.Wait(); l.keepVersion() }
 	select {
 	case <-ctx.Done():
 		finish()

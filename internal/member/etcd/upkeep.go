@@ -27,6 +27,7 @@ func (l *life) upkeep(ctx context.Context) {
 		} else {
 			pause = settleInterval
 		}
+		l.keepVersion()
 		l.takeConfig(ctx, config)
 		l.overtaken(ctx)
 		l.giveUpAside()
@@ -85,6 +86,23 @@ func claim(err error) string {
 		return err.Error()
 	}
 	return ""
+}
+
+// keepVersion marks the volume with the version that has served it, for the
+// next start, whichever cluster's object it is under.
+func (l *life) keepVersion() {
+	l.mu.Lock()
+	self, led := l.self, l.led
+	l.mu.Unlock()
+	if l.versionKept || !led || self == "" {
+		return
+	}
+	if err := keepVersion(l.o.DataDir, self, l.version); err != nil {
+		l.log.Warn("cannot keep the version", "error", err.Error())
+		return
+	}
+	l.versionKept = true
+	l.Store.Update(func(s *memberapi.Status) { s.DataVersion = l.version })
 }
 
 // takeConfig looks at a new configuration, and at what of it etcd runs with.
