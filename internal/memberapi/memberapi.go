@@ -163,7 +163,8 @@ type Hold string
 
 // The holds.
 const (
-	// HoldDataVersion: the data directory belongs to another major version.
+	// HoldDataVersion: the data is of a version that this one does not take
+	// over.
 	HoldDataVersion Hold = "DataVersion"
 	// HoldDataMissing: an empty volume in a cluster that was born already,
 	// with nobody to clone from, or whose ticket was used for another volume.
@@ -213,6 +214,10 @@ type Status struct {
 	Message string `json:"message,omitempty"`
 	// Version of the database, such as 17.4; of the binaries while it is down.
 	Version string `json:"version,omitempty"`
+	// DataVersion is the version that served the data on the volume last, of
+	// engines that keep it beside the data: known before the database runs.
+	// Empty without data, and while no version has served it.
+	DataVersion string `json:"dataVersion,omitempty"`
 	// SystemIdentifier of the data on the volume; empty without data.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 	// Serving says whether the database answers queries.

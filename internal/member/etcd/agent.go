@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -18,6 +19,7 @@ type agent struct {
 	*member.Host
 	o       Options
 	log     *slog.Logger
+	version string // of etcd in the image
 	release release
 
 	programs programs
@@ -57,7 +59,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.release = release
+	a.version, a.release = version, release
 	space := func() member.Space { return member.SpaceOf(o.DataDir) }
 	a.Host = member.NewHost(member.HostOptions{
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: version,
@@ -65,13 +67,17 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		FirstProcess: o.FirstProcess, Processes: a.programs.Processes, Space: space,
 	})
 	a.local = newLocal(a.Certificates, o)
-	pod := o.Identity.Pod
+	pod, peers := o.Identity.Pod, member.NewPeers(a.Certificates, o.AgentAddress)
 	a.gate = &gate{
-		pod: pod, dir: o.DataDir, log: o.Log, space: space,
+		pod: pod, dir: o.DataDir, version: version, log: o.Log, space: space,
 		config:   func() *member.Config { config, _ := a.Config.Current(); return config },
 		register: member.NewRegistry(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
 		confirm: func(ctx context.Context, t memberapi.Ticket, data logState) confirmation {
 			return a.local.confirm(ctx, t, data, pod)
+		},
+		object: func(ctx context.Context, data logState) string {
+			others := slices.DeleteFunc(slices.Clone(a.Members()), func(other string) bool { return other == pod })
+			return othersObject(ctx, others, data, peers.Status)
 		},
 	}
 	if err := os.MkdirAll(o.tls(), 0o700); err != nil {
@@ -158,6 +164,11 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 		a.Report(memberapi.StateInitializing, "", d.Message)
 		return 0, a.birth(ctx, f)
 	case actRecover:
+		if objection := a.gate.object(ctx, f.Volume.Log); objection != "" {
+			a.log.Warn("does not go on alone", "because", objection)
+			a.gate.leaderless = ""
+			return 0, nil
+		}
 		a.Report(memberapi.StateInitializing, "", d.Message)
 		return 0, a.recover(ctx, f)
 	case actJoin:
@@ -176,6 +187,7 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 // describe reports what is known of the volume before etcd runs.
 func (a *agent) describe(d decision, f facts) {
 	a.Store.Update(func(s *memberapi.Status) {
+		s.DataVersion = f.Volume.version()
 		s.SystemIdentifier, s.Position = f.Volume.Log.Cluster, f.Volume.Log.Commit
 		s.LostMember, s.RoomNeeded, s.Recovered = d.Lost, d.Room, f.Volume.Mark.Recovered
 		s.Group, s.Alarms = f.Volume.group(), nil

@@ -17,6 +17,9 @@ import (
 // aloneLimit is how long a start out of everybody's reach may take.
 const aloneLimit = 2 * time.Minute
 
+// dropLimit is how long one look at who is left may take.
+const dropLimit = 5 * time.Second
+
 // birth begins a new group beside its place, and moves it there only when it is
 // whole: etcd cannot go on from a log without its first entries. The token has
 // the volume's name, so that two births never pass for one cluster.
@@ -41,10 +44,7 @@ func (a *agent) birth(ctx context.Context, f facts) error {
 func (a *agent) recover(ctx context.Context, f facts) error {
 	a.log.Warn("drops all other members", "order", f.Recovery.Token)
 	err := a.alone(ctx, start{Data: a.o.data(), Alone: true, ForceNew: true}, func(s *clientv3.StatusResponse) bool {
-		look, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		_, list, err := a.local.members(look, a.local.peer)
-		return err == nil && len(list) == 1 && leads(s)
+		return leads(s) && a.dropOthers(ctx, hex(s.Header.MemberId))
 	})
 	if err != nil {
 		return fmt.Errorf("go on without the other members: %w", err)
@@ -55,6 +55,28 @@ func (a *agent) recover(ctx context.Context, f facts) error {
 	}
 	m.Recovered = f.Recovery.Token
 	return m.write(a.o.DataDir)
+}
+
+// dropOthers removes the members that a forced start has left in the list, and
+// says whether there are none: etcd before 3.5.25 and 3.6.6 leaves a learner
+// that it knows from a snapshot. Whoever leads alone decides that alone.
+func (a *agent) dropOthers(ctx context.Context, self string) bool {
+	ctx, cancel := context.WithTimeout(ctx, dropLimit)
+	defer cancel()
+	_, list, err := a.local.members(ctx, a.local.peer)
+	if err != nil || len(list) == 1 && list[0].ID == self {
+		return err == nil
+	}
+	for _, m := range list {
+		if m.ID == self {
+			continue
+		}
+		a.log.Warn("drops a member that was left", "member", m.ID, "learner", m.Learner)
+		if err := a.local.remove(ctx, m.ID); err != nil {
+			a.log.Info("tried again", "step", "drop a member", "error", err.Error())
+		}
+	}
+	return false
 }
 
 func leads(s *clientv3.StatusResponse) bool {

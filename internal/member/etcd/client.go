@@ -122,6 +122,20 @@ func (l *local) moveLeader(ctx context.Context, to string) error {
 	return err
 }
 
+// remove takes a member out of the group.
+func (l *local) remove(ctx context.Context, member string) error {
+	client, _, err := l.current()
+	if err != nil {
+		return err
+	}
+	id, err := unhex(member)
+	if err != nil {
+		return err
+	}
+	_, err = client.MemberRemove(ctx, id)
+	return err
+}
+
 // members asks the peer port at a URL for the membership as that member sees
 // it. It answers without a leader, too.
 func (l *local) members(ctx context.Context, peer string) (cluster string, list []memberapi.GroupMember, err error) {

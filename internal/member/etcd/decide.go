@@ -3,6 +3,7 @@ package etcd
 import (
 	"fmt"
 
+	"github.com/holdfast-db/holdfast/internal/etcdversion"
 	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
@@ -11,6 +12,9 @@ import (
 type facts struct {
 	Pod    string
 	Volume volume
+
+	// Version of etcd in the image.
+	Version string
 
 	// ConfigKnown says that the cluster's configuration was read, and
 	// ConfigHash which.
@@ -24,6 +28,9 @@ type facts struct {
 	// Ticket for this pod; nil without one.
 	Ticket   *memberapi.Ticket
 	Recovery *memberapi.Recovery
+	// Leaderless is the token of the order before which it was made sure that
+	// nobody leads.
+	Leaderless string
 
 	// Register as it was read, if it was.
 	RegisterKnown bool
@@ -128,10 +135,12 @@ func decideData(f facts) decision {
 	switch {
 	case f.replaced() && f.Confirmed == confirmYes:
 		return decision{Action: actSetAside, Message: "sets the data of the removed member " + v.Log.Member + " aside"}
-	case f.recovers():
-		return decision{Action: actRecover, Message: "goes on without the other members, as ordered"}
 	case f.Removed == v.Log.Member:
 		return hold(memberapi.HoldRemoved, "the group has removed this member (%s); it comes back when the group admits the pod anew", v.Log.Member)
+	case f.refusedVersion() != "":
+		return hold(memberapi.HoldDataVersion, "%s", f.refusedVersion())
+	case f.recovers() && f.Leaderless == f.Recovery.Token:
+		return decision{Action: actRecover, Message: "goes on without the other members, as ordered"}
 	case f.latched():
 		return decision{Action: actStart, Message: "starts"}
 	case !f.RegisterKnown:
@@ -247,6 +256,27 @@ func (f facts) foreign() bool {
 func (f facts) latched() bool {
 	id := f.Volume.Log.Cluster
 	return f.ConfigSystemIdentifier == id || f.Volume.Mark.Cluster == id || f.Register.SystemIdentifier == id
+}
+
+// refusedVersion says why this version of etcd must not start on the data. It
+// does not speak of going back by one minor version at most: etcd itself knows
+// whether all members had left the older one.
+func (f facts) refusedVersion() string {
+	have, known := etcdversion.Parse(f.Volume.version())
+	next, ours := etcdversion.Parse(f.Version)
+	if !known || !ours {
+		return ""
+	}
+	switch obstacle, first := etcdversion.Between(have, next); {
+	case obstacle == etcdversion.Older && next.Minor < have.Minor-1:
+		return fmt.Sprintf("etcd %s has served the data, and etcd does not go back to %s: set spec.version to %q or newer", have, next, have)
+	case obstacle == etcdversion.Patch:
+		return fmt.Sprintf("etcd %s takes over data of %s or later only, and %s has served it last: set spec.version to %q or a later 3.%d first",
+			next, first, have, first, first.Minor)
+	case obstacle == etcdversion.Minor:
+		return fmt.Sprintf("etcd %s is more than one minor version ahead of %s, which has served the data last: set spec.version to a 3.%d first", next, have, first.Minor)
+	}
+	return ""
 }
 
 // replaced says whether the ticket is for another member than the data's.

@@ -21,6 +21,13 @@ func data(id string) volume {
 	return volume{Content: contentData, Log: logState{Member: id, Cluster: ours}, Mark: mark{Volume: "v1", Member: id, Cluster: ours}}
 }
 
+// servedBy is the data of the member a that a version has served.
+func servedBy(version string) volume {
+	v := data("a")
+	v.Mark.Served = served{"a", version}
+	return v
+}
+
 func empty(m mark) volume { return volume{Mark: m} }
 
 func joining(id string) *memberapi.Ticket {
@@ -29,6 +36,11 @@ func joining(id string) *memberapi.Ticket {
 
 func seeding() *memberapi.Ticket {
 	return &memberapi.Ticket{MemberID: memberapi.SeedMember, State: memberapi.TicketNew}
+}
+
+// ordered is the order to go on alone, for the member a under a pod.
+func ordered(pod string) *memberapi.Recovery {
+	return &memberapi.Recovery{Token: "1", Pod: pod, MemberID: "a"}
 }
 
 func started(id, volume string) member.Register {
@@ -70,13 +82,31 @@ func TestDecide(t *testing.T) {
 		{"a full volume holds", facts{Volume: func() volume { v := data("a"); v.Space = member.Space{Free: 1 << 20, Total: 1 << 30}; return v }()}, held(memberapi.HoldVolumeFull)},
 		{"unknown files hold", facts{Volume: volume{Content: contentUnknown}, Ticket: seeding()}, held(memberapi.HoldDataUnknown)},
 
+		// Versions.
+		{"data that another patch has served starts", facts{Volume: servedBy("3.6.11"), Version: "3.6.16"}, do(actStart)},
+		{"data of an earlier minor version starts", facts{Volume: servedBy("3.5.26"), Version: "3.6.16"}, do(actStart)},
+		{"data of too early a patch holds", facts{Volume: servedBy("3.5.9"), Version: "3.6.16"}, held(memberapi.HoldDataVersion)},
+		{"data from two minor versions before holds", facts{Volume: servedBy("3.5.26"), Version: "3.7.3"}, held(memberapi.HoldDataVersion)},
+		{"data from two minor versions on holds", facts{Volume: servedBy("3.7.3"), Version: "3.5.35"}, held(memberapi.HoldDataVersion)},
+		{"whether it may go back by one is etcd's to say", facts{Volume: servedBy("3.6.16"), Version: "3.5.35"}, do(actStart)},
+		{"whether it may go back by a patch is, too", facts{Volume: servedBy("3.6.16"), Version: "3.6.11"}, do(actStart)},
+		{"data that no version is known to have served starts", facts{Volume: data("a"), Version: "3.7.3"}, do(actStart)},
+		{"the version of other data says nothing",
+			facts{Volume: func() volume { v := servedBy("3.5.9"); v.Mark.Served.Member = "z"; return v }(), Version: "3.7.3"}, do(actStart)},
+		{"data that is of no more use is set aside, whatever served it",
+			facts{Volume: servedBy("3.5.9"), Version: "3.7.3", Ticket: joining("b"), Confirmed: confirmYes}, do(actSetAside)},
+		{"no order leads around it", facts{Volume: servedBy("3.5.9"), Version: "3.7.3", Recovery: ordered("orders-1"), Leaderless: "1"}, held(memberapi.HoldDataVersion)},
+
 		// Recovery.
-		{"the ordered member goes on alone", facts{Volume: data("a"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actRecover)},
-		{"other data on its pod does not", facts{Volume: data("b"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actStart)},
-		{"another pod does not", facts{Volume: data("a"), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-0", MemberID: "a"}}, do(actStart)},
+		{"the ordered member goes on alone", facts{Volume: data("a"), Recovery: ordered("orders-1"), Leaderless: "1"}, do(actRecover)},
+		{"it starts with the others while it is not sure that nobody leads", facts{Volume: data("a"), Recovery: ordered("orders-1")}, do(actStart)},
+		{"nobody led before another order", facts{Volume: data("a"), Recovery: ordered("orders-1"), Leaderless: "0"}, do(actStart)},
+		{"a removed member does not", facts{Volume: data("a"), Recovery: ordered("orders-1"), Leaderless: "1", Removed: "a"}, held(memberapi.HoldRemoved)},
+		{"other data on its pod does not", facts{Volume: data("b"), Recovery: ordered("orders-1"), Leaderless: "1"}, do(actStart)},
+		{"another pod does not", facts{Volume: data("a"), Recovery: ordered("orders-0"), Leaderless: "1"}, do(actStart)},
 		{"an order is carried out once",
-			facts{Volume: func() volume { v := data("a"); v.Mark.Recovered = "1"; return v }(), Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actStart)},
-		{"an empty volume does not recover", facts{Recovery: &memberapi.Recovery{Token: "1", Pod: "orders-1", MemberID: "a"}}, do(actWait)},
+			facts{Volume: func() volume { v := data("a"); v.Mark.Recovered = "1"; return v }(), Recovery: ordered("orders-1"), Leaderless: "1"}, do(actStart)},
+		{"an empty volume does not recover", facts{Recovery: ordered("orders-1"), Leaderless: "1"}, do(actWait)},
 
 		// The seed.
 		{"an empty volume waits for a ticket", facts{}, do(actWait)},

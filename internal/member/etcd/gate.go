@@ -14,21 +14,27 @@ import (
 
 // gate keeps etcd from starting where it must not: it finds out what to do
 // next, and does whatever of it needs no etcd. All that it knows lasts on the
-// volume or in the register, but for the removal that etcd told of.
+// volume or in the register, but for what etcd told of: the removal, and that
+// nobody leads.
 type gate struct {
 	pod, dir string
+	version  string // of etcd in the image
 	log      *slog.Logger
 	config   func() *member.Config
 	register register
 	// confirm asks the group about a ticket, for a volume with the data of a
 	// member or an empty one.
 	confirm func(ctx context.Context, t memberapi.Ticket, data logState) confirmation
-	space   func() member.Space
+	// object asks the other members what speaks against going on without them.
+	object func(ctx context.Context, data logState) string
+	space  func() member.Space
 
 	// cluster is the UID in the first configuration: a pod of an earlier
 	// cluster of the name that is about to go reads the next one's, too.
 	cluster string
 	removed string
+	// leaderless is the token of the order before which nobody led any more.
+	leaderless string
 }
 
 // register is where all members keep the register.
@@ -50,7 +56,7 @@ func (g *gate) next(ctx context.Context) (decision, facts, error) {
 }
 
 func (g *gate) gather(ctx context.Context) (facts, error) {
-	f := facts{Pod: g.pod, Removed: g.removed}
+	f := facts{Pod: g.pod, Version: g.version, Removed: g.removed, Leaderless: g.leaderless}
 	var err error
 	if f.Volume, err = inspect(g.dir); err != nil {
 		return f, err

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -95,10 +96,12 @@ func (l *life) observe(ctx context.Context) {
 func (l *life) take(s sight) {
 	l.mu.Lock()
 	l.up = l.up || s.Status != nil || s.Members != nil
-	up, self, elsewhere := l.up, l.self, l.elsewhere
+	l.heard = l.heard.with(s, member.Boottime())
+	l.led = l.led || l.heard.Leader != ""
+	up, self, elsewhere, objection := l.up, l.self, l.elsewhere, l.objection
 	l.mu.Unlock()
 	state, message := situation(s, up)
-	message = joined(message, elsewhere)
+	message = joined(message, elsewhere, objection)
 	group := groupOf(s, self)
 	l.Store.Update(func(st *memberapi.Status) {
 		st.State, st.Message, st.Hold, st.LostMember = state, message, "", ""

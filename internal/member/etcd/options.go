@@ -47,6 +47,9 @@ type Options struct {
 	// PeerURL and ClientURL of a member, as it advertises them.
 	PeerURL, ClientURL func(pod string) string
 
+	// AgentAddress of a member, as host:port.
+	AgentAddress func(pod string) string
+
 	// StopTimeout is how long a planned stop may take before it is forced.
 	StopTimeout time.Duration
 	// FirstProcess says that orphans are ours to collect.
@@ -63,8 +66,8 @@ func optionsFromEnv(version string) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
-	url := func(pod string, port int) string {
-		return fmt.Sprintf("https://%s.%s-members.%s.svc:%d", pod, id.Cluster, id.Namespace, port)
+	address := func(pod string, port int) string {
+		return fmt.Sprintf("%s.%s-members.%s.svc:%d", pod, id.Cluster, id.Namespace, port)
 	}
 	at := func(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }
 	return Options{
@@ -73,9 +76,10 @@ func optionsFromEnv(version string) (Options, error) {
 		StatusAddress: at(memberapi.StatusPort), ProbeAddress: at(memberapi.ProbePort),
 		ListenHost: listenHost(id.Address),
 		ClientPort: clientPort, PeerPort: peerPort, MetricsPort: metricsPort,
-		PeerURL:     func(pod string) string { return url(pod, peerPort) },
-		ClientURL:   func(pod string) string { return url(pod, clientPort) },
-		StopTimeout: 40 * time.Second, FirstProcess: os.Getpid() == 1,
+		PeerURL:      func(pod string) string { return "https://" + address(pod, peerPort) },
+		ClientURL:    func(pod string) string { return "https://" + address(pod, clientPort) },
+		AgentAddress: func(pod string) string { return address(pod, memberapi.StatusPort) },
+		StopTimeout:  40 * time.Second, FirstProcess: os.Getpid() == 1,
 	}, nil
 }
 

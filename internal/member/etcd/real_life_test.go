@@ -28,6 +28,7 @@ func TestRealLife(t *testing.T) {
 		if log, err := readLog(filepath.Join(volumes[i], dataName)); err != nil || log.Member != status.Group.Self || log.Cluster != status.SystemIdentifier || log.Commit == 0 {
 			t.Errorf("the log of %s says %+v, %v; etcd %+v", status.Pod, log, err, status.Group)
 		}
+		r.until("keeping its version", func(s memberapi.Status) bool { return s.DataVersion != "" && s.DataVersion == s.Version })
 		if status.Group.Leader != first.Store.Get().Group.Self || status.TrustHash == "" || status.DataLimit != defaultQuota {
 			t.Errorf("%+v", status)
 		}

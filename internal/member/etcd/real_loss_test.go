@@ -5,6 +5,8 @@ package etcd
 import (
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +80,8 @@ func TestRealRemoved(t *testing.T) {
 }
 
 // Of three members two are lost for good: the third goes on by order, with all
-// that it has, and one that comes back late is told that it was removed.
+// that it has, and one that comes back late is told that it was removed. While
+// they were there, an order did nothing.
 func TestRealRecovery(t *testing.T) {
 	w := newWorld(t, 3)
 	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -87,6 +90,21 @@ func TestRealRecovery(t *testing.T) {
 	second, third := w.grow(c, 1, volumes[1]), w.grow(c, 2, volumes[2])
 	put(t, c, "a", "1")
 	before := third.untilState(memberapi.StateRunning)
+	order := func(token string) {
+		w.configure(func(c *memberapi.ClusterConfig) {
+			c.Recovery = &memberapi.Recovery{Token: token, Pod: "orders-2", MemberID: before.Group.Self}
+		})
+	}
+	order("early")
+	holdsOff := func(s memberapi.Status) bool { return s.Serving && strings.Contains(s.Message, "the quorum is back") }
+	third.until("holding off", holdsOff)
+	third.stop()
+	third = w.start(2, volumes[2])
+	if status := third.until("holding off from its start", holdsOff); len(status.Group.Members) != 3 || status.Recovered != "" {
+		t.Errorf("%+v %+v", status, status.Group)
+	}
+	w.configure(func(c *memberapi.ClusterConfig) { c.Recovery = nil })
+	third.until("without an order", func(s memberapi.Status) bool { return s.Message == "" })
 	first.stop()
 	second.stop()
 	third.untilState(memberapi.StateDisconnected)
@@ -97,9 +115,7 @@ func TestRealRecovery(t *testing.T) {
 		t.Errorf("%+v", alone)
 	}
 
-	w.configure(func(c *memberapi.ClusterConfig) {
-		c.Recovery = &memberapi.Recovery{Token: "go", Pod: "orders-2", MemberID: before.Group.Self}
-	})
+	order("go")
 	status := third.until("alone", func(s memberapi.Status) bool { return s.Serving && s.Recovered == "go" })
 	if len(status.Group.Members) != 1 || status.SystemIdentifier != before.SystemIdentifier || status.Group.Self != before.Group.Self {
 		t.Errorf("%+v %+v", status, status.Group)
@@ -136,6 +152,23 @@ func TestRealHolds(t *testing.T) {
 	second.stop()
 	r.stop()
 
+	// Another version has served the data, by which the members' is left out.
+	m, err := readMark(volume)
+	if err != nil || m.Served.Version == "" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if err := keepVersion(volume, m.Member, "3.1.0"); err != nil {
+		t.Fatal(err)
+	}
+	older := w.start(0, volume)
+	if status := older.untilHeld(memberapi.HoldDataVersion); status.DataVersion != "3.1.0" {
+		t.Errorf("%+v", status)
+	}
+	older.stop()
+	if err := m.write(volume); err != nil {
+		t.Fatal(err)
+	}
+
 	// A seed's ticket does not bring a born cluster about again.
 	w.configure(func(c *memberapi.ClusterConfig) {
 		c.Tickets = map[string]memberapi.Ticket{"orders-0": {MemberID: memberapi.SeedMember, State: memberapi.TicketNew}}
@@ -157,4 +190,39 @@ func TestRealHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.start(0, volume).untilHeld(memberapi.HoldDataUnknown)
+}
+
+// A learner goes with the members that are dropped. etcd before 3.5.25 keeps one
+// that it knows from a snapshot rather than from its log.
+func TestRealRecoveryDropsLearners(t *testing.T) {
+	w := newWorld(t, 3)
+	w.configure(func(c *memberapi.ClusterConfig) { c.Parameters = map[string]string{"snapshot-count": "5"} })
+	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	first := w.seed(volumes[0])
+	c := w.dial(0)
+	put(t, c, "a", "1")
+	second := w.grow(c, 1, volumes[1])
+	third := w.start(2, volumes[2])
+	w.admit(c, 2)
+	third.untilState(memberapi.StateCatchingUp)
+	for i := range 20 {
+		put(t, c, "b", strconv.Itoa(i))
+	}
+	id := second.untilState(memberapi.StateRunning).Group.Self
+	third.stop()
+	first.stop()
+	w.configure(func(c *memberapi.ClusterConfig) {
+		c.Tickets, c.Recovery = nil, &memberapi.Recovery{Token: "go", Pod: "orders-1", MemberID: id}
+	})
+	status := second.until("alone", func(s memberapi.Status) bool { return s.Serving && s.Recovered == "go" })
+	if len(status.Group.Members) != 1 || status.Group.Self != id {
+		t.Errorf("%+v", status.Group)
+	}
+	c = w.dial(1)
+	third = w.start(2, volumes[2])
+	third.untilHeld(memberapi.HoldRemoved)
+	w.enter(c, third, 2)
+	if got := get(t, w.dial(2), "a"); got != "1" {
+		t.Errorf("a is %q", got)
+	}
 }

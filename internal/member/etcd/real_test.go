@@ -141,9 +141,10 @@ func (w *world) start(ordinal int, volume string) *run {
 		BinDir: w.bin, DataDir: volume, RunDir: w.t.TempDir(), TLSDir: w.tls,
 		StatusAddress: local127(p.agent), ProbeAddress: local127(p.probe), ListenHost: "127.0.0.1",
 		ClientPort: p.client, PeerPort: p.peer, MetricsPort: p.metrics,
-		PeerURL:     w.peerURL,
-		ClientURL:   w.clientURL,
-		StopTimeout: 30 * time.Second,
+		PeerURL:      w.peerURL,
+		ClientURL:    w.clientURL,
+		AgentAddress: func(pod string) string { return local127(w.of(pod).agent) },
+		StopTimeout:  30 * time.Second,
 	})
 	if err != nil {
 		w.t.Fatal(err)

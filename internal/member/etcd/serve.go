@@ -33,8 +33,10 @@ type life struct {
 	next     choice
 	// restart asks for another run; it holds one.
 	restart chan struct{}
-	// recordDue is when to look at the register next; the upkeep's.
-	recordDue time.Duration
+	// recordDue is when to look at the register next, and versionKept says that
+	// the volume knows the version that serves it; both are the upkeep's.
+	recordDue   time.Duration
+	versionKept bool
 
 	mu sync.Mutex
 	// voting is since when the member has had a vote and served.
@@ -50,6 +52,12 @@ type life struct {
 	self string
 	// elsewhere says that the register has the member on another volume.
 	elsewhere string
+	// heard is what etcd hears of a leader, and objection why an order to go on
+	// alone is not obeyed.
+	heard     hearing
+	objection string
+	// led says that etcd has run with a leader.
+	led bool
 }
 
 // join starts on an empty volume, with the members that the ticket names.
@@ -186,7 +194,7 @@ func (l *life) watch(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
-	finish := func() { stop(); running.Wait() }
+	finish := func() { stop(); running.Wait(); l.keepVersion() }
 	select {
 	case <-ctx.Done():
 		finish()

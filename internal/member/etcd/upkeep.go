@@ -27,6 +27,7 @@ func (l *life) upkeep(ctx context.Context) {
 		} else {
 			pause = settleInterval
 		}
+		l.keepVersion()
 		l.takeConfig(ctx, config)
 		l.overtaken(ctx)
 		l.giveUpAside()
@@ -87,6 +88,23 @@ func claim(err error) string {
 	return ""
 }
 
+// keepVersion marks the volume with the version that has served it, for the
+// next start, whichever cluster's object it is under.
+func (l *life) keepVersion() {
+	l.mu.Lock()
+	self, led := l.self, l.led
+	l.mu.Unlock()
+	if l.versionKept || !led || self == "" {
+		return
+	}
+	if err := keepVersion(l.o.DataDir, self, l.version); err != nil {
+		l.log.Warn("cannot keep the version", "error", err.Error())
+		return
+	}
+	l.versionKept = true
+	l.Store.Update(func(s *memberapi.Status) { s.DataVersion = l.version })
+}
+
 // takeConfig looks at a new configuration, and at what of it etcd runs with.
 func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	if config == nil {
@@ -138,10 +156,14 @@ func (l *life) tell(config *member.Config, declared choice) {
 // overtaken asks for another run when the data must not run as it does: it is
 // another member's turn, or an order has come.
 func (l *life) overtaken(ctx context.Context) {
-	d, _, err := l.gate.next(ctx)
-	if err == nil && (d.Action == actSetAside || d.Action == actRecover) {
+	d, f, err := l.gate.next(ctx)
+	switch {
+	case err != nil:
+	case d.Action == actSetAside:
 		l.log.Warn("stops to begin anew", "because", d.Message)
 		l.again()
+	default:
+		l.obey(ctx, d, f)
 	}
 }
 

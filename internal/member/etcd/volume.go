@@ -62,6 +62,15 @@ type mark struct {
 	Cluster string `json:"cluster,omitempty"`
 	// Recovered is the token of the last recovery that was carried out.
 	Recovered string `json:"recovered,omitempty"`
+	// Served says which version has served the data last.
+	Served served `json:"served,omitzero"`
+}
+
+// served is a version of etcd, and the member whose data it has served: other
+// data on the volume has another history.
+type served struct {
+	Member  string `json:"member"`
+	Version string `json:"version"`
 }
 
 func readMark(dir string) (mark, error) {
@@ -122,6 +131,16 @@ func begin(dir, id string) error {
 	}
 	m.Begun = id
 	return m.write(dir)
+}
+
+// keepVersion marks which version serves the data of a member.
+func keepVersion(dir, id, version string) error {
+	m, err := readMark(dir)
+	if next := (served{id, version}); err == nil && m.Served != next {
+		m.Served = next
+		err = m.write(dir)
+	}
+	return err
 }
 
 // tidy removes a birth that was not finished: nobody ever reached it.
@@ -186,6 +205,14 @@ func (v volume) group() *memberapi.Group {
 		return nil
 	}
 	return &memberapi.Group{Self: v.Log.Member}
+}
+
+// version that has served the data last; empty while that is not known.
+func (v volume) version() string {
+	if v.Content != contentData || v.Mark.Served.Member != v.Log.Member {
+		return ""
+	}
+	return v.Mark.Served.Version
 }
 
 // withData judges a data directory. One without a log is what the first start

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -146,5 +147,42 @@ func TestGroupOfAVolume(t *testing.T) {
 		if diff := cmp.Diff(c.want, c.volume.group()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+// The volume learns the version once etcd has had a leader, and the member is
+// on record: what never ran in its group has not served the data.
+func TestKeepVersion(t *testing.T) {
+	dir := t.TempDir()
+	settled(t, dir, mark{Volume: "v1", Recovered: "1"}, logState{Member: "a", Cluster: ours})
+	store := member.NewStore(memberapi.Status{})
+	l := &life{agent: &agent{o: Options{DataDir: dir}, version: "3.6.16", Host: &member.Host{Store: store}}}
+	kept := func(want string) {
+		t.Helper()
+		l.keepVersion()
+		v, err := inspect(dir)
+		if err != nil || v.version() != want || store.Get().DataVersion != want || v.Mark.Recovered != "1" || v.Mark.Member != "a" {
+			t.Errorf("the volume has %+v, the status %q; want %q; %v", v.Mark, store.Get().DataVersion, want, err)
+		}
+	}
+	kept("")
+	l.self = "a"
+	kept("")
+	l.self, l.led = "", true
+	kept("")
+	l.self = "a"
+	kept("3.6.16")
+	l.version, l.versionKept = "3.7.3", false
+	kept("3.7.3")
+	m, err := readMark(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Served.Member = "b"
+	if err := m.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := inspect(dir); v.version() != "" || err != nil {
+		t.Errorf("the version of other data: %q, %v", v.version(), err)
 	}
 }

@@ -1,0 +1,135 @@
+package etcd
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// An order to go on alone was given while nobody led. It is obeyed only while
+// that is still so: by what the member's own etcd hears, which is started for
+// it, and by what every other member says.
+
+// electionsMissed is how many election time-outs etcd must have run without a
+// leader before the group counts as without one.
+const electionsMissed = 5
+
+// defaultElection is etcd's own election time-out.
+const defaultElection = time.Second
+
+// hearing is what etcd has heard of a leader since it was started.
+type hearing struct {
+	// Leader is the ID that it hears of now.
+	Leader string
+	// Sole says that it leads itself, and that nobody else has a vote.
+	Sole bool
+	// Since when it has run without a leader, by Boottime; 0 while it has one
+	// or says nothing.
+	Since time.Duration
+	// Answered says that it has answered clients: from then on it does so with
+	// or without a leader.
+	Answered bool
+}
+
+// with takes in a sight.
+func (h hearing) with(s sight, now time.Duration) hearing {
+	next := hearing{Answered: h.Answered || s.Status != nil, Since: h.Since}
+	switch {
+	case s.Status == nil && (s.Members == nil || h.Answered):
+		next.Since = 0
+	case s.Status != nil && s.Status.Leader != 0:
+		next.Leader, next.Since = hex(s.Status.Leader), 0
+		next.Sole = leads(s.Status) && voters(s.Members) == 1
+	case h.Since == 0:
+		next.Since = now
+	}
+	return next
+}
+
+func voters(list []memberapi.GroupMember) int {
+	count := 0
+	for _, m := range list {
+		if !m.Learner {
+			count++
+		}
+	}
+	return count
+}
+
+// objection to dropping the other members; empty for none. Whoever is the only
+// one with a vote has done so before, and may not have come to the end of it.
+func (h hearing) objection(now, election time.Duration) string {
+	switch {
+	case h.Sole:
+		return ""
+	case h.Leader != "":
+		return "the quorum is back: " + h.Leader + " leads"
+	case h.Since == 0 || now-h.Since < electionsMissed*election:
+		return "it is not sure yet that nobody leads"
+	}
+	return ""
+}
+
+// election time-out that etcd runs with.
+func (c choice) election() time.Duration {
+	if n, err := strconv.Atoi(c.Parameters["election-timeout"]); err == nil && n > 0 {
+		return time.Duration(n) * time.Millisecond
+	}
+	return defaultElection
+}
+
+// othersObject asks every other member whether somebody leads the group of the
+// data; empty when nobody says so. Those that think that it is this one are
+// behind.
+func othersObject(ctx context.Context, others []string, data logState, ask func(ctx context.Context, pod string) (memberapi.Status, error)) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	answers := make(chan string)
+	for _, pod := range others {
+		go func() {
+			s, err := ask(ctx, pod)
+			if err != nil || s.SystemIdentifier != data.Cluster || s.Group == nil || s.Group.Leader == "" || s.Group.Leader == data.Member {
+				answers <- ""
+				return
+			}
+			answers <- "the quorum is back: " + pod + " says that " + s.Group.Leader + " leads"
+		}()
+	}
+	objection := ""
+	for range others {
+		if answer := <-answers; answer != "" {
+			objection = answer
+		}
+	}
+	return objection
+}
+
+// obey asks for another run when the member is ordered to go on alone, and
+// nothing speaks against it.
+func (l *life) obey(ctx context.Context, d decision, f facts) {
+	objection := ""
+	if f.recovers() && d.Action == actStart {
+		l.mu.Lock()
+		heard := l.heard
+		l.mu.Unlock()
+		if objection = heard.objection(member.Boottime(), l.choice.election()); objection == "" {
+			objection = l.gate.object(ctx, f.Volume.Log)
+		}
+		if objection == "" {
+			l.log.Warn("stops to go on alone", "order", f.Recovery.Token)
+			l.gate.leaderless = f.Recovery.Token
+			l.again()
+			return
+		}
+		objection = "does not go on alone as ordered: " + objection
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.objection != objection && objection != "" {
+		l.log.Warn(objection, "order", f.Recovery.Token)
+	}
+	l.objection = objection
+}
