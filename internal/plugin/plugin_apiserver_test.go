@@ -27,6 +27,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
@@ -57,24 +59,36 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// wire is what main does for PostgresCluster.
+// wire is what main does.
 func (w *world) wire(mgr ctrl.Manager) {
+	w.t.Helper()
+	wireKind(w, mgr, postgresKind(), "registry.example/postgres", func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+		func(k *memberset.Keeper) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
+			return &postgres.Engine{Keeper: k}
+		})
+	wireKind(w, mgr, etcdKind(), "registry.example/etcd", func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
+		func(k *memberset.Keeper) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
+			return &etcd.Engine{Keeper: k, Dial: etcd.Dial}
+		})
+}
+
+func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, repository string, newCluster func() C, newEngine func(*memberset.Keeper) engine.Engine[C, O]) {
 	w.t.Helper()
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
 	w.must(err)
 	poller := members.New(members.Options{})
 	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied()})
 	w.must(err)
-	r := &controller.Reconciler[*v1alpha1.PostgresCluster, memberset.Observation]{
+	r := &controller.Reconciler[C, O]{
 		Client: mgr.GetClient(),
-		Engine: &postgres.Engine{Keeper: &memberset.Keeper{
-			Settings: memberset.Settings{ImageRepository: "registry.example/postgres", AgentImage: "registry.example/holdfast:v1"},
+		Engine: newEngine(&memberset.Keeper{
+			Settings: memberset.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1"},
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
-		}},
+		}),
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
-		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+		New: newCluster,
 	}
-	w.must(r.Setup(mgr, postgresKind().gvk, 4, poller.Source()))
+	w.must(r.Setup(mgr, k.gvk, 4, poller.Source()))
 }
 
 func (w *world) must(err error) {
@@ -96,22 +110,23 @@ func (w *world) orders(edits ...func(*v1alpha1.PostgresCluster)) *v1alpha1.Postg
 }
 
 // await waits until the status is as a condition says.
-func (w *world) await(c *v1alpha1.PostgresCluster, what string, holds func() bool) {
+func (w *world) await(c v1alpha1.Cluster, what string, holds func() bool) {
 	w.t.Helper()
 	apitest.Eventually(w.t, what, func(ctx context.Context) (bool, string) {
 		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
 			return false, err.Error()
 		}
-		return holds(), fmt.Sprintf("%+v", c.Status)
+		return holds(), fmt.Sprintf("%+v", c.CommonStatus())
 	})
 }
 
 // applied waits until everything is there and a pod was made, and the operator
 // is suspended.
-func (w *world) applied(c *v1alpha1.PostgresCluster) {
+func (w *world) applied(c v1alpha1.Cluster) {
 	w.t.Helper()
 	w.await(c, "everything applied", func() bool {
-		return c.Status.CredentialsSecret != "" && len(c.Status.Members) == 2 && c.Status.Members[1].State == "Starting"
+		st, last := c.CommonStatus(), c.Common().DesiredReplicas()-1
+		return st.CredentialsSecret != "" && len(st.Members) == last+1 && st.Members[last].State == "Starting"
 	})
 }
 
@@ -351,10 +366,10 @@ func TestErrorsNameTheRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.fails(1, "nor any other", "status", "nope")
 	w.applied(w.orders())
-	w.fails(1, "there are orders", "status", "nope")
+	w.fails(1, "there are pg/orders", "status", "nope")
 	w.fails(1, `"mysql" is no kind of cluster`, "status", "mysql/orders")
 	w.fails(1, "name one cluster", "psql")
-	w.fails(exitFailed, "there are orders", "drift", "nope", "--diff")
+	w.fails(exitFailed, "there are pg/orders", "drift", "nope", "--diff")
 	w.fails(1, "no member of orders takes writes", "psql", "orders")
 	w.fails(1, "there are orders-0, orders-1", "logs", "orders", "--member=7")
 	_, _, err := run(t, w.Config, "default", "status", "orders")
@@ -406,10 +421,10 @@ func TestNamesAreCompleted(t *testing.T) {
 	w.must(s.use(rest.CopyConfig(w.Config)))
 	cmd := suspendCommand(s)
 	cmd.SetContext(t.Context())
-	if names, _ := s.complete(cmd, nil, "or"); len(names) != 1 || !strings.HasPrefix(names[0], "orders") {
+	if names, _ := s.complete(kinds()...)(cmd, nil, "or"); len(names) != 1 || !strings.HasPrefix(names[0], "orders") {
 		t.Errorf("completed %v", names)
 	}
-	if names, _ := s.complete(cmd, nil, "x"); len(names) != 0 {
+	if names, _ := s.complete(kinds()...)(cmd, nil, "x"); len(names) != 0 {
 		t.Errorf("completed %v", names)
 	}
 }
