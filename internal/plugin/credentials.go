@@ -1,9 +1,13 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,14 +19,20 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// connectionKeys of the connection Secret, by the Service Binding convention,
-// in the order in which they are shown.
-var connectionKeys = []string{"host", "port", "username", "database", "password"}
+// connectionKey is an entry of the connection Secret.
+type connectionKey struct {
+	name string
+	// variable that the database's clients read it from; of a file, its path.
+	variable string
+	// secret is shown when it is asked for, and file is written to one.
+	secret, file bool
+}
 
 type credentialsOptions struct {
 	*session
-	password bool
-	output   string
+	secrets   bool
+	output    string
+	directory string
 }
 
 func credentialsCommand(s *session) *cobra.Command {
@@ -31,11 +41,16 @@ func credentialsCommand(s *session) *cobra.Command {
 		Use:   "credentials NAME",
 		Short: "Print how applications connect; the password only with --show-password",
 		Example: `  kubectl holdfast credentials orders
-  eval "$(kubectl holdfast credentials orders -o env --show-password)"`,
+  eval "$(kubectl holdfast credentials orders -o env --show-password)"
+  eval "$(kubectl holdfast credentials config -o env --directory ~/.config/etcd)"`,
 		Args: exactlyOne,
 		RunE: o.run,
 	}
-	cmd.Flags().BoolVar(&o.password, "show-password", false, "print the password too")
+	cmd.Flags().BoolVar(&o.secrets, "show-password", false, "print the password too, or the private key with -o json")
+	cmd.Flags().StringVar(&o.directory, "directory", "", "write certificates, and the private key where there is one, to files in this directory")
+	if err := cmd.MarkFlagDirname("directory"); err != nil {
+		panic(err) // the flag was just made
+	}
 	outputFlag(cmd, &o.output, "", "env", "json", "uri")
 	return cmd
 }
@@ -49,14 +64,65 @@ func (o *credentialsOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(cmd.OutOrStdout(), kindOf(c), data); err != nil {
+	k := kindOf(c)
+	if o.directory != "" {
+		if err := o.write(k, data); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "Written to %s: %s\n", o.directory, strings.Join(k.files(data), ", "))
+	}
+	if err := o.print(cmd.OutOrStdout(), k, data); err != nil {
 		return err
 	}
-	switch {
-	case o.password && stdoutIsTerminal(cmd):
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: the password is on your screen and in its scroll-back")
-	case !o.password && o.output == "":
+	switch password, key := k.hides(data, false), k.hides(data, true); {
+	case o.secrets && stdoutIsTerminal(cmd) && (password || key && o.output == "json"):
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning: a secret is on your screen and in its scroll-back")
+	case password && !o.secrets && o.output == "":
 		fmt.Fprintln(cmd.ErrOrStderr(), "The password is shown with --show-password.")
+	case key && o.directory == "" && (o.output == "" || o.output == "env"):
+		fmt.Fprintln(cmd.ErrOrStderr(), "The certificate to log in by is written to files with --directory.")
+	}
+	return nil
+}
+
+// hides says whether the Secret has what is shown on demand only: in a file, or
+// by itself.
+func (k kind) hides(data map[string][]byte, file bool) bool {
+	return slices.ContainsFunc(k.connection, func(key connectionKey) bool {
+		_, has := data[key.name]
+		return has && key.secret && key.file == file
+	})
+}
+
+// files are the names of those that the Secret has.
+func (k kind) files(data map[string][]byte) []string {
+	var names []string
+	for _, key := range k.connection {
+		if _, has := data[key.name]; has && key.file {
+			names = append(names, key.name)
+		}
+	}
+	return names
+}
+
+// write puts the files where only their owner reads them.
+func (o *credentialsOptions) write(k kind, data map[string][]byte) error {
+	var err error
+	if o.directory, err = filepath.Abs(o.directory); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.directory, 0o700); err != nil {
+		return fmt.Errorf("write certificates: %w", err)
+	}
+	for _, name := range k.files(data) {
+		path := filepath.Join(o.directory, name)
+		// One that others may read keeps its mode when it is written over.
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("write certificates: %w", err)
+		}
+		if err := os.WriteFile(path, data[name], 0o600); err != nil {
+			return fmt.Errorf("write certificates: %w", err)
+		}
 	}
 	return nil
 }
@@ -80,34 +146,26 @@ func (o *credentialsOptions) secret(cmd *cobra.Command, c v1alpha1.Cluster) (map
 }
 
 func (o *credentialsOptions) print(w io.Writer, k kind, data map[string][]byte) error {
-	shown := map[string]string{}
-	for _, key := range connectionKeys {
-		if value, has := data[key]; has && (key != "password" || o.password) {
-			shown[key] = string(value)
-		}
-	}
-	uri, err := o.uri(string(data["uri"]))
+	uri, err := o.uri(k, data)
 	if err != nil {
 		return err
 	}
 	var lines []string
 	switch o.output {
 	case "json":
+		shown := o.values(k, data)
 		shown["uri"] = uri
 		return encode(w, "json", shown)
 	case "uri":
 		lines = []string{uri}
 	case "env":
-		for _, key := range connectionKeys {
-			if value, has := shown[key]; has {
-				lines = append(lines, "export "+k.environment[key]+"="+quote(value))
-			}
-		}
+		lines = o.exports(k, data)
 	default:
+		values := o.values(k, data)
 		var cells [][]cell
-		for _, key := range connectionKeys {
-			if value, has := shown[key]; has {
-				cells = append(cells, []cell{{key, plain}, {value, plain}})
+		for _, key := range k.connection {
+			if value, has := values[key.name]; has && !key.file {
+				cells = append(cells, []cell{{key.name, plain}, {value, plain}})
 			}
 		}
 		lines = style{}.align(append(cells, []cell{{"uri", plain}, {uri, plain}}))
@@ -116,9 +174,39 @@ func (o *credentialsOptions) print(w io.Writer, k kind, data map[string][]byte) 
 	return err
 }
 
+// values that may be shown, by name.
+func (o *credentialsOptions) values(k kind, data map[string][]byte) map[string]string {
+	values := map[string]string{}
+	for _, key := range k.connection {
+		if value, has := data[key.name]; has && (!key.secret || o.secrets) {
+			values[key.name] = string(value)
+		}
+	}
+	return values
+}
+
+// exports are lines for a shell. Of files they have the paths.
+func (o *credentialsOptions) exports(k kind, data map[string][]byte) []string {
+	values := o.values(k, data)
+	var lines []string
+	for _, key := range k.connection {
+		value, has := values[key.name]
+		if key.file {
+			_, has = data[key.name]
+			value, has = filepath.Join(o.directory, key.name), has && o.directory != ""
+		}
+		if has && key.variable != "" {
+			lines = append(lines, "export "+key.variable+"="+quote(value))
+		}
+	}
+	return lines
+}
+
 // uri without the password, unless that is asked for.
-func (o *credentialsOptions) uri(full string) (string, error) {
-	if o.password || full == "" {
+func (o *credentialsOptions) uri(k kind, data map[string][]byte) (string, error) {
+	full := string(data["uri"])
+	password := slices.ContainsFunc(k.connection, func(key connectionKey) bool { return key.secret && !key.file })
+	if o.secrets || full == "" || !password {
 		return full, nil
 	}
 	u, err := url.Parse(full)

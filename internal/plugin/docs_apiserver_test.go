@@ -60,9 +60,10 @@ func TestPagePrints(t *testing.T) {
 		c.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
 	})
 	w.applied(c)
+	w.applied(w.create(w.etcd("config")))
 	w.stop()
 	commands := shown(t, "../../docs/plugin.md", "suspend", "resume", "reconcile", "credentials")
-	if len(commands) != 5 {
+	if len(commands) != 6 {
 		t.Fatalf("the page shows %v", commands)
 	}
 	// The page waits for a cluster that is well, then for one that is not.

@@ -29,42 +29,56 @@ type execOptions struct {
 }
 
 func (o *execOptions) flags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&o.member, "member", "", "member to run in: its name or its ordinal (default: the primary)")
-	cmd.Flags().BoolVar(&o.replica, "replica", false, "run in a replica that serves")
-	cmd.MarkFlagsMutuallyExclusive("member", "replica")
+	cmd.Flags().StringVar(&o.member, "member", "", "member to run in: its name or its ordinal (default: the primary or leader)")
 	if err := cmd.RegisterFlagCompletionFunc("member", o.completeMember); err != nil {
 		panic(err) // the flag was just made
 	}
 	return cmd
 }
 
-func psqlCommand(s *session) *cobra.Command {
+// program is a database's own client.
+type program struct {
+	// name of the program, and of the verb that runs it; rights that it has.
+	name, rights, example string
+	// replicas says that some members are replicas, which one may ask instead.
+	replicas bool
+	// command line in a member's container, with a person's arguments.
+	command func(c v1alpha1.Cluster, member string, args []string) []string
+}
+
+// clientCommand runs the client of a kind's database.
+func clientCommand(s *session, k kind) *cobra.Command {
 	o := &execOptions{session: s}
-	return o.flags(&cobra.Command{
-		Use:   "psql NAME [-- ARGS]",
-		Short: "Run psql in the primary, as the superuser; what follows -- is psql's",
-		Example: `  kubectl holdfast psql orders
-  kubectl holdfast psql orders -- -c 'select 1'
-  kubectl holdfast psql orders --replica < report.sql`,
-		Args: exactlyOne,
+	p := k.client
+	cmd := o.flags(&cobra.Command{
+		Use:     p.name + " NAME [-- ARGS]",
+		Short:   fmt.Sprintf("Run %s in the pod of the %s, %s; what follows -- is %s's", p.name, k.lead, p.rights, p.name),
+		Example: p.example,
+		Args:    exactlyOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.find(cmd.Context(), args[0])
+			c, err := o.find(cmd.Context(), args[0], k)
 			if err != nil {
 				return err
 			}
-			if kindOf(c).sql == nil {
-				return fmt.Errorf("%s %s does not speak SQL: kubectl holdfast shell %s", kindOf(c).gvk.Kind, c.GetName(), flagHint(c))
+			if found := kindOf(c); found.gvk != k.gvk {
+				return fmt.Errorf("%s is no %s: kubectl holdfast %s %s", nameOf(c), k.gvk.Kind, found.client.name, flagHint(c))
 			}
-			return o.run(cmd, c, append(kindOf(c).sql(c), args[1:]...))
+			return o.run(cmd, c, func(member string) []string { return p.command(c, member, args[1:]) })
 		},
 	})
+	cmd.ValidArgsFunction = s.complete(k)
+	if p.replicas {
+		cmd.Flags().BoolVar(&o.replica, "replica", false, "run in a replica that serves")
+		cmd.MarkFlagsMutuallyExclusive("member", "replica")
+	}
+	return cmd
 }
 
 func shellCommand(s *session) *cobra.Command {
 	o := &execOptions{session: s}
-	return o.flags(&cobra.Command{
+	cmd := o.flags(&cobra.Command{
 		Use:   "shell NAME [-- COMMAND]",
-		Short: "Open a shell in the primary's container, or run a command there",
+		Short: "Open a shell in the container of the primary or leader, or run a command there",
 		Args:  exactlyOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := o.find(cmd.Context(), args[0])
@@ -73,11 +87,24 @@ func shellCommand(s *session) *cobra.Command {
 			}
 			command := args[1:]
 			if len(command) == 0 {
-				command = []string{"sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"}
+				command = kindOf(c).shell
 			}
-			return o.run(cmd, c, command)
+			if len(command) == 0 {
+				return noShell(c)
+			}
+			return o.run(cmd, c, func(string) []string { return command })
 		},
 	})
+	cmd.Flags().BoolVar(&o.replica, "replica", false, "run in a replica that serves")
+	cmd.MarkFlagsMutuallyExclusive("member", "replica")
+	return cmd
+}
+
+// noShell says what to do in the place of opening one.
+func noShell(c v1alpha1.Cluster) error {
+	k := kindOf(c)
+	return fmt.Errorf("the image of %s has no shell: kubectl holdfast %s %s runs %s; what else the image has runs as kubectl holdfast shell %s -- COMMAND",
+		k.engine, k.client.name, flagHint(c), k.client.name, flagHint(c))
 }
 
 // choose is the member to run in.
@@ -132,7 +159,8 @@ func container(pod *corev1.Pod) string {
 	return pod.Spec.Containers[0].Name
 }
 
-func (o *execOptions) run(cmd *cobra.Command, c v1alpha1.Cluster, command []string) error {
+// run runs a command in the chosen member's container.
+func (o *execOptions) run(cmd *cobra.Command, c v1alpha1.Cluster, command func(member string) []string) error {
 	member, err := o.choose(c)
 	if err != nil {
 		return err
@@ -147,17 +175,23 @@ func (o *execOptions) run(cmd *cobra.Command, c v1alpha1.Cluster, command []stri
 	if !running {
 		return fmt.Errorf("member %s does not run: see kubectl holdfast status %s", member, flagHint(c))
 	}
-	return o.stream(cmd, &pod, command)
+	line := command(member)
+	if _, tty := o.terminal(cmd); tty && kindOf(c).shell != nil && os.Getenv("TERM") != "" {
+		line = append([]string{"env", "TERM=" + os.Getenv("TERM")}, line...)
+	}
+	return o.stream(cmd, &pod, line)
+}
+
+// terminal that a person sits at, if it is one.
+func (o *execOptions) terminal(cmd *cobra.Command) (*os.File, bool) {
+	file, isFile := cmd.InOrStdin().(*os.File)
+	return file, isFile && isTerminal(file) && stdoutIsTerminal(cmd)
 }
 
 // stream connects this terminal, or what stands in its place, to a command in
 // a pod.
 func (o *execOptions) stream(cmd *cobra.Command, pod *corev1.Pod, command []string) error {
-	terminal, tty := cmd.InOrStdin().(*os.File)
-	tty = tty && isTerminal(terminal) && stdoutIsTerminal(cmd)
-	if tty && os.Getenv("TERM") != "" {
-		command = append([]string{"env", "TERM=" + os.Getenv("TERM")}, command...)
-	}
+	terminal, tty := o.terminal(cmd)
 	executor, err := o.executor(pod, command, tty)
 	if err != nil {
 		return err

@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// find reads the cluster that a person names as NAME or KIND/NAME.
-func (s *session) find(ctx context.Context, arg string) (v1alpha1.Cluster, error) {
+// find reads the cluster that a person names as NAME or KIND/NAME. Where
+// several kinds have one of that name, it is that of the preferred kind.
+func (s *session) find(ctx context.Context, arg string, preferred ...kind) (v1alpha1.Cluster, error) {
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
@@ -24,32 +25,65 @@ func (s *session) find(ctx context.Context, arg string) (v1alpha1.Cluster, error
 		prefix, name = "", arg
 	}
 	var found []v1alpha1.Cluster
-	known := false
+	var asked answers
 	for _, k := range kinds() {
 		if qualified && !k.called(prefix) {
 			continue
 		}
-		known = true
-		c := k.newOne()
-		err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, c)
-		switch {
-		case err == nil:
-			c.GetObjectKind().SetGroupVersionKind(k.gvk)
+		c, err := k.get(ctx, s.client, client.ObjectKey{Namespace: s.namespace, Name: name})
+		if err == nil {
 			found = append(found, c)
-		case !apierrors.IsNotFound(err):
-			return nil, explain(fmt.Errorf("read %s %s in namespace %s: %w", k.gvk.Kind, name, s.namespace, err))
 		}
+		asked.note(client.IgnoreNotFound(err), "read %s %s in namespace %s", k.gvk.Kind, name, s.namespace)
+	}
+	if len(found) > 1 && len(preferred) > 0 {
+		found = slices.DeleteFunc(found, func(c v1alpha1.Cluster) bool { return kindOf(c).gvk != preferred[0].gvk })
 	}
 	switch {
-	case !known:
+	case asked.kinds == 0:
 		return nil, fmt.Errorf("%q is no kind of cluster: use one of %s", prefix, strings.Join(kindNames(), ", "))
+	case len(found) == 0 && asked.err() != nil:
+		return nil, asked.err()
 	case len(found) == 0:
 		return nil, s.missing(ctx, name)
 	case len(found) > 1:
-		return nil, fmt.Errorf("several clusters in namespace %s are called %q: name the kind too, as in %s/%s",
-			s.namespace, name, strings.ToLower(kindOf(found[0]).gvk.Kind), name)
+		return nil, fmt.Errorf("several clusters in namespace %s are called %q: name the kind too, as in %s", s.namespace, name, nameOf(found[0]))
 	}
 	return found[0], nil
+}
+
+// answers of the API server, one for each kind.
+type answers struct {
+	// kinds that were asked about, and whether the API server knows any.
+	kinds  int
+	known  bool
+	failed []error
+	// unknown is why the API server knows none.
+	unknown error
+}
+
+// note an answer. A kind that the API server does not know has no clusters, as
+// long as it knows another one.
+func (a *answers) note(err error, format string, args ...any) {
+	a.kinds++
+	switch {
+	case err == nil:
+	case meta.IsNoMatchError(err):
+		a.unknown = err
+	default:
+		a.failed = append(a.failed, fmt.Errorf(format+": %w", append(args, err)...))
+	}
+	if err == nil || !meta.IsNoMatchError(err) {
+		a.known = true
+	}
+}
+
+// err says why something may be missing.
+func (a *answers) err() error {
+	if !a.known && a.unknown != nil {
+		return fmt.Errorf("this API server does not know Holdfast's kinds: install Holdfast, or choose another --context (%w)", a.unknown)
+	}
+	return errors.Join(a.failed...)
 }
 
 func kindNames() []string {
@@ -63,64 +97,77 @@ func kindNames() []string {
 // missing says what there is in place of the cluster that was asked for.
 func (s *session) missing(ctx context.Context, name string) error {
 	text := fmt.Sprintf("no cluster %q in namespace %s", name, s.namespace)
-	if everywhere, err := s.clusters(ctx, ""); err == nil {
-		var elsewhere []string
-		for _, c := range everywhere {
-			if c.GetName() == name {
-				elsewhere = append(elsewhere, "-n "+c.GetNamespace())
-			}
+	everywhere, _ := s.clusters(ctx, "") // what can be read is named
+	var elsewhere []string
+	for _, c := range everywhere {
+		if c.GetName() == name && c.GetNamespace() != s.namespace {
+			elsewhere = append(elsewhere, nameOf(c)+" with -n "+c.GetNamespace())
 		}
-		if len(elsewhere) > 0 {
-			return fmt.Errorf("%s: there is one with %s", text, strings.Join(elsewhere, ", "))
-		}
+	}
+	if len(elsewhere) > 0 {
+		return fmt.Errorf("%s: there is %s", text, strings.Join(elsewhere, ", "))
 	}
 	here, err := s.clusters(ctx, s.namespace)
-	if err != nil {
+	switch {
+	case err != nil && len(here) == 0:
 		return errors.New(text)
-	}
-	if len(here) == 0 {
+	case len(here) == 0:
 		return fmt.Errorf("%s, nor any other: choose a namespace with -n (kubectl holdfast status -A lists all clusters)", text)
 	}
 	var names []string
 	for _, c := range here {
-		names = append(names, c.GetName())
+		names = append(names, nameOf(c))
 	}
 	return fmt.Errorf("%s: there are %s", text, strings.Join(names, ", "))
 }
 
-// clusters of a namespace, or of all when it is empty, in a stable order.
+// clusters of a namespace, or of all when it is empty, in a stable order. With
+// an error, some may be missing.
 func (s *session) clusters(ctx context.Context, namespace string) ([]v1alpha1.Cluster, error) {
 	var all []v1alpha1.Cluster
+	var asked answers
 	for _, k := range kinds() {
 		list, err := k.list(ctx, s.client, namespace)
-		if err != nil {
-			return nil, explain(fmt.Errorf("list %ss: %w", k.gvk.Kind, err))
-		}
-		for _, c := range list {
-			c.GetObjectKind().SetGroupVersionKind(k.gvk)
-		}
+		asked.note(err, "list %ss", k.gvk.Kind)
 		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b v1alpha1.Cluster) int {
 		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
 	})
-	return all, nil
+	return all, asked.err()
 }
 
-// complete offers the clusters' names.
-func (s *session) complete(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || s.connect() != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	list, err := s.clusters(cmd.Context(), s.namespace)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, c := range list {
-		if strings.HasPrefix(c.GetName(), prefix) {
-			names = append(names, cobra.CompletionWithDesc(c.GetName(), c.CommonStatus().Phase))
+// complete offers the names of clusters of these kinds; with the kind where
+// that is begun, or where several have the name.
+func (s *session) complete(of ...kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 || s.connect() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		list, _ := s.clusters(cmd.Context(), s.namespace) // what can be read is offered
+		list = slices.DeleteFunc(list, func(c v1alpha1.Cluster) bool {
+			return !slices.ContainsFunc(of, func(k kind) bool { return k.gvk == kindOf(c).gvk })
+		})
+		namesakes := map[string]int{}
+		for _, c := range list {
+			namesakes[c.GetName()]++
+		}
+		prefix, _, qualified := strings.Cut(typed, "/")
+		var names []string
+		for _, c := range list {
+			name := c.GetName()
+			switch {
+			case qualified && !kindOf(c).called(prefix):
+				continue
+			case qualified:
+				name = prefix + "/" + name
+			case namesakes[name] > 1:
+				name = nameOf(c)
+			}
+			if strings.HasPrefix(name, typed) || !qualified && strings.HasPrefix(c.GetName(), typed) {
+				names = append(names, cobra.CompletionWithDesc(name, c.CommonStatus().Phase))
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

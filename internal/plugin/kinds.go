@@ -2,8 +2,11 @@ package plugin
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,34 +17,42 @@ import (
 // kind is what the verbs need to know of one kind of cluster.
 type kind struct {
 	gvk schema.GroupVersionKind
-	// names that a person may put before the slash of kind/name.
+	// names that a person may put before the slash of kind/name, the shortest
+	// first.
 	names []string
-	// engine is the database's name for people.
-	engine string
-	newOne func() v1alpha1.Cluster
-	// list reads the clusters of a namespace; of all when it is empty.
-	list func(ctx context.Context, r client.Reader, namespace string) ([]v1alpha1.Cluster, error)
-	// lag and pendingRestart are the members' metrics of those.
+	// engine is the database's name for people, and lead what it calls the
+	// member that status.primary names.
+	engine, lead string
+	newCluster   func() v1alpha1.Cluster
+	newList      func() client.ObjectList
+	// lag and pendingRestart are the members' metrics of those; empty where the
+	// engine has none.
 	lag, pendingRestart string
 	// declared is what the operator would apply, computed from the same inputs.
 	declared func(ctx context.Context, r client.Reader, c v1alpha1.Cluster) (declaration, error)
-	// sql is the command line of an interactive client in a member's container.
-	sql func(c v1alpha1.Cluster) []string
-	// environment names the variables that the engine's clients read, by key of
-	// the connection Secret.
-	environment map[string]string
-}
-
-// declaration is what should exist.
-type declaration struct {
-	objects []runtime.ApplyConfiguration
-	// notes say what could not be known.
-	notes []string
+	// client is the database's own, and shell what opens a shell in a member's
+	// container; nil where the image has none.
+	client program
+	shell  []string
+	// connection is what the connection Secret holds, in the order in which it
+	// is shown.
+	connection []connectionKey
 }
 
 // kinds of cluster that there are.
-func kinds() []kind { return []kind{postgresKind()} }
+func kinds() []kind { return []kind{postgresKind(), etcdKind()} }
 
+// kindOf a cluster, by its Go type: what was read does not always say its kind.
+func kindOf(c v1alpha1.Cluster) kind {
+	for _, k := range kinds() {
+		if reflect.TypeOf(c) == reflect.TypeOf(k.newCluster()) {
+			return k
+		}
+	}
+	panic(fmt.Sprintf("%T is in no table of kinds", c))
+}
+
+// called says whether a person may mean the kind by a name.
 func (k kind) called(name string) bool {
 	for _, n := range append(k.names, k.gvk.Kind) {
 		if strings.EqualFold(n, name) {
@@ -51,11 +62,33 @@ func (k kind) called(name string) bool {
 	return false
 }
 
-func kindOf(c v1alpha1.Cluster) kind {
-	for _, k := range kinds() {
-		if k.gvk.Kind == c.GetObjectKind().GroupVersionKind().Kind {
-			return k
-		}
+// qualified is a cluster's name that no other kind's cluster has.
+func (k kind) qualified(name string) string { return k.names[0] + "/" + name }
+
+// nameOf is how a cluster is named in what is printed.
+func nameOf(c v1alpha1.Cluster) string { return kindOf(c).qualified(c.GetName()) }
+
+// get reads one cluster.
+func (k kind) get(ctx context.Context, r client.Reader, key client.ObjectKey) (v1alpha1.Cluster, error) {
+	c := k.newCluster()
+	err := r.Get(ctx, key, c)
+	c.GetObjectKind().SetGroupVersionKind(k.gvk)
+	return c, err
+}
+
+// list reads the clusters of a namespace; of all when it is empty.
+func (k kind) list(ctx context.Context, r client.Reader, namespace string) ([]v1alpha1.Cluster, error) {
+	list := k.newList()
+	if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
 	}
-	return kind{}
+	var all []v1alpha1.Cluster
+	err := meta.EachListItem(list, func(obj runtime.Object) error {
+		if c, is := obj.(v1alpha1.Cluster); is {
+			c.GetObjectKind().SetGroupVersionKind(k.gvk)
+			all = append(all, c)
+		}
+		return nil
+	})
+	return all, err
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -46,13 +45,16 @@ func Verbs() []*cobra.Command { return verbs(&session{}) }
 func verbs(s *session) []*cobra.Command {
 	verbs := []*cobra.Command{
 		statusCommand(s), driftCommand(s), suspendCommand(s), resumeCommand(s), reconcileCommand(s),
-		psqlCommand(s), shellCommand(s), logsCommand(s), credentialsCommand(s),
+		shellCommand(s), logsCommand(s), credentialsCommand(s),
+	}
+	for _, k := range kinds() {
+		verbs = append(verbs, clientCommand(s, k))
 	}
 	for _, verb := range verbs {
 		verb.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "path of the kubeconfig file")
 		clientcmd.BindOverrideFlags(&s.overrides, verb.Flags(), clientcmd.RecommendedConfigOverrideFlags(""))
 		if verb.ValidArgsFunction == nil {
-			verb.ValidArgsFunction = s.complete
+			verb.ValidArgsFunction = s.complete(kinds()...)
 		}
 	}
 	return verbs
@@ -140,14 +142,6 @@ func (s *session) use(config *rest.Config) error {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	return nil
-}
-
-// explain adds to an error what a person can do about it.
-func explain(err error) error {
-	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("this API server does not know Holdfast's kinds: install Holdfast, or choose another --context (%w)", err)
-	}
-	return err
 }
 
 // flagHint is how to name the cluster in another command.

@@ -46,7 +46,6 @@ func (o *reconcileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	token := time.Now().UTC().Format(time.RFC3339Nano)
-	shown := kindOf(c).names[0] + "/" + c.GetName()
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": c.GetUID(), "annotations": map[string]string{meta.ReconcileRequestAnnotation: token},
 	}})
@@ -54,16 +53,16 @@ func (o *reconcileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := o.client.Patch(cmd.Context(), c, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager)); err != nil {
-		return fmt.Errorf("ask for a pass over %s: %w", shown, err)
+		return fmt.Errorf("ask for a pass over %s: %w", nameOf(c), err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s is to be reconciled\n", shown)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is to be reconciled\n", nameOf(c))
 	if !o.wait {
 		return nil
 	}
 	if err := o.await(cmd.Context(), c, token); err != nil {
-		return fmt.Errorf("%s: %w", shown, err)
+		return fmt.Errorf("%s: %w", nameOf(c), err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s is as declared: %s\n", shown, find(c.CommonStatus().Conditions, v1alpha1.ConditionReady).Message)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is as declared: %s\n", nameOf(c), find(c.CommonStatus().Conditions, v1alpha1.ConditionReady).Message)
 	return nil
 }
 

@@ -53,9 +53,9 @@ func (v view) title(r Report) string {
 	cells := []cell{
 		{r.Kind + " " + r.Namespace + "/" + r.Name, bold},
 		{orDash(r.Phase), phaseColour(r.Phase)},
-		{r.engine + " " + orDash(r.Version), plain},
+		{r.of.engine + " " + orDash(r.Version), plain},
 		{fmt.Sprintf("%d/%d ready", r.ReadyReplicas, r.Replicas), replicasColour(r)},
-		{"primary " + orDash(r.Primary), plain},
+		{r.of.lead + " " + orDash(r.Primary), plain},
 		{"age " + v.age(r.Created), plain},
 	}
 	if r.DriftMode == string(v1alpha1.DriftReport) {
@@ -167,7 +167,7 @@ func remedy(c metav1.Condition, r Report) string {
 	case v1alpha1.ReasonSuspended:
 		return "kubectl holdfast resume " + name
 	case v1alpha1.ReasonCrashLooping, v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable,
-		v1alpha1.ReasonReplicationBroken, v1alpha1.ReasonProgressDeadline:
+		v1alpha1.ReasonReplicationBroken, v1alpha1.ReasonProgressDeadline, v1alpha1.ReasonNoLeader:
 		return "kubectl holdfast logs " + name + " says more"
 	}
 	return ""
@@ -188,7 +188,7 @@ func (v view) members(r Report) []node {
 			volume = m.Volume.describe()
 		}
 		lines[i] = []cell{
-			{m.Name, plain}, {m.Role, roleColour(m.Role)}, {m.State, plain}, ready, {m.lag(), plain},
+			{m.Name, plain}, r.role(m), {m.State, plain}, ready, {m.lag(), plain},
 			{m.Version, plain}, {m.Node, dim}, {volume, dim}, {restarts, yellow},
 		}
 	}
@@ -201,14 +201,19 @@ func (v view) members(r Report) []node {
 	return nodes
 }
 
-func roleColour(role string) colour {
-	switch role {
-	case v1alpha1.RolePrimary:
-		return bold
-	case v1alpha1.RoleReplica:
-		return plain
+// role of a member. In a group of equals it does not say who leads, and being
+// no more than a member is nothing to look at.
+func (r Report) role(m MemberReport) cell {
+	equals := r.of.lead != v1alpha1.RolePrimary
+	switch {
+	case equals && m.Name == r.Primary:
+		return cell{r.of.lead, bold}
+	case m.Role == v1alpha1.RolePrimary:
+		return cell{m.Role, bold}
+	case equals, m.Role == v1alpha1.RoleReplica:
+		return cell{m.Role, plain}
 	}
-	return yellow
+	return cell{m.Role, yellow}
 }
 
 func (m MemberReport) lag() string {
@@ -304,7 +309,7 @@ func (v view) table(list []v1alpha1.Cluster, namespaces bool) []string {
 			drifted = yellow
 		}
 		lines = append(lines, []cell{
-			{c.GetNamespace(), plain}, {kindOf(c).names[0] + "/" + c.GetName(), plain}, {orDash(st.Version), plain},
+			{c.GetNamespace(), plain}, {nameOf(c), plain}, {orDash(st.Version), plain},
 			{replicas, plain}, {orDash(st.Primary), plain}, {orDash(st.Phase), phaseColour(st.Phase)},
 			{orDash(synced.Reason), drifted}, {v.age(c.GetCreationTimestamp()), plain}, {ready.Message, plain},
 		})

@@ -63,7 +63,7 @@ func healthy() Report {
 	r := Report{
 		Kind: "PostgresCluster", Namespace: "shop", Name: "orders", Created: before(12 * 24 * time.Hour),
 		Version: "17.5", Phase: "Ready", Primary: "orders-0", ReadyReplicas: 2, Replicas: 2, Observed: true,
-		DriftMode: "Revert", DeclaredBy: "Kustomization flux-system/apps (Flux)", engine: "PostgreSQL",
+		DriftMode: "Revert", DeclaredBy: "Kustomization flux-system/apps (Flux)", of: postgresKind(),
 		Conditions: []metav1.Condition{
 			is("Available", metav1.ConditionTrue, "Available", "2 of 2 members serve, orders-0 takes writes"),
 			is("Synced", metav1.ConditionTrue, "Synced", "every owned object is as declared"),
@@ -112,7 +112,7 @@ func broken() Report {
 	remedy := "pod orders-0, " + fault + ": check spec.version, spec.image and spec.imagePullSecrets"
 	r := Report{
 		Kind: "PostgresCluster", Namespace: "shop", Name: "orders", Created: before(90 * time.Second), Phase: "Failed",
-		Replicas: 1, Observed: true, DriftMode: "Revert", engine: "PostgreSQL",
+		Replicas: 1, Observed: true, DriftMode: "Revert", of: postgresKind(),
 		Conditions: []metav1.Condition{
 			is("Ready", metav1.ConditionFalse, "ImageUnavailable", remedy),
 			is("Stalled", metav1.ConditionTrue, "ImageUnavailable", remedy),
@@ -152,7 +152,9 @@ func unusual() Report {
 }
 
 func TestStatusPrints(t *testing.T) {
-	for name, report := range map[string]Report{"healthy": healthy(), "drifting": drifting(), "broken": broken(), "unusual": unusual()} {
+	for name, report := range map[string]Report{
+		"healthy": healthy(), "drifting": drifting(), "broken": broken(), "unusual": unusual(), "etcd": degradedEtcd(),
+	} {
 		for suffix, s := range map[string]style{"": {}, "-colour": {colour: true}} {
 			t.Run(name+suffix, func(t *testing.T) {
 				v := view{style: s, now: noon}
@@ -218,13 +220,16 @@ func TestTablePrints(t *testing.T) {
 func clusters() []v1alpha1.Cluster {
 	cluster := func(namespace, name string, st v1alpha1.CommonStatus) v1alpha1.Cluster {
 		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: before(time.Hour)}}
-		c.SetGroupVersionKind(postgresKind().gvk)
 		c.Status.CommonStatus = st
 		return c
 	}
+	config := etcdCluster()
+	config.CreationTimestamp, config.Spec.Replicas = before(time.Hour), new(int32(3))
+	config.Status.CommonStatus = v1alpha1.CommonStatus{Phase: "Degraded", Version: "3.6.16", Primary: "config-1", ReadyReplicas: 2, Conditions: degradedEtcd().Conditions}
 	return []v1alpha1.Cluster{
 		cluster("lab", "new", v1alpha1.CommonStatus{}),
 		cluster("shop", "billing", v1alpha1.CommonStatus{Phase: "Failed", Conditions: broken().Conditions}),
+		config,
 		cluster("shop", "orders", v1alpha1.CommonStatus{Phase: "Ready", Version: "17.5", Primary: "orders-0", ReadyReplicas: 1, Conditions: healthy().Conditions}),
 	}
 }

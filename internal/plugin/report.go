@@ -52,7 +52,7 @@ type Report struct {
 	// Unknown says what could not be read, and why.
 	Unknown []string `json:"unknown,omitempty"`
 
-	engine string
+	of kind
 }
 
 // MemberReport is one member.
@@ -100,7 +100,7 @@ func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
 		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()),
 		Observed:  st.ObservedGeneration == c.GetGeneration(),
 		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
-		Endpoints: st.Endpoints, Conditions: st.Conditions, engine: k.engine,
+		Endpoints: st.Endpoints, Conditions: st.Conditions, of: k,
 	}
 	if tool := gitOwner(c); tool != nil {
 		r.DeclaredBy = tool.String()
@@ -125,7 +125,7 @@ func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
 	unknown("volumes", s.client.List(ctx, &volumes, of...))
 	r.addPods(pods.Items)
 	r.addVolumes(volumes.Items)
-	unknown("lag", s.addMetrics(ctx, &r, k))
+	unknown("metrics", s.addMetrics(ctx, &r, k))
 	events, err := s.events(ctx, c)
 	unknown("events", err)
 	r.Events = events

@@ -122,8 +122,11 @@ func (o *statusOptions) list(cmd *cobra.Command, w io.Writer) error {
 		namespace = ""
 	}
 	list, err := o.clusters(cmd.Context(), namespace)
-	if err != nil {
+	switch {
+	case err != nil && len(list) == 0:
 		return err
+	case err != nil:
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", err)
 	}
 	if o.output != "" {
 		reports := make([]Report, len(list))

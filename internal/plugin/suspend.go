@@ -39,9 +39,8 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 	if want {
 		done, verb = "suspended", "suspend"
 	}
-	shown := kindOf(c).names[0] + "/" + c.GetName()
 	if c.Common().Suspend == want {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s is %s already\n", shown, done)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is %s already\n", nameOf(c), done)
 		return nil
 	}
 	tool := gitOwner(c)
@@ -51,9 +50,9 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 		err = s.release(cmd.Context(), c)
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", verb, shown, err)
+		return fmt.Errorf("%s %s: %w", verb, nameOf(c), err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", shown, done)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", nameOf(c), done)
 	if tool != nil {
 		text := fmt.Sprintf("warning: %s applies this cluster and may undo this at its next run: set spec.suspend: %t there", tool, want)
 		if tool.pause != "" {
@@ -88,7 +87,7 @@ func (s *session) applySuspend(ctx context.Context, c v1alpha1.Cluster, want *bo
 	if err != nil {
 		return err
 	}
-	answer := kindOf(c).newOne()
+	answer := kindOf(c).newCluster()
 	answer.SetNamespace(c.GetNamespace())
 	answer.SetName(c.GetName())
 	err = s.client.Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(FieldManager), client.ForceOwnership)

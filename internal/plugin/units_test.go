@@ -137,7 +137,6 @@ func TestReconcileIsJudged(t *testing.T) {
 	const token = "now"
 	cluster := func(change func(*v1alpha1.PostgresCluster)) *v1alpha1.PostgresCluster {
 		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders", Generation: 2}}
-		c.SetGroupVersionKind(postgresKind().gvk)
 		c.Status.LastHandledReconcileAt, c.Status.ObservedGeneration = token, 2
 		c.Status.Conditions = healthy().Conditions
 		change(c)
@@ -203,27 +202,34 @@ func TestMembersAreChosen(t *testing.T) {
 
 func TestCredentialsPrint(t *testing.T) {
 	data := map[string][]byte{
-		"host": []byte("orders-rw.shop.svc"), "port": []byte("5432"), "username": []byte("app"), "database": []byte("app"),
+		"host": []byte("orders-rw.shop.svc"), "port": []byte("5432"), "username": []byte("app"), "database": []byte("app"), "ca.crt": []byte("roots\n"),
 		"password": []byte("it's secret"), "uri": []byte("postgresql://app:it%27s%20secret@orders-rw.shop.svc:5432/app?sslmode=require"),
 	}
-	var all strings.Builder
-	for _, output := range []string{"", "env", "json", "uri"} {
-		for _, show := range []bool{false, true} {
-			var out bytes.Buffer
-			if err := (&credentialsOptions{output: output, password: show}).print(&out, postgresKind(), data); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(out.String(), "secret") != show {
-				t.Errorf("-o %q with the password %t: %s", output, show, out.String())
-			}
-			fmt.Fprintf(&all, "# -o %q, --show-password=%t\n%s", output, show, out.String())
-		}
-	}
-	golden(t, "credentials.txt", all.String())
+	golden(t, "credentials.txt", credentialsPrinted(t, postgresKind(), data, func(string) bool { return true }))
 	data["uri"] = []byte("secret://%zz")
 	if err := (&credentialsOptions{}).print(io.Discard, postgresKind(), data); err == nil || strings.Contains(err.Error(), "zz") {
 		t.Errorf("a broken URI: %v", err)
 	}
+}
+
+// credentialsPrinted in every format. The secret is shown when it is asked for,
+// in the formats that have it.
+func credentialsPrinted(t *testing.T, k kind, data map[string][]byte, has func(output string) bool) string {
+	t.Helper()
+	var all strings.Builder
+	for _, output := range []string{"", "env", "json", "uri"} {
+		for _, show := range []bool{false, true} {
+			var out bytes.Buffer
+			if err := (&credentialsOptions{output: output, secrets: show}).print(&out, k, data); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(out.String(), "secret") != (show && has(output)) {
+				t.Errorf("-o %q with the secret %t: %s", output, show, out.String())
+			}
+			fmt.Fprintf(&all, "# -o %q, --show-password=%t\n%s", output, show, out.String())
+		}
+	}
+	return all.String()
 }
 
 func TestRepository(t *testing.T) {

@@ -172,5 +172,5 @@ func pluginOnBroken(c *cluster) {
 	c.says(1, []string{"reconcile", "broken", "--wait"}, "stalled, ImageUnavailable", "spec.image")
 	c.says(1, []string{"psql", "broken"}, "no member of broken takes writes", "kubectl holdfast status broken")
 	c.says(1, []string{"logs", "broken"}, "broken-0", "waiting to start")
-	c.says(1, []string{"status", "nowhere"}, "there are broken, orders")
+	c.says(1, []string{"status", "nowhere"}, "there are pg/broken, pg/orders")
 }

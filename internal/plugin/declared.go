@@ -1,0 +1,167 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/members"
+)
+
+// declaration is what should exist.
+type declaration struct {
+	objects []runtime.ApplyConfiguration
+	// notes say what could not be known.
+	notes []string
+}
+
+// silent stands for the members' agents, which answer the operator only. What
+// should exist does not depend on them but while members come or go.
+type silent struct{}
+
+func (silent) Watch(types.NamespacedName, types.UID, members.Target) {}
+
+func (silent) Get(types.NamespacedName) map[string]members.Observation { return nil }
+
+// unread stands for the Secrets that a cluster names: what the operator took of
+// them is in its own.
+type unread struct{}
+
+func (unread) Versions(context.Context, types.NamespacedName, ...string) (map[string]string, error) {
+	return nil, nil
+}
+
+func (unread) Read(context.Context, types.NamespacedName) (*corev1.Secret, error) {
+	return nil, errors.New("nobody reads a user's Secret to look for drift")
+}
+
+// declares runs an engine's own observation and plan with the rights of whoever
+// calls, and acts on nothing. The operator's settings are not in the API; which
+// of the candidates it has shows in the hash that it noted on the StatefulSet.
+func declares[C v1alpha1.Cluster, O any](newEngine func(*memberset.Keeper) engine.Engine[C, O], seen func(*O) *memberset.Observation,
+) func(context.Context, client.Reader, v1alpha1.Cluster) (declaration, error) {
+	return func(ctx context.Context, r client.Reader, cluster v1alpha1.Cluster) (declaration, error) {
+		c, ok := cluster.(C)
+		if !ok {
+			return declaration{}, fmt.Errorf("%T is of another kind", cluster)
+		}
+		e := newEngine(&memberset.Keeper{Reader: r, Members: silent{}, Secrets: unread{}, Clock: clock.RealClock{}})
+		observed, err := e.Observe(ctx, c)
+		if err != nil {
+			return declaration{}, err
+		}
+		o := seen(&observed)
+		o.Settings.ImageRepository = repository(c.CommonStatus().Image)
+		objects, err := likeliest(o, agentImages(ctx, r, *o), func() []runtime.ApplyConfiguration {
+			return e.Plan(c, observed, time.Now()).Objects
+		})
+		return declaration{objects, notes(c, *o)}, err
+	}
+}
+
+// likeliest is the plan with that agent's image of which the operator noted the
+// hash; with the first one where there is none.
+func likeliest(o *memberset.Observation, images []string, plan func() []runtime.ApplyConfiguration) ([]runtime.ApplyConfiguration, error) {
+	noted := ""
+	if o.StatefulSet != nil {
+		noted = o.StatefulSet.Annotations[v1alpha1.AnnotationAppliedHash]
+	}
+	var first []runtime.ApplyConfiguration
+	for _, image := range images {
+		o.Settings.AgentImage = image
+		objects := plan()
+		hash, err := statefulSetHash(objects)
+		if err != nil || hash == noted {
+			return objects, err
+		}
+		if first == nil {
+			first = objects
+		}
+	}
+	return first, nil
+}
+
+// notes say what only the operator or the members know.
+func notes(c v1alpha1.Cluster, o memberset.Observation) []string {
+	var list []string
+	for suffix, data := range map[string]map[string][]byte{"-ca": o.Minted.CA, "-internal": o.Minted.Internal, "-tls": o.Minted.TLS} {
+		if data == nil && (suffix != "-ca" || c.Common().TLS.CASecretRef == nil) {
+			list = append(list, fmt.Sprintf("Secret/%s%s is missing: only the operator can say what it held; it puts it back, or makes a new one", c.GetName(), suffix))
+		}
+	}
+	slices.Sort(list)
+	if have, want := int(c.CommonStatus().Replicas), c.Common().DesiredReplicas(); have != want {
+		list = append(list, fmt.Sprintf("the cluster is on its way from %d to %d members, one after the other: their number is compared as it is now", have, want))
+	}
+	return list
+}
+
+// repository of an image reference, without tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		image = image[:colon]
+	}
+	return image
+}
+
+// agentImages are what the operator may inject, the likeliest first: what its
+// own Deployment says, where one may read it, and what is in use.
+func agentImages(ctx context.Context, r client.Reader, o memberset.Observation) []string {
+	var images []string
+	add := func(image string) {
+		if image != "" && !slices.Contains(images, image) {
+			images = append(images, image)
+		}
+	}
+	var operators appsv1.DeploymentList
+	if err := r.List(ctx, &operators, client.MatchingLabels{"app.kubernetes.io/name": "holdfast"}); err == nil {
+		for i := range operators.Items {
+			for _, container := range operators.Items[i].Spec.Template.Spec.Containers {
+				for _, env := range container.Env {
+					if env.Name == "HOLDFAST_AGENT_IMAGE" {
+						add(env.Value)
+					}
+				}
+			}
+		}
+	}
+	installers := func(spec corev1.PodSpec) {
+		for _, container := range spec.InitContainers {
+			if len(container.Args) > 1 && container.Args[0] == "agent" && container.Args[1] == "install" {
+				add(container.Image)
+			}
+		}
+	}
+	if o.StatefulSet != nil {
+		installers(o.StatefulSet.Spec.Template.Spec)
+	}
+	for _, pod := range o.Pods {
+		installers(pod.Spec)
+	}
+	return images
+}
+
+func statefulSetHash(objects []runtime.ApplyConfiguration) (string, error) {
+	for _, ac := range objects {
+		if set, is := ac.(*appsv1ac.StatefulSetApplyConfiguration); is {
+			return apply.Hash(set)
+		}
+	}
+	return "", nil
+}
