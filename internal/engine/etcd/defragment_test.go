@@ -44,6 +44,20 @@ func waiting(t *testing.T) *world {
 	return w
 }
 
+// missed is the same half an hour after a slot of every day.
+func missed(t *testing.T) *world {
+	w := hourly(t)
+	w.c.Spec.Defragmentation.Schedule = "30 11 * * *"
+	w.c.Status.Schedules = missedRecord()
+	return w
+}
+
+func missedRecord() []v1alpha1.ScheduleStatus {
+	s := scheduled(now.AddDate(0, 0, -1), now.Add(-30*time.Minute), "")
+	s[0].Schedule = "30 11 * * *"
+	return s
+}
+
 func (w *world) tried(step string, ago time.Duration) { w.o.Tried[step] = now.Add(-ago) }
 
 func TestDefragmentationBySchedule(t *testing.T) {
@@ -131,19 +145,21 @@ func TestDefragmentationBySchedule(t *testing.T) {
 			},
 			"ReplaceMember config-2", scheduled(lastSlot, now, ""), 0},
 		{"a slot that nobody saw is made up until the next one",
+			missed, "Defragment config-2", missedRecord(), 0},
+		{"with one turn for each, though their own word is long after it that they have as much to give back",
 			func(t *testing.T) *world {
-				w := hourly(t)
-				w.c.Spec.Defragmentation.Schedule = "30 11 * * *"
-				w.c.Status.Schedules[0].Schedule = "30 11 * * *"
-				w.c.Status.Schedules[0].NextSlot = &metav1.Time{Time: now.Add(-30 * time.Minute)}
+				w := missed(t)
+				w.tried("Defragment config-2", 10*time.Minute)
+				w.tried("Defragment config-1", 10*time.Minute)
+				w.tried("Defragment config-0", 30*time.Minute)
+				w.status(1).DataUnused = 95
 				return w
 			},
-			"Defragment config-2",
-			func() []v1alpha1.ScheduleStatus {
-				s := scheduled(lastSlot, now.Add(-30*time.Minute), "")
-				s[0].Schedule = "30 11 * * *"
+			"", func() []v1alpha1.ScheduleStatus {
+				s := missedRecord()
+				s[0].LastSlot, s[0].NextSlot = s[0].NextSlot, &metav1.Time{Time: now.Add(23*time.Hour + 30*time.Minute)}
 				return s
-			}(), 0},
+			}(), 23*time.Hour + 30*time.Minute},
 		{"slots pass over a suspended cluster, and it says so",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Suspend = true; return w },
 			"", scheduled(now, nextSlot, "passed over: spec.suspend is true"), time.Hour},
