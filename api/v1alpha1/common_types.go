@@ -296,6 +296,12 @@ type CommonStatus struct {
 	// +listMapKey=type
 	Orders []OrderStatus `json:"orders,omitempty"`
 
+	// Schedules of the spec, and where each of them stands.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Schedules []ScheduleStatus `json:"schedules,omitempty"`
+
 	// Drift that was detected.
 	// +optional
 	Drift *DriftStatus `json:"drift,omitempty"`
@@ -344,6 +350,26 @@ type OrderStatus struct {
 	// Result says what was done; empty while the order is being carried out.
 	// +optional
 	Result string `json:"result,omitempty"`
+}
+
+// ScheduleStatus is where one schedule stands.
+type ScheduleStatus struct {
+	// Name of what is done by it, such as Defragmentation.
+	Name string `json:"name"`
+	// Schedule that the slots are of, followed by its time zone unless that is
+	// UTC.
+	Schedule string `json:"schedule"`
+	// LastSlot is the newest slot that is done with.
+	// +optional
+	LastSlot *metav1.Time `json:"lastSlot,omitempty"`
+	// NextSlot is the first slot that is not done with. It is in the past while
+	// that is under way, or waits until it is safe.
+	// +optional
+	NextSlot *metav1.Time `json:"nextSlot,omitempty"`
+	// Message says why nothing was done at LastSlot; empty where that is not
+	// so.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // EndpointsStatus names the addresses that clients connect to, as host:port.

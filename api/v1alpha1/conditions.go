@@ -51,6 +51,7 @@ const (
 	ReasonNameConflict         = "NameConflict"
 	ReasonImageUnavailable     = "ImageUnavailable"
 	ReasonInvalidParameter     = "InvalidParameter"
+	ReasonInvalidSchedule      = "InvalidSchedule"
 	ReasonInvalidObject        = "InvalidObject"
 	ReasonDowngradeRefused     = "DowngradeRefused"
 	ReasonMajorUpgrade         = "MajorUpgradeUnsupported"

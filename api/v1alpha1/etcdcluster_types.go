@@ -55,6 +55,22 @@ type EtcdDefragmentation struct {
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=100
 	ThresholdPercent *int32 `json:"thresholdPercent,omitempty"`
+
+	// Schedule keeps it to runs that begin at the times of this line of cron,
+	// such as "30 2 * * 0": minute, hour, day of the month, month, day of the
+	// week; or @daily, @weekly and the like. In a run each member that has so
+	// much to give back is defragmented once. Default: at any time.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$|^[0-9*?][0-9*?,/-]* +[0-9*?][0-9*?,/-]* +[0-9*?][0-9*?,/-]* +[0-9A-Za-z*?][0-9A-Za-z*?,/-]* +[0-9A-Za-z*?][0-9A-Za-z*?,/-]*$')",message="must be five fields, minute, hour, day of the month, month, day of the week, such as 30 2 * * 0; or @hourly, @daily, @weekly, @monthly, @yearly. A time zone goes into timeZone"
+	Schedule string `json:"schedule,omitempty"`
+
+	// TimeZone of the schedule, by its name in the IANA database, such as
+	// Europe/Berlin. Default: UTC.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$') && self != 'Local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be a time zone by its name in the IANA database, such as Europe/Berlin"
+	TimeZone string `json:"timeZone,omitempty"`
 }
 
 // EtcdClusterStatus is the observed state of an etcd cluster.

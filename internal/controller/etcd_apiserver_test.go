@@ -40,8 +40,8 @@ var etcdKind = &kind{
 	parameters: func(c v1alpha1.Cluster) *map[string]string { return &c.(*v1alpha1.EtcdCluster).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &c.(*v1alpha1.EtcdCluster).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
-		e := &etcd.Engine{Keeper: parts.keeper, Dial: func(context.Context, *corev1.Pod, string, members.ClientTLS) (etcd.Group, error) {
-			return groupOf(w.simulation), nil
+		e := &etcd.Engine{Keeper: parts.keeper, Dial: func(_ context.Context, pod *corev1.Pod, _ string, _ members.ClientTLS) (etcd.Group, error) {
+			return connection{groupOf(w.simulation), pod.Name}, nil
 		}}
 		return setUp(w, parts, e, e, func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} })
 	},
@@ -68,6 +68,23 @@ type group struct {
 	leader  uint64
 	// data is the ID of the member on a volume.
 	data map[types.UID]uint64
+	// unused is the share of its data that every member could give back, in
+	// percent, and defragmented who was told to, in that order.
+	unused       int
+	defragmented []string
+}
+
+// connection to the etcd of one pod.
+type connection struct {
+	*group
+	pod string
+}
+
+func (c connection) Defragment(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.defragmented = append(c.defragmented, c.pod)
+	return nil
 }
 
 func hex(id uint64) string { return strconv.FormatUint(id, 16) }
@@ -118,7 +135,7 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
 	case member.Learner:
 		m.State, m.Serving = memberapi.StateCatchingUp, false
 	default:
-		m.State = memberapi.StateRunning
+		m.State, m.DataUnused = memberapi.StateRunning, g.unused
 	}
 	view := slices.Clone(g.members)
 	slices.SortFunc(view, func(a, b memberapi.GroupMember) int { return cmp.Compare(a.ID, b.ID) })
@@ -187,7 +204,6 @@ func (g *group) MoveLeader(_ context.Context, id uint64) error {
 	return nil
 }
 
-func (*group) Compact(context.Context) error    { return nil }
-func (*group) Defragment(context.Context) error { return nil }
-func (*group) Disarm(context.Context) error     { return nil }
-func (*group) Close() error                     { return nil }
+func (*group) Compact(context.Context) error { return nil }
+func (*group) Disarm(context.Context) error  { return nil }
+func (*group) Close() error                  { return nil }

@@ -97,7 +97,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	st.Replicas, st.ReadyReplicas, st.Selector = r.Replicas, r.ReadyReplicas, r.Selector
 	st.Members, st.Endpoints = r.Members, r.Endpoints
 	st.CredentialsSecret, st.SystemIdentifier = r.CredentialsSecret, r.SystemIdentifier
-	st.Orders = r.Orders
+	st.Orders, st.Schedules = r.Orders, r.Schedules
 }
 
 func deadline(c v1alpha1.Cluster) time.Duration {

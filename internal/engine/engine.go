@@ -83,6 +83,7 @@ type Report struct {
 	Members                                                                []v1alpha1.MemberStatus
 	Endpoints                                                              *v1alpha1.EndpointsStatus
 	Orders                                                                 []v1alpha1.OrderStatus
+	Schedules                                                              []v1alpha1.ScheduleStatus
 }
 
 // Blocked is an error that only a person can mend. It becomes Stalled, and is

@@ -16,6 +16,7 @@ type judgement struct {
 	o   Observation
 	g   group
 	r   recovery
+	run run
 	now time.Time
 	// recheck is when a step that was tried is due again; 0 for none.
 	recheck time.Duration
@@ -33,7 +34,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	g := groupOf(c, o)
 	r := recoveryOf(c, o, g)
 	d, writable, stalls := desire(c, o, g, r)
-	j := judgement{c: c, o: o, g: g, r: r, now: now, Judgement: memberset.Judgement{
+	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.Judgement{
 		Set: set(c), Seen: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Mending: map[int]bool{},
 	}}
 	for n := range d.Count {
@@ -51,6 +52,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeCertificates(now)
 	j.judgeGroup()
 	j.judgeSpace()
+	j.judgeRun()
 	j.judgeService()
 	p.Facts, p.Report, p.Recheck = j.Facts, j.report(), j.soonest()
 	if writable {
@@ -157,7 +159,7 @@ func (j *judgement) report() engine.Report {
 		r.Primary = j.PodName(j.g.leader)
 	}
 	r.Endpoints = &v1alpha1.EndpointsStatus{ReadWrite: memberset.HostPort(j.Host(suffixClient), Port)}
-	r.Orders = j.c.Status.Orders
+	r.Orders, r.Schedules = j.c.Status.Orders, j.run.status()
 	if j.r.status != nil {
 		r.Orders = []v1alpha1.OrderStatus{*j.r.status}
 	}
@@ -170,8 +172,10 @@ func (j *judgement) soonest() time.Duration {
 	if j.r.underWay && (due == 0 || due > time.Second) {
 		due = time.Second
 	}
-	if j.recheck > 0 && (due == 0 || j.recheck < due) {
-		due = j.recheck
+	for _, wait := range []time.Duration{j.recheck, j.run.wait(j.now)} {
+		if wait > 0 && (due == 0 || wait < due) {
+			due = wait
+		}
 	}
 	return due
 }

@@ -23,10 +23,6 @@ const (
 	// worthPercent that is not in use is worth a defragmentation when space has
 	// run out.
 	worthPercent = 5
-	// restBetween the defragmentations of one member that nobody waits for.
-	restBetween = 10 * time.Minute
-	// never is the threshold that turns them off.
-	never = 100
 )
 
 // alarm says whether etcd has raised an alarm anywhere.
@@ -61,61 +57,10 @@ func (j *judgement) spaceStep() *engine.Step {
 	if !j.full() {
 		return j.paced(j.on(j.g.leader, stepDisarm, alarmNoSpace, "every member has room in its quota again"))
 	}
-	if s := j.defragment(worthPercent, "the quota is used up"); s != nil {
+	if s := j.defragment(worthPercent, time.Time{}, "the quota is used up"); s != nil {
 		return j.paced(s)
 	}
 	return j.paced(j.on(j.g.leader, stepCompact, "", "the quota is used up: the history of keys is dropped"))
-}
-
-// defragmentStep gives back what is not in use, while nothing else is to be
-// done and everybody is well.
-func (j *judgement) defragmentStep() *engine.Step {
-	threshold := 50
-	if t := j.c.Spec.Defragmentation.ThresholdPercent; t != nil {
-		threshold = int(*t)
-	}
-	if !j.g.led || threshold >= never || len(j.g.healthy) < j.g.voters() {
-		return nil
-	}
-	for n := range j.Desired.Count {
-		if !j.Standings[n].Done() {
-			return nil
-		}
-	}
-	s := j.defragment(threshold, "less of its data is in use than spec.defragmentation asks for")
-	if s == nil || j.now.Sub(j.o.Tried[attempt(*s)]) < restBetween {
-		return nil
-	}
-	return s
-}
-
-// defragment is the step for the next member with so much that is not in use:
-// followers from the highest ordinal down, the leader last, when it leads no
-// more. A member answers nobody meanwhile.
-func (j *judgement) defragment(percent int, why string) *engine.Step {
-	for n := j.Desired.Count - 1; n >= 0; n-- {
-		if n != j.g.leader && j.wastes(n, percent) {
-			return j.on(n, stepDefragment, j.g.members[n].ID, "%s", why)
-		}
-	}
-	if !j.wastes(j.g.leader, percent) {
-		return nil
-	}
-	if heir := j.heir(); heir >= 0 {
-		return j.moveLeader(heir, "it is to be defragmented")
-	}
-	return j.on(j.g.leader, stepDefragment, j.g.members[j.g.leader].ID, "%s", why)
-}
-
-func (j *judgement) wastes(ordinal, percent int) bool {
-	return j.g.healthy[ordinal] && j.o.Member(ordinal).DataUnused >= percent && !j.triedLately(ordinal)
-}
-
-// triedLately says that what the member says of its size may be older than its
-// last defragmentation.
-func (j *judgement) triedLately(ordinal int) bool {
-	at, tried := j.o.Tried[stepDefragment+" "+j.PodName(ordinal)]
-	return tried && j.now.Sub(at) < pauses[stepDefragment]
 }
 
 // judgeSpace says what etcd's alarms mean.
@@ -128,7 +73,7 @@ func (j *judgement) judgeSpace() {
 		return
 	}
 	compacted, tried := j.o.Tried[stepCompact+" "+j.PodName(j.g.leader)]
-	if tried && j.full() && j.now.Sub(compacted) > pauses[stepDefragment] && j.defragment(worthPercent, "") == nil {
+	if tried && j.full() && j.now.Sub(compacted) > pauses[stepDefragment] && j.defragment(worthPercent, time.Time{}, "") == nil {
 		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuotaExceeded,
 			"the data fills its quota of %s, and etcd takes no more writes: delete keys, or set spec.quota to more", resource.NewQuantity(quota(j.c, j.Desired), resource.BinarySI))
 		return

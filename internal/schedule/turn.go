@@ -1,0 +1,34 @@
+package schedule
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// Turn says where a schedule stands: what is on record of it, was, brought up
+// to now, and the slot that is to be handled, zero for none. Of slots that
+// nobody handled in time only the newest is, so that none is made up once the
+// next one has come.
+//
+// A schedule that is new, or another than before, begins with its next slot.
+func (s Schedule) Turn(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.ScheduleStatus, time.Time) {
+	if was.NextSlot == nil || was.Schedule != s.String() {
+		was.Schedule, was.NextSlot = s.String(), moment(s.Next(now))
+	}
+	if last := s.Last(now); !last.Before(was.NextSlot.Time) {
+		return was, last
+	}
+	return was, time.Time{}
+}
+
+// Done is the record once a slot was handled. The message says why nothing was
+// done, empty where that is not so.
+func (s Schedule) Done(was v1alpha1.ScheduleStatus, slot time.Time, message string) v1alpha1.ScheduleStatus {
+	was.LastSlot, was.NextSlot, was.Message = moment(slot), moment(s.Next(slot)), message
+	return was
+}
+
+func moment(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }

@@ -1,0 +1,64 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+func TestTurn(t *testing.T) {
+	record := func(line, last, next, message string) v1alpha1.ScheduleStatus {
+		r := v1alpha1.ScheduleStatus{Name: "test", Schedule: line, Message: message}
+		if last != "" {
+			r.LastSlot = moment(at(t, last))
+		}
+		if next != "" {
+			r.NextSlot = moment(at(t, next))
+		}
+		return r
+	}
+	const line = "0 2 * * *"
+	cases := []struct {
+		name string
+		was  v1alpha1.ScheduleStatus
+		now  string
+		want v1alpha1.ScheduleStatus
+		due  string
+	}{
+		{"a new schedule begins with its next slot",
+			record("", "", "", ""), "2026-03-01 12:00", record(line, "", "2026-03-02 02:00", ""), ""},
+		{"nothing before it comes",
+			record(line, "", "2026-03-02 02:00", ""), "2026-03-02 01:59:59", record(line, "", "2026-03-02 02:00", ""), ""},
+		{"the slot that comes",
+			record(line, "", "2026-03-02 02:00", ""), "2026-03-02 02:00", record(line, "", "2026-03-02 02:00", ""), "2026-03-02 02:00"},
+		{"a slot that was missed is made up",
+			record(line, "2026-03-01 02:00", "2026-03-02 02:00", ""), "2026-03-03 01:59", record(line, "2026-03-01 02:00", "2026-03-02 02:00", ""), "2026-03-02 02:00"},
+		{"only the newest of several",
+			record(line, "2026-03-01 02:00", "2026-03-02 02:00", ""), "2026-03-08 12:00", record(line, "2026-03-01 02:00", "2026-03-02 02:00", ""), "2026-03-08 02:00"},
+		{"another line begins with its next slot",
+			record("0 4 * * *", "2026-03-01 04:00", "2026-03-02 04:00", "why"), "2026-03-02 12:00", record(line, "2026-03-01 04:00", "2026-03-03 02:00", "why"), ""},
+	}
+	s := parse(t, line, "")
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			got, due := s.Turn(tc.was, at(t, tc.now))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("record (-want +got):\n%s", diff)
+			}
+			var want time.Time
+			if tc.due != "" {
+				want = at(t, tc.due)
+			}
+			if !due.Equal(want) {
+				t.Errorf("due: %s, want %s", due, want)
+			}
+		})
+	}
+	after := s.Done(record(line, "", "2026-03-02 02:00", "before"), at(t, "2026-03-04 02:00"), "")
+	if diff := cmp.Diff(record(line, "2026-03-04 02:00", "2026-03-05 02:00", ""), after); diff != "" {
+		t.Errorf("after it was handled (-want +got):\n%s", diff)
+	}
+}
