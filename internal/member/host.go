@@ -44,6 +44,8 @@ type Host struct {
 	Certificates *Certificates
 	Config       *ConfigSource
 	Labeller     *Labeller
+	// Lock on the volume, once Loop has it.
+	Lock *VolumeLock
 
 	o HostOptions
 }
@@ -88,6 +90,9 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 		}
 	}()
 	loop(work)
+	if h.Lock != nil {
+		_ = h.Lock.Close()
+	}
 	if cause := context.Cause(work); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}

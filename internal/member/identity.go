@@ -41,6 +41,12 @@ func IdentityFromEnv() (Identity, error) {
 	return id, nil
 }
 
+// Host is the name by which a member's pod is reached, and which stands in its
+// certificate.
+func (id Identity) Host(pod string) string {
+	return fmt.Sprintf("%s.%s-members.%s.svc", pod, id.Cluster, id.Namespace)
+}
+
 // Ordinal is the number at the end of a member's pod name.
 func Ordinal(pod string) (int, error) {
 	_, digits, found := cutLast(pod, "-")

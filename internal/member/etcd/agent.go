@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -25,7 +24,6 @@ type agent struct {
 	programs programs
 	gate     *gate
 	local    *local
-	lock     *member.VolumeLock
 
 	// crashes counts starts in a row that came to nothing, and refused is why
 	// the declared parameters were last given up for that.
@@ -47,9 +45,6 @@ func Run(ctx context.Context, o Options) error {
 func (a *agent) run(ctx context.Context) error {
 	err := a.Run(ctx, func(context.Context) {}, a.metricsHandler(), a.loop)
 	a.local.close()
-	if a.lock != nil {
-		_ = a.lock.Close()
-	}
 	return err
 }
 
@@ -101,49 +96,17 @@ const (
 	pauseWaiting = 500 * time.Millisecond
 	pauseAsking  = time.Second // each look asks the API server
 	pauseHeld    = time.Second
-	pauseCrash   = time.Second
-	pauseMost    = 15 * time.Second
+	pauseOlder   = 15 * time.Second // only another image helps
 )
 
 // loop gathers, decides and does one thing, again and again, until ctx ends.
-func (a *agent) loop(ctx context.Context) {
-	failures := 0
-	for ctx.Err() == nil {
-		began := time.Now()
-		pause, err := a.step(ctx)
-		switch {
-		case err == nil:
-			failures = 0
-		case ctx.Err() != nil:
-			return
-		default:
-			if time.Since(began) > time.Minute {
-				failures = 0
-			}
-			pause = min(pauseCrash<<min(failures, 10), pauseMost)
-			failures++
-			a.Report(memberapi.StateFailed, "", err.Error())
-		}
-		_, changed := a.Config.Current()
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-time.After(pause):
-		}
-	}
-}
+func (a *agent) loop(ctx context.Context) { a.Loop(ctx, a.o.DataDir, a.step) }
 
 // step does the next thing, and says how long to wait before the one after.
 func (a *agent) step(ctx context.Context) (time.Duration, error) {
-	if err := a.lockVolume(); errors.Is(err, member.ErrVolumeInUse) {
-		a.Report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
-		return pauseHeld, nil
-	} else if err != nil {
-		return 0, err
-	}
 	if a.older != "" {
 		a.Report(memberapi.StateHeld, memberapi.HoldDataVersion, a.older)
-		return pauseMost, nil
+		return pauseOlder, nil
 	}
 	d, f, err := a.gate.next(ctx)
 	if err != nil {
@@ -195,16 +158,4 @@ func (a *agent) describe(d decision, f facts) {
 			s.ConfigHash, s.PendingRestart, s.TrustHash = f.ConfigHash, nil, ""
 		}
 	})
-}
-
-func (a *agent) lockVolume() error {
-	if a.lock != nil {
-		return nil
-	}
-	lock, err := member.LockVolume(a.o.DataDir)
-	if err != nil {
-		return err
-	}
-	a.lock = lock
-	return nil
 }

@@ -95,7 +95,7 @@ func (a *agent) alone(ctx context.Context, s start, done func(*clientv3.StatusRe
 	}
 	l := &life{agent: a}
 	var err error
-	l.server, err = a.programs.Serve(a.lock, l.listen, "etcd", a.o.commandLine(a.release, s, nil, limit)...)
+	l.server, err = a.programs.Serve(a.Lock, l.listen, "etcd", a.o.commandLine(a.release, s, nil, limit)...)
 	if err != nil {
 		return err
 	}

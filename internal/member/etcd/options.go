@@ -4,7 +4,6 @@
 package etcd
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -56,25 +55,21 @@ type Options struct {
 	FirstProcess bool
 }
 
-// optionsFromEnv are the options of an agent in its pod.
-func optionsFromEnv(version string) (Options, error) {
-	id, err := member.IdentityFromEnv()
-	if err != nil {
-		return Options{}, err
-	}
+// optionsIn are the options of an agent in its pod.
+func optionsIn(p member.Pod) (Options, error) {
 	bin, err := findPrograms()
 	if err != nil {
 		return Options{}, err
 	}
 	address := func(pod string, port int) string {
-		return fmt.Sprintf("%s.%s-members.%s.svc:%d", pod, id.Cluster, id.Namespace, port)
+		return net.JoinHostPort(p.Identity.Host(pod), strconv.Itoa(port))
 	}
 	at := func(port int) string { return net.JoinHostPort("", strconv.Itoa(port)) }
 	return Options{
-		Identity: id, Version: version, BinDir: bin,
+		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log, BinDir: bin,
 		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir, ConfigFile: memberapi.ConfigFile,
 		StatusAddress: at(memberapi.StatusPort), ProbeAddress: at(memberapi.ProbePort),
-		ListenHost: listenHost(id.Address),
+		ListenHost: listenHost(p.Identity.Address),
 		ClientPort: clientPort, PeerPort: peerPort, MetricsPort: metricsPort,
 		PeerURL:      func(pod string) string { return "https://" + address(pod, peerPort) },
 		ClientURL:    func(pod string) string { return "https://" + address(pod, clientPort) },

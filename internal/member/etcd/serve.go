@@ -94,7 +94,7 @@ func (a *agent) serve(ctx context.Context, s start, v volume) error {
 	}
 	l.tell(config, l.choice)
 	args := a.o.commandLine(a.release, s, l.choice.Parameters, l.limit)
-	if l.server, err = a.programs.Serve(a.lock, l.listen, "etcd", args...); err != nil {
+	if l.server, err = a.programs.Serve(a.Lock, l.listen, "etcd", args...); err != nil {
 		return err
 	}
 	return l.watch(ctx)

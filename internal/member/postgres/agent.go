@@ -27,7 +27,6 @@ type agent struct {
 	programs programs
 	lease    *member.Lease
 	peers    *member.Peers
-	lock     *member.VolumeLock
 
 	// control is the reserved connection, scrape that of the metrics,
 	// positions that of answers to other members.
@@ -69,9 +68,6 @@ func (a *agent) run(ctx context.Context) error {
 	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.loop, a.lease.Keep)
 	for _, s := range []*session{a.control, a.scrape, a.positions} {
 		s.close()
-	}
-	if a.lock != nil {
-		_ = a.lock.Close()
 	}
 	return err
 }

@@ -19,37 +19,10 @@ const (
 	pauseClaim   = time.Second
 	pauseHeld    = time.Second
 	pauseFull    = 2 * time.Second
-	pauseCrash   = time.Second
-	pauseMost    = 15 * time.Second
 )
 
 // loop gathers, decides and does one thing, again and again, until ctx ends.
-func (a *agent) loop(ctx context.Context) {
-	crashes := 0
-	for ctx.Err() == nil {
-		began := time.Now()
-		pause, err := a.step(ctx)
-		switch {
-		case err == nil:
-			crashes = 0
-		case ctx.Err() != nil:
-			return
-		default:
-			if time.Since(began) > time.Minute {
-				crashes = 0
-			}
-			pause = min(pauseCrash<<min(crashes, 10), pauseMost)
-			crashes++
-			a.Report(memberapi.StateFailed, "", err.Error())
-		}
-		_, changed := a.Config.Current()
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-time.After(pause):
-		}
-	}
-}
+func (a *agent) loop(ctx context.Context) { a.Loop(ctx, a.o.DataDir, a.step) }
 
 func wait(ctx context.Context, d time.Duration) {
 	select {
@@ -60,12 +33,6 @@ func wait(ctx context.Context, d time.Duration) {
 
 // step does the next thing, and says how long to wait before the one after.
 func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocyclo // an ordered switch: first match wins
-	if err := a.lockVolume(); errors.Is(err, member.ErrVolumeInUse) {
-		a.Report(memberapi.StateHeld, memberapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
-		return pauseHeld, nil
-	} else if err != nil {
-		return 0, err
-	}
 	if err := tidy(a.o.DataDir); err != nil {
 		return 0, err
 	}
@@ -110,18 +77,6 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 		a.copyAgain = false // this run finds out whether it is still so
 		return 0, a.serve(ctx, f.Volume.Control, false)
 	}
-}
-
-func (a *agent) lockVolume() error {
-	if a.lock != nil {
-		return nil
-	}
-	lock, err := member.LockVolume(a.o.DataDir)
-	if err != nil {
-		return err
-	}
-	a.lock = lock
-	return nil
 }
 
 // gather collects what decide needs, and judges nothing.

@@ -62,30 +62,23 @@ type Resources struct {
 	CPU                        int64 // millicores
 }
 
-// optionsFromEnv are the options of an agent in its pod.
-func optionsFromEnv(version string) (Options, error) {
-	id, err := member.IdentityFromEnv()
-	if err != nil {
-		return Options{}, err
-	}
+// optionsIn are the options of an agent in its pod.
+func optionsIn(p member.Pod) (Options, error) {
 	bin, err := findPrograms()
 	if err != nil {
 		return Options{}, err
 	}
-	agentHost := func(pod string) string {
-		return fmt.Sprintf("%s.%s-members.%s.svc", pod, id.Cluster, id.Namespace)
-	}
 	at := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 	return Options{
-		Identity: id, Version: version, BinDir: bin,
+		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log, BinDir: bin,
 		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir,
 		CredentialsDir: memberapi.CredentialsDir, ConfigFile: memberapi.ConfigFile,
 		StatusAddress:    at("", memberapi.StatusPort),
 		ProbeAddress:     at("", memberapi.ProbePort),
 		Port:             port,
-		AgentAddress:     func(pod string) string { return at(agentHost(pod), memberapi.StatusPort) },
-		DatabaseAddress:  func(pod string) string { return at(agentHost(pod), port) },
-		ReadWriteAddress: at(fmt.Sprintf("%s-rw.%s.svc", id.Cluster, id.Namespace), port),
+		AgentAddress:     func(pod string) string { return at(p.Identity.Host(pod), memberapi.StatusPort) },
+		DatabaseAddress:  func(pod string) string { return at(p.Identity.Host(pod), port) },
+		ReadWriteAddress: at(fmt.Sprintf("%s-rw.%s.svc", p.Identity.Cluster, p.Identity.Namespace), port),
 		Resources: Resources{
 			MemoryLimit:   envInt(memberapi.EnvMemoryLimit),
 			MemoryRequest: envInt(memberapi.EnvMemoryRequest),

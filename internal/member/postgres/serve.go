@@ -95,7 +95,7 @@ func (l *life) startWith(ctx context.Context) error {
 	if err := l.clearLocks(); err != nil {
 		return err
 	}
-	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.lock, l.listen)
+	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen)
 	if err != nil {
 		return err
 	}
