@@ -74,15 +74,24 @@ func (o *credentialsOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.print(cmd.OutOrStdout(), k, data); err != nil {
 		return err
 	}
-	switch password, key := k.hides(data, false), k.hides(data, true); {
-	case o.secrets && stdoutIsTerminal(cmd) && (password || key && o.output == "json"):
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning: a secret is on your screen and in its scroll-back")
-	case password && !o.secrets && o.output == "":
-		fmt.Fprintln(cmd.ErrOrStderr(), "The password is shown with --show-password.")
-	case key && o.directory == "" && (o.output == "" || o.output == "env"):
-		fmt.Fprintln(cmd.ErrOrStderr(), "The certificate to log in by is written to files with --directory.")
+	if hint := o.hint(k, data, stdoutIsTerminal(cmd)); hint != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), hint)
 	}
 	return nil
+}
+
+// hint says what was shown that is secret, or how what was not is had.
+func (o *credentialsOptions) hint(k kind, data map[string][]byte, terminal bool) string {
+	password, key := k.hides(data, false), k.hides(data, true)
+	switch {
+	case o.secrets && terminal && (password || key && o.output == "json"):
+		return "warning: a secret is on your screen and in its scroll-back"
+	case password && !o.secrets && o.output == "":
+		return "The password is shown with --show-password."
+	case key && o.directory == "" && (o.output == "" || o.output == "env"):
+		return "The certificate to log in by is written to files with --directory."
+	}
+	return ""
 }
 
 // hides says whether the Secret has what is shown on demand only: in a file, or

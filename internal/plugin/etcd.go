@@ -22,6 +22,8 @@ func etcdKind() kind {
 		newCluster:     func() v1alpha1.Cluster { return &v1alpha1.EtcdCluster{} },
 		newList:        func() client.ObjectList { return &v1alpha1.EtcdClusterList{} },
 		pendingRestart: "holdfast_etcd_settings_pending_restart",
+		size:           "holdfast_etcd_data_size_bytes",
+		limit:          "holdfast_etcd_quota_bytes",
 		declared: declares(
 			func(k *memberset.Keeper) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{Keeper: k}

@@ -33,8 +33,8 @@ func degradedEtcd() Report {
 			is("Synced", metav1.ConditionTrue, "Synced", "every owned object is as declared"),
 		},
 		Members: []MemberReport{
-			{MemberStatus: v1alpha1.MemberStatus{Name: "config-0", Role: "member", State: "Running", Version: "3.6.16", Node: "node-1"}, Ready: true, SettingsPendingRestart: 1},
-			{MemberStatus: v1alpha1.MemberStatus{Name: "config-1", Role: "member", State: "Running", Version: "3.6.16", Node: "node-2"}, Ready: true},
+			{MemberStatus: v1alpha1.MemberStatus{Name: "config-0", Role: "member", State: "Running", Version: "3.6.16", Node: "node-1"}, Ready: true, SettingsPendingRestart: 1, DataBytes: new(int64(25 << 20)), DataLimitBytes: new(int64(2 << 30))},
+			{MemberStatus: v1alpha1.MemberStatus{Name: "config-1", Role: "member", State: "Running", Version: "3.6.16", Node: "node-2"}, Ready: true, DataBytes: new(int64(1800 << 20)), DataLimitBytes: new(int64(2 << 30))},
 			{MemberStatus: v1alpha1.MemberStatus{Name: "config-2", Role: "member", State: "Waiting", Node: "node-3", Message: lost}},
 		},
 	}
@@ -44,6 +44,24 @@ func degradedEtcd() Report {
 		claim("data-config-2", "2", "10Gi", "10Gi", corev1.ClaimBound),
 	})
 	return r
+}
+
+func TestEtcdMetricsAreRead(t *testing.T) {
+	const text = `# TYPE holdfast_etcd_data_size_bytes gauge
+holdfast_etcd_data_size_bytes 1.048576e+06
+# TYPE holdfast_etcd_quota_bytes gauge
+holdfast_etcd_quota_bytes 2.147483648e+09
+# TYPE holdfast_etcd_settings_pending_restart gauge
+holdfast_etcd_settings_pending_restart 2
+`
+	var m MemberReport
+	if err := m.read(text, etcdKind()); err != nil {
+		t.Fatal(err)
+	}
+	want := MemberReport{DataBytes: new(int64(1 << 20)), DataLimitBytes: new(int64(2 << 30)), SettingsPendingRestart: 2}
+	if diff := cmp.Diff(want, m); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestEtcdctlCommandLine(t *testing.T) {

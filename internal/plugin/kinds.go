@@ -25,9 +25,9 @@ type kind struct {
 	engine, lead string
 	newCluster   func() v1alpha1.Cluster
 	newList      func() client.ObjectList
-	// lag and pendingRestart are the members' metrics of those; empty where the
-	// engine has none.
-	lag, pendingRestart string
+	// lag, pendingRestart, size and limit are the members' metrics of a replica's
+	// lag, of settings that wait, and of the data; empty where the engine has none.
+	lag, pendingRestart, size, limit string
 	// declared is what the operator would apply, computed from the same inputs.
 	declared func(ctx context.Context, r client.Reader, c v1alpha1.Cluster) (declaration, error)
 	// client is the database's own, and shell what opens a shell in a member's

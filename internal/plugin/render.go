@@ -188,7 +188,7 @@ func (v view) members(r Report) []node {
 			volume = m.Volume.describe()
 		}
 		lines[i] = []cell{
-			{m.Name, plain}, r.role(m), {m.State, plain}, ready, {m.lag(), plain},
+			{m.Name, plain}, r.role(m), {m.State, plain}, ready, m.measure(),
 			{m.Version, plain}, {m.Node, dim}, {volume, dim}, {restarts, yellow},
 		}
 	}
@@ -216,15 +216,28 @@ func (r Report) role(m MemberReport) cell {
 	return cell{m.Role, yellow}
 }
 
-func (m MemberReport) lag() string {
+// nearlyFull is the percentage of its limit from which the data's size is shown
+// as something to look at.
+const nearlyFull = 80
+
+// measure is what moves: a replica's lag, or how large the data is.
+func (m MemberReport) measure() cell {
 	switch {
 	case m.LagSeconds != nil:
-		return "lag " + strconv.FormatFloat(*m.LagSeconds, 'f', 1, 64) + "s"
+		return cell{"lag " + strconv.FormatFloat(*m.LagSeconds, 'f', 1, 64) + "s", plain}
 	case m.Role == v1alpha1.RoleReplica:
-		return "lag unknown"
+		return cell{"lag unknown", plain}
+	case m.DataBytes != nil && m.DataLimitBytes != nil:
+		paint := plain
+		if *m.DataBytes*100 >= *m.DataLimitBytes*nearlyFull {
+			paint = yellow
+		}
+		return cell{"data " + mebibytes(*m.DataBytes) + " of " + mebibytes(*m.DataLimitBytes), paint}
 	}
-	return ""
+	return cell{}
 }
+
+func mebibytes(bytes int64) string { return strconv.FormatInt(bytes>>20, 10) + "Mi" }
 
 func (v VolumeReport) describe() string {
 	text := v.Name + " " + v.Size

@@ -190,8 +190,9 @@ func TestHistoryPrints(t *testing.T) {
 // TestDocsShowWhatIsPrinted: the pages quote the golden files.
 func TestDocsShowWhatIsPrinted(t *testing.T) {
 	for page, quoted := range map[string][]string{
-		"docs/plugin.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
-		"README.md":      {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
+		"docs/plugin.md":      {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
+		"docs/etcdcluster.md": {"status-etcd.txt"},
+		"README.md":           {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {

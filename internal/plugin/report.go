@@ -64,8 +64,12 @@ type MemberReport struct {
 	// LagSeconds of a replica; absent while it is unknown.
 	LagSeconds *float64 `json:"lagSeconds,omitempty"`
 	// SettingsPendingRestart is how many settings wait for a restart.
-	SettingsPendingRestart int           `json:"settingsPendingRestart,omitempty"`
-	Volume                 *VolumeReport `json:"volume,omitempty"`
+	SettingsPendingRestart int `json:"settingsPendingRestart,omitempty"`
+	// DataBytes is the data's size, and DataLimitBytes that at which no more is
+	// written; absent where the engine has no limit of its own.
+	DataBytes      *int64        `json:"dataBytes,omitempty"`
+	DataLimitBytes *int64        `json:"dataLimitBytes,omitempty"`
+	Volume         *VolumeReport `json:"volume,omitempty"`
 }
 
 // VolumeReport is one PersistentVolumeClaim.
@@ -229,6 +233,10 @@ func (m *MemberReport) read(metrics string, k kind) error {
 	}
 	if lag, known := value(k.lag); known && m.Role != v1alpha1.RolePrimary {
 		m.LagSeconds = &lag
+	}
+	size, sized := value(k.size)
+	if limit, limited := value(k.limit); sized && limited {
+		m.DataBytes, m.DataLimitBytes = new(int64(size)), new(int64(limit))
 	}
 	if pending, known := value(k.pendingRestart); known {
 		m.SettingsPendingRestart = int(pending)
