@@ -10,6 +10,8 @@ const (
 	PendingTrust = "trusted authorities"
 	// PendingLimit: it runs with another DataLimit.
 	PendingLimit = "quota"
+	// PendingLog: its log must be shortened before the next version can read it.
+	PendingLog = "a snapshot"
 )
 
 // States of a Ticket.

@@ -229,7 +229,7 @@ type Status struct {
 	// last good settings stay in force.
 	ConfigError string `json:"configError,omitempty"`
 	// PendingRestart names the parameters that wait for a restart, sorted;
-	// PendingTrust and PendingLimit among them.
+	// PendingTrust, PendingLimit and PendingLog among them.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
 	// WaitsForPrimary names the parameters, sorted, whose declared value a
 	// replica may take up only when its primary runs with it: it would not

@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -29,6 +30,9 @@ func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery) (member
 	s.Follow(&d, o.Observation, image(c, o.Settings))
 	if reason, message := versionRefused(c, o); reason != "" {
 		facts = append(facts, memberset.Stalled(reason, "%s", message))
+		s.Stay(&d, o.Observation)
+	}
+	if logsWait(c, o) {
 		s.Stay(&d, o.Observation)
 	}
 	d.Count = count(c, o, g)
@@ -130,6 +134,19 @@ func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message str
 			"spec.version %q is more than one minor version ahead of the running %s: set spec.version to a 3.%d first", c.Spec.Version, running, first.Minor)
 	}
 	return "", ""
+}
+
+// logsWait says whether a member must be restarted as it is before the next
+// minor version takes over its data.
+func logsWait(c *v1alpha1.EtcdCluster, o Observation) bool {
+	have, _ := etcdversion.Parse(runningVersion(c, o))
+	want, _ := etcdversion.Parse(c.Spec.Version)
+	for n := range o.Pods {
+		if m := o.Member(n); m != nil && slices.Contains(m.PendingRestart, memberapi.PendingLog) {
+			return want.Minor > have.Minor
+		}
+	}
+	return false
 }
 
 // runningVersion is the oldest that a member runs: the cluster as a whole is at

@@ -174,6 +174,16 @@ func TestPlan(t *testing.T) {
 		{"where nothing is left, nobody is told to wait for the group",
 			func(t *testing.T) *world { w := settled(t, 1); w.emptied(0); return at(w) },
 			outcome{"", []string{"Stalled/DataMissing", "Degraded/MemberDown", "Reconciling/MemberDown", leaderless}, 1}},
+		{"a member whose log the next version cannot read is restarted as it is first",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				at(w)
+				w.c.Spec.Version = "3.6.16"
+				w.status(1).PendingRestart = []string{memberapi.PendingLog}
+				w.status(1).ConfigHash = memberapi.HashConfig(w.config())
+				return w
+			},
+			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
 		{"a member without data of which nothing is on record is a person's to judge",
 			func(t *testing.T) *world {
 				w := settled(t, 3)

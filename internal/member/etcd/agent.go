@@ -29,6 +29,8 @@ type agent struct {
 	// the declared parameters were last given up for that.
 	crashes int
 	refused string
+	// notRenewed says that a snapshot for the next version could not be had.
+	notRenewed bool
 	// older is what etcd says of data that is newer than itself.
 	older string
 }
@@ -137,6 +139,9 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 	case actJoin:
 		return 0, a.join(ctx, f)
 	case actStart:
+		if err := a.renew(ctx, f.Volume); err != nil {
+			return 0, err
+		}
 		return 0, a.serve(ctx, start{Data: a.o.data()}, f.Volume)
 	}
 	if _, err := a.gate.do(ctx, d, f); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
-// aloneLimit is how long a start out of everybody's reach may take.
-const aloneLimit = 2 * time.Minute
+// brieflyLimit is how long a start may take that does not serve.
+const brieflyLimit = 2 * time.Minute
 
 // dropLimit is how long one look at who is left may take.
 const dropLimit = 5 * time.Second
@@ -83,9 +83,20 @@ func leads(s *clientv3.StatusResponse) bool {
 	return s.Header != nil && s.Leader != 0 && s.Leader == s.Header.MemberId
 }
 
-// alone runs etcd on the loopback interface, without the user's parameters,
-// until done says so, and stops it in order.
+// alone runs etcd briefly on the loopback interface, until done says so of what
+// it answers.
 func (a *agent) alone(ctx context.Context, s start, done func(*clientv3.StatusResponse) bool) error {
+	return a.briefly(ctx, s, func() bool {
+		look, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		status, err := a.local.status(look)
+		return err == nil && done(status)
+	})
+}
+
+// briefly runs etcd without the user's parameters until done says so, and stops
+// it in order.
+func (a *agent) briefly(ctx context.Context, s start, done func() bool) error {
 	if err := a.writeTrust(); err != nil {
 		return err
 	}
@@ -100,15 +111,9 @@ func (a *agent) alone(ctx context.Context, s start, done func(*clientv3.StatusRe
 		return err
 	}
 	defer l.kill()
-	ctx, cancel := context.WithTimeout(ctx, aloneLimit)
+	ctx, cancel := context.WithTimeout(ctx, brieflyLimit)
 	defer cancel()
-	for {
-		look, cancel := context.WithTimeout(ctx, time.Second)
-		status, err := a.local.status(look)
-		cancel()
-		if err == nil && done(status) {
-			break
-		}
+	for !done() {
 		select {
 		case <-l.server.Done():
 			return errors.New("etcd ended: " + l.reason())

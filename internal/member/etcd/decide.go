@@ -13,8 +13,10 @@ type facts struct {
 	Pod    string
 	Volume volume
 
-	// Version of etcd in the image.
+	// Version of etcd in the image, and OldForm says that the log holds what
+	// only versions up to the lastReader read.
 	Version string
+	OldForm bool
 
 	// ConfigKnown says that the cluster's configuration was read, and
 	// ConfigHash which.
@@ -264,7 +266,7 @@ func (f facts) latched() bool {
 func (f facts) refusedVersion() string {
 	have, known := etcdversion.Parse(f.Volume.version())
 	next, ours := etcdversion.Parse(f.Version)
-	if !known || !ours {
+	if !ours || !known && !f.OldForm {
 		return ""
 	}
 	switch obstacle, first := etcdversion.Between(have, next); {
@@ -273,10 +275,20 @@ func (f facts) refusedVersion() string {
 	case obstacle == etcdversion.Patch:
 		return fmt.Sprintf("etcd %s takes over data of %s or later only, and %s has served it last: set spec.version to %q or a later 3.%d first",
 			next, first, have, first, first.Minor)
+	case f.OldForm && next.Minor > lastReader:
+		return fmt.Sprintf("the log holds entries of etcd 3.5, which etcd %s cannot read: set spec.version to a 3.%d, with which the member takes a snapshot when it starts, and once all members run it to %q again", next, lastReader, next)
 	case obstacle == etcdversion.Minor:
 		return fmt.Sprintf("etcd %s is more than one minor version ahead of %s, which has served the data last: set spec.version to a 3.%d first", next, have, first.Minor)
 	}
 	return ""
+}
+
+// mayBeOld says whether the log must be looked at before this version of etcd
+// reads it: it does not read the old form, and has not served the data yet.
+func (f facts) mayBeOld() bool {
+	ours, _ := etcdversion.Parse(f.Version)
+	served, known := etcdversion.Parse(f.Volume.version())
+	return ours.Minor > lastReader && (!known || served.Minor <= lastReader)
 }
 
 // replaced says whether the ticket is for another member than the data's.

@@ -28,6 +28,8 @@ type start struct {
 	Cluster      map[string]string
 	// ForceNew drops all other members.
 	ForceNew bool
+	// Snapshot has etcd take a snapshot as soon as it can.
+	Snapshot bool
 }
 
 // commandLine of etcd: computed settings, over them the user's, over them those
@@ -108,6 +110,9 @@ func (o Options) ownFlags(version release, s start, limit int64) flags {
 	}
 	if s.ForceNew {
 		all["force-new-cluster"] = "true"
+	}
+	if s.Snapshot {
+		all["snapshot-count"] = "1"
 	}
 	if s.State != "" {
 		all["initial-cluster-state"] = s.State

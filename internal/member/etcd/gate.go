@@ -62,6 +62,13 @@ func (g *gate) gather(ctx context.Context) (facts, error) {
 		return f, err
 	}
 	f.Volume.Space = g.space()
+	if f.Volume.Content == contentData && f.mayBeOld() {
+		last, err := oldForm(filepath.Join(g.dir, dataName))
+		if err != nil {
+			return f, err
+		}
+		f.OldForm = last > 0
+	}
 	if config := g.config(); config != nil {
 		if g.cluster == "" {
 			g.cluster = config.UID

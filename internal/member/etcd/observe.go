@@ -98,6 +98,9 @@ func (l *life) take(s sight) {
 	l.up = l.up || s.Status != nil || s.Members != nil
 	l.heard = l.heard.with(s, member.Boottime())
 	l.led = l.led || l.heard.Leader != ""
+	if s.Status != nil {
+		l.storageVersion = s.Status.StorageVersion
+	}
 	up, self, elsewhere, objection := l.up, l.self, l.elsewhere, l.objection
 	l.mu.Unlock()
 	state, message := situation(s, up)

@@ -37,6 +37,8 @@ type life struct {
 	// the volume knows the version that serves it; both are the upkeep's.
 	recordDue   time.Duration
 	versionKept bool
+	// logJudged and logOld are the upkeep's, too: see judgeLog.
+	logJudged, logOld bool
 
 	mu sync.Mutex
 	// voting is since when the member has had a vote and served.
@@ -58,6 +60,8 @@ type life struct {
 	objection string
 	// led says that etcd has run with a leader.
 	led bool
+	// storageVersion is that of the data, which follows that of all members.
+	storageVersion string
 }
 
 // join starts on an empty volume, with the members that the ticket names.

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,28 +25,18 @@ func writeLog(t *testing.T, data string, s logState) {
 		t.Fatal(err)
 	}
 	var log []byte
-	record := func(kind uint64, fields ...uint64) {
+	numbers := func(kind uint64, fields ...uint64) {
 		var body []byte
 		for i, value := range fields {
 			body = protowire.AppendTag(body, protowire.Number(i+1), protowire.VarintType)
 			body = protowire.AppendVarint(body, value)
 		}
-		var message []byte
-		message = protowire.AppendTag(message, recordTypeField, protowire.VarintType)
-		message = protowire.AppendVarint(message, kind)
-		message = protowire.AppendTag(message, recordDataField, protowire.BytesType)
-		message = protowire.AppendBytes(message, body)
-		frame, padding := uint64(len(message)), (8-len(message)%8)%8
-		if padding > 0 {
-			frame |= uint64(0x80|padding) << 56
-		}
-		log = binary.LittleEndian.AppendUint64(log, frame)
-		log = append(append(log, message...), make([]byte, padding)...)
+		log = append(log, record(kind, body)...)
 	}
 	id, _ := unhex(s.Member)
 	cluster, _ := unhex(s.Cluster)
-	record(recordMetadata, id, cluster)
-	record(recordState, 2, 0, s.Commit)
+	numbers(recordMetadata, id, cluster)
+	numbers(recordState, 2, 0, s.Commit)
 	if err := os.WriteFile(filepath.Join(dir, "0000000000000000-0000000000000000.wal"), append(log, make([]byte, 64)...), 0o600); err != nil {
 		t.Fatal(err)
 	}

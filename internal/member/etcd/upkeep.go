@@ -28,6 +28,7 @@ func (l *life) upkeep(ctx context.Context) {
 			pause = settleInterval
 		}
 		l.keepVersion()
+		l.judgeLog()
 		l.takeConfig(ctx, config)
 		l.overtaken(ctx)
 		l.giveUpAside()
@@ -136,6 +137,9 @@ func (l *life) tell(config *member.Config, declared choice) {
 	}
 	if bundle, _ := l.Certificates.Current(); bundle != nil && memberapi.HashConfig(bundle.CAPEM) != l.trust {
 		pending = append(pending, memberapi.PendingTrust)
+	}
+	if l.logOld {
+		pending = append(pending, memberapi.PendingLog)
 	}
 	slices.Sort(pending)
 	if len(pending) == 0 {

@@ -29,6 +29,7 @@ type logState struct {
 // been the same since etcd 2.
 const (
 	recordMetadata = 1
+	recordEntry    = 2
 	recordState    = 3
 
 	recordTypeField = 1
@@ -62,15 +63,27 @@ func readLog(data string) (logState, error) {
 	return s, nil
 }
 
-// scanLog reads records: eight bytes of their length, with the padding that
-// follows in the topmost, and the record.
+// scanLog reads whose a log is and the state so far.
 func scanLog(file io.ReadSeeker) (logState, error) {
 	var s logState
+	if err := records(file, func(record []byte) { s = s.with(record) }); err != nil {
+		return s, err
+	}
+	if s.Member == "" {
+		return s, errors.New("it does not say whose it is")
+	}
+	return s, nil
+}
+
+// records hands out those of a file, but for large ones, up to a torn end: eight
+// bytes of their length, with the padding that follows in the topmost, and the
+// record.
+func records(file io.ReadSeeker, take func(record []byte)) error {
 	buffer := make([]byte, 0, 4<<10)
 	for {
 		var frame uint64
 		if err := binary.Read(file, binary.LittleEndian, &frame); err != nil || frame == 0 {
-			break
+			return nil
 		}
 		length, padding := int64(frame&^(0xff<<56)), int64(0)
 		if frame>>63 != 0 {
@@ -80,19 +93,15 @@ func scanLog(file io.ReadSeeker) (logState, error) {
 		head := min(length, int64(cap(buffer)))
 		buffer = buffer[:head]
 		if _, err := io.ReadFull(file, buffer); err != nil {
-			break
+			return nil
 		}
 		if _, err := file.Seek(length-head+padding, io.SeekCurrent); err != nil {
-			return s, err
+			return err
 		}
 		if head == length {
-			s = s.with(buffer)
+			take(buffer)
 		}
 	}
-	if s.Member == "" {
-		return s, errors.New("it does not say whose it is")
-	}
-	return s, nil
 }
 
 // with takes in a record.

@@ -1,0 +1,150 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/etcdversion"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Up to 3.5 etcd put what it knew of its members into the log in the form of its
+// second API. 3.6 writes that form no more and still reads it; 3.7 panics on it.
+// A member starts by reading its log from the newest snapshot on, so a snapshot
+// that 3.6 takes after such an entry lets 3.7 take over. etcd takes one after
+// thousands of writes: a cluster with fewer would never get there.
+
+// lastReader is the minor version that reads the old form last.
+const lastReader = 6
+
+// Fields of an entry, and the one that only what is in the old form has.
+const (
+	entryIndex    = 3
+	entryData     = 4
+	oldFormMethod = 2
+)
+
+// oldForm is the index of the last entry in the old form that follows the newest
+// snapshot of a data directory; 0 for none.
+func oldForm(data string) (uint64, error) {
+	snapshot := newestSnapshot(data)
+	files, err := logFrom(data, snapshot)
+	if err != nil {
+		return 0, err
+	}
+	var old []uint64
+	for _, name := range files {
+		file, err := os.Open(name)
+		if err != nil {
+			return 0, fmt.Errorf("read the log: %w", err)
+		}
+		err = records(file, func(record []byte) {
+			fields := fieldsOf(record)
+			if fields[recordTypeField].number != recordEntry {
+				return
+			}
+			entry := fieldsOf(fields[recordDataField].bytes)
+			index := entry[entryIndex].number
+			for len(old) > 0 && old[len(old)-1] >= index {
+				old = old[:len(old)-1] // another leader has replaced it
+			}
+			if _, is := fieldsOf(entry[entryData].bytes)[oldFormMethod]; is && index > snapshot {
+				old = append(old, index)
+			}
+		})
+		_ = file.Close()
+		if err != nil {
+			return 0, fmt.Errorf("read the log %s: %w", filepath.Base(name), err)
+		}
+	}
+	if len(old) == 0 {
+		return 0, nil
+	}
+	return old[len(old)-1], nil
+}
+
+// logFrom are the files of the log that hold what follows an index: each is
+// named after its number and the first index in it.
+func logFrom(data string, index uint64) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(data, "member", "wal", "*.wal"))
+	if err != nil || len(names) == 0 {
+		return nil, errNoLog
+	}
+	slices.Sort(names)
+	from := 0
+	for i, name := range names {
+		if first, ok := secondNumber(name); ok && first <= index+1 {
+			from = i
+		}
+	}
+	return names[from:], nil
+}
+
+// newestSnapshot is the index of the last one; 0 without any. Each is named
+// after its term and its index.
+func newestSnapshot(data string) uint64 {
+	names, _ := filepath.Glob(filepath.Join(data, "member", "snap", "*.snap"))
+	newest := uint64(0)
+	for _, name := range names {
+		if index, ok := secondNumber(name); ok {
+			newest = max(newest, index)
+		}
+	}
+	return newest
+}
+
+// secondNumber of the two that the name of a file consists of.
+func secondNumber(name string) (uint64, bool) {
+	base := filepath.Base(name)
+	_, second, _ := strings.Cut(strings.TrimSuffix(base, filepath.Ext(base)), "-")
+	n, err := strconv.ParseUint(second, 16, 64)
+	return n, err == nil
+}
+
+// renew lets etcd take a snapshot, so that the next version finds nothing in its
+// log that it cannot read. It is done before the member serves, so that members
+// take turns at it as they take turns at an upgrade. A failure keeps no member
+// down: it is tried with the next pod.
+func (a *agent) renew(ctx context.Context, v volume) error {
+	if a.release.Minor != lastReader || a.notRenewed {
+		return nil
+	}
+	last, err := oldForm(a.o.data())
+	if err != nil || last == 0 {
+		return err
+	}
+	if last > v.Log.Commit {
+		return nil // whether it stays is not decided yet
+	}
+	a.log.Info("takes a snapshot for the next version", "entry", last)
+	a.Report(memberapi.StateRecovering, "", "takes a snapshot for the next version")
+	err = a.briefly(ctx, start{Data: a.o.data(), Snapshot: true}, func() bool { return newestSnapshot(a.o.data()) >= last })
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("no snapshot was taken for the next version", "error", err.Error())
+		a.notRenewed = true
+		return nil
+	}
+	return err
+}
+
+// judgeLog looks once, when all members run a version that writes the old form
+// no more, whether one that did not yet has left an entry since this one began.
+func (l *life) judgeLog() {
+	l.mu.Lock()
+	v, known := etcdversion.Parse(l.storageVersion)
+	l.mu.Unlock()
+	if l.logJudged || l.release.Minor != lastReader || !known || v.Minor < lastReader {
+		return
+	}
+	last, err := oldForm(l.o.data())
+	if err != nil {
+		l.log.Warn("cannot read the log", "error", err.Error())
+		return
+	}
+	l.logJudged, l.logOld = true, last > 0 && !l.notRenewed
+}
