@@ -9,6 +9,8 @@ STATE := $(CURDIR)/.cluster
 export KUBECONFIG ?= $(STATE)/kubeconfig
 IMAGE ?=
 FOCUS ?= .
+# The oldest that the agent knows all about, and the newest of a line.
+ETCD_VERSIONS ?= 3.5.9 3.6
 CLUSTER := $(CURDIR)/bin/cluster
 KUBECTL = $(shell test -x $(STATE)/bin/kubernetes/kubectl && echo $(STATE)/bin/kubernetes/kubectl || echo kubectl)
 TOOL := go tool -modfile=$(CURDIR)/test/tools/go.mod
@@ -54,6 +56,13 @@ api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once:
 	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
 
+etcd-test: $(CLUSTER) ## etcd's agent with real etcd of ETCD_VERSIONS (a minute each; the first time each is built, another)
+	$(call say,tests with etcd $(ETCD_VERSIONS))
+	@for version in $(ETCD_VERSIONS); do \
+		programs=$$($(CLUSTER) etcd $$version); \
+		HOLDFAST_ETCD=$$programs go test -tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/member/etcd/; \
+	done
+
 argocd-test: $(CLUSTER) ## Argo CD's own health, actions, comparison and controller (the first time it is compiled: minutes)
 	$(call say,tests with the code of Argo CD)
 	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./...
@@ -93,11 +102,11 @@ bench: cluster deploy etcd-images ## measure and print a table (about a quarter 
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
 
-test: check-generated lint unit api-test argocd-test e2e ## every tier, and all that it needs
+test: check-generated lint unit api-test etcd-test argocd-test e2e ## every tier, and all that it needs
 
 demo: cluster deploy plugin ## an example, Ready, with a drift reverted before your eyes
 	@KUBECTL=$(KUBECTL) test/demo/demo.sh
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated lint unit api-test argocd-test cluster cluster-down flux etcd-images deploy undeploy e2e soak bench test demo
+.PHONY: help build plugin generate check-generated lint unit api-test etcd-test argocd-test cluster cluster-down flux etcd-images deploy undeploy e2e soak bench test demo

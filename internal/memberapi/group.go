@@ -42,7 +42,9 @@ type Ticket struct {
 }
 
 // Recovery orders one member to drop all others from the group, for their
-// majority is lost for good, and to go on alone with the data that it has.
+// majority is lost for good, and to go on alone with the data that it has. The
+// member obeys only while neither its own database nor any other member that
+// answers knows of a leader; otherwise Status.Message says why it does not.
 type Recovery struct {
 	// Token of the order; one is carried out once, and is then the member's
 	// Status.Recovered.

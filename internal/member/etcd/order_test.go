@@ -133,3 +133,20 @@ func TestObey(t *testing.T) {
 		})
 	}
 }
+
+// When etcd has stopped for the order, the others are asked once more.
+func TestStepAsksBeforeItGoesOnAlone(t *testing.T) {
+	config := &member.Config{}
+	config.UID, config.SystemIdentifier, config.Recovery = "u", ours, ordered("orders-1")
+	g := gateForTest(t, config, &shelf{})
+	g.object = func(context.Context, logState) string { return "orders-2 says so" }
+	g.leaderless = config.Recovery.Token
+	settled(t, g.dir, mark{Volume: "v1"}, logState{Member: "a", Cluster: ours})
+	a := &agent{gate: g, log: g.log, Host: &member.Host{Store: member.NewStore(memberapi.Status{})}}
+	if pause, err := a.step(t.Context()); pause != 0 || err != nil {
+		t.Errorf("pause %s, %v", pause, err)
+	}
+	if d, _, err := g.next(t.Context()); d.Action != actStart || err != nil {
+		t.Errorf("next it %s, %v", d.Message, err)
+	}
+}

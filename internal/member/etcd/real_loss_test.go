@@ -124,6 +124,10 @@ func TestRealRecovery(t *testing.T) {
 	if got := get(t, c, "a"); got != "1" {
 		t.Errorf("a is %q", got)
 	}
+	// It leads, and nobody else has a vote: as after a recovery that was cut off
+	// before it was marked.
+	order("again")
+	third.until("done again", func(s memberapi.Status) bool { return s.Serving && s.Recovered == "again" })
 	put(t, c, "b", "2")
 
 	late := w.start(1, volumes[1])

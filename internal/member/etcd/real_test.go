@@ -1,7 +1,8 @@
 //go:build etcd
 
-// These tests run the agent with a real etcd and a simulated API server. etcd
-// is taken from the directory that HOLDFAST_ETCD names, or else from the path:
+// These tests run the agent with a real etcd and a simulated API server. make
+// etcd-test builds etcd for them. It is taken from the directory that
+// HOLDFAST_ETCD names, or else from the path:
 //
 //	HOLDFAST_ETCD=/dir go test -tags etcd -run Real ./internal/member/etcd
 package etcd
@@ -24,6 +25,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +56,7 @@ type ports struct{ agent, probe, client, peer, metrics int }
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
+	t.Parallel() // mostly, etcd waits for itself
 	w := &world{t: t, client: fake.NewClientset(), tls: t.TempDir(), bin: os.Getenv("HOLDFAST_ETCD")}
 	if w.bin == "" {
 		var err error
@@ -338,15 +341,16 @@ func get(t *testing.T, c *clientv3.Client, key string) string {
 
 // lastPort that was given out. Ports are taken from below those that a system
 // gives to outgoing connections, which would take them again before etcd does.
-var lastPort = 10000 + mathrand.IntN(10000)
+var lastPort atomic.Int64
 
 func freePort(t *testing.T) int {
 	t.Helper()
+	lastPort.CompareAndSwap(0, 10000+mathrand.Int64N(10000))
 	for range 1000 {
-		lastPort++
-		if l, err := net.Listen("tcp", local127(lastPort)); err == nil {
+		port := int(lastPort.Add(1))
+		if l, err := net.Listen("tcp", local127(port)); err == nil {
 			_ = l.Close()
-			return lastPort
+			return port
 		}
 	}
 	t.Fatal("no free port")
