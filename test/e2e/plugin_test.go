@@ -38,7 +38,7 @@ var buildPlugin = sync.OnceValues(func() (string, error) {
 })
 
 // plugin runs kubectl-holdfast as a person does, and returns its exit code.
-func (c *cluster) plugin(stdin string, args ...string) (stdout, stderr string, code int) {
+func (c *subject) plugin(stdin string, args ...string) (stdout, stderr string, code int) {
 	c.t.Helper()
 	path, err := buildPlugin()
 	must(c.t, err, "build the plugin")
@@ -63,7 +63,7 @@ func (c *cluster) plugin(stdin string, args ...string) (stdout, stderr string, c
 }
 
 // says runs the plugin and looks for words in what it prints.
-func (c *cluster) says(code int, args []string, words ...string) string {
+func (c *subject) says(code int, args []string, words ...string) string {
 	c.t.Helper()
 	stdout, stderr, got := c.plugin("", args...)
 	if err := holdsAll(stdout+stderr, words...); err != nil || got != code {

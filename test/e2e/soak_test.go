@@ -18,6 +18,7 @@ func TestSoak(t *testing.T) {
 	withoutOperator(t, etcd)
 	t.Run("EtcdUpgrades", etcdUpgrades)
 	t.Run("EtcdNodeStops", etcdNodeStops)
+	t.Run("EtcdPlugin", etcdPlugin)
 	t.Run("TwentyKillsAtEachStep", func(t *testing.T) {
 		for range 20 {
 			t.Run("Life", func(t *testing.T) { crashAtEachStep(t, postgres) })
