@@ -10,6 +10,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -54,20 +55,24 @@ func remove(pointers ...string) func(context.Context, client.Client, client.Obje
 	return jsonPatch(patch + "]")
 }
 
+// update is what an editor does: what it read goes back changed, and once more
+// where another write came between.
 func update(edit func(obj map[string]any)) func(context.Context, client.Client, client.Object) error {
 	return func(ctx context.Context, c client.Client, obj client.Object) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
-			return err
-		}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-		if err != nil {
-			return err
-		}
-		edit(content)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
-			return err
-		}
-		return c.Update(ctx, obj)
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj); err != nil {
+				return err
+			}
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+			if err != nil {
+				return err
+			}
+			edit(content)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
+				return err
+			}
+			return c.Update(ctx, obj)
+		})
 	}
 }
 

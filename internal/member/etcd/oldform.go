@@ -22,8 +22,10 @@ import (
 // lastReader is the minor version that reads the old form last.
 const lastReader = 6
 
-// Fields of an entry, and the one that only what is in the old form has.
+// Fields of an entry, and the one that only a request in the old form has. An
+// entry of any other type than 0 changes the membership and is no request.
 const (
+	entryType     = 1
 	entryIndex    = 3
 	entryData     = 4
 	oldFormMethod = 2
@@ -53,7 +55,8 @@ func oldForm(data string) (uint64, error) {
 			for len(old) > 0 && old[len(old)-1] >= index {
 				old = old[:len(old)-1] // another leader has replaced it
 			}
-			if _, is := fieldsOf(entry[entryData].bytes)[oldFormMethod]; is && index > snapshot {
+			_, is := fieldsOf(entry[entryData].bytes)[oldFormMethod]
+			if is && entry[entryType].number == 0 && index > snapshot {
 				old = append(old, index)
 			}
 		})

@@ -10,11 +10,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// logEntry is one of a written log: its index, and whether it is in the old
-// form.
+// What a written log holds: requests in both forms, and a change of the
+// membership, whose second field is no request's.
+const (
+	request = iota
+	oldRequest
+	membership
+)
+
+// logEntry is one of a written log.
 type logEntry struct {
 	index uint64
-	old   bool
+	kind  int
 }
 
 // record frames what a log holds.
@@ -31,27 +38,33 @@ func record(kind uint64, body []byte) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, frame), message...), make([]byte, padding)...)
 }
 
-// bytes of an entry: what 3.5 says of a member, or a request of the third API.
+// bytes of an entry: what 3.5 says of a member, a request of the third API, or a
+// change of the membership.
 func (e logEntry) bytes() []byte {
-	var request []byte
-	request = protowire.AppendTag(request, 1, protowire.VarintType)
-	request = protowire.AppendVarint(request, 77)
-	if e.old {
-		request = protowire.AppendTag(request, oldFormMethod, protowire.BytesType)
-		request = protowire.AppendString(request, "PUT")
-		request = protowire.AppendTag(request, 3, protowire.BytesType)
-		request = protowire.AppendString(request, "/0/members/a/attributes")
-	} else {
-		request = protowire.AppendTag(request, 4, protowire.BytesType)
-		request = protowire.AppendBytes(request, []byte{0x0a, 1, 'a'})
+	var data, body []byte
+	data = protowire.AppendTag(data, 1, protowire.VarintType)
+	data = protowire.AppendVarint(data, 77)
+	switch e.kind {
+	case oldRequest:
+		data = protowire.AppendTag(data, oldFormMethod, protowire.BytesType)
+		data = protowire.AppendString(data, "PUT")
+		data = protowire.AppendTag(data, 3, protowire.BytesType)
+		data = protowire.AppendString(data, "/0/members/a/attributes")
+	case membership:
+		data = protowire.AppendTag(data, oldFormMethod, protowire.VarintType)
+		data = protowire.AppendVarint(data, 0)
+		body = protowire.AppendTag(body, entryType, protowire.VarintType)
+		body = protowire.AppendVarint(body, 1)
+	default:
+		data = protowire.AppendTag(data, 4, protowire.BytesType)
+		data = protowire.AppendBytes(data, []byte{0x0a, 1, 'a'})
 	}
-	var body []byte
 	body = protowire.AppendTag(body, 2, protowire.VarintType)
 	body = protowire.AppendVarint(body, 3)
 	body = protowire.AppendTag(body, entryIndex, protowire.VarintType)
 	body = protowire.AppendVarint(body, e.index)
 	body = protowire.AppendTag(body, entryData, protowire.BytesType)
-	return protowire.AppendBytes(body, request)
+	return protowire.AppendBytes(body, data)
 }
 
 func TestOldForm(t *testing.T) {
@@ -62,16 +75,17 @@ func TestOldForm(t *testing.T) {
 		snapshots []string
 		want      uint64
 	}{
-		{"none", map[string][]logEntry{first: {{1, false}, {2, false}}}, nil, 0},
-		{"the last one counts", map[string][]logEntry{first: {{1, true}, {2, false}, {3, true}, {4, false}}}, nil, 3},
-		{"in an earlier file", map[string][]logEntry{first: {{1, true}, {4, true}}, second: {{5, false}}}, nil, 4},
-		{"before the snapshot", map[string][]logEntry{first: {{1, true}, {4, true}}, second: {{5, false}}},
+		{"none", map[string][]logEntry{first: {{1, request}, {2, request}}}, nil, 0},
+		{"the membership is no request", map[string][]logEntry{first: {{1, membership}, {2, request}}}, nil, 0},
+		{"the last one counts", map[string][]logEntry{first: {{1, oldRequest}, {2, request}, {3, oldRequest}, {4, request}}}, nil, 3},
+		{"in an earlier file", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}}, second: {{5, request}}}, nil, 4},
+		{"before the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}}, second: {{5, request}}},
 			[]string{"0000000000000002-0000000000000004.snap", "0000000000000002-0000000000000002.snap"}, 0},
-		{"after the snapshot", map[string][]logEntry{first: {{1, true}, {4, true}}, second: {{5, true}}},
+		{"after the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}}, second: {{5, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap"}, 5},
-		{"a broken snapshot is none", map[string][]logEntry{first: {{1, true}}},
+		{"a broken snapshot is none", map[string][]logEntry{first: {{1, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap.broken"}, 1},
-		{"replaced by another leader", map[string][]logEntry{first: {{1, true}, {2, true}, {3, false}, {2, false}}}, nil, 1},
+		{"replaced by another leader", map[string][]logEntry{first: {{1, oldRequest}, {2, oldRequest}, {3, request}, {2, request}}}, nil, 1},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
