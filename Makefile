@@ -9,8 +9,8 @@ STATE := $(CURDIR)/.cluster
 export KUBECONFIG ?= $(STATE)/kubeconfig
 IMAGE ?=
 FOCUS ?= .
-# The oldest that the agent knows all about, and the newest of a line.
-ETCD_VERSIONS ?= 3.5.9 3.6
+# The oldest that the agent knows all about, and the newest of two lines.
+ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 CLUSTER := $(CURDIR)/bin/cluster
 KUBECTL = $(shell test -x $(STATE)/bin/kubernetes/kubectl && echo $(STATE)/bin/kubernetes/kubectl || echo kubectl)
 TOOL := go tool -modfile=$(CURDIR)/test/tools/go.mod

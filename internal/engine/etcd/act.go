@@ -29,7 +29,7 @@ func (e *Engine) Act(ctx context.Context, c *v1alpha1.EtcdCluster, s engine.Step
 	if err := e.Unchanged(ctx, set(c)); err != nil {
 		return err
 	}
-	defer func() { e.attempts.note(set(c).Key(), attempt(s), e.Clock.Now()) }()
+	defer func() { e.attempts.note(set(c).Key(), s, e.Clock.Now()) }()
 	pod := s.Target
 	if s.Type != stepDefragment {
 		if pod = e.leader(c); pod == "" {

@@ -91,7 +91,7 @@ func (m *model) obey(p engine.Plan) {
 }
 
 func (m *model) step(s engine.Step) {
-	m.o.Tried[attempt(s)] = m.time
+	noteIn(m.o.Tried, s, m.time)
 	switch s.Type {
 	case memberset.StepReplaceMember:
 		for n, pod := range m.o.Pods {

@@ -110,7 +110,8 @@ func (j *judgement) defragmentStep() *engine.Step {
 		j.run.end()
 		return nil
 	}
-	s := j.defragment(threshold, j.run.slot, "less of its data is in use than spec.defragmentation asks for")
+	wastes := func(n int) bool { return j.wastes(n, threshold, j.run.slot) }
+	s := j.defragment(wastes, "less of its data is in use than spec.defragmentation asks for")
 	switch {
 	case s == nil && !j.waits:
 		j.run.end()
@@ -120,17 +121,16 @@ func (j *judgement) defragmentStep() *engine.Step {
 	return s
 }
 
-// defragment is the step for the next member with so much that is not in use,
-// and that was not defragmented since a time: followers from the highest
-// ordinal down, the leader last, when it leads no more. A member answers nobody
-// meanwhile.
-func (j *judgement) defragment(percent int, since time.Time, why string) *engine.Step {
+// defragment is the step for the next of some members: followers from the
+// highest ordinal down, the leader last, when it leads no more. A member answers
+// nobody meanwhile.
+func (j *judgement) defragment(which func(ordinal int) bool, why string) *engine.Step {
 	for n := j.Desired.Count - 1; n >= 0; n-- {
-		if n != j.g.leader && j.wastes(n, percent, since) {
+		if n != j.g.leader && which(n) {
 			return j.on(n, stepDefragment, j.g.members[n].ID, "%s", why)
 		}
 	}
-	if !j.wastes(j.g.leader, percent, since) {
+	if !which(j.g.leader) {
 		return nil
 	}
 	if heir := j.heir(); heir >= 0 {
@@ -139,6 +139,8 @@ func (j *judgement) defragment(percent int, since time.Time, why string) *engine
 	return j.on(j.g.leader, stepDefragment, j.g.members[j.g.leader].ID, "%s", why)
 }
 
+// wastes says whether so much of a member's data is not in use, and it was not
+// defragmented since a time.
 func (j *judgement) wastes(ordinal, percent int, since time.Time) bool {
 	at, tried := j.o.Tried[stepDefragment+" "+j.PodName(ordinal)]
 	if tried && !since.IsZero() && !at.Before(since) {

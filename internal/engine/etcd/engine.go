@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/members"
 )
@@ -90,7 +91,7 @@ func (a *attempts) of(cluster types.NamespacedName) map[string]time.Time {
 	return copied
 }
 
-func (a *attempts) note(cluster types.NamespacedName, step string, at time.Time) {
+func (a *attempts) note(cluster types.NamespacedName, s engine.Step, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.clusters == nil {
@@ -99,7 +100,22 @@ func (a *attempts) note(cluster types.NamespacedName, step string, at time.Time)
 	if a.clusters[cluster] == nil {
 		a.clusters[cluster] = map[string]time.Time{}
 	}
-	a.clusters[cluster][step] = at
+	noteIn(a.clusters[cluster], s, at)
+}
+
+// noteIn a cluster's attempts that a step was tried. With the alarm the
+// compactions that led there are forgotten.
+func noteIn(tried map[string]time.Time, s engine.Step, at time.Time) {
+	tried[attempt(s)] = at
+	switch s.Type {
+	case stepCompact:
+		if tried[firstCompact].IsZero() {
+			tried[firstCompact] = at
+		}
+	case stepDisarm:
+		delete(tried, stepCompact)
+		delete(tried, firstCompact)
+	}
 }
 
 func (a *attempts) forget(cluster types.NamespacedName) {

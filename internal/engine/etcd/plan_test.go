@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +216,29 @@ func TestPlan(t *testing.T) {
 		{"a quota that is used up drops history first",
 			func(t *testing.T) *world { return full(t, 0) },
 			outcome{"Compact config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"which takes a while behind the scenes",
+			func(t *testing.T) *world { w := full(t, 0); w.tried("Compact", 5*time.Second); return w },
+			outcome{"", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"and makes members smaller that do not say so, each once",
+			func(t *testing.T) *world {
+				w := full(t, 0)
+				w.tried("Compact", time.Minute)
+				w.tried("Defragment config-2", 10*time.Second)
+				return w
+			},
+			outcome{"Defragment config-1", []string{"Degraded/QuotaExceeded", available}, 3}},
+		{"whoever led when history was dropped",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.leader = w.data[1]
+				w.say()
+				w.fill(0)
+				w.tried("Compact", time.Minute)
+				w.tried("Defragment config-2", 10*time.Second)
+				w.tried("Defragment config-0", 10*time.Second)
+				return w
+			},
+			outcome{"MoveLeader config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
 		{"and then gives its space back, followers first",
 			func(t *testing.T) *world { return full(t, 60) },
 			outcome{"Defragment config-2", []string{"Degraded/QuotaExceeded", available}, 3}},
@@ -237,10 +261,21 @@ func TestPlan(t *testing.T) {
 		{"a quota that is full of keys is a person's to raise",
 			func(t *testing.T) *world {
 				w := full(t, 0)
-				w.o.Tried["Compact config-0"] = now.Add(-2 * time.Minute)
+				w.tried("Compact", 2*time.Minute)
+				for n := range 3 {
+					w.tried(fmt.Sprintf("Defragment config-%d", n), 100*time.Second)
+				}
 				return w
 			},
 			outcome{"", []string{"Stalled/QuotaExceeded", available}, 3}},
+		{"and stays so while it is tried again",
+			func(t *testing.T) *world {
+				w := full(t, 0)
+				w.tried("FirstCompact", 6*time.Minute)
+				w.tried("Compact", time.Minute)
+				return w
+			},
+			outcome{"Defragment config-2", []string{"Stalled/QuotaExceeded", available}, 3}},
 		{"unused space is given back by one member at a time",
 			func(t *testing.T) *world { w := settled(t, 3); w.status(1).DataUnused = 50; return w },
 			outcome{"Defragment config-1", []string{available}, 3}},
@@ -329,11 +364,15 @@ func (w *world) outdate() {
 // full is a cluster that is out of space, of which so much is not in use.
 func full(t *testing.T, unused int) *world {
 	w := settled(t, 3)
+	w.fill(unused)
+	return w
+}
+
+func (w *world) fill(unused int) {
 	for n := range 3 {
 		m := w.status(n)
 		m.Alarms, m.DataFill, m.DataUnused = []string{"NOSPACE:a1"}, 100, unused
 	}
-	return w
 }
 
 // Tickets admit nobody whom the leader does not count.

@@ -35,19 +35,34 @@ var pauses = map[string]time.Duration{
 	stepCompact:    5 * time.Minute,
 }
 
-// attempt names a step where it is remembered when it was tried.
-func attempt(s engine.Step) string { return s.Type + " " + s.Target }
+// firstCompact is where it is remembered when history was dropped first since
+// there was room for writes.
+const firstCompact = "First" + stepCompact
+
+// attempt names a step where it is remembered when it was tried. A compaction is
+// done to the group, whoever leads it.
+func attempt(s engine.Step) string {
+	if s.Type == stepCompact {
+		return s.Type
+	}
+	return s.Type + " " + s.Target
+}
 
 // paced is a step, unless it was tried a moment ago.
 func (j *judgement) paced(s *engine.Step) *engine.Step {
 	at, tried := j.o.Tried[attempt(*s)]
 	if wait := at.Add(pauses[s.Type]).Sub(j.now); tried && wait > 0 {
-		if j.recheck == 0 || wait < j.recheck {
-			j.recheck = wait
-		}
+		j.recheckIn(wait)
 		return nil
 	}
 	return s
+}
+
+// recheckIn looks again after a while, if nothing else comes first.
+func (j *judgement) recheckIn(wait time.Duration) {
+	if j.recheck == 0 || wait < j.recheck {
+		j.recheck = wait
+	}
 }
 
 // alone is a paced step that nothing else is done beside: what is seen may be
