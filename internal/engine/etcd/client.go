@@ -98,6 +98,9 @@ func (c client) AddLearner(ctx context.Context, peerURL string) error {
 		}
 	}
 	_, err = c.MemberAddAsLearner(ctx, []string{peerURL})
+	if errors.Is(err, rpctypes.ErrUnhealthy) {
+		return nil // not all members have known each other for long enough
+	}
 	return overtaken(err)
 }
 
