@@ -3,16 +3,9 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -76,62 +69,6 @@ func etcdUpgrades(t *testing.T) {
 	c.change(fmt.Sprintf("version: %q", path[3]))
 	c.waitReady()
 	w.stop()
-}
-
-// etcdNodeStops: a node loses its power. The cluster serves on, names the
-// member, keeps it, and is whole when the node is back.
-func etcdNodeStops(t *testing.T) {
-	c := newSubject(t, etcd, 3)
-	c.waitReady()
-	ids := c.group().ids()
-	w := c.startWriter()
-	node := c.awayFromWriter(w)
-	lost := c.pods()[node]
-	t.Cleanup(func() { power(t, "start", lost.Spec.NodeName) })
-	power(t, "stop", lost.Spec.NodeName)
-	c.waitDegraded(lost.Name)
-	w.goesOn()
-	time.Sleep(settlePeriod)
-	power(t, "start", lost.Spec.NodeName)
-	c.waitFor(nodeTimeout, "the cluster is whole again", whole)
-	etcd.united(c, 3)
-	if now := c.group().ids(); fmt.Sprint(now) != fmt.Sprint(ids) {
-		t.Errorf("the members are %v, before %v", now, ids)
-	}
-	t.Logf("a node stopped: the longest gap %s", w.takeGap())
-	w.stop()
-}
-
-// awayFromWriter is a member on a node with neither the application nor the
-// operator.
-func (c *subject) awayFromWriter(w *writer) int {
-	c.t.Helper()
-	var app corev1.Pod
-	err := env.client.Get(c.t.Context(), client.ObjectKey{Namespace: w.app.namespace, Name: w.app.name}, &app)
-	must(c.t, err, "the application's pod")
-	taken := map[string]bool{app.Spec.NodeName: true}
-	operators, err := operatorPods(c.t.Context())
-	must(c.t, err, "the operators")
-	for i := range operators {
-		taken[operators[i].Spec.NodeName] = true
-	}
-	pods := c.pods()
-	for n := range pods {
-		if !taken[pods[n].Spec.NodeName] {
-			return n
-		}
-	}
-	c.t.Fatal("every node has an application or an operator")
-	return 0
-}
-
-// power cuts or gives a node's.
-func power(t *testing.T, verb, node string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(state, "bin", "cluster"), "--dir", state, verb, node).CombinedOutput()
-	must(t, err, verb+" "+node+": "+string(out))
 }
 
 // checkOnce says whether each of these pods was replaced once, in any order.

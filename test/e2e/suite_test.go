@@ -56,6 +56,9 @@ var ofEtcd = []part{
 	{"EtcdKilledPods", etcdKilledPods},
 	{"EtcdUnreachable", etcdUnreachable},
 	{"EtcdLostVolumes", etcdLostVolumes},
+	{"EtcdMajorityLost", etcdMajorityLost},
+	{"EtcdFull", etcdFull},
+	{"EtcdPlugin", etcdPlugin},
 }
 
 // TestTogether are the tests that leave the operator alone. They run side by
@@ -91,8 +94,11 @@ func together(t *testing.T, parts []part) {
 // it. They run after the others and one by one.
 func TestWithOperator(t *testing.T) {
 	waitForNamespacesToEnd(t)
-	t.Run("Quiet", func(t *testing.T) { quiet(t, 10, quietMinute, postgres) })
-	withoutOperator(t, postgres)
+	t.Run("Quiet", func(t *testing.T) { quiet(t, 10, quietMinute, kinds()...) })
+	for _, k := range kinds() {
+		withoutOperator(t, k)
+	}
+	t.Run("EtcdNodeStops", etcdNodeStops)
 	t.Run("StandbyTakesOver", standbyTakesOver)
 	t.Run("FluxUpgrades", fluxUpgrades)
 	t.Run("FluxFromEmpty", fluxFromEmpty)
@@ -100,7 +106,6 @@ func TestWithOperator(t *testing.T) {
 }
 
 // withoutOperator are the tests that stop the operator of a kind's clusters.
-// Those of etcd are part of make soak until they have been seen to pass.
 func withoutOperator(t *testing.T, k *kind) {
 	t.Helper()
 	t.Run(k.prefix+"TruthThroughRestart", func(t *testing.T) { truthThroughRestart(t, k) })
