@@ -149,7 +149,10 @@ func (m *model) happen() {
 		case n >= m.count && pod != nil:
 			m.gone(n)
 			return
-		case n < m.count && pod == nil && m.o.Volumes[n] != nil:
+		case n < m.count && pod == nil:
+			if m.o.Volumes[n] == nil {
+				m.volume(n, false) // the StatefulSet's own, which says nothing
+			}
 			m.pods++
 			m.pod(n).UID = types.UID(fmt.Sprintf("pod-%d-%d", n, m.pods))
 			return
@@ -205,8 +208,8 @@ func (m *model) agent(n int) bool {
 	return true
 }
 
-// disturb edits the spec, kills pods and empties volumes, and orders to go on
-// when a majority was lost by that.
+// disturb edits the spec, kills pods, empties volumes and deletes claims, and
+// orders to go on when a majority was lost by that.
 func (m *model) disturb() {
 	switch n := m.random.IntN(5); m.random.IntN(60) {
 	case 0:
@@ -223,6 +226,13 @@ func (m *model) disturb() {
 		if m.o.Pods[n] != nil && m.data[n] != "" && m.others(n) {
 			m.world.emptied(n)
 			m.emptied[n]++
+		}
+	case 6:
+		if m.o.Pods[n] != nil && m.data[n] != "" && m.others(n) {
+			m.world.emptied(n)
+			m.emptied[n]++
+			delete(m.o.Volumes, n)
+			m.gone(n)
 		}
 	}
 	m.rescue()

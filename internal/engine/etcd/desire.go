@@ -43,11 +43,13 @@ func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery) (member
 
 // count of members that have a pod. The membership leads, and the pods follow:
 // a pod appears when its member was admitted, and goes when it was removed. A
-// member that is to be replaced keeps its pod.
+// member that is to be replaced keeps its pod; so does one that ran, while nobody
+// leads: its claim may be a new one that does not say yet whose it is, and without
+// its pod nobody would ever say what has become of its data.
 func count(c *v1alpha1.EtcdCluster, o Observation, g group) int {
 	have := o.Membership()
 	if !g.led {
-		return max(1, have)
+		return max(1, g.ran(), have)
 	}
 	return max(1, g.top(), min(c.Spec.DesiredReplicas(), have))
 }

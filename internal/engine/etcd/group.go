@@ -125,6 +125,17 @@ func (g group) top() int {
 	return top
 }
 
+// ran is one more than the highest ordinal of a member that has ever started.
+func (g group) ran() int {
+	ran := 0
+	for n, m := range g.members {
+		if m.Name != "" {
+			ran = max(ran, n+1)
+		}
+	}
+	return ran
+}
+
 // quorum of a number of voters.
 func quorum(voters int) int { return voters/2 + 1 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
@@ -268,4 +269,25 @@ func TestRecoveryIsRefused(t *testing.T) {
 			t.Errorf("%+v", orders)
 		}
 	})
+}
+
+// Claims that were deleted because their volumes are gone are made anew by the
+// StatefulSet, and say of no member yet whose they are. Their members keep their
+// pods: by them alone it is known that nothing is left of their data.
+func TestLostMembersKeepTheirPods(t *testing.T) {
+	w := ordered(t)
+	for _, n := range []int{1, 2} {
+		w.unbound(n)
+		delete(w.o.Volumes[n].Labels, v1alpha1.LabelMember)
+		delete(w.o.Members, set(w.c).PodName(n))
+	}
+	p := w.plan()
+	for _, obj := range p.Objects {
+		if s, is := obj.(*appsv1ac.StatefulSetApplyConfiguration); is && *s.Spec.Replicas != 3 {
+			t.Errorf("%d replicas", *s.Spec.Replicas)
+		}
+	}
+	if o := p.Report.Orders; len(o) != 1 || o[0].Target != "config-0" {
+		t.Errorf("%+v: %v", o, p.Facts)
+	}
 }
