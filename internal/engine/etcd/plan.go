@@ -91,7 +91,7 @@ func (j *judgement) step() *engine.Step {
 		return s
 	}
 	if j.r.underWay {
-		return nil // its member alone acts
+		return j.ReplaceStuckStep() // its member alone acts, once it runs
 	}
 	for _, next := range []func() *engine.Step{
 		j.removeLostStep, j.promoteStep, j.spaceStep, j.replaceStep, j.addStep, j.removeStep, j.defragmentStep,

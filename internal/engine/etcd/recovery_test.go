@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -126,6 +128,50 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 			}
 			if said != (tc.says != "") {
 				t.Errorf("says %v", p.Facts)
+			}
+		})
+	}
+}
+
+// Whoever was chosen may need another image before it can obey: without a new
+// pod the order would never end. A pod that runs is left alone meanwhile.
+func TestRecoveryWaitsForNoOutdatedPod(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(w *world)
+		target string
+	}{
+		{"it runs", func(*world) {}, ""},
+		{"its image cannot be had", func(w *world) {
+			delete(w.o.Members, "config-0")
+			w.o.Pods[0].Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+		}, "config-0"},
+		{"its version must not start on the data", func(w *world) {
+			m := w.status(0)
+			m.State, m.Hold, m.Serving = memberapi.StateHeld, memberapi.HoldDataVersion, false
+		}, "config-0"},
+		{"its volume is about to go", func(w *world) {
+			m := w.status(0)
+			m.State, m.Hold, m.Serving = memberapi.StateHeld, memberapi.HoldDataVersion, false
+			w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now}
+		}, ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := ordered(t)
+			w.c.Status.Orders = w.plan().Report.Orders
+			w.c.Spec.Image = "registry.example/etcd:fixed"
+			for _, n := range []int{1, 2} {
+				w.pod(n) // they follow already
+			}
+			tc.change(w)
+			p := w.plan()
+			target := ""
+			if p.Step != nil {
+				target = p.Step.Target
+			}
+			if target != tc.target || p.Report.Orders[0].Result != "" {
+				t.Errorf("step %v, orders %+v", p.Step, p.Report.Orders)
 			}
 		})
 	}

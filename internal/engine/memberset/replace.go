@@ -43,6 +43,21 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 	return replace(next, why)
 }
 
+// ReplaceStuckStep replaces one outdated pod that will not serve by waiting, and
+// no other: whatever else is under way may wait for it.
+func (j *Judgement) ReplaceStuckStep() *engine.Step {
+	for n := range j.Desired.Count {
+		pod := j.Seen.Pods[n]
+		if pod == nil || pod.DeletionTimestamp != nil || j.Seen.leaving(n) {
+			continue
+		}
+		if why := j.Outdated(n); why != "" && j.stuck(pod, j.Seen.Member(n)) {
+			return replace(pod, why)
+		}
+	}
+	return nil
+}
+
 // leaving says that a member's volume is being deleted, which is held up only
 // by its pod.
 func (o Observation) leaving(ordinal int) bool {
