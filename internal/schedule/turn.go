@@ -13,10 +13,14 @@ import (
 // nobody handled in time only the newest is, so that none is made up once the
 // next one has come.
 //
-// A schedule that is new, or another than before, begins with its next slot.
+// A schedule that is new, or another than before, begins with its next slot. So
+// does one whose next slot is further off than two: the clock was ahead when it
+// was written, and would keep everything waiting until it is there again. One
+// slot further is where a clock that was put back a little has it.
 func (s Schedule) Turn(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.ScheduleStatus, time.Time) {
-	if was.NextSlot == nil || was.Schedule != s.String() {
-		was.Schedule, was.NextSlot = s.String(), moment(s.Next(now))
+	next := s.Next(now)
+	if was.NextSlot == nil || was.Schedule != s.String() || was.NextSlot.After(s.Next(next)) {
+		was.Schedule, was.NextSlot = s.String(), moment(next)
 	}
 	if last := s.Last(now); !last.Before(was.NextSlot.Time) {
 		return was, last

@@ -40,6 +40,10 @@ func TestTurn(t *testing.T) {
 			record(line, "2026-03-01 02:00", "2026-03-02 02:00", ""), "2026-03-08 12:00", record(line, "2026-03-01 02:00", "2026-03-02 02:00", ""), "2026-03-08 02:00"},
 		{"another line begins with its next slot",
 			record("0 4 * * *", "2026-03-01 04:00", "2026-03-02 04:00", "why"), "2026-03-02 12:00", record(line, "2026-03-01 04:00", "2026-03-03 02:00", "why"), ""},
+		{"a clock that was years ahead is right again",
+			record(line, "2031-03-01 02:00", "2031-03-02 02:00", ""), "2026-03-01 12:00", record(line, "2031-03-01 02:00", "2026-03-02 02:00", ""), ""},
+		{"a clock that was put back over the slot brings it no second time",
+			record(line, "2026-03-02 02:00", "2026-03-03 02:00", ""), "2026-03-02 01:59", record(line, "2026-03-02 02:00", "2026-03-03 02:00", ""), ""},
 	}
 	s := parse(t, line, "")
 	for _, tc := range cases {
