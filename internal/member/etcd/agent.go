@@ -114,6 +114,8 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	// What etcd heard counts for one step: after another, a quorum may be back.
+	a.gate.leaderless = ""
 	a.describe(d, f)
 	switch d.Action {
 	case actHold:
@@ -131,7 +133,6 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) {
 	case actRecover:
 		if objection := a.gate.object(ctx, f.Volume.Log); objection != "" {
 			a.log.Warn("does not go on alone", "because", objection)
-			a.gate.leaderless = ""
 			return 0, nil
 		}
 		a.Report(memberapi.StateInitializing, "", d.Message)

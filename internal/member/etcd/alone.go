@@ -39,8 +39,8 @@ func (a *agent) birth(ctx context.Context, f facts) error {
 }
 
 // recover drops all other members from the group, and marks the order as
-// carried out. A crash in between does it again, and harms nobody: no member
-// and no client can have come in.
+// carried out. After a crash in between the member is the only one with a vote,
+// or hears of no leader as before; see obey.
 func (a *agent) recover(ctx context.Context, f facts) error {
 	a.log.Warn("drops all other members", "order", f.Recovery.Token)
 	err := a.alone(ctx, start{Data: a.o.data(), Alone: true, ForceNew: true}, func(s *clientv3.StatusResponse) bool {
@@ -49,12 +49,7 @@ func (a *agent) recover(ctx context.Context, f facts) error {
 	if err != nil {
 		return fmt.Errorf("go on without the other members: %w", err)
 	}
-	m, err := readMark(a.o.DataDir)
-	if err != nil {
-		return err
-	}
-	m.Recovered = f.Recovery.Token
-	return m.write(a.o.DataDir)
+	return recovered(a.o.DataDir, f.Recovery.Token)
 }
 
 // dropOthers removes the members that a forced start has left in the list, and

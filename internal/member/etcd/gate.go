@@ -33,7 +33,8 @@ type gate struct {
 	// cluster of the name that is about to go reads the next one's, too.
 	cluster string
 	removed string
-	// leaderless is the token of the order before which nobody led any more.
+	// leaderless is the token of the order before which nobody led any more, for
+	// the step that follows.
 	leaderless string
 }
 

@@ -59,12 +59,9 @@ func voters(list []memberapi.GroupMember) int {
 	return count
 }
 
-// objection to dropping the other members; empty for none. Whoever is the only
-// one with a vote has done so before, and may not have come to the end of it.
+// objection to dropping the other members; empty for none.
 func (h hearing) objection(now, election time.Duration) string {
 	switch {
-	case h.Sole:
-		return ""
 	case h.Leader != "":
 		return "the quorum is back: " + h.Leader + " leads"
 	case h.Since == 0 || now-h.Since < electionsMissed*election:
@@ -115,6 +112,10 @@ func (l *life) obey(ctx context.Context, d decision, f facts) {
 		l.mu.Lock()
 		heard := l.heard
 		l.mu.Unlock()
+		if heard.Sole {
+			l.finishAlone(ctx, f.Recovery.Token)
+			return
+		}
 		if objection = heard.objection(member.Boottime(), l.choice.election()); objection == "" {
 			objection = l.gate.object(ctx, f.Volume.Log)
 		}
@@ -132,4 +133,27 @@ func (l *life) obey(ctx context.Context, d decision, f facts) {
 		l.log.Warn(objection, "order", f.Recovery.Token)
 	}
 	l.objection = objection
+}
+
+// finishAlone brings an order to its end that was cut off: whoever is the only
+// one with a vote has gone on alone. Clients may have written since, so etcd is
+// not forced again: that drops what it does not know to be agreed on after a
+// crash, and whoever leads alone has told clients of that, too.
+func (l *life) finishAlone(ctx context.Context, token string) {
+	l.mu.Lock()
+	self := l.self
+	l.objection = ""
+	l.mu.Unlock()
+	look, cancel := context.WithTimeout(ctx, dropLimit)
+	defer cancel()
+	_, list, err := l.local.members(look, l.local.peer)
+	if self == "" || err != nil || voters(list) != 1 || !l.dropOthers(ctx, self) {
+		return // the next look tries again
+	}
+	if err := recovered(l.o.DataDir, token); err != nil {
+		l.log.Warn("cannot mark the order as carried out", "error", err.Error())
+		return
+	}
+	l.log.Warn("has gone on alone", "order", token)
+	l.Store.Update(func(s *memberapi.Status) { s.Recovered = token })
 }

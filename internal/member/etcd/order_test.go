@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
@@ -37,7 +38,7 @@ func TestHearing(t *testing.T) {
 		"it has lost it just now":          {[]sight{answering(0xb, voter), answering(0), answering(0), answering(0)}, "not sure"},
 		"a leader came back":               {[]sight{answering(0), answering(0), answering(0), answering(0), answering(0), answering(0), answering(0xb, voter)}, "b leads"},
 		"it was elected":                   {[]sight{answering(0), answering(0xa, voter)}, "a leads"},
-		"it is the only one with a vote":   {[]sight{answering(0xa, learner)}, ""},
+		"it leads a learner":               {[]sight{answering(0xa, learner)}, "a leads"},
 		"clients get no answer any more":   {[]sight{answering(0), peersOnly, peersOnly, peersOnly, peersOnly, peersOnly, peersOnly, peersOnly}, "not sure"},
 		"etcd ended, and has just started": {[]sight{peersOnly, peersOnly, peersOnly, {}, {}, {}, peersOnly}, "not sure"},
 	} {
@@ -148,5 +149,40 @@ func TestStepAsksBeforeItGoesOnAlone(t *testing.T) {
 	}
 	if d, _, err := g.next(t.Context()); d.Action != actStart || err != nil {
 		t.Errorf("next it %s, %v", d.Message, err)
+	}
+}
+
+// What etcd heard before it stopped counts for the next step, and no longer: the
+// quorum may be back by the one after that.
+func TestStepForgetsThatNobodyLed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(config *member.Config)
+		space  member.Space
+	}{
+		"going on alone failed":      {func(*member.Config) {}, member.Space{}},
+		"there was no room to start": {func(*member.Config) {}, member.Space{Free: 1, Total: 100}},
+		"the order was not there":    {func(c *member.Config) { c.Recovery = nil }, member.Space{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full, config := true, &member.Config{}
+			config.UID, config.SystemIdentifier, config.Recovery = "u", ours, ordered("orders-1")
+			g := gateForTest(t, config, &shelf{})
+			g.object = func(context.Context, logState) string { return "" }
+			g.space = func() member.Space {
+				if full {
+					return c.space
+				}
+				return member.Space{}
+			}
+			g.leaderless = config.Recovery.Token
+			settled(t, g.dir, mark{Volume: "v1"}, logState{Member: "a", Cluster: ours})
+			a := &agent{gate: g, log: g.log, Host: member.NewHost(member.HostOptions{Log: g.log, Client: fake.NewClientset()})}
+			c.change(config)
+			_, _ = a.step(t.Context()) // it has no certificate to start with
+			full, config.Recovery = false, ordered("orders-1")
+			if d, _, err := g.next(t.Context()); d.Action != actStart || err != nil {
+				t.Errorf("next it %s, %v", d.Message, err)
+			}
+		})
 	}
 }

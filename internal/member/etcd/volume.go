@@ -133,6 +133,16 @@ func begin(dir, id string) error {
 	return m.write(dir)
 }
 
+// recovered marks that an order to go on alone was carried out.
+func recovered(dir, token string) error {
+	m, err := readMark(dir)
+	if err != nil {
+		return err
+	}
+	m.Recovered = token
+	return m.write(dir)
+}
+
 // keepVersion marks which version serves the data of a member.
 func keepVersion(dir, id, version string) error {
 	m, err := readMark(dir)
