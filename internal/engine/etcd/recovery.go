@@ -61,7 +61,7 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 
 // carryOut tells the member that was chosen to go on, until it has. The choice
 // ends only when it cannot be obeyed any more: who was chosen may have obeyed
-// without being heard.
+// without being heard, and who leads as the only one with a vote has, and marks it.
 func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 	r.underWay = true
 	end := func(result string) { r.underWay, r.status.Result = false, result }
@@ -77,7 +77,7 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 			end("failed: " + r.status.Target + " has lost its data")
 		case m == nil:
 			r.awaited = true
-		case g.led:
+		case g.led && (g.leader != n || g.voters() > 1):
 			// The quorum came back before the order went out, or before its
 			// member heard of it: to go on alone now would make two groups.
 			end("not needed: the quorum came back")

@@ -59,6 +59,23 @@ func TestRecoveryEndsWithTheNeedForIt(t *testing.T) {
 	}
 }
 
+// Whoever leads as the only one with a vote has gone on alone. It was cut off
+// before it could mark that, and nobody is admitted before it has.
+func TestRecoveryThatWasCutOffIsFinished(t *testing.T) {
+	w := ordered(t)
+	w.c.Status.Orders = w.plan().Report.Orders
+	w.group = map[string]memberapi.GroupMember{w.data[0]: w.group[w.data[0]]}
+	w.say()
+	p := w.plan()
+	if got := w.told(); got == nil || p.Report.Orders[0].Result != "" || p.Step != nil {
+		t.Fatalf("told %+v, %+v, step %v", got, p.Report.Orders, p.Step)
+	}
+	w.status(0).Recovered = "go"
+	if p = w.plan(); !strings.Contains(p.Report.Orders[0].Result, "went on") || p.Step == nil || p.Step.Type != stepAddLearner {
+		t.Errorf("%+v, step %v", p.Report.Orders, p.Step)
+	}
+}
+
 func TestRecoveryIsTakenUpOnce(t *testing.T) {
 	w := ordered(t)
 	p := w.plan()
