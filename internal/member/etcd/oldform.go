@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -74,11 +73,10 @@ func oldForm(data string) (uint64, error) {
 // logFrom are the files of the log that hold what follows an index: each is
 // named after its number and the first index in it.
 func logFrom(data string, index uint64) ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(data, "member", "wal", "*.wal"))
-	if err != nil || len(names) == 0 {
-		return nil, errNoLog
+	names, err := logFiles(data)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(names)
 	from := 0
 	for i, name := range names {
 		if first, ok := secondNumber(name); ok && first <= index+1 {

@@ -226,14 +226,18 @@ func (v volume) version() string {
 }
 
 // withData judges a data directory. One without a log is what the first start
-// of a member left that had not come so far as to have data.
+// of a member left that had not come so far as to have data; one that cannot be
+// read is neither that nor something else's.
 func (v volume) withData(data string) (volume, error) {
 	var err error
+	var unreadable *fs.PathError
 	v.Log, err = readLog(data)
 	switch {
 	case errors.Is(err, errNoLog):
 		v.Content = contentEmpty
 		return v, nil
+	case errors.As(err, &unreadable):
+		return v, err
 	case err != nil:
 		v.Content, v.Unknown = contentUnknown, err.Error()
 		return v, nil

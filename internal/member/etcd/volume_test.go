@@ -110,6 +110,24 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// A log that cannot be read is no volume without data: its member is not lost.
+func TestUnreadableLog(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, dataName, "member", "wal")
+	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, nil, 0o600); err != nil { // no directory, so that root cannot read it either
+		t.Fatal(err)
+	}
+	if v, err := inspect(dir); err == nil {
+		t.Errorf("content %d (%s)", v.Content, v.Unknown)
+	}
+	if err := (&gate{dir: dir}).clearStart(); err == nil {
+		t.Error("it was cleared away")
+	}
+}
+
 // A first start moves away what an earlier one left, and never data.
 func TestClearStart(t *testing.T) {
 	g := &gate{dir: t.TempDir()}

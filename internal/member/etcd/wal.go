@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,11 +47,10 @@ var errNoLog = errors.New("no write-ahead log")
 // with whose data it is and the state so far. A torn end is passed over, for
 // etcd may be writing it.
 func readLog(data string) (logState, error) {
-	names, err := filepath.Glob(filepath.Join(data, "member", "wal", "*.wal"))
-	if err != nil || len(names) == 0 {
-		return logState{}, errNoLog
+	names, err := logFiles(data)
+	if err != nil {
+		return logState{}, err
 	}
-	slices.Sort(names)
 	file, err := os.Open(names[len(names)-1])
 	if err != nil {
 		return logState{}, fmt.Errorf("read the log: %w", err)
@@ -61,6 +61,27 @@ func readLog(data string) (logState, error) {
 		return logState{}, fmt.Errorf("read the log %s: %w", filepath.Base(file.Name()), err)
 	}
 	return s, nil
+}
+
+// logFiles are the files of the log, the oldest first. A directory that cannot
+// be read is not one without a log: whoever takes it for that gives up its data.
+func logFiles(data string) ([]string, error) {
+	directory := filepath.Join(data, "member", "wal")
+	entries, err := os.ReadDir(directory)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) == ".wal" {
+			names = append(names, filepath.Join(directory, entry.Name()))
+		}
+	}
+	if len(names) == 0 {
+		return nil, errNoLog
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 // scanLog reads whose a log is and the state so far.
@@ -83,7 +104,7 @@ func records(file io.ReadSeeker, take func(record []byte)) error {
 	for {
 		var frame uint64
 		if err := binary.Read(file, binary.LittleEndian, &frame); err != nil || frame == 0 {
-			return nil
+			return unlessEnd(err)
 		}
 		length, padding := int64(frame&^(0xff<<56)), int64(0)
 		if frame>>63 != 0 {
@@ -93,7 +114,7 @@ func records(file io.ReadSeeker, take func(record []byte)) error {
 		head := min(length, int64(cap(buffer)))
 		buffer = buffer[:head]
 		if _, err := io.ReadFull(file, buffer); err != nil {
-			return nil
+			return unlessEnd(err)
 		}
 		if _, err := file.Seek(length-head+padding, io.SeekCurrent); err != nil {
 			return err
@@ -102,6 +123,14 @@ func records(file io.ReadSeeker, take func(record []byte)) error {
 			take(buffer)
 		}
 	}
+}
+
+// unlessEnd is nil where a file ends, torn or not.
+func unlessEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
 }
 
 // with takes in a record.
