@@ -113,7 +113,7 @@ func (l *life) obey(ctx context.Context, d decision, f facts) {
 		heard := l.heard
 		l.mu.Unlock()
 		if heard.Sole {
-			l.finishAlone(ctx, f.Recovery.Token)
+			l.finishAlone(ctx, *f.Recovery)
 			return
 		}
 		if objection = heard.objection(member.Boottime(), l.choice.election()); objection == "" {
@@ -139,21 +139,20 @@ func (l *life) obey(ctx context.Context, d decision, f facts) {
 // one with a vote has gone on alone. Clients may have written since, so etcd is
 // not forced again: that drops what it does not know to be agreed on after a
 // crash, and whoever leads alone has told clients of that, too.
-func (l *life) finishAlone(ctx context.Context, token string) {
+func (l *life) finishAlone(ctx context.Context, order memberapi.Recovery) {
 	l.mu.Lock()
-	self := l.self
 	l.objection = ""
 	l.mu.Unlock()
 	look, cancel := context.WithTimeout(ctx, dropLimit)
 	defer cancel()
 	_, list, err := l.local.members(look, l.local.peer)
-	if self == "" || err != nil || voters(list) != 1 || !l.dropOthers(ctx, self) {
+	if err != nil || voters(list) != 1 || !l.dropOthers(ctx, order.MemberID) {
 		return // the next look tries again
 	}
-	if err := recovered(l.o.DataDir, token); err != nil {
+	if err := recovered(l.o.DataDir, order.Token); err != nil {
 		l.log.Warn("cannot mark the order as carried out", "error", err.Error())
 		return
 	}
-	l.log.Warn("has gone on alone", "order", token)
-	l.Store.Update(func(s *memberapi.Status) { s.Recovered = token })
+	l.log.Warn("has gone on alone", "order", order.Token)
+	l.Store.Update(func(s *memberapi.Status) { s.Recovered = order.Token })
 }
