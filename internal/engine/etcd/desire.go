@@ -161,8 +161,11 @@ func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
 			oldest = text
 		}
 	}
-	for n, pod := range o.Pods {
-		if m := o.Member(n); m != nil && pod.DeletionTimestamp == nil && m.Serving {
+	for n := range memberset.MostMembers {
+		if o.Pods[n] == nil && n >= o.Membership() {
+			continue
+		}
+		if m := o.Member(n); m != nil && o.Pods[n].DeletionTimestamp == nil && m.Serving {
 			consider(m.Version)
 		} else {
 			all = false

@@ -456,6 +456,15 @@ func TestVersions(t *testing.T) {
 			t.Error("taken back after the whole cluster was upgraded")
 		}
 	})
+	t.Run("a member without a pod may be at the old version", func(t *testing.T) {
+		w := settled(t, 3)
+		w.status(1).Version, w.status(2).Version = "3.6.12", "3.6.12"
+		w.gone(0)
+		w.c.Spec.Version = "3.7.0"
+		if reason, _ := versionRefused(w.c, w.o); reason == "" || w.plan().Report.Version != "3.5.26" {
+			t.Errorf("%q; the cluster is at %s", reason, w.plan().Report.Version)
+		}
+	})
 	t.Run("what is refused changes no pod", func(t *testing.T) {
 		w := settled(t, 3)
 		w.c.Spec.Version = "3.7.0"

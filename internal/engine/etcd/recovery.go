@@ -212,7 +212,7 @@ func (j *judgement) judgeRecovery() {
 	case quorumLost(j.c, j.o, j.g):
 		alive, _, unknown := survivors(j.c, j.o, j.g)
 		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
-			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token of your choice>",
+			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token that was not used before>",
 			j.g.voters(), orNobody(names(j.c, alive)), orNobody(names(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
 	case quorumAway(j.c, j.o, j.g):
 		_, lost, unknown := survivors(j.c, j.o, j.g)
