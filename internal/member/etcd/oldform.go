@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,9 +22,10 @@ import (
 // lastReader is the minor version that reads the old form last.
 const lastReader = 6
 
-// Fields of an entry, and the one that only a request in the old form has. An
+// Fields of a snapshot's record, of an entry, and the one that only a request in the old form has. An
 // entry of any other type than 0 changes the membership and is no request.
 const (
+	snapshotIndex = 1
 	entryType     = 1
 	entryIndex    = 3
 	entryData     = 4
@@ -33,41 +35,73 @@ const (
 // oldForm is the index of the last entry in the old form that follows the newest
 // snapshot of a data directory; 0 for none.
 func oldForm(data string) (uint64, error) {
-	snapshot := newestSnapshot(data)
-	files, err := logFrom(data, snapshot)
+	snapshots := snapshotFiles(data)
+	oldest := uint64(0)
+	if len(snapshots) > 0 {
+		oldest = slices.Min(snapshots)
+	}
+	files, err := logFrom(data, oldest)
 	if err != nil {
 		return 0, err
 	}
-	var old []uint64
+	var h history
 	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
-			return 0, fmt.Errorf("read the log: %w", err)
-		}
-		err = records(file, func(record []byte) {
-			fields := fieldsOf(record)
-			if fields[recordTypeField].number != recordEntry {
-				return
-			}
-			entry := fieldsOf(fields[recordDataField].bytes)
-			index := entry[entryIndex].number
-			for len(old) > 0 && old[len(old)-1] >= index {
-				old = old[:len(old)-1] // another leader has replaced it
-			}
-			_, is := fieldsOf(entry[entryData].bytes)[oldFormMethod]
-			if is && entry[entryType].number == 0 && index > snapshot {
-				old = append(old, index)
-			}
-		})
-		_ = file.Close()
-		if err != nil {
+		if err := h.read(name); err != nil {
 			return 0, fmt.Errorf("read the log %s: %w", filepath.Base(name), err)
 		}
 	}
-	if len(old) == 0 {
+	newest := h.newest(snapshots)
+	if len(h.old) == 0 || h.old[len(h.old)-1] <= newest {
 		return 0, nil
 	}
-	return old[len(old)-1], nil
+	return h.old[len(h.old)-1], nil
+}
+
+// history is what is read of a log: the indexes of entries in the old form and
+// of snapshots, and how far it is agreed on.
+type history struct {
+	old, snapshots []uint64
+	commit         uint64
+}
+
+func (h *history) read(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	return records(file, h.take)
+}
+
+func (h *history) take(record []byte) {
+	fields := fieldsOf(record)
+	content := fieldsOf(fields[recordDataField].bytes)
+	switch fields[recordTypeField].number {
+	case recordState:
+		h.commit = max(h.commit, content[stateCommit].number)
+	case recordSnapshot:
+		h.snapshots = append(h.snapshots, content[snapshotIndex].number)
+	case recordEntry:
+		index := content[entryIndex].number
+		for len(h.old) > 0 && h.old[len(h.old)-1] >= index {
+			h.old = h.old[:len(h.old)-1] // another leader has replaced it
+		}
+		if _, is := fieldsOf(content[entryData].bytes)[oldFormMethod]; is && content[entryType].number == 0 {
+			h.old = append(h.old, index)
+		}
+	}
+}
+
+// newest is the last of some snapshots that etcd starts from: a crash may leave
+// a file that the log does not know of, which etcd passes over.
+func (h *history) newest(files []uint64) uint64 {
+	newest := uint64(0)
+	for _, index := range h.snapshots {
+		if index > newest && index <= h.commit && slices.Contains(files, index) {
+			newest = index
+		}
+	}
+	return newest
 }
 
 // logFrom are the files of the log that hold what follows an index: each is
@@ -86,17 +120,17 @@ func logFrom(data string, index uint64) ([]string, error) {
 	return names[from:], nil
 }
 
-// newestSnapshot is the index of the last one; 0 without any. Each is named
-// after its term and its index.
-func newestSnapshot(data string) uint64 {
+// snapshotFiles are the indexes of those that a data directory has. Each is
+// named after its term and its index.
+func snapshotFiles(data string) []uint64 {
 	names, _ := filepath.Glob(filepath.Join(data, "member", "snap", "*.snap"))
-	newest := uint64(0)
+	var indexes []uint64
 	for _, name := range names {
 		if index, ok := secondNumber(name); ok {
-			newest = max(newest, index)
+			indexes = append(indexes, index)
 		}
 	}
-	return newest
+	return indexes
 }
 
 // secondNumber of the two that the name of a file consists of.
@@ -124,7 +158,13 @@ func (a *agent) renew(ctx context.Context, v volume) error {
 	}
 	a.log.Info("takes a snapshot for the next version", "entry", last)
 	a.Report(memberapi.StateRecovering, "", "takes a snapshot for the next version")
-	err = a.briefly(ctx, start{Data: a.o.data(), Snapshot: true}, func() bool { return newestSnapshot(a.o.data()) >= last })
+	err = a.briefly(ctx, start{Data: a.o.data(), Snapshot: true}, func() bool {
+		if files := snapshotFiles(a.o.data()); len(files) == 0 || slices.Max(files) < last {
+			return false
+		}
+		left, err := oldForm(a.o.data())
+		return err == nil && left < last
+	})
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("no snapshot was taken for the next version", "error", err.Error())
 		a.notRenewed = true

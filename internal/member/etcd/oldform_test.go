@@ -10,12 +10,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What a written log holds: requests in both forms, and a change of the
-// membership, whose second field is no request's.
+// What a written log holds: requests in both forms, a change of the membership,
+// whose second field is no request's, and records of snapshots and of what is
+// agreed on.
 const (
 	request = iota
 	oldRequest
 	membership
+	snapshot
+	agreed
 )
 
 // logEntry is one of a written log.
@@ -36,6 +39,20 @@ func record(kind uint64, body []byte) []byte {
 		frame |= uint64(0x80|padding) << 56
 	}
 	return append(append(binary.LittleEndian.AppendUint64(nil, frame), message...), make([]byte, padding)...)
+}
+
+// record of an entry, or what else stands in a log.
+func (e logEntry) record() []byte {
+	number := func(field protowire.Number) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), e.index)
+	}
+	switch e.kind {
+	case snapshot:
+		return record(recordSnapshot, number(snapshotIndex))
+	case agreed:
+		return record(recordState, number(stateCommit))
+	}
+	return record(recordEntry, e.bytes())
 }
 
 // bytes of an entry: what 3.5 says of a member, a request of the third API, or a
@@ -79,10 +96,16 @@ func TestOldForm(t *testing.T) {
 		{"the membership is no request", map[string][]logEntry{first: {{1, membership}, {2, request}}}, nil, 0},
 		{"the last one counts", map[string][]logEntry{first: {{1, oldRequest}, {2, request}, {3, oldRequest}, {4, request}}}, nil, 3},
 		{"in an earlier file", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}}, second: {{5, request}}}, nil, 4},
-		{"before the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}}, second: {{5, request}}},
+		{"before the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {2, snapshot}, {4, oldRequest}, {4, agreed}}, second: {{4, snapshot}, {5, request}}},
 			[]string{"0000000000000002-0000000000000004.snap", "0000000000000002-0000000000000002.snap"}, 0},
-		{"after the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}}, second: {{5, oldRequest}}},
+		{"of two snapshots only the older one is still there", map[string][]logEntry{first: {{1, oldRequest}, {2, snapshot}, {4, oldRequest}, {4, agreed}}, second: {{4, snapshot}}},
+			[]string{"0000000000000002-0000000000000002.snap"}, 4},
+		{"the snapshot is of what is not agreed on", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}, {4, snapshot}, {3, agreed}}},
+			[]string{"0000000000000002-0000000000000004.snap"}, 4},
+		{"after the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}, {4, agreed}, {4, snapshot}}, second: {{5, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap"}, 5},
+		{"a snapshot that the log does not know of is none", map[string][]logEntry{first: {{1, oldRequest}, {2, request}}},
+			[]string{"0000000000000002-0000000000000007.snap"}, 1},
 		{"a broken snapshot is none", map[string][]logEntry{first: {{1, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap.broken"}, 1},
 		{"replaced by another leader", map[string][]logEntry{first: {{1, oldRequest}, {2, oldRequest}, {3, request}, {2, request}}}, nil, 1},
@@ -93,7 +116,7 @@ func TestOldForm(t *testing.T) {
 			for name, entries := range tc.files {
 				log := record(recordMetadata, nil)
 				for _, e := range entries {
-					log = append(log, record(recordEntry, e.bytes())...)
+					log = append(log, e.record()...)
 				}
 				writeTo(t, filepath.Join(data, "member", "wal", name), append(log, make([]byte, 64)...))
 			}

@@ -32,6 +32,7 @@ const (
 	recordMetadata = 1
 	recordEntry    = 2
 	recordState    = 3
+	recordSnapshot = 5
 
 	recordTypeField = 1
 	recordDataField = 3
