@@ -25,23 +25,33 @@ const spaceTimeout = 8 * time.Minute
 // recoverQuorum is the annotation that orders it.
 const recoverQuorum = v1alpha1.AnnotationRecoverQuorum
 
-// etcdMajorityLost: two of three volumes are gone. Nothing is guessed; following
-// the procedure that the status tells brings back the data of the survivor.
+// etcdMajorityLost: two of three volumes are gone, those of the last members or
+// of the first. Nothing is guessed; following the procedure that the status
+// tells brings back the data of the survivor.
 func etcdMajorityLost(t *testing.T) {
+	for last, lost := range map[int][]int{0: {1, 2}, 2: {0, 1}} {
+		t.Run(fmt.Sprintf("Survivor%d", last), func(t *testing.T) {
+			t.Parallel()
+			etcdSurvivor(t, last, lost...)
+		})
+	}
+}
+
+func etcdSurvivor(t *testing.T, last int, lost ...int) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
 	w := c.startWriter()
 	w.stop()
 	etcd.united(c, 3)
-	survivor := c.incarnation(2)
-	c.loseVolumes(0, 1)
+	survivor := c.incarnation(last)
+	c.loseVolumes(lost...)
 	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
-	if _, err := inMember(t.Context(), c.namespace, c.pod(2), "put", "alone", "yes"); err == nil {
+	if _, err := inMember(t.Context(), c.namespace, c.pod(last), "put", "alone", "yes"); err == nil {
 		t.Error("a minority takes writes")
 	}
 	time.Sleep(settlePeriod)
 	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
-	if now := c.incarnation(2); now != survivor {
+	if now := c.incarnation(last); now != survivor {
 		t.Errorf("the survivor was touched before it was asked for: %s, before %s", now, survivor)
 	}
 
