@@ -92,7 +92,7 @@ etcd-images: cluster ## etcd's images for the local cluster's nodes (the first t
 # what it could not test.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
-	@cd test/e2e && go test -tags e2e -count=1 -timeout 40m -run '$(FOCUS)'
+	@cd test/e2e && go test -tags e2e -count=1 -timeout 60m -run '$(FOCUS)'
 
 soak: cluster deploy etcd-images ## the long versions of the end-to-end tests (an hour)
 	@cd test/e2e && go test -tags 'e2e soak' -count=1 -timeout 120m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))'
