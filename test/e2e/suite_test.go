@@ -98,6 +98,7 @@ func TestWithOperator(t *testing.T) {
 	for _, k := range kinds() {
 		withoutOperator(t, k)
 	}
+	t.Run("EtcdUpgrades", etcdUpgrades)
 	t.Run("EtcdNodeStops", etcdNodeStops)
 	t.Run("StandbyTakesOver", standbyTakesOver)
 	t.Run("FluxUpgrades", fluxUpgrades)
