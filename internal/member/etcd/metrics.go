@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,6 +105,26 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 func (a *agent) scrape() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
+	families, err := a.ask(ctx)
+	var own []*dto.MetricFamily
+	for name, family := range families {
+		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
+			own = append(own, family)
+		}
+	}
+	return own, err
+}
+
+// hasLeader says whether etcd's metrics know of a leader.
+func (a *agent) hasLeader(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	families, _ := a.ask(ctx)
+	return slices.ContainsFunc(families["etcd_server_has_leader"].GetMetric(), func(m *dto.Metric) bool { return m.GetGauge().GetValue() == 1 })
+}
+
+// ask etcd for its metrics; none while it does not run.
+func (a *agent) ask(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	url := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(a.o.MetricsPort)) + "/metrics"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -122,13 +143,7 @@ func (a *agent) scrape() ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read etcd's metrics: %w", err)
 	}
-	var own []*dto.MetricFamily
-	for name, family := range families {
-		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
-			own = append(own, family)
-		}
-	}
-	return own, nil
+	return families, nil
 }
 
 func truth(b bool) float64 {

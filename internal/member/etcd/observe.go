@@ -35,8 +35,11 @@ type sight struct {
 	Status *clientv3.StatusResponse
 	// Members as the peer port has them; nil when it does not answer.
 	Members []memberapi.GroupMember
-	// Log is read when etcd does not answer clients.
+	// Log is read when etcd does not answer clients, and Led is then what its
+	// metrics say: with a long log to go through, it follows a leader long before
+	// it answers.
 	Log logState
+	Led bool
 }
 
 // look asks the peer port first: etcd does not survive a client's question
@@ -59,6 +62,7 @@ func (l *life) look(ctx context.Context) sight {
 	}
 	if s.Status == nil {
 		s.Log, _ = readLog(l.o.data())
+		s.Led = l.hasLeader(ctx)
 	}
 	return s
 }

@@ -38,7 +38,7 @@ type hearing struct {
 func (h hearing) with(s sight, now time.Duration) hearing {
 	next := hearing{Answered: h.Answered || s.Status != nil, Since: h.Since}
 	switch {
-	case s.Status == nil && (s.Members == nil || h.Answered):
+	case s.Status == nil && (s.Members == nil || h.Answered || s.Led):
 		next.Since = 0
 	case s.Status != nil && s.Status.Leader != 0:
 		next.Leader, next.Since = hex(s.Status.Leader), 0

@@ -26,6 +26,7 @@ func answering(leader uint64, others ...memberapi.GroupMember) sight {
 func TestHearing(t *testing.T) {
 	voter, learner := memberapi.GroupMember{ID: "b"}, memberapi.GroupMember{ID: "c", Learner: true}
 	peersOnly := sight{Members: []memberapi.GroupMember{{ID: "a"}, voter}}
+	behind := sight{Members: peersOnly.Members, Led: true}
 	// A look each second, and what speaks against going on alone after the last.
 	for name, c := range map[string]struct {
 		sights []sight
@@ -39,6 +40,7 @@ func TestHearing(t *testing.T) {
 		"a leader came back":               {[]sight{answering(0), answering(0), answering(0), answering(0), answering(0), answering(0), answering(0xb, voter)}, "b leads"},
 		"it was elected":                   {[]sight{answering(0), answering(0xa, voter)}, "a leads"},
 		"it leads a learner":               {[]sight{answering(0xa, learner)}, "a leads"},
+		"it follows, and is far behind":    {[]sight{behind, behind, behind, behind, behind, behind, behind}, "not sure"},
 		"clients get no answer any more":   {[]sight{answering(0), peersOnly, peersOnly, peersOnly, peersOnly, peersOnly, peersOnly, peersOnly}, "not sure"},
 		"etcd ended, and has just started": {[]sight{peersOnly, peersOnly, peersOnly, {}, {}, {}, peersOnly}, "not sure"},
 	} {
