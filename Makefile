@@ -52,7 +52,7 @@ unit: ## tests that need nothing but Go
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
-	$(call say,API server tests; the first time Kubernetes is built for them, about five minutes)
+	$(call say,API server tests; the first time Kubernetes is built for them (about five minutes))
 	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,8 +73,10 @@ func NewHost(o HostOptions) *Host {
 // pod and answers the operator. Helpers run beside it.
 func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics http.Handler, loop func(context.Context), helpers ...func(context.Context)) error {
 	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var servers sync.WaitGroup
+	defer servers.Wait() // their addresses are free again when it ends
 	defer stop()
-	failed, err := h.start(outer, refresh, metrics)
+	failed, err := h.start(outer, refresh, metrics, &servers)
 	if err != nil {
 		return err
 	}
@@ -101,7 +104,7 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 
 // start starts what runs beside the database's life. A server that ends sends
 // its error.
-func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics http.Handler) (<-chan error, error) {
+func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics http.Handler, servers *sync.WaitGroup) (<-chan error, error) {
 	if h.o.FirstProcess {
 		go h.o.Processes.Reap(ctx)
 	}
@@ -122,7 +125,7 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
-		go func() { failed <- run(listener) }()
+		servers.Go(func() { failed <- run(listener) })
 		return nil
 	}
 	err := serve(h.o.StatusAddress, func(l net.Listener) error {
