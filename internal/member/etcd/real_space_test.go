@@ -16,7 +16,7 @@ import (
 // A database that reaches its quota says so, and what there is to give back.
 func TestRealQuota(t *testing.T) {
 	w := newWorld(t, 1)
-	w.configure(func(c *memberapi.ClusterConfig) { c.DataLimit = 48 << 20 })
+	w.configure(func(c *memberapi.ClusterConfig) { c.DataLimit = 64 << 20 })
 	r := w.seed(t.TempDir())
 	c := w.dial(0)
 	value := strings.Repeat("x", 1<<20)
@@ -33,7 +33,7 @@ func TestRealQuota(t *testing.T) {
 		t.Fatal("the quota was never reached")
 	}
 	full := r.until("full", func(s memberapi.Status) bool { return len(s.Alarms) > 0 && s.DataFill >= 95 })
-	if full.Alarms[0] != "NOSPACE:"+full.Group.Self || full.DataLimit != 48<<20 || !full.Serving {
+	if full.Alarms[0] != "NOSPACE:"+full.Group.Self || full.DataLimit != 64<<20 || !full.Serving {
 		t.Errorf("%+v", full)
 	}
 
@@ -50,7 +50,7 @@ func TestRealQuota(t *testing.T) {
 	r.until("with room again", func(s memberapi.Status) bool { return len(s.Alarms) == 0 && s.DataUnused == 0 && s.DataFill < 50 })
 
 	// What a compaction frees is told, as soon as etcd has written again.
-	for range 30 {
+	for range 20 {
 		done, err := c.Put(w.context(), "a", value)
 		if err != nil {
 			t.Fatal(err)
