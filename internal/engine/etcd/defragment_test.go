@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
 // Slots of @hourly around now, which is noon.
@@ -224,5 +225,21 @@ func TestSpaceDoesNotWaitForTheSchedule(t *testing.T) {
 	w.c.Status.Schedules = scheduled(now, nextSlot, "")
 	if got := judge(w.plan()).Step; got != "Defragment config-2" {
 		t.Error(got)
+	}
+}
+
+// Compactions that led to room for writes say nothing of the next time that
+// space runs out.
+func TestCompactionsAreForgottenWithTheAlarm(t *testing.T) {
+	tried := map[string]time.Time{}
+	compact, disarm := engine.Step{Type: stepCompact, Target: "config-0"}, engine.Step{Type: stepDisarm, Target: "config-0"}
+	noteIn(tried, compact, now)
+	noteIn(tried, engine.Step{Type: stepCompact, Target: "config-1"}, now.Add(time.Minute))
+	if first, last := tried[firstCompact], tried[stepCompact]; !first.Equal(now) || !last.Equal(now.Add(time.Minute)) {
+		t.Errorf("the first at %s, the last at %s", first, last)
+	}
+	noteIn(tried, disarm, now.Add(2*time.Minute))
+	if first, last := tried[firstCompact], tried[stepCompact]; !first.IsZero() || !last.IsZero() {
+		t.Errorf("with the alarm: the first at %s, the last at %s", first, last)
 	}
 }

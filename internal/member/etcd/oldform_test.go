@@ -104,7 +104,7 @@ func TestOldForm(t *testing.T) {
 			[]string{"0000000000000002-0000000000000004.snap"}, 4},
 		{"after the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}, {4, agreed}, {4, snapshot}}, second: {{5, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap"}, 5},
-		{"a snapshot that the log does not know of is none", map[string][]logEntry{first: {{1, oldRequest}, {2, request}}},
+		{"a snapshot that the log does not know of is none", map[string][]logEntry{first: {{1, oldRequest}, {2, request}, {7, agreed}}},
 			[]string{"0000000000000002-0000000000000007.snap"}, 1},
 		{"a broken snapshot is none", map[string][]logEntry{first: {{1, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap.broken"}, 1},
