@@ -13,9 +13,11 @@ func TestSoak(t *testing.T) {
 	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { quiet(t, 10, 10*time.Minute, kinds()...) })
 	t.Run("FluxQuietForFiveMinutes", func(t *testing.T) { fluxHandEdits(t, 5*time.Minute) })
 	t.Run("Agent", agentOnEachMajor)
-	t.Run("TwentyKillsAtEachStep", func(t *testing.T) {
-		for range 20 {
-			t.Run("Life", func(t *testing.T) { crashAtEachStep(t, postgres) })
-		}
-	})
+	for _, k := range kinds() {
+		t.Run(k.prefix+"TwentyKillsAtEachStep", func(t *testing.T) {
+			for range 20 {
+				t.Run("Life", func(t *testing.T) { crashAtEachStep(t, k) })
+			}
+		})
+	}
 }
