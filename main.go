@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,6 +33,9 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/backup"
+	backupetcd "github.com/holdfast-db/holdfast/internal/backup/etcd"
+	backuppostgres "github.com/holdfast-db/holdfast/internal/backup/postgres"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
@@ -39,9 +44,14 @@ import (
 	"github.com/holdfast-db/holdfast/internal/member"
 	memberetcd "github.com/holdfast-db/holdfast/internal/member/etcd"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/plugin"
+	"github.com/holdfast-db/holdfast/internal/restore"
+	restoreetcd "github.com/holdfast-db/holdfast/internal/restore/etcd"
+	restorepostgres "github.com/holdfast-db/holdfast/internal/restore/postgres"
 	"github.com/holdfast-db/holdfast/internal/secrets"
+	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
 // version is set by the build.
@@ -52,6 +62,12 @@ func main() {
 	defer stop()
 	if err := called(os.Args).ExecuteContext(ctx); err != nil {
 		code, print := plugin.ExitCode(err)
+		if ended := (*backup.Exit)(nil); errors.As(err, &ended) {
+			code = ended.Code
+		}
+		if ended := (*wal.Exit)(nil); errors.As(err, &ended) {
+			code = ended.Code
+		}
 		if print {
 			fmt.Fprintln(os.Stderr, "holdfast:", err)
 		}
@@ -84,9 +100,19 @@ func command() *cobra.Command {
 	}
 	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
 	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
-	root.AddCommand(managerCommand(), agent)
+	root.AddCommand(managerCommand(), agent, jobCommand(), wal.Command())
 	root.AddCommand(plugin.Verbs()...)
 	return root
+}
+
+// jobCommand is what the operator's Jobs run, out of the way of the verbs.
+func jobCommand() *cobra.Command {
+	job := &cobra.Command{Use: "job", Short: "What the operator's Jobs run", Hidden: true}
+	job.AddCommand(backup.Command(version, map[string]func(memberapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "etcd": backupetcd.New}))
+	job.AddCommand(backup.CheckCommand())
+	restoring := map[string]func(memberapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "etcd": restoreetcd.New}
+	job.AddCommand(restore.Command(version, restoring), restore.DrillCommand(restoring))
+	return job
 }
 
 func goVersion() string {
@@ -110,7 +136,7 @@ type managerOptions struct {
 	agentImage                    string
 	postgresRepository            string
 	etcdRepository                string
-	concurrent                    int
+	concurrent, concurrentBackups int
 	gracePeriod                   time.Duration
 	leader                        leaderelection.Options
 	log                           logger.Options
@@ -132,6 +158,7 @@ func managerCommand() *cobra.Command {
 	f.StringVar(&o.postgresRepository, "postgres-image-repository", "docker.io/library/postgres", "repository that PostgreSQL versions are looked up in")
 	f.StringVar(&o.etcdRepository, "etcd-image-repository", "quay.io/coreos/etcd", "repository that etcd versions are looked up in")
 	f.IntVar(&o.concurrent, "concurrent", 4, "clusters that are reconciled at the same time")
+	f.IntVar(&o.concurrentBackups, "concurrent-backups", 20, "backups that are made at the same time, of all clusters; 0 for any number")
 	f.DurationVar(&o.gracePeriod, "graceful-shutdown-timeout", 20*time.Second, "time for passes under way to end before the operator stops")
 	o.leader.BindFlags(f)
 	o.log.BindFlags(f)
@@ -196,8 +223,8 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
-	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent}
-	return errors.Join(
+	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]controller.Copies{}, clusters: map[string]client.Object{}}
+	if err := errors.Join(
 		wire(w, "PostgresCluster", o.postgresRepository,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 			func(k *memberset.Keeper) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
@@ -208,7 +235,30 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 			func(k *memberset.Keeper) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{Keeper: k, Dial: etcd.Dial}
 			}),
-	)
+	); err != nil {
+		return err
+	}
+	return w.backups(o.concurrentBackups)
+}
+
+// backups wires the kind Backup, which is of clusters of all kinds.
+func (w wiring) backups(concurrent int) error {
+	applier, err := apply.New(w.mgr.GetCache(), w.live, apply.Options{Prune: controller.BackupOwned()})
+	if err != nil {
+		return fmt.Errorf("set up the applier of backups: %w", err)
+	}
+	collector := controller.BackupCollector{Reader: w.mgr.GetCache(), Scheme: w.mgr.GetScheme(), Kinds: slices.Sorted(maps.Keys(w.clusters)), Clock: clock.RealClock{}}
+	if err := metrics.Registry.Register(collector); err != nil {
+		return fmt.Errorf("set up the metrics of backups: %w", err)
+	}
+	r := &controller.BackupReconciler{
+		Client: w.mgr.GetClient(), Live: w.live, Applier: applier, Kinds: w.kinds, AgentImage: w.agentImage, Concurrent: concurrent,
+		Recorder: w.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
+	}
+	if err := r.Setup(w.mgr, w.clusters); err != nil {
+		return fmt.Errorf("set up Backup: %w", err)
+	}
+	return nil
 }
 
 // wiring is what all kinds share.
@@ -219,6 +269,9 @@ type wiring struct {
 	metadata   secrets.Metadata
 	agentImage string
 	concurrent int
+	// kinds and clusters, by name, are what can be backed up.
+	kinds    map[string]controller.Copies
+	clusters map[string]client.Object
 }
 
 // kindEngine is an engine that remembers clusters.
@@ -234,22 +287,26 @@ func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newClust
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
-	named := secrets.New(w.metadata, w.live)
+	named, keys := secrets.New(w.metadata, w.live), secrets.New(w.metadata, w.live)
 	e := newEngine(&memberset.Keeper{
 		Settings: memberset.Settings{ImageRepository: repository, AgentImage: w.agentImage},
 		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
 	r := &controller.Reconciler[C, O]{
 		Client:     w.mgr.GetClient(),
+		Live:       w.live,
+		AgentImage: w.agentImage,
 		Engine:     e,
 		Applier:    w.applier,
-		Forgetters: []controller.Forgetter{e, poller, named},
+		Forgetters: []controller.Forgetter{e, poller, named, keys},
+		Keys:       keys,
 		Recorder:   w.mgr.GetEventRecorder("holdfast"),
 		Clock:      clock.RealClock{},
 		New:        newCluster,
 	}
-	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.Source(), named.Source()); err != nil {
+	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.Source(), named.Source(), keys.Source()); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
+	w.kinds[kind], w.clusters[kind] = r, newCluster()
 	return nil
 }

@@ -64,6 +64,19 @@ type CommonSpec struct {
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
+	// Backup says when the cluster is backed up, where to, and for how long
+	// backups are kept. Default: every night, to a volume of the cluster's own,
+	// which is made with the first backup.
+	// +optional
+	// +kubebuilder:default:={}
+	Backup *ClusterBackup `json:"backup,omitempty"`
+
+	// Restore says which backup the cluster begins with. It cannot be added
+	// later, and not change while the restore is under way; once that is done,
+	// it may be removed. Default: none, the cluster begins empty.
+	// +optional
+	Restore *ClusterRestore `json:"restore,omitempty"`
+
 	// TLS says which certificates and CAs of your own are used. Default: none,
 	// Holdfast makes and renews its own.
 	// +optional
@@ -241,7 +254,7 @@ type CommonStatus struct {
 	Phase string `json:"phase,omitempty"`
 
 	// Conditions, kstatus-compatible: Ready, Reconciling, Stalled, Available,
-	// Synced, Degraded.
+	// Synced, Degraded, BackedUp.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -302,6 +315,32 @@ type CommonStatus struct {
 	// +listMapKey=name
 	Schedules []ScheduleStatus `json:"schedules,omitempty"`
 
+	// LastBackup is the newest good one.
+	// +optional
+	LastBackup *LastBackup `json:"lastBackup,omitempty"`
+
+	// StoreCheck is what was found when the destination of backups was tried
+	// last.
+	// +optional
+	StoreCheck *StoreCheck `json:"storeCheck,omitempty"`
+
+	// Archive is where the archive of the log stands, where spec.backup.continuous
+	// is true.
+	// +optional
+	Archive *ArchiveStatus `json:"archive,omitempty"`
+
+	// Drill is what restore drills of the backups have shown.
+	// +optional
+	Drill *DrillStatus `json:"drill,omitempty"`
+
+	// Restore is the restore that the cluster began with.
+	// +optional
+	Restore *RestoreStatus `json:"restore,omitempty"`
+
+	// NextBackup is when the schedule makes the next one.
+	// +optional
+	NextBackup *metav1.Time `json:"nextBackup,omitempty"`
+
 	// Drift that was detected.
 	// +optional
 	Drift *DriftStatus `json:"drift,omitempty"`
@@ -352,6 +391,15 @@ type OrderStatus struct {
 	Result string `json:"result,omitempty"`
 }
 
+// LastBackup is a backup that is complete and was verified.
+type LastBackup struct {
+	// Name of the Backup.
+	Name string `json:"name"`
+	// Time when it was begun: a restore brings back what was there then, or
+	// later.
+	Time metav1.Time `json:"time"`
+}
+
 // ScheduleStatus is where one schedule stands.
 type ScheduleStatus struct {
 	// Name of what is done by it, such as Defragmentation.
@@ -370,6 +418,22 @@ type ScheduleStatus struct {
 	// so.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// PassedOver counts the slots at which nothing was done.
+	// +optional
+	PassedOver int64 `json:"passedOver,omitempty"`
+	// LastPassedOver are the newest of them, newest first; five at most.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	LastPassedOver []PassedOver `json:"lastPassedOver,omitempty"`
+}
+
+// PassedOver is a slot of a schedule at which nothing was done.
+type PassedOver struct {
+	// Slot that was passed over.
+	Slot metav1.Time `json:"slot"`
+	// Reason why.
+	Reason string `json:"reason"`
 }
 
 // EndpointsStatus names the addresses that clients connect to, as host:port.

@@ -18,6 +18,9 @@ const (
 	ConditionSynced = "Synced"
 	// ConditionDegraded: serving, with something broken. Absent when fine.
 	ConditionDegraded = "Degraded"
+	// ConditionBackedUp: the newest backup by schedule is good. Absent where
+	// there are no backups.
+	ConditionBackedUp = "BackedUp"
 )
 
 // Reasons of conditions and events: the whole list.
@@ -88,6 +91,43 @@ const (
 	ReasonVolumePending     = "VolumePending"
 	ReasonStorageAtMaximum  = "StorageAtMaximum"
 	ReasonStorageUnbounded  = "StorageUnbounded"
+	ReasonArchiveFailing    = "ArchiveFailing"
+	ReasonArchiveGap        = "ArchiveGap"
+
+	// Of backups.
+	ReasonBackedUp            = "BackedUp"
+	ReasonNoBackup            = "NoBackup"
+	ReasonBackupFailed        = "BackupFailed"
+	ReasonBackupCompleted     = "BackupCompleted"
+	ReasonBackupNotConfigured = "BackupNotConfigured"
+	ReasonClusterMissing      = "ClusterMissing"
+	ReasonWaitingForSource    = "WaitingForSource"
+	ReasonWaitingForTurn      = "WaitingForTurn"
+	ReasonQueued              = "Queued"
+	ReasonCopying             = "Copying"
+	ReasonVerifying           = "Verifying"
+	ReasonRemoving            = "Removing"
+	ReasonDataRetained        = "DataRetained"
+	ReasonBackupRetired       = "BackupRetired"
+	ReasonBackupOverdue       = "BackupOverdue"
+	ReasonBackingUp           = "BackingUp"
+	ReasonStoreUnusable       = "StoreUnusable"
+	ReasonStoreUntried        = "StoreUntried"
+	ReasonBackupPassedOver    = "BackupPassedOver"
+	ReasonDataLost            = "DataLost"
+
+	// Of restore drills.
+	ReasonDrillStarted    = "DrillStarted"
+	ReasonDrillPassed     = "DrillPassed"
+	ReasonDrillFailed     = "DrillFailed"
+	ReasonDrillPassedOver = "DrillPassedOver"
+
+	// Of restores.
+	ReasonRestoring      = "Restoring"
+	ReasonRestored       = "Restored"
+	ReasonRestoreFailed  = "RestoreFailed"
+	ReasonRestoreRefused = "RestoreRefused"
+	ReasonBackupMissing  = "BackupMissing"
 
 	// Events beside the above.
 	ReasonDriftReverted  = "DriftReverted"

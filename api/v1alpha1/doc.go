@@ -16,10 +16,25 @@ var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{})
+	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{}, &Backup{}, &BackupList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
+
+// BackupFieldManager is the field manager of what the pod that makes a backup
+// writes: status.run of its Backup.
+const BackupFieldManager = "holdfast-backup"
+
+// BackupFinalizer keeps a Backup until it is settled what becomes of its data.
+const BackupFinalizer = "holdfast.dev/backup-data"
+
+// Suffixes of the names of what backups of a cluster need.
+const (
+	// SuffixBackup of the ServiceAccount of Jobs that make backups.
+	SuffixBackup = "-backup"
+	// SuffixBackups of the volume that backups are kept on.
+	SuffixBackups = "-backups"
+)
 
 // FieldManager is the server-side apply field manager of everything that the
 // operator writes.
@@ -41,6 +56,31 @@ const (
 	// LabelKind is the kind of the cluster that an object belongs to, in
 	// lower case.
 	LabelKind = "holdfast.dev/kind"
+	// LabelBackup names the Backup that an object belongs to. LabelKind of such
+	// an object is that of no cluster, so that no Service takes its pods for
+	// members.
+	LabelBackup = "holdfast.dev/backup"
+	// LabelSchedule on a Backup is the slot of the schedule that it was made
+	// for; those by hand do not carry it.
+	LabelSchedule = "holdfast.dev/schedule"
+	// LabelBefore on a Backup is the version of the database that waited for it:
+	// it was made before an upgrade, and stays for a week at least.
+	LabelBefore = "holdfast.dev/before"
+	// LabelClusterUID on a Backup by schedule is the UID of the cluster that it
+	// was made for: another cluster of the same name has no part in it.
+	LabelClusterUID = "holdfast.dev/cluster-uid"
+	// LabelRestore on what a restore needs while it lasts is the kind of the
+	// cluster that is restored, in lower case. LabelKind of such an object is that
+	// of no cluster, so that no Service takes its pods for members.
+	LabelRestore = "holdfast.dev/restore"
+	// LabelStoreCheck on what tries whether a store can be used is the kind of the
+	// cluster whose store it is, in lower case. LabelKind of such an object is that
+	// of no cluster.
+	LabelStoreCheck = "holdfast.dev/store-check"
+	// LabelDrill on what a restore drill needs is the kind of the cluster whose
+	// backup is restored on trial, in lower case. LabelKind of such an object is
+	// that of no cluster either.
+	LabelDrill = "holdfast.dev/drill"
 	// LabelManagedBy and ManagedBy mark every owned object.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedBy is the value of LabelManagedBy.
@@ -65,6 +105,13 @@ const (
 	// survivor when the majority of the members is lost for good. Its value is a
 	// token of the user's choice: each is obeyed once.
 	AnnotationRecoverQuorum = "holdfast.dev/recover-quorum"
+	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
+	// fills it. Until it says which database system it holds, it may hold a part
+	// of one.
+	AnnotationRestoredBy = "holdfast.dev/restored-by"
+	// AnnotationGiven on the Job of a restore, or of a check of a store, is the
+	// hash of what it was given: what it found is true of that.
+	AnnotationGiven = "holdfast.dev/given"
 	// AnnotationDataAhead on a volume says that its data held what the primary's
 	// did not when its member was heard last. The operator deletes none.
 	AnnotationDataAhead = "holdfast.dev/data-ahead"

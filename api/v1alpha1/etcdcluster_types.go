@@ -9,6 +9,8 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="!has(self.quota) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="quota must be at most half of storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
+// +kubebuilder:validation:XValidation:rule="!has(self.backup) || (!has(self.backup.continuous) || !self.backup.continuous) && !has(self.backup.walBudget)",message="etcd keeps no log that could be archived: remove backup.continuous and backup.walBudget, and have a shorter backup.schedule instead",fieldPath=".backup"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target)",message="etcd keeps no log that could be archived: remove restore.target, and name the backup that comes before the moment",fieldPath=".restore"
 type EtcdClusterSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -92,6 +94,7 @@ type EtcdClusterStatus struct {
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="restore cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.restore"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.tls) || ['-ca','-tls','-internal','-app'].all(s, (!has(self.spec.tls.certificateSecretRef) || self.spec.tls.certificateSecretRef.name != self.metadata.name + s) && (!has(self.spec.tls.caSecretRef) || self.spec.tls.caSecretRef.name != self.metadata.name + s))",message="spec.tls must name Secrets of your own: those named after the cluster with -ca, -tls, -internal and -app are Holdfast's"
 type EtcdCluster struct {
 	metav1.TypeMeta `json:",inline"`

@@ -60,12 +60,13 @@ func (o *Operator) Stop() error {
 	return o.err
 }
 
-// Postgres is a cluster as a test would declare it, in the test's namespace.
+// Postgres is a cluster as a test would declare it, in the test's namespace,
+// without backups.
 func (c *Cluster) Postgres(name string, replicas int32) *v1alpha1.PostgresCluster {
 	return &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace},
 		Spec: v1alpha1.PostgresClusterSpec{
-			CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas},
+			CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas, Backup: &v1alpha1.ClusterBackup{Enabled: new(false)}},
 			Version:    "17", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 		},
 	}

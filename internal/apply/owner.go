@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,12 +29,16 @@ func (p *pass) look(ctx context.Context, id ObjectID) (*metav1.PartialObjectMeta
 }
 
 // ours says whether an object that exists belongs to the owner. A controller
-// reference decides; without one (a retained volume) the labels do.
+// reference decides; without one (a retained volume) the labels do, or what is
+// on record of it where somebody took them.
 func (p *pass) ours(found *metav1.PartialObjectMetadata) bool {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID == p.req.Owner.GetUID() {
 		return true
 	} else if controller != nil && !p.ownStatefulSet(controller) {
 		return false
+	}
+	if slices.Contains(p.req.Recorded, found.UID) {
+		return true
 	}
 	kind, hasKind := found.Labels[v1alpha1.LabelKind]
 	return found.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy &&

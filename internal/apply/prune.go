@@ -37,8 +37,11 @@ func (p *pass) pruneKind(ctx context.Context, gvk schema.GroupVersionKind) error
 		return err
 	}
 	// Only metadata is read, so the cache's own objects will do.
-	err = p.reader.List(ctx, list, client.InNamespace(p.req.Owner.GetNamespace()),
-		client.MatchingLabels{v1alpha1.LabelCluster: p.req.Owner.GetName()}, client.UnsafeDisableDeepCopy)
+	found := client.MatchingLabels(p.req.Labels)
+	if found == nil {
+		found = client.MatchingLabels{v1alpha1.LabelCluster: p.req.Owner.GetName()}
+	}
+	err = p.reader.List(ctx, list, client.InNamespace(p.req.Owner.GetNamespace()), found, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return fmt.Errorf("list %s to prune: %w", gvk.Kind, err)
 	}
@@ -79,10 +82,13 @@ func (p *pass) list(gvk schema.GroupVersionKind) (client.ObjectList, error) {
 }
 
 // prunable says whether an object may be deleted at all. What holds data or
-// credentials never is.
+// credentials never is, nor what somebody else owns, too.
 func (p *pass) prunable(gvk schema.GroupVersionKind, obj client.Object) bool {
 	controller := metav1.GetControllerOfNoCopy(obj)
 	if controller == nil || controller.UID != p.req.Owner.GetUID() || obj.GetDeletionTimestamp() != nil {
+		return false
+	}
+	if len(obj.GetOwnerReferences()) > 1 {
 		return false
 	}
 	component := obj.GetLabels()[labelComponent]

@@ -27,6 +27,12 @@ type Request struct {
 	// no longer holds; never of a PersistentVolumeClaim, a Lease, or a Secret
 	// whose label app.kubernetes.io/component is ca or internal.
 	Complete bool
+	// Labels of what Owner controls, by which it is found to be pruned. Default:
+	// holdfast.dev/cluster, with the owner's name.
+	Labels map[string]string
+	// Recorded are objects that are the owner's by what is on record elsewhere,
+	// whatever became of their labels.
+	Recorded []types.UID
 	// Drift mode and what to ignore.
 	Drift v1alpha1.DriftSpec
 	// Suspend turns every write off: drift is still looked for (by dry run)

@@ -18,7 +18,8 @@ import (
 // Fact is one thing that is true, and becomes (part of) a condition. The first
 // fact of a type decides the reason; the messages of the others follow.
 type Fact struct {
-	// Type is a condition type: Reconciling, Stalled, Available or Degraded.
+	// Type is a condition type: Reconciling, Stalled, Available, Degraded or
+	// BackedUp.
 	Type string
 	// Status of the condition; the abnormal types only ever speak when True.
 	Status metav1.ConditionStatus
@@ -88,6 +89,7 @@ func Resolve(c v1alpha1.Cluster, in Input) {
 		setOrDelete(c, v1alpha1.ConditionReconciling, reconciling)
 	}
 	setOrDelete(c, v1alpha1.ConditionDegraded, find(facts, v1alpha1.ConditionDegraded))
+	setOrDelete(c, v1alpha1.ConditionBackedUp, find(facts, v1alpha1.ConditionBackedUp))
 	if available != nil {
 		set(c, *available)
 	}

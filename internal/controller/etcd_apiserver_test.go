@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -24,8 +25,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/members"
 )
 
+const etcdRepository = "quay.io/coreos/etcd"
+
 var etcdKind = &kind{
-	name: "EtcdCluster", repository: "quay.io/coreos/etcd",
+	name: "EtcdCluster", repository: etcdRepository,
 	several: 3, more: 5, stride: 5,
 	services: []string{"-client", "-members"}, entry: "-client", port: 2379,
 	setting: "snapshot-count", value: "5000",
@@ -34,7 +37,10 @@ var etcdKind = &kind{
 	cluster: func(w *world) v1alpha1.Cluster {
 		return &v1alpha1.EtcdCluster{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace},
-			Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}},
+			Spec: v1alpha1.EtcdClusterSpec{
+				CommonSpec: v1alpha1.CommonSpec{Backup: &v1alpha1.ClusterBackup{Enabled: new(false)}},
+				Version:    "3.6.16", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+			},
 		}
 	},
 	parameters: func(c v1alpha1.Cluster) *map[string]string { return &c.(*v1alpha1.EtcdCluster).Spec.Parameters },
@@ -46,6 +52,9 @@ var etcdKind = &kind{
 		return setUp(w, parts, e, e, func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} })
 	},
 	says: func(s *simulation, pod *corev1.Pod, m *memberapi.Status) { groupOf(s).says(s, pod, m) },
+	restored: func(s *simulation, task memberapi.RestoreTask, claim *corev1.PersistentVolumeClaim) {
+		groupOf(s).restored(task, claim.UID)
+	},
 }
 
 // groups of the simulations, which outlive the operators.
@@ -125,6 +134,9 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
 	id := g.data[claim.UID]
 	member := g.find(id)
 	m.Version, m.Role = "3.6.16", v1alpha1.RoleMember
+	if _, tag, found := strings.Cut(pod.Spec.Containers[0].Image, etcdRepository+":v"); found {
+		m.Version = tag
+	}
 	switch {
 	case id == 0:
 		m.State, m.Serving, m.SystemIdentifier = memberapi.StateWaiting, false, ""
@@ -140,6 +152,16 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
 	view := slices.Clone(g.members)
 	slices.SortFunc(view, func(a, b memberapi.GroupMember) int { return cmp.Compare(a.ID, b.ID) })
 	m.Group = &memberapi.Group{Self: hex(id), Leader: hex(g.leader), Members: view}
+}
+
+// restored is a group of one that a restore made on a volume.
+func (g *group) restored(task memberapi.RestoreTask, volume types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cluster, g.members, g.data = task.UID, nil, map[types.UID]uint64{}
+	g.leader = g.admit(task.PeerURL, false)
+	g.data[volume] = g.leader
+	g.find(g.leader).Name = task.Member
 }
 
 // start begins a member on a volume, if a ticket allows it.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,8 @@ const (
 // event on the cluster. An event's reason tells what happened, its action what
 // was being done.
 func (r *Reconciler[C, O]) event(c C, kind, reason, action, format string, args ...any) {
-	r.Recorder.Eventf(c, nil, kind, reason, action, format, args...)
+	const most = 1024 // the API server refuses more
+	r.Recorder.Eventf(c, nil, kind, reason, action, "%s", cut(fmt.Sprintf(format, args...), most))
 }
 
 // eventOn is event about a part of the cluster. Events that differ only in
@@ -75,6 +77,8 @@ func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
 	if before.Primary != after.Primary && after.Primary != "" {
 		r.event(c, normal, v1alpha1.ReasonPrimaryChanged, "Primary", "%s takes writes", after.Primary)
 	}
+	r.announceRestore(c, before.Restore, after.Restore)
+	r.announceDrill(c, before.Drill, after.Drill)
 	known := map[string]v1alpha1.MemberStatus{}
 	for _, m := range before.Members {
 		known[m.Name] = m
@@ -86,6 +90,17 @@ func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
 	}
 	if d := degraded(after.Conditions); d != "" && d != degraded(before.Conditions) {
 		r.event(c, warning, v1alpha1.ConditionDegraded, "Degraded", "%s", d)
+	}
+}
+
+// announceRestore says how a restore ended.
+func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreStatus) {
+	switch {
+	case after == nil:
+	case after.Done() && !before.Done() && after.Result != nil:
+		r.event(c, normal, v1alpha1.ReasonRestored, "Restore", "backup %s is restored, up to %s", after.Result.Backup, after.Result.EndPosition)
+	case after.Error != "" && (before == nil || before.Error != after.Error):
+		r.event(c, warning, v1alpha1.ReasonRestoreFailed, "Restore", "%s", after.Error)
 	}
 }
 

@@ -144,6 +144,10 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	backups, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.BackupOwned()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	metadata, err := secrets.NewMetadata(mgr, controller.CacheOptions([]string{w.Namespace}).DefaultNamespaces)
 	if err != nil {
 		w.t.Fatal(err)
@@ -153,7 +157,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 		Settings: memberset.Settings{ImageRepository: w.kind.repository, AgentImage: "holdfast:test"},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}
-	if err := w.kind.setup(w, wiring{mgr: mgr, keeper: keeper, applier: applier, named: named}); err != nil {
+	if err := w.kind.setup(w, wiring{mgr: mgr, keeper: keeper, applier: applier, backups: backups, named: named, keys: secrets.New(metadata, live)}); err != nil {
 		w.t.Fatal(err)
 	}
 }

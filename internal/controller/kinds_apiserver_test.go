@@ -49,6 +49,9 @@ type kind struct {
 	setup      func(w *world, parts wiring) error
 	// says completes what the agent of a running pod says.
 	says func(s *simulation, pod *corev1.Pod, m *memberapi.Status)
+	// restored puts a database onto a volume; nil where a member makes nothing
+	// of it.
+	restored func(s *simulation, task memberapi.RestoreTask, claim *corev1.PersistentVolumeClaim)
 }
 
 // kinds under test.
@@ -66,18 +69,27 @@ type wiring struct {
 	mgr     ctrl.Manager
 	keeper  *memberset.Keeper
 	applier controller.Syncer
-	named   *secrets.Watcher
+	backups controller.Syncer
+	// named are the Secrets of spec.tls, keys those of stores.
+	named, keys *secrets.Watcher
 }
 
 // setUp makes the controller of a kind.
 func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C, O], forgets controller.Forgetter, empty func() C) error {
 	r := &controller.Reconciler[C, O]{
-		Client: parts.mgr.GetClient(),
-		Engine: e, Forgetters: []controller.Forgetter{forgets, parts.named},
+		Client: parts.mgr.GetClient(), Live: parts.keeper.Writer, AgentImage: "holdfast:test",
+		Engine: e, Forgetters: []controller.Forgetter{forgets, parts.named, parts.keys}, Keys: parts.keys,
 		Applier: parts.applier, Recorder: parts.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: empty,
 	}
-	return r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.Source())
+	if err := r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.Source(), parts.keys.Source()); err != nil {
+		return err
+	}
+	backups := &controller.BackupReconciler{
+		Client: parts.mgr.GetClient(), Live: parts.keeper.Writer, Applier: parts.backups, Kinds: map[string]controller.Copies{w.kind.name: r},
+		AgentImage: "holdfast:test", Recorder: r.Recorder, Clock: clock.RealClock{},
+	}
+	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})
 }
 
 var postgresKind = &kind{

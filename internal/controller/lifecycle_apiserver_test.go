@@ -255,11 +255,18 @@ func (s *statusWatch) judgeReady(c v1alpha1.Cluster) {
 }
 
 // kstatus decides as the library of that name does, in its order.
-func kstatus(c v1alpha1.Cluster) string {
+func kstatus(c conditions.Getter) string {
+	observed := int64(-1)
+	switch c := c.(type) {
+	case v1alpha1.Cluster:
+		observed = c.CommonStatus().ObservedGeneration
+	case *v1alpha1.Backup:
+		observed = c.Status.ObservedGeneration
+	}
 	switch {
 	case c.GetDeletionTimestamp() != nil:
 		return "Terminating"
-	case c.CommonStatus().ObservedGeneration != c.GetGeneration():
+	case observed != c.GetGeneration():
 		return "InProgress"
 	case conditions.IsTrue(c, v1alpha1.ConditionReconciling):
 		return "InProgress"

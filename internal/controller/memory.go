@@ -58,6 +58,17 @@ func (m *memory) restore(c v1alpha1.Cluster) {
 	}
 }
 
+// version of c that is the newest known.
+func (m *memory) version(c v1alpha1.Cluster) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.of(c)
+	if order, err := resourceversion.CompareResourceVersion(c.GetResourceVersion(), e.resourceVersion); err == nil && order < 0 {
+		return e.resourceVersion
+	}
+	return c.GetResourceVersion()
+}
+
 // wrote remembers a status and the resourceVersion that it got.
 func (m *memory) wrote(c v1alpha1.Cluster, resourceVersion string) {
 	m.mu.Lock()

@@ -44,10 +44,16 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	Client client.Client
 	// Engine is the operational knowledge.
 	Engine engine.Engine[C, O]
+	// Live reads from the API server, what no cache holds.
+	Live client.Reader
+	// AgentImage holds the holdfast binary.
+	AgentImage string
 	// Applier writes owned objects.
 	Applier Syncer
 	// Forgetters are told of clusters that are gone.
 	Forgetters []Forgetter
+	// Keys are those of stores that clusters name.
+	Keys Keys
 	// Recorder of events on the cluster.
 	Recorder events.EventRecorder
 	// Clock of the loop.
@@ -71,8 +77,14 @@ type pass[C v1alpha1.Cluster] struct {
 	plan    engine.Plan
 	sync    apply.Result
 	facts   []condition.Fact
-	stepped bool
-	err     error
+	backups regimen
+	// store is what became of trying where backups go.
+	store  storePlan
+	drills drillPlan
+	// restored is the restore that the cluster begins with.
+	restored restorePlan
+	stepped  bool
+	err      error
 }
 
 // Reconcile is one pass.
@@ -96,21 +108,25 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return r.next(p)
 }
 
-// run observes, plans, applies and acts.
+// run observes, plans, applies and acts. A cluster that begins with a backup has
+// no members before that is restored.
 func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 	o, err := r.Engine.Observe(ctx, p.c)
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
+	if held, err := r.restore(ctx, p, o); held || err != nil {
+		return err
+	}
 	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
 	suspended := p.c.Common().Suspend
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
 		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
-		Drift: p.c.Common().Drift, Suspend: suspended,
+		Recorded: p.plan.Recorded, Drift: p.c.Common().Drift, Suspend: suspended,
 	})
 	r.reportDrift(ctx, p)
 	r.reportNotes(p)
-	err = p.block(err)
+	err = errors.Join(p.block(err), r.keepBackups(ctx, p), r.keepDrills(ctx, p, o))
 	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
 		return err
 	}
@@ -184,7 +200,7 @@ func (r *Reconciler[C, O]) next(p *pass[C]) (ctrl.Result, error) {
 	if p.stepped {
 		return ctrl.Result{RequeueAfter: stepPause}, nil
 	}
-	wait := soonest(p.plan.Recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
+	wait := soonest(p.plan.Recheck, p.backups.wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
 	for _, f := range p.facts {
 		if f.Type == v1alpha1.ConditionStalled {
 			wait = soonest(wait, jitter.JitteredIntervalDuration(conflictRecheck))

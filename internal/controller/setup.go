@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/fluxcd/pkg/runtime/predicates"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -46,9 +48,11 @@ const (
 )
 
 // Applied are the kinds of objects that the operator applies, and may prune.
-func Applied() []schema.GroupVersionKind {
+func Applied() []schema.GroupVersionKind { return kindsOf(applied()) }
+
+func kindsOf(objects []client.Object) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
-	for _, obj := range applied() {
+	for _, obj := range objects {
 		gvk, err := apiutil.GVKForObject(obj, clientgoscheme.Scheme)
 		utilruntime.Must(err)
 		kinds = append(kinds, gvk)
@@ -78,7 +82,7 @@ func CacheOptions(namespaces []string) cache.Options {
 	}
 	selector := labels.NewSelector().Add(*belongs)
 	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
-	for _, obj := range owned() {
+	for _, obj := range append(owned(), &batchv1.Job{}) {
 		opts.ByObject[obj] = cache.ByObject{Label: selector, Transform: engine.Lean}
 	}
 	for _, ns := range namespaces {
@@ -105,6 +109,8 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 	for _, obj := range owned() {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
 	}
+	b = b.Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
+	b = b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofKind(gvk.Kind)), builder.WithPredicates(ended()))
 	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.all(mgr, gvk))).Complete(r)
 }
 
@@ -113,7 +119,7 @@ func byLabel(gvk schema.GroupVersionKind) handler.MapFunc {
 	kind := strings.ToLower(gvk.Kind)
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		l := obj.GetLabels()
-		if l[v1alpha1.LabelKind] != kind {
+		if l[v1alpha1.LabelKind] != kind && l[v1alpha1.LabelRestore] != kind && l[v1alpha1.LabelDrill] != kind && l[v1alpha1.LabelStoreCheck] != kind {
 			return nil
 		}
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: l[v1alpha1.LabelCluster]}}}
@@ -143,6 +149,29 @@ func (r *Reconciler[C, O]) all(mgr ctrl.Manager, gvk schema.GroupVersionKind) ha
 		}
 		return requests
 	}
+}
+
+// ofKind finds the cluster of a kind that a Backup is of.
+func ofKind(kind string) handler.MapFunc {
+	return func(_ context.Context, obj client.Object) []reconcile.Request {
+		b, ok := obj.(*v1alpha1.Backup)
+		if !ok || b.Spec.ClusterRef.Kind != kind {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.ClusterRef.Name}}}
+	}
+}
+
+// ended lets through that a Backup appears, is done, cannot go on, or goes: its
+// progress concerns no cluster.
+func ended() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.Backup)
+		after, also := e.ObjectNew.(*v1alpha1.Backup)
+		return ok && also && (before.Finished() != after.Finished() || before.Succeeded() != after.Succeeded() ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			conditions.GetReason(before, v1alpha1.ConditionStalled) != conditions.GetReason(after, v1alpha1.ConditionStalled))
+	}}
 }
 
 // ordered lets through what changes an annotation of ours: one-shot orders are

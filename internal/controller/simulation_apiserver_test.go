@@ -47,6 +47,11 @@ type simulation struct {
 	said    map[types.NamespacedName]map[string]members.Observation
 	wakes   map[*int]func(types.NamespacedName)
 	address int
+	jobs    jobs
+	// restores and drills are played like jobs.
+	restores restores
+	checks   checks
+	drills   drills
 	// used is what members say of their volumes, in bytes by pod.
 	used map[string]int64
 }
@@ -108,6 +113,30 @@ func (s *simulation) step(ctx context.Context) error {
 	heard := map[types.NamespacedName]map[string]members.Observation{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		if pod.Labels[v1alpha1.LabelBackup] != "" {
+			if err := s.jobs.step(ctx, s, pod); err != nil && !passing(err) {
+				return err
+			}
+			continue
+		}
+		if pod.Labels[v1alpha1.LabelRestore] != "" {
+			if err := s.restores.step(ctx, s, pod); err != nil && !passing(err) {
+				return err
+			}
+			continue
+		}
+		if pod.Labels[v1alpha1.LabelStoreCheck] != "" {
+			if err := s.checks.step(ctx, s, pod); err != nil && !passing(err) {
+				return err
+			}
+			continue
+		}
+		if pod.Labels[v1alpha1.LabelDrill] != "" {
+			if err := s.drills.step(ctx, s, pod); err != nil && !passing(err) {
+				return err
+			}
+			continue
+		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelCluster]}
 		status, err := s.live(ctx, pod)
 		if err != nil && !passing(err) {
@@ -196,6 +225,9 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 		m.ConfigError = err.Error()
 	}
 	if claim := new(corev1.PersistentVolumeClaim); s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "data-" + pod.Name}, claim) == nil {
+		if s.restores.halfFilled(claim) {
+			s.t.Errorf("%s runs on a volume that is not restored yet", pod.Name)
+		}
 		s.mu.Lock()
 		capacity := claim.Status.Capacity[corev1.ResourceStorage]
 		m.VolumeSize, m.VolumeUsed = capacity.Value(), s.used[pod.Name]

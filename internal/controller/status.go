@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -34,23 +36,34 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	if err != nil {
 		return err
 	}
-	metadata := map[string]any{"namespace": p.c.GetNamespace(), "name": p.c.GetName(), "uid": p.c.GetUID()}
-	if !equality.Semantic.DeepEqual(before.Orders, p.c.CommonStatus().Orders) {
-		// An order is taken up once: of two passes that see none on record, one
-		// must fail.
-		metadata["resourceVersion"] = p.c.GetResourceVersion()
-	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
-		"metadata": metadata, "status": p.c.CommonStatus(),
-	})
-	if err != nil {
-		return err
-	}
 	answer := r.New()
 	answer.SetNamespace(p.c.GetNamespace())
 	answer.SetName(p.c.GetName())
-	err = r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	write := func(version string) error {
+		body, err := json.Marshal(map[string]any{
+			"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind, "status": p.c.CommonStatus(),
+			"metadata": map[string]any{"namespace": p.c.GetNamespace(), "name": p.c.GetName(), "resourceVersion": version},
+		})
+		if err != nil {
+			return err
+		}
+		return r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	}
+	// An order is taken up once: of two passes that see none on record, one must
+	// fail. And until a restore is done, whoever is behind must not take off the
+	// record that it is.
+	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
+	once := restoring || !equality.Semantic.DeepEqual(before.Orders, p.c.CommonStatus().Orders)
+	version := r.memory.version(p.c)
+	if p.restored.latch {
+		version = p.c.GetResourceVersion() // it is of the spec that was read
+	}
+	err = write(version)
+	if apierrors.IsConflict(err) && !once {
+		if version, err = r.stillThere(ctx, p.c, gvk); err == nil {
+			err = write(version)
+		}
+	}
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -60,6 +73,22 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	r.memory.wrote(p.c, answer.GetResourceVersion())
 	r.announce(p.c, before)
 	return nil
+}
+
+// stillThere asks for the newest version of a cluster that others have written.
+// It fails with NotFound where the name is another one's by now. The API server
+// compares no UIDs where a status is applied, and a cluster that was made anew
+// must not get what was latched for the one before.
+func (r *Reconciler[C, O]) stillThere(ctx context.Context, c v1alpha1.Cluster, gvk schema.GroupVersionKind) (string, error) {
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(gvk)
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil {
+		return "", err
+	}
+	if now.GetUID() != c.GetUID() {
+		return "", apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(gvk.Kind).GroupResource(), c.GetName())
+	}
+	return now.GetResourceVersion(), nil
 }
 
 // fillStatus turns what the pass knows into the status of its cluster.
@@ -97,7 +126,31 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	st.Replicas, st.ReadyReplicas, st.Selector = r.Replicas, r.ReadyReplicas, r.Selector
 	st.Members, st.Endpoints = r.Members, r.Endpoints
 	st.CredentialsSecret, st.SystemIdentifier = r.CredentialsSecret, r.SystemIdentifier
-	st.Orders, st.Schedules = r.Orders, r.Schedules
+	record := p.backups.record
+	if !p.backups.known {
+		record = recordOf(st) // a slot that is due is not lost with a failed read
+	}
+	drills := p.drills.record
+	if !p.drills.known {
+		drills = recordNamed(st, drillSchedule)
+	} else {
+		st.Drill = p.drills.status
+	}
+	st.Orders, st.Schedules = r.Orders, slices.Clone(r.Schedules)
+	st.Archive = r.Archive
+	st.Restore = p.restored.status
+	if p.backups.known {
+		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.last, nil, p.store.check
+	}
+	if record != nil {
+		st.Schedules = append(st.Schedules, *record)
+		if p.backups.wait > 0 {
+			st.NextBackup = record.NextSlot
+		}
+	}
+	if drills != nil {
+		st.Schedules = append(st.Schedules, *drills)
+	}
 }
 
 func deadline(c v1alpha1.Cluster) time.Duration {

@@ -32,6 +32,11 @@ type Plan struct {
 	// Complete says whether Objects is the whole set, so that what is not in
 	// it may be pruned.
 	Complete bool
+	// BackupVolume is the volume that backups are kept on, which is made for the
+	// first of them and is among Objects from then on; nil for none to make.
+	BackupVolume runtime.ApplyConfiguration
+	// Recorded are objects that are the cluster's whatever their labels say.
+	Recorded []types.UID
 	// Notes tell people what applying Objects does beside following the spec.
 	Notes []Note
 	// Step is the one operation to do in this pass; nil for none.
@@ -39,10 +44,23 @@ type Plan struct {
 	// Facts become conditions. None at all means that nothing can be judged
 	// yet, and that the status stays as it is.
 	Facts []condition.Fact
+	// Demand is a backup that is wanted now, whatever the schedule; nil for none.
+	Demand *Demand
 	// Report is what status says of members and endpoints.
 	Report Report
 	// Recheck is when to look again at what no watch reports; 0 for never.
 	Recheck time.Duration
+}
+
+// Demand is a backup to make once.
+type Demand struct {
+	// Name of the Backup.
+	Name string
+	// Since when another one that is begun does as well; zero where none does.
+	Since time.Time
+	// Before names the version that waits for it; empty for none. Such a one is
+	// kept for a week at least.
+	Before string
 }
 
 // Note becomes an event on the cluster once a pass has changed its object.
@@ -84,6 +102,9 @@ type Report struct {
 	Endpoints                                                              *v1alpha1.EndpointsStatus
 	Orders                                                                 []v1alpha1.OrderStatus
 	Schedules                                                              []v1alpha1.ScheduleStatus
+	// Archive of the log; nil for none. Backups are none of the engine's, so its
+	// RestorableFrom is what it was.
+	Archive *v1alpha1.ArchiveStatus
 }
 
 // Blocked is an error that only a person can mend. It becomes Stalled, and is

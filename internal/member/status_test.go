@@ -72,6 +72,40 @@ func TestStoreRevisionOfVolume(t *testing.T) {
 	}
 }
 
+// An archive that gets on wakes nobody; one that does not wakes once.
+func TestStoreRevisionOfArchive(t *testing.T) {
+	s := NewStore(memberapi.Status{})
+	minute := func(n int) time.Time { return time.Date(2026, 3, 1, 10, n, 0, 0, time.UTC) }
+	gap := &memberapi.ArchiveGap{From: "3"}
+	steps := []struct {
+		name  string
+		to    *memberapi.ArchiveStatus
+		wakes bool
+	}{
+		{"begins", &memberapi.ArchiveStatus{}, true},
+		{"takes one", &memberapi.ArchiveStatus{Last: "1", LastTime: minute(1)}, true},
+		{"takes the next", &memberapi.ArchiveStatus{Last: "2", LastTime: minute(1)}, false},
+		{"another waits", &memberapi.ArchiveStatus{Last: "1", LastTime: minute(1), Waiting: 1, Oldest: minute(2)}, false},
+		{"fails", &memberapi.ArchiveStatus{Last: "1", Waiting: 1, Oldest: minute(2), Error: "down"}, true},
+		{"is late", &memberapi.ArchiveStatus{Last: "1", Waiting: 1, Oldest: minute(2), Error: "down", Late: true}, true},
+		{"has more to do", &memberapi.ArchiveStatus{Last: "1", Waiting: 2, Oldest: minute(2), Error: "down", Late: true}, false},
+		{"gets on", &memberapi.ArchiveStatus{Last: "2", Waiting: 1, Oldest: minute(3), Error: "down", Late: true}, true},
+		{"gives up", &memberapi.ArchiveStatus{Last: "2", Waiting: 9, Oldest: minute(3), Error: "down", Late: true, Gap: gap}, true},
+		{"gives more up", &memberapi.ArchiveStatus{Last: "2", Waiting: 9, Oldest: minute(4), Error: "down", Late: true, Gap: gap}, false},
+		{"is back", &memberapi.ArchiveStatus{Last: "9", Gap: &memberapi.ArchiveGap{From: "3", To: "5", Ended: minute(9)}}, true},
+		{"is off", nil, true},
+	}
+	before := s.Get().Revision
+	for _, step := range steps {
+		s.Update(func(st *memberapi.Status) { st.Archive = step.to })
+		now := s.Get().Revision
+		if woken := now != before; woken != step.wakes {
+			t.Errorf("%s: woken %t, want %t", step.name, woken, step.wakes)
+		}
+		before = now
+	}
+}
+
 func TestFollowSpace(t *testing.T) {
 	s := NewStore(memberapi.Status{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -94,7 +94,23 @@ func stable(s memberapi.Status) memberapi.Status {
 	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
 	s.DataSize, s.DataInUse = 0, 0
 	s.VolumeUsed, s.VolumeSize = filled(s), coarse(s.VolumeSize)
+	s.Archive = wrong(s.Archive)
 	return s
+}
+
+// wrong is what of an archive anybody waits for.
+func wrong(a *memberapi.ArchiveStatus) *memberapi.ArchiveStatus {
+	if a == nil {
+		return nil
+	}
+	w := &memberapi.ArchiveStatus{Late: a.Late, Error: a.Error, Permanent: a.Permanent, Gap: a.Gap}
+	if a.Late && (a.Gap == nil || !a.Gap.Ended.IsZero()) { // in a gap that goes on, the first moves along
+		w.Oldest = a.Oldest
+	}
+	if a.Last != "" {
+		w.Last = "some" // which one, nobody waits for
+	}
+	return w
 }
 
 // coarse is a size to its first six binary digits: that of a file system which

@@ -104,6 +104,8 @@ type ClusterConfig struct {
 	Tickets map[string]Ticket `json:"tickets,omitempty"`
 	// Recovery is the order to go on without a lost majority; see Recovery.
 	Recovery *Recovery `json:"recovery,omitempty"`
+	// Archive is where the log goes, all the time; nil for nowhere.
+	Archive *ArchiveConfig `json:"archive,omitempty"`
 }
 
 // FirstDatabase is the database that applications use, and its owner.
@@ -194,7 +196,8 @@ type Status struct {
 	// Revision changes whenever anything else here does, Time, Position,
 	// PositionOld, DataSize, DataInUse and Lag apart, VolumeUsed when it passes
 	// a whole percent of VolumeSize, from half of it on, and VolumeSize when its
-	// first digits change. Opaque.
+	// first digits change. Of Archive it follows what is wrong: Late, Error and
+	// Gap, and Oldest while it is late. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
 	Time time.Time `json:"time"`
@@ -280,6 +283,8 @@ type Status struct {
 	RoomNeeded int64 `json:"roomNeeded,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
+	// Archive says how the archiving of the log gets on; nil without one.
+	Archive *ArchiveStatus `json:"archive,omitempty"`
 	// CertificateExpiry is when the first of the certificates expires that the
 	// member serves now.
 	CertificateExpiry time.Time `json:"certificateExpiry,omitzero"`

@@ -39,7 +39,10 @@ func eachKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster
 func (w *world) etcd(name string) *v1alpha1.EtcdCluster {
 	return &v1alpha1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
-		Spec:       v1alpha1.EtcdClusterSpec{Version: "3.6.16", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")}},
+		Spec: v1alpha1.EtcdClusterSpec{
+			CommonSpec: v1alpha1.CommonSpec{Backup: &v1alpha1.ClusterBackup{Enabled: new(false)}},
+			Version:    "3.6.16", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+		},
 	}
 }
 

@@ -44,7 +44,7 @@ func Verbs() []*cobra.Command { return verbs(&session{}) }
 
 func verbs(s *session) []*cobra.Command {
 	verbs := []*cobra.Command{
-		statusCommand(s), driftCommand(s), suspendCommand(s), resumeCommand(s), reconcileCommand(s),
+		statusCommand(s), driftCommand(s), suspendCommand(s), resumeCommand(s), reconcileCommand(s), backupCommand(s),
 		shellCommand(s), logsCommand(s), credentialsCommand(s),
 	}
 	for _, k := range kinds() {

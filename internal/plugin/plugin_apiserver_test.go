@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
 func TestMain(m *testing.M) { apitest.Main(m) }
@@ -85,6 +86,7 @@ func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, rep
 			Settings: memberset.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1"},
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
 		}),
+		Keys:    secrets.New(secrets.Metadata{}, live),
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: newCluster,
 	}

@@ -36,6 +36,9 @@ func (v view) tree(r Report) node {
 	if r.DeclaredBy != "" {
 		root.children = append(root.children, node{text: "declared by " + r.DeclaredBy})
 	}
+	if text := v.restored(r.Restore); text != "" {
+		root.children = append(root.children, node{text: text})
+	}
 	add("Conditions", v.conditions(r))
 	add("Members", v.members(r))
 	add("Volumes of members that are gone", v.retained(r.RetainedVolumes))
@@ -44,6 +47,14 @@ func (v view) tree(r Report) node {
 	add("Events", v.events(r.Events))
 	add("Could not be read", leaves(r.Unknown))
 	return root
+}
+
+// restored says what the cluster began with. What goes on is in its conditions.
+func (v view) restored(r *v1alpha1.RestoreStatus) string {
+	if !r.Done() || r.Result == nil {
+		return ""
+	}
+	return fmt.Sprintf("began with backup %s up to %s, %s ago", r.Result.Backup, r.Result.EndPosition, v.age(*r.CompletionTime))
 }
 
 // mostDriftsShown beside everything else; kubectl holdfast drift has all.
@@ -91,7 +102,7 @@ func replicasColour(r Report) colour {
 // shownConditions is the order of what matters most.
 var shownConditions = []string{
 	v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionDegraded,
-	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionSynced,
+	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionSynced, v1alpha1.ConditionBackedUp,
 }
 
 func (v view) conditions(r Report) []node {
@@ -149,7 +160,7 @@ func verdict(c metav1.Condition) (string, colour) {
 		return "✔", green
 	case c.Status == metav1.ConditionUnknown:
 		return "?", yellow
-	case c.Type == v1alpha1.ConditionSynced:
+	case c.Type == v1alpha1.ConditionSynced, c.Type == v1alpha1.ConditionBackedUp:
 		return "!", yellow
 	}
 	return "✖", red

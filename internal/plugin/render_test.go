@@ -137,6 +137,7 @@ func broken() Report {
 func unusual() Report {
 	r := healthy()
 	r.Observed, r.Suspended, r.Phase = false, true, "Suspended"
+	r.Restore = &v1alpha1.RestoreStatus{CompletionTime: new(before(12 * 24 * time.Hour)), Result: &v1alpha1.RestoreResult{Backup: "orders-20260301-0200", EndPosition: "1:0/300100"}}
 	r.Conditions = append(r.Conditions,
 		is("Degraded", metav1.ConditionTrue, "MemberUnreachable", "the agent of member orders-1 does not answer"),
 		is("Reconciling", metav1.ConditionTrue, "Restarting", "member orders-1 needs a restart for max_connections"),

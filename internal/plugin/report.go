@@ -41,7 +41,9 @@ type Report struct {
 	DriftMode string `json:"driftMode,omitempty"`
 	// DeclaredBy is the Git tool that applies the cluster; empty where there is
 	// no sign of one.
-	DeclaredBy string                    `json:"declaredBy,omitempty"`
+	DeclaredBy string `json:"declaredBy,omitempty"`
+	// Restore is the restore that the cluster began with.
+	Restore    *v1alpha1.RestoreStatus   `json:"restore,omitempty"`
 	Endpoints  *v1alpha1.EndpointsStatus `json:"endpoints,omitempty"`
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Members    []MemberReport            `json:"members,omitempty"`
@@ -104,7 +106,7 @@ func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
 		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()),
 		Observed:  st.ObservedGeneration == c.GetGeneration(),
 		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
-		Endpoints: st.Endpoints, Conditions: st.Conditions, of: k,
+		Restore: st.Restore, Endpoints: st.Endpoints, Conditions: st.Conditions, of: k,
 	}
 	if tool := gitOwner(c); tool != nil {
 		r.DeclaredBy = tool.String()

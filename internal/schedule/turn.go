@@ -28,10 +28,44 @@ func (s Schedule) Turn(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.Sch
 	return was, time.Time{}
 }
 
+const (
+	// mostPassedOver slots are remembered each with its reason.
+	mostPassedOver = 5
+	// mostMissed slots are counted one by one: a cron of every minute that nobody
+	// looked at for a year would take its time.
+	mostMissed = 1000
+)
+
 // Done is the record once a slot was handled. The message says why nothing was
-// done, empty where that is not so.
+// done, empty where that is not so. Slots before it that nobody handled count as
+// passed over.
 func (s Schedule) Done(was v1alpha1.ScheduleStatus, slot time.Time, message string) v1alpha1.ScheduleStatus {
+	if was.NextSlot != nil {
+		missed := was.NextSlot.Time
+		for n := 0; n < mostMissed && missed.Before(slot); n++ {
+			was = passedOver(was, missed, "it went by before anybody could handle it")
+			missed = s.Next(missed)
+		}
+	}
+	if message != "" {
+		was = passedOver(was, slot, message)
+	}
 	was.LastSlot, was.NextSlot, was.Message = moment(slot), moment(s.Next(slot)), message
+	return was
+}
+
+// Undone is the record once it shows that at its last slot nothing was done after
+// all, and why.
+func Undone(was v1alpha1.ScheduleStatus, message string) v1alpha1.ScheduleStatus {
+	was = passedOver(was, was.LastSlot.Time, message)
+	was.Message = message
+	return was
+}
+
+func passedOver(was v1alpha1.ScheduleStatus, slot time.Time, reason string) v1alpha1.ScheduleStatus {
+	was.PassedOver++
+	was.LastPassedOver = append([]v1alpha1.PassedOver{{Slot: *moment(slot), Reason: reason}}, was.LastPassedOver...)
+	was.LastPassedOver = was.LastPassedOver[:min(len(was.LastPassedOver), mostPassedOver)]
 	return was
 }
 

@@ -61,8 +61,34 @@ func TestTurn(t *testing.T) {
 			}
 		})
 	}
-	after := s.Done(record(line, "", "2026-03-02 02:00", "before"), at(t, "2026-03-04 02:00"), "")
-	if diff := cmp.Diff(record(line, "2026-03-04 02:00", "2026-03-05 02:00", ""), after); diff != "" {
-		t.Errorf("after it was handled (-want +got):\n%s", diff)
+}
+
+// Every slot that went by without being done is on record.
+func TestDone(t *testing.T) {
+	s := parse(t, "0 2 * * *", "")
+	record := func(last, next, message string, count int64, over ...v1alpha1.PassedOver) v1alpha1.ScheduleStatus {
+		return v1alpha1.ScheduleStatus{LastSlot: moment(at(t, last)), NextSlot: moment(at(t, next)), Message: message, PassedOver: count, LastPassedOver: over}
+	}
+	over := func(slot, why string) v1alpha1.PassedOver {
+		return v1alpha1.PassedOver{Slot: *moment(at(t, slot)), Reason: why}
+	}
+	const missed = "it went by before anybody could handle it"
+	was := v1alpha1.ScheduleStatus{NextSlot: moment(at(t, "2026-03-02 02:00")), Message: "before"}
+	steps := []struct {
+		slot, message string
+		want          v1alpha1.ScheduleStatus
+	}{
+		{"2026-03-02 02:00", "", record("2026-03-02 02:00", "2026-03-03 02:00", "", 0)},
+		{"2026-03-03 02:00", "full", record("2026-03-03 02:00", "2026-03-04 02:00", "full", 1, over("2026-03-03 02:00", "full"))},
+		{"2026-03-06 02:00", "", record("2026-03-06 02:00", "2026-03-07 02:00", "", 3,
+			over("2026-03-05 02:00", missed), over("2026-03-04 02:00", missed), over("2026-03-03 02:00", "full"))},
+		{"2026-03-10 02:00", "full", record("2026-03-10 02:00", "2026-03-11 02:00", "full", 7,
+			over("2026-03-10 02:00", "full"), over("2026-03-09 02:00", missed), over("2026-03-08 02:00", missed), over("2026-03-07 02:00", missed), over("2026-03-05 02:00", missed))},
+	}
+	for _, step := range steps {
+		was = s.Done(was, at(t, step.slot), step.message)
+		if diff := cmp.Diff(step.want, was); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", step.slot, diff)
+		}
 	}
 }

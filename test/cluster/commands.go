@@ -121,30 +121,31 @@ func fluxCommand(o *options) *cobra.Command {
 	}
 }
 
-// builders of the databases' images, by engine.
+// builders of images for tests: the databases' by engine, and the S3 store's.
 var builders = map[string]func(ctx context.Context, refresh bool, complaints io.Writer) ([]image.Image, error){
 	"postgres": image.BuildPostgres,
 	"etcd":     image.BuildEtcd,
+	"s3":       image.BuildS3,
 }
 
-// imagesCommand builds the databases' images and gives them to the nodes; the
-// list of what there is lies in the state folder as images.json.
+// imagesCommand builds images for tests and gives them to the nodes; the list of
+// what there is lies in the state folder as images.json.
 func imagesCommand(o *options) *cobra.Command {
 	var refresh, buildOnly bool
 	command := &cobra.Command{
-		Use:       "images [ENGINE...]",
-		Short:     "Build the images of databases and give them to all nodes: postgres (the default), etcd",
+		Use:       "images [NAME...]",
+		Short:     "Build images for tests and give them to all nodes: of the databases postgres (the default) and etcd, of a store for backups s3",
 		ValidArgs: slices.Sorted(maps.Keys(builders)),
 		Args:      cobra.OnlyValidArgs,
-		RunE: func(cmd *cobra.Command, engines []string) error {
+		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := artifact.EnsurePackages(cmd.Context()); err != nil {
 				return err
 			}
-			if len(engines) == 0 {
-				engines = []string{"postgres"}
+			if len(names) == 0 {
+				names = []string{"postgres"}
 			}
-			for _, engine := range engines {
-				images, err := builders[engine](cmd.Context(), refresh, cmd.ErrOrStderr())
+			for _, name := range names {
+				images, err := builders[name](cmd.Context(), refresh, cmd.ErrOrStderr())
 				if err != nil {
 					return err
 				}
@@ -154,7 +155,7 @@ func imagesCommand(o *options) *cobra.Command {
 				if buildOnly {
 					continue
 				}
-				if err := lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), engine, images) }); err != nil {
+				if err := lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), name, images) }); err != nil {
 					return err
 				}
 			}

@@ -17,13 +17,14 @@ import (
 // cluster is a PostgresCluster under test.
 type cluster struct{ *subject }
 
-// small is a cluster of few resources, of the version of the quickstart.
+// small is a cluster of few resources, of the version of the quickstart, without
+// backups.
 func small(namespace, name string, replicas int32) *v1alpha1.PostgresCluster {
 	return &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.PostgresClusterSpec{
 			Version:    "17",
-			CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas},
+			CommonSpec: v1alpha1.CommonSpec{Replicas: &replicas, Backup: &v1alpha1.ClusterBackup{Enabled: new(false)}},
 			Storage:    v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
 		},
 	}

@@ -13,9 +13,8 @@ import (
 func etcdPlugin(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
-	leader := c.group().leader()
-	c.says(0, []string{"status"}, "ec/orders", "3/3", leader, "Ready")
-	c.says(0, []string{"status", "orders"}, "3/3 ready", "leader "+leader, "data ", "data-orders-2 1Gi", "Events")
+	c.says(0, []string{"status"}, "ec/orders", "3/3", c.get().CommonStatus().Primary, "Ready")
+	c.says(0, []string{"status", "orders"}, "3/3 ready", "leader "+c.get().CommonStatus().Primary, "data ", "data-orders-2 1Gi", "Events")
 	var report struct {
 		Members []struct {
 			DataBytes *int64 `json:"dataBytes"`

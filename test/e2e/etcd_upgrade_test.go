@@ -5,7 +5,10 @@ package e2e
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -32,7 +35,7 @@ func upgradePath(t *testing.T) []string {
 func etcdUpgrades(t *testing.T) {
 	path := upgradePath(t)
 	keepOperator(t)
-	c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q", path[0]))
+	c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, backup: {schedule: '0 0 1 1 *'}", path[0]))
 	c.waitReady()
 	ids := c.group().ids()
 	w := c.startWriter()
@@ -49,6 +52,7 @@ func etcdUpgrades(t *testing.T) {
 		k.drive()
 		pods.checkOnce(t, "version "+version, c.pod(0), c.pod(1), c.pod(2))
 		etcd.united(c, 3)
+		c.wantPrecaution(path[i], version)
 		for _, s := range c.group().status {
 			if s.Status.Version != version {
 				t.Errorf("%s runs %s, want %s", s.Endpoint, s.Status.Version, version)
@@ -82,3 +86,28 @@ func (r *replacements) checkOnce(t *testing.T, why string, want ...string) {
 	}
 	r.order = nil
 }
+
+// wantPrecaution wants the next minor version to have had its backup, of the one
+// before it and done before any member went on; and no other version.
+func (c *subject) wantPrecaution(from, to string) {
+	c.t.Helper()
+	var all v1alpha1.BackupList
+	must(c.t, env.client.List(c.t.Context(), &all, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelBefore: to}), "list the backups")
+	if lineOf(from) == lineOf(to) {
+		if len(all.Items) > 0 {
+			c.t.Errorf("%d backups were made before the patch %s", len(all.Items), to)
+		}
+		return
+	}
+	if len(all.Items) != 1 || !all.Items[0].Succeeded() || all.Items[0].Status.Result.Version != from {
+		c.t.Fatalf("before %s there are the backups %+v", to, all.Items)
+	}
+	for _, pod := range c.pods() {
+		if done := all.Items[0].Status.CompletionTime; pod.CreationTimestamp.Before(done) {
+			c.t.Errorf("%s runs %s since %s, and the backup was done at %s", pod.Name, to, pod.CreationTimestamp, done)
+		}
+	}
+}
+
+// lineOf a version: its major and minor.
+func lineOf(version string) string { return version[:strings.LastIndex(version, ".")] }

@@ -75,6 +75,12 @@ type clientPod struct{ namespace, name string }
 // newClient starts one with the newest psql that the nodes have.
 func newClient(t *testing.T) *clientPod {
 	t.Helper()
+	return newClientOf(t, clientImage(t))
+}
+
+// clientImage has the newest psql that the nodes have, and a shell.
+func clientImage(t *testing.T) string {
+	t.Helper()
 	var lines []int
 	for _, i := range env.images {
 		if i.Engine == "postgres" {
@@ -85,7 +91,7 @@ func newClient(t *testing.T) *clientPod {
 		skip(t, "needs an image of postgres for its client")
 	}
 	have := versions("postgres", strconv.Itoa(slices.Max(lines)))
-	return newClientOf(t, ref(t, "postgres", have[len(have)-1]))
+	return ref(t, "postgres", have[len(have)-1])
 }
 
 // newClientOf starts one of an image.

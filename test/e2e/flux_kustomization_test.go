@@ -266,6 +266,7 @@ metadata:
 spec:
   version: "17"
   storage: {size: 1Gi}
+  ` + unsaved + `
 ` + indented(lines)
 }
 

@@ -147,13 +147,16 @@ func (postgresDatabase) united(c *subject, members int) {
 const streamingOverTLS = `select count(*) from pg_stat_replication r join pg_stat_ssl s using (pid)
 	where r.state = 'streaming' and s.ssl`
 
-// inserts one row after the other, each over a new connection.
+// inserts one row after the other, each over a new connection, and tells the
+// database's time before and after.
 const inserts = `
 uri=$(cat /tmp/uri)
 n=0
+clock() { echo "select '$1 $n ' || (extract(epoch from clock_timestamp()) * 1000000)::bigint"; }
 while [ ! -e ` + until + ` ]; do
 	n=$((n+1))
-	PGCONNECT_TIMEOUT=3 psql "$uri" -XAtq -v ON_ERROR_STOP=1 -c "insert into written values ($n)" 2>/dev/null && echo "ack $n $(date +%s%3N)"
+	PGCONNECT_TIMEOUT=3 psql "$uri" -XAtq -v ON_ERROR_STOP=1 \
+		-c "$(clock begun)" -c "insert into written values ($n)" -c "$(clock ended)" 2>/dev/null && echo "ack $n $(date +%s%3N)"
 	sleep 0.05
 done`
 
@@ -167,8 +170,15 @@ func (postgresDatabase) application(c *subject, app *clientPod) []string {
 
 func (postgresDatabase) written(c *subject, ordinal int) []int {
 	c.t.Helper()
+	return (&cluster{c}).rows(ordinal, "true")
+}
+
+// rows of the application's that a member has, of those for which a condition
+// holds.
+func (c *cluster) rows(ordinal int, condition string) []int {
+	c.t.Helper()
 	var numbers []int
-	for _, id := range strings.Fields((&cluster{c}).sql(ordinal, "select id from written")) {
+	for _, id := range strings.Fields(c.sql(ordinal, "select id from written where "+condition)) {
 		n, err := strconv.Atoi(id)
 		must(c.t, err, "read a row")
 		numbers = append(numbers, n)

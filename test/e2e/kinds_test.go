@@ -98,10 +98,15 @@ func needKind(t *testing.T, k *kind) {
 	needImages(t, k.engine, k.line, 1)
 }
 
-// manifest of a cluster, with lines of YAML on top of the least.
+// unsaved is a cluster without backups: a night that falls into a test adds
+// nothing to what the test looks at.
+const unsaved = "backup: {enabled: false}"
+
+// manifest of a cluster, with lines of YAML on top of the least. It has no
+// backups unless they say so.
 func (k *kind) manifest(t testing.TB, namespace, name string, lines ...string) *unstructured.Unstructured {
 	t.Helper()
-	spec := specOf(t, append([]string{k.base()}, lines...)...)
+	spec := specOf(t, append([]string{k.base(), unsaved}, lines...)...)
 	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	obj.SetAPIVersion(v1alpha1.GroupVersion.String())

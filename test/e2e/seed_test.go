@@ -21,7 +21,7 @@ const seed = `
 apiVersion: holdfast.dev/v1alpha1
 kind: PostgresCluster
 metadata: {name: orders}
-spec: {version: "17", replicas: 3, storage: {size: 1Gi}}
+spec: {version: "17", replicas: 3, storage: {size: 1Gi}, backup: {schedule: "0 2 * * *", retention: 7d}}
 `
 
 func seedManifest(t *testing.T) {

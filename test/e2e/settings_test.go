@@ -1,4 +1,4 @@
-//go:build e2e
+//go:build e2e || soak
 
 package e2e
 
@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/watch"
@@ -36,6 +37,9 @@ func watchReplacements(c *subject) *replacements {
 		for event := range w.ResultChan() {
 			if event.Type == watch.Deleted {
 				pod := event.Object.(*corev1.Pod) //nolint:forcetypeassert // a list of pods holds nothing else
+				if pod.Labels[batchv1.JobNameLabel] != "" {
+					continue // no member's
+				}
 				r.mu.Lock()
 				r.order = append(r.order, pod.Name)
 				r.mu.Unlock()

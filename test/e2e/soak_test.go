@@ -13,6 +13,9 @@ func TestSoak(t *testing.T) {
 	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { quiet(t, 10, 10*time.Minute, kinds()...) })
 	t.Run("FluxQuietForFiveMinutes", func(t *testing.T) { fluxHandEdits(t, 5*time.Minute) })
 	t.Run("Agent", agentOnEachMajor)
+	t.Run("TenMomentsOfAGibibyte", tenMoments)
+	t.Run("TwentyMinutesOfEveryMinute", func(t *testing.T) { everyMinute(t, 20*time.Minute) })
+	t.Run("BackupThroughTroubles", backupThroughTroubles)
 	for _, k := range kinds() {
 		t.Run(k.prefix+"TwentyKillsAtEachStep", func(t *testing.T) {
 			for range 20 {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -221,6 +222,7 @@ func (c *subject) pods() []corev1.Pod {
 func memberPods(ctx context.Context, namespace, name string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := env.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelCluster: name})
+	list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.Labels[batchv1.JobNameLabel] != "" })
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int {
 		if len(a.Name) != len(b.Name) {
 			return len(a.Name) - len(b.Name)

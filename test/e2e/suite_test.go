@@ -26,6 +26,15 @@ var ofEveryKind = []struct {
 	{"FixedVolume", fixedVolume},
 	{"NameConflict", nameConflict},
 	{"Quota", quotaExceeded},
+	{"Backups", backups},
+	{"BackupsFail", backupsFail},
+	{"Restores", restores},
+	{"RestoresFromStore", restoresFromStore},
+	{"RestoresFail", restoresFail},
+	{"StoreRefuses", storeRefuses},
+	{"StoreDamaged", storeDamaged},
+	{"StoreShared", storeShared},
+	{"BackupDrill", backupDrill},
 }
 
 // ofPostgres are those of PostgreSQL alone.
@@ -61,6 +70,16 @@ var ofEtcd = []part{
 	{"EtcdPlugin", etcdPlugin},
 }
 
+// ofBackups are those of what backups are tested with.
+var ofBackups = []part{
+	{"Store", storeKeeps},
+	{"WriteTimes", writesHaveTimes},
+	{"StoreArchives", archives},
+	{"StoreInterrupted", storeInterrupted},
+	{"BackupVolumeFull", backupVolumeFull},
+	{"StorePointInTime", restoresToMoments},
+}
+
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
@@ -70,7 +89,7 @@ func TestTogether(t *testing.T) {
 			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
 		}
 	}
-	together(t, slices.Concat(parts, ofPostgres, ofEtcd))
+	together(t, slices.Concat(parts, ofPostgres, ofEtcd, ofBackups))
 }
 
 // part of a test.

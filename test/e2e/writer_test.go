@@ -32,22 +32,35 @@ type tale struct {
 	mu sync.Mutex
 	// acked are the numbers that were acknowledged.
 	acked map[int]bool
+	// spans of the writes, of a database that restores to a time.
+	spans map[int]span
 	stale []string
 	// newest is when the last one was acknowledged, and gap the longest time
 	// without one.
 	newest, gap time.Duration
 }
 
-// hear one line: "ack NUMBER MILLISECONDS", by the application's own clock, or
-// "stale" and what it read that was older than what it had written.
+// span of a write by the database's own clock: if it was committed, then in
+// between. Without the second time it was not acknowledged.
+type span struct{ begun, ended time.Time }
+
+// hear one line: "ack NUMBER MILLISECONDS", by the application's own clock,
+// "begun" or "ended NUMBER MICROSECONDS", by the database's, or "stale" and what
+// it read that was older than what it had written.
 func (s *tale) hear(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var word string
 	var number int
-	var millis int64
-	switch n, _ := fmt.Sscanf(line, "ack %d %d", &number, &millis); {
-	case n == 2:
-		at := time.Duration(millis) * time.Millisecond
+	var clock int64
+	_, err := fmt.Sscanf(line, "%s %d %d", &word, &number, &clock)
+	switch {
+	case err == nil && word == "begun":
+		s.spans[number] = span{begun: time.UnixMicro(clock)}
+	case err == nil && word == "ended":
+		s.spans[number] = span{s.spans[number].begun, time.UnixMicro(clock)}
+	case err == nil && word == "ack":
+		at := time.Duration(clock) * time.Millisecond
 		if len(s.acked) > 0 {
 			s.gap = max(s.gap, at-s.newest)
 		}
@@ -60,7 +73,7 @@ func (s *tale) hear(line string) {
 // startWriter writes until stop, or the test's end.
 func (c *subject) startWriter() *writer {
 	c.t.Helper()
-	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), told: &tale{acked: map[int]bool{}}}
+	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), told: &tale{acked: map[int]bool{}, spans: map[int]span{}}}
 	command := c.kind.application(c, w.app)
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()

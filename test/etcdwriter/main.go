@@ -138,12 +138,14 @@ func get(client *clientv3.Client) (int, error) {
 	return strconv.Atoi(string(answer.Kvs[0].Value))
 }
 
-// fillUp writes until the database has reached its quota.
+// fillUp writes until the database has reached its quota. What is not answered in
+// time, since another member is being elected, is written again.
 func fillUp(client *clientv3.Client, size int) error {
 	value := make([]byte, size)
 	for i := range value {
 		value[i] = byte(rand.IntN(256))
 	}
+	end := time.Now().Add(20 * time.Second)
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		_, err := client.Put(ctx, "filler", string(value))
@@ -152,7 +154,7 @@ func fillUp(client *clientv3.Client, size int) error {
 		case err != nil && strings.Contains(err.Error(), "database space exceeded"):
 			fmt.Printf("full %d\n", n)
 			return nil
-		case err != nil:
+		case err != nil && time.Now().After(end):
 			return err
 		}
 	}

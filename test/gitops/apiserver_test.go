@@ -5,6 +5,7 @@ package gitops
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,7 +79,7 @@ func glob(t *testing.T, pattern string) []string {
 // that it does not know.
 func TestBuildsAreAccepted(t *testing.T) {
 	c := administrator(t, apitest.New(t).Config)
-	dirs := append(glob(t, "kustomize/overlays/*"), glob(t, "examples/overlays/*")...)
+	dirs := slices.Concat(glob(t, "kustomize/overlays/*"), glob(t, "examples/overlays/*"), glob(t, "examples/point-in-time"))
 	builds := map[string]objects{"every component": with(t, "admission-policy", "high-availability", "image-mirror",
 		"monitoring", "namespaced", "network-policy", "restricted-namespaces")}
 	for _, dir := range dirs {

@@ -61,6 +61,14 @@ func missedRecord() []v1alpha1.ScheduleStatus {
 
 func (w *world) tried(step string, ago time.Duration) { w.o.Tried[step] = now.Add(-ago) }
 
+// passedOver is a record with its last slot among those at which nothing was
+// done.
+func passedOver(records []v1alpha1.ScheduleStatus) []v1alpha1.ScheduleStatus {
+	r := &records[0]
+	r.PassedOver, r.LastPassedOver = 1, []v1alpha1.PassedOver{{Slot: *r.LastSlot, Reason: r.Message}}
+	return records
+}
+
 func TestDefragmentationBySchedule(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -163,7 +171,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 			}(), 23*time.Hour + 30*time.Minute},
 		{"slots pass over a suspended cluster, and it says so",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Suspend = true; return w },
-			"", scheduled(now, nextSlot, "passed over: spec.suspend is true"), time.Hour},
+			"", passedOver(scheduled(now, nextSlot, "passed over: spec.suspend is true")), time.Hour},
 		{"and one where the spec says never, without a word",
 			func(t *testing.T) *world {
 				w := hourly(t)

@@ -23,7 +23,7 @@ var defaultQuota = resource.MustParse("2Gi")
 // desire is what the objects should be made from. Where the spec cannot be
 // followed, what is there stays, and a Stalled fact says which field to mend.
 // The second result says whether volumes and pods may be written at all.
-func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery) (memberset.Desired, bool, []condition.Fact) {
+func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery, before precaution) (memberset.Desired, bool, []condition.Fact) {
 	s := set(c)
 	d := s.Desire(o.Observation)
 	var facts []condition.Fact
@@ -32,13 +32,13 @@ func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery) (member
 		facts = append(facts, memberset.Stalled(reason, "%s", message))
 		s.Stay(&d, o.Observation)
 	}
-	if logsWait(c, o) {
+	if logsWait(c, o) || before.holds {
 		s.Stay(&d, o.Observation)
 	}
 	d.Count = count(c, o, g)
 	writable, faults := s.DesireVolumes(&d, o.Observation)
 	d.Config = clusterConfig(c, d, g, r)
-	return d, writable, append(facts, faults...)
+	return d, writable, slices.Concat(facts, before.facts, faults)
 }
 
 // count of members that have a pod. The membership leads, and the pods follow:

@@ -60,12 +60,19 @@ type Observation struct {
 	memberset.Observation
 	// Tried says when a step was last done, by its type and target.
 	Tried map[string]time.Time
+	// Precaution is the backup that is made before an upgrade that is asked for;
+	// nil while there is none.
+	Precaution *v1alpha1.Backup
 }
 
 // Observe implements engine.Engine.
 func (e *Engine) Observe(ctx context.Context, c *v1alpha1.EtcdCluster) (Observation, error) {
 	seen, err := e.Keeper.Observe(ctx, set(c))
-	return Observation{Observation: seen, Tried: e.attempts.of(set(c).Key())}, err
+	if err != nil {
+		return Observation{}, err
+	}
+	before, err := e.observePrecaution(ctx, c)
+	return Observation{Observation: seen, Tried: e.attempts.of(set(c).Key()), Precaution: before}, err
 }
 
 // Forget drops what is remembered of a cluster that is gone.

@@ -32,6 +32,7 @@ func TestObjects(t *testing.T) {
 			s.DeletionPolicy = v1alpha1.DeletionDelete
 			s.PodLabels = map[string]string{"team": "shop"}
 			s.Storage.StorageClass = "standard"
+			s.Backup = &v1alpha1.ClusterBackup{}
 			w.admit(2)
 		},
 	}
@@ -45,7 +46,8 @@ func TestObjects(t *testing.T) {
 				TLS:      map[string][]byte{"tls.crt": []byte("LEAF"), "tls.key": []byte("KEY"), "ca.crt": []byte("CA")},
 				Internal: map[string][]byte{memberset.KeyAppCert: []byte("APP"), memberset.KeyAppKey: []byte("APPKEY")},
 			}
-			d, _, _ := desire(w.c, w.o, groupOf(w.c, w.o), recovery{})
+			d, _, _ := desire(w.c, w.o, groupOf(w.c, w.o), recovery{}, precaution{})
+			d.BackupsLater = false // as once there is a backup
 			var out bytes.Buffer
 			for _, obj := range objects(w.c, d) {
 				data, err := json.Marshal(obj)

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -33,7 +34,8 @@ func (e *Engine) Plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) eng
 func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	g := groupOf(c, o)
 	r := recoveryOf(c, o, g)
-	d, writable, stalls := desire(c, o, g, r)
+	before := precautionOf(c, o, now)
+	d, writable, stalls := desire(c, o, g, r, before)
 	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.Judgement{
 		Set: set(c), Seen: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Mending: map[int]bool{},
 	}}
@@ -48,7 +50,10 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.step(), Notes: j.GrowthNotes()}
+	p := engine.Plan{Step: j.step(), Notes: j.GrowthNotes(), Demand: before.demand}
+	if before.holds {
+		j.recheck = min(cmp.Or(j.recheck, precautionRecheck), precautionRecheck)
+	}
 	j.JudgeCertificates(now)
 	j.judgeGroup()
 	j.judgeSpace()
@@ -57,6 +62,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	p.Facts, p.Report, p.Recheck = j.Facts, j.report(), j.soonest()
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
+		p.BackupVolume, p.Recorded = j.BackupVolume(d), o.Recorded
 	}
 	if o.Blind() {
 		p.Facts = nil

@@ -379,7 +379,7 @@ func TestTickets(t *testing.T) {
 	ticket := func(w *world, pod string) memberapi.Ticket {
 		w.say()
 		g := groupOf(w.c, w.o)
-		d, _, _ := desire(w.c, w.o, g, recovery{})
+		d, _, _ := desire(w.c, w.o, g, recovery{}, precaution{})
 		return tickets(set(w.c), d, g)[pod]
 	}
 	url := func(n int) string { return peerURL(set(newWorld(t, 1).c), n) }

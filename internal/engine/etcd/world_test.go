@@ -250,7 +250,7 @@ func (w *world) saysOf(n int, pod *corev1.Pod, view memberapi.Group) *memberapi.
 // config as the members would be told it now.
 func (w *world) config() []byte {
 	g := groupOf(w.c, w.o)
-	d, _, _ := desire(w.c, w.o, g, recoveryOf(w.c, w.o, g))
+	d, _, _ := desire(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
 	return d.Config
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -38,6 +39,10 @@ type Desired struct {
 	// Data is what every volume says of its data, as annotations, for a cluster
 	// that is created again over it.
 	Data map[string]string
+	// Backups is the volume that backups are kept on; nil for none. BackupsLater
+	// says that it is made with the first of them.
+	Backups      *Volume
+	BackupsLater bool
 	// Config is the ClusterConfig as the members are told it.
 	Config   []byte
 	Minted   Minted
@@ -48,6 +53,7 @@ type Desired struct {
 // cluster is, and what was minted for it.
 func (s Set) Desire(o Observation) Desired {
 	d := Desired{Minted: o.Minted, Settings: o.Settings, SystemIdentifier: s.systemIdentifier(o), Data: map[string]string{}}
+	d.Backups, d.BackupsLater = s.desireBackups(o)
 	d.Fresh = d.SystemIdentifier == "" && !s.inherits(o)
 	if d.SystemIdentifier != "" {
 		d.Data[v1alpha1.AnnotationSystemIdentifier] = d.SystemIdentifier
@@ -62,10 +68,23 @@ func (s Set) Follow(d *Desired, o Observation, asked string) {
 }
 
 // Stay declares the image that is declared already, since the spec's cannot
-// follow it.
+// follow it. Where the StatefulSet is gone its pods have it, or the status.
 func (s Set) Stay(d *Desired, o Observation) {
 	if current := s.currentImage(o); current != "" {
 		d.Asked, d.Image = cmp.Or(o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage], current), current
+		return
+	}
+	if o.StatefulSet != nil {
+		return
+	}
+	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
+		if ctr := s.container(o.Pods[n].Spec); ctr != nil {
+			d.Asked, d.Image = cmp.Or(o.Pods[n].Annotations[v1alpha1.AnnotationImage], ctr.Image), ctr.Image
+			return
+		}
+	}
+	if last := s.Cluster.CommonStatus().Image; last != "" {
+		d.Asked, d.Image = last, last
 	}
 }
 
@@ -74,26 +93,33 @@ func Stalled(reason, format string, args ...any) condition.Fact {
 	return condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// inherits says whether any volume is older than the cluster's object: one that
-// an earlier cluster of the name left.
+// inherits says whether any volume is one that an earlier cluster of the name
+// left, and stays.
 func (s Set) inherits(o Observation) bool {
-	created := s.Cluster.GetCreationTimestamp()
 	for _, v := range o.Volumes {
-		if v.CreationTimestamp.Before(&created) {
+		if v.DeletionTimestamp == nil && s.inherited(v) {
 			return true
 		}
 	}
 	return false
 }
 
+// inherited says whether a volume is older than the cluster's object.
+func (s Set) inherited(v *corev1.PersistentVolumeClaim) bool {
+	created := s.Cluster.GetCreationTimestamp()
+	return v.CreationTimestamp.Before(&created)
+}
+
 // systemIdentifier is the birth latch: status, any volume or the first member
-// knows it.
+// knows it. A volume of an earlier cluster that is being deleted says nothing:
+// its data goes with it, and may be gone while the cache still shows it.
 func (s Set) systemIdentifier(o Observation) string {
 	if id := s.Cluster.CommonStatus().SystemIdentifier; id != "" {
 		return id
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if id := o.Volumes[n].Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" {
+		v := o.Volumes[n]
+		if id := v.Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" && (v.DeletionTimestamp == nil || !s.inherited(v)) {
 			return id
 		}
 	}

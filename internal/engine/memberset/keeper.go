@@ -30,7 +30,8 @@ type Keeper struct {
 	Settings
 	// Reader reads from the cache.
 	Reader client.Reader
-	// Writer writes to the API server; only Act uses it.
+	// Writer writes to the API server, which only Act does, and reads from it.
+	// Nil where only what is declared is wanted.
 	Writer client.Client
 	// Members answers what the members' agents say.
 	Members Members

@@ -45,7 +45,7 @@ func (s Set) Objects(d Desired, services []*corev1ac.ServiceApplyConfiguration, 
 	for _, v := range d.Volumes {
 		out = append(out, s.Volume(d, v))
 	}
-	return append(out, s.statefulSet(d))
+	return append(append(out, s.statefulSet(d)), s.backupObjects(d)...)
 }
 
 func (s Set) serviceAccount() *corev1ac.ServiceAccountApplyConfiguration {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 )
@@ -31,6 +32,11 @@ type Observation struct {
 	// of former members too.
 	Pods    map[int]*corev1.Pod
 	Volumes map[int]*corev1.PersistentVolumeClaim
+	// BackupVolume is the one that backups are kept on; nil while there is none.
+	BackupVolume *corev1.PersistentVolumeClaim
+	// Recorded are objects that are the cluster's by what is on record elsewhere,
+	// whatever became of their labels.
+	Recorded []types.UID
 	// DataSecrets hold trust and credentials, by name.
 	DataSecrets map[string]*corev1.Secret
 	// Minted is what was made once and cannot be computed again.
@@ -79,6 +85,13 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	}
 	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, s.Named("-"))
 	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
+	if err := k.observeInherited(ctx, s, o.Volumes); err != nil {
+		return o, err
+	}
+	o.BackupVolume = claimNamed(volumes.Items, s.Named(v1alpha1.SuffixBackups))
+	if err := k.observeRecorded(ctx, s, &o); err != nil {
+		return o, err
+	}
 	o.DataSecrets = map[string]*corev1.Secret{}
 	for i := range secrets.Items {
 		if name := secrets.Items[i].Name; name == s.Named(SuffixCA) || name == s.Named(SuffixInternal) {
@@ -106,6 +119,41 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	}
 	o.Members = k.Members.Get(s.Key())
 	return o, nil
+}
+
+// observeInherited looks at what an earlier cluster left with the API server's
+// eyes, until it is settled whose data this is: a cache that lags shows volumes
+// that are gone, and what they say of a birth would be believed for good.
+func (k *Keeper) observeInherited(ctx context.Context, s Set, volumes map[int]*corev1.PersistentVolumeClaim) error {
+	if k.Writer == nil || s.Cluster.CommonStatus().SystemIdentifier != "" {
+		return nil
+	}
+	for n, cached := range volumes {
+		if !s.inherited(cached) {
+			continue
+		}
+		live := &corev1.PersistentVolumeClaim{}
+		err := k.Writer.Get(ctx, client.ObjectKeyFromObject(cached), live)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && live.UID != cached.UID:
+			delete(volumes, n)
+		case err != nil:
+			return fmt.Errorf("look at the volume that an earlier cluster left: %w", err)
+		default:
+			volumes[n] = live
+		}
+	}
+	return nil
+}
+
+// claimNamed finds a volume by its name; nil where there is none.
+func claimNamed(volumes []corev1.PersistentVolumeClaim, name string) *corev1.PersistentVolumeClaim {
+	for i := range volumes {
+		if volumes[i].Name == name {
+			return &volumes[i]
+		}
+	}
+	return nil
 }
 
 // another says that an object is controlled by somebody else than uid: by an

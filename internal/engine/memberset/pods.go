@@ -174,6 +174,11 @@ func (s Set) podVolumes() []*corev1ac.VolumeApplyConfiguration {
 	if len(s.Passwords) > 0 {
 		volumes = append(volumes, secret("credentials", SuffixInternal))
 	}
+	if keys := s.storeSecret(); keys != "" {
+		// Optional: no database waits for the keys of an archive.
+		volumes = append(volumes, corev1ac.Volume().WithName("store").WithSecret(corev1ac.SecretVolumeSource().
+			WithSecretName(keys).WithDefaultMode(readable).WithOptional(true)))
+	}
 	return volumes
 }
 
@@ -192,6 +197,9 @@ func (s Set) mounts() []*corev1ac.VolumeMountApplyConfiguration {
 		mount("tls", memberapi.TLSDir, true))
 	if len(s.Passwords) > 0 {
 		mounts = append(mounts, mount("credentials", memberapi.CredentialsDir, true))
+	}
+	if s.storeSecret() != "" {
+		mounts = append(mounts, mount("store", memberapi.StoreDir, true))
 	}
 	return mounts
 }
@@ -229,7 +237,8 @@ func (s Set) RolloutHash(image string) string {
 		PullSecrets []corev1.LocalObjectReference
 		Resources   corev1.ResourceRequirements
 		Scheduling  v1alpha1.SchedulingSpec
-	}{image, common.ImagePullSecrets, common.Resources, common.SchedulingSpec})
+		StoreSecret string `json:",omitempty"`
+	}{image, common.ImagePullSecrets, common.Resources, common.SchedulingSpec, s.storeSecret()})
 	if err != nil {
 		panic(fmt.Sprintf("a pod's inputs always marshal: %v", err))
 	}

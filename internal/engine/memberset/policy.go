@@ -39,6 +39,9 @@ func (s Set) PolicyStep(o Observation) *engine.Step {
 			return step(stepVolumePolicy, &v.ObjectMeta)
 		}
 	}
+	if v := o.BackupVolume; v != nil && v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.policyHolds(&v.ObjectMeta) {
+		return step(stepVolumePolicy, &v.ObjectMeta)
+	}
 	for _, name := range slices.Sorted(maps.Keys(o.DataSecrets)) {
 		if secret := o.DataSecrets[name]; !s.policyHolds(&secret.ObjectMeta) {
 			return step(stepSecretPolicy, &secret.ObjectMeta)

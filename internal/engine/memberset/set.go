@@ -37,6 +37,7 @@ const (
 	componentApp      = "connection"
 	componentConfig   = "configuration"
 	componentAccess   = "access"
+	componentBackup   = "backup"
 )
 
 // Kind is how the clusters of one kind differ from those of another.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -67,11 +68,23 @@ func (s Set) Present(o Observation, ordinal int) Standing {
 // should yet.
 func (s Set) Syncing(o Observation, ordinal int, broken bool) Standing {
 	m := o.Member(ordinal)
-	text := fmt.Sprintf("member %s is %s", s.PodName(ordinal), strings.ToLower(string(m.State)))
+	text := fmt.Sprintf("member %s is %s", s.PodName(ordinal), spoken(m.State))
 	if m.Message != "" {
 		text += ": " + m.Message
 	}
 	return Standing{v1alpha1.ReasonSyncing, text, broken}
+}
+
+// spoken is a state as a sentence has it: catching up.
+func spoken(state memberapi.State) string {
+	var words strings.Builder
+	for n, letter := range string(state) {
+		if unicode.IsUpper(letter) && n > 0 {
+			words.WriteByte(' ')
+		}
+		words.WriteRune(unicode.ToLower(letter))
+	}
+	return words.String()
 }
 
 // Current judges how far a member that serves has taken up what is declared,

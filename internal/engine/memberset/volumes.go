@@ -34,6 +34,9 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 			writable = !missesVolume(o, d.Count)
 		}
 	}
+	if fault := s.halfRestored(o); fault != nil {
+		facts, writable = append(facts, *fault), false
+	}
 	d.Template = Volume{Size: s.Storage.Size, Class: s.Storage.StorageClass}
 	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
 		d.Template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])

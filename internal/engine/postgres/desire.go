@@ -46,6 +46,7 @@ func desire(c *v1alpha1.PostgresCluster, o memberset.Observation) (desired, bool
 // clusterConfig is what the members are told.
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := set(c).Config(d.Desired)
+	config.Archive = set(c).Archive()
 	config.Parameters = c.Spec.Parameters
 	config.Database, config.Owner = d.first.database, d.first.owner
 	return memberset.Render(config)

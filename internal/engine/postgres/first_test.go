@@ -100,6 +100,21 @@ func TestFresh(t *testing.T) {
 			func(w *world) { w.volume(0, true).CreationTimestamp = w.c.CreationTimestamp }, true},
 		{"a retained volume, whatever it says", func(w *world) { w.volume(0, false) }, false},
 		{"a retained volume of another ordinal", func(w *world) { w.volume(4, false) }, false},
+		{"a retained volume that is being deleted",
+			func(w *world) {
+				v := w.volume(0, true)
+				v.DeletionTimestamp = &metav1.Time{Time: now}
+				v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
+			}, true},
+		{"a retained volume that is being deleted, beside another", func(w *world) {
+			w.volume(0, true).DeletionTimestamp = &metav1.Time{Time: now}
+			w.volume(1, true)
+		}, false},
+		{"its own volume that is being deleted", func(w *world) {
+			v := w.volume(0, true)
+			v.CreationTimestamp, v.DeletionTimestamp = w.c.CreationTimestamp, &metav1.Time{Time: now}
+			v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
+		}, false},
 		{"a born cluster", func(w *world) { w.c.Status.SystemIdentifier = "7" }, false},
 	}
 	for _, tc := range cases {

@@ -46,7 +46,9 @@ func TestObjects(t *testing.T) {
 			s.PodLabels, s.PodAnnotations = map[string]string{"team": "shop"}, map[string]string{"example.com/backup": "no"}
 			s.Bootstrap = v1alpha1.PostgresBootstrap{Database: "orders", Owner: "shop"}
 			s.Storage.StorageClass = "standard"
+			s.Backup = &v1alpha1.ClusterBackup{}
 		},
+		"archive": func(w *world) { w.c.Spec.Backup = archives() },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -58,6 +60,7 @@ func TestObjects(t *testing.T) {
 				Internal: map[string][]byte{keyAppPassword: []byte("p@ss/word")},
 			}
 			d, _, _ := desire(w.c, w.o)
+			d.BackupsLater = false // as once there is a backup
 			golden(t, filepath.Join("testdata", name+".yaml"), render(t, objects(w.c, d)))
 		})
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -37,14 +38,21 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 	j.judgeService()
+	j.judgeArchive()
 
 	p := engine.Plan{Facts: j.Facts, Recheck: j.Recheck(now)}
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
+		p.BackupVolume, p.Recorded = j.BackupVolume(d.Desired), o.Recorded
 	}
 	p.Notes = j.GrowthNotes()
 	p.Step = j.step(now)
 	p.Report = j.report()
+	p.Report.Archive = j.archive(now)
+	p.Demand = j.demand(p.Report.Archive)
+	if j.archiveBegins(p.Report.Archive) {
+		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)
+	}
 	if o.Blind() {
 		p.Facts = nil
 	}

@@ -143,12 +143,27 @@ func decideData(f facts) decision {
 		return hold(memberapi.HoldDataVersion, "%s", f.refusedVersion())
 	case f.recovers() && f.Leaderless == f.Recovery.Token:
 		return decision{Action: actRecover, Message: "goes on without the other members, as ordered"}
-	case f.latched():
+	case f.restored() && f.RegisterKnown && !f.onRecord():
+		return decideRestored(f)
+	case f.latched() && (f.RegisterKnown || !f.restored()):
 		return decision{Action: actStart, Message: "starts"}
 	case !f.RegisterKnown:
 		return wait("waits for the API server: the birth of this data is not on record")
 	default:
 		return decision{Action: actLatch, Message: "records the birth"}
+	}
+}
+
+// decideRestored: data that was restored for this cluster, which never ran in
+// it, goes on record as a birth does.
+func decideRestored(f facts) decision {
+	switch {
+	case f.leftBehind():
+		return decision{Action: actOpen, Message: "opens the register of members"}
+	case f.Volume.Mark.Volume == "":
+		return decision{Action: actName, Message: "names the volume"}
+	default:
+		return decision{Action: actLatch, Message: "records the restored cluster"}
 	}
 }
 
@@ -239,14 +254,36 @@ func (f facts) born() string {
 
 // leftBehind says whether the register is that of an earlier cluster of the
 // name, of whose data nothing is there: neither here nor on any other volume.
+// Data that was restored for this cluster is not that one's.
 func (f facts) leftBehind() bool {
-	return f.Volume.Content == contentEmpty && f.ConfigKnown && f.Fresh && f.ConfigSystemIdentifier == "" &&
-		f.Register.Cluster != "" && f.Register.Cluster != f.Cluster
+	other := f.ConfigKnown && f.Register.Cluster != "" && f.Register.Cluster != f.Cluster
+	if f.Volume.Content == contentEmpty {
+		return other && f.Fresh && f.ConfigSystemIdentifier == ""
+	}
+	return other && f.restored()
+}
+
+// restored says whether the data was restored for this cluster, and has not
+// been settled in it yet.
+func (f facts) restored() bool {
+	v := f.Volume
+	return v.Content == contentData && f.ConfigKnown && v.RestoredFor == f.Cluster && v.Mark.Member != v.Log.Member
+}
+
+// onRecord says whether the register holds the data's cluster and a start of
+// its member. Whether that was on this volume is settled as with any data.
+func (f facts) onRecord() bool {
+	_, there := f.Register.Start(f.Volume.Log.Member)
+	return there && f.Register.SystemIdentifier == f.Volume.Log.Cluster
 }
 
 // foreign says whether any latch names another cluster than the data's.
 func (f facts) foreign() bool {
-	for _, latch := range []string{f.ConfigSystemIdentifier, f.Volume.Mark.Cluster, f.Register.SystemIdentifier} {
+	register := f.Register.SystemIdentifier
+	if f.leftBehind() {
+		register = ""
+	}
+	for _, latch := range []string{f.ConfigSystemIdentifier, f.Volume.Mark.Cluster, register} {
 		if latch != "" && latch != f.Volume.Log.Cluster {
 			return true
 		}
@@ -273,15 +310,19 @@ func (f facts) refusedVersion() string {
 	case obstacle == etcdversion.Older && next.Minor < have.Minor-1:
 		return fmt.Sprintf("etcd %s has served the data, and etcd does not go back to %s: set spec.version to %q or newer", have, next, have)
 	case obstacle == etcdversion.Patch:
-		return fmt.Sprintf("etcd %s takes over data of %s or later only, and %s has served it last: set spec.version to %q or a later 3.%d first",
-			next, first, have, first, first.Minor)
+		return fmt.Sprintf("etcd %s takes over data of %s or later only, and %s has served it last: set spec.version to %q or a later 3.%d first; %s",
+			next, first, have, first, first.Minor, leftBehind)
 	case f.OldForm && next.Minor > lastReader:
 		return fmt.Sprintf("the log holds entries of etcd 3.5, which etcd %s cannot read: set spec.version to a 3.%d, with which the member takes a snapshot when it starts, and once all members run it to %q again", next, lastReader, next)
 	case obstacle == etcdversion.Minor:
-		return fmt.Sprintf("etcd %s is more than one minor version ahead of %s, which has served the data last: set spec.version to a 3.%d first", next, have, first.Minor)
+		return fmt.Sprintf("etcd %s is more than one minor version ahead of %s, which has served the data last: set spec.version to a 3.%d first; %s", next, have, first.Minor, leftBehind)
 	}
 	return ""
 }
+
+// leftBehind is the way out where going back is none: a member that was away
+// while the others were upgraded.
+const leftBehind = "where the other members serve with a newer version already, delete this member's volume and pod instead, and it is filled from them"
 
 // mayBeOld says whether the log must be looked at before this version of etcd
 // reads it: it does not read the old form, and has not served the data yet.
@@ -304,7 +345,7 @@ func (f facts) recovers() bool {
 
 // wantsRegister says whether what the register holds matters.
 func (f facts) wantsRegister() bool {
-	return f.ConfigKnown && (f.Volume.Content == contentEmpty || !f.latched())
+	return f.ConfigKnown && (f.Volume.Content == contentEmpty || !f.latched() || f.restored())
 }
 
 // wantsConfirmation says whether what the group says matters.

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,11 @@ func servedBy(version string) volume {
 	v := data("a")
 	v.Mark.Served = served{"a", version}
 	return v
+}
+
+// restored is the data of the member a as it was restored for a cluster.
+func restored(cluster string, m mark) volume {
+	return volume{Content: contentData, Log: logState{"a", ours, 1}, Mark: m, RestoredFor: cluster}
 }
 
 func empty(m mark) volume { return volume{Mark: m} }
@@ -81,6 +87,21 @@ func TestDecide(t *testing.T) {
 		{"data waits for the configuration", facts{Volume: data("a"), Cluster: "-"}, do(actWait)},
 		{"a full volume holds", facts{Volume: func() volume { v := data("a"); v.Space = member.Space{Free: 1 << 20, Total: 1 << 30}; return v }()}, held(memberapi.HoldVolumeFull)},
 		{"unknown files hold", facts{Volume: volume{Content: contentUnknown}, Ticket: seeding()}, held(memberapi.HoldDataUnknown)},
+
+		// Restored data.
+		{"restored data waits for the register, though the configuration knows it", facts{Volume: restored("u", mark{}), ConfigSystemIdentifier: ours}, do(actWait)},
+		{"it opens a register that an earlier cluster left behind",
+			facts{Volume: restored("u", named), RegisterKnown: true, Register: member.Register{Cluster: "old", SystemIdentifier: theirs}}, do(actOpen)},
+		{"its volume gets a name first", facts{Volume: restored("u", mark{}), ConfigSystemIdentifier: ours, RegisterKnown: true, Register: open}, do(actName)},
+		{"it is recorded before it serves, though the configuration knows it",
+			facts{Volume: restored("u", named), ConfigSystemIdentifier: ours, RegisterKnown: true, Register: open}, do(actLatch)},
+		{"it serves when it is on record", facts{Volume: restored("u", named), RegisterKnown: true, Register: started("a", "v1")}, do(actStart)},
+		{"it is any data from then on", facts{Volume: restored("u", data("a").Mark)}, do(actStart)},
+		{"it is held by another cluster's birth under this name",
+			facts{Volume: restored("u", named), RegisterKnown: true, Register: member.Register{Cluster: "u", SystemIdentifier: theirs}}, held(memberapi.HoldSystemIdentifier)},
+		{"it is held where the configuration knows another", facts{Volume: restored("u", named), ConfigSystemIdentifier: theirs, RegisterKnown: true, Register: open}, held(memberapi.HoldSystemIdentifier)},
+		{"data that was restored for another cluster is any data",
+			facts{Volume: restored("old", named), RegisterKnown: true, Register: member.Register{Cluster: "old", SystemIdentifier: theirs}}, held(memberapi.HoldSystemIdentifier)},
 
 		// Versions.
 		{"data that another patch has served starts", facts{Volume: servedBy("3.6.11"), Version: "3.6.16"}, do(actStart)},
@@ -182,6 +203,15 @@ func TestDecideNamesTheLostMember(t *testing.T) {
 		c.facts.Pod, c.facts.Cluster, c.facts.ConfigKnown = "orders-1", "u", true
 		if got := decide(c.facts); got.Lost != c.want {
 			t.Errorf("%s: %q is lost, want %q", name, got.Lost, c.want)
+		}
+	}
+}
+
+// A member that was away for long is told the way that is left to it.
+func TestLeftBehind(t *testing.T) {
+	for have, next := range map[string]string{"3.5.9": "3.6.16", "3.5.26": "3.7.3"} {
+		if why := (facts{Volume: servedBy(have), Version: next}).refusedVersion(); !strings.Contains(why, "delete this member's volume and pod") {
+			t.Errorf("%s under %s: %q", have, next, why)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,14 +127,21 @@ func (a *agent) hasLeader(ctx context.Context) bool {
 
 // ask etcd for its metrics; none while it does not run.
 func (a *agent) ask(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	url := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(a.o.MetricsPort)) + "/metrics"
+	families, err := metricsOf(ctx, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(a.o.MetricsPort))+"/metrics")
+	if dial := (*url.Error)(nil); errors.As(err, &dial) {
+		return nil, nil // it does not run
+	}
+	return families, err
+}
+
+func metricsOf(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, nil // it does not run
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {

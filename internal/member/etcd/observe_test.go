@@ -1,6 +1,10 @@
 package etcd
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -93,6 +97,35 @@ func TestCounts(t *testing.T) {
 	} {
 		if got := counts(c.list, ticket, c.data, "orders-1"); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A member that answers no client still says in its metrics whether it hears a
+// leader.
+func TestHasLeader(t *testing.T) {
+	for _, c := range []struct {
+		name, metrics string
+		status        int
+		want          bool
+	}{
+		{"it hears one", "# TYPE etcd_server_has_leader gauge\netcd_server_has_leader 1\n", http.StatusOK, true},
+		{"it hears none", "# TYPE etcd_server_has_leader gauge\netcd_server_has_leader 0\n", http.StatusOK, false},
+		{"it does not say", "# TYPE etcd_server_is_leader gauge\netcd_server_is_leader 1\n", http.StatusOK, false},
+		{"it is no etcd", "no metrics", http.StatusOK, false},
+		{"it is starting", "etcd_server_has_leader 1\n", http.StatusServiceUnavailable, false},
+	} {
+		etcd := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.metrics)
+		}))
+		a := &agent{o: Options{MetricsPort: etcd.Listener.Addr().(*net.TCPAddr).Port}}
+		if got := a.hasLeader(t.Context()); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+		etcd.Close()
+		if a.hasLeader(t.Context()) {
+			t.Errorf("%s, and then it is gone: it hears a leader", c.name)
 		}
 	}
 }

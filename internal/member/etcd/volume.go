@@ -42,6 +42,9 @@ type volume struct {
 	Unknown string
 	Log     logState
 	Mark    mark
+	// RestoredFor is the UID of the cluster that the data was restored for;
+	// empty for none.
+	RestoredFor string
 	// Space is left to the caller.
 	Space member.Space
 }
@@ -243,5 +246,8 @@ func (v volume) withData(data string) (volume, error) {
 		return v, nil
 	}
 	v.Content = contentData
+	// What cannot be read is no proof.
+	restored, _ := member.ReadRestored(filepath.Join(data, ProofDir, member.RestoredFile))
+	v.RestoredFor = restored.ClusterUID
 	return v, nil
 }

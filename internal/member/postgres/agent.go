@@ -33,6 +33,7 @@ type agent struct {
 	control, scrape, positions *session
 	position                   positionCache
 	follower                   follower
+	archive                    *archiver
 
 	// cluster is the UID in the first configuration: a pod of an earlier
 	// cluster of the name that is about to go reads the next one's, too.
@@ -65,6 +66,12 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func (a *agent) run(ctx context.Context) error {
+	// A database that stops archives once more.
+	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := a.archive.serve(outer, a.o.RunDir); err != nil {
+		return err
+	}
 	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.loop, a.lease.Keep)
 	for _, s := range []*session{a.control, a.scrape, a.positions} {
 		s.close()
@@ -94,6 +101,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		FirstProcess: o.FirstProcess, Processes: a.programs.Processes, Space: a.space,
 	})
 	a.lease = member.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client, o.Log)
+	a.archive = newArchiver(a)
 	a.peers = member.NewPeers(a.Certificates, o.AgentAddress)
 	for _, dir := range []string{o.RunDir, filepath.Join(o.RunDir, "tls")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -28,6 +28,9 @@ func (a *agent) input(parameters map[string]string, control controlData, primary
 	}
 	if config, _ := a.Config.Current(); config != nil {
 		in.VolumeSize = config.VolumeSize
+		if config.Archive != nil {
+			in.Archive = archiveCommand(a.o.Program, filepath.Join(a.o.RunDir, memberapi.ArchiveSocket))
+		}
 	}
 	if !primary {
 		in.Floors = control.Floors

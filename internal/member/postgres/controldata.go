@@ -23,6 +23,8 @@ type controlData struct {
 	// and RecoveryTimeline where; 0/0 for a primary.
 	Recovery         string
 	RecoveryTimeline int64
+	// WALLevel and CommitTimestamps are settings that recovery must not lower.
+	WALLevel, CommitTimestamps string
 	// Floors are the settings that a standby must have at least as large.
 	Floors map[string]int64
 }
@@ -65,6 +67,10 @@ func parseControlData(out string) (controlData, error) {
 			c.Recovery = value
 		case "Min recovery ending loc's timeline":
 			c.RecoveryTimeline, _ = strconv.ParseInt(value, 10, 64)
+		case "wal_level setting":
+			c.WALLevel = value
+		case "track_commit_timestamp setting":
+			c.CommitTimestamps = value
 		case "Latest checkpoint's TimeLineID":
 			c.Timeline, _ = strconv.ParseInt(value, 10, 64)
 		}
@@ -80,4 +86,15 @@ func parseControlData(out string) (controlData, error) {
 		return controlData{}, fmt.Errorf("pg_controldata says something unknown: %s", member.LastLine(out))
 	}
 	return c, nil
+}
+
+// outgrows says whether a setting that recovery must not lower is larger than
+// it was.
+func (c controlData) outgrows(before controlData) bool {
+	for name, floor := range c.Floors {
+		if floor > before.Floors[name] {
+			return true
+		}
+	}
+	return false
 }

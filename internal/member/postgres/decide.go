@@ -108,11 +108,7 @@ func holdVolume(f facts) (decision, bool) {
 // born is the identifier of the cluster's database system, by any of the
 // latches; empty while nobody knows of a birth.
 func born(f facts) string {
-	lease := f.Lease.SystemIdentifier
-	if f.leftBehind() {
-		lease = ""
-	}
-	for _, id := range []string{f.ConfigSystemIdentifier, lease, f.PrimarySystemIdentifier} {
+	for _, id := range []string{f.ConfigSystemIdentifier, f.leaseSystem(), f.PrimarySystemIdentifier} {
 		if id != "" {
 			return id
 		}
@@ -122,15 +118,36 @@ func born(f facts) string {
 
 // leftBehind says whether the Lease is that of an earlier cluster of the name,
 // of whose data nothing is there: neither here nor on any other volume. Data
-// is never judged so, for it may be that cluster's.
+// is not judged so, for it may be that cluster's, unless it was restored for
+// this one.
 func (f facts) leftBehind() bool {
-	return f.Volume.Content == contentEmpty && f.ConfigKnown && f.Fresh && f.ConfigSystemIdentifier == "" &&
-		f.Lease.Cluster != "" && f.Lease.Cluster != f.Cluster
+	switch other := f.ConfigKnown && f.Lease.Cluster != "" && f.Lease.Cluster != f.Cluster; f.Volume.Content {
+	case contentEmpty:
+		return other && f.Fresh && f.ConfigSystemIdentifier == ""
+	case contentData:
+		return other && f.Volume.RestoredFor == f.Cluster
+	default:
+		return false
+	}
+}
+
+// pastLease says whether the Lease says nothing of this data: it is another
+// cluster's, or may turn out to be.
+func (f facts) pastLease() bool {
+	return f.leftBehind() || !f.ConfigKnown && f.Volume.RestoredFor != ""
+}
+
+// leaseSystem is the database system by the Lease, where that counts.
+func (f facts) leaseSystem() string {
+	if f.pastLease() {
+		return ""
+	}
+	return f.Lease.SystemIdentifier
 }
 
 // foreign says whether any latch names another database system.
 func foreign(id string, f facts) bool {
-	for _, latch := range []string{f.ConfigSystemIdentifier, f.Lease.SystemIdentifier, f.PrimarySystemIdentifier} {
+	for _, latch := range []string{f.ConfigSystemIdentifier, f.leaseSystem(), f.PrimarySystemIdentifier} {
 		if latch != "" && latch != id {
 			return true
 		}
@@ -147,7 +164,7 @@ func decidePrimary(f facts) decision {
 			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", born(f))}
 	case f.Volume.Standby:
 		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
-	case !empty && floor(f.Lease).newer(f.Volume.Control.end()):
+	case !empty && !f.pastLease() && floor(f.Lease).newer(f.Volume.Control.end()):
 		return decision{Action: actHold, Hold: memberapi.HoldDataBehind, Message: fmt.Sprintf(
 			"the data goes to %s, and the primary of this cluster has recorded %s: an older volume stands in its place. Bring the newer one back, or, to give up what was written since, remove the annotations %s and %s from the Lease of the primary",
 			f.Volume.Control.end(), floor(f.Lease), member.AnnotationCheckpoint, member.AnnotationShutdownPosition)}

@@ -36,6 +36,15 @@ func TestDecidePrimary(t *testing.T) {
 		r.Cluster = "old"
 		return r
 	}
+	far := func(r member.Record) member.Record {
+		r.Timeline, r.Checkpoint = 9, "9/0"
+		return r
+	}
+	restoredFor := func(cluster, id string) volume {
+		v := dataOf(id)
+		v.RestoredFor, v.Control.Timeline, v.Control.Checkpoint = cluster, 2, "0/5000028"
+		return v
+	}
 	cases := []struct {
 		name  string
 		facts facts
@@ -73,6 +82,22 @@ func TestDecidePrimary(t *testing.T) {
 			facts{ConfigKnown: true, Cluster: "new", Volume: dataOf(ours), Lease: left(member.ClaimReleased)}, verdict{Action: actClaim}},
 		{"other data than that of the Lease of an earlier cluster is held",
 			facts{ConfigKnown: true, Cluster: "new", Fresh: true, Volume: dataOf(theirs), Lease: left(member.ClaimReleased)}, verdict{actHold, memberapi.HoldSystemIdentifier}},
+		{"data that was restored for this cluster claims the Lease of an earlier one",
+			facts{ConfigKnown: true, ConfigSystemIdentifier: theirs, Cluster: "new", Volume: restoredFor("new", theirs), Lease: left(member.ClaimReleased)}, verdict{Action: actClaim}},
+		{"it is not measured by what that one had on its disk",
+			facts{ConfigKnown: true, Cluster: "new", Volume: restoredFor("new", ours), Lease: far(left(member.ClaimReleased))}, verdict{Action: actClaim}},
+		{"it waits for that one's holder",
+			facts{ConfigKnown: true, Cluster: "new", Volume: restoredFor("new", theirs), Lease: left(member.ClaimHeld)}, verdict{Action: actWait}},
+		{"it is not judged by a Lease of which it is not known whose it is",
+			facts{Volume: restoredFor("new", theirs), Lease: far(left(member.ClaimReleased))}, verdict{Action: actWait}},
+		{"it is held by another system of its own cluster",
+			facts{ConfigKnown: true, ConfigSystemIdentifier: ours, Cluster: "new", Volume: restoredFor("new", theirs), Lease: left(member.ClaimReleased)}, verdict{actHold, memberapi.HoldSystemIdentifier}},
+		{"it is recorded before the first start",
+			facts{ConfigKnown: true, Cluster: "new", Volume: restoredFor("new", theirs), Lease: member.Record{Claim: member.ClaimMine, Cluster: "new"}}, verdict{Action: actRecord}},
+		{"data that was restored for another cluster is any data",
+			facts{ConfigKnown: true, Cluster: "new", Volume: restoredFor("old", theirs), Lease: left(member.ClaimReleased)}, verdict{actHold, memberapi.HoldSystemIdentifier}},
+		{"restored data that is older than what this cluster has recorded is held",
+			facts{ConfigKnown: true, Cluster: "old", Volume: restoredFor("old", ours), Lease: far(left(member.ClaimReleased))}, verdict{actHold, memberapi.HoldDataBehind}},
 		{"data of a cluster without a Lease claims it",
 			facts{ConfigKnown: true, Volume: dataOf(ours), Lease: lease(member.ClaimMissing, "")}, verdict{Action: actClaim}},
 		{"an expired Lease is claimed",

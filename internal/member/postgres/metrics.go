@@ -113,6 +113,9 @@ func (c collector) Describe(into chan<- *prometheus.Desc) {
 		configErrorMetric, leaseMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
 		into <- f.desc
 	}
+	for _, f := range archiveMetrics {
+		into <- f.desc
+	}
 	for _, q := range queries {
 		for _, f := range q.families {
 			into <- f.desc
@@ -143,6 +146,9 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if volume := c.space(); volume.Total > 0 {
 		send(volumeSizeMetric, float64(volume.Total))
 		send(volumeFreeMetric, float64(volume.Free))
+	}
+	for i, value := range c.archive.measure(time.Now()) {
+		send(archiveMetrics[i], value)
 	}
 	send(upMetric, truth(status.Serving))
 	if status.Serving {

@@ -247,6 +247,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 		f.tracker.saw(asked, status.Position)
 		f.primary = pointOf(status, l.control.SystemIdentifier)
 		l.heardPrimary(status)
+		l.archive.heard(status.Archive)
 		return viewServing
 	case err == nil:
 		f.silence = silence{}

@@ -34,8 +34,12 @@ type Options struct {
 
 	// Directories and files; see memberapi.
 	DataDir, RunDir, TLSDir, CredentialsDir, ConfigFile string
+	// StoreDir holds the keys of the store that the log is archived in.
+	StoreDir string
 	// BinDir holds PostgreSQL's programs.
 	BinDir string
+	// Program is this one, which the database calls.
+	Program string
 
 	// StatusAddress, ProbeAddress and Port to listen on.
 	StatusAddress, ProbeAddress string
@@ -68,11 +72,15 @@ func optionsIn(p member.Pod) (Options, error) {
 	if err != nil {
 		return Options{}, err
 	}
+	program, err := os.Executable()
+	if err != nil {
+		return Options{}, fmt.Errorf("find the agent's own program: %w", err)
+	}
 	at := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 	return Options{
-		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log, BinDir: bin,
+		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log, BinDir: bin, Program: program,
 		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir,
-		CredentialsDir: memberapi.CredentialsDir, ConfigFile: memberapi.ConfigFile,
+		CredentialsDir: memberapi.CredentialsDir, ConfigFile: memberapi.ConfigFile, StoreDir: memberapi.StoreDir,
 		StatusAddress:    at("", memberapi.StatusPort),
 		ProbeAddress:     at("", memberapi.ProbePort),
 		Port:             port,

@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,21 +18,28 @@ import (
 type postmaster struct {
 	*member.Server
 	pgdata string
+	// stopping is told before the server is: at once, or in order.
+	stopping func(atOnce bool)
 
 	mu    sync.Mutex
 	fatal string // the last FATAL or PANIC line
 }
 
-// startPostmaster starts the server with the settings in file. Every line of
-// its log goes to standard error and to heard.
-func (p programs) startPostmaster(pgdata, file string, lock *member.VolumeLock, heard func(line string)) (*postmaster, error) {
-	m := &postmaster{pgdata: pgdata}
+// startPostmaster starts the server with the settings in file, and with decisive
+// ones, which hold whatever ALTER SYSTEM has left. Every line of its log goes to
+// standard error and to heard.
+func (p programs) startPostmaster(pgdata, file string, lock *member.VolumeLock, heard func(line string), decisive map[string]string) (*postmaster, error) {
+	m := &postmaster{pgdata: pgdata, stopping: func(bool) {}}
 	listen := func(line string) {
 		m.remember(line)
 		heard(line)
 	}
+	args := []string{"-D", pgdata, "-c", "config_file=" + file}
+	for _, name := range slices.Sorted(maps.Keys(decisive)) {
+		args = append(args, "-c", name+"="+decisive[name])
+	}
 	var err error
-	m.Server, err = p.Serve(lock, listen, "postgres", "-D", pgdata, "-c", "config_file="+file)
+	m.Server, err = p.Serve(lock, listen, "postgres", args...)
 	return m, err
 }
 
@@ -60,6 +69,7 @@ func (m *postmaster) reload() error { return m.Signal(syscall.SIGHUP) }
 // once. It returns when no process of the server is left, and says whether the
 // server shut down in order.
 func (m *postmaster) stop(limit time.Duration) (inOrder bool) {
+	m.stopping(false)
 	_ = m.Signal(syscall.SIGINT)
 	if m.Ended(limit) {
 		inOrder = m.Err() == nil
@@ -69,7 +79,10 @@ func (m *postmaster) stop(limit time.Duration) (inOrder bool) {
 }
 
 // kill stops the server at once and returns when no process of it is left.
-func (m *postmaster) kill() { m.Kill(syscall.SIGQUIT, func() { killInside(m.pgdata) }) }
+func (m *postmaster) kill() {
+	m.stopping(true)
+	m.Kill(syscall.SIGQUIT, func() { killInside(m.pgdata) })
+}
 
 // killInside kills every process that works inside the data directory:
 // children of a server that died before them.

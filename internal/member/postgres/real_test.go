@@ -106,6 +106,10 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	program, err := os.Executable()
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	socket, err := os.MkdirTemp("/tmp", "hf") // a socket's path is short
 	if err != nil {
 		w.t.Fatal(err)
@@ -114,7 +118,7 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 	o := Options{
 		Identity: member.Identity{Namespace: "shop", Cluster: "orders", Pod: name, PodUID: uid, Address: "127.0.0.1"},
 		Client:   w.client, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("pod", name),
-		BinDir: bin, DataDir: volume, RunDir: socket, TLSDir: w.tls, CredentialsDir: w.secret,
+		BinDir: bin, Program: program, StoreDir: filepath.Join(socket, "keys"), DataDir: volume, RunDir: socket, TLSDir: w.tls, CredentialsDir: w.secret,
 		StatusAddress: at(w.agents[ordinal].agent), ProbeAddress: "localhost:0", Port: w.agents[ordinal].database,
 		AgentAddress:    func(pod string) string { return at(w.of(pod).agent) },
 		DatabaseAddress: func(pod string) string { return at(w.of(pod).database) },

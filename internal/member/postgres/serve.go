@@ -95,11 +95,12 @@ func (l *life) startWith(ctx context.Context) error {
 	if err := l.clearLocks(); err != nil {
 		return err
 	}
-	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen)
+	l.archive.begins(l.primary)
+	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen, nil)
 	if err != nil {
 		return err
 	}
-	l.server = server
+	l.server, server.stopping = server, l.archive.ends
 	_, lost := l.lease.Held()
 	for {
 		if l.answers(ctx) == nil {

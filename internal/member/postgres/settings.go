@@ -23,6 +23,8 @@ type settingsInput struct {
 	Floors map[string]int64
 	// Upstream is a standby's primary_conninfo; empty for a primary.
 	Upstream string
+	// Archive is the command that archives a file of the log; empty for none.
+	Archive string
 }
 
 const (
@@ -34,6 +36,9 @@ const (
 // computed ones, over them the user's, over them those that Holdfast needs.
 func settings(in settingsInput) map[string]string {
 	s := defaultSettings(in)
+	if in.Archive != "" {
+		s["archive_timeout"] = "5min"
+	}
 	maps.Copy(s, in.Parameters)
 	for name, floor := range in.Floors {
 		if wanted, err := strconv.ParseInt(s[name], 10, 64); err != nil || wanted < floor {
@@ -130,6 +135,7 @@ func ownSettings(in settingsInput) map[string]string {
 		"fsync":                     "on",
 		"synchronous_standby_names": "",
 		"archive_mode":              "off",
+		"archive_command":           "true", // what still archives until it is restarted
 		"restart_after_crash":       "on",
 		"cluster_name":              in.Member,
 		"logging_collector":         "off",
@@ -141,6 +147,10 @@ func ownSettings(in settingsInput) map[string]string {
 	}
 	for name, least := range map[string]int64{"max_wal_senders": 20, "max_replication_slots": 20} {
 		s[name] = strconv.FormatInt(max(least, wantedInt(in, name)), 10)
+	}
+	if in.Archive != "" {
+		// A replica keeps what is not archived, too: it may have to take over.
+		s["archive_mode"], s["archive_command"] = "always", in.Archive
 	}
 	if in.Upstream != "" {
 		s["primary_slot_name"] = slotName(in.Member)

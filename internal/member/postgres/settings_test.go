@@ -37,6 +37,9 @@ func TestSettingsGolden(t *testing.T) {
 	standby.Floors = map[string]int64{"max_connections": 300, "max_worker_processes": 8}
 	golden(t, "primary.conf", renderSettings(settings(base)))
 	golden(t, "standby.conf", renderSettings(settings(standby)))
+	archives := base
+	archives.Archive = archiveCommand("/opt/holdfast/holdfast", "/run/holdfast/archive.sock")
+	golden(t, "archives.conf", renderSettings(settings(archives)))
 	golden(t, "access.conf", renderHBA()+"\n"+renderIdent("postgres", memberapi.MemberName))
 }
 
@@ -57,6 +60,10 @@ func TestSettings(t *testing.T) {
 		{"memory follows the request", settingsInput{Resources: Resources{MemoryLimit: 8 * gibibyte, MemoryRequest: 4 * gibibyte}}, "shared_buffers", "1024MB"},
 		{"a limit that may be the node's is not used up", settingsInput{Resources: Resources{MemoryLimit: 64 * gibibyte}}, "shared_buffers", "128MB"},
 		{"a small volume gives slots little", settingsInput{VolumeSize: 1 * gibibyte}, "max_slot_wal_keep_size", "204MB"},
+		{"an archive is given a segment every few minutes", settingsInput{Archive: "x"}, "archive_timeout", "5min"},
+		{"or as often as declared", settingsInput{Archive: "x", Parameters: map[string]string{"archive_timeout": "30s"}}, "archive_timeout", "30s"},
+		{"without an archive segments are never closed early", settingsInput{}, "archive_timeout", ""},
+		{"a program's name with signs that mean something", settingsInput{Archive: archiveCommand("/a b/100%'s", "/run/s")}, "archive_command", `'/a b/100%%'\''s' wal archive --socket '/run/s' %f`},
 		{"ALTER SYSTEM is off where it can be", settingsInput{Major: 17}, "allow_alter_system", "off"},
 		{"older versions know no allow_alter_system", settingsInput{Major: 16}, "allow_alter_system", ""},
 	}

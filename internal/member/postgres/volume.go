@@ -42,6 +42,9 @@ type volume struct {
 	// Standby says that the data directory is marked as a standby's.
 	Standby bool
 	Control controlData
+	// RestoredFor is the UID of the cluster that the data was restored for last;
+	// empty for none.
+	RestoredFor string
 	// Space is left to the caller.
 	Space member.Space
 }
@@ -161,6 +164,9 @@ func (v volume) inspectData(dir string) (volume, error) {
 		v.Content, v.Unknown = contentUnknown, dataName+" with an unknown PG_VERSION"
 		return v, nil
 	}
+	// What cannot be read is no proof.
+	restored, _ := member.ReadRestored(filepath.Join(dir, member.RestoredFile))
+	v.RestoredFor = restored.ClusterUID
 	for _, signal := range []string{"standby.signal", "recovery.signal"} {
 		if _, err := os.Stat(filepath.Join(dir, signal)); err == nil {
 			v.Standby = true

@@ -22,7 +22,7 @@ var kubernetesPrograms = []string{
 func Kubernetes(ctx context.Context) (string, error) {
 	return build(ctx, "kubernetes", "kube", "building Kubernetes, about 5 minutes on two idle cores, once",
 		func(module, folder string) error {
-			version, err := kubernetesVersion(ctx, module)
+			version, err := pinned(ctx, module, "k8s.io/kubernetes")
 			if err != nil {
 				return err
 			}
@@ -44,6 +44,26 @@ func CoreDNS(ctx context.Context) (string, error) {
 		func(module, folder string) error {
 			return goBuild(ctx, module, ".", filepath.Join(folder, "coredns"), "")
 		})
+}
+
+// versitygw is the module of the S3 store for tests of backups.
+const versitygw = "github.com/versity/versitygw"
+
+// S3 returns the folder of the program versitygw, and its version.
+func S3(ctx context.Context) (folder, version string, err error) {
+	folder, err = build(ctx, "s3", "s3", "building versitygw, about 2 minutes on two idle cores, once",
+		func(module, folder string) error {
+			return goBuild(ctx, module, versitygw+"/cmd/versitygw", filepath.Join(folder, "versitygw"), "")
+		})
+	if err != nil {
+		return "", "", err
+	}
+	source, err := Source()
+	if err != nil {
+		return "", "", err
+	}
+	version, err = pinned(ctx, filepath.Join(source, "s3"), versitygw)
+	return folder, strings.TrimPrefix(version, "v"), err
 }
 
 // Pause returns the folder of the program pause.
@@ -93,15 +113,13 @@ func goBuild(ctx context.Context, module, target, output, ldflags string) error 
 	return nil
 }
 
-func kubernetesVersion(ctx context.Context, module string) (string, error) {
-	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	command.Dir = module
-	command.Env = append(os.Environ(), "GOWORK=off")
-	out, err := command.Output()
+// pinned is the version of a dependency by a module's go.mod.
+func pinned(ctx context.Context, module, dependency string) (string, error) {
+	out, err := inModule(ctx, module, "list", "-m", "-f", "{{.Version}}", dependency)
 	if err != nil {
-		return "", fmt.Errorf("read the version of Kubernetes: %w", err)
+		return "", fmt.Errorf("read the version of %s: %w", dependency, err)
 	}
-	return strings.TrimSpace(string(out)), nil
+	return strings.TrimSpace(out), nil
 }
 
 // versionFlags make the programs say their version; one that does not know it

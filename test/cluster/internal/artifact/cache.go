@@ -1,5 +1,5 @@
-// Package artifact makes what the cluster is made of (Kubernetes, CoreDNS and
-// the pause program from their Go modules, the rest from Debian) and keeps it
+// Package artifact makes what the cluster and its tests are made of (Kubernetes,
+// CoreDNS and others from their Go modules, the rest from Debian) and keeps it
 // outside the tree under names that change with what it was made from.
 package artifact
 

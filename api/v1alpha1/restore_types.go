@@ -1,0 +1,197 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterRestore says which backup a cluster begins with.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.backup) != has(self.source)",message="name either backup, a Backup in this namespace, or source, objects in a store"
+type ClusterRestore struct {
+	// Backup names a Backup in the same namespace, of a cluster of the same
+	// kind.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=54
+	Backup string `json:"backup,omitempty"`
+
+	// Source is a backup in a store, of which nothing else need be left.
+	// +optional
+	Source *RestoreSource `json:"source,omitempty"`
+
+	// Target is the moment to bring back, from the log that was archived beside
+	// the backup (spec.backup.continuous). Default: where the backup ends.
+	// PostgreSQL only.
+	// +optional
+	Target *RestoreTarget `json:"target,omitempty"`
+}
+
+// RestoreTarget is a moment in a database's log.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.time), has(self.lsn), has(self.name), has(self.latest)].filter(is, is).size() == 1",message="name one of time, lsn, name and latest"
+type RestoreTarget struct {
+	// Time by the clock of the primary that wrote the log, with its zone and up
+	// to microseconds, such as 2026-03-01T12:00:00.123456+01:00. What was
+	// committed at that very moment is there, too.
+	// +optional
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	Time string `json:"time,omitempty"`
+
+	// LSN is a position in PostgreSQL's log, such as 0/5000028. The record that
+	// begins there, or is the next one, is the last that counts.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9A-F]{1,8}/[0-9A-F]{1,8}$`
+	LSN string `json:"lsn,omitempty"`
+
+	// Name of a restore point that pg_create_restore_point made.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]+$`
+	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 63",message="PostgreSQL's names have at most 63 bytes"
+	Name string `json:"name,omitempty"`
+
+	// Latest is all that was archived.
+	// +optional
+	// +kubebuilder:validation:Enum=true
+	Latest bool `json:"latest,omitempty"`
+}
+
+// String is the target in words.
+func (t *RestoreTarget) String() string {
+	switch {
+	case t == nil:
+		return "the end of the backup"
+	case t.Time != "":
+		return "the time " + t.Time
+	case t.LSN != "":
+		return "the position " + t.LSN
+	case t.Name != "":
+		return "the restore point " + t.Name
+	}
+	return "the end of the archived log"
+}
+
+// Equal says whether two targets are the same moment in the same words.
+func (t *RestoreTarget) Equal(o *RestoreTarget) bool {
+	return t == nil && o == nil || t != nil && o != nil && *t == *o
+}
+
+// RestoreSource is a backup in an object store.
+type RestoreSource struct {
+	// BackupDestination that the backup was written to.
+	BackupDestination `json:",inline"`
+
+	// Namespace of the cluster that was backed up. Default: this cluster's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+
+	// Cluster that was backed up. Default: this cluster's own name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Cluster string `json:"cluster,omitempty"`
+
+	// ClusterUID of it, where several clusters had that name: Stalled lists
+	// them then. Default: the only one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z-]+$`
+	ClusterUID string `json:"clusterUID,omitempty"`
+
+	// Backup by its name. Default: the newest one that is complete.
+	// +optional
+	// +kubebuilder:validation:MaxLength=54
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Backup string `json:"backup,omitempty"`
+}
+
+// RestoreStatus is the state of the restore that a cluster begins with.
+type RestoreStatus struct {
+	// Backup that is restored: a Backup in this namespace, or where location is
+	// in a store, one there. Empty for the newest.
+	// +optional
+	Backup string `json:"backup,omitempty"`
+	// Location that is read, latched before anything is written.
+	// +optional
+	Location *BackupLocation `json:"location,omitempty"`
+	// Manifest of the backup, below the location, and its checksum. Empty while
+	// it is still to be found.
+	// +optional
+	Manifest string `json:"manifest,omitempty"`
+	// +optional
+	Checksum string `json:"checksum,omitempty"`
+	// Target is the moment to bring back; empty for the end of the backup.
+	// +optional
+	Target *RestoreTarget `json:"target,omitempty"`
+	// StartTime is when the restore was begun.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// CompletionTime is when the data was in its place.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// Progress of the restore, such as Copying 45%.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+	// Error that ended the last run; empty for none.
+	// +optional
+	Error string `json:"error,omitempty"`
+	// Result of a restore that is done.
+	// +optional
+	Result *RestoreResult `json:"result,omitempty"`
+}
+
+// Done says whether the data is in its place.
+func (r *RestoreStatus) Done() bool { return r != nil && r.CompletionTime != nil }
+
+// RestoreFieldManager is the field manager of what the pod that restores a
+// cluster writes: the ConfigMap <cluster>-restore.
+const RestoreFieldManager = "holdfast-restore"
+
+// SuffixRestore of the names of what a restore needs while it lasts.
+const SuffixRestore = "-restore"
+
+// Steps of a restore.
+const (
+	// RestoreStepFinding: the backup is looked for, and compared with the
+	// cluster.
+	RestoreStepFinding = "Finding"
+	// RestoreStepCopying: its data is copied to the first member's volume, and
+	// checked.
+	RestoreStepCopying = "Copying"
+	// RestoreStepRecovering: the database recovers there, and is checked.
+	RestoreStepRecovering = "Recovering"
+	// RestoreStepDone: the data is in its place.
+	RestoreStepDone = "Done"
+)
+
+// RestoreResult is what was restored.
+type RestoreResult struct {
+	// Backup that was restored, and ClusterUID of the cluster that it was of.
+	Backup     string `json:"backup"`
+	ClusterUID string `json:"clusterUID"`
+	// Manifest of the backup in its store, and the checksum of the manifest.
+	Manifest string `json:"manifest"`
+	Checksum string `json:"checksum"`
+	// Version of the database that was backed up.
+	Version string `json:"version"`
+	// SystemIdentifier of the restored database system. etcd has a new one.
+	SystemIdentifier string `json:"systemIdentifier"`
+	// EndPosition is the moment that was brought back: of the backup's log, as
+	// its own status says it, or where a target had it end.
+	EndPosition string `json:"endPosition"`
+	// Target that was asked for; empty for the end of the backup.
+	// +optional
+	Target *RestoreTarget `json:"target,omitempty"`
+	// RecoveredTo is when the last transaction was committed that the restore
+	// brought back from the archived log. Empty where there was none, and
+	// without a target.
+	// +optional
+	RecoveredTo *metav1.MicroTime `json:"recoveredTo,omitempty"`
+	// Size of the data before it was compressed, in bytes.
+	Size resource.Quantity `json:"size"`
+}

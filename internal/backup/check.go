@@ -1,0 +1,67 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/store"
+)
+
+// checkPatience is for a store that does not answer: somebody wants to know,
+// and it is asked again later.
+var checkPatience = store.Patience{First: time.Second, Longest: 10 * time.Second, Total: time.Minute}
+
+// terminationLog is where a container leaves its last words.
+const terminationLog = "/dev/termination-log"
+
+// CheckCommand tries whether a store can be used, once, and leaves what it found
+// where the operator reads it.
+func CheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check-store", Short: "Try whether a store takes, gives and forgets objects of a cluster", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return exit(check(cmd.Context(), terminationLog)) },
+	}
+}
+
+func check(ctx context.Context, lastWords string) error {
+	err := tryStore(ctx)
+	if err != nil {
+		// Where this cannot be written, the log's last lines stand for it.
+		_ = os.WriteFile(lastWords, []byte(blame(err)), 0o600)
+	}
+	return err
+}
+
+func tryStore(ctx context.Context) error {
+	var task memberapi.CheckTask
+	if err := json.Unmarshal([]byte(os.Getenv(memberapi.EnvTask)), &task); err != nil {
+		return &Permanent{fmt.Errorf("%s is to hold the task: this runs in Jobs that the operator makes: %w", memberapi.EnvTask, err)}
+	}
+	if !strings.HasSuffix(task.Prefix, "/") {
+		return &Permanent{fmt.Errorf("the task has no prefix: %q", task.Prefix)}
+	}
+	s, err := OpenStore(ctx, task.Store)
+	if err != nil {
+		return err
+	}
+	s.Patience = checkPatience
+	return errors.Join(s.Check(ctx, task.Prefix), s.Close())
+}
+
+// blame names the field of the destination that an error is in, where it is in
+// one.
+func blame(err error) string {
+	var of *store.Error
+	if errors.As(err, &of) && of.Field != "" {
+		return "spec.backup.destination." + of.Field + ": " + err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,141 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/store"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+const verbSweep = "sweep"
+
+// Command is what Jobs run; sources make the Source of a task, by the name
+// that its engine's container has.
+func Command(version string, sources map[string]func(memberapi.BackupTask) (Source, error)) *cobra.Command {
+	cmd := &cobra.Command{Use: "backup", Short: "Copy a database to a store, or remove such a copy: what the operator's Jobs run"}
+	for name, source := range sources {
+		cmd.AddCommand(&cobra.Command{
+			Use: name, Short: "Back up " + name, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return exit(take(cmd.Context(), version, source))
+			},
+		})
+	}
+	for verb, short := range map[string]string{
+		"remove":  "Remove what a backup has stored",
+		verbSweep: "Remove what a backup that was given up has stored, unless it is whole",
+	} {
+		cmd.AddCommand(&cobra.Command{
+			Use: verb, Short: short, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return exit(remove(cmd.Context(), verb == verbSweep)) },
+		})
+	}
+	return cmd
+}
+
+// Exit is an error with the exit code of the program.
+type Exit struct {
+	Code int
+	Err  error
+}
+
+func (e *Exit) Error() string { return e.Err.Error() }
+
+// Unwrap makes the error itself known.
+func (e *Exit) Unwrap() error { return e.Err }
+
+func exit(err error) error {
+	if InVain(err) {
+		return &Exit{memberapi.ExitPermanent, err}
+	}
+	return err
+}
+
+func take(ctx context.Context, version string, source func(memberapi.BackupTask) (Source, error)) error {
+	task, err := readTask()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	config.UserAgent = "holdfast-backup/" + version
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("set up the API client: %w", err)
+	}
+	log := logger(task)
+	t := &Taker{
+		Task: task, Pod: os.Getenv(memberapi.EnvPodName), Log: log, Source: source,
+		Open:     func(ctx context.Context) (*store.Store, error) { return openStore(ctx, task) },
+		Reporter: &Object{Client: client, Task: task, Log: log, Cancel: cancel},
+	}
+	return t.Take(ctx)
+}
+
+func remove(ctx context.Context, unlessWhole bool) error {
+	task, err := readTask()
+	if err != nil {
+		return err
+	}
+	s, err := openStore(ctx, task)
+	if err != nil {
+		return err
+	}
+	if unlessWhole {
+		stored, err := s.List(ctx, task.Prefix)
+		if err != nil {
+			return err
+		}
+		for _, o := range stored {
+			if isManifest(o.Key) {
+				logger(task).Info("the backup is whole and stays", "manifest", o.Key)
+				return s.Close()
+			}
+		}
+	}
+	if err := erase(ctx, s, task.Prefix); err != nil {
+		return err
+	}
+	logger(task).Info("the backup is removed", "prefix", task.Prefix)
+	if task.Log != nil {
+		archive := &wal.Archive{Store: s, Prefix: task.Log.Prefix}
+		files, err := archive.Prune(ctx, task.Log.Kept)
+		if err != nil {
+			return err
+		}
+		logger(task).Info("the log that no backup needs is removed", "prefix", task.Log.Prefix, "files", files)
+	}
+	return s.Close()
+}
+
+func logger(task memberapi.BackupTask) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("backup", task.Namespace+"/"+task.Name)
+}
+
+func readTask() (task memberapi.BackupTask, err error) {
+	if err := json.Unmarshal([]byte(os.Getenv(memberapi.EnvTask)), &task); err != nil {
+		return task, &Permanent{fmt.Errorf("%s is to hold the task: this runs in Jobs that the operator makes: %w", memberapi.EnvTask, err)}
+	}
+	if task.Prefix == "" || !strings.HasSuffix(task.Prefix, "/") {
+		return task, &Permanent{fmt.Errorf("the task has no prefix: %q", task.Prefix)}
+	}
+	return task, nil
+}
+
+func openStore(ctx context.Context, task memberapi.BackupTask) (*store.Store, error) {
+	return OpenStore(ctx, task.Store)
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// position in the log of a timeline.
+type position struct {
+	timeline uint64
+	at       uint64
+}
+
+// before says whether q is further. A newer timeline is, wherever it began: it
+// is what the cluster has agreed on.
+func (p position) before(q position) bool {
+	return p.timeline < q.timeline || p.timeline == q.timeline && p.at < q.at
+}
+
+func (p position) String() string { return fmt.Sprintf("%d:%X/%X", p.timeline, p.at>>32, uint32(p.at)) } //nolint:gosec // the lower half
+
+// readPosition reads 1:0/16B3748.
+func readPosition(text string) (position, error) {
+	timeline, at, _ := strings.Cut(text, ":")
+	n, err := strconv.ParseUint(timeline, 10, 32)
+	if err != nil {
+		return position{}, fmt.Errorf("%q is no position in the log of a timeline", text)
+	}
+	lsn, err := parsePosition(at)
+	return position{n, lsn}, err
+}
+
+// parsePosition reads 0/16B3748.
+func parsePosition(text string) (uint64, error) {
+	var high, low uint32
+	if n, err := fmt.Sscanf(text, "%X/%X", &high, &low); n != 2 || err != nil {
+		return 0, fmt.Errorf("%q is no position in the log", text)
+	}
+	return uint64(high)<<32 | uint64(low), nil
+}
+
+const (
+	// answerTime is for the short questions that a member is asked.
+	answerTime = 30 * time.Second
+	// checkpointTime is for all that a replica has in memory to be on its disk.
+	checkpointTime = 10 * time.Minute
+)
+
+// identity is what a member says of itself.
+type identity struct {
+	system string
+	// has is what it has of the log.
+	has position
+}
+
+func identify(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
+	answer, err := conn.Exec(ctx, "IDENTIFY_SYSTEM").ReadAll()
+	if err != nil {
+		return identity{}, fmt.Errorf("ask which database it is: %w", err)
+	}
+	if len(answer) == 0 || len(answer[0].Rows) == 0 || len(answer[0].Rows[0]) < 3 {
+		return identity{}, errors.New("it does not say which database it is")
+	}
+	row := answer[0].Rows[0]
+	has, err := readPosition(string(row[1]) + ":" + string(row[2]))
+	return identity{string(row[0]), has}, err
+}
+
+// fit waits until a member has what the copy must reach, and lets it settle. A
+// replica's copy ends where its files are known to be consistent, which is on
+// record from time to time: the second of two checkpoints in a row records all
+// that was replayed. The copy itself asks for that one.
+func (s *Source) fit(ctx context.Context, conn *pgconn.PgConn, address string) error {
+	if s.AtLeast == "" {
+		return nil
+	}
+	want, err := readPosition(s.AtLeast)
+	if err != nil {
+		return err
+	}
+	err = s.Patience.Try(ctx, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
+		defer cancel()
+		seen, err := identify(ctx, conn)
+		if err == nil && seen.has.before(want) {
+			return false, fmt.Errorf("it has the log up to %s, and the cluster had it up to %s when the copy was planned", seen.has, want)
+		}
+		return err != nil, err
+	})
+	if err != nil || conn.ParameterStatus("in_hot_standby") != "on" {
+		return err
+	}
+	return s.checkpoint(ctx, address)
+}
+
+// checkpoint makes a replica record what it has: a copy does so before it
+// begins, and goes no further.
+func (s *Source) checkpoint(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkpointTime)
+	defer cancel()
+	conn, err := s.dial(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer hangUp(ctx, conn)
+	begin := "BASE_BACKUP (CHECKPOINT 'fast', LABEL 'Holdfast: checkpoint')"
+	if strings.HasPrefix(conn.ParameterStatus("server_version"), "14") { // in its own words
+		begin = "BASE_BACKUP LABEL 'Holdfast: checkpoint' FAST"
+	}
+	answer := conn.Exec(ctx, begin)
+	if !answer.NextResult() {
+		return fmt.Errorf("make a checkpoint: %w", answer.Close())
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/schedule"
+)
+
+// collectTimeout bounds a look into the cache.
+const collectTimeout = 5 * time.Second
+
+// backupMetrics are those of each cluster that has backups. The namespace has
+// a label of another name than Prometheus gives to its targets.
+var (
+	backupLabels  = []string{"kind", "cluster_namespace", "cluster"}
+	backupSuccess = prometheus.NewDesc("holdfast_backup_last_success_timestamp_seconds",
+		"When the newest good backup of a cluster was begun.", backupLabels, nil)
+	backupSize = prometheus.NewDesc("holdfast_backup_last_success_size_bytes",
+		"What the newest good backup of a cluster has stored.", backupLabels, nil)
+	backupDuration = prometheus.NewDesc("holdfast_backup_last_success_duration_seconds",
+		"How long the newest good backup of a cluster took, with its verification.", backupLabels, nil)
+	backupFailed = prometheus.NewDesc("holdfast_backup_last_failed",
+		"1 while the newest backup of a cluster by schedule has failed, otherwise 0.", backupLabels, nil)
+	backupScheduled = prometheus.NewDesc("holdfast_backup_scheduled",
+		"1 for a cluster whose backups are made by a schedule.", backupLabels, nil)
+	drillSuccess = prometheus.NewDesc("holdfast_drill_last_success_timestamp_seconds",
+		"When the last restore drill of a cluster was begun that has passed.", backupLabels, nil)
+	drillDuration = prometheus.NewDesc("holdfast_drill_last_duration_seconds",
+		"How long the last restore drill of a cluster took.", backupLabels, nil)
+	drillFailed = prometheus.NewDesc("holdfast_drill_last_failed",
+		"1 while the last restore drill of a cluster has failed, otherwise 0.", backupLabels, nil)
+	drillOverdue = prometheus.NewDesc("holdfast_drill_overdue",
+		"1 while none of the last two slots of a cluster's schedule of drills has seen one pass, otherwise 0.", backupLabels, nil)
+	backupOverdue = prometheus.NewDesc("holdfast_backup_overdue",
+		"1 while none of the last two slots of a cluster's schedule has made a good backup, otherwise 0.", backupLabels, nil)
+)
+
+// BackupCollector tells Prometheus what Backups say of the clusters that there
+// are. Those of a cluster that is gone say nothing.
+type BackupCollector struct {
+	// Reader reads from the cache.
+	Reader client.Reader
+	// Scheme knows the Kinds of clusters, and a list of each.
+	Scheme *runtime.Scheme
+	Kinds  []string
+	Clock  clock.PassiveClock
+}
+
+// Describe implements prometheus.Collector.
+func (c BackupCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{backupSuccess, backupSize, backupDuration, backupFailed, backupScheduled, backupOverdue, drillSuccess, drillDuration, drillFailed, drillOverdue} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector. Without a cache there is nothing to
+// tell.
+func (c BackupCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
+	defer cancel()
+	var all v1alpha1.BackupList
+	if c.Reader.List(ctx, &all) != nil {
+		return
+	}
+	type name struct{ kind, namespace, name string }
+	of := map[name][]*v1alpha1.Backup{}
+	for i := range all.Items {
+		b := &all.Items[i]
+		key := name{b.Spec.ClusterRef.Kind, b.Namespace, b.Spec.ClusterRef.Name}
+		of[key] = append(of[key], b)
+	}
+	for _, kind := range c.Kinds {
+		clusters, err := listKind(ctx, c.Reader, c.Scheme, kind)
+		if err != nil {
+			return
+		}
+		for _, cluster := range clusters {
+			own := ownBackups(cluster, of[name{kind, cluster.GetNamespace(), cluster.GetName()}])
+			c.tell(to, kind, cluster, own)
+		}
+	}
+}
+
+func (c BackupCollector) tell(to chan<- prometheus.Metric, kind string, cluster v1alpha1.Cluster, own []*v1alpha1.Backup) {
+	gauge := func(d *prometheus.Desc, value float64) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind, cluster.GetNamespace(), cluster.GetName())
+	}
+	if b := newestGood(own); b != nil {
+		gauge(backupSuccess, float64(began(b).Unix()))
+		gauge(backupSize, b.Status.Result.Size.AsApproximateFloat64())
+		gauge(backupDuration, b.Status.CompletionTime.Sub(began(b)).Seconds())
+	}
+	if ended := endedRuns(own); len(ended) > 0 {
+		gauge(backupFailed, number(!ended[0].Succeeded()))
+	}
+	c.tellDrill(gauge, cluster)
+	declared := cluster.Common().Backup
+	if !declared.On() || cluster.Common().Suspend {
+		return // nobody expects any
+	}
+	if parsed, err := schedule.Parse(declared.Schedule, declared.TimeZone); err == nil {
+		gauge(backupScheduled, 1)
+		gauge(backupOverdue, number(overdue(own, parsed, c.Clock.Now()) || fruitless(cluster, own)))
+	}
+}
+
+func (c BackupCollector) tellDrill(gauge func(*prometheus.Desc, float64), cluster v1alpha1.Cluster) {
+	if d := cluster.CommonStatus().Drill; d != nil && d.Result != "" {
+		if d.LastPassedTime != nil {
+			gauge(drillSuccess, float64(d.LastPassedTime.Unix()))
+		}
+		if took, err := time.ParseDuration(d.Duration); err == nil {
+			gauge(drillDuration, took.Seconds())
+		}
+		gauge(drillFailed, number(d.Result == v1alpha1.DrillFailed))
+	}
+	declared := cluster.Common().Backup
+	if !declared.Drills() || cluster.Common().Suspend {
+		return
+	}
+	if parsed, err := schedule.Parse(declared.Verify.Schedule, declared.TimeZone); err == nil {
+		gauge(drillOverdue, number(undrilled(cluster.CommonStatus(), parsed, c.Clock.Now())))
+	}
+}
+
+// undrilled says whether two slots of drills have come since the last drill that
+// passed, or were passed over while none ever has: one that failed says so itself.
+func undrilled(st *v1alpha1.CommonStatus, s schedule.Schedule, now time.Time) bool {
+	if st.Drill != nil && st.Drill.LastPassedTime != nil {
+		return st.Drill.LastPassedTime.Time.Before(lastButOne(s, now))
+	}
+	record := recordNamed(st, drillSchedule)
+	return record != nil && record.PassedOver > 1
+}
+
+// fruitless says whether a schedule that had a slot has made no good backup
+// yet. The first one may be under way.
+func fruitless(c v1alpha1.Cluster, own []*v1alpha1.Backup) bool {
+	record := recordOf(c.CommonStatus())
+	return newestGood(own) == nil && record != nil && (record.PassedOver > 0 || len(endedRuns(own)) > 0)
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

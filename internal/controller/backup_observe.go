@@ -1,0 +1,203 @@
+package controller
+
+import (
+	"context"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// observe reads the cache, and never judges.
+func (r *BackupReconciler) observe(ctx context.Context, b *v1alpha1.Backup) (backupSeen, error) {
+	if run := b.Status.Run; run != nil && run.BackupUID != "" && run.BackupUID != string(b.UID) {
+		b.Status.Run = nil // said by the pod of a Backup that had this name
+	}
+	s := backupSeen{backup: b, agentImage: r.AgentImage, now: r.Clock.Now()}
+	for _, look := range []func(context.Context, *backupSeen) error{
+		r.observeJobs, r.observeCluster, r.observePlace, r.observeTurn, r.observeKeys, r.observeOthers, r.observeReaders, r.observeFollowers, r.observeKind,
+	} {
+		if err := look(ctx, &s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// open says whether a backup is still to be made.
+func (s *backupSeen) open() bool {
+	return !s.backup.Finished() && s.backup.DeletionTimestamp == nil
+}
+
+// observeCluster finds the cluster, and how it is copied where it is to be.
+func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupSeen) error {
+	copies := r.Kinds[s.backup.Spec.ClusterRef.Kind]
+	if copies == nil {
+		return nil
+	}
+	name := types.NamespacedName{Namespace: s.backup.Namespace, Name: s.backup.Spec.ClusterRef.Name}
+	c, err := copies.Find(ctx, name)
+	if err == nil && s.open() {
+		c, s.copying, err = copies.Copying(ctx, name)
+	}
+	if err == nil && c.GetDeletionTimestamp() == nil {
+		s.cluster = c
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// observeOthers finds which of the cluster's other backups this one waits for.
+func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupSeen) error {
+	if s.backup.Succeeded() && s.backup.DeletionTimestamp == nil {
+		return nil
+	}
+	all, err := backupsOf(ctx, r.Client, s.backup.Spec.ClusterRef, s.backup.Namespace)
+	if err != nil {
+		return err
+	}
+	runs := func(other *v1alpha1.Backup) (bool, error) { return r.runs(ctx, other) }
+	if !s.open() {
+		s.log = logOf(s.backup, all)
+		s.writer, err = writerOf(s.backup, all, runs)
+		return err
+	}
+	if s.job != nil {
+		return nil
+	}
+	if s.cluster != nil {
+		s.copying.Sources = rotated(s.copying.Sources, failures(ownBackups(s.cluster, all)))
+	}
+	s.leaving = leavingOf(all, s.now)
+	s.ahead, err = aheadOf(s.backup, all, runs)
+	return err
+}
+
+// runs says whether a backup has a Job that is not done. The cache may not know
+// it yet, so the API server is asked.
+func (r *BackupReconciler) runs(ctx context.Context, b *v1alpha1.Backup) (bool, error) {
+	job := &batchv1.Job{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name + copySuffix}, job); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	owner := metav1.GetControllerOf(job)
+	return owner != nil && owner.UID == b.UID && !jobEnded(job), nil
+}
+
+// observeKeys looks whether the keys of the store are there, while there is no
+// Job that waits for them. Nothing but their metadata is read.
+func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupSeen) error {
+	if !s.open() || s.cluster == nil || s.job != nil || !s.cluster.Common().Backup.On() {
+		return nil
+	}
+	if s.most > 0 && queues(s.backup) {
+		return nil // they were there, and are looked for again when it has its turn
+	}
+	d := s.cluster.Common().Backup.Destination
+	if d == nil || d.CredentialsSecretRef == nil {
+		return nil
+	}
+	keys := &metav1.PartialObjectMetadata{}
+	keys.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: s.backup.Namespace, Name: d.CredentialsSecretRef.Name}, keys)
+	if apierrors.IsNotFound(err) {
+		s.missing = d.CredentialsSecretRef.Name
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// observePlace finds the volume, and who the Jobs are.
+func (r *BackupReconciler) observePlace(ctx context.Context, s *backupSeen) error {
+	find := func(obj client.Object, name string) (bool, error) {
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.backup.Namespace, Name: name}, obj)
+		return err == nil, client.IgnoreNotFound(err)
+	}
+	account := &corev1.ServiceAccount{}
+	found, err := find(account, s.backup.Spec.ClusterRef.Name+v1alpha1.SuffixBackup)
+	if err != nil {
+		return err
+	}
+	if found {
+		s.account = account
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	if found, err = find(claim, s.backup.Spec.ClusterRef.Name+v1alpha1.SuffixBackups); err != nil {
+		return err
+	}
+	at := s.backup.Status.Location
+	isOn := func(v client.Object) bool {
+		return at != nil && at.ClaimName == v.GetName() && (at.ClaimUID == "" || at.ClaimUID == string(v.GetUID()))
+	}
+	if found && isFor(claim, s.backup.Spec.ClusterRef) {
+		s.claim = claim
+	}
+	s.volume = found && isOn(claim)
+	if s.volume || at == nil || at.ClaimName == "" {
+		return nil
+	}
+	// Nothing is called lost before the API server says so: the cache selects by
+	// label, and somebody may have taken the label.
+	there := &metav1.PartialObjectMetadata{}
+	there.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: s.backup.Namespace, Name: at.ClaimName}, there)
+	s.volume = err == nil && isOn(there)
+	return client.IgnoreNotFound(err)
+}
+
+// isFor says whether a volume is that of a cluster's backups, and not only called
+// so: no data goes to what is another kind's, or a person's own.
+func isFor(claim *corev1.PersistentVolumeClaim, cluster v1alpha1.ClusterReference) bool {
+	kind := claim.Labels[v1alpha1.LabelKind]
+	return claim.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && (kind == "" || kind == strings.ToLower(cluster.Kind))
+}
+
+// observeKind finds whether the Backup goes because its kind does, before its
+// data is removed for that. The API server makes no object of a kind that is
+// being deleted, and refuses one that is there already otherwise; asked that
+// way, the operator needs no right to read definitions.
+func (r *BackupReconciler) observeKind(ctx context.Context, s *backupSeen) error {
+	b := s.backup
+	if b.DeletionTimestamp == nil || !held(b) || s.removal != nil || b.Status.Location == nil || b.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
+		return nil
+	}
+	again := &v1alpha1.Backup{Spec: *b.Spec.DeepCopy()}
+	again.Namespace, again.Name = b.Namespace, b.Name
+	err := r.Client.Create(ctx, again, client.DryRunAll, client.FieldOwner(v1alpha1.FieldManager))
+	s.uninstalled = apierrors.IsMethodNotSupported(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "custom resource definition is terminating")
+	return nil // whatever else was wrong with it
+}
+
+// observeJobs finds what the Backup owns.
+func (r *BackupReconciler) observeJobs(ctx context.Context, s *backupSeen) error {
+	in, ours := client.InNamespace(s.backup.Namespace), client.MatchingLabels{v1alpha1.LabelBackup: s.backup.Name}
+	var jobs batchv1.JobList
+	var pods corev1.PodList
+	var roles rbacv1.RoleList
+	for _, list := range []client.ObjectList{&jobs, &pods, &roles} {
+		if err := r.Client.List(ctx, list, in, ours); err != nil {
+			return err
+		}
+	}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if owner := metav1.GetControllerOf(job); owner == nil || owner.UID != s.backup.UID {
+			continue
+		}
+		switch strings.TrimPrefix(job.Name, s.backup.Name) {
+		case copySuffix:
+			s.job = job
+		case sweepSuffix:
+			s.sweeping = job
+		case removalSuffix:
+			s.removal = job
+		}
+	}
+	s.pods, s.leftovers = pods.Items, len(roles.Items) > 0
+	return nil
+}

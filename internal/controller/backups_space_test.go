@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// sized is a good backup of so much on the cluster's volume.
+func sized(size string, b *v1alpha1.Backup) *v1alpha1.Backup {
+	if b.Status.Result != nil {
+		b.Status.Result.Size = resource.MustParse(size)
+	}
+	b.Status.Location = &v1alpha1.BackupLocation{ClaimName: "orders-backups", ClaimUID: "v"}
+	return b
+}
+
+// Before a backup that has no room the oldest go, where they would go after it
+// anyway: otherwise a volume that is once full stays so.
+func TestRoom(t *testing.T) {
+	cases := []struct {
+		name   string
+		keep   string
+		most   int32
+		size   string
+		all    []*v1alpha1.Backup
+		drop   string
+		hinted bool
+	}{
+		{"nothing is known", "2d", 0, "1Gi", nil, "", false},
+		{"there is room", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("200Mi", made("a", 3*day, "")), sized("200Mi", made("b", 2*day, ""))}, "", false},
+		{"the oldest goes", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("240Mi", made("a", 4*day, "")), sized("240Mi", made("b", 3*day, "")), sized("240Mi", made("c", 2*day, ""))}, "a", true},
+		{"as many as it takes go", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("200Mi", made("a", 5*day, "")), sized("200Mi", made("b", 4*day, "")), sized("400Mi", made("c", 2*day, ""))}, "b a", true},
+		{"a clock that is ahead makes nothing old", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("400Mi", made("a", 11*day, "")), sized("400Mi", made("b", 10*day, ""))}, "", true},
+		{"the newest good one never goes", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("900Mi", made("a", 90*day, ""))}, "", true},
+		{"nothing goes in vain", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("100Mi", made("a", 4*day, "")), sized("800Mi", made("b", 3*day, ""))}, "", true},
+		{"what is declared is kept to", "2d", 0, "1Gi", []*v1alpha1.Backup{sized("240Mi", made("a", 30*time.Hour, "")), sized("240Mi", made("b", day, "")), sized("240Mi", made("c", time.Hour, ""))}, "", true},
+		{"so is a number", "", 3, "1Gi", []*v1alpha1.Backup{sized("300Mi", made("a", day, "")), sized("300Mi", made("b", time.Hour, ""))}, "", true},
+		{"of what nobody declared the newest two stay", "", 0, "1Gi", []*v1alpha1.Backup{sized("400Mi", made("a", day, "")), sized("400Mi", made("b", time.Hour, ""))}, "", true},
+		{"and what is older goes early", "", 0, "1Gi", []*v1alpha1.Backup{sized("240Mi", made("a", 30*time.Hour, "")), sized("240Mi", made("b", day, "")), sized("240Mi", made("c", time.Hour, ""))}, "a", true},
+		{"but not in vain", "", 0, "1Gi", []*v1alpha1.Backup{sized("100Mi", made("a", 30*time.Hour, "")), sized("400Mi", made("b", day, "")), sized("400Mi", made("c", time.Hour, ""))}, "", true},
+		{"and none before an upgrade", "", 0, "1Gi", []*v1alpha1.Backup{beforeUpgrade(sized("240Mi", made("a", 30*time.Hour, ""))), sized("240Mi", made("b", day, "")), sized("240Mi", made("c", time.Hour, ""))}, "", true},
+		{"but for the number that it keeps", "2d", 2, "1Gi", []*v1alpha1.Backup{sized("400Mi", made("a", day, "")), sized("400Mi", made("b", time.Hour, ""))}, "a", true},
+		{"those by hand stay, and take room", "2d", 0, "1Gi", []*v1alpha1.Backup{byHand(sized("800Mi", made("a", 4*day, ""))), sized("300Mi", made("b", 3*day, ""))}, "", true},
+		{"those of a lost cluster stay, and take room", "2d", 0, "1Gi", []*v1alpha1.Backup{ofAnother(sized("800Mi", made("a", 4*day, ""))), sized("300Mi", made("b", 3*day, ""))}, "", true},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}
+			claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(tc.size)}
+			c := scheduled()
+			c.Spec.Backup.Retention = tc.keep
+			if tc.most > 0 {
+				c.Spec.Backup.MaxBackups = &tc.most
+			}
+			all := append([]*v1alpha1.Backup{}, tc.all...)
+			all = append(all, sized("", made("z", time.Minute, "full"))) // the newest has failed: retention rests
+			r := planBackups(c, "EtcdCluster", all, claim, noon)
+			var got []string
+			for i := len(r.surplus) - 1; i >= 0; i-- {
+				got = append(got, r.surplus[i].Name)
+			}
+			if text := strings.Join(got, " "); text != tc.drop || r.due == nil {
+				t.Errorf("drops %q", text)
+			}
+			if early := strings.Contains(tc.name, "early"); len(r.surplus) > 0 && r.early[r.surplus[0].Name] != early {
+				t.Errorf("%v go early", r.early)
+			}
+			if hinted := strings.Contains(r.facts[0].Message, "raise spec.backup.volume.size"); hinted != tc.hinted {
+				t.Errorf("says %q", r.facts[0].Message)
+			}
+			if r := planBackups(c, "EtcdCluster", all, claim, noon.Add(-time.Minute)); len(r.surplus) != 0 {
+				t.Error("room is made while no backup is due")
+			}
+			c.Spec.Backup.Destination = &v1alpha1.BackupDestination{URL: "s3://acme"}
+			if r := planBackups(c, "EtcdCluster", all, claim, noon); len(r.surplus) != 0 {
+				t.Error("room is made for what goes elsewhere")
+			}
+		})
+	}
+}
+
+// However the next one is to find room, none goes early that a drill has passed
+// last.
+func TestNothingProvenGoesEarly(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	all := []*v1alpha1.Backup{
+		sized("180Mi", made("a", 40*time.Hour, "")), sized("180Mi", made("b", 30*time.Hour, "")), sized("180Mi", made("c", day, "")), sized("250Mi", made("d", time.Hour, "")),
+	}
+	c := scheduled()
+	c.Spec.Backup.Retention = ""
+	for passed, drop := range map[string]string{"": "a", "a": "b", "b": "a"} {
+		if r := planBackups(drillsTo(c, v1alpha1.DrillPassed, passed), "EtcdCluster", all, claim, noon); names(r.surplus) != drop || !r.early[drop] {
+			t.Errorf("the last that passed is %q: drops %q, early %v", passed, names(r.surplus), r.early)
+		}
+	}
+}
+
+// While drills fail, the last backup that passed one makes room for none that
+// nobody has restored.
+func TestRoomIsNotMadeOfWhatIsProven(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}
+	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	all := []*v1alpha1.Backup{sized("240Mi", made("a", 5*day, "")), sized("240Mi", made("b", 4*day, "")), sized("240Mi", made("c", 2*day, "")), sized("", made("z", time.Minute, "full"))}
+	for _, tc := range []struct{ result, passed, drop string }{
+		{v1alpha1.DrillFailed, "a", "b"}, {v1alpha1.DrillFailed, "c", "a"}, {v1alpha1.DrillPassed, "a", "a"},
+	} {
+		if r := planBackups(drillsTo(scheduled(), tc.result, tc.passed), "EtcdCluster", all, claim, noon); names(r.surplus) != tc.drop {
+			t.Errorf("%s, the last that passed is %s: drops %q", tc.result, tc.passed, names(r.surplus))
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package engine
+
+import "github.com/holdfast-db/holdfast/api/v1alpha1"
+
+// Copier is an engine whose clusters can be backed up.
+type Copier[C v1alpha1.Cluster, O any] interface {
+	// Copying says how: it judges and never touches.
+	Copying(c C, o O) Copying
+}
+
+// Copying is how the data of a cluster is copied now.
+type Copying struct {
+	// Waits says why it cannot be; empty when it can. Nothing else is set then.
+	Waits string
+	// Program is the one of "holdfast job backup" that copies.
+	Program string
+	// Image that holds the database's own programs.
+	Image string
+	// Sources are the members to copy from: the one that clients miss least
+	// comes first.
+	Sources []Source
+	// AtLeast is the position that the copy must reach, in the form of a
+	// backup's end; empty where the engine does not know it.
+	AtLeast string
+	// SystemIdentifier of the database system that is to be copied, and no
+	// other; empty while unknown.
+	SystemIdentifier string
+	// Secret with the certificate that the database knows: tls.crt, tls.key,
+	// and ca.crt for whom to trust.
+	Secret string
+	// Expected size of the copy in bytes; 0 while unknown.
+	Expected int64
+}
+
+// Source is a member that can be copied, and where its database is reached, as
+// host:port.
+type Source struct{ Name, Address string }
+
+// Source is the name of the member that comes first.
+func (c Copying) Source() string {
+	if len(c.Sources) == 0 {
+		return ""
+	}
+	return c.Sources[0].Name
+}

@@ -1,0 +1,35 @@
+package memberset
+
+import (
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Archive is where the members' log goes; nil for nowhere.
+func (s Set) Archive() *memberapi.ArchiveConfig {
+	declared := s.Cluster.Common().Backup
+	if !declared.Archives() {
+		return nil
+	}
+	to := declared.Destination
+	at := &memberapi.ArchiveConfig{
+		Store:  memberapi.BackupStore{URL: strings.TrimRight(to.URL, "/"), Endpoint: to.Endpoint, Region: to.Region, PathStyle: to.PathStyle},
+		Prefix: memberapi.ArchivePrefix(s.Key().Namespace, s.Key().Name, string(s.Cluster.GetUID())),
+		Secret: s.storeSecret(), Budget: s.Storage.Size.Value() / 5,
+	}
+	if budget := declared.WALBudget; budget != nil {
+		at.Budget = budget.Value()
+	}
+	return at
+}
+
+// storeSecret holds the keys that members archive with; empty where they do
+// not, or have an identity of their own.
+func (s Set) storeSecret() string {
+	declared := s.Cluster.Common().Backup
+	if !declared.Archives() || declared.Destination.CredentialsSecretRef == nil {
+		return ""
+	}
+	return declared.Destination.CredentialsSecretRef.Name
+}

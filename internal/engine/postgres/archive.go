@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// archiveRecheck is how often is looked whether an archive has begun: of older
+// agents, nothing reports that.
+const archiveRecheck = 15 * time.Second
+
+// judgeArchive says what is wrong with the archive of the log. It is never a
+// reason to hold anything up: the database goes on.
+func (j *judgement) judgeArchive() {
+	for n := range j.Desired.Count {
+		m := j.Seen.Member(n)
+		if m == nil || m.Role != v1alpha1.RolePrimary {
+			continue
+		}
+		a := m.Archive
+		switch {
+		case a == nil && j.Archive() != nil && j.Standings[n].Done():
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing,
+				"the log is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.PodName(n), m.AgentVersion)
+		case a == nil:
+		case a.Gap != nil && a.Gap.Ended.IsZero():
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap,
+				"the log is given up from %s on, for as much of it waits as spec.backup.walBudget allows: no moment after %s can be restored until the archive goes on and another backup is complete%s",
+				a.Gap.From, moment(a.Gap.Begun), because(a))
+		case a.Late:
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "the log is not archived since %s%s", moment(a.Oldest), because(a))
+		case a.Error != "":
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "the log is not archived%s", because(a))
+		}
+	}
+	if gap := j.openGap(); gap != nil {
+		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap,
+			"the archive lacks the log from %s to %s: no moment after %s can be restored, until backup %s, or another that is begun now, is complete",
+			gap.From, gap.To, moment(gap.Begun), j.Named(j.gapSuffix(gap)))
+	}
+}
+
+func because(a *memberapi.ArchiveStatus) string {
+	if a.Error == "" {
+		return ""
+	}
+	return ": " + strings.TrimSuffix(a.Error, ".")
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "the beginning"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// openGap is a hole in the archive that no good backup has been begun after;
+// nil for none.
+func (j *judgement) openGap() *memberapi.ArchiveGap {
+	for n := range j.Desired.Count {
+		m := j.Seen.Member(n)
+		if m == nil || m.Archive == nil || m.Role != v1alpha1.RolePrimary {
+			continue
+		}
+		gap := m.Archive.Gap
+		if gap == nil || gap.Ended.IsZero() {
+			return nil
+		}
+		if last := j.c.Status.LastBackup; last != nil && last.Time.After(gap.Ended) {
+			return nil
+		}
+		return gap
+	}
+	return nil
+}
+
+// gapSuffix names the backup that a gap is followed by: one for each, of each
+// cluster that had the name.
+func (j *judgement) gapSuffix(gap *memberapi.ArchiveGap) string {
+	sum := sha256.Sum256([]byte(string(j.c.UID) + " " + gap.From + " " + gap.To))
+	return "-gap-" + hex.EncodeToString(sum[:4])
+}
+
+// demand is the backup that is wanted now, whatever the schedule; nil for none.
+// Without one that was begun since, the archive is worth nothing.
+func (j *judgement) demand(archive *v1alpha1.ArchiveStatus) *engine.Demand {
+	if gap := j.openGap(); gap != nil {
+		return &engine.Demand{Name: j.Named(j.gapSuffix(gap)), Since: gap.Ended}
+	}
+	if archive == nil || archive.State != v1alpha1.ArchiveArchiving || archive.Since == nil {
+		return nil
+	}
+	if last := j.c.Status.LastBackup; last != nil && !last.Time.Before(archive.Since) {
+		return nil
+	}
+	if was := j.c.Status.Archive; was == nil || !was.Since.Equal(archive.Since) {
+		return nil // its name follows from what is on record
+	}
+	return &engine.Demand{Name: j.Named(j.firstSuffix(archive)), Since: archive.Since.Time}
+}
+
+// firstSuffix names the first backup that an archive continues: one for each
+// time that the archive of a cluster begins.
+func (j *judgement) firstSuffix(a *v1alpha1.ArchiveStatus) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %d", j.c.UID, a.URL, a.Endpoint, a.Since.Unix()))
+	return "-first-" + hex.EncodeToString(sum[:3])
+}
+
+// archive is where the archive stands; nil for none. It begins when the store
+// has taken the first of the log from a member that runs as declared: whatever
+// backup is begun from that second on is continued by it, since its copy begins
+// later than it does. While nobody tells, it is as it was. An agent that is older
+// tells the last file of the destination before.
+func (j *judgement) archive(now time.Time) *v1alpha1.ArchiveStatus {
+	at := j.Archive()
+	if at == nil {
+		return nil
+	}
+	st := &v1alpha1.ArchiveStatus{URL: at.Store.URL, Endpoint: at.Store.Endpoint, State: v1alpha1.ArchiveWaiting}
+	switch was := j.c.Status.Archive; {
+	case was == nil:
+	case was.URL == st.URL && was.Endpoint == st.Endpoint:
+		st = was.DeepCopy()
+	default:
+		st.MovedAt = new(metav1.NewTime(now.Truncate(time.Second)))
+	}
+	said, known := j.archiver()
+	switch {
+	case !known:
+		return st
+	case fails(said):
+		st.State = v1alpha1.ArchiveFailing
+		return st
+	case st.Since == nil && (said.Last == "" || st.MovedAt != nil && !said.LastTime.After(st.MovedAt.Time)):
+		st.State = v1alpha1.ArchiveWaiting
+		return st
+	case st.Since == nil:
+		st.Since = new(metav1.NewTime(now.Truncate(time.Second)))
+	}
+	st.State = v1alpha1.ArchiveArchiving
+	if gap := said.Gap; gap != nil && gap.Ended.After(st.Since.Time) {
+		st.Since = new(metav1.NewTime(gap.Ended.Add(time.Second - 1).Truncate(time.Second)))
+	}
+	return st
+}
+
+// archiveBegins says whether an archive is about to begin, or has begun and that
+// is not on record yet.
+func (j *judgement) archiveBegins(a *v1alpha1.ArchiveStatus) bool {
+	switch was := j.c.Status.Archive; {
+	case a == nil:
+		return false
+	case a.State == v1alpha1.ArchiveWaiting:
+		return true
+	default:
+		return a.Since != nil && (was == nil || !was.Since.Equal(a.Since))
+	}
+}
+
+// archiver is what the primary says of the archive, once it runs as declared.
+func (j *judgement) archiver() (said *memberapi.ArchiveStatus, known bool) {
+	for n := range j.Desired.Count {
+		if m := j.Seen.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && j.Standings[n].Done() {
+			return m.Archive, true
+		}
+	}
+	return nil, false
+}
+
+// fails says whether an archive does not take the log, or nobody there knows of
+// one.
+func fails(a *memberapi.ArchiveStatus) bool {
+	return a == nil || a.Late || a.Error != "" || a.Gap != nil && a.Gap.Ended.IsZero()
+}

@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// How the first member's volume is filled follows from what is declared.
+func TestRestoring(t *testing.T) {
+	w := newWorld(t, 3)
+	r := (&Engine{}).Restoring(w.c, w.o)
+	if r.Living || r.Volume != nil || len(r.Others)+len(r.Faults) > 0 {
+		t.Errorf("before anything is there: %+v", r)
+	}
+	if r.Program != "postgres" || r.Image != image(w.c, w.o.Settings) || r.User != 999 || r.Member != "orders-0" || r.PeerURL != "" || r.Size != 1<<30 || *r.Account.Name != "orders-backup" {
+		t.Errorf("%+v", r)
+	}
+	if *r.Claim.Name != "data-orders-0" || r.Claim.Labels[v1alpha1.LabelMember] != "0" || r.Claim.Annotations[v1alpha1.AnnotationRestoredBy] != "cluster-uid" || r.Claim.Annotations[v1alpha1.AnnotationSystemIdentifier] != "" {
+		t.Errorf("%+v", r.Claim)
+	}
+	w.volume(0, true)
+	w.volume(2, false)
+	r = (&Engine{}).Restoring(w.c, w.o)
+	if r.Living || r.Volume != w.o.Volumes[0] || !cmp.Equal(r.Others, []string{"data-orders-2"}) {
+		t.Errorf("with volumes: %+v", r)
+	}
+	w.c.Spec.Storage.StorageClass = "nowhere"
+	clear(w.o.Volumes)
+	if r = (&Engine{}).Restoring(w.c, w.o); len(r.Faults) != 1 || r.Faults[0].Reason != v1alpha1.ReasonStorageClassMissing {
+		t.Errorf("without its class: %+v", r.Faults)
+	}
+	if w := settled(t, 1); !(&Engine{}).Restoring(w.c, w.o).Living {
+		t.Error("a database lives, and nobody sees it")
+	}
+}
+
+// A part of a database is none: no member starts on what an earlier cluster of
+// the name began to restore.
+func TestHalfRestored(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(w *world)
+		wants  bool // that it is left alone
+	}{
+		{"by an earlier cluster", func(*world) {}, true},
+		{"to the end", func(w *world) { w.o.Volumes[0].Annotations[v1alpha1.AnnotationSystemIdentifier] = "7" }, false},
+		{"never", func(w *world) { delete(w.o.Volumes[0].Annotations, v1alpha1.AnnotationRestoredBy) }, false},
+		{"and members run on it", func(w *world) { w.statefulSet() }, false},
+		{"by this one", func(w *world) { w.c.Status.Restore = &v1alpha1.RestoreStatus{} }, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.mint()
+			w.volume(0, true)
+			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationRestoredBy: "another-uid"}
+			c.change(w)
+			p := plan(w.c, w.o, now)
+			told := false
+			for _, f := range p.Facts {
+				told = told || f.Reason == v1alpha1.ReasonRestoreRefused && strings.Contains(f.Message, "data-orders-0")
+			}
+			if told != c.wants || len(p.Objects) == 0 != c.wants {
+				t.Errorf("told %t, %d objects", told, len(p.Objects))
+			}
+		})
+	}
+}

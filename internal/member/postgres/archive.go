@@ -1,0 +1,477 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/store"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+// archiver stores what the database archives. The database asks for one file
+// after the other, and waits; those that come next are stored meanwhile.
+//
+// It never lies about a file that is stored: that the store has acknowledged
+// it. When the budget is used up it lets the database go on without.
+type archiver struct {
+	log    *slog.Logger
+	pgdata string
+	keys   string // directory
+	atOnce int
+	// place says where the log goes; nil for nowhere.
+	place func() (*archivePlace, error)
+	space func() member.Space
+	tell  func(*memberapi.ArchiveStatus)
+	pace  archivePace
+	// life is that of files that are stored ahead.
+	life context.Context
+
+	opening sync.Mutex
+	opened  archivePlace
+	secret  store.Secret
+	archive *wal.Archive
+
+	mu   sync.Mutex
+	jobs map[string]*archiveJob
+	// primary says that the database runs as one, and upstream is the newest
+	// segment that the primary of a replica says is stored.
+	primary  bool
+	upstream string
+	// sound is the newest segment that is stored and has nothing missing before
+	// it that is not known; soundSince is when it was stored.
+	sound      string
+	soundSince time.Time
+	// gap is the newest that is on record, and giving the one that goes on.
+	gap, giving *memberapi.ArchiveGap
+	last        string
+	lastAt      time.Time
+	trouble     archiveTrouble
+	// closing opens when a database that is being stopped is not to wait any
+	// longer.
+	closing *gate
+	counts  archiveCounts
+	told    bool
+}
+
+// archivePlace is where the log of whom goes.
+type archivePlace struct {
+	memberapi.ArchiveConfig
+	owner wal.Owner
+}
+
+// same says whether the log lies at the same place, whatever the keys.
+func (p archivePlace) same(as archivePlace) bool {
+	return p.Prefix == as.Prefix && p.Store == as.Store
+}
+
+// archivePace is how often an archiver looks, and how long it waits. Tests
+// hurry.
+type archivePace struct {
+	// look is between two looks at what waits, refresh between two reports.
+	look, refresh time.Duration
+	// first and longest pause between two tries.
+	first, longest time.Duration
+	// grace of a database that stops: it has let go of its clients already.
+	grace time.Duration
+	// ails is how long nothing must have been stored before a volume that is all
+	// but full makes an end of waiting.
+	ails time.Duration
+}
+
+var archiveDefaultPace = archivePace{
+	look: time.Second, refresh: 10 * time.Second, first: time.Second, longest: 30 * time.Second,
+	grace: 5 * time.Second, ails: time.Minute,
+}
+
+// archiveJob is a file that is on its way to an archive.
+type archiveJob struct {
+	archive *wal.Archive
+	cancel  context.CancelFunc
+	done    chan struct{}
+	err     error
+}
+
+// newArchiver of an agent. It outlives every run of the database.
+func newArchiver(a *agent) *archiver {
+	s := &archiver{
+		log: a.log, pgdata: a.o.pgdata(), keys: a.o.StoreDir, atOnce: storedAtOnce(a.o.Resources.MemoryLimit),
+		place: a.archivePlace, space: a.space, pace: archiveDefaultPace, life: context.Background(),
+		jobs: map[string]*archiveJob{}, closing: newGate(),
+	}
+	s.tell = func(status *memberapi.ArchiveStatus) {
+		a.Store.Update(func(to *memberapi.Status) { to.Archive = status })
+	}
+	return s
+}
+
+// storedAtOnce follows the memory that the pod may use: each file is held in it.
+func storedAtOnce(limit int64) int {
+	if limit <= 0 {
+		return wal.StoredAtOnce
+	}
+	return int(clamp(limit/(256*mebibyte), 1, wal.StoredAtOnce))
+}
+
+// errUnknownPlace keeps what would otherwise pass for unwanted.
+var errUnknownPlace = errors.New("it is not known yet where the log goes")
+
+// archivePlace is where this member's log goes now.
+func (a *agent) archivePlace() (*archivePlace, error) {
+	config, _ := a.Config.Current()
+	return placeOf(config, a.Store.Get().SystemIdentifier)
+}
+
+func placeOf(config *member.Config, systemIdentifier string) (*archivePlace, error) {
+	switch {
+	case config == nil:
+		return nil, errUnknownPlace
+	case config.Archive == nil:
+		return nil, nil //nolint:nilnil // nowhere is no error
+	case systemIdentifier == "":
+		return nil, errUnknownPlace
+	}
+	return &archivePlace{*config.Archive, wal.Owner{
+		Kind: config.Kind, Namespace: config.Namespace, Cluster: config.Name, ClusterUID: config.UID, SystemIdentifier: systemIdentifier,
+	}}, nil
+}
+
+// gate opens once.
+type gate struct {
+	once   sync.Once
+	opened chan struct{}
+}
+
+func newGate() *gate { return &gate{opened: make(chan struct{})} }
+
+func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+
+// begins says that the database is about to run. A primary says something of
+// its archive before it says that it is one.
+func (s *archiver) begins(primary bool) {
+	s.mu.Lock()
+	s.primary, s.upstream = primary, ""
+	for _, j := range s.jobs {
+		j.cancel()
+	}
+	s.jobs, s.sound, s.closing = map[string]*archiveJob{}, "", newGate()
+	s.last, s.lastAt = "", time.Time{} // what is archived may have been off meanwhile
+	s.mu.Unlock()
+	s.refresh()
+}
+
+// leads says whether the database runs as a primary, or ran last.
+func (s *archiver) leads() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.primary
+}
+
+// ends says that the database is being stopped, which waits for its archiver:
+// what is under way may take a moment, where files are stored at all.
+func (s *archiver) ends(atOnce bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if atOnce || !s.primary || s.trouble.err != nil {
+		s.closing.open()
+		return
+	}
+	time.AfterFunc(s.pace.grace, s.closing.open)
+}
+
+// take archives a file, and returns when it is stored, or given up.
+func (s *archiver) take(ctx context.Context, name string) error {
+	s.mu.Lock()
+	closing, primary := s.closing, s.primary
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	if primary {
+		go func() { done <- s.insist(ctx, name) }()
+	} else {
+		go func() { done <- s.await(ctx, name) }()
+	}
+	look := time.NewTicker(s.pace.look)
+	defer look.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-closing.opened:
+			return wal.ErrStopping
+		case <-look.C:
+			if place, _ := s.place(); place != nil && s.usedUp(place.Budget) {
+				s.giveUp(name)
+				return nil
+			}
+		}
+	}
+}
+
+// await keeps what a replica has until its primary says that it is stored:
+// should the replica take over, it stores what is not.
+func (s *archiver) await(ctx context.Context, name string) error {
+	for {
+		place, err := s.place()
+		s.mu.Lock()
+		upstream := s.upstream
+		s.mu.Unlock()
+		if place == nil && err == nil || covers(upstream, name) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		wait(ctx, s.pace.look)
+	}
+}
+
+// covers says whether a primary that has stored a segment has stored a file of
+// the log, too: all that comes before, and where its timeline came from.
+func covers(stored, name string) bool {
+	switch {
+	case stored == "":
+		return false
+	case wal.IsHistory(name):
+		return stored[:8] >= name[:8]
+	default:
+		return len(name) >= len(stored) && stored[8:] >= name[8:len(stored)]
+	}
+}
+
+// heard takes in what the primary says of the archive.
+func (s *archiver) heard(status *memberapi.ArchiveStatus) {
+	if status == nil || !wal.IsSegment(status.Last) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upstream = status.Last
+}
+
+// insist tries until a file is stored.
+func (s *archiver) insist(ctx context.Context, name string) error {
+	for pause := s.pace.first; ; pause = min(2*pause, s.pace.longest) {
+		err := s.attempt(ctx, name)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("archive %s: %w", name, err)
+		}
+		s.failed(name, err)
+		wait(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // it need not be secret
+	}
+}
+
+// attempt stores a file, once what comes before it is seen to. Where nobody wants
+// it any more, it is not, and does not count as stored.
+func (s *archiver) attempt(ctx context.Context, name string) error {
+	place, err := s.place()
+	if place == nil {
+		return err
+	}
+	archive, err := s.open(ctx, *place)
+	if err != nil {
+		return err
+	}
+	if wal.IsSegment(name) {
+		if err := s.follows(ctx, archive, name); err != nil {
+			return err
+		}
+	}
+	job := s.begin(archive, name)
+	s.ahead(archive, name)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-job.done:
+		if job.err != nil {
+			return job.err
+		}
+		return s.stored(archive, name)
+	}
+}
+
+// begin has a file stored, unless it is on its way there already.
+func (s *archiver) begin(archive *wal.Archive, name string) *archiveJob {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[name]; j != nil && j.archive == archive {
+		return j
+	}
+	ctx, cancel := context.WithCancel(s.life)
+	j := &archiveJob{archive: archive, cancel: cancel, done: make(chan struct{})}
+	s.jobs[name] = j
+	go func() {
+		defer cancel()
+		err := archive.Put(ctx, s.path(name), name)
+		s.mu.Lock()
+		if j.err = err; err != nil && s.jobs[name] == j {
+			delete(s.jobs, name)
+		}
+		s.mu.Unlock()
+		close(j.done)
+	}()
+	return j
+}
+
+// ahead begins what the database will ask for next, while the store takes what
+// it is given.
+func (s *archiver) ahead(archive *wal.Archive, name string) {
+	s.mu.Lock()
+	ails := s.trouble.err != nil
+	s.mu.Unlock()
+	if ails {
+		return
+	}
+	left := s.atOnce - 1
+	for _, next := range s.waiting().names {
+		if left == 0 {
+			return
+		}
+		if next != name {
+			s.begin(archive, next)
+			left--
+		}
+	}
+}
+
+// open makes the archive ready: with the keys as they are now, and only if it
+// is this database system's.
+func (s *archiver) open(ctx context.Context, place archivePlace) (*wal.Archive, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	secret, err := store.ReadSecret(s.keys)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys of the store: %w", err)
+	}
+	if place.Secret != "" && len(secret) == 0 {
+		return nil, &wal.Refusal{Message: "the Secret " + place.Secret + " that backup.destination.credentialsSecretRef names is not there, or holds nothing: make it"}
+	}
+	if s.archive != nil && s.opened == place && maps.EqualFunc(s.secret, secret, func(a, b []byte) bool { return string(a) == string(b) }) {
+		return s.archive, nil
+	}
+	if s.archive != nil {
+		_ = s.archive.Close()
+		s.mu.Lock()
+		s.archive = nil
+		s.mu.Unlock()
+	}
+	archive, err := wal.Open(ctx, place.Store, place.Prefix, secret)
+	if err != nil {
+		return nil, err
+	}
+	archive.Store.Patience = store.Patience{} // the archiver has its own
+	gaps, err := s.claim(ctx, archive, place.owner)
+	if err != nil {
+		return nil, errors.Join(err, archive.Close())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened.Prefix != "" && !s.opened.same(place) {
+		s.sound, s.gap, s.giving = "", nil, nil
+		s.last, s.lastAt = "", time.Time{}
+	}
+	if len(gaps) > 0 {
+		s.gap = &gaps[len(gaps)-1]
+	}
+	s.archive, s.opened, s.secret = archive, place, secret
+	return archive, nil
+}
+
+// path of a file of the log.
+func (s *archiver) path(name string) string { return filepath.Join(s.pgdata, "pg_wal", name) }
+
+// errMoved has a file stored once more.
+var errMoved = errors.New("it was opened anew while a file was stored")
+
+// stored takes in that a file is in an archive, if that is still the one that is
+// open.
+func (s *archiver) stored(archive *wal.Archive, name string) error {
+	s.mu.Lock()
+	if s.archive != archive {
+		s.mu.Unlock()
+		return errMoved
+	}
+	delete(s.jobs, name)
+	now := time.Now()
+	if wal.IsSegment(name) {
+		s.sound, s.soundSince = name, now
+		s.last, s.lastAt = name, now
+	}
+	if s.trouble.err != nil {
+		s.log.Info("the archive takes the log again", "file", name)
+	}
+	s.trouble = archiveTrouble{}
+	s.counts.archived++
+	s.mu.Unlock()
+	s.refresh()
+	return nil
+}
+
+// giveUp lets the database go on without a file.
+func (s *archiver) giveUp(name string) {
+	s.mu.Lock()
+	if j := s.jobs[name]; j != nil {
+		j.cancel()
+		delete(s.jobs, name)
+	}
+	if s.primary && wal.IsSegment(name) {
+		s.counts.givenUp++
+		if s.giving == nil {
+			s.giving = &memberapi.ArchiveGap{From: name, After: s.sound, Begun: s.soundSince}
+			s.log.Error("the budget for log that is not archived is used up: the oldest is given up, and moments since then cannot be restored", "from", name)
+		}
+	}
+	s.mu.Unlock()
+	s.refresh()
+}
+
+// claim makes the archive ours, and says what is known to be missing.
+func (s *archiver) claim(ctx context.Context, archive *wal.Archive, owner wal.Owner) ([]memberapi.ArchiveGap, error) {
+	if err := archive.Claim(ctx, owner); err != nil {
+		return nil, err
+	}
+	return archive.Gaps(ctx)
+}
+
+// serve answers the programs that the database calls, until ctx ends.
+func (s *archiver) serve(ctx context.Context, dir string) error {
+	path := filepath.Join(dir, memberapi.ArchiveSocket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a stale socket: %w", err)
+	}
+	listener, err := listenUnix(path)
+	if err != nil {
+		return err
+	}
+	s.life = ctx
+	go wal.Serve(ctx, listener, s.take)
+	go s.watch(ctx)
+	return nil
+}
+
+// archiveCommand is what the database runs for each file: this program, which
+// knows nothing but the way to the agent.
+func archiveCommand(program, socket string) string {
+	quote := func(s string) string {
+		s = strings.ReplaceAll(s, "'", `'\''`)
+		return "'" + strings.ReplaceAll(s, "%", "%%") + "'"
+	}
+	return quote(program) + " wal archive --socket " + quote(socket) + " %f"
+}

@@ -1,0 +1,205 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+// archiving is a directory of PostgreSQL's, an archiver, and its store.
+type archiving struct {
+	*archiver
+	t     *testing.T
+	store string // directory
+	// config says where the log goes; it may be unknown.
+	config  memberapi.ArchiveConfig
+	unknown atomic.Bool
+	nowhere atomic.Bool
+	// system is the identifier of the database.
+	system string
+	left   int64 // on the volume
+	said   atomic.Pointer[memberapi.ArchiveStatus]
+}
+
+func newArchiving(t *testing.T) *archiving {
+	t.Helper()
+	a := &archiving{t: t, store: t.TempDir(), system: "7", left: 10 * gibibyte}
+	a.config = memberapi.ArchiveConfig{Store: memberapi.BackupStore{URL: "file://" + a.store}, Prefix: "shop/orders/u/wal/", Budget: 64 * mebibyte}
+	a.archiver = a.another(t.TempDir())
+	return a
+}
+
+// another archiver, of another member or process, on a data directory.
+func (a *archiving) another(pgdata string) *archiver {
+	if err := os.MkdirAll(filepath.Join(pgdata, "pg_wal", "archive_status"), 0o700); err != nil {
+		a.t.Fatal(err)
+	}
+	s := &archiver{
+		log: slog.New(slog.DiscardHandler), pgdata: pgdata, keys: filepath.Join(pgdata, "none"), atOnce: wal.StoredAtOnce,
+		space: func() member.Space { return member.Space{Total: 10 * gibibyte, Free: a.left} },
+		tell:  func(status *memberapi.ArchiveStatus) { a.said.Store(status) },
+		pace:  archivePace{look: time.Millisecond, refresh: time.Millisecond, first: time.Millisecond, longest: 5 * time.Millisecond, grace: time.Hour},
+		life:  a.t.Context(), jobs: map[string]*archiveJob{}, closing: newGate(), primary: true,
+	}
+	s.place = func() (*archivePlace, error) {
+		if a.unknown.Load() {
+			return nil, errUnknownPlace
+		}
+		if a.nowhere.Load() {
+			return nil, nil
+		}
+		return &archivePlace{a.config, wal.Owner{ClusterUID: "u", SystemIdentifier: a.system}}, nil
+	}
+	a.t.Cleanup(func() { // what is on its way must not meet directories that go
+		s.mu.Lock()
+		under := slices.Collect(maps.Values(s.jobs))
+		s.mu.Unlock()
+		for _, j := range under {
+			<-j.done
+		}
+	})
+	return s
+}
+
+func segmentName(timeline uint32, number uint64) string {
+	return wal.Segment{Timeline: timeline, Number: number}.Name(mebibyte)
+}
+
+// write makes segments as the database leaves them.
+func (a *archiving) write(timeline uint32, numbers ...uint64) {
+	a.t.Helper()
+	for _, n := range numbers {
+		var data bytes.Buffer
+		head := struct {
+			Magic, Info       uint16
+			Timeline          uint32
+			Position          uint64
+			Rest, Pad         uint32
+			System            uint64
+			Segment, BlockLen uint32
+		}{0xd110, 2, timeline, n * uint64(mebibyte), 0, 0, 7, uint32(mebibyte), 8192}
+		if err := binary.Write(&data, binary.NativeEndian, head); err != nil {
+			a.t.Fatal(err)
+		}
+		data.Write(make([]byte, int(mebibyte)-data.Len()))
+		mustWrite(a.t, a.path(segmentName(timeline, n)), data.String())
+	}
+}
+
+// ready writes segments and says that they are to be archived.
+func (a *archiving) ready(timeline uint32, numbers ...uint64) {
+	a.t.Helper()
+	a.write(timeline, numbers...)
+	for _, n := range numbers {
+		mustWrite(a.t, a.sign(segmentName(timeline, n)), "")
+	}
+}
+
+func (a *archiving) sign(name string) string {
+	return filepath.Join(a.pgdata, "pg_wal", "archive_status", name+readySuffix)
+}
+
+// ask archives a file as the database does.
+func (a *archiving) ask(name string) error {
+	err := a.take(a.t.Context(), name)
+	if err == nil {
+		_ = os.Rename(a.sign(name), a.sign(name)+".done")
+	}
+	return err
+}
+
+func (a *archiving) asks(timeline uint32, numbers ...uint64) {
+	a.t.Helper()
+	for _, n := range numbers {
+		if err := a.ask(segmentName(timeline, n)); err != nil {
+			a.t.Fatalf("segment %d: %v", n, err)
+		}
+	}
+}
+
+// down takes the store away, and up gives it back.
+func (a *archiving) down() {
+	a.t.Helper()
+	if err := os.Rename(a.store, a.store+".away"); err != nil {
+		a.t.Fatal(err)
+	}
+	mustWrite(a.t, a.store, "no directory")
+}
+
+func (a *archiving) up() {
+	a.t.Helper()
+	if err := errors.Join(os.Remove(a.store), os.Rename(a.store+".away", a.store)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// holds says what of the log is in the store.
+func (a *archiving) holds(timeline uint32, numbers ...uint64) {
+	a.t.Helper()
+	archive, err := wal.Open(a.t.Context(), a.config.Store, a.config.Prefix, nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer func() { _ = archive.Close() }()
+	found, err := archive.Segments(a.t.Context(), timeline)
+	want := map[string]bool{}
+	for _, n := range numbers {
+		want[segmentName(timeline, n)] = true
+	}
+	got := map[string]bool{}
+	for name := range found {
+		got[name] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		a.t.Errorf("%v; in the store of timeline %d (-want +got):\n%s", err, timeline, diff)
+	}
+}
+
+// gaps says what is known to be missing, as from and to.
+func (a *archiving) gaps(want ...[2]uint64) {
+	a.t.Helper()
+	archive, err := wal.Open(a.t.Context(), a.config.Store, a.config.Prefix, nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer func() { _ = archive.Close() }()
+	found, err := archive.Gaps(a.t.Context())
+	var got [][2]uint64
+	for _, gap := range found {
+		from, _ := wal.Parse(gap.From, mebibyte)
+		to, _ := wal.Parse(gap.To, mebibyte)
+		got = append(got, [2]uint64{from.Number, to.Number})
+	}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		a.t.Errorf("%v; gaps (-want +got):\n%s", err, diff)
+	}
+}
+
+// says waits for what the member says of its archive.
+func (a *archiving) says(what string, is func(*memberapi.ArchiveStatus) bool) memberapi.ArchiveStatus {
+	a.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for time.Now().Before(deadline) {
+		a.refresh()
+		if s := a.said.Load(); s != nil && is(s) {
+			return *s
+		}
+		time.Sleep(time.Millisecond)
+	}
+	a.t.Fatalf("it never says %s: %+v", what, a.said.Load())
+	return memberapi.ArchiveStatus{}
+}

@@ -1,0 +1,210 @@
+// Package etcd restores etcd from a snapshot, as a new group of one member.
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/etcdversion"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/member/etcd"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/restore"
+	"github.com/holdfast-db/holdfast/internal/store"
+)
+
+// Engine is etcd of one version.
+type Engine struct {
+	Member, PeerURL, Token string
+	Version                string
+	Programs               member.Programs
+	// ClientPort and PeerPort on the loopback interface, where etcd runs once.
+	ClientPort, PeerPort int
+}
+
+// Ports on the loopback interface of the Job's pod.
+const (
+	clientPort = 2379
+	peerPort   = 2380
+)
+
+// New is the engine of the image, in the pod of a Job.
+func New(task memberapi.RestoreTask) (restore.Engine, error) {
+	if task.PeerURL == "" || task.Token == "" {
+		return nil, &backup.Permanent{Err: errors.New("the task names neither the member's address nor its group")}
+	}
+	version, dir, err := etcd.ImageVersion(context.Background())
+	if err != nil {
+		return nil, &backup.Permanent{Err: err}
+	}
+	return &Engine{
+		Member: task.Member, PeerURL: task.PeerURL, Token: task.Token, Version: version,
+		Programs:   member.Programs{Dir: dir, Processes: member.NewProcesses()},
+		ClientPort: clientPort, PeerPort: peerPort,
+	}, nil
+}
+
+// Layout implements restore.Engine. Beside its own directory etcd complains of
+// any file.
+func (e *Engine) Layout() restore.Layout {
+	return restore.Layout{Data: etcd.DataName, Proof: etcd.ProofDir}
+}
+
+const (
+	snapshotName = "snapshot.db"
+	// bump raises the revision, so that none is used twice: clients that have
+	// seen later ones than the snapshot's are told that they are compacted.
+	bump     = 1_000_000_000
+	bumpFlag = "--bump-revision"
+	// logRoom is what two files of etcd's log take, and some more.
+	logRoom = 144 << 20
+)
+
+// Fits implements restore.Engine.
+func (e *Engine) Fits(ctx context.Context, m backup.Manifest) (int64, error) {
+	have, known := etcdversion.Parse(m.Version)
+	ours, _ := etcdversion.Parse(e.Version)
+	switch obstacle, first := etcdversion.Between(have, ours); {
+	case !known:
+		return 0, permanent("the manifest names an unknown version of etcd: %q", m.Version)
+	case obstacle == etcdversion.Older && ours.Minor < have.Minor:
+		return 0, permanent("spec.version: the backup is of etcd %s, which etcd %s does not take over: set it to \"3.%d\" or newer", have, ours, have.Minor)
+	case ours.Minor > have.Minor+1:
+		return 0, permanent("spec.version: the backup is of etcd %s, and etcd %s is more than one minor version ahead: set it to \"3.%d\" first", have, ours, max(first.Minor, have.Minor+1))
+	}
+	help, err := e.Programs.Run(ctx, "etcdutl", "snapshot", "restore", "--help")
+	if err != nil {
+		return 0, err
+	}
+	if !strings.Contains(help, bumpFlag) {
+		return 0, permanent("spec.version: etcd %s cannot raise the revision of what it restores, and clients would see numbers again that they know: set it to 3.5.10 or later", ours)
+	}
+	// The snapshot and what is made of it are there at the same time.
+	return 2*m.DataSize + logRoom, nil
+}
+
+func permanent(format string, args ...any) error {
+	return &backup.Permanent{Err: fmt.Errorf(format, args...)}
+}
+
+// Unpack implements restore.Engine.
+func (e *Engine) Unpack(_ context.Context, from io.Reader, dir string) error {
+	file, err := os.OpenFile(filepath.Join(dir, snapshotName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
+}
+
+// Precedes implements restore.Engine.
+func (e *Engine) Precedes(backup.Manifest, v1alpha1.RestoreTarget) bool { return true }
+
+// Archived implements restore.Engine: nobody archives etcd's log.
+func (e *Engine) Archived(context.Context, *store.Store, backup.Manifest, v1alpha1.RestoreTarget) error {
+	return permanent("spec.restore.target: etcd keeps no log that could be archived: remove it")
+}
+
+// Recover implements restore.Engine.
+func (e *Engine) Recover(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
+	system, err := e.recover(ctx, job.Lock, job.Manifest, job.Dir)
+	return restore.Outcome{SystemIdentifier: system}, err
+}
+
+func (e *Engine) recover(ctx context.Context, lock *member.VolumeLock, m backup.Manifest, dir string) (string, error) {
+	snapshot, data := filepath.Join(dir, snapshotName), filepath.Join(dir, restore.Recovered)
+	revision, err := e.revision(ctx, snapshot)
+	if err != nil {
+		return "", err
+	}
+	if m.End != strconv.FormatInt(revision, 10) {
+		return "", permanent("the snapshot goes to revision %d, and the manifest says %s", revision, m.End)
+	}
+	_, err = e.tool(ctx, "snapshot", "restore", snapshot, "--data-dir="+data, "--name="+e.Member,
+		"--initial-cluster="+e.Member+"="+e.PeerURL, "--initial-advertise-peer-urls="+e.PeerURL, "--initial-cluster-token="+e.Token,
+		bumpFlag+"="+strconv.Itoa(bump), "--mark-compacted")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Remove(snapshot); err != nil {
+		return "", err
+	}
+	alone := &etcd.Alone{
+		Programs: e.Programs, Lock: lock, Data: data, Member: e.Member, PeerURL: e.PeerURL, ClientPort: e.ClientPort, PeerPort: e.PeerPort,
+	}
+	found, err := alone.Look(ctx)
+	if err != nil {
+		return "", err
+	}
+	if want := revision + bump; found.Revision < want || found.Members != 1 || found.Corrupt {
+		return "", permanent("etcd started on the restored data has %d members and the revision %d, of 1 and %d; corrupt: %t", found.Members, found.Revision, want, found.Corrupt)
+	}
+	return found.Cluster, nil
+}
+
+// revision of a snapshot that etcd's own program has read, all of it.
+func (e *Engine) revision(ctx context.Context, snapshot string) (int64, error) {
+	out, err := e.tool(ctx, "snapshot", "status", snapshot, "--write-out=json")
+	if err != nil {
+		return 0, err
+	}
+	var status struct {
+		Revision int64 `json:"revision"`
+	}
+	if err := json.Unmarshal([]byte(out), &status); err != nil {
+		return 0, permanent("etcdutl says of the snapshot: %q", out)
+	}
+	return status.Revision, nil
+}
+
+// tool runs etcdutl. What it refuses it will refuse again, but for one that was
+// killed.
+func (e *Engine) tool(ctx context.Context, args ...string) (string, error) {
+	out, err := e.Programs.Run(ctx, "etcdutl", args...)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() && ctx.Err() == nil {
+		return out, permanent("etcd refuses the snapshot: %w", err)
+	}
+	return out, err
+}
+
+// Check implements restore.Engine: etcd reads everything, and once it is stopped
+// its own tool reads the pages of the file.
+func (e *Engine) Check(ctx context.Context, lock *member.VolumeLock, data string) ([]string, error) {
+	alone := &etcd.Alone{
+		Programs: e.Programs, Lock: lock, Data: data, Member: e.Member, PeerURL: e.PeerURL, ClientPort: e.ClientPort, PeerPort: e.PeerPort,
+	}
+	found, err := alone.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found.Members != 1 || found.Corrupt {
+		return nil, permanent("etcd started on the restored data has %d members, of 1; corrupt: %t", found.Members, found.Corrupt)
+	}
+	revision, err := e.revision(ctx, filepath.Join(data, "member", "snap", "db"))
+	if err != nil {
+		return nil, err
+	}
+	if revision > found.Revision {
+		return nil, permanent("etcd started on the restored data says revision %d, and its file has %d", found.Revision, revision)
+	}
+	if found.Closed {
+		return []string{"etcd leads as a group of one", "its file is sound", "its keys were not read: its authentication is on"}, nil
+	}
+	size := resource.NewQuantity(found.Size>>10<<10, resource.BinarySI)
+	return []string{
+		"etcd leads as a group of one", "its file is sound",
+		fmt.Sprintf("%d keys were read with their values, %s in all; the hash of all revisions is %08x", found.Keys, size, found.Hash),
+	}, nil
+}

@@ -1,0 +1,170 @@
+// Package postgres restores PostgreSQL from a base backup.
+package postgres
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/member/postgres"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/restore"
+)
+
+// Engine is PostgreSQL of one version.
+type Engine struct {
+	Version string
+	Major   int
+	// BinDir holds its programs; RunDir is for sockets.
+	BinDir, RunDir string
+	// Program that the database calls for its log: this one.
+	Program string
+}
+
+// New is the engine of the image, in the pod of a Job.
+func New(task memberapi.RestoreTask) (restore.Engine, error) {
+	if err := readable(task.Target); err != nil {
+		return nil, err
+	}
+	version, major, dir, err := postgres.ImageVersion(context.Background())
+	if err != nil {
+		return nil, &backup.Permanent{Err: err}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{Version: version, Major: major, BinDir: dir, RunDir: memberapi.RunDir, Program: program}, nil
+}
+
+// Layout implements restore.Engine.
+func (e *Engine) Layout() restore.Layout { return restore.Layout{Data: postgres.DataName} }
+
+// Fits implements restore.Engine: files are those of a major version.
+func (e *Engine) Fits(_ context.Context, m backup.Manifest) (int64, error) {
+	digits, _, _ := strings.Cut(m.Version, ".")
+	switch major, err := strconv.Atoi(digits); {
+	case err != nil:
+		return 0, &backup.Permanent{Err: fmt.Errorf("the manifest names an unknown version of PostgreSQL: %q", m.Version)}
+	case major != e.Major:
+		return 0, &backup.Permanent{Err: fmt.Errorf("spec.version: the backup is of PostgreSQL %d and the image holds PostgreSQL %d: set it to \"%d\"", major, e.Major, major)}
+	}
+	return postgres.RoomFor(m.DataSize), nil
+}
+
+// Unpack implements restore.Engine: a tar of the data directory. It writes
+// nothing outside of dir, whatever the tar says.
+func (e *Engine) Unpack(ctx context.Context, from io.Reader, dir string) error {
+	if err := os.Mkdir(filepath.Join(dir, restore.Recovered), 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, restore.Recovered))
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // nothing is written through it
+	for archive := tar.NewReader(from); ctx.Err() == nil; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := unpack(root, header, archive); err != nil {
+			return fmt.Errorf("unpack %s: %w", header.Name, err)
+		}
+	}
+	return ctx.Err()
+}
+
+func unpack(root *os.Root, header *tar.Header, from io.Reader) error {
+	name := path.Clean(header.Name)
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(name, 0o700)
+	case tar.TypeReg:
+	default:
+		return &backup.Permanent{Err: errors.New("it is neither a file nor a directory: databases with tablespaces of their own are not restored")}
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, from)
+	return errors.Join(err, file.Close())
+}
+
+// Recover implements restore.Engine.
+func (e *Engine) Recover(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
+	copied := postgres.Copy{Dir: filepath.Join(job.Dir, restore.Recovered), Beside: job.Dir, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: job.Lock}
+	var end postgres.End
+	var err error
+	if job.Target == nil {
+		end, err = copied.Recover(ctx)
+	} else {
+		end, err = e.follow(ctx, copied, job)
+	}
+	if bad := (*postgres.BadCopy)(nil); errors.As(err, &bad) {
+		return restore.Outcome{}, &backup.Permanent{Err: err}
+	}
+	if err != nil {
+		return restore.Outcome{}, err
+	}
+	m := job.Manifest
+	_, position, _ := strings.Cut(m.End, ":")
+	switch {
+	case end.SystemIdentifier != m.SystemIdentifier:
+		return restore.Outcome{}, permanent("the copy is of the database system %s, and its manifest says %s", end.SystemIdentifier, m.SystemIdentifier)
+	case !end.Reaches(position):
+		return restore.Outcome{}, permanent("the recovery ended at %s, and the manifest of the copy says %s", end.Position, position)
+	case job.Target == nil:
+		return restore.Outcome{SystemIdentifier: end.SystemIdentifier}, nil
+	}
+	return restore.Outcome{SystemIdentifier: end.SystemIdentifier, End: end.Left, Last: end.Last}, nil
+}
+
+func permanent(format string, args ...any) error {
+	return &backup.Permanent{Err: fmt.Errorf(format, args...)}
+}
+
+// Check implements restore.Engine.
+func (e *Engine) Check(ctx context.Context, lock *member.VolumeLock, data string) ([]string, error) {
+	copied := postgres.Copy{Dir: data, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: lock}
+	found, err := copied.Check(ctx)
+	if bad := (*postgres.BadCopy)(nil); errors.As(err, &bad) {
+		return nil, &backup.Permanent{Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return words(found), nil
+}
+
+// words for what was found to be good, and for what could not be looked at.
+func words(found postgres.Soundness) []string {
+	said := []string{fmt.Sprintf("every row of %d tables in %d databases was read, %s in all", found.Tables, found.Databases, resource.NewQuantity(found.Size>>20<<20, resource.BinarySI))}
+	if found.Structure {
+		said = append(said, "amcheck found tables and B-tree indexes sound")
+	} else {
+		said = append(said, "indexes were not looked at: the image has no amcheck")
+	}
+	if found.Checksums {
+		return append(said, "every page has the checksum that it should")
+	}
+	return append(said, "pages have no checksums to compare")
+}

@@ -1,0 +1,85 @@
+package restore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// ConfigMap reports into the one of the cluster that is restored.
+type ConfigMap struct {
+	Client kubernetes.Interface
+	Task   memberapi.RestoreTask
+	Pod    string
+	Log    *slog.Logger
+	// Pause between two tries to tell how it ended, and Limit of all of them.
+	Pause, Limit time.Duration
+}
+
+// Report implements Reporter.
+func (c *ConfigMap) Report(ctx context.Context, run Run) {
+	if err := c.apply(ctx, run); err != nil && ctx.Err() == nil {
+		c.Log.Warn("cannot report", "error", err.Error())
+	}
+}
+
+// Conclude implements Reporter.
+func (c *ConfigMap) Conclude(ctx context.Context, run Run) error {
+	var err error
+	waited := wait.PollUntilContextTimeout(ctx, c.Pause, c.Limit, true, func(ctx context.Context) (bool, error) {
+		if err = c.apply(ctx, run); err != nil {
+			c.Log.Warn("cannot report how it ended", "error", err.Error())
+		}
+		return err == nil, nil
+	})
+	if err == nil {
+		err = waited
+	}
+	if err != nil {
+		return fmt.Errorf("report how it ended: %w", err)
+	}
+	return nil
+}
+
+func (c *ConfigMap) apply(ctx context.Context, run Run) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	data, err := c.data(run)
+	if err != nil {
+		return err
+	}
+	object := corev1ac.ConfigMap(c.Task.Name+v1alpha1.SuffixRestore, c.Task.Namespace).WithData(data)
+	_, err = c.Client.CoreV1().ConfigMaps(c.Task.Namespace).Apply(ctx, object, metav1.ApplyOptions{FieldManager: v1alpha1.RestoreFieldManager, Force: true})
+	return err
+}
+
+func (c *ConfigMap) data(run Run) (map[string]string, error) {
+	data := map[string]string{
+		memberapi.RestoreKeyClusterUID: c.Task.UID, memberapi.RestoreKeyPod: c.Pod,
+		memberapi.RestoreKeyStep: run.Step, memberapi.RestoreKeyProgress: run.Progress,
+	}
+	if run.Err != nil {
+		data[memberapi.RestoreKeyError] = run.Err.Error()
+		data[memberapi.RestoreKeyPermanent] = strconv.FormatBool(backup.InVain(run.Err))
+	}
+	if run.Result != nil {
+		result, err := json.Marshal(run.Result)
+		if err != nil {
+			return nil, fmt.Errorf("render the result: %w", err)
+		}
+		data[memberapi.RestoreKeyResult] = string(result)
+	}
+	return data, nil
+}

@@ -1,0 +1,161 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/store"
+)
+
+// words of a target; empty for the end of a backup.
+func words(t *v1alpha1.RestoreTarget) string {
+	if t == nil {
+		return ""
+	}
+	return t.String()
+}
+
+// find the backup that the task asks for.
+func (r *Restorer) find(ctx context.Context, s *store.Store) (string, error) {
+	t := r.Task
+	if t.Target == nil {
+		return find(ctx, s, t.Prefix, t.Backup)
+	}
+	all, err := ofOne(ctx, s, t.Prefix)
+	if err != nil {
+		return "", err
+	}
+	readable, broken, err := read(ctx, s, all, t.Backup)
+	if err != nil {
+		return "", err
+	}
+	if len(readable) == 0 { // as without a target
+		return find(ctx, s, t.Prefix, t.Backup)
+	}
+	// Whichever of those before the target it is, the log leads to the same: one
+	// that is not whole may be passed over.
+	newest, torn, err := newestOf(ctx, s, r.followed(ctx, s, r.before(readable)))
+	switch {
+	case err != nil:
+		return "", err
+	case newest == nil && torn != nil:
+		return "", torn.why
+	case newest == nil:
+		return "", r.tooEarly(ctx, s, readable[0].Manifest)
+	}
+	for _, f := range []*found{broken, torn} {
+		if f != nil {
+			r.Log.Warn("a backup is passed over", "manifest", f.key, "error", f.why.Error())
+		}
+	}
+	return newest.key, nil
+}
+
+// before leaves those that end before the task's target.
+func (r *Restorer) before(all []found) (before []found) {
+	for _, f := range all {
+		if r.Engine.Precedes(f.Manifest, *r.Task.Target) {
+			before = append(before, f)
+		}
+	}
+	return before
+}
+
+// leads says why the log beside a backup does not lead to the task's target, as
+// far as that is known before it is read.
+func (r *Restorer) leads(ctx context.Context, s *store.Store, m backup.Manifest) error {
+	switch {
+	case r.Task.Target == nil:
+		return nil
+	case !r.Engine.Precedes(m, *r.Task.Target):
+		return r.tooEarly(ctx, s, m)
+	}
+	return r.Engine.Archived(ctx, s, m, *r.Task.Target)
+}
+
+// followed passes over the newest backups of a branch that the cluster has left,
+// where an older one leads to what it went on with.
+func (r *Restorer) followed(ctx context.Context, s *store.Store, all []found) []found {
+	for i, f := range all {
+		err := r.Engine.Archived(ctx, s, f.Manifest, *r.Task.Target)
+		if left := (*Left)(nil); !errors.As(err, &left) {
+			return all[i:] // what else is wrong is said of the one that is chosen
+		}
+		r.Log.Warn("a backup is passed over", "manifest", f.key, "error", err.Error())
+	}
+	return all
+}
+
+// tooEarly is what a restore fails with whose target lies before the end of a
+// backup.
+func (r *Restorer) tooEarly(ctx context.Context, s *store.Store, m backup.Manifest) error {
+	says := fmt.Sprintf("spec.restore.target: %s lies before the end of the backup %s, which is %s, at %s", r.Task.Target, m.Backup, m.End, m.EndedBy().Format(time.RFC3339))
+	all, err := r.others(ctx, s, m)
+	if err != nil {
+		return err
+	}
+	if fit := r.before(all); len(fit) > 0 {
+		return permanent("%s: name another one that ends before it: %s", says, names(fit))
+	}
+	if len(all) > 0 {
+		oldest := all[len(all)-1]
+		if oldest.EndedBy().Before(m.EndedBy()) {
+			m = oldest.Manifest
+		}
+	}
+	return permanent("%s: no backup ends before it, and what can be brought back begins with the end of %s, at %s", says, m.Backup, m.EndedBy().Format(time.RFC3339))
+}
+
+// otherwise says which other backup to name where a recovery has missed its
+// target.
+func (r *Restorer) otherwise(ctx context.Context, s *store.Store, m backup.Manifest, failed error) error {
+	missed := (*Missed)(nil)
+	if !errors.As(failed, &missed) || !missed.Early && r.Task.Target.Name == "" {
+		return failed
+	}
+	all, err := r.others(ctx, s, m)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	var older []found
+	for _, f := range all {
+		if f.EndedBy().Before(m.EndedBy()) {
+			older = append(older, f)
+		}
+	}
+	if len(older) == 0 {
+		return fmt.Errorf("%w; there is no older backup of this cluster", failed)
+	}
+	return fmt.Errorf("%w; if it lies before that, name an older backup: %s", failed, names(older))
+}
+
+// others are the backups of the same cluster in the same store, the newest
+// first.
+func (r *Restorer) others(ctx context.Context, s *store.Store, m backup.Manifest) (others []found, err error) {
+	all, err := manifests(ctx, s, fmt.Sprintf("%s/%s/%s/", m.Namespace, m.Cluster, m.ClusterUID))
+	if err != nil {
+		return nil, err
+	}
+	readable, _, err := read(ctx, s, all, "")
+	for _, f := range readable {
+		if f.BackupUID != m.BackupUID && f.Kind == m.Kind {
+			others = append(others, f)
+		}
+	}
+	return others, err
+}
+
+// names of a few backups.
+func names(all []found) string {
+	const few = 3
+	var names []string
+	for _, f := range all[:min(few, len(all))] {
+		names = append(names, fmt.Sprintf("%s (%s)", f.Backup, f.EndedBy().Format(time.RFC3339)))
+	}
+	return strings.Join(names, ", ")
+}

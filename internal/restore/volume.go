@@ -1,0 +1,165 @@
+package restore
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+)
+
+// Names on the volume.
+const (
+	intentName = "restore.json"
+	workName   = "data.restoring"
+)
+
+// Recovered is the data directory while it is worked on.
+const Recovered = "data"
+
+// intent is what a volume is about to be restored from. It is on the disk
+// before anything else is, and goes when the data is in its place.
+type intent struct {
+	ClusterUID string `json:"clusterUID"`
+	// Asked is the wish that the manifest was chosen for.
+	Asked    string `json:"asked"`
+	Manifest string `json:"manifest"`
+	Checksum string `json:"checksum"`
+	// Target in words; empty for the end of the backup.
+	Target string `json:"target,omitempty"`
+}
+
+// sight is what was found on the volume.
+type sight struct {
+	// Restored is the proof in the data directory; zero without data, and
+	// without a proof.
+	Restored member.Restored
+	// Data names what else there is; empty for nothing that matters.
+	Data   string
+	Intent *intent
+	// Work says that there is something unfinished.
+	Work bool
+}
+
+// Layout says where an engine's agent has its data.
+type Layout struct {
+	// Data is the data directory on the volume.
+	Data string
+	// Proof is the directory inside of it that holds member.RestoredFile.
+	Proof string
+}
+
+func (l Layout) proof(data string) string { return filepath.Join(data, l.Proof, member.RestoredFile) }
+
+// look at the volume. Names that begin with a dot are no data, as they are none
+// to the agents.
+func look(volume string, layout Layout) (sight, error) {
+	entries, err := os.ReadDir(volume)
+	if err != nil {
+		return sight{}, fmt.Errorf("read the volume: %w", err)
+	}
+	var s sight
+	for _, entry := range entries {
+		switch name := entry.Name(); {
+		case name == intentName:
+			if s.Intent, err = readIntent(volume); err != nil {
+				s.Data = name
+			}
+		case name == workName:
+			s.Work = true
+		case name == layout.Data:
+			// One that cannot be read was never written by a restore.
+			s.Restored, _ = member.ReadRestored(layout.proof(filepath.Join(volume, name)))
+			s.Data = name
+		case name == "lost+found", strings.HasPrefix(name, "."):
+		default:
+			s.Data = name
+		}
+	}
+	if s.Work && s.Intent == nil && s.Data == "" {
+		s.Data = workName // nobody said that it may go
+	}
+	return s, nil
+}
+
+func readIntent(volume string) (*intent, error) {
+	data, err := os.ReadFile(filepath.Join(volume, intentName))
+	if err != nil {
+		return nil, err
+	}
+	i := &intent{}
+	if err := json.Unmarshal(data, i); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+func (i intent) write(volume string) error {
+	return writeDurably(filepath.Join(volume, intentName), i)
+}
+
+// writeDurably writes a file in one step, as JSON.
+func writeDurably(path string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err == nil {
+		err = member.SyncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// clearWork removes what was unfinished, and nothing else.
+func clearWork(work string) error {
+	if err := os.RemoveAll(work); err != nil {
+		return fmt.Errorf("remove what an earlier attempt left: %w", err)
+	}
+	return nil
+}
+
+// tidy removes what a restore needed, once its data is in its place: the intent
+// last, for it is what allows the rest to go.
+func tidy(volume string) error {
+	if err := clearWork(filepath.Join(volume, workName)); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(volume, intentName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the intent: %w", err)
+	}
+	return member.SyncDir(volume)
+}
+
+// syncTree makes all files below a directory durable.
+func syncTree(dir string) error {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(file.Sync(), file.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("make the data durable: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Patience is how long something is tried again that may mend itself.
+type Patience struct {
+	// First is the pause after the first try. Each is twice the one before,
+	// but never longer than Longest.
+	First, Longest time.Duration
+	// Total is the time after which what still fails is given up.
+	Total time.Duration
+}
+
+// Try does something until it is done, is final, or patience ends. A context
+// that is done ends it, too, and at once.
+func (p Patience) Try(ctx context.Context, do func(context.Context) (final bool, err error)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	begun := time.Now()
+	for pause := p.First; ; pause = min(2*pause, p.Longest) {
+		final, err := do(ctx)
+		if err == nil || final || time.Since(begun) >= p.Total {
+			return err
+		}
+		waits := time.NewTimer(pause + rand.N(pause/5+1)) //nolint:gosec // it need not be secret
+		select {
+		case <-ctx.Done():
+			waits.Stop()
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-waits.C:
+		}
+	}
+}

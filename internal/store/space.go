@@ -1,0 +1,109 @@
+package store
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// space is the room of a volume whose storage does not enforce its size: what is
+// written beyond that is taken from others on the same disk, databases perhaps.
+type space struct {
+	dir string
+	// size of the volume as it was asked for.
+	size int64
+	// disk is where the volume is.
+	disk func(dir string) disk
+
+	mu   sync.Mutex
+	used int64
+	// counted says that used holds what was there before, and own is what was
+	// found then.
+	counted, own bool
+}
+
+// disk is a file system: what is free of it for everybody, what is taken, and how
+// much there is in all; nothing where that is unknown.
+type disk struct{ free, taken, total int64 }
+
+// take says why so much more is not to be written. A volume that is a file
+// system of its own knows by itself when it is full.
+func (s *space) take(more int64) error {
+	d := s.disk(s.dir)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.counted {
+		s.used, s.counted = filled(s.dir), true
+		s.own = s.isOwn(d)
+	}
+	if s.own {
+		return nil
+	}
+	if d.total > 0 && d.free-more < leastFree(d.total) {
+		return fmt.Errorf("only %s of the disk that it is on are free, and members need some: free some of it, or keep fewer backups", inMiB(d.free))
+	}
+	if s.used+more > s.size {
+		s.used = filled(s.dir) // some may be gone
+	}
+	if s.used+more > s.size {
+		return fmt.Errorf("it holds %s of %s", inMiB(s.used), inMiB(s.size))
+	}
+	s.used += more
+	return nil
+}
+
+// isOwn says whether a disk is a file system of the volume's own: about as large
+// as was asked for, and with nothing on it but what the volume holds. A node's may
+// be of that size by chance.
+func (s *space) isOwn(d disk) bool {
+	const metadata = 64 << 20
+	return d.total > 0 && d.total <= s.size+s.size/8 && d.taken <= s.used+d.total/20+metadata
+}
+
+// leastFree is what members want to be free of a disk as well: a fiftieth of it,
+// from 48 MiB to 1 GiB.
+func leastFree(total int64) int64 { return min(max(total/50, 48<<20), 1<<30) }
+
+func inMiB(n int64) string { return resource.NewQuantity(n>>20<<20, resource.BinarySI).String() }
+
+// filled is how much the files below a directory hold. What cannot be read is
+// none of the store's.
+func filled(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			if entry != nil && entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			n += info.Size()
+		}
+		return nil
+	})
+	return n
+}
+
+// room refuses to write so much where the volume has no room for it.
+func (s *Store) room(op string, more int64) error {
+	if s.space == nil {
+		return nil
+	}
+	err := s.space.take(more)
+	if err == nil {
+		return nil
+	}
+	return s.full(&Error{Op: op, Field: FieldURL, Permanent: true, Err: err, Remedy: remedyFull})
+}
+
+// full says which store has no room left.
+func (s *Store) full(e *Error) error {
+	e.Op += " in " + s.name
+	if s.volume {
+		e.Remedy += "; spec.backup.volume.size is its size"
+	}
+	return e
+}

@@ -1,0 +1,299 @@
+package wal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/store"
+)
+
+// Names of objects beside the log's own.
+const (
+	ownerName = "owner"
+	gapPrefix = "gaps/"
+)
+
+// Owner is who an archive is of.
+type Owner struct {
+	Kind             string `json:"kind"`
+	Namespace        string `json:"namespace"`
+	Cluster          string `json:"cluster"`
+	ClusterUID       string `json:"clusterUID"`
+	SystemIdentifier string `json:"systemIdentifier"`
+}
+
+// Archive is the log of one database system in a store.
+type Archive struct {
+	Store *store.Store
+	// Prefix of all its objects; it ends with a slash.
+	Prefix string
+
+	// system that the archive was claimed for.
+	system  string
+	packing sync.Mutex
+	packer  *zstd.Encoder
+}
+
+// Open opens the store of an archive, with the keys that are mounted in a
+// directory.
+func Open(ctx context.Context, at memberapi.BackupStore, prefix string, secret store.Secret) (*Archive, error) {
+	s, err := store.Open(ctx, store.Location{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle}, secret)
+	if err != nil {
+		return nil, err
+	}
+	return &Archive{Store: s, Prefix: prefix}, nil
+}
+
+// Close lets go of the store.
+func (a *Archive) Close() error { return a.Store.Close() }
+
+// Claim makes the archive the owner's, before anything is stored there. It
+// refuses one that is somebody else's: two database systems must never write
+// into one.
+func (a *Archive) Claim(ctx context.Context, o Owner) error {
+	data, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		return err
+	}
+	a.system = o.SystemIdentifier
+	err = a.Store.Create(ctx, a.Prefix+ownerName, append(data, '\n'))
+	if !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	found, err := a.Owner(ctx)
+	if err != nil {
+		return err
+	}
+	if found != o {
+		return &Refusal{fmt.Sprintf("the archive at %s is of %s %s/%s with the UID %s and the database system %s, and this one has the UID %s and the database system %s: name another backup.destination",
+			a.Prefix, found.Kind, found.Namespace, found.Cluster, found.ClusterUID, found.SystemIdentifier, o.ClusterUID, o.SystemIdentifier)}
+	}
+	return nil
+}
+
+// Owner of the archive; NotFound where it has none yet.
+func (a *Archive) Owner(ctx context.Context) (o Owner, err error) {
+	data, err := a.Store.Get(ctx, a.Prefix+ownerName)
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(data, &o); err != nil {
+		return o, &Refusal{fmt.Sprintf("%s%s does not say whose archive it is: %v", a.Prefix, ownerName, err)}
+	}
+	return o, nil
+}
+
+// buffers hold what is packed.
+var buffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
+
+// Put stores a file under its name, once: one that is there already is
+// compared, and never replaced.
+func (a *Archive) Put(ctx context.Context, path, name string) error {
+	key, packed, err := object(name)
+	if err != nil {
+		return &Refusal{err.Error()}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if packed {
+		if err := checkHeader(f, name, a.system); err != nil {
+			return err
+		}
+	}
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if err := a.pack(buffer, f, packed); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	err = a.Store.Create(ctx, a.Prefix+key, buffer.Bytes())
+	if errors.Is(err, store.ErrExists) {
+		return a.same(ctx, path, name)
+	}
+	return err
+}
+
+// pack compresses one file at a time: the pod's memory is the database's.
+func (a *Archive) pack(to *bytes.Buffer, from io.Reader, packed bool) (err error) {
+	if !packed {
+		_, err = to.ReadFrom(from)
+		return err
+	}
+	a.packing.Lock()
+	defer a.packing.Unlock()
+	if a.packer == nil {
+		a.packer, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			return err
+		}
+	}
+	a.packer.Reset(to)
+	if _, err := io.Copy(a.packer, from); err != nil {
+		return err
+	}
+	return a.packer.Close()
+}
+
+// same compares a file with what the archive holds under its name.
+func (a *Archive) same(ctx context.Context, path, name string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	equal := false
+	err = a.read(ctx, name, func(stored io.Reader) (err error) {
+		equal, err = equalStreams(f, stored)
+		return err
+	})
+	if err == nil && !equal {
+		err = &Refusal{fmt.Sprintf("the archive at %s holds another %s than this database has, and it is not replaced: the data was put back to an earlier state, or another database writes there. Name another backup.destination", a.Prefix, name)}
+	}
+	return err
+}
+
+func equalStreams(a, b io.Reader) (bool, error) {
+	left, right := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(a, left)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return false, err
+		}
+		m, otherErr := io.ReadFull(b, right)
+		if otherErr != nil && !errors.Is(otherErr, io.EOF) && !errors.Is(otherErr, io.ErrUnexpectedEOF) {
+			return false, otherErr
+		}
+		if !bytes.Equal(left[:n], right[:m]) {
+			return false, nil
+		}
+		if err != nil {
+			return true, nil
+		}
+	}
+}
+
+// read hands out what the archive holds under a name. What cannot be unpacked
+// is a Refusal.
+func (a *Archive) read(ctx context.Context, name string, with func(io.Reader) error) error {
+	key, packed, err := object(name)
+	if err != nil {
+		return &Refusal{err.Error()}
+	}
+	data, err := a.Store.Get(ctx, a.Prefix+key)
+	if err != nil {
+		return err
+	}
+	if !packed {
+		return with(bytes.NewReader(data))
+	}
+	unpacked, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return err
+	}
+	defer unpacked.Close()
+	return with(refusing{unpacked, a.Prefix + key})
+}
+
+// refusing says of a stream that is broken that no other try mends it.
+type refusing struct {
+	io.Reader
+	key string
+}
+
+// Read implements io.Reader.
+func (r refusing) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &Refusal{fmt.Sprintf("%s cannot be unpacked: %v", r.key, err)}
+	}
+	return n, err
+}
+
+// Has says whether the archive holds a file.
+func (a *Archive) Has(ctx context.Context, name string) (bool, error) {
+	key, _, err := object(name)
+	if err != nil {
+		return false, &Refusal{err.Error()}
+	}
+	return a.Store.Has(ctx, a.Prefix+key)
+}
+
+// Segments are the names of whole segments that the archive holds of a
+// timeline, and when each was taken.
+func (a *Archive) Segments(ctx context.Context, timeline uint32) (map[string]time.Time, error) {
+	all, err := a.Store.List(ctx, fmt.Sprintf("%s%08X/", a.Prefix, timeline))
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]time.Time{}
+	for _, o := range all {
+		name := strings.TrimSuffix(o.Key[strings.LastIndex(o.Key, "/")+1:], packedSuffix)
+		if IsSegment(name) {
+			found[name] = o.Time
+		}
+	}
+	return found, nil
+}
+
+// History reads the history of a timeline; the first has none.
+func (a *Archive) History(ctx context.Context, timeline uint32) (h History, err error) {
+	if timeline <= 1 {
+		return nil, nil
+	}
+	err = a.read(ctx, HistoryName(timeline), func(r io.Reader) error {
+		data, err := io.ReadAll(r)
+		if err == nil {
+			h, err = ParseHistory(data)
+		}
+		return err
+	})
+	return h, err
+}
+
+// PutGap records log that is missing for good. It may be recorded twice.
+func (a *Archive) PutGap(ctx context.Context, gap memberapi.ArchiveGap) error {
+	data, err := json.MarshalIndent(gap, "", " ")
+	if err != nil {
+		return err
+	}
+	err = a.Store.Create(ctx, a.Prefix+gapPrefix+gap.From+"-"+gap.To, append(data, '\n'))
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// Gaps are all that is known to be missing, the one that ended last at the end.
+func (a *Archive) Gaps(ctx context.Context) ([]memberapi.ArchiveGap, error) {
+	all, err := a.Store.List(ctx, a.Prefix+gapPrefix)
+	if err != nil {
+		return nil, err
+	}
+	gaps := make([]memberapi.ArchiveGap, len(all))
+	for i, o := range all {
+		data, err := a.Store.Get(ctx, o.Key)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(data, &gaps[i]); err != nil {
+			return nil, &Refusal{fmt.Sprintf("%s does not say what is missing: %v", o.Key, err)}
+		}
+	}
+	slices.SortStableFunc(gaps, func(a, b memberapi.ArchiveGap) int { return a.Ended.Compare(b.Ended) })
+	return gaps, nil
+}

@@ -1,0 +1,238 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// at is a destination in the store, as a line of a spec.
+func (s *store) at(bucket, prefix string) string {
+	return fmt.Sprintf("{url: 's3://%s/%s', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}}", bucket, prefix, s.endpoint())
+}
+
+// backedUpTo is a spec whose schedule never comes up.
+func backedUpTo(destination string, more ...string) string {
+	return "backup: {" + strings.Join(append([]string{"schedule: '0 0 1 1 *'", "destination: " + destination}, more...), ", ") + "}"
+}
+
+// storeRefuses: what is wrong with a destination is said before there is a
+// backup, and unsaid once it is mended. The cluster serves all the time.
+func storeRefuses(t *testing.T, k *kind) {
+	s := newStore(t, "", "2Gi")
+	c := newSubject(t, k, 1, backedUpTo(s.at(bucket, "refused")))
+	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonSecretMissing, "spec.backup.destination.credentialsSecretRef", "keys")
+	wrong := maps.Clone(s.access)
+	wrong[accessKey] = []byte("guessed")
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "keys"}, Data: wrong}
+	must(t, env.client.Create(t.Context(), keys), "create the wrong keys")
+	unusable := func(words ...string) {
+		t.Helper()
+		c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonStoreUnusable, words...)
+		c.waitReady()
+	}
+	unusable("spec.backup.destination.credentialsSecretRef", "check the keys of the Secret")
+
+	keys.Data = s.access
+	must(t, env.client.Update(t.Context(), keys), "mend the keys")
+	c.waitUsable()
+	c.change(backedUpTo(s.at("missing", "refused")))
+	unusable("spec.backup.destination.url", "create it, or mend its name")
+	c.change(backedUpTo(s.at(bucket, "refused")))
+	c.waitUsable()
+	if left := s.keys(""); len(left) > 0 {
+		t.Errorf("what was tried left %q", left)
+	}
+	c.waitBackup(c.backup("mended", v1alpha1.DeletionRetain))
+}
+
+// waitUsable waits until the destination was found to be usable.
+func (c *subject) waitUsable() {
+	c.t.Helper()
+	c.waitFor(backupTimeout, "the store can be used", func(c v1alpha1.Cluster) error {
+		if check := c.CommonStatus().StoreCheck; check == nil || check.Error != "" {
+			return fmt.Errorf("%+v", check)
+		}
+		return nil
+	})
+	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonNoBackup)
+}
+
+// storeDamaged: nothing is restored from what is not as it was written, and the
+// next backup is a good one.
+func storeDamaged(t *testing.T, k *kind) {
+	needKind(t, k)
+	s := newStore(t, "", "2Gi")
+	namespace := newNamespace(t, "")
+	s.giveKeys(namespace)
+	c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.at(bucket, "damaged")))
+	c.waitReady()
+	k.keep(c, "7")
+	damage := map[string]func(b *v1alpha1.Backup){
+		"corrupted": func(b *v1alpha1.Backup) {
+			parts := s.keys("damaged/" + b.Status.Location.Prefix)
+			s.corrupt(parts[slices.IndexFunc(parts, func(key string) bool { return strings.Contains(key, "/data/") })])
+		},
+		"truncated": func(b *v1alpha1.Backup) { s.truncate("damaged/" + b.Status.Result.Manifest) },
+	}
+	words := map[string]string{"corrupted": "what the store holds is not what was written", "truncated": "manifest.json"}
+	for _, name := range slices.Sorted(maps.Keys(damage)) {
+		b := c.backup(name, v1alpha1.DeletionRetain)
+		c.waitBackup(b)
+		damage[name](b)
+		refused := createSubject(t, k, namespace, "from-"+name, 1, "restore: {backup: "+name+"}")
+		refused.waitCondition(restoreTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, "nothing was restored", words[name])
+		for _, pod := range refused.pods() {
+			t.Errorf("member %s was started on what is %s", pod.Name, name)
+		}
+		claim := &corev1.PersistentVolumeClaim{}
+		refused.read(claim, refused.volume(0))
+		if id := claim.Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" {
+			t.Errorf("the volume says that it holds the database system %s", id)
+		}
+	}
+	whole := c.backup("whole", v1alpha1.DeletionRetain)
+	c.waitBackup(whole)
+	again := createSubject(t, k, namespace, "again", 1, "restore: {backup: whole}")
+	again.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
+	if got := k.serves(t, again); got != "7" {
+		t.Errorf("an application reads %q", got)
+	}
+}
+
+// storeShared: two clusters of the same name share a prefix. What one stores the
+// other leaves as it is, and each gets back its own.
+func storeShared(t *testing.T, k *kind) {
+	needKind(t, k)
+	s := newStore(t, "", "2Gi")
+	var clusters []*subject
+	var had map[string][]byte
+	for n := range 2 {
+		namespace := newNamespace(t, fmt.Sprintf("shared%d-", n))
+		s.giveKeys(namespace)
+		c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.at(bucket, "shared")))
+		c.waitReady()
+		k.keep(c, fmt.Sprint(10+n))
+		c.waitBackup(c.backup("same", v1alpha1.DeletionRetain))
+		for key, content := range had {
+			if !bytes.Equal(s.get(key), content) {
+				t.Errorf("%s is another one's now", key)
+			}
+		}
+		if n == 0 {
+			had = map[string][]byte{}
+			for _, key := range s.keys("shared/") {
+				had[key] = s.get(key)
+			}
+		}
+		clusters = append(clusters, c)
+	}
+	if all := s.keys("shared/"); len(had) < 2 || len(all) < 2*len(had) {
+		t.Errorf("of %d objects %d are the first one's", len(all), len(had))
+	}
+	for n, c := range clusters {
+		again := createSubject(t, k, c.namespace, "again", 1, "restore: {backup: same}")
+		again.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
+		if got := k.serves(t, again); got != fmt.Sprint(10+n) {
+			t.Errorf("cluster %d got back %q", n, got)
+		}
+	}
+}
+
+// storeInterrupted: a backup in whose middle its pod is killed, or its store
+// goes away, is complete all the same.
+func storeInterrupted(t *testing.T) {
+	s := newStore(t, "", "2Gi")
+	// PostgreSQL's empty database is about 40Mi: that takes so many seconds.
+	c := newSubject(t, postgres, 1, backedUpTo(s.at(bucket, "interrupted"), "bandwidth: 1Mi"))
+	s.giveKeys(c.namespace)
+	c.waitReady()
+
+	killed := c.backup("killed", v1alpha1.DeletionRetain)
+	first := c.waitMiddle(killed)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: first}}
+	must(t, env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)), "kill the pod")
+	c.waitBackup(killed)
+	if strings.Contains(killed.Status.Result.Manifest, "/"+first+"/") {
+		t.Errorf("%s is of the pod that was killed", killed.Status.Result.Manifest)
+	}
+
+	away := c.backup("away", v1alpha1.DeletionRetain)
+	c.waitMiddle(away)
+	s.stop()
+	c.waitReady() // the database goes on
+	s.start()
+	c.waitBackup(away)
+	if left := s.keys("interrupted/" + away.Status.Location.Prefix); !slices.Contains(left, "interrupted/"+away.Status.Result.Manifest) {
+		t.Errorf("the store has %q", left)
+	}
+}
+
+// waitMiddle waits until a backup is being copied, and some of it was, and is
+// the pod that does it.
+func (c *subject) waitMiddle(b *v1alpha1.Backup) (pod string) {
+	c.t.Helper()
+	eventually(c.t, backupTimeout, "the backup is in its middle", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+			return err
+		}
+		run := b.Status.Run
+		if b.Finished() {
+			return errors.New("it is over already")
+		}
+		if run == nil || run.Step != v1alpha1.BackupStepCopying || run.Progress == "" || run.Progress == "0" || run.Progress == "0%" {
+			return fmt.Errorf("phase %s, run %+v", b.Status.Phase, run)
+		}
+		pod = run.Pod
+		return nil
+	})
+	return pod
+}
+
+// backupVolumeFull: a volume that is too small says which field to raise, and
+// the next backup after that is a good one.
+func backupVolumeFull(t *testing.T) {
+	c := newSubject(t, postgres, 1, "backup: {schedule: '0 0 1 1 *', volume: {size: 64Mi, storageClass: sized}}")
+	c.waitReady()
+	// Nobody can compress it.
+	_, err := local(t.Context(), c.namespace, c.pod(0), "app", `create table filler as
+		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)
+	must(t, err, "fill the database")
+	full := c.backup("full", v1alpha1.DeletionRetain)
+	eventually(t, backupTimeout, "the backup has failed", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(full), full); err != nil {
+			return err
+		}
+		if stalled := meta.FindStatusCondition(full.Status.Conditions, v1alpha1.ConditionStalled); stalled == nil || stalled.Reason != v1alpha1.ReasonBackupFailed {
+			return fmt.Errorf("phase %s, run %+v", full.Status.Phase, full.Status.Run)
+		}
+		return holdsAll(full.Status.Error, c.name+v1alpha1.SuffixBackups, "spec.backup.volume.size")
+	})
+	c.waitReady()
+	c.change("backup: {volume: {size: 512Mi}}")
+	eventually(t, readyTimeout, "the volume grows", func(ctx context.Context) error {
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := env.client.Get(ctx, c.key(v1alpha1.SuffixBackups), claim); err != nil {
+			return err
+		}
+		if has := claim.Status.Capacity[corev1.ResourceStorage]; has.Value() < 512<<20 {
+			return fmt.Errorf("it has %s", has.String())
+		}
+		return nil
+	})
+	c.waitBackup(c.backup("whole", v1alpha1.DeletionRetain))
+}

@@ -1,0 +1,119 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// storeKeeps: what the tests of backups do to a store happens to it.
+func storeKeeps(t *testing.T) {
+	s := newStore(t, "sized", "64Mi")
+	content := make([]byte, 1<<20)
+	_, err := rand.Read(content)
+	must(t, err, "make up an object")
+	for _, key := range []string{"one/kept", "one/corrupted", "two/truncated", "two/removed"} {
+		s.put(key, content)
+	}
+	s.corrupt("one/corrupted")
+	s.truncate("two/truncated")
+	s.remove("two/removed")
+
+	app := newClient(t)
+	s.waitServed(app, true)
+	s.stop()
+	s.waitServed(app, false)
+	s.start()
+	s.waitServed(app, true)
+
+	if keys := s.keys("one/"); !slices.Equal(keys, []string{"one/corrupted", "one/kept"}) {
+		t.Errorf("below one/ there is %q", keys)
+	}
+	if keys := s.keys(""); len(keys) != 3 {
+		t.Errorf("there is %q", keys)
+	}
+	if !bytes.Equal(s.get("one/kept"), content) {
+		t.Error("an object changed while the store was stopped")
+	}
+	differ := 0
+	for n, b := range s.get("one/corrupted") {
+		if b != content[n] {
+			differ++
+		}
+	}
+	if differ != 1 {
+		t.Errorf("%d bytes of the corrupted object differ", differ)
+	}
+	if half := s.get("two/truncated"); !bytes.Equal(half, content[:len(content)/2]) {
+		t.Errorf("the truncated object has %d bytes", len(half))
+	}
+	s.refusesStrangers()
+	s.filledUp(content)
+}
+
+// refusesStrangers: wrong keys and another bucket are told apart, and nobody
+// has to trust the store's certificate.
+func (s *store) refusesStrangers() {
+	s.t.Helper()
+	with := func(key, value string) map[string][]byte {
+		access := maps.Clone(s.access)
+		access[key] = []byte(value)
+		return access
+	}
+	for _, c := range []struct {
+		access       map[string][]byte
+		bucket, want string
+	}{
+		{with(accessKeyID, "nobody"), bucket, "InvalidAccessKeyId"},
+		{with(accessKey, "guessed"), bucket, "SignatureDoesNotMatch"},
+		{s.access, "missing", "NoSuchBucket"},
+	} {
+		if err := put(s.t.Context(), s.client(c.access), c.bucket, "strange", []byte("content")); code(err) != c.want {
+			s.t.Errorf("the store says %v, want %s", err, c.want)
+		}
+	}
+	err := put(s.t.Context(), s.client(with(trustedCA, string(userCA(s.t).CertPEM))), bucket, "strange", []byte("content"))
+	if !errors.As(err, new(x509.UnknownAuthorityError)) {
+		s.t.Errorf("under another CA: %v", err)
+	}
+}
+
+// filledUp: a full store takes nothing more, keeps what it has, and takes more
+// when there is room.
+func (s *store) filledUp(content []byte) {
+	s.t.Helper()
+	s.fill()
+	if err := put(s.t.Context(), s.s3, bucket, "one/more", content); code(err) != storeIsFull {
+		s.t.Errorf("a full store says %v", err)
+	}
+	if !bytes.Equal(s.get("one/kept"), content) {
+		s.t.Error("an object changed while the store was full")
+	}
+	s.empty()
+	s.put("one/more", content)
+	if !bytes.Equal(s.get("one/more"), content) {
+		s.t.Error("an object changed on the way")
+	}
+}
+
+// waitServed waits until a pod of another namespace reaches the store, or can
+// not.
+func (s *store) waitServed(app *clientPod, want bool) {
+	s.t.Helper()
+	connect := fmt.Sprintf("timeout 2 bash -c '</dev/tcp/%s/%d' 2>/dev/null && echo true || echo false", s.host(), storePort)
+	eventually(s.t, serviceTimeout, fmt.Sprintf("the store is reached: %t", want), func(ctx context.Context) error {
+		got, err := run(ctx, app.namespace, app.name, "", "bash", "-c", connect)
+		if err == nil && got != fmt.Sprint(want) {
+			err = errors.New(got)
+		}
+		return err
+	})
+}

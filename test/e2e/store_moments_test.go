@@ -1,0 +1,152 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// archived is a cluster that is written to while its log goes to a store, with
+// two backups on the way.
+type archived struct {
+	*subject
+	s  *store
+	at string
+	// wal is where the log lies in the store.
+	wal     string
+	backups []*v1alpha1.Backup
+	writer  *writer
+	// lsn is a position, and around the moments before and after it was asked
+	// for.
+	lsn    string
+	around [2]time.Time
+}
+
+// newArchived fills a cluster with rows of a kilobyte before it is written to.
+func newArchived(t *testing.T, size string, rows int, spec ...string) *archived {
+	t.Helper()
+	needKind(t, postgres)
+	a := &archived{s: newStore(t, "", size)}
+	namespace := newNamespace(t, "")
+	a.s.giveKeys(namespace)
+	a.at = fmt.Sprintf("url: 's3://%s/moments', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, a.s.endpoint())
+	a.subject = createSubject(t, postgres, namespace, orders, 1, append(spec, "backup: {continuous: true, schedule: '0 0 1 1 *', destination: {"+a.at+"}}")...)
+	a.waitReady()
+	a.wal = fmt.Sprintf("moments/%s/%s/%s/wal/", namespace, a.name, a.get().GetUID())
+	a.sql("create table ballast as select n, repeat(md5(n::text), 32) as text from generate_series(1, " + strconv.Itoa(rows) + ") n")
+	a.copied("early")
+	a.writer = a.startWriter()
+	a.goesOnFor(100)
+	a.copied("middle")
+	a.goesOnFor(100)
+	clock := "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+	answer := strings.Split(a.sql("select "+clock+", pg_current_wal_insert_lsn(), "+clock), "|")
+	a.lsn = answer[1]
+	a.around = [2]time.Time{micros(t, answer[0]), micros(t, answer[2])}
+	a.goesOnFor(100)
+	a.writer.stop()
+	a.s.waitStored(a.wal + "00000001/" + a.segment() + ".zst")
+	return a
+}
+
+func micros(t *testing.T, text string) time.Time {
+	t.Helper()
+	n, err := strconv.ParseInt(text, 10, 64)
+	must(t, err, "read a time of the database")
+	return time.UnixMicro(n)
+}
+
+func (a *archived) sql(query string) string {
+	a.t.Helper()
+	out, err := local(a.t.Context(), a.namespace, a.pod(0), "app", query)
+	must(a.t, err, query)
+	return strings.TrimSpace(out)
+}
+
+func (a *archived) copied(name string) {
+	a.t.Helper()
+	b := a.backup(name, v1alpha1.DeletionRetain)
+	a.waitBackup(b)
+	a.backups = append(a.backups, b)
+}
+
+// goesOnFor waits until so many more writes were acknowledged.
+func (a *archived) goesOnFor(writes int) {
+	a.t.Helper()
+	before := a.writer.count()
+	eventually(a.t, readyTimeout, "writes go on", func(context.Context) error {
+		if now := a.writer.count(); now < before+writes {
+			return fmt.Errorf("%d acknowledged after %d", now, before)
+		}
+		return nil
+	})
+}
+
+// restored is a cluster that begins with the log up to a target.
+func (a *archived) restored(name, target string, spec ...string) *subject {
+	a.t.Helper()
+	return createSubject(a.t, postgres, a.namespace, name, 1, append(spec, "restore: {source: {"+a.at+", cluster: "+a.name+"}, target: {"+target+"}}")...)
+}
+
+// wantMoment wants a restored cluster to have all that was acknowledged before
+// one moment, and nothing that was begun after another.
+func (a *archived) wantMoment(c *subject, before, after time.Time) {
+	a.t.Helper()
+	obj := c.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
+	have := postgres.written(c, 0)
+	missing, _ := a.writer.told.astray(have, before)
+	_, surplus := a.writer.told.astray(have, after)
+	if len(missing)+len(surplus) > 0 {
+		a.t.Errorf("%s at %s: of %d rows %v are missing and %v are too many", c.name, before.UTC().Format(time.RFC3339Nano), len(have), missing, surplus)
+	}
+	r := obj.CommonStatus().Restore
+	if !r.Done() || r.Result == nil || r.Result.RecoveredTo == nil || r.Result.RecoveredTo.After(after) || r.Result.Target == nil {
+		a.t.Errorf("%s says %+v", c.name, r.Result)
+	}
+}
+
+// restoresToMoments: from one archive, to times at random, to a position and to
+// its end; and what comes back archives beside it.
+func restoresToMoments(t *testing.T) {
+	a := newArchived(t, "4Gi", 1000)
+	stored := a.s.keys(a.wal)
+	times := map[string]time.Time{}
+	for n, at := range a.writer.told.moments(3) {
+		name := fmt.Sprintf("at-%d", n)
+		times[name] = at
+		a.restored(name, "time: '"+at.UTC().Format("2006-01-02T15:04:05.000000Z")+"'")
+	}
+	position := a.restored("position", "lsn: "+a.lsn)
+	latest := a.restored("latest", "latest: true", "backup: {continuous: true, schedule: '0 0 1 1 *', destination: {"+a.at+"}}")
+	for name, at := range times {
+		a.wantMoment(&subject{t: t, kind: postgres, namespace: a.namespace, name: name}, at, at)
+	}
+	a.wantMoment(position, a.around[0], a.around[1])
+	end := time.Now().Add(time.Hour)
+	a.wantMoment(latest, end, end)
+
+	own := fmt.Sprintf("moments/%s/latest/%s/wal/", a.namespace, latest.get().GetUID())
+	eventually(t, archiveTimeout, "the restored cluster archives its own log", func(context.Context) error {
+		latest.segment()
+		if len(a.s.keys(own)) < 3 {
+			return fmt.Errorf("there is %v", a.s.keys(own))
+		}
+		return nil
+	})
+	if now := a.s.keys(a.wal); !slices.Equal(now, stored) {
+		t.Errorf("the archive of the source was %d objects, and is %d", len(stored), len(now))
+	}
+	// What was never archived is not made up.
+	never := a.restored("never", "time: '"+end.UTC().Format(time.RFC3339)+"'")
+	never.waitCondition(restoreTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, "the archived log ends before", "target.latest")
+}

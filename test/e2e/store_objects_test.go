@@ -1,0 +1,113 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"k8s.io/utils/ptr"
+)
+
+// code that a store gave its error; empty where it gave none.
+func code(err error) string {
+	var answer smithy.APIError
+	if errors.As(err, &answer) {
+		return answer.ErrorCode()
+	}
+	return ""
+}
+
+// keys of the objects whose keys begin so, in order.
+func (s *store) keys(prefix string) []string {
+	s.t.Helper()
+	var keys []string
+	pages := s3.NewListObjectsV2Paginator(s.s3, &s3.ListObjectsV2Input{Bucket: ptr.To(bucket), Prefix: &prefix})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(s.t.Context())
+		must(s.t, err, "list the store's "+prefix)
+		for _, o := range page.Contents {
+			keys = append(keys, *o.Key)
+		}
+	}
+	return keys
+}
+
+func (s *store) get(key string) []byte {
+	s.t.Helper()
+	object, err := s.s3.GetObject(s.t.Context(), &s3.GetObjectInput{Bucket: ptr.To(bucket), Key: &key})
+	must(s.t, err, "get the store's "+key)
+	content, err := io.ReadAll(object.Body)
+	must(s.t, errors.Join(err, object.Body.Close()), "get the store's "+key)
+	return content
+}
+
+func (s *store) put(key string, content []byte) {
+	s.t.Helper()
+	must(s.t, put(s.t.Context(), s.s3, bucket, key, content), "put the store's "+key)
+}
+
+func put(ctx context.Context, as *s3.Client, bucket, key string, content []byte) error {
+	_, err := as.PutObject(ctx, &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(content)})
+	return err
+}
+
+func (s *store) remove(key string) {
+	s.t.Helper()
+	_, err := s.s3.DeleteObject(s.t.Context(), &s3.DeleteObjectInput{Bucket: ptr.To(bucket), Key: &key})
+	must(s.t, err, "remove the store's "+key)
+}
+
+// corrupt changes one byte in the middle of an object, as somebody else who
+// may write does: the store vouches for what it has now.
+func (s *store) corrupt(key string) {
+	s.t.Helper()
+	content := s.get(key)
+	content[len(content)/2] ^= 1
+	s.put(key, content)
+}
+
+// truncate leaves half of an object.
+func (s *store) truncate(key string) {
+	s.t.Helper()
+	content := s.get(key)
+	s.put(key, content[:len(content)/2])
+}
+
+// fillers are the keys of what takes a store's room away.
+const fillers = "filler/"
+
+// fill takes all the room there is, on a volume that holds no more than it
+// says.
+func (s *store) fill() {
+	s.t.Helper()
+	left := s.size.Value()
+	for size := 8 << 20; size >= 4<<10; size /= 4 {
+		for n := 0; ; n++ {
+			err := put(s.t.Context(), s.s3, bucket, fmt.Sprintf("%s%d-%d", fillers, size, n), make([]byte, size))
+			if code(err) == storeIsFull {
+				break
+			}
+			if left -= int64(size); err == nil && left < 0 {
+				err = errors.New("its volume holds more than " + s.size.String())
+			}
+			must(s.t, err, "fill the store")
+		}
+	}
+}
+
+// empty makes room where fill took it.
+func (s *store) empty() {
+	s.t.Helper()
+	for _, key := range s.keys(fillers) {
+		s.remove(key)
+	}
+}
+
+// storeIsFull is the code of the store's error when its volume is full.
+const storeIsFull = "InsufficientStorage"
