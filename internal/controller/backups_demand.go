@@ -70,7 +70,7 @@ func (r *regimen) demand(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup
 // under way.
 func answers(b *v1alpha1.Backup, wanted *engine.Demand) bool {
 	return b.Name == wanted.Name ||
-		!wanted.Since.IsZero() && !b.Finished() && b.DeletionTimestamp == nil && began(b).After(wanted.Since)
+		!wanted.Since.IsZero() && !b.Finished() && b.DeletionTimestamp == nil && !began(b).Before(wanted.Since)
 }
 
 // nameTaken says that a backup which is wanted beside the schedule cannot be

@@ -32,6 +32,7 @@ func TestDemand(t *testing.T) {
 		{"it is made", quiet, nil, nil, "orders-gap-1"},
 		{"an older one does not do", quiet, nil, []*v1alpha1.Backup{made("orders-1", time.Hour, ""), running(20 * time.Minute)}, "orders-gap-1"},
 		{"one that is under way does as well", quiet, nil, []*v1alpha1.Backup{running(5 * time.Minute)}, ""},
+		{"one of the very second does as well", quiet, nil, []*v1alpha1.Backup{running(10 * time.Minute)}, ""},
 		{"it was made, and failed", quiet, nil, []*v1alpha1.Backup{made("orders-gap-1", time.Minute, "full")}, ""},
 		{"the schedule makes one", noon, nil, nil, "orders-20260301-1200"},
 		{"that of a lost cluster has the name", quiet, nil, []*v1alpha1.Backup{ofAnother(made("orders-gap-1", time.Minute, ""))}, "taken"},

@@ -67,6 +67,7 @@ const (
 	remedyRegion      = "the bucket is in another region: name it"
 	remedyClock       = "the clocks of the node and the store differ: set them"
 	remedyFull        = "there is no room left in it: make some, or keep fewer backups"
+	remedyDisk        = "free some of the disk, or keep fewer backups there; a larger volume on it gains nothing"
 	remedyCertificate = "the certificate of the endpoint is not trusted: put its CA into ca.crt of the Secret"
 )
 

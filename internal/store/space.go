@@ -29,9 +29,9 @@ type space struct {
 // much there is in all; nothing where that is unknown.
 type disk struct{ free, taken, total int64 }
 
-// take says why so much more is not to be written. A volume that is a file
-// system of its own knows by itself when it is full.
-func (s *space) take(more int64) error {
+// take says why so much more is not to be written, and what to do about it. A
+// volume that is a file system of its own knows by itself when it is full.
+func (s *space) take(more int64) (remedy string, err error) {
 	d := s.disk(s.dir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,19 +40,19 @@ func (s *space) take(more int64) error {
 		s.own = s.isOwn(d)
 	}
 	if s.own {
-		return nil
+		return "", nil
 	}
 	if d.total > 0 && d.free-more < leastFree(d.total) {
-		return fmt.Errorf("only %s of the disk that it is on are free, and members need some: free some of it, or keep fewer backups", inMiB(d.free))
+		return remedyDisk, fmt.Errorf("only %s of the disk that it is on are free, and members need some", inMiB(d.free))
 	}
 	if s.used+more > s.size {
 		s.used = filled(s.dir) // some may be gone
 	}
 	if s.used+more > s.size {
-		return fmt.Errorf("it holds %s of %s", inMiB(s.used), inMiB(s.size))
+		return remedyFull, fmt.Errorf("it holds %s of %s", inMiB(s.used), inMiB(s.size))
 	}
 	s.used += more
-	return nil
+	return "", nil
 }
 
 // isOwn says whether a disk is a file system of the volume's own: about as large
@@ -92,17 +92,17 @@ func (s *Store) room(op string, more int64) error {
 	if s.space == nil {
 		return nil
 	}
-	err := s.space.take(more)
+	remedy, err := s.space.take(more)
 	if err == nil {
 		return nil
 	}
-	return s.full(&Error{Op: op, Field: FieldURL, Permanent: true, Err: err, Remedy: remedyFull})
+	return s.full(&Error{Op: op, Field: FieldURL, Permanent: true, Err: err, Remedy: remedy})
 }
 
 // full says which store has no room left.
 func (s *Store) full(e *Error) error {
 	e.Op += " in " + s.name
-	if s.volume {
+	if s.volume && e.Remedy == remedyFull {
 		e.Remedy += "; spec.backup.volume.size is its size"
 	}
 	return e

@@ -85,11 +85,8 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	}
 	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, s.Named("-"))
 	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
-	if err := k.observeInherited(ctx, s, o.Volumes); err != nil {
-		return o, err
-	}
 	o.BackupVolume = claimNamed(volumes.Items, s.Named(v1alpha1.SuffixBackups))
-	if err := k.observeRecorded(ctx, s, &o); err != nil {
+	if err := k.observeLive(ctx, s, &o); err != nil {
 		return o, err
 	}
 	o.DataSecrets = map[string]*corev1.Secret{}
@@ -121,11 +118,22 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	return o, nil
 }
 
+// observeLive asks the API server where a cache is not to be believed.
+func (k *Keeper) observeLive(ctx context.Context, s Set, o *Observation) error {
+	if k.Writer == nil {
+		return nil
+	}
+	if err := k.observeInherited(ctx, s, o.Volumes); err != nil {
+		return err
+	}
+	return k.observeRecorded(ctx, s, o)
+}
+
 // observeInherited looks at what an earlier cluster left with the API server's
 // eyes, until it is settled whose data this is: a cache that lags shows volumes
 // that are gone, and what they say of a birth would be believed for good.
 func (k *Keeper) observeInherited(ctx context.Context, s Set, volumes map[int]*corev1.PersistentVolumeClaim) error {
-	if k.Writer == nil || s.Cluster.CommonStatus().SystemIdentifier != "" {
+	if s.Cluster.CommonStatus().SystemIdentifier != "" {
 		return nil
 	}
 	for n, cached := range volumes {

@@ -15,7 +15,7 @@ import (
 )
 
 // archiveRecheck is how often is looked whether an archive has begun: of older
-// agents, nothing reports that.
+// agents, nothing reports that, and of time that passes, nobody.
 const archiveRecheck = 15 * time.Second
 
 // judgeArchive says what is wrong with the archive of the log. It is never a
@@ -75,12 +75,19 @@ func (j *judgement) openGap() *memberapi.ArchiveGap {
 		if gap == nil || gap.Ended.IsZero() {
 			return nil
 		}
-		if last := j.c.Status.LastBackup; last != nil && last.Time.After(gap.Ended) {
+		if last := j.c.Status.LastBackup; last != nil && !last.Time.Before(&metav1.Time{Time: after(gap)}) {
 			return nil
 		}
 		return gap
 	}
 	return nil
+}
+
+// after is the first second that begins when a gap is over. Backups say in whole
+// seconds when they were begun: one of the second in which the gap ended may have
+// been begun before.
+func after(gap *memberapi.ArchiveGap) time.Time {
+	return gap.Ended.Add(time.Second - 1).Truncate(time.Second)
 }
 
 // gapSuffix names the backup that a gap is followed by: one for each, of each
@@ -92,9 +99,12 @@ func (j *judgement) gapSuffix(gap *memberapi.ArchiveGap) string {
 
 // demand is the backup that is wanted now, whatever the schedule; nil for none.
 // Without one that was begun since, the archive is worth nothing.
-func (j *judgement) demand(archive *v1alpha1.ArchiveStatus) *engine.Demand {
+func (j *judgement) demand(archive *v1alpha1.ArchiveStatus, now time.Time) *engine.Demand {
 	if gap := j.openGap(); gap != nil {
-		return &engine.Demand{Name: j.Named(j.gapSuffix(gap)), Since: gap.Ended}
+		if now.Before(after(gap)) {
+			return nil // it would not count, and is made once
+		}
+		return &engine.Demand{Name: j.Named(j.gapSuffix(gap)), Since: after(gap)}
 	}
 	if archive == nil || archive.State != v1alpha1.ArchiveArchiving || archive.Since == nil {
 		return nil
@@ -148,17 +158,20 @@ func (j *judgement) archive(now time.Time) *v1alpha1.ArchiveStatus {
 	}
 	st.State = v1alpha1.ArchiveArchiving
 	if gap := said.Gap; gap != nil && gap.Ended.After(st.Since.Time) {
-		st.Since = new(metav1.NewTime(gap.Ended.Add(time.Second - 1).Truncate(time.Second)))
+		st.Since = new(metav1.NewTime(after(gap)))
 	}
 	return st
 }
 
-// archiveBegins says whether an archive is about to begin, or has begun and that
-// is not on record yet.
-func (j *judgement) archiveBegins(a *v1alpha1.ArchiveStatus) bool {
+// archiveBegins says whether an archive is about to begin, or to go on after a
+// gap, or has begun and that is not on record yet.
+func (j *judgement) archiveBegins(a *v1alpha1.ArchiveStatus, now time.Time) bool {
+	gap := j.openGap()
 	switch was := j.c.Status.Archive; {
 	case a == nil:
 		return false
+	case gap != nil && now.Before(after(gap)):
+		return true
 	case a.State == v1alpha1.ArchiveWaiting:
 		return true
 	default:

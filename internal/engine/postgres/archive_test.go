@@ -68,6 +68,10 @@ func TestArchiveFacts(t *testing.T) {
 		return &v1alpha1.LastBackup{Name: "b", Time: metav1.NewTime(at)}
 	}
 	gap := &memberapi.ArchiveGap{From: "000000010000000000000003", To: "000000010000000000000005", After: "000000010000000000000002", Begun: at.Add(-time.Hour), Ended: at}
+	within := *gap
+	within.Ended = at.Add(300 * time.Millisecond)
+	justNow := *gap
+	justNow.Ended = now.Add(200 * time.Millisecond)
 	open := &memberapi.ArchiveGap{From: "000000010000000000000003", Begun: at}
 	const lacks = "Degraded ArchiveGap: the archive lacks the log from 000000010000000000000003 to 000000010000000000000005: no moment after 2026-03-01T10:00:00Z can be restored, until backup orders-gap-f12131da, or another that is begun now, is complete"
 	cases := []struct {
@@ -89,6 +93,10 @@ func TestArchiveFacts(t *testing.T) {
 			[]string{"Degraded ArchiveGap: the log is given up from 000000010000000000000003 on, for as much of it waits as spec.backup.walBudget allows: no moment after 2026-03-01T11:00:00Z can be restored until the archive goes on and another backup is complete: full"}, nil},
 		{"a gap", &memberapi.ArchiveStatus{Gap: gap}, nil, []string{lacks}, &engine.Demand{Name: "orders-gap-f12131da", Since: at}},
 		{"a gap after the last backup", &memberapi.ArchiveStatus{Gap: gap}, last(at.Add(-time.Minute)), []string{lacks}, &engine.Demand{Name: "orders-gap-f12131da", Since: at}},
+		{"a gap that ended in the second of the last backup", &memberapi.ArchiveStatus{Gap: &within}, last(at), []string{lacks},
+			&engine.Demand{Name: "orders-gap-f12131da", Since: at.Add(time.Second)}},
+		{"a gap that ended in the second before", &memberapi.ArchiveStatus{Gap: &within}, last(at.Add(time.Second)), nil, nil},
+		{"a gap that ended in this second", &memberapi.ArchiveStatus{Gap: &justNow}, nil, []string{lacks}, nil},
 		{"a gap before the last backup", &memberapi.ArchiveStatus{Gap: gap}, last(at.Add(time.Minute)), nil, nil},
 	}
 	for _, c := range cases {
@@ -115,6 +123,9 @@ func TestArchiveFacts(t *testing.T) {
 			}
 			if p.Step != nil {
 				t.Errorf("step %v", p.Step)
+			}
+			if waits := c.says != nil && c.says.Gap == &justNow; waits && p.Recheck != archiveRecheck {
+				t.Errorf("looks again in %s", p.Recheck)
 			}
 		})
 	}

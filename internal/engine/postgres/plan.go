@@ -49,8 +49,8 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	p.Step = j.step(now)
 	p.Report = j.report()
 	p.Report.Archive = j.archive(now)
-	p.Demand = j.demand(p.Report.Archive)
-	if j.archiveBegins(p.Report.Archive) {
+	p.Demand = j.demand(p.Report.Archive, now)
+	if j.archiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)
 	}
 	if o.Blind() {

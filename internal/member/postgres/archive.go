@@ -43,6 +43,9 @@ type archiver struct {
 	secret  store.Secret
 	archive *wal.Archive
 
+	// telling keeps reports in the order in which they were seen.
+	telling sync.Mutex
+
 	mu   sync.Mutex
 	jobs map[string]*archiveJob
 	// primary says that the database runs as one, and upstream is the newest

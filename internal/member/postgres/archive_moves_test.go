@@ -4,6 +4,9 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // What one destination has taken is not what the next one has.
@@ -37,6 +40,23 @@ func TestArchiveMoves(t *testing.T) {
 	a.gaps()
 	if s := a.status(time.Now()); s.Last != segmentName(1, 4) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Who hears that a configuration is in force has not heard of the archive before
+// it any more.
+func TestArchiveMovesBeforeTheHash(t *testing.T) {
+	a := newArchiving(t)
+	a.ready(1, 1)
+	a.asks(1, 1)
+	if said := a.said.Load(); said == nil || said.Last != segmentName(1, 1) {
+		t.Fatalf("%+v", said)
+	}
+	l := &life{agent: &agent{Host: &member.Host{Store: member.NewStore(memberapi.Status{})}, archive: a.archiver}}
+	a.config.Store.URL = "file://" + t.TempDir()
+	l.inForce("new", nil)
+	if said := a.said.Load(); said.Last != "" || l.Store.Get().ConfigHash != "new" {
+		t.Errorf("%s passes for stored where the log goes now", said.Last)
 	}
 }
 

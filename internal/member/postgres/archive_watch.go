@@ -140,6 +140,8 @@ func (s *archiver) usedUp(budget int64) bool {
 
 // refresh says how the archive gets on.
 func (s *archiver) refresh() {
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	status := s.status(time.Now())
 	s.mu.Lock()
 	silent := status == nil && !s.told

@@ -142,18 +142,21 @@ func (l *life) lostLease(lost <-chan struct{}) <-chan struct{} {
 func (l *life) settled(config *member.Config, declared bool, refused error) {
 	if declared {
 		l.prove(config.Parameters)
+		l.inForce(config.Hash, heldBack(l.input(config.Parameters, l.control, l.primary)))
+		return
 	}
-	waits := heldBack(l.input(config.Parameters, l.control, l.primary))
-	l.Store.Update(func(s *memberapi.Status) {
-		if declared {
-			s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits
-		} else if refused != nil {
-			s.ConfigError = refused.Error()
-		}
-	})
-	if !declared {
-		l.refused = config.Hash
+	if refused != nil {
+		l.Store.Update(func(s *memberapi.Status) { s.ConfigError = refused.Error() })
 	}
+	l.refused = config.Hash
+}
+
+// inForce reports the configuration that the server runs with. What is said of
+// the archive is of that one by then: who reads both takes the last file of the
+// destination before for one of the next otherwise.
+func (l *life) inForce(hash string, waits []string) {
+	l.archive.refresh()
+	l.Store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError, s.WaitsForPrimary = hash, "", waits })
 }
 
 // listen hears the server's log.
@@ -398,7 +401,7 @@ func (l *life) takeConfig(ctx context.Context, config *member.Config) {
 	case err == nil:
 		l.refused = ""
 		l.observePending(ctx)
-		l.Store.Update(func(s *memberapi.Status) { s.ConfigHash, s.ConfigError, s.WaitsForPrimary = config.Hash, "", waits })
+		l.inForce(config.Hash, waits)
 		if len(l.Store.Get().PendingRestart) == 0 {
 			l.prove(config.Parameters)
 		}
