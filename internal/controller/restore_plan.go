@@ -137,6 +137,8 @@ func (s restoreSeen) anew(p *restorePlan) {
 func (s restoreSeen) taken(p *restorePlan) bool {
 	v := s.how.Volume
 	switch {
+	case s.how.Leaving != "":
+		p.waits("volume %s of an earlier cluster of this name is being deleted: the restore begins when it is gone; where it stays, look which pod uses it, and which finalizers it has", s.how.Leaving)
 	case v != nil && !s.ours() && v.Annotations[v1alpha1.AnnotationRestoredBy] != "" && v.Annotations[v1alpha1.AnnotationSystemIdentifier] == "":
 		p.stalls(v1alpha1.ReasonRestoreRefused, "volume %s holds what an earlier cluster of this name began to restore, and does not say that a member ran on it: look at what it holds first; once you have deleted it, the restore begins", v.Name)
 	case v != nil && !s.ours() && s.cluster.CommonStatus().Restore != nil:

@@ -131,6 +131,7 @@ func TestPlanRestore(t *testing.T) {
 		{"nor one that was restored once", func(s *restoreSeen) { blank(s); s.how.Volume = claimOf("b-uid", "7") }, "holds", "Stalled/RestoreRefused", "remove spec.restore to go on"},
 		{"nor one without a word", func(s *restoreSeen) { blank(s); s.how.Volume = claimOf("", "") }, "holds", "Stalled/RestoreRefused", "remove spec.restore to go on"},
 		{"nor one that came in the place of ours", func(s *restoreSeen) { s.how.Volume = claimOf("", "") }, "holds", "Stalled/RestoreRefused", "declare another cluster"},
+		{"one that is being deleted is waited for", func(s *restoreSeen) { blank(s); s.how.Volume, s.how.Leaving = claimOf("", "7"), "data-copy-0" }, "holds", "Reconciling/Restoring", "volume data-copy-0 of an earlier cluster"},
 		{"a half copy is to be deleted", func(s *restoreSeen) { blank(s); s.how.Volume = claimOf("b-uid", "") }, "holds", "Stalled/RestoreRefused", "look at what it holds first"},
 		{"volumes of other members are in the way", func(s *restoreSeen) { blank(s); s.how.Others = []string{"data-copy-1"} }, "holds", "Stalled/RestoreRefused", "delete data-copy-1"},
 		{"what is read is put on record first", blank, "holds latch", "Reconciling/Restoring", ""},

@@ -43,4 +43,7 @@ type Restoring struct {
 	// the names of the other members' volumes that are there.
 	Volume *corev1.PersistentVolumeClaim
 	Others []string
+	// Leaving is a volume of an earlier cluster that is being deleted; empty for
+	// none.
+	Leaving string
 }

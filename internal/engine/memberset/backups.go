@@ -105,7 +105,7 @@ func labelled(claim *corev1.PersistentVolumeClaim) bool {
 // says where its data is proves whose volume it is. The API server is asked only
 // while one says so of a volume that no cache shows.
 func (k *Keeper) observeRecorded(ctx context.Context, s Set, o *Observation) error {
-	if o.BackupVolume != nil && labelled(o.BackupVolume) {
+	if k.Writer == nil || o.BackupVolume != nil && labelled(o.BackupVolume) {
 		return nil
 	}
 	name := s.Named(v1alpha1.SuffixBackups)

@@ -96,8 +96,8 @@ func Stalled(reason, format string, args ...any) condition.Fact {
 // inherits says whether any volume is one that an earlier cluster of the name
 // left, and stays.
 func (s Set) inherits(o Observation) bool {
-	for _, v := range o.Volumes {
-		if v.DeletionTimestamp == nil && s.inherited(v) {
+	for n, v := range o.Volumes {
+		if s.inherited(v) && !s.passes(o, n) {
 			return true
 		}
 	}
@@ -110,16 +110,21 @@ func (s Set) inherited(v *corev1.PersistentVolumeClaim) bool {
 	return v.CreationTimestamp.Before(&created)
 }
 
+// passes says whether a volume of an earlier cluster is being deleted, and no
+// member of this one uses it: nobody of this cluster will see what it holds, and
+// it says nothing any more.
+func (s Set) passes(o Observation, ordinal int) bool {
+	return o.leaving(ordinal) && s.inherited(o.Volumes[ordinal]) && o.Pods[ordinal] == nil
+}
+
 // systemIdentifier is the birth latch: status, any volume or the first member
-// knows it. A volume of an earlier cluster that is being deleted says nothing:
-// its data goes with it, and may be gone while the cache still shows it.
+// knows it.
 func (s Set) systemIdentifier(o Observation) string {
 	if id := s.Cluster.CommonStatus().SystemIdentifier; id != "" {
 		return id
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		v := o.Volumes[n]
-		if id := v.Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" && (v.DeletionTimestamp == nil || !s.inherited(v)) {
+		if id := o.Volumes[n].Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" && !s.passes(o, n) {
 			return id
 		}
 	}

@@ -57,7 +57,7 @@ func (j *Judgement) Available(yes bool, reason, format string, args ...any) {
 // JudgeMembers turns what members say into facts.
 func (j *Judgement) JudgeMembers() {
 	for n := range j.Desired.Count {
-		if j.Seen.leaving(n) {
+		if j.Seen.leaving(n) && !j.passes(j.Seen, n) {
 			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
 				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", j.VolumeName(n), j.PodName(n))
 		}

@@ -62,31 +62,24 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 
 	var sets appsv1.StatefulSetList
 	var pods corev1.PodList
-	var volumes corev1.PersistentVolumeClaimList
 	var secrets corev1.SecretList
 	var endpoints discoveryv1.EndpointSliceList
-	for _, list := range []client.ObjectList{&sets, &pods, &volumes, &secrets, &endpoints} {
+	for _, list := range []client.ObjectList{&sets, &pods, &secrets, &endpoints} {
 		// The cache's own objects: an observation is only read.
 		if err := k.Reader.List(ctx, list, in, ours, client.UnsafeDisableDeepCopy); err != nil {
 			return o, fmt.Errorf("observe %T: %w", list, err)
 		}
 	}
-	volumes.Items = slices.DeleteFunc(volumes.Items, func(v corev1.PersistentVolumeClaim) bool { return another(&v, uid) })
+	volumes, err := k.listVolumes(ctx, s, in, ours, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return o, err
+	}
+	volumes = slices.DeleteFunc(volumes, func(v corev1.PersistentVolumeClaim) bool { return another(&v, uid) })
 	secrets.Items = slices.DeleteFunc(secrets.Items, func(v corev1.Secret) bool { return another(&v, uid) })
-	for i := range sets.Items {
-		if sets.Items[i].Name == s.Named("") && !another(&sets.Items[i], uid) {
-			o.StatefulSet = &sets.Items[i]
-		}
-	}
-	if o.StatefulSet == nil {
-		pods.Items = nil // an earlier cluster's, about to go
-	} else {
-		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return another(&p, o.StatefulSet.UID) })
-	}
-	o.Pods = byOrdinal(pods.Items, func(p *corev1.Pod) string { return p.Name }, s.Named("-"))
-	o.Volumes = byOrdinal(volumes.Items, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
-	o.BackupVolume = claimNamed(volumes.Items, s.Named(v1alpha1.SuffixBackups))
-	if err := k.observeLive(ctx, s, &o); err != nil {
+	o.takeMembers(s, sets.Items, pods.Items)
+	o.Volumes = byOrdinal(volumes, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
+	o.BackupVolume = claimNamed(volumes, s.Named(v1alpha1.SuffixBackups))
+	if err := k.observeRecorded(ctx, s, &o); err != nil {
 		return o, err
 	}
 	o.DataSecrets = map[string]*corev1.Secret{}
@@ -118,40 +111,31 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	return o, nil
 }
 
-// observeLive asks the API server where a cache is not to be believed.
-func (k *Keeper) observeLive(ctx context.Context, s Set, o *Observation) error {
-	if k.Writer == nil {
-		return nil
+// takeMembers finds the StatefulSet that is the cluster's own, and its pods.
+// Where there is none, pods are an earlier cluster's, about to go.
+func (o *Observation) takeMembers(s Set, sets []appsv1.StatefulSet, pods []corev1.Pod) {
+	for i := range sets {
+		if sets[i].Name == s.Named("") && !another(&sets[i], s.Cluster.GetUID()) {
+			o.StatefulSet = &sets[i]
+		}
 	}
-	if err := k.observeInherited(ctx, s, o.Volumes); err != nil {
-		return err
-	}
-	return k.observeRecorded(ctx, s, o)
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return o.StatefulSet == nil || another(&p, o.StatefulSet.UID) })
+	o.Pods = byOrdinal(pods, func(p *corev1.Pod) string { return p.Name }, s.Named("-"))
 }
 
-// observeInherited looks at what an earlier cluster left with the API server's
-// eyes, until it is settled whose data this is: a cache that lags shows volumes
-// that are gone, and what they say of a birth would be believed for good.
-func (k *Keeper) observeInherited(ctx context.Context, s Set, volumes map[int]*corev1.PersistentVolumeClaim) error {
-	if s.Cluster.CommonStatus().SystemIdentifier != "" {
-		return nil
+// listVolumes of a cluster. Until it is on record whose data this is, the API
+// server is asked: a cache that lags shows volumes that are gone, and what they
+// say of a birth would be believed for good; and none yet that were just put back.
+func (k *Keeper) listVolumes(ctx context.Context, s Set, options ...client.ListOption) ([]corev1.PersistentVolumeClaim, error) {
+	from := k.Reader
+	if k.Writer != nil && s.Cluster.CommonStatus().SystemIdentifier == "" {
+		from = k.Writer
 	}
-	for n, cached := range volumes {
-		if !s.inherited(cached) {
-			continue
-		}
-		live := &corev1.PersistentVolumeClaim{}
-		err := k.Writer.Get(ctx, client.ObjectKeyFromObject(cached), live)
-		switch {
-		case apierrors.IsNotFound(err) || err == nil && live.UID != cached.UID:
-			delete(volumes, n)
-		case err != nil:
-			return fmt.Errorf("look at the volume that an earlier cluster left: %w", err)
-		default:
-			volumes[n] = live
-		}
+	var list corev1.PersistentVolumeClaimList
+	if err := from.List(ctx, &list, options...); err != nil {
+		return nil, fmt.Errorf("observe volumes: %w", err)
 	}
-	return nil
+	return list.Items, nil
 }
 
 // claimNamed finds a volume by its name; nil where there is none.

@@ -3,72 +3,50 @@ package memberset
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
-// claims are volumes as the API server has them. It answers nothing else.
-type claims struct {
+// lists answers with volumes of the names, and nothing else.
+type lists struct {
 	client.Client
-	there map[string]*corev1.PersistentVolumeClaim
-	asked []string
+	names []string
 }
 
-func (c *claims) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	c.asked = append(c.asked, key.Name)
-	found, ok := c.there[key.Name]
-	if !ok {
-		return apierrors.NewNotFound(corev1.Resource("persistentvolumeclaims"), key.Name)
+func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	for _, name := range l.names {
+		claims := into.(*corev1.PersistentVolumeClaimList)
+		claims.Items = append(claims.Items, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	*into.(*corev1.PersistentVolumeClaim) = *found
 	return nil
 }
 
-// What a cache that lags shows of an earlier cluster's volumes is not believed
-// while nobody knows of a birth.
-func TestObserveInherited(t *testing.T) {
-	created := metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
-	before := metav1.NewTime(created.Add(-time.Hour))
+// What a cache that lags shows of volumes is not believed while nobody knows of
+// a birth; afterwards nothing is read.
+func TestListVolumes(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}
-	c.Name, c.CreationTimestamp = "orders", created
-	s := Set{Kind: Kind{GVK: v1alpha1.GroupVersion.WithKind("EtcdCluster")}, Cluster: c}
-	claim := func(name, uid string, made metav1.Time) *corev1.PersistentVolumeClaim {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid), CreationTimestamp: made}}
-	}
-	cached := func() map[int]*corev1.PersistentVolumeClaim {
-		return map[int]*corev1.PersistentVolumeClaim{
-			0: claim("gone", "a", before), 1: claim("made-again", "b", before), 2: claim("leaves", "c", before), 3: claim("own", "d", created),
+	s := Set{Cluster: c}
+	keeper := &Keeper{Reader: &lists{names: []string{"gone", "there"}}, Writer: &lists{names: []string{"there", "new"}}}
+	for system, want := range map[string][]string{"": {"there", "new"}, "7": {"gone", "there"}} {
+		c.Status.SystemIdentifier = system
+		volumes, err := keeper.listVolumes(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	leaving := claim("leaves", "c", before)
-	leaving.DeletionTimestamp = &created
-	server := &claims{there: map[string]*corev1.PersistentVolumeClaim{"made-again": claim("made-again", "e", created), "leaves": leaving}}
-	keeper := &Keeper{Writer: server}
-
-	got := cached()
-	if err := keeper.observeInherited(t.Context(), s, got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[int]*corev1.PersistentVolumeClaim{2: leaving, 3: claim("own", "d", created)}, got); diff != "" {
-		t.Errorf("volumes (-want +got):\n%s", diff)
-	}
-	if len(server.asked) != 3 {
-		t.Errorf("asked for %v", server.asked)
-	}
-	c.Status.SystemIdentifier = "7"
-	got = cached()
-	if err := keeper.observeInherited(t.Context(), s, got); err != nil || len(server.asked) != 3 || len(got) != 4 {
-		t.Errorf("a cluster that was born asked for %v, err %v", server.asked, err)
+		var got []string
+		for _, v := range volumes {
+			got = append(got, v.Name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("born as %q (-want +got):\n%s", system, diff)
+		}
 	}
 }
 

@@ -31,6 +31,9 @@ func (s Set) Restoring(o Observation, d Desired, writable bool, faults []conditi
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
+		if s.inherited(o.Volumes[n]) && o.leaving(n) {
+			r.Leaving = o.Volumes[n].Name
+		}
 		if n != founder {
 			r.Others = append(r.Others, o.Volumes[n].Name)
 		}
@@ -42,7 +45,7 @@ func (s Set) Restoring(o Observation, d Desired, writable bool, faults []conditi
 // of the name left. One that restores says so itself.
 func (s Set) halfRestored(o Observation) *condition.Fact {
 	v := o.Volumes[founder]
-	if v == nil || o.StatefulSet != nil || s.Cluster.Common().Restore != nil || s.Cluster.CommonStatus().Restore != nil {
+	if v == nil || v.DeletionTimestamp != nil || o.StatefulSet != nil || s.Cluster.Common().Restore != nil || s.Cluster.CommonStatus().Restore != nil {
 		return nil
 	}
 	if v.Annotations[v1alpha1.AnnotationRestoredBy] == "" || v.Annotations[v1alpha1.AnnotationSystemIdentifier] != "" {

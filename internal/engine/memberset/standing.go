@@ -45,6 +45,8 @@ func (s Set) Present(o Observation, ordinal int) Standing {
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
 	name := s.PodName(ordinal)
 	switch {
+	case pod == nil && o.leaving(ordinal):
+		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod before volume " + s.VolumeName(ordinal) + ", which is being deleted, is gone", false}
 	case pod == nil:
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod yet", false}
 	case pod.DeletionTimestamp != nil:

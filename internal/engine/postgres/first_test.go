@@ -106,6 +106,12 @@ func TestFresh(t *testing.T) {
 				v.DeletionTimestamp = &metav1.Time{Time: now}
 				v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
 			}, true},
+		{"a retained volume that is being deleted, and a member still uses it", func(w *world) {
+			v := w.volume(1, true)
+			v.DeletionTimestamp = &metav1.Time{Time: now}
+			v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
+			w.pod(1)
+		}, false},
 		{"a retained volume that is being deleted, beside another", func(w *world) {
 			w.volume(0, true).DeletionTimestamp = &metav1.Time{Time: now}
 			w.volume(1, true)

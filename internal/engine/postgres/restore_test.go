@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -28,6 +29,15 @@ func TestRestoring(t *testing.T) {
 	if r.Living || r.Volume != w.o.Volumes[0] || !cmp.Equal(r.Others, []string{"data-orders-2"}) {
 		t.Errorf("with volumes: %+v", r)
 	}
+	w.c.CreationTimestamp = metav1.NewTime(now)
+	w.o.Volumes[2].DeletionTimestamp = &metav1.Time{Time: now}
+	if r = (&Engine{}).Restoring(w.c, w.o); r.Leaving != "data-orders-2" {
+		t.Errorf("%q is being deleted", r.Leaving)
+	}
+	w.o.Volumes[2].CreationTimestamp = w.c.CreationTimestamp
+	if r = (&Engine{}).Restoring(w.c, w.o); r.Leaving != "" {
+		t.Errorf("its own %s passes for an earlier cluster's", r.Leaving)
+	}
 	w.c.Spec.Storage.StorageClass = "nowhere"
 	clear(w.o.Volumes)
 	if r = (&Engine{}).Restoring(w.c, w.o); len(r.Faults) != 1 || r.Faults[0].Reason != v1alpha1.ReasonStorageClassMissing {
@@ -49,6 +59,7 @@ func TestHalfRestored(t *testing.T) {
 		{"by an earlier cluster", func(*world) {}, true},
 		{"to the end", func(w *world) { w.o.Volumes[0].Annotations[v1alpha1.AnnotationSystemIdentifier] = "7" }, false},
 		{"never", func(w *world) { delete(w.o.Volumes[0].Annotations, v1alpha1.AnnotationRestoredBy) }, false},
+		{"and it is being deleted", func(w *world) { w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now} }, false},
 		{"and members run on it", func(w *world) { w.statefulSet() }, false},
 		{"by this one", func(w *world) { w.c.Status.Restore = &v1alpha1.RestoreStatus{} }, false},
 	}
