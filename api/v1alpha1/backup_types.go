@@ -367,6 +367,11 @@ type BackupStatus struct {
 	// +optional
 	Duration string `json:"duration,omitempty"`
 
+	// Size of what is stored, rounded for people, such as 126 MiB; result.size
+	// is exact.
+	// +optional
+	Size string `json:"size,omitempty"`
+
 	// Source is the member that the data was copied from.
 	// +optional
 	Source string `json:"source,omitempty"`
@@ -397,7 +402,7 @@ type BackupStatus struct {
 // +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.clusterRef.name`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.run.progress`
-// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.result.size`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
 // +kubebuilder:printcolumn:name="Duration",type=string,JSONPath=`.status.duration`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

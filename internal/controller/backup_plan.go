@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/fluxcd/pkg/runtime/conditions"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -390,6 +391,7 @@ func (s backupSeen) halt(p *backupPlan) {
 
 func (s backupSeen) complete(p *backupPlan) {
 	p.status.Result = s.backup.Status.Run.Result.DeepCopy()
+	p.status.Size = humanize.IBytes(uint64(max(0, p.status.Result.Size.Value()))) //nolint:gosec // not negative
 	s.end(p)
 	s.finished(p)
 	p.event = engine.Note{Reason: v1alpha1.ReasonBackupCompleted, Action: "Backup", Message: p.fact.Message}
@@ -427,7 +429,7 @@ func (s backupSeen) finished(p *backupPlan) {
 	} else if r != nil {
 		p.status.DataLost = false
 		p.complete = s.leftovers || s.job != nil
-		p.is(v1alpha1.ConditionReady, "Completed", v1alpha1.ReasonBackupCompleted, "complete and verified: %s of version %s up to %s", r.Size.String(), r.Version, r.EndPosition)
+		p.is(v1alpha1.ConditionReady, "Completed", v1alpha1.ReasonBackupCompleted, "complete and verified: %s of version %s up to %s", p.status.Size, r.Version, r.EndPosition)
 		return
 	}
 	p.is(v1alpha1.ConditionStalled, "Failed", v1alpha1.ReasonBackupFailed, "%s", p.status.Error)

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,7 +142,7 @@ func stage(b *v1alpha1.Backup) string {
 func completed(b *v1alpha1.Backup) string {
 	text := fmt.Sprintf("bk/%s is complete and verified", b.Name)
 	if r := b.Status.Result; r != nil {
-		text += fmt.Sprintf(": %s of %s, version %s", r.Size.String(), orDash(r.Source), r.Version)
+		text += fmt.Sprintf(": %s of %s, version %s", cmp.Or(b.Status.Size, r.Size.String()), orDash(r.Source), r.Version)
 	}
 	return text
 }
