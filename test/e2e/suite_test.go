@@ -67,6 +67,7 @@ var ofEtcd = []part{
 	{"EtcdLostVolumes", etcdLostVolumes},
 	{"EtcdMajorityLost", etcdMajorityLost},
 	{"EtcdFull", etcdFull},
+	{"EtcdVolumesGrow", etcdVolumesGrow},
 	{"EtcdPlugin", etcdPlugin},
 }
 
