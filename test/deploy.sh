@@ -6,13 +6,15 @@ image=${IMAGE:-}
 if [ -z "$image" ]; then
   # The tag names the content, so that an unchanged operator is not restarted.
   image=docker.io/library/holdfast:$(sha256sum bin/holdfast | cut -c1-12)
-  if [ ! -e "$STATE/$(basename "${image/:/-}").loaded" ]; then
+  # What the nodes have been given goes with them.
+  loaded=$STATE/loaded/$(basename "${image/:/-}")
+  if [ ! -e "$loaded" ]; then
     echo "==> packing the operator as $image and giving it to the nodes"
     archive=$(mktemp --suffix .tar)
     trap 'rm -f "$archive"' EXIT
     "$CLUSTER" pack --name "$image" --binary bin/holdfast --out "$archive" >/dev/null
     "$CLUSTER" load --dir "$STATE" "$archive"
-    touch "$STATE/$(basename "${image/:/-}").loaded"
+    mkdir -p "$STATE/loaded" && touch "$loaded"
   fi
 fi
 echo "==> applying CRDs and operator, server-side"

@@ -48,11 +48,11 @@ func Down(dir layout.Dir) error {
 	return os.RemoveAll(layout.RunDir)
 }
 
-// removeState removes what the cluster put into the folder; other files that
-// someone keeps there stay.
+// removeState removes what the cluster put into the folder, and what deployments
+// wrote of it below loaded; other files that someone keeps there stay.
 func removeState(dir layout.Dir) error {
 	ours := []string{
-		"kubeconfig", started, "images.json", "audit", "bin", "etcd", "kubeconfigs", "logs", "nodes", "pids", "pki", "volumes",
+		"kubeconfig", started, "images.json", "audit", "bin", "etcd", "kubeconfigs", "loaded", "logs", "nodes", "pids", "pki", "volumes",
 	}
 	for _, name := range ours {
 		if err := os.RemoveAll(dir.Path(name)); err != nil {
