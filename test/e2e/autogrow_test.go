@@ -96,47 +96,10 @@ func volumesGrowThemselves(t *testing.T) {
 	})
 }
 
-// etcdVolumesGrow fills etcd's database up to its quota, which with its log is
-// past the threshold. The volumes grow, and no member is restarted.
-func etcdVolumesGrow(t *testing.T) {
-	c := newSubject(t, etcd, 3, `storage: {size: 512Mi, storageClass: sized, autoGrow: {maxSize: 1Gi, thresholdPercent: 50}}`, "quota: 160Mi")
-	c.waitReady()
-	members := c.incarnations()
-	etcd.keep(c, "precious")
-	app := newClient(t)
-	app.install(t, connection, c.secret("-app"))
-	out, err := run(t.Context(), app.namespace, app.name, "", "/tmp/etcdwriter", "-connection", connection, "-fill", "512")
-	must(t, err, "fill the database")
-	if !strings.HasPrefix(out, "full ") {
-		t.Fatalf("the database is not full: %s", out)
-	}
-	eventually(t, readyTimeout, "all volumes grow", func(context.Context) error {
-		if sizes := c.sizes(); sizes[0] <= 512<<20 || sizes[1] != sizes[0] || sizes[2] != sizes[0] {
-			return fmt.Errorf("they are of %v", sizes)
-		}
-		return nil
-	})
-	waitEvent(t, c, v1alpha1.ReasonVolumeGrows, "from 512Mi", "50 %")
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
-	for n, want := range c.sizes() {
-		var claim corev1.PersistentVolumeClaim
-		c.read(&claim, c.volume(n))
-		if has := claim.Status.Capacity.Storage().Value(); has != want {
-			t.Errorf("%s is of %d bytes, want %d", claim.Name, has, want)
-		}
-	}
-	if now := c.incarnations(); now != members {
-		t.Errorf("growing touched the members: %s, before %s", now, members)
-	}
-	if kept := etcd.kept(c); kept != "precious" {
-		t.Errorf("what was kept is %q", kept)
-	}
-}
-
-// sizes in bytes that the claims of the members ask for.
-func (c *subject) sizes() []int64 {
+// sizes in bytes that the claims of both members ask for.
+func (c *cluster) sizes() [2]int64 {
 	c.t.Helper()
-	sizes := make([]int64, len(c.pods()))
+	var sizes [2]int64
 	for n := range sizes {
 		var claim corev1.PersistentVolumeClaim
 		c.read(&claim, c.volume(n))

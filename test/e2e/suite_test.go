@@ -67,7 +67,6 @@ var ofEtcd = []part{
 	{"EtcdLostVolumes", etcdLostVolumes},
 	{"EtcdMajorityLost", etcdMajorityLost},
 	{"EtcdFull", etcdFull},
-	{"EtcdVolumesGrow", etcdVolumesGrow},
 	{"EtcdPlugin", etcdPlugin},
 }
 
