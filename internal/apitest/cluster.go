@@ -102,11 +102,12 @@ func (c *Cluster) As(t *testing.T, manager string) client.Client {
 }
 
 // Eventually waits until a condition holds, and fails the test with what it was
-// last told where it never does.
+// last told where it never does. Cleanups, too, can wait with it.
 func Eventually(t *testing.T, what string, condition func(ctx context.Context) (bool, string)) {
 	t.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true,
+	ctx := context.WithoutCancel(t.Context()) // it is over when cleanups run
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true,
 		func(ctx context.Context) (held bool, _ error) {
 			held, last = condition(ctx)
 			return held, nil

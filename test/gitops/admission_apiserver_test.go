@@ -16,11 +16,21 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-// guarded is a namespace in which the policies are known to be in force.
+// guarded is a namespace in which the policies are known to be in force. They
+// hold for the whole API server, so the next test begins when they no longer do.
 func guarded(t *testing.T) (client.Client, *apitest.Cluster) {
 	t.Helper()
 	cluster := apitest.New(t)
 	c := administrator(t, cluster.Config)
+	t.Cleanup(func() {
+		apitest.Eventually(t, "the policies are gone", func(ctx context.Context) (bool, string) {
+			err := c.Create(ctx, cleanOut(metav1.NamespaceDefault, "probe"), client.DryRunAll)
+			if err != nil {
+				return false, err.Error()
+			}
+			return true, ""
+		})
+	})
 	installKinds(t, c, with(t, "admission-policy"), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	apitest.Eventually(t, "the policies are in force", func(ctx context.Context) (bool, string) {
 		err := c.Create(ctx, cleanOut(cluster.Namespace, "probe"), client.DryRunAll)
