@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,7 +61,8 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	}
 	err = write(version)
 	if apierrors.IsConflict(err) && !once {
-		if version, err = r.stillThere(ctx, p.c, gvk); err == nil {
+		kind := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
+		if version, err = r.unchanged(ctx, p.c, before, kind); err == nil {
 			err = write(version)
 		}
 	}
@@ -75,18 +77,22 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	return nil
 }
 
-// stillThere asks for the newest version of a cluster that others have written.
-// It fails with NotFound where the name is another one's by now. The API server
-// compares no UIDs where a status is applied, and a cluster that was made anew
-// must not get what was latched for the one before.
-func (r *Reconciler[C, O]) stillThere(ctx context.Context, c v1alpha1.Cluster, gvk schema.GroupVersionKind) (string, error) {
-	now := &metav1.PartialObjectMetadata{}
-	now.SetGroupVersionKind(gvk)
+// unchanged asks for the newest version of a cluster that others have written
+// since it was read. It fails with NotFound where the name is another one's by
+// now: the API server compares no UIDs where a status is applied, and a cluster
+// that was made anew must not get what was latched for the one before. It fails
+// with a conflict where its status is another: it may say what this pass does not
+// know, as that of an operator that leads by now.
+func (r *Reconciler[C, O]) unchanged(ctx context.Context, c C, before *v1alpha1.CommonStatus, kind schema.GroupResource) (string, error) {
+	now := r.New()
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil {
 		return "", err
 	}
 	if now.GetUID() != c.GetUID() {
-		return "", apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource(gvk.Kind).GroupResource(), c.GetName())
+		return "", apierrors.NewNotFound(kind, c.GetName())
+	}
+	if !equality.Semantic.DeepEqual(before, now.CommonStatus()) {
+		return "", apierrors.NewConflict(kind, c.GetName(), errors.New("somebody else wrote its status"))
 	}
 	return now.GetResourceVersion(), nil
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-// A status is written over what others have written in the meantime, and never
-// over that of another cluster of the name; an order is taken up by one pass.
+// A status is written when others have written anything else in the meantime,
+// and never over what they say there, or over that of another cluster of the
+// name; an order is taken up by one pass.
 func TestWriteStatusMeetsAnother(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -29,6 +30,14 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 	cluster := func(uid types.UID) *v1alpha1.PostgresCluster {
 		return &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: uid, ResourceVersion: "7"}}
 	}
+	saying := func(st v1alpha1.PostgresClusterStatus) *v1alpha1.PostgresCluster {
+		c := cluster("a")
+		c.Status = st
+		return c
+	}
+	var ordered, restored v1alpha1.PostgresClusterStatus
+	ordered.Orders = []v1alpha1.OrderStatus{{Type: "recover-quorum", Token: "go"}}
+	restored.Restore = &v1alpha1.RestoreStatus{CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}}
 	type postgresPass = pass[*v1alpha1.PostgresCluster]
 	plain := func(*postgresPass) {}
 	begins := func(p *postgresPass) {
@@ -41,6 +50,7 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		want   []string
 	}{
 		{"others have written", []client.Object{cluster("a")}, plain, []string{"4", "7"}},
+		{"another operator took up an order", []client.Object{saying(ordered)}, plain, []string{"4"}},
 		{"it was made anew", []client.Object{cluster("b")}, plain, []string{"4"}},
 		{"it is gone", nil, plain, []string{"4"}},
 		{"it puts a restore on record, as it was read", []client.Object{cluster("a")}, func(p *postgresPass) { begins(p); p.restored.latch = true }, []string{"3"}},
@@ -49,10 +59,9 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 			begins(p)
 			p.c.Status.Restore, p.c.Spec.Restore = p.restored.status, nil
 		}, []string{"4"}},
-		{"a restore is done", []client.Object{cluster("a")}, func(p *postgresPass) {
+		{"a restore is done", []client.Object{saying(restored)}, func(p *postgresPass) {
 			begins(p)
-			p.restored.status.CompletionTime = &metav1.Time{Time: time.Unix(1, 0)}
-			p.c.Status.Restore = p.restored.status
+			p.c.Status, p.restored.status = restored, restored.Restore
 		}, []string{"4", "7"}},
 	} {
 		var tried []string
