@@ -97,6 +97,9 @@ const (
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
 	// the database system that was born there. It forbids a second birth.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"
+	// AnnotationCluster on a volume is the UID of the cluster that it was made
+	// for, and from its birth on that of the cluster whose data it holds.
+	AnnotationCluster = "holdfast.dev/cluster-uid"
 	// AnnotationDatabase and AnnotationOwner on a volume are the first database
 	// and its owner, as its data was made with them.
 	AnnotationDatabase = "holdfast.dev/database"

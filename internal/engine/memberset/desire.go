@@ -58,6 +58,9 @@ func (s Set) Desire(o Observation) Desired {
 	if d.SystemIdentifier != "" {
 		d.Data[v1alpha1.AnnotationSystemIdentifier] = d.SystemIdentifier
 	}
+	if s.Cluster.CommonStatus().SystemIdentifier != "" {
+		d.Data[v1alpha1.AnnotationCluster] = string(s.Cluster.GetUID())
+	}
 	return d
 }
 
@@ -104,8 +107,13 @@ func (s Set) inherits(o Observation) bool {
 	return false
 }
 
-// inherited says whether a volume is older than the cluster's object.
+// inherited says whether a volume is an earlier cluster's. It says whose it is;
+// one that does not is older than this cluster's object or not, by clocks of API
+// servers that may differ.
 func (s Set) inherited(v *corev1.PersistentVolumeClaim) bool {
+	if made := v.Annotations[v1alpha1.AnnotationCluster]; made != "" {
+		return made != string(s.Cluster.GetUID())
+	}
 	created := s.Cluster.GetCreationTimestamp()
 	return v.CreationTimestamp.Before(&created)
 }

@@ -192,6 +192,9 @@ func (s Set) Volume(d Desired, v Volume) *corev1ac.PersistentVolumeClaimApplyCon
 	if v.Ahead {
 		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationDataAhead: "true"})
 	}
+	if v.Cluster != "" {
+		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationCluster: v.Cluster})
+	}
 	return ac.WithAnnotations(d.Data)
 }
 

@@ -22,6 +22,9 @@ type Volume struct {
 	Waits bool
 	// Ahead says that its data holds what the primary's does not.
 	Ahead bool
+	// Cluster is the UID of the cluster that it was made for; empty where it
+	// does not say.
+	Cluster string
 }
 
 // DesireVolumes fills in the volumes of d, whose count is known. It says
@@ -44,13 +47,23 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 	g := s.growth(o)
 	for _, n := range volumeOrdinals(o, d.Count) {
 		v, fault := s.desireVolume(o, g, d.Data, n, n < d.Count)
-		v.Ahead = o.DataAhead(n)
+		v.Ahead, v.Cluster = o.DataAhead(n), s.madeFor(o.Volumes[n])
 		d.Volumes = append(d.Volumes, v)
 		if fault != nil {
 			facts = append(facts, *fault)
 		}
 	}
 	return writable, facts
+}
+
+// madeFor is whose volume this is, before the birth of this cluster is on record.
+// Nothing is applied to one that is being deleted: what is desired of it is for
+// the one that takes its place.
+func (s Set) madeFor(live *corev1.PersistentVolumeClaim) string {
+	if live == nil || live.DeletionTimestamp != nil {
+		return string(s.Cluster.GetUID())
+	}
+	return live.Annotations[v1alpha1.AnnotationCluster]
 }
 
 // missesVolume says whether a member has no volume yet: made with a wrong

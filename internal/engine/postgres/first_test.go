@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
@@ -121,6 +122,20 @@ func TestFresh(t *testing.T) {
 			v.CreationTimestamp, v.DeletionTimestamp = w.c.CreationTimestamp, &metav1.Time{Time: now}
 			v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
 		}, false},
+		{"a retained volume that a slow clock makes look new",
+			func(w *world) { says(w.volume(0, false), "another").CreationTimestamp = w.c.CreationTimestamp }, false},
+		{"a retained volume that is being deleted, and that a slow clock makes look new", func(w *world) {
+			v := says(w.volume(0, true), "another")
+			v.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7"
+			v.CreationTimestamp, v.DeletionTimestamp = w.c.CreationTimestamp, &metav1.Time{Time: now}
+		}, true},
+		{"its own volume that a fast clock makes look old",
+			func(w *world) { says(w.volume(0, true), string(w.c.UID)) }, true},
+		{"its own volume that is being deleted and looks old", func(w *world) {
+			v := says(w.volume(0, true), string(w.c.UID))
+			v.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7"
+			v.DeletionTimestamp = &metav1.Time{Time: now}
+		}, false},
 		{"a born cluster", func(w *world) { w.c.Status.SystemIdentifier = "7" }, false},
 	}
 	for _, tc := range cases {
@@ -130,6 +145,37 @@ func TestFresh(t *testing.T) {
 		d, _, _ := desire(w.c, w.o)
 		if got := strings.Contains(string(d.Config), `"fresh": true`); got != tc.want {
 			t.Errorf("%s: fresh is %v", tc.name, got)
+		}
+	}
+}
+
+// says makes a volume say whose it is.
+func says(v *corev1.PersistentVolumeClaim, cluster string) *corev1.PersistentVolumeClaim {
+	v.Annotations = map[string]string{v1alpha1.AnnotationCluster: cluster}
+	return v
+}
+
+// A volume says which cluster it was made for; when the birth is on record, which
+// cluster's data it holds.
+func TestVolumesSayWhose(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   string
+	}{
+		"a new one":                        {func(*world) {}, "own"},
+		"its own":                          {func(w *world) { says(w.volume(0, true), "own") }, "own"},
+		"one of before this was said":      {func(w *world) { w.volume(0, true) }, ""},
+		"one that is retained":             {func(w *world) { says(w.volume(0, false), "another") }, "another"},
+		"in place of one that goes":        {func(w *world) { says(w.volume(0, true), "another").DeletionTimestamp = &metav1.Time{Time: now} }, "own"},
+		"one that was retained and serves": {func(w *world) { says(w.volume(0, true), "another"); w.c.Status.SystemIdentifier = "7" }, "own"},
+		"one that does not say and serves": {func(w *world) { w.volume(0, true); w.c.Status.SystemIdentifier = "7" }, "own"},
+	} {
+		w := newWorld(t, 1)
+		w.c.UID = "own"
+		tc.change(w)
+		d, _, _ := desire(w.c, w.o)
+		if got := set(w.c).Volume(d.Desired, d.Volumes[0]).Annotations[v1alpha1.AnnotationCluster]; got != tc.want {
+			t.Errorf("%s: it says %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -86,7 +86,8 @@ func TestVolumeGrowsLast(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			w := settled(t, 1)
-			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: w.c.Status.SystemIdentifier}
+			w.o.Volumes[0].Annotations = map[string]string{
+				v1alpha1.AnnotationSystemIdentifier: w.c.Status.SystemIdentifier, v1alpha1.AnnotationCluster: string(w.c.UID)}
 			w.c.Spec.Storage.Size = resource.MustParse("2Gi")
 			tc.change(w)
 			d, _, _ := desire(w.c, w.o)
