@@ -13,7 +13,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -204,8 +203,8 @@ func (t *Taker) copy(ctx context.Context, source Source, member memberapi.Backup
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run.Step = v1alpha1.BackupStepCopying
-	counted := &counter{}
-	defer t.follow(ctx, run, func() string { return progress(counted.n.Load(), t.Task.Expected) })()
+	counted := &Counter{}
+	defer t.follow(ctx, run, func() string { return progress(counted.Load(), t.Task.Expected) })()
 
 	packed, out := io.Pipe()
 	var facts Facts
@@ -233,15 +232,15 @@ func (t *Taker) copy(ctx context.Context, source Source, member memberapi.Backup
 	if <-ended; failed != nil { // an EOF of the database's connection ends the stream, too
 		return Facts{}, failed
 	}
-	m.Parts, m.DataSize, m.SHA256 = parts, counted.n.Load(), hex.EncodeToString(hash.Sum(nil))
+	m.Parts, m.DataSize, m.SHA256 = parts, counted.Load(), hex.EncodeToString(hash.Sum(nil))
 	return facts, nil
 }
 
 // verify reads what is stored, all of it.
 func (t *Taker) verify(ctx context.Context, source Source, prefix string, m Manifest, run *v1alpha1.BackupRun) (Facts, error) {
 	run.Step = v1alpha1.BackupStepVerifying
-	counted := &counter{}
-	defer t.follow(ctx, run, func() string { return progress(counted.n.Load(), m.DataSize) })()
+	counted := &Counter{}
+	defer t.follow(ctx, run, func() string { return progress(counted.Load(), m.DataSize) })()
 	data, err := OpenData(ctx, t.store, prefix, m)
 	if err != nil {
 		return Facts{}, err
@@ -256,37 +255,19 @@ func (t *Taker) verify(ctx context.Context, source Source, prefix string, m Mani
 	if _, err := io.Copy(io.Discard, stream); err != nil {
 		return Facts{}, err
 	}
-	if n, sum := counted.n.Load(), hex.EncodeToString(hash.Sum(nil)); n != m.DataSize || sum != m.SHA256 {
+	if n, sum := counted.Load(), hex.EncodeToString(hash.Sum(nil)); n != m.DataSize || sum != m.SHA256 {
 		return Facts{}, &Permanent{fmt.Errorf("%d bytes with the checksum %s were written, and %d with %s are read", m.DataSize, m.SHA256, n, sum)}
 	}
 	return facts, nil
 }
 
-// follow reports on a step every now and then, until what it returns is called.
+// follow reports on a step until what it returns is called.
 func (t *Taker) follow(ctx context.Context, run *v1alpha1.BackupRun, now func() string) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
 	state := *run
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(cmp.Or(t.Every, 5*time.Second))
-		defer tick.Stop()
-		for last := "none"; ; {
-			if state.Progress = now(); state.Progress != last {
-				t.Reporter.Report(ctx, state)
-				last = state.Progress
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	return Follow(ctx, t.Every, now, func(ctx context.Context, progress string) {
+		state.Progress = progress
+		t.Reporter.Report(ctx, state)
+	})
 }
 
 // progress of n bytes, as a share where the whole is known. What is expected is
@@ -296,11 +277,4 @@ func progress(n, expected int64) string {
 		return resource.NewQuantity(n>>20<<20, resource.BinarySI).String()
 	}
 	return fmt.Sprintf("%d%%", min(99, n*100/expected))
-}
-
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n.Add(int64(len(p)))
-	return len(p), nil
 }

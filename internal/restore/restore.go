@@ -269,8 +269,8 @@ func (r *Restorer) fill(ctx context.Context, s *store.Store, lock *member.Volume
 // what was written.
 func (r *Restorer) fetch(ctx context.Context, s *store.Store, key string, m backup.Manifest, work string) error {
 	r.run.Step = v1alpha1.RestoreStepCopying
-	counted := &counter{}
-	defer r.follow(ctx, func() string { return fmt.Sprintf("%d%%", min(99, counted.n.Load()*100/max(1, m.DataSize))) })()
+	counted := &backup.Counter{}
+	defer r.follow(ctx, func() string { return fmt.Sprintf("%d%%", min(99, counted.Load()*100/max(1, m.DataSize))) })()
 	data, err := backup.OpenData(ctx, s, backup.DataOf(key), m)
 	if err != nil {
 		return err
@@ -284,7 +284,7 @@ func (r *Restorer) fetch(ctx context.Context, s *store.Store, key string, m back
 	if _, err := io.Copy(io.Discard, stream); err != nil {
 		return fmt.Errorf("copy the backup: %w", err)
 	}
-	if n, sum := counted.n.Load(), hex.EncodeToString(hash.Sum(nil)); n != m.DataSize || sum != m.SHA256 {
+	if n, sum := counted.Load(), hex.EncodeToString(hash.Sum(nil)); n != m.DataSize || sum != m.SHA256 {
 		return permanent("the backup holds %d bytes with the checksum %s, and its manifest says %d with %s", n, sum, m.DataSize, m.SHA256)
 	}
 	return nil
@@ -312,36 +312,11 @@ func (r *Restorer) pass(step string, err error) error {
 	return r.passed(step)
 }
 
-// follow reports on a step every now and then, until what it returns is called.
+// follow reports on a step until what it returns is called.
 func (r *Restorer) follow(ctx context.Context, now func() string) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
 	state := r.run
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(cmp.Or(r.Every, 5*time.Second))
-		defer tick.Stop()
-		for last := "none"; ; {
-			if state.Progress = now(); state.Progress != last {
-				r.Reporter.Report(ctx, state)
-				last = state.Progress
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
-type counter struct{ n atomic.Int64 }
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n.Add(int64(len(p)))
-	return len(p), nil
+	return backup.Follow(ctx, r.Every, now, func(ctx context.Context, progress string) {
+		state.Progress = progress
+		r.Reporter.Report(ctx, state)
+	})
 }

@@ -1,0 +1,32 @@
+package backup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Progress is told at once and when it changes, and never after the end: a late
+// word would stand over what the next step says.
+func TestFollowTellsWhatChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var counted Counter
+		var told []string
+		stop := Follow(t.Context(), 0, func() string { return fmt.Sprint(counted.Load()) },
+			func(_ context.Context, progress string) { told = append(told, progress) })
+		for _, text := range []string{"", "ab", "", "c"} {
+			fmt.Fprint(&counted, text)
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		stop()
+		fmt.Fprint(&counted, "more")
+		time.Sleep(time.Minute)
+		if want := []string{"0", "2", "3"}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
+}
