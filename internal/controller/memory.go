@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
 // memory is what the loop knows beyond the cache: the status that it wrote
@@ -24,6 +26,8 @@ type remembered struct {
 	// status as written last, and the resourceVersion that it got.
 	status          *v1alpha1.CommonStatus
 	resourceVersion string
+	// drifts that no status told yet: each is seen once.
+	drifts []apply.Drift
 	// fingerprint of what was observed, and since when it has been that.
 	fingerprint string
 	since       time.Time
@@ -74,7 +78,21 @@ func (m *memory) wrote(c v1alpha1.Cluster, resourceVersion string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.of(c)
-	e.status, e.resourceVersion = c.CommonStatus().DeepCopy(), resourceVersion
+	e.status, e.resourceVersion, e.drifts = c.CommonStatus().DeepCopy(), resourceVersion, nil
+}
+
+// untold are the drifts, newest first, that no status told yet.
+func (m *memory) untold(c v1alpha1.Cluster) []apply.Drift {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of(c).drifts
+}
+
+// tellLater keeps drifts for the next status; no more than it can tell.
+func (m *memory) tellLater(c v1alpha1.Cluster, drifts []apply.Drift) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(c).drifts = slices.Clone(drifts[:min(len(drifts), mostDrifts)])
 }
 
 // stuckFor is how long nothing has moved. The clock starts again with a

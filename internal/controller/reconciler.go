@@ -71,6 +71,9 @@ const conflictRecheck = 30 * time.Second
 // stepPause lets the watches show what a step did before the next pass.
 const stepPause = 50 * time.Millisecond
 
+// statusRetry lets the cache show the status that somebody else wrote.
+const statusRetry = time.Second
+
 // pass is what one run of the loop knows.
 type pass[C v1alpha1.Cluster] struct {
 	c       C
@@ -84,7 +87,13 @@ type pass[C v1alpha1.Cluster] struct {
 	// restored is the restore that the cluster begins with.
 	restored restorePlan
 	stepped  bool
-	err      error
+	// drifts are what the status has to tell: of this pass, and of those before
+	// it whose status was not written.
+	drifts []apply.Drift
+	// unwritten says that the status is not on record, for it is another one by
+	// now.
+	unwritten bool
+	err       error
 }
 
 // Reconcile is one pass.
@@ -200,13 +209,21 @@ func (r *Reconciler[C, O]) next(p *pass[C]) (ctrl.Result, error) {
 	if p.stepped {
 		return ctrl.Result{RequeueAfter: stepPause}, nil
 	}
-	wait := soonest(p.plan.Recheck, p.backups.wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
+	wait := soonest(p.plan.Recheck, p.overtaken(), p.backups.wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
 	for _, f := range p.facts {
 		if f.Type == v1alpha1.ConditionStalled {
 			wait = soonest(wait, jitter.JitteredIntervalDuration(conflictRecheck))
 		}
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// overtaken is when to look again at a cluster whose status somebody else wrote.
+func (p *pass[C]) overtaken() time.Duration {
+	if p.unwritten {
+		return statusRetry
+	}
+	return 0
 }
 
 // soonest of the times that are set; 0 for none.

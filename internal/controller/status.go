@@ -26,8 +26,9 @@ import (
 const mostDrifts = 10
 
 // writeStatus computes the status of this pass and writes it in one forced
-// apply, if it changed.
+// apply, if it changed. What it could not say of drift, the next pass says.
 func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
+	p.drifts = slices.Concat(p.sync.Drifts, r.memory.untold(p.c))
 	before := p.c.CommonStatus().DeepCopy()
 	r.fillStatus(p)
 	if equality.Semantic.DeepEqual(before, p.c.CommonStatus()) {
@@ -66,11 +67,16 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 			err = write(version)
 		}
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if err != nil {
+		r.memory.tellLater(p.c, p.drifts)
+	}
+	if apierrors.IsConflict(err) {
+		// Nobody tells of the status that the cache does not show yet.
+		p.unwritten = true
 		return nil
 	}
 	if err != nil {
-		return err
+		return client.IgnoreNotFound(err)
 	}
 	r.memory.wrote(p.c, answer.GetResourceVersion())
 	r.announce(p.c, before)
@@ -104,7 +110,7 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	if !deleting && len(p.plan.Facts) == 0 {
 		// Nothing can be judged: what was said before stands. Drift is seen
 		// once, and must not be lost.
-		recordDrifts(st, p.sync.Drifts)
+		recordDrifts(st, p.drifts)
 		return
 	}
 	in := condition.Input{
@@ -123,7 +129,7 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	st.Phase = phase(c, deleting)
 	st.ObservedGeneration = c.GetGeneration()
 	st.LastHandledReconcileAt = requestedAt(c)
-	recordDrifts(st, p.sync.Drifts)
+	recordDrifts(st, p.drifts)
 }
 
 func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {

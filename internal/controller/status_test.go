@@ -21,7 +21,8 @@ import (
 
 // A status is written when others have written anything else in the meantime,
 // and never over what they say there, or over that of another cluster of the
-// name; an order is taken up by one pass.
+// name; an order is taken up by one pass. What is not written is tried again, and
+// no drift is lost with it.
 func TestWriteStatusMeetsAnother(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -95,6 +96,17 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		}
 		if !slices.Equal(tried, tc.want) {
 			t.Errorf("%s: tried at the versions %v, want %v", tc.name, tried, tc.want)
+		}
+		written := slices.Contains(tried, "7")
+		if again := len(tc.live) > 0 && tc.live[0].GetUID() == "a" && !written; again != (p.overtaken() > 0) {
+			t.Errorf("%s: looks again after %s", tc.name, p.overtaken())
+		}
+		next := &postgresPass{c: cluster("a")}
+		if err := r.writeStatus(t.Context(), next); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if told := next.c.Status.Drift != nil; told == written {
+			t.Errorf("%s: the next status tells of the drift: %v", tc.name, told)
 		}
 	}
 }
