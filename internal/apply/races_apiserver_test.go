@@ -75,6 +75,25 @@ func TestAnObjectThatTheCacheStillShowsIsFoundDeleted(t *testing.T) {
 	w.get(live)
 }
 
+// What an empty volume would say was true of the one that went.
+func TestNoVolumeIsMadeByTheStateOfOneThatWent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	claim := w.volume()
+	w.req.Objects, w.req.Claims = []runtime.ApplyConfiguration{claim}, []string{*claim.Name}
+	r, err := w.sync()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Settled || len(r.Changed) != 0 || r.RetryAfter <= 0 {
+		t.Errorf("settled %v, changed %v, again after %s", r.Settled, r.Changed, r.RetryAfter)
+	}
+	w.req.Objects, w.req.Claims = []runtime.ApplyConfiguration{w.volume()}, nil
+	if r, err = w.sync(); err != nil || len(r.Changed) != 1 || !r.Changed[0].Created {
+		t.Errorf("changed %v (%v)", r.Changed, err)
+	}
+}
+
 func TestAStrangersObjectInThePlaceOfOursIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

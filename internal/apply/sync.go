@@ -252,6 +252,11 @@ func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 	if p.req.Suspend {
 		return nil
 	}
+	if d.id.GVK.Kind == "PersistentVolumeClaim" && slices.Contains(p.req.Claims, d.id.Name) {
+		p.result.Settled = false
+		p.wake(p.now.Add(unseenPeriod))
+		return nil
+	}
 	r := &record{}
 	if lost != nil {
 		lost.gone = true

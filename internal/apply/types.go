@@ -33,6 +33,10 @@ type Request struct {
 	// Recorded are objects that are the owner's by what is on record elsewhere,
 	// whatever became of their labels.
 	Recorded []types.UID
+	// Claims names the PersistentVolumeClaims by whose state Objects were made.
+	// Where one went in between, none is made in its place before Objects are
+	// made anew: they would say of an empty volume what was true of the other.
+	Claims []string
 	// Drift mode and what to ignore.
 	Drift v1alpha1.DriftSpec
 	// Suspend turns every write off: drift is still looked for (by dry run)

@@ -131,7 +131,7 @@ func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 	suspended := p.c.Common().Suspend
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
 		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
-		Recorded: p.plan.Recorded, Drift: p.c.Common().Drift, Suspend: suspended,
+		Recorded: p.plan.Recorded, Claims: p.plan.Claims, Drift: p.c.Common().Drift, Suspend: suspended,
 	})
 	r.reportDrift(ctx, p)
 	r.reportNotes(p)

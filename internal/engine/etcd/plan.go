@@ -62,7 +62,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	p.Facts, p.Report, p.Recheck = j.Facts, j.report(), j.soonest()
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
-		p.BackupVolume, p.Recorded = j.BackupVolume(d), o.Recorded
+		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d), o.Recorded, o.Claims()
 	}
 	if o.Blind() {
 		p.Facts = nil

@@ -180,7 +180,7 @@ func (j *Judgement) JudgeVolumes() {
 			condition, itself = v1alpha1.ConditionDegraded, "by itself "
 		}
 		if v.Waits {
-			j.Say(condition, v1alpha1.ReasonResizing, "volume %s grows %sonce its owner is what spec.deletionPolicy says", live.Name, itself)
+			j.Say(condition, v1alpha1.ReasonResizing, "volume %s grows %sonce it has the owner that spec.deletionPolicy asks for, and says what its data is (holdfast.dev/ annotations)", live.Name, itself)
 		}
 		if have.Cmp(v.Size) < 0 {
 			j.Say(condition, v1alpha1.ReasonResizing, "volume %s grows %sfrom %s to %s", live.Name, itself, have.String(), v.Size.String())

@@ -65,6 +65,19 @@ func (o Observation) leaving(ordinal int) bool {
 	return v != nil && v.DeletionTimestamp != nil
 }
 
+// Claims are the names of the volumes that say how they should be. What takes
+// the place of one that is being deleted starts anew.
+func (o Observation) Claims() []string {
+	var names []string
+	for n, v := range o.Volumes {
+		if !o.leaving(n) {
+			names = append(names, v.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // stuck says whether a pod will not serve by waiting, so that replacing it
 // interrupts nothing. Recovery and copying are work, however long they take.
 func (s Set) stuck(pod *corev1.Pod, m *memberapi.Status) bool {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -177,6 +178,17 @@ func TestVolumesSayWhose(t *testing.T) {
 		if got := set(w.c).Volume(d.Desired, d.Volumes[0]).Annotations[v1alpha1.AnnotationCluster]; got != tc.want {
 			t.Errorf("%s: it says %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// A plan names the volumes by which it was made: not what goes, for that says
+// nothing of what comes.
+func TestClaimsOfAPlan(t *testing.T) {
+	w := settled(t, 3)
+	w.o.Volumes[1].DeletionTimestamp = &metav1.Time{Time: now}
+	delete(w.o.Volumes, 2)
+	if got, want := w.plan().Claims, []string{set(w.c).VolumeName(0)}; !slices.Equal(got, want) {
+		t.Errorf("made by %v, want %v", got, want)
 	}
 }
 

@@ -43,7 +43,7 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	p := engine.Plan{Facts: j.Facts, Recheck: j.Recheck(now)}
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
-		p.BackupVolume, p.Recorded = j.BackupVolume(d.Desired), o.Recorded
+		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d.Desired), o.Recorded, o.Claims()
 	}
 	p.Notes = j.GrowthNotes()
 	p.Step = j.step(now)
