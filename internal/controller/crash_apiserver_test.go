@@ -51,6 +51,7 @@ func crashWhileScaling(t *testing.T, w *world) {
 	several := w.kind.several
 	for name, size := range map[string][2]int32{"grow": {1, several}, "shrink": {several, 1}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t, w.kind)
 			c := w.cluster("orders", size[0])
 			w.create(c)

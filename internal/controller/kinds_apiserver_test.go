@@ -57,10 +57,14 @@ type kind struct {
 // kinds under test.
 var kinds = []*kind{postgresKind, etcdKind}
 
-// eachKind runs a test of the loop for every kind, in a world of its own.
+// eachKind runs a test of the loop for every kind side by side, each in a world
+// of its own.
 func eachKind(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, k := range kinds {
-		t.Run(k.name, func(t *testing.T) { test(t, newWorld(t, k)) })
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, k))
+		})
 	}
 }
 
