@@ -80,17 +80,28 @@ func TestNoVolumeIsMadeByTheStateOfOneThatWent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	claim := w.volume()
-	w.req.Objects, w.req.Claims = []runtime.ApplyConfiguration{claim}, []string{*claim.Name}
-	r, err := w.sync()
-	if err != nil {
-		t.Fatal(err)
+	w.req.Objects, w.req.Claims = []runtime.ApplyConfiguration{claim, w.statefulSet()}, map[string]types.UID{*claim.Name: "went"}
+	refused := func(when string) {
+		t.Helper()
+		r, err := w.sync()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Settled || !r.Outdated || len(r.Changed) != 0 {
+			t.Errorf("%s: settled %v, outdated %v, changed %v", when, r.Settled, r.Outdated, r.Changed)
+		}
 	}
-	if r.Settled || len(r.Changed) != 0 || r.RetryAfter <= 0 {
-		t.Errorf("settled %v, changed %v, again after %s", r.Settled, r.Changed, r.RetryAfter)
-	}
-	w.req.Objects, w.req.Claims = []runtime.ApplyConfiguration{w.volume()}, nil
-	if r, err = w.sync(); err != nil || len(r.Changed) != 1 || !r.Changed[0].Created {
-		t.Errorf("changed %v (%v)", r.Changed, err)
+	refused("nothing is in its place")
+	w.req.Claims = nil
+	w.settle()
+	live := w.typed(w.volume())
+	w.get(live)
+	w.restart()
+	w.req.Claims = map[string]types.UID{*claim.Name: "went"}
+	refused("another is in its place")
+	w.req.Claims = map[string]types.UID{*claim.Name: live.GetUID()}
+	if r, err := w.sync(); err != nil || r.Outdated {
+		t.Errorf("it is what was observed: outdated %v (%v)", r.Outdated, err)
 	}
 }
 

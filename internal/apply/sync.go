@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -84,7 +85,7 @@ func (p *pass) one(ctx context.Context, ac runtime.ApplyConfiguration) error {
 	if err := p.known.hash(d); err != nil {
 		return err
 	}
-	if p.foreignClaim && d.id.GVK.Kind == "StatefulSet" {
+	if (p.foreignClaim || p.result.Outdated) && d.id.GVK.Kind == "StatefulSet" {
 		return nil // its pods mount claims by name, whoever's they are
 	}
 	err = p.object(ctx, d)
@@ -168,6 +169,8 @@ func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //no
 		return p.create(ctx, d, lost)
 	case !p.ours(found):
 		return &ConflictError{Object: d.id, Owner: stranger(found)}
+	case p.outdated(d.id, found.UID):
+		return nil
 	case found.DeletionTimestamp != nil:
 		p.result.Settled = false
 		return nil
@@ -247,14 +250,23 @@ func (p *pass) absent(ctx context.Context, d *desired, r *record) error {
 	return p.evaluate(ctx, d, r, live)
 }
 
+// outdated says whether a claim, of which is known who it is now, is not the one
+// that what is desired of it was made by.
+func (p *pass) outdated(id ObjectID, now types.UID) bool {
+	observed, told := p.req.Claims[id.Name]
+	if id.GVK.Kind != "PersistentVolumeClaim" || !told || observed == now {
+		return false
+	}
+	p.result.Settled, p.result.Outdated = false, true
+	return true
+}
+
 // create makes an object. Where lost says that we had it, its absence is drift.
 func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 	if p.req.Suspend {
 		return nil
 	}
-	if d.id.GVK.Kind == "PersistentVolumeClaim" && slices.Contains(p.req.Claims, d.id.Name) {
-		p.result.Settled = false
-		p.wake(p.now.Add(unseenPeriod))
+	if p.outdated(d.id, "") {
 		return nil
 	}
 	r := &record{}

@@ -33,10 +33,10 @@ type Request struct {
 	// Recorded are objects that are the owner's by what is on record elsewhere,
 	// whatever became of their labels.
 	Recorded []types.UID
-	// Claims names the PersistentVolumeClaims by whose state Objects were made.
-	// Where one went in between, none is made in its place before Objects are
-	// made anew: they would say of an empty volume what was true of the other.
-	Claims []string
+	// Claims are the PersistentVolumeClaims, by name, by whose state Objects were
+	// made. One that is gone or another by now is left as it is: what is desired
+	// would say of an empty volume what was true of the other.
+	Claims map[string]types.UID
 	// Drift mode and what to ignore.
 	Drift v1alpha1.DriftSpec
 	// Suspend turns every write off: drift is still looked for (by dry run)
@@ -62,6 +62,9 @@ type Result struct {
 	// the API server answered to our last write of it. While it is false,
 	// nothing that was observed may be called rolled out.
 	Settled bool
+	// Outdated says that one of the Claims is no longer what Objects were made
+	// by: they are to be made anew, and nothing that was observed holds.
+	Outdated bool
 	// Drifts that this pass detected, newest first.
 	Drifts []Drift
 	// Contested are objects that still differ from what was sent after the

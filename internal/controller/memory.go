@@ -81,6 +81,17 @@ func (m *memory) wrote(c v1alpha1.Cluster, resourceVersion string) {
 	e.status, e.resourceVersion, e.drifts = c.CommonStatus().DeepCopy(), resourceVersion, nil
 }
 
+// rewound drops what was written when the API server shows an older version: it
+// was put back to an earlier state, and what memory holds never was.
+func (m *memory) rewound(c client.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.of(c)
+	if order, err := resourceversion.CompareResourceVersion(c.GetResourceVersion(), e.resourceVersion); err == nil && order < 0 {
+		e.status, e.resourceVersion = nil, ""
+	}
+}
+
 // untold are the drifts, newest first, that no status told yet.
 func (m *memory) untold(c v1alpha1.Cluster) []apply.Drift {
 	m.mu.Lock()

@@ -71,7 +71,7 @@ const conflictRecheck = 30 * time.Second
 // stepPause lets the watches show what a step did before the next pass.
 const stepPause = 50 * time.Millisecond
 
-// statusRetry lets the cache show the status that somebody else wrote.
+// statusRetry lets the cache show what somebody else wrote.
 const statusRetry = time.Second
 
 // pass is what one run of the loop knows.
@@ -90,8 +90,8 @@ type pass[C v1alpha1.Cluster] struct {
 	// drifts are what the status has to tell: of this pass, and of those before
 	// it whose status was not written.
 	drifts []apply.Drift
-	// unwritten says that the status is not on record, for it is another one by
-	// now.
+	// unwritten says that the status is not on record, for that, or what it tells
+	// of, is another by now.
 	unwritten bool
 	err       error
 }
@@ -134,6 +134,9 @@ func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 		Recorded: p.plan.Recorded, Claims: p.plan.Claims, Drift: p.c.Common().Drift, Suspend: suspended,
 	})
 	r.reportDrift(ctx, p)
+	if p.outdated() {
+		return err
+	}
 	r.reportNotes(p)
 	err = errors.Join(p.block(err), r.keepBackups(ctx, p), r.keepDrills(ctx, p, o))
 	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
@@ -206,7 +209,7 @@ func (r *Reconciler[C, O]) next(p *pass[C]) (ctrl.Result, error) {
 	if p.err != nil {
 		return ctrl.Result{}, p.err
 	}
-	if p.stepped {
+	if p.stepped && !p.unwritten {
 		return ctrl.Result{RequeueAfter: stepPause}, nil
 	}
 	wait := soonest(p.plan.Recheck, p.overtaken(), p.backups.wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
@@ -218,7 +221,17 @@ func (r *Reconciler[C, O]) next(p *pass[C]) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// overtaken is when to look again at a cluster whose status somebody else wrote.
+// outdated says whether what was observed of the volumes no longer held when it
+// came to writing: nothing of the plan is put on record, and the next pass looks
+// again.
+func (p *pass[C]) outdated() bool {
+	if p.sync.Outdated {
+		p.plan, p.unwritten = engine.Plan{}, true
+	}
+	return p.sync.Outdated
+}
+
+// overtaken is when to look again at a cluster that others changed meanwhile.
 func (p *pass[C]) overtaken() time.Duration {
 	if p.unwritten {
 		return statusRetry

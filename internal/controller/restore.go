@@ -68,9 +68,11 @@ func (r *Reconciler[C, O]) applyRestore(ctx context.Context, p *pass[C]) error {
 		return nil
 	}
 	var err error
-	p.sync, err = r.Applier.Sync(ctx, apply.Request{Owner: p.c, Objects: p.restored.objects, Drift: p.c.Common().Drift})
+	p.sync, err = r.Applier.Sync(ctx, apply.Request{
+		Owner: p.c, Objects: p.restored.objects, Claims: p.restored.claims, Drift: p.c.Common().Drift,
+	})
 	r.reportDrift(ctx, p)
-	if err != nil || p.restored.create == nil {
+	if p.outdated() || err != nil || p.restored.create == nil {
 		return err
 	}
 	return r.make(ctx, p, p.restored.create)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -51,7 +52,9 @@ type restorePlan struct {
 	// objects are applied. Of create, each is made only where nothing has its
 	// name: what is there is not ours to change.
 	objects []runtime.ApplyConfiguration
-	create  runtime.ApplyConfiguration
+	// claims are those by whose state objects were made.
+	claims map[string]types.UID
+	create runtime.ApplyConfiguration
 	// remove are objects that are in the way of another try, or of no more use.
 	remove  []client.Object
 	facts   []condition.Fact
@@ -238,6 +241,7 @@ func (s restoreSeen) goOn(p *restorePlan) {
 	}
 	if s.how.Volume != nil && s.how.Volume.DeletionTimestamp == nil {
 		p.objects = append(p.objects, s.how.Claim) // it follows spec.deletionPolicy
+		p.claims = map[string]types.UID{s.how.Volume.Name: s.how.Volume.UID}
 	}
 }
 

@@ -32,6 +32,7 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	before := p.c.CommonStatus().DeepCopy()
 	r.fillStatus(p)
 	if equality.Semantic.DeepEqual(before, p.c.CommonStatus()) {
+		r.memory.tellLater(p.c, nil)
 		return nil
 	}
 	gvk, err := apiutil.GVKForObject(p.c, r.Client.Scheme())
@@ -61,9 +62,11 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		version = p.c.GetResourceVersion() // it is of the spec that was read
 	}
 	err = write(version)
-	if apierrors.IsConflict(err) && !once {
-		kind := schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}
-		if version, err = r.unchanged(ctx, p.c, before, kind); err == nil {
+	if apierrors.IsConflict(err) {
+		version, other := r.unchanged(ctx, p.c, before, schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind})
+		if other != nil {
+			err = other
+		} else if !once {
 			err = write(version)
 		}
 	}
@@ -97,6 +100,7 @@ func (r *Reconciler[C, O]) unchanged(ctx context.Context, c C, before *v1alpha1.
 	if now.GetUID() != c.GetUID() {
 		return "", apierrors.NewNotFound(kind, c.GetName())
 	}
+	r.memory.rewound(now)
 	if !equality.Semantic.DeepEqual(before, now.CommonStatus()) {
 		return "", apierrors.NewConflict(kind, c.GetName(), errors.New("somebody else wrote its status"))
 	}
@@ -216,21 +220,26 @@ func phase(c v1alpha1.Cluster, deleting bool) string {
 	return "Ready"
 }
 
-// recordDrifts puts the newest drifts first.
+// recordDrifts puts the newest drifts first. One that is on record was written
+// by a request whose answer was lost.
 func recordDrifts(st *v1alpha1.CommonStatus, drifts []apply.Drift) {
 	if len(drifts) == 0 {
 		return
 	}
-	var last []v1alpha1.DriftRecord
+	var last, told []v1alpha1.DriftRecord
+	if st.Drift != nil {
+		told = st.Drift.Last
+	}
 	for _, d := range drifts {
-		last = append(last, v1alpha1.DriftRecord{
+		record := v1alpha1.DriftRecord{
 			Time: metav1.NewTime(d.Time.Truncate(time.Second)), Object: d.Object.String(), Path: d.Path,
 			Manager: manager(d), Operation: d.Operation, Action: d.Action,
-		})
+		}
+		if !slices.ContainsFunc(told, func(r v1alpha1.DriftRecord) bool { return equality.Semantic.DeepEqual(r, record) }) {
+			last = append(last, record)
+		}
 	}
-	if st.Drift != nil {
-		last = append(last, st.Drift.Last...)
-	}
+	last = append(last, told...)
 	st.Drift = &v1alpha1.DriftStatus{Last: last[:min(len(last), mostDrifts)]}
 }
 

@@ -11,13 +11,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/condition"
 )
+
+// onlyAt is a client whose server takes a status at one version, and notes those
+// at which it was tried.
+func onlyAt(live client.WithWatch, version string, tried *[]string) client.Client {
+	patch := func(_ context.Context, _ client.Client, _ string, obj client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+		data, err := p.Data(obj)
+		if err != nil {
+			return err
+		}
+		var sent v1alpha1.PostgresCluster
+		if err := json.Unmarshal(data, &sent); err != nil {
+			return err
+		}
+		*tried = append(*tried, sent.ResourceVersion)
+		if sent.ResourceVersion == version {
+			return nil
+		}
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("postgresclusters").GroupResource(), "orders", nil)
+	}
+	return interceptor.NewClient(live, interceptor.Funcs{SubResourcePatch: patch})
+}
 
 // A status is written when others have written anything else in the meantime,
 // and never over what they say there, or over that of another cluster of the
@@ -66,24 +89,9 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		}, []string{"4", "7"}},
 	} {
 		var tried []string
-		patch := func(_ context.Context, _ client.Client, _ string, obj client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
-			data, err := p.Data(obj)
-			if err != nil {
-				return err
-			}
-			var sent v1alpha1.PostgresCluster
-			if err := json.Unmarshal(data, &sent); err != nil {
-				return err
-			}
-			tried = append(tried, sent.ResourceVersion)
-			if sent.ResourceVersion == "7" {
-				return nil
-			}
-			return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("postgresclusters").GroupResource(), "orders", nil)
-		}
 		live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.live...).Build()
 		r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{
-			Client: interceptor.NewClient(live, interceptor.Funcs{SubResourcePatch: patch}), Live: live,
+			Client: onlyAt(live, "7", &tried), Live: live,
 			New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 		}
 		p := &postgresPass{c: cluster("a")}
@@ -108,5 +116,72 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		if told := next.c.Status.Drift != nil; told == written {
 			t.Errorf("%s: the next status tells of the drift: %v", tc.name, told)
 		}
+	}
+}
+
+// An API server that was put back to an earlier state shows versions that are
+// older than what memory holds, which never was.
+func TestWriteStatusOfAnEarlierState(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	at := func(version, phase string) *v1alpha1.PostgresCluster {
+		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a", ResourceVersion: version}}
+		c.Status.Phase = phase
+		return c
+	}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(at("200", "Creating")).Build()
+	var tried []string
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{
+		Client: onlyAt(live, "200", &tried), Live: live,
+		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
+	}
+	r.memory.wrote(at("1000", "Ready"), "1000")
+	for range 2 {
+		p := &pass[*v1alpha1.PostgresCluster]{c: at("200", "Creating")}
+		r.memory.restore(p.c)
+		p.sync.Drifts = []apply.Drift{{Time: metav1.NewTime(time.Unix(1, 0))}}
+		if err := r.writeStatus(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"1000", "200"}; !slices.Equal(tried, want) {
+		t.Errorf("tried at the versions %v, want %v", tried, want)
+	}
+}
+
+// A drift whose record was written by a request without an answer is told once.
+func TestDriftIsRecordedOnce(t *testing.T) {
+	st := &v1alpha1.CommonStatus{}
+	first := apply.Drift{Time: metav1.NewTime(time.Unix(1, 5)), Path: ".spec.a"}
+	recordDrifts(st, []apply.Drift{first})
+	recordDrifts(st, []apply.Drift{{Time: metav1.NewTime(time.Unix(2, 0)), Path: ".spec.a"}, first})
+	var at []int64
+	for _, d := range st.Drift.Last {
+		at = append(at, d.Time.Unix())
+	}
+	if want := []int64{2, 1}; !slices.Equal(at, want) {
+		t.Errorf("recorded of %v, want %v", at, want)
+	}
+}
+
+// Where a volume is another than what the plan was made by, nothing of the plan
+// goes on record, and the next pass looks again.
+func TestOutdatedPlan(t *testing.T) {
+	p := &pass[*v1alpha1.PostgresCluster]{c: &v1alpha1.PostgresCluster{}}
+	p.plan.Report.SystemIdentifier, p.stepped = "7", true
+	p.plan.Facts = []condition.Fact{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue}}
+	p.sync.Outdated = true
+	if !p.outdated() {
+		t.Error("the plan is taken for true")
+	}
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Clock: clock.RealClock{}}
+	r.fillStatus(p)
+	if id := p.c.Status.SystemIdentifier; id != "" {
+		t.Errorf("%s is on record", id)
+	}
+	if next, err := r.next(p); err != nil || next.RequeueAfter != statusRetry {
+		t.Errorf("looks again after %s (%v)", next.RequeueAfter, err)
 	}
 }

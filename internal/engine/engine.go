@@ -38,7 +38,7 @@ type Plan struct {
 	// Recorded are objects that are the cluster's whatever their labels say.
 	Recorded []types.UID
 	// Claims are the PersistentVolumeClaims by whose state Objects were made.
-	Claims []string
+	Claims map[string]types.UID
 	// Notes tell people what applying Objects does beside following the spec.
 	Notes []Note
 	// Step is the one operation to do in this pass; nil for none.

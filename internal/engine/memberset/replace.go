@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
@@ -65,17 +66,13 @@ func (o Observation) leaving(ordinal int) bool {
 	return v != nil && v.DeletionTimestamp != nil
 }
 
-// Claims are the names of the volumes that say how they should be. What takes
-// the place of one that is being deleted starts anew.
-func (o Observation) Claims() []string {
-	var names []string
-	for n, v := range o.Volumes {
-		if !o.leaving(n) {
-			names = append(names, v.Name)
-		}
+// Claims are the volumes, by whose state it is said how they should be.
+func (o Observation) Claims() map[string]types.UID {
+	claims := map[string]types.UID{}
+	for _, v := range o.Volumes {
+		claims[v.Name] = v.UID
 	}
-	slices.Sort(names)
-	return names
+	return claims
 }
 
 // stuck says whether a pod will not serve by waiting, so that replacing it

@@ -57,10 +57,8 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 }
 
 // madeFor is whose volume this is, before the birth of this cluster is on record.
-// Nothing is applied to one that is being deleted: what is desired of it is for
-// the one that takes its place.
 func (s Set) madeFor(live *corev1.PersistentVolumeClaim) string {
-	if live == nil || live.DeletionTimestamp != nil {
+	if live == nil {
 		return string(s.Cluster.GetUID())
 	}
 	return live.Annotations[v1alpha1.AnnotationCluster]
