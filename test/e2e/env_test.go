@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,7 +73,7 @@ func connect() error {
 	if err != nil {
 		return err
 	}
-	config.QPS, config.UserAgent, config.Dial = -1, "holdfast-e2e", dial
+	config.QPS, config.UserAgent = -1, "holdfast-e2e"
 	scheme := apiruntime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
@@ -93,19 +92,6 @@ func connect() error {
 	defer cancel()
 	_, err = env.kube.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorName, metav1.GetOptions{})
 	return err
-}
-
-// dial tries again where no connection comes about: nothing was sent yet, and a
-// machine that the tests keep busy was seen to take no connection for a while.
-func dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
-	dialer := net.Dialer{Timeout: requestTimeout}
-	for range 5 {
-		if conn, err = dialer.DialContext(ctx, network, address); err == nil || ctx.Err() != nil {
-			break
-		}
-		time.Sleep(pollInterval)
-	}
-	return conn, err
 }
 
 // newNamespace is one test's own, where the restricted Pod Security Standard

@@ -84,6 +84,16 @@ func (c *subject) order(name, token string) {
 	must(c.t, err, "annotate the cluster")
 }
 
+// fillEtcd writes until the quota refuses: minutes, where the disk is busy.
+func (p *clientPod) fillEtcd(t *testing.T) {
+	t.Helper()
+	out, err := runWithin(t.Context(), spaceTimeout, p.namespace, p.name, "", "/tmp/etcdwriter", "-connection", connection, "-fill", "512")
+	must(t, err, "fill the database")
+	if !strings.HasPrefix(out, "full ") {
+		t.Fatalf("the database is not full: %s", out)
+	}
+}
+
 // etcdFull: the data has grown to the quota. Room is made, it is told, and
 // writes are served again.
 func etcdFull(t *testing.T) {
@@ -93,11 +103,7 @@ func etcdFull(t *testing.T) {
 	members := c.incarnations()
 	app := newClient(t)
 	app.install(t, connection, c.secret("-app"))
-	out, err := run(t.Context(), app.namespace, app.name, "", "/tmp/etcdwriter", "-connection", connection, "-fill", "512")
-	must(t, err, "fill the database")
-	if !strings.HasPrefix(out, "full ") {
-		t.Fatalf("the database is not full: %s", out)
-	}
+	app.fillEtcd(t)
 	eventually(t, spaceTimeout, "writes are served again", func(ctx context.Context) error {
 		_, err := inMember(ctx, c.namespace, c.pod(0), "put", "room", "again")
 		return err

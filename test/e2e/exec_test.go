@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +24,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
-// stream runs a command in a container until it ends.
+// stream runs a command in a container until it ends. One that fails is run once
+// more, while there is time.
 func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout, stderr io.Writer, command ...string) error {
 	request := env.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -37,7 +39,7 @@ func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout,
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(error) bool { return true })
+	executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(error) bool { return ctx.Err() == nil })
 	if err != nil {
 		return err
 	}
@@ -47,7 +49,11 @@ func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout,
 // run runs a command and returns its output without the blanks around it; an
 // error carries what the command complained about.
 func run(ctx context.Context, namespace, pod, stdin string, command ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, execTimeout)
+	return runWithin(ctx, execTimeout, namespace, pod, stdin, command...)
+}
+
+func runWithin(ctx context.Context, timeout time.Duration, namespace, pod, stdin string, command ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	var in io.Reader

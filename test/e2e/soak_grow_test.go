@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,11 +21,7 @@ func etcdVolumesGrow(t *testing.T) {
 	etcd.keep(c, "precious")
 	app := newClient(t)
 	app.install(t, connection, c.secret("-app"))
-	out, err := run(t.Context(), app.namespace, app.name, "", "/tmp/etcdwriter", "-connection", connection, "-fill", "512")
-	must(t, err, "fill the database")
-	if !strings.HasPrefix(out, "full ") {
-		t.Fatalf("the database is not full: %s", out)
-	}
+	app.fillEtcd(t)
 	eventually(t, readyTimeout, "all volumes have grown", func(context.Context) error {
 		for n := range 3 {
 			var claim corev1.PersistentVolumeClaim
