@@ -467,7 +467,7 @@ type DriftRecord struct {
 	// the client chose, not an identity.
 	// +optional
 	Manager string `json:"manager,omitempty"`
-	// Operation: Apply, Update, removed, deleted or unattributed.
+	// Operation: Apply, Update, removed, deleted, admission or unattributed.
 	// +optional
 	Operation string `json:"operation,omitempty"`
 	// Action: Reverted, Reported or Contested.

@@ -85,9 +85,9 @@ func TestAnAdmissionPolicyThatAltersOurFieldIsContestedWithoutAHotLoop(t *testin
 	w.mutate(`Object{data: {"a.conf": "altered"}}`)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
 	r := w.settle()
-	w.wantDrifts(r.Drifts, shortDrift{"ConfigMap/orders-config", `.data["a.conf"]`, "", "unattributed", "", "Contested"})
+	w.wantDrifts(r.Drifts, shortDrift{"ConfigMap/orders-config", `.data["a.conf"]`, "", "admission", "", "Contested"})
 	ignoreTimes := cmpopts.IgnoreFields(apply.Contest{}, "Since", "Next")
-	want := []apply.Contest{{Object: r.Contested[0].Object, Paths: []string{`.data["a.conf"]`}}}
+	want := []apply.Contest{{Object: r.Contested[0].Object, Paths: []string{`.data["a.conf"]`}, Admission: true}}
 	if diff := cmp.Diff(want, r.Contested, ignoreTimes); diff != "" {
 		t.Errorf("contested (-want +got):\n%s", diff)
 	}
@@ -159,4 +159,49 @@ func TestAContenderThatComesBackAfterEveryRevertIsContested(t *testing.T) {
 	if r := w.settle(); len(r.Contested) != 0 {
 		t.Errorf("contested after the contender gave up: %v", r.Contested)
 	}
+}
+
+// A contest is about what an object says. That it is missing is put right at
+// once, and at most once a second.
+func TestADeletionDoesNotWaitForAContest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
+	w.settle()
+	for range 6 {
+		w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine"}}`))
+		w.clock.SetTime(w.clock.Now().Add(time.Second))
+		w.settle()
+	}
+	if r := w.settle(); len(r.Contested) != 1 || !r.Contested[0].Next.After(w.clock.Now()) {
+		t.Fatalf("contested: %v at %s", r.Contested, w.clock.Now())
+	}
+	deleted := shortDrift{"ConfigMap/orders-config", "", "", "deleted", "", "Reverted"}
+	live := w.typed(w.configMap())
+	remove := func() {
+		t.Helper()
+		if err := w.As(t, intruder).Delete(t.Context(), live); err != nil {
+			t.Fatal(err)
+		}
+		w.awaitCache(live)
+	}
+	remove()
+	w.wantDrifts(w.settle().Drifts, deleted)
+	w.awaitCache(live)
+	w.get(live)
+
+	w.settle()
+	remove()
+	r, err := w.sync()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantDrifts(r.Drifts)
+	if r.Settled || r.RetryAfter <= 0 || r.RetryAfter > time.Second {
+		t.Errorf("made again within a second: settled %v, again in %s", r.Settled, r.RetryAfter)
+	}
+	w.clock.SetTime(w.clock.Now().Add(r.RetryAfter))
+	w.wantDrifts(w.settle().Drifts, deleted)
+	w.awaitCache(live)
+	w.get(live)
 }

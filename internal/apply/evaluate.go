@@ -122,11 +122,13 @@ func (p *pass) conclude(sent *desired, r *record, end *snapshot, reverted, stuck
 		if paths, manager := gist(stuck); r.contend(p.now, paths, manager) {
 			p.report(sent.id, stuck, ActionContested)
 		}
+		r.contest.admission = len(altered) > 0
 	case len(reverted) == 0:
 		r.contest = nil
 	case r.reverted(p.now):
 		paths, manager := gist(reverted)
 		r.contend(p.now, paths, manager)
+		r.contest.admission = false
 	}
 	return nil
 }
@@ -144,7 +146,7 @@ func (p *pass) altered(sent *desired, end *snapshot) ([]finding, error) {
 	var found []finding
 	for _, path := range paths {
 		if !p.rules.ignore(sent.id, path, nil, end.content) {
-			found = append(found, finding{path: path, shown: show(path, end.content), operation: OperationUnattributed})
+			found = append(found, finding{path: path, shown: show(path, end.content), operation: OperationAdmission})
 		}
 	}
 	return found, nil
@@ -153,7 +155,10 @@ func (p *pass) altered(sent *desired, end *snapshot) ([]finding, error) {
 // gist is where findings are, and who the last known holder is.
 func gist(found []finding) (paths []string, manager string) {
 	for _, f := range found {
-		if f.shown != "" {
+		switch {
+		case f.operation == OperationDeleted:
+			paths = append(paths, "(deleted)")
+		case f.shown != "":
 			paths = append(paths, f.shown)
 		}
 		if f.holder != nil {

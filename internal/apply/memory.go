@@ -26,8 +26,8 @@ type record struct {
 	uid types.UID
 	// resourceVersion that the API server answered to our last write.
 	resourceVersion string
-	// written is when that was.
-	written time.Time
+	// written is when that was, and made when we last made the object.
+	written, made time.Time
 	// applied is the hash of what was applied last.
 	applied string
 	// seen says that the cache has shown the object of this uid.
@@ -88,6 +88,8 @@ type contest struct {
 	attempts    int
 	paths       []string
 	manager     string
+	// admission says that the API server's answer differs from what was sent.
+	admission bool
 }
 
 // reverts counts drift that comes back right after it was put back.
@@ -105,9 +107,12 @@ const (
 	freeReverts = 3
 	// quietPeriod without drift makes the next one a first one.
 	quietPeriod = 2 * time.Minute
+	// remakePeriod is how long an object that we made stays missing at most, and
+	// at least where it is deleted again and again.
+	remakePeriod = time.Second
 	// unseenPeriod is how long the cache may take to show an object before it
 	// is looked for.
-	unseenPeriod = 5 * time.Second
+	unseenPeriod = time.Second
 )
 
 // nextBackstop is an hour from now, up to a tenth earlier or later, so that

@@ -11,8 +11,12 @@ import (
 // clients choose their names, and every name is a series that stays.
 const mostManagers = 200
 
-// otherManagers stands for those that came later.
-const otherManagers = "other"
+// otherManagers stands for those that came later, unknownManager for a change
+// that left no ownership entry, such as a deletion.
+const (
+	otherManagers  = "other"
+	unknownManager = "unknown"
+)
 
 // metrics of all appliers' work.
 type metrics struct {
@@ -27,7 +31,7 @@ func newMetrics() *metrics {
 		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_drift_total",
 			Help: "Changes that somebody else made to owned objects, by the field manager's name: the first " +
-				fmt.Sprint(mostManagers) + " names, then other.",
+				fmt.Sprint(mostManagers) + " names, then other; unknown where no ownership entry was left.",
 		}, []string{"kind", "manager", "action"}),
 		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_apply_total",
@@ -51,13 +55,14 @@ func (m *metrics) drifted(d Drift) {
 	m.drifts.WithLabelValues(d.Object.GVK.Kind, m.label(d.Manager), d.Action).Inc()
 }
 
-// label of a manager: its name, as long as there are not too many. An object
-// that was deleted has none.
+// label of a manager: its name, as long as there are not too many.
 func (m *metrics) label(manager string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case manager == "" || m.managers[manager]:
+	case manager == "":
+		return unknownManager
+	case m.managers[manager]:
 		return manager
 	case len(m.managers) >= mostManagers:
 		return otherManagers

@@ -37,7 +37,7 @@ func TestManagersInTheMetricAreBounded(t *testing.T) {
 	}
 
 	series := byManager(t, registry)
-	want := map[string]float64{"": 2, otherManagers: 2 * (names - mostManagers)}
+	want := map[string]float64{unknownManager: 2, otherManagers: 2 * (names - mostManagers)}
 	for n := range mostManagers {
 		want[fmt.Sprintf("client-%d", n)] = 2
 	}

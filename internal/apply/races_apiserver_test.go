@@ -218,7 +218,7 @@ func TestTakenLabelsComeBackThoughTheCacheSelectsByThem(t *testing.T) {
 	})
 	w.wantDrifts(w.settle().Drifts,
 		shortDrift{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/managed-by"]`, "", "removed", "", "Reverted"})
-	if got := count(t, registry, "holdfast_drift_total", map[string]string{"kind": "ConfigMap", "manager": "", "action": "Reverted"}); got != 1 {
+	if got := count(t, registry, "holdfast_drift_total", map[string]string{"kind": "ConfigMap", "manager": "unknown", "action": "Reverted"}); got != 1 {
 		t.Errorf("holdfast_drift_total is %v, want 1", got)
 	}
 	if got := count(t, registry, "holdfast_apply_total", map[string]string{"kind": "ConfigMap", "result": "created"}); got != 1 {

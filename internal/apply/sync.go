@@ -224,9 +224,6 @@ func (p *pass) absent(ctx context.Context, d *desired, r *record) error {
 		p.wake(look)
 		return nil
 	}
-	if r.waiting(p.now) {
-		return nil
-	}
 	live, err := p.read(ctx, p.writer, d.id)
 	switch {
 	case err != nil:
@@ -261,7 +258,8 @@ func (p *pass) outdated(id ObjectID, now types.UID) bool {
 	return true
 }
 
-// create makes an object. Where lost says that we had it, its absence is drift.
+// create makes an object. Where lost says that we had it, its absence is drift,
+// which no contest holds up: it is made again at once, at most once a second.
 func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 	if p.req.Suspend {
 		return nil
@@ -272,7 +270,9 @@ func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 	r := &record{}
 	if lost != nil {
 		lost.gone = true
-		if lost.waiting(p.now) {
+		if again := lost.made.Add(remakePeriod); p.now.Before(again) {
+			p.result.Settled = false
+			p.wake(again)
 			return nil
 		}
 		r.reverts, r.contest = lost.reverts, lost.contest
@@ -286,6 +286,7 @@ func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 	}
 	p.metrics.applied(d.id, "created")
 	p.wrote(r, d, answer)
+	r.made = p.now
 	p.known.objects[d.id] = r
 	p.result.Settled = false
 	p.result.Changed = append(p.result.Changed, change(d.id, answer, true))
@@ -310,7 +311,7 @@ func (p *pass) summarise() {
 		p.result.Standing = append(p.result.Standing, r.standing...)
 		if r.contest != nil {
 			p.result.Contested = append(p.result.Contested, Contest{
-				Object: id, Paths: r.contest.paths, Manager: r.contest.manager,
+				Object: id, Paths: r.contest.paths, Manager: r.contest.manager, Admission: r.contest.admission,
 				Since: r.contest.since, Next: r.contest.next,
 			})
 			p.wake(r.contest.next)

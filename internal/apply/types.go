@@ -99,7 +99,7 @@ type Drift struct {
 	// whoever holds the path now; a client chose the name.
 	Manager, Subresource string
 	ManagerTime          *metav1.Time
-	// Operation: Apply, Update, removed, deleted or unattributed.
+	// Operation: Apply, Update, removed, deleted, admission or unattributed.
 	Operation string
 	// Action: Reverted, Reported or Contested.
 	Action string
@@ -110,8 +110,10 @@ type Contest struct {
 	Object ObjectID
 	// Paths that differ after our apply.
 	Paths []string
-	// Manager that fights back, where the API server knows.
-	Manager string
+	// Manager that fights back, where the API server knows; empty, with
+	// Admission, where the API server itself changes what is sent.
+	Manager   string
+	Admission bool
 	// Since when, and when it is tried again.
 	Since, Next time.Time
 }
@@ -121,6 +123,8 @@ const (
 	OperationRemoved      = "removed"
 	OperationDeleted      = "deleted"
 	OperationUnattributed = "unattributed"
+	// OperationAdmission is what the API server made of our own apply.
+	OperationAdmission = "admission"
 )
 
 // Values of Drift.Action.

@@ -44,13 +44,42 @@ func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
 			reason = v1alpha1.ReasonContested
 		}
 		part := corev1.ObjectReference{APIVersion: d.Object.GVK.GroupVersion().String(), Kind: d.Object.GVK.Kind, Name: d.Object.Name, FieldPath: d.Path}
-		r.eventOn(p.c, part, warning, reason, d.Action, "%s %s was changed by %q (%s)", d.Object, d.Path, manager(d), d.Operation)
+		r.eventOn(p.c, part, warning, reason, d.Action, "%s", driftMessage(d))
 		logf.FromContext(ctx).Info("drift", "object", d.Object.String(), "path", d.Path,
 			"manager", d.Manager, "subresource", d.Subresource, "operation", d.Operation, "action", d.Action)
 	}
 	for _, change := range p.sync.Changed {
 		logf.FromContext(ctx).Info("applied", "object", change.Object.String(), "created", change.Created, "pruned", change.Pruned, "generation", change.Generation)
 	}
+}
+
+// driftMessage says what was changed, by whom, and how that is known.
+func driftMessage(d apply.Drift) string {
+	what := d.Object.String()
+	if d.Path != "" {
+		what += " " + d.Path
+	}
+	return what + " was " + change(d) + " " + author(d) + " (" + d.Operation + ")"
+}
+
+func change(d apply.Drift) string {
+	if d.Operation == apply.OperationDeleted || d.Operation == apply.OperationRemoved {
+		return d.Operation
+	}
+	return "changed"
+}
+
+// author of a change, as far as the object's managedFields tell.
+func author(d apply.Drift) string {
+	switch {
+	case d.Manager != "":
+		return fmt.Sprintf("by %q", manager(d))
+	case d.Operation == apply.OperationAdmission:
+		return "by an admission policy or webhook"
+	case d.Operation == apply.OperationDeleted:
+		return "by an unknown client: only the API server's audit log names it"
+	}
+	return "by an unknown client: it left no entry in managedFields"
 }
 
 // reportNotes tells of the changes that this pass made and that the plan has

@@ -258,10 +258,11 @@ func describe(drifts []apply.Drift) []string {
 		if d.Path != "" {
 			text += " " + d.Path
 		}
-		if d.Manager != "" {
-			text += " by " + manager(d)
+		if d.Manager == "" {
+			out = append(out, text+" "+author(d))
+			continue
 		}
-		out = append(out, text)
+		out = append(out, text+" by "+manager(d))
 	}
 	return out
 }
@@ -273,8 +274,13 @@ func contested(contests []apply.Contest) []string {
 		for _, path := range c.Paths {
 			text += " " + path
 		}
-		if c.Manager != "" {
+		switch {
+		case c.Manager != "":
 			text += " by " + c.Manager
+		case c.Admission:
+			text += " by an admission policy or webhook"
+		default:
+			text += " by an unknown client"
 		}
 		out = append(out, text)
 	}

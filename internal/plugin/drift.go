@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (v view) history(records []v1alpha1.DriftRecord) []string {
 	}
 	for _, d := range records {
 		c := v.drift(d)
-		c[4].text = orDash(d.Manager)
+		c[4].text = cmp.Or(d.Manager, "unknown")
 		lines = append(lines, append([]cell{{d.Time.UTC().Format(time.RFC3339), plain}}, c...))
 	}
 	return v.align(lines)

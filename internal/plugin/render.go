@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -299,7 +300,7 @@ func (v view) drift(d v1alpha1.DriftRecord) []cell {
 	if d.Action == "Reverted" {
 		paint = green
 	}
-	return []cell{{v.age(d.Time), dim}, {d.Action, paint}, {d.Object, plain}, {orDash(d.Path), plain}, {"by " + orDash(d.Manager), plain}, {d.Operation, dim}}
+	return []cell{{v.age(d.Time), dim}, {d.Action, paint}, {d.Object, plain}, {orDash(d.Path), plain}, {"by " + cmp.Or(d.Manager, "unknown client"), plain}, {d.Operation, dim}}
 }
 
 func (v view) events(events []EventReport) []node {

@@ -124,9 +124,9 @@ func (d drift) told(t *testing.T, c *subject, tr trace, start time.Time, action 
 	t.Helper()
 	kind := d.kind(t)
 	object := kind + "/" + c.name + d.suffix
-	manager := d.manager()
+	manager, counted := d.manager(), d.manager()
 	if tr.nobody {
-		manager = ""
+		manager, counted = "", "unknown"
 	}
 	shown := manager
 	if tr.subresource != "" {
@@ -147,7 +147,7 @@ func (d drift) told(t *testing.T, c *subject, tr trace, start time.Time, action 
 	})
 	waitEvent(t, c, "Drift"+action, object, tr.path, manager, tr.operation)
 	eventually(t, revertTimeout, "holdfast_drift_total counts "+object+" by "+manager, func(ctx context.Context) error {
-		n, err := driftCount(ctx, kind, manager, action)
+		n, err := driftCount(ctx, kind, counted, action)
 		if err == nil && n < 1 {
 			err = fmt.Errorf("it is %v", n)
 		}
