@@ -249,6 +249,11 @@ type CommonStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// RolledOut is the newest generation of the spec that was rolled out. From
+	// then on what breaks is repaired, and no change is under way.
+	// +optional
+	RolledOut *RolledOutStatus `json:"rolledOut,omitempty"`
+
 	// Phase is a summary for people. No decision reads it.
 	// +optional
 	Phase string `json:"phase,omitempty"`
@@ -349,6 +354,14 @@ type CommonStatus struct {
 	// reconcile.fluxcd.io/requestedAt that was handled last.
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+}
+
+// RolledOutStatus is a generation of the spec that was rolled out once.
+type RolledOutStatus struct {
+	// Generation of the spec.
+	Generation int64 `json:"generation"`
+	// Replicas is the number of members that it declares.
+	Replicas int32 `json:"replicas"`
 }
 
 // MemberStatus is one member, in states rather than numbers.

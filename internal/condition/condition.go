@@ -27,6 +27,9 @@ type Fact struct {
 	Reason string
 	// Message says what to do, or what is waited for.
 	Message string
+	// Requested says of Reconciling that a request by annotation is carried out,
+	// which is a change although no generation says so.
+	Requested bool
 }
 
 // Input is everything that conditions are made of.
@@ -51,15 +54,24 @@ type Input struct {
 	Stuck, Deadline time.Duration
 }
 
-// RolledOut says whether status called the current generation rolled out. From
-// then on a member that is missing is a repair, not a change under way.
+// RolledOut says whether the current generation was rolled out once. From then
+// on a member that is missing is a repair, not a change under way, however long
+// the database does not serve and whatever the engine calls that.
 func RolledOut(c v1alpha1.Cluster) bool {
+	if record := c.CommonStatus().RolledOut; record != nil && record.Generation == c.GetGeneration() {
+		return true
+	}
+	// Operators before the record was kept left the conditions alone.
 	ready := conditions.Get(c, v1alpha1.ConditionReady)
-	return ready != nil && ready.ObservedGeneration == c.GetGeneration() &&
-		c.CommonStatus().ObservedGeneration == c.GetGeneration() &&
-		!conditions.Has(c, v1alpha1.ConditionReconciling) &&
-		!conditions.Has(c, v1alpha1.ConditionStalled) &&
-		(ready.Status == metav1.ConditionTrue || ready.Reason == v1alpha1.ReasonPrimaryUnavailable)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == c.GetGeneration() &&
+		c.CommonStatus().ObservedGeneration == c.GetGeneration()
+}
+
+// recordRollout records that the current generation is rolled out.
+func recordRollout(c v1alpha1.Cluster) {
+	c.CommonStatus().RolledOut = &v1alpha1.RolledOutStatus{
+		Generation: c.GetGeneration(), Replicas: int32(c.Common().DesiredReplicas()),
+	}
 }
 
 // Resolve sets every condition of c from in. The conditions that c holds are
@@ -95,12 +107,15 @@ func Resolve(c v1alpha1.Cluster, in Input) {
 	}
 	set(c, synced(in))
 	set(c, ready(in, available, reconciling, stalled))
+	if conditions.IsTrue(c, v1alpha1.ConditionReady) {
+		recordRollout(c)
+	}
 }
 
 // ready is computed last, from the others.
 func ready(in Input, available, reconciling, stalled *Fact) Fact {
 	not := func(reason, message string) Fact {
-		return Fact{v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message}
+		return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
 	switch {
 	case in.Deleting:
@@ -116,22 +131,22 @@ func ready(in Input, available, reconciling, stalled *Fact) Fact {
 	case available.Status != metav1.ConditionTrue:
 		return not(available.Reason, available.Message)
 	case in.Suspended:
-		return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended, available.Message + "; suspended: Holdfast reports, and writes nothing but what spec.deletionPolicy asks for"}
+		return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSuspended, Message: available.Message + "; suspended: Holdfast reports, and writes nothing but what spec.deletionPolicy asks for"}
 	}
-	return Fact{v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonReady, available.Message}
+	return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: available.Message}
 }
 
 // synced says whether every owned object is as declared. It never feeds Ready.
 func synced(in Input) Fact {
 	switch {
 	case len(in.Contested) > 0:
-		return Fact{v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonContested,
-			"something keeps changing what Holdfast applies: " + join(in.Contested) + "; find the client or admission policy, or list the path in spec.drift.ignore"}
+		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonContested,
+			Message: "something keeps changing what Holdfast applies: " + join(in.Contested) + "; find the client or admission policy, or list the path in spec.drift.ignore"}
 	case len(in.Standing) > 0:
-		return Fact{v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted,
-			"changed by somebody else and left alone: " + join(in.Standing)}
+		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrifted,
+			Message: "changed by somebody else and left alone: " + join(in.Standing)}
 	}
-	return Fact{v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, "every owned object is as declared"}
+	return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced, Message: "every owned object is as declared"}
 }
 
 // asRepair turns what is under way into something broken: the generation was
@@ -139,7 +154,7 @@ func synced(in Input) Fact {
 func asRepair(facts []Fact) []Fact {
 	out := make([]Fact, 0, len(facts))
 	for _, f := range facts {
-		if f.Type == v1alpha1.ConditionReconciling {
+		if f.Type == v1alpha1.ConditionReconciling && !f.Requested {
 			f.Type = v1alpha1.ConditionDegraded
 		}
 		out = append(out, f)
@@ -199,7 +214,7 @@ func join(paths []string) string {
 }
 
 func truth(conditionType, reason, message string) Fact {
-	return Fact{conditionType, metav1.ConditionTrue, reason, message}
+	return Fact{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
 func ptr(f Fact) *Fact { return &f }

@@ -15,12 +15,13 @@ import (
 )
 
 func fact(conditionType, reason string) Fact {
-	return Fact{conditionType, metav1.ConditionTrue, reason, "message of " + reason}
+	return Fact{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: "message of " + reason}
 }
 
 var (
 	serving   = fact(v1alpha1.ConditionAvailable, v1alpha1.ReasonAvailable)
-	down      = Fact{v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonPrimaryUnavailable, "no primary"}
+	down      = Fact{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPrimaryUnavailable, Message: "no primary"}
+	noQuorum  = Fact{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonQuorumLost, Message: "the majority does not answer"}
 	syncing   = fact(v1alpha1.ConditionReconciling, v1alpha1.ReasonSyncing)
 	shrinking = fact(v1alpha1.ConditionStalled, v1alpha1.ReasonStorageShrink)
 )
@@ -33,6 +34,12 @@ func cluster(observed int64, was ...metav1.Condition) *v1alpha1.PostgresCluster 
 		cond.ObservedGeneration = observed
 		c.Status.Conditions = append(c.Status.Conditions, cond)
 	}
+	return c
+}
+
+// rolledOut is a cluster whose present generation was rolled out once.
+func rolledOut(c *v1alpha1.PostgresCluster) *v1alpha1.PostgresCluster {
+	c.Status.RolledOut = &v1alpha1.RolledOutStatus{Generation: c.Generation, Replicas: 1}
 	return c
 }
 
@@ -62,7 +69,7 @@ func TestResolve(t *testing.T) {
 			map[string]string{"Ready": "True/Ready", "Degraded": "True/Syncing", "Available": "True/Available", "Synced": "True/Synced"}},
 		{"a primary lost after the roll-out is not ready, and not reconciling", cluster(2, wasReady), Input{Facts: []Fact{down, syncing}},
 			map[string]string{"Ready": "False/PrimaryUnavailable", "Degraded": "True/Syncing", "Available": "False/PrimaryUnavailable", "Synced": "True/Synced"}},
-		{"its return needs no new roll-out", cluster(2, wasDown), Input{Facts: []Fact{serving}, Rewritten: true},
+		{"its return needs no new roll-out", rolledOut(cluster(2, wasDown)), Input{Facts: []Fact{serving}, Rewritten: true},
 			map[string]string{"Ready": "True/Ready", "Available": "True/Available", "Synced": "True/Synced"}},
 		{"stalled is never together with reconciling", cluster(1, wasReady), Input{Facts: []Fact{serving, syncing, shrinking}},
 			map[string]string{"Ready": "False/StorageShrinkRefused", "Stalled": "True/StorageShrinkRefused", "Available": "True/Available", "Synced": "True/Synced"}},
@@ -146,7 +153,7 @@ func TestResolveInvariants(t *testing.T) {
 
 func TestMessagesAreCut(t *testing.T) {
 	c := cluster(1)
-	long := Fact{v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonAvailable, strings.Repeat("é", 2000)}
+	long := Fact{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAvailable, Message: strings.Repeat("é", 2000)}
 	Resolve(c, Input{Facts: []Fact{long}})
 	if n := len(conditions.GetMessage(c, v1alpha1.ConditionReady)); n > maxMessage+4 {
 		t.Errorf("message of %d bytes", n)

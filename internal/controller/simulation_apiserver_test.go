@@ -54,6 +54,15 @@ type simulation struct {
 	drills   drills
 	// used is what members say of their volumes, in bytes by pod.
 	used map[string]int64
+	// silent says that no agent answers.
+	silent bool
+}
+
+// silence has every agent answer no longer, or again.
+func (s *simulation) silence(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = silent
 }
 
 // use has a member say how much of its volume is used.
@@ -145,10 +154,20 @@ func (s *simulation) step(ctx context.Context) error {
 		if heard[name] == nil {
 			heard[name] = map[string]members.Observation{}
 		}
-		heard[name][pod.Name] = members.Observation{Status: status}
+		heard[name][pod.Name] = s.answer(status)
 	}
 	s.hear(heard)
 	return nil
+}
+
+// answer is what the operator hears of an agent.
+func (s *simulation) answer(status *memberapi.Status) members.Observation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silent {
+		return members.Observation{Err: "no answer"}
+	}
+	return members.Observation{Status: status}
 }
 
 // passing errors come of a cache that is behind.

@@ -23,15 +23,17 @@ import (
 // history is every status that a cluster had, as a watch shows it. Whatever
 // holds of all of them at all times is checked on the way.
 type history struct {
-	mu      sync.Mutex
-	seen    []v1alpha1.Cluster
-	changed chan struct{}
+	mu   sync.Mutex
+	seen []v1alpha1.Cluster
+	// rolledOut are the generations that were Ready once, by the cluster's UID.
+	rolledOut map[string]bool
+	changed   chan struct{}
 }
 
 // follow watches one name in a namespace until the test ends.
 func follow(t *testing.T, k *kind, namespace, name string) *history {
 	t.Helper()
-	h := &history{changed: make(chan struct{}, 1)}
+	h := &history{changed: make(chan struct{}, 1), rolledOut: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -64,10 +66,33 @@ func (h *history) watch(ctx context.Context, t *testing.T, k *kind, namespace, n
 			if err := honest(c); err != nil {
 				t.Errorf("at resourceVersion %s, phase %s: %v", c.GetResourceVersion(), c.CommonStatus().Phase, err)
 			}
+			if err := h.repaired(c); err != nil {
+				t.Errorf("at resourceVersion %s, phase %s: %v", c.GetResourceVersion(), c.CommonStatus().Phase, err)
+			}
 			h.add(c)
 		}
 		w.Stop()
 	}
+}
+
+// repaired says what is wrong with calling a repair a change: a generation that
+// was Ready once is rolled out, whatever breaks then.
+func (h *history) repaired(c v1alpha1.Cluster) error {
+	conditions, observed := c.GetConditions(), c.CommonStatus().ObservedGeneration
+	of := fmt.Sprintf("%s/%d", c.GetUID(), observed)
+	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
+		h.rolledOut[of] = true
+	}
+	if !h.rolledOut[of] {
+		return nil
+	}
+	if cond := meta.FindStatusCondition(conditions, v1alpha1.ConditionReconciling); cond != nil && cond.Reason != v1alpha1.ReasonRecovering {
+		return fmt.Errorf("generation %d was Ready, and is Reconciling/%s: %s", observed, cond.Reason, cond.Message)
+	}
+	if cond := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); cond != nil && cond.Reason == v1alpha1.ReasonProgressDeadline {
+		return fmt.Errorf("generation %d was Ready, and is Stalled/%s: %s", observed, cond.Reason, cond.Message)
+	}
+	return nil
 }
 
 func (h *history) add(c v1alpha1.Cluster) {

@@ -203,7 +203,8 @@ func (j *judgement) judgeRecovery() {
 		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
 			"member %s is to go on alone, as ordered, and is not heard: bring it back, or %s; then order anew with another token", j.r.status.Target, giveUp)
 	case j.r.underWay:
-		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as ordered", j.r.status.Target)
+		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", j.r.status.Target)
+		j.Facts[len(j.Facts)-1].Requested = true
 	case j.nothingLeft():
 		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonDataMissing,
 			"the volumes of all members are empty, and the cluster %s was born: bring a volume back; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)

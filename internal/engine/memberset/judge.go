@@ -116,7 +116,7 @@ func (j *Judgement) judgeStatus(ordinal int, m *memberapi.Status) {
 func (j *Judgement) JudgeScale() {
 	for n := range j.Desired.Count {
 		if s := j.Standings[n]; !s.Done() {
-			j.Say(v1alpha1.ConditionReconciling, j.underWay(s), "%s", s.Message)
+			j.Say(v1alpha1.ConditionReconciling, j.underWay(n, s), "%s", s.Message)
 		}
 	}
 	if have, want := j.Seen.Membership(), j.Cluster.Common().DesiredReplicas(); have > want {
@@ -136,14 +136,25 @@ func (j *Judgement) JudgeScale() {
 }
 
 // underWay is the reason of a member's standing in the life of the cluster.
-func (j *Judgement) underWay(s Standing) string {
-	if s.Reason == v1alpha1.ReasonRestarting && j.versionChanges() {
+func (j *Judgement) underWay(ordinal int, s Standing) string {
+	reason := s.Reason
+	if reason == v1alpha1.ReasonScalingUp && j.wasRolledOut(ordinal) {
+		reason = v1alpha1.ReasonRestarting
+	}
+	if reason == v1alpha1.ReasonRestarting && j.versionChanges() {
 		return v1alpha1.ReasonUpgrading
 	}
 	if !j.Born() {
 		return v1alpha1.ReasonCreating
 	}
-	return s.Reason
+	return reason
+}
+
+// wasRolledOut says whether a member was part of what was rolled out last: one
+// that starts is then restarted, and not new.
+func (j *Judgement) wasRolledOut(ordinal int) bool {
+	record := j.Cluster.CommonStatus().RolledOut
+	return record != nil && ordinal < int(record.Replicas)
 }
 
 // Born says whether there is a database system.
