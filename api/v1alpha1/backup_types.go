@@ -19,9 +19,11 @@ type ClusterBackup struct {
 
 	// Schedule of backups, as a line of cron such as "0 2 * * *": minute, hour,
 	// day of the month, month, day of the week; or @daily, @weekly and the like.
-	// Default: every night at two.
+	// Default: every night between two and three, at a minute that follows from
+	// the cluster's namespace and name, so that clusters do not all begin at once:
+	// status.nextBackup says when. The first backup of a cluster does not wait for
+	// the schedule: it is made as soon as the cluster serves.
 	// +optional
-	// +kubebuilder:default="0 2 * * *"
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$|^[0-9*?][0-9*?,/-]* +[0-9*?][0-9*?,/-]* +[0-9*?][0-9*?,/-]* +[0-9A-Za-z*?][0-9A-Za-z*?,/-]* +[0-9A-Za-z*?][0-9A-Za-z*?,/-]*$')",message="must be five fields, minute, hour, day of the month, month, day of the week, such as 0 2 * * *; or @hourly, @daily, @weekly, @monthly, @yearly. A time zone goes into timeZone"
 	Schedule string `json:"schedule,omitempty"`
@@ -51,11 +53,15 @@ type ClusterBackup struct {
 	// +kubebuilder:validation:Maximum=10000
 	MaxBackups *int32 `json:"maxBackups,omitempty"`
 
-	// Destination of backups. Default: a volume of the cluster's own.
+	// Destination of backups. Default: a volume of the cluster's own. When it is
+	// removed, no backup is made until it is declared again, or volume says that
+	// backups are to go to a volume from then on.
 	// +optional
 	Destination *BackupDestination `json:"destination,omitempty"`
 
-	// Volume that backups are kept on where there is no destination.
+	// Volume that backups are kept on where there is no destination. Declared
+	// without a destination, even as {}, it says that backups go to a volume,
+	// wherever they went before.
 	// +optional
 	Volume *BackupVolume `json:"volume,omitempty"`
 
@@ -128,6 +134,15 @@ type BackupDestination struct {
 	// identity of the ServiceAccount <cluster>-backup.
 	// +optional
 	CredentialsSecretRef *SecretReference `json:"credentialsSecretRef,omitempty"`
+}
+
+// BackupPlace is where backups of a cluster go.
+type BackupPlace struct {
+	// URL of the store; file:///backups on the cluster's own volume.
+	URL string `json:"url"`
+	// Endpoint of the store.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
 }
 
 // StoreCheck is whether a destination could be used when it was tried.

@@ -324,6 +324,11 @@ type CommonStatus struct {
 	// +optional
 	LastBackup *LastBackup `json:"lastBackup,omitempty"`
 
+	// BackupPlace is where backups go. When spec.backup.destination is removed, it
+	// stays what it was, and no backup is made: see BackedUp.
+	// +optional
+	BackupPlace *BackupPlace `json:"backupPlace,omitempty"`
+
 	// StoreCheck is what was found when the destination of backups was tried
 	// last.
 	// +optional

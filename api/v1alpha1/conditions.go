@@ -18,8 +18,9 @@ const (
 	ConditionSynced = "Synced"
 	// ConditionDegraded: serving, with something broken. Absent when fine.
 	ConditionDegraded = "Degraded"
-	// ConditionBackedUp: the newest backup by schedule is good. Absent where
-	// there are no backups.
+	// ConditionBackedUp: the newest backup by schedule is good. Unknown until the
+	// first backup has ended or the first slot of the schedule has passed; absent
+	// where backups are turned off.
 	ConditionBackedUp = "BackedUp"
 )
 
@@ -115,6 +116,7 @@ const (
 	ReasonStoreUntried        = "StoreUntried"
 	ReasonBackupPassedOver    = "BackupPassedOver"
 	ReasonDataLost            = "DataLost"
+	ReasonDestinationRemoved  = "DestinationRemoved"
 
 	// Of restore drills.
 	ReasonDrillStarted    = "DrillStarted"

@@ -32,8 +32,9 @@ type PostgresClusterSpec struct {
 	Parameters map[string]string `json:"parameters,omitempty"`
 
 	// Bootstrap is the first database. It is read only while no data exists:
-	// afterwards the names that the data was made with stay in use, and others
-	// are reported as Stalled.
+	// afterwards the names that the data was made with stay in use, as in a
+	// cluster that was restored. A name that is declared and is another one is
+	// reported as Stalled.
 	// +optional
 	// +kubebuilder:default:={}
 	Bootstrap PostgresBootstrap `json:"bootstrap,omitempty"`
@@ -41,17 +42,17 @@ type PostgresClusterSpec struct {
 
 // PostgresBootstrap is the first database of a new cluster.
 type PostgresBootstrap struct {
-	// Database to create. Default: app.
+	// Database to create. Default: app; where data exists already, the database
+	// that it was made with.
 	// +optional
-	// +kubebuilder:default=app
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_]{0,62}$`
 	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="bootstrap.database must not be postgres, template0 or template1, which exist already: choose another name"
 	Database string `json:"database,omitempty"`
 
 	// Owner is the role that owns the database and that applications log in
-	// as. Default: app.
+	// as. Default: app; where data exists already, the owner that it was made
+	// with.
 	// +optional
-	// +kubebuilder:default=app
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_]{0,62}$`
 	// +kubebuilder:validation:XValidation:rule="self != 'postgres' && self != 'public' && self != 'none' && !self.startsWith('pg_') && !self.startsWith('holdfast')",message="bootstrap.owner must not be postgres, public, none or start with pg_ or holdfast: choose another name"
 	Owner string `json:"owner,omitempty"`

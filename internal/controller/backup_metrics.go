@@ -105,7 +105,7 @@ func (c BackupCollector) tell(to chan<- prometheus.Metric, kind string, cluster 
 	if !declared.On() || cluster.Common().Suspend {
 		return // nobody expects any
 	}
-	if parsed, err := schedule.Parse(declared.Schedule, declared.TimeZone); err == nil {
+	if parsed, err := parseSchedule(cluster); err == nil {
 		gauge(backupScheduled, 1)
 		gauge(backupOverdue, number(overdue(own, parsed, c.Clock.Now()) || fruitless(cluster, own)))
 	}

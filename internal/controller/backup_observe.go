@@ -74,6 +74,9 @@ func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupSeen) err
 	if s.cluster != nil {
 		s.copying.Sources = rotated(s.copying.Sources, failures(ownBackups(s.cluster, all)))
 	}
+	if s.cluster != nil {
+		s.removed = removedDestination(s.cluster, ownBackups(s.cluster, all))
+	}
 	s.leaving = leavingOf(all, s.now)
 	s.ahead, err = aheadOf(s.backup, all, runs)
 	return err

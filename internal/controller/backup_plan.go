@@ -43,6 +43,9 @@ type backupSeen struct {
 	// missing is the name of the Secret with the store's keys, where it is not
 	// there.
 	missing string
+	// removed is the URL of the destination that backups of the cluster went to,
+	// where its spec names none any more.
+	removed string
 	// ahead is the name of another backup of the cluster that is under way.
 	ahead string
 	// most is how many backups may be made at the same time, where so many are;
@@ -201,6 +204,8 @@ func (s backupSeen) waits(p *backupPlan) bool {
 		p.is(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonClusterMissing, "there is no %s %s in this namespace: create it, or delete this Backup", ref.Kind, ref.Name)
 	case !s.cluster.Common().Backup.On():
 		p.is(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonBackupNotConfigured, "backups of %s %s are turned off: set its spec.backup.enabled to true", ref.Kind, ref.Name)
+	case s.removed != "":
+		p.is(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonDestinationRemoved, "%s %s: %s", ref.Kind, ref.Name, removedMessage(s.removed))
 	case s.cluster.Common().Suspend:
 		p.is(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonSuspended, "%s %s is suspended: set its spec.suspend to false to go on", ref.Kind, ref.Name)
 	case s.missing != "":
@@ -277,7 +282,7 @@ func rotated(sources []engine.Source, failures int) []engine.Source {
 func (s backupSeen) latch(p *backupPlan) {
 	c, b := s.cluster, s.backup
 	at := &v1alpha1.BackupLocation{
-		URL: "file://" + memberapi.BackupsDir, ClaimName: c.GetName() + v1alpha1.SuffixBackups,
+		URL: onVolume, ClaimName: c.GetName() + v1alpha1.SuffixBackups,
 		Prefix: fmt.Sprintf("%s/%s/%s/%s-%s/", b.Namespace, c.GetName(), c.GetUID(), b.Name, b.UID),
 	}
 	if s.claim != nil {

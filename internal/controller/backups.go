@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,12 @@ type regimen struct {
 	// room.
 	early map[string]bool
 	last  *v1alpha1.LastBackup
-	facts []condition.Fact
+	// place is where backups go, as the status has it from now on.
+	place *v1alpha1.BackupPlace
+	// removed is the URL of the destination that the spec names no more; empty
+	// where backups are made. No backup is made, nor dropped, while it is set.
+	removed string
+	facts   []condition.Fact
 	// wait until the next slot; 0 for none.
 	wait time.Duration
 }
@@ -51,13 +57,13 @@ type regimen struct {
 // the volume for backups; nil for none.
 func planBackups(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim *corev1.PersistentVolumeClaim, now time.Time) regimen {
 	own := ownBackups(c, all)
-	r := regimen{known: true, last: lastGood(own)}
+	r := regimen{known: true, last: lastGood(own), place: backupPlace(c, own), removed: removedDestination(c, own)}
 	declared := c.Common().Backup
 	if !declared.On() {
 		return r
 	}
 	was := recordOf(c.CommonStatus())
-	parsed, err := schedule.Parse(declared.Schedule, declared.TimeZone)
+	parsed, err := parseSchedule(c)
 	if err != nil {
 		r.record = was
 		r.facts = append(r.facts, stalled(v1alpha1.ReasonInvalidSchedule, fmt.Sprintf("spec.backup.%v; no backup is made by schedule", err)))
@@ -72,7 +78,7 @@ func planBackups(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim 
 		record = r.turn(c, kind, own, parsed, record, slot)
 	}
 	r.record = &record
-	if !c.Common().Suspend {
+	if !c.Common().Suspend && r.removed == "" {
 		r.surplus = surplus(own, declared, proven(c))
 	}
 	space := spaceOf(declared, all, own, claim)
@@ -90,12 +96,35 @@ func planBackups(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim 
 		next = r.done.NextSlot.Time
 	}
 	r.wait = max(next.Sub(now), time.Millisecond)
-	fact := backedUp(own, overdue(own, parsed, now), next)
+	if r.removed != "" {
+		next = time.Time{} // none is due
+	}
+	fact := backedUp(own, overdue(own, parsed, now), record.LastSlot == nil, next)
 	if fact.Reason == v1alpha1.ReasonBackupFailed {
 		fact.Message += space.hint()
 	}
 	r.facts = append(r.facts, fact)
+	r.sayRemoved()
 	return r
+}
+
+// sayRemoved says that no backup is made since the spec names no destination any
+// more: the change that took it away cannot be followed before a person says
+// where backups are to go.
+func (r *regimen) sayRemoved() {
+	if r.removed == "" {
+		return
+	}
+	message := removedMessage(r.removed)
+	r.facts = append(r.facts, stalled(v1alpha1.ReasonDestinationRemoved, message))
+	r.unusable(&condition.Fact{Type: v1alpha1.ConditionBackedUp, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDestinationRemoved, Message: message})
+}
+
+// parseSchedule reads the schedule of a cluster's backups, the one by default
+// where it declares none.
+func parseSchedule(c v1alpha1.Cluster) (schedule.Schedule, error) {
+	declared := c.Common().Backup
+	return schedule.Parse(cmp.Or(declared.Schedule, schedule.Nightly(c.GetNamespace(), c.GetName())), declared.TimeZone)
 }
 
 // recordOf the schedule of backups, as the status has it; nil for none.
@@ -129,6 +158,9 @@ func (r *regimen) turn(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, 
 	if c.Common().Suspend {
 		return s.Done(record, slot, "passed over: spec.suspend is true")
 	}
+	if r.removed != "" {
+		return s.Done(record, slot, "skipped: spec.backup.destination was removed")
+	}
 	name := c.GetName() + "-" + schedule.Name(slot)
 	for _, b := range all {
 		if bySchedule(b) && !b.Finished() && b.DeletionTimestamp == nil && b.Name != name {
@@ -154,7 +186,9 @@ func (r *regimen) turn(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, 
 }
 
 // backedUp says whether the newest backup by schedule is good, and not too old.
-func backedUp(own []*v1alpha1.Backup, overdue bool, next time.Time) condition.Fact {
+// Of a cluster that is new to its schedule it is not known before the first
+// backup has ended.
+func backedUp(own []*v1alpha1.Backup, overdue, isNew bool, next time.Time) condition.Fact {
 	var newest *v1alpha1.Backup
 	if ended := endedRuns(own); len(ended) > 0 {
 		newest = ended[0]
@@ -168,6 +202,9 @@ func backedUp(own []*v1alpha1.Backup, overdue bool, next time.Time) condition.Fa
 	case newest != nil && !newest.Succeeded():
 		fact.Reason = v1alpha1.ReasonBackupFailed
 		fact.Message = fmt.Sprintf("backup %s failed: %s; there is no good one", newest.Name, newest.Status.Error)
+	case newest == nil && isNew:
+		fact.Status, fact.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoBackup
+		fact.Message = "the first backup is made as soon as the cluster serves, and has not ended yet"
 	case newest == nil:
 		fact.Reason, fact.Message = v1alpha1.ReasonNoBackup, "the schedule has made no backup yet"
 	case overdue:
@@ -180,10 +217,15 @@ func backedUp(own []*v1alpha1.Backup, overdue bool, next time.Time) condition.Fa
 	for _, b := range own {
 		if !b.Finished() && b.DeletionTimestamp == nil && conditions.IsTrue(b, v1alpha1.ConditionStalled) {
 			fact.Message += fmt.Sprintf("; backup %s cannot go on: %s", b.Name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
+			if fact.Status == metav1.ConditionUnknown {
+				fact.Status = metav1.ConditionFalse
+			}
 			break
 		}
 	}
-	fact.Message += "; the next one is due at " + next.UTC().Format(time.RFC3339)
+	if !next.IsZero() {
+		fact.Message += "; the next one is due at " + next.UTC().Format(time.RFC3339)
+	}
 	return fact
 }
 
@@ -209,11 +251,13 @@ func (r *Reconciler[C, O]) keepBackups(ctx context.Context, p *pass[C]) error {
 		return err
 	}
 	p.backups = planBackups(p.c, gvk.Kind, all, claim, r.Clock.Now())
-	p.backups.demand(p.c, gvk.Kind, all, p.plan.Demand, r.Clock.Now())
+	own := ownBackups(p.c, all)
 	if a := p.plan.Report.Archive; a != nil {
-		a.RestorableFrom = restorableFrom(ownBackups(p.c, all), a)
+		a.RestorableFrom = restorableFrom(own, a)
 	}
-	err = errors.Join(r.checkStore(ctx, p, gvk.Kind, all), r.makeVolume(ctx, p, ownBackups(p.c, all)))
+	err = r.checkStore(ctx, p, gvk.Kind, all)
+	p.backups.demand(p.c, gvk.Kind, all, wantedBackup(p.c, p.plan, own, p.store), r.Clock.Now())
+	err = errors.Join(err, r.makeVolume(ctx, p, own))
 	due := r.makeDue(ctx, p)
 	p.facts = append(p.facts, p.backups.facts...)
 	if due != nil {

@@ -33,11 +33,11 @@ func restorableFrom(own []*v1alpha1.Backup, archive *v1alpha1.ArchiveStatus) *me
 	return oldest.Status.CompletionTime.DeepCopy()
 }
 
-// demand makes the backup that the engine wants now due, once, where the
-// schedule makes none in this pass. All are those of the cluster's name; only its
+// demand makes the backup that is wanted now due, once, where the schedule makes
+// none in this pass. All are those of the cluster's name; only its
 // own do. It is kept and dropped as one by schedule.
 func (r *regimen) demand(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, wanted *engine.Demand, now time.Time) {
-	if wanted == nil || r.due != nil || r.record == nil || c.Common().Suspend || !c.Common().Backup.On() {
+	if wanted == nil || r.due != nil || r.record == nil || r.removed != "" || c.Common().Suspend || !c.Common().Backup.On() {
 		return
 	}
 	own := ownBackups(c, all)

@@ -194,6 +194,18 @@ func keeping(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*
 // keepingOf a cluster whose engine wants a backup.
 func keepingOf(t *testing.T, c *v1alpha1.EtcdCluster, wanted *engine.Demand, funcs interceptor.Funcs, objects ...client.Object) (*pass[*v1alpha1.EtcdCluster], *events.FakeRecorder, error) {
 	t.Helper()
+	return keepPlanned(t, c, engine.Plan{Demand: wanted, Facts: []condition.Fact{{Type: v1alpha1.ConditionReady}}}, funcs, objects...)
+}
+
+// passOver a cluster with what its engine has planned.
+func passOver(t *testing.T, c *v1alpha1.EtcdCluster, plan engine.Plan, funcs interceptor.Funcs, objects ...client.Object) (*pass[*v1alpha1.EtcdCluster], error) {
+	t.Helper()
+	p, _, err := keepPlanned(t, c, plan, funcs, objects...)
+	return p, err
+}
+
+func keepPlanned(t *testing.T, c *v1alpha1.EtcdCluster, plan engine.Plan, funcs interceptor.Funcs, objects ...client.Object) (*pass[*v1alpha1.EtcdCluster], *events.FakeRecorder, error) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -203,9 +215,7 @@ func keepingOf(t *testing.T, c *v1alpha1.EtcdCluster, wanted *engine.Demand, fun
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build(),
 		Keys:   versions{}, Recorder: recorder, Clock: clocktesting.NewFakePassiveClock(noon),
 	}
-	p := &pass[*v1alpha1.EtcdCluster]{c: c}
-	p.plan.Demand = wanted
-	p.plan.Facts = []condition.Fact{{Type: v1alpha1.ConditionReady}}
+	p := &pass[*v1alpha1.EtcdCluster]{c: c, plan: plan}
 	err := r.keepBackups(t.Context(), p)
 	fillReport(p.c.CommonStatus(), p)
 	return p, recorder, err

@@ -22,7 +22,7 @@ import (
 // stalled.
 func (r *Reconciler[C, O]) makeVolume(ctx context.Context, p *pass[C], own []*v1alpha1.Backup) error {
 	open := func(b *v1alpha1.Backup) bool { return !b.Finished() && b.DeletionTimestamp == nil }
-	if p.plan.BackupVolume == nil || p.c.Common().Suspend || !slices.ContainsFunc(own, open) {
+	if p.plan.BackupVolume == nil || p.backups.removed != "" || p.c.Common().Suspend || !slices.ContainsFunc(own, open) {
 		return nil
 	}
 	_, err := r.Applier.Sync(ctx, apply.Request{

@@ -157,10 +157,11 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	st.Restore = p.restored.status
 	if p.backups.known {
 		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.last, nil, p.store.check
+		st.BackupPlace = p.backups.place
 	}
 	if record != nil {
 		st.Schedules = append(st.Schedules, *record)
-		if p.backups.wait > 0 {
+		if p.backups.wait > 0 && p.backups.removed == "" {
 			st.NextBackup = record.NextSlot
 		}
 	}

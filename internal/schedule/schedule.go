@@ -5,6 +5,9 @@
 package schedule
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
 	"time"
 	_ "time/tzdata" // images of databases and operators bring no time zones
 
@@ -117,6 +120,14 @@ func (s Schedule) Last(t time.Time) time.Time {
 			before = middle
 		}
 	}
+}
+
+// Nightly is the line of a cluster that declares none: a minute between two and
+// three at night that follows from its namespace and name, so that clusters do
+// not all begin at once, and each keeps its own.
+func Nightly(namespace, name string) string {
+	sum := sha256.Sum256([]byte(namespace + "/" + name))
+	return fmt.Sprintf("%d 2 * * *", binary.BigEndian.Uint64(sum[:8])%60)
 }
 
 // Name is what a slot is called in the names of objects: its time in UTC, such

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -135,6 +136,31 @@ func TestStringAndName(t *testing.T) {
 	}
 	if got := Name(s.Next(at(t, "2026-07-01 12:00")).In(s.zone)); got != "20260702-0000" {
 		t.Error(got)
+	}
+}
+
+// A cluster without a schedule of its own has a minute that never changes, and
+// many clusters have many.
+func TestNightly(t *testing.T) {
+	// A minute that moved with a newer operator would be another schedule.
+	for name, want := range map[string]string{"shop/orders": "14 2 * * *", "shop/orders-copy": "35 2 * * *", "other/orders": "2 2 * * *"} {
+		namespace, cluster, _ := strings.Cut(name, "/")
+		if got := Nightly(namespace, cluster); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	minutes := map[string]int{}
+	for n := range 600 {
+		line := Nightly("shop", fmt.Sprint("orders-", n))
+		if s := parse(t, line, ""); s.Next(at(t, "2026-03-01 00:00")).Hour() != 2 {
+			t.Errorf("%q does not come between two and three", line)
+		}
+		minutes[line]++
+	}
+	for line, count := range minutes {
+		if len(minutes) != 60 || count > 30 {
+			t.Errorf("of 600 clusters %d have %q, of %d lines", count, line, len(minutes))
+		}
 	}
 }
 

@@ -19,9 +19,15 @@ type firstDatabase struct {
 	recorded bool
 }
 
-// declaredFirst is what the spec says.
+// defaultFirst is the name of the first database and of its owner where neither
+// the spec nor the data says another. It is no default of the schema: a name that
+// is not declared must be known as such, so that a restored cluster adopts that
+// of its data.
+const defaultFirst = "app"
+
+// declaredFirst is what new data is made with.
 func declaredFirst(c *v1alpha1.PostgresCluster) firstDatabase {
-	return firstDatabase{database: cmp.Or(c.Spec.Bootstrap.Database, "app"), owner: cmp.Or(c.Spec.Bootstrap.Owner, "app")}
+	return firstDatabase{database: cmp.Or(c.Spec.Bootstrap.Database, defaultFirst), owner: cmp.Or(c.Spec.Bootstrap.Owner, defaultFirst)}
 }
 
 // first is what the data says: the primary that runs on it, or the volumes of
@@ -61,14 +67,14 @@ func (f firstDatabase) annotations(systemIdentifier string) map[string]string {
 }
 
 // differs says how what is declared differs from the data; empty when it does
-// not.
+// not. A name that is not declared is that of the data.
 func (f firstDatabase) differs(c *v1alpha1.PostgresCluster) string {
-	want := declaredFirst(c)
-	if want.database == f.database && want.owner == f.owner {
+	want := c.Spec.Bootstrap
+	if cmp.Or(want.Database, f.database) == f.database && cmp.Or(want.Owner, f.owner) == f.owner {
 		return ""
 	}
-	return fmt.Sprintf("spec.bootstrap names database %q with owner %q, and the data was made with database %q and owner %q, which stay in use: set spec.bootstrap to these, and use SQL for further databases and roles",
-		want.database, want.owner, f.database, f.owner)
+	return fmt.Sprintf("spec.bootstrap names database %q with owner %q, and the data was made with database %q and owner %q, which stay in use: set spec.bootstrap to these or remove it, and use SQL for further databases and roles",
+		cmp.Or(want.Database, f.database), cmp.Or(want.Owner, f.owner), f.database, f.owner)
 }
 
 // judgeFirst says when applications are sent to what does not exist.

@@ -91,6 +91,41 @@ func TestConnectionFollowsTheData(t *testing.T) {
 	}
 }
 
+// A name that is not declared is that of the data, as in a cluster that was
+// restored from another one's backup; one that is declared must be it.
+func TestUndeclaredNamesAreThoseOfTheData(t *testing.T) {
+	const id = "7300000000000000001"
+	cases := []struct {
+		name          string
+		declared      v1alpha1.PostgresBootstrap
+		change        func(w *world)
+		want, stalled string
+	}{
+		{"new data has the default", v1alpha1.PostgresBootstrap{}, func(w *world) { w.o.Volumes[0].Annotations = nil }, "app/app", ""},
+		{"new data has what is declared and the default", v1alpha1.PostgresBootstrap{Database: "shop"}, func(w *world) { w.o.Volumes[0].Annotations = nil }, "shop/app", ""},
+		{"the names of a primary are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", ""},
+		{"the names of a volume are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.gone(0); w.recorded(0, id, "shop", "shopper") }, "shop/shopper", ""},
+		{"one is declared as it is, the other adopted", v1alpha1.PostgresBootstrap{Owner: "shopper"}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", ""},
+		{"one that is declared is another", v1alpha1.PostgresBootstrap{Owner: "app"}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
+		{"the default's name is declared", v1alpha1.PostgresBootstrap{Database: "app"}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, 1)
+			w.c.Spec.Bootstrap = tc.declared
+			w.status(0).ConfigHash = hashNow(w)
+			tc.change(w)
+			p := w.plan()
+			if got := connection(p); !strings.HasPrefix(got, tc.want+" ") {
+				t.Errorf("connection %q, want %s", got, tc.want)
+			}
+			if got := stalls(p, v1alpha1.ConditionStalled); got != tc.stalled {
+				t.Errorf("stalled for %q, want %q", got, tc.stalled)
+			}
+		})
+	}
+}
+
 // A cluster is fresh until it is born, and never over what it inherits.
 func TestFresh(t *testing.T) {
 	cases := []struct {

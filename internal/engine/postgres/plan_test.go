@@ -397,7 +397,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", "set it back"}},
 		"class missing": {func(w *world) { w.c.Spec.Storage.StorageClass = "fast" },
 			[]string{"spec.storage.storageClass", "does not exist"}},
-		"bootstrap": {func(w *world) { w.says("shop", "app", "") }, []string{"spec.bootstrap", "\"shop\"", "SQL"}},
+		"bootstrap": {func(w *world) { w.c.Spec.Bootstrap.Database = "app"; w.says("shop", "app", "") }, []string{"spec.bootstrap", "\"shop\"", "SQL"}},
 		"parameter": {func(w *world) { w.status(0).ConfigError = "x: bad" }, []string{"spec.parameters", "x: bad"}},
 	}
 	for name, tc := range cases {
