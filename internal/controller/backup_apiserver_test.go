@@ -29,8 +29,26 @@ import (
 const yearly = "0 0 1 1 *"
 
 // backedUp is a cluster that backs up to a volume of its own, in a namespace
-// that lets only restricted pods in.
+// that lets only restricted pods in. It has had a backup by schedule, so that no
+// first one is made.
 func (w *world) backedUp() v1alpha1.Cluster {
+	w.t.Helper()
+	c := w.neverBackedUp()
+	b := w.backup("earlier", v1alpha1.DeletionRetain)
+	b.Labels = map[string]string{v1alpha1.LabelSchedule: "20200101-0000", v1alpha1.LabelClusterUID: string(c.GetUID())}
+	w.create(b)
+	edited := b.DeepCopy()
+	at := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	edited.Status.ClusterUID, edited.Status.StartTime, edited.Status.CompletionTime = string(c.GetUID()), &at, &at
+	edited.Status.Result = &v1alpha1.BackupResult{Version: w.kind.version, EndPosition: "1", Manifest: "m", Checksum: "c"}
+	if err := w.person.Status().Patch(w.t.Context(), edited, client.MergeFrom(b)); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// neverBackedUp is such a cluster before its first backup.
+func (w *world) neverBackedUp() v1alpha1.Cluster {
 	w.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	edit(w, ns, func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "restricted" })
@@ -259,9 +277,12 @@ func TestBackupOfALostCluster(t *testing.T) {
 	apitest.Eventually(t, "its parts are swept", func(context.Context) (bool, string) {
 		return w.simulation.jobs.verbs()["sweep"] == 1 && slices.Contains(w.owns(running), "Job/running-sweep"), fmt.Sprint(w.simulation.jobs.verbs(), w.owns(running))
 	})
-	w.get(next)
-	if st := next.CommonStatus(); st.LastBackup != nil || conditions.GetReason(next, v1alpha1.ConditionBackedUp) != v1alpha1.ReasonNoBackup || w.simulation.jobs.verbs()["etcd"] != 2 {
-		t.Errorf("%+v, %v", st.LastBackup, w.simulation.jobs.verbs())
+	await(w, next, "it has a first backup of its own", func(c v1alpha1.Cluster) bool {
+		last := c.CommonStatus().LastBackup
+		return last != nil && strings.HasPrefix(last.Name, "orders-first-") && conditions.IsTrue(c, v1alpha1.ConditionBackedUp)
+	})
+	if verbs := w.simulation.jobs.verbs(); verbs["etcd"] != 3 {
+		t.Errorf("%v", verbs)
 	}
 }
 
@@ -376,21 +397,25 @@ func (w *world) dies(o *operator, b *v1alpha1.Backup, holds func(*v1alpha1.Backu
 	return died
 }
 
-// A slot that went by while no operator was there is made up once; a new good
-// backup lets those go that are kept no longer, and their data.
+// The first backup is made as soon as the cluster serves. A slot that went by
+// while no operator was there is made up once; a new good backup lets those go
+// that are kept no longer, and their data.
 func TestBackupBySchedule(t *testing.T) { eachKind(t, backupBySchedule) }
 
 func backupBySchedule(t *testing.T, w *world) {
-	c := w.backedUp()
+	c := w.neverBackedUp()
 	one := int32(1)
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Backup.MaxBackups = &one })
 	o := w.operate(0)
-	w.awaitReady(c)
+	await(w, c, "the first backup", func(c v1alpha1.Cluster) bool {
+		last := c.CommonStatus().LastBackup
+		return ready(c) && last != nil && strings.HasPrefix(last.Name, "orders-first-") && conditions.IsTrue(c, v1alpha1.ConditionBackedUp)
+	})
 	w.awaitSteady(o)
 	w.get(c)
 	newYear := time.Date(time.Now().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := []v1alpha1.ScheduleStatus{{Name: "Backup", Schedule: yearly, NextSlot: &metav1.Time{Time: newYear}}}
-	if diff := cmp.Diff(want, c.CommonStatus().Schedules); diff != "" || conditions.GetReason(c, v1alpha1.ConditionBackedUp) != v1alpha1.ReasonNoBackup {
+	if diff := cmp.Diff(want, c.CommonStatus().Schedules); diff != "" {
 		t.Fatalf("%s; schedules (-want +got):\n%s", describe(c), diff)
 	}
 	var last string
@@ -408,7 +433,7 @@ func backupBySchedule(t *testing.T, w *world) {
 		o = w.operate(0)
 		await(w, c, "the backup of the slot", func(c v1alpha1.Cluster) bool {
 			st := c.CommonStatus()
-			return conditions.IsTrue(c, v1alpha1.ConditionBackedUp) && st.LastBackup != nil && st.NextBackup != nil && st.NextBackup.Time.Equal(newYear)
+			return conditions.IsTrue(c, v1alpha1.ConditionBackedUp) && st.LastBackup != nil && strings.HasSuffix(st.LastBackup.Name, "0101-0000") && st.NextBackup != nil && st.NextBackup.Time.Equal(newYear)
 		})
 		last = c.CommonStatus().LastBackup.Name
 		w.awaitSteady(o)
@@ -464,7 +489,7 @@ func TestBackupDefaults(t *testing.T) {
 	person := w.As(t, "kubectl")
 	c := w.Postgres("orders", 1)
 	c.Spec.Backup = nil
-	if err := person.Create(t.Context(), c, client.DryRunAll); err != nil || !*c.Spec.Backup.Enabled || c.Spec.Backup.Schedule != "0 2 * * *" || c.Spec.Backup.Retention != "" {
+	if err := person.Create(t.Context(), c, client.DryRunAll); err != nil || !*c.Spec.Backup.Enabled || c.Spec.Backup.Schedule != "" || c.Spec.Backup.Retention != "" {
 		t.Errorf("%+v, %v", c.Spec.Backup, err)
 	}
 	w.kind = postgresKind

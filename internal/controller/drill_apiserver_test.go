@@ -204,7 +204,7 @@ func TestDrillThatFails(t *testing.T) {
 	w.due(c, 4)
 	w.operate(0)
 	await(w, c, "passed", func(c v1alpha1.Cluster) bool {
-		return drillEnded(v1alpha1.DrillPassed)(c) && conditions.GetReason(c, v1alpha1.ConditionBackedUp) == v1alpha1.ReasonNoBackup // by schedule
+		return drillEnded(v1alpha1.DrillPassed)(c) && conditions.GetReason(c, v1alpha1.ConditionBackedUp) == v1alpha1.ReasonBackedUp
 	})
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Backup.Verify = nil })
 	await(w, c, "without drills", func(c v1alpha1.Cluster) bool { return c.CommonStatus().Drill == nil })

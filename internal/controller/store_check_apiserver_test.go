@@ -125,7 +125,7 @@ func storeIsChecked(t *testing.T, w *world) {
 
 	w.simulation.checks.set("")
 	edit(w, keys, func(s *corev1.Secret) { s.StringData = map[string]string{"AWS_ACCESS_KEY_ID": "mended"} })
-	w.awaitBackedUp(c, v1alpha1.ReasonNoBackup, "no backup yet")
+	w.awaitBackedUp(c, v1alpha1.ReasonBackedUp, "backup orders-first-") // not before it could be used
 	apitest.Eventually(t, "the Jobs go", func(ctx context.Context) (bool, string) {
 		var jobs batchv1.JobList
 		err := w.person.List(ctx, &jobs, client.InNamespace(w.Namespace))

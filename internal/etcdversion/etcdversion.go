@@ -32,8 +32,8 @@ type Obstacle int
 // The obstacles.
 const (
 	None Obstacle = iota
-	// Older: it is the older one. etcd goes back within a minor version, and
-	// by one while not all members run the newer.
+	// Older: it is of an older minor version. etcd goes back by one while not all
+	// members run the newer, and within a minor version at any time.
 	Older
 	// Patch: the data must be of a later patch of its own minor version first.
 	Patch
@@ -46,7 +46,7 @@ const (
 func Between(have, next Version) (Obstacle, Version) {
 	least, bound := leastPatch[have.Minor]
 	switch {
-	case next.Before(have):
+	case next.Minor < have.Minor:
 		return Older, have
 	case next.Minor > have.Minor && bound && have.Patch < least:
 		return Patch, Version{have.Minor, least}

@@ -48,12 +48,9 @@ var postgres = &kind{
 }
 
 func postgresMistakes() []mistake {
-	running := versions("postgres", "17")
-	newest := patchOf(running[len(running)-1])
 	return []mistake{
 		{"downgrade", `version: "15"`, v1alpha1.ReasonDowngradeRefused, []string{"spec.version", `"17"`}},
 		{"major upgrade", `version: "18"`, v1alpha1.ReasonMajorUpgrade, []string{"spec.version", `"17"`}},
-		{"older minor", `version: "17.` + strconv.Itoa(newest-1) + `"`, v1alpha1.ReasonDowngradeRefused, []string{"spec.version"}},
 		{"unknown parameter", `parameters: {no_such_setting: "1"}`, v1alpha1.ReasonInvalidParameter, []string{"spec.parameters", "no_such_setting"}},
 		{"bad value", `parameters: {work_mem: plenty}`, v1alpha1.ReasonInvalidParameter, []string{"spec.parameters", "work_mem"}},
 		{"impossible image", `version: "17.99"`, v1alpha1.ReasonImageUnavailable, []string{"spec.version", "17.99"}},

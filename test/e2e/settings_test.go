@@ -132,6 +132,16 @@ func minorUpgrade(t *testing.T) {
 	if phases := c.phasesSince(mark); !slices.Contains(phases, v1alpha1.ReasonUpgrading) {
 		t.Errorf("the phases were %v, without %s", phases, v1alpha1.ReasonUpgrading)
 	}
+	// A minor version can be taken back.
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = older })
+	if obj = c.waitReady(); obj.Status.Version != older {
+		t.Errorf("status says version %s after %s was taken back", obj.Status.Version, newer)
+	}
+	for n := range 3 {
+		if v := c.sql(n, "show server_version"); !strings.HasPrefix(v, older) {
+			t.Errorf("%s runs %s, want %s", c.pod(n), v, older)
+		}
+	}
 	if kept := c.sql(0, "select id from kept"); kept != "1" {
 		t.Errorf("the row is %q", kept)
 	}

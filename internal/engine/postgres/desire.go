@@ -83,13 +83,14 @@ func image(c *v1alpha1.PostgresCluster, s memberset.Settings) string {
 }
 
 // versionRefused says why the declared version cannot follow the running one.
+// Minor versions of one major version read each other's data: a member goes back
+// to an older one as it goes on to a newer one.
 func versionRefused(c *v1alpha1.PostgresCluster, o memberset.Observation) (reason, message string) {
 	running := runningVersion(c, o)
 	if running == "" {
 		return "", ""
 	}
-	haveMajor, haveMinor := parseVersion(running)
-	wantMajor, wantMinor := parseVersion(c.Spec.Version)
+	haveMajor, wantMajor := majorOf(running), majorOf(c.Spec.Version)
 	switch {
 	case wantMajor < haveMajor:
 		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
@@ -97,9 +98,6 @@ func versionRefused(c *v1alpha1.PostgresCluster, o memberset.Observation) (reaso
 	case wantMajor > haveMajor:
 		return v1alpha1.ReasonMajorUpgrade, fmt.Sprintf(
 			"spec.version %q is a new major version over the running %s, which Holdfast does not upgrade in place yet: set spec.version to %q and move the data with a dump, or with logical replication to a new cluster", c.Spec.Version, running, strconv.Itoa(haveMajor))
-	case wantMinor >= 0 && haveMinor >= 0 && wantMinor < haveMinor:
-		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
-			"spec.version %q is older than the running %s: set spec.version to %q or newer", c.Spec.Version, running, running)
 	}
 	return "", ""
 }
@@ -114,16 +112,12 @@ func runningVersion(c *v1alpha1.PostgresCluster, o memberset.Observation) string
 	return c.Status.Version
 }
 
-// parseVersion splits 17.4; the minor is -1 when there is none.
-func parseVersion(version string) (major, minor int) {
-	head, tail, found := strings.Cut(version, ".")
+// majorOf a version such as 17.4; 0 where it is none.
+func majorOf(version string) int {
+	head, _, _ := strings.Cut(version, ".")
 	major, err := strconv.Atoi(head)
 	if err != nil {
-		return 0, -1
+		return 0
 	}
-	minor, err = strconv.Atoi(tail)
-	if !found || err != nil {
-		return major, -1
-	}
-	return major, minor
+	return major
 }

@@ -79,7 +79,7 @@ func (e *Engine) Fits(ctx context.Context, m backup.Manifest) (int64, error) {
 	switch obstacle, first := etcdversion.Between(have, ours); {
 	case !known:
 		return 0, permanent("the manifest names an unknown version of etcd: %q", m.Version)
-	case obstacle == etcdversion.Older && ours.Minor < have.Minor:
+	case obstacle == etcdversion.Older:
 		return 0, permanent("spec.version: the backup is of etcd %s, which etcd %s does not take over: set it to \"3.%d\" or newer", have, ours, have.Minor)
 	case ours.Minor > have.Minor+1:
 		return 0, permanent("spec.version: the backup is of etcd %s, and etcd %s is more than one minor version ahead: set it to \"3.%d\" first", have, ours, max(first.Minor, have.Minor+1))
