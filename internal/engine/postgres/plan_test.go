@@ -190,7 +190,7 @@ func TestPlan(t *testing.T) {
 			outcome{"", []string{"Stalled/DowngradeRefused", available}, 2}},
 		{"an older minor version is rolled out as a newer one is",
 			func(t *testing.T) *world { w := settled(t, 2); w.c.Spec.Version = "17.3"; return w },
-			outcome{"", []string{"Reconciling/Upgrading", available}, 2}},
+			outcome{"ReplaceMember orders-1", []string{"Reconciling/Upgrading", available}, 2}},
 		{"a new major version stalls and changes nothing",
 			func(t *testing.T) *world { w := settled(t, 2); w.c.Spec.Version = "18"; return w },
 			outcome{"", []string{"Stalled/MajorUpgradeUnsupported", available}, 2}},
