@@ -31,9 +31,13 @@ func (p *Poller) poll(ctx context.Context, name types.NamespacedName, m *member,
 	var revision string
 	for ctx.Err() == nil {
 		began := p.opts.Clock.Now()
-		status, err := a.ask(ctx, revision)
+		status, interrupted, err := p.question(ctx, m, a, began, revision)
 		if ctx.Err() != nil {
 			return
+		}
+		if interrupted {
+			revision = "" // the answer is not to wait for news
+			continue
 		}
 		if err != nil {
 			revision = ""
@@ -49,13 +53,29 @@ func (p *Poller) poll(ctx context.Context, name types.NamespacedName, m *member,
 		}
 		pause = minPause
 		revision = status.Revision
-		p.answered(ctx, name, m, status)
+		p.answered(ctx, name, m, began, status)
 		p.sleep(ctx, minPause-p.opts.Clock.Since(began))
 	}
 }
 
-// answered records a status, and wakes the loop when it says something new.
-func (p *Poller) answered(ctx context.Context, name types.NamespacedName, m *member, status *memberapi.Status) {
+// question asks a member once. It says whether the question was ended because a
+// newer one is wanted, which is neither an answer nor a failure.
+func (p *Poller) question(ctx context.Context, m *member, a *agent, began time.Time, revision string) (status *memberapi.Status, interrupted bool, err error) {
+	asking, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	p.mu.Lock()
+	m.asked, m.interrupt = began, interrupt
+	p.mu.Unlock()
+	status, err = a.ask(asking, revision)
+	p.mu.Lock()
+	m.interrupt = nil
+	p.mu.Unlock()
+	return status, err != nil && asking.Err() != nil, err
+}
+
+// answered records a status, and wakes the loop when it says something new, or
+// when it is the first one that is new enough.
+func (p *Poller) answered(ctx context.Context, name types.NamespacedName, m *member, asked time.Time, status *memberapi.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if ctx.Err() != nil {
@@ -64,14 +84,15 @@ func (p *Poller) answered(ctx context.Context, name types.NamespacedName, m *mem
 	now := p.opts.Clock.Now()
 	before := m.seen
 	m.failing = time.Time{}
-	m.seen.Status, m.seen.At, m.seen.Err = status, now, ""
+	m.seen.Status, m.seen.Asked, m.seen.At, m.seen.Err = status, asked, now, ""
 	if before.Status == nil || before.Err != "" {
 		m.seen.Since = now
 	}
 	if before.Err != "" {
 		p.opts.Log.Info("Member answers again", "cluster", name, "member", m.Pod)
 	}
-	if before.Status == nil || before.Err != "" || before.Status.Revision != status.Revision {
+	awaited := before.Asked.Before(m.since) && !asked.Before(m.since)
+	if before.Status == nil || before.Err != "" || before.Status.Revision != status.Revision || awaited {
 		p.wake(name)
 	}
 }

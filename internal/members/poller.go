@@ -49,6 +49,11 @@ type ClientTLS struct {
 type Target struct {
 	Members []Member
 	TLS     ClientTLS
+	// Since is the time before which no question may have been asked whose
+	// answer is to count: a member that was last asked before is asked again at
+	// once, and its answer wakes the loop. Zero where any answer does. It is not
+	// in the future.
+	Since time.Time
 }
 
 // Observation is what is known of a member.
@@ -56,8 +61,9 @@ type Observation struct {
 	// Status is the newest answer; nil before the first. It stays when the
 	// member stops answering. Not to be changed.
 	Status *memberapi.Status
-	// At is when Status arrived, by the operator's clock.
-	At time.Time
+	// Asked is when the question was sent that Status answers, and At when Status
+	// arrived, by the operator's clock. What a member says was true after Asked.
+	Asked, At time.Time
 	// Err says why the member does not answer, once it has not for
 	// Options.UnreachableAfter; empty while it does. It holds no addresses and
 	// no times.
@@ -108,6 +114,12 @@ type cluster struct {
 type member struct {
 	Member
 	seen Observation
+	// since is the newest Target.Since.
+	since time.Time
+	// asked is when the present question was sent, and interrupt ends it; nil
+	// while there is none.
+	asked     time.Time
+	interrupt context.CancelFunc
 	// failing is when the first of the present failures began.
 	failing time.Time
 	cancel  context.CancelFunc // nil while nothing polls
@@ -198,9 +210,10 @@ func (p *Poller) Watch(name types.NamespacedName, owner types.UID, t Target) {
 		wanted[want.Pod] = true
 		old := c.members[want.Pod]
 		if old != nil && old.Member == want && !newTLS {
+			old.askAgain(t.Since)
 			continue
 		}
-		m := &member{Member: want}
+		m := &member{Member: want, since: t.Since}
 		if old != nil {
 			old.stop()
 			if old.UID == want.UID {
@@ -301,6 +314,18 @@ func (p *Poller) begin(name types.NamespacedName, c *cluster, m *member) {
 		defer a.close()
 		p.poll(ctx, name, m, a)
 	})
+}
+
+// askAgain ends a question that was asked before a time, so that another one is
+// asked at once; the caller holds mu.
+func (m *member) askAgain(since time.Time) {
+	if !m.since.Before(since) {
+		return
+	}
+	m.since = since
+	if m.interrupt != nil && m.asked.Before(since) {
+		m.interrupt()
+	}
 }
 
 func (m *member) stop() {

@@ -620,3 +620,59 @@ func TestAReasonHoldsNothingThatChangesByItself(t *testing.T) {
 		t.Errorf("refused: %q", got)
 	}
 }
+
+// What is irreversible needs an answer to a question that was asked afterwards:
+// the long poll that is out does not do.
+func TestANewerAnswerIsAskedForAtOnce(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.watch(nil)
+		w.woken()
+		time.Sleep(10 * time.Second)
+		asked, requests := w.seen().Asked, w.agent.count()
+		since := time.Now()
+		if !asked.Before(since) {
+			t.Fatalf("asked at %s already", asked)
+		}
+		w.watch(func(target *Target) { target.Since = since })
+		if o := w.seen(); o.Asked.Before(since) || o.Err != "" {
+			t.Errorf("the newest answer is to a question of %s, and %s is asked for: %q", o.Asked, since, o.Err)
+		}
+		if !w.woken() {
+			t.Error("the answer that is waited for did not wake")
+		}
+		if n := w.agent.count(); n > requests+2 {
+			t.Errorf("%d requests for one answer", n-requests)
+		}
+		// The same time asks for nothing more.
+		requests = w.agent.count()
+		w.watch(func(target *Target) { target.Since = since })
+		time.Sleep(10 * time.Second)
+		if n := w.agent.count(); n > requests+1 || w.woken() { // the next long poll
+			t.Errorf("%d more requests for an answer that is there", n-requests)
+		}
+	})
+}
+
+// A member that hangs has no newer answer, and is reported as one that does not
+// answer.
+func TestNoNewerAnswerComesOfAMemberThatHangs(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.watch(nil)
+		w.woken()
+		time.Sleep(10 * time.Second)
+		before := w.seen()
+		hang := make(chan struct{})
+		defer close(hang)
+		w.agent.mu.Lock() // no waiting request hears of it, as of a process that is stopped
+		w.agent.override = func(http.ResponseWriter, *http.Request) { <-hang }
+		w.agent.mu.Unlock()
+		w.watch(func(target *Target) { target.Since = time.Now() })
+		if o := w.seen(); !o.Asked.Equal(before.Asked) {
+			t.Errorf("a member that hangs answered a question of %s", o.Asked)
+		}
+		time.Sleep(20 * time.Second)
+		if o := w.seen(); o.Err == "" || !o.Asked.Equal(before.Asked) {
+			t.Errorf("saw %+v", o)
+		}
+	})
+}
