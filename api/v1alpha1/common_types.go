@@ -44,7 +44,8 @@ type CommonSpec struct {
 	// DeletionPolicy says what becomes of volumes, CA and credentials when the
 	// cluster is deleted, and of the volume of a member that is scaled away:
 	// Retain keeps them, and a cluster created again under the same name
-	// adopts them; Delete deletes them. Default: Retain.
+	// adopts them; Delete deletes them. What Retain kept of a member that was
+	// scaled away stays when this becomes Delete later. Default: Retain.
 	// +optional
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`

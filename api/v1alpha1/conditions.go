@@ -139,4 +139,5 @@ const (
 	ReasonMemberState    = "MemberState"
 	ReasonPrimaryChanged = "PrimaryChanged"
 	ReasonVolumeGrows    = "VolumeGrows"
+	ReasonVolumeKept     = "VolumeKept"
 )

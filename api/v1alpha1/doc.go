@@ -115,6 +115,10 @@ const (
 	// AnnotationGiven on the Job of a restore, or of a check of a store, is the
 	// hash of what it was given: what it found is true of that.
 	AnnotationGiven = "holdfast.dev/given"
+	// AnnotationScaledAway on a volume is what spec.deletionPolicy said when its
+	// member was scaled away: the operator deletes no volume that says Retain, or
+	// nothing.
+	AnnotationScaledAway = "holdfast.dev/scaled-away"
 	// AnnotationDataAhead on a volume says that its data held what the primary's
 	// did not when its member was heard last. The operator deletes none.
 	AnnotationDataAhead = "holdfast.dev/data-ahead"

@@ -5,12 +5,14 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,4 +109,82 @@ func refusedGrowthKeepsThePolicy(t *testing.T, w *world) {
 	w.awaitOwned(c, true)
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().DeletionPolicy = v1alpha1.DeletionRetain })
 	w.awaitOwned(c, false)
+}
+
+// What was kept when its member was scaled away stays, whatever the policy says
+// later, and when the cluster is deleted; what is scaled away under Delete goes.
+func TestKeptVolumesStay(t *testing.T) { eachKind(t, keptVolumesStay) }
+
+func keptVolumesStay(t *testing.T, w *world) {
+	c, o := w.settled(w.kind.several)
+	all := volumes(c, w.kind.several)
+	w.scale(c, 1)
+	w.awaitReady(c)
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().DeletionPolicy = v1alpha1.DeletionDelete })
+	w.awaitOwned(c, true)
+	w.awaitReady(c)
+	w.awaitSteady(o)
+	kept := func(names []string) {
+		t.Helper()
+		if diff := cmp.Diff(all, w.objects(c)["PersistentVolumeClaim"]); diff != "" {
+			t.Fatalf("volumes (-want +got):\n%s", diff)
+		}
+		for _, name := range names {
+			v := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name}}
+			w.get(v)
+			if v.DeletionTimestamp != nil || len(v.OwnerReferences) > 0 || v.Annotations[v1alpha1.AnnotationScaledAway] != string(v1alpha1.DeletionRetain) {
+				t.Errorf("volume %s is deleted at %v, owned by %v, and says %v", name, v.DeletionTimestamp, v.OwnerReferences, v.Annotations)
+			}
+		}
+	}
+	kept(all[1:])
+	w.awaitEvent(v1alpha1.ReasonVolumeKept, "kubectl delete pvc", all[1])
+
+	// As a member again it is the cluster's, and goes when it leaves under Delete.
+	w.scale(c, w.kind.several)
+	w.awaitReady(c)
+	w.scale(c, 1)
+	apitest.Eventually(t, "the volumes go", func(context.Context) (bool, string) {
+		left := w.objects(c)["PersistentVolumeClaim"]
+		return cmp.Equal(left, all[:1]), fmt.Sprint(left)
+	})
+	w.awaitReady(c)
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().DeletionPolicy = v1alpha1.DeletionRetain })
+	w.awaitOwned(c, false)
+	w.scale(c, w.kind.several)
+	w.awaitReady(c)
+	w.scale(c, 1)
+	w.awaitReady(c)
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().DeletionPolicy = v1alpha1.DeletionDelete })
+	w.awaitOwned(c, true)
+	w.awaitSteady(o)
+	if err := w.person.Delete(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the members' volume goes, and the kept ones stay", func(context.Context) (bool, string) {
+		left := w.objects(c)["PersistentVolumeClaim"]
+		return cmp.Equal(left, all[1:]), fmt.Sprint(left)
+	})
+}
+
+// awaitEvent waits for an event of a reason whose note says all that is given.
+func (w *world) awaitEvent(reason string, says ...string) {
+	w.t.Helper()
+	apitest.Eventually(w.t, "an event "+reason, func(ctx context.Context) (bool, string) {
+		var list eventsv1.EventList
+		if err := w.person.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
+			return false, err.Error()
+		}
+		heard := ""
+		for i := range list.Items {
+			if list.Items[i].Reason != reason {
+				continue
+			}
+			heard += list.Items[i].Note + "\n"
+			if !slices.ContainsFunc(says, func(part string) bool { return !strings.Contains(list.Items[i].Note, part) }) {
+				return true, ""
+			}
+		}
+		return false, heard
+	})
 }

@@ -240,15 +240,7 @@ func (p *pass[C]) overtaken() time.Duration {
 }
 
 // soonest of the times that are set; 0 for none.
-func soonest(times ...time.Duration) time.Duration {
-	var first time.Duration
-	for _, t := range times {
-		if t > 0 && (first == 0 || t < first) {
-			first = t
-		}
-	}
-	return first
-}
+func soonest(times ...time.Duration) time.Duration { return engine.Soonest(times...) }
 
 // forget drops what memory holds of a cluster that is gone.
 func (r *Reconciler[C, O]) forget(name types.NamespacedName) {

@@ -310,5 +310,10 @@ func (s *simulation) Watch(types.NamespacedName, types.UID, members.Target) {}
 func (s *simulation) Get(name types.NamespacedName) map[string]members.Observation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.said[name])
+	said := maps.Clone(s.said[name])
+	for pod, o := range said {
+		o.Asked = time.Now()
+		said[pod] = o
+	}
+	return said
 }

@@ -75,6 +75,17 @@ type Note struct {
 	Message string
 }
 
+// Soonest of the times that are set; 0 for none.
+func Soonest(times ...time.Duration) time.Duration {
+	var first time.Duration
+	for _, t := range times {
+		if t > 0 && (first == 0 || t < first) {
+			first = t
+		}
+	}
+	return first
+}
+
 // Step is one operation, as data: log line, event and test read the same
 // value.
 type Step struct {

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -50,7 +51,8 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.step(), Notes: j.GrowthNotes(), Demand: before.demand}
+	p := engine.Plan{Step: j.step(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Demand: before.demand}
+	j.recheck = engine.Soonest(j.recheck, j.JudgeSurplus(now))
 	if before.holds {
 		j.recheck = min(cmp.Or(j.recheck, precautionRecheck), precautionRecheck)
 	}
@@ -106,10 +108,19 @@ func (j *judgement) step() *engine.Step {
 			return s
 		}
 	}
-	if !j.g.led {
-		return nil // what is left may be the last copy
+	return j.DropVolumeStep(j.agreeSince)
+}
+
+// agreeSince says whether a quorum serves, its leader among it, by answers to
+// questions that were asked at a time, or later: what is left may be the last copy.
+func (j *judgement) agreeSince(since time.Time) bool {
+	answered := 0
+	for n := range j.g.healthy {
+		if j.o.AnsweredSince(n, since) {
+			answered++
+		}
 	}
-	return j.DropVolumeStep()
+	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorum(j.g.voters())
 }
 
 // replaceStep replaces an outdated pod. The leader hands over first, where

@@ -307,19 +307,19 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				w.volume(1, false)
+				w.left(1, v1alpha1.DeletionDelete)
 				return at(w)
 			},
-			outcome{"DeleteVolume data-config-1", []string{available}, 1}},
+			outcome{"DeleteVolume data-config-1", []string{"Reconciling/ScalingDown", available}, 1}},
 		{"but not while nobody leads",
 			func(t *testing.T) *world {
 				w := settled(t, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				w.volume(1, false)
+				w.left(1, v1alpha1.DeletionDelete)
 				w.gone(0)
 				return at(w)
 			},
-			outcome{"", []string{"Reconciling/ScalingUp", leaderless}, 1}},
+			outcome{"", []string{"Reconciling/ScalingUp", "Reconciling/ScalingDown", leaderless}, 1}},
 		{"retained volumes of a cluster that is created again start together",
 			func(t *testing.T) *world {
 				w := newWorld(t, 3)

@@ -204,7 +204,7 @@ func (w *world) say() {
 	}
 	for n, pod := range w.o.Pods {
 		m := w.saysOf(n, pod, view)
-		w.o.Members[pod.Name] = members.Observation{Status: m, At: now}
+		w.o.Members[pod.Name] = members.Observation{Status: m, Asked: now, At: now}
 		pod.Status.Conditions = nil
 		if m.Serving {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}

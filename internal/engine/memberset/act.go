@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/internal/engine"
@@ -29,6 +30,9 @@ func (k *Keeper) Act(ctx context.Context, s Set, step engine.Step) error {
 		if err := k.Unchanged(ctx, s); err != nil {
 			return err
 		}
+		if err := k.ended(ctx, s, step.Subject); err != nil {
+			return err
+		}
 		return k.remove(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta}, step)
 	case stepVolumePolicy, stepSecretPolicy:
 		return k.applyPolicy(ctx, s, step)
@@ -48,6 +52,21 @@ func (k *Keeper) Unchanged(ctx context.Context, s Set) error {
 		return errors.New("the cluster has changed since the step was planned")
 	}
 	return nil
+}
+
+// ended makes sure that there is no pod of a name: a cache that lags, or a label
+// that was taken, hides one that runs.
+func (k *Keeper) ended(ctx context.Context, s Set, pod string) error {
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := k.Writer.Get(ctx, types.NamespacedName{Namespace: s.Key().Namespace, Name: pod}, &live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for pod %s: %w", pod, err)
+	}
+	return fmt.Errorf("pod %s exists: its volume is not deleted while it does", pod)
 }
 
 // remove deletes exactly the object that was observed. That it is gone, or

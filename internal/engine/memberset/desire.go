@@ -147,7 +147,7 @@ func (s Set) systemIdentifier(o Observation) string {
 func (o Observation) Membership() int {
 	have := 0
 	for n, v := range o.Volumes {
-		if v.Labels[v1alpha1.LabelMember] == strconv.Itoa(n) && n+1 > have {
+		if isMembers(&v.ObjectMeta) && v.Labels[v1alpha1.LabelMember] == strconv.Itoa(n) && n+1 > have {
 			have = n + 1
 		}
 	}

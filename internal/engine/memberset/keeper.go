@@ -40,11 +40,15 @@ type Keeper struct {
 	// Clock is the time by which certificates are issued.
 	Clock clock.PassiveClock
 
-	vault vault
+	vault   vault
+	endings endings
 }
 
 // Forget drops what is remembered of a cluster that is gone.
-func (k *Keeper) Forget(cluster types.NamespacedName) { k.vault.forget(cluster) }
+func (k *Keeper) Forget(cluster types.NamespacedName) {
+	k.vault.forget(cluster)
+	k.endings.forget(cluster)
+}
 
 // Credentials are the operator's own for a cluster's databases, and whom it
 // trusts there: clients may be shown another certificate than members are. None

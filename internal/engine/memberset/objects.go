@@ -188,14 +188,25 @@ func (s Set) Volume(d Desired, v Volume) *corev1ac.PersistentVolumeClaimApplyCon
 		labels[v1alpha1.LabelMember] = strconv.Itoa(v.Ordinal)
 	}
 	ac := corev1ac.PersistentVolumeClaim(s.VolumeName(v.Ordinal), s.Key().Namespace).WithLabels(labels).
-		WithOwnerReferences(s.dataOwners()...).WithSpec(claimSpec(v))
+		WithSpec(claimSpec(v))
+	if v.Left != v1alpha1.DeletionRetain {
+		ac.WithOwnerReferences(s.dataOwners()...)
+	}
 	if v.Ahead {
 		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationDataAhead: "true"})
 	}
-	if v.Cluster != "" {
-		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationCluster: v.Cluster})
+	cluster := v.Cluster
+	if v.Left != "" {
+		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationScaledAway: string(v.Left)})
+	} else if now := d.Data[v1alpha1.AnnotationCluster]; now != "" {
+		cluster = now // of a former member's volume, it stays said whose it was
 	}
-	return ac.WithAnnotations(d.Data)
+	ac.WithAnnotations(d.Data)
+	delete(ac.Annotations, v1alpha1.AnnotationCluster)
+	if cluster != "" {
+		ac.WithAnnotations(map[string]string{v1alpha1.AnnotationCluster: cluster})
+	}
+	return ac
 }
 
 func claimSpec(v Volume) *corev1ac.PersistentVolumeClaimSpecApplyConfiguration {

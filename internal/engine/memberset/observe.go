@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ type Observation struct {
 	Minted Minted
 	// Members is what the agents say, by pod name.
 	Members map[string]members.Observation
+	// Ended is since when the pods of members that were scaled away are known to be
+	// gone, by ordinal, where their volumes are to be deleted.
+	Ended map[int]time.Time
 	// Asking says whether the members can be asked at all.
 	Asking bool
 	// Behind are the pods that the Services for clients send these to, by the
@@ -103,7 +107,10 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	}
 	o.StorageClasses = classes
 
+	now := k.Clock.Now()
+	o.Ended = k.endings.observe(s, o, now)
 	if target, ok := k.target(s, o); ok {
+		target.Since = o.newestProof(now)
 		k.Members.Watch(s.Key(), uid, target)
 		o.Asking = true
 	}

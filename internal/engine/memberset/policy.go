@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -35,24 +37,24 @@ func (s Set) PolicyStep(o Observation) *engine.Step {
 			Message: fmt.Sprintf("spec.deletionPolicy is %s", s.Cluster.Common().DeletionPolicy)}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if v := o.Volumes[n]; v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.policyHolds(&v.ObjectMeta) {
+		if v := o.Volumes[n]; v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.PolicyHolds(&v.ObjectMeta) {
 			return step(stepVolumePolicy, &v.ObjectMeta)
 		}
 	}
-	if v := o.BackupVolume; v != nil && v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.policyHolds(&v.ObjectMeta) {
+	if v := o.BackupVolume; v != nil && v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.PolicyHolds(&v.ObjectMeta) {
 		return step(stepVolumePolicy, &v.ObjectMeta)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.DataSecrets)) {
-		if secret := o.DataSecrets[name]; !s.policyHolds(&secret.ObjectMeta) {
+		if secret := o.DataSecrets[name]; !s.PolicyHolds(&secret.ObjectMeta) {
 			return step(stepSecretPolicy, &secret.ObjectMeta)
 		}
 	}
 	return nil
 }
 
-// policyHolds says whether an object that holds data, trust or credentials goes
+// PolicyHolds says whether an object that holds data, trust or credentials goes
 // with the cluster exactly when the deletion policy says so.
-func (s Set) policyHolds(obj *metav1.ObjectMeta) bool {
+func (s Set) PolicyHolds(obj *metav1.ObjectMeta) bool {
 	if obj.DeletionTimestamp != nil {
 		return true // it goes whatever its owner
 	}
@@ -60,7 +62,16 @@ func (s Set) policyHolds(obj *metav1.ObjectMeta) bool {
 	for _, owner := range obj.OwnerReferences {
 		owned = owned || owner.UID == s.Cluster.GetUID()
 	}
-	return owned == (s.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete)
+	return owned == s.goes(obj)
+}
+
+// goes says whether an object that holds data, trust or credentials is to go with
+// the cluster.
+func (s Set) goes(obj *metav1.ObjectMeta) bool {
+	if s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
+		return false
+	}
+	return !strings.HasPrefix(obj.Name, "data-"+s.Named("-")) || isMembers(obj) || s.deletable(obj)
 }
 
 // applyPolicy changes nothing but the owner of an object: all else that the
@@ -91,10 +102,25 @@ func (k *Keeper) applyPolicy(ctx context.Context, s Set, step engine.Step) error
 	if err != nil {
 		return fmt.Errorf("apply the deletion policy to %s: %w", step.Target, err)
 	}
-	if !s.policyHolds(&metav1.ObjectMeta{OwnerReferences: obj.GetOwnerReferences(), DeletionTimestamp: obj.GetDeletionTimestamp()}) {
+	if !s.PolicyHolds(metaOf(obj)) {
 		return errors.New("somebody else holds the owner references of " + step.Target)
 	}
 	return nil
+}
+
+func (s Set) ownersOf(obj *metav1.ObjectMeta) []*metav1ac.OwnerReferenceApplyConfiguration {
+	if s.goes(obj) {
+		return s.dataOwners()
+	}
+	return nil
+}
+
+// metaOf is what the deletion policy looks at in an object.
+func metaOf(obj client.Object) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{
+		Name: obj.GetName(), Labels: obj.GetLabels(), Annotations: obj.GetAnnotations(),
+		OwnerReferences: obj.GetOwnerReferences(), DeletionTimestamp: obj.GetDeletionTimestamp(),
+	}
 }
 
 // ownedBy is what the operator applied to an object, with the owner that the
@@ -107,14 +133,14 @@ func (s Set) ownedBy(obj client.Object) ([]byte, error) {
 			return nil, err
 		}
 		ac.OwnerReferences = nil
-		return json.Marshal(ac.WithOwnerReferences(s.dataOwners()...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
+		return json.Marshal(ac.WithOwnerReferences(s.ownersOf(&obj.ObjectMeta)...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
 	case *corev1.Secret:
 		ac, err := corev1ac.ExtractSecret(obj, v1alpha1.FieldManager)
 		if err != nil {
 			return nil, err
 		}
 		ac.OwnerReferences = nil
-		return json.Marshal(ac.WithOwnerReferences(s.dataOwners()...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
+		return json.Marshal(ac.WithOwnerReferences(s.ownersOf(&obj.ObjectMeta)...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
 	}
 	return nil, fmt.Errorf("%T holds no data", obj)
 }

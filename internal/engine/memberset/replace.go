@@ -1,8 +1,6 @@
 package memberset
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,23 +109,4 @@ func (j *Judgement) Outdated(ordinal int) string {
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}
 	return ""
-}
-
-// DropVolumeStep deletes the volume of a member that was scaled away, when the
-// spec says so in words. It is the engine's to know that it is not the last
-// copy.
-func (j *Judgement) DropVolumeStep() *engine.Step {
-	if j.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
-		return nil
-	}
-	for _, n := range slices.Sorted(maps.Keys(j.Seen.Volumes)) {
-		v := j.Seen.Volumes[n]
-		if n < j.Desired.Count || j.Seen.Pods[n] != nil || v.DeletionTimestamp != nil || v.Labels[v1alpha1.LabelMember] != "" ||
-			v.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedBy || v.Annotations[v1alpha1.AnnotationDataAhead] != "" {
-			continue
-		}
-		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, UID: v.UID, ResourceVersion: v.ResourceVersion,
-			Message: "its member was scaled away and spec.deletionPolicy is Delete"}
-	}
-	return nil
 }

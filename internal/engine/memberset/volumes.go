@@ -25,6 +25,9 @@ type Volume struct {
 	// Cluster is the UID of the cluster that it was made for; empty where it
 	// does not say.
 	Cluster string
+	// Left is what spec.deletionPolicy said when its member was scaled away;
+	// empty for a member's.
+	Left v1alpha1.DeletionPolicy
 }
 
 // DesireVolumes fills in the volumes of d, whose count is known. It says
@@ -47,7 +50,7 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 	g := s.growth(o)
 	for _, n := range volumeOrdinals(o, d.Count) {
 		v, fault := s.desireVolume(o, g, d.Data, n, n < d.Count)
-		v.Ahead, v.Cluster = o.DataAhead(n), s.madeFor(o.Volumes[n])
+		v.Ahead, v.Cluster, v.Left = o.DataAhead(n), s.madeFor(o.Volumes[n]), s.leftUnder(o.Volumes[n], n < d.Count)
 		d.Volumes = append(d.Volumes, v)
 		if fault != nil {
 			facts = append(facts, *fault)
@@ -153,7 +156,7 @@ func (s Set) saysAll(data map[string]string, live *corev1.PersistentVolumeClaim)
 			return false
 		}
 	}
-	return s.policyHolds(&live.ObjectMeta)
+	return s.PolicyHolds(&live.ObjectMeta)
 }
 
 // expandable says whether a class lets volumes grow, as far as that is known: of

@@ -67,7 +67,7 @@ func (m *model) obey(p engine.Plan) {
 			if v.Member {
 				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.Ordinal)
 			}
-			live.Annotations = d.Data
+			live.Annotations = set(m.c).Volume(d.Desired, v).Annotations
 			live.Spec.Resources.Requests["storage"] = v.Size
 			live.Status.Capacity["storage"] = v.Size
 		}

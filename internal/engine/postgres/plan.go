@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -40,12 +41,13 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	j.judgeService()
 	j.judgeArchive()
 
-	p := engine.Plan{Facts: j.Facts, Recheck: j.Recheck(now)}
+	surplus := j.JudgeSurplus(now)
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.Soonest(j.Recheck(now), surplus)}
 	if writable {
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
 		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d.Desired), o.Recorded, o.Claims()
 	}
-	p.Notes = j.GrowthNotes()
+	p.Notes = slices.Concat(j.GrowthNotes(), j.KeptNotes())
 	p.Step = j.step(now)
 	p.Report = j.report()
 	p.Report.Archive = j.archive(now)
@@ -88,10 +90,15 @@ func (j *judgement) step(now time.Time) *engine.Step {
 	if s := j.ReplaceStep(primaryOrdinal); s != nil {
 		return s
 	}
-	if j.primary() == "" {
-		return nil // what is left may be the last copy
-	}
-	return j.DropVolumeStep()
+	return j.DropVolumeStep(j.servesSince)
+}
+
+// servesSince says whether the primary takes writes, by its answer to a question
+// that was asked at a time, or later: what is left may be the last copy.
+func (j *judgement) servesSince(since time.Time) bool {
+	m := j.Seen.Member(primaryOrdinal)
+	return m != nil && m.Role == v1alpha1.RolePrimary && m.State == memberapi.StateRunning && m.Serving && !m.PositionOld &&
+		j.Seen.AnsweredSince(primaryOrdinal, since)
 }
 
 // judgeService says whether clients can write.
@@ -111,7 +118,7 @@ func (j *judgement) judgeService() {
 // primary is the member that takes writes; empty when there is none.
 func (j *judgement) primary() string {
 	for n := range j.Desired.Count {
-		if m := j.Seen.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && m.State == memberapi.StateRunning {
+		if m := j.Seen.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && m.State == memberapi.StateRunning && m.Serving {
 			return j.PodName(n)
 		}
 	}

@@ -98,16 +98,16 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 2)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
-				w.volume(2, false)
+				w.left(2, v1alpha1.DeletionDelete)
 				return w
 			},
-			outcome{"DeleteVolume data-orders-2", []string{available}, 2}},
+			outcome{"DeleteVolume data-orders-2", []string{available, "Reconciling/ScalingDown"}, 2}},
 		{"a volume of a former member stays while its pod is there, even under Delete",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
-				w.volume(2, false)
+				w.left(2, v1alpha1.DeletionDelete)
 				w.pod(2)
 				return w
 			},

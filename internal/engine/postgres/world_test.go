@@ -153,7 +153,7 @@ func (w *world) member(ordinal int) *memberapi.Status {
 	} else {
 		w.o.Behind[suffixRO][p.Name] = true
 	}
-	w.o.Members[p.Name] = members.Observation{Status: m, At: now}
+	w.o.Members[p.Name] = members.Observation{Status: m, Asked: now, At: now}
 	return m
 }
 

@@ -1,0 +1,217 @@
+package memberset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine"
+)
+
+// settlePeriod is from the end of a member's pod to the question whose answer
+// permits to delete its volume. An agent may take a few seconds to notice that
+// its database hangs.
+const settlePeriod = 5 * time.Second
+
+// isMembers says whether a volume is labelled as a member's. A label that is
+// put on the volume of a former member makes it none.
+func isMembers(obj *metav1.ObjectMeta) bool {
+	return obj.Labels[v1alpha1.LabelMember] != "" && obj.Annotations[v1alpha1.AnnotationScaledAway] == ""
+}
+
+// leftUnder is what a volume says of how its member left: what the deletion
+// policy said at that moment. One that was kept stays kept, whatever the policy
+// says later, and so does one of which nothing is known.
+func (s Set) leftUnder(live *corev1.PersistentVolumeClaim, member bool) v1alpha1.DeletionPolicy {
+	switch {
+	case member || live == nil:
+		return ""
+	case s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete:
+		return v1alpha1.DeletionRetain
+	case isMembers(&live.ObjectMeta) || s.deletable(&live.ObjectMeta):
+		return v1alpha1.DeletionDelete
+	}
+	return v1alpha1.DeletionRetain
+}
+
+// deletable says whether a volume says that its member was scaled away from this
+// very cluster while the deletion policy was Delete.
+func (s Set) deletable(obj *metav1.ObjectMeta) bool {
+	return obj.Annotations[v1alpha1.AnnotationScaledAway] == string(v1alpha1.DeletionDelete) &&
+		obj.Annotations[v1alpha1.AnnotationCluster] == string(s.Cluster.GetUID())
+}
+
+// surplus are the ordinals of the volumes that may be deleted once the cluster is
+// known to serve without them.
+func (s Set) surplus(o Observation) []int {
+	var found []int
+	if s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
+		v := o.Volumes[n]
+		if o.Pods[n] == nil && v.DeletionTimestamp == nil && v.Labels[v1alpha1.LabelMember] == "" &&
+			v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && v.Annotations[v1alpha1.AnnotationDataAhead] == "" && s.deletable(&v.ObjectMeta) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// endings remembers when pods of former members were first seen to be gone. An
+// operator that has just started counts from then.
+type endings struct {
+	mu       sync.Mutex
+	clusters map[types.NamespacedName]map[types.UID]time.Time
+}
+
+// observe answers since when the volumes of former members have had no pod, by
+// ordinal.
+func (e *endings) observe(s Set, o Observation, now time.Time) map[int]time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	surplus := s.surplus(o)
+	if len(surplus) == 0 {
+		delete(e.clusters, s.Key())
+		return nil
+	}
+	if e.clusters == nil {
+		e.clusters = map[types.NamespacedName]map[types.UID]time.Time{}
+	}
+	before, after := e.clusters[s.Key()], map[types.UID]time.Time{}
+	ended := map[int]time.Time{}
+	for _, n := range surplus {
+		uid := o.Volumes[n].UID
+		at, known := before[uid]
+		if !known {
+			at = now
+		}
+		after[uid], ended[n] = at, at
+	}
+	e.clusters[s.Key()] = after
+	return ended
+}
+
+func (e *endings) forget(cluster types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.clusters, cluster)
+}
+
+// provenSince is when a question must be asked, or later, whose answer shows that
+// the cluster serves without the member of an ordinal.
+func (o Observation) provenSince(ordinal int) (time.Time, bool) {
+	ended, known := o.Ended[ordinal]
+	return ended.Add(settlePeriod), known
+}
+
+// newestProof is the latest such time that has come; zero for none.
+func (o Observation) newestProof(now time.Time) time.Time {
+	var newest time.Time
+	for n := range o.Ended {
+		if since, known := o.provenSince(n); known && !since.After(now) && since.After(newest) {
+			newest = since
+		}
+	}
+	return newest
+}
+
+// AnsweredSince says whether what a member says is the answer to a question that
+// was asked then, or later.
+func (o Observation) AnsweredSince(ordinal int, since time.Time) bool {
+	pod := o.Pods[ordinal]
+	return pod != nil && pod.DeletionTimestamp == nil && o.Member(ordinal) != nil && !o.Members[pod.Name].Asked.Before(since)
+}
+
+// DropVolumeStep deletes the volume of a member that was scaled away, when the
+// spec says so in words, and said so then. It is the engine's to know that it is
+// not the last copy: serves says whether the cluster was seen to serve without
+// that member, by answers to questions that were asked at a time or later.
+func (j *Judgement) DropVolumeStep(serves func(since time.Time) bool) *engine.Step {
+	for _, n := range j.surplus(j.Seen) {
+		v := j.Seen.Volumes[n]
+		if since, known := j.Seen.provenSince(n); n < j.Desired.Count || !known || !serves(since) {
+			continue
+		}
+		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, Subject: j.PodName(n), UID: v.UID, ResourceVersion: v.ResourceVersion,
+			Message: "its member was scaled away and spec.deletionPolicy is Delete"}
+	}
+	return nil
+}
+
+// JudgeSurplus says which volumes are about to be deleted, and when to look at
+// them again; 0 for none.
+func (j *Judgement) JudgeSurplus(now time.Time) time.Duration {
+	var names []string
+	wait := settlePeriod
+	for _, n := range j.surplus(j.Seen) {
+		if n < j.Desired.Count {
+			continue
+		}
+		names = append(names, j.Seen.Volumes[n].Name)
+		if since, known := j.Seen.provenSince(n); known && since.After(now) {
+			wait = min(wait, since.Sub(now))
+		}
+	}
+	if len(names) == 0 || j.Cluster.Common().Suspend {
+		return 0
+	}
+	j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
+		"%s of members that were scaled away: deleted once the cluster has answered that it serves without them", volumesNamed(names))
+	return wait
+}
+
+// KeptNotes report the volumes that stay although their members left, and how to
+// delete them: when a member leaves, and when the policy begins to say Delete.
+func (j *Judgement) KeptNotes() []engine.Note {
+	var notes []engine.Note
+	var kept []string
+	var first string
+	for _, v := range j.Desired.Volumes {
+		live := j.Seen.Volumes[v.Ordinal]
+		if live == nil {
+			continue
+		}
+		if v.Member && first == "" && !j.PolicyHolds(&live.ObjectMeta) {
+			first = live.Name
+		}
+		if v.Left != v1alpha1.DeletionRetain {
+			continue
+		}
+		kept = append(kept, live.Name)
+		if isMembers(&live.ObjectMeta) {
+			notes = append(notes, keptNote(live.Name, j.Key().Namespace, []string{live.Name},
+				"its member is scaled away while spec.deletionPolicy is Retain"))
+		}
+	}
+	if first != "" && len(kept) > 0 && j.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete {
+		notes = append(notes, keptNote(first, j.Key().Namespace, kept,
+			"spec.deletionPolicy became Delete after their members had been scaled away"))
+	}
+	return notes
+}
+
+func keptNote(object, namespace string, kept []string, why string) engine.Note {
+	verb := "stays"
+	if len(kept) > 1 {
+		verb = "stay"
+	}
+	return engine.Note{Kind: "PersistentVolumeClaim", Name: object, Reason: v1alpha1.ReasonVolumeKept, Action: "Keep",
+		Message: fmt.Sprintf("%s %s, also when the cluster is deleted: %s. To delete the data: kubectl delete pvc -n %s %s",
+			volumesNamed(kept), verb, why, namespace, strings.Join(kept, " "))}
+}
+
+func volumesNamed(names []string) string {
+	if len(names) == 1 {
+		return "volume " + names[0]
+	}
+	return "volumes " + strings.Join(names, ", ")
+}

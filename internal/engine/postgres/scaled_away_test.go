@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// left is the volume of a member that was scaled away under a policy, whose pod
+// has been gone for a while.
+func (w *world) left(ordinal int, under v1alpha1.DeletionPolicy) *corev1.PersistentVolumeClaim {
+	v := w.volume(ordinal, false)
+	v.Annotations = map[string]string{v1alpha1.AnnotationScaledAway: string(under), v1alpha1.AnnotationCluster: string(w.c.UID)}
+	if w.o.Ended == nil {
+		w.o.Ended = map[int]time.Time{}
+	}
+	w.o.Ended[ordinal] = now.Add(-time.Minute)
+	return v
+}
+
+// The volume of a member that was scaled away is deleted by what the primary
+// answered after the pod's end, and by no older answer.
+func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
+	asked := func(w *world, at time.Time) {
+		m := w.o.Members["orders-0"]
+		m.Asked = at
+		w.o.Members["orders-0"] = m
+	}
+	cases := []struct {
+		name   string
+		change func(w *world)
+		want   string
+	}{
+		{"the primary answered since", func(w *world) {}, "DeleteVolume data-orders-2"},
+		{"the long poll was out before the pod ended", func(w *world) { asked(w, now.Add(-61*time.Second)) }, ""},
+		{"its agent may not have noticed yet that the database hangs", func(w *world) { asked(w, now.Add(-58*time.Second)) }, ""},
+		{"nobody knows when the pod ended", func(w *world) { w.o.Ended = nil }, ""},
+		{"the primary does not serve", func(w *world) { w.status(0).Serving = false }, ""},
+		{"the primary could not look at its position", func(w *world) { w.status(0).PositionOld = true }, ""},
+		{"the primary starts", func(w *world) { w.status(0).State = memberapi.StateRecovering }, ""},
+		{"a replica answers in its place", func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, ""},
+		{"another pod answered", func(w *world) { w.o.Pods[0].UID = "another" }, ""},
+		{"the primary stops", func(w *world) { w.o.Pods[0].DeletionTimestamp = &metav1.Time{Time: now} }, ""},
+		{"it was kept when its member left", func(w *world) { w.left(2, v1alpha1.DeletionRetain) }, ""},
+		{"it says nothing of how its member left", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationScaledAway) }, ""},
+		{"an earlier cluster scaled it away", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] = "earlier" }, ""},
+		{"nobody knows whose it is", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationCluster) }, ""},
+		{"its data is ahead", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationDataAhead] = "true" }, ""},
+		{"the policy says Retain by now", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, ""},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, 2)
+			w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+			w.left(2, v1alpha1.DeletionDelete)
+			w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
+			tc.change(w)
+			p := w.plan()
+			if got := judgeStep(p.Step); got != tc.want {
+				t.Errorf("step %q, want %q", got, tc.want)
+			}
+			if tc.want == "" && w.o.Volumes[2].Annotations[v1alpha1.AnnotationScaledAway] == "Delete" && w.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete &&
+				w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] == string(w.c.UID) && w.o.Volumes[2].Annotations[v1alpha1.AnnotationDataAhead] == "" &&
+				(p.Recheck == 0 || p.Recheck > time.Minute) {
+				t.Errorf("it is looked at again after %s", p.Recheck)
+			}
+		})
+	}
+}
+
+// How a volume's member left is said once, as the policy was then.
+func TestPolicyOfTheScaleDownStays(t *testing.T) {
+	w := settled(t, 2)
+	for n := range 2 {
+		w.o.Volumes[n].Annotations = map[string]string{v1alpha1.AnnotationCluster: string(w.c.UID)}
+	}
+	obey := func() {
+		t.Helper()
+		d, _, _ := desire(w.c, w.o)
+		for _, v := range d.Volumes {
+			ac, live := set(w.c).Volume(d.Desired, v), w.o.Volumes[v.Ordinal]
+			if live == nil {
+				live = w.volume(v.Ordinal, true)
+			}
+			live.Labels, live.Annotations, live.OwnerReferences = ac.Labels, ac.Annotations, nil
+			if len(ac.OwnerReferences) > 0 {
+				w.owned(live)
+			}
+		}
+	}
+	check := func(when, says string, owned bool) {
+		t.Helper()
+		obey()
+		v := w.o.Volumes[1]
+		if got := v.Annotations[v1alpha1.AnnotationScaledAway]; got != says || len(v.OwnerReferences) > 0 != owned {
+			t.Errorf("%s: the volume says %q and is owned by %v", when, got, v.OwnerReferences)
+		}
+		if !set(w.c).PolicyHolds(&v.ObjectMeta) {
+			t.Errorf("%s: the policy does not hold of what is planned", when)
+		}
+	}
+	check("a member under Retain", "", false)
+	w.replicas(1)
+	check("scaled away under Retain", "Retain", false)
+	w.gone(1)
+	w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	check("Delete comes later", "Retain", false)
+	w.o.Volumes[1].Labels[v1alpha1.LabelMember] = "1"
+	if got := w.o.Membership(); got != 1 {
+		t.Errorf("a label makes a former member's volume one of %d members'", got)
+	}
+	check("somebody labelled it as a member's", "Retain", false)
+	w.replicas(2)
+	check("a member again", "", true)
+	w.member(1)
+	w.replicas(1)
+	check("scaled away under Delete", "Delete", true)
+	check("in the next pass", "Delete", true)
+	w.c.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+	check("Retain before it was deleted", "Retain", false)
+	w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	check("and Delete again", "Retain", false)
+	w.c.UID = "next"
+	w.c.Status.SystemIdentifier = "7300000000000000001"
+	check("of the next cluster of the name", "Retain", false)
+	if got := w.o.Volumes[1].Annotations[v1alpha1.AnnotationCluster]; got != "cluster-uid" {
+		t.Errorf("it says that it is of cluster %q", got)
+	}
+}
+
+// A person hears which volumes stay, and how to delete them: when they are kept,
+// and when the policy begins to say Delete.
+func TestKeptVolumesAreReported(t *testing.T) {
+	w := settled(t, 2)
+	w.o.Volumes[1].Labels[v1alpha1.LabelMember] = "1"
+	w.replicas(1)
+	notes := w.plan().Notes
+	if len(notes) != 1 || notes[0].Name != "data-orders-1" ||
+		notes[0].Message != "volume data-orders-1 stays, also when the cluster is deleted: its member is scaled away while spec.deletionPolicy is Retain. To delete the data: kubectl delete pvc -n shop data-orders-1" {
+		t.Errorf("notes %+v", notes)
+	}
+	w.gone(1)
+	w.left(1, v1alpha1.DeletionRetain)
+	w.left(3, v1alpha1.DeletionRetain)
+	if notes := w.plan().Notes; len(notes) != 0 {
+		t.Errorf("notes %+v of what is kept already", notes)
+	}
+	w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	notes = w.plan().Notes
+	if len(notes) != 1 || notes[0].Name != "data-orders-0" ||
+		notes[0].Message != "volumes data-orders-1, data-orders-3 stay, also when the cluster is deleted: spec.deletionPolicy became Delete after their members had been scaled away. To delete the data: kubectl delete pvc -n shop data-orders-1 data-orders-3" {
+		t.Errorf("notes %+v", notes)
+	}
+	w.owned(w.o.Volumes[0])
+	if notes := w.plan().Notes; len(notes) != 0 {
+		t.Errorf("notes %+v once the policy is in force", notes)
+	}
+}
