@@ -103,7 +103,7 @@ func wrong(a *memberapi.ArchiveStatus) *memberapi.ArchiveStatus {
 	if a == nil {
 		return nil
 	}
-	w := &memberapi.ArchiveStatus{Late: a.Late, Error: a.Error, Permanent: a.Permanent, Gap: a.Gap}
+	w := &memberapi.ArchiveStatus{Late: a.Late, Error: a.Error, Permanent: a.Permanent, Gap: a.Gap, GapCause: a.GapCause}
 	if a.Late && (a.Gap == nil || !a.Gap.Ended.IsZero()) { // in a gap that goes on, the first moves along
 		w.Oldest = a.Oldest
 	}

@@ -45,7 +45,20 @@ type ArchiveStatus struct {
 	Permanent bool   `json:"permanent,omitempty"`
 	// Gap is the newest hole in the archive; nil for none.
 	Gap *ArchiveGap `json:"gap,omitempty"`
+	// GapCause is why WAL is not kept for the store, while Gap goes on.
+	GapCause GapCause `json:"gapCause,omitempty"`
 }
+
+// GapCause is why WAL that the store has not taken is not kept for it.
+type GapCause string
+
+const (
+	// GapBudget: more waits than ArchiveConfig.Budget.
+	GapBudget GapCause = "Budget"
+	// GapDiskSpace: the volume is short of disk space, which would stop the
+	// database.
+	GapDiskSpace GapCause = "DiskSpace"
+)
 
 // ArchivePatience is how long a file may wait before anybody is told.
 const ArchivePatience = 5 * time.Minute

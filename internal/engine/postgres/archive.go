@@ -33,9 +33,7 @@ func (j *judgement) judgeArchive() {
 				"the log is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.PodName(n), m.AgentVersion)
 		case a == nil:
 		case a.Gap != nil && a.Gap.Ended.IsZero():
-			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap,
-				"the log is given up from %s on, for as much of it waits as spec.backup.walBudget allows: no moment after %s can be restored until the archive goes on and another backup is complete%s",
-				a.Gap.From, moment(a.Gap.Begun), because(a))
+			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap, "%s", j.gapMessage(n, a))
 		case a.Late:
 			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "the log is not archived since %s%s", moment(a.Oldest), because(a))
 		case a.Error != "":
@@ -47,6 +45,18 @@ func (j *judgement) judgeArchive() {
 			"the archive lacks the log from %s to %s: no moment after %s can be restored, until backup %s, or another that is begun now, is complete",
 			gap.From, gap.To, moment(gap.Begun), j.Named(j.gapSuffix(gap)))
 	}
+}
+
+// gapMessage says why WAL is not kept for the archive, what that means, and what
+// to do.
+func (j *judgement) gapMessage(ordinal int, a *memberapi.ArchiveStatus) string {
+	cause, remedy := "spec.backup.walBudget is used up", "Raise spec.backup.walBudget"
+	if a.GapCause == memberapi.GapDiskSpace {
+		cause = fmt.Sprintf("volume %s is short of disk space while the store of spec.backup.destination takes WAL too slowly or not at all", j.VolumeName(ordinal))
+		remedy = "Raise spec.storage.size"
+	}
+	return fmt.Sprintf("%s: WAL from %s on is given up, so that the database goes on, and no moment after %s can be restored until the archive goes on and another backup is complete%s. %s, or make the store of spec.backup.destination take WAL again",
+		cause, a.Gap.From, moment(a.Gap.Begun), because(a), remedy)
 }
 
 func because(a *memberapi.ArchiveStatus) string {

@@ -34,6 +34,8 @@ type agent struct {
 	position                   positionCache
 	follower                   follower
 	archive                    *archiver
+	// checkpointDue holds one when a checkpoint would free disk space.
+	checkpointDue chan struct{}
 
 	// cluster is the UID in the first configuration: a pod of an earlier
 	// cluster of the name that is about to go reads the next one's, too.
@@ -90,7 +92,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		control:   newSession(o, "holdfast"),
 		scrape:    newSession(o, "holdfast-metrics"),
 		positions: newSession(o, "holdfast-position"),
-		moved:     make(chan struct{}, 1),
+		moved:     make(chan struct{}, 1), checkpointDue: make(chan struct{}, 1),
 	}
 	if a.version, a.major, err = a.programs.version(ctx); err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ import (
 // after the other, and waits; those that come next are stored meanwhile.
 //
 // It never lies about a file that is stored: that the store has acknowledged
-// it. When the budget is used up it lets the database go on without.
+// it. When the budget is used up, or the volume is short of disk space, it lets
+// the database go on without.
 type archiver struct {
 	log    *slog.Logger
 	pgdata string
@@ -35,6 +36,10 @@ type archiver struct {
 	space func() member.Space
 	tell  func(*memberapi.ArchiveStatus)
 	pace  archivePace
+	// put stores a file in an archive.
+	put func(ctx context.Context, archive *wal.Archive, name string) error
+	// checkpoint has the database remove the WAL that nothing needs any more.
+	checkpoint func()
 	// life is that of files that are stored ahead.
 	life context.Context
 
@@ -56,11 +61,19 @@ type archiver struct {
 	// it that is not known; soundSince is when it was stored.
 	sound      string
 	soundSince time.Time
-	// gap is the newest that is on record, and giving the one that goes on.
+	// gap is the newest that is on record, and giving the one that goes on, with
+	// its cause.
 	gap, giving *memberapi.ArchiveGap
-	last        string
-	lastAt      time.Time
-	trouble     archiveTrouble
+	givingFor   memberapi.GapCause
+	givenAt     time.Time
+	// stoppedAt is since when files are taken without a database that runs; zero
+	// while it runs. checkpointing says that a checkpoint was asked for, which
+	// frees the disk space of what was given up.
+	stoppedAt     time.Time
+	checkpointing bool
+	last          string
+	lastAt        time.Time
+	trouble       archiveTrouble
 	// closing opens when a database that is being stopped is not to wait any
 	// longer.
 	closing *gate
@@ -88,14 +101,15 @@ type archivePace struct {
 	first, longest time.Duration
 	// grace of a database that stops: it has let go of its clients already.
 	grace time.Duration
-	// ails is how long nothing must have been stored before a volume that is all
-	// but full makes an end of waiting.
-	ails time.Duration
+	// slow is how long nothing must have been stored before a volume that is
+	// short of disk space makes an end of waiting, and urgent the same where the
+	// next segments would fill it.
+	slow, urgent time.Duration
 }
 
 var archiveDefaultPace = archivePace{
 	look: time.Second, refresh: 10 * time.Second, first: time.Second, longest: 30 * time.Second,
-	grace: 5 * time.Second, ails: time.Minute,
+	grace: 5 * time.Second, slow: 15 * time.Second, urgent: 2 * time.Second,
 }
 
 // archiveJob is a file that is on its way to an archive.
@@ -111,8 +125,9 @@ func newArchiver(a *agent) *archiver {
 	s := &archiver{
 		log: a.log, pgdata: a.o.pgdata(), keys: a.o.StoreDir, atOnce: storedAtOnce(a.o.Resources.MemoryLimit),
 		place: a.archivePlace, space: a.space, pace: archiveDefaultPace, life: context.Background(),
-		jobs: map[string]*archiveJob{}, closing: newGate(),
+		jobs: map[string]*archiveJob{}, closing: newGate(), checkpoint: a.requestCheckpoint,
 	}
+	s.put = s.store
 	s.tell = func(status *memberapi.ArchiveStatus) {
 		a.Store.Update(func(to *memberapi.Status) { to.Archive = status })
 	}
@@ -170,6 +185,7 @@ func (s *archiver) begins(primary bool) {
 	}
 	s.jobs, s.sound, s.closing = map[string]*archiveJob{}, "", newGate()
 	s.last, s.lastAt = "", time.Time{} // what is archived may have been off meanwhile
+	s.stoppedAt, s.checkpointing = time.Time{}, false
 	s.mu.Unlock()
 	s.refresh()
 }
@@ -215,8 +231,12 @@ func (s *archiver) take(ctx context.Context, name string) error {
 		case <-closing.opened:
 			return wal.ErrStopping
 		case <-look.C:
-			if place, _ := s.place(); place != nil && s.usedUp(place.Budget) {
-				s.giveUp(name)
+			place, _ := s.place()
+			if place == nil {
+				continue
+			}
+			if cause := s.excess(place.Budget); cause != "" {
+				s.giveUp(name, cause)
 				return nil
 			}
 		}
@@ -322,7 +342,7 @@ func (s *archiver) begin(archive *wal.Archive, name string) *archiveJob {
 	s.jobs[name] = j
 	go func() {
 		defer cancel()
-		err := archive.Put(ctx, s.path(name), name)
+		err := s.put(ctx, archive, name)
 		s.mu.Lock()
 		if j.err = err; err != nil && s.jobs[name] == j {
 			delete(s.jobs, name)
@@ -397,6 +417,11 @@ func (s *archiver) open(ctx context.Context, place archivePlace) (*wal.Archive, 
 	return archive, nil
 }
 
+// store is put where no test holds it up.
+func (s *archiver) store(ctx context.Context, archive *wal.Archive, name string) error {
+	return archive.Put(ctx, s.path(name), name)
+}
+
 // path of a file of the log.
 func (s *archiver) path(name string) string { return filepath.Join(s.pgdata, "pg_wal", name) }
 
@@ -428,7 +453,7 @@ func (s *archiver) stored(archive *wal.Archive, name string) error {
 }
 
 // giveUp lets the database go on without a file.
-func (s *archiver) giveUp(name string) {
+func (s *archiver) giveUp(name string, cause memberapi.GapCause) {
 	s.mu.Lock()
 	if j := s.jobs[name]; j != nil {
 		j.cancel()
@@ -438,10 +463,17 @@ func (s *archiver) giveUp(name string) {
 		s.counts.givenUp++
 		if s.giving == nil {
 			s.giving = &memberapi.ArchiveGap{From: name, After: s.sound, Begun: s.soundSince}
-			s.log.Error("the budget for log that is not archived is used up: the oldest is given up, and moments since then cannot be restored", "from", name)
+			s.givingFor = cause
+			s.log.Error("WAL that waits for the store is no longer kept: moments since then cannot be restored", "from", name, "cause", cause)
 		}
 	}
+	s.givenAt = time.Now()
+	free := cause == memberapi.GapDiskSpace && !s.checkpointing && s.stoppedAt.IsZero()
+	s.checkpointing = s.checkpointing || free
 	s.mu.Unlock()
+	if free {
+		s.checkpoint()
+	}
 	s.refresh()
 }
 

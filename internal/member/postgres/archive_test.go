@@ -406,18 +406,67 @@ func TestArchiveNowhere(t *testing.T) {
 	}
 }
 
-// A volume that is all but full makes an end of waiting.
+// A volume that is short of disk space makes an end of waiting, for a store that
+// fails and for one that is slow: that one reports nothing.
 func TestArchiveOnAFullVolume(t *testing.T) {
-	a := newArchiving(t)
-	a.ready(1, 1)
-	a.asks(1, 1)
-	a.left = 20 * mebibyte
-	a.ready(1, 2, 3)
-	a.asks(1, 2, 3) // the store takes it: nothing is given up
-	a.down()
-	a.ready(1, 4, 5)
-	a.asks(1, 4)
-	a.says("a gap", func(s *memberapi.ArchiveStatus) bool { return s.Gap != nil && s.Gap.From == segmentName(1, 4) })
+	for name, stops := range map[string]func(*archiving){"fails": (*archiving).down, "hangs": func(a *archiving) { a.hangs.Store(true) }} {
+		for left, urgent := range map[int64]bool{20 * mebibyte: true, 190 * mebibyte: false} {
+			a := newArchiving(t)
+			a.ready(1, 1)
+			a.asks(1, 1)
+			a.left = left
+			a.ready(1, 2, 3)
+			a.asks(1, 2, 3) // the store takes it: nothing is given up
+			if a.pace.slow = 20 * time.Millisecond; urgent {
+				a.pace.slow, a.pace.urgent = a.pace.urgent, a.pace.slow
+			}
+			stops(a)
+			a.ready(1, 4, 5)
+			a.asks(1, 4)
+			s := a.says("a gap", func(s *memberapi.ArchiveStatus) bool { return s.Gap != nil && s.Gap.From == segmentName(1, 4) })
+			if s.GapCause != memberapi.GapDiskSpace || a.checkpoints.Load() != 1 {
+				t.Errorf("%s: the cause is %q, %d checkpoints", name, s.GapCause, a.checkpoints.Load())
+			}
+		}
+	}
+}
+
+// What is given up for want of disk space is no more than what helps: none while
+// the volume has room, or PostgreSQL files for WAL to come, or a checkpoint is
+// under way; and never the last.
+func TestArchiveExcess(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(a *archiving)
+		want   memberapi.GapCause
+	}{
+		{"the volume is short of disk space", func(*archiving) {}, memberapi.GapDiskSpace},
+		{"the volume has room", func(a *archiving) { a.left = gibibyte }, ""},
+		{"the size of the volume is not known", func(a *archiving) { a.space = func() member.Space { return member.Space{} } }, ""},
+		{"only one waits", func(a *archiving) { _ = os.Remove(a.sign(segmentName(1, 3))) }, ""},
+		{"the store has taken one just now", func(a *archiving) { a.lastAt = time.Now().Add(time.Hour) }, ""},
+		{"one was given up just now", func(a *archiving) { a.givenAt = time.Now().Add(time.Hour) }, ""},
+		{"the database stopped just now", func(a *archiving) { a.stoppedAt = time.Now().Add(time.Hour) }, ""},
+		{"a checkpoint is under way", func(a *archiving) { a.checkpointing = true }, ""},
+		{"a checkpoint is under way, and the next segments would fill the volume", func(a *archiving) { a.checkpointing, a.left = true, 10*mebibyte }, memberapi.GapDiskSpace},
+		{"one was given up just now, and the next segments would fill the volume", func(a *archiving) {
+			a.giving, a.givenAt, a.left = &memberapi.ArchiveGap{}, time.Now().Add(time.Hour), 10*mebibyte
+		}, memberapi.GapDiskSpace},
+		{"the database has files for WAL to come", func(a *archiving) {
+			a.left = 190 * mebibyte
+			for n := range uint64(20) {
+				a.write(1, 5+n)
+			}
+		}, ""},
+		{"what waits is more than the budget", func(a *archiving) { a.left, a.config.Budget = gibibyte, mebibyte }, memberapi.GapBudget},
+	} {
+		a := newArchiving(t)
+		a.left, a.pace.slow, a.pace.urgent = 60*mebibyte, 0, 0
+		a.ready(1, 2, 3)
+		if c.change(a); a.excess(a.config.Budget) != c.want {
+			t.Errorf("%s: %q", c.name, a.excess(a.config.Budget))
+		}
+	}
 }
 
 // A replica stores nothing, and keeps what its primary has not stored.

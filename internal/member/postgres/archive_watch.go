@@ -120,24 +120,6 @@ func (s *archiver) segmentSize(b backlog) int64 {
 	return 16 * mebibyte
 }
 
-// archiveLow is what must be left on a volume before log is given up whose
-// budget is not used up: a full volume would stop the database.
-func archiveLow(s member.Space) bool {
-	return s.Total > 0 && s.Free < clamp(s.Total/50, 2*minimumFree, gibibyte)
-}
-
-// usedUp says whether so much waits that the oldest is to be given up.
-func (s *archiver) usedUp(budget int64) bool {
-	b := s.waiting()
-	if b.segments*s.segmentSize(b) > budget {
-		return true
-	}
-	s.mu.Lock()
-	ails := s.trouble.err != nil && member.Boottime()-s.trouble.since >= s.pace.ails
-	s.mu.Unlock()
-	return ails && b.segments > 1 && archiveLow(s.space())
-}
-
 // refresh says how the archive gets on.
 func (s *archiver) refresh() {
 	s.telling.Lock()
@@ -177,6 +159,9 @@ func (s *archiver) status(now time.Time) *memberapi.ArchiveStatus {
 			told := *gap
 			status.Gap = &told
 		}
+	}
+	if status.Gap != nil && status.Gap.Ended.IsZero() {
+		status.GapCause = s.givingFor
 	}
 	return status
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -32,6 +33,9 @@ type archiving struct {
 	// system is the identifier of the database.
 	system string
 	left   int64 // on the volume
+	// hangs says that the store holds each file, and answers nothing.
+	hangs       atomic.Bool
+	checkpoints atomic.Int64
 	said   atomic.Pointer[memberapi.ArchiveStatus]
 }
 
@@ -52,8 +56,16 @@ func (a *archiving) another(pgdata string) *archiver {
 		log: slog.New(slog.DiscardHandler), pgdata: pgdata, keys: filepath.Join(pgdata, "none"), atOnce: wal.StoredAtOnce,
 		space: func() member.Space { return member.Space{Total: 10 * gibibyte, Free: a.left} },
 		tell:  func(status *memberapi.ArchiveStatus) { a.said.Store(status) },
-		pace:  archivePace{look: time.Millisecond, refresh: time.Millisecond, first: time.Millisecond, longest: 5 * time.Millisecond, grace: time.Hour},
+		pace:  archivePace{look: time.Millisecond, refresh: time.Millisecond, first: time.Millisecond, longest: 5 * time.Millisecond, grace: time.Hour, slow: time.Hour, urgent: time.Hour},
 		life:  a.t.Context(), jobs: map[string]*archiveJob{}, closing: newGate(), primary: true,
+		checkpoint: func() { a.checkpoints.Add(1) },
+	}
+	s.put = func(ctx context.Context, archive *wal.Archive, name string) error {
+		if a.hangs.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return s.store(ctx, archive, name)
 	}
 	s.place = func() (*archivePlace, error) {
 		if a.unknown.Load() {

@@ -179,6 +179,7 @@ func (l *life) watch(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
+	running.Go(func() { l.freeWAL(helpers) })
 	if l.primary {
 		running.Go(func() { l.measure(helpers) })
 	}

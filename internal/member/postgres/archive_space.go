@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+// archiveReserve is the disk space that WAL which waits for the store must
+// leave: a full volume would stop the database.
+func archiveReserve(s member.Space) int64 { return clamp(s.Total/50, 2*minimumFree, gibibyte) }
+
+// excess says why the oldest file that waits for the store is to be given up;
+// empty while it is kept.
+func (s *archiver) excess(budget int64) memberapi.GapCause {
+	b := s.waiting()
+	size := s.segmentSize(b)
+	switch {
+	case b.segments*size > budget:
+		return memberapi.GapBudget
+	case b.segments > 1 && s.shortOfSpace(b, size):
+		return memberapi.GapDiskSpace
+	}
+	return ""
+}
+
+// shortOfSpace says whether the database is about to run out of disk space for
+// WAL while the store takes nothing. It asks nothing of the store: one that is
+// slow, or holds a request for ever, reports no error.
+func (s *archiver) shortOfSpace(b backlog, size int64) bool {
+	space := s.space()
+	if space.Total == 0 || space.Free >= archiveReserve(space) {
+		return false
+	}
+	left := space.Free + s.preparedSegments(size)*size
+	s.mu.Lock()
+	stopped, checkpointing := !s.stoppedAt.IsZero(), s.checkpointing
+	s.mu.Unlock()
+	now := time.Now()
+	switch {
+	case left < minimumFree+size && !stopped:
+		return s.letsGo() || s.idle(b, now) >= s.pace.urgent
+	case left < archiveReserve(space):
+		return !checkpointing && s.idle(b, now) >= s.pace.slow
+	}
+	return false
+}
+
+// letsGo says whether a gap goes on: the store has taken nothing since.
+func (s *archiver) letsGo() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.giving != nil
+}
+
+// idle is how long the store has had for what waits, and has taken nothing.
+func (s *archiver) idle(b backlog, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since := b.oldest
+	for _, at := range []time.Time{s.lastAt, s.givenAt, s.stoppedAt} {
+		if at.After(since) {
+			since = at
+		}
+	}
+	return now.Sub(since)
+}
+
+// preparedSegments is the number of files that the database has ready for WAL
+// to come: they take no more disk space when they are written.
+func (s *archiver) preparedSegments(size int64) int64 {
+	newest := uint64(0)
+	entries, _ := os.ReadDir(filepath.Join(s.pgdata, "pg_wal", "archive_status"))
+	for _, e := range entries {
+		name, _ := strings.CutSuffix(strings.TrimSuffix(e.Name(), ".done"), readySuffix)
+		if complete, ok := wal.Parse(name, size); ok {
+			newest = max(newest, complete.Number)
+		}
+	}
+	if newest == 0 {
+		return 0
+	}
+	prepared := int64(0)
+	entries, _ = os.ReadDir(filepath.Join(s.pgdata, "pg_wal"))
+	for _, e := range entries {
+		// The one after the newest that is complete is being written.
+		if segment, ok := wal.Parse(e.Name(), size); ok && segment.Number > newest+1 {
+			prepared++
+		}
+	}
+	return prepared
+}
+
+// checkpointed says that the checkpoint that was asked for is done, or failed:
+// what it frees shows in the disk space.
+func (s *archiver) checkpointed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkpointing = false
+}
