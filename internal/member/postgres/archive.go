@@ -340,9 +340,10 @@ func (s *archiver) begin(archive *wal.Archive, name string) *archiveJob {
 	ctx, cancel := context.WithCancel(s.life)
 	j := &archiveJob{archive: archive, cancel: cancel, done: make(chan struct{})}
 	s.jobs[name] = j
+	put := s.put
 	go func() {
 		defer cancel()
-		err := s.put(ctx, archive, name)
+		err := put(ctx, archive, name)
 		s.mu.Lock()
 		if j.err = err; err != nil && s.jobs[name] == j {
 			delete(s.jobs, name)

@@ -19,6 +19,10 @@ type controlData struct {
 	// in order, the last record.
 	Checkpoint string
 	Timeline   int64
+	// Redo is the position that crash recovery begins at.
+	Redo string
+	// SegmentSize is that of WAL files, in bytes.
+	SegmentSize int64
 	// Recovery is how far a standby had to have replayed to be consistent,
 	// and RecoveryTimeline where; 0/0 for a primary.
 	Recovery         string
@@ -63,6 +67,10 @@ func parseControlData(out string) (controlData, error) {
 			c.State = value
 		case "Latest checkpoint location":
 			c.Checkpoint = value
+		case "Latest checkpoint's REDO location":
+			c.Redo = value
+		case "Bytes per WAL segment":
+			c.SegmentSize, _ = strconv.ParseInt(value, 10, 64)
 		case "Minimum recovery ending location":
 			c.Recovery = value
 		case "Min recovery ending loc's timeline":

@@ -108,6 +108,8 @@ func TestParseControlData(t *testing.T) {
 Database system identifier:           7710482487831486488
 Database cluster state:               shut down
 Latest checkpoint location:           0/5000028
+Latest checkpoint's REDO location:    0/5000010
+Bytes per WAL segment:                16777216
 Latest checkpoint's TimeLineID:       3
 wal_level setting:                    replica
 track_commit_timestamp setting:       on
@@ -117,7 +119,7 @@ max_wal_senders setting:              20
 max_prepared_xacts setting:           0
 max_locks_per_xact setting:           64
 `
-	want := controlData{SystemIdentifier: "7710482487831486488", State: "shut down", Checkpoint: "0/5000028", Timeline: 3, WALLevel: "replica", CommitTimestamps: "on",
+	want := controlData{SystemIdentifier: "7710482487831486488", State: "shut down", Checkpoint: "0/5000028", Timeline: 3, Redo: "0/5000010", SegmentSize: 16 << 20, WALLevel: "replica", CommitTimestamps: "on",
 		Floors: map[string]int64{"max_connections": 100, "max_worker_processes": 8, "max_wal_senders": 20, "max_prepared_transactions": 0, "max_locks_per_transaction": 64}}
 	got, err := parseControlData(out)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

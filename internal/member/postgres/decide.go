@@ -99,6 +99,8 @@ func holdVolume(f facts) (decision, bool) {
 		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: set spec.version to \"%d\"", v.Major, f.BinaryMajor, v.Major)
 	case v.Content == contentData && foreign(v.Control.SystemIdentifier, f):
 		return hold(memberapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, born(f))
+	case full(v.Space) && v.ArchiveWaits:
+		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Room: minimumFree, Message: "the volume is full, and WAL that waits for the store of spec.backup.destination takes part of it: make the store take WAL again, or set spec.storage.size to more; what the store does not take is given up where that frees disk space"}, true
 	case full(v.Space):
 		return decision{Action: actHold, Hold: memberapi.HoldVolumeFull, Room: minimumFree, Message: "the volume is full: set spec.storage.size to more"}, true
 	}

@@ -46,6 +46,9 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 		a.Store.Update(func(s *memberapi.Status) { s.RoomNeeded = d.Room })
 		a.Report(memberapi.StateHeld, d.Hold, d.Message)
 		if d.Hold == memberapi.HoldVolumeFull {
+			if full(f.Volume.Space) && f.Volume.Control.SystemIdentifier != "" && a.reclaim(ctx, f) {
+				return 0, nil
+			}
 			return pauseFull, nil
 		}
 		return pauseHeld, nil
@@ -87,6 +90,10 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 		return f, memberapi.Status{}, err
 	}
 	f.Volume.Space = a.space()
+	if full(f.Volume.Space) && f.Volume.Content == contentData {
+		place, _ := a.archivePlace()
+		f.Volume.ArchiveWaits = place != nil && a.archive.waiting().segments > 0
+	}
 	f.CopyFilled = a.filled.waits(member.Boottime(), f.Volume.Space.Total)
 	if f.Volume.Content == contentData && f.Volume.Major == a.major {
 		if f.Volume.Control, err = a.programs.controlData(ctx, a.o.pgdata()); err != nil {

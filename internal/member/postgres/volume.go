@@ -45,8 +45,10 @@ type volume struct {
 	// RestoredFor is the UID of the cluster that the data was restored for last;
 	// empty for none.
 	RestoredFor string
-	// Space is left to the caller.
-	Space member.Space
+	// Space is left to the caller, and so is ArchiveWaits: that WAL which waits
+	// for the store takes part of it.
+	Space        member.Space
+	ArchiveWaits bool
 }
 
 // leftovers are the directories of unfinished work.
