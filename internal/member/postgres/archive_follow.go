@@ -167,7 +167,7 @@ func (w archiveWay) put(ctx context.Context, here []wal.Segment) ([]wal.Segment,
 	for i, segment := range here {
 		group.Go(func() error {
 			name := segment.Name(w.size)
-			err := w.archive.Put(storing, w.path(name), name)
+			err := w.archiver.put(storing, w.archive, name)
 			var no *wal.Refusal
 			if refused[i] = errors.As(err, &no) || errors.Is(err, os.ErrNotExist); refused[i] {
 				w.log.Warn("a segment that the archive lacks cannot be stored any more", "file", name, "error", err.Error())

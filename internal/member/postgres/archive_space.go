@@ -23,7 +23,7 @@ func (s *archiver) excess(budget int64) memberapi.GapCause {
 	switch {
 	case b.segments*size > budget:
 		return memberapi.GapBudget
-	case b.segments > 1 && s.shortOfSpace(b, size):
+	case b.segments > 0 && s.shortOfSpace(b, size):
 		return memberapi.GapDiskSpace
 	}
 	return ""
@@ -31,7 +31,8 @@ func (s *archiver) excess(budget int64) memberapi.GapCause {
 
 // shortOfSpace says whether the database is about to run out of disk space for
 // WAL while the store takes nothing. It asks nothing of the store: one that is
-// slow, or holds a request for ever, reports no error.
+// slow, or holds a request for ever, reports no error. The last segment that waits
+// is kept as long as others fit beside it.
 func (s *archiver) shortOfSpace(b backlog, size int64) bool {
 	space := s.space()
 	if space.Total == 0 || space.Free >= archiveReserve(space) {
@@ -45,7 +46,7 @@ func (s *archiver) shortOfSpace(b backlog, size int64) bool {
 	switch {
 	case left < minimumFree+size && !stopped:
 		return s.letsGo() || s.idle(b, now) >= s.pace.urgent
-	case left < archiveReserve(space):
+	case left < archiveReserve(space) && b.segments > 1:
 		return !checkpointing && s.idle(b, now) >= s.pace.slow
 	}
 	return false

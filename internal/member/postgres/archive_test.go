@@ -433,7 +433,7 @@ func TestArchiveOnAFullVolume(t *testing.T) {
 
 // What is given up for want of disk space is no more than what helps: none while
 // the volume has room, or PostgreSQL files for WAL to come, or a checkpoint is
-// under way; and never the last.
+// under way; and the last only where the next would fill the volume.
 func TestArchiveExcess(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -444,6 +444,11 @@ func TestArchiveExcess(t *testing.T) {
 		{"the volume has room", func(a *archiving) { a.left = gibibyte }, ""},
 		{"the size of the volume is not known", func(a *archiving) { a.space = func() member.Space { return member.Space{} } }, ""},
 		{"only one waits", func(a *archiving) { _ = os.Remove(a.sign(segmentName(1, 3))) }, ""},
+		{"only one waits, and the next would fill the volume", func(a *archiving) { _ = os.Remove(a.sign(segmentName(1, 3))); a.left = 10 * mebibyte }, memberapi.GapDiskSpace},
+		{"nothing waits", func(a *archiving) {
+			_ = errors.Join(os.Remove(a.sign(segmentName(1, 2))), os.Remove(a.sign(segmentName(1, 3))))
+			a.left = 10 * mebibyte
+		}, ""},
 		{"the store has taken one just now", func(a *archiving) { a.lastAt = time.Now().Add(time.Hour) }, ""},
 		{"one was given up just now", func(a *archiving) { a.givenAt = time.Now().Add(time.Hour) }, ""},
 		{"the database stopped just now", func(a *archiving) { a.stoppedAt = time.Now().Add(time.Hour) }, ""},

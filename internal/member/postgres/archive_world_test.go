@@ -36,7 +36,7 @@ type archiving struct {
 	// hangs says that the store holds each file, and answers nothing.
 	hangs       atomic.Bool
 	checkpoints atomic.Int64
-	said   atomic.Pointer[memberapi.ArchiveStatus]
+	said        atomic.Pointer[memberapi.ArchiveStatus]
 }
 
 func newArchiving(t *testing.T) *archiving {

@@ -1,0 +1,155 @@
+//go:build postgres
+
+package postgres
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+// filledVolume is a volume of 512 MiB of which so much is free, less what its data
+// grows by.
+type filledVolume struct {
+	dir   string
+	total atomic.Int64
+	limit atomic.Int64 // what the data may take; 0 while nothing limits it
+}
+
+func (w *world) filledVolume(dir string) *filledVolume {
+	v := &filledVolume{dir: dir}
+	v.total.Store(512 << 20)
+	w.spaces = map[int]func(string) member.Space{0: func(string) member.Space { return v.space() }}
+	return v
+}
+
+func (v *filledVolume) used() (used int64) {
+	_ = filepath.WalkDir(v.dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil {
+				used += info.Size()
+			}
+		}
+		return nil
+	})
+	return used
+}
+
+func (v *filledVolume) space() member.Space {
+	total := v.total.Load()
+	if limit := v.limit.Load(); limit > 0 {
+		return member.Space{Free: limit - v.used(), Total: total}
+	}
+	return member.Space{Free: total / 2, Total: total}
+}
+
+// leave limits the volume so that this much is free.
+func (v *filledVolume) leave(free int64) { v.limit.Store(v.used() + free) }
+
+// holdStore has the store hold every file until it is let go again.
+func (r *run) holdStore() (release func()) {
+	held := make(chan bool)
+	r.archive.mu.Lock()
+	defer r.archive.mu.Unlock()
+	before := r.archive.put
+	r.archive.put = func(ctx context.Context, archive *wal.Archive, name string) error {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return before(ctx, archive, name)
+	}
+	return func() { close(held) }
+}
+
+// A store that holds every file, and a volume with 45 MiB left: the database goes
+// on, the gap is known, and the archive goes on when the store does.
+func TestRealSlowStore(t *testing.T) {
+	w := newWorld(t, 1)
+	w.archives()
+	w.configure(func(c *memberapi.ClusterConfig) { c.VolumeSize = 512 << 20 })
+	dir := t.TempDir()
+	volume := w.filledVolume(dir)
+	primary := w.start(0, dir, "uid-0")
+	primary.untilRole(v1alpha1.RolePrimary)
+	primary.rows("before")
+	primary.untilArchived(primary.segment())
+
+	begun := primary.query("select pg_postmaster_start_time()::text")
+	release := primary.holdStore()
+	volume.leave(45 << 20)
+	for range 12 {
+		primary.segment()
+		// The next segment needs a file that is there already, or disk space.
+		for end := time.Now().Add(time.Minute); volume.space().Free < 16<<20 && primary.archive.preparedSegments(16<<20) == 0; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				files, _ := filepath.Glob(filepath.Join(primary.o.pgdata(), "pg_wal", "0*"))
+				t.Fatalf("WAL fills the volume: %d bytes are left, %v wait, %v are there", volume.space().Free, primary.archive.waiting().names, files)
+			}
+		}
+	}
+	primary.rows("meanwhile")
+	primary.untilArchive("a gap for disk space", func(s memberapi.ArchiveStatus) bool {
+		return s.Gap != nil && s.Gap.Ended.IsZero() && s.GapCause == memberapi.GapDiskSpace
+	})
+	release()
+	primary.untilArchived(primary.segment())
+	if s := primary.untilArchive("a gap that has ended", func(s memberapi.ArchiveStatus) bool { return s.Gap != nil && !s.Gap.Ended.IsZero() }); s.GapCause != "" {
+		t.Errorf("%+v", s)
+	}
+	if now := primary.query("select pg_postmaster_start_time()::text"); now != begun {
+		t.Errorf("the database was started at %s, and again at %s", begun, now)
+	}
+}
+
+// A database that stopped on a volume that WAL fills starts again by itself, with
+// all of its rows: without the store, when WAL that crash recovery does not need
+// is given up; and without a gap, where the store takes it.
+func TestRealFullVolume(t *testing.T) {
+	for name, hangs := range map[string]bool{"the store hangs": true, "the store takes WAL": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.archives()
+			dir := t.TempDir()
+			volume := w.filledVolume(dir)
+			primary := w.start(0, dir, "uid-0")
+			primary.untilRole(v1alpha1.RolePrimary)
+			primary.rows("before")
+			primary.untilArchived(primary.segment())
+			release := primary.holdStore()
+			for range 6 {
+				primary.segment()
+			}
+			primary.rows("meanwhile")
+			primary.exec("checkpoint")
+			primary.rows("last")
+			volume.leave(4 << 20)
+			killInside(primary.o.pgdata())
+			primary.untilHeld(memberapi.HoldVolumeFull)
+			if !hangs {
+				release()
+			}
+			primary.untilRole(v1alpha1.RolePrimary)
+			if got := primary.query("select string_agg(name, ' ' order by name) from public.kept"); got != "before last meanwhile" {
+				t.Errorf("the rows are %s", got)
+			}
+			if hangs {
+				release()
+			}
+			primary.untilArchived(primary.segment())
+			s := primary.untilArchive("done", func(s memberapi.ArchiveStatus) bool { return s.Waiting == 0 })
+			if gap := s.Gap != nil; gap != hangs {
+				t.Errorf("the gap is %+v", s.Gap)
+			}
+		})
+	}
+}
