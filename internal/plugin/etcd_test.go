@@ -42,7 +42,7 @@ func degradedEtcd() Report {
 		claim("data-config-0", "0", "10Gi", "10Gi", corev1.ClaimBound),
 		claim("data-config-1", "1", "10Gi", "10Gi", corev1.ClaimBound),
 		claim("data-config-2", "2", "10Gi", "10Gi", corev1.ClaimBound),
-	})
+	}, nil)
 	return r
 }
 

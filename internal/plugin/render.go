@@ -42,7 +42,9 @@ func (v view) tree(r Report) node {
 	}
 	add("Conditions", v.conditions(r))
 	add("Members", v.members(r))
-	add("Volumes of members that are gone", v.retained(r.RetainedVolumes))
+	add("Backups", v.backups(r.Backups))
+	add("Volumes of members that are gone", v.retained(r))
+	add("Other volumes", v.others(r.OtherVolumes))
 	add("Settings that wait for a restart", v.pending(r.Members))
 	add("Drift", v.drifts(r.Drift, mostDriftsShown))
 	add("Events", v.events(r.Events))
@@ -250,25 +252,6 @@ func (m MemberReport) measure() cell {
 }
 
 func mebibytes(bytes int64) string { return strconv.FormatInt(bytes>>20, 10) + "Mi" }
-
-func (v VolumeReport) describe() string {
-	text := v.Name + " " + v.Size
-	if v.Capacity != "" && v.Capacity != v.Size {
-		text += " (has " + v.Capacity + ")"
-	}
-	if v.Phase != "" && v.Phase != "Bound" {
-		text += " " + v.Phase
-	}
-	return text
-}
-
-func (v view) retained(volumes []VolumeReport) []node {
-	var lines []string
-	for _, volume := range volumes {
-		lines = append(lines, volume.describe()+v.paint(dim, "  kept: scaling up again takes it back; kubectl delete pvc gives it up"))
-	}
-	return leaves(lines)
-}
 
 func (v view) pending(members []MemberReport) []node {
 	var lines []string

@@ -58,6 +58,15 @@ func claim(name, ordinal, size, capacity string, phase corev1.PersistentVolumeCl
 	return v
 }
 
+// mounting is a pod that runs on a volume.
+func mounting(name, volume string) corev1.Pod {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: volume},
+	}}}
+	return pod
+}
+
 // healthy is a cluster that was scaled down once.
 func healthy() Report {
 	r := Report{
@@ -81,11 +90,16 @@ func healthy() Report {
 			{Time: before(3 * time.Hour), Type: "Normal", Reason: "Ready", Count: 1, Message: "2 of 2 members serve, orders-0 takes writes"},
 		},
 	}
+	r.Backups = &BackupsReport{
+		Newest: &v1alpha1.LastBackup{Name: "orders-20260301-0200", Time: before(10 * time.Hour)}, Next: new(metav1.NewTime(noon.Add(14 * time.Hour))),
+		Drill: &v1alpha1.DrillStatus{LastTime: new(before(8 * time.Hour)), Result: v1alpha1.DrillPassed, Backup: "orders-20260301-0200", Duration: "4m12s"},
+	}
 	r.addVolumes([]corev1.PersistentVolumeClaim{
 		claim("data-orders-2", "", "10Gi", "10Gi", corev1.ClaimBound),
 		claim("data-orders-0", "0", "10Gi", "10Gi", corev1.ClaimBound),
 		claim("data-orders-1", "1", "20Gi", "10Gi", corev1.ClaimBound),
-	})
+		claim("orders-backups", "", "20Gi", "20Gi", corev1.ClaimBound),
+	}, nil)
 	return r
 }
 
@@ -124,11 +138,11 @@ func broken() Report {
 			Name: "orders-0", Role: "member", State: "Starting", Node: "node-1", Message: "pod orders-0: " + fault,
 		}}},
 		Events: []EventReport{
-			{Time: before(80 * time.Second), Type: "Warning", Reason: "Failed", Count: 1, Message: remedy},
+			{Time: before(80 * time.Second), Type: "Warning", Reason: "ImageUnavailable", Count: 1, Message: remedy},
 			{Time: before(90 * time.Second), Type: "Normal", Reason: "MemberState", Count: 1, Message: "orders-0 is Starting (member)"},
 		},
 	}
-	r.addVolumes([]corev1.PersistentVolumeClaim{claim("data-orders-0", "0", "10Gi", "10Gi", corev1.ClaimBound)})
+	r.addVolumes([]corev1.PersistentVolumeClaim{claim("data-orders-0", "0", "10Gi", "10Gi", corev1.ClaimBound)}, nil)
 	return r
 }
 
@@ -146,6 +160,13 @@ func unusual() Report {
 	r.Members[1].Message, r.Members[1].LagSeconds = "member orders-1 needs a restart for max_connections, shared_buffers", nil
 	r.Unknown = []string{"events: forbidden"}
 	r.RetainedVolumes[0].Phase = "Lost"
+	r.Backups = &BackupsReport{Off: true}
+	r.addVolumes([]corev1.PersistentVolumeClaim{
+		claim("data-orders-3", "", "10Gi", "10Gi", corev1.ClaimBound),
+		claim("data-orders-4", "", "10Gi", "10Gi", corev1.ClaimBound),
+		claim("orders-drill-20260301", "", "10Gi", "10Gi", corev1.ClaimBound),
+	}, []corev1.Pod{mounting("orders-copy", "data-orders-3"), mounting("orders-drill", "orders-drill-20260301")})
+	r.RetainedVolumes[2].Diverged = true
 	for range mostDriftsShown {
 		r.Drift = append(r.Drift, v1alpha1.DriftRecord{Time: before(time.Hour), Object: "Service/orders-rw", Operation: "deleted", Action: "Contested"})
 	}
@@ -225,12 +246,17 @@ func clusters() []v1alpha1.Cluster {
 		c.Status.CommonStatus = st
 		return c
 	}
+	// The fault is of its own pod.
+	failed := broken().Conditions
+	for i := range failed {
+		failed[i].Message = strings.ReplaceAll(failed[i].Message, "orders-0", "billing-0")
+	}
 	config := etcdCluster()
 	config.CreationTimestamp, config.Spec.Replicas = before(time.Hour), new(int32(3))
 	config.Status.CommonStatus = v1alpha1.CommonStatus{Phase: "Degraded", Version: "3.6.16", Primary: "config-1", ReadyReplicas: 2, Conditions: degradedEtcd().Conditions}
 	return []v1alpha1.Cluster{
 		cluster("lab", "new", v1alpha1.CommonStatus{}),
-		cluster("shop", "billing", v1alpha1.CommonStatus{Phase: "Failed", Conditions: broken().Conditions}),
+		cluster("shop", "billing", v1alpha1.CommonStatus{Phase: "Failed", Conditions: failed}),
 		config,
 		cluster("shop", "orders", v1alpha1.CommonStatus{Phase: "Ready", Version: "17.5", Primary: "orders-0", ReadyReplicas: 1, Conditions: healthy().Conditions}),
 	}

@@ -48,9 +48,13 @@ type Report struct {
 	Conditions []metav1.Condition        `json:"conditions,omitempty"`
 	Members    []MemberReport            `json:"members,omitempty"`
 	// RetainedVolumes held members that are gone.
-	RetainedVolumes []VolumeReport         `json:"retainedVolumes,omitempty"`
-	Drift           []v1alpha1.DriftRecord `json:"drift,omitempty"`
-	Events          []EventReport          `json:"events,omitempty"`
+	RetainedVolumes []VolumeReport `json:"retainedVolumes,omitempty"`
+	// OtherVolumes hold neither a member nor backups.
+	OtherVolumes []VolumeReport `json:"otherVolumes,omitempty"`
+	// Backups that there are, and whether one was restored on trial.
+	Backups *BackupsReport         `json:"backups,omitempty"`
+	Drift   []v1alpha1.DriftRecord `json:"drift,omitempty"`
+	Events  []EventReport          `json:"events,omitempty"`
 	// Unknown says what could not be read, and why.
 	Unknown []string `json:"unknown,omitempty"`
 
@@ -72,16 +76,6 @@ type MemberReport struct {
 	DataBytes      *int64        `json:"dataBytes,omitempty"`
 	DataLimitBytes *int64        `json:"dataLimitBytes,omitempty"`
 	Volume         *VolumeReport `json:"volume,omitempty"`
-}
-
-// VolumeReport is one PersistentVolumeClaim.
-type VolumeReport struct {
-	Name string `json:"name"`
-	// Size as requested; Capacity as there is.
-	Size         string `json:"size"`
-	Capacity     string `json:"capacity,omitempty"`
-	StorageClass string `json:"storageClass,omitempty"`
-	Phase        string `json:"phase,omitempty"`
 }
 
 // EventReport is one event about the cluster.
@@ -127,10 +121,12 @@ func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
 	}}
 	var pods corev1.PodList
 	var volumes corev1.PersistentVolumeClaimList
-	unknown("pods", s.client.List(ctx, &pods, of...))
+	// Whatever mounts a volume is in the namespace, with whichever labels.
+	unknown("pods", s.client.List(ctx, &pods, client.InNamespace(c.GetNamespace())))
 	unknown("volumes", s.client.List(ctx, &volumes, of...))
 	r.addPods(pods.Items)
-	r.addVolumes(volumes.Items)
+	r.addBackups(c)
+	r.addVolumes(volumes.Items, pods.Items)
 	unknown("metrics", s.addMetrics(ctx, &r, k))
 	events, err := s.events(ctx, c)
 	unknown("events", err)
@@ -150,7 +146,7 @@ func (r *Report) member(name string) *MemberReport {
 func (r *Report) addPods(pods []corev1.Pod) {
 	for i := range pods {
 		m := r.member(pods[i].Name)
-		if m == nil {
+		if m == nil || pods[i].Labels[v1alpha1.LabelCluster] != r.Name {
 			continue
 		}
 		for _, cond := range pods[i].Status.Conditions {
@@ -158,31 +154,6 @@ func (r *Report) addPods(pods []corev1.Pod) {
 		}
 		for _, container := range pods[i].Status.ContainerStatuses {
 			m.Restarts += container.RestartCount
-		}
-	}
-}
-
-// addVolumes files each volume with its member, or with those of members that
-// are gone.
-func (r *Report) addVolumes(volumes []corev1.PersistentVolumeClaim) {
-	slices.SortFunc(volumes, func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
-	for i := range volumes {
-		v := &volumes[i]
-		report := VolumeReport{Name: v.Name, Phase: string(v.Status.Phase)}
-		if size, asked := v.Spec.Resources.Requests[corev1.ResourceStorage]; asked {
-			report.Size = size.String()
-		}
-		if capacity, there := v.Status.Capacity[corev1.ResourceStorage]; there {
-			report.Capacity = capacity.String()
-		}
-		if v.Spec.StorageClassName != nil {
-			report.StorageClass = *v.Spec.StorageClassName
-		}
-		ordinal, current := v.Labels[v1alpha1.LabelMember]
-		if m := r.member(r.Name + "-" + ordinal); current && m != nil {
-			m.Volume = &report
-		} else {
-			r.RetainedVolumes = append(r.RetainedVolumes, report)
 		}
 	}
 }
