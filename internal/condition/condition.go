@@ -6,6 +6,7 @@ package condition
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,7 @@ func Resolve(c v1alpha1.Cluster, in Input) {
 	if stalled == nil && reconciling != nil && in.Stuck > in.Deadline {
 		stalled = ptr(truth(v1alpha1.ConditionStalled, v1alpha1.ReasonProgressDeadline,
 			fmt.Sprintf("no progress for more than %s: %s", in.Deadline, reconciling.Message)))
+		facts = append(facts, *stalled)
 	}
 	setOrDelete(c, v1alpha1.ConditionStalled, stalled)
 	if stalled != nil || in.Suspended || in.Deleting {
@@ -106,14 +108,16 @@ func Resolve(c v1alpha1.Cluster, in Input) {
 		set(c, *available)
 	}
 	set(c, synced(in))
-	set(c, ready(in, available, reconciling, stalled))
+	set(c, ready(in, facts, available, reconciling, stalled))
 	if conditions.IsTrue(c, v1alpha1.ConditionReady) {
 		recordRollout(c)
 	}
 }
 
-// ready is computed last, from the others.
-func ready(in Input, available, reconciling, stalled *Fact) Fact {
+// ready is computed last, from the others. Its message is the summary that lists
+// of clusters show: one clause of each, whose rest stands in the condition of
+// its own.
+func ready(in Input, facts []Fact, available, reconciling, stalled *Fact) Fact {
 	not := func(reason, message string) Fact {
 		return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
@@ -121,11 +125,11 @@ func ready(in Input, available, reconciling, stalled *Fact) Fact {
 	case in.Deleting:
 		return not(v1alpha1.ReasonDeleting, "the cluster is being deleted")
 	case stalled != nil:
-		return not(stalled.Reason, stalled.Message)
+		return not(stalled.Reason, summarize(facts, v1alpha1.ConditionStalled))
 	case in.Suspended && reconciling != nil:
 		return not(v1alpha1.ReasonSuspended, "suspended before this generation was rolled out: set spec.suspend to false to go on")
 	case reconciling != nil:
-		return not(reconciling.Reason, reconciling.Message)
+		return not(reconciling.Reason, servingClause(available)+summarize(facts, v1alpha1.ConditionReconciling))
 	case available == nil:
 		return not(v1alpha1.ReasonNotReady, "nothing is known of the database yet")
 	case available.Status != metav1.ConditionTrue:
@@ -133,7 +137,48 @@ func ready(in Input, available, reconciling, stalled *Fact) Fact {
 	case in.Suspended:
 		return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSuspended, Message: available.Message + "; suspended: Holdfast reports, and writes nothing but what spec.deletionPolicy asks for"}
 	}
-	return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: available.Message}
+	return Fact{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: available.Message + degradedClause(facts)}
+}
+
+// servingClause begins the summary of a cluster that serves while it is changed.
+func servingClause(available *Fact) string {
+	if available == nil || available.Status != metav1.ConditionTrue {
+		return ""
+	}
+	return available.Message + "; "
+}
+
+// degradedClause ends the summary of a cluster that serves with something broken.
+func degradedClause(facts []Fact) string {
+	summary := summarize(facts, v1alpha1.ConditionDegraded)
+	if summary == "" {
+		return ""
+	}
+	clause, _, _ := strings.Cut(summary, "; ")
+	return "; " + clause
+}
+
+// summarize is the first message of a type, and how many others there are.
+func summarize(facts []Fact, conditionType string) string {
+	said := messages(facts, conditionType)
+	switch len(said) {
+	case 0:
+		return ""
+	case 1:
+		return said[0]
+	}
+	return fmt.Sprintf("%s (and %d more: see %s)", said[0], len(said)-1, conditionType)
+}
+
+// messages of a type, each said once.
+func messages(facts []Fact, conditionType string) []string {
+	var said []string
+	for _, f := range facts {
+		if f.Type == conditionType && !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, f.Message) }) {
+			said = append(said, f.Message)
+		}
+	}
+	return said
 }
 
 // synced says whether every owned object is as declared. It never feeds Ready.
@@ -164,20 +209,13 @@ func asRepair(facts []Fact) []Fact {
 
 // find merges the facts of a type into one; nil for none.
 func find(facts []Fact, conditionType string) *Fact {
-	var found *Fact
 	for _, f := range facts {
-		if f.Type != conditionType {
-			continue
-		}
-		if found == nil {
-			found = ptr(f)
-			continue
-		}
-		if !strings.Contains(found.Message, f.Message) {
-			found.Message += "; " + f.Message
+		if f.Type == conditionType {
+			f.Message = strings.Join(messages(facts, conditionType), "; ")
+			return &f
 		}
 	}
-	return found
+	return nil
 }
 
 func setOrDelete(c v1alpha1.Cluster, conditionType string, f *Fact) {

@@ -255,7 +255,7 @@ func (r *BackupReconciler) tell(b *v1alpha1.Backup, p *backupPlan) {
 	if p.warns {
 		kind = warning
 	}
-	r.Recorder.Eventf(b, nil, kind, p.event.Reason, p.event.Action, "%s", p.event.Message)
+	r.Recorder.Eventf(unversioned(b), new(referTo(b, cause(p.event.Message))), kind, p.event.Reason, p.event.Action, "%s", p.event.Message)
 }
 
 // release the Backup: what becomes of its data is settled.

@@ -193,8 +193,8 @@ func TestEventsAreCut(t *testing.T) {
 	told := events.NewFakeRecorder(8)
 	r := &Reconciler[*v1alpha1.EtcdCluster, struct{}]{Recorder: told}
 	before, after := &v1alpha1.DrillStatus{Job: "a"}, &v1alpha1.DrillStatus{Job: "b", Result: v1alpha1.DrillFailed, Backup: "nightly", Message: strings.Repeat("x", 1024)}
-	r.announceDrill(nil, before, after)
-	r.announceDrill(nil, after, &v1alpha1.DrillStatus{}) // turned off
+	r.announceDrill(&v1alpha1.EtcdCluster{}, before, after)
+	r.announceDrill(&v1alpha1.EtcdCluster{}, after, &v1alpha1.DrillStatus{}) // turned off
 	close(told.Events)
 	var texts []string
 	for text := range told.Events {

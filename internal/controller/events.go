@@ -3,10 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"strings"
 
-	"github.com/fluxcd/pkg/runtime/conditions"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -19,18 +20,49 @@ const (
 )
 
 // event on the cluster. An event's reason tells what happened, its action what
-// was being done.
+// was being done. Events of one cause are one series, and those of another cause
+// are events of their own, although nothing but their text tells them apart.
 func (r *Reconciler[C, O]) event(c C, kind, reason, action, format string, args ...any) {
-	const most = 1024 // the API server refuses more
-	r.Recorder.Eventf(c, nil, kind, reason, action, "%s", cut(fmt.Sprintf(format, args...), most))
+	text := fmt.Sprintf(format, args...)
+	r.eventOn(c, referTo(c, cause(text)), kind, reason, action, "%s", text)
 }
 
-// eventOn is event about a part of the cluster. Events that differ only in
-// their text are merged, and the text of the later ones lost, so the part and
-// the path in it tell them apart.
+// eventOn is event about a part of the cluster: the part and the path in it are
+// its cause.
 func (r *Reconciler[C, O]) eventOn(c C, part corev1.ObjectReference, kind, reason, action, format string, args ...any) {
+	const most = 1024 // the API server refuses more
 	part.Namespace = c.GetNamespace()
-	r.Recorder.Eventf(c, &part, kind, reason, action, format, args...)
+	r.Recorder.Eventf(unversioned(c), &part, kind, reason, action, "%s", cut(fmt.Sprintf(format, args...), most))
+}
+
+// unversioned is an object for events to be about: with a resourceVersion, no
+// two of them would ever be of one series.
+func unversioned(obj client.Object) client.Object {
+	regarding := obj.DeepCopyObject().(client.Object)
+	regarding.SetResourceVersion("")
+	return regarding
+}
+
+// referTo is what keeps events of one reason apart.
+func referTo(obj client.Object, path string) corev1.ObjectReference {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	return corev1.ObjectReference{
+		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), FieldPath: path,
+	}
+}
+
+// cause names what a text says apart from its figures, such as sizes, times and
+// positions, which differ each time that it is said.
+func cause(text string) string {
+	words := strings.Fields(text)
+	for i, word := range words {
+		if bare := strings.TrimLeft(word, "(\"'"); bare != "" && bare[0] >= '0' && bare[0] <= '9' {
+			words[i] = "#"
+		}
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(strings.Join(words, " ")))
+	return fmt.Sprintf("cause-%08x", sum.Sum32())
 }
 
 // reportDrift says of each drift which field, who and when.
@@ -95,56 +127,4 @@ func (r *Reconciler[C, O]) reportNotes(p *pass[C]) {
 			}
 		}
 	}
-}
-
-// announce says what the status that was just written changed for people.
-func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
-	after := c.CommonStatus()
-	if before.Phase != after.Phase {
-		r.event(c, kindOf(after.Phase), after.Phase, "Phase", "%s", conditions.GetMessage(c, v1alpha1.ConditionReady))
-	}
-	if before.Primary != after.Primary && after.Primary != "" {
-		r.event(c, normal, v1alpha1.ReasonPrimaryChanged, "Primary", "%s takes writes", after.Primary)
-	}
-	r.announceRestore(c, before.Restore, after.Restore)
-	r.announceDrill(c, before.Drill, after.Drill)
-	known := map[string]v1alpha1.MemberStatus{}
-	for _, m := range before.Members {
-		known[m.Name] = m
-	}
-	for _, m := range after.Members {
-		if old := known[m.Name]; old.State != m.State || old.Role != m.Role {
-			r.eventOn(c, corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name}, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
-		}
-	}
-	if d := degraded(after.Conditions); d != "" && d != degraded(before.Conditions) {
-		r.event(c, warning, v1alpha1.ConditionDegraded, "Degraded", "%s", d)
-	}
-}
-
-// announceRestore says how a restore ended.
-func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreStatus) {
-	switch {
-	case after == nil:
-	case after.Done() && !before.Done() && after.Result != nil:
-		r.event(c, normal, v1alpha1.ReasonRestored, "Restore", "backup %s is restored, up to %s", after.Result.Backup, after.Result.EndPosition)
-	case after.Error != "" && (before == nil || before.Error != after.Error):
-		r.event(c, warning, v1alpha1.ReasonRestoreFailed, "Restore", "%s", after.Error)
-	}
-}
-
-func kindOf(phase string) string {
-	if phase == "Failed" || phase == "Degraded" {
-		return warning
-	}
-	return normal
-}
-
-func degraded(list []metav1.Condition) string {
-	for _, c := range list {
-		if c.Type == v1alpha1.ConditionDegraded {
-			return c.Message
-		}
-	}
-	return ""
 }

@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// announce says what the status that was just written changed for people.
+func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
+	after := c.CommonStatus()
+	r.announceConditions(c, before, after)
+	if before.Primary != after.Primary && after.Primary != "" {
+		r.event(c, normal, v1alpha1.ReasonPrimaryChanged, "Primary", "%s takes writes", after.Primary)
+	}
+	r.announceRestore(c, before.Restore, after.Restore)
+	r.announceDrill(c, before.Drill, after.Drill)
+	r.announceMembers(c, before.Members, after.Members)
+}
+
+// announceConditions makes one event of each condition that says something new,
+// with the condition's own reason. A failure is reported whatever was reported
+// before it; one that is only said with other figures is not another.
+func (r *Reconciler[C, O]) announceConditions(c C, before, after *v1alpha1.CommonStatus) {
+	was := func(kind string) *metav1.Condition { return meta.FindStatusCondition(before.Conditions, kind) }
+	is := func(kind string) *metav1.Condition { return meta.FindStatusCondition(after.Conditions, kind) }
+	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded} {
+		if now := is(kind); now != nil && !sameCause(was(kind), now) {
+			r.event(c, warning, now.Reason, kind, "%s", now.Message)
+		}
+	}
+	if old, now := was(v1alpha1.ConditionReconciling), is(v1alpha1.ConditionReconciling); now != nil && now.Reason != v1alpha1.ReasonApplying &&
+		(old == nil || old.Reason != now.Reason) {
+		// Of a step that many members take one after the other, one series.
+		r.eventOn(c, referTo(c, v1alpha1.ConditionReconciling), normal, now.Reason, v1alpha1.ConditionReconciling, "%s", now.Message)
+	}
+	old, now := was(v1alpha1.ConditionAvailable), is(v1alpha1.ConditionAvailable)
+	if now != nil && now.Status == metav1.ConditionFalse && old != nil && old.Status == metav1.ConditionTrue {
+		r.event(c, warning, now.Reason, v1alpha1.ConditionAvailable, "%s", now.Message)
+	}
+	old, now = was(v1alpha1.ConditionReady), is(v1alpha1.ConditionReady)
+	if now != nil && now.Status == metav1.ConditionTrue && (old == nil || old.Status != metav1.ConditionTrue || old.Reason != now.Reason) ||
+		now != nil && now.Reason == v1alpha1.ReasonDeleting && (old == nil || old.Reason != now.Reason) {
+		r.eventOn(c, referTo(c, v1alpha1.ConditionReady), normal, now.Reason, v1alpha1.ConditionReady, "%s", now.Message)
+	}
+}
+
+// sameCause says whether a condition says what it said before, but for figures.
+func sameCause(before, after *metav1.Condition) bool {
+	return before != nil && before.Reason == after.Reason && cause(before.Message) == cause(after.Message)
+}
+
+// announceMembers says which members changed their state or role.
+func (r *Reconciler[C, O]) announceMembers(c C, before, after []v1alpha1.MemberStatus) {
+	for _, m := range after {
+		known := slices.IndexFunc(before, func(old v1alpha1.MemberStatus) bool { return old.Name == m.Name })
+		if known >= 0 && before[known].State == m.State && before[known].Role == m.Role {
+			continue
+		}
+		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: m.State + "/" + m.Role}
+		r.eventOn(c, pod, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
+	}
+}
+
+// announceRestore says how a restore ended.
+func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreStatus) {
+	switch {
+	case after == nil:
+	case after.Done() && !before.Done() && after.Result != nil:
+		r.event(c, normal, v1alpha1.ReasonRestored, "Restore", "backup %s is restored, up to %s", after.Result.Backup, after.Result.EndPosition)
+	case after.Error != "" && (before == nil || before.Error != after.Error):
+		r.event(c, warning, v1alpha1.ReasonRestoreFailed, "Restore", "%s", after.Error)
+	}
+}

@@ -1,0 +1,154 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/reference"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// series are the events that Kubernetes keeps: those that differ in nothing but
+// their text are one, which shows the first of the texts.
+type series struct {
+	scheme *runtime.Scheme
+	seen   map[string]bool
+	// events as "Reason: first text", in order.
+	events []string
+	sent   int
+}
+
+func (s *series) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	s.sent++
+	key := kind + reason + action
+	for _, obj := range []runtime.Object{regarding, related} {
+		if obj == nil {
+			continue
+		}
+		ref, err := reference.GetReference(s.scheme, obj)
+		if err != nil {
+			panic(err)
+		}
+		key += fmt.Sprintf("%+v", *ref)
+	}
+	if !s.seen[key] {
+		s.seen[key] = true
+		s.events = append(s.events, reason+": "+fmt.Sprintf(note, args...))
+	}
+}
+
+// announced plays statuses one after the other, each with one more version.
+func announced(t *testing.T, statuses ...[]metav1.Condition) *series {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &series{scheme: scheme, seen: map[string]bool{}}
+	r := &Reconciler[*v1alpha1.EtcdCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "config", UID: "a"}}
+	for i, list := range statuses {
+		before := c.CommonStatus().DeepCopy()
+		c.ResourceVersion = strconv.Itoa(i)
+		c.Status.Conditions = nil
+		for n := range list {
+			conditions.Set(c, &list[n])
+		}
+		c.Status.Phase = phase(c, false)
+		r.announce(c, before)
+	}
+	return s
+}
+
+func trueBecause(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// A failure that comes and goes with other figures each time is one event, whose
+// reason is the condition's; another failure is another, of the same reason, too.
+func TestEventsOfACause(t *testing.T) {
+	full := func(i int) []metav1.Condition {
+		return []metav1.Condition{trueBecause(v1alpha1.ConditionStalled, v1alpha1.ReasonVolumeFull, fmt.Sprintf("volume data-config-0 is full: %d MiB of 1024 MiB (%d%%)", i, i/10))}
+	}
+	var statuses [][]metav1.Condition
+	for i := range 60 {
+		statuses = append(statuses, full(900+i), nil)
+	}
+	statuses = append(statuses,
+		[]metav1.Condition{trueBecause(v1alpha1.ConditionStalled, v1alpha1.ReasonVolumeFull, "volume data-config-1 is full")},
+		[]metav1.Condition{trueBecause(v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing, "there is no Secret store")},
+		[]metav1.Condition{trueBecause(v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown, "pod config-2: cannot be scheduled")},
+	)
+	got := announced(t, statuses...)
+	want := []string{
+		"VolumeFull: volume data-config-0 is full: 900 MiB of 1024 MiB (90%)",
+		"VolumeFull: volume data-config-1 is full",
+		"SecretMissing: there is no Secret store",
+		"MemberDown: pod config-2: cannot be scheduled",
+	}
+	if diff := cmp.Diff(want, got.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if got.sent < 60 {
+		t.Errorf("only %d of 63 are counted", got.sent)
+	}
+}
+
+// A status that says the same with other figures makes no event at all.
+func TestFiguresAreNoEvent(t *testing.T) {
+	var statuses [][]metav1.Condition
+	for i := range 20 {
+		statuses = append(statuses, []metav1.Condition{trueBecause(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, fmt.Sprintf("WAL of %d MiB waits since 1:0/%d000000", i, i))})
+	}
+	if got := announced(t, statuses...); got.sent != 1 {
+		t.Errorf("%d events: %q", got.sent, got.events)
+	}
+}
+
+// A change from the first step to Ready, and a service that is lost and back.
+func TestEventsOfAChange(t *testing.T) {
+	is := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "of " + reason}
+	}
+	serves, ready := is(v1alpha1.ConditionAvailable, metav1.ConditionTrue, "Available"), is(v1alpha1.ConditionReady, metav1.ConditionTrue, "Ready")
+	got := announced(t,
+		[]metav1.Condition{is(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "Applying")},
+		[]metav1.Condition{is(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "Creating")},
+		[]metav1.Condition{is(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "Applying")},
+		[]metav1.Condition{is(v1alpha1.ConditionReconciling, metav1.ConditionTrue, "Creating")},
+		[]metav1.Condition{serves, ready},
+		[]metav1.Condition{is(v1alpha1.ConditionAvailable, metav1.ConditionFalse, "QuorumLost"), is(v1alpha1.ConditionReady, metav1.ConditionFalse, "QuorumLost")},
+		[]metav1.Condition{serves, ready},
+	)
+	want := []string{"Creating: of Creating", "Ready: of Ready", "QuorumLost: of QuorumLost"}
+	if diff := cmp.Diff(want, got.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Members that go through many states make one event of each.
+func TestEventsOfMembers(t *testing.T) {
+	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler[*v1alpha1.EtcdCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.EtcdCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "config", UID: "a"}}
+	for i, state := range []string{"Starting", "Running", "Stopping", "Starting", "Running", "Running"} {
+		before := c.CommonStatus().DeepCopy()
+		c.ResourceVersion = strconv.Itoa(i)
+		c.Status.Members = []v1alpha1.MemberStatus{{Name: "config-0", State: state, Role: v1alpha1.RoleMember}}
+		r.announce(c, before)
+	}
+	if want := []string{"MemberState: config-0 is Starting (member)", "MemberState: config-0 is Running (member)", "MemberState: config-0 is Stopping (member)"}; !slices.Equal(s.events, want) {
+		t.Errorf("the events are %q", s.events)
+	}
+}
+
