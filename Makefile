@@ -9,6 +9,7 @@ STATE := $(CURDIR)/.cluster
 export KUBECONFIG ?= $(STATE)/kubeconfig
 IMAGE ?=
 FOCUS ?= .
+PLATFORMS ?= linux/amd64 linux/arm64
 # The oldest that the agent knows all about, and the newest of two lines.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 # Without the way to Google's storage that nobody takes: an eighth of the binary.
@@ -80,6 +81,17 @@ deploy: build ## the operator into holdfast-system; on another cluster with IMAG
 	@$(MAKE) --no-print-directory $(CLUSTER)
 	@CLUSTER=$(CLUSTER) STATE=$(STATE) KUBECTL=$(KUBECTL) IMAGE=$(IMAGE) test/deploy.sh
 
+image: $(CLUSTER) ## dist/holdfast-image.tar, an OCI archive to push with a tool of yours; PLATFORMS="linux/amd64 linux/arm64"
+	$(call say,building dist/holdfast-image.tar $(VERSION) for $(PLATFORMS))
+	@mkdir -p dist; programs=; \
+	for platform in $(PLATFORMS); do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$${platform#linux/} go build -trimpath -tags $(TAGS) -ldflags "-s -w -X main.version=$(VERSION)" -o dist/holdfast-$${platform#linux/} .; \
+		programs=$$programs,$${platform#linux/}=dist/holdfast-$${platform#linux/}; \
+	done; \
+	$(CLUSTER) pack --oci $${programs#,} --out dist/holdfast-image.tar
+	@echo 'dist/holdfast-image.tar is an OCI archive. Push it where your nodes can pull it, such as:'
+	@echo '  skopeo copy --all oci-archive:dist/holdfast-image.tar docker://registry.example.com/holdfast:main'
+
 undeploy: ## remove the operator and keep clusters, CRDs and data
 	@$(KUBECTL) delete --ignore-not-found -n holdfast-system deployment/holdfast
 
@@ -113,4 +125,4 @@ demo: cluster deploy plugin ## an example, Ready, with a drift reverted before y
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated lint unit api-test etcd-test argocd-test cluster cluster-down flux etcd-images s3-image deploy undeploy e2e soak bench test demo
+.PHONY: help build plugin generate check-generated lint unit api-test etcd-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak bench test demo

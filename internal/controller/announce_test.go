@@ -151,4 +151,3 @@ func TestEventsOfMembers(t *testing.T) {
 		t.Errorf("the events are %q", s.events)
 	}
 }
-

@@ -208,6 +208,11 @@ func (o *credentialsOptions) exports(k kind, data map[string][]byte) []string {
 			lines = append(lines, "export "+key.variable+"="+quote(value))
 		}
 	}
+	if k.environment != nil {
+		for _, variable := range k.environment(o.directory != "") {
+			lines = append(lines, "export "+variable[0]+"="+quote(variable[1]))
+		}
+	}
 	return lines
 }
 

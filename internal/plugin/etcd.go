@@ -30,7 +30,7 @@ func etcdKind() kind {
 			},
 			func(o *etcd.Observation) *memberset.Observation { return &o.Observation }),
 		client: program{
-			name: "etcdctl", rights: "with a member's certificate", command: etcdctlCommandLine,
+			name: "etcdctl", rights: "with a member's certificate", options: "get --prefix /app/", command: etcdctlCommandLine,
 			example: `  kubectl holdfast etcdctl config -- get --prefix /app/
   kubectl holdfast etcdctl config -- endpoint status --cluster -w table
   kubectl holdfast etcdctl config -- put greeting < greeting.txt`,

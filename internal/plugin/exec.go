@@ -38,8 +38,9 @@ func (o *execOptions) flags(cmd *cobra.Command) *cobra.Command {
 
 // program is a database's own client.
 type program struct {
-	// name of the program, and of the verb that runs it; rights that it has.
-	name, rights, example string
+	// name of the program, and of the verb that runs it; rights that it has; and
+	// options that it is often run with.
+	name, rights, example, options string
 	// replicas says that some members are replicas, which one may ask instead.
 	replicas bool
 	// command line in a member's container, with a person's arguments.
@@ -67,6 +68,9 @@ func clientCommand(s *session, k kind) *cobra.Command {
 		},
 	})
 	cmd.ValidArgsFunction = s.complete(k)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w: what is meant for %s follows --, as in kubectl holdfast %s NAME -- %s", err, p.name, p.name, p.options)
+	})
 	if p.replicas {
 		cmd.Flags().BoolVar(&o.replica, "replica", false, "run in a replica that serves")
 		cmd.MarkFlagsMutuallyExclusive("member", "replica")

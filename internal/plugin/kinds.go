@@ -37,6 +37,9 @@ type kind struct {
 	// connection is what the connection Secret holds, in the order in which it
 	// is shown.
 	connection []connectionKey
+	// environment is what clients need beside that, with the certificates in
+	// files or without; nil for nothing.
+	environment func(files bool) [][2]string
 }
 
 // kinds of cluster that there are.

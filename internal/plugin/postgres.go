@@ -26,7 +26,7 @@ func postgresKind() kind {
 			},
 			func(o *memberset.Observation) *memberset.Observation { return o }),
 		client: program{
-			name: "psql", rights: "as the superuser", replicas: true, command: psqlCommandLine,
+			name: "psql", rights: "as the superuser", options: "-Atc 'select 1'", replicas: true, command: psqlCommandLine,
 			example: `  kubectl holdfast psql orders
   kubectl holdfast psql orders -- -c 'select 1'
   kubectl holdfast psql orders --replica < report.sql`,
@@ -37,6 +37,13 @@ func postgresKind() kind {
 			{name: "username", variable: "PGUSER"}, {name: "database", variable: "PGDATABASE"},
 			{name: "password", variable: "PGPASSWORD", secret: true},
 			{name: "ca.crt", variable: "PGSSLROOTCERT", file: true},
+		},
+		environment: func(files bool) [][2]string {
+			// Without the CA at hand the server cannot be verified.
+			if files {
+				return [][2]string{{"PGSSLMODE", "verify-full"}}
+			}
+			return [][2]string{{"PGSSLMODE", "require"}}
 		},
 	}
 }

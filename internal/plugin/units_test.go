@@ -302,3 +302,36 @@ func TestVerbsAreComplete(t *testing.T) {
 		}
 	}
 }
+
+// Lines for a shell say how TLS is used: with the CA in a file the server is
+// verified, and without it the connection is encrypted at least.
+func TestEnvironmentUsesTLS(t *testing.T) {
+	data := map[string][]byte{"host": []byte("orders-rw.shop.svc"), "ca.crt": []byte("PEM")}
+	for directory, want := range map[string]string{
+		"":     "export PGHOST=orders-rw.shop.svc\nexport PGSSLMODE=require",
+		"/tls": "export PGHOST=orders-rw.shop.svc\nexport PGSSLROOTCERT=/tls/ca.crt\nexport PGSSLMODE=verify-full",
+	} {
+		o := &credentialsOptions{directory: directory}
+		if got := strings.Join(o.exports(postgresKind(), data), "\n"); got != want {
+			t.Errorf("with directory %q: %s, want %s", directory, got, want)
+		}
+	}
+	o := &credentialsOptions{}
+	if got := o.exports(etcdKind(), map[string][]byte{"host": []byte("config")}); len(got) != 0 {
+		t.Errorf("etcd's clients are given %q", got)
+	}
+}
+
+// Flags of the database's client that stand before -- are answered with where
+// they go.
+func TestClientFlagsFollowTheDashes(t *testing.T) {
+	for _, args := range [][]string{{"psql", "orders", "-Atc", "select 1"}, {"etcdctl", "config", "--prefix"}} {
+		root := Root("test")
+		root.SetArgs(args)
+		err := root.Execute()
+		want := "kubectl holdfast " + args[0] + " NAME -- "
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v does not say %q", args, err, want)
+		}
+	}
+}

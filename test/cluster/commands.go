@@ -86,13 +86,17 @@ func tagCommand() *cobra.Command {
 
 func packCommand() *cobra.Command {
 	var ref, binary, out string
+	var oci map[string]string
 	command := &cobra.Command{
-		Use:   "pack --name REF --binary FILE [--out ARCHIVE.tar]",
+		Use:   "pack --name REF --binary FILE [--out ARCHIVE.tar], or pack --oci amd64=FILE,arm64=FILE --out ARCHIVE.tar",
 		Short: "Pack a static program as an image: /holdfast, run by user 65532, and nothing else",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(oci) > 0 && out != "" {
+				return image.PackOCI(image.Binary{Path: "/holdfast", User: "65532:65532"}, oci, out)
+			}
 			if ref == "" || binary == "" {
-				return errors.New("pack needs --name and --binary")
+				return errors.New("pack needs --name and --binary, or --oci and --out")
 			}
 			if out == "" {
 				out = binary + ".tar"
@@ -106,6 +110,7 @@ func packCommand() *cobra.Command {
 	}
 	command.Flags().StringVar(&ref, "name", "", "name of the image, with its tag")
 	command.Flags().StringVar(&binary, "binary", "", "the program")
+	command.Flags().StringToStringVar(&oci, "oci", nil, "the program by GOARCH: an OCI archive for all of them, for tools that push images")
 	command.Flags().StringVar(&out, "out", "", "the archive (default: the program's name with .tar)")
 	return command
 }

@@ -28,21 +28,30 @@ type Binary struct {
 
 // Pack writes the image to an archive that containerd imports.
 func Pack(b Binary, archive string) error {
-	layer, err := layerOf(func(w *tar.Writer) error {
+	layer, err := b.layer()
+	if err != nil {
+		return err
+	}
+	return write(archive, b.Ref, b.config(), layer)
+}
+
+// layer of the program and the folders above it.
+func (b Binary) layer() (v1.Layer, error) {
+	return layerOf(func(w *tar.Writer) error {
 		if err := writeFolders(w, path.Dir(b.Path)); err != nil {
 			return err
 		}
 		return writeProgram(w, b.File, b.Path)
 	})
-	if err != nil {
-		return err
-	}
-	return write(archive, b.Ref, v1.Config{
+}
+
+func (b Binary) config() v1.Config {
+	return v1.Config{
 		Entrypoint: []string{b.Path},
 		User:       b.User,
 		WorkingDir: "/",
 		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
-	}, layer)
+	}
 }
 
 // writeProgram writes a program of this machine into the image.
@@ -103,18 +112,8 @@ func write(archive, ref string, config v1.Config, layers ...v1.Layer) error {
 	if err != nil {
 		return fmt.Errorf("image name %q: %w", ref, err)
 	}
-	image, err := mutate.AppendLayers(empty.Image, layers...)
+	image, err := imageOf(architecture, config, layers...)
 	if err != nil {
-		return err
-	}
-	file, err := image.ConfigFile()
-	if err != nil {
-		return err
-	}
-	file = file.DeepCopy()
-	file.Config, file.OS, file.Architecture = config, "linux", architecture
-	file.Created = v1.Time{Time: time.Unix(0, 0)}
-	if image, err = mutate.ConfigFile(image, file); err != nil {
 		return err
 	}
 	unfinished := archive + ".new"
@@ -122,4 +121,20 @@ func write(archive, ref string, config v1.Config, layers ...v1.Layer) error {
 		return err
 	}
 	return os.Rename(unfinished, archive)
+}
+
+// imageOf layers for one kind of processor.
+func imageOf(processor string, config v1.Config, layers ...v1.Layer) (v1.Image, error) {
+	image, err := mutate.AppendLayers(empty.Image, layers...)
+	if err != nil {
+		return nil, err
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.Config, file.OS, file.Architecture = config, "linux", processor
+	file.Created = v1.Time{Time: time.Unix(0, 0)}
+	return mutate.ConfigFile(image, file)
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// page of the documentation.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The page on installation names every flag of the operator, with its default.
+func TestInstallationNamesEveryFlag(t *testing.T) {
+	rows := page(t, "docs/installation.md")
+	defaults := map[string]bool{"": true, "[]": true, "false": true, "true": true}
+	flags := managerCommand().Flags()
+	for _, named := range regexp.MustCompile("--([a-z-]+)").FindAllStringSubmatch(flags.FlagUsages(), -1) {
+		f := flags.Lookup(named[1])
+		if f == nil {
+			continue // a word of another flag's description
+		}
+		at := strings.Index(rows, "`--"+f.Name+"`")
+		if at < 0 {
+			t.Errorf("docs/installation.md does not name --%s: %s", f.Name, f.Usage)
+			continue
+		}
+		row, _, _ := strings.Cut(rows[at:], "\n")
+		if !defaults[f.DefValue] && !strings.Contains(row, f.DefValue) {
+			t.Errorf("docs/installation.md does not say that --%s is %s by default: %s", f.Name, f.DefValue, row)
+		}
+	}
+	for _, named := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(rows, -1) {
+		if flags.Lookup(named[1]) == nil {
+			t.Errorf("docs/installation.md names --%s, which there is not", named[1])
+		}
+	}
+}
+
+// Every module that a go.mod of this tree requires by itself has its line.
+func TestDependenciesHaveLines(t *testing.T) {
+	lines := page(t, "docs/dependencies.md")
+	direct := regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/[^\s]+) v[^\s]+$`)
+	files := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != "." {
+			return fs.SkipDir
+		}
+		if err != nil || entry.Name() != "go.mod" {
+			return err
+		}
+		files++
+		required, _, _ := strings.Cut(page(t, path), "\nreplace ")
+		for _, module := range direct.FindAllStringSubmatch(required, -1) {
+			named := regexp.MustCompile(regexp.QuoteMeta(module[1]) + `(?:[^\w/.-]|$)`)
+			if !strings.HasPrefix(module[1], "github.com/holdfast-db/") && !named.MatchString(lines) {
+				t.Errorf("docs/dependencies.md has no line for %s of %s", module[1], path)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 5 {
+		t.Errorf("only %d go.mod were found", files)
+	}
+}

@@ -1,0 +1,114 @@
+package image
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+)
+
+// untar unpacks an archive into a folder.
+func untar(t *testing.T, archive, folder string) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for r := tar.NewReader(file); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := filepath.Join(folder, header.Name)
+		if header.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(at, 0o755)
+		} else {
+			var content []byte
+			if content, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(at, content, 0o600)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The archive is an OCI layout with one image for each kind of processor, each
+// with its own program and nothing that runs as root.
+func TestImageArchive(t *testing.T) {
+	folder := t.TempDir()
+	binaries := map[string]string{}
+	for _, processor := range []string{"amd64", "arm64"} {
+		binaries[processor] = filepath.Join(folder, processor)
+		if err := os.WriteFile(binaries[processor], []byte("program of "+processor), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive := filepath.Join(folder, "image.tar")
+	if err := PackOCI(Binary{Path: "/holdfast", User: "65532:65532"}, binaries, archive); err != nil {
+		t.Fatal(err)
+	}
+	untar(t, archive, filepath.Join(folder, "layout"))
+	index, err := layout.ImageIndexFromPath(filepath.Join(folder, "layout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := index.IndexManifest()
+	if err != nil || len(top.Manifests) != 1 {
+		t.Fatalf("index.json lists %v: %v", top, err)
+	}
+	list, err := index.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := list.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, m := range manifests.Manifests {
+		image, err := list.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Config.User != "65532:65532" || config.Architecture != m.Platform.Architecture || config.OS != "linux" {
+			t.Errorf("the image is of %s/%s, for user %q", config.OS, config.Architecture, config.Config.User)
+		}
+		content := tar.NewReader(mutate.Extract(image))
+		for {
+			header, err := content.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if header.Name == "holdfast" {
+				program, err := io.ReadAll(content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got[m.Platform.Architecture] = string(program)
+			}
+		}
+	}
+	want := map[string]string{"amd64": "program of amd64", "arm64": "program of arm64"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("programs (-want +got):\n%s", diff)
+	}
+}
