@@ -3,7 +3,10 @@
 // it starts etcd on a volume.
 package etcdversion
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Version of etcd 3.
 type Version struct{ Minor, Patch int }
@@ -15,7 +18,38 @@ func Parse(text string) (Version, bool) {
 	return v, err == nil && n == 2
 }
 
-func (v Version) String() string { return fmt.Sprintf("3.%d.%d", v.Minor, v.Patch) }
+// newest patch of each minor version that this release of Holdfast was tried
+// with. etcd publishes no image by its minor version alone.
+var newest = map[int]int{5: 35, 6: 16, 7: 3}
+
+// Open is the patch of a version that names none: newer than any.
+const Open = math.MaxInt32
+
+// ParseDeclared reads a version as a spec declares it: 3.6.11, or 3.6, whose
+// patch is Open.
+func ParseDeclared(text string) (Version, bool) {
+	if v, ok := Parse(text); ok {
+		return v, true
+	}
+	v := Version{Patch: Open}
+	n, err := fmt.Sscanf(text, "3.%d", &v.Minor)
+	return v, err == nil && n == 1 && text == v.line()
+}
+
+func (v Version) line() string { return fmt.Sprintf("3.%d", v.Minor) }
+
+// Newest is the newest known patch of a minor version.
+func Newest(minor int) (Version, bool) {
+	patch, known := newest[minor]
+	return Version{minor, patch}, known
+}
+
+func (v Version) String() string {
+	if v.Patch == Open {
+		return v.line()
+	}
+	return fmt.Sprintf("3.%d.%d", v.Minor, v.Patch)
+}
 
 // Before says whether v is the older one.
 func (v Version) Before(other Version) bool {

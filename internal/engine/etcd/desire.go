@@ -27,7 +27,7 @@ func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery, before 
 	s := set(c)
 	d := s.Desire(o.Observation)
 	var facts []condition.Fact
-	s.Follow(&d, o.Observation, image(c, o.Settings))
+	s.FollowPatch(&d, o.Observation, image(c, o.Settings), firstImage(c, o))
 	if reason, message := versionRefused(c, o); reason != "" {
 		facts = append(facts, memberset.Stalled(reason, "%s", message))
 		s.Stay(&d, o.Observation)
@@ -115,11 +115,30 @@ func image(c *v1alpha1.EtcdCluster, s memberset.Settings) string {
 	return s.ImageRepository + ":v" + c.Spec.Version
 }
 
+// firstImage is what to pull for the declared version until its build is pinned.
+// A minor version alone is no tag of etcd's: it is the newest patch that is known,
+// or a newer one that runs.
+func firstImage(c *v1alpha1.EtcdCluster, o Observation) string {
+	asked := image(c, o.Settings)
+	want, ok := etcdversion.ParseDeclared(c.Spec.Version)
+	if c.Spec.Image != "" || !ok || want.Patch != etcdversion.Open {
+		return asked
+	}
+	patch, known := etcdversion.Newest(want.Minor)
+	if !known {
+		return asked
+	}
+	if running, ok := etcdversion.Parse(runningVersion(c, o)); ok && running.Minor == patch.Minor && patch.Before(running) {
+		patch = running
+	}
+	return o.Settings.ImageRepository + ":v" + patch.String()
+}
+
 // versionRefused says why the declared version cannot follow the running one.
 func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message string) {
 	running := runningVersion(c, o)
 	have, ok := etcdversion.Parse(running)
-	want, wanted := etcdversion.Parse(c.Spec.Version)
+	want, wanted := etcdversion.ParseDeclared(c.Spec.Version)
 	if !ok || !wanted {
 		return "", ""
 	}
@@ -142,7 +161,7 @@ func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message str
 // minor version takes over its data.
 func logsWait(c *v1alpha1.EtcdCluster, o Observation) bool {
 	have, _ := etcdversion.Parse(runningVersion(c, o))
-	want, _ := etcdversion.Parse(c.Spec.Version)
+	want, _ := etcdversion.ParseDeclared(c.Spec.Version)
 	for n := range o.Pods {
 		if m := o.Member(n); m != nil && slices.Contains(m.PendingRestart, memberapi.PendingLog) {
 			return want.Minor > have.Minor

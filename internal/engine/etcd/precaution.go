@@ -39,7 +39,7 @@ type precaution struct {
 // none is. It leaves the patch out, so that it is as short as a name must be.
 func precautionName(c *v1alpha1.EtcdCluster, running string) string {
 	have, known := etcdversion.Parse(running)
-	want, wanted := etcdversion.Parse(c.Spec.Version)
+	want, wanted := etcdversion.ParseDeclared(c.Spec.Version)
 	if !known || !wanted || want.Minor <= have.Minor || !c.Spec.Backup.On() {
 		return ""
 	}
@@ -79,7 +79,7 @@ func precautionAhead(c *v1alpha1.EtcdCluster, o Observation) string {
 // image of one's own may count something else.
 func begun(c *v1alpha1.EtcdCluster, o Observation) bool {
 	asked := image(c, o.Settings)
-	want, _ := etcdversion.Parse(c.Spec.Version)
+	want, _ := etcdversion.ParseDeclared(c.Spec.Version)
 	declares := func(annotations map[string]string) bool {
 		declared := annotations[v1alpha1.AnnotationImage]
 		v, known := versionOf(declared)
@@ -120,7 +120,7 @@ func runsOther(o Observation, image string, than etcdversion.Version) bool {
 func versionOf(image string) (etcdversion.Version, bool) {
 	name, _, _ := strings.Cut(image, "@")
 	_, tag, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
-	return etcdversion.Parse(strings.TrimPrefix(tag, "v"))
+	return etcdversion.ParseDeclared(strings.TrimPrefix(tag, "v"))
 }
 
 // copied is when the copy of a backup was begun, by the clock that its age is

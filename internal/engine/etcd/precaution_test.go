@@ -201,7 +201,8 @@ func TestVersionOfImage(t *testing.T) {
 		"quay.io/coreos/etcd:v3.6.12":                      "3.6.12",
 		"mirror.example:5000/etcd:3.6.12-acme@sha256:00ff": "3.6.12",
 		"mirror.example:5000/etcd":                         "",
-		"etcd:3.6":                                         "",
+		"etcd:3.6":                                         "3.6",
+		"etcd:3.6-acme":                                    "",
 		"etcd@sha256:00ff":                                 "",
 		"":                                                 "",
 	} {

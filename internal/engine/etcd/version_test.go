@@ -16,6 +16,12 @@ func TestVersions(t *testing.T) {
 		{"an older minor version", "3.6.12", "3.5.26", "DowngradeRefused", `"3.6.12"`},
 		{"an older patch is taken back", "3.5.26", "3.5.9", "", ""},
 		{"a patch with more digits", "3.5.9", "3.5.26", "", ""},
+		{"the minor version that runs", "3.5.9", "3.5", "", ""},
+		{"the minor version of a patch that is newer than any known", "3.5.200", "3.5", "", ""},
+		{"the next one without its patch", "3.5.26", "3.6", "", ""},
+		{"likewise from a patch that is too old", "3.5.25", "3.6", "UpgradePathRefused", `"3.5.26"`},
+		{"two at once without a patch", "3.5.26", "3.7", "UpgradePathRefused", "3.6"},
+		{"an older one without its patch", "3.6.12", "3.5", "DowngradeRefused", `"3.6.12"`},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

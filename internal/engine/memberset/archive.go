@@ -24,6 +24,15 @@ func (s Set) Archive() *memberapi.ArchiveConfig {
 	return at
 }
 
+// storeIdentity is what gives members that archive an identity at the store. A
+// cloud may hand it to new pods only.
+func (s Set) storeIdentity() map[string]string {
+	if !s.Cluster.Common().Backup.Archives() {
+		return nil
+	}
+	return s.Cluster.Common().ServiceAccount.Annotations
+}
+
 // storeSecret holds the keys that members archive with; empty where they do
 // not, or have an identity of their own.
 func (s Set) storeSecret() string {

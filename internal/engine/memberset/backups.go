@@ -187,5 +187,6 @@ func (s Set) backupVolume(v Volume) *corev1ac.PersistentVolumeClaimApplyConfigur
 // backupAccount is who reaches the store of backups, to write and to read.
 func (s Set) backupAccount() *corev1ac.ServiceAccountApplyConfiguration {
 	return corev1ac.ServiceAccount(s.Named(v1alpha1.SuffixBackup), s.Key().Namespace).
-		WithLabels(s.labels(componentBackup)).WithOwnerReferences(s.owner()).WithAutomountServiceAccountToken(false)
+		WithLabels(s.labels(componentBackup)).WithOwnerReferences(s.owner()).WithAutomountServiceAccountToken(false).
+		WithAnnotations(s.Cluster.Common().ServiceAccount.Annotations)
 }

@@ -23,8 +23,9 @@ const MostMembers = 9
 // followed, and what is there, where it cannot.
 type Desired struct {
 	// Asked is the image that the spec maps to, and Image the one to declare:
-	// its latched build once that is known.
-	Asked, Image string
+	// its pinned build once that is known. Pull is what was pulled until then,
+	// where Asked names a minor version that is no tag.
+	Asked, Image, Pull string
 	// Count of members.
 	Count int
 	// Volumes to apply, by ordinal, former members' too.
@@ -67,7 +68,13 @@ func (s Set) Desire(o Observation) Desired {
 // Follow takes the image that the spec maps to, at the build that it stood for
 // when the first member ran.
 func (s Set) Follow(d *Desired, o Observation, asked string) {
-	d.Asked, d.Image = asked, s.latch(o, asked)
+	s.FollowPatch(d, o, asked, asked)
+}
+
+// FollowPatch is Follow for an image that the spec names by a minor version: pull
+// is the patch of it to begin with.
+func (s Set) FollowPatch(d *Desired, o Observation, asked, pull string) {
+	d.Asked, d.Pull, d.Image = asked, pull, s.latch(o, asked, pull)
 }
 
 // Stay declares the image that is declared already, since the spec's cannot

@@ -166,7 +166,7 @@ func (j *Judgement) Born() bool {
 func (j *Judgement) versionChanges() bool {
 	for n := range j.Desired.Count {
 		if pod := j.Seen.Pods[n]; pod != nil {
-			if ctr := j.container(pod.Spec); ctr != nil && ctr.Image != j.Desired.Image && ctr.Image != j.Desired.Asked {
+			if ctr := j.container(pod.Spec); ctr != nil && ctr.Image != j.Desired.Image && ctr.Image != j.Desired.Asked && ctr.Image != j.Desired.Pull {
 				return true
 			}
 		}

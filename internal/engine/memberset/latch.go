@@ -17,17 +17,22 @@ import (
 // node's runtime reports for the first member, and stays there until the spec
 // names another image.
 
-// latch is the image to declare for members whose spec asks for an image. What
-// the StatefulSet says counts only when the status says it too: somebody else
-// may have written the former.
-func (s Set) latch(o Observation, asked string) string {
+// latch is the image to declare for members whose spec asks for an image; pull
+// is what to pull until its digest is known. What the StatefulSet says counts
+// only when the status says it too: somebody else may have written the former.
+func (s Set) latch(o Observation, asked, pull string) string {
 	repository := repositoryOf(asked)
 	if repository == "" || digestOf(asked) != "" {
 		return asked
 	}
 	if current := s.currentImage(o); current == s.Cluster.CommonStatus().Image && repositoryOf(current) == repository &&
-		digestOf(current) != "" && o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage] == asked {
-		return current
+		o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage] == asked {
+		if digestOf(current) != "" {
+			return current
+		}
+		if pull != asked {
+			pull = current // a newer operator may know of a newer patch
+		}
 	}
 	pods := make([]*corev1.Pod, 0, len(o.Pods))
 	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
@@ -37,11 +42,11 @@ func (s Set) latch(o Observation, asked string) string {
 		return cmp.Compare(a.CreationTimestamp.Unix(), b.CreationTimestamp.Unix())
 	})
 	for _, pod := range pods {
-		if digest := s.Build(pod); digest != "" && s.runs(pod, asked) {
+		if digest := s.Build(pod); digest != "" && s.runs(pod, asked, pull) {
 			return repository + "@" + digest
 		}
 	}
-	return asked
+	return pull
 }
 
 // repositoryOf a reference that has a tag or a digest; empty for what is no
@@ -67,12 +72,12 @@ func digestOf(image string) string {
 // runs says whether the pod's database was made from an image, by its tag or
 // by a digest that the tag once stood for. An older operator's pod says nothing
 // of what was asked for.
-func (s Set) runs(pod *corev1.Pod, asked string) bool {
+func (s Set) runs(pod *corev1.Pod, asked, pull string) bool {
 	ctr := s.container(pod.Spec)
 	if ctr == nil || cmp.Or(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != asked {
 		return false
 	}
-	return ctr.Image == asked || digestOf(ctr.Image) != "" && repositoryOf(ctr.Image) == repositoryOf(asked)
+	return ctr.Image == asked || ctr.Image == pull || digestOf(ctr.Image) != "" && repositoryOf(ctr.Image) == repositoryOf(asked)
 }
 
 // Build is the digest of the image that the pod's database runs; empty where
@@ -120,7 +125,10 @@ func (s Set) strays(d Desired, pod *corev1.Pod) string {
 	if ctr == nil || ctr.Image == d.Image {
 		return ""
 	}
-	if ctr.Image != d.Asked {
+	if pod.Annotations[v1alpha1.AnnotationImage] == d.Asked && digestOf(d.Image) != "" && s.Build(pod) == digestOf(d.Image) {
+		return "" // that very build, by whatever tag
+	}
+	if ctr.Image != d.Asked && ctr.Image != d.Pull {
 		return "the pod's image was changed to " + ctr.Image + " by somebody else"
 	}
 	if pod.Annotations[v1alpha1.AnnotationImage] == "" {

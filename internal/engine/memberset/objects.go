@@ -50,7 +50,8 @@ func (s Set) Objects(d Desired, services []*corev1ac.ServiceApplyConfiguration, 
 
 func (s Set) serviceAccount() *corev1ac.ServiceAccountApplyConfiguration {
 	return corev1ac.ServiceAccount(s.Named(""), s.Key().Namespace).
-		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner())
+		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner()).
+		WithAnnotations(s.Cluster.Common().ServiceAccount.Annotations)
 }
 
 // role is what the members' agents may do: keep the Lease, label the members'

@@ -237,8 +237,9 @@ func (s Set) RolloutHash(image string) string {
 		PullSecrets []corev1.LocalObjectReference
 		Resources   corev1.ResourceRequirements
 		Scheduling  v1alpha1.SchedulingSpec
-		StoreSecret string `json:",omitempty"`
-	}{image, common.ImagePullSecrets, common.Resources, common.SchedulingSpec, s.storeSecret()})
+		StoreSecret string            `json:",omitempty"`
+		Identity    map[string]string `json:",omitempty"`
+	}{image, common.ImagePullSecrets, common.Resources, common.SchedulingSpec, s.storeSecret(), s.storeIdentity()})
 	if err != nil {
 		panic(fmt.Sprintf("a pod's inputs always marshal: %v", err))
 	}
