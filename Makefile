@@ -37,6 +37,8 @@ $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.s
 generate: ## deep copies and CRDs from the types, Argo CD's settings from the scripts
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
+	@# A parameter without quotes is a number to YAML. It is refused by a rule with words, not by the type.
+	@sed -i '/^ *parameters:$$/{n;/additionalProperties:/{n;s/type: string/x-kubernetes-int-or-string: true/}}' config/crd/*clusters.yaml
 	@cd test && go run ./gitops/render ../kustomize/argocd
 
 check-generated: generate ## fail when a generated file is stale

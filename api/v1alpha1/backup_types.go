@@ -9,7 +9,7 @@ import (
 // ClusterBackup says when a cluster is backed up, where to, and for how long
 // backups are kept.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.continuous) || !self.continuous || has(self.destination)",message="backup.continuous needs backup.destination, an object store: a volume of the cluster's own is no place for its log",fieldPath=".continuous"
+// +kubebuilder:validation:XValidation:rule="!has(self.continuous) || !self.continuous || has(self.destination)",message="spec.backup.continuous needs spec.backup.destination, an object store: a volume of the cluster's own is no place for its log",fieldPath=".continuous"
 type ClusterBackup struct {
 	// Enabled says whether backups are made: without it, none by schedule and
 	// none by hand. What there is stays. Default: true.
@@ -42,8 +42,9 @@ type ClusterBackup struct {
 	// volume that has no room for the next one: the oldest go earlier, down to
 	// two.
 	// +optional
-	// +kubebuilder:validation:MaxLength=6
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]*[hdw]$')",message="must be a number of hours, days or weeks, such as 12h, 7d or 4w"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == string && self.matches('^[1-9][0-9]{0,4}[hdw]$')",message="must be a number of hours, days or weeks with its unit, such as 12h, 7d or 4w"
 	Retention string `json:"retention,omitempty"`
 
 	// MaxBackups by schedule that are kept, the newest of those that succeeded.
@@ -68,6 +69,9 @@ type ClusterBackup struct {
 	// Resources of the Jobs that copy the cluster. Default: requests of 100m and
 	// 256Mi, limits of 2 and 1Gi.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.limits) || !(k in self.limits) || isQuantity(string(self.limits[k])))",message="a limit must be a quantity: memory such as 1Gi or 512Mi, cpu such as 2 or 500m"
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !(k in self.requests) || isQuantity(string(self.requests[k])))",message="a request must be a quantity: memory such as 1Gi or 512Mi, cpu such as 2 or 500m"
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !has(self.limits) || !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="a request must not be more than the limit of the same name: lower resources.requests, or raise resources.limits"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// Bandwidth that the Jobs which copy the cluster, and the one that restores
@@ -75,7 +79,10 @@ type ClusterBackup struct {
 	// has it, before it is compressed. It begins to count with the next Job.
 	// Default: no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="backup.bandwidth must be at least 64Ki, in bytes a second"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 50Mi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="spec.backup.bandwidth must be at least 64Ki, in bytes a second"
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
 	// Verify has the newest good backup restored on trial, by a schedule of its
@@ -95,7 +102,10 @@ type ClusterBackup struct {
 	// is given up, and a new backup begun once the destination is back: the
 	// database goes on in any case. Default: a fifth of storage.size.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('32Mi')) >= 0",message="backup.walBudget must be at least 32Mi: two segments of the log"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 2Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('32Mi')) >= 0",message="spec.backup.walBudget must be at least 32Mi: two segments of the log"
 	WALBudget *resource.Quantity `json:"walBudget,omitempty"`
 }
 
@@ -171,7 +181,10 @@ type BackupVolume struct {
 	// it, and never shrinks. Default: twice storage.size, or twice the largest
 	// volume of a member when it is made.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="backup.volume.size must be at least 64Mi"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 20Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="spec.backup.volume.size must be at least 64Mi"
 	Size *resource.Quantity `json:"size,omitempty"`
 
 	// StorageClass of the volume. It cannot change once the volume exists.
@@ -219,7 +232,7 @@ type ClusterReference struct {
 
 // BackupSpec declares one backup.
 //
-// +kubebuilder:validation:XValidation:rule="self.clusterRef == oldSelf.clusterRef",message="clusterRef cannot change: a backup is of one cluster; make another Backup",fieldPath=".clusterRef"
+// +kubebuilder:validation:XValidation:rule="self.clusterRef == oldSelf.clusterRef",message="spec.clusterRef cannot change: a backup is of one cluster; make another Backup",fieldPath=".clusterRef"
 type BackupSpec struct {
 	// ClusterRef names the cluster that is backed up, where its spec.backup
 	// says.

@@ -34,6 +34,9 @@ type CommonSpec struct {
 	// Resources of the database container. The database's own memory settings
 	// are computed from them. Default: none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.limits) || !(k in self.limits) || isQuantity(string(self.limits[k])))",message="a limit must be a quantity: memory such as 1Gi or 512Mi, cpu such as 2 or 500m"
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !(k in self.requests) || isQuantity(string(self.requests[k])))",message="a request must be a quantity: memory such as 1Gi or 512Mi, cpu such as 2 or 500m"
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !has(self.limits) || !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="a request must not be more than the limit of the same name: lower resources.requests, or raise resources.limits"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
 	// Drift says what becomes of changes that somebody else makes to owned
@@ -83,8 +86,25 @@ type CommonSpec struct {
 	// +optional
 	TLS TLSSpec `json:"tls,omitzero"`
 
+	// ServiceAccount is what the cluster's ServiceAccounts carry.
+	// +optional
+	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitzero"`
+
 	// Scheduling says where members run.
 	SchedulingSpec `json:",inline"`
+}
+
+// ServiceAccountSpec is what the ServiceAccounts carry that Holdfast makes for a
+// cluster: <cluster>, which members run as, and <cluster>-backup, which Jobs of
+// backups, restores and drills run as.
+type ServiceAccountSpec struct {
+	// Annotations are added to both ServiceAccounts, such as those that give them
+	// an identity at a cloud provider to reach the store of backups with. Where
+	// the WAL is archived, a change restarts members, one by one. Default: none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && size(k) <= 317)",message="must not use the prefix holdfast.dev/, which Holdfast owns: choose another annotation"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // SchedulingSpec says where members run, and what their pods carry.
@@ -119,24 +139,27 @@ type SchedulingSpec struct {
 	// PodLabels are added to members' pods. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && !k.startsWith('app.kubernetes.io/') && size(k) <= 317)",message="podLabels must not use the prefixes holdfast.dev/ and app.kubernetes.io/, which Holdfast owns: choose another label"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && !k.startsWith('app.kubernetes.io/') && size(k) <= 317)",message="spec.podLabels must not use the prefixes holdfast.dev/ and app.kubernetes.io/, which Holdfast owns: choose another label"
 	PodLabels map[string]string `json:"podLabels,omitempty"`
 
 	// PodAnnotations are added to members' pods. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && size(k) <= 317)",message="podAnnotations must not use the prefix holdfast.dev/, which Holdfast owns: choose another annotation"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && size(k) <= 317)",message="spec.podAnnotations must not use the prefix holdfast.dev/, which Holdfast owns: choose another annotation"
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
 }
 
 // StorageSpec is the volume of each member.
-// +kubebuilder:validation:XValidation:rule="!has(self.autoGrow) || quantity(string(self.autoGrow.maxSize)).compareTo(quantity(string(self.size))) >= 0",message="storage.autoGrow.maxSize must be at least storage.size: volumes are made with that size, and never shrink"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoGrow) || !isQuantity(string(self.autoGrow.maxSize)) || !isQuantity(string(self.size)) || quantity(string(self.autoGrow.maxSize)).compareTo(quantity(string(self.size))) >= 0",message="spec.storage.autoGrow.maxSize must be at least spec.storage.size: volumes are made with that size, and never shrink",fieldPath=".autoGrow.maxSize"
 type StorageSpec struct {
 	// Size of the volume, in bytes, such as 10Gi. It can grow where the
 	// storage class allows it, and never shrinks. With autoGrow it is the size
 	// that volumes begin with.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="storage.size must be at least 64Mi"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 10Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="spec.storage.size must be at least 64Mi"
 	Size resource.Quantity `json:"size"`
 
 	// StorageClass of the volume. Default: the cluster's default class. It
@@ -156,6 +179,9 @@ type StorageSpec struct {
 type AutoGrowSpec struct {
 	// MaxSize is what a volume grows to at most, in bytes, such as 100Gi.
 	// +required
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 100Gi"
 	MaxSize resource.Quantity `json:"maxSize"`
 
 	// ThresholdPercent of a volume that is filled when it grows. Default: 80.
@@ -229,7 +255,7 @@ type DriftIgnore struct {
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:Pattern=`^/.*`
+	// +kubebuilder:validation:items:XValidation:rule="self.startsWith('/')",message="must be a JSON pointer that starts with a slash, such as /spec/type"
 	// +kubebuilder:validation:items:MaxLength=512
 	Paths []string `json:"paths,omitempty"`
 
@@ -277,6 +303,10 @@ type CommonStatus struct {
 	// Replicas is the number of members.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
+
+	// Ready is the number of members that serve, of those declared, such as 2/3.
+	// +optional
+	Ready string `json:"ready,omitempty"`
 
 	// ReadyReplicas is the number of members that serve.
 	// +optional

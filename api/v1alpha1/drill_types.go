@@ -19,6 +19,9 @@ type BackupVerify struct {
 	// where it has none, as much as a member has, with requests of 100m and
 	// 256Mi and limits of 2 and 1Gi at least.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.limits) || !(k in self.limits) || isQuantity(string(self.limits[k])))",message="a limit must be a quantity: memory such as 1Gi or 512Mi, cpu such as 2 or 500m"
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !(k in self.requests) || isQuantity(string(self.requests[k])))",message="a request must be a quantity: memory such as 1Gi or 512Mi, cpu such as 2 or 500m"
+	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !has(self.limits) || !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="a request must not be more than the limit of the same name: lower resources.requests, or raise resources.limits"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 

@@ -7,18 +7,23 @@ import (
 
 // EtcdClusterSpec declares an etcd cluster.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
-// +kubebuilder:validation:XValidation:rule="!has(self.quota) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="quota must be at most half of storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
-// +kubebuilder:validation:XValidation:rule="!has(self.backup) || (!has(self.backup.continuous) || !self.backup.continuous) && !has(self.backup.walBudget)",message="etcd keeps no log that could be archived: remove backup.continuous and backup.walBudget, and have a shorter backup.schedule instead",fieldPath=".backup"
-// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target)",message="etcd keeps no log that could be archived: remove restore.target, and name the backup that comes before the moment",fieldPath=".restore"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="spec.replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.quota) || !isQuantity(string(self.quota)) || !isQuantity(string(self.storage.size)) || quantity(string(self.quota)).add(quantity(string(self.quota))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.quota must be at most half of spec.storage.size: a defragmentation writes the data once more before it drops the old copy",fieldPath=".quota"
+// +kubebuilder:validation:XValidation:rule="!has(self.backup) || (!has(self.backup.continuous) || !self.backup.continuous) && !has(self.backup.walBudget)",message="etcd keeps no log that could be archived: remove spec.backup.continuous and spec.backup.walBudget, and have a shorter spec.backup.schedule instead",fieldPath=".backup"
+// +kubebuilder:validation:XValidation:rule="!has(self.restore) || !has(self.restore.target)",message="etcd keeps no log that could be archived: remove spec.restore.target, and name the backup that comes before the moment",fieldPath=".restore"
 type EtcdClusterSpec struct {
 	CommonSpec `json:",inline"`
 
-	// Version of etcd, such as "3.6.16". Upgrades go one minor version at a
-	// time, and there is no way back to an older one.
+	// Version of etcd: a minor version such as "3.6", or a patch such as
+	// "3.6.16". Of a minor version members get the newest patch that Holdfast
+	// knows when the first of them starts, and keep it until this is changed: see
+	// status.image. Upgrades go one minor version at a time, and there is no way
+	// back to an older one.
 	// +required
-	// +kubebuilder:validation:Pattern=`^3\.[5-9]\.(0|[1-9][0-9]{0,2})$`
-	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == string",message="write the version in quotes, such as \"3.6\" or \"3.6.16\": without them YAML reads a number"
+	// +kubebuilder:validation:XValidation:rule="type(self) != string || self.matches('^3[.]([5-7]|[5-9][.](0|[1-9][0-9]{0,2}))$')",message="must be a version of etcd from 3.5 on: a minor version, \"3.5\", \"3.6\" or \"3.7\", or a patch such as \"3.6.16\""
 	Version string `json:"version"`
 
 	// Storage is the volume of each member.
@@ -29,7 +34,10 @@ type EtcdClusterSpec struct {
 	// no more writes; at most half of storage.size. Default: 2Gi, or two fifths
 	// of storage.size where that is less.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="quota must be at least 16Mi"
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 2Gi"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('16Mi')) >= 0",message="spec.quota must be at least 16Mi"
 	Quota *resource.Quantity `json:"quota,omitempty"`
 
 	// Defragmentation says when members give back what they no longer use.
@@ -42,8 +50,10 @@ type EtcdClusterSpec struct {
 	// refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z][a-z0-9-]*$') && size(self[k]) <= 1024)",message="a parameter is the name of an etcd flag without dashes in front, with a value of up to 1024 characters"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway']) && !k.startsWith('listen-') && !k.startsWith('advertise-') && !k.startsWith('initial-') && !k.startsWith('peer-') && !k.startsWith('discovery') && !k.startsWith('proxy-'))",message="a parameter that Holdfast owns cannot be set: remove it from spec.parameters (docs/etcdcluster.md lists them)"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"10000\": without them YAML reads a number'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z][a-z0-9-]*$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z][a-z0-9-]*$'))[0] + '\" is no name of an etcd flag: write it in lower case without dashes in front, such as snapshot-count'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 1024)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) == string && size(self[k]) > 1024)[0] + ' is longer than 1024 characters: shorten it'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway'] || k.startsWith('listen-') || k.startsWith('advertise-') || k.startsWith('initial-') || k.startsWith('peer-') || k.startsWith('discovery') || k.startsWith('proxy-')))",messageExpression="'spec.parameters.' + self.filter(k, k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway'] || k.startsWith('listen-') || k.startsWith('advertise-') || k.startsWith('initial-') || k.startsWith('peer-') || k.startsWith('discovery') || k.startsWith('proxy-'))[0] + ' is set by Holdfast and cannot be declared: remove it (docs/etcdcluster.md lists what Holdfast owns)'"
 	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
@@ -87,14 +97,15 @@ type EtcdClusterStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.primary`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Synced",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Synced")].status`
+// +kubebuilder:printcolumn:name="BackedUp",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="BackedUp")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="restore cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.restore"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="spec.restore cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.restore"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.tls) || ['-ca','-tls','-internal','-app'].all(s, (!has(self.spec.tls.certificateSecretRef) || self.spec.tls.certificateSecretRef.name != self.metadata.name + s) && (!has(self.spec.tls.caSecretRef) || self.spec.tls.caSecretRef.name != self.metadata.name + s))",message="spec.tls must name Secrets of your own: those named after the cluster with -ca, -tls, -internal and -app are Holdfast's"
 type EtcdCluster struct {
 	metav1.TypeMeta `json:",inline"`

@@ -6,7 +6,7 @@ import (
 
 // PostgresClusterSpec declares a PostgreSQL cluster.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="backup.walBudget must be at most half of storage.size: the data needs room, too",fieldPath=".backup.walBudget"
+// +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs room, too",fieldPath=".backup.walBudget"
 type PostgresClusterSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -14,8 +14,10 @@ type PostgresClusterSpec struct {
 	// as "17.4". What the image's tag stands for when the first member runs
 	// stays until this is changed: see status.image.
 	// +required
-	// +kubebuilder:validation:Pattern=`^1[4-8](\.(0|[1-9][0-9]{0,2}))?$`
-	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == string",message="write the version in quotes, such as \"17\" or \"17.4\": without them YAML reads a number"
+	// +kubebuilder:validation:XValidation:rule="type(self) != string || self.matches('^1[4-8]([.](0|[1-9][0-9]{0,2}))?$')",message="must be a version of PostgreSQL from 14 to 18: a major version such as \"17\", or a minor one such as \"17.4\""
 	Version string `json:"version"`
 
 	// Storage is the volume of each member.
@@ -27,8 +29,10 @@ type PostgresClusterSpec struct {
 	// resources. Settings that Holdfast owns are refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
-	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$') && size(self[k]) <= 4096)",message="a parameter is a PostgreSQL setting's name in lower case, with a value of up to 4096 characters"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",message="a parameter that Holdfast owns cannot be set: remove it from spec.parameters (docs/postgrescluster.md lists them)"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"200\": without them YAML reads a number'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))[0] + '\" is no name of a PostgreSQL setting: write it in lower case, as pg_settings lists it, such as work_mem'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 4096)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) == string && size(self[k]) > 4096)[0] + ' is longer than 4096 characters: shorten it'"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",messageExpression="'spec.parameters.' + self.filter(k, k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash'])[0] + ' is set by Holdfast and cannot be declared: remove it (docs/postgrescluster.md lists what Holdfast owns)'"
 	Parameters map[string]string `json:"parameters,omitempty"`
 
 	// Bootstrap is the first database. It is read only while no data exists:
@@ -45,16 +49,20 @@ type PostgresBootstrap struct {
 	// Database to create. Default: app; where data exists already, the database
 	// that it was made with.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_]{0,62}$`
-	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="bootstrap.database must not be postgres, template0 or template1, which exist already: choose another name"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z_][a-z0-9_]*$')",message="must be a PostgreSQL name of lower-case letters, digits and underscores that does not start with a digit, such as app"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['postgres','template0','template1'])",message="spec.bootstrap.database must not be postgres, template0 or template1, which exist already: choose another name"
 	Database string `json:"database,omitempty"`
 
 	// Owner is the role that owns the database and that applications log in
 	// as. Default: app; where data exists already, the owner that it was made
 	// with.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_]{0,62}$`
-	// +kubebuilder:validation:XValidation:rule="self != 'postgres' && self != 'public' && self != 'none' && !self.startsWith('pg_') && !self.startsWith('holdfast')",message="bootstrap.owner must not be postgres, public, none or start with pg_ or holdfast: choose another name"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z_][a-z0-9_]*$')",message="must be a PostgreSQL name of lower-case letters, digits and underscores that does not start with a digit, such as app"
+	// +kubebuilder:validation:XValidation:rule="self != 'postgres' && self != 'public' && self != 'none' && !self.startsWith('pg_') && !self.startsWith('holdfast')",message="spec.bootstrap.owner must not be postgres, public, none or start with pg_ or holdfast: choose another name"
 	Owner string `json:"owner,omitempty"`
 }
 
@@ -70,14 +78,15 @@ type PostgresClusterStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Primary",type=string,JSONPath=`.status.primary`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Synced",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Synced")].status`
+// +kubebuilder:printcolumn:name="BackedUp",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="BackedUp")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, hold only lower-case letters, digits and dashes, and have at most 40 characters: pods and Services are named after it"
-// +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="restore cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.restore"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.restore) || (has(oldSelf.status) && has(oldSelf.status.restore) ? has(oldSelf.spec.restore) && self.spec.restore == oldSelf.spec.restore || has(oldSelf.status.restore.completionTime) || has(oldSelf.status.restore.error) : has(oldSelf.spec.restore))",message="spec.restore cannot be added to a cluster that began without it, nor change while it is under way: declare another cluster, or wait until it is done or has failed",fieldPath=".spec.restore"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.tls) || ['-ca','-tls','-internal','-app'].all(s, (!has(self.spec.tls.certificateSecretRef) || self.spec.tls.certificateSecretRef.name != self.metadata.name + s) && (!has(self.spec.tls.caSecretRef) || self.spec.tls.caSecretRef.name != self.metadata.name + s))",message="spec.tls must name Secrets of your own: those named after the cluster with -ca, -tls, -internal and -app are Holdfast's"
 type PostgresCluster struct {
 	metav1.TypeMeta `json:",inline"`

@@ -35,21 +35,22 @@ type RestoreTarget struct {
 	// to microseconds, such as 2026-03-01T12:00:00.123456+01:00. What was
 	// committed at that very moment is there, too.
 	// +optional
-	// +kubebuilder:validation:Format=date-time
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')",message="must be a time with its zone, such as 2026-03-01T12:00:00Z or 2026-03-01T12:00:00.123456+01:00"
 	Time string `json:"time,omitempty"`
 
 	// LSN is a position in PostgreSQL's log, such as 0/5000028. The record that
 	// begins there, or is the next one, is the last that counts.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[0-9A-F]{1,8}/[0-9A-F]{1,8}$`
+	// +kubebuilder:validation:MaxLength=17
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-F]{1,8}/[0-9A-F]{1,8}$')",message="must be a position in PostgreSQL's WAL as pg_current_wal_lsn shows it, such as 0/5000028"
 	LSN string `json:"lsn,omitempty"`
 
 	// Name of a restore point that pg_create_restore_point made.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^[:cntrl:]]+$')",message="must be the name of a restore point, without control characters"
 	// +kubebuilder:validation:XValidation:rule="bytes(self).size() <= 63",message="PostgreSQL's names have at most 63 bytes"
 	Name string `json:"name,omitempty"`
 
@@ -87,26 +88,26 @@ type RestoreSource struct {
 	// Namespace of the cluster that was backed up. Default: this cluster's own.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower-case letters, digits and dashes, such as shop"
 	Namespace string `json:"namespace,omitempty"`
 
 	// Cluster that was backed up. Default: this cluster's own name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a cluster: lower-case letters, digits and dashes, such as orders"
 	Cluster string `json:"cluster,omitempty"`
 
 	// ClusterUID of it, where several clusters had that name: Stalled lists
 	// them then. Default: the only one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z-]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-zA-Z-]+$')",message="must be the UID of a cluster, as Stalled lists them, such as 0b5d3f5c-1c5e-4d8e-9d6b-0f8f8a8d2c11"
 	ClusterUID string `json:"clusterUID,omitempty"`
 
 	// Backup by its name. Default: the newest one that is complete.
 	// +optional
 	// +kubebuilder:validation:MaxLength=54
-	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Backup: lower-case letters, digits and dashes, such as orders-20260301"
 	Backup string `json:"backup,omitempty"`
 }
 

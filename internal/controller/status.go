@@ -140,6 +140,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	r := p.plan.Report
 	st.Image, st.Version, st.Primary = r.Image, r.Version, r.Primary
 	st.Replicas, st.ReadyReplicas, st.Selector = r.Replicas, r.ReadyReplicas, r.Selector
+	st.Ready = fmt.Sprintf("%d/%d", r.ReadyReplicas, p.c.Common().DesiredReplicas())
 	st.Members, st.Endpoints = r.Members, r.Endpoints
 	st.CredentialsSecret, st.SystemIdentifier = r.CredentialsSecret, r.SystemIdentifier
 	record := p.backups.record
