@@ -291,7 +291,7 @@ func (c Copy) run(ctx context.Context, p programs, told *tale) error {
 		}
 	}
 	if !server.stop(recoveryStop) {
-		return errors.New("PostgreSQL does not shut down after the recovery: " + server.lastFatal())
+		return errors.New("PostgreSQL does not shut down after the recovery: " + server.cause())
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func (c Copy) await(ctx context.Context, server *postmaster, told *tale) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-server.Done():
-			return fmt.Errorf("PostgreSQL does not recover the copy: %s", server.lastFatal())
+			return fmt.Errorf("PostgreSQL does not recover the copy: %s", server.cause())
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

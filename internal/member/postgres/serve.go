@@ -73,9 +73,10 @@ func (l *life) start(ctx context.Context) error {
 	config, _ := l.Config.Current()
 	var refused error
 	for i, parameters := range candidates(config.Parameters, l.provenParameters()) {
-		err := l.takeUp(ctx, l.input(parameters, l.control, l.primary))
+		in := l.input(parameters, l.control, l.primary)
+		err := l.takeUp(ctx, in)
 		if err == nil {
-			err = l.startWith(ctx)
+			err = l.startWith(ctx, in)
 		}
 		if err == nil || ctx.Err() != nil {
 			l.settled(config, i == 0, refused)
@@ -91,7 +92,7 @@ func (l *life) start(ctx context.Context) error {
 
 // startWith starts the server and waits until it answers, with a replica's
 // start as long as it takes to replay.
-func (l *life) startWith(ctx context.Context) error {
+func (l *life) startWith(ctx context.Context, in settingsInput) error {
 	if err := l.clearLocks(); err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (l *life) startWith(ctx context.Context) error {
 		select {
 		case <-server.Done():
 			server.kill()
-			return fmt.Errorf("the database does not start: %s", server.lastFatal())
+			return fmt.Errorf("the database does not start: %s", remedyFor(server.cause(), settings(in)))
 		case <-ctx.Done():
 			return nil
 		case <-l.lostLease(lost):
@@ -198,7 +199,7 @@ func (l *life) watch(ctx context.Context) error {
 	case <-l.server.Done():
 		finish()
 		l.server.kill()
-		return fmt.Errorf("the database ended by itself: %s", l.server.lastFatal())
+		return fmt.Errorf("the database ended by itself: %s", l.server.cause())
 	case <-l.restart:
 		finish()
 		l.server.stop(l.o.StopTimeout)
