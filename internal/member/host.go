@@ -34,8 +34,10 @@ type HostOptions struct {
 	FirstProcess bool
 	Processes    *Processes
 	// Space measures the member's volume; where it is nil, SpaceOf the mount
-	// point that memberapi names.
-	Space func() Space
+	// point that memberapi names. Allocate says whether a file on it can grow;
+	// where it is nil, that is not tried.
+	Space    func() Space
+	Allocate func() error
 }
 
 // Host is what stands around a database in its pod, whichever it is: what the
@@ -45,6 +47,8 @@ type Host struct {
 	Certificates *Certificates
 	Config       *ConfigSource
 	Labeller     *Labeller
+	// Space watches the volume.
+	Space *SpaceWatch
 	// Lock on the volume, once Loop has it.
 	Lock *VolumeLock
 
@@ -63,6 +67,11 @@ func NewHost(o HostOptions) *Host {
 			Lag: -1,
 		}),
 	}
+	look := o.Space
+	if look == nil {
+		look = func() Space { return SpaceOf(memberapi.DataDir) }
+	}
+	h.Space = &SpaceWatch{Look: look, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
 	h.Labeller = NewLabeller(o.Identity, o.Client, h.Members, o.Log)
 	h.Labeller.Set(v1alpha1.RoleMember)
 	return h
@@ -117,7 +126,7 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 	go h.followCertificate(ctx)
 	go h.Config.Follow(ctx, h.o.Client)
 	go h.Labeller.Follow(ctx)
-	go h.followSpace(ctx)
+	go h.Space.Follow(ctx, h.Store)
 
 	failed := make(chan error, 2)
 	serve := func(address string, run func(net.Listener) error) error {
@@ -156,15 +165,6 @@ func (h *Host) followCertificate(ctx context.Context) {
 		case <-changed:
 		}
 	}
-}
-
-// followSpace reports how full the volume is.
-func (h *Host) followSpace(ctx context.Context) {
-	look := h.o.Space
-	if look == nil {
-		look = func() Space { return SpaceOf(memberapi.DataDir) }
-	}
-	FollowSpace(ctx, h.Store, look)
 }
 
 // Members are the pods of the cluster, as configured.

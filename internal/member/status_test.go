@@ -109,10 +109,11 @@ func TestStoreRevisionOfArchive(t *testing.T) {
 func TestFollowSpace(t *testing.T) {
 	s := NewStore(memberapi.Status{})
 	ctx, cancel := context.WithCancel(t.Context())
-	FollowSpace(ctx, s, func() Space {
+	w := SpaceWatch{Look: func() Space {
 		cancel()
 		return Space{Free: 300, Total: 1000}
-	})
+	}}
+	w.Follow(ctx, s)
 	if got := s.Get(); got.VolumeSize != 1000 || got.VolumeUsed != 700 {
 		t.Errorf("reported %d of %d", got.VolumeUsed, got.VolumeSize)
 	}

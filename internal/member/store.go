@@ -93,6 +93,7 @@ func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counte
 func stable(s memberapi.Status) memberapi.Status {
 	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
 	s.DataSize, s.DataInUse = 0, 0
+	s.VolumeRate = pressing(s)
 	s.VolumeUsed, s.VolumeSize = filled(s), coarse(s.VolumeSize)
 	s.Archive = wrong(s.Archive)
 	return s
@@ -118,6 +119,15 @@ func wrong(a *memberapi.ArchiveStatus) *memberapi.ArchiveStatus {
 func coarse(size int64) int64 {
 	less := max(0, bits.Len64(uint64(max(0, size)))-6)
 	return size >> less << less
+}
+
+// pressing is the rate at which a volume fills that would be full before it can
+// grow, to a power of two; 0 of any other.
+func pressing(s memberapi.Status) int64 {
+	if s.VolumeRate <= 0 || s.VolumeUsed+s.VolumeRate*int64(memberapi.GrowthLead/time.Second) < s.VolumeSize {
+		return 0
+	}
+	return 1 << bits.Len64(uint64(s.VolumeRate))
 }
 
 // leastFilled is the lowest level, in percent, of a volume that anybody waits

@@ -125,6 +125,10 @@ const (
 	DetailAbsent = "absent"
 )
 
+// GrowthLead is how long before it would be full, at the rate at which it fills, a
+// volume is to grow: that is what growing may take.
+const GrowthLead = 2 * time.Minute
+
 // State is what a member is doing.
 type State string
 
@@ -278,6 +282,13 @@ type Status struct {
 	// in bytes; 0 while unknown. What only root may fill counts as used.
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 	VolumeUsed int64 `json:"volumeUsed,omitempty"`
+	// VolumeRate is how fast VolumeUsed has grown of late, in bytes per second; 0
+	// while it does not, or is not known. It changes Revision only where the
+	// volume would be full within GrowthLead.
+	VolumeRate int64 `json:"volumeRate,omitempty"`
+	// DiskFull says that files on the member's volume cannot grow for want of
+	// disk space: writes of a database that runs there fail.
+	DiskFull bool `json:"diskFull,omitempty"`
 	// RoomNeeded is what must be free on the volume before a member goes on
 	// that HoldVolumeFull holds, in bytes and rounded up.
 	RoomNeeded int64 `json:"roomNeeded,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -75,10 +76,13 @@ func grow(storage v1alpha1.StorageSpec, suspended bool, volumes map[int]memberVo
 		}
 	}
 	for _, n := range due {
-		if reason, message := volumes[n].hindered(auto, suspended, g.size); reason != "" {
+		switch reason, message := volumes[n].hindered(auto, suspended, g.size); {
+		case reason != "" && !volumes[n].filled(auto) && !volumes[n].lacks(volumes[n].needs()):
+			// It fills fast and has room still: a rate comes and goes.
+		case reason != "":
 			g.stuck[n] = condition.Fact{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reason,
 				Message: volumes[n].full(auto) + message}
-		} else if g.why == "" {
+		case g.why == "":
 			g.why = volumes[n].full(auto)
 		}
 	}
@@ -100,6 +104,19 @@ func (g growth) held(ordinal int, m *memberapi.Status) (message string, mends bo
 		return stuck.Message, false
 	}
 	return "waits for its volume to grow by itself", true
+}
+
+// roomFor says what gives room to a member that runs on a full volume, and whether
+// that comes without a person.
+func (g growth) roomFor(ordinal int) (remedy string, grows bool) {
+	stuck, isStuck := g.stuck[ordinal]
+	switch {
+	case isStuck:
+		return stuck.Message, false
+	case g.itself:
+		return "it grows by itself, as spec.storage.autoGrow asks for", true
+	}
+	return "set spec.storage.size to more, let volumes grow by themselves with spec.storage.autoGrow.maxSize, or remove data", false
 }
 
 // growthRules are spec.storage.autoGrow with the schema's defaults. Its
@@ -148,6 +165,9 @@ func (v memberVolume) full(auto v1alpha1.AutoGrowSpec) string {
 	if needs := v.needs(); v.lacks(needs) {
 		return fmt.Sprintf("volume %s lacks the %s of room that its member needs to go on", v.live.Name, quantity(resource.NewQuantity(needs, resource.BinarySI)))
 	}
+	if !v.filled(auto) {
+		return fmt.Sprintf("volume %s would be full within %d minutes at the rate at which it fills", v.live.Name, int(memberapi.GrowthLead.Minutes()))
+	}
 	return fmt.Sprintf("volume %s is filled to %d %% or more", v.live.Name, auto.ThresholdPercent)
 }
 
@@ -159,7 +179,37 @@ func (v memberVolume) due(auto v1alpha1.AutoGrowSpec) (least int64, due bool) {
 	if needs := v.needs(); v.lacks(needs) {
 		return claimFor(v.said.VolumeUsed + needs), true
 	}
-	return 0, v.said.VolumeUsed*100 >= v.fileSystem()*int64(auto.ThresholdPercent)
+	return v.ahead(), v.filled(auto) || v.fillsSoon()
+}
+
+// filled says whether the volume is filled to the threshold.
+func (v memberVolume) filled(auto v1alpha1.AutoGrowSpec) bool {
+	return v.said.VolumeUsed*100 >= v.fileSystem()*int64(auto.ThresholdPercent)
+}
+
+// written is what is written to the volume while it grows, at the rate that its
+// member reports. What a copy of the data writes ends with the copy.
+func (v memberVolume) written() int64 {
+	if !v.said.Serving {
+		return 0
+	}
+	return v.said.VolumeRate * int64(memberapi.GrowthLead/time.Second)
+}
+
+// fillsSoon says whether the volume would be full before it has grown.
+func (v memberVolume) fillsSoon() bool {
+	written := v.written()
+	return written > 0 && v.said.VolumeUsed+written >= v.fileSystem()
+}
+
+// ahead is the capacity that lasts for two growths at the rate at which the volume
+// fills: at most twice what it has, for no rate lasts for ever. 0 where it does not
+// fill soon.
+func (v memberVolume) ahead() int64 {
+	if !v.fillsSoon() {
+		return 0
+	}
+	return min(claimFor(v.said.VolumeUsed+2*v.written()), 2*v.capacity().Value())
 }
 
 // lacks says whether the volume has less room than so much.

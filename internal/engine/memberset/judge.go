@@ -106,10 +106,25 @@ func (j *Judgement) judgeStatus(ordinal int, m *memberapi.Status) {
 		}
 		j.Say(condition, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject), "member %s: %s", j.PodName(ordinal), message)
 	}
+	j.judgeDiskSpace(ordinal, m)
 	if m.ConfigError != "" {
 		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter,
 			"spec.parameters: %s; the settings in force stay until it is mended", m.ConfigError)
 	}
+}
+
+// judgeDiskSpace says what a database that runs on a full volume needs. Where it
+// leads, only a person can go on, unless its volume grows by itself.
+func (j *Judgement) judgeDiskSpace(ordinal int, m *memberapi.Status) {
+	if !m.DiskFull || !m.Serving {
+		return
+	}
+	remedy, grows := j.growth(j.Seen).roomFor(ordinal)
+	kind := v1alpha1.ConditionDegraded
+	if m.Role == v1alpha1.RolePrimary && !grows {
+		kind = v1alpha1.ConditionStalled
+	}
+	j.Say(kind, v1alpha1.ReasonVolumeFull, "member %s: volume %s has no disk space left, and writes fail: %s", j.PodName(ordinal), j.VolumeName(ordinal), remedy)
 }
 
 // JudgeScale says what of a change is under way.

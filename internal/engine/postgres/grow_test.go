@@ -148,6 +148,29 @@ func TestAutoGrow(t *testing.T) {
 			w.fill(1, 100)
 			w.holdFull(1, 24*mebibyte)
 		}, "2Gi 2Gi", append([]string{"Stalled/VolumeFull", down[0], atMost}, down[1])},
+		{"a volume that fills fast grows before it is filled to the threshold, so far that it lasts", 2, func(w *world) { w.fill(0, 50); w.status(0).VolumeRate = 5 * mebibyte },
+			"1974Mi 1974Mi", []string{grows}},
+		{"one that has room for as long as a growth takes does not", 1, func(w *world) { w.fill(0, 40); w.status(0).VolumeRate = 5 * mebibyte }, "1Gi", nil},
+		{"a rate lasts for no more than twice the size", 1, func(w *world) {
+			w.c.Spec.Storage.AutoGrow.MaxSize = resource.MustParse("20Gi")
+			w.fill(0, 50)
+			w.status(0).VolumeRate = gibibyte
+		}, "2Gi", []string{grows}},
+		{"nothing that fills fast grows beyond the maximum, and a rate alone is no fault", 1, func(w *world) {
+			w.sized(0, "2Gi")
+			w.fill(0, 70)
+			w.status(0).VolumeRate = gibibyte
+		}, "2Gi", nil},
+		{"a rate from before the volume grew does not make it grow again", 1, func(w *world) {
+			w.fill(0, 50)
+			w.status(0).VolumeRate = 5 * mebibyte
+			w.sized(0, "1974Mi")
+		}, "1974Mi", nil},
+		{"the rate of a copy that is made ends with the copy", 1, func(w *world) { w.fill(0, 50); w.status(0).VolumeRate, w.status(0).Serving = gibibyte, false }, "1Gi",
+			[]string{"Reconciling/Syncing"}},
+		{"writes that fail on a volume that grows", 1, func(w *world) { w.fill(0, 100); w.status(0).DiskFull = true }, "1229Mi", []string{full, grows}},
+		{"writes that fail at the maximum are a dead end", 1, func(w *world) { w.sized(0, "2Gi"); w.fill(0, 100); w.status(0).DiskFull = true }, "2Gi",
+			[]string{"Stalled/VolumeFull", atMost}},
 		{"a full volume under an older agent is one, too", 2, func(w *world) { w.holdFull(1, 0); w.status(1).VolumeSize = 0 }, "1Gi 1Gi",
 			append([]string{"Stalled/VolumeFull"}, down...)},
 	}
@@ -300,7 +323,7 @@ func growAtRandom(t *testing.T, seed uint64) {
 	auto := w.c.Spec.Storage.AutoGrow
 	auto.MaxSize = resource.MustParse("20Gi")
 	auto.ThresholdPercent, auto.StepPercent = 50+random.Int32N(46), 5+random.Int32N(96)
-	used, most := []int64{gibibyte / 10, gibibyte / 10}, int64(0)
+	used, most, ahead := []int64{gibibyte / 10, gibibyte / 10}, int64(0), int64(0)
 	for range 500 {
 		n := random.IntN(2)
 		claim := w.o.Volumes[n]
@@ -310,6 +333,10 @@ func growAtRandom(t *testing.T, seed uint64) {
 			m := w.status(n)
 			m.VolumeSize = capacity.Value() / 100 * (91 + int64(seed%10))
 			m.VolumeUsed = min(used[n], m.VolumeSize)
+			if m.VolumeRate = 0; seed%2 == 0 {
+				m.VolumeRate = random.Int64N(20 * mebibyte)
+				ahead = max(ahead, m.VolumeUsed+2*120*m.VolumeRate)
+			}
 		case 1: // the volume becomes what its claim asks for
 			claim.Status.Capacity = claim.Spec.Resources.Requests
 		case 2: // somebody writes
@@ -320,7 +347,7 @@ func growAtRandom(t *testing.T, seed uint64) {
 			for i, text := range strings.Fields(sizes(t, p)) {
 				before, size := w.o.Volumes[i].Spec.Resources.Requests[corev1.ResourceStorage], resource.MustParse(text)
 				bound := (most*100/int64(auto.ThresholdPercent)+64*mebibyte)*10/9*int64(100+auto.StepPercent)/100 + mebibyte
-				if size.Cmp(before) < 0 || size.Cmp(auto.MaxSize) > 0 || size.Value() > max(bound, gibibyte) {
+				if size.Cmp(before) < 0 || size.Cmp(auto.MaxSize) > 0 || size.Value() > max(bound, gibibyte, (ahead+64*mebibyte)*10/9*int64(100+auto.StepPercent)/100+mebibyte) {
 					t.Fatalf("volume %d goes from %s to %s with %d used: at most %d, and %s", i, before.String(), text, most, bound, auto.MaxSize.String())
 				}
 				w.asks(i, text)

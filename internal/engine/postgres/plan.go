@@ -104,6 +104,10 @@ func (j *judgement) servesSince(since time.Time) bool {
 // judgeService says whether clients can write.
 func (j *judgement) judgeService() {
 	primary := j.primary()
+	if m := j.Seen.Member(primaryOrdinal); primary == j.PodName(primaryOrdinal) && m.DiskFull {
+		j.Available(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(primaryOrdinal))
+		return
+	}
 	if primary != "" && j.Seen.Behind[suffixRW][primary] {
 		j.Available(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s takes writes", j.Serving(), j.Desired.Count, primary)
 		return

@@ -174,7 +174,7 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	source := l.knownPrimary()
 	l.Store.Update(func(s *memberapi.Status) {
 		s.Serving = err == nil
-		s.State, s.Message = replicaState(err == nil, seen.Receiving, role, source)
+		s.State, s.Message = replicaState(err == nil, seen.Receiving, s.DiskFull, role, source)
 		s.Role, s.Hold, s.Lag = role, "", -1
 		if lag.Known {
 			s.Lag = lag.Lag.Seconds()
@@ -221,8 +221,10 @@ func (l *life) watchAhead(now time.Duration, seen sight, both bool) {
 }
 
 // replicaState puts a replica's situation into words.
-func replicaState(serving, receiving bool, role, source string) (memberapi.State, string) {
+func replicaState(serving, receiving, full bool, role, source string) (memberapi.State, string) {
 	switch {
+	case full && role != v1alpha1.RoleReplica:
+		return memberapi.StateCatchingUp, "has no disk space left for what " + source + " sends"
 	case !serving:
 		return memberapi.StateRecovering, "replays what it has"
 	case !receiving:

@@ -58,6 +58,8 @@ type Options struct {
 
 	// space measures a volume; member.SpaceOf where it is nil.
 	space func(dir string) member.Space
+	// allocate says whether a file can grow; member.AllocateIn where it is nil.
+	allocate func(dir string) error
 }
 
 // Resources of the container.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/internal/member"
@@ -26,6 +25,14 @@ func (a *agent) space() member.Space {
 		return a.o.space(a.o.DataDir)
 	}
 	return member.SpaceOf(a.o.DataDir)
+}
+
+// allocate says whether a file on the volume can grow.
+func (a *agent) allocate() error {
+	if a.o.allocate != nil {
+		return a.o.allocate(a.o.DataDir)
+	}
+	return member.AllocateIn(a.o.DataDir)
 }
 
 // full says whether too little is left to start a database.
@@ -90,7 +97,7 @@ func (c filledCopy) waits(now time.Duration, total int64) bool {
 func outOfSpace(err error) bool {
 	var failed *member.Failure
 	if !errors.As(err, &failed) {
-		return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+		return member.OutOfSpace(err)
 	}
 	own, _ := whoseVolume(failed)
 	return own
@@ -107,6 +114,11 @@ func primaryOutOfSpace(err error) bool {
 	return primary
 }
 
+// saysOutOfSpace says whether a line speaks of a full volume.
+func saysOutOfSpace(line string) bool {
+	return strings.Contains(line, "No space left on device") || strings.Contains(line, "Disk quota exceeded")
+}
+
 // serverSays are the words that a server's lines begin with in what a client
 // prints: a client's own are in small letters.
 var serverSays = regexp.MustCompile(`\b(ERROR|FATAL|PANIC|WARNING|DETAIL|CONTEXT): {1,2}`)
@@ -116,7 +128,7 @@ var serverSays = regexp.MustCompile(`\b(ERROR|FATAL|PANIC|WARNING|DETAIL|CONTEXT
 func whoseVolume(f *member.Failure) (own, server bool) {
 	for line := range strings.Lines(f.Stderr) {
 		switch {
-		case !strings.Contains(line, "No space left on device") && !strings.Contains(line, "Disk quota exceeded"):
+		case !saysOutOfSpace(line):
 		case serverSays.MatchString(line):
 			server = true
 		default:

@@ -162,6 +162,9 @@ func (l *life) inForce(hash string, waits []string) {
 
 // listen hears the server's log.
 func (l *life) listen(line string) {
+	if saysOutOfSpace(line) {
+		l.Space.Suspect()
+	}
 	if t := troubleIn(line); t != troubleNone {
 		l.hear(t)
 	}
