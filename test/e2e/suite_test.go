@@ -56,6 +56,7 @@ var ofPostgres = []part{
 	{"OwnCA", caOfOnesOwn},
 	{"Examples", examples},
 	{"Plugin", plugin},
+	{"DocsRun", docsRun},
 }
 
 // ofEtcd are those of etcd alone.

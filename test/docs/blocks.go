@@ -1,0 +1,143 @@
+// Package docs reads the command blocks of the pages, for tests to run.
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Block is a fenced block of a page that shows commands.
+type Block struct {
+	// Page by its path in the repository, and Line that the block begins at.
+	Page string
+	Line int
+	// Text between the fences.
+	Text string
+	// Manifest says that it is one, to apply. Such blocks are read where they are
+	// marked.
+	Manifest bool
+	// Test runs it, by the mark <!-- run: Test --> above the block.
+	Test string
+	// NotRun says why no test does, by the mark <!-- not run: reason -->.
+	NotRun string
+}
+
+// String is where a block stands.
+func (b Block) String() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
+
+// Command of a block, and what the page shows that it prints.
+type Command struct {
+	Line   string
+	Output []string
+}
+
+var (
+	run    = regexp.MustCompile(`^<!-- run: ([A-Za-z]+) -->$`)
+	notRun = regexp.MustCompile(`^<!-- not run: (.+) -->$`)
+	shells = []string{"sh", "bash", "console", "shell"}
+)
+
+const prompt = "$ "
+
+// Pages that are read: README.md and docs/*.md below the root of the repository.
+func Pages(root string) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	return append([]string{filepath.Join(root, "README.md")}, found...), err
+}
+
+// Blocks are a page's, in its order.
+func Blocks(root, page string) ([]Block, error) {
+	content, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	name, err := filepath.Rel(root, page)
+	if err != nil {
+		return nil, err
+	}
+	var all []Block
+	var open *Block
+	var language, above string
+	for number, line := range strings.Split(string(content), "\n") {
+		fence, isFence := strings.CutPrefix(line, "```")
+		switch {
+		case isFence && open == nil:
+			language, open = fence, &Block{Page: name, Line: number + 1}
+			if mark := run.FindStringSubmatch(above); mark != nil {
+				open.Test = mark[1]
+			}
+			if mark := notRun.FindStringSubmatch(above); mark != nil {
+				open.NotRun = mark[1]
+			}
+		case isFence:
+			if open.Manifest = language == "yaml"; open.Manifest && open.Test != "" || slices.Contains(shells, language) || language == "" && strings.HasPrefix(open.Text, prompt) {
+				all = append(all, *open)
+			}
+			open, above = nil, ""
+		case open != nil:
+			open.Text += line + "\n"
+		case strings.TrimSpace(line) != "":
+			above = strings.TrimSpace(line)
+		}
+	}
+	return all, nil
+}
+
+// All blocks of all pages.
+func All(root string) ([]Block, error) {
+	pages, err := Pages(root)
+	if err != nil {
+		return nil, err
+	}
+	var all []Block
+	for _, page := range pages {
+		blocks, err := Blocks(root, page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, blocks...)
+	}
+	return all, nil
+}
+
+// Commands of a block. Without prompts it is one script, that shows no output.
+func (b Block) Commands() []Command {
+	if b.Manifest {
+		return []Command{{Line: "kubectl apply -f - <<'EOF'\n" + b.Text + "EOF"}}
+	}
+	if !strings.HasPrefix(b.Text, prompt) {
+		return []Command{{Line: b.Text}}
+	}
+	var all []Command
+	for line := range strings.Lines(b.Text) {
+		line = strings.TrimSuffix(line, "\n")
+		if command, is := strings.CutPrefix(line, prompt); is {
+			all = append(all, Command{Line: command})
+			continue
+		}
+		last := &all[len(all)-1]
+		last.Output = append(last.Output, line)
+	}
+	return all
+}
+
+var word = regexp.MustCompile(`^[A-Za-z]+[,:.;]?$`)
+
+// Missing are the words of what a page shows that were not printed. Names with
+// figures, times and sizes differ from run to run, and are left out.
+func (c Command) Missing(printed string) []string {
+	have := strings.Fields(printed)
+	var missing []string
+	for _, line := range c.Output {
+		for _, want := range strings.Fields(line) {
+			if word.MatchString(want) && !slices.Contains(have, want) {
+				missing = append(missing, want)
+			}
+		}
+	}
+	return missing
+}

@@ -1,0 +1,38 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestBlocks(t *testing.T) {
+	root := t.TempDir()
+	page := filepath.Join(root, "README.md")
+	text := "# A\n\n```sh\nmake a\n```\n\n<!-- run: Docs -->\n\n```\n$ get pg\nNAME  READY\norders-0  3\n$ f\n```\n\n" +
+		"<!-- not run: it needs a registry -->\n```sh\npush\n```\n\n```yaml\na: b\n```\n\n```\nno command\n```\n"
+	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Blocks(root, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Block{
+		{Page: "README.md", Line: 3, Text: "make a\n"},
+		{Page: "README.md", Line: 9, Text: "$ get pg\nNAME  READY\norders-0  3\n$ f\n", Test: "Docs"},
+		{Page: "README.md", Line: 17, Text: "push\n", NotRun: "it needs a registry"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+	commands := []Command{{Line: "get pg", Output: []string{"NAME  READY", "orders-0  3"}}, {Line: "f"}}
+	if diff := cmp.Diff(commands, got[1].Commands()); diff != "" {
+		t.Errorf("commands (-want +got):\n%s", diff)
+	}
+	if missing := commands[0].Missing("NAME AGE\norders-1 2"); !cmp.Equal(missing, []string{"READY"}) {
+		t.Errorf("missing are %q", missing)
+	}
+}

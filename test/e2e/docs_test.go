@@ -1,0 +1,93 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/test/docs"
+)
+
+// docsRun runs the pages' commands that are marked with its name, page by page
+// and in each page's order, against clusters of the names that the pages use.
+// The namespace shop of the pages is the test's own.
+func docsRun(t *testing.T) {
+	const root = "../.."
+	needKind(t, etcd)
+	namespace := newNamespace(t, "")
+	shop := createSubject(t, postgres, namespace, orders, 3)
+	config := createSubject(t, etcd, namespace, "config", 1)
+	shop.waitReady()
+	config.waitReady()
+	shell := newDocsShell(t, root, namespace)
+	blocks, err := docs.All(root)
+	must(t, err, "read the pages")
+	ran := 0
+	for _, b := range blocks {
+		if b.Test != "DocsRun" {
+			continue
+		}
+		ran++
+		for _, c := range b.Commands() {
+			out, err := shell.run(t.Context(), c.Line)
+			if err != nil {
+				t.Errorf("%s: %s: %v\n%s", b, c.Line, err, out)
+			}
+			if missing := c.Missing(out); len(missing) > 0 {
+				t.Errorf("%s: %s does not print %q:\n%s", b, c.Line, missing, out)
+			}
+		}
+	}
+	if ran < 8 {
+		t.Errorf("only %d blocks were run", ran)
+	}
+}
+
+// docsShell is a person's, with the plugin and kubectl in its PATH.
+type docsShell struct {
+	root, namespace string
+	environment     []string
+}
+
+func newDocsShell(t *testing.T, root, namespace string) docsShell {
+	t.Helper()
+	plugin, err := buildPlugin()
+	must(t, err, "build the plugin")
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(state, "kubeconfig")
+	}
+	content, err := os.ReadFile(kubeconfig)
+	must(t, err, "read the kubeconfig")
+	own := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(own, content, 0o600), "write a kubeconfig")
+	programs, err := filepath.Abs(filepath.Join(state, "bin", "kubernetes"))
+	must(t, err, "find kubectl")
+	s := docsShell{root: root, namespace: namespace, environment: append(os.Environ(),
+		"KUBECONFIG="+own, "PATH="+filepath.Dir(plugin)+":"+programs+":"+os.Getenv("PATH"))}
+	out, err := s.run(t.Context(), "kubectl config set-context --current --namespace=shop")
+	must(t, err, "choose the namespace: "+out)
+	return s
+}
+
+// run a line, or a script, of a page.
+func (s docsShell) run(ctx context.Context, line string) (string, error) {
+	for _, before := range []string{"-n ", "--namespace=", "namespace: "} {
+		line = strings.ReplaceAll(line, before+"shop", before+s.namespace)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", line)
+	cmd.Dir, cmd.Env = s.root, s.environment
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%w", err)
+	}
+	return string(out), nil
+}
