@@ -313,7 +313,7 @@ type BackupRun struct {
 	// Progress of the step, such as 45% or 1200Mi.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// Error that ended the run; empty for none.
+	// Error that ended the run, or that the run tries again after; empty for none.
 	// +optional
 	Error string `json:"error,omitempty"`
 	// Permanent says that another try is in vain until somebody mends it.

@@ -13,6 +13,8 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -70,7 +72,10 @@ type Taker struct {
 	Every time.Duration
 
 	store *store.Store
-	pace  *pace
+	// retries is why the store is asked again now, and until when; empty where it
+	// is not.
+	retries atomic.Value
+	pace    *pace
 	// refused are the manifests of earlier attempts that are not what they say.
 	refused map[string]bool
 }
@@ -86,7 +91,7 @@ func (t *Taker) Take(ctx context.Context) error {
 		run = v1alpha1.BackupRun{Pod: t.Pod, Step: v1alpha1.BackupStepDone, Progress: "100%", Result: result}
 		t.Log.Info("the backup is complete", "manifest", result.Manifest, "size", result.Size.String(), "end", result.EndPosition)
 	} else {
-		run.Error, run.Permanent = err.Error(), InVain(err)
+		run.Error, run.Permanent = t.blame(err), InVain(err)
 		t.Log.Error("the backup failed", "error", run.Error, "permanent", run.Permanent)
 	}
 	if told := t.conclude(ctx, run); err == nil || errors.Is(told, errUnwanted) {
@@ -134,7 +139,10 @@ func (t *Taker) take(ctx context.Context, run *v1alpha1.BackupRun) (_ *v1alpha1.
 	if t.store, err = t.Open(ctx); err != nil {
 		return nil, err
 	}
-	if result, err := t.earlier(ctx, source, run); result != nil || err != nil {
+	t.store.OnRetry = t.noteRetry
+	stop := t.followRetries(ctx, *run)
+	result, err := t.earlier(ctx, source, run)
+	if stop(); result != nil || err != nil {
 		return result, err
 	}
 	m := Manifest{
@@ -144,6 +152,7 @@ func (t *Taker) take(ctx context.Context, run *v1alpha1.BackupRun) (_ *v1alpha1.
 	if err := t.copyAny(ctx, source, &m, run); err != nil {
 		return nil, err
 	}
+	defer t.followRetries(ctx, *run)()
 	return t.seal(ctx, m)
 }
 
@@ -264,8 +273,8 @@ func (t *Taker) verify(ctx context.Context, source Source, prefix string, m Mani
 // follow reports on a step until what it returns is called.
 func (t *Taker) follow(ctx context.Context, run *v1alpha1.BackupRun, now func() string) (stop func()) {
 	state := *run
-	return Follow(ctx, t.Every, now, func(ctx context.Context, progress string) {
-		state.Progress = progress
+	return Follow(ctx, t.Every, func() string { return now() + "\n" + t.retrying() }, func(ctx context.Context, text string) {
+		state.Progress, state.Error, _ = strings.Cut(text, "\n")
 		t.Reporter.Report(ctx, state)
 	})
 }

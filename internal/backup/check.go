@@ -35,7 +35,7 @@ func check(ctx context.Context, lastWords string) error {
 	err := tryStore(ctx)
 	if err != nil {
 		// Where this cannot be written, the log's last lines stand for it.
-		_ = os.WriteFile(lastWords, []byte(blame(err)), 0o600)
+		_ = os.WriteFile(lastWords, []byte(blame(err, false)), 0o600)
 	}
 	return err
 }
@@ -57,10 +57,10 @@ func tryStore(ctx context.Context) error {
 }
 
 // blame names the field of the destination that an error is in, where it is in
-// one.
-func blame(err error) string {
+// one. A volume has no such fields: its errors name their own.
+func blame(err error, onVolume bool) string {
 	var of *store.Error
-	if errors.As(err, &of) && of.Field != "" {
+	if errors.As(err, &of) && of.Field != "" && !onVolume {
 		return "spec.backup.destination." + of.Field + ": " + err.Error()
 	}
 	return err.Error()

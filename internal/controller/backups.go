@@ -215,6 +215,10 @@ func backedUp(own []*v1alpha1.Backup, overdue, isNew bool, next time.Time) condi
 		fact.Message = fmt.Sprintf("backup %s is complete and verified", newest.Name)
 	}
 	for _, b := range own {
+		if run := b.Status.Run; !b.Finished() && b.DeletionTimestamp == nil && run != nil && run.Error != "" {
+			fact.Message += fmt.Sprintf("; backup %s is trying again: %s", b.Name, run.Error)
+			break
+		}
 		if !b.Finished() && b.DeletionTimestamp == nil && conditions.IsTrue(b, v1alpha1.ConditionStalled) {
 			fact.Message += fmt.Sprintf("; backup %s cannot go on: %s", b.Name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
 			if fact.Status == metav1.ConditionUnknown {

@@ -185,6 +185,16 @@ func TestBackedUpSaysWhatIsInTheWay(t *testing.T) {
 	}
 }
 
+// What a backup under way tries again is said of its cluster, too.
+func TestBackedUpSaysWhatIsTriedAgain(t *testing.T) {
+	busy := underWay(made("b", 0, ""))
+	busy.Status.Run = &v1alpha1.BackupRun{Error: "write a: the store answered 503; it is tried until 2026-03-01T12:12:00Z"}
+	fact := planBackups(scheduled(), "EtcdCluster", []*v1alpha1.Backup{made("a", time.Hour, ""), busy}, nil, noon.Add(-time.Minute)).facts[0]
+	if fact.Status != metav1.ConditionTrue || !strings.Contains(fact.Message, "backup b is trying again: write a: the store answered 503; it is tried until 2026-03-01T12:12:00Z") {
+		t.Errorf("%+v", fact)
+	}
+}
+
 // keeping runs the backups of a cluster against a store of objects.
 func keeping(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*pass[*v1alpha1.EtcdCluster], *events.FakeRecorder, error) {
 	t.Helper()

@@ -79,7 +79,10 @@ func planStore(s storeSeen) storePlan {
 	s.look(&p)
 	if p.check != nil && p.check.Error != "" {
 		p.says(p.check.Reason, p.check.Error)
-		if p.check.Given != s.given() && p.recheck > 0 {
+		switch again := p.recheck > 0; {
+		case again && p.check.Given == s.given():
+			p.fault.Message += "; it is tried again at " + s.now.Add(p.recheck).UTC().Format(time.RFC3339)
+		case again:
 			p.fault.Message += "; the Secret has changed, and is tried at " + s.now.Add(p.recheck).UTC().Format(time.RFC3339)
 		}
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -41,13 +43,12 @@ type Error struct {
 	Err     error
 }
 
-// Error implements error.
+// Error implements error. What to do goes before what the store said.
 func (e *Error) Error() string {
-	text := e.Op + ": " + e.Err.Error()
-	if e.Remedy != "" {
-		text += ": " + e.Remedy
+	if e.Remedy == "" {
+		return e.Op + ": " + e.Err.Error()
 	}
-	return text
+	return e.Op + ": " + e.Remedy + " (" + e.Err.Error() + ")"
 }
 
 // Unwrap makes the store's own error known.
@@ -146,8 +147,51 @@ type said struct{ err error }
 // queries of URLs, as errors print them.
 var queries = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
 
+// machinery is what client libraries print around what happened.
+var machinery = regexp.MustCompile(`blob (\(key "[^"]*"\) )?\(code=\w+\): |operation error [^:,]+: \w+, |exceeded maximum number of attempts, \d+, |` +
+	`https response error StatusCode: \d+, |RequestID: [^,]*, |HostID: [^,]*, |request send failed, `)
+
+// longestAnswer of a store that is repeated, in bytes.
+const longestAnswer = 200
+
 // Error implements error.
-func (s said) Error() string { return queries.ReplaceAllString(s.err.Error(), "$1") }
+func (s said) Error() string {
+	text := machinery.ReplaceAllString(s.err.Error(), "")
+	if status, code := answered(s.err); status > 0 {
+		text = fmt.Sprintf("the store answered %d", status)
+		if words := answerOf(s.err, code); words != "" {
+			text += ", " + words
+		}
+	}
+	return queries.ReplaceAllString(text, "$1")
+}
+
+// answerOf is a store's own code and words for an error, in one line.
+func answerOf(err error, code string) string {
+	words := ""
+	var s3 smithy.APIError
+	var google *googleapi.Error
+	switch {
+	case errors.As(err, &s3):
+		words = s3.ErrorMessage()
+	case errors.As(err, &google):
+		words = google.Message
+	}
+	if code == "UnknownError" { // the library's own
+		code = ""
+	}
+	if words == code || words == "UnknownError" {
+		words = ""
+	}
+	words = strings.Join(strings.Fields(words), " ")
+	if len(words) > longestAnswer {
+		words = strings.ToValidUTF8(words[:longestAnswer], "") + "…"
+	}
+	if code != "" && words != "" {
+		return code + ": " + words
+	}
+	return code + words
+}
 
 // Is makes the error known for what it is, and nothing more of it.
 func (s said) Is(target error) bool { return errors.Is(s.err, target) }
@@ -161,7 +205,7 @@ func (e *Error) way(err error) bool {
 	case untrusted(err):
 		e.Field, e.Remedy, e.Permanent = FieldEndpoint, remedyCertificate, true
 	case errors.As(err, &name) && name.IsNotFound:
-		e.Field, e.Remedy = FieldEndpoint, "no such host is known: check its name"
+		e.Field, e.Remedy = FieldEndpoint, fmt.Sprintf("the host %s is not known: check its name", name.Name)
 	case errors.As(err, &token):
 		e.Field, e.Remedy, e.Permanent = FieldCredentials, remedyCredentials, true
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

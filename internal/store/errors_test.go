@@ -207,3 +207,87 @@ func TestRefusedToOpen(t *testing.T) {
 		}
 	}
 }
+
+// What a store did not do is said in plain words: what to do goes before what
+// the store answered, and what only a library knows is left out.
+func TestErrorsAreForPeople(t *testing.T) {
+	service := newService(t)
+	for name, tc := range map[string]struct {
+		status     int
+		code, want string
+	}{
+		"a store that is busy":               {503, "SlowDown", "write a: the store answered 503, SlowDown: for a test"},
+		"a store that asks for less":         {429, "TooManyRequests", "write a: the store answered 429, TooManyRequests: for a test"},
+		"a proxy without a store":            {503, "", "write a: the store answered 503"},
+		"an unknown key":                     {403, "InvalidAccessKeyId", "write a: " + remedyCredentials + " (the store answered 403, InvalidAccessKeyId: for a test)"},
+		"an answer that nothing is known of": {400, "Strange", "write a: the store answered 400, Strange: for a test"},
+	} {
+		s := open(t, service.location(), service.secret())
+		s.Patience = Patience{}
+		service.answer(tc.status, tc.code)
+		if err := s.Put(t.Context(), "a", []byte("data")); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		} else {
+			wantPlain(t, name, err)
+		}
+	}
+	for name, at := range map[string]Location{
+		"the host store.invalid is not known: check its name": {URL: "s3://backups", Endpoint: "https://store.invalid", PathStyle: true},
+		"connect: connection refused":                         {URL: "s3://backups", Endpoint: "https://127.0.0.1:1", PathStyle: true},
+	} {
+		s := open(t, at, service.secret())
+		s.Patience = Patience{}
+		if err := s.Put(t.Context(), "a", []byte("data")); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v does not say %q", err, name)
+		} else {
+			wantPlain(t, name, err)
+		}
+	}
+}
+
+func wantPlain(t *testing.T, name string, err error) {
+	t.Helper()
+	for _, noise := range []string{"operation error", "RequestID", "HostID", "StatusCode", "https response error", "code=Unknown", "maximum number of attempts"} {
+		if strings.Contains(err.Error(), noise) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Each try that is made again is reported with until when, and its success.
+func TestRetriesAreReported(t *testing.T) {
+	service := newService(t)
+	s := open(t, service.location(), service.secret())
+	s.Patience.Total = time.Minute
+	var reports []string
+	s.OnRetry = func(err error, until time.Time) {
+		if left := time.Until(until); left <= 0 || left > time.Minute {
+			t.Errorf("it is tried for another %s", left)
+		}
+		if err == nil {
+			reports = append(reports, "succeeded")
+			return
+		}
+		reports = append(reports, err.Error())
+	}
+	service.answer(503, "SlowDown")
+	before, refuse := service.asked.Load(), *service.refuse.Load()
+	few := func(w http.ResponseWriter, r *http.Request) bool {
+		return service.asked.Load() < before+5 && refuse(w, r)
+	}
+	service.refuse.Store(&few)
+	if err := s.Put(t.Context(), "a", []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(reports); n < 2 || reports[n-1] != "succeeded" || !strings.Contains(reports[0], "the store answered 503") {
+		t.Errorf("%q", reports)
+	}
+	reports = nil
+	if err := s.Put(t.Context(), "b", []byte("data")); err != nil || len(reports) > 0 {
+		t.Errorf("%v, %q", err, reports)
+	}
+	service.answer(403, "AccessDenied")
+	if err := s.Put(t.Context(), "c", []byte("data")); err == nil || len(reports) > 0 {
+		t.Errorf("%v, %q: it is not tried again", err, reports)
+	}
+}

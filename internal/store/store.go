@@ -73,6 +73,10 @@ type Store struct {
 	ownIdentity bool
 	// Patience with a store that does not answer.
 	Patience Patience
+	// OnRetry, where it is set, gets the error of each try that is made again, and
+	// until when that is done; a nil error says that such a try has succeeded. It
+	// is called by several goroutines.
+	OnRetry func(err error, until time.Time)
 }
 
 // patience is for each object by itself: a service that is away for ten minutes
@@ -258,6 +262,7 @@ func (s *Store) Check(ctx context.Context, prefix string) error {
 // patience ends. A request that hangs is one that failed.
 func (s *Store) try(ctx context.Context, op string, size int64, do func(context.Context) error) error {
 	allowed := answerTime + time.Duration(size/slowest)*time.Second
+	until, failed := time.Now().Add(s.Patience.Total), false
 	return s.Patience.Try(ctx, func(ctx context.Context) (final bool, err error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, allowed, fmt.Errorf("no answer within %s", allowed))
 		defer cancel()
@@ -267,6 +272,11 @@ func (s *Store) try(ctx context.Context, op string, size int64, do func(context.
 		}
 		err = s.explain(op, err)
 		var e *Error
-		return errors.As(err, &e) && e.Permanent, err
+		final = errors.As(err, &e) && e.Permanent
+		if s.OnRetry != nil && (failed || err != nil) && !final {
+			s.OnRetry(err, until)
+		}
+		failed = err != nil
+		return final, err
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,11 +27,15 @@ import (
 // image may have to be pulled, and its volume to be made.
 const backupTimeout = 5 * time.Minute
 
-// backups by hand and by schedule, of real databases, to a volume of the
-// cluster's own: complete and verified, and gone with what they stored.
+// backups of real databases, to a volume of the cluster's own: the first one as
+// soon as the cluster serves, then by hand and by schedule. They are complete and
+// verified, and gone with what they stored.
 func backups(t *testing.T, k *kind) {
-	c := newSubject(t, k, 3, "backup: {schedule: '* * * * *', maxBackups: 1}")
+	c := newSubject(t, k, 3, "backup: {schedule: '0 0 1 1 *', maxBackups: 1}")
 	c.waitReady()
+	c.madeBackup("-first-")
+	c.waitCondition(readyTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionTrue, v1alpha1.ReasonBackedUp, "-first-")
+	c.change("backup: {schedule: '* * * * *', maxBackups: 1}")
 	b := c.backup("by-hand", v1alpha1.DeletionDelete)
 	c.waitBackup(b)
 	r := b.Status.Result
@@ -43,7 +48,7 @@ func backups(t *testing.T, k *kind) {
 
 	c.waitFor(backupTimeout, "a backup by schedule", func(c v1alpha1.Cluster) error {
 		st := c.CommonStatus()
-		if st.LastBackup == nil || st.LastBackup.Name == b.Name || !meta.IsStatusConditionTrue(c.GetConditions(), v1alpha1.ConditionBackedUp) {
+		if st.LastBackup == nil || st.LastBackup.Name == b.Name || strings.Contains(st.LastBackup.Name, "-first-") || !meta.IsStatusConditionTrue(c.GetConditions(), v1alpha1.ConditionBackedUp) {
 			return fmt.Errorf("last %+v, schedules %+v", st.LastBackup, st.Schedules)
 		}
 		return nil

@@ -30,11 +30,13 @@ const (
 // nothing left of that but what status says. Of one that was damaged where it
 // lies it is said, and the database serves.
 func backupDrill(t *testing.T, k *kind) {
-	c := newSubject(t, k, 1, drillsNow)
+	c := newSubject(t, k, 1, drillsRest)
 	c.waitReady()
+	c.madeBackup("-first-")
 	k.keep(c, "7")
 	b := c.backup("by-hand", v1alpha1.DeletionRetain)
 	c.waitBackup(b)
+	c.change(drillsNow)
 	obj := c.waitFor(drillTimeout, "a drill has passed", drillIs(v1alpha1.DrillPassed))
 	if d := obj.CommonStatus().Drill; d.Backup != b.Name || len(d.Checked) < 3 || d.Duration == "" || d.LastPassedTime == nil || d.NextTime == nil {
 		t.Errorf("%+v", d)

@@ -37,8 +37,11 @@ func recreatedWithOtherNames(t *testing.T) {
 	if got := app.mustPsql(t, uri, "select id from kept"); got != "7" {
 		t.Errorf("the row came back as %q", got)
 	}
-	c.edit(names("shop", "shopper"))
+	c.edit(names("", "")) // they are adopted
 	c.waitReady()
+	if got := c.uri(); got != uri {
+		t.Error("applications would need another connection string")
+	}
 }
 
 // recreatedWithoutVolumes: when every volume was deleted by hand, what the

@@ -62,6 +62,7 @@ func restoresFromStore(t *testing.T, k *kind) {
 	s.giveKeys(lost)
 	c := createSubject(t, k, lost, orders, 1, "backup: {schedule: '0 0 1 1 *', destination: {"+at+"}}")
 	c.waitReady()
+	c.madeBackup("-first-") // the next one is the newest
 	k.keep(c, "7")
 	had, b := c.copiedUnderWrites("before-the-loss")
 	must(t, env.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lost}}), "delete the namespace")

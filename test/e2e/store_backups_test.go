@@ -54,13 +54,16 @@ func storeRefuses(t *testing.T, k *kind) {
 	unusable("spec.backup.destination.url", "create it, or mend its name")
 	c.change(backedUpTo(s.at(bucket, "refused")))
 	c.waitUsable()
-	if left := s.keys(""); len(left) > 0 {
-		t.Errorf("what was tried left %q", left)
+	for _, left := range s.keys("") {
+		if !strings.Contains(left, "/"+orders+"-first-") { // a backup's own
+			t.Errorf("what was tried left %q", left)
+		}
 	}
 	c.waitBackup(c.backup("mended", v1alpha1.DeletionRetain))
 }
 
-// waitUsable waits until the destination was found to be usable.
+// waitUsable waits until the destination was found to be usable, and the first
+// backup was made there.
 func (c *subject) waitUsable() {
 	c.t.Helper()
 	c.waitFor(backupTimeout, "the store can be used", func(c v1alpha1.Cluster) error {
@@ -69,7 +72,7 @@ func (c *subject) waitUsable() {
 		}
 		return nil
 	})
-	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonNoBackup)
+	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionTrue, v1alpha1.ReasonBackedUp, "-first-")
 }
 
 // storeDamaged: nothing is restored from what is not as it was written, and the
@@ -126,6 +129,7 @@ func storeShared(t *testing.T, k *kind) {
 		s.giveKeys(namespace)
 		c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.at(bucket, "shared")))
 		c.waitReady()
+		c.madeBackup("-first-")
 		k.keep(c, fmt.Sprint(10+n))
 		c.waitBackup(c.backup("same", v1alpha1.DeletionRetain))
 		for key, content := range had {
@@ -153,13 +157,51 @@ func storeShared(t *testing.T, k *kind) {
 	}
 }
 
+// destinationRemoved: when the spec loses the destination, nothing moves. The
+// database serves, and backups go on where they went once it is declared again.
+func destinationRemoved(t *testing.T, k *kind) {
+	s := newStore(t, "", "2Gi")
+	c := newSubject(t, k, 1, backedUpTo(s.at(bucket, "removed")))
+	s.giveKeys(c.namespace)
+	c.waitReady()
+	c.madeBackup("-first-")
+	c.change("backup: null")
+	c.waitStalled(v1alpha1.ReasonDestinationRemoved, "spec.backup.destination", bucket+"/removed", "spec.backup.volume")
+	c.waitCondition(readyTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonDestinationRemoved)
+	c.waitCondition(readyTimeout, v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonAvailable)
+	stored := s.keys("removed/")
+	b := c.backup("held", v1alpha1.DeletionRetain)
+	eventually(t, readyTimeout, "a backup by hand is held", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
+			return err
+		}
+		if stalled := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionStalled); stalled == nil || stalled.Reason != v1alpha1.ReasonDestinationRemoved {
+			return fmt.Errorf("%+v", b.Status)
+		}
+		return nil
+	})
+	must(t, gone(env.client.Get(t.Context(), c.key(v1alpha1.SuffixBackups), &corev1.PersistentVolumeClaim{})), "no volume for backups appears")
+	if now := s.keys("removed/"); !slices.Equal(now, stored) {
+		t.Errorf("the store has %q, before %q", now, stored)
+	}
+	c.change(backedUpTo(s.at(bucket, "removed")))
+	c.waitReady()
+	c.waitBackup(b)
+	if at := b.Status.Location; at.ClaimName != "" {
+		t.Errorf("the backup is at %+v", at)
+	}
+}
+
 // storeInterrupted: a backup in whose middle its pod is killed, or its store
 // goes away, is complete all the same.
 func storeInterrupted(t *testing.T) {
 	s := newStore(t, "", "2Gi")
-	// PostgreSQL's empty database is about 40Mi: that takes so many seconds.
-	c := newSubject(t, postgres, 1, backedUpTo(s.at(bucket, "interrupted"), "bandwidth: 1Mi"))
+	c := newSubject(t, postgres, 1, backedUpTo(s.at(bucket, "interrupted")))
 	s.giveKeys(c.namespace)
+	c.waitReady()
+	c.madeBackup("-first-")
+	// PostgreSQL's empty database is about 40Mi: that takes so many seconds.
+	c.change(backedUpTo(s.at(bucket, "interrupted"), "bandwidth: 1Mi"))
 	c.waitReady()
 
 	killed := c.backup("killed", v1alpha1.DeletionRetain)
@@ -175,6 +217,16 @@ func storeInterrupted(t *testing.T) {
 	c.waitMiddle(away)
 	s.stop()
 	c.waitReady() // the database goes on
+	eventually(t, backupTimeout, "the backup says what it waits for", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, client.ObjectKeyFromObject(away), away); err != nil {
+			return err
+		}
+		busy := meta.FindStatusCondition(away.Status.Conditions, v1alpha1.ConditionReconciling)
+		if busy == nil {
+			return fmt.Errorf("phase %s, run %+v", away.Status.Phase, away.Status.Run)
+		}
+		return holdsAll(busy.Message, "trying again", "it is tried until")
+	})
 	s.start()
 	c.waitBackup(away)
 	if left := s.keys("interrupted/" + away.Status.Location.Prefix); !slices.Contains(left, "interrupted/"+away.Status.Result.Manifest) {
@@ -208,6 +260,7 @@ func (c *subject) waitMiddle(b *v1alpha1.Backup) (pod string) {
 func backupVolumeFull(t *testing.T) {
 	c := newSubject(t, postgres, 1, "backup: {schedule: '0 0 1 1 *', volume: {size: 64Mi, storageClass: sized}}")
 	c.waitReady()
+	c.madeBackup("-first-")
 	// Nobody can compress it.
 	_, err := local(t.Context(), c.namespace, c.pod(0), "app", `create table filler as
 		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)

@@ -34,6 +34,7 @@ var ofEveryKind = []struct {
 	{"StoreRefuses", storeRefuses},
 	{"StoreDamaged", storeDamaged},
 	{"StoreShared", storeShared},
+	{"DestinationRemoved", destinationRemoved},
 	{"BackupDrill", backupDrill},
 }
 
