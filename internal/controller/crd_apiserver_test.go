@@ -105,7 +105,7 @@ func TestColumnsAndDefaults(t *testing.T) {
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			w := &world{Cluster: apitest.New(t), t: t}
-			if diff := cmp.Diff([]string{"Version", "Ready", tc.leads, "Phase", "Synced", "BackedUp", "Age", "Status"}, w.columns(tc.crd)); diff != "" {
+			if diff := cmp.Diff([]string{"Version", "Ready", tc.leads, "Phase", "Synced", "BackedUp", "Last Backup", "Drill", "Age", "Status"}, w.columns(tc.crd)); diff != "" {
 				t.Errorf("columns (-want +got):\n%s", diff)
 			}
 			obj, err := scheme.Scheme.New(v1alpha1.GroupVersion.WithKind(tc.kind))
