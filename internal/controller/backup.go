@@ -163,7 +163,9 @@ func (r *BackupReconciler) onVolume(ctx context.Context, obj client.Object) []re
 }
 
 func comesOrGoes() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+	}}
 }
 
 // backupsOf a cluster, the oldest first.
@@ -213,6 +215,11 @@ func (r *BackupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 // finalizer before there is data, the location before anything is stored, the
 // result before its Job goes.
 func (r *BackupReconciler) do(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+	if p.frees {
+		if err := r.freeVolume(ctx, b); err != nil {
+			return err
+		}
+	}
 	if p.finalizer {
 		return r.finalize(ctx, b, append(slices.Clone(b.Finalizers), v1alpha1.BackupFinalizer))
 	}

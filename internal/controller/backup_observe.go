@@ -137,20 +137,20 @@ func (r *BackupReconciler) observePlace(ctx context.Context, s *backupSeen) erro
 	isOn := func(v client.Object) bool {
 		return at != nil && at.ClaimName == v.GetName() && (at.ClaimUID == "" || at.ClaimUID == string(v.GetUID()))
 	}
-	if found && isFor(claim, s.backup.Spec.ClusterRef) {
+	if found && claim.DeletionTimestamp == nil && isFor(claim, s.backup.Spec.ClusterRef) {
 		s.claim = claim
 	}
-	s.volume = found && isOn(claim)
+	s.volume = found && isOn(claim) && claim.DeletionTimestamp == nil
 	if s.volume || at == nil || at.ClaimName == "" {
 		return nil
 	}
-	// Nothing is called lost before the API server says so: the cache selects by
-	// label, and somebody may have taken the label.
-	there := &metav1.PartialObjectMetadata{}
-	there.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
-	err = r.Live.Get(ctx, types.NamespacedName{Namespace: s.backup.Namespace, Name: at.ClaimName}, there)
-	s.volume = err == nil && isOn(there)
-	return client.IgnoreNotFound(err)
+	there, err := r.claimOf(ctx, s.backup.Namespace, at.ClaimName)
+	if there == nil || err != nil {
+		return err
+	}
+	s.volumeGoes = isOn(there) && there.DeletionTimestamp != nil
+	s.volume = isOn(there) && !s.volumeGoes
+	return nil
 }
 
 // isFor says whether a volume is that of a cluster's backups, and not only called

@@ -74,8 +74,10 @@ type backupSeen struct {
 	account *corev1.ServiceAccount
 	// claim of the volume that the cluster's backups are kept on; nil where there
 	// is none. volume says whether the volume that the data is on exists.
+	// It goes while it is being deleted, which is to be gone.
 	claim      *corev1.PersistentVolumeClaim
 	volume     bool
+	volumeGoes bool
 	agentImage string
 	now        time.Time
 }
@@ -91,6 +93,8 @@ type backupPlan struct {
 	// leaves says that the Backup goes without its data where these objects are
 	// refused.
 	leaves bool
+	// frees has the finished pods deleted that hold up the deletion of the volume.
+	frees bool
 	// stop is a Job to delete.
 	stop *batchv1.Job
 	// keepAccount has the ServiceAccount of Jobs stay until the Backup goes.
@@ -112,6 +116,7 @@ func planBackup(s backupSeen) backupPlan {
 	b := s.backup
 	p := backupPlan{status: *b.Status.DeepCopy()}
 	p.status.Run = nil // the pod's own
+	p.frees = s.volumeGoes
 	switch {
 	case b.DeletionTimestamp != nil:
 		s.remove(&p)

@@ -187,6 +187,7 @@ func TestPlanBackup(t *testing.T) {
 		{"its data stays where it says so", func(s *backupSeen) { deleting(s); s.job, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain }, "release", "Deleting", "Removing", "Reconciling"},
 		{"its data stays while it is being restored", func(s *backupSeen) { deleting(s); s.job, s.reader = nil, "copy" }, "", "Deleting", "Removing", "Reconciling"},
 		{"with its volume the data is gone", func(s *backupSeen) { deleting(s); s.job, s.volume = nil, false }, "release", "Deleting", "Removing", "Reconciling"},
+		{"with a volume that is being deleted, too", func(s *backupSeen) { deleting(s); s.job, s.volume, s.volumeGoes = nil, false, true }, "release", "Deleting", "Removing", "Reconciling"},
 		{"what others hold is theirs", func(s *backupSeen) { deleting(s); s.backup.Finalizers = []string{"foregroundDeletion"} }, "", "Deleting", "Removing", "Reconciling"},
 	}
 	for _, tc := range cases {

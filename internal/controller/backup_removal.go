@@ -43,7 +43,7 @@ func (s backupSeen) remove(p *backupPlan) { //nolint:gocyclo // an ordered switc
 		p.event = engine.Note{Reason: v1alpha1.ReasonDataRetained, Action: "Delete", Message: fmt.Sprintf(
 			"what is stored stays at %s, below %s: all Backups go, since their kind is being deleted", at.URL, at.Prefix)}
 	case at.ClaimName != "" && !s.volume:
-		p.release = true
+		s.releaseLost(p)
 	case s.removal != nil && jobIs(s.removal, batchv1.JobComplete):
 		p.release = true
 	case s.removal != nil && jobIs(s.removal, batchv1.JobFailed) && s.late():

@@ -100,6 +100,10 @@ func TestRemoval(t *testing.T) {
 			removed("", 0)(s)
 			s.reader = "copy"
 		}, "stop", "cluster copy is being restored from it", false, backupRecheck},
+		{"a volume that is being deleted takes it along", time.Hour, func(s *backupSeen) {
+			removed("", 0)(s)
+			s.volume, s.volumeGoes = false, true
+		}, "release", "the volume orders-backups is being deleted", false, 0},
 		{"who removes the kind keeps the data", 0, func(s *backupSeen) { s.job, s.uninstalled = nil, true }, "release", "stays", false, 0},
 		{"whoever wants it to stay need not wait", time.Hour, func(s *backupSeen) {
 			removed(batchv1.JobFailed, time.Minute)(s)

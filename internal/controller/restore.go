@@ -215,7 +215,9 @@ func (r *Reconciler[C, O]) observeSource(ctx context.Context, s *restoreSeen) er
 	}
 	s.backup = b
 	if at := b.Status.Location; at != nil && at.ClaimName != "" {
-		s.volume, err = r.find(ctx, s, &corev1.PersistentVolumeClaim{}, at.ClaimName)
+		claim := &corev1.PersistentVolumeClaim{}
+		found, err = r.find(ctx, s, claim, at.ClaimName)
+		s.volume = found && claim.DeletionTimestamp == nil
 	}
 	return err
 }
