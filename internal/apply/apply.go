@@ -76,7 +76,7 @@ func (a *Applier) send(ctx context.Context, d *desired, uid types.UID, dry bool)
 	}
 	if err := a.writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), opts...); err != nil {
 		a.metrics.applied(d.id, "failed")
-		return nil, fmt.Errorf("apply %s: %w", d.id, err)
+		return nil, fmt.Errorf("apply %s: %w", d.id, inWords(err))
 	}
 	return newSnapshot(obj)
 }
@@ -89,7 +89,7 @@ func (a *Applier) mend(ctx context.Context, id ObjectID, data []byte) (*snapshot
 	}
 	err = a.writer.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(v1alpha1.FieldManager))
 	if err != nil {
-		return nil, fmt.Errorf("patch %s: %w", id, err)
+		return nil, fmt.Errorf("patch %s: %w", id, inWords(err))
 	}
 	return newSnapshot(obj)
 }
