@@ -20,6 +20,7 @@ var ofEveryKind = []struct {
 	{"Retain", deletionRetains},
 	{"GivenUp", recreatedWithoutVolumes},
 	{"Delete", deletionDeletes},
+	{"KeptVolumes", keptVolumes},
 	{"BadInputRefused", badInputRefused},
 	{"BadInputLiving", badInputLiving},
 	{"BadStorageClass", badStorageClass},
@@ -42,6 +43,8 @@ var ofEveryKind = []struct {
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
 	{"Scale", scaleUnderWrites},
+	{"FrozenPrimary", frozenPrimaryKeepsVolumes},
+	{"FailedBackupsLetGo", failedBackupsLetGo},
 	{"Lag", laggingReplicaLeaves},
 	{"AgentDies", agentDies},
 	{"RetainOtherNames", recreatedWithOtherNames},
