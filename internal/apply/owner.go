@@ -31,7 +31,7 @@ func (p *pass) look(ctx context.Context, id ObjectID) (*metav1.PartialObjectMeta
 // ours says whether an object that exists belongs to the owner. A controller
 // reference decides; without one (a retained volume) the labels do, or what is
 // on record of it where somebody took them.
-func (p *pass) ours(found *metav1.PartialObjectMetadata) bool {
+func (p *pass) ours(found *metav1.PartialObjectMetadata, d *desired) bool {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID == p.req.Owner.GetUID() {
 		return true
 	} else if controller != nil && !p.ownStatefulSet(controller) {
@@ -39,6 +39,10 @@ func (p *pass) ours(found *metav1.PartialObjectMetadata) bool {
 	}
 	if slices.Contains(p.req.Recorded, found.UID) {
 		return true
+	}
+	if labels, err := d.labels(); err == nil && LostLabels(found, labels) {
+		made := found.Annotations[v1alpha1.AnnotationCluster]
+		return made == "" || made == string(p.req.Owner.GetUID())
 	}
 	kind, hasKind := found.Labels[v1alpha1.LabelKind]
 	return found.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy &&

@@ -83,7 +83,7 @@ func (p *pass) preview(ctx context.Context, ac runtime.ApplyConfiguration) (*Pre
 		}
 		return &Preview{Object: d.id, Result: answer.content, Known: true}, nil
 	}
-	if !p.ours(found) {
+	if !p.ours(found, d) {
 		return nil, &ConflictError{Object: d.id, Owner: stranger(found)}
 	}
 	live, err := p.read(ctx, p.writer, d.id)

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -29,6 +28,9 @@ type pass struct {
 	wanted    map[ObjectID]bool
 	// foreignClaim says that a claim of a needed name is somebody else's.
 	foreignClaim bool
+	// left are objects that are left as they are in this pass, since what is desired
+	// of them was computed without them.
+	left map[ObjectID]bool
 	// retried are objects that an apply found gone in this pass.
 	retried map[ObjectID]bool
 }
@@ -53,11 +55,11 @@ func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
 	p := &pass{
 		Applier: a, req: req, ownerKind: gvk.Kind, known: known, now: a.clock.Now(),
 		rules: newIgnoreRules(req.Drift.Ignore), wanted: map[ObjectID]bool{},
-		retried: map[ObjectID]bool{},
+		retried: map[ObjectID]bool{}, left: map[ObjectID]bool{},
 	}
 	p.result.Settled = true
 	errs := p.all(ctx)
-	if req.Complete && !req.Suspend {
+	if req.Complete && !req.Suspend && !p.result.Outdated {
 		errs = append(errs, p.pruneAll(ctx))
 		p.forgetUnwanted()
 	}
@@ -67,28 +69,39 @@ func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
 
 func (p *pass) all(ctx context.Context) []error {
 	var errs []error
+	var wanted []*desired
 	for _, ac := range p.req.Objects {
+		d, err := newDesired(ac)
+		if err == nil {
+			p.wanted[d.id] = true
+			err = p.known.hash(d)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		wanted = append(wanted, d)
+	}
+	if err := p.findAgain(ctx, wanted); err != nil || p.result.Outdated {
+		return append(errs, err)
+	}
+	for _, d := range wanted {
 		if err := ctx.Err(); err != nil {
 			return append(errs, err)
 		}
-		errs = append(errs, p.one(ctx, ac))
+		errs = append(errs, p.one(ctx, d))
 	}
 	return errs
 }
 
-func (p *pass) one(ctx context.Context, ac runtime.ApplyConfiguration) error {
-	d, err := newDesired(ac)
-	if err != nil {
-		return err
-	}
-	p.wanted[d.id] = true
-	if err := p.known.hash(d); err != nil {
-		return err
+func (p *pass) one(ctx context.Context, d *desired) error {
+	if p.left[d.id] {
+		return nil
 	}
 	if (p.foreignClaim || p.result.Outdated) && d.id.GVK.Kind == "StatefulSet" {
 		return nil // its pods mount claims by name, whoever's they are
 	}
-	err = p.object(ctx, d)
+	err := p.object(ctx, d)
 	if conflict := (*ConflictError)(nil); d.id.GVK.Kind == "PersistentVolumeClaim" && errors.As(err, &conflict) {
 		p.foreignClaim = true
 	}
@@ -167,7 +180,7 @@ func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //no
 		return err
 	case found == nil:
 		return p.create(ctx, d, lost)
-	case !p.ours(found):
+	case !p.ours(found, d):
 		return &ConflictError{Object: d.id, Owner: stranger(found)}
 	case p.outdated(d.id, found.UID):
 		return nil
@@ -196,6 +209,11 @@ func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //no
 	}
 	if lost != nil {
 		r.reverts, r.contest = lost.reverts, lost.contest
+	}
+	if !p.dry(d, r) {
+		if err := p.relabel(ctx, d, r, live); err != nil || p.left[d.id] {
+			return err
+		}
 	}
 	if err := p.evaluate(ctx, d, r, live); err != nil {
 		return err
@@ -240,7 +258,7 @@ func (p *pass) absent(ctx context.Context, d *desired, r *record) error {
 		p.result.Settled = false
 		return nil
 	}
-	// The cache selects by label, and somebody took the label.
+	// The cache selects by label, which was taken and is to stay as it is.
 	if p.clean(d, r, live) {
 		return nil
 	}

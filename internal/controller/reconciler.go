@@ -133,6 +133,9 @@ func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
 		Recorded: p.plan.Recorded, Claims: p.plan.Claims, Drift: p.c.Common().Drift, Suspend: suspended,
 	})
+	if !p.sync.Outdated {
+		p.sync.Drifts = append(p.sync.Drifts, p.plan.Drifts...)
+	}
 	r.reportDrift(ctx, p)
 	if p.outdated() {
 		return err

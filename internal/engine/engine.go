@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
@@ -41,6 +42,9 @@ type Plan struct {
 	Claims map[string]types.UID
 	// Notes tell people what applying Objects does beside following the spec.
 	Notes []Note
+	// Drifts are changes that another client made to what is not applied, and that
+	// Step puts right.
+	Drifts []apply.Drift
 	// Step is the one operation to do in this pass; nil for none.
 	Step *Step
 	// Facts become conditions. None at all means that nothing can be judged

@@ -51,7 +51,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.step(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Demand: before.demand}
+	p := engine.Plan{Step: j.step(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Demand: before.demand, Drifts: j.PodDrifts(now)}
 	j.recheck = engine.Soonest(j.recheck, j.JudgeSurplus(now))
 	if before.holds {
 		j.recheck = min(cmp.Or(j.recheck, precautionRecheck), precautionRecheck)
@@ -94,6 +94,9 @@ func (j *judgement) mends(m *memberapi.Status) bool {
 func (j *judgement) step() *engine.Step {
 	if j.c.Spec.Suspend {
 		return j.PolicyStep(j.Seen)
+	}
+	if s := j.RelabelStep(); s != nil {
+		return s
 	}
 	if s := j.MintStep(j.Seen, j.now); s != nil {
 		return s

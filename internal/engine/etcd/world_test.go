@@ -148,6 +148,7 @@ func (w *world) pod(ordinal int) *corev1.Pod {
 	asked := image(w.c, w.o.Settings)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Labels:      set(w.c).Selector(),
 			Annotations: map[string]string{v1alpha1.AnnotationRollout: set(w.c).RolloutHash(asked), v1alpha1.AnnotationImage: asked}},
 		Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: memberset.InstallerName, Image: w.o.Settings.AgentImage}},
 			Containers: []corev1.Container{{Name: containerName, Image: asked}}},

@@ -34,6 +34,8 @@ func (k *Keeper) Act(ctx context.Context, s Set, step engine.Step) error {
 			return err
 		}
 		return k.remove(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta}, step)
+	case stepRelabelPod:
+		return k.relabelPod(ctx, s, step)
 	case stepVolumePolicy, stepSecretPolicy:
 		return k.applyPolicy(ctx, s, step)
 	}

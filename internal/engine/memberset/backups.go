@@ -122,7 +122,7 @@ func (k *Keeper) observeRecorded(ctx context.Context, s Set, o *Observation) err
 		}
 	}
 	if claim != nil && recorded[claim.UID] && !another(claim, s.Cluster.GetUID()) && !s.disowned(claim) {
-		o.BackupVolume, o.Recorded = claim, []types.UID{claim.UID}
+		o.BackupVolume, o.Recorded = claim, append(o.Recorded, claim.UID)
 	}
 	return nil
 }

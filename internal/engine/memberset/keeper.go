@@ -42,10 +42,12 @@ type Keeper struct {
 
 	vault   vault
 	endings endings
+	claims  claims
 }
 
 // Forget drops what is remembered of a cluster that is gone.
 func (k *Keeper) Forget(cluster types.NamespacedName) {
+	k.claims.forget(k.vault.uid(cluster))
 	k.vault.forget(cluster)
 	k.endings.forget(cluster)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
@@ -102,6 +103,11 @@ func (k *Keeper) mint(ctx context.Context, s Set, step engine.Step) error {
 func (s Set) ours(secret *corev1.Secret) bool {
 	if controller := metav1.GetControllerOf(secret); controller != nil {
 		return controller.UID == s.Cluster.GetUID()
+	}
+	labels := s.labels("")
+	delete(labels, "app.kubernetes.io/component")
+	if apply.LostLabels(secret, labels) {
+		return true // apply puts them back
 	}
 	kind, hasKind := secret.Labels[v1alpha1.LabelKind]
 	return secret.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy &&

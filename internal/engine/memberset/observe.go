@@ -78,9 +78,15 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	if err != nil {
 		return o, err
 	}
+	if volumes, err = k.findVolumes(ctx, s, &o, volumes); err != nil {
+		return o, err
+	}
 	volumes = slices.DeleteFunc(volumes, func(v corev1.PersistentVolumeClaim) bool { return another(&v, uid) })
 	secrets.Items = slices.DeleteFunc(secrets.Items, func(v corev1.Secret) bool { return another(&v, uid) })
 	o.takeMembers(s, sets.Items, pods.Items)
+	if err := k.findPods(ctx, s, &o); err != nil {
+		return o, err
+	}
 	o.Volumes = byOrdinal(volumes, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
 	o.BackupVolume = claimNamed(volumes, s.Named(v1alpha1.SuffixBackups))
 	if err := k.observeRecorded(ctx, s, &o); err != nil {

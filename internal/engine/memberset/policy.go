@@ -37,11 +37,11 @@ func (s Set) PolicyStep(o Observation) *engine.Step {
 			Message: fmt.Sprintf("spec.deletionPolicy is %s", s.Cluster.Common().DeletionPolicy)}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if v := o.Volumes[n]; v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.PolicyHolds(&v.ObjectMeta) {
+		if v := o.Volumes[n]; o.owns(v) && !s.PolicyHolds(&v.ObjectMeta) {
 			return step(stepVolumePolicy, &v.ObjectMeta)
 		}
 	}
-	if v := o.BackupVolume; v != nil && v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !s.PolicyHolds(&v.ObjectMeta) {
+	if v := o.BackupVolume; v != nil && o.owns(v) && !s.PolicyHolds(&v.ObjectMeta) {
 		return step(stepVolumePolicy, &v.ObjectMeta)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.DataSecrets)) {

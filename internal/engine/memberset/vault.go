@@ -122,6 +122,16 @@ func (v *vault) put(s Set, name string, data map[string][]byte) {
 	}
 }
 
+// uid of the cluster of a name that is remembered; empty for none.
+func (v *vault) uid(name types.NamespacedName) types.UID {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if e := v.clusters[name]; e != nil {
+		return e.uid
+	}
+	return ""
+}
+
 // forget what was minted for a cluster that is gone, keys and passwords too.
 func (v *vault) forget(name types.NamespacedName) {
 	v.mu.Lock()

@@ -85,7 +85,7 @@ func volumeOrdinals(o Observation, count int) []int {
 		all[n] = true
 	}
 	for n, v := range o.Volumes {
-		if v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && v.DeletionTimestamp == nil {
+		if o.owns(v) && v.DeletionTimestamp == nil {
 			all[n] = true
 		}
 	}

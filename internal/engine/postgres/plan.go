@@ -48,7 +48,7 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d.Desired), o.Recorded, o.Claims()
 	}
 	p.Notes = slices.Concat(j.GrowthNotes(), j.KeptNotes())
-	p.Step = j.step(now)
+	p.Step, p.Drifts = j.step(now), j.PodDrifts(now)
 	p.Report = j.report()
 	p.Report.Archive = j.archive(now)
 	p.Demand = j.demand(p.Report.Archive, now)
@@ -83,6 +83,9 @@ func stand(c *v1alpha1.PostgresCluster, o memberset.Observation, d desired, ordi
 func (j *judgement) step(now time.Time) *engine.Step {
 	if j.c.Spec.Suspend {
 		return j.PolicyStep(j.Seen)
+	}
+	if s := j.RelabelStep(); s != nil {
+		return s
 	}
 	if s := j.MintStep(j.Seen, now); s != nil {
 		return s

@@ -112,6 +112,22 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Reconciling/ScalingDown", available}, 2}},
+		{"a pod that lost its labels gets them back first",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
+				delete(w.o.Pods[1].Labels, v1alpha1.LabelCluster)
+				return w
+			},
+			outcome{"RestorePodLabels orders-1", []string{"Reconciling/Restarting", available}, 3}},
+		{"but not where drift is only reported",
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.c.Spec.Drift.Mode = v1alpha1.DriftReport
+				delete(w.o.Pods[1].Labels, v1alpha1.LabelCluster)
+				return w
+			},
+			outcome{"", []string{available}, 3}},
 		{"outdated pods are replaced from the highest ordinal",
 			func(t *testing.T) *world {
 				w := settled(t, 3)

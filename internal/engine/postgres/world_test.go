@@ -125,6 +125,7 @@ func (w *world) pod(ordinal int) *corev1.Pod {
 	img := image(w.c, w.o.Settings)
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Labels:      set(w.c).Selector(),
 			Annotations: map[string]string{v1alpha1.AnnotationRollout: set(w.c).RolloutHash(img)}},
 		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", ordinal+1),
 			InitContainers: []corev1.Container{{Name: memberset.InstallerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: img}}},
