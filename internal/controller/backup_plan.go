@@ -447,12 +447,6 @@ func (s backupSeen) finished(p *backupPlan) {
 	s.sweep(p)
 }
 
-// lost says whether the volume that the data was on is gone.
-func (s backupSeen) lost() bool {
-	at := s.backup.Status.Location
-	return at != nil && at.ClaimUID != "" && !s.volume
-}
-
 func because(fault string) string {
 	if fault == "" {
 		return ""

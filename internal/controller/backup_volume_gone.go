@@ -18,6 +18,12 @@ import (
 // that mounts it is started any more, and its deletion cannot be taken back. What
 // holds it up are the pods that mounted it, finished ones too.
 
+// lost says whether the volume that the data was on is gone.
+func (s backupSeen) lost() bool {
+	at := s.backup.Status.Location
+	return at != nil && at.ClaimUID != "" && !s.volume
+}
+
 // releaseLost lets a Backup go whose data went with its volume.
 func (s backupSeen) releaseLost(p *backupPlan) {
 	what := "is gone"
