@@ -86,10 +86,14 @@ func (p *pass) finish(ctx context.Context, d, sent *desired, r *record, before, 
 		return err
 	}
 	found = append(found, gone...)
+	left := end
 	if end, err = p.dropLeftovers(ctx, d.id, end); err != nil {
 		return err
 	}
 	p.wrote(r, d, end)
+	if end.contentDigest() != left.contentDigest() {
+		end = left // another client wrote in between: the next pass looks at that
+	}
 	if changed := end.contentDigest() != before.contentDigest(); changed {
 		p.metrics.applied(d.id, "changed")
 		p.result.Changed = append(p.result.Changed, change(d.id, end, false))

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,8 +103,9 @@ func (k *Keeper) findVolumes(ctx context.Context, s Set, o *Observation, found [
 	}
 	out := slices.Clone(found)
 	for i := range missed {
-		if s.unlabelled(&missed[i], known[missed[i].Name]) {
-			out = append(out, missed[i])
+		// One that has its labels again is there although the cache lags.
+		if v := &missed[i]; s.unlabelled(v, known[v.Name]) || known[v.Name] == v.UID && labels.SelectorFromSet(s.Selector()).Matches(labels.Set(v.Labels)) {
+			out = append(out, *v)
 		}
 	}
 	for i := range out {
@@ -123,11 +125,11 @@ func (s Set) namesVolume(name string) bool {
 // unlabelled says whether a volume lacks labels by which it is found, and is the
 // cluster's all the same: the one that was seen before, or by what else it says.
 func (s Set) unlabelled(v *corev1.PersistentVolumeClaim, known types.UID) bool {
-	labels := s.Selector()
-	labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedBy
-	labels["app.kubernetes.io/name"], labels["app.kubernetes.io/instance"] = s.App, s.Cluster.GetName()
+	should := s.Selector()
+	should[v1alpha1.LabelManagedBy] = v1alpha1.ManagedBy
+	should["app.kubernetes.io/name"], should["app.kubernetes.io/instance"] = s.App, s.Cluster.GetName()
 	lost := false
-	for name, want := range labels {
+	for name, want := range should {
 		have, there := v.Labels[name]
 		if there && have != want {
 			return false // labelled as another's
@@ -139,7 +141,7 @@ func (s Set) unlabelled(v *corev1.PersistentVolumeClaim, known types.UID) bool {
 		return false
 	}
 	made := v.Annotations[v1alpha1.AnnotationCluster]
-	return owner != nil || known == v.UID || made == string(s.Cluster.GetUID()) || made == "" && apply.LostLabels(v, labels)
+	return owner != nil || known == v.UID || made == string(s.Cluster.GetUID()) || made == "" && apply.LostLabels(v, should)
 }
 
 // owns says whether a volume is the cluster's, by its labels or without them.
