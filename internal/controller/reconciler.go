@@ -189,11 +189,20 @@ func blocked(err error) *engine.Blocked {
 		return &engine.Blocked{Reason: v1alpha1.ReasonNameConflict, Message: conflict.Error() +
 			": it is left alone; rename or delete it, or give the cluster another name"}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return &engine.Blocked{Reason: v1alpha1.ReasonInvalidObject, Message: "the API server refuses an object: " + err.Error()}
+		return &engine.Blocked{Reason: v1alpha1.ReasonInvalidObject, Message: engine.DescribeInvalid(err)}
 	case apierrors.IsForbidden(err):
-		return &engine.Blocked{Reason: v1alpha1.ReasonForbidden, Message: "the API server forbids: " + err.Error() + "; check quotas, admission policies and the operator's RBAC"}
+		return &engine.Blocked{Reason: v1alpha1.ReasonForbidden, Message: "the API server forbids " + forbiddenObject(err) + ": " + engine.DescribeForbidden(err.Error())}
 	}
 	return nil
+}
+
+// forbiddenObject names what may not be written.
+func forbiddenObject(err error) string {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Details != nil {
+		return status.Status().Details.Kind + " " + status.Status().Details.Name
+	}
+	return "an object"
 }
 
 // unjoin lists what errors.Join put together.

@@ -175,7 +175,7 @@ func remedy(c metav1.Condition, r Report) string {
 	name := r.Name + " -n " + r.Namespace
 	switch c.Reason {
 	case v1alpha1.ReasonDrifted:
-		return "kubectl holdfast drift " + name + " --diff shows it; spec.drift.mode: Revert puts it back"
+		return "kubectl holdfast drift " + name + " --diff shows it; " + putsBack(r, name)
 	case v1alpha1.ReasonContested:
 		return "kubectl holdfast drift " + name + " shows who"
 	case v1alpha1.ReasonSuspended:
@@ -185,6 +185,15 @@ func remedy(c metav1.Condition, r Report) string {
 		return "kubectl holdfast logs " + name + " says more"
 	}
 	return ""
+}
+
+// putsBack is what has drift reverted that stands: a suspended cluster goes on
+// with its drift mode when it is resumed.
+func putsBack(r Report, name string) string {
+	if r.Suspended {
+		return "kubectl holdfast resume " + name + " has it put back, unless spec.drift.mode is Report"
+	}
+	return "spec.drift.mode: Revert puts it back"
 }
 
 func (v view) members(r Report) []node {

@@ -185,8 +185,8 @@ func (j *Judgement) tooOld(pod *corev1.Pod, m *memberapi.Status) bool {
 	return j.Seen.Minted.Brought != (Brought{}) && m != nil && m.TLSHash == "" && installerImage(pod) != j.Seen.Settings.AgentImage
 }
 
-// Recheck is when a certificate is due, or what somebody brought expires: no
-// watch reports that.
+// Recheck is when a certificate is due, or what somebody brought expires, and
+// why a pod is missing: no watch reports that.
 func (j *Judgement) Recheck(now time.Time) time.Duration {
 	m := j.Seen.Minted
 	read := m.certificates(j.Set, now)
@@ -200,6 +200,9 @@ func (j *Judgement) Recheck(now time.Time) time.Duration {
 		}
 	}
 	var first time.Duration
+	if len(j.Seen.missingPods()) > 0 {
+		first = uncreatedRecheck
+	}
 	for _, at := range times {
 		if wait := at.Sub(now); at.After(now) && (first == 0 || wait < first) {
 			first = wait

@@ -61,11 +61,12 @@ func (j *Judgement) JudgeMembers() {
 			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
 				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", j.VolumeName(n), j.PodName(n))
 		}
+		j.judgeUncreated(n)
 		pod, m, s := j.Seen.Pods[n], j.Seen.Member(n), j.Standings[n]
 		if pod != nil && pod.DeletionTimestamp == nil && j.Outdated(n) == "" {
 			if fault := imageFault(pod); fault != "" {
 				j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
-					"pod %s, %s: check spec.version, spec.image and spec.imagePullSecrets%s", pod.Name, fault, j.Desired.resolved())
+					"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, j.imageField(), j.Desired.resolved())
 			}
 		}
 		if m != nil {
@@ -85,6 +86,14 @@ func (j *Judgement) JudgeMembers() {
 		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonMixedVersions,
 			"members run %s: name a minor version in spec.version", strings.Join(slices.Sorted(maps.Keys(versions)), " and "))
 	}
+}
+
+// imageField is the field of the spec that the members' image comes of.
+func (j *Judgement) imageField() string {
+	if j.Cluster.Common().Image != "" {
+		return "spec.image"
+	}
+	return "spec.version"
 }
 
 // holdReasons are the reasons of Stalled for what makes an agent hold its

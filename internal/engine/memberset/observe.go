@@ -31,8 +31,10 @@ type Observation struct {
 	StatefulSet *appsv1.StatefulSet
 	// Pods and Volumes of the members, by ordinal. Volumes holds retained ones
 	// of former members too.
-	Pods    map[int]*corev1.Pod
-	Volumes map[int]*corev1.PersistentVolumeClaim
+	Pods map[int]*corev1.Pod
+	// Uncreated says of pods that are missing why they cannot be made, by ordinal.
+	Uncreated map[int]string
+	Volumes   map[int]*corev1.PersistentVolumeClaim
 	// BackupVolume is the one that backups are kept on; nil while there is none.
 	BackupVolume *corev1.PersistentVolumeClaim
 	// Recorded are objects that are the cluster's by what is on record elsewhere,
@@ -90,6 +92,9 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	o.Volumes = byOrdinal(volumes, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))
 	o.BackupVolume = claimNamed(volumes, s.Named(v1alpha1.SuffixBackups))
 	if err := k.observeRecorded(ctx, s, &o); err != nil {
+		return o, err
+	}
+	if err := k.observeUncreated(ctx, s, &o); err != nil {
 		return o, err
 	}
 	o.DataSecrets = map[string]*corev1.Secret{}

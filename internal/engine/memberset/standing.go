@@ -48,7 +48,7 @@ func (s Set) Present(o Observation, ordinal int) Standing {
 	case pod == nil && o.leaving(ordinal):
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod before volume " + s.VolumeName(ordinal) + ", which is being deleted, is gone", false}
 	case pod == nil:
-		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod yet", false}
+		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod yet", o.Uncreated[ordinal] != ""}
 	case pod.DeletionTimestamp != nil:
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is stopping", false}
 	case waitingReason(pod) != "":

@@ -1,11 +1,13 @@
 package memberset
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
@@ -46,6 +48,9 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 	d.Template = Volume{Size: s.Storage.Size, Class: s.Storage.StorageClass}
 	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
 		d.Template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])
+	}
+	if fault := s.growthRefused(o, d.Count); fault != nil {
+		facts = append(facts, *fault)
 	}
 	g := s.growth(o)
 	for _, n := range volumeOrdinals(o, d.Count) {
@@ -135,6 +140,33 @@ func (s Set) refused(o Observation, live *corev1.PersistentVolumeClaim) *conditi
 	case want.Size.Cmp(size) > 0 && !expandable(o, class):
 		return new(Stalled(v1alpha1.ReasonStorageNotExpandable,
 			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class))
+	}
+	return nil
+}
+
+// growthRefused says what of spec.storage.autoGrow, and of the size beside it, has
+// no effect; nil when all of it has.
+func (s Set) growthRefused(o Observation, count int) *condition.Fact {
+	auto := s.Storage.AutoGrow
+	if auto == nil {
+		return nil
+	}
+	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
+		made := templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0]).Size
+		if s.Storage.Size.Cmp(made) < 0 && auto.MaxSize.Cmp(made) >= 0 {
+			return new(Stalled(v1alpha1.ReasonStorageShrink,
+				"spec.storage.size %s is less than the %s that the volumes were made with: a volume cannot shrink, with spec.storage.autoGrow either; set it to at least %s", s.Storage.Size.String(), made.String(), made.String()))
+		}
+	}
+	for n := range count {
+		v := o.Volumes[n]
+		if v == nil {
+			continue
+		}
+		if _, known := o.StorageClasses[className(v)]; known && !growable(o, className(v)) {
+			return &condition.Fact{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStorageNotExpandable, Message: fmt.Sprintf(
+				"spec.storage.autoGrow has no effect: storage class %q of volume %s does not allow volumes to grow; set allowVolumeExpansion on the class, or remove autoGrow", className(v), v.Name)}
+		}
 	}
 	return nil
 }

@@ -91,15 +91,44 @@ func versionRefused(c *v1alpha1.PostgresCluster, o memberset.Observation) (reaso
 		return "", ""
 	}
 	haveMajor, wantMajor := majorOf(running), majorOf(c.Spec.Version)
+	declared := declaredVersion(c, o, running)
 	switch {
+	case wantMajor != haveMajor && ownImageRuns(c, o):
+		return v1alpha1.ReasonVersionMismatch, fmt.Sprintf(
+			"spec.image %q holds PostgreSQL %s, and spec.version is %q: name an image of PostgreSQL %d in spec.image, or set spec.version to \"%d\"", c.Spec.Image, running, c.Spec.Version, wantMajor, haveMajor)
 	case wantMajor < haveMajor:
 		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
-			"spec.version %q is older than the running %s, and PostgreSQL cannot read newer data: set spec.version to %q or %q", c.Spec.Version, running, running, strconv.Itoa(haveMajor))
+			"spec.version %q is older than the running %s, and PostgreSQL cannot read newer data: set spec.version to %q again", c.Spec.Version, running, declared)
 	case wantMajor > haveMajor:
 		return v1alpha1.ReasonMajorUpgrade, fmt.Sprintf(
-			"spec.version %q is a new major version over the running %s, which Holdfast does not upgrade in place yet: set spec.version to %q and move the data with a dump, or with logical replication to a new cluster", c.Spec.Version, running, strconv.Itoa(haveMajor))
+			"spec.version %q is a new major version over the running %s, which Holdfast does not upgrade in place yet: set spec.version to %q again, and move the data with a dump, or with logical replication to a new cluster", c.Spec.Version, running, declared)
 	}
 	return "", ""
+}
+
+// declaredVersion is what the spec said of the version that runs, as far as the
+// image that is declared tells; the running one where it does not. Another word
+// for the same version would restart the members.
+func declaredVersion(c *v1alpha1.PostgresCluster, o memberset.Observation, running string) string {
+	if c.Spec.Image != "" || o.StatefulSet == nil {
+		return running
+	}
+	tag, ok := strings.CutPrefix(o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage], o.Settings.ImageRepository+":")
+	if !ok || majorOf(tag) != majorOf(running) {
+		return running
+	}
+	return tag
+}
+
+// ownImageRuns says whether the primary was made from the image that spec.image
+// names.
+func ownImageRuns(c *v1alpha1.PostgresCluster, o memberset.Observation) bool {
+	for n, pod := range o.Pods {
+		if m := o.Member(n); m != nil && m.Role == v1alpha1.RolePrimary {
+			return c.Spec.Image != "" && pod.Annotations[v1alpha1.AnnotationImage] == c.Spec.Image
+		}
+	}
+	return false
 }
 
 // runningVersion is the primary's, or what status remembers of it.

@@ -408,7 +408,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 		want   []string
 	}{
 		"downgrade":    {func(w *world) { w.c.Spec.Version = "15" }, []string{"spec.version", "17.4"}},
-		"major":        {func(w *world) { w.c.Spec.Version = "18" }, []string{"spec.version", "\"17\""}},
+		"major":        {func(w *world) { w.c.Spec.Version = "18" }, []string{"spec.version", "\"17.4\" again"}},
 		"shrink":       {func(w *world) { w.c.Spec.Storage.Size = resource.MustParse("100Mi") }, []string{"spec.storage.size", "at least 1Gi"}},
 		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", "set it back"}},
 		"class missing": {func(w *world) { w.c.Spec.Storage.StorageClass = "fast" },

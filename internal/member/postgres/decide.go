@@ -96,7 +96,7 @@ func holdVolume(f facts) (decision, bool) {
 	case v.Content == contentUnknown:
 		return hold(memberapi.HoldDataUnknown, "the volume holds files that are no data directory (%s): move them away, or give this member an empty volume", v.Unknown)
 	case v.Content == contentData && v.Major != f.BinaryMajor:
-		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: set spec.version to \"%d\"", v.Major, f.BinaryMajor, v.Major)
+		return hold(memberapi.HoldDataVersion, "the data directory is of PostgreSQL %d and the image holds PostgreSQL %d: set spec.version to \"%d\", and where spec.image names an image, let that hold PostgreSQL %d", v.Major, f.BinaryMajor, v.Major, v.Major)
 	case v.Content == contentData && foreign(v.Control.SystemIdentifier, f):
 		return hold(memberapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, born(f))
 	case full(v.Space) && v.ArchiveWaits:
