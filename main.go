@@ -68,6 +68,9 @@ func main() {
 		if ended := (*wal.Exit)(nil); errors.As(err, &ended) {
 			code = ended.Code
 		}
+		if ended := (*member.Exit)(nil); errors.As(err, &ended) {
+			code = ended.Code
+		}
 		if print {
 			fmt.Fprintln(os.Stderr, "holdfast:", err)
 		}

@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // Pod is what an agent has in its pod, whichever the database.
@@ -19,16 +24,22 @@ type Pod struct {
 	Version  string // of the agent
 	Client   kubernetes.Interface
 	Log      *slog.Logger
+	// ProbeAddress to answer probes at: the guard's socket, where there is one.
+	ProbeAddress string
 }
 
 // NewCommand runs an agent in its pod, with the environment that the operator
-// gives it, until it is told to stop. It stands under "agent".
+// gives it, until it is told to stop. It stands under "agent". As the first
+// process of a container it is the guard of that agent.
 func NewCommand(use, short, version string, run func(context.Context, Pod) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getpid() == 1 {
+				return guardAgent(filepath.Join(memberapi.RunDir, "probe.sock"), net.JoinHostPort("", strconv.Itoa(memberapi.ProbePort)))
+			}
 			pod, err := podFromEnv(version)
 			if err != nil {
 				return err
@@ -55,5 +66,9 @@ func podFromEnv(version string) (Pod, error) {
 		return Pod{}, fmt.Errorf("set up the API client: %w", err)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("pod", id.Pod)
-	return Pod{Identity: id, Version: version, Client: client, Log: log}, nil
+	probe := os.Getenv(EnvGuard)
+	if probe == "" {
+		probe = net.JoinHostPort("", strconv.Itoa(memberapi.ProbePort))
+	}
+	return Pod{Identity: id, Version: version, Client: client, Log: log, ProbeAddress: probe}, nil
 }

@@ -1,7 +1,7 @@
 // Package member is the process beside the database, as far as it knows no
 // engine: who the member is, what it says of itself and to whom, the lock on
 // its volume, the Lease of the primary, the role label of its pod, and the
-// processes that it looks after.
+// processes that it looks after. Guard is the process above it.
 //
 // Losing the API server is not losing the database: whatever needs the API
 // server is tried again in the background while the database goes on. A

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,11 +30,9 @@ type HostOptions struct {
 	DatabaseVersion string
 	// TLSDir and ConfigFile; see memberapi.
 	TLSDir, ConfigFile string
-	// StatusAddress and ProbeAddress to listen on.
+	// StatusAddress and ProbeAddress to listen on; one that begins with a slash
+	// is a socket's path.
 	StatusAddress, ProbeAddress string
-	// FirstProcess says that orphans are ours to collect.
-	FirstProcess bool
-	Processes    *Processes
 	// Space measures the member's volume; where it is nil, SpaceOf the mount
 	// point that memberapi names. Allocate says whether a file on it can grow;
 	// where it is nil, that is not tried.
@@ -114,9 +114,6 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 // start starts what runs beside the database's life. A server that ends sends
 // its error.
 func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics http.Handler, servers *sync.WaitGroup) (<-chan error, error) {
-	if h.o.FirstProcess {
-		go h.o.Processes.Reap(ctx)
-	}
 	if _, err := h.Certificates.Reload(); err != nil {
 		h.o.Log.Warn("no certificate yet", "error", err.Error())
 	}
@@ -130,7 +127,7 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 
 	failed := make(chan error, 2)
 	serve := func(address string, run func(net.Listener) error) error {
-		listener, err := net.Listen("tcp", address)
+		listener, err := listen(address)
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
@@ -146,6 +143,17 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 		})
 	}
 	return failed, err
+}
+
+// listen at host:port, or at a socket that an earlier process may have left.
+func listen(address string) (net.Listener, error) {
+	if !strings.HasPrefix(address, "/") {
+		return net.Listen("tcp", address)
+	}
+	if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", address)
 }
 
 // followCertificate reports the certificate that is served.

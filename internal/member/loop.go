@@ -31,6 +31,7 @@ func (h *Host) Loop(ctx context.Context, volume string, step func(context.Contex
 			return
 		}
 		if err != nil {
+			h.Store.Update(func(s *memberapi.Status) { s.Failures++ })
 			h.Report(memberapi.StateFailed, "", err.Error())
 		}
 		failures, pause = paced(failures, pause, err, time.Since(began))
@@ -55,6 +56,12 @@ func (h *Host) locked(ctx context.Context, volume string, step func(context.Cont
 			return 0, err
 		}
 		h.Lock = lock
+	}
+	if alive, err := h.Lock.DatabaseAlive(); err != nil || alive {
+		// Left by a stop that could not end it: nothing is done beside it.
+		h.Lock.KillHolders()
+		h.Report(memberapi.StateHeld, memberapi.HoldVolumeInUse, leftError(h.Lock.Holders()).Error())
+		return pauseInUse, err
 	}
 	return step(ctx)
 }

@@ -18,6 +18,8 @@ type Server struct {
 	// done is closed when the server's first process has ended; err says how.
 	done chan struct{}
 	err  error
+	// limit of Kill; killLimit where it is zero.
+	limit time.Duration
 }
 
 // Serve starts a server that inherits the lock of the volume. Every line of its
@@ -95,16 +97,30 @@ func (s *Server) Ended(limit time.Duration) bool {
 	}
 }
 
-// Kill returns when no process of the server is left: after the signal and a
-// while, its first process is killed, and sweep is to kill those that outlive
-// it.
-func (s *Server) Kill(signal syscall.Signal, sweep func()) {
+// killLimit is how long a killed process may take to end. One that waits for a
+// disk that does not answer ends only when the disk does.
+const killLimit = 20 * time.Second
+
+// Kill ends every process of the server: after the signal and a while the first
+// one is killed, and with it every process that holds the lock of the volume,
+// wherever it works. It fails when some are left after a limit: no database can
+// be started on the volume then.
+func (s *Server) Kill(signal syscall.Signal) error {
 	_ = s.process.Signal(signal)
 	if !s.Ended(2 * time.Second) {
 		_ = s.process.Kill()
 	}
-	for !s.lock.WaitDatabaseDead(time.Second) {
-		sweep()
+	limit := s.limit
+	if limit == 0 {
+		limit = killLimit
 	}
-	<-s.done
+	for deadline := time.Now().Add(limit); ; {
+		if s.lock.WaitDatabaseDead(200*time.Millisecond) && s.Ended(time.Until(deadline)) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return leftError(s.lock.Holders())
+		}
+		s.lock.KillHolders()
+	}
 }

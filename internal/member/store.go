@@ -27,8 +27,21 @@ type Store struct {
 // so that a restart of the agent is a change.
 func NewStore(initial memberapi.Status) *Store {
 	s := &Store{boot: rand.Text()[:8], status: initial, changed: make(chan struct{})}
+	s.status.DownSince = down(initial)
 	s.status.Revision = s.revision()
 	return s
+}
+
+// down is since when a member does not serve.
+func down(s memberapi.Status) time.Time {
+	switch {
+	case s.Serving:
+		return time.Time{}
+	case s.DownSince.IsZero():
+		return time.Now().UTC().Truncate(time.Millisecond)
+	default:
+		return s.DownSince
+	}
 }
 
 // Get returns the status as of now.
@@ -47,6 +60,10 @@ func (s *Store) Update(change func(*memberapi.Status)) {
 	before := s.status
 	change(&s.status)
 	s.status.Revision = before.Revision
+	s.status.DownSince = down(s.status)
+	if s.status.Serving {
+		s.status.Failures = 0
+	}
 	if reflect.DeepEqual(stable(before), stable(s.status)) {
 		return
 	}

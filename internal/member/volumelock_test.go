@@ -1,12 +1,10 @@
 package member
 
 import (
-	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -61,31 +59,6 @@ func kill(t *testing.T, file string) {
 	if err := exec.Command("sh", "-c", "kill -9 $(cat "+file+")").Run(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestReapLeavesCommandsToTheirWaiters(t *testing.T) {
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	processes := NewProcesses()
-	go processes.Reap(ctx)
-	orphan := exec.Command("true") // as one that was inherited: nobody waits for it
-	if err := orphan.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
-		wait, err := processes.Start(exec.Command("sh", "-c", "exit 3"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var exit *exec.ExitError
-		if err := wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
-			t.Fatalf("the end of a command was stolen: %v", err)
-		}
-	}
-	eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join("/proc", strconv.Itoa(orphan.Process.Pid)))
-		return errors.Is(err, os.ErrNotExist)
-	})
 }
 
 func TestInstall(t *testing.T) {

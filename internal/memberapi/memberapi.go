@@ -155,6 +155,9 @@ const (
 	// StateDisconnected: a replica that runs and receives nothing; a member
 	// whose group has no leader.
 	StateDisconnected State = "Disconnected"
+	// StateHung: the database runs and accepts no new connection. Its agent
+	// starts it again when that lasts, unless it waits for its disk.
+	StateHung State = "Hung"
 	// StateStopping: the member is shutting down.
 	StateStopping State = "Stopping"
 	// StateHeld: the agent refuses to start the database until a person or
@@ -229,6 +232,12 @@ type Status struct {
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
 	// Serving says whether the database answers queries.
 	Serving bool `json:"serving"`
+	// DownSince is when Serving was true last, or when the agent started where it
+	// never was; zero while it is true, and of agents that do not say it.
+	DownSince time.Time `json:"downSince,omitzero"`
+	// Failures counts the failures in a row since Serving was true last: starts of
+	// the database that came to nothing, and the crash before them.
+	Failures int `json:"failures,omitempty"`
 	// ConfigHash is HashConfig of the ClusterConfig that the member has taken
 	// up in full.
 	ConfigHash string `json:"configHash,omitempty"`

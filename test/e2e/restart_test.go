@@ -5,42 +5,145 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// agentDies: the agent crashes and its pod stays, as after a container that
-// ran out of memory. The same pod comes back as the primary, and as a replica,
-// with every row.
+// agentKills is how often in a row the primary's agent is killed: the kubelet
+// would wait for minutes by then.
+const agentKills = 6
+
+// agentDies: the agent crashes and its pod and container stay. The same pod comes
+// back as the primary, and as a replica, with every row.
 func agentDies(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
 	c.sql(0, "create table kept (n int); insert into kept select generate_series(1, 1000)")
-	for _, ordinal := range []int{0, 1} {
-		before := containerRestarts(t, c, ordinal)
-		// The database's first process hears of SIGQUIT as of a crash. Whether
-		// the answer arrives is a matter of luck.
-		_, _ = run(t.Context(), c.namespace, c.pod(ordinal), "", "sh", "-c", "kill -QUIT 1")
-		eventually(t, readyTimeout, "the container runs again", func(context.Context) error {
-			if containerRestarts(t, c, ordinal) == before {
-				return errors.New("it has not restarted")
-			}
-			return nil
-		})
-		c.waitReady()
-		c.waitBehind("-rw", c.pod(0))
-		c.waitBehind("-ro", c.pod(1))
+	before := c.incarnations()
+	for range agentKills {
+		c.killAgent(0)
 	}
+	c.killAgent(1)
+	c.waitReady()
+	if now := c.incarnations(); now != before {
+		t.Errorf("the guard starts an agent again, not the kubelet:\n%s\nbefore\n%s", now, before)
+	}
+
+	// The first process itself: its container is the kubelet's to start again.
+	restarts := containerRestarts(t, c, 0)
+	// Go's first process hears of SIGQUIT as of a crash. Whether the answer
+	// arrives is a matter of luck.
+	_, _ = run(t.Context(), c.namespace, c.pod(0), "", "sh", "-c", "kill -QUIT 1")
+	eventually(t, readyTimeout, "the container runs again", func(context.Context) error {
+		if containerRestarts(t, c, 0) == restarts {
+			return errors.New("it has not restarted")
+		}
+		return nil
+	})
+	c.waitReady()
+	c.waitBehind("-rw", c.pod(0))
+	c.waitBehind("-ro", c.pod(1))
 	c.sql(0, "insert into kept values (1001)")
-	for _, ordinal := range []int{0, 1} {
-		eventually(t, readyTimeout, "the rows are there", func(context.Context) error {
-			if got := c.sql(ordinal, "select count(*) from kept"); got != "1001" {
-				return errors.New("rows: " + got)
+	c.sameRows("kept", 0, 1)
+}
+
+// killAgent kills a member's agent, and waits until another has a database that
+// serves.
+func (c *cluster) killAgent(ordinal int) {
+	c.t.Helper()
+	before := c.agentOf(ordinal)
+	began := time.Now()
+	// Nothing in the container outlives it, and so does not what kills it.
+	_, _ = run(c.t.Context(), c.namespace, c.pod(ordinal), "", "sh", "-c", "kill -KILL "+before)
+	eventually(c.t, readyTimeout, "the database of another agent answers", func(ctx context.Context) error {
+		now, err := agentOf(ctx, c.namespace, c.pod(ordinal))
+		if err == nil && now == before {
+			err = errors.New("the agent was not killed")
+		}
+		if err == nil {
+			_, err = local(ctx, c.namespace, c.pod(ordinal), "app", "select 1")
+		}
+		return err
+	})
+	c.t.Logf("%s answers %s after its agent was killed", c.pod(ordinal), time.Since(began).Round(100*time.Millisecond))
+}
+
+// agentOf is the number of a member's agent in its container: the parent of the
+// postmaster.
+func agentOf(ctx context.Context, namespace, pod string) (string, error) {
+	const script = `p=$(head -n 1 /var/lib/holdfast/pgdata/postmaster.pid) && while read k v; do [ "$k" != PPid: ] || echo "$v"; done </proc/$p/status`
+	agent, err := run(ctx, namespace, pod, "", "sh", "-c", script)
+	if err == nil && (agent == "" || agent == "1" || agent == "0") {
+		err = fmt.Errorf("the postmaster's parent is %q", agent)
+	}
+	return agent, err
+}
+
+func (c *cluster) agentOf(ordinal int) string {
+	c.t.Helper()
+	var agent string
+	eventually(c.t, readyTimeout, "the agent is found", func(ctx context.Context) (err error) {
+		agent, err = agentOf(ctx, c.namespace, c.pod(ordinal))
+		return err
+	})
+	return agent
+}
+
+// sameRows compares the content of a table between members.
+func (c *cluster) sameRows(table string, ordinals ...int) {
+	c.t.Helper()
+	sum := "select count(*) || ' ' || coalesce(md5(string_agg(t::text, ',' order by t::text)), '') from " + table + " t"
+	want := c.sql(0, sum)
+	for _, n := range ordinals {
+		eventually(c.t, readyTimeout, "the rows are the same", func(context.Context) error {
+			if got := c.sql(n, sum); got != want {
+				return fmt.Errorf("%s of %s: %s, of the primary %s", table, c.pod(n), got, want)
 			}
 			return nil
 		})
 	}
+	c.t.Logf("%s on %v: %s", table, ordinals, want)
+}
+
+// outdatedPrimaryCrashes: while a roll-out waits, its agent starts the database
+// of an outdated primary again, and nothing replaces its pod for that.
+func outdatedPrimaryCrashes(t *testing.T) {
+	c := newCluster(t, 2)
+	c.waitReady()
+	c.sql(0, "create table kept (n int); insert into kept select generate_series(1, 1000)")
+	primary := c.incarnation(0)
+	c.change("nodeSelector: {holdfast.dev/test: nowhere}")
+	c.waitCondition(readyTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonMemberDown, c.pod(1), "cannot be scheduled")
+	for range 2 {
+		before, err := run(t.Context(), c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+		must(t, err, "find the postmaster")
+		began := time.Now()
+		_, err = run(t.Context(), c.namespace, c.pod(0), "", "sh", "-c", "kill -KILL "+before)
+		must(t, err, "kill the postmaster")
+		eventually(t, readyTimeout, "the primary answers", func(ctx context.Context) error {
+			now, err := run(ctx, c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+			if err == nil && now == before {
+				err = errors.New("the postmaster was not killed")
+			}
+			if err == nil {
+				_, err = local(ctx, c.namespace, c.pod(0), "app", "insert into kept values (0)")
+			}
+			return err
+		})
+		t.Logf("an outdated primary takes writes %s after its crash", time.Since(began).Round(100*time.Millisecond))
+		c.waitBehind("-rw", c.pod(0))
+	}
+	if now := c.incarnation(0); now != primary {
+		t.Errorf("an outdated primary that crashed was replaced: %s, before %s", now, primary)
+	}
+	c.change("nodeSelector: null")
+	c.waitReady()
+	c.sameRows("kept", 1)
 }
 
 func containerRestarts(t *testing.T, c *cluster, ordinal int) int32 {

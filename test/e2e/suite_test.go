@@ -47,6 +47,8 @@ var ofPostgres = []part{
 	{"FailedBackupsLetGo", failedBackupsLetGo},
 	{"Lag", laggingReplicaLeaves},
 	{"AgentDies", agentDies},
+	{"OutdatedPrimaryCrashes", outdatedPrimaryCrashes},
+	{"HungServer", hungServer},
 	{"RetainOtherNames", recreatedWithOtherNames},
 	{"OtherMajorAdopted", otherMajorAdopted},
 	{"Secrecy", secretsStaySecret},

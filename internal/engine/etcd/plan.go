@@ -38,7 +38,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	before := precautionOf(c, o, now)
 	d, writable, stalls := desire(c, o, g, r, before)
 	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.Judgement{
-		Set: set(c), Seen: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Mending: map[int]bool{},
+		Set: set(c), Seen: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now, Mending: map[int]bool{},
 	}}
 	for n := range d.Count {
 		j.Standings[n] = stand(c, o, d, n)
@@ -79,7 +79,7 @@ func stand(c *v1alpha1.EtcdCluster, o Observation, d memberset.Desired, ordinal 
 		return standing
 	}
 	if m := o.Member(ordinal); !m.Serving || m.State != memberapi.StateRunning {
-		return s.Syncing(o.Observation, ordinal, m.State == memberapi.StateDisconnected)
+		return s.Syncing(o.Observation, ordinal, m.State == memberapi.StateDisconnected || m.State == memberapi.StateHung)
 	}
 	return s.Current(o.Observation, d, ordinal, suffixClient)
 }

@@ -208,5 +208,8 @@ func (j *Judgement) Recheck(now time.Time) time.Duration {
 			first = wait
 		}
 	}
+	if due := j.replacementIn(); due > 0 && (first == 0 || due < first) {
+		first = due
+	}
 	return first
 }

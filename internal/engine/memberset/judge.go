@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,8 @@ type Judgement struct {
 	Desired   Desired
 	Standings map[int]Standing
 	Facts     []condition.Fact
+	// Now is the time of the pass.
+	Now time.Time
 	// Mending are the members that the engine frees from their hold by itself.
 	Mending map[int]bool
 }

@@ -2,6 +2,7 @@ package memberset
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +29,7 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 			return nil
 		case pod == nil || pod.DeletionTimestamp != nil:
 			away = true
-		case reason != "" && j.stuck(pod, m):
+		case reason != "" && j.stuck(n):
 			return replace(pod, reason)
 		case m == nil || !m.Serving || reason == "" && !j.Standings[n].Done() && !waitsForPrimary(m):
 			away = true
@@ -50,7 +51,7 @@ func (j *Judgement) ReplaceStuckStep() *engine.Step {
 		if pod == nil || pod.DeletionTimestamp != nil || j.Seen.leaving(n) {
 			continue
 		}
-		if why := j.Outdated(n); why != "" && j.stuck(pod, j.Seen.Member(n)) {
+		if why := j.Outdated(n); why != "" && j.stuck(n) {
 			return replace(pod, why)
 		}
 	}
@@ -73,13 +74,73 @@ func (o Observation) Claims() map[string]types.UID {
 	return claims
 }
 
+// Limits of what an outdated pod's own agent may do to serve again before the pod
+// is replaced: to restart a database takes seconds, a new pod many more.
+const (
+	// failuresLimit is how many failures in a row there must be: the first is the
+	// crash, the second a start that came to nothing.
+	failuresLimit = 2
+	// waitingLimit is how long the member may wait: a Lease expires, and a primary
+	// comes back, before that.
+	waitingLimit = 30 * time.Second
+)
+
 // stuck says whether a pod will not serve by waiting, so that replacing it
-// interrupts nothing. Recovery and copying are work, however long they take.
-func (s Set) stuck(pod *corev1.Pod, m *memberapi.Status) bool {
+// interrupts nothing. Recovery and copying are work, however long they take; a
+// container that has just ended is started again by its kubelet, which says so
+// when it is in no hurry.
+func (j *Judgement) stuck(ordinal int) bool {
+	pod, m := j.Seen.Pods[ordinal], j.Seen.Member(ordinal)
 	if m == nil {
-		return waitingReason(pod) != "" || !s.started(pod)
+		return waitingReason(pod) != "" || !j.started(pod) && !j.ranBefore(pod)
 	}
-	return m.State == memberapi.StateHeld || m.State == memberapi.StateFailed || m.State == memberapi.StateWaiting
+	switch m.State {
+	case memberapi.StateHeld:
+		return true
+	case memberapi.StateFailed:
+		return m.DownSince.IsZero() || m.Failures >= failuresLimit
+	case memberapi.StateWaiting:
+		return j.stuckIn(ordinal) <= 0
+	default:
+		return false
+	}
+}
+
+// stuckIn is when a member that waits is stuck, if it still waits then. An agent
+// of an earlier version does not say since when it does.
+func (j *Judgement) stuckIn(ordinal int) time.Duration {
+	m := j.Seen.Member(ordinal)
+	if m == nil || m.DownSince.IsZero() {
+		return 0
+	}
+	// The member's clock to its answer, and ours since.
+	down := m.Time.Sub(m.DownSince) + max(0, j.Now.Sub(j.Seen.Members[j.PodName(ordinal)].At))
+	return waitingLimit - down
+}
+
+// ranBefore says that the database's container has run in this pod, and ended.
+func (s Set) ranBefore(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == s.Container {
+			return status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
+		}
+	}
+	return false
+}
+
+// replacementIn is when the first outdated pod is stuck that waits; 0 for none.
+func (j *Judgement) replacementIn() time.Duration {
+	var first time.Duration
+	for n := range j.Desired.Count {
+		m := j.Seen.Member(n)
+		if m == nil || m.State != memberapi.StateWaiting || j.Outdated(n) == "" {
+			continue
+		}
+		if due := j.stuckIn(n); due > 0 && (first == 0 || due < first) {
+			first = due
+		}
+	}
+	return first
 }
 
 func replace(pod *corev1.Pod, why string) *engine.Step {

@@ -28,7 +28,7 @@ func (e *Engine) Plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now 
 func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
 	d, writable, stalls := desire(c, o)
 	j := judgement{c: c, Judgement: memberset.Judgement{
-		Set: set(c), Seen: o, Desired: d.Desired, Standings: map[int]memberset.Standing{}, Facts: stalls,
+		Set: set(c), Seen: o, Desired: d.Desired, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now,
 	}}
 	for n := range d.Count {
 		j.Standings[n] = stand(c, o, d, n)
@@ -69,6 +69,8 @@ func stand(c *v1alpha1.PostgresCluster, o memberset.Observation, d desired, ordi
 	}
 	m, primary := o.Member(ordinal), ordinal == primaryOrdinal
 	switch {
+	case m.State == memberapi.StateHung:
+		return s.Syncing(o, ordinal, true)
 	case !m.Serving || primary && m.State != memberapi.StateRunning:
 		return s.Syncing(o, ordinal, false)
 	case !primary && m.State != memberapi.StateStreaming:

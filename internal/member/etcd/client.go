@@ -63,12 +63,10 @@ func (l *local) current() (*clientv3.Client, *http.Client, error) {
 	if l.bundle == bundle {
 		return l.client, l.http, nil
 	}
-	seen := x509.NewCertPool()
-	seen.AppendCertsFromPEM(bundle.ServerCAPEM)
 	certificates := []tls.Certificate{bundle.Certificate}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://" + l.endpoint}, DialTimeout: 2 * time.Second,
-		TLS:               &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates, RootCAs: seen, ServerName: l.name},
+		TLS:               l.clientTLS(bundle),
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -81,6 +79,13 @@ func (l *local) current() (*clientv3.Client, *http.Client, error) {
 		TLSHandshakeTimeout: 2 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 1,
 	}}
 	return l.client, l.http, nil
+}
+
+// clientTLS is how a client of etcd connects with a certificate.
+func (l *local) clientTLS(bundle *member.Bundle) *tls.Config {
+	seen := x509.NewCertPool()
+	seen.AppendCertsFromPEM(bundle.ServerCAPEM)
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{bundle.Certificate}, RootCAs: seen, ServerName: l.name}
 }
 
 // shut is called with the lock held.

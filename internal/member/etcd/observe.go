@@ -100,6 +100,7 @@ func (l *life) observe(ctx context.Context) {
 func (l *life) take(s sight) {
 	l.mu.Lock()
 	l.up = l.up || s.Status != nil || s.Members != nil
+	l.answered = l.answered || s.Status != nil
 	l.heard = l.heard.with(s, member.Boottime())
 	l.led = l.led || l.heard.Leader != ""
 	if s.Status != nil {
@@ -108,6 +109,9 @@ func (l *life) take(s sight) {
 	up, self, elsewhere, objection := l.up, l.self, l.elsewhere, l.objection
 	l.mu.Unlock()
 	state, message := situation(s, up)
+	if accepts, why := l.health.Serving(); !accepts {
+		state, message = memberapi.StateHung, why
+	}
 	message = joined(message, elsewhere, objection)
 	group := groupOf(s, self)
 	l.Store.Update(func(st *memberapi.Status) {

@@ -6,7 +6,6 @@ package etcd
 import (
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -51,8 +50,6 @@ type Options struct {
 
 	// StopTimeout is how long a planned stop may take before it is forced.
 	StopTimeout time.Duration
-	// FirstProcess says that orphans are ours to collect.
-	FirstProcess bool
 }
 
 // optionsIn are the options of an agent in its pod.
@@ -68,13 +65,13 @@ func optionsIn(p member.Pod) (Options, error) {
 	return Options{
 		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log, BinDir: bin,
 		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir, ConfigFile: memberapi.ConfigFile,
-		StatusAddress: at(memberapi.StatusPort), ProbeAddress: at(memberapi.ProbePort),
+		StatusAddress: at(memberapi.StatusPort), ProbeAddress: p.ProbeAddress,
 		ListenHost: listenHost(p.Identity.Address),
 		ClientPort: clientPort, PeerPort: peerPort, MetricsPort: metricsPort,
 		PeerURL:      func(pod string) string { return "https://" + address(pod, peerPort) },
 		ClientURL:    func(pod string) string { return "https://" + address(pod, clientPort) },
 		AgentAddress: func(pod string) string { return address(pod, memberapi.StatusPort) },
-		StopTimeout:  40 * time.Second, FirstProcess: os.Getpid() == 1,
+		StopTimeout:  40 * time.Second,
 	}, nil
 }
 

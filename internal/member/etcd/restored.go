@@ -81,7 +81,7 @@ func (a *Alone) look(ctx context.Context, also func(context.Context, *clientv3.C
 	if err != nil {
 		return Found{}, err
 	}
-	defer server.Kill(syscall.SIGKILL, func() {})
+	defer func() { _ = server.Kill(syscall.SIGKILL) }()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at(a.ClientPort)}, DialTimeout: time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		return Found{}, fmt.Errorf("set up the client: %w", err)

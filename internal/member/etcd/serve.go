@@ -33,6 +33,7 @@ type life struct {
 	next     choice
 	// restart asks for another run; it holds one.
 	restart chan struct{}
+	health  *member.Health
 	// recordDue is when to look at the register next, and versionKept says that
 	// the volume knows the version that serves it; both are the upkeep's.
 	recordDue   time.Duration
@@ -52,6 +53,8 @@ type life struct {
 	// start is on record.
 	up   bool
 	self string
+	// answered says that it has answered clients.
+	answered bool
 	// elsewhere says that the register has the member on another volume.
 	elsewhere string
 	// heard is what etcd hears of a leader, and objection why an order to go on
@@ -87,7 +90,7 @@ func (a *agent) serve(ctx context.Context, s start, v volume) error {
 		return err
 	}
 	config, _ := a.Config.Current()
-	l := &life{agent: a, member: v.Log.Member, limit: config.DataLimit, declared: config.Hash, restart: make(chan struct{}, 1)}
+	l := &life{agent: a, member: v.Log.Member, limit: config.DataLimit, declared: config.Hash, restart: make(chan struct{}, 1), health: member.NewHealth("etcd", a.log)}
 	trust, err := os.ReadFile(a.o.trust())
 	if err != nil {
 		return fmt.Errorf("read the trusted authorities: %w", err)
@@ -198,6 +201,7 @@ func (l *life) watch(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
+	running.Go(func() { l.health.Follow(helpers, l.Lock, l.connectAnew) })
 	finish := func() { stop(); running.Wait(); l.keepVersion() }
 	select {
 	case <-ctx.Done():
@@ -209,6 +213,10 @@ func (l *life) watch(ctx context.Context) error {
 	case <-l.server.Done():
 		finish()
 		l.kill()
+	case <-l.health.Hung():
+		l.kill()
+		finish()
+		return l.health.HungError()
 	}
 	return l.ended(ctx)
 }
@@ -238,8 +246,12 @@ func (l *life) ended(ctx context.Context) error {
 // stopped says whether the end was our wish.
 func (l *life) stopped() bool { return l.Store.Get().State == memberapi.StateStopping }
 
-// kill ends etcd at once, and returns when it has gone.
-func (l *life) kill() { l.server.Kill(syscall.SIGKILL, func() {}) }
+// kill ends etcd at once. Nothing is done on its volume before it has gone.
+func (l *life) kill() {
+	if err := l.server.Kill(syscall.SIGKILL); err != nil {
+		l.log.Error("etcd was killed", "error", err.Error())
+	}
+}
 
 // handOverLimit is how long a stop waits for another member to lead.
 const handOverLimit = 5 * time.Second

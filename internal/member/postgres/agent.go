@@ -100,7 +100,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 	a.Host = member.NewHost(member.HostOptions{
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: a.version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
-		FirstProcess: o.FirstProcess, Processes: a.programs.Processes, Space: a.space, Allocate: a.allocate,
+		Space: a.space, Allocate: a.allocate,
 	})
 	a.lease = member.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client, o.Log)
 	a.archive = newArchiver(a)

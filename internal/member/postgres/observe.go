@@ -127,6 +127,10 @@ func (l *life) isPrepared() bool {
 // observePrimary: a primary serves once its accounts and slots are seen to.
 func (l *life) observePrimary(seen sight, err error) {
 	prepared := l.isPrepared()
+	if serving, message := l.health.Serving(); !serving && prepared {
+		l.reportHung(message)
+		return
+	}
 	l.Store.Update(func(s *memberapi.Status) {
 		s.Serving = err == nil && prepared
 		switch {
@@ -144,6 +148,14 @@ func (l *life) observePrimary(seen sight, err error) {
 		l.log.Info("takes writes")
 		l.SetRole(v1alpha1.RolePrimary)
 	}
+}
+
+// reportHung takes a server that accepts no new connection out of its Services.
+func (l *life) reportHung(message string) {
+	l.Store.Update(func(s *memberapi.Status) {
+		s.State, s.Message, s.Serving = memberapi.StateHung, message, false
+	})
+	l.SetRole(v1alpha1.RoleMember)
 }
 
 // follower is what a replica knows of the primary that it follows.
@@ -168,6 +180,10 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 		// Ahead of a primary that sends nothing: its data is older than ours,
 		// so that what we would serve was never, or is no longer, true.
 		lag.Known = false
+	}
+	if serving, message := l.health.Serving(); !serving {
+		l.reportHung(message)
+		return
 	}
 	before := l.Store.Get().Role
 	role := replicaRole(before, err == nil, view, lag)

@@ -53,8 +53,6 @@ type Options struct {
 	Resources Resources
 	// StopTimeout is how long a planned stop may take before it is forced.
 	StopTimeout time.Duration
-	// FirstProcess says that orphans are ours to collect.
-	FirstProcess bool
 
 	// space measures a volume; member.SpaceOf where it is nil.
 	space func(dir string) member.Space
@@ -84,7 +82,7 @@ func optionsIn(p member.Pod) (Options, error) {
 		DataDir: memberapi.DataDir, RunDir: memberapi.RunDir, TLSDir: memberapi.TLSDir,
 		CredentialsDir: memberapi.CredentialsDir, ConfigFile: memberapi.ConfigFile, StoreDir: memberapi.StoreDir,
 		StatusAddress:    at("", memberapi.StatusPort),
-		ProbeAddress:     at("", memberapi.ProbePort),
+		ProbeAddress:     p.ProbeAddress,
 		Port:             port,
 		AgentAddress:     func(pod string) string { return at(p.Identity.Host(pod), memberapi.StatusPort) },
 		DatabaseAddress:  func(pod string) string { return at(p.Identity.Host(pod), port) },
@@ -94,8 +92,7 @@ func optionsIn(p member.Pod) (Options, error) {
 			MemoryRequest: envInt(memberapi.EnvMemoryRequest),
 			CPU:           envInt(memberapi.EnvCPULimit),
 		},
-		StopTimeout:  90 * time.Second,
-		FirstProcess: os.Getpid() == 1,
+		StopTimeout: 90 * time.Second,
 	}, nil
 }
 

@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -66,38 +63,20 @@ func (m *postmaster) lastFatal() string {
 func (m *postmaster) reload() error { return m.Signal(syscall.SIGHUP) }
 
 // stop stops the server: fast, and where that takes longer than limit, at
-// once. It returns when no process of the server is left, and says whether the
-// server shut down in order.
+// once. It says whether the server shut down in order and no process of it is
+// left.
 func (m *postmaster) stop(limit time.Duration) (inOrder bool) {
 	m.stopping(false)
 	_ = m.Signal(syscall.SIGINT)
 	if m.Ended(limit) {
 		inOrder = m.Err() == nil
 	}
-	m.kill()
-	return inOrder
+	return m.kill() == nil && inOrder
 }
 
-// kill stops the server at once and returns when no process of it is left.
-func (m *postmaster) kill() {
+// kill stops the server at once. It fails when processes of it are left after a
+// while.
+func (m *postmaster) kill() error {
 	m.stopping(true)
-	m.Kill(syscall.SIGQUIT, func() { killInside(m.pgdata) })
-}
-
-// killInside kills every process that works inside the data directory:
-// children of a server that died before them.
-func killInside(pgdata string) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return
-	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if cwd, err := os.Readlink(filepath.Join("/proc", entry.Name(), "cwd")); err == nil && cwd == pgdata {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
+	return m.Kill(syscall.SIGQUIT)
 }

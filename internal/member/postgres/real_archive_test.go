@@ -216,7 +216,7 @@ func TestRealArchive(t *testing.T) {
 	primary.segment()
 	name := primary.segment()
 	primary.query("select pg_terminate_backend(pid)::text from pg_stat_activity where backend_type = 'checkpointer'")
-	killInside(primary.o.pgdata())
+	primary.Lock.KillHolders()
 	primary.until("down", func(s memberapi.Status) bool { return !s.Serving })
 	primary.untilRole(v1alpha1.RolePrimary)
 	late := primary.rows("four")

@@ -269,7 +269,7 @@ func TestRealCrash(t *testing.T) {
 	primary := w.start(0, t.TempDir(), "uid-0")
 	primary.untilRole(v1alpha1.RolePrimary)
 	primary.query("select pg_terminate_backend(pid)::text from pg_stat_activity where backend_type = 'checkpointer'")
-	killInside(primary.o.pgdata())
+	primary.Lock.KillHolders()
 	primary.until("down", func(s memberapi.Status) bool { return !s.Serving })
 	primary.untilRole(v1alpha1.RolePrimary)
 }

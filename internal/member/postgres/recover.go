@@ -275,7 +275,7 @@ func (c Copy) run(ctx context.Context, p programs, told *tale) error {
 	if err != nil {
 		return err
 	}
-	defer server.kill()
+	defer func() { _ = server.kill() }()
 	if err := c.await(ctx, server, told); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type life struct {
 	checkpointed   point
 	checkpointedAt time.Duration
 	restart        chan struct{}
+	health         *member.Health
 }
 
 // serve runs the database until it ends, must end, or ctx does. A primary is
@@ -47,7 +48,7 @@ func (a *agent) serve(ctx context.Context, control controlData, primary bool) er
 	}
 	l := &life{
 		agent: a, primary: primary, control: control,
-		prepared: make(chan struct{}), heard: make(chan trouble, 1), restart: make(chan struct{}, 1),
+		prepared: make(chan struct{}), heard: make(chan trouble, 1), restart: make(chan struct{}, 1), health: member.NewHealth("PostgreSQL", a.log),
 	}
 	if err := l.prepareFiles(); err != nil {
 		return err
@@ -82,6 +83,9 @@ func (l *life) start(ctx context.Context) error {
 			l.settled(config, i == 0, refused)
 			return nil
 		}
+		if errors.Is(err, errHung) {
+			return err // whatever the parameters
+		}
 		if refused == nil {
 			refused = err
 		}
@@ -103,14 +107,20 @@ func (l *life) startWith(ctx context.Context, in settingsInput) error {
 	}
 	l.server, server.stopping = server, l.archive.ends
 	_, lost := l.lease.Held()
-	for {
-		if l.answers(ctx) == nil {
+	var silent member.Answers
+	for since := member.Boottime(); ; since = member.Boottime() {
+		err := l.answers(ctx)
+		if err == nil {
 			return nil
+		}
+		silent = silent.Observe(since, member.Boottime(), answered(err))
+		if silent.Silent() > startLimit && !l.Lock.WaitsForDisk() {
+			return errors.Join(errHung, server.kill())
 		}
 		select {
 		case <-server.Done():
-			server.kill()
-			return fmt.Errorf("the database does not start: %s", remedyFor(server.cause(), settings(in)))
+			err := server.kill()
+			return errors.Join(fmt.Errorf("the database does not start: %s", remedyFor(server.cause(), settings(in))), err)
 		case <-ctx.Done():
 			return nil
 		case <-l.lostLease(lost):
@@ -123,6 +133,14 @@ func (l *life) startWith(ctx context.Context, in settingsInput) error {
 		}
 	}
 }
+
+// startLimit is how long a server that starts may give no answer at all, not
+// even that it is starting: it removes what a crash left before it answers.
+const startLimit = 10 * time.Minute
+
+// errHung is the reason of a start that was given up because the server gave no
+// answer.
+var errHung = errors.New("PostgreSQL gave no answer for " + startLimit.String() + " while it started: it was killed, and is started again")
 
 // answers asks the server for anything.
 func (l *life) answers(ctx context.Context) error {
@@ -184,6 +202,7 @@ func (l *life) watch(ctx context.Context) error {
 	running.Go(func() { l.observe(helpers) })
 	running.Go(func() { l.upkeep(helpers) })
 	running.Go(func() { l.freeWAL(helpers) })
+	running.Go(func() { l.health.Follow(helpers, l.Lock, l.connectAnew) })
 	if l.primary {
 		running.Go(func() { l.measure(helpers) })
 	}
@@ -195,14 +214,21 @@ func (l *life) watch(ctx context.Context) error {
 		l.stopPlanned()
 		return nil
 	case <-l.lostLease(lost):
-		l.server.kill()
+		err := l.server.kill()
 		finish()
+		if err != nil {
+			return fmt.Errorf("another member holds the Lease, and the database was killed: %w", err)
+		}
 		l.Report(memberapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
 		return nil
 	case <-l.server.Done():
 		finish()
-		l.server.kill()
-		return fmt.Errorf("the database ended by itself: %s", l.server.cause())
+		err := l.server.kill()
+		return errors.Join(fmt.Errorf("the database ended by itself: %s", l.server.cause()), err)
+	case <-l.health.Hung():
+		err := l.server.kill()
+		finish()
+		return errors.Join(l.health.HungError(), err)
 	case <-l.restart:
 		finish()
 		l.server.stop(l.o.StopTimeout)

@@ -18,8 +18,11 @@ type session struct {
 	conn *pgx.Conn
 }
 
-func newSession(o Options, name string) *session {
-	return &session{dsn: fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable application_name=%s", o.RunDir, o.Port, name)}
+func newSession(o Options, name string) *session { return &session{dsn: dsn(o, name)} }
+
+// dsn connects to the server by its socket, under a name.
+func dsn(o Options, name string) string {
+	return fmt.Sprintf("host=%s port=%d user=postgres dbname=postgres sslmode=disable application_name=%s", o.RunDir, o.Port, name)
 }
 
 // sessionSettings keep our statements out of the log, for one holds a

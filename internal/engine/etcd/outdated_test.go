@@ -1,0 +1,27 @@
+package etcd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// Issue 11, point 7: an outdated member that crashed is first its agent's to
+// start again.
+func TestOutdatedMemberIsFirstItsAgentsToRestart(t *testing.T) {
+	for failures, replaced := range map[int]bool{1: false, 2: true} {
+		w := settled(t, 3)
+		w.o.Pods[2].Annotations[v1alpha1.AnnotationRollout] = "before"
+		m := w.status(2)
+		m.State, m.Serving, m.Failures = memberapi.StateFailed, false, failures
+		m.Time, m.DownSince = now, now.Add(-time.Second)
+		w.o.Behind[suffixClient]["config-2"] = false
+		p := plan(w.c, w.o, now)
+		if got := p.Step != nil && p.Step.Type == memberset.StepReplaceMember; got != replaced {
+			t.Errorf("after %d failures: replaced %v, want %v: %+v", failures, got, replaced, p.Step)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// connectAnew makes a connection of its own, as a client does, and closes it.
+// It is the superuser's: slots are reserved for it. A server that refuses since
+// it starts, stops or has no slot left has answered.
+func (a *agent) connectAnew(ctx context.Context) error {
+	config, err := pgconn.ParseConfig(dsn(a.o, "holdfast-health"))
+	if err != nil {
+		return err
+	}
+	conn, err := pgconn.ConnectConfig(ctx, config)
+	if answered(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// answered says whether an error is an answer of the server.
+func answered(err error) bool {
+	var refusal *pgconn.PgError
+	return errors.As(err, &refusal)
+}
