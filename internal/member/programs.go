@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,9 +56,18 @@ func (f *Failure) Unwrap() error { return f.Err }
 // Run runs a program to its end and returns its standard output. It fails with
 // a *Failure.
 func (p Programs) Run(ctx context.Context, name string, args ...string) (string, error) {
+	return p.RunHeard(ctx, nil, name, args...)
+}
+
+// RunHeard is Run, with every line of the standard error given to heard as it
+// comes.
+func (p Programs) RunHeard(ctx context.Context, heard func(line string), name string, args ...string) (string, error) {
 	cmd := p.command(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if heard != nil {
+		cmd.Stderr = io.MultiWriter(&stderr, &lineWriter{heard: heard})
+	}
 	wait, err := p.Processes.Start(cmd)
 	if err == nil {
 		err = wait()
@@ -66,6 +76,24 @@ func (p Programs) Run(ctx context.Context, name string, args ...string) (string,
 		return stdout.String(), &Failure{Program: name, Err: err, Stderr: stderr.String()}
 	}
 	return stdout.String(), nil
+}
+
+// lineWriter gives every line that is written to heard.
+type lineWriter struct {
+	heard func(line string)
+	rest  string
+}
+
+func (w *lineWriter) Write(data []byte) (int, error) {
+	w.rest += string(data)
+	for {
+		line, rest, found := strings.Cut(w.rest, "\n")
+		if !found {
+			return len(data), nil
+		}
+		w.rest = rest
+		w.heard(line)
+	}
 }
 
 // LastLine of a text that is not blank.

@@ -53,12 +53,14 @@ func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error
 		return fmt.Errorf("remove an unfinished copy: %w", err)
 	}
 	directory := filepath.Join(a.o.DataDir, copyName)
-	_, err := a.programs.Run(ctx, "pg_basebackup",
+	err := a.runCopy(ctx, directory,
 		"--pgdata="+directory,
 		"--dbname="+upstream(a.o, primary.Pod, "", a.o.Identity.Pod),
 		"--slot="+slotName(a.o.Identity.Pod),
 		"--wal-method=stream",
 		"--checkpoint=fast",
+		"--no-clean",
+		"--verbose",
 		"--no-password")
 	if err != nil {
 		return err
@@ -81,31 +83,45 @@ func (a *agent) copyPrimary(ctx context.Context, primary memberapi.Status) error
 }
 
 // adoptCopy puts a complete copy in its place. Data that it replaces is kept
-// beside it until the copy has streamed.
+// beside it until the copy has streamed. Where older data is kept already, the
+// data in its place is a copy that never streamed: that one makes way.
 func (a *agent) adoptCopy() error {
 	path := func(name string) string { return filepath.Join(a.o.DataDir, name) }
-	if findLeftovers(a.o.DataDir).Data {
-		if err := os.RemoveAll(path(oldName)); err != nil {
-			return fmt.Errorf("remove the copy before last: %w", err)
+	if found := findLeftovers(a.o.DataDir); found.Data {
+		if err := os.RemoveAll(path(dropName)); err != nil {
+			return fmt.Errorf("remove replaced data: %w", err)
 		}
-		if err := member.Move(path(dataName), path(oldName)); err != nil {
+		aside := oldName
+		if found.Old {
+			aside = dropName
+		}
+		if err := member.Move(path(dataName), path(aside)); err != nil {
 			return err
 		}
 	}
 	if err := member.Move(path(copyName), path(dataName)); err != nil {
 		return err
 	}
-	return os.Remove(path(completeName))
+	return errors.Join(os.Remove(path(completeName)), os.RemoveAll(path(dropName)))
 }
 
 // dropOld removes the data that a copy has replaced, now that the copy
-// streams.
+// streams. It gets another name first: what is half removed is never kept in the
+// place of a whole copy.
 func (a *agent) dropOld() {
 	if !findLeftovers(a.o.DataDir).Old {
 		return
 	}
 	a.log.Info("removes the data that the copy has replaced")
-	if err := os.RemoveAll(filepath.Join(a.o.DataDir, oldName)); err != nil {
+	path := func(name string) string { return filepath.Join(a.o.DataDir, name) }
+	err := os.RemoveAll(path(dropName))
+	if err == nil {
+		err = member.Move(path(oldName), path(dropName))
+	}
+	if err == nil {
+		err = os.RemoveAll(path(dropName))
+	}
+	if err != nil {
 		a.log.Warn("cannot remove the data that the copy has replaced", "error", err.Error())
 	}
 }

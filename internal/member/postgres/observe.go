@@ -101,6 +101,9 @@ func (l *life) observe(ctx context.Context) {
 		} else {
 			l.observeReplica(ctx, seen, err)
 		}
+		if err == nil {
+			l.watchAltered(ctx)
+		}
 		if err == nil && time.Since(pending) > pendingInterval {
 			pending = time.Now()
 			l.observePending(ctx)
@@ -331,6 +334,10 @@ func (l *life) observePending(ctx context.Context) {
 		delete(details, "alterSystem")
 		if len(altered) > 0 {
 			details["alterSystem"] = strings.Join(altered, ",")
+		}
+		delete(details, "alterSystemReset")
+		if l.alteredReset != "" {
+			details["alterSystemReset"] = l.alteredReset
 		}
 		if len(details) == 0 {
 			details = nil

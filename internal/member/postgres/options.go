@@ -54,6 +54,9 @@ type Options struct {
 	// StopTimeout is how long a planned stop may take before it is forced.
 	StopTimeout time.Duration
 
+	// copySilence is how long a copy may receive nothing; the constant of the
+	// name where it is zero.
+	copySilence time.Duration
 	// space measures a volume; member.SpaceOf where it is nil.
 	space func(dir string) member.Space
 	// allocate says whether a file can grow; member.AllocateIn where it is nil.

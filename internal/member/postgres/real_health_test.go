@@ -121,3 +121,123 @@ func TestRealFullServerIsNotHung(t *testing.T) {
 		_ = conn.Close(context.Background())
 	}
 }
+
+// Issue 11, point 8: a primary that stands still in the middle of a copy holds
+// that up for a while, and not for ever.
+func TestRealCopyFromFrozenPrimaryIsTriedAgain(t *testing.T) {
+	w := newWorld(t, 2)
+	w.copySilence = 3 * time.Second
+	primary := w.start(0, t.TempDir(), "uid-0")
+	primary.untilRole(v1alpha1.RolePrimary)
+	primary.exec("create table public.kept as select n, repeat('x', 800) as filler from generate_series(1, 40000) as n")
+	var frozen []int
+	found := make(chan int)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() {
+		for ctx.Err() == nil {
+			var pid int
+			err := primary.positions.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+				return c.QueryRow(ctx, "select pid from pg_stat_replication where state = 'backup'").Scan(&pid)
+			})
+			if err == nil && syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				found <- pid
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	second := t.TempDir()
+	replica := w.start(1, second, "uid-1")
+	select {
+	case pid := <-found:
+		frozen = append(frozen, pid)
+	case <-time.After(time.Minute):
+		t.Fatal("no copy was seen")
+	}
+	t.Cleanup(func() { _ = syscall.Kill(frozen[0], syscall.SIGKILL) })
+	status := replica.until("reporting", func(s memberapi.Status) bool { return strings.Contains(s.Message, "nothing was received") })
+	t.Logf("%+v", status)
+	if status.State != memberapi.StateCloning || !strings.Contains(status.Message, "orders-0") {
+		t.Errorf("%+v", status)
+	}
+	// The frozen session is one of the primary's; another one serves the next copy,
+	// once the slot is free.
+	signalTo(t, frozen[0], syscall.SIGCONT)
+	replica.untilRole(v1alpha1.RoleReplica)
+	if got := replica.query("select count(*)::text from public.kept"); got != "40000" {
+		t.Errorf("rows: %s", got)
+	}
+}
+
+// Issue 11, point 8: ALTER SYSTEM overrules nothing of Holdfast's, on the versions
+// that cannot forbid it.
+func TestRealAlterSystemOverrulesNothingOwned(t *testing.T) {
+	w := newWorld(t, 1)
+	volume := t.TempDir()
+	primary := w.start(0, volume, "uid-0")
+	primary.untilRole(v1alpha1.RolePrimary)
+	if primary.major >= 17 {
+		t.Skip("ALTER SYSTEM is refused from 17 on")
+	}
+	auto := filepath.Join(volume, dataName, autoName)
+	holds := func(name string) bool {
+		data, err := os.ReadFile(auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(data), name)
+	}
+	in := func(r *run) {
+		t.Helper()
+		for name, want := range map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_standby_names": "", "primary_conninfo": "", "archive_command": "(disabled)", "work_mem": "7MB", "superuser_reserved_connections": "5"} {
+			if got := r.query("select current_setting('" + name + "')"); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+	}
+	primary.exec(
+		"alter system set fsync = off", "alter system set full_page_writes = off", "alter system set synchronous_standby_names = '*'",
+		"alter system set primary_conninfo = 'host=elsewhere'", "alter system set work_mem = '7MB'", "select pg_reload_conf()")
+	if got := primary.query("select current_setting('fsync') || current_setting('full_page_writes') || current_setting('synchronous_standby_names')"); got != "onon" {
+		t.Errorf("in force for a moment: %s", got)
+	}
+	status := primary.until("reset", func(s memberapi.Status) bool { return s.Details["alterSystemReset"] != "" })
+	if got := status.Details["alterSystemReset"]; got != "fsync,full_page_writes,primary_conninfo,synchronous_standby_names" {
+		t.Errorf("reset: %s", got)
+	}
+	primary.untilSetting("primary_conninfo", "")
+	in(primary)
+	if !holds("work_mem") || holds("fsync") || holds("primary_conninfo") {
+		t.Error("the file of ALTER SYSTEM holds the wrong settings")
+	}
+	primary.stop()
+
+	// What came with a copy, or was written by hand.
+	file, err := os.OpenFile(auto, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("fsync = off\nprimary_conninfo = 'host=elsewhere'\nrestore_command = 'false'\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := w.start(0, volume, "uid-0b")
+	again.untilRole(v1alpha1.RolePrimary)
+	in(again)
+	if !holds("work_mem") || holds("fsync") || holds("primary_conninfo") || holds("restore_command") {
+		t.Error("the file of ALTER SYSTEM holds the wrong settings after a start")
+	}
+}
+
+// untilSetting waits for a setting to be in force.
+func (r *run) untilSetting(name, want string) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Minute); r.query("select current_setting('"+name+"')") != want; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("%s is %s", name, r.query("select current_setting('"+name+"')"))
+		}
+	}
+}

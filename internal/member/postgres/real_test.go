@@ -46,6 +46,8 @@ type world struct {
 	agents []address
 	config memberapi.ClusterConfig
 	spaces map[int]func(string) member.Space // of volumes, by ordinal
+	// copySilence of the agents; zero for the default.
+	copySilence time.Duration
 }
 
 type address struct{ agent, database int }
@@ -124,6 +126,7 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 		DatabaseAddress: func(pod string) string { return at(w.of(pod).database) },
 		StopTimeout:     30 * time.Second,
 		space:           w.spaces[ordinal],
+		copySilence:     w.copySilence,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := newAgent(ctx, o)

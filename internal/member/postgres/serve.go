@@ -38,6 +38,10 @@ type life struct {
 	checkpointedAt time.Duration
 	restart        chan struct{}
 	health         *member.Health
+	// alteredAt is the time of the settings of ALTER SYSTEM that hold nothing of
+	// ours, and alteredReset what was reset of them last; all are observe's.
+	alteredAt, alteredTried time.Time
+	alteredReset            string
 }
 
 // serve runs the database until it ends, must end, or ctx does. A primary is
@@ -97,11 +101,11 @@ func (l *life) start(ctx context.Context) error {
 // startWith starts the server and waits until it answers, with a replica's
 // start as long as it takes to replay.
 func (l *life) startWith(ctx context.Context, in settingsInput) error {
-	if err := l.clearLocks(); err != nil {
+	if err := errors.Join(l.clearLocks(), l.dropAltered()); err != nil {
 		return err
 	}
 	l.archive.begins(l.primary)
-	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen, nil)
+	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen, decisiveSettings(in))
 	if err != nil {
 		return err
 	}

@@ -113,6 +113,10 @@ func defaultSettings(in settingsInput) map[string]string {
 	}
 }
 
+// reservedConnections are for superusers alone, of whom the agent is one with a
+// handful of sessions.
+const reservedConnections = 5
+
 // ownSettings are those that Holdfast relies on.
 func ownSettings(in settingsInput) map[string]string {
 	s := map[string]string{
@@ -144,6 +148,11 @@ func ownSettings(in settingsInput) map[string]string {
 		"recovery_target_timeline":  "latest",
 		"primary_conninfo":          in.Upstream,
 		"primary_slot_name":         "",
+	}
+	// Slots for the agent's own sessions: a server without a free one for others
+	// is alive.
+	if most, err := strconv.ParseInt(in.Parameters["max_connections"], 10, 64); err != nil || most > 4*reservedConnections {
+		s["superuser_reserved_connections"] = strconv.FormatInt(max(reservedConnections, wantedInt(in, "superuser_reserved_connections")), 10)
 	}
 	for name, least := range map[string]int64{"max_wal_senders": 20, "max_replication_slots": 20} {
 		s[name] = strconv.FormatInt(max(least, wantedInt(in, name)), 10)

@@ -18,6 +18,7 @@ const (
 	birthName      = "pgdata.init" // one that initdb works on
 	copyName       = "pgdata.new"  // one that pg_basebackup works on
 	oldName        = "pgdata.old"  // one that a copy has replaced, until the copy streams
+	dropName       = "pgdata.drop" // one that is being removed
 	parametersName = "parameters.json"
 	// completeName says that the copy is complete. It stands beside the copy:
 	// inside, it might have come from the primary.
@@ -53,7 +54,7 @@ type volume struct {
 
 // leftovers are the directories of unfinished work.
 type leftovers struct {
-	Data, Birth, Copy, CopyComplete, Old bool
+	Data, Birth, Copy, CopyComplete, Old, Drop bool
 }
 
 // tidying is one repair of what a crash left on the volume.
@@ -65,6 +66,7 @@ const (
 	tidyRemoveCopy
 	tidyAdoptCopy
 	tidyRestoreOld
+	tidyRemoveDrop
 )
 
 // plan says how to mend the volume before it is judged; one repair at a time.
@@ -79,6 +81,8 @@ func (l leftovers) plan() tidying {
 		return tidyRemoveCopy
 	case l.Old && !l.Data:
 		return tidyRestoreOld
+	case l.Drop && l.Data:
+		return tidyRemoveDrop
 	default:
 		return tidyNothing
 	}
@@ -91,7 +95,7 @@ func findLeftovers(dir string) leftovers {
 	}
 	return leftovers{
 		Data: at(dataName), Birth: at(birthName), Old: at(oldName),
-		Copy: at(copyName), CopyComplete: at(completeName),
+		Copy: at(copyName), CopyComplete: at(completeName), Drop: at(dropName),
 	}
 }
 
@@ -111,6 +115,8 @@ func tidy(dir string) error {
 			err = member.Move(path(copyName), path(dataName))
 		case tidyRestoreOld:
 			err = member.Move(path(oldName), path(dataName))
+		case tidyRemoveDrop:
+			err = os.RemoveAll(path(dropName))
 		}
 		if err != nil {
 			return fmt.Errorf("tidy the volume: %w", err)
@@ -137,7 +143,7 @@ func inspect(dir string) (volume, error) {
 		switch name := entry.Name(); name {
 		case dataName:
 			v.Content = contentData
-		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName, aheadName:
+		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName, dropName, aheadName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +25,10 @@ func TestLeftoversPlan(t *testing.T) {
 		{"an unfinished copy is removed and the old data stays", leftovers{Copy: true, Old: true}, tidyRemoveCopy},
 		{"old data comes back when there is no other", leftovers{Old: true}, tidyRestoreOld},
 		{"old data stays beside its successor until that streams", leftovers{Data: true, Old: true}, tidyNothing},
+		{"a complete copy is taken when the copy before it has made way", leftovers{Copy: true, CopyComplete: true, Old: true, Drop: true}, tidyAdoptCopy},
+		{"old data comes back before anything is removed", leftovers{Old: true, Drop: true}, tidyRestoreOld},
+		{"what makes way is removed beside data", leftovers{Data: true, Old: true, Drop: true}, tidyRemoveDrop},
+		{"what makes way stays where it is alone", leftovers{Drop: true}, tidyNothing},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,6 +49,36 @@ func TestTidyNeverLosesTheOnlyData(t *testing.T) {
 	}
 	if got := findLeftovers(dir); got != (leftovers{Data: true}) {
 		t.Errorf("after tidying: %+v", got)
+	}
+}
+
+// Issue 11, point 8: of two copies in a row that never streamed, neither takes the
+// place of the data that was kept for them.
+func TestSecondCopyKeepsTheOldestData(t *testing.T) {
+	dir := t.TempDir()
+	a := &agent{o: Options{DataDir: dir}, log: slog.New(slog.DiscardHandler)}
+	mustWrite(t, filepath.Join(dir, dataName, "mark"), "the data")
+	kept := func() string { data, _ := os.ReadFile(filepath.Join(dir, oldName, "mark")); return string(data) }
+	for _, copied := range []string{"first", "second", "third"} {
+		mustWrite(t, filepath.Join(dir, copyName, "mark"), copied)
+		mustWrite(t, filepath.Join(dir, completeName), "")
+		if err := a.adoptCopy(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(dir, dataName, "mark"))
+		if err != nil || string(data) != copied {
+			t.Errorf("the data is %q, %v; want the %s copy", data, err, copied)
+		}
+		if got := kept(); got != "the data" {
+			t.Errorf("after the %s copy, %q is kept", copied, got)
+		}
+		if found := findLeftovers(dir); found != (leftovers{Data: true, Old: true}) {
+			t.Errorf("after the %s copy: %+v", copied, found)
+		}
+	}
+	a.dropOld()
+	if found := findLeftovers(dir); found != (leftovers{Data: true}) {
+		t.Errorf("after it streams: %+v", found)
 	}
 }
 
