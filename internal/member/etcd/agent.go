@@ -61,7 +61,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 	a.Host = member.NewHost(member.HostOptions{
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
-		Space: space,
+		Space:    space,
 		Allocate: func() error { return member.AllocateIn(o.DataDir) },
 	})
 	a.local = newLocal(a.Certificates, o)
