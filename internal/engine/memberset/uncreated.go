@@ -71,7 +71,7 @@ func uncreated(s Set, missing []int, events []corev1.Event, now time.Time) map[i
 			continue
 		}
 		for _, n := range missing {
-			_, why, failed := strings.Cut(events[i].Message, "create Pod "+s.PodName(n)+" in StatefulSet "+s.Named("")+" failed error: ")
+			_, why, failed := strings.Cut(events[i].Message, "Create Pod "+s.PodName(n)+" in StatefulSet "+s.Named("")+" failed error: ")
 			if failed && !at.Before(newest[n]) {
 				found[n], newest[n] = why, at
 			}
