@@ -79,9 +79,31 @@ func (k *Keeper) findVolumes(ctx context.Context, s Set, o *Observation, found [
 	for i := range found {
 		there[found[i].Name] = true
 	}
+	missed, err := k.missedVolumes(ctx, s, known, observed, there)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone(found)
+	for i := range missed {
+		// One that has its labels again is there although the cache lags.
+		if v := &missed[i]; s.unlabelled(v, known[v.Name]) || known[v.Name] == v.UID && labels.SelectorFromSet(s.Selector()).Matches(labels.Set(v.Labels)) {
+			out = append(out, *v)
+		}
+	}
+	for i := range out {
+		if s.unlabelled(&out[i], known[out[i].Name]) {
+			o.Recorded = append(o.Recorded, out[i].UID)
+		}
+	}
+	k.claims.remember(s, out)
+	return out, nil
+}
+
+// missedVolumes are those that no list by label showed: of all where nothing is
+// known of what an operator before this one saw, and else of those that are known.
+func (k *Keeper) missedVolumes(ctx context.Context, s Set, known map[string]types.UID, observed bool, there map[string]bool) ([]corev1.PersistentVolumeClaim, error) {
 	var missed []corev1.PersistentVolumeClaim
 	if !observed {
-		// Nothing is known of what an operator before this one saw.
 		var all corev1.PersistentVolumeClaimList
 		if err := k.Writer.List(ctx, &all, client.InNamespace(s.Key().Namespace)); err != nil {
 			return nil, fmt.Errorf("look for volumes without labels: %w", err)
@@ -101,20 +123,7 @@ func (k *Keeper) findVolumes(ctx context.Context, s Set, o *Observation, found [
 			missed = append(missed, live)
 		}
 	}
-	out := slices.Clone(found)
-	for i := range missed {
-		// One that has its labels again is there although the cache lags.
-		if v := &missed[i]; s.unlabelled(v, known[v.Name]) || known[v.Name] == v.UID && labels.SelectorFromSet(s.Selector()).Matches(labels.Set(v.Labels)) {
-			out = append(out, *v)
-		}
-	}
-	for i := range out {
-		if s.unlabelled(&out[i], known[out[i].Name]) {
-			o.Recorded = append(o.Recorded, out[i].UID)
-		}
-	}
-	k.claims.remember(s, out)
-	return out, nil
+	return missed, nil
 }
 
 // namesVolume says whether a volume of the cluster has such a name.
