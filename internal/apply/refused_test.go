@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestRefusalsAreInWords(t *testing.T) {
 		t.Error("it is no refusal any more")
 	}
 	for _, other := range []error{apierrors.NewConflict(schema.GroupResource{}, "x", nil), fmt.Errorf("a\nb")} {
-		if got := inWords(other); got != other {
+		if got := inWords(other); !errors.Is(got, other) {
 			t.Errorf("%v became %v", other, got)
 		}
 	}
