@@ -214,23 +214,32 @@ func backedUp(own []*v1alpha1.Backup, overdue, isNew bool, next time.Time) condi
 		fact.Status, fact.Reason = metav1.ConditionTrue, v1alpha1.ReasonBackedUp
 		fact.Message = fmt.Sprintf("backup %s is complete and verified", newest.Name)
 	}
-	for _, b := range own {
-		if run := b.Status.Run; !b.Finished() && b.DeletionTimestamp == nil && run != nil && run.Error != "" {
-			fact.Message += fmt.Sprintf("; backup %s is trying again: %s", b.Name, run.Error)
-			break
-		}
-		if !b.Finished() && b.DeletionTimestamp == nil && conditions.IsTrue(b, v1alpha1.ConditionStalled) {
-			fact.Message += fmt.Sprintf("; backup %s cannot go on: %s", b.Name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
-			if fact.Status == metav1.ConditionUnknown {
-				fact.Status = metav1.ConditionFalse
-			}
-			break
-		}
-	}
+	sayWhatHolds(&fact, own)
 	if !next.IsZero() {
 		fact.Message += "; the next one is due at " + next.UTC().Format(time.RFC3339)
 	}
 	return fact
+}
+
+// sayWhatHolds adds why a backup that has not ended does not get on. Of a cluster
+// without any other, that it cannot go on is a failure.
+func sayWhatHolds(fact *condition.Fact, own []*v1alpha1.Backup) {
+	for _, b := range own {
+		if b.Finished() || b.DeletionTimestamp != nil {
+			continue
+		}
+		if run := b.Status.Run; run != nil && run.Error != "" {
+			fact.Message += fmt.Sprintf("; backup %s is trying again: %s", b.Name, run.Error)
+			return
+		}
+		if conditions.IsTrue(b, v1alpha1.ConditionStalled) {
+			fact.Message += fmt.Sprintf("; backup %s cannot go on: %s", b.Name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
+			if fact.Status == metav1.ConditionUnknown {
+				fact.Status = metav1.ConditionFalse
+			}
+			return
+		}
+	}
 }
 
 // keepBackups makes the backup that is due, and drops those that retention no
