@@ -51,6 +51,8 @@ type store struct {
 	t         *testing.T
 	namespace string
 	size      resource.Quantity
+	// change of its pod; nil for none.
+	change func(*testing.T, *corev1.Pod)
 	// access is what a client has to know, by the names of the keys above.
 	access map[string][]byte
 	// address of its pod, and a client over it: a port that the API server
@@ -63,8 +65,14 @@ type store struct {
 // What it holds lasts as long as the test.
 func newStore(t *testing.T, class, size string) *store {
 	t.Helper()
+	return newStoreOf(t, class, size, nil)
+}
+
+// newStoreOf starts one whose pod is changed.
+func newStoreOf(t *testing.T, class, size string, change func(*testing.T, *corev1.Pod)) *store {
+	t.Helper()
 	needImages(t, "s3", storeLine, 1)
-	s := &store{t: t, namespace: newNamespace(t, "store-"), size: resource.MustParse(size)}
+	s := &store{t: t, namespace: newNamespace(t, "store-"), size: resource.MustParse(size), change: change}
 	ca, err := pki.NewCA("of the store", time.Now(), rand.Reader)
 	must(t, err, "make a CA")
 	certificate, key, err := pki.Issue(ca, pki.LeafRequest{CommonName: storeName, DNSNames: []string{s.host()}}, time.Now(), rand.Reader)
@@ -148,6 +156,9 @@ func (s *store) pod() *corev1.Pod {
 	c.ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 		Path: "/health", Port: intstr.FromInt32(storePort), Scheme: corev1.URISchemeHTTPS,
 	}}}
+	if s.change != nil {
+		s.change(s.t, pod)
+	}
 	return pod
 }
 
