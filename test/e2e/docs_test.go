@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,8 +85,5 @@ func (s docsShell) run(ctx context.Context, line string) (string, error) {
 	cmd := exec.CommandContext(ctx, "bash", "-uo", "pipefail", "-c", line)
 	cmd.Dir, cmd.Env = s.root, s.environment
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("%w", err)
-	}
-	return string(out), nil
+	return string(out), err
 }
