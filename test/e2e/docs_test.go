@@ -20,7 +20,7 @@ func docsRun(t *testing.T) {
 	const root = "../.."
 	needKind(t, etcd)
 	namespace := newNamespace(t, "")
-	shop := createSubject(t, postgres, namespace, orders, 3)
+	shop := createSubject(t, postgres, namespace, orders, 3, "backup: {enabled: true}")
 	config := createSubject(t, etcd, namespace, "config", 1)
 	shop.waitReady()
 	config.waitReady()
