@@ -133,7 +133,7 @@ func TestRealFullVolume(t *testing.T) {
 			primary.exec("checkpoint")
 			primary.rows("last")
 			volume.leave(4 << 20)
-			killInside(primary.o.pgdata())
+			primary.Lock.KillHolders()
 			primary.untilHeld(memberapi.HoldVolumeFull)
 			if !hangs {
 				release()
