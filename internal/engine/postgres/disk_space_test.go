@@ -24,8 +24,9 @@ func TestDiskFull(t *testing.T) {
 			"Ready": "False VolumeFull: member orders-0: volume data-orders-0 " + remedy, "Stalled": "True VolumeFull: member orders-0: volume data-orders-0 " + remedy,
 			"Available": "False VolumeFull: orders-0 answers, and its writes fail: volume data-orders-0 has no disk space left"}},
 		{"a replica's is", func(w *world) { w.status(1).DiskFull = true }, map[string]string{
-			"Ready": "True Ready: 2 of 2 members serve, orders-0 takes writes", "Available": "True Available: 2 of 2 members serve, orders-0 takes writes",
-			"Degraded": "True VolumeFull: member orders-1: volume data-orders-1 " + remedy}},
+			"Ready":     "True Ready: 2 of 2 members serve, orders-0 takes writes; member orders-1: volume data-orders-1 " + remedy,
+			"Available": "True Available: 2 of 2 members serve, orders-0 takes writes",
+			"Degraded":  "True VolumeFull: member orders-1: volume data-orders-1 " + remedy}},
 	} {
 		w := settled(t, 2)
 		c.change(w)
