@@ -112,7 +112,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@cd test/e2e && go test -tags e2e -count=1 -v -timeout 60m -run '$(FOCUS)'
 
-soak: cluster deploy etcd-images ## the long versions of the end-to-end tests (an hour and a half)
+soak: cluster deploy etcd-images ## the long versions of the end-to-end tests (two hours)
 	@cd test/e2e && go test -tags 'e2e soak' -count=1 -v -timeout 180m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))'
 
 bench: cluster deploy etcd-images ## measure and print a table (about a quarter of an hour)

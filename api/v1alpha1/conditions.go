@@ -140,4 +140,6 @@ const (
 	ReasonPrimaryChanged = "PrimaryChanged"
 	ReasonVolumeGrows    = "VolumeGrows"
 	ReasonVolumeKept     = "VolumeKept"
+	ReasonRequestTakenUp = "RequestTakenUp"
+	ReasonRequestDone    = "RequestDone"
 )

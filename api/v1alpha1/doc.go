@@ -108,6 +108,10 @@ const (
 	// survivor when the majority of the members is lost for good. Its value is a
 	// token of the user's choice: each is obeyed once.
 	AnnotationRecoverQuorum = "holdfast.dev/recover-quorum"
+	// AnnotationContinueWithOlderData on a PostgresCluster asks a primary that is
+	// held for DataBehind to go on with the data that it has, on a new timeline.
+	// Its value is an ID of the user's choice: each is carried out once.
+	AnnotationContinueWithOlderData = "holdfast.dev/continue-with-older-data"
 	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
 	// fills it. Until it says which database system it holds, it may hold a part
 	// of one.

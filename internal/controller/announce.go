@@ -19,6 +19,7 @@ func (r *Reconciler[C, O]) announce(c C, before *v1alpha1.CommonStatus) {
 	}
 	r.announceRestore(c, before.Restore, after.Restore)
 	r.announceDrill(c, before.Drill, after.Drill)
+	r.announceRequests(c, before.Orders, after.Orders)
 	r.announceMembers(c, before.Members, after.Members)
 }
 
@@ -74,5 +75,21 @@ func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreS
 		r.event(c, normal, v1alpha1.ReasonRestored, "Restore", "backup %s is restored, up to %s", after.Result.Backup, after.Result.EndPosition)
 	case after.Error != "" && (before == nil || before.Error != after.Error):
 		r.event(c, warning, v1alpha1.ReasonRestoreFailed, "Restore", "%s", after.Error)
+	}
+}
+
+// announceRequests says which one-shot requests were taken up, and how they
+// ended.
+func (r *Reconciler[C, O]) announceRequests(c C, before, after []v1alpha1.OrderStatus) {
+	for _, now := range after {
+		name := v1alpha1.GroupVersion.Group + "/" + now.Type + "=" + now.Token
+		known := slices.ContainsFunc(before, func(o v1alpha1.OrderStatus) bool { return o.Type == now.Type && o.Token == now.Token })
+		switch {
+		case slices.Contains(before, now):
+		case now.Result != "":
+			r.event(c, normal, v1alpha1.ReasonRequestDone, "Request", "%s: %s", name, now.Result)
+		case !known:
+			r.event(c, warning, v1alpha1.ReasonRequestTakenUp, "Request", "%s is taken up by %s", name, now.Target)
+		}
 	}
 }

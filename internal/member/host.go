@@ -38,6 +38,9 @@ type HostOptions struct {
 	// where it is nil, that is not tried.
 	Space    func() Space
 	Allocate func() error
+	// Handlers answer the operator and the members at further paths; nil for
+	// none.
+	Handlers map[string]http.Handler
 }
 
 // Host is what stands around a database in its pod, whichever it is: what the
@@ -135,7 +138,12 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 		return nil
 	}
 	err := serve(h.o.StatusAddress, func(l net.Listener) error {
-		return Serve(ctx, l, StatusHandler(h.Store, refresh), h.Certificates)
+		mux := http.NewServeMux()
+		mux.Handle("/", StatusHandler(h.Store, refresh))
+		for path, handler := range h.o.Handlers {
+			mux.Handle("GET "+path, onlyMembers(handler))
+		}
+		return Serve(ctx, l, mux, h.Certificates)
 	})
 	if err == nil {
 		err = serve(h.o.ProbeAddress, func(l net.Listener) error {

@@ -37,6 +37,15 @@ const (
 	// had on its disk, on AnnotationTimeline: data that does not go so far is
 	// older than the cluster's.
 	AnnotationCheckpoint = "holdfast.dev/checkpoint"
+	// AnnotationFlushed is how far the holder's WAL was on its disk at the last
+	// renewal, on AnnotationTimeline.
+	AnnotationFlushed = "holdfast.dev/flushed-position"
+	// AnnotationReserved is the highest timeline that was ever reserved for a
+	// promotion, whether that came to its end or not.
+	AnnotationReserved = "holdfast.dev/reserved-timeline"
+	// AnnotationBoot is the boot ID of the kernel under which the holder's pod
+	// has written AnnotationFlushed.
+	AnnotationBoot = "holdfast.dev/boot-id"
 	// AnnotationShutdownPosition is the last position of a holder that shut
 	// down in order; only a Lease without a holder has it.
 	AnnotationShutdownPosition = "holdfast.dev/shutdown-position"
@@ -57,6 +66,9 @@ type Record struct {
 	Timeline         int64
 	Checkpoint       string
 	ShutdownPosition string
+	Flushed          string
+	Reserved         int64
+	Boot             string
 	Duration         time.Duration
 	RenewTime        time.Time
 	Version          string
@@ -78,6 +90,8 @@ type Lease struct {
 	held   bool
 	lost   chan struct{}
 	owners func() []metav1.OwnerReference
+	// renewed edits the annotations at every renewal; nil for none.
+	renewed func(annotations map[string]string)
 }
 
 // NewLease is the Lease <cluster>-primary of the member's cluster, made with
@@ -92,6 +106,10 @@ func NewLease(id Identity, labels map[string]string, owners func() []metav1.Owne
 		lost:   make(chan struct{}),
 	}
 }
+
+// RecordAtRenewal has every renewal edit the annotations, too, by what is in
+// memory: a renewal never waits for a disk. Call it before Keep.
+func (l *Lease) RecordAtRenewal(edit func(annotations map[string]string)) { l.renewed = edit }
 
 // Look reads the Lease. Claims expire only for a member that looks at least
 // every few seconds.
@@ -146,7 +164,7 @@ func (l *Lease) Claim(ctx context.Context, cluster string, forget bool) error {
 	defer l.mu.Unlock()
 	next := claimed(l.object, l.id, l.name, l.labels, time.Now())
 	if forget {
-		for _, name := range []string{v1alpha1.AnnotationSystemIdentifier, AnnotationTimeline, AnnotationCheckpoint} {
+		for _, name := range []string{v1alpha1.AnnotationSystemIdentifier, AnnotationTimeline, AnnotationCheckpoint, AnnotationFlushed, AnnotationReserved, AnnotationBoot} {
 			delete(next.Annotations, name)
 		}
 	}
@@ -191,6 +209,7 @@ func (l *Lease) Release(ctx context.Context, timeline int64, position string) er
 		object.Annotations[AnnotationTimeline] = strconv.FormatInt(timeline, 10)
 		object.Annotations[AnnotationCheckpoint] = position
 		object.Annotations[AnnotationShutdownPosition] = position
+		object.Annotations[AnnotationFlushed] = position
 	})
 	if err == nil {
 		l.mu.Lock()
@@ -214,7 +233,11 @@ func (l *Lease) Keep(ctx context.Context) {
 		if held, _ := l.Held(); !held {
 			continue
 		}
-		err := l.write(ctx, func(*coordinationv1.Lease) {})
+		err := l.write(ctx, func(object *coordinationv1.Lease) {
+			if l.renewed != nil {
+				l.renewed(object.Annotations)
+			}
+		})
 		if (err != nil) != failing && ctx.Err() == nil {
 			failing = err != nil
 			l.log.Info("renewal of the Lease", "lease", l.name, "failing", failing, "error", fmt.Sprint(err))
@@ -309,6 +332,7 @@ func claimed(seen *coordinationv1.Lease, id Identity, name string, labels map[st
 	}
 	if record := recordOf(next); record.HolderUID != id.PodUID {
 		next.Annotations[AnnotationTerm] = strconv.FormatInt(record.Term+1, 10)
+		delete(next.Annotations, AnnotationBoot)
 		next.Spec.AcquireTime = &metav1.MicroTime{Time: now}
 		next.Spec.LeaseTransitions = new(int32(record.Term))
 	}
@@ -333,11 +357,14 @@ func recordOf(object *coordinationv1.Lease) Record {
 		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
 		Cluster:          object.Annotations[AnnotationCluster],
 		ShutdownPosition: object.Annotations[AnnotationShutdownPosition],
+		Flushed:          object.Annotations[AnnotationFlushed],
+		Boot:             object.Annotations[AnnotationBoot],
 		Duration:         LeaseDuration,
 		Version:          object.ResourceVersion,
 	}
 	r.Timeline, _ = strconv.ParseInt(object.Annotations[AnnotationTimeline], 10, 64)
 	r.Checkpoint = object.Annotations[AnnotationCheckpoint]
+	r.Reserved, _ = strconv.ParseInt(object.Annotations[AnnotationReserved], 10, 64)
 	r.Term, _ = strconv.ParseInt(object.Annotations[AnnotationTerm], 10, 64)
 	if object.Spec.HolderIdentity != nil {
 		r.HolderUID = *object.Spec.HolderIdentity

@@ -268,3 +268,39 @@ func TestClaimIsLostToWhoeverWasFirst(t *testing.T) {
 		t.Error("held")
 	}
 }
+
+// What a holder records at renewals stays for who comes next, but for the kernel
+// under which it was written.
+func TestRenewalRecords(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l, client := newTestLease(heldBy("uid-0"))
+	look(t, l)
+	if err := l.Claim(ctx, "u", false); err != nil {
+		t.Fatal(err)
+	}
+	l.RecordAtRenewal(func(annotations map[string]string) {
+		annotations[AnnotationTimeline], annotations[AnnotationFlushed], annotations[AnnotationBoot] = "3", "0/70", "kernel"
+	})
+	if err := l.Annotate(ctx, map[string]string{AnnotationReserved: "4"}); err != nil {
+		t.Fatal(err)
+	}
+	kept := make(chan struct{})
+	go func() { defer close(kept); l.Keep(ctx) }()
+	for look(t, l).Flushed == "" {
+		time.Sleep(50 * time.Millisecond)
+	}
+	cancel()
+	<-kept
+	if r := look(t, l); r.Timeline != 3 || r.Flushed != "0/70" || r.Boot != "kernel" || r.Reserved != 4 {
+		t.Errorf("record is %+v", r)
+	}
+	other := NewLease(Identity{Namespace: "shop", Cluster: "orders", Pod: "orders-0", PodUID: "uid-9"}, nil,
+		func() []metav1.OwnerReference { return nil }, client, slog.New(slog.DiscardHandler))
+	look(t, other)
+	if err := other.Claim(context.Background(), "u", false); err != nil {
+		t.Fatal(err)
+	}
+	if r := look(t, other); r.Flushed != "0/70" || r.Boot != "" || r.Reserved != 4 || r.Timeline != 3 {
+		t.Errorf("its successor reads %+v", r)
+	}
+}

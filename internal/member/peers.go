@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -68,27 +70,47 @@ func (p *Peers) dial(ctx context.Context, network, address string) (net.Conn, er
 // Status of a peer, as of now. The deadline is the context's.
 func (p *Peers) Status(ctx context.Context, pod string) (memberapi.Status, error) {
 	var status memberapi.Status
-	client, err := p.current()
-	if err != nil {
-		return status, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address(pod)+memberapi.StatusPath, nil)
-	if err != nil {
-		return status, err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return status, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return status, fmt.Errorf("ask %s for its status: %s", pod, response.Status)
-	}
-	err = json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(&status)
+	err := p.ask(ctx, pod, memberapi.StatusPath, &status)
 	if err == nil && status.Pod != pod {
 		err = fmt.Errorf("asked %s for its status, %q answered", pod, status.Pod)
 	}
 	return status, err
+}
+
+// CompareWAL asks a peer that leads what its WAL has to do with a part of the
+// own: of a timeline, or, for 0, of its own way. The deadline is the context's;
+// the error is errors.ErrUnsupported of an agent that is too old to know.
+func (p *Peers) CompareWAL(ctx context.Context, pod string, timeline int64, from, to uint64) (memberapi.WALComparison, error) {
+	var answer memberapi.WALComparison
+	query := url.Values{}
+	query.Set("timeline", strconv.FormatInt(timeline, 10))
+	query.Set("from", strconv.FormatUint(from, 10))
+	query.Set("to", strconv.FormatUint(to, 10))
+	return answer, p.ask(ctx, pod, memberapi.ComparisonPath+"?"+query.Encode(), &answer)
+}
+
+// ask reads the JSON that a peer answers.
+func (p *Peers) ask(ctx context.Context, pod, path string, into any) error {
+	client, err := p.current()
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address(pod)+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("ask %s for %s: %w", pod, path, errors.ErrUnsupported)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask %s for %s: %s", pod, path, response.Status)
+	}
+	return json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(into)
 }
 
 // current returns a client with the current certificate; connections made with

@@ -39,6 +39,17 @@ func StatusHandler(store *Store, refresh func(context.Context)) http.Handler {
 	return mux
 }
 
+// onlyMembers refuses everybody but the operator and the cluster's members.
+func onlyMembers(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowed(r) {
+			http.Error(w, "this client certificate may not read here", http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
 func allowed(r *http.Request) bool {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false

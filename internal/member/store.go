@@ -109,7 +109,7 @@ func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counte
 // stable leaves out what moves all the time.
 func stable(s memberapi.Status) memberapi.Status {
 	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
-	s.DataSize, s.DataInUse = 0, 0
+	s.DataSize, s.DataInUse, s.WALEnd = 0, 0, nil
 	s.VolumeRate = pressing(s)
 	s.VolumeUsed, s.VolumeSize = filled(s), coarse(s.VolumeSize)
 	s.Archive = wrong(s.Archive)

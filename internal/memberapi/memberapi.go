@@ -2,8 +2,8 @@
 // and the operator. It knows no engine: what only one engine has stands in
 // Details.
 //
-// The agent serves three endpoints over mutual TLS: GET StatusPath answers a
-// Status. With the query parameters after=<Status.Revision> and wait=<Go
+// Over mutual TLS, the agent answers a Status at StatusPath, and engines with
+// timelines a WALComparison at ComparisonPath. With the query parameters after=<Status.Revision> and wait=<Go
 // duration> it answers when the status has another revision, or when the wait
 // is over. Clients are told apart by the common name of their certificate:
 // OperatorName for the operator, MemberName for the cluster's members; others
@@ -22,6 +22,14 @@ const (
 
 // StatusPath answers a Status.
 const StatusPath = "/status"
+
+// ComparisonPath answers a WALComparison, for the query parameters timeline,
+// from and to, in decimal, on a member that leads. Timeline 0 asks for the part
+// as the member has it, whatever timeline that is of.
+const ComparisonPath = "/wal-comparison"
+
+// ComparisonMost is the most WAL, in bytes, that is compared at once.
+const ComparisonMost = 4 << 30
 
 // Common names of client certificates, all signed by the cluster's own CA.
 const (
@@ -104,8 +112,21 @@ type ClusterConfig struct {
 	Tickets map[string]Ticket `json:"tickets,omitempty"`
 	// Recovery is the order to go on without a lost majority; see Recovery.
 	Recovery *Recovery `json:"recovery,omitempty"`
+	// OlderData is the request to go on with older data; see OlderDataRequest.
+	OlderData *OlderDataRequest `json:"olderData,omitempty"`
 	// Archive is where the log goes, all the time; nil for nowhere.
 	Archive *ArchiveConfig `json:"archive,omitempty"`
+}
+
+// OlderDataRequest asks one member that is held for HoldDataBehind to go on with
+// the data that it has, on a new timeline. Of a member that is not held so it
+// asks nothing.
+type OlderDataRequest struct {
+	// ID of the request; one is carried out once, and is then the member's
+	// Status.Recovered.
+	ID string `json:"id"`
+	// Pod of the member.
+	Pod string `json:"pod"`
 }
 
 // FirstDatabase is the database that applications use, and its owner.
@@ -198,9 +219,28 @@ const (
 	HoldVolumeFull Hold = "VolumeFull"
 )
 
+// WALComparison says what a member's WAL has to do with a part of another's.
+type WALComparison struct {
+	// Timeline and Position of the member itself.
+	WALPoint
+	// Descends says that the timeline asked for is the member's, or one before
+	// it, which it left at Left; 0 where it has not.
+	Descends bool   `json:"descends,omitempty"`
+	Left     uint64 `json:"left,omitempty"`
+	// Sum is the SHA-256, in hex, of the part; empty where the member does not
+	// hold all of it any more, or not yet.
+	Sum string `json:"sum,omitempty"`
+}
+
+// WALPoint is a position in the WAL of a timeline.
+type WALPoint struct {
+	Timeline int64  `json:"timeline"`
+	Position uint64 `json:"position"`
+}
+
 // Status is what a member says of itself.
 type Status struct {
-	// Revision changes whenever anything else here does, Time, Position,
+	// Revision changes whenever anything else here does, Time, Position, WALEnd,
 	// PositionOld, DataSize, DataInUse and Lag apart, VolumeUsed when it passes
 	// a whole percent of VolumeSize, from half of it on, and VolumeSize when its
 	// first digits change. Of Archive it follows what is wrong: Late, Error and
@@ -285,7 +325,12 @@ type Status struct {
 	// again because its data has gone: the group must remove it before it
 	// admits the pod anew. Together with HoldDataMissing.
 	LostMember string `json:"lostMember,omitempty"`
-	// Recovered is the token of the last Recovery that was carried out here.
+	// WALEnd is how far the WAL on the member's volume goes, of an engine with
+	// timelines: of a replica, what it has received. It is nil while that is
+	// not known, and zero of a volume without data.
+	WALEnd *WALPoint `json:"walEnd,omitempty"`
+	// Recovered is the token of the last Recovery, or the ID of the last
+	// OlderDataRequest, that was carried out here.
 	Recovered string `json:"recovered,omitempty"`
 	// VolumeSize and VolumeUsed are of the file system on the member's volume,
 	// in bytes; 0 while unknown. What only root may fill counts as used.

@@ -13,7 +13,7 @@ import (
 )
 
 // agentTestsTimeout is for the agent's own tests on one version.
-const agentTestsTimeout = 8 * time.Minute
+const agentTestsTimeout = 20 * time.Minute
 
 // agentOnEachMajor runs the agent's own tests on each major version that there
 // is: they break volumes, Leases and databases as no cluster's owner would, so

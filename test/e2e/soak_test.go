@@ -16,6 +16,7 @@ func TestSoak(t *testing.T) {
 	t.Run("TenMomentsOfAGibibyte", tenMoments)
 	t.Run("TwentyMinutesOfEveryMinute", func(t *testing.T) { everyMinute(t, 20*time.Minute) })
 	t.Run("BackupThroughTroubles", backupThroughTroubles)
+	t.Run("OlderDataAtRandom", func(t *testing.T) { olderDataAtRandom(t, olderDataPeriod(t)) })
 	t.Run("EtcdVolumesGrow", etcdVolumesGrow)
 	for _, k := range kinds() {
 		t.Run(k.prefix+"TwentyKillsAtEachStep", func(t *testing.T) {

@@ -49,6 +49,7 @@ var ofPostgres = []part{
 	{"AgentDies", agentDies},
 	{"OutdatedPrimaryCrashes", outdatedPrimaryCrashes},
 	{"HungServer", hungServer},
+	{"OlderData", olderData},
 	{"RetainOtherNames", recreatedWithOtherNames},
 	{"OtherMajorAdopted", otherMajorAdopted},
 	{"Secrecy", secretsStaySecret},

@@ -18,6 +18,8 @@ type desired struct {
 	memberset.Desired
 	// first is the first database and its owner.
 	first firstDatabase
+	// older is the request to go on with older data.
+	older olderData
 }
 
 // desire is what the objects should be made from. Where the spec cannot be
@@ -38,6 +40,7 @@ func desire(c *v1alpha1.PostgresCluster, o memberset.Observation) (desired, bool
 		s.Stay(&d.Desired, o)
 	}
 	d.Count = count(c, o)
+	d.older = planOlderData(c, o)
 	writable, faults := s.DesireVolumes(&d.Desired, o)
 	d.Config = clusterConfig(c, d)
 	return d, writable, append(facts, faults...)
@@ -47,7 +50,7 @@ func desire(c *v1alpha1.PostgresCluster, o memberset.Observation) (desired, bool
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := set(c).Config(d.Desired)
 	config.Archive = set(c).Archive()
-	config.Parameters = c.Spec.Parameters
+	config.Parameters, config.OlderData = c.Spec.Parameters, d.older.request
 	config.Database, config.Owner = d.first.database, d.first.owner
 	return memberset.Render(config)
 }

@@ -50,7 +50,7 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	p.Notes = slices.Concat(j.GrowthNotes(), j.KeptNotes())
 	p.Step, p.Drifts = j.step(now), j.PodDrifts(now)
 	p.Report = j.report()
-	p.Report.Archive = j.archive(now)
+	p.Report.Archive, p.Report.Orders = j.archive(now), d.older.requests()
 	p.Demand = j.demand(p.Report.Archive, now)
 	if j.archiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,23 @@ type agent struct {
 	// cluster is the UID in the first configuration: a pod of an earlier
 	// cluster of the name that is about to go reads the next one's, too.
 	cluster string
+
+	// taken is the Lease as it was before this process claimed it, led says that
+	// this process has led since, and askedSince when it began to ask the other
+	// members; all are the loop's.
+	taken      member.Record
+	led        bool
+	askedSince time.Duration
+	boot       string
+	// measured is of the data while it does not run, and flushed of a primary.
+	measured measuredWAL
+	flushed  flushedWAL
+
+	// evidence is the end of a replica's WAL that is not compared with the
+	// primary's yet, compared where the last ended that was, and comparedAt when.
+	evidence   walEvidence
+	compared   uint64
+	comparedAt time.Duration
 
 	// proof is of a replica that seems to be ahead of its primary.
 	proof aheadProof
@@ -93,6 +111,7 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		scrape:    newSession(o, "holdfast-metrics"),
 		positions: newSession(o, "holdfast-position"),
 		moved:     make(chan struct{}, 1), checkpointDue: make(chan struct{}, 1),
+		boot: bootID(),
 	}
 	if a.version, a.major, err = a.programs.version(ctx); err != nil {
 		return nil, err
@@ -101,8 +120,10 @@ func newAgent(ctx context.Context, o Options) (*agent, error) {
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: a.version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
 		Space: a.space, Allocate: a.allocate,
+		Handlers: map[string]http.Handler{memberapi.ComparisonPath: http.HandlerFunc(a.compareWAL)},
 	})
 	a.lease = member.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client, o.Log)
+	a.lease.RecordAtRenewal(a.flushed.record(a.boot))
 	a.archive = newArchiver(a)
 	a.peers = member.NewPeers(a.Certificates, o.AgentAddress)
 	for _, dir := range []string{o.RunDir, filepath.Join(o.RunDir, "tls")} {

@@ -21,8 +21,12 @@ type facts struct {
 	Cluster string
 	Fresh   bool
 
-	// Lease as it was read; the primary's only.
+	// End is how far the WAL on the volume goes; zero while it is not known.
+	End extent
+
+	// Lease as it was read, and what else concerns the primary only.
 	Lease member.Record
+	leading
 
 	// PrimaryKnown says that another member says that it is the primary.
 	PrimaryKnown            bool
@@ -72,6 +76,10 @@ type decision struct {
 	Message string
 	// Room is what must be free on the volume before HoldVolumeFull ends.
 	Room int64
+	// NewTimeline has actStartPrimary begin a timeline, which Request asked for
+	// where it is not empty.
+	NewTimeline bool
+	Request     string
 }
 
 // decide says what to do before the database runs. The order is the priority:
@@ -157,39 +165,6 @@ func foreign(id string, f facts) bool {
 	return false
 }
 
-// decidePrimary is for ordinal 0, the primary of this version.
-func decidePrimary(f facts) decision {
-	empty := f.Volume.Content == contentEmpty
-	switch {
-	case empty && born(f) != "":
-		return decision{Action: actHold, Hold: memberapi.HoldDataMissing, Message: fmt.Sprintf(
-			"the volume is empty, but the database system %s was born in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", born(f))}
-	case f.Volume.Standby:
-		return decision{Action: actHold, Hold: memberapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
-	case !empty && !f.pastLease() && floor(f.Lease).newer(f.Volume.Control.end()):
-		return decision{Action: actHold, Hold: memberapi.HoldDataBehind, Message: fmt.Sprintf(
-			"the data goes to %s, and the primary of this cluster has recorded %s: an older volume stands in its place. Bring the newer one back, or, to give up what was written since, remove the annotations %s and %s from the Lease of the primary",
-			f.Volume.Control.end(), floor(f.Lease), member.AnnotationCheckpoint, member.AnnotationShutdownPosition)}
-	case f.Lease.Claim == member.ClaimUnknown:
-		return decision{Action: actWait, Message: "waits for the API server: the Lease cannot be read"}
-	case !f.ConfigKnown:
-		return decision{Action: actWait, Message: "waits for the cluster's configuration"}
-	case f.Lease.Claim == member.ClaimHeld:
-		return decision{Action: actWait, Message: "waits for the Lease, which may still be held by " + holder(f.Lease)}
-	case f.Lease.Claim != member.ClaimMine:
-		return decision{Action: actClaim, Message: "claims the Lease"}
-	case empty && f.Lease.SystemIdentifier != "":
-		// The claim was made before the cluster's freshness was known.
-		return decision{Action: actClaim, Message: "claims the Lease that an earlier cluster left behind"}
-	case empty:
-		return decision{Action: actBirth, Message: "creates the database system"}
-	case f.Lease.SystemIdentifier == "":
-		return decision{Action: actRecord, Message: "records the database system on the Lease"}
-	default:
-		return decision{Action: actStartPrimary, Message: "starts as the primary"}
-	}
-}
-
 func holder(r member.Record) string {
 	if r.HolderPod != "" {
 		return "an earlier pod " + r.HolderPod
@@ -205,12 +180,12 @@ func (f facts) wantsCopy() bool {
 // decideReplica is for every other ordinal. It needs no Lease: nothing that it
 // does makes a second primary.
 func decideReplica(f facts) decision { //nolint:gocyclo // an ordered switch: first match wins
-	own := f.Volume.Control.end()
+	own := f.end()
 	switch {
 	case f.Volume.Content == contentData && f.Ahead != nil:
 		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: f.Ahead.message()}
 	case f.Volume.Content == contentData && f.PrimaryKnown && ahead(own, f.PrimaryEnd):
-		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: aheadMark{own, f.PrimaryEnd}.message()}
+		return decision{Action: actHold, Hold: memberapi.HoldDataAhead, Message: aheadMark{Own: own, Primary: f.PrimaryEnd}.message()}
 	case f.Volume.Content == contentEmpty && !f.PrimaryKnown:
 		return decision{Action: actWait, Message: "waits for a primary to copy from"}
 	case f.Volume.Content == contentEmpty && foreign(f.PrimarySystemIdentifier, f):

@@ -41,14 +41,16 @@ func parsePoint(timeline int64, position string) point {
 	return point{timeline, high<<32 | low}
 }
 
-// floor is the least that the data of a primary must hold: the last checkpoint
-// that a holder of the Lease had on its disk.
+// floor is the least that the data of a primary must hold: what a holder of the
+// Lease had on its disk at a renewal, a checkpoint or a shutdown in order.
 func floor(r member.Record) point {
-	recorded := parsePoint(r.Timeline, r.Checkpoint)
-	if shutdown := parsePoint(r.Timeline, r.ShutdownPosition); shutdown.newer(recorded) {
-		return shutdown
+	var most point
+	for _, position := range []string{r.Checkpoint, r.ShutdownPosition, r.Flushed} {
+		if recorded := parsePoint(r.Timeline, position); recorded.newer(most) {
+			most = recorded
+		}
 	}
-	return recorded
+	return most
 }
 
 // end is how far the data surely goes.
@@ -110,9 +112,18 @@ const aheadName = "pgdata.ahead"
 type aheadMark struct {
 	Own     point `json:"own"`
 	Primary point `json:"primary"`
+	// Left is where the primary's history left Own's timeline; 0 where it did
+	// not, or did not say. Differs says that the WAL before Own is not the
+	// primary's.
+	Left    uint64 `json:"left,omitempty"`
+	Differs bool   `json:"differs,omitempty"`
 }
 
 func (m aheadMark) message() string {
+	if m.Differs {
+		return fmt.Sprintf("the WAL of this member, which went to %s, is not the primary's: its data may be the only newest copy, and is neither started nor copied over. "+
+			"Save what it holds and then delete this member's volume and pod, or bring its data to the primary and remove %s from this volume", m.Own, aheadName)
+	}
 	return fmt.Sprintf("the data of this member went to %s when that of the primary went to %s: it may be the only newest copy, and is neither started nor copied over. "+
 		"Bring the newer data to the primary and then remove %s from this volume, or, to give up what the primary lacks, delete this member's volume and pod",
 		m.Own, m.Primary, aheadName)

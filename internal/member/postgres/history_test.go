@@ -95,6 +95,7 @@ func TestFloor(t *testing.T) {
 		{"nothing recorded", member.Record{Timeline: 1}, point{}},
 		{"a checkpoint", member.Record{Timeline: 2, Checkpoint: "0/50"}, at(2, "0/50")},
 		{"a shutdown that an older agent recorded", member.Record{Timeline: 1, ShutdownPosition: "0/60"}, at(1, "0/60")},
+		{"a renewal", member.Record{Timeline: 1, Checkpoint: "0/50", Flushed: "0/70"}, at(1, "0/70")},
 		{"the later of both", member.Record{Timeline: 1, Checkpoint: "0/50", ShutdownPosition: "0/60"}, at(1, "0/60")},
 	}
 	for _, c := range cases {
@@ -118,7 +119,7 @@ func TestDecideOlderData(t *testing.T) {
 		f := facts{BinaryMajor: 17, ConfigKnown: true, Lease: recorded}
 		f.Volume = restingAt(dataOf(ours), at(1, "0/40"))
 		check(t, decide(f), verdict{actHold, memberapi.HoldDataBehind})
-		for _, text := range []string{"0/40", "0/50", "holdfast.dev/checkpoint"} {
+		for _, text := range []string{"0/40", "0/50", v1alpha1.AnnotationContinueWithOlderData} {
 			if got := decide(f).Message; !strings.Contains(got, text) {
 				t.Errorf("message %q does not hold %s", got, text)
 			}

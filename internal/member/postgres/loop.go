@@ -64,22 +64,40 @@ func (a *agent) step(ctx context.Context) (time.Duration, error) { //nolint:gocy
 			a.log.Info("the Lease was not won", "error", err.Error())
 			return pauseClaim, nil
 		}
+		a.taken, a.led, a.askedSince = f.Lease, false, 0
 		return 0, nil
 	case actBirth:
 		a.Report(memberapi.StateInitializing, "", d.Message)
 		return 0, a.initdb(ctx)
 	case actRecord:
-		return 0, a.recordBirth(ctx, f.Volume.Control)
+		return 0, a.recordBirth(ctx, f.Volume.Control, f.Leader.Term > 0)
 	case actClone, actCopyAgain:
 		return a.clone(ctx, primary)
 	case actMarkStandby:
 		return 0, markStandby(a.o.pgdata())
 	case actStartPrimary:
-		return 0, a.serve(ctx, f.Volume.Control, true)
+		return a.lead(ctx, f, d)
 	default:
 		a.copyAgain = false // this run finds out whether it is still so
-		return 0, a.serve(ctx, f.Volume.Control, false)
+		return 0, a.serve(ctx, f.Volume.Control, false, 0)
 	}
+}
+
+// lead starts the primary, on a timeline of its own where that is decided.
+func (a *agent) lead(ctx context.Context, f facts, d decision) (time.Duration, error) {
+	var begins int64
+	var err error
+	if d.NewTimeline {
+		a.Report(memberapi.StateRecovering, "", d.Message)
+		begins, err = a.reserveTimeline(ctx, f, d)
+	} else {
+		err = a.recordTerm(f)
+	}
+	if err != nil {
+		a.log.Warn("the start as the primary is not on record yet", "error", err.Error())
+		return pauseClaim, nil
+	}
+	return 0, a.serve(ctx, f.Volume.Control, true, begins)
 }
 
 // gather collects what decide needs, and judges nothing.
@@ -112,11 +130,19 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	}
 	var primary memberapi.Status
 	if a.ordinal == 0 {
-		f.Lease = a.lookLease(ctx)
+		err = a.gatherLeading(ctx, &f)
 	} else {
 		primary, f.PrimaryKnown = a.findPrimary(ctx)
 		f.PrimarySystemIdentifier = primary.SystemIdentifier
 		f.Primary, f.PrimaryDataSize, f.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary, f.Volume.Control.SystemIdentifier)
+	}
+	if err == nil {
+		err = a.gatherWAL(&f)
+	}
+	if err == nil && a.ordinal != 0 {
+		err = a.compareAtRest(ctx, f)
+	}
+	if err == nil && a.ordinal != 0 {
 		f.Ahead, err = a.lookAhead(f)
 	}
 	return f, primary, err
@@ -125,10 +151,10 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 // lookAhead reads the mark of data that is ahead of its primary, and makes it
 // once that is proven.
 func (a *agent) lookAhead(f facts) (*aheadMark, error) {
-	now, own := member.Boottime(), f.Volume.Control.end()
+	now, own := member.Boottime(), f.end()
 	a.proof = a.proof.saw(now, own, f.PrimaryEnd)
 	if ours := f.PrimarySystemIdentifier == f.Volume.Control.SystemIdentifier; f.PrimaryKnown && ours && a.proof.over(now) {
-		if err := markAhead(a.o.DataDir, aheadMark{own, f.PrimaryEnd}); err != nil {
+		if err := markAhead(a.o.DataDir, aheadMark{Own: own, Primary: f.PrimaryEnd}); err != nil {
 			return nil, err
 		}
 	}
@@ -148,13 +174,15 @@ func (a *agent) lookLease(ctx context.Context) member.Record {
 	return record
 }
 
-// recordBirth latches the database system before it runs for the first time.
-func (a *agent) recordBirth(ctx context.Context, control controlData) error {
-	err := a.lease.Annotate(ctx, map[string]string{
-		v1alpha1.AnnotationSystemIdentifier: control.SystemIdentifier,
-		member.AnnotationTimeline:           fmt.Sprint(control.Timeline),
-		member.AnnotationCheckpoint:         control.Checkpoint,
-	})
+// recordBirth records the database system before it runs for the first time.
+// How far data goes that has led before is no measure of how far it went.
+func (a *agent) recordBirth(ctx context.Context, control controlData, ledBefore bool) error {
+	facts := map[string]string{v1alpha1.AnnotationSystemIdentifier: control.SystemIdentifier}
+	if !ledBefore {
+		facts[member.AnnotationTimeline] = fmt.Sprint(control.Timeline)
+		facts[member.AnnotationCheckpoint] = control.Checkpoint
+	}
+	err := a.lease.Annotate(ctx, facts)
 	if err != nil {
 		a.log.Info("the birth is not recorded yet", "error", err.Error())
 		wait(ctx, pauseClaim)

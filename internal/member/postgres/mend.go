@@ -100,7 +100,7 @@ func (l *life) keepAhead(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found && primary.SystemIdentifier == l.control.SystemIdentifier && (ahead(own, end) || own.Timeline != end.Timeline):
-		return markAhead(l.o.DataDir, aheadMark{own, end})
+		return markAhead(l.o.DataDir, aheadMark{Own: own, Primary: end})
 	}
 	return errors.New("cannot follow: the log says that the primary's history is another, its position does not")
 }
@@ -122,6 +122,12 @@ func (l *life) replaceData(ctx context.Context) error {
 	own, err := l.own(ctx)
 	if end := pointOf(primary, l.control.SystemIdentifier); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
 		err = fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
+	}
+	if err == nil {
+		var may bool
+		if may, err = l.mayBeReplaced(ctx, primary); err == nil && !may {
+			err = errors.New("can no longer follow, and is not copied again: it is not certain that the primary holds all that this member does")
+		}
 	}
 	if err != nil {
 		l.server.stop(l.o.StopTimeout)

@@ -29,15 +29,19 @@ type positionCache struct {
 	at time.Time
 }
 
-// refreshPosition brings the position of a primary up to date; a replica's is
-// as fresh as its last observation.
+// refreshPosition brings the position of a primary up to date; of a replica,
+// how far its WAL goes.
 func (a *agent) refreshPosition(ctx context.Context) {
 	status := a.Store.Get()
-	if status.Role != v1alpha1.RolePrimary || !status.Serving {
+	if !status.Serving {
 		return
 	}
 	a.position.mu.Lock()
 	defer a.position.mu.Unlock()
+	if status.Role != v1alpha1.RolePrimary {
+		a.refreshReceived(ctx)
+		return
+	}
 	if time.Since(a.position.at) < positionAge {
 		return
 	}
@@ -53,6 +57,25 @@ func (a *agent) refreshPosition(ctx context.Context) {
 	a.Store.Update(func(s *memberapi.Status) {
 		if s.PositionOld = err != nil; err == nil {
 			s.Position, a.position.at = uint64(position), time.Now()
+		}
+	})
+}
+
+// refreshReceived brings up to date how far the WAL of a replica goes: a member
+// that would lead asks for it.
+func (a *agent) refreshReceived(ctx context.Context) {
+	look, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	var received int64
+	err := a.positions.do(look, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, "select coalesce((greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn()) - '0/0')::int8, 0)").Scan(&received)
+	})
+	if err != nil {
+		return // what was observed last stands
+	}
+	a.Store.Update(func(s *memberapi.Status) {
+		if s.WALEnd != nil {
+			s.WALEnd = furthest(s.WALEnd, point{s.WALEnd.Timeline, uint64(received)})
 		}
 	})
 }
@@ -130,6 +153,9 @@ func (l *life) isPrepared() bool {
 // observePrimary: a primary serves once its accounts and slots are seen to.
 func (l *life) observePrimary(seen sight, err error) {
 	prepared := l.isPrepared()
+	if err == nil && !seen.Recovery {
+		l.flushed.set(point{seen.Timeline, uint64(seen.Position)})
+	}
 	if serving, message := l.health.Serving(); !serving && prepared {
 		l.reportHung(message)
 		return
@@ -179,6 +205,9 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 		l.watchStream(seen.Receiving)
 	}
 	l.watchAhead(now, seen, err == nil && view == viewServing)
+	if err == nil {
+		l.watchHistory(ctx, now, seen, view == viewServing)
+	}
 	if view != viewServing || !seen.Receiving && uint64(seen.Position) > f.tracker.newest {
 		// Ahead of a primary that sends nothing: its data is older than ours,
 		// so that what we would serve was never, or is no longer, true.
@@ -200,6 +229,7 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 		}
 		if err == nil {
 			s.Position, s.Timeline = uint64(seen.Position), seen.Timeline
+			s.WALEnd = furthest(s.WALEnd, point{seen.Timeline, uint64(seen.Received)})
 		}
 		s.Source = ""
 		if seen.Receiving {
@@ -227,7 +257,7 @@ func (l *life) watchAhead(now time.Duration, seen sight, both bool) {
 	if !l.proof.over(now) {
 		return
 	}
-	m := aheadMark{l.proof.mark, l.follower.primary}
+	m := aheadMark{Own: l.proof.mark, Primary: l.follower.primary}
 	if err := markAhead(l.o.DataDir, m); err != nil {
 		// It is not started again while it is ahead, mark or not.
 		l.log.Error("data that is ahead of the primary is not marked", "error", err.Error())

@@ -3,16 +3,12 @@
 package postgres
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
@@ -26,19 +22,10 @@ func snapshot(t *testing.T, volume string) string {
 	return copied
 }
 
-// giveUp is what a person does who accepts an older volume.
-func (w *world) giveUp() {
+// goOn is what the operator passes on when a person accepts an older volume.
+func (w *world) goOn(id string) {
 	w.t.Helper()
-	leases := w.client.CoordinationV1().Leases("shop")
-	lease, err := leases.Get(context.Background(), "orders-primary", metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	delete(lease.Annotations, member.AnnotationCheckpoint)
-	delete(lease.Annotations, member.AnnotationShutdownPosition)
-	if _, err := leases.Update(context.Background(), lease, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	w.configure(func(c *memberapi.ClusterConfig) { c.OlderData = &memberapi.OlderDataRequest{ID: id, Pod: "orders-0"} })
 }
 
 // outgrown makes a volume, an older copy of it, and a primary that runs on the
@@ -69,8 +56,10 @@ func TestRealOldVolumeDoesNotLead(t *testing.T) {
 
 	given := w.start(0, old, "uid-0e")
 	given.untilHeld(memberapi.HoldDataBehind)
-	w.giveUp()
-	given.untilRole(v1alpha1.RolePrimary)
+	w.goOn("once")
+	if got := given.untilRole(v1alpha1.RolePrimary); got.Timeline != 2 || got.Recovered != "once" {
+		t.Errorf("leads on timeline %d, request %q", got.Timeline, got.Recovered)
+	}
 }
 
 // A primary that crashed has recorded its last checkpoint.
@@ -103,7 +92,7 @@ func TestRealReplicaAheadIsKept(t *testing.T) {
 	primary.stop()
 
 	// The snapshot leads, for a person said so; the replica sees it running.
-	w.giveUp()
+	w.goOn("once")
 	primary = w.start(0, old, "uid-0c")
 	primary.untilRole(v1alpha1.RolePrimary)
 	replica.untilHeld(memberapi.HoldDataAhead)

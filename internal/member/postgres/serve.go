@@ -42,22 +42,28 @@ type life struct {
 	// ours, and alteredReset what was reset of them last; all are observe's.
 	alteredAt, alteredTried time.Time
 	alteredReset            string
+	// begins is the timeline that this life begins, 0 for none; promoting says
+	// that the server was told to.
+	begins    int64
+	promoting bool
 }
 
 // serve runs the database until it ends, must end, or ctx does. A primary is
-// only started by a holder of the Lease.
-func (a *agent) serve(ctx context.Context, control controlData, primary bool) error {
+// only started by a holder of the Lease; it begins a timeline, unless that is 0.
+func (a *agent) serve(ctx context.Context, control controlData, primary bool, begins int64) error {
 	if held, _ := a.lease.Held(); primary && !held {
 		return nil
 	}
 	l := &life{
-		agent: a, primary: primary, control: control,
+		agent: a, primary: primary, control: control, begins: begins,
 		prepared: make(chan struct{}), heard: make(chan trouble, 1), restart: make(chan struct{}, 1), health: member.NewHealth("PostgreSQL", a.log),
 	}
 	if err := l.prepareFiles(); err != nil {
 		return err
 	}
 	a.where((*whereabouts).begin)
+	a.measured = measuredWAL{}
+	a.flushed.set(point{})
 	a.Report(memberapi.StateRecovering, "", "starts the database")
 	if err := l.start(ctx); err != nil {
 		return err
@@ -104,8 +110,14 @@ func (l *life) startWith(ctx context.Context, in settingsInput) error {
 	if err := errors.Join(l.clearLocks(), l.dropAltered()); err != nil {
 		return err
 	}
+	decisive := decisiveSettings(in)
+	promotion, err := l.prepareTimeline(ctx)
+	if err != nil {
+		return err
+	}
 	l.archive.begins(l.primary)
-	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen, decisiveSettings(in))
+	maps.Copy(decisive, promotion)
+	server, err := l.programs.startPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen, decisive)
 	if err != nil {
 		return err
 	}
@@ -115,7 +127,7 @@ func (l *life) startWith(ctx context.Context, in settingsInput) error {
 	for since := member.Boottime(); ; since = member.Boottime() {
 		err := l.answers(ctx)
 		if err == nil {
-			return nil
+			return l.begun(ctx)
 		}
 		silent = silent.Observe(since, member.Boottime(), answered(err))
 		if silent.Silent() > startLimit && !l.Lock.WaitsForDisk() {
@@ -145,6 +157,16 @@ const startLimit = 10 * time.Minute
 // errHung is the reason of a start that was given up because the server gave no
 // answer.
 var errHung = errors.New("PostgreSQL gave no answer for " + startLimit.String() + " while it started: it was killed, and is started again")
+
+// begun takes in that the server answers for the first time.
+func (l *life) begun(ctx context.Context) error {
+	err := l.completeTimeline(ctx)
+	if err != nil {
+		return errors.Join(err, l.server.kill())
+	}
+	l.agent.led = l.primary
+	return nil
+}
 
 // answers asks the server for anything.
 func (l *life) answers(ctx context.Context) error {
@@ -355,10 +377,11 @@ func (l *life) recordCheckpoint(ctx context.Context) {
 		return
 	}
 	record, held := l.lease.Last()
-	if !held || now-l.checkpointedAt < checkpointAge || !seen.newer(floor(record)) {
+	// Another timeline is recorded by a renewal first, which forgets the checkpoint.
+	if !held || now-l.checkpointedAt < checkpointAge || record.Timeline != timeline || !seen.newer(parsePoint(timeline, record.Checkpoint)) {
 		return
 	}
-	err = l.lease.Annotate(ctx, map[string]string{member.AnnotationTimeline: fmt.Sprint(timeline), member.AnnotationCheckpoint: position})
+	err = l.lease.Annotate(ctx, map[string]string{member.AnnotationCheckpoint: position})
 	if err != nil {
 		l.log.Info("the checkpoint is not recorded yet", "error", err.Error())
 	}

@@ -43,6 +43,8 @@ type volume struct {
 	// Standby says that the data directory is marked as a standby's.
 	Standby bool
 	Control controlData
+	// Recovering says that the next start is to begin a timeline.
+	Recovering bool
 	// RestoredFor is the UID of the cluster that the data was restored for last;
 	// empty for none.
 	RestoredFor string
@@ -143,7 +145,7 @@ func inspect(dir string) (volume, error) {
 		switch name := entry.Name(); name {
 		case dataName:
 			v.Content = contentData
-		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName, dropName, aheadName:
+		case "lost+found", member.LockFile, parametersName, oldName, copyName, completeName, dropName, aheadName, leaderName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name
@@ -175,10 +177,7 @@ func (v volume) inspectData(dir string) (volume, error) {
 	// What cannot be read is no proof.
 	restored, _ := member.ReadRestored(filepath.Join(dir, member.RestoredFile))
 	v.RestoredFor = restored.ClusterUID
-	for _, signal := range []string{"standby.signal", "recovery.signal"} {
-		if _, err := os.Stat(filepath.Join(dir, signal)); err == nil {
-			v.Standby = true
-		}
-	}
+	at := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	v.Standby, v.Recovering = at("standby.signal"), at(recoverySignal)
 	return v, nil
 }

@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/memberapi"
+)
+
+// requested is the request in the configuration of the members; empty for none.
+func requested(t *testing.T, w *world) string {
+	t.Helper()
+	var config memberapi.ClusterConfig
+	d, _, _ := desire(w.c, w.o)
+	if err := json.Unmarshal(d.Config, &config); err != nil {
+		t.Fatal(err)
+	}
+	if config.OlderData == nil {
+		return ""
+	}
+	return config.OlderData.ID + " " + config.OlderData.Pod
+}
+
+func TestOlderData(t *testing.T) {
+	type outcome struct {
+		Orders  []v1alpha1.OrderStatus
+		Request string
+	}
+	order := func(result string) []v1alpha1.OrderStatus {
+		return []v1alpha1.OrderStatus{{Type: "continue-with-older-data", Token: "go", Target: "orders-0", Result: result}}
+	}
+	const notNeeded = "not needed: orders-0 is not held for older data"
+	cases := []struct {
+		name   string
+		change func(w *world)
+		want   outcome
+	}{
+		{"nothing is requested", func(w *world) { delete(w.c.Annotations, v1alpha1.AnnotationContinueWithOlderData) }, outcome{}},
+		{"a request is recorded before its member hears of it", func(*world) {}, outcome{Orders: order("")}},
+		{"a request on record is passed on", func(w *world) { w.c.Status.Orders = order("") }, outcome{order(""), "go orders-0"}},
+		{"so it is when the annotation is gone", func(w *world) {
+			w.c.Status.Orders = order("")
+			delete(w.c.Annotations, v1alpha1.AnnotationContinueWithOlderData)
+		}, outcome{order(""), "go orders-0"}},
+		{"so it is while its member starts", func(w *world) {
+			w.c.Status.Orders = order("")
+			m := w.status(0)
+			m.State, m.Hold = memberapi.StateRecovering, ""
+		}, outcome{order(""), "go orders-0"}},
+		{"its member has carried it out", func(w *world) {
+			w.c.Status.Orders = order("")
+			m := w.status(0)
+			m.Recovered, m.Timeline = "go", 2
+		}, outcome{Orders: order("orders-0 went on with older data, on timeline 2")}},
+		{"the newer volume came back", func(w *world) {
+			w.c.Status.Orders = order("")
+			m := w.status(0)
+			m.State, m.Hold, m.Serving, m.Role = memberapi.StateRunning, "", true, v1alpha1.RolePrimary
+		}, outcome{Orders: order(notNeeded)}},
+		{"an ID is carried out once", func(w *world) { w.c.Status.Orders = order("done") }, outcome{Orders: order("done")}},
+		{"another ID is taken up", func(w *world) {
+			w.c.Status.Orders = order("done")
+			w.c.Status.Orders[0].Token = "before"
+		}, outcome{Orders: order("")}},
+		{"a primary that serves is not asked to", func(w *world) {
+			m := w.status(0)
+			m.State, m.Hold, m.Serving, m.Role = memberapi.StateRunning, "", true, v1alpha1.RolePrimary
+		}, outcome{Orders: order(notNeeded)}},
+		{"a member that has not said what holds it is waited for", func(w *world) {
+			m := w.status(0)
+			m.State, m.Hold = memberapi.StateStarting, ""
+		}, outcome{}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w := held(t, 0, memberapi.HoldDataBehind)
+			w.c.Annotations = map[string]string{v1alpha1.AnnotationContinueWithOlderData: "go"}
+			c.change(w)
+			if diff := cmp.Diff(c.want, outcome{w.plan().Report.Orders, requested(t, w)}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,276 @@
+package wal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Extent is how far the WAL in a directory goes.
+type Extent struct {
+	Timeline uint32
+	// Position is the end of the last complete record.
+	Position uint64
+	// Reach is Position, or where the pages end that hold the beginning of one
+	// more record: a server may have said of those that they are flushed.
+	Reach uint64
+}
+
+// FindExtent follows the records in a pg_wal directory from one of them, such as
+// the latest checkpoint, to the end of the last that is complete, and onto later
+// timelines where the directory holds them. Timelines from before on do not
+// count; 0 for all. No server may run there.
+func FindExtent(dir string, timeline uint32, from uint64, before uint32) (Extent, error) {
+	r, err := newRecords(dir, timeline)
+	if err != nil {
+		return Extent{}, err
+	}
+	defer r.close()
+	end, err := r.follow(from)
+	if err != nil {
+		return Extent{}, err
+	}
+	if end.Position == from {
+		return end, fmt.Errorf("the WAL in %s holds no record at %s of timeline %d", dir, FormatPosition(from), timeline)
+	}
+	children, err := childTimelines(dir, timeline, from, end.Position)
+	if err != nil {
+		return Extent{}, err
+	}
+	for _, child := range children {
+		if before != 0 && child.Timeline >= before {
+			continue
+		}
+		r.timeline = child.Timeline
+		r.close()
+		if later, err := r.follow(child.Position); err == nil && later.Position > child.Position {
+			return later, nil
+		}
+	}
+	return end, nil
+}
+
+// childTimelines are those in the directory that came from a timeline between
+// two positions, with where they began, the newest first.
+func childTimelines(dir string, timeline uint32, from, to uint64) ([]Turn, error) {
+	histories, err := ReadHistories(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []Turn
+	for child, history := range histories {
+		for _, turn := range history {
+			if turn.Timeline == timeline && turn.Position > from && turn.Position <= to {
+				// The last turn is where the child itself begins.
+				found = append(found, Turn{child, history[len(history)-1].Position})
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Turn) int { return int(b.Timeline) - int(a.Timeline) })
+	return found, nil
+}
+
+// ReadHistories reads the history files of a pg_wal directory, by timeline. One
+// that cannot be read is there all the same, and empty: its number is taken.
+func ReadHistories(dir string) (map[uint32]History, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	found := map[uint32]History{}
+	for _, e := range entries {
+		if !IsHistory(e.Name()) {
+			continue
+		}
+		timeline, err := strconv.ParseUint(strings.TrimSuffix(e.Name(), ".history"), 16, 32)
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		history, _ := ParseHistory(data)
+		found[uint32(timeline)] = history
+	}
+	return found, nil
+}
+
+// sizes of the segments and pages in a pg_wal directory.
+func sizes(dir string) (segment, page int64, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, e := range entries {
+		if !IsSegment(e.Name()) {
+			continue
+		}
+		file, err := os.Open(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return 0, 0, err
+		}
+		header := make([]byte, longHeader)
+		_, err = file.ReadAt(header, 0)
+		_ = file.Close()
+		segment, page = int64(binary.NativeEndian.Uint32(header[32:])), int64(binary.NativeEndian.Uint32(header[36:]))
+		if err == nil && validSize(segment) && page >= 1<<10 && page <= 1<<16 && page&(page-1) == 0 {
+			return segment, page, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("%s holds no WAL", dir)
+}
+
+// What a page and a record look like; the same in PostgreSQL 14 to 18.
+const (
+	shortHeader, longHeader = 24, 40
+	recordHeader            = 24
+
+	pageContinues  = 0x0001 // the page begins with the rest of a record
+	pageLong       = 0x0002
+	pageOverwrites = 0x0008 // the record before was given up where the page begins
+
+	switchRecord = 0x40 // of resource manager 0: the rest of the segment is empty
+)
+
+// errEnd says that there is no page, or none that continues what came before.
+var errEnd = errors.New("the WAL ends")
+
+// records reads the records of one timeline.
+type records struct {
+	dir      string
+	size     int64
+	timeline uint32
+	block    int64
+
+	file   *os.File
+	number uint64
+	page   []byte
+	at     uint64 // of page
+	magic  uint16
+	system uint64
+}
+
+func newRecords(dir string, timeline uint32) (*records, error) {
+	size, page, err := sizes(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &records{dir: dir, size: size, timeline: timeline, block: page}, nil
+}
+
+func (r *records) close() {
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+	r.file, r.page, r.magic = nil, nil, 0
+}
+
+// load reads the page at a position; errEnd where it is not one of this WAL.
+func (r *records) load(at uint64) error {
+	if number := at / uint64(r.size); r.file == nil || number != r.number {
+		if r.file != nil {
+			_ = r.file.Close()
+		}
+		r.file = nil
+		file, err := os.Open(filepath.Join(r.dir, Segment{r.timeline, number}.Name(r.size)))
+		if errors.Is(err, os.ErrNotExist) {
+			return errEnd
+		}
+		if err != nil {
+			return err
+		}
+		r.file, r.number = file, number
+	}
+	page := make([]byte, r.block)
+	_, err := r.file.ReadAt(page, int64(at%uint64(r.size))) //nolint:gosec // less than a segment
+	if errors.Is(err, io.EOF) {
+		return errEnd
+	}
+	if err != nil {
+		return err
+	}
+	magic := binary.NativeEndian.Uint16(page)
+	if magic == 0 || r.magic != 0 && magic != r.magic || binary.NativeEndian.Uint64(page[8:]) != at ||
+		binary.NativeEndian.Uint32(page[4:]) > r.timeline {
+		return errEnd
+	}
+	if long := pageInfo(page)&pageLong != 0; long != (at%uint64(r.size) == 0) {
+		return errEnd
+	} else if long {
+		system := binary.NativeEndian.Uint64(page[24:])
+		if r.system != 0 && system != r.system || int64(binary.NativeEndian.Uint32(page[32:])) != r.size || int64(binary.NativeEndian.Uint32(page[36:])) != r.block {
+			return errEnd
+		}
+		r.system = system
+	}
+	r.page, r.at, r.magic = page, at, magic
+	return nil
+}
+
+func pageInfo(page []byte) uint16 { return binary.NativeEndian.Uint16(page[2:]) }
+
+func headerOf(page []byte) uint64 {
+	if pageInfo(page)&pageLong != 0 {
+		return longHeader
+	}
+	return shortHeader
+}
+
+// follow reads records from one on.
+func (r *records) follow(from uint64) (Extent, error) {
+	position, previous := from, uint64(0)
+	for {
+		next, start, reach, err := r.record(position, previous)
+		if errors.Is(err, errEnd) {
+			return Extent{r.timeline, position, max(position, reach)}, nil
+		}
+		if err != nil {
+			return Extent{}, err
+		}
+		position, previous = next, start
+	}
+}
+
+// record reads one, and returns where it ends and where it begins. At errEnd,
+// reach is where the pages of one end that is not complete.
+func (r *records) record(at, previous uint64) (next, start, reach uint64, err error) {
+	block := uint64(r.block)
+	page := at - at%block
+	if r.page == nil || r.at != page {
+		if err := r.load(page); err != nil {
+			return 0, 0, 0, err
+		}
+	}
+	if start = at; at == page {
+		start += headerOf(r.page)
+		if pageInfo(r.page)&pageContinues != 0 {
+			return 0, 0, 0, errEnd
+		}
+	}
+	p := piece{r: r, at: start, crc: crc32.New(castagnoli), previous: previous, start: start}
+	err = p.read()
+	if errors.Is(err, errOverwritten) {
+		// What was begun was given up, and the page goes on with another.
+		return r.record(r.at, previous)
+	}
+	if err != nil {
+		return 0, 0, p.reach, err
+	}
+	if p.header[17] == 0 && p.header[16]&0xf0 == switchRecord {
+		size := uint64(r.size)
+		return (p.at + size - 1) / size * size, start, 0, nil
+	}
+	return (p.at + 7) &^ 7, start, 0, nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errOverwritten = errors.New("the record was given up")

@@ -1,0 +1,82 @@
+package wal
+
+import (
+	"encoding/binary"
+	"hash"
+)
+
+// piece is a record that is being read, from page to page.
+type piece struct {
+	r               *records
+	start, previous uint64
+	at, reach       uint64
+	header          []byte
+	crc             hash.Hash32
+}
+
+// read takes in the whole record, and checks it.
+func (p *piece) read() error {
+	left, first := uint64(4), true
+	var total uint64
+	for left > 0 {
+		if offset := p.at - p.r.at; offset >= uint64(p.r.block) {
+			if err := p.turn(left); err != nil {
+				return err
+			}
+		}
+		offset := p.at - p.r.at
+		n := min(uint64(p.r.block)-offset, left)
+		if first {
+			// The length never spans two pages.
+			total = uint64(binary.NativeEndian.Uint32(p.r.page[offset:]))
+			if total < recordHeader {
+				return errEnd
+			}
+			left, first = total, false
+			continue
+		}
+		p.take(p.r.page[offset : offset+n])
+		if len(p.header) == recordHeader && !p.plausible() {
+			return errEnd
+		}
+		left -= n
+		p.at += n
+	}
+	p.crc.Write(p.header[:20]) //nolint:errcheck // it never fails
+	if p.crc.Sum32() != binary.NativeEndian.Uint32(p.header[20:]) {
+		return errEnd
+	}
+	return nil
+}
+
+// turn goes on to the next page, which must continue the record.
+func (p *piece) turn(left uint64) error {
+	next := p.r.at + uint64(p.r.block)
+	p.reach = next
+	if err := p.r.load(next); err != nil {
+		return err
+	}
+	switch info := pageInfo(p.r.page); {
+	case info&pageOverwrites != 0:
+		return errOverwritten
+	case info&pageContinues == 0, uint64(binary.NativeEndian.Uint32(p.r.page[16:])) != left:
+		return errEnd
+	}
+	p.at = next + headerOf(p.r.page)
+	return nil
+}
+
+// take keeps the header, and sums up the rest.
+func (p *piece) take(data []byte) {
+	if missing := recordHeader - len(p.header); missing > 0 {
+		n := min(missing, len(data))
+		p.header = append(p.header, data[:n]...)
+		data = data[n:]
+	}
+	p.crc.Write(data) //nolint:errcheck // it never fails
+}
+
+// plausible says whether the header follows the record before.
+func (p *piece) plausible() bool {
+	return p.previous == 0 || binary.NativeEndian.Uint64(p.header[8:]) == p.previous
+}

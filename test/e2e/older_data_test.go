@@ -1,0 +1,139 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// What stands on a member's volume, and where an older copy of it is kept: a
+// name with a dot is none of the agent's.
+const (
+	volumeContent = "cd /var/lib/holdfast && "
+	olderCopy     = ".older"
+	newerCopy     = ".newer"
+)
+
+// keepCopy copies what is on the primary's volume, while nothing is written.
+func (c *cluster) keepCopy() {
+	c.t.Helper()
+	c.sql(0, "checkpoint")
+	_, err := run(c.t.Context(), c.namespace, c.pod(0), "", "sh", "-c",
+		volumeContent+"rm -rf "+olderCopy+" && mkdir "+olderCopy+" && cp -a pgdata leader.json "+olderCopy)
+	must(c.t, err, "copy the primary's volume")
+}
+
+// putCopyBack has the primary's pod find the older copy on its volume.
+func (c *cluster) putCopyBack() {
+	c.t.Helper()
+	_, err := run(c.t.Context(), c.namespace, c.pod(0), "", "sh", "-c",
+		volumeContent+"rm -rf "+newerCopy+" && mkdir "+newerCopy+" && mv pgdata leader.json "+newerCopy+" && cp -a "+olderCopy+"/pgdata "+olderCopy+"/leader.json .")
+	must(c.t, err, "put the older copy in place")
+	c.removePod(0)
+}
+
+// removePod deletes a pod without any grace.
+func (c *cluster) removePod(ordinal int) {
+	c.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.pod(ordinal)}}
+	must(c.t, client.IgnoreNotFound(env.client.Delete(c.t.Context(), pod, client.GracePeriodSeconds(0))), "delete the pod")
+}
+
+// tables is a checksum per table of a member, read from the tables themselves.
+func (c *cluster) tables(ordinal int) string {
+	c.t.Helper()
+	var sums []string
+	for table := range strings.FieldsSeq(c.sql(ordinal, "select quote_ident(relname) from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by 1")) {
+		sums = append(sums, table+"="+c.sql(ordinal, "select count(*) || ':' || coalesce(sum(hashtextextended(t::text, 0)), 0) from public."+table+" t"))
+	}
+	return strings.Join(sums, " ")
+}
+
+// sameTables compares the content of a replica with the primary's.
+func (c *cluster) sameTables(ordinal int) {
+	c.t.Helper()
+	c.waitReplayed(ordinal)
+	if own, its := c.tables(ordinal), c.tables(0); own != its {
+		c.t.Errorf("%s holds %s, and the primary %s", c.pod(ordinal), own, its)
+	}
+}
+
+// write rows that tell one history from another.
+func (c *cluster) write(tag string, rows int) {
+	c.t.Helper()
+	c.sql(0, "create table if not exists public.ledger (n bigserial primary key, tag text, pad text)")
+	c.sql(0, fmt.Sprintf("insert into public.ledger (tag, pad) select '%s', repeat(md5(g::text), 8) from generate_series(1, %d) g", tag, rows))
+}
+
+// goOnWithOlderData makes the request, and waits for its result.
+func (c *cluster) goOnWithOlderData(id string) {
+	c.t.Helper()
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataBehind, v1alpha1.AnnotationContinueWithOlderData)
+	c.order(v1alpha1.AnnotationContinueWithOlderData, id)
+	c.waitFor(readyTimeout, "the request is carried out", func(obj *v1alpha1.PostgresCluster) error {
+		for _, o := range obj.Status.Orders {
+			if o.Token == id && strings.Contains(o.Result, "went on with older data, on timeline") {
+				return nil
+			}
+		}
+		return fmt.Errorf("the requests are %v", obj.Status.Orders)
+	})
+}
+
+// giveUpMember deletes the volume and the pod of a member that holds what the
+// primary lacks.
+func (c *cluster) giveUpMember(ordinal int) {
+	c.t.Helper()
+	volume := &corev1.PersistentVolumeClaim{}
+	c.read(volume, c.volume(ordinal))
+	must(c.t, env.client.Delete(c.t.Context(), volume), "delete the volume")
+	eventually(c.t, goneTimeout, "the volume goes", func(ctx context.Context) error {
+		c.removePod(ordinal)
+		now := &corev1.PersistentVolumeClaim{}
+		err := env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volume(ordinal)}, now)
+		if client.IgnoreNotFound(err) == nil && (err != nil || now.UID != volume.UID) {
+			return nil
+		}
+		return fmt.Errorf("%s is still there: %w", volume.Name, err)
+	})
+}
+
+// olderData: the primary's volume goes back to an older copy. It leads only when
+// a person says so, on a new timeline; a replica that holds what was given up is
+// held, even when the primary has written more at once.
+func olderData(t *testing.T) {
+	c := newCluster(t, 2)
+	c.waitReady()
+	c.write("before", 1000)
+	c.sameTables(1)
+	c.keepCopy()
+	c.write("lost", 20000)
+	c.sameTables(1)
+
+	c.putCopyBack()
+	c.goOnWithOlderData("once")
+	c.write("after", 40000)
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataAhead, c.pod(1))
+	if lost := c.sql(0, "select count(*) from public.ledger where tag = 'lost'"); lost != "0" {
+		t.Errorf("%s rows are on the primary that were given up", lost)
+	}
+	if timeline := c.sql(0, "select timeline_id from pg_control_checkpoint()"); timeline == "1" {
+		t.Errorf("the primary went on on timeline %s", timeline)
+	}
+	// It stays so, whatever restarts it.
+	c.removePod(1)
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataAhead, c.pod(1))
+
+	c.giveUpMember(1)
+	c.waitReady()
+	c.sameTables(1)
+}

@@ -1,0 +1,134 @@
+//go:build soak
+
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// olderDataPeriod is half an hour, or what HOLDFAST_SOAK_OLDER_DATA says, such
+// as 2m.
+func olderDataPeriod(t *testing.T) time.Duration {
+	text := os.Getenv("HOLDFAST_SOAK_OLDER_DATA")
+	if text == "" {
+		return 30 * time.Minute
+	}
+	period, err := time.ParseDuration(text)
+	must(t, err, "HOLDFAST_SOAK_OLDER_DATA")
+	return period
+}
+
+// olderDataAtRandom puts older copies in the primary's place, with replicas that
+// run, that are away, and that were scaled away, kills primaries and deletes
+// Leases. After each, every member holds what the primary does, or is held.
+func olderDataAtRandom(t *testing.T, period time.Duration) {
+	c := newCluster(t, 2)
+	c.waitReady()
+	c.write("first", 1000)
+	for round, end := 0, time.Now().Add(period); time.Now().Before(end); round++ {
+		id := fmt.Sprintf("round-%d", round)
+		procedure := rand.IntN(5)
+		rows := []int{10, 1000, 50000}[rand.IntN(3)]
+		t.Logf("%s: procedure %d, then %d rows", id, procedure, rows)
+		c.sameTables(1)
+		switch procedure {
+		case 0: // the primary dies
+			c.write(id, rows)
+			c.removePod(0)
+		case 1: // both die at once
+			c.write(id, rows)
+			c.removePod(1)
+			c.removePod(0)
+		case 2: // an older copy, with or without the Lease
+			c.goBack(id, rows, rand.IntN(2) == 0)
+		case 3: // an older copy, while the replica starts anew
+			c.keepCopy()
+			c.write(id+"-lost", 20000)
+			c.sameTables(1)
+			c.removePod(1)
+			c.putCopyBack()
+			c.goOnIfAsked(id)
+			c.write(id, rows)
+		case 4: // an older copy, and a volume that a scale-down has kept
+			c.keepCopy()
+			c.write(id+"-lost", 20000)
+			c.sameTables(1)
+			c.scale(1)
+			c.waitReady()
+			c.putCopyBack()
+			c.goOnIfAsked(id)
+			c.write(id, rows)
+			c.scale(2)
+		}
+		c.settleOlderData(id)
+	}
+}
+
+// goBack puts an older copy in the primary's place.
+func (c *cluster) goBack(id string, rows int, withoutLease bool) {
+	c.t.Helper()
+	c.keepCopy()
+	c.write(id+"-lost", 20000)
+	c.sameTables(1)
+	c.putCopyBack()
+	if withoutLease {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name + "-primary"}}
+		must(c.t, client.IgnoreNotFound(env.client.Delete(c.t.Context(), lease)), "delete the Lease")
+	}
+	c.goOnIfAsked(id)
+	c.write(id, rows)
+}
+
+// goOnIfAsked makes the request where the primary waits for it, until it serves.
+func (c *cluster) goOnIfAsked(id string) {
+	c.t.Helper()
+	requested := false
+	c.waitFor(readyTimeout, "the primary serves", func(obj *v1alpha1.PostgresCluster) error {
+		for _, cond := range obj.Status.Conditions {
+			if cond.Type == v1alpha1.ConditionAvailable && cond.Status == metav1.ConditionTrue && c.incarnation(0) != "" {
+				if _, err := local(c.t.Context(), c.namespace, c.pod(0), "app", "create temporary table probe ()"); err == nil {
+					return nil
+				}
+			}
+			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataBehind && !requested {
+				c.order(v1alpha1.AnnotationContinueWithOlderData, id)
+				requested = true
+			}
+		}
+		return fmt.Errorf("phase %s", obj.Status.Phase)
+	})
+}
+
+// settleOlderData waits until the cluster is ready, or until the replica is held,
+// which is then given up; and compares.
+func (c *cluster) settleOlderData(id string) {
+	c.t.Helper()
+	held := false
+	c.waitFor(2*readyTimeout, "the cluster is settled after "+id, func(obj *v1alpha1.PostgresCluster) error {
+		for _, cond := range obj.Status.Conditions {
+			held = held || cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataAhead
+			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataBehind {
+				c.order(v1alpha1.AnnotationContinueWithOlderData, id+"-again")
+			}
+		}
+		if held {
+			return nil
+		}
+		return rolledOut(obj)
+	})
+	if held {
+		c.giveUpMember(1)
+	}
+	c.waitReady()
+	c.sameTables(1)
+}
