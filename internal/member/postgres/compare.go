@@ -159,7 +159,9 @@ const comparisonPause = 2 * time.Second
 // yet by what it receives. It ends the run of one that diverged.
 func (l *life) watchHistory(ctx context.Context, now time.Duration, seen sight, serving bool) {
 	own := point{seen.Timeline, uint64(seen.Received)}
-	if !seen.Receiving && own.Position > l.evidence.End.Position && own.Position != l.compared {
+	// What was read before it received anything stays until it is compared: what
+	// it receives comes in place of the last segment.
+	if !seen.Receiving && len(l.evidence.Sums) == 0 && own.Position > 0 && own.Position != l.compared {
 		if evidence, err := findEvidence(filepath.Join(l.o.pgdata(), "pg_wal"), own); err == nil {
 			l.evidence = evidence
 		}
