@@ -47,26 +47,27 @@ func digestPart(to io.Writer, path string, from, length int64) error {
 	return err
 }
 
-// LastSegments is where the last whole segment before a position begins in a
-// pg_wal directory, or the segment of that position where the one before it is
-// not there.
-func LastSegments(dir string, timeline uint32, to uint64) (uint64, error) {
+// LastSegments is where the segment of a position begins in a pg_wal directory,
+// and from where the directory holds what comes before: the segment before it,
+// or the same one.
+func LastSegments(dir string, timeline uint32, to uint64) (from, last uint64, err error) {
 	size, _, err := sizes(dir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	histories, err := ReadHistories(dir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	number := (max(to, 1) - 1) / uint64(size)
+	from, last = number*uint64(size), number*uint64(size)
 	if number > 0 {
 		before := histories[timeline].At(timeline, number-1, size)
 		if _, err := os.Stat(filepath.Join(dir, before.Name(size))); err == nil {
-			number--
+			from -= uint64(size)
 		}
 	}
-	return number * uint64(size), nil
+	return from, last, nil
 }
 
 // Digests are those of the WAL from one position to another by every way that a

@@ -23,18 +23,26 @@ type walEvidence struct {
 	// Sums are those of each way that leads there. More than one does where the
 	// timeline of End may be an earlier one than that of the data.
 	Sums []string
+	// Short is of the last segment alone, for a primary that has dropped the one
+	// before; nil where that is all there is.
+	Short *walEvidence
 }
 
 // findEvidence reads the WAL of a replica that receives none: its last whole
 // segment, and what comes after it.
 func findEvidence(dir string, end point) (walEvidence, error) {
 	timeline := uint32(end.Timeline) //nolint:gosec // PostgreSQL's are so long
-	from, err := wal.LastSegments(dir, timeline, end.Position)
+	from, last, err := wal.LastSegments(dir, timeline, end.Position)
 	if err != nil {
 		return walEvidence{}, err
 	}
-	sums, err := wal.Digests(dir, timeline, from, end.Position)
-	return walEvidence{end, from, sums}, err
+	e := walEvidence{End: end, From: from}
+	if e.Sums, err = wal.Digests(dir, timeline, from, end.Position); err != nil || last == from {
+		return e, err
+	}
+	e.Short = &walEvidence{End: end, From: last}
+	e.Short.Sums, err = wal.Digests(dir, timeline, last, end.Position)
+	return e, err
 }
 
 // differs says whether a primary that holds the same part holds another one.
@@ -109,11 +117,16 @@ func compareWith(dir string, own memberapi.WALPoint, timeline int64, from, to ui
 }
 
 // askComparison compares evidence with the primary's WAL, of a timeline or, for
-// 0, as the primary has it.
-func (a *agent) askComparison(ctx context.Context, primary string, timeline int64, e walEvidence) (memberapi.WALComparison, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// 0, as the primary has it. The evidence is returned that the answer is about.
+func (a *agent) askComparison(ctx context.Context, primary string, timeline int64, e walEvidence) (walEvidence, memberapi.WALComparison, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	return a.peers.CompareWAL(ctx, primary, timeline, e.From, e.End.Position)
+	answer, err := a.peers.CompareWAL(ctx, primary, timeline, e.From, e.End.Position)
+	if err == nil && answer.Sum == "" && e.Short != nil {
+		e = *e.Short
+		answer, err = a.peers.CompareWAL(ctx, primary, timeline, e.From, e.End.Position)
+	}
+	return e, answer, err
 }
 
 // compareAtRest compares the WAL of data that does not run with the primary's,
@@ -132,7 +145,7 @@ func (a *agent) compareAtRest(ctx context.Context, f facts) error {
 	if !f.PrimaryKnown || f.PrimarySystemIdentifier != f.Volume.Control.SystemIdentifier {
 		return nil
 	}
-	answer, err := a.askComparison(ctx, f.Primary, f.End.Timeline, evidence)
+	evidence, answer, err := a.askComparison(ctx, f.Primary, f.End.Timeline, evidence)
 	if err != nil {
 		a.log.Info("the WAL is not compared yet", "primary", f.Primary, "error", err.Error())
 		return nil
@@ -170,15 +183,15 @@ func (l *life) watchHistory(ctx context.Context, now time.Duration, seen sight, 
 		return
 	}
 	l.comparedAt = now
-	answer, err := l.askComparison(ctx, l.knownPrimary(), 0, l.evidence)
+	evidence, answer, err := l.askComparison(ctx, l.knownPrimary(), 0, l.evidence)
 	if err != nil || answer.Sum == "" && !seen.Receiving {
 		return // the primary may come to have it
 	}
-	if !l.evidence.differs(answer) {
-		l.compared, l.evidence = l.evidence.End.Position, walEvidence{}
+	if !evidence.differs(answer) {
+		l.compared, l.evidence = evidence.End.Position, walEvidence{}
 		return
 	}
-	if err := l.markDiverged(l.evidence, answer); err != nil {
+	if err := l.markDiverged(evidence, answer); err != nil {
 		l.log.Error("data of another history is not marked", "error", err.Error())
 		return
 	}
@@ -206,7 +219,7 @@ func (a *agent) mayBeReplaced(ctx context.Context, primary memberapi.Status) (bo
 	if err != nil {
 		return false, err
 	}
-	answer, err := a.askComparison(ctx, primary.Pod, end.Timeline, evidence)
+	evidence, answer, err := a.askComparison(ctx, primary.Pod, end.Timeline, evidence)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return true, nil // the primary's agent is older: its position is all there is
