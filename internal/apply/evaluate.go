@@ -116,6 +116,9 @@ func (p *pass) conclude(sent *desired, r *record, end *snapshot, reverted, stuck
 		rendering: sent.rendering, desired: sent.hash, rules: p.rules.digest,
 		content: end.contentDigest(), own: end.ownDigest(), resourceVersion: end.resourceVersion,
 	}
+	if err := p.tolerate(sent.id, r, end); err != nil {
+		return err
+	}
 	altered, err := p.altered(sent, end)
 	if err != nil {
 		return err
@@ -214,7 +217,7 @@ func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found
 		content: before.contentDigest(), own: before.ownDigest(), resourceVersion: before.resourceVersion,
 	}
 	p.stand(d.id, r, found)
-	return nil
+	return p.tolerate(d.id, r, before)
 }
 
 // stand replaces what is known to differ and to stay; what is new among it is
@@ -263,5 +266,6 @@ func sortResult(r *Result) {
 	slices.SortStableFunc(r.Standing, func(a, b Drift) int {
 		return cmp.Or(b.Time.Compare(a.Time.Time), byObject(a.Object, b.Object), cmp.Compare(a.Path, b.Path))
 	})
+	slices.SortFunc(r.Tolerated, func(a, b Tolerated) int { return byObject(a.Object, b.Object) })
 	slices.SortFunc(r.Contested, func(a, b Contest) int { return byObject(a.Object, b.Object) })
 }

@@ -327,6 +327,9 @@ func (p *pass) summarise() {
 			continue
 		}
 		p.result.Standing = append(p.result.Standing, r.standing...)
+		if len(r.tolerated) > 0 {
+			p.result.Tolerated = append(p.result.Tolerated, Tolerated{Object: id, Paths: r.tolerated})
+		}
 		if r.contest != nil {
 			p.result.Contested = append(p.result.Contested, Contest{
 				Object: id, Paths: r.contest.paths, Manager: r.contest.manager, Admission: r.contest.admission,

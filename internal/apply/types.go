@@ -72,6 +72,8 @@ type Result struct {
 	Contested []Contest
 	// Standing are drifts that stay because of Report mode or suspension.
 	Standing []Drift
+	// Tolerated are fields that nobody owns and that stay.
+	Tolerated []Tolerated
 	// RetryAfter is when to call Sync again for the sake of backoffs and the
 	// hourly backstop; 0 when nothing is due before the next event.
 	RetryAfter time.Duration

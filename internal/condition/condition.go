@@ -44,6 +44,8 @@ type Input struct {
 	Unsettled bool
 	// Standing and Contested describe drift that is there now.
 	Standing, Contested []string
+	// Tolerated describes what admission made of pods and objects, which stays.
+	Tolerated []string
 	// Suspended says that writes are off.
 	Suspended bool
 	// Deleting says that the cluster is being deleted.
@@ -191,7 +193,11 @@ func synced(in Input) Fact {
 		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrifted,
 			Message: "changed by somebody else and left alone: " + join(in.Standing)}
 	}
-	return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced, Message: "every owned object is as declared"}
+	message := "every owned object is as declared"
+	if len(in.Tolerated) > 0 {
+		message += "; left as admission policies or other clients made it: " + join(in.Tolerated)
+	}
+	return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced, Message: message}
 }
 
 // asRepair turns what is under way into something broken: the generation was

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
@@ -122,7 +123,8 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 		Rewritten: rewritten(p.sync), Unsettled: !p.sync.Settled || p.stepped,
 		Suspended: c.Common().Suspend, Deleting: deleting, Error: p.err,
 		Standing: describe(p.sync.Standing), Contested: contested(p.sync.Contested),
-		Deadline: deadline(c),
+		Tolerated: append(tolerated(p.sync.Tolerated), p.plan.Tolerated...),
+		Deadline:  deadline(c),
 	}
 	if !deleting {
 		fillReport(st, p)
@@ -265,6 +267,15 @@ func describe(drifts []apply.Drift) []string {
 			continue
 		}
 		out = append(out, text+" by "+manager(d))
+	}
+	return out
+}
+
+// tolerated names what nobody owns in owned objects, for people.
+func tolerated(all []apply.Tolerated) []string {
+	var out []string
+	for _, t := range all {
+		out = append(out, t.Object.String()+" "+strings.Join(t.Paths, " ")+" (added)")
 	}
 	return out
 }

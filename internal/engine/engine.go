@@ -45,6 +45,9 @@ type Plan struct {
 	// Drifts are changes that another client made to what is not applied, and that
 	// Step puts right.
 	Drifts []apply.Drift
+	// Tolerated are what admission and others made of pods, in words: it is told,
+	// and left.
+	Tolerated []string
 	// Step is the one operation to do in this pass; nil for none.
 	Step *Step
 	// Facts become conditions. None at all means that nothing can be judged

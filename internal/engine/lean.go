@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
 // Lean is what the cache keeps of an object. Of pods and endpoint slices, which
@@ -38,9 +39,20 @@ func Lean(in any) (any, error) {
 	return in, nil
 }
 
+// AnnotationForm stands on members' pods in the cache only: a digest of what the
+// pod's template has, too.
+const AnnotationForm = "holdfast.dev/cached-form"
+
 func leanPod(pod *corev1.Pod) {
+	form := podForm(pod)
 	pod.ManagedFields = nil
 	pod.Annotations = ownAnnotations(pod.Annotations)
+	if form != "" {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[AnnotationForm] = form
+	}
 	pod.Spec = corev1.PodSpec{
 		NodeName:       share(pod.Spec.NodeName),
 		InitContainers: leanContainers(pod.Spec.InitContainers),
@@ -53,6 +65,19 @@ func leanPod(pod *corev1.Pod) {
 		InitContainerStatuses: leanStatuses(old.InitContainerStatuses),
 		ContainerStatuses:     leanStatuses(old.ContainerStatuses),
 	}
+}
+
+// podForm of a StatefulSet's pod; empty for one that is lean already, which says
+// it.
+func podForm(pod *corev1.Pod) string {
+	if pod.Spec.RestartPolicy == "" || pod.Labels["statefulset.kubernetes.io/pod-name"] == "" {
+		return ""
+	}
+	form, err := apply.PodDigest(&pod.ObjectMeta, &pod.Spec)
+	if err != nil {
+		return ""
+	}
+	return share(form)
 }
 
 func ownAnnotations(all map[string]string) map[string]string {

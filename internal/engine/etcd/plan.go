@@ -51,7 +51,7 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.step(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Demand: before.demand, Drifts: j.PodDrifts(now)}
+	p := engine.Plan{Step: j.step(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.Tolerated(), Demand: before.demand, Drifts: j.PodDrifts(now)}
 	j.recheck = engine.Soonest(j.recheck, j.JudgeSurplus(now))
 	if before.holds {
 		j.recheck = min(cmp.Or(j.recheck, precautionRecheck), precautionRecheck)

@@ -25,7 +25,11 @@ func (k *Keeper) Act(ctx context.Context, s Set, step engine.Step) error {
 	meta := metav1.ObjectMeta{Namespace: s.Key().Namespace, Name: step.Target}
 	switch step.Type {
 	case StepReplaceMember:
-		return k.remove(ctx, &corev1.Pod{ObjectMeta: meta}, step)
+		err := k.remove(ctx, &corev1.Pod{ObjectMeta: meta}, step)
+		if err == nil {
+			k.pods.replaced(s, step, k.Clock.Now())
+		}
+		return err
 	case StepDeleteVolume:
 		if err := k.Unchanged(ctx, s); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
@@ -185,8 +186,8 @@ func (j *Judgement) tooOld(pod *corev1.Pod, m *memberapi.Status) bool {
 	return j.Seen.Minted.Brought != (Brought{}) && m != nil && m.TLSHash == "" && installerImage(pod) != j.Seen.Settings.AgentImage
 }
 
-// Recheck is when a certificate is due, or what somebody brought expires, and
-// why a pod is missing: no watch reports that.
+// Recheck is when a certificate is due, what somebody brought expires, a pod may
+// be replaced again, or why a pod is missing is to be asked: no watch reports that.
 func (j *Judgement) Recheck(now time.Time) time.Duration {
 	m := j.Seen.Minted
 	read := m.certificates(j.Set, now)
@@ -199,9 +200,9 @@ func (j *Judgement) Recheck(now time.Time) time.Duration {
 			times = append(times, b.Next(now))
 		}
 	}
-	var first time.Duration
+	first := j.nextReplacement()
 	if len(j.Seen.missingPods()) > 0 {
-		first = uncreatedRecheck
+		first = engine.Soonest(first, uncreatedRecheck)
 	}
 	for _, at := range times {
 		if wait := at.Sub(now); at.After(now) && (first == 0 || wait < first) {

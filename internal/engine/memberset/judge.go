@@ -72,6 +72,7 @@ func (j *Judgement) JudgeMembers() {
 					"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, j.imageField(), j.Desired.resolved())
 			}
 		}
+		j.judgePause(n)
 		if m != nil {
 			j.judgeStatus(n, m)
 		}
@@ -193,7 +194,7 @@ func (j *Judgement) Born() bool {
 func (j *Judgement) versionChanges() bool {
 	for n := range j.Desired.Count {
 		if pod := j.Seen.Pods[n]; pod != nil {
-			if ctr := j.container(pod.Spec); ctr != nil && ctr.Image != j.Desired.Image && ctr.Image != j.Desired.Asked && ctr.Image != j.Desired.Pull {
+			if ctr := j.container(pod.Spec); ctr != nil && ctr.Image != j.Desired.Image && ctr.Image != j.Desired.Pull && cmp.Or(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != j.Desired.Asked {
 				return true
 			}
 		}

@@ -43,6 +43,7 @@ type Keeper struct {
 	vault   vault
 	endings endings
 	claims  claims
+	pods    podMemory
 }
 
 // Forget drops what is remembered of a cluster that is gone.
@@ -50,6 +51,7 @@ func (k *Keeper) Forget(cluster types.NamespacedName) {
 	k.claims.forget(k.vault.uid(cluster))
 	k.vault.forget(cluster)
 	k.endings.forget(cluster)
+	k.pods.forget(cluster)
 }
 
 // Credentials are the operator's own for a cluster's databases, and whom it

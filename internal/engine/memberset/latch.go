@@ -2,6 +2,7 @@ package memberset
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -118,26 +119,41 @@ func (d Desired) resolved() string {
 	return "; " + d.Asked + " was this digest when the first member ran it: name another version to go on"
 }
 
-// strays says whether the pod runs another image than the cluster's: one that
-// somebody set, or another build of the same tag.
-func (s Set) strays(d Desired, pod *corev1.Pod) string {
-	ctr := s.container(pod.Spec)
+// strays says whether the pod runs another image than the cluster's that a new
+// pod would not: one that a client set on the pod, or another build of the same
+// tag. What admission makes of the image stays: it would make it again.
+func (j *Judgement) strays(pod *corev1.Pod) string {
+	ctr, d := j.container(pod.Spec), j.Desired
 	if ctr == nil || ctr.Image == d.Image {
 		return ""
 	}
-	if pod.Annotations[v1alpha1.AnnotationImage] == d.Asked && digestOf(d.Image) != "" && s.Build(pod) == digestOf(d.Image) {
+	if pod.Annotations[v1alpha1.AnnotationImage] == d.Asked && digestOf(d.Image) != "" && j.Build(pod) == digestOf(d.Image) {
 		return "" // that very build, by whatever tag
 	}
-	if ctr.Image != d.Asked && ctr.Image != d.Pull {
-		return "the pod's image was changed to " + ctr.Image + " by somebody else"
+	for _, difference := range j.Seen.Altered[pod.Name] {
+		if difference.Manager != "" && difference.Path == imagePath(j.Container) {
+			return "the pod's image was changed to " + ctr.Image + " by " + difference.Manager
+		}
 	}
-	if pod.Annotations[v1alpha1.AnnotationImage] == "" {
+	if pod.Annotations[v1alpha1.AnnotationImage] == "" || j.current(j.Seen, d, pod) {
 		return "" // an older operator's: an upgrade of the operator restarts nothing
 	}
-	if digest := s.Build(pod); digest != "" && digest != digestOf(d.Image) {
+	digest := ""
+	switch {
+	case ctr.Image == d.Asked || ctr.Image == d.Pull:
+		digest = j.Build(pod)
+	case repositoryOf(ctr.Image) == repositoryOf(d.Image):
+		digest = digestOf(ctr.Image)
+	}
+	if digest != "" && digest != digestOf(d.Image) {
 		return "the pod runs another build of " + d.Asked + " than the cluster: " + digest
 	}
 	return ""
+}
+
+// imagePath is where a pod names the image of a container.
+func imagePath(container string) string {
+	return fmt.Sprintf(".spec.containers[name=%q].image", container)
 }
 
 // currentImage is what the StatefulSet declares now.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/members"
 )
@@ -54,6 +55,10 @@ type Observation struct {
 	// Behind are the pods that the Services for clients send these to, by the
 	// Service's suffix.
 	Behind map[string]map[string]bool
+	// Altered is what pods have otherwise than their template, by pod name.
+	Altered map[string][]apply.PodDifference
+	// Replaced is when a pod of a name was replaced last, and why.
+	Replaced map[string]Replacement
 	// StorageClasses by name; nil when the operator may not read them.
 	StorageClasses map[string]storagev1.StorageClass
 }
@@ -87,6 +92,9 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	secrets.Items = slices.DeleteFunc(secrets.Items, func(v corev1.Secret) bool { return another(&v, uid) })
 	o.takeMembers(s, sets.Items, pods.Items)
 	if err := k.findPods(ctx, s, &o); err != nil {
+		return o, err
+	}
+	if err := k.observePods(ctx, s, &o); err != nil {
 		return o, err
 	}
 	o.Volumes = byOrdinal(volumes, func(v *corev1.PersistentVolumeClaim) string { return v.Name }, "data-"+s.Named("-"))

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
@@ -28,6 +27,8 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 			// has decided.
 			return nil
 		case pod == nil || pod.DeletionTimestamp != nil:
+			away = true
+		case reason != "" && j.replacePause(pod, reason) > 0:
 			away = true
 		case reason != "" && j.stuck(n):
 			return replace(pod, reason)
@@ -51,7 +52,7 @@ func (j *Judgement) ReplaceStuckStep() *engine.Step {
 		if pod == nil || pod.DeletionTimestamp != nil || j.Seen.leaving(n) {
 			continue
 		}
-		if why := j.Outdated(n); why != "" && j.stuck(n) {
+		if why := j.Outdated(n); why != "" && j.replacePause(pod, why) == 0 && j.stuck(n) {
 			return replace(pod, why)
 		}
 	}
@@ -153,17 +154,22 @@ func (j *Judgement) Outdated(ordinal int) string {
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return ""
 	}
-	if pod.Annotations[v1alpha1.AnnotationRollout] != j.RolloutHash(j.Desired.Asked) {
+	if j.older(j.Seen, j.Desired, pod) {
+		if !j.declared() {
+			return "" // a new pod would be made of the same template
+		}
 		return "the pod is older than what the spec declares for it"
 	}
-	if why := j.strays(j.Desired, pod); why != "" {
+	if why := j.strays(pod); why != "" {
 		return why
 	}
-	if waitingReason(pod) != "" && installerImage(pod) != j.Seen.Settings.AgentImage {
-		return "the pod does not start, and its agent is older than the operator"
-	}
-	if j.tooOld(pod, j.Seen.Member(ordinal)) {
-		return "its agent is older than what spec.tls asks for"
+	if !j.current(j.Seen, j.Desired, pod) {
+		if waitingReason(pod) != "" && installerImage(pod) != j.Seen.Settings.AgentImage {
+			return "the pod does not start, and its agent is older than the operator"
+		}
+		if j.tooOld(pod, j.Seen.Member(ordinal)) {
+			return "its agent is older than what spec.tls asks for"
+		}
 	}
 	if m := j.Seen.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
 		m.ConfigHash == memberapi.HashConfig(j.Desired.Config) {

@@ -95,7 +95,7 @@ func (s Set) Current(o Observation, d Desired, ordinal int, service string) Stan
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
 	name := s.PodName(ordinal)
 	switch {
-	case pod.Annotations[v1alpha1.AnnotationRollout] != s.RolloutHash(d.Asked):
+	case s.older(o, d, pod):
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
 	case !Ready(pod) || !o.Behind[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}

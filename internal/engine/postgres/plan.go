@@ -47,7 +47,7 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
 		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d.Desired), o.Recorded, o.Claims()
 	}
-	p.Notes = slices.Concat(j.GrowthNotes(), j.KeptNotes())
+	p.Notes, p.Tolerated = slices.Concat(j.GrowthNotes(), j.KeptNotes()), j.Tolerated()
 	p.Step, p.Drifts = j.step(now), j.PodDrifts(now)
 	p.Report = j.report()
 	p.Report.Archive, p.Report.Orders = j.archive(now), d.older.requests()

@@ -1,0 +1,148 @@
+package apply
+
+import (
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v4/value"
+)
+
+// Tolerated are fields of an object that no client owns and that were added to
+// what Holdfast applied: by an admission policy or webhook, such as a mesh's.
+// They stay.
+type Tolerated struct {
+	Object ObjectID
+	// Paths in order, as in Drift.
+	Paths []string
+}
+
+// itemKeys are the fields by which the items of a list are told apart, by the
+// name of the list. The ports of a Service are the second of two.
+var itemKeys = map[string][]string{
+	"containers": {"name"}, "initContainers": {"name"}, "volumes": {"name"}, "env": {"name"}, "imagePullSecrets": {"name"},
+	"volumeMounts": {"mountPath"}, "ports": {"containerPort", "protocol"},
+}
+
+var servicePortKeys = []string{"port", "protocol"}
+
+// addable are fields that the API server never fills in by itself, and addableBelow
+// those that hold none that it does.
+var (
+	addable = map[string]bool{
+		"containers": true, "initContainers": true, "volumes": true, "env": true, "envFrom": true, "imagePullSecrets": true,
+		"volumeMounts": true, "volumeDevices": true, "resources": true, "securityContext": true, "lifecycle": true, "startupProbe": true,
+		"nodeSelector": true, "affinity": true, "tolerations": true, "topologySpreadConstraints": true, "priorityClassName": true,
+		"runtimeClassName": true, "hostNetwork": true, "hostPID": true, "hostIPC": true, "hostAliases": true, "dnsConfig": true,
+		"labels": true, "annotations": true, "data": true, "binaryData": true,
+		"loadBalancerClass": true, "loadBalancerSourceRanges": true, "externalIPs": true,
+	}
+	addableBelow = map[string]bool{
+		"labels": true, "annotations": true, "data": true, "binaryData": true, "nodeSelector": true, "matchLabels": true,
+		"requests": true, "limits": true, "resources": true, "securityContext": true, "capabilities": true, "selector": true,
+	}
+)
+
+// unowned are the fields of an object that nobody owns and that the API server
+// did not fill in by itself.
+func unowned(s *snapshot) ([]fieldpath.Path, error) {
+	o, err := s.ownership()
+	if err != nil {
+		return nil, err
+	}
+	w := &ownerWalk{held: o.own}
+	for i := range o.others {
+		w.held = w.held.Union(o.others[i].fields)
+	}
+	metadata, _ := s.content["metadata"].(map[string]any)
+	for _, part := range []string{"labels", "annotations"} {
+		w.field(fieldpath.MakePathOrDie("metadata"), part, metadata[part])
+	}
+	for _, part := range slices.Sorted(maps.Keys(s.content)) {
+		if part != "metadata" {
+			w.field(nil, part, s.content[part])
+		}
+	}
+	return w.found, nil
+}
+
+// ownerWalk goes down an object from what somebody owns to what nobody does.
+type ownerWalk struct {
+	held  *fieldpath.Set
+	found []fieldpath.Path
+}
+
+func (w *ownerWalk) field(parent fieldpath.Path, name string, content any) {
+	path := append(parent.Copy(), fieldpath.PathElement{FieldName: &name})
+	switch {
+	case compact(content) == nil:
+	case holds(w.held, path):
+		w.below(path, name, content)
+	case addable[name] || len(parent) > 0 && parent[len(parent)-1].FieldName != nil && addableBelow[*parent[len(parent)-1].FieldName]:
+		w.found = append(w.found, path)
+	}
+}
+
+func (w *ownerWalk) below(path fieldpath.Path, name string, content any) {
+	switch content := content.(type) {
+	case map[string]any:
+		for _, child := range slices.Sorted(maps.Keys(content)) {
+			w.field(path, child, content[child])
+		}
+	case []any:
+		for _, item := range content {
+			w.item(path, name, item)
+		}
+	}
+}
+
+func (w *ownerWalk) item(list fieldpath.Path, name string, item any) {
+	fields, isMap := item.(map[string]any)
+	if !isMap {
+		return
+	}
+	key, found := keyOf(name, fields)
+	if !found {
+		return
+	}
+	path := append(list.Copy(), fieldpath.PathElement{Key: key})
+	if !holds(w.held, path) {
+		w.found = append(w.found, path)
+		return
+	}
+	w.below(path, "", fields)
+}
+
+// keyOf an item of a list with a name.
+func keyOf(list string, fields map[string]any) (*value.FieldList, bool) {
+	names := itemKeys[list]
+	if list == "ports" && fields["port"] != nil {
+		names = servicePortKeys
+	}
+	var pairs []any
+	for _, name := range names {
+		if fields[name] == nil {
+			return nil, false
+		}
+		pairs = append(pairs, name, fields[name])
+	}
+	if len(pairs) == 0 {
+		return nil, false
+	}
+	return fieldpath.KeyByFields(pairs...), true
+}
+
+// tolerate remembers what nobody owns of an object, but for what is ignored.
+func (p *pass) tolerate(id ObjectID, r *record, s *snapshot) error {
+	paths, err := unowned(s)
+	if err != nil {
+		return err
+	}
+	r.tolerated = nil
+	for _, path := range paths {
+		if !p.rules.ignore(id, path, nil, s.content) {
+			r.tolerated = append(r.tolerated, show(path, s.content))
+		}
+	}
+	return nil
+}
