@@ -90,6 +90,11 @@ type CommonSpec struct {
 	// +optional
 	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitzero"`
 
+	// Network says who may connect to members. Default: everyone.
+	// +optional
+	// +kubebuilder:default={}
+	Network NetworkSpec `json:"network,omitzero"`
+
 	// Scheduling says where members run.
 	SchedulingSpec `json:",inline"`
 }

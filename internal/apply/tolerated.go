@@ -76,11 +76,21 @@ func (w *ownerWalk) field(parent fieldpath.Path, name string, content any) {
 	path := append(parent.Copy(), fieldpath.PathElement{FieldName: &name})
 	switch {
 	case compact(content) == nil:
+	case atomic(w.held, path):
 	case holds(w.held, path):
 		w.below(path, name, content)
 	case addable[name] || len(parent) > 0 && parent[len(parent)-1].FieldName != nil && addableBelow[*parent[len(parent)-1].FieldName]:
 		w.found = append(w.found, path)
 	}
+}
+
+// atomic says whether a path is owned as a whole: a selector's labels are.
+func atomic(held *fieldpath.Set, path fieldpath.Path) bool {
+	below := held
+	for _, element := range path {
+		below = below.WithPrefix(element)
+	}
+	return below.Empty() && held.Has(path)
 }
 
 func (w *ownerWalk) below(path fieldpath.Path, name string, content any) {

@@ -131,22 +131,19 @@ func admissionOfPodsIsTold(t *testing.T, w *world) {
 		name, patch string
 		words       []string
 	}{
-		{"an image", `JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "mirror.example/db:1"}`,
-			[]string{database + ".image (changed to mirror.example/db:1)"}},
-		{"the installer's image", `JSONPatch{op: "replace", path: "/spec/initContainers/0/image", value: "mirror.example/agent:1"}`,
-			[]string{`.spec.initContainers[name="install"].image (changed)`}},
-		{"a sidecar and its volume", `JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{name: "mesh", image: "mesh:1"}},
+		{"images", `JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "mirror.example/db:1"},
+			JSONPatch{op: "replace", path: "/spec/initContainers/0/image", value: "mirror.example/agent:1"}`,
+			[]string{database + ".image (changed to mirror.example/db:1)", `.spec.initContainers[name="install"].image (changed)`}},
+		{"a sidecar and more", `JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{name: "mesh", image: "mesh:1"}},
 			JSONPatch{op: "add", path: "/spec/initContainers/-", value: Object.spec.initContainers{name: "mesh-init", image: "mesh:1"}},
-			JSONPatch{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{name: "mesh"}}`,
-			[]string{`.spec.containers[name="mesh"] (added)`, `.spec.initContainers[name="mesh-init"] (added)`, `.spec.volumes[name="mesh"] (added)`}},
-		{"an environment variable", `JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: Object.spec.containers.env{name: "PROXY", value: "p"}}`,
-			[]string{database + `.env[name="PROXY"] (added)`}},
-		{"a toleration", `JSONPatch{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{key: "db", operator: "Exists"}}`,
-			[]string{".spec.tolerations (added)"}},
+			JSONPatch{op: "add", path: "/spec/volumes/-", value: Object.spec.volumes{name: "mesh"}},
+			JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: Object.spec.containers.env{name: "PROXY", value: "p"}},
+			JSONPatch{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{key: "db", operator: "Exists"}},
+			JSONPatch{op: "add", path: "/metadata/annotations/mesh.example~1status", value: "injected"}`,
+			[]string{`.spec.containers[name="mesh"] (added)`, `.spec.initContainers[name="mesh-init"] (added)`, `.spec.volumes[name="mesh"] (added)`,
+				database + `.env[name="PROXY"] (added)`, ".spec.tolerations (added)", `.metadata.annotations["mesh.example/status"] (added)`}},
 		{"a security context", `JSONPatch{op: "add", path: "/spec/containers/0/securityContext", value: Object.spec.containers.securityContext{runAsUser: 12345}}`,
 			[]string{database + ".securityContext"}},
-		{"an annotation", `JSONPatch{op: "add", path: "/metadata/annotations/mesh.example~1status", value: "injected"}`,
-			[]string{`.metadata.annotations["mesh.example/status"] (added)`}},
 		{"the annotation of the roll-out", `JSONPatch{op: "add", path: "/metadata/annotations/holdfast.dev~1rollout", value: "other"}`,
 			[]string{`.metadata.annotations["holdfast.dev/rollout"] (changed)`}},
 	} {
@@ -232,9 +229,7 @@ func TestAdmissionOfOwnedObjects(t *testing.T) { eachKind(t, admissionOfOwnedObj
 
 func admissionOfOwnedObjects(t *testing.T, w *world) {
 	written := []admissionv1.OperationType{"CREATE", "UPDATE"}
-	w.admit(policy{resource: "services", operations: written, patches: []string{
-		addLabel, `JSONPatch{op: "add", path: "/metadata/annotations", value: Object.metadata.annotations{}}`,
-	}[:1]}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: map[string]string{"a": "b"}},
+	w.admit(policy{resource: "services", operations: written, patches: []string{addLabel}}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: map[string]string{"a": "b"}},
 		Spec: corev1.ServiceSpec{ClusterIP: "None", Selector: map[string]string{"a": "b"}}})
 	probe := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "probe", Labels: map[string]string{"a": "b"}}, Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{ObjectMeta: w.probePod().ObjectMeta, Spec: w.probePod().Spec}}}
@@ -260,7 +255,7 @@ func admissionOfOwnedObjects(t *testing.T, w *world) {
 	}
 	drop()
 	w.awaitSynced(c, metav1.ConditionTrue, v1alpha1.ReasonSynced,
-		"Service/orders"+w.kind.entry+" .metadata.labels.policy (added)", `StatefulSet/orders .metadata.labels.policy .spec.template.spec.containers[name="mesh"] (added)`)
+		"Service/orders"+w.kind.services[len(w.kind.services)-1]+" .metadata.labels.policy (added)", `StatefulSet/orders .metadata.labels.policy (added), .spec.template.spec.containers[name="mesh"] (added)`)
 	w.awaitSteady(o)
 	w.unmoved(c, o, pods)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -123,7 +124,7 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 		Rewritten: rewritten(p.sync), Unsettled: !p.sync.Settled || p.stepped,
 		Suspended: c.Common().Suspend, Deleting: deleting, Error: p.err,
 		Standing: describe(p.sync.Standing), Contested: contested(p.sync.Contested),
-		Tolerated: append(tolerated(p.sync.Tolerated), p.plan.Tolerated...),
+		Tolerated: slices.Concat(p.plan.Tolerated, tolerated(p.sync.Tolerated)),
 		Deadline:  deadline(c),
 	}
 	if !deleting {
@@ -271,11 +272,17 @@ func describe(drifts []apply.Drift) []string {
 	return out
 }
 
-// tolerated names what nobody owns in owned objects, for people.
+// tolerated names what nobody owns in owned objects, for people: in one line
+// where several have the same.
 func tolerated(all []apply.Tolerated) []string {
-	var out []string
+	objects := map[string][]string{}
 	for _, t := range all {
-		out = append(out, t.Object.String()+" "+strings.Join(t.Paths, " ")+" (added)")
+		paths := strings.Join(t.Paths, " (added), ") + " (added)"
+		objects[paths] = append(objects[paths], t.Object.String())
+	}
+	var out []string
+	for _, paths := range slices.Sorted(maps.Keys(objects)) {
+		out = append(out, strings.Join(objects[paths], ", ")+" "+paths)
 	}
 	return out
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
@@ -23,8 +22,12 @@ import (
 // what they connect with.
 func (s Set) Objects(d Desired, services []*corev1ac.ServiceApplyConfiguration, connection *corev1ac.SecretApplyConfiguration) []runtime.ApplyConfiguration {
 	out := []runtime.ApplyConfiguration{
-		s.serviceAccount(), s.role(), s.roleBinding(), s.networkPolicy(), s.disruptionBudget(), s.membersService(),
+		s.serviceAccount(), s.role(), s.roleBinding(),
 	}
+	if s.Cluster.Common().Network.Policy != v1alpha1.NetworkPolicyNone {
+		out = append(out, s.networkPolicy())
+	}
+	out = append(out, s.disruptionBudget(), s.membersService())
 	for _, service := range services {
 		out = append(out, service)
 	}
@@ -79,36 +82,6 @@ func (s Set) roleBinding() *rbacv1ac.RoleBindingApplyConfiguration {
 		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner()).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName(s.Named(""))).
 		WithSubjects(rbacv1ac.Subject().WithKind("ServiceAccount").WithName(s.Named("")).WithNamespace(s.Key().Namespace))
-}
-
-// networkPolicy lets clients reach the database and the probes, and only
-// members and the operator the agents.
-func (s Set) networkPolicy() *networkingv1ac.NetworkPolicyApplyConfiguration {
-	port := func(n int32) *networkingv1ac.NetworkPolicyPortApplyConfiguration {
-		return networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(n))
-	}
-	members := networkingv1ac.NetworkPolicyPeer().WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector()))
-	operator := networkingv1ac.NetworkPolicyPeer().WithNamespaceSelector(metav1ac.LabelSelector()).
-		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{"app.kubernetes.io/name": "holdfast"}))
-	anybody, peers := networkingv1ac.NetworkPolicyIngressRule(), networkingv1ac.NetworkPolicyIngressRule().WithFrom(members)
-	for _, p := range s.Ports {
-		if p.Peers {
-			peers.WithPorts(port(p.Number))
-		} else {
-			anybody.WithPorts(port(p.Number))
-		}
-	}
-	spec := networkingv1ac.NetworkPolicySpec().
-		WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(s.Selector())).WithPolicyTypes("Ingress").
-		WithIngress(
-			anybody.WithPorts(port(memberapi.ProbePort)),
-			networkingv1ac.NetworkPolicyIngressRule().WithPorts(port(memberapi.StatusPort)).WithFrom(members, operator),
-		)
-	if len(peers.Ports) > 0 {
-		spec.WithIngress(peers)
-	}
-	return networkingv1ac.NetworkPolicy(s.Named(""), s.Key().Namespace).
-		WithLabels(s.labels(componentAccess)).WithOwnerReferences(s.owner()).WithSpec(spec)
 }
 
 func (s Set) disruptionBudget() *policyv1ac.PodDisruptionBudgetApplyConfiguration {
