@@ -42,7 +42,9 @@ func networkPolicyFollowsTheSpec(t *testing.T, w *world) {
 		got := w.clientPeers(c)
 		return cmp.Equal(want, got), cmp.Diff(want, got)
 	})
-	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Network = v1alpha1.NetworkSpec{Policy: v1alpha1.NetworkPolicyNone} })
+	edit(w, c, func(c v1alpha1.Cluster) {
+		c.Common().Network = v1alpha1.NetworkSpec{Policy: v1alpha1.NetworkPolicyNone}
+	})
 	apitest.Eventually(t, "the NetworkPolicy goes", func(context.Context) (bool, string) {
 		found := w.objects(c)["NetworkPolicy"]
 		return len(found) == 0, fmt.Sprint(found)
