@@ -138,14 +138,11 @@ func (j *Judgement) strays(pod *corev1.Pod) string {
 	if pod.Annotations[v1alpha1.AnnotationImage] == "" || j.current(j.Seen, d, pod) {
 		return "" // an older operator's: an upgrade of the operator restarts nothing
 	}
-	digest := ""
-	switch {
-	case ctr.Image == d.Asked || ctr.Image == d.Pull:
-		digest = j.Build(pod)
-	case repositoryOf(ctr.Image) == repositoryOf(d.Image):
-		digest = digestOf(ctr.Image)
+	if repositoryOf(ctr.Image) != repositoryOf(d.Image) {
+		return ""
 	}
-	if digest != "" && digest != digestOf(d.Image) {
+	want, digest := digestOf(d.Image), cmp.Or(digestOf(ctr.Image), j.Build(pod))
+	if want != "" && digest != "" && digest != want {
 		return "the pod runs another build of " + d.Asked + " than the cluster: " + digest
 	}
 	return ""
