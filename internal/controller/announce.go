@@ -43,11 +43,21 @@ func (r *Reconciler[C, O]) announceConditions(c C, before, after *v1alpha1.Commo
 	if now != nil && now.Status == metav1.ConditionFalse && old != nil && old.Status == metav1.ConditionTrue {
 		r.event(c, warning, now.Reason, v1alpha1.ConditionAvailable, "%s", now.Message)
 	}
-	old, now = was(v1alpha1.ConditionReady), is(v1alpha1.ConditionReady)
-	if now != nil && now.Status == metav1.ConditionTrue && (old == nil || old.Status != metav1.ConditionTrue || old.Reason != now.Reason) ||
-		now != nil && now.Reason == v1alpha1.ReasonDeleting && (old == nil || old.Reason != now.Reason) {
+	if now := is(v1alpha1.ConditionReady); readyChanged(was(v1alpha1.ConditionReady), now) {
 		r.eventOn(c, referTo(c, v1alpha1.ConditionReady), normal, now.Reason, v1alpha1.ConditionReady, "%s", now.Message)
 	}
+}
+
+// readyChanged says whether Ready became true, for another reason too, or the
+// cluster began to be deleted.
+func readyChanged(old, now *metav1.Condition) bool {
+	switch {
+	case now == nil || now.Status != metav1.ConditionTrue && now.Reason != v1alpha1.ReasonDeleting:
+		return false
+	case old == nil || old.Reason != now.Reason:
+		return true
+	}
+	return now.Status == metav1.ConditionTrue && old.Status != metav1.ConditionTrue
 }
 
 // sameCause says whether a condition says what it said before, but for figures.

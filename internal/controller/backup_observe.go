@@ -133,14 +133,23 @@ func (r *BackupReconciler) observePlace(ctx context.Context, s *backupSeen) erro
 	if found, err = find(claim, s.backup.Spec.ClusterRef.Name+v1alpha1.SuffixBackups); err != nil {
 		return err
 	}
+	if !found {
+		claim = nil
+	}
+	return r.observeVolume(ctx, s, claim)
+}
+
+// observeVolume finds whether the volume that the backup is on is there; claim is
+// the one that the cluster's backups go to, nil for none.
+func (r *BackupReconciler) observeVolume(ctx context.Context, s *backupSeen, claim *corev1.PersistentVolumeClaim) error {
 	at := s.backup.Status.Location
 	isOn := func(v client.Object) bool {
 		return at != nil && at.ClaimName == v.GetName() && (at.ClaimUID == "" || at.ClaimUID == string(v.GetUID()))
 	}
-	if found && claim.DeletionTimestamp == nil && isFor(claim, s.backup.Spec.ClusterRef) {
+	if claim != nil && claim.DeletionTimestamp == nil && isFor(claim, s.backup.Spec.ClusterRef) {
 		s.claim = claim
 	}
-	s.volume = found && isOn(claim) && claim.DeletionTimestamp == nil
+	s.volume = claim != nil && isOn(claim) && claim.DeletionTimestamp == nil
 	if s.volume || at == nil || at.ClaimName == "" {
 		return nil
 	}

@@ -62,7 +62,10 @@ func exitCode(t *testing.T, cmd *exec.Cmd) int {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
-	case <-ended:
+	case err := <-ended:
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
 		return cmd.ProcessState.ExitCode()
 	case <-time.After(time.Minute):
 		_ = cmd.Process.Kill()

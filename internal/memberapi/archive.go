@@ -53,9 +53,9 @@ type ArchiveStatus struct {
 type GapCause string
 
 const (
-	// GapBudget: more waits than ArchiveConfig.Budget.
+	// GapBudget says that more waits than ArchiveConfig.Budget.
 	GapBudget GapCause = "Budget"
-	// GapDiskSpace: the volume is short of disk space, which would stop the
+	// GapDiskSpace says that the volume is short of disk space, which would stop the
 	// database.
 	GapDiskSpace GapCause = "DiskSpace"
 )

@@ -154,16 +154,24 @@ func (s *archiver) status(now time.Time) *memberapi.ArchiveStatus {
 	if t := s.trouble; t.err != nil && (t.permanent || status.Late || s.giving != nil) {
 		status.Error, status.Permanent = t.err.Error(), t.permanent
 	}
+	if !elsewhere {
+		s.reportGap(status)
+	}
+	return status
+}
+
+// reportGap says what is missing in the archive, and why while it grows; the
+// caller holds mu.
+func (s *archiver) reportGap(status *memberapi.ArchiveStatus) {
 	for _, gap := range []*memberapi.ArchiveGap{s.gap, s.giving} {
-		if gap != nil && !elsewhere {
-			told := *gap
-			status.Gap = &told
+		if gap != nil {
+			last := *gap
+			status.Gap = &last
 		}
 	}
 	if status.Gap != nil && status.Gap.Ended.IsZero() {
 		status.GapCause = s.givingFor
 	}
-	return status
 }
 
 // watch opens the archive before anything is to be stored, so that what is

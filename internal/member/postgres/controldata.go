@@ -60,28 +60,7 @@ func parseControlData(out string) (controlData, error) {
 			continue
 		}
 		value = strings.TrimSpace(value)
-		switch label {
-		case "Database system identifier":
-			c.SystemIdentifier = value
-		case "Database cluster state":
-			c.State = value
-		case "Latest checkpoint location":
-			c.Checkpoint = value
-		case "Latest checkpoint's REDO location":
-			c.Redo = value
-		case "Bytes per WAL segment":
-			c.SegmentSize, _ = strconv.ParseInt(value, 10, 64)
-		case "Minimum recovery ending location":
-			c.Recovery = value
-		case "Min recovery ending loc's timeline":
-			c.RecoveryTimeline, _ = strconv.ParseInt(value, 10, 64)
-		case "wal_level setting":
-			c.WALLevel = value
-		case "track_commit_timestamp setting":
-			c.CommitTimestamps = value
-		case "Latest checkpoint's TimeLineID":
-			c.Timeline, _ = strconv.ParseInt(value, 10, 64)
-		}
+		c.setField(label, value)
 		if name, ok := floorSettings[label]; ok {
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
@@ -94,6 +73,32 @@ func parseControlData(out string) (controlData, error) {
 		return controlData{}, fmt.Errorf("pg_controldata says something unknown: %s", member.LastLine(out))
 	}
 	return c, nil
+}
+
+// setField sets the field that a line of pg_controldata speaks of.
+func (c *controlData) setField(label, value string) {
+	switch label {
+	case "Database system identifier":
+		c.SystemIdentifier = value
+	case "Database cluster state":
+		c.State = value
+	case "Latest checkpoint location":
+		c.Checkpoint = value
+	case "Latest checkpoint's REDO location":
+		c.Redo = value
+	case "Bytes per WAL segment":
+		c.SegmentSize, _ = strconv.ParseInt(value, 10, 64)
+	case "Minimum recovery ending location":
+		c.Recovery = value
+	case "Min recovery ending loc's timeline":
+		c.RecoveryTimeline, _ = strconv.ParseInt(value, 10, 64)
+	case "wal_level setting":
+		c.WALLevel = value
+	case "track_commit_timestamp setting":
+		c.CommitTimestamps = value
+	case "Latest checkpoint's TimeLineID":
+		c.Timeline, _ = strconv.ParseInt(value, 10, 64)
+	}
 }
 
 // outgrows says whether a setting that recovery must not lower is larger than
