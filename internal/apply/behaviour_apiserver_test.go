@@ -205,6 +205,7 @@ func TestSuspendWritesNothing(t *testing.T) {
 		}
 	}
 	w.req.Suspend = false
+	w.clock.SetTime(w.clock.Now().Add(time.Second)) // made again once a second at most
 	w.settle()
 	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
 	w.get(live)

@@ -49,7 +49,7 @@ func newFreezableStore(t *testing.T, size string) *store {
 func (s *store) signal(signal string) {
 	s.t.Helper()
 	script := `for p in /proc/[0-9]*; do if tr '\0' ' ' < $p/cmdline | grep -q -- '--iam-[d]ir'; then kill -` + signal + ` ${p#/proc/}; n=1; fi; done; [ -n "$n" ]`
-	_, err := run(s.t.Context(), s.namespace, storeName, "", "sh", "-c", script)
+	_, err := run(inContainer(s.t.Context(), freezer), s.namespace, storeName, "", "sh", "-c", script)
 	must(s.t, err, "send the store "+signal)
 }
 

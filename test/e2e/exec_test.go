@@ -24,12 +24,26 @@ import (
 	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
+// inContainer has commands run in a container by name: in a pod of several, one
+// must be named.
+func inContainer(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, containerKey{}, name)
+}
+
+type containerKey struct{}
+
+// containerOf is empty for the only container.
+func containerOf(ctx context.Context) string {
+	name, _ := ctx.Value(containerKey{}).(string)
+	return name
+}
+
 // stream runs a command in a container until it ends. One that fails is run once
 // more, while there is time.
 func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout, stderr io.Writer, command ...string) error {
 	request := env.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
-			Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true,
+			Container: containerOf(ctx), Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true,
 		}, scheme.ParameterCodec)
 	overSPDY, err := remotecommand.NewSPDYExecutor(env.config, "POST", request.URL())
 	if err != nil {

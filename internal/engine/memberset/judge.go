@@ -66,7 +66,8 @@ func (j *Judgement) JudgeMembers() {
 		}
 		j.judgeUncreated(n)
 		pod, m, s := j.Seen.Pods[n], j.Seen.Member(n), j.Standings[n]
-		if pod != nil && pod.DeletionTimestamp == nil && j.Outdated(n) == "" {
+		// A pod that is older goes, also while the template is yet to be written.
+		if pod != nil && pod.DeletionTimestamp == nil && j.Outdated(n) == "" && !j.older(j.Seen, j.Desired, pod) {
 			if fault := imageFault(pod); fault != "" {
 				j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
 					"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, j.imageField(), j.Desired.resolved())

@@ -177,6 +177,17 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"ReplaceMember orders-1", []string{"Degraded/MemberDown", "Reconciling/ScalingUp", available}, 2}},
+		{"before the template has the corrected spec, nothing stalls",
+			func(t *testing.T) *world {
+				w := settled(t, 2)
+				w.c.Spec.Version = "17.99"
+				w.pod(1)
+				w.waiting(1, "ImagePullBackOff")
+				w.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationRollout: w.o.Pods[1].Annotations[v1alpha1.AnnotationRollout]}
+				w.c.Spec.Version = "17"
+				return w
+			},
+			outcome{"", []string{"Degraded/MemberDown", "Reconciling/ScalingUp", available}, 2}},
 		{"an image that does not exist stalls, and the others keep serving",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
