@@ -61,6 +61,8 @@ type archiver struct {
 	// it that is not known; soundSince is when it was stored.
 	sound      string
 	soundSince time.Time
+	// checked is the segment before which all is stored, or recorded as missing.
+	checked string
 	// gap is the newest that is on record, and giving the one that goes on, with
 	// its cause.
 	gap, giving *memberapi.ArchiveGap
@@ -183,7 +185,7 @@ func (s *archiver) begins(primary bool) {
 	for _, j := range s.jobs {
 		j.cancel()
 	}
-	s.jobs, s.sound, s.closing = map[string]*archiveJob{}, "", newGate()
+	s.jobs, s.sound, s.checked, s.closing = map[string]*archiveJob{}, "", "", newGate()
 	s.last, s.lastAt = "", time.Time{} // what is archived may have been off meanwhile
 	s.stoppedAt, s.checkpointing = time.Time{}, false
 	s.mu.Unlock()
@@ -408,7 +410,7 @@ func (s *archiver) open(ctx context.Context, place archivePlace) (*wal.Archive, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened.Prefix != "" && !s.opened.same(place) {
-		s.sound, s.gap, s.giving = "", nil, nil
+		s.sound, s.checked, s.gap, s.giving = "", "", nil, nil
 		s.last, s.lastAt = "", time.Time{}
 	}
 	if len(gaps) > 0 {
@@ -451,31 +453,6 @@ func (s *archiver) stored(archive *wal.Archive, name string) error {
 	s.mu.Unlock()
 	s.refresh()
 	return nil
-}
-
-// giveUp lets the database go on without a file.
-func (s *archiver) giveUp(name string, cause memberapi.GapCause) {
-	s.mu.Lock()
-	if j := s.jobs[name]; j != nil {
-		j.cancel()
-		delete(s.jobs, name)
-	}
-	if s.primary && wal.IsSegment(name) {
-		s.counts.givenUp++
-		if s.giving == nil {
-			s.giving = &memberapi.ArchiveGap{From: name, After: s.sound, Begun: s.soundSince}
-			s.givingFor = cause
-			s.log.Error("WAL that waits for the store is no longer kept: moments since then cannot be restored", "from", name, "cause", cause)
-		}
-	}
-	s.givenAt = time.Now()
-	free := cause == memberapi.GapDiskSpace && !s.checkpointing && s.stoppedAt.IsZero()
-	s.checkpointing = s.checkpointing || free
-	s.mu.Unlock()
-	if free {
-		s.checkpoint()
-	}
-	s.refresh()
 }
 
 // claim makes the archive ours, and says what is known to be missing.

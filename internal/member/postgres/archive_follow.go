@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +17,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
-// follows makes sure, before a segment is stored, that the one before it is.
-// What an earlier primary did not store, and what was given up and is still on
-// the volume, is stored now; of what is not, it is recorded that it is missing.
+// follows makes sure, before a segment is stored, that all before it is. What an
+// earlier primary did not store, and what was given up and is still on the volume,
+// is stored now; of what is not, it is recorded that it is missing. That the
+// segment before it is stored proves nothing: several are stored at once.
 func (s *archiver) follows(ctx context.Context, archive *wal.Archive, name string) error {
 	info, err := os.Stat(s.path(name))
 	if err != nil {
@@ -29,25 +31,52 @@ func (s *archiver) follows(ctx context.Context, archive *wal.Archive, name strin
 	if !ok || segment.Number == 0 {
 		return nil // the archive refuses what is no segment
 	}
-	s.mu.Lock()
-	sound := s.sound
-	s.mu.Unlock()
-	if sound == name {
-		return nil
-	}
-	if previous := (wal.Segment{Timeline: segment.Timeline, Number: segment.Number - 1}); sound == previous.Name(size) {
+	from := s.wayStart(segment, size)
+	if from.reaches(segment) {
 		return nil
 	}
 	history, err := s.history(ctx, archive, segment.Timeline)
 	if err != nil {
 		return err
 	}
-	way := archiveWay{s, archive, history, segment, size}
-	previous := way.at(segment.Number - 1)
-	if there, err := archive.Has(ctx, previous.Name(size)); err != nil || there {
-		return err
+	return archiveWay{s, archive, history, segment, size, from}.fill(ctx)
+}
+
+// wayStart is what the archiver remembers of the way.
+type wayStart struct {
+	// number of a segment up to which all is stored, or recorded as missing, where
+	// that is known.
+	number uint64
+	known  bool
+	// giving is the gap that goes on, and given its first segment.
+	giving *memberapi.ArchiveGap
+	given  wal.Segment
+}
+
+// wayStart to a segment.
+func (s *archiver) wayStart(to wal.Segment, size int64) (from wayStart) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sound, ok := wal.Parse(s.sound, size); ok && sound.Timeline == to.Timeline {
+		from.number, from.known = sound.Number, true
 	}
-	return way.fill(ctx)
+	if checked, ok := wal.Parse(s.checked, size); ok && checked.Timeline == to.Timeline && checked.Number > 0 {
+		from.number, from.known = max(from.number, checked.Number-1), true
+	}
+	if from.giving = s.giving; s.giving != nil {
+		from.given, _ = wal.Parse(s.giving.From, size)
+	}
+	return from
+}
+
+// reaches says whether nothing is to be seen to before a segment.
+func (f wayStart) reaches(to wal.Segment) bool {
+	return f.known && to.Number <= f.number+1 && !f.gaveUpBefore(to)
+}
+
+// gaveUpBefore says whether a segment before another was given up since.
+func (f wayStart) gaveUpBefore(to wal.Segment) bool {
+	return f.giving != nil && f.given.Number > 0 && f.given.Number < to.Number
 }
 
 // history of a timeline, from the volume or the archive, which gets it too.
@@ -80,82 +109,132 @@ type archiveWay struct {
 	history wal.History
 	to      wal.Segment
 	size    int64
+	from    wayStart
 }
 
 func (w archiveWay) at(number uint64) wal.Segment {
 	return w.history.At(w.to.Timeline, number, w.size)
 }
 
-// newest is the newest segment before the last that the archive holds.
-func (w archiveWay) newest(ctx context.Context) (found wal.Segment, since time.Time, ok bool, err error) {
+// heldSegment is one that the archive holds, and since when.
+type heldSegment struct {
+	wal.Segment
+	since time.Time
+}
+
+// held are the segments before the last that the archive holds, in order: all
+// after a number, and one or more up to it, where there are any.
+func (w archiveWay) held(ctx context.Context, after uint64) ([]heldSegment, error) {
 	timelines := []uint32{w.to.Timeline}
 	for _, t := range slices.Backward(w.history) {
 		timelines = append(timelines, t.Timeline)
 	}
+	var found []heldSegment
 	for _, timeline := range timelines {
 		stored, err := w.archive.Segments(ctx, timeline)
 		if err != nil {
-			return found, since, false, err
+			return nil, err
 		}
+		reached := false
 		for name, at := range stored {
-			s, parsed := wal.Parse(name, w.size)
-			if parsed && s.Number < w.to.Number && w.at(s.Number) == s && (!ok || s.Number > found.Number) {
-				found, since, ok = s, at, true
+			if s, ok := wal.Parse(name, w.size); ok && s.Number < w.to.Number && w.at(s.Number) == s {
+				found = append(found, heldSegment{s, at})
+				reached = reached || s.Number <= after
 			}
 		}
-		if ok {
-			return found, since, true, nil
+		if reached {
+			break
 		}
 	}
-	return found, since, false, nil
+	slices.SortFunc(found, func(a, b heldSegment) int { return cmp.Compare(a.Number, b.Number) })
+	return found, nil
 }
 
-// here are the segments on the volume, after one and before the last, in order.
-func (w archiveWay) here(after uint64) ([]wal.Segment, error) {
+// recorded is the number of the newest segment that is recorded as missing; 0 for
+// none.
+func (w archiveWay) recorded(ctx context.Context) (newest uint64, err error) {
+	gaps, err := w.archive.Gaps(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(gaps) > 0 {
+		w.mu.Lock()
+		last := &gaps[len(gaps)-1]
+		if w.archiver.archive == w.archive && (w.gap == nil || last.Ended.After(w.gap.Ended)) {
+			w.gap = last // another primary's
+		}
+		w.mu.Unlock()
+	}
+	for _, gap := range gaps {
+		if s, ok := wal.Parse(gap.To, w.size); ok && s.Number < w.to.Number && w.at(s.Number) == s {
+			newest = max(newest, s.Number)
+		}
+	}
+	return newest, nil
+}
+
+// here are the segments on the volume, after one and before the last, that the
+// archive does not hold, in order.
+func (w archiveWay) here(after uint64, held []heldSegment) ([]wal.Segment, error) {
 	entries, err := os.ReadDir(filepath.Join(w.pgdata, "pg_wal"))
 	if err != nil {
 		return nil, err
 	}
+	stored := map[uint64]bool{}
+	for _, s := range held {
+		stored[s.Number] = true
+	}
 	var found []wal.Segment
 	for _, e := range entries {
-		if s, ok := wal.Parse(e.Name(), w.size); ok && s.Number > after && s.Number < w.to.Number && w.at(s.Number) == s {
+		if s, ok := wal.Parse(e.Name(), w.size); ok && s.Number > after && s.Number < w.to.Number && w.at(s.Number) == s && !stored[s.Number] {
 			found = append(found, s)
 		}
 	}
-	slices.SortFunc(found, func(a, b wal.Segment) int { return int(a.Number) - int(b.Number) })
+	slices.SortFunc(found, func(a, b wal.Segment) int { return cmp.Compare(a.Number, b.Number) })
 	return found, nil
 }
 
 // fill stores what the volume still has of what the archive lacks, and records
-// the rest.
+// the rest. An archiver that remembers nothing checks all that the archive holds
+// since the newest record of what is missing.
 func (w archiveWay) fill(ctx context.Context) error {
-	newest, since, any, err := w.newest(ctx)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	given := w.giving
-	w.mu.Unlock()
-	if !any {
-		// The archive begins here, or with the first that was given up.
-		first, ok := wal.Segment{}, false
-		if given != nil {
-			first, ok = wal.Parse(given.From, w.size)
+	var err error
+	after := w.from.number
+	gaveUp := w.from.gaveUpBefore(w.to)
+	switch {
+	case !w.from.known:
+		if after, err = w.recorded(ctx); err != nil {
+			return err
 		}
-		if !ok || first.Number == 0 {
-			return nil
+	case gaveUp:
+		after = min(after, w.from.given.Number-1)
+	}
+	held, err := w.held(ctx, after)
+	if err != nil {
+		return err
+	}
+	if !w.from.known && after == 0 {
+		// The archive begins with what it holds, or with what was given up, or here.
+		after = w.to.Number - 1
+		if len(held) > 0 {
+			after = held[0].Number
 		}
-		newest = w.at(first.Number - 1)
+		if gaveUp {
+			after = min(after, w.from.given.Number-1)
+		}
 	}
-	here, err := w.here(newest.Number)
+	here, err := w.here(after, held)
 	if err != nil {
 		return err
 	}
-	here, err = w.put(ctx, here)
-	if err != nil {
+	if here, err = w.put(ctx, here); err != nil {
 		return err
 	}
-	return w.record(ctx, newest, since, any, here)
+	for _, s := range here {
+		held = append(held, heldSegment{s, time.Now()})
+	}
+	slices.SortFunc(held, func(a, b heldSegment) int { return cmp.Compare(a.Number, b.Number) })
+	return w.record(ctx, after, held)
 }
 
 // put stores what is there. What is not what its name says is as good as not
@@ -191,26 +270,35 @@ func (w archiveWay) put(ctx context.Context, here []wal.Segment) ([]wal.Segment,
 	return kept, nil
 }
 
-// record says what is missing between what is stored.
-func (w archiveWay) record(ctx context.Context, after wal.Segment, since time.Time, known bool, stored []wal.Segment) error {
+// record says what is missing after a number, between what is stored.
+func (w archiveWay) record(ctx context.Context, after uint64, stored []heldSegment) error {
 	var gap *memberapi.ArchiveGap
-	for _, next := range append(stored, w.to) {
-		if next.Number > after.Number+1 {
-			gap = &memberapi.ArchiveGap{From: w.at(after.Number + 1).Name(w.size), To: w.at(next.Number - 1).Name(w.size), Ended: time.Now().UTC()}
-			if known {
-				gap.After, gap.Begun = after.Name(w.size), since.UTC()
+	var before *heldSegment
+	for _, next := range append(stored, heldSegment{Segment: w.to}) {
+		if next.Number > after+1 {
+			gap = &memberapi.ArchiveGap{From: w.at(after + 1).Name(w.size), To: w.at(next.Number - 1).Name(w.size), Ended: time.Now().UTC()}
+			if before != nil {
+				gap.After, gap.Begun = before.Name(w.size), before.since.UTC()
 			}
 			if err := w.archive.PutGap(ctx, *gap); err != nil {
 				return fmt.Errorf("record what is missing: %w", err)
 			}
-			w.log.Error("the archive lacks log for good: a new base backup is needed", "from", gap.From, "to", gap.To)
+			w.log.Error("the archive lacks WAL for good: a new base backup is needed", "from", gap.From, "to", gap.To)
 		}
-		after, since, known = next, time.Now(), true
+		after, before = max(after, next.Number), &next
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.giving = nil; gap != nil {
+	if w.archiver.archive != w.archive {
+		return errMoved
+	}
+	if gap != nil {
 		w.gap = gap
+	}
+	w.checked = w.to.Name(w.size)
+	// What is given up from here on goes on, and what lies on no way to here does not.
+	if w.giving == w.from.giving && w.giving != nil && (w.from.gaveUpBefore(w.to) || w.at(w.from.given.Number) != w.from.given) {
+		w.giving = nil
 	}
 	return nil
 }

@@ -104,3 +104,28 @@ func (s *archiver) checkpointed() {
 	defer s.mu.Unlock()
 	s.checkpointing = false
 }
+
+// giveUp lets the database go on without a file.
+func (s *archiver) giveUp(name string, cause memberapi.GapCause) {
+	s.mu.Lock()
+	if j := s.jobs[name]; j != nil {
+		j.cancel()
+		delete(s.jobs, name)
+	}
+	if s.primary && wal.IsSegment(name) {
+		s.counts.givenUp++
+		if s.giving == nil {
+			s.giving = &memberapi.ArchiveGap{From: name, After: s.sound, Begun: s.soundSince}
+			s.givingFor = cause
+			s.log.Error("WAL that waits for the store is no longer kept: moments since then cannot be restored", "from", name, "cause", cause)
+		}
+	}
+	s.givenAt = time.Now()
+	free := cause == memberapi.GapDiskSpace && !s.checkpointing && s.stoppedAt.IsZero()
+	s.checkpointing = s.checkpointing || free
+	s.mu.Unlock()
+	if free {
+		s.checkpoint()
+	}
+	s.refresh()
+}
