@@ -12,6 +12,11 @@ const (
 	// attemptLimit is the most that one attempt counts for: while this process
 	// itself stood still, nothing was asked.
 	attemptLimit = 5 * time.Second
+	// connectTime is how long one attempt to connect may take, and patientTime how
+	// long once the silence has lasted for silentLimit: a database that is short of
+	// CPU time may accept slowly, and is not to be ended for that again and again.
+	connectTime = 3 * time.Second
+	patientTime = 20 * time.Second
 )
 
 // Answers follows whether a process answers who asks it. It counts the time in
@@ -26,13 +31,30 @@ type Answers struct {
 // Observe takes in one attempt: when it began and ended, and whether there was
 // an answer.
 func (a Answers) Observe(began, ended time.Duration, answered bool) Answers {
+	return a.observe(began, ended, answered, attemptLimit)
+}
+
+// observeConnect is Observe for an attempt that might take connectLimit.
+func (a Answers) observeConnect(began, ended time.Duration, answered bool) Answers {
+	return a.observe(began, ended, answered, attemptLimit-connectTime+a.connectLimit())
+}
+
+// connectLimit is how long the next attempt to connect may take.
+func (a Answers) connectLimit() time.Duration {
+	if a.Serving() {
+		return connectTime
+	}
+	return patientTime
+}
+
+func (a Answers) observe(began, ended time.Duration, answered bool, limit time.Duration) Answers {
 	if answered {
 		return Answers{asked: ended}
 	}
 	if a.asked > 0 && a.asked < began {
 		began = a.asked // the pause before it counts, too
 	}
-	return Answers{asked: ended, silent: a.silent + min(max(ended-began, 0), attemptLimit)}
+	return Answers{asked: ended, silent: a.silent + min(max(ended-began, 0), limit)}
 }
 
 // Silent is how long the process was asked in vain.

@@ -40,3 +40,42 @@ func TestAnswers(t *testing.T) {
 		})
 	}
 }
+
+// A database that accepts slowly is asked for long enough to see that it does;
+// one that never accepts is hung after a minute that it was asked in.
+func TestAnswersOfASlowDatabase(t *testing.T) {
+	const s = time.Second
+	for name, c := range map[string]struct {
+		accepts time.Duration // after; 0 for never
+		hung    bool
+	}{
+		"at once":     {10 * time.Millisecond, false},
+		"after 5 s":   {5 * s, false},
+		"after 15 s":  {15 * s, false},
+		"after 1 min": {60 * s, true},
+		"never":       {0, true},
+	} {
+		var a Answers
+		now := 100 * s
+		for range 100 {
+			took, answered := a.connectLimit(), false
+			if c.accepts > 0 && c.accepts <= took {
+				took, answered = c.accepts, true
+			}
+			if a = a.observeConnect(now, now+took, answered); a.Hung() {
+				break
+			}
+			now += took + s
+		}
+		if a.Hung() != c.hung {
+			t.Errorf("accepts %s: hung %v after %s", name, a.Hung(), a.Silent())
+		}
+		if a.Hung() && (a.Silent() < HungLimit || a.Silent() > HungLimit+patientTime+2*s) {
+			t.Errorf("accepts %s: hung after %s", name, a.Silent())
+		}
+	}
+	frozen := Answers{asked: 100 * s, silent: silentLimit}.observeConnect(100*s, 3700*s, false)
+	if frozen.Hung() {
+		t.Errorf("a process that stood still for an hour asked for %s", frozen.Silent())
+	}
+}

@@ -9,10 +9,8 @@ import (
 )
 
 const (
-	// healthInterval is between two attempts to connect anew, which may each
-	// take healthTimeout.
+	// healthInterval is between two attempts to connect anew.
 	healthInterval = 2 * time.Second
-	healthTimeout  = 3 * time.Second
 	// silentInterval is between two while there is no answer.
 	silentInterval = time.Second
 )
@@ -75,14 +73,14 @@ func (h *Health) Follow(ctx context.Context, lock *VolumeLock, connect func(cont
 	disk := false
 	for pause := time.Duration(0); sleep(ctx, pause); {
 		began := Boottime()
-		attempt, cancel := context.WithTimeout(ctx, healthTimeout)
+		attempt, cancel := context.WithTimeout(ctx, answers.connectLimit())
 		err := connect(attempt)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
 		before := answers
-		answers = answers.Observe(began, Boottime(), err == nil)
+		answers = answers.observeConnect(began, Boottime(), err == nil)
 		h.observe(answers, disk && !answers.Serving())
 		// Looked at afterwards: where the disk is a network's, this may wait, too.
 		disk = !answers.Serving() && lock.WaitsForDisk()

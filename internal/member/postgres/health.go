@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // connectAnew makes a connection of its own, as a client does, and closes it.
@@ -25,8 +27,11 @@ func (a *agent) connectAnew(ctx context.Context) error {
 	return conn.Close(ctx)
 }
 
-// answered says whether an error is an answer of the server.
+// answered says whether an error is an answer of the server. A postmaster that
+// cannot fork answers in the format of protocol 2, whose text passes for a length
+// here, and closes: the client may not have sent anything yet.
 func answered(err error) bool {
 	var refusal *pgconn.PgError
-	return errors.As(err, &refusal)
+	var length *pgproto3.ExceededMaxBodyLenErr
+	return errors.As(err, &refusal) || errors.As(err, &length) || errors.Is(err, syscall.EPIPE)
 }
