@@ -177,12 +177,13 @@ func removeWAL(pgdata, name string) error {
 
 // The layout of a replication slot on disk, the same in PostgreSQL 14 to 18.
 const (
-	slotMagic   = 0x1051CA1
-	slotRestart = 96 // where its restart_lsn stands
+	slotMagic       = 0x1051CA1
+	slotPersistency = 84 // where it stands whether the slot is persistent: 0
+	slotRestart     = 96 // where its restart_lsn stands
 )
 
 // slotPosition is the oldest position that a replication slot needs; 0 where none
-// needs any.
+// needs any. No server runs.
 func slotPosition(pgdata string) (oldest uint64, err error) {
 	entries, err := os.ReadDir(filepath.Join(pgdata, "pg_replslot"))
 	if err != nil {
@@ -198,6 +199,9 @@ func slotPosition(pgdata string) (oldest uint64, err error) {
 		}
 		if len(data) < slotRestart+8 || binary.NativeEndian.Uint32(data) != slotMagic {
 			return 0, fmt.Errorf("replication slot %s cannot be read", e.Name())
+		}
+		if binary.NativeEndian.Uint32(data[slotPersistency:]) != 0 {
+			continue // of a session that has ended: PostgreSQL drops it when it starts
 		}
 		if at := binary.NativeEndian.Uint64(data[slotRestart:]); at > 0 && (oldest == 0 || at < oldest) {
 			oldest = at

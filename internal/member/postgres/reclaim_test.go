@@ -64,6 +64,16 @@ func TestFindOldWAL(t *testing.T) {
 			writeSlot(t, a.pgdata, "holdfast_orders_2", 7*uint64(mebibyte))
 		}, oldWAL{archived: names(3), unmarked: names(2), size: mebibyte}, false},
 		{"a replication slot that was invalidated needs nothing", func(a *archiving, _ *controlData) { writeSlot(t, a.pgdata, "lost", 0) }, all, false},
+		{"a temporary replication slot ended with its session", func(a *archiving, _ *controlData) {
+			writeSlot(t, a.pgdata, "pg_basebackup_77", 3*uint64(mebibyte))
+			path := filepath.Join(a.pgdata, "pg_replslot", "pg_basebackup_77", "state")
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			binary.NativeEndian.PutUint32(data[84:], 2) // RS_TEMPORARY
+			mustWrite(t, path, string(data))
+		}, all, false},
 		{"a replication slot that was never made needs nothing", func(a *archiving, _ *controlData) {
 			if err := os.MkdirAll(filepath.Join(a.pgdata, "pg_replslot", "x.tmp"), 0o700); err != nil {
 				t.Error(err)
