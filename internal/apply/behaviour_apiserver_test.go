@@ -94,7 +94,12 @@ func TestRestartTellsDriftFromUpgrade(t *testing.T) {
 		{"a key was removed", remove("/data/a.conf"), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, "", "removed", "", "Reverted"}}},
 		{"the labels that make it ours were removed", remove("/metadata/labels"), map[string]string{"a.conf": "one", "b.conf": "two"},
-			[]shortDrift{{"ConfigMap/orders-config", `.metadata.labels`, "", "removed", "", "Reverted"}}},
+			[]shortDrift{
+				{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/managed-by"]`, "", "removed", "", "Reverted"},
+				{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/name"]`, "", "removed", "", "Reverted"},
+				{"ConfigMap/orders-config", `.metadata.labels["holdfast.dev/cluster"]`, "", "removed", "", "Reverted"},
+				{"ConfigMap/orders-config", `.metadata.labels["holdfast.dev/kind"]`, "", "removed", "", "Reverted"},
+			}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -501,7 +501,7 @@ func TestBackupDefaults(t *testing.T) {
 	if err := person.Update(t.Context(), b); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "make another Backup") {
 		t.Error(err)
 	}
-	if diff := cmp.Diff([]string{"Kind", "Cluster", "Phase", "Progress", "Size", "Duration", "Status", "Age"}, w.columns("backups.holdfast.dev")); diff != "" {
+	if diff := cmp.Diff([]string{"Kind", "Cluster", "Phase", "Progress", "Size", "Duration", "Age", "Status"}, w.columns("backups.holdfast.dev")); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
 }

@@ -38,7 +38,7 @@ var etcd = &kind{
 		{"too many replicas", orders, `replicas: 11`, "spec.replicas"},
 		{"an even number of replicas", orders, `replicas: 4`, "spec.replicas"},
 		{"a version that is none", orders, `version: abc`, "spec.version"},
-		{"a version without a patch", orders, `version: "3.6"`, "spec.version"},
+		{"a version without a minor", orders, `version: "3"`, "spec.version"},
 		{"a version that is too old", orders, `version: "3.4.30"`, "spec.version"},
 		{"a setting that is Holdfast's", orders, `parameters: {data-dir: /tmp}`, "spec.parameters"},
 		{"a setting in capitals", orders, `parameters: {Max-Wals: "5"}`, "spec.parameters"},

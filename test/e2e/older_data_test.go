@@ -35,6 +35,8 @@ func (c *cluster) keepCopy() {
 // putCopyBack has the primary's pod find the older copy on its volume.
 func (c *cluster) putCopyBack() {
 	c.t.Helper()
+	// A server that runs would write its own pg_control into the older copy.
+	must(c.t, c.toAll(0, "STOP"), "freeze the primary")
 	_, err := run(c.t.Context(), c.namespace, c.pod(0), "", "sh", "-c",
 		volumeContent+"rm -rf "+newerCopy+" && mkdir "+newerCopy+" && mv pgdata leader.json "+newerCopy+" && cp -a "+olderCopy+"/pgdata "+olderCopy+"/leader.json .")
 	must(c.t, err, "put the older copy in place")

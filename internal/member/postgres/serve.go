@@ -164,7 +164,7 @@ func (l *life) begun(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, l.server.kill())
 	}
-	l.agent.led = l.primary
+	l.led = l.primary
 	return nil
 }
 
