@@ -143,13 +143,10 @@ func (r *BackupReconciler) observePlace(ctx context.Context, s *backupSeen) erro
 // the one that the cluster's backups go to, nil for none.
 func (r *BackupReconciler) observeVolume(ctx context.Context, s *backupSeen, claim *corev1.PersistentVolumeClaim) error {
 	at := s.backup.Status.Location
-	isOn := func(v client.Object) bool {
-		return at != nil && at.ClaimName == v.GetName() && (at.ClaimUID == "" || at.ClaimUID == string(v.GetUID()))
-	}
 	if claim != nil && claim.DeletionTimestamp == nil && isFor(claim, s.backup.Spec.ClusterRef) {
 		s.claim = claim
 	}
-	s.volume = claim != nil && isOn(claim) && claim.DeletionTimestamp == nil
+	s.volume = claim != nil && isOn(at, claim) && claim.DeletionTimestamp == nil
 	if s.volume || at == nil || at.ClaimName == "" {
 		return nil
 	}
@@ -157,9 +154,14 @@ func (r *BackupReconciler) observeVolume(ctx context.Context, s *backupSeen, cla
 	if there == nil || err != nil {
 		return err
 	}
-	s.volumeGoes = isOn(there) && there.DeletionTimestamp != nil
-	s.volume = isOn(there) && !s.volumeGoes
+	s.volumeGoes = isOn(at, there) && there.DeletionTimestamp != nil
+	s.volume = isOn(at, there) && !s.volumeGoes
 	return nil
+}
+
+// isOn says whether a backup's data is on a volume.
+func isOn(at *v1alpha1.BackupLocation, v client.Object) bool {
+	return at != nil && at.ClaimName == v.GetName() && (at.ClaimUID == "" || at.ClaimUID == string(v.GetUID()))
 }
 
 // isFor says whether a volume is that of a cluster's backups, and not only called

@@ -173,21 +173,30 @@ func (r *records) close() {
 	r.file, r.page, r.magic = nil, nil, 0
 }
 
+// open opens a segment, unless it is open; errEnd where there is none.
+func (r *records) open(number uint64) error {
+	if r.file != nil && number == r.number {
+		return nil
+	}
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+	r.file = nil
+	file, err := os.Open(filepath.Join(r.dir, Segment{r.timeline, number}.Name(r.size)))
+	if errors.Is(err, os.ErrNotExist) {
+		return errEnd
+	}
+	if err != nil {
+		return err
+	}
+	r.file, r.number = file, number
+	return nil
+}
+
 // load reads the page at a position; errEnd where it is not one of this WAL.
 func (r *records) load(at uint64) error {
-	if number := at / uint64(r.size); r.file == nil || number != r.number {
-		if r.file != nil {
-			_ = r.file.Close()
-		}
-		r.file = nil
-		file, err := os.Open(filepath.Join(r.dir, Segment{r.timeline, number}.Name(r.size)))
-		if errors.Is(err, os.ErrNotExist) {
-			return errEnd
-		}
-		if err != nil {
-			return err
-		}
-		r.file, r.number = file, number
+	if err := r.open(at / uint64(r.size)); err != nil {
+		return err
 	}
 	page := make([]byte, r.block)
 	_, err := r.file.ReadAt(page, int64(at%uint64(r.size))) //nolint:gosec // less than a segment

@@ -65,14 +65,8 @@ func (j *Judgement) JudgeMembers() {
 				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", j.VolumeName(n), j.PodName(n))
 		}
 		j.judgeUncreated(n)
-		pod, m, s := j.Seen.Pods[n], j.Seen.Member(n), j.Standings[n]
-		// A pod that is older goes, also while the template is yet to be written.
-		if pod != nil && pod.DeletionTimestamp == nil && j.Outdated(n) == "" && !j.older(j.Seen, j.Desired, pod) {
-			if fault := imageFault(pod); fault != "" {
-				j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
-					"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, j.imageField(), j.Desired.resolved())
-			}
-		}
+		m, s := j.Seen.Member(n), j.Standings[n]
+		j.judgeImage(n)
 		j.judgePause(n)
 		if m != nil {
 			j.judgeStatus(n, m)
@@ -90,6 +84,19 @@ func (j *Judgement) JudgeMembers() {
 	if len(versions) > 1 {
 		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonMixedVersions,
 			"members run %s: name a minor version in spec.version", strings.Join(slices.Sorted(maps.Keys(versions)), " and "))
+	}
+}
+
+// judgeImage says what keeps a pod that is to stay from having its image. A pod
+// that is older goes, also while the template is yet to be written.
+func (j *Judgement) judgeImage(ordinal int) {
+	pod := j.Seen.Pods[ordinal]
+	if pod == nil || pod.DeletionTimestamp != nil || j.Outdated(ordinal) != "" || j.older(j.Seen, j.Desired, pod) {
+		return
+	}
+	if fault := imageFault(pod); fault != "" {
+		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
+			"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, j.imageField(), j.Desired.resolved())
 	}
 }
 

@@ -63,6 +63,17 @@ type Observation struct {
 	StorageClasses map[string]storagev1.StorageClass
 }
 
+// dataSecrets are those without which the data is of no use, by name.
+func (s Set) dataSecrets(secrets []corev1.Secret) map[string]*corev1.Secret {
+	found := map[string]*corev1.Secret{}
+	for i := range secrets {
+		if name := secrets[i].Name; name == s.Named(SuffixCA) || name == s.Named(SuffixInternal) {
+			found[name] = &secrets[i]
+		}
+	}
+	return found
+}
+
 // Observe reads caches and memory, and never judges.
 func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	o := Observation{Settings: k.Settings}
@@ -105,12 +116,7 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	if err := k.observeUncreated(ctx, s, &o); err != nil {
 		return o, err
 	}
-	o.DataSecrets = map[string]*corev1.Secret{}
-	for i := range secrets.Items {
-		if name := secrets.Items[i].Name; name == s.Named(SuffixCA) || name == s.Named(SuffixInternal) {
-			o.DataSecrets[name] = &secrets.Items[i]
-		}
-	}
+	o.DataSecrets = s.dataSecrets(secrets.Items)
 	if err := k.bring(ctx, s); err != nil {
 		return o, fmt.Errorf("observe what spec.tls names: %w", err)
 	}

@@ -136,6 +136,9 @@ func (a *agent) compareAtRest(ctx context.Context, f facts) error {
 	if f.Volume.Content != contentData || f.End.Position == 0 {
 		return nil
 	}
+	if mark, err := readAhead(a.o.DataDir); mark != nil || err != nil {
+		return err // what was found stays as it is, however far the primary goes
+	}
 	evidence, err := findEvidence(filepath.Join(a.o.pgdata(), "pg_wal"), f.End.point)
 	if err != nil {
 		a.log.Warn("the WAL cannot be compared", "error", err.Error())

@@ -138,7 +138,7 @@ func (f facts) holdBehind(who string, goes point) decision {
 }
 
 // decidePrimary is for ordinal 0, the primary of this version.
-func decidePrimary(f facts) decision {
+func decidePrimary(f facts) decision { //nolint:gocyclo // an ordered switch: first match wins
 	empty := f.Volume.Content == contentEmpty
 	switch {
 	case empty && born(f) != "":

@@ -121,13 +121,7 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 	a.Store.Update(func(s *memberapi.Status) {
 		s.SystemIdentifier, s.Timeline = f.Volume.Control.SystemIdentifier, f.Volume.Control.Timeline
 	})
-	if config, _ := a.Config.Current(); config != nil {
-		f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
-		if a.cluster == "" {
-			a.cluster = config.UID
-		}
-		f.Cluster, f.Fresh = config.UID, config.Fresh && config.UID == a.cluster
-	}
+	a.gatherConfig(&f)
 	var primary memberapi.Status
 	if a.ordinal == 0 {
 		err = a.gatherLeading(ctx, &f)
@@ -146,6 +140,19 @@ func (a *agent) gather(ctx context.Context) (facts, memberapi.Status, error) {
 		f.Ahead, err = a.lookAhead(f)
 	}
 	return f, primary, err
+}
+
+// gatherConfig collects what the cluster's configuration says, once it is known.
+func (a *agent) gatherConfig(f *facts) {
+	config, _ := a.Config.Current()
+	if config == nil {
+		return
+	}
+	f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
+	if a.cluster == "" {
+		a.cluster = config.UID
+	}
+	f.Cluster, f.Fresh = config.UID, config.Fresh && config.UID == a.cluster
 }
 
 // lookAhead reads the mark of data that is ahead of its primary, and makes it

@@ -105,6 +105,23 @@ func (l *life) keepAhead(ctx context.Context) error {
 	return errors.New("cannot follow: the log says that the primary's history is another, its position does not")
 }
 
+// proveReplaceable fails unless it is certain that a primary holds all that this
+// replica does.
+func (l *life) proveReplaceable(ctx context.Context, primary memberapi.Status) error {
+	own, err := l.own(ctx)
+	if err != nil {
+		return err
+	}
+	if end := pointOf(primary, l.control.SystemIdentifier); own.newer(end) || own.Position > end.Position || end.Position == 0 {
+		return fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
+	}
+	may, err := l.mayBeReplaced(ctx, primary)
+	if err == nil && !may {
+		err = errors.New("can no longer follow, and is not copied again: it is not certain that the primary holds all that this member does")
+	}
+	return err
+}
+
 // replaceData replaces the data of a replica that can no longer follow. The old
 // copy goes on serving whoever reads from it until the new one is complete,
 // and is kept until that has streamed. Without room for both the server stops,
@@ -119,17 +136,7 @@ func (l *life) replaceData(ctx context.Context) error {
 		l.server.stop(l.o.StopTimeout)
 		return err // found to be ahead meanwhile
 	}
-	own, err := l.own(ctx)
-	if end := pointOf(primary, l.control.SystemIdentifier); err == nil && (own.newer(end) || own.Position > end.Position || end.Position == 0) {
-		err = fmt.Errorf("can no longer follow, and is not copied again while its data goes to %s and the primary's to %s", own, end)
-	}
-	if err == nil {
-		var may bool
-		if may, err = l.mayBeReplaced(ctx, primary); err == nil && !may {
-			err = errors.New("can no longer follow, and is not copied again: it is not certain that the primary holds all that this member does")
-		}
-	}
-	if err != nil {
+	if err := l.proveReplaceable(ctx, primary); err != nil {
 		l.server.stop(l.o.StopTimeout)
 		return err
 	}
