@@ -67,12 +67,7 @@ func Blocks(root, page string) ([]Block, error) {
 		switch {
 		case isFence && open == nil:
 			language, open = fence, &Block{Page: name, Line: number + 1}
-			if mark := run.FindStringSubmatch(above); mark != nil {
-				open.Test = mark[1]
-			}
-			if mark := notRun.FindStringSubmatch(above); mark != nil {
-				open.NotRun = mark[1]
-			}
+			open.setMark(above)
 		case isFence:
 			if open.Manifest = language == "yaml"; open.Manifest && open.Test != "" || slices.Contains(shells, language) || language == "" && strings.HasPrefix(open.Text, prompt) {
 				all = append(all, *open)
@@ -85,6 +80,16 @@ func Blocks(root, page string) ([]Block, error) {
 		}
 	}
 	return all, nil
+}
+
+// setMark takes in what the line above a block says of who runs it.
+func (b *Block) setMark(above string) {
+	if mark := run.FindStringSubmatch(above); mark != nil {
+		b.Test = mark[1]
+	}
+	if mark := notRun.FindStringSubmatch(above); mark != nil {
+		b.NotRun = mark[1]
+	}
 }
 
 // All blocks of all pages.
