@@ -29,7 +29,7 @@ func findsBy(label string) bool {
 }
 
 // LostLabels says whether an object that lacks some of the labels that it should
-// have is one that Holdfast applied under them: nobody gave it another value of
+// have is one that Holdfast applied under them: no client gave it another value of
 // any, one of those that name the cluster is left, and the API server's record
 // says who applied it.
 func LostLabels(obj metav1.Object, labels map[string]string) bool {

@@ -40,7 +40,7 @@ type record struct {
 	judged judged
 	// standing are differences that were reported and stay.
 	standing []Drift
-	// tolerated are the paths that nobody owns and that were added to ours.
+	// tolerated are the paths that no manager owns and that were added to ours.
 	tolerated []string
 	// backstop is when to apply although nothing seems to have changed.
 	backstop time.Time

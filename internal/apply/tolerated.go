@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// unowned are the fields of an object that nobody owns and that the API server
+// unowned are the fields of an object that no manager owns and that the API server
 // did not fill in by itself.
 func unowned(s *snapshot) ([]fieldpath.Path, error) {
 	o, err := s.ownership()
