@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// page of the documentation.
+// page returns the text of a documentation page.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
@@ -21,7 +21,7 @@ func page(t *testing.T, name string) string {
 
 // The page on installation names every flag of the operator, with its default.
 func TestInstallationNamesEveryFlag(t *testing.T) {
-	rows := page(t, "docs/installation.md")
+	rows := page(t, "docs/reference/operator.md")
 	defaults := map[string]bool{"": true, "[]": true, "false": true, "true": true}
 	flags := managerCommand().Flags()
 	for _, named := range regexp.MustCompile("--([a-z-]+)").FindAllStringSubmatch(flags.FlagUsages(), -1) {
@@ -31,22 +31,22 @@ func TestInstallationNamesEveryFlag(t *testing.T) {
 		}
 		at := strings.Index(rows, "`--"+f.Name+"`")
 		if at < 0 {
-			t.Errorf("docs/installation.md does not name --%s: %s", f.Name, f.Usage)
+			t.Errorf("docs/reference/operator.md does not name --%s: %s", f.Name, f.Usage)
 			continue
 		}
 		row, _, _ := strings.Cut(rows[at:], "\n")
 		if !defaults[f.DefValue] && !strings.Contains(row, f.DefValue) {
-			t.Errorf("docs/installation.md does not say that --%s is %s by default: %s", f.Name, f.DefValue, row)
+			t.Errorf("docs/reference/operator.md does not say that --%s is %s by default: %s", f.Name, f.DefValue, row)
 		}
 	}
 	for _, named := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(rows, -1) {
 		if flags.Lookup(named[1]) == nil {
-			t.Errorf("docs/installation.md names --%s, which there is not", named[1])
+			t.Errorf("docs/reference/operator.md names --%s, which there is not", named[1])
 		}
 	}
 }
 
-// Every module that a go.mod of this tree requires by itself has its line.
+// Every direct requirement of every go.mod has a line in docs/dependencies.md.
 func TestDependenciesHaveLines(t *testing.T) {
 	lines := page(t, "docs/dependencies.md")
 	direct := regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/[^\s]+) v[^\s]+$`)

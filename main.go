@@ -32,6 +32,11 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
+	memberpostgres "github.com/holdfast-db/holdfast/internal/agent/postgres"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	backupetcd "github.com/holdfast-db/holdfast/internal/backup/etcd"
@@ -40,12 +45,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
-	"github.com/holdfast-db/holdfast/internal/member"
-	memberetcd "github.com/holdfast-db/holdfast/internal/member/etcd"
-	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/plugin"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	restoreetcd "github.com/holdfast-db/holdfast/internal/restore/etcd"
@@ -68,7 +69,7 @@ func main() {
 		if ended := (*wal.Exit)(nil); errors.As(err, &ended) {
 			code = ended.Code
 		}
-		if ended := (*member.Exit)(nil); errors.As(err, &ended) {
+		if ended := (*agent.Exit)(nil); errors.As(err, &ended) {
 			code = ended.Code
 		}
 		if print {
@@ -101,9 +102,9 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	agent := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
-	agent.AddCommand(member.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
-	root.AddCommand(managerCommand(), agent, jobCommand(), wal.Command())
+	agents := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
+	agents.AddCommand(agent.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
+	root.AddCommand(managerCommand(), agents, jobCommand(), wal.Command())
 	root.AddCommand(plugin.Verbs()...)
 	return root
 }
@@ -111,9 +112,9 @@ func command() *cobra.Command {
 // jobCommand is what the operator's Jobs run, out of the way of the verbs.
 func jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "What the operator's Jobs run", Hidden: true}
-	job.AddCommand(backup.Command(version, map[string]func(memberapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "etcd": backupetcd.New}))
+	job.AddCommand(backup.Command(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "etcd": backupetcd.New}))
 	job.AddCommand(backup.CheckCommand())
-	restoring := map[string]func(memberapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "etcd": restoreetcd.New}
+	restoring := map[string]func(agentapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "etcd": restoreetcd.New}
 	job.AddCommand(restore.Command(version, restoring), restore.DrillCommand(restoring))
 	return job
 }
@@ -230,13 +231,13 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	if err := errors.Join(
 		wire(w, "PostgresCluster", o.postgresRepository,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
-			func(k *memberset.Keeper) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
-				return &postgres.Engine{Keeper: k}
+			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
+				return &postgres.Engine{MemberEngine: k}
 			}),
 		wire(w, "EtcdCluster", o.etcdRepository,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
-			func(k *memberset.Keeper) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
-				return &etcd.Engine{Keeper: k, Dial: etcd.Dial}
+			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
+				return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
 			}),
 	); err != nil {
 		return err
@@ -285,14 +286,14 @@ type kindEngine[C v1alpha1.Cluster, O any] interface {
 
 // wire makes the controller of one kind, its engine, and the poller of its
 // members.
-func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.Keeper) kindEngine[C, O]) error {
-	poller := members.New(members.Options{Log: w.mgr.GetLogger().WithName("members")})
+func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
+	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members")})
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
 	named, keys := secrets.New(w.metadata, w.live), secrets.New(w.metadata, w.live)
-	e := newEngine(&memberset.Keeper{
-		Settings: memberset.Settings{ImageRepository: repository, AgentImage: w.agentImage},
+	e := newEngine(&memberset.MemberEngine{
+		Settings: objects.Settings{ImageRepository: repository, AgentImage: w.agentImage},
 		Reader:   w.mgr.GetCache(), Writer: w.live, Members: poller, Secrets: named, Clock: clock.RealClock{},
 	})
 	r := &controller.Reconciler[C, O]{

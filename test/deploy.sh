@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts the operator on a cluster: image, CRDs, Deployment. Called by make deploy.
+# Installs the operator: image, CRDs, Deployment. Called by make deploy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 image=${IMAGE:-}
 if [ -z "$image" ]; then
   # The tag names the content, so that an unchanged operator is not restarted.
   image=docker.io/library/holdfast:$(sha256sum bin/holdfast | cut -c1-12)
-  # What the nodes have been given goes with them.
+  # Records which images the nodes have, in the directory that is removed with them.
   loaded=$STATE/loaded/$(basename "${image/:/-}")
   if [ ! -e "$loaded" ]; then
     echo "==> packing the operator as $image and giving it to the nodes"

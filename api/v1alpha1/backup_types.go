@@ -9,7 +9,7 @@ import (
 // ClusterBackup says when a cluster is backed up, where to, and for how long
 // backups are kept.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.continuous) || !self.continuous || has(self.destination)",message="spec.backup.continuous needs spec.backup.destination, an object store: a volume of the cluster's own is no place for its log",fieldPath=".continuous"
+// +kubebuilder:validation:XValidation:rule="!has(self.continuous) || !self.continuous || has(self.destination)",message="spec.backup.continuous needs spec.backup.destination, an object store: a volume of the cluster's own is no place for its WAL",fieldPath=".continuous"
 type ClusterBackup struct {
 	// Enabled says whether backups are made: without it, none by schedule and
 	// none by hand. What there is stays. Default: true.
@@ -36,8 +36,9 @@ type ClusterBackup struct {
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// Retention is how long backups by schedule are kept, in hours, days or
-	// weeks, such as 7d. They go when a newer one has succeeded, and the newest
-	// good one never goes. Backups by hand stay until somebody deletes them.
+	// weeks, such as 7d. They are deleted after a newer one has succeeded; the
+	// newest good one is never deleted. Manual backups stay until a user deletes
+	// them.
 	// Without it, and without maxBackups, it is a week, and as many as fit on a
 	// volume that has no room for the next one: the oldest go earlier, down to
 	// two.
@@ -85,27 +86,26 @@ type ClusterBackup struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Ki')) >= 0",message="spec.backup.bandwidth must be at least 64Ki, in bytes a second"
 	Bandwidth *resource.Quantity `json:"bandwidth,omitempty"`
 
-	// Verify has the newest good backup restored on trial, by a schedule of its
-	// own: into a volume that goes afterwards, out of everybody's reach. Default:
-	// none.
+	// Verify restores the newest good backup on trial, on its own schedule: into
+	// a temporary volume that no client can reach. Default: no drills.
 	// +optional
 	Verify *BackupVerify `json:"verify,omitempty"`
 
-	// Continuous archives the write-ahead log to the destination all the time,
-	// beside the backups. Turning it on or off restarts members, one by one.
+	// Continuous archives WAL to the destination all the time, beside the
+	// backups. Turning it on or off restarts members, one by one.
 	// PostgresCluster only. Default: false.
 	// +optional
 	Continuous bool `json:"continuous,omitempty"`
 
-	// WALBudget is how much of a member's volume, in bytes, may be filled with
-	// log that the destination has not taken. When it is used up, the oldest log
-	// is given up, and a new backup begun once the destination is back: the
-	// database goes on in any case. Default: a fifth of storage.size.
+	// WALBudget is how much of a member's volume, in bytes, may hold WAL that the
+	// destination has not accepted yet. When it is used up, the oldest WAL is
+	// given up, and a new backup begins once the destination is back. The
+	// database continues in any case. Default: a fifth of storage.size.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 2Gi"
-	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('32Mi')) >= 0",message="spec.backup.walBudget must be at least 32Mi: two segments of the log"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('32Mi')) >= 0",message="spec.backup.walBudget must be at least 32Mi: two WAL segments"
 	WALBudget *resource.Quantity `json:"walBudget,omitempty"`
 }
 
@@ -166,7 +166,7 @@ type StoreCheck struct {
 	// Error that it cannot be used for, or could not be tried; empty where it can.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// Reason is StoreUnusable or StoreUntried; empty where it can be used.
+	// Reason is StoreUnusable or StoreUnchecked; empty where it can be used.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// Failures is how many times in a row it could not be, with whatever keys. The
@@ -208,7 +208,7 @@ func (b *ClusterBackup) BytesPerSecond() int64 {
 	return b.Bandwidth.Value()
 }
 
-// Archives says whether the log is archived all the time.
+// Archives says whether WAL is archived all the time.
 func (b *ClusterBackup) Archives() bool {
 	return b.On() && b.Continuous && b.Destination != nil
 }
@@ -299,13 +299,12 @@ const (
 	BackupStepDone = "Done"
 )
 
-// BackupRun is what the pod that makes a backup says of it. Nobody else writes
-// it.
+// BackupRun is what the pod of a backup reports. No other client writes it.
 type BackupRun struct {
-	// Pod that says so.
+	// Pod that reports.
 	Pod string `json:"pod"`
-	// BackupUID of the Backup that it is of: another one of the name may be there
-	// by now.
+	// BackupUID is the UID of the Backup that the report is about: a newer Backup
+	// may have the same name.
 	// +optional
 	BackupUID string `json:"backupUID,omitempty"`
 	// Step: Copying, Verifying or Done.
@@ -316,7 +315,7 @@ type BackupRun struct {
 	// Error that ended the run, or that the run tries again after; empty for none.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// Permanent says that another try is in vain until somebody mends it.
+	// Permanent says that a retry fails until a user fixes the cause.
 	// +optional
 	Permanent bool `json:"permanent,omitempty"`
 	// Result of a run that is done.
@@ -338,13 +337,12 @@ type BackupResult struct {
 	// SystemIdentifier of the database system, where it has one.
 	// +optional
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
-	// StartPosition and EndPosition in the database's log: what the copy needs
-	// to be consistent. The end is the moment that a restore brings back: the
-	// log position of PostgreSQL, with the timeline in front; the revision of
-	// etcd.
+	// StartPosition is where the WAL begins that the copy needs to be consistent:
+	// timeline and LSN of PostgreSQL, or the revision of etcd.
 	// +optional
 	StartPosition string `json:"startPosition,omitempty"`
-	EndPosition   string `json:"endPosition"`
+	// EndPosition is where a restore of this backup ends, in the same form.
+	EndPosition string `json:"endPosition"`
 	// Manifest is the object that names all others of the backup, below the
 	// location.
 	Manifest string `json:"manifest"`
@@ -374,7 +372,7 @@ type BackupStatus struct {
 	// +optional
 	ClusterUID string `json:"clusterUID,omitempty"`
 
-	// Location of the data, latched before anything is stored.
+	// Location of the data, recorded before anything is stored.
 	// +optional
 	Location *BackupLocation `json:"location,omitempty"`
 

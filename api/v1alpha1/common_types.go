@@ -3,7 +3,6 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // CommonSpec is the part of the spec that all kinds of cluster share.
@@ -39,7 +38,7 @@ type CommonSpec struct {
 	// +kubebuilder:validation:XValidation:rule="['cpu','memory','ephemeral-storage'].all(k, !has(self.requests) || !has(self.limits) || !(k in self.requests) || !(k in self.limits) || !isQuantity(string(self.requests[k])) || !isQuantity(string(self.limits[k])) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="a request must not be more than the limit of the same name: lower resources.requests, or raise resources.limits"
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// Drift says what becomes of changes that somebody else makes to owned
+	// Drift says what happens to changes that other clients make to owned
 	// objects. Default: they are reverted.
 	// +optional
 	Drift DriftSpec `json:"drift,omitempty"`
@@ -108,6 +107,7 @@ type ServiceAccountSpec struct {
 	// the WAL is archived, a change restarts members, one by one. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.serviceAccount.annotations.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"17\": without them YAML reads a number'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && size(k) <= 317)",message="must not use the prefix holdfast.dev/, which Holdfast owns: choose another annotation"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -117,6 +117,7 @@ type SchedulingSpec struct {
 	// NodeSelector that a member's node must match. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.nodeSelector.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"17\": without them YAML reads a number'"
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
 	// Affinity of members' pods. Default: members avoid each other's nodes
@@ -144,12 +145,14 @@ type SchedulingSpec struct {
 	// PodLabels are added to members' pods. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.podLabels.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"17\": without them YAML reads a number'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && !k.startsWith('app.kubernetes.io/') && size(k) <= 317)",message="spec.podLabels must not use the prefixes holdfast.dev/ and app.kubernetes.io/, which Holdfast owns: choose another label"
 	PodLabels map[string]string `json:"podLabels,omitempty"`
 
 	// PodAnnotations are added to members' pods. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.podAnnotations.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"17\": without them YAML reads a number'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('holdfast.dev/') && size(k) <= 317)",message="spec.podAnnotations must not use the prefix holdfast.dev/, which Holdfast owns: choose another annotation"
 	PodAnnotations map[string]string `json:"podAnnotations,omitempty"`
 }
@@ -225,7 +228,7 @@ const (
 	DriftReport DriftMode = "Report"
 )
 
-// DriftSpec says what becomes of changes that somebody else makes to owned
+// DriftSpec says what happens to changes that other clients make to owned
 // objects.
 type DriftSpec struct {
 	// Mode Revert puts drift back; Report only reports it. Default: Revert.
@@ -272,258 +275,4 @@ type DriftIgnore struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=128
 	Managers []string `json:"managers,omitempty"`
-}
-
-// CommonStatus is the part of the status that all kinds of cluster share.
-type CommonStatus struct {
-	// ObservedGeneration is the newest generation of the spec that this status
-	// speaks of.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// RolledOut is the newest generation of the spec that was rolled out. From
-	// then on what breaks is repaired, and no change is under way.
-	// +optional
-	RolledOut *RolledOutStatus `json:"rolledOut,omitempty"`
-
-	// Phase is a summary for people. No decision reads it.
-	// +optional
-	Phase string `json:"phase,omitempty"`
-
-	// Conditions, kstatus-compatible: Ready, Reconciling, Stalled, Available,
-	// Synced, Degraded, BackedUp.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// Image that members run, latched to a digest where the runtime reports one.
-	// +optional
-	Image string `json:"image,omitempty"`
-
-	// Version of the database that members run.
-	// +optional
-	Version string `json:"version,omitempty"`
-
-	// Replicas is the number of members.
-	// +optional
-	Replicas int32 `json:"replicas,omitempty"`
-
-	// Ready is the number of members that serve, of those declared, such as 2/3.
-	// +optional
-	Ready string `json:"ready,omitempty"`
-
-	// ReadyReplicas is the number of members that serve.
-	// +optional
-	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-
-	// Selector of members' pods, for the scale subresource.
-	// +optional
-	Selector string `json:"selector,omitempty"`
-
-	// Primary is the pod that takes writes, or that leads its group.
-	// +optional
-	Primary string `json:"primary,omitempty"`
-
-	// Members, by ordinal.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	Members []MemberStatus `json:"members,omitempty"`
-
-	// Endpoints that clients connect to.
-	// +optional
-	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
-
-	// CredentialsSecret is the Secret that applications connect with.
-	// +optional
-	CredentialsSecret string `json:"credentialsSecret,omitempty"`
-
-	// SystemIdentifier of the database system that was born in this cluster.
-	// While it is set, no empty volume is ever initialised as a new database.
-	// +optional
-	SystemIdentifier string `json:"systemIdentifier,omitempty"`
-
-	// Orders that were given by annotation: the last of each type.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Orders []OrderStatus `json:"orders,omitempty"`
-
-	// Schedules of the spec, and where each of them stands.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	Schedules []ScheduleStatus `json:"schedules,omitempty"`
-
-	// LastBackup is the newest good one.
-	// +optional
-	LastBackup *LastBackup `json:"lastBackup,omitempty"`
-
-	// BackupPlace is where backups go. When spec.backup.destination is removed, it
-	// stays what it was, and no backup is made: see BackedUp.
-	// +optional
-	BackupPlace *BackupPlace `json:"backupPlace,omitempty"`
-
-	// StoreCheck is what was found when the destination of backups was tried
-	// last.
-	// +optional
-	StoreCheck *StoreCheck `json:"storeCheck,omitempty"`
-
-	// Archive is where the archive of the log stands, where spec.backup.continuous
-	// is true.
-	// +optional
-	Archive *ArchiveStatus `json:"archive,omitempty"`
-
-	// Drill is what restore drills of the backups have shown.
-	// +optional
-	Drill *DrillStatus `json:"drill,omitempty"`
-
-	// Restore is the restore that the cluster began with.
-	// +optional
-	Restore *RestoreStatus `json:"restore,omitempty"`
-
-	// NextBackup is when the schedule makes the next one.
-	// +optional
-	NextBackup *metav1.Time `json:"nextBackup,omitempty"`
-
-	// Drift that was detected.
-	// +optional
-	Drift *DriftStatus `json:"drift,omitempty"`
-
-	// LastHandledReconcileAt is the value of the annotation
-	// reconcile.fluxcd.io/requestedAt that was handled last.
-	// +optional
-	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
-}
-
-// RolledOutStatus is a generation of the spec that was rolled out once.
-type RolledOutStatus struct {
-	// Generation of the spec.
-	Generation int64 `json:"generation"`
-	// Replicas is the number of members that it declares.
-	Replicas int32 `json:"replicas"`
-}
-
-// MemberStatus is one member, in states rather than numbers.
-type MemberStatus struct {
-	// Name of the pod.
-	Name string `json:"name"`
-	// Role: primary, replica or member: one of a group of equals, or not
-	// serving yet.
-	// +optional
-	Role string `json:"role,omitempty"`
-	// State, such as Starting, Cloning, CatchingUp, Streaming, Running.
-	// +optional
-	State string `json:"state,omitempty"`
-	// Version of the database.
-	// +optional
-	Version string `json:"version,omitempty"`
-	// Node that the pod runs on.
-	// +optional
-	Node string `json:"node,omitempty"`
-	// Message says what is wrong, or what the member waits for.
-	// +optional
-	Message string `json:"message,omitempty"`
-}
-
-// OrderStatus is the last order of a type that was taken up.
-type OrderStatus struct {
-	// Type of the order: the name of its annotation without the prefix
-	// holdfast.dev/.
-	Type string `json:"type"`
-	// Token that the order was given with. Only another one is obeyed next.
-	Token string `json:"token"`
-	// Target is the pod that it was given to.
-	// +optional
-	Target string `json:"target,omitempty"`
-	// MemberID is the target's ID in its group, where there is one.
-	// +optional
-	MemberID string `json:"memberID,omitempty"`
-	// Result says what was done; empty while the order is being carried out.
-	// +optional
-	Result string `json:"result,omitempty"`
-}
-
-// LastBackup is a backup that is complete and was verified.
-type LastBackup struct {
-	// Name of the Backup.
-	Name string `json:"name"`
-	// Time when it was begun: a restore brings back what was there then, or
-	// later.
-	Time metav1.Time `json:"time"`
-}
-
-// ScheduleStatus is where one schedule stands.
-type ScheduleStatus struct {
-	// Name of what is done by it, such as Defragmentation.
-	Name string `json:"name"`
-	// Schedule that the slots are of, followed by its time zone unless that is
-	// UTC.
-	Schedule string `json:"schedule"`
-	// LastSlot is the newest slot that is done with.
-	// +optional
-	LastSlot *metav1.Time `json:"lastSlot,omitempty"`
-	// NextSlot is the first slot that is not done with. It is in the past while
-	// that is under way, or waits until it is safe.
-	// +optional
-	NextSlot *metav1.Time `json:"nextSlot,omitempty"`
-	// Message says why nothing was done at LastSlot; empty where that is not
-	// so.
-	// +optional
-	Message string `json:"message,omitempty"`
-	// PassedOver counts the slots at which nothing was done.
-	// +optional
-	PassedOver int64 `json:"passedOver,omitempty"`
-	// LastPassedOver are the newest of them, newest first; five at most.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=5
-	LastPassedOver []PassedOver `json:"lastPassedOver,omitempty"`
-}
-
-// PassedOver is a slot of a schedule at which nothing was done.
-type PassedOver struct {
-	// Slot that was passed over.
-	Slot metav1.Time `json:"slot"`
-	// Reason why.
-	Reason string `json:"reason"`
-}
-
-// EndpointsStatus names the addresses that clients connect to, as host:port.
-type EndpointsStatus struct {
-	// ReadWrite reaches the primary.
-	// +optional
-	ReadWrite string `json:"readWrite,omitempty"`
-	// ReadOnly reaches replicas that follow closely.
-	// +optional
-	ReadOnly string `json:"readOnly,omitempty"`
-}
-
-// DriftStatus is what drift was detected.
-type DriftStatus struct {
-	// Last are the newest drifts, newest first; ten at most.
-	// +optional
-	// +listType=atomic
-	Last []DriftRecord `json:"last,omitempty"`
-}
-
-// DriftRecord is one change that somebody else made to an owned object.
-type DriftRecord struct {
-	// Time when it was detected.
-	Time metav1.Time `json:"time"`
-	// Object as Kind/name.
-	Object string `json:"object"`
-	// Path of the field.
-	// +optional
-	Path string `json:"path,omitempty"`
-	// Manager is the field manager that the API server recorded: a name that
-	// the client chose, not an identity.
-	// +optional
-	Manager string `json:"manager,omitempty"`
-	// Operation: Apply, Update, removed, deleted, admission or unattributed.
-	// +optional
-	Operation string `json:"operation,omitempty"`
-	// Action: Reverted, Reported or Contested.
-	Action string `json:"action"`
 }

@@ -51,7 +51,7 @@ const (
 	ReasonRecovering        = "RecoveringQuorum"
 	ReasonApplying          = "Applying"
 
-	// What only a person can mend; reasons of Stalled.
+	// Reasons of Stalled, which need a person.
 	ReasonNameConflict         = "NameConflict"
 	ReasonImageUnavailable     = "ImageUnavailable"
 	ReasonInvalidParameter     = "InvalidParameter"
@@ -72,8 +72,9 @@ const (
 	ReasonDataMissing          = "DataMissing"
 	ReasonVolumeFull           = "VolumeFull"
 	ReasonBootstrapChanged     = "BootstrapChanged"
-	ReasonDataBehind           = "DataBehind"
-	ReasonDataAhead            = "DataAhead"
+	ReasonDataStale            = "DataStale"
+	ReasonDataDiverged         = "DataDiverged"
+	ReasonWALMissing           = "WALMissing"
 	ReasonUnschedulable        = "Unschedulable"
 	ReasonProgressDeadline     = "ProgressDeadlineExceeded"
 	ReasonCrashLooping         = "CrashLooping"
@@ -113,16 +114,16 @@ const (
 	ReasonBackupOverdue       = "BackupOverdue"
 	ReasonBackingUp           = "BackingUp"
 	ReasonStoreUnusable       = "StoreUnusable"
-	ReasonStoreUntried        = "StoreUntried"
-	ReasonBackupPassedOver    = "BackupPassedOver"
+	ReasonStoreUnchecked      = "StoreUnchecked"
+	ReasonBackupSkipped       = "BackupSkipped"
 	ReasonDataLost            = "DataLost"
 	ReasonDestinationRemoved  = "DestinationRemoved"
 
 	// Of restore drills.
-	ReasonDrillStarted    = "DrillStarted"
-	ReasonDrillPassed     = "DrillPassed"
-	ReasonDrillFailed     = "DrillFailed"
-	ReasonDrillPassedOver = "DrillPassedOver"
+	ReasonDrillStarted = "DrillStarted"
+	ReasonDrillPassed  = "DrillPassed"
+	ReasonDrillFailed  = "DrillFailed"
+	ReasonDrillSkipped = "DrillSkipped"
 
 	// Of restores.
 	ReasonRestoring      = "Restoring"
@@ -132,14 +133,14 @@ const (
 	ReasonBackupMissing  = "BackupMissing"
 
 	// Events beside the above.
-	ReasonDriftReverted  = "DriftReverted"
-	ReasonDriftReported  = "DriftReported"
-	ReasonStepStarted    = "StepStarted"
-	ReasonStepFailed     = "StepFailed"
-	ReasonMemberState    = "MemberState"
-	ReasonPrimaryChanged = "PrimaryChanged"
-	ReasonVolumeGrows    = "VolumeGrows"
-	ReasonVolumeKept     = "VolumeKept"
-	ReasonRequestTakenUp = "RequestTakenUp"
-	ReasonRequestDone    = "RequestDone"
+	ReasonDriftReverted    = "DriftReverted"
+	ReasonDriftReported    = "DriftReported"
+	ReasonStepStarted      = "StepStarted"
+	ReasonStepFailed       = "StepFailed"
+	ReasonMemberState      = "MemberState"
+	ReasonPrimaryChanged   = "PrimaryChanged"
+	ReasonVolumeGrows      = "VolumeGrows"
+	ReasonVolumeKept       = "VolumeKept"
+	ReasonRequestAccepted  = "RequestAccepted"
+	ReasonRequestCompleted = "RequestCompleted"
 )

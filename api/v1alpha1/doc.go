@@ -95,21 +95,21 @@ const (
 	// pod was declared: with a tag, where the pod may name a digest.
 	AnnotationImage = "holdfast.dev/image"
 	// AnnotationSystemIdentifier on a volume or a Lease is the identifier of
-	// the database system that was born there. It forbids a second birth.
+	// the database system that was bootstrapped there. It forbids a second bootstrap.
 	AnnotationSystemIdentifier = "holdfast.dev/system-identifier"
 	// AnnotationCluster on a volume is the UID of the cluster that it was made
-	// for, and from its birth on that of the cluster whose data it holds.
+	// for, and from its bootstrap on that of the cluster whose data it holds.
 	AnnotationCluster = "holdfast.dev/cluster-uid"
 	// AnnotationDatabase and AnnotationOwner on a volume are the first database
 	// and its owner, as its data was made with them.
 	AnnotationDatabase = "holdfast.dev/database"
 	AnnotationOwner    = "holdfast.dev/owner"
-	// AnnotationRecoverQuorum on an EtcdCluster orders to go on with the newest
+	// AnnotationRecoverQuorum on an EtcdCluster asks to go on with the newest
 	// survivor when the majority of the members is lost for good. Its value is a
-	// token of the user's choice: each is obeyed once.
+	// ID of the user's choice: each is carried out once.
 	AnnotationRecoverQuorum = "holdfast.dev/recover-quorum"
 	// AnnotationContinueWithOlderData on a PostgresCluster asks a primary that is
-	// held for DataBehind to go on with the data that it has, on a new timeline.
+	// held for DataStale to go on with the data that it has, on a new timeline.
 	// Its value is an ID of the user's choice: each is carried out once.
 	AnnotationContinueWithOlderData = "holdfast.dev/continue-with-older-data"
 	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
@@ -123,9 +123,9 @@ const (
 	// member was scaled away: the operator deletes no volume that says Retain, or
 	// nothing.
 	AnnotationScaledAway = "holdfast.dev/scaled-away"
-	// AnnotationDataAhead on a volume says that its data held what the primary's
-	// did not when its member was heard last. The operator deletes none.
-	AnnotationDataAhead = "holdfast.dev/data-ahead"
+	// AnnotationDiverged on a volume says that its data held what the primary's
+	// did not when its member last reported. The operator deletes no such volume.
+	AnnotationDiverged = "holdfast.dev/diverged"
 )
 
 // Values of LabelRole.
@@ -134,6 +134,6 @@ const (
 	RolePrimary = "primary"
 	// RoleReplica follows closely enough to serve reads.
 	RoleReplica = "replica"
-	// RoleMember belongs to the cluster and serves nobody yet.
+	// RoleMember belongs to the cluster and serves no client yet.
 	RoleMember = "member"
 )

@@ -15,9 +15,9 @@ type EtcdClusterSpec struct {
 	CommonSpec `json:",inline"`
 
 	// Version of etcd: a minor version such as "3.6", or a patch such as
-	// "3.6.16". Of a minor version members get the newest patch that Holdfast
-	// knows when the first of them starts, and keep it until this is changed: see
-	// status.image. Upgrades go one minor version at a time, and there is no way
+	// "3.6.16". For a minor version, members get the newest patch that Holdfast
+	// knows when the first of them starts. They keep it until this is changed:
+	// see status.image. Upgrades go one minor version at a time, and there is no way
 	// back to an older one.
 	// +required
 	// +kubebuilder:validation:Schemaless
@@ -46,15 +46,15 @@ type EtcdClusterSpec struct {
 	Defragmentation EtcdDefragmentation `json:"defragmentation,omitempty"`
 
 	// Parameters are etcd's settings by the name of their flag without dashes in
-	// front, such as snapshot-count: "10000". Settings that Holdfast owns are
+	// front, such as snapshot-count: "10000". Whole numbers may stand without
+	// quotes; true and false must be in quotes. Settings that Holdfast owns are
 	// refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"10000\": without them YAML reads a number'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z][a-z0-9-]*$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z][a-z0-9-]*$'))[0] + '\" is no name of an etcd flag: write it in lower case without dashes in front, such as snapshot-count'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 1024)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) == string && size(self[k]) > 1024)[0] + ' is longer than 1024 characters: shorten it'"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway'] || k.startsWith('listen-') || k.startsWith('advertise-') || k.startsWith('initial-') || k.startsWith('peer-') || k.startsWith('discovery') || k.startsWith('proxy-')))",messageExpression="'spec.parameters.' + self.filter(k, k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway'] || k.startsWith('listen-') || k.startsWith('advertise-') || k.startsWith('initial-') || k.startsWith('peer-') || k.startsWith('discovery') || k.startsWith('proxy-'))[0] + ' is set by Holdfast and cannot be declared: remove it (docs/etcdcluster.md lists what Holdfast owns)'"
-	Parameters map[string]string `json:"parameters,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway'] || k.startsWith('listen-') || k.startsWith('advertise-') || k.startsWith('initial-') || k.startsWith('peer-') || k.startsWith('discovery') || k.startsWith('proxy-')))",messageExpression="'spec.parameters.' + self.filter(k, k in ['name','data-dir','wal-dir','config-file','version','help','cert-file','key-file','client-cert-auth','client-crl-file','client-cert-allowed-hostname','trusted-ca-file','auto-tls','force-new-cluster','force-new-cluster-bump-amount','unsafe-no-fsync','quota-backend-bytes','strict-reconfig-check','logger','log-outputs','log-format','log-rotation-config-json','enable-log-rotation','self-signed-cert-validity','host-whitelist','enable-v2','enable-grpc-gateway','proxy','gateway'] || k.startsWith('listen-') || k.startsWith('advertise-') || k.startsWith('initial-') || k.startsWith('peer-') || k.startsWith('discovery') || k.startsWith('proxy-'))[0] + ' is set by Holdfast and cannot be declared: remove it (docs/reference/etcdcluster.md lists what Holdfast owns)'"
+	Parameters Parameters `json:"parameters,omitempty"`
 }
 
 // EtcdDefragmentation says when members give back what they no longer use.

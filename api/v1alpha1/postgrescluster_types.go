@@ -11,29 +11,28 @@ type PostgresClusterSpec struct {
 	CommonSpec `json:",inline"`
 
 	// Version of PostgreSQL: a major version such as "17", or a minor one such
-	// as "17.4". What the image's tag stands for when the first member runs
-	// stays until this is changed: see status.image.
+	// as "17.4", in quotes. The image that the tag names when the first
+	// member runs is kept until this is changed: see status.image.
 	// +required
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == string",message="write the version in quotes, such as \"17\" or \"17.4\": without them YAML reads a number"
-	// +kubebuilder:validation:XValidation:rule="type(self) != string || self.matches('^1[4-8]([.](0|[1-9][0-9]{0,2}))?$')",message="must be a version of PostgreSQL from 14 to 18: a major version such as \"17\", or a minor one such as \"17.4\""
-	Version string `json:"version"`
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('^1[4-8]([.](0|[1-9][0-9]{0,2}))?$')",message="must be a version of PostgreSQL from 14 to 18: a major version such as \"17\", or a minor one such as \"17.4\""
+	Version PostgresVersion `json:"version"`
 
 	// Storage is the volume of each member.
 	// +required
 	Storage StorageSpec `json:"storage"`
 
 	// Parameters are PostgreSQL settings by name, such as
-	// max_connections: "200". They go over defaults that are computed from
+	// max_connections: "200". Whole numbers may stand without quotes; fractions,
+	// on and off must be in quotes. They go over defaults that are computed from
 	// resources. Settings that Holdfast owns are refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=128
-	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) == string)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) != string)[0] + ' must be in quotes, such as \"200\": without them YAML reads a number'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",messageExpression="'\"' + self.filter(k, size(k) > 128 || !k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))[0] + '\" is no name of a PostgreSQL setting: write it in lower case, as pg_settings lists it, such as work_mem'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 4096)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) == string && size(self[k]) > 4096)[0] + ' is longer than 4096 characters: shorten it'"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",messageExpression="'spec.parameters.' + self.filter(k, k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash'])[0] + ' is set by Holdfast and cannot be declared: remove it (docs/postgrescluster.md lists what Holdfast owns)'"
-	Parameters map[string]string `json:"parameters,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",messageExpression="'spec.parameters.' + self.filter(k, k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash'])[0] + ' is set by Holdfast and cannot be declared: remove it (docs/reference/postgrescluster.md lists what Holdfast owns)'"
+	Parameters Parameters `json:"parameters,omitempty"`
 
 	// Bootstrap is the first database. It is read only while no data exists:
 	// afterwards the names that the data was made with stay in use, as in a

@@ -20,27 +20,27 @@ type ClusterRestore struct {
 	// +optional
 	Source *RestoreSource `json:"source,omitempty"`
 
-	// Target is the moment to bring back, from the log that was archived beside
-	// the backup (spec.backup.continuous). Default: where the backup ends.
+	// Target is the point in time to restore, from the WAL that was archived
+	// beside the backup (spec.backup.continuous). Default: where the backup ends.
 	// PostgreSQL only.
 	// +optional
 	Target *RestoreTarget `json:"target,omitempty"`
 }
 
-// RestoreTarget is a moment in a database's log.
+// RestoreTarget is a position in a database's WAL.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.time), has(self.lsn), has(self.name), has(self.latest)].filter(is, is).size() == 1",message="name one of time, lsn, name and latest"
 type RestoreTarget struct {
-	// Time by the clock of the primary that wrote the log, with its zone and up
-	// to microseconds, such as 2026-03-01T12:00:00.123456+01:00. What was
-	// committed at that very moment is there, too.
+	// Time by the clock of the primary that wrote the WAL, with its zone and up
+	// to microseconds, such as 2026-03-01T12:00:00.123456+01:00. Transactions that
+	// were committed at exactly that time are included.
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|[12][0-9]))T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')",message="must be a time with its zone, such as 2026-03-01T12:00:00Z or 2026-03-01T12:00:00.123456+01:00"
 	Time string `json:"time,omitempty"`
 
-	// LSN is a position in PostgreSQL's log, such as 0/5000028. The record that
-	// begins there, or is the next one, is the last that counts.
+	// LSN is a position in PostgreSQL's WAL, such as 0/5000028. The record that
+	// begins there, or the next one, is the last that is restored.
 	// +optional
 	// +kubebuilder:validation:MaxLength=17
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-F]{1,8}/[0-9A-F]{1,8}$')",message="must be a position in PostgreSQL's WAL as pg_current_wal_lsn shows it, such as 0/5000028"
@@ -72,10 +72,10 @@ func (t *RestoreTarget) String() string {
 	case t.Name != "":
 		return "the restore point " + t.Name
 	}
-	return "the end of the archived log"
+	return "the end of the archived WAL"
 }
 
-// Equal says whether two targets are the same moment in the same words.
+// Equal says whether two targets are declared in the same way.
 func (t *RestoreTarget) Equal(o *RestoreTarget) bool {
 	return t == nil && o == nil || t != nil && o != nil && *t == *o
 }
@@ -117,7 +117,7 @@ type RestoreStatus struct {
 	// in a store, one there. Empty for the newest.
 	// +optional
 	Backup string `json:"backup,omitempty"`
-	// Location that is read, latched before anything is written.
+	// Location that is read, recorded before anything is written.
 	// +optional
 	Location *BackupLocation `json:"location,omitempty"`
 	// Manifest of the backup, below the location, and its checksum. Empty while
@@ -126,7 +126,7 @@ type RestoreStatus struct {
 	Manifest string `json:"manifest,omitempty"`
 	// +optional
 	Checksum string `json:"checksum,omitempty"`
-	// Target is the moment to bring back; empty for the end of the backup.
+	// Target is the point in time to restore; empty for the end of the backup.
 	// +optional
 	Target *RestoreTarget `json:"target,omitempty"`
 	// StartTime is when the restore was begun.
@@ -182,15 +182,14 @@ type RestoreResult struct {
 	Version string `json:"version"`
 	// SystemIdentifier of the restored database system. etcd has a new one.
 	SystemIdentifier string `json:"systemIdentifier"`
-	// EndPosition is the moment that was brought back: of the backup's log, as
-	// its own status says it, or where a target had it end.
+	// EndPosition is where the restored data ends: the end of the backup, as its
+	// own status reports it, or where a target made the recovery end.
 	EndPosition string `json:"endPosition"`
 	// Target that was asked for; empty for the end of the backup.
 	// +optional
 	Target *RestoreTarget `json:"target,omitempty"`
-	// RecoveredTo is when the last transaction was committed that the restore
-	// brought back from the archived log. Empty where there was none, and
-	// without a target.
+	// RecoveredTo is when the last transaction was committed that was restored
+	// from the archived WAL. Empty if there was none, and without a target.
 	// +optional
 	RecoveredTo *metav1.MicroTime `json:"recoveredTo,omitempty"`
 	// Size of the data before it was compressed, in bytes.

@@ -3,11 +3,11 @@ package v1alpha1
 // TLSSpec says which certificates and CAs of your own are used.
 type TLSSpec struct {
 	// CertificateSecretRef names a Secret in the same namespace with the
-	// certificate that clients of the database see, as cert-manager writes it:
+	// certificate that the database shows to clients, as cert-manager writes it:
 	// tls.crt with intermediate certificates, tls.key, and in ca.crt the root.
 	// It must carry the DNS names of the cluster's Services for clients and of
 	// its members, each ending in .<namespace>.svc. A renewed certificate is
-	// taken up without a restart; one that cannot be used is reported as
+	// used without a restart; one that cannot be used is reported as
 	// Stalled, and the last good one stays. Default: the members' own
 	// certificate.
 	// +optional
@@ -15,8 +15,8 @@ type TLSSpec struct {
 
 	// CASecretRef names a Secret in the same namespace with the certificate
 	// and the key, tls.crt and tls.key, of the root CA that signs the members'
-	// own certificates. Whoever can have certificates signed by it can become
-	// a member: use a CA of this cluster's own. When the CA changes, members
+	// own certificates. A client with a certificate signed by it can become a
+	// member: use a CA of this cluster only. When the CA changes, members
 	// trust the new one before it signs. Default: a CA that Holdfast makes and
 	// renews.
 	// +optional

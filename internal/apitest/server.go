@@ -105,7 +105,7 @@ func (s *server) startController() error {
 	}
 	log, err := os.Create(filepath.Join(s.dir, "controller-manager.log"))
 	if err != nil {
-		return fmt.Errorf("make the log: %w", err)
+		return fmt.Errorf("create the log file: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	s.controller = exec.Command(filepath.Join(os.Getenv(assets), "kube-controller-manager"), //nolint:gosec // a test's own binary

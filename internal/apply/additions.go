@@ -5,11 +5,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v4/fieldpath"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// exclusive are the parts of each kind where nobody but Holdfast has anything
+// exclusive are the parts of each kind where no client but Holdfast has anything
 // to add. Labels and annotations are not among them, nor is what controllers
-// fill in (a claim's volume).
+// fill in (a claim's volume); but for the annotation by which the volume of a
+// member that was scaled away is told from a member's.
 var exclusive = map[schema.GroupKind][]fieldpath.Path{
 	{Group: "apps", Kind: "StatefulSet"}:                      {fieldpath.MakePathOrDie("spec")},
 	{Kind: "Service"}:                                         {fieldpath.MakePathOrDie("spec")},
@@ -19,6 +22,7 @@ var exclusive = map[schema.GroupKind][]fieldpath.Path{
 	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}: {fieldpath.MakePathOrDie("subjects")},
 	{Group: "policy", Kind: "PodDisruptionBudget"}:            {fieldpath.MakePathOrDie("spec")},
 	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}:       {fieldpath.MakePathOrDie("spec")},
+	{Kind: "PersistentVolumeClaim"}:                           {fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationScaledAway)},
 }
 
 // shared are parts below exclusive ones that others may add to: a rollout

@@ -285,6 +285,8 @@ func TestDriftOfPersistentVolumeClaims(t *testing.T) {
 	drifts(t, func(w *world) runtime.ApplyConfiguration { return w.volume() }, "v1",
 		change{"the label of the cluster is edited", merge(`{"metadata":{"labels":{"holdfast.dev/cluster":"other"}}}`),
 			[]shortDrift{at(`.metadata.labels["holdfast.dev/cluster"]`, "Update")}},
+		change{"a member's is said to be a former member's", merge(`{"metadata":{"annotations":{"holdfast.dev/scaled-away":"Retain"}}}`),
+			[]shortDrift{at(`.metadata.annotations["holdfast.dev/scaled-away"]`, "Update")}},
 	)
 }
 

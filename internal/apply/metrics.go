@@ -30,12 +30,12 @@ func newMetrics() *metrics {
 	return &metrics{
 		drifts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_drift_total",
-			Help: "Changes that somebody else made to owned objects, by the field manager's name: the first " +
+			Help: "Changes that other clients made to owned objects, by the field manager's name: the first " +
 				fmt.Sprint(mostManagers) + " names, then other; unknown where no ownership entry was left.",
 		}, []string{"kind", "manager", "action"}),
 		applies: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_apply_total",
-			Help: "Server-side applies of owned objects, by what came of them: created, changed, unchanged, dryrun or failed.",
+			Help: "Server-side applies of owned objects by result: created, changed, unchanged, dryrun or failed.",
 		}, []string{"kind", "result"}),
 		managers: map[string]bool{},
 	}

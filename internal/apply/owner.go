@@ -70,7 +70,9 @@ func stranger(found *metav1.PartialObjectMetadata) string {
 		return strings.TrimPrefix(found.Labels[v1alpha1.LabelKind]+"/", "/") + cluster
 	}
 	for _, m := range found.ManagedFields {
-		return "field manager " + m.Manager
+		if m.Subresource == "" { // a status is written by controllers of everyone's objects
+			return "field manager " + m.Manager
+		}
 	}
-	return "somebody else"
+	return "another client"
 }

@@ -30,8 +30,15 @@ type PodDifference struct {
 // serviceAccountMount is where admission mounts the service account's token.
 const serviceAccountMount = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// podLabels are those that controllers and agents put on members' pods.
-var podLabels = []string{v1alpha1.LabelRole, "controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"}
+// podLabels are those that controllers, agents and the API server put on
+// members' pods. The API server copies a node's zone and region to its pods.
+var podLabels = []string{
+	v1alpha1.LabelRole, "controller-revision-hash", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+	corev1.LabelTopologyZone, corev1.LabelTopologyRegion,
+}
+
+// limitRangerAnnotation repeats what a LimitRange made of a pod's resources.
+const limitRangerAnnotation = "kubernetes.io/limit-ranger"
 
 // PodForm is what of a pod, or of its template, the other one has too: without
 // what controllers and the API server's own admission put on every pod. Volumes
@@ -59,6 +66,9 @@ func PodForm(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (map[string]any, err
 		}
 	}
 	for k, v := range meta.Annotations {
+		if k == limitRangerAnnotation {
+			continue
+		}
 		// Of foreign annotations the value changes at any time.
 		if !strings.HasPrefix(k, v1alpha1.GroupVersion.Group+"/") {
 			v = ""

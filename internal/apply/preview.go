@@ -110,7 +110,7 @@ func (p *pass) difference(ctx context.Context, d *desired, live *snapshot) (*Pre
 	}
 	answer, err := p.applied(ctx, sent, live, true)
 	if isInTheWay(err) {
-		return nil, fmt.Errorf("what somebody added to %s keeps a dry run from being valid: %w", d.id, err)
+		return nil, fmt.Errorf("what another client added to %s keeps a dry run from being valid: %w", d.id, err)
 	}
 	if err != nil {
 		return nil, err

@@ -127,6 +127,8 @@ const (
 	OperationUnattributed = "unattributed"
 	// OperationAdmission is what the API server made of our own apply.
 	OperationAdmission = "admission"
+	// OperationAlterSystem is a statement of a client in the database of a member.
+	OperationAlterSystem = "ALTER SYSTEM"
 )
 
 // Values of Drift.Action.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 const prefix = "shop/orders/orders-1-u/"
@@ -147,7 +147,7 @@ type group struct {
 	system string
 }
 
-func (g *group) Copy(ctx context.Context, member memberapi.BackupSource, to io.Writer) (Facts, error) {
+func (g *group) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error) {
 	if err := g.unfit[member.Name]; err != nil {
 		_, _ = fmt.Fprintln(to, "what a copy begins with")
 		return Facts{}, err
@@ -178,7 +178,7 @@ func TestNextMember(t *testing.T) {
 	for _, tc := range cases {
 		dir, heard := t.TempDir(), &ear{}
 		a := attempt(t, dir, "pod-a", &group{text{lines: 5000}, tc.unfit, tc.system}, heard)
-		a.Task.Sources = []memberapi.BackupSource{{Name: "a"}, {Name: "b"}}
+		a.Task.Sources = []agentapi.BackupSource{{Name: "a"}, {Name: "b"}}
 		a.Task.SystemIdentifier = "7"
 		err := a.Take(t.Context())
 		if tc.source == "" {

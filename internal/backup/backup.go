@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -42,7 +42,7 @@ type Facts struct {
 type Source interface {
 	// Copy writes a copy of one member as a stream. It refuses a member that is
 	// not fit, if it can before it writes anything.
-	Copy(ctx context.Context, member memberapi.BackupSource, to io.Writer) (Facts, error)
+	Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error)
 	// Verify reads a whole copy to its end, and says what it holds. Its error
 	// says what is wrong with the copy.
 	Verify(ctx context.Context, from io.Reader) (Facts, error)
@@ -58,10 +58,10 @@ type Reporter interface {
 
 // Taker makes one backup.
 type Taker struct {
-	Task memberapi.BackupTask
+	Task agentapi.BackupTask
 	// Open the store, and make the source.
 	Open   func(ctx context.Context) (*store.Store, error)
-	Source func(task memberapi.BackupTask) (Source, error)
+	Source func(task agentapi.BackupTask) (Source, error)
 	// Pod is the attempt: what it stores has this prefix below the task's.
 	Pod      string
 	Reporter Reporter
@@ -91,7 +91,7 @@ func (t *Taker) Take(ctx context.Context) error {
 		run = v1alpha1.BackupRun{Pod: t.Pod, Step: v1alpha1.BackupStepDone, Progress: "100%", Result: result}
 		t.Log.Info("the backup is complete", "manifest", result.Manifest, "size", result.Size.String(), "end", result.EndPosition)
 	} else {
-		run.Error, run.Permanent = t.blame(err), InVain(err)
+		run.Error, run.Permanent = t.describeFault(err), InVain(err)
 		t.Log.Error("the backup failed", "error", run.Error, "permanent", run.Permanent)
 	}
 	if told := t.conclude(ctx, run); err == nil || errors.Is(told, errUnwanted) {
@@ -182,7 +182,7 @@ func (t *Taker) copyAny(ctx context.Context, source Source, m *Manifest, run *v1
 	return err
 }
 
-func (t *Taker) copyFrom(ctx context.Context, source Source, member memberapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) error {
+func (t *Taker) copyFrom(ctx context.Context, source Source, member agentapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) error {
 	m.Source = member.Name
 	copied, err := t.copy(ctx, source, member, m, run)
 	if err != nil {
@@ -208,7 +208,7 @@ func (t *Taker) expected(systemIdentifier string) error {
 }
 
 // copy streams the database into the store.
-func (t *Taker) copy(ctx context.Context, source Source, member memberapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) (Facts, error) {
+func (t *Taker) copy(ctx context.Context, source Source, member agentapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) (Facts, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run.Step = v1alpha1.BackupStepCopying

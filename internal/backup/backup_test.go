@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -35,7 +35,7 @@ var endedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var errBroken = errors.New("the database went away")
 
-func (s *text) Copy(_ context.Context, _ memberapi.BackupSource, to io.Writer) (Facts, error) {
+func (s *text) Copy(_ context.Context, _ agentapi.BackupSource, to io.Writer) (Facts, error) {
 	for n := range s.lines {
 		if s.breaks > 0 && n == s.breaks {
 			return Facts{}, errBroken
@@ -89,7 +89,7 @@ func (e *ear) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
 func attempt(t *testing.T, dir, pod string, source Source, reporter Reporter) *Taker {
 	t.Helper()
 	return &Taker{
-		Task: memberapi.BackupTask{Namespace: "shop", Name: "orders-1", UID: "u", Kind: "PostgresCluster", Cluster: "orders", ClusterUID: "c", Prefix: "shop/orders/orders-1-u/", Sources: []memberapi.BackupSource{{Name: "orders-1"}}, Expected: 1000},
+		Task: agentapi.BackupTask{Namespace: "shop", Name: "orders-1", UID: "u", Kind: "PostgresCluster", Cluster: "orders", ClusterUID: "c", Prefix: "shop/orders/orders-1-u/", Sources: []agentapi.BackupSource{{Name: "orders-1"}}, Expected: 1000},
 		Open: func(ctx context.Context) (*store.Store, error) {
 			s, err := store.Open(ctx, store.Location{URL: "file://" + dir}, nil)
 			if err == nil {
@@ -97,7 +97,7 @@ func attempt(t *testing.T, dir, pod string, source Source, reporter Reporter) *T
 			}
 			return s, err
 		},
-		Source: func(memberapi.BackupTask) (Source, error) { return source, nil },
+		Source: func(agentapi.BackupTask) (Source, error) { return source, nil },
 		Pod:    pod, Reporter: reporter, Log: slog.New(slog.DiscardHandler), PartSize: 512, Every: time.Millisecond,
 	}
 }
@@ -276,7 +276,7 @@ type cut struct {
 	with error
 }
 
-func (c *cut) Copy(ctx context.Context, member memberapi.BackupSource, to io.Writer) (Facts, error) {
+func (c *cut) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error) {
 	facts, err := c.text.Copy(ctx, member, to)
 	return facts, errors.Join(err, c.with)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -35,15 +35,15 @@ func check(ctx context.Context, lastWords string) error {
 	err := tryStore(ctx)
 	if err != nil {
 		// Where this cannot be written, the log's last lines stand for it.
-		_ = os.WriteFile(lastWords, []byte(blame(err, false)), 0o600)
+		_ = os.WriteFile(lastWords, []byte(DescribeFault(err, false)), 0o600)
 	}
 	return err
 }
 
 func tryStore(ctx context.Context) error {
-	var task memberapi.CheckTask
-	if err := json.Unmarshal([]byte(os.Getenv(memberapi.EnvTask)), &task); err != nil {
-		return &Permanent{fmt.Errorf("%s is to hold the task: this runs in Jobs that the operator makes: %w", memberapi.EnvTask, err)}
+	var task agentapi.CheckTask
+	if err := json.Unmarshal([]byte(os.Getenv(agentapi.EnvTask)), &task); err != nil {
+		return &Permanent{fmt.Errorf("%s is to hold the task: this runs in Jobs that the operator makes: %w", agentapi.EnvTask, err)}
 	}
 	if !strings.HasSuffix(task.Prefix, "/") {
 		return &Permanent{fmt.Errorf("the task has no prefix: %q", task.Prefix)}
@@ -56,9 +56,9 @@ func tryStore(ctx context.Context) error {
 	return errors.Join(s.Check(ctx, task.Prefix), s.Close())
 }
 
-// blame names the field of the destination that an error is in, where it is in
+// DescribeFault names the field of the destination that an error is in, where it is in
 // one. A volume has no such fields: its errors name their own.
-func blame(err error, onVolume bool) string {
+func DescribeFault(err error, onVolume bool) string {
 	var of *store.Error
 	if errors.As(err, &of) && of.Field != "" && !onVolume {
 		return "spec.backup.destination." + of.Field + ": " + err.Error()

@@ -13,7 +13,7 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -70,13 +70,13 @@ func TestCheckStore(t *testing.T) {
 		"it forgets nothing":    {"acme", "", method(http.MethodDelete, false), []string{"spec.backup.destination.credentialsSecretRef: delete shop/orders/uid/probe-", rights}, true},
 		"another one is at it":  {bucket: "acme", refuses: another(2)},
 		"it loses what it took": {"acme", "", another(99), []string{"read shop/orders/uid/probe-"}, true},
-		"there is no bucket":    {"other", "", nothing, []string{"spec.backup.destination.url: ", "create it, or mend its name"}, true},
+		"there is no bucket":    {"other", "", nothing, []string{"spec.backup.destination.url: ", "create it, or correct its name"}, true},
 		"there is no host":      {"acme", "http://store.invalid", nothing, []string{"spec.backup.destination.endpoint: ", "check its name"}, false},
 		"nobody listens there":  {"acme", "http://127.0.0.1:1", nothing, []string{"refused"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refuses = test.refuses
-			task := memberapi.CheckTask{Prefix: "shop/orders/uid/", Store: memberapi.BackupStore{URL: "s3://" + test.bucket, Endpoint: server.URL, PathStyle: true}}
+			task := agentapi.CheckTask{Prefix: "shop/orders/uid/", Store: agentapi.BackupStore{URL: "s3://" + test.bucket, Endpoint: server.URL, PathStyle: true}}
 			if test.endpoint != "" {
 				task.Store.Endpoint = test.endpoint
 			}
@@ -84,7 +84,7 @@ func TestCheckStore(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Setenv(memberapi.EnvTask, string(told))
+			t.Setenv(agentapi.EnvTask, string(told))
 			said := filepath.Join(t.TempDir(), "said")
 			most := 0
 			err = check(t.Context(), said)
@@ -119,7 +119,7 @@ func TestCheckStore(t *testing.T) {
 		})
 	}
 	for _, task := range []string{"", "{}", `{"prefix": "shop"}`} {
-		t.Setenv(memberapi.EnvTask, task)
+		t.Setenv(agentapi.EnvTask, task)
 		if err := check(t.Context(), filepath.Join(t.TempDir(), "said")); !InVain(err) {
 			t.Errorf("task %q: %v", task, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
@@ -21,7 +21,7 @@ const verbSweep = "sweep"
 
 // Command is what Jobs run; sources make the Source of a task, by the name
 // that its engine's container has.
-func Command(version string, sources map[string]func(memberapi.BackupTask) (Source, error)) *cobra.Command {
+func Command(version string, sources map[string]func(agentapi.BackupTask) (Source, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: "backup", Short: "Copy a database to a store, or remove such a copy: what the operator's Jobs run"}
 	for name, source := range sources {
 		cmd.AddCommand(&cobra.Command{
@@ -56,12 +56,12 @@ func (e *Exit) Unwrap() error { return e.Err }
 
 func exit(err error) error {
 	if InVain(err) {
-		return &Exit{memberapi.ExitPermanent, err}
+		return &Exit{agentapi.ExitPermanent, err}
 	}
 	return err
 }
 
-func take(ctx context.Context, version string, source func(memberapi.BackupTask) (Source, error)) error {
+func take(ctx context.Context, version string, source func(agentapi.BackupTask) (Source, error)) error {
 	task, err := readTask()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func take(ctx context.Context, version string, source func(memberapi.BackupTask)
 	}
 	log := logger(task)
 	t := &Taker{
-		Task: task, Pod: os.Getenv(memberapi.EnvPodName), Log: log, Source: source,
+		Task: task, Pod: os.Getenv(agentapi.EnvPodName), Log: log, Source: source,
 		Open:     func(ctx context.Context) (*store.Store, error) { return openStore(ctx, task) },
 		Reporter: &Object{Client: client, Task: task, Log: log, Cancel: cancel},
 	}
@@ -117,18 +117,18 @@ func remove(ctx context.Context, unlessWhole bool) error {
 		if err != nil {
 			return err
 		}
-		logger(task).Info("the log that no backup needs is removed", "prefix", task.Log.Prefix, "files", files)
+		logger(task).Info("WAL that no backup needs is removed", "prefix", task.Log.Prefix, "files", files)
 	}
 	return s.Close()
 }
 
-func logger(task memberapi.BackupTask) *slog.Logger {
+func logger(task agentapi.BackupTask) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("backup", task.Namespace+"/"+task.Name)
 }
 
-func readTask() (task memberapi.BackupTask, err error) {
-	if err := json.Unmarshal([]byte(os.Getenv(memberapi.EnvTask)), &task); err != nil {
-		return task, &Permanent{fmt.Errorf("%s is to hold the task: this runs in Jobs that the operator makes: %w", memberapi.EnvTask, err)}
+func readTask() (task agentapi.BackupTask, err error) {
+	if err := json.Unmarshal([]byte(os.Getenv(agentapi.EnvTask)), &task); err != nil {
+		return task, &Permanent{fmt.Errorf("%s is to hold the task: this runs in Jobs that the operator makes: %w", agentapi.EnvTask, err)}
 	}
 	if task.Prefix == "" || !strings.HasSuffix(task.Prefix, "/") {
 		return task, &Permanent{fmt.Errorf("the task has no prefix: %q", task.Prefix)}
@@ -136,6 +136,6 @@ func readTask() (task memberapi.BackupTask, err error) {
 	return task, nil
 }
 
-func openStore(ctx context.Context, task memberapi.BackupTask) (*store.Store, error) {
+func openStore(ctx context.Context, task agentapi.BackupTask) (*store.Store, error) {
 	return OpenStore(ctx, task.Store)
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // run the command as a Job's pod does, with a task.
-func run(t *testing.T, verb string, task memberapi.BackupTask) error {
+func run(t *testing.T, verb string, task agentapi.BackupTask) error {
 	t.Helper()
 	data, err := json.Marshal(task)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(memberapi.EnvTask, string(data))
-	cmd := Command("test", map[string]func(memberapi.BackupTask) (Source, error){
-		"text": func(memberapi.BackupTask) (Source, error) { return &text{}, nil },
+	t.Setenv(agentapi.EnvTask, string(data))
+	cmd := Command("test", map[string]func(agentapi.BackupTask) (Source, error){
+		"text": func(agentapi.BackupTask) (Source, error) { return &text{}, nil },
 	})
 	cmd.SetArgs([]string{verb})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -40,7 +40,7 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	task := memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/a-1/"}
+	task := agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/a-1/"}
 	for range 2 {
 		if err := run(t, "remove", task); err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestRemove(t *testing.T) {
 // no reason to stay.
 func TestRemoveTakesLogAlong(t *testing.T) {
 	dir := t.TempDir()
-	task := memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c/a-1/", Log: &memberapi.LogTask{Prefix: "shop/orders/c/wal/", Kept: []string{"1:0/300028"}}}
+	task := agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c/a-1/", Log: &agentapi.LogTask{Prefix: "shop/orders/c/wal/", Kept: []string{"1:0/300028"}}}
 	if err := run(t, "remove", task); err != nil {
 		t.Error(err)
 	}
@@ -91,7 +91,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	for _, prefix := range []string{"a/whole/", "a/parts/", "a/nothing/"} {
-		if err := run(t, "sweep", memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file://" + dir}, Prefix: prefix}); err != nil {
+		if err := run(t, "sweep", agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: prefix}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -110,13 +110,13 @@ func TestExitCodes(t *testing.T) {
 	}
 	cases := map[string]struct {
 		verb string
-		task memberapi.BackupTask
+		task agentapi.BackupTask
 		code int
 	}{
-		"no prefix":            {"remove", memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file://" + dir}}, memberapi.ExitPermanent},
-		"half a prefix":        {"remove", memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/a"}, memberapi.ExitPermanent},
-		"no store":             {"remove", memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file:///nonexistent"}, Prefix: "a/"}, memberapi.ExitPermanent},
-		"no API server so far": {"text", memberapi.BackupTask{Store: memberapi.BackupStore{URL: "file://" + dir}, Prefix: "a/"}, 0},
+		"no prefix":            {"remove", agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}}, agentapi.ExitPermanent},
+		"half a prefix":        {"remove", agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/a"}, agentapi.ExitPermanent},
+		"no store":             {"remove", agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file:///nonexistent"}, Prefix: "a/"}, agentapi.ExitPermanent},
+		"no API server so far": {"text", agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "a/"}, 0},
 	}
 	for name, tc := range cases {
 		err, code := run(t, tc.verb, tc.task), 0

@@ -47,7 +47,7 @@ func Refused(ctx context.Context, program string, err error, says string) error 
 }
 
 // errUnwanted is why a backup is not made any more that could be.
-var errUnwanted = errors.New("nobody wants the backup any more")
+var errUnwanted = errors.New("the backup is not needed any more")
 
 // Reasons of errUnwanted.
 var (

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -16,8 +16,8 @@ const ManifestName = manifestName
 func DataOf(manifest string) string { return strings.TrimSuffix(manifest, manifestName) + dataPrefix }
 
 // OpenStore opens a store with the keys that the operator mounts.
-func OpenStore(ctx context.Context, at memberapi.BackupStore) (*store.Store, error) {
-	secret, err := store.ReadSecret(memberapi.StoreDir)
+func OpenStore(ctx context.Context, at agentapi.BackupStore) (*store.Store, error) {
+	secret, err := store.ReadSecret(agentapi.StoreDir)
 	if err != nil {
 		return nil, err
 	}

@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // Object reports into the status of the Backup that the task is of.
 type Object struct {
 	Client dynamic.Interface
-	Task   memberapi.BackupTask
+	Task   agentapi.BackupTask
 	Log    *slog.Logger
 	// Cancel ends the run, when its Backup is there no more.
 	Cancel context.CancelCauseFunc

@@ -17,7 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // object reports to an API server that answers a patch so.
@@ -29,7 +29,7 @@ func object(answer func() (map[string]any, error)) *Object {
 			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Backup", "metadata": map[string]any{"name": "orders-1", "namespace": "shop", "uid": "u"}, "status": status,
 		}}, err
 	})
-	return &Object{Client: client, Task: memberapi.BackupTask{Namespace: "shop", Name: "orders-1", UID: "u"}, Log: slog.New(slog.DiscardHandler)}
+	return &Object{Client: client, Task: agentapi.BackupTask{Namespace: "shop", Name: "orders-1", UID: "u"}, Log: slog.New(slog.DiscardHandler)}
 }
 
 // An API server that is away is waited for, by a backup that is complete.

@@ -12,7 +12,7 @@ import (
 func (t *Taker) noteRetry(err error, until time.Time) {
 	text := ""
 	if err != nil {
-		text = t.blame(err) + "; it is tried until " + until.UTC().Format(time.RFC3339)
+		text = t.describeFault(err) + "; it is tried until " + until.UTC().Format(time.RFC3339)
 	}
 	t.retries.Store(text)
 }
@@ -23,8 +23,8 @@ func (t *Taker) retrying() string {
 	return text
 }
 
-// blame is an error with the field of the destination that it is in.
-func (t *Taker) blame(err error) string { return blame(err, t.Task.Store.Volume != "") }
+// describeFault is an error with the field of the destination that it is in.
+func (t *Taker) describeFault(err error) string { return DescribeFault(err, t.Task.Store.Volume != "") }
 
 // followRetries reports why the store is asked again, in steps that report
 // nothing else, until what it returns is called.

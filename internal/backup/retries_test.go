@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -58,7 +58,7 @@ func TestEndNamesTheField(t *testing.T) {
 	for volume, want := range map[string]string{"": "spec.backup.destination.url: write a", "orders-backups": "write a"} {
 		said := &ear{}
 		taker := attempt(t, t.TempDir(), "pod", &text{}, said)
-		taker.Task.Store = memberapi.BackupStore{Volume: volume}
+		taker.Task.Store = agentapi.BackupStore{Volume: volume}
 		taker.Open = func(context.Context) (*store.Store, error) { return nil, refused }
 		if err := taker.Take(t.Context()); err == nil || !strings.HasPrefix(said.last.Error, want) || !said.last.Permanent {
 			t.Errorf("%v: %+v", err, said.last)

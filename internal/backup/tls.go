@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // Identity is how a database knows the pod, and whom the pod trusts.
@@ -18,7 +18,7 @@ type Identity struct {
 }
 
 // ReadIdentity reads what the operator mounts.
-func ReadIdentity() (Identity, error) { return readIdentity(memberapi.TLSDir) }
+func ReadIdentity() (Identity, error) { return readIdentity(agentapi.TLSDir) }
 
 func readIdentity(dir string) (id Identity, err error) {
 	for name, to := range map[string]*[]byte{"tls.crt": &id.CertPEM, "tls.key": &id.KeyPEM} {
@@ -44,7 +44,7 @@ func (id Identity) Config() (*tls.Config, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(id.RootsPEM) {
-		return nil, errors.New("there is nobody to trust: ca.crt holds no certificate")
+		return nil, errors.New("ca.crt holds no certificate to trust")
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: roots}, nil
 }

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -185,7 +185,7 @@ func (a *agents) next(namespace string) <-chan struct{} {
 // serve answers for all members.
 func (a *agents) serve() {
 	a.t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(a.host, fmt.Sprint(memberapi.StatusPort)))
+	listener, err := net.Listen("tcp", net.JoinHostPort(a.host, fmt.Sprint(agentapi.StatusPort)))
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func (a *agents) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *agents) status(ctx context.Context, name string) (*memberapi.Status, error) {
+func (a *agents) status(ctx context.Context, name string) (*agentapi.Status, error) {
 	podName, cluster, namespace, err := member(name)
 	if err != nil {
 		return nil, err
@@ -264,10 +264,10 @@ func (a *agents) status(ctx context.Context, name string) (*memberapi.Status, er
 			return nil, err
 		}
 	}
-	s := &memberapi.Status{
-		Time: time.Now(), Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RolePrimary, State: memberapi.StateRunning, Serving: true,
+	s := &agentapi.Status{
+		Time: time.Now(), Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RolePrimary, State: agentapi.StateRunning, Serving: true,
 		Version: "17.4", SystemIdentifier: "7300000000000000001",
-		ConfigHash: memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])), CertificateSerial: pki.Serial(secret.Data["tls.crt"]),
+		ConfigHash: agentapi.HashConfig([]byte(config.Data[agentapi.ConfigKey])), CertificateSerial: pki.Serial(secret.Data["tls.crt"]),
 	}
 	s.Revision = s.PodUID + s.ConfigHash + s.CertificateSerial
 	return s, nil

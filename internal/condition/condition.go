@@ -45,7 +45,9 @@ type Input struct {
 	// Standing and Contested describe drift that is there now.
 	Standing, Contested []string
 	// Tolerated describes what admission made of pods and objects, which stays.
-	Tolerated []string
+	Tolerated []Tolerated
+	// Resets are what members have reset in their databases.
+	Resets []string
 	// Suspended says that writes are off.
 	Suspended bool
 	// Deleting says that the cluster is being deleted.
@@ -191,11 +193,15 @@ func synced(in Input) Fact {
 			Message: "something keeps changing what Holdfast applies: " + join(in.Contested) + "; find the client or admission policy, or list the path in spec.drift.ignore"}
 	case len(in.Standing) > 0:
 		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrifted,
-			Message: "changed by somebody else and left alone: " + join(in.Standing)}
+			Message: "changed by another client and left alone: " + join(in.Standing)}
 	}
 	message := "every owned object is as declared"
+	if len(in.Resets) > 0 {
+		message += "; reset by the members' agents: " + join(in.Resets)
+	}
 	if len(in.Tolerated) > 0 {
-		message += "; left as admission policies or other clients made it: " + join(in.Tolerated)
+		message += "; left as admission policies or other clients made it: "
+		message += describeTolerated(in.Tolerated, maxMessage-len(message))
 	}
 	return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced, Message: message}
 }
@@ -240,7 +246,7 @@ func set(c v1alpha1.Cluster, f Fact) {
 }
 
 // maxMessage keeps a status readable, and far below the API's own limit.
-const maxMessage = 1024
+const maxMessage = 2048
 
 func cut(s string) string {
 	if len(s) <= maxMessage {
@@ -255,6 +261,11 @@ func join(paths []string) string {
 		return strings.Join(paths[:most], ", ") + fmt.Sprintf(" and %d more", len(paths)-most)
 	}
 	return strings.Join(paths, ", ")
+}
+
+// Stalled is a fact that only a person can change.
+func Stalled(reason, message string) Fact {
+	return truth(v1alpha1.ConditionStalled, reason, message)
 }
 
 func truth(conditionType, reason, message string) Fact {

@@ -113,6 +113,20 @@ func (w *world) unmoved(c v1alpha1.Cluster, o *operator, pods map[string]string)
 	}
 }
 
+// unmovedByAnother makes sure that an operator that starts over leaves what its
+// predecessor left, and says the same of it.
+func (w *world) unmovedByAnother(c v1alpha1.Cluster, o *operator, pods map[string]string) {
+	w.t.Helper()
+	w.get(c)
+	said := conditions.GetMessage(c, v1alpha1.ConditionSynced)
+	o.stop()
+	another := w.operate(0)
+	w.awaitSteady(another)
+	w.awaitReady(c)
+	w.awaitSynced(c, metav1.ConditionTrue, v1alpha1.ReasonSynced, said)
+	w.unmoved(c, another, pods)
+}
+
 func (w *world) awaitSynced(c v1alpha1.Cluster, status metav1.ConditionStatus, reason string, words ...string) {
 	w.t.Helper()
 	await(w, c, fmt.Sprintf("Synced=%s/%s that says %q", status, reason, words), func(c v1alpha1.Cluster) bool {
@@ -156,6 +170,59 @@ func admissionOfPodsIsTold(t *testing.T, w *world) {
 			w.unmoved(c, o, w.podUIDs(c))
 		})
 	}
+}
+
+// A pod whose StatefulSet declares another template by now, since the tag of its
+// image was resolved, is compared with the template that it was made of.
+func TestAdmissionOfPinnedPods(t *testing.T) { eachKind(t, admissionOfPinnedPods) }
+
+func admissionOfPinnedPods(t *testing.T, w *world) {
+	w.admit(policy{resource: "pods", operations: []admissionv1.OperationType{"CREATE"}, patches: []string{addLabel,
+		`JSONPatch{op: "add", path: "/spec/containers/-", value: Object.spec.containers{name: "mesh", image: "mesh:1"}}`}}, w.probePod())
+	c, o := w.settled(1)
+	pods := w.podUIDs(c)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-0"}}
+	w.get(pod)
+	running := pod.DeepCopy()
+	for i := range running.Status.ContainerStatuses {
+		running.Status.ContainerStatuses[i].ImageID = w.kind.repository + "@sha256:" + strings.Repeat("4", 64)
+	}
+	if err := w.person.Status().Patch(t.Context(), running, client.MergeFrom(pod)); err != nil {
+		t.Fatal(err)
+	}
+	apitest.Eventually(t, "the image is pinned", func(ctx context.Context) (bool, string) {
+		var set appsv1.StatefulSet
+		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), &set); err != nil {
+			return false, err.Error()
+		}
+		image := set.Spec.Template.Spec.Containers[0].Image
+		return strings.Contains(image, "@sha256:"), image
+	})
+	w.awaitSteady(o)
+	w.awaitReady(c)
+	w.awaitSynced(c, metav1.ConditionTrue, v1alpha1.ReasonSynced, `Pod/orders-0 .spec.containers[name="mesh"] (added), .metadata.labels.policy (added)`)
+	if message := conditions.GetMessage(c, v1alpha1.ConditionSynced); strings.Contains(message, ".image") {
+		t.Errorf("the image that the tag stands for is reported as a change: %s", message)
+	}
+	w.unmoved(c, o, pods)
+	w.unmovedByAnother(c, o, pods)
+}
+
+// The zone and the region of its node, which the API server copies to a pod, are
+// no client's change.
+func TestZoneOfPodIsNoDifference(t *testing.T) { eachKind(t, zoneOfPodIsNoDifference) }
+
+func zoneOfPodIsNoDifference(t *testing.T, w *world) {
+	c, o := w.settled(1)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-0"}}
+	w.get(pod)
+	if pod.Labels[corev1.LabelTopologyZone] != nodeZone || pod.Labels[corev1.LabelTopologyRegion] == "" {
+		t.Fatalf("the API server copied no zone: %v", pod.Labels)
+	}
+	await(w, c, "Synced tells of no difference", func(c v1alpha1.Cluster) bool {
+		return conditions.GetMessage(c, v1alpha1.ConditionSynced) == "every owned object is as declared"
+	})
+	w.unmoved(c, o, w.podUIDs(c))
 }
 
 // A LimitRange gives containers resources that nobody declared.
@@ -258,4 +325,5 @@ func admissionOfOwnedObjects(t *testing.T, w *world) {
 		"Service/orders"+w.kind.services[len(w.kind.services)-1]+" .metadata.labels.policy (added)", `StatefulSet/orders .metadata.labels.policy (added), .spec.template.spec.containers[name="mesh"] (added)`)
 	w.awaitSteady(o)
 	w.unmoved(c, o, pods)
+	w.unmovedByAnother(c, o, pods)
 }

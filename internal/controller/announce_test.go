@@ -61,8 +61,8 @@ func announced(t *testing.T, statuses ...[]metav1.Condition) *series {
 		for n := range list {
 			conditions.Set(c, &list[n])
 		}
-		c.Status.Phase = phase(c, false)
-		r.announce(c, before)
+		c.Status.Phase = describePhase(c, false)
+		r.announceStatus(c, before)
 	}
 	return s
 }
@@ -145,7 +145,7 @@ func TestEventsOfMembers(t *testing.T) {
 		before := c.CommonStatus().DeepCopy()
 		c.ResourceVersion = strconv.Itoa(i)
 		c.Status.Members = []v1alpha1.MemberStatus{{Name: "config-0", State: state, Role: v1alpha1.RoleMember}}
-		r.announce(c, before)
+		r.announceStatus(c, before)
 	}
 	if want := []string{"MemberState: config-0 is Starting (member)", "MemberState: config-0 is Running (member)", "MemberState: config-0 is Stopping (member)"}; !slices.Equal(s.events, want) {
 		t.Errorf("the events are %q", s.events)

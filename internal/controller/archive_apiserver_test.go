@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // An archive that is turned on begins with a backup, made once however often the
 // operator dies, and status says from when on all can be restored.
 func TestArchiveBeginsWithABackup(t *testing.T) {
 	archiving := *postgresKind
-	archiving.says = func(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
+	archiving.says = func(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 		postgresKind.says(s, pod, m)
 		if m.Role == v1alpha1.RolePrimary {
-			m.Archive = &memberapi.ArchiveStatus{Last: "000000010000000000000001"}
+			m.Archive = &agentapi.ArchiveStatus{Last: "000000010000000000000001"}
 		}
 	}
 	w := newWorld(t, &archiving)

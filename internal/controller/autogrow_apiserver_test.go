@@ -81,7 +81,7 @@ func TestAutoGrow(t *testing.T) {
 	declared := c.Generation
 	versions := w.watch(func(seen v1alpha1.Cluster) {
 		if !ready(seen) || seen.GetGeneration() != declared {
-			t.Errorf("a growth by itself shows as a change: %s", describe(seen))
+			t.Errorf("a growth by itself shows as a change: %s", describeDrifts(seen))
 		}
 	})
 
@@ -122,6 +122,35 @@ func TestAutoGrow(t *testing.T) {
 	})
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Storage.Size = resource.MustParse("1300Mi") })
 	w.awaitReady(c)
+}
+
+// A claim of a living member that a client annotates as a former member's grows
+// all the same, and what the client added is drift.
+func TestAutoGrowPastAnAnnotationOfFormerMembers(t *testing.T) {
+	w := newWorld(t, postgresKind)
+	c := w.growing("2Gi")
+	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
+	o := w.operate(0)
+	w.awaitReady(c)
+	w.awaitSteady(o)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "data-orders-1"}}
+	w.get(claim)
+	before := claim.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, v1alpha1.AnnotationScaledAway, string(v1alpha1.DeletionRetain))
+	if err := w.person.Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.simulation.use("orders-1", 820*mebibyte)
+	w.awaitSize("1229Mi", 2)
+	w.awaitEvent(v1alpha1.ReasonDriftReverted, "PersistentVolumeClaim/data-orders-1", fmt.Sprintf(".metadata.annotations[%q]", v1alpha1.AnnotationScaledAway), "kubectl-edit")
+	w.awaitSteady(o)
+	w.get(claim)
+	if value, there := claim.Annotations[v1alpha1.AnnotationScaledAway]; there {
+		t.Errorf("it still says %q", value)
+	}
+	if len(claim.OwnerReferences) != 1 || claim.OwnerReferences[0].UID != c.UID {
+		t.Errorf("its owners are %v", claim.OwnerReferences)
+	}
 }
 
 // sizes that the claims ask for, in mebibytes.

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // yearly comes up in no test.
@@ -210,7 +210,7 @@ func TestDeletingBackups(t *testing.T) {
 func TestBackupThatFails(t *testing.T) {
 	w := newWorld(t, postgresKind)
 	c := w.backedUp()
-	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = memberapi.ExitPermanent, "there is no such bucket" })
+	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = agentapi.ExitPermanent, "there is no such bucket" })
 	w.operate(0)
 	b := w.backup("first", v1alpha1.DeletionRetain)
 	w.create(b)
@@ -416,7 +416,7 @@ func backupBySchedule(t *testing.T, w *world) {
 	newYear := time.Date(time.Now().Year()+1, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := []v1alpha1.ScheduleStatus{{Name: "Backup", Schedule: yearly, NextSlot: &metav1.Time{Time: newYear}}}
 	if diff := cmp.Diff(want, c.CommonStatus().Schedules); diff != "" {
-		t.Fatalf("%s; schedules (-want +got):\n%s", describe(c), diff)
+		t.Fatalf("%s; schedules (-want +got):\n%s", describeDrifts(c), diff)
 	}
 	var last string
 	for round := 2; round > 0; round-- {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
 )
 
 type forgetting struct{ forgot []types.UID }
@@ -51,11 +52,11 @@ func TestReportOfANamesake(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
-	r := &BackupReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(noon)}
+	r := &BackupReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
 	for uid, counts := range map[string]bool{"": true, "0123456789ab": true, "another": false} {
 		b := begun().backup
 		b.Status.Run = &v1alpha1.BackupRun{Pod: "p", BackupUID: uid, Result: result}
-		seen, err := r.observe(t.Context(), b)
+		seen, err := r.observeBackup(t.Context(), b)
 		if err != nil || (seen.backup.Status.Run != nil) != counts {
 			t.Errorf("of %q: %+v, %v", uid, seen.backup.Status.Run, err)
 		}

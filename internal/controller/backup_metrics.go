@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/schedule"
 )
 
@@ -21,28 +22,28 @@ const collectTimeout = 5 * time.Second
 var (
 	backupLabels  = []string{"kind", "cluster_namespace", "cluster"}
 	backupSuccess = prometheus.NewDesc("holdfast_backup_last_success_timestamp_seconds",
-		"When the newest good backup of a cluster was begun.", backupLabels, nil)
+		"When the newest good backup of a cluster began.", backupLabels, nil)
 	backupSize = prometheus.NewDesc("holdfast_backup_last_success_size_bytes",
-		"What the newest good backup of a cluster has stored.", backupLabels, nil)
+		"Stored size of a cluster's newest good backup.", backupLabels, nil)
 	backupDuration = prometheus.NewDesc("holdfast_backup_last_success_duration_seconds",
-		"How long the newest good backup of a cluster took, with its verification.", backupLabels, nil)
+		"How long the newest good backup of a cluster took, including verification.", backupLabels, nil)
 	backupFailed = prometheus.NewDesc("holdfast_backup_last_failed",
-		"1 while the newest backup of a cluster by schedule has failed, otherwise 0.", backupLabels, nil)
+		"1 while the newest scheduled backup of a cluster has failed, otherwise 0.", backupLabels, nil)
 	backupScheduled = prometheus.NewDesc("holdfast_backup_scheduled",
-		"1 for a cluster whose backups are made by a schedule.", backupLabels, nil)
+		"1 for a cluster with a backup schedule.", backupLabels, nil)
 	drillSuccess = prometheus.NewDesc("holdfast_drill_last_success_timestamp_seconds",
-		"When the last restore drill of a cluster was begun that has passed.", backupLabels, nil)
+		"When the last successful restore drill of a cluster began.", backupLabels, nil)
 	drillDuration = prometheus.NewDesc("holdfast_drill_last_duration_seconds",
 		"How long the last restore drill of a cluster took.", backupLabels, nil)
 	drillFailed = prometheus.NewDesc("holdfast_drill_last_failed",
 		"1 while the last restore drill of a cluster has failed, otherwise 0.", backupLabels, nil)
 	drillOverdue = prometheus.NewDesc("holdfast_drill_overdue",
-		"1 while none of the last two slots of a cluster's schedule of drills has seen one pass, otherwise 0.", backupLabels, nil)
+		"1 while no drill passed in the last two slots of a cluster's drill schedule, otherwise 0.", backupLabels, nil)
 	backupOverdue = prometheus.NewDesc("holdfast_backup_overdue",
-		"1 while none of the last two slots of a cluster's schedule has made a good backup, otherwise 0.", backupLabels, nil)
+		"1 while no good backup was made in the last two slots of a cluster's schedule, otherwise 0.", backupLabels, nil)
 )
 
-// BackupCollector tells Prometheus what Backups say of the clusters that there
+// BackupCollector reports to Prometheus what Backups say of the clusters that there
 // are. Those of a cluster that is gone say nothing.
 type BackupCollector struct {
 	// Reader reads from the cache.
@@ -82,36 +83,36 @@ func (c BackupCollector) Collect(to chan<- prometheus.Metric) {
 			return
 		}
 		for _, cluster := range clusters {
-			own := ownBackups(cluster, of[name{kind, cluster.GetNamespace(), cluster.GetName()}])
-			c.tell(to, kind, cluster, own)
+			own := backups.FilterOwn(cluster, of[name{kind, cluster.GetNamespace(), cluster.GetName()}])
+			c.collectCluster(to, kind, cluster, own)
 		}
 	}
 }
 
-func (c BackupCollector) tell(to chan<- prometheus.Metric, kind string, cluster v1alpha1.Cluster, own []*v1alpha1.Backup) {
+func (c BackupCollector) collectCluster(to chan<- prometheus.Metric, kind string, cluster v1alpha1.Cluster, own []*v1alpha1.Backup) {
 	gauge := func(d *prometheus.Desc, value float64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind, cluster.GetNamespace(), cluster.GetName())
 	}
-	if b := newestGood(own); b != nil {
-		gauge(backupSuccess, float64(began(b).Unix()))
+	if b := backups.FindNewestGood(own); b != nil {
+		gauge(backupSuccess, float64(backups.StartTime(b).Unix()))
 		gauge(backupSize, b.Status.Result.Size.AsApproximateFloat64())
-		gauge(backupDuration, b.Status.CompletionTime.Sub(began(b)).Seconds())
+		gauge(backupDuration, b.Status.CompletionTime.Sub(backups.StartTime(b)).Seconds())
 	}
-	if ended := endedRuns(own); len(ended) > 0 {
-		gauge(backupFailed, number(!ended[0].Succeeded()))
+	if ended := backups.ListEndedRuns(own); len(ended) > 0 {
+		gauge(backupFailed, boolValue(!ended[0].Succeeded()))
 	}
-	c.tellDrill(gauge, cluster)
+	c.collectDrill(gauge, cluster)
 	declared := cluster.Common().Backup
 	if !declared.On() || cluster.Common().Suspend {
-		return // nobody expects any
+		return // none is expected
 	}
-	if parsed, err := parseSchedule(cluster); err == nil {
+	if parsed, err := backups.ParseSchedule(cluster); err == nil {
 		gauge(backupScheduled, 1)
-		gauge(backupOverdue, number(overdue(own, parsed, c.Clock.Now()) || fruitless(cluster, own)))
+		gauge(backupOverdue, boolValue(backups.IsOverdue(own, parsed, c.Clock.Now()) || hasNoGoodBackup(cluster, own)))
 	}
 }
 
-func (c BackupCollector) tellDrill(gauge func(*prometheus.Desc, float64), cluster v1alpha1.Cluster) {
+func (c BackupCollector) collectDrill(gauge func(*prometheus.Desc, float64), cluster v1alpha1.Cluster) {
 	if d := cluster.CommonStatus().Drill; d != nil && d.Result != "" {
 		if d.LastPassedTime != nil {
 			gauge(drillSuccess, float64(d.LastPassedTime.Unix()))
@@ -119,35 +120,35 @@ func (c BackupCollector) tellDrill(gauge func(*prometheus.Desc, float64), cluste
 		if took, err := time.ParseDuration(d.Duration); err == nil {
 			gauge(drillDuration, took.Seconds())
 		}
-		gauge(drillFailed, number(d.Result == v1alpha1.DrillFailed))
+		gauge(drillFailed, boolValue(d.Result == v1alpha1.DrillFailed))
 	}
 	declared := cluster.Common().Backup
 	if !declared.Drills() || cluster.Common().Suspend {
 		return
 	}
 	if parsed, err := schedule.Parse(declared.Verify.Schedule, declared.TimeZone); err == nil {
-		gauge(drillOverdue, number(undrilled(cluster.CommonStatus(), parsed, c.Clock.Now())))
+		gauge(drillOverdue, boolValue(isDrillOverdue(cluster.CommonStatus(), parsed, c.Clock.Now())))
 	}
 }
 
-// undrilled says whether two slots of drills have come since the last drill that
-// passed, or were passed over while none ever has: one that failed says so itself.
-func undrilled(st *v1alpha1.CommonStatus, s schedule.Schedule, now time.Time) bool {
+// isDrillOverdue says whether two slots of drills have come since the last drill that
+// passed, or were skipped while none ever has: one that failed says so itself.
+func isDrillOverdue(st *v1alpha1.CommonStatus, s schedule.Schedule, now time.Time) bool {
 	if st.Drill != nil && st.Drill.LastPassedTime != nil {
-		return st.Drill.LastPassedTime.Time.Before(lastButOne(s, now))
+		return st.Drill.LastPassedTime.Time.Before(backups.FindPreviousSlot(s, now))
 	}
-	record := recordNamed(st, drillSchedule)
-	return record != nil && record.PassedOver > 1
+	record := backups.FindRecord(st, drillSchedule)
+	return record != nil && record.Skipped > 1
 }
 
-// fruitless says whether a schedule that had a slot has made no good backup
+// hasNoGoodBackup says whether a schedule that had a slot has made no good backup
 // yet. The first one may be under way.
-func fruitless(c v1alpha1.Cluster, own []*v1alpha1.Backup) bool {
-	record := recordOf(c.CommonStatus())
-	return newestGood(own) == nil && record != nil && (record.PassedOver > 0 || len(endedRuns(own)) > 0)
+func hasNoGoodBackup(c v1alpha1.Cluster, own []*v1alpha1.Backup) bool {
+	record := backups.FindScheduleRecord(c.CommonStatus())
+	return backups.FindNewestGood(own) == nil && record != nil && (record.Skipped > 0 || len(backups.ListEndedRuns(own)) > 0)
 }
 
-func number(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
 )
 
 // The newest good backup of each cluster is told, and whether its schedule has
@@ -30,55 +31,55 @@ func TestBackupMetrics(t *testing.T) {
 		return b
 	}
 	cluster := func(name string, backup *v1alpha1.ClusterBackup, passedOver int64) *v1alpha1.EtcdCluster {
-		c := scheduled()
-		c.Name, c.Spec.Backup, c.Status.Schedules[0].PassedOver = name, backup, passedOver
+		c := backupstest.Scheduled()
+		c.Name, c.Spec.Backup, c.Status.Schedules[0].Skipped = name, backup, passedOver
 		return c
 	}
 	hourly := &v1alpha1.ClusterBackup{Schedule: "0 * * * *"}
 	suspended := cluster("s", hourly, 9)
 	suspended.Spec.Suspend = true
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		cluster("a", hourly, 0), of("a", made("a1", 2*time.Hour, "")), of("a", made("a2", time.Hour, "")), of("a", underWay(made("a3", 0, ""))),
-		cluster("b", hourly, 0), of("b", made("b1", 2*time.Hour, "")), of("b", made("b2", time.Hour, "full")),
-		cluster("c", nil, 0), of("c", byHand(made("c1", time.Hour, ""))),
-		cluster("d", hourly, 0), of("d", made("d1", time.Hour, "full")),
-		cluster("e", hourly, 0), of("e", ofAnother(made("e1", time.Hour, ""))), of("e", underWay(made("e2", 0, ""))),
-		cluster("f", hourly, 2), of("f", underWay(made("f1", 2*time.Hour, ""))),
+		cluster("a", hourly, 0), of("a", backupstest.Made("a1", 2*time.Hour, "")), of("a", backupstest.Made("a2", time.Hour, "")), of("a", backupstest.UnderWay(backupstest.Made("a3", 0, ""))),
+		cluster("b", hourly, 0), of("b", backupstest.Made("b1", 2*time.Hour, "")), of("b", backupstest.Made("b2", time.Hour, "full")),
+		cluster("c", nil, 0), of("c", backupstest.ByHand(backupstest.Made("c1", time.Hour, ""))),
+		cluster("d", hourly, 0), of("d", backupstest.Made("d1", time.Hour, "full")),
+		cluster("e", hourly, 0), of("e", backupstest.OfAnother(backupstest.Made("e1", time.Hour, ""))), of("e", backupstest.UnderWay(backupstest.Made("e2", 0, ""))),
+		cluster("f", hourly, 2), of("f", backupstest.UnderWay(backupstest.Made("f1", 2*time.Hour, ""))),
 		suspended,
-		of("lost", made("g1", 9*time.Hour, "")), of("lost", made("g2", 8*time.Hour, "full")),
+		of("lost", backupstest.Made("g1", 9*time.Hour, "")), of("lost", backupstest.Made("g2", 8*time.Hour, "full")),
 	).Build()
 	want := `
-# HELP holdfast_backup_last_failed 1 while the newest backup of a cluster by schedule has failed, otherwise 0.
+# HELP holdfast_backup_last_failed 1 while the newest scheduled backup of a cluster has failed, otherwise 0.
 # TYPE holdfast_backup_last_failed gauge
 holdfast_backup_last_failed{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 0
 holdfast_backup_last_failed{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_last_failed{cluster="d",cluster_namespace="shop",kind="EtcdCluster"} 1
-# HELP holdfast_backup_overdue 1 while none of the last two slots of a cluster's schedule has made a good backup, otherwise 0.
+# HELP holdfast_backup_overdue 1 while no good backup was made in the last two slots of a cluster's schedule, otherwise 0.
 # TYPE holdfast_backup_overdue gauge
 holdfast_backup_overdue{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 0
 holdfast_backup_overdue{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_overdue{cluster="d",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_overdue{cluster="e",cluster_namespace="shop",kind="EtcdCluster"} 0
 holdfast_backup_overdue{cluster="f",cluster_namespace="shop",kind="EtcdCluster"} 1
-# HELP holdfast_backup_scheduled 1 for a cluster whose backups are made by a schedule.
+# HELP holdfast_backup_scheduled 1 for a cluster with a backup schedule.
 # TYPE holdfast_backup_scheduled gauge
 holdfast_backup_scheduled{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_scheduled{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_scheduled{cluster="d",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_scheduled{cluster="e",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_backup_scheduled{cluster="f",cluster_namespace="shop",kind="EtcdCluster"} 1
-# HELP holdfast_backup_last_success_size_bytes What the newest good backup of a cluster has stored.
+# HELP holdfast_backup_last_success_size_bytes Stored size of a cluster's newest good backup.
 # TYPE holdfast_backup_last_success_size_bytes gauge
 holdfast_backup_last_success_size_bytes{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1024
 holdfast_backup_last_success_size_bytes{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1024
 holdfast_backup_last_success_size_bytes{cluster="c",cluster_namespace="shop",kind="EtcdCluster"} 1024
-# HELP holdfast_backup_last_success_timestamp_seconds When the newest good backup of a cluster was begun.
+# HELP holdfast_backup_last_success_timestamp_seconds When the newest good backup of a cluster began.
 # TYPE holdfast_backup_last_success_timestamp_seconds gauge
 holdfast_backup_last_success_timestamp_seconds{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1.7723628e+09
 holdfast_backup_last_success_timestamp_seconds{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1.7723592e+09
 holdfast_backup_last_success_timestamp_seconds{cluster="c",cluster_namespace="shop",kind="EtcdCluster"} 1.7723628e+09
 `
-	collector := BackupCollector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Minute))}
+	collector := BackupCollector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon.Add(time.Minute))}
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want),
 		"holdfast_backup_last_failed", "holdfast_backup_overdue", "holdfast_backup_scheduled", "holdfast_backup_last_success_size_bytes", "holdfast_backup_last_success_timestamp_seconds")
 	if err != nil {
@@ -93,19 +94,19 @@ func TestDrillMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	cluster := func(name string, drill *v1alpha1.DrillStatus) *v1alpha1.EtcdCluster {
-		c := scheduled()
+		c := backupstest.Scheduled()
 		c.Name, c.Status.Drill = name, drill
 		return c
 	}
-	passed := metav1.NewTime(noon)
+	passed := metav1.NewTime(backupstest.Noon)
 	// hourly drills, of which the last that passed was begun so long ago, after
-	// so many slots were passed over.
+	// so many slots were skipped.
 	hourly := func(name string, ago time.Duration, passedOver int64) *v1alpha1.EtcdCluster {
 		c := cluster(name, nil)
 		c.Spec.Backup.Verify = &v1alpha1.BackupVerify{Schedule: "30 * * * *"}
-		c.Status.Schedules = append(c.Status.Schedules, v1alpha1.ScheduleStatus{Name: "Drill", PassedOver: passedOver})
+		c.Status.Schedules = append(c.Status.Schedules, v1alpha1.ScheduleStatus{Name: "Drill", Skipped: passedOver})
 		if ago > 0 {
-			c.Status.Drill = &v1alpha1.DrillStatus{LastPassedTime: new(metav1.NewTime(noon.Add(-ago)))}
+			c.Status.Drill = &v1alpha1.DrillStatus{LastPassedTime: new(metav1.NewTime(backupstest.Noon.Add(-ago)))}
 		}
 		return c
 	}
@@ -126,17 +127,17 @@ holdfast_drill_last_duration_seconds{cluster="b",cluster_namespace="shop",kind="
 # TYPE holdfast_drill_last_failed gauge
 holdfast_drill_last_failed{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 0
 holdfast_drill_last_failed{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
-# HELP holdfast_drill_overdue 1 while none of the last two slots of a cluster's schedule of drills has seen one pass, otherwise 0.
+# HELP holdfast_drill_overdue 1 while no drill passed in the last two slots of a cluster's drill schedule, otherwise 0.
 # TYPE holdfast_drill_overdue gauge
 holdfast_drill_overdue{cluster="e",cluster_namespace="shop",kind="EtcdCluster"} 0
 holdfast_drill_overdue{cluster="f",cluster_namespace="shop",kind="EtcdCluster"} 1
 holdfast_drill_overdue{cluster="g",cluster_namespace="shop",kind="EtcdCluster"} 0
 holdfast_drill_overdue{cluster="h",cluster_namespace="shop",kind="EtcdCluster"} 1
-# HELP holdfast_drill_last_success_timestamp_seconds When the last restore drill of a cluster was begun that has passed.
+# HELP holdfast_drill_last_success_timestamp_seconds When the last successful restore drill of a cluster began.
 # TYPE holdfast_drill_last_success_timestamp_seconds gauge
 holdfast_drill_last_success_timestamp_seconds{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1.7723664e+09
 `
-	collector := BackupCollector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(noon)}
+	collector := BackupCollector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "holdfast_drill_last_duration_seconds", "holdfast_drill_last_failed", "holdfast_drill_overdue", "holdfast_drill_last_success_timestamp_seconds")
 	if err != nil {
 		t.Error(err)

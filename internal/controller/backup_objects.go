@@ -4,11 +4,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 // reportSuffix of the right to report: a Backup may have the name of its
@@ -33,7 +34,7 @@ const copySeconds = 24 * 60 * 60
 // labels of what belongs to a Backup. They name the cluster, for the cache, and
 // not its kind, so that no Service of the cluster takes a Job's pod for a
 // member.
-func (s backupSeen) labels() map[string]string {
+func (s backupObservation) labels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelCluster: s.backup.Spec.ClusterRef.Name, v1alpha1.LabelKind: "backup", v1alpha1.LabelBackup: s.backup.Name,
 		"app.kubernetes.io/name": "holdfast-backup", "app.kubernetes.io/instance": s.backup.Spec.ClusterRef.Name,
@@ -41,37 +42,32 @@ func (s backupSeen) labels() map[string]string {
 	}
 }
 
-func (s backupSeen) owner() *metav1ac.OwnerReferenceApplyConfiguration {
-	return metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("Backup").
-		WithName(s.backup.Name).WithUID(s.backup.UID).WithController(true).WithBlockOwnerDeletion(true)
-}
-
 // accessObjects let the pod say in the status of its own Backup how far it is,
 // and nothing else.
-func accessObjects(s backupSeen) []runtime.ApplyConfiguration {
+func accessObjects(s backupObservation) []runtime.ApplyConfiguration {
 	b, name := s.backup, s.backup.Name+reportSuffix
 	account := b.Spec.ClusterRef.Name + v1alpha1.SuffixBackup
 	return []runtime.ApplyConfiguration{
-		rbacv1ac.Role(name, b.Namespace).WithLabels(s.labels()).WithOwnerReferences(s.owner()).
+		rbacv1ac.Role(name, b.Namespace).WithLabels(s.labels()).WithOwnerReferences(job.OwnerReference("Backup", s.backup)).
 			WithRules(rbacv1ac.PolicyRule().WithAPIGroups(v1alpha1.GroupVersion.Group).WithResources("backups/status").WithResourceNames(b.Name).WithVerbs("patch")),
-		rbacv1ac.RoleBinding(name, b.Namespace).WithLabels(s.labels()).WithOwnerReferences(s.owner()).
+		rbacv1ac.RoleBinding(name, b.Namespace).WithLabels(s.labels()).WithOwnerReferences(job.OwnerReference("Backup", s.backup)).
 			WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName(name)).
 			WithSubjects(rbacv1ac.Subject().WithKind("ServiceAccount").WithName(account).WithNamespace(b.Namespace)),
 	}
 }
 
-// task is what the pod is told.
-func (s backupSeen) task() memberapi.BackupTask {
+// copyTask is the task of the pod.
+func (s backupObservation) copyTask() agentapi.BackupTask {
 	b := s.backup
 	at := b.Status.Location
-	sources := make([]memberapi.BackupSource, 0, len(s.copying.Sources))
+	sources := make([]agentapi.BackupSource, 0, len(s.copying.Sources))
 	for _, source := range s.copying.Sources {
-		sources = append(sources, memberapi.BackupSource{Name: source.Name, Address: source.Address})
+		sources = append(sources, agentapi.BackupSource{Name: source.Name, Address: source.Address})
 	}
-	return memberapi.BackupTask{
+	return agentapi.BackupTask{
 		Namespace: b.Namespace, Name: b.Name, UID: string(b.UID),
 		Kind: b.Spec.ClusterRef.Kind, Cluster: b.Spec.ClusterRef.Name, ClusterUID: b.Status.ClusterUID,
-		Store:  memberapi.BackupStore{URL: at.URL, Volume: at.ClaimName, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
+		Store:  agentapi.BackupStore{URL: at.URL, Volume: at.ClaimName, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
 		Prefix: at.Prefix, Sources: sources, AtLeast: s.copying.AtLeast, SystemIdentifier: s.copying.SystemIdentifier, Expected: s.copying.Expected,
 	}
 }
@@ -79,50 +75,54 @@ func (s backupSeen) task() memberapi.BackupTask {
 // copyJob copies the cluster: the injected program, in the image that holds the
 // database's own. A pod is replaced only once it has ended, so that no two
 // attempts ever write at once.
-func copyJob(s backupSeen) runtime.ApplyConfiguration {
-	task := s.task()
+func copyJob(s backupObservation) runtime.ApplyConfiguration {
+	task := s.copyTask()
 	if s.claim != nil && task.Store.Volume == s.claim.Name {
-		task.Store.Size = roomOn(s.claim)
+		task.Store.Size = backups.VolumeSize(s.claim)
 	}
 	task.Bandwidth = s.cluster.Common().Backup.BytesPerSecond()
-	pod := jobPod(task, backupUser, s.backup.Status.Location, s.copying.Image, memberapi.BinDir+"/holdfast", "job", "backup", s.copying.Program).
+	pod := job.BuildPod(task, job.BackupUser, s.backup.Status.Location, s.copying.Image, agentapi.BinDir+"/holdfast", "job", "backup", s.copying.Program).
 		WithServiceAccountName(s.cluster.GetName() + v1alpha1.SuffixBackup).WithAutomountServiceAccountToken(true).
-		WithVolumes(secretVolume("tls", s.copying.Secret))
-	pod.Containers[0].WithVolumeMounts(corev1ac.VolumeMount().WithName("tls").WithMountPath(memberapi.TLSDir).WithReadOnly(true))
+		WithVolumes(job.SecretVolume("tls", s.copying.Secret))
+	pod.Containers[0].WithVolumeMounts(corev1ac.VolumeMount().WithName("tls").WithMountPath(agentapi.TLSDir).WithReadOnly(true))
 	if own := s.cluster.Common().Backup.Resources; own != nil {
-		pod.Containers[0].Resources = as[corev1ac.ResourceRequirementsApplyConfiguration](own)
+		pod.Containers[0].Resources = job.ConvertTo[corev1ac.ResourceRequirementsApplyConfiguration](own)
 	}
-	inject(pod, s.agentImage)
-	settle(pod, s.cluster.Common())
+	job.AddInstaller(pod, s.agentImage)
+	job.AddScheduling(pod, s.cluster.Common())
 	job := s.newJob(copySuffix, pod)
 	job.Spec.WithActiveDeadlineSeconds(copySeconds)
 	return job
 }
 
 // removalJob removes what is stored.
-func removalJob(s backupSeen) runtime.ApplyConfiguration { return s.remover(removalSuffix, "remove") }
+func removalJob(s backupObservation) runtime.ApplyConfiguration {
+	return s.buildRemovalJob(removalSuffix, "remove")
+}
 
 // sweepJob removes what is stored, unless it is a whole backup.
-func sweepJob(s backupSeen) runtime.ApplyConfiguration { return s.remover(sweepSuffix, "sweep") }
+func sweepJob(s backupObservation) runtime.ApplyConfiguration {
+	return s.buildRemovalJob(sweepSuffix, "sweep")
+}
 
-// remover is a Job that needs nothing of the cluster, which may be gone, and
+// buildRemovalJob makes a Job that needs nothing of the cluster, which may be gone, and
 // nothing of the API server.
-func (s backupSeen) remover(suffix, verb string) runtime.ApplyConfiguration {
-	task := s.task()
+func (s backupObservation) buildRemovalJob(suffix, verb string) runtime.ApplyConfiguration {
+	task := s.copyTask()
 	if task.Log = s.log; s.backup.DeletionTimestamp == nil {
 		task.Log = nil
 	}
-	pod := jobPod(task, backupUser, s.backup.Status.Location, s.agentImage, "", "job", "backup", verb).WithAutomountServiceAccountToken(false)
+	pod := job.BuildPod(task, job.BackupUser, s.backup.Status.Location, s.agentImage, "", "job", "backup", verb).WithAutomountServiceAccountToken(false)
 	if s.account != nil {
 		pod.WithServiceAccountName(s.account.Name)
 	}
-	settle(pod, s.where())
+	job.AddScheduling(pod, s.jobPlacement())
 	job := s.newJob(suffix, pod)
 	job.Spec.WithActiveDeadlineSeconds(removalSeconds)
 	return job
 }
 
-func (s backupSeen) newJob(suffix string, pod *corev1ac.PodSpecApplyConfiguration) *batchv1ac.JobApplyConfiguration {
-	return batchv1ac.Job(s.backup.Name+suffix, s.backup.Namespace).WithLabels(s.labels()).WithOwnerReferences(s.owner()).
-		WithSpec(jobSpec(s.labels(), pod))
+func (s backupObservation) newJob(suffix string, pod *corev1ac.PodSpecApplyConfiguration) *batchv1ac.JobApplyConfiguration {
+	return batchv1ac.Job(s.backup.Name+suffix, s.backup.Namespace).WithLabels(s.labels()).WithOwnerReferences(job.OwnerReference("Backup", s.backup)).
+		WithSpec(job.BuildSpec(s.labels(), pod))
 }

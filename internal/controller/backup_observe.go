@@ -13,15 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
-// observe reads the cache, and never judges.
-func (r *BackupReconciler) observe(ctx context.Context, b *v1alpha1.Backup) (backupSeen, error) {
+// observeBackup reads the cache, and never judges.
+func (r *BackupReconciler) observeBackup(ctx context.Context, b *v1alpha1.Backup) (backupObservation, error) {
 	if run := b.Status.Run; run != nil && run.BackupUID != "" && run.BackupUID != string(b.UID) {
 		b.Status.Run = nil // said by the pod of a Backup that had this name
 	}
-	s := backupSeen{backup: b, agentImage: r.AgentImage, now: r.Clock.Now()}
-	for _, look := range []func(context.Context, *backupSeen) error{
+	s := backupObservation{backup: b, agentImage: r.AgentImage, now: r.Clock.Now()}
+	for _, look := range []func(context.Context, *backupObservation) error{
 		r.observeJobs, r.observeCluster, r.observePlace, r.observeTurn, r.observeKeys, r.observeOthers, r.observeReaders, r.observeFollowers, r.observeKind,
 	} {
 		if err := look(ctx, &s); err != nil {
@@ -31,20 +33,20 @@ func (r *BackupReconciler) observe(ctx context.Context, b *v1alpha1.Backup) (bac
 	return s, nil
 }
 
-// open says whether a backup is still to be made.
-func (s *backupSeen) open() bool {
+// isOpen says whether a backup is still to be made.
+func (s *backupObservation) isOpen() bool {
 	return !s.backup.Finished() && s.backup.DeletionTimestamp == nil
 }
 
 // observeCluster finds the cluster, and how it is copied where it is to be.
-func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupSeen) error {
+func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupObservation) error {
 	copies := r.Kinds[s.backup.Spec.ClusterRef.Kind]
 	if copies == nil {
 		return nil
 	}
 	name := types.NamespacedName{Namespace: s.backup.Namespace, Name: s.backup.Spec.ClusterRef.Name}
 	c, err := copies.Find(ctx, name)
-	if err == nil && s.open() {
+	if err == nil && s.isOpen() {
 		c, s.copying, err = copies.Copying(ctx, name)
 	}
 	if err == nil && c.GetDeletionTimestamp() == nil {
@@ -54,17 +56,17 @@ func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupSeen) er
 }
 
 // observeOthers finds which of the cluster's other backups this one waits for.
-func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupSeen) error {
+func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupObservation) error {
 	if s.backup.Succeeded() && s.backup.DeletionTimestamp == nil {
 		return nil
 	}
-	all, err := backupsOf(ctx, r.Client, s.backup.Spec.ClusterRef, s.backup.Namespace)
+	all, err := listBackups(ctx, r.Client, s.backup.Spec.ClusterRef, s.backup.Namespace)
 	if err != nil {
 		return err
 	}
-	runs := func(other *v1alpha1.Backup) (bool, error) { return r.runs(ctx, other) }
-	if !s.open() {
-		s.log = logOf(s.backup, all)
+	runs := func(other *v1alpha1.Backup) (bool, error) { return r.hasRunningJob(ctx, other) }
+	if !s.isOpen() {
+		s.log = backups.RetainArchive(s.backup, all)
 		s.writer, err = writerOf(s.backup, all, runs)
 		return err
 	}
@@ -72,34 +74,34 @@ func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupSeen) err
 		return nil
 	}
 	if s.cluster != nil {
-		s.copying.Sources = rotated(s.copying.Sources, failures(ownBackups(s.cluster, all)))
+		s.copying.Sources = rotateSources(s.copying.Sources, countFailures(backups.FilterOwn(s.cluster, all)))
 	}
 	if s.cluster != nil {
-		s.removed = removedDestination(s.cluster, ownBackups(s.cluster, all))
+		s.removed = backups.FindRemovedDestination(s.cluster, backups.FilterOwn(s.cluster, all))
 	}
 	s.leaving = leavingOf(all, s.now)
-	s.ahead, err = aheadOf(s.backup, all, runs)
+	s.ahead, err = findBackupAhead(s.backup, all, runs)
 	return err
 }
 
-// runs says whether a backup has a Job that is not done. The cache may not know
+// hasRunningJob says whether a backup has a Job that is not done. The cache may not know
 // it yet, so the API server is asked.
-func (r *BackupReconciler) runs(ctx context.Context, b *v1alpha1.Backup) (bool, error) {
-	job := &batchv1.Job{}
-	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name + copySuffix}, job); err != nil {
+func (r *BackupReconciler) hasRunningJob(ctx context.Context, b *v1alpha1.Backup) (bool, error) {
+	j := &batchv1.Job{}
+	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name + copySuffix}, j); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	owner := metav1.GetControllerOf(job)
-	return owner != nil && owner.UID == b.UID && !jobEnded(job), nil
+	owner := metav1.GetControllerOf(j)
+	return owner != nil && owner.UID == b.UID && !job.HasEnded(j), nil
 }
 
-// observeKeys looks whether the keys of the store are there, while there is no
+// observeKeys looks whether the credentials of the store are there, while there is no
 // Job that waits for them. Nothing but their metadata is read.
-func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupSeen) error {
-	if !s.open() || s.cluster == nil || s.job != nil || !s.cluster.Common().Backup.On() {
+func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupObservation) error {
+	if !s.isOpen() || s.cluster == nil || s.job != nil || !s.cluster.Common().Backup.On() {
 		return nil
 	}
-	if s.most > 0 && queues(s.backup) {
+	if s.most > 0 && isQueued(s.backup) {
 		return nil // they were there, and are looked for again when it has its turn
 	}
 	d := s.cluster.Common().Backup.Destination
@@ -116,7 +118,7 @@ func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupSeen) error
 }
 
 // observePlace finds the volume, and who the Jobs are.
-func (r *BackupReconciler) observePlace(ctx context.Context, s *backupSeen) error {
+func (r *BackupReconciler) observePlace(ctx context.Context, s *backupObservation) error {
 	find := func(obj client.Object, name string) (bool, error) {
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.backup.Namespace, Name: name}, obj)
 		return err == nil, client.IgnoreNotFound(err)
@@ -141,7 +143,7 @@ func (r *BackupReconciler) observePlace(ctx context.Context, s *backupSeen) erro
 
 // observeVolume finds whether the volume that the backup is on is there; claim is
 // the one that the cluster's backups go to, nil for none.
-func (r *BackupReconciler) observeVolume(ctx context.Context, s *backupSeen, claim *corev1.PersistentVolumeClaim) error {
+func (r *BackupReconciler) observeVolume(ctx context.Context, s *backupObservation, claim *corev1.PersistentVolumeClaim) error {
 	at := s.backup.Status.Location
 	if claim != nil && claim.DeletionTimestamp == nil && isFor(claim, s.backup.Spec.ClusterRef) {
 		s.claim = claim
@@ -175,9 +177,9 @@ func isFor(claim *corev1.PersistentVolumeClaim, cluster v1alpha1.ClusterReferenc
 // data is removed for that. The API server makes no object of a kind that is
 // being deleted, and refuses one that is there already otherwise; asked that
 // way, the operator needs no right to read definitions.
-func (r *BackupReconciler) observeKind(ctx context.Context, s *backupSeen) error {
+func (r *BackupReconciler) observeKind(ctx context.Context, s *backupObservation) error {
 	b := s.backup
-	if b.DeletionTimestamp == nil || !held(b) || s.removal != nil || b.Status.Location == nil || b.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
+	if b.DeletionTimestamp == nil || !hasFinalizer(b) || s.removal != nil || b.Status.Location == nil || b.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
 		return nil
 	}
 	again := &v1alpha1.Backup{Spec: *b.Spec.DeepCopy()}
@@ -188,7 +190,7 @@ func (r *BackupReconciler) observeKind(ctx context.Context, s *backupSeen) error
 }
 
 // observeJobs finds what the Backup owns.
-func (r *BackupReconciler) observeJobs(ctx context.Context, s *backupSeen) error {
+func (r *BackupReconciler) observeJobs(ctx context.Context, s *backupObservation) error {
 	in, ours := client.InNamespace(s.backup.Namespace), client.MatchingLabels{v1alpha1.LabelBackup: s.backup.Name}
 	var jobs batchv1.JobList
 	var pods corev1.PodList

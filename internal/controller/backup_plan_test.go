@@ -19,57 +19,59 @@ import (
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
 // begun is a backup whose Job runs.
-func begun() backupSeen {
-	started := metav1.NewTime(noon.Add(-72 * time.Second))
+func begun() backupObservation {
+	started := metav1.NewTime(backupstest.Noon.Add(-72 * time.Second))
 	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-1", UID: "0123456789ab", Generation: 1, Finalizers: []string{v1alpha1.BackupFinalizer}}}
 	b.Spec = v1alpha1.BackupSpec{ClusterRef: v1alpha1.ClusterReference{Kind: "PostgresCluster", Name: "orders"}, DeletionPolicy: v1alpha1.DeletionDelete}
 	b.Status.StartTime, b.Status.Source, b.Status.ClusterUID = &started, "orders-1", "c"
 	b.Status.Location = &v1alpha1.BackupLocation{URL: "file:///backups", ClaimName: "orders-backups", ClaimUID: "v", Prefix: "shop/orders/c/orders-1-0123456789ab/"}
 	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "c"}}
 	c.Spec.Backup = &v1alpha1.ClusterBackup{}
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-copy", UID: "j", CreationTimestamp: metav1.NewTime(noon.Add(-time.Second))}}
-	return backupSeen{
-		backup: b, cluster: c, job: job, agentImage: "holdfast:1", now: noon,
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-copy", UID: "j", CreationTimestamp: metav1.NewTime(backupstest.Noon.Add(-time.Second))}}
+	return backupObservation{
+		backup: b, cluster: c, job: job, agentImage: "holdfast:1", now: backupstest.Noon,
 		claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}, volume: true,
 		account: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "orders-backup"}},
-		copying: engine.Copying{Program: "postgres", Image: "postgres:17", Sources: []engine.Source{{Name: "orders-1", Address: "orders-1:5432"}}, Secret: "orders-tls", Expected: 42},
+		copying: engine.CopyPlan{Program: "postgres", Image: "postgres:17", Sources: []engine.Source{{Name: "orders-1", Address: "orders-1:5432"}}, Secret: "orders-tls", Expected: 42},
 	}
 }
 
 // fresh is as it was before it began.
-func fresh(s *backupSeen) {
+func fresh(s *backupObservation) {
 	s.job, s.backup.Status = nil, v1alpha1.BackupStatus{}
 }
 
-func (s backupSeen) with(change func(*backupSeen)) backupSeen {
+func (s backupObservation) with(change func(*backupObservation)) backupObservation {
 	change(&s)
 	return s
 }
 
 func endedAs(job *batchv1.Job, how batchv1.JobConditionType) {
-	job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "too many", LastTransitionTime: metav1.NewTime(noon)}}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "too many", LastTransitionTime: metav1.NewTime(backupstest.Noon)}}
 }
 
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(-d)) }
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(backupstest.Noon.Add(-d)) }
 
 // another cluster has the name.
-func another(s *backupSeen) { s.cluster.SetUID("d") }
+func another(s *backupObservation) { s.cluster.SetUID("d") }
 
-func deleting(s *backupSeen) { s.backup.DeletionTimestamp = &metav1.Time{Time: noon} }
+func deleting(s *backupObservation) {
+	s.backup.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon}
+}
 
 var result = &v1alpha1.BackupResult{Size: resource.MustParse("12Mi"), Version: "17.4", EndPosition: "1:0/300100", Manifest: "m"}
 
 // acts is what a plan does, in a few words.
 func acts(p backupPlan) string {
 	var did []string
-	for what, is := range map[string]bool{"finalizer": p.finalizer, "release": p.release, "prune": p.complete, "stop": p.stop != nil, "latch": p.latch, "account": p.keepAccount} {
+	for what, is := range map[string]bool{"finalizer": p.finalizer, "release": p.release, "prune": p.complete, "stop": p.stop != nil, "latch": p.mustRecord, "account": p.keepAccount} {
 		if is {
 			did = append(did, what)
 		}
@@ -98,97 +100,107 @@ func acts(p backupPlan) string {
 func TestPlanBackup(t *testing.T) {
 	cases := []struct {
 		name                string
-		change              func(*backupSeen)
+		change              func(*backupObservation)
 		does, phase, reason string // of the condition that is neither Ready
 		abnormal            string
 	}{
-		{"a new one is held until its data is settled", func(s *backupSeen) { s.backup.Finalizers, s.job = nil, nil }, "finalizer", "Pending", "Creating", "Reconciling"},
-		{"one whose data stays is held by nothing", func(s *backupSeen) {
+		{"a new one is held until its data is settled", func(s *backupObservation) { s.backup.Finalizers, s.job = nil, nil }, "finalizer", "Pending", "Creating", "Reconciling"},
+		{"one whose data stays is held by nothing", func(s *backupObservation) {
 			s.backup.Finalizers, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"one whose data is to stay now is let go", func(s *backupSeen) { s.backup.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, "release", "Pending", "Creating", "Reconciling"},
-		{"without its cluster it waits", func(s *backupSeen) { fresh(s); s.cluster = nil }, "", "Pending", "ClusterMissing", "Stalled"},
-		{"without a place it waits", func(s *backupSeen) { fresh(s); s.cluster.Common().Backup = nil }, "", "Pending", "BackupNotConfigured", "Stalled"},
-		{"where backups are off it waits", func(s *backupSeen) { fresh(s); s.cluster.Common().Backup.Enabled = new(false) }, "", "Pending", "BackupNotConfigured", "Stalled"},
-		{"of a suspended cluster it waits", func(s *backupSeen) { s.cluster.Common().Suspend, s.job = true, nil }, "", "Pending", "Suspended", "Stalled"},
-		{"without the keys of the store it waits", func(s *backupSeen) { s.missing, s.job = "keys", nil }, "", "Pending", "SecretMissing", "Stalled"},
-		{"behind another one it waits", func(s *backupSeen) { s.ahead, s.job = "orders-0", nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
-		{"where as many are made as may be it waits", func(s *backupSeen) { fresh(s); s.most = 20 }, "", "Pending", "Queued", "Reconciling"},
-		{"without a member to copy it waits", func(s *backupSeen) { s.copying, s.job = engine.Copying{Waits: "no member serves"}, nil }, "", "Pending", "WaitingForSource", "Reconciling"},
-		{"where it goes is on record first", func(s *backupSeen) { s.backup.Status.Location, s.job = nil, nil }, "latch", "Copying", "Copying", "Reconciling"},
-		{"then its Job begins", func(s *backupSeen) { s.job = nil }, "Job/orders-1-copy Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job that is there is never applied again", func(*backupSeen) {}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"without its cluster a Job is stopped", func(s *backupSeen) { s.cluster = nil }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"one whose data is to stay now is let go", func(s *backupObservation) { s.backup.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, "release", "Pending", "Creating", "Reconciling"},
+		{"without its cluster it waits", func(s *backupObservation) { fresh(s); s.cluster = nil }, "", "Pending", "ClusterMissing", "Stalled"},
+		{"without a place it waits", func(s *backupObservation) { fresh(s); s.cluster.Common().Backup = nil }, "", "Pending", "BackupNotConfigured", "Stalled"},
+		{"where backups are off it waits", func(s *backupObservation) { fresh(s); s.cluster.Common().Backup.Enabled = new(false) }, "", "Pending", "BackupNotConfigured", "Stalled"},
+		{"of a suspended cluster it waits", func(s *backupObservation) { s.cluster.Common().Suspend, s.job = true, nil }, "", "Pending", "Suspended", "Stalled"},
+		{"without the credentials of the store it waits", func(s *backupObservation) {
+			s.missing, s.job = "keys", nil
+			s.cluster.Common().Backup = &v1alpha1.ClusterBackup{Destination: &v1alpha1.BackupDestination{URL: "s3://acme"}}
+		}, "", "Pending", "SecretMissing", "Stalled"},
+		{"behind another one it waits", func(s *backupObservation) { s.ahead, s.job = "orders-0", nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
+		{"where as many are made as may be it waits", func(s *backupObservation) { fresh(s); s.most = 20 }, "", "Pending", "Queued", "Reconciling"},
+		{"without a member to copy it waits", func(s *backupObservation) { s.copying, s.job = engine.CopyPlan{Waits: "no member serves"}, nil }, "", "Pending", "WaitingForSource", "Reconciling"},
+		{"where it goes is on record first", func(s *backupObservation) { s.backup.Status.Location, s.job = nil, nil }, "latch", "Copying", "Copying", "Reconciling"},
+		{"then its Job begins", func(s *backupObservation) { s.job = nil }, "Job/orders-1-copy Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"a Job that is there is never applied again", func(*backupObservation) {}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"without its cluster a Job is stopped", func(s *backupObservation) { s.cluster = nil }, "latch stop", "Failed", "BackupFailed", "Stalled"},
 		{"another cluster of the name is not copied", another, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"another cluster of the name gets no Job either", func(s *backupSeen) { another(s); s.job = nil }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"nor does it for a slot of the lost one", func(s *backupSeen) {
+		{"another cluster of the name gets no Job either", func(s *backupObservation) { another(s); s.job = nil }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"nor does it for a slot of the lost one", func(s *backupObservation) {
 			fresh(s)
 			s.backup.Labels = map[string]string{v1alpha1.LabelClusterUID: "before"}
 		}, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"one by hand that has not begun is of the cluster that comes", func(s *backupSeen) { fresh(s); another(s) }, "latch", "Copying", "Copying", "Reconciling"},
-		{"what was copied before its cluster went is good", func(s *backupSeen) {
+		{"one by hand that has not begun is of the cluster that comes", func(s *backupObservation) { fresh(s); another(s) }, "latch", "Copying", "Copying", "Reconciling"},
+		{"what was copied before its cluster went is good", func(s *backupObservation) {
 			s.cluster, s.backup.Status.Run = nil, &v1alpha1.BackupRun{Result: result}
 		}, "latch prune", "Completed", "", ""},
-		{"backups that are turned off stop it", func(s *backupSeen) { s.cluster.Common().Backup.Enabled = new(false) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"suspended, a Job goes on", func(s *backupSeen) { s.cluster.Common().Suspend = true }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job without a program for half an hour is given up", func(s *backupSeen) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"and so is one whose pod does not start", func(s *backupSeen) {
+		{"backups that are turned off stop it", func(s *backupObservation) { s.cluster.Common().Backup.Enabled = new(false) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"suspended, a Job goes on", func(s *backupObservation) { s.cluster.Common().Suspend = true }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"a Job without a program for half an hour is given up", func(s *backupObservation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"and so is one whose pod does not start", func(s *backupObservation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}})}
 			s.pods[0].CreationTimestamp = ago(31 * time.Minute)
 		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"one that runs may take longer", func(s *backupSeen) {
+		{"one that runs may take longer", func(s *backupObservation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepCopying}
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"one that ran just now has another try", func(s *backupSeen) {
+		{"one that ran just now has another try", func(s *backupObservation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepCopying}
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: ago(time.Minute)}}}}})}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a pod on a node that is lost does not run", func(s *backupSeen) {
+		{"a pod on a node that is lost does not run", func(s *backupObservation) {
 			s.job.CreationTimestamp = ago(90 * time.Minute)
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})}
 			gone := ago(31 * time.Minute)
 			s.pods[0].DeletionTimestamp = &gone
 		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"one that was given up stops its Job, also in a later pass", func(s *backupSeen) {
-			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: noon}, "why"
+		{"one that was given up stops its Job, also in a later pass", func(s *backupObservation) {
+			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 		}, "stop", "Failed", "BackupFailed", "Stalled"},
-		{"what is stored is verified", func(s *backupSeen) { s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepVerifying} }, "Role/orders-1-report RoleBinding/orders-1-report", "Verifying", "Verifying", "Reconciling"},
-		{"an attempt that failed is not the end", func(s *backupSeen) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "the store is away"} }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job that somebody deletes is waited for", func(s *backupSeen) { s.job.DeletionTimestamp = &metav1.Time{Time: noon} }, "", "Copying", "Copying", "Reconciling"},
-		{"a pod that cannot run stalls it", func(s *backupSeen) {
+		{"what is stored is verified", func(s *backupObservation) {
+			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepVerifying}
+		}, "Role/orders-1-report RoleBinding/orders-1-report", "Verifying", "Verifying", "Reconciling"},
+		{"an attempt that failed is not the end", func(s *backupObservation) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "the store is away"} }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"a Job that somebody deletes is waited for", func(s *backupObservation) { s.job.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon} }, "", "Copying", "Copying", "Reconciling"},
+		{"a pod that cannot run stalls it", func(s *backupObservation) {
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}})}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "WaitingForSource", "Stalled"},
-		{"a Job that gets no pod stalls it", func(s *backupSeen) { s.job.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Minute)) }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "WaitingForSource", "Stalled"},
-		{"a result ends it, whatever became of the Job", func(s *backupSeen) { s.backup.Status.Run, s.job = &v1alpha1.BackupRun{Result: result}, nil }, "latch", "Completed", "", ""},
-		{"with the result on record its Job goes", func(s *backupSeen) {
-			s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: noon}, result
+		{"a Job that gets no pod stalls it", func(s *backupObservation) {
+			s.job.CreationTimestamp = metav1.NewTime(backupstest.Noon.Add(-2 * time.Minute))
+		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "WaitingForSource", "Stalled"},
+		{"a result ends it, whatever became of the Job", func(s *backupObservation) { s.backup.Status.Run, s.job = &v1alpha1.BackupRun{Result: result}, nil }, "latch", "Completed", "", ""},
+		{"with the result on record its Job goes", func(s *backupObservation) {
+			s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, result
 		}, "prune", "Completed", "", ""},
-		{"a Job that failed ends it", func(s *backupSeen) { endedAs(s.job, batchv1.JobFailed) }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"a Job that ends without a result has failed", func(s *backupSeen) { endedAs(s.job, batchv1.JobComplete) }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"the Job of a failed one stays for its log", func(s *backupSeen) {
+		{"a Job that failed ends it", func(s *backupObservation) { endedAs(s.job, batchv1.JobFailed) }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"a Job that ends without a result has failed", func(s *backupObservation) { endedAs(s.job, batchv1.JobComplete) }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"the Job of a failed one stays for its log", func(s *backupObservation) {
 			endedAs(s.job, batchv1.JobFailed)
-			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: noon}, "why"
+			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 			s.sweeping = &batchv1.Job{}
 		}, "", "Failed", "BackupFailed", "Stalled"},
-		{"on the volume of the cluster it waits for that", func(s *backupSeen) { fresh(s); s.claim = nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
-		{"room is made on the volume first", func(s *backupSeen) { fresh(s); s.leaving = "orders-0" }, "", "Pending", "WaitingForTurn", "Reconciling"},
-		{"in a store nobody waits for room", func(s *backupSeen) {
+		{"on the volume of the cluster it waits for that", func(s *backupObservation) { fresh(s); s.claim = nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
+		{"room is made on the volume first", func(s *backupObservation) { fresh(s); s.leaving = "orders-0" }, "", "Pending", "WaitingForTurn", "Reconciling"},
+		{"in a store nobody waits for room", func(s *backupObservation) {
 			fresh(s)
 			s.leaving, s.cluster.Common().Backup.Destination = "orders-0", &v1alpha1.BackupDestination{URL: "s3://acme"}
 		}, "latch", "Copying", "Copying", "Reconciling"},
 
 		{"deleted while it runs, it is stopped first", deleting, "stop", "Deleting", "Removing", "Reconciling"},
-		{"deleted before it began, it goes", func(s *backupSeen) { deleting(s); s.job, s.backup.Status.Location = nil, nil }, "release", "Deleting", "Removing", "Reconciling"},
-		{"its data goes before it does", func(s *backupSeen) { deleting(s); s.job = nil }, "Job/orders-1-removal", "Deleting", "Removing", "Reconciling"},
-		{"its data stays where it says so", func(s *backupSeen) { deleting(s); s.job, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain }, "release", "Deleting", "Removing", "Reconciling"},
-		{"its data stays while it is being restored", func(s *backupSeen) { deleting(s); s.job, s.reader = nil, "copy" }, "", "Deleting", "Removing", "Reconciling"},
-		{"with its volume the data is gone", func(s *backupSeen) { deleting(s); s.job, s.volume = nil, false }, "release", "Deleting", "Removing", "Reconciling"},
-		{"with a volume that is being deleted, too", func(s *backupSeen) { deleting(s); s.job, s.volume, s.volumeGoes = nil, false, true }, "release", "Deleting", "Removing", "Reconciling"},
-		{"what others hold is theirs", func(s *backupSeen) { deleting(s); s.backup.Finalizers = []string{"foregroundDeletion"} }, "", "Deleting", "Removing", "Reconciling"},
+		{"deleted before it began, it goes", func(s *backupObservation) { deleting(s); s.job, s.backup.Status.Location = nil, nil }, "release", "Deleting", "Removing", "Reconciling"},
+		{"its data goes before it does", func(s *backupObservation) { deleting(s); s.job = nil }, "Job/orders-1-removal", "Deleting", "Removing", "Reconciling"},
+		{"its data stays where it says so", func(s *backupObservation) {
+			deleting(s)
+			s.job, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain
+		}, "release", "Deleting", "Removing", "Reconciling"},
+		{"its data stays while it is being restored", func(s *backupObservation) { deleting(s); s.job, s.reader = nil, "copy" }, "", "Deleting", "Removing", "Reconciling"},
+		{"with its volume the data is gone", func(s *backupObservation) { deleting(s); s.job, s.volume = nil, false }, "release", "Deleting", "Removing", "Reconciling"},
+		{"with a volume that is being deleted, too", func(s *backupObservation) { deleting(s); s.job, s.volume, s.volumeGoes = nil, false, true }, "release", "Deleting", "Removing", "Reconciling"},
+		{"what others hold is theirs", func(s *backupObservation) { deleting(s); s.backup.Finalizers = []string{"foregroundDeletion"} }, "", "Deleting", "Removing", "Reconciling"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -227,7 +239,7 @@ func TestBackupLatch(t *testing.T) {
 	}
 	own := latched(func(*v1alpha1.ClusterBackup) {})
 	want := &v1alpha1.BackupLocation{URL: "file:///backups", ClaimName: "orders-backups", ClaimUID: "v", Prefix: "shop/orders/c/orders-1-0123456789ab/"}
-	if diff := cmp.Diff(want, own.Location); diff != "" || own.ClusterUID != "c" || own.Source != "orders-1" || !own.StartTime.Time.Equal(noon) {
+	if diff := cmp.Diff(want, own.Location); diff != "" || own.ClusterUID != "c" || own.Source != "orders-1" || !own.StartTime.Time.Equal(backupstest.Noon) {
 		t.Errorf("%+v (-want +got):\n%s", own, diff)
 	}
 	away := latched(func(b *v1alpha1.ClusterBackup) {
@@ -255,7 +267,7 @@ func TestCopyKnowsTheSizeOfTheVolume(t *testing.T) {
 		if tc.elsewhere {
 			s.backup.Status.Location = &v1alpha1.BackupLocation{URL: "s3://acme", Prefix: "a/"}
 		}
-		var task memberapi.BackupTask
+		var task agentapi.BackupTask
 		told := copyJob(s).(*batchv1ac.JobApplyConfiguration).Spec.Template.Spec.Containers[0].Env[0]
 		if err := json.Unmarshal([]byte(*told.Value), &task); err != nil || task.Store.Size != tc.want {
 			t.Errorf("%+v: %s, %v", tc, *told.Value, err)
@@ -268,7 +280,7 @@ func TestBandwidth(t *testing.T) {
 	s := begun()
 	s.cluster.Common().Backup.Bandwidth = resource.NewQuantity(2<<20, resource.BinarySI)
 	for job, want := range map[runtime.ApplyConfiguration]int64{copyJob(s): 2 << 20, removalJob(s): 0} {
-		var task memberapi.BackupTask
+		var task agentapi.BackupTask
 		told := job.(*batchv1ac.JobApplyConfiguration).Spec.Template.Spec.Containers[0].Env[0]
 		if err := json.Unmarshal([]byte(*told.Value), &task); err != nil || task.Bandwidth != want {
 			t.Errorf("%s, want %d: %v", *told.Value, want, err)
@@ -285,20 +297,20 @@ func TestOneBackupHasItsTurn(t *testing.T) {
 		for n := range 4 {
 			b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("b", n), UID: types.UID(fmt.Sprint(n))}}
 			if begun&(1<<n) != 0 {
-				b.Status.StartTime = &metav1.Time{Time: noon}
+				b.Status.StartTime = &metav1.Time{Time: backupstest.Noon}
 			}
 			all = append(all, b)
 		}
 		var free []string
 		for _, b := range all {
-			ahead, err := aheadOf(b, all, idle)
+			ahead, err := findBackupAhead(b, all, idle)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if ahead == "" {
 				free = append(free, b.Name)
 			}
-			waits, err := aheadOf(b, all, func(other *v1alpha1.Backup) (bool, error) { return other == all[3], nil })
+			waits, err := findBackupAhead(b, all, func(other *v1alpha1.Backup) (bool, error) { return other == all[3], nil })
 			if runs := b != all[3] && begun&8 != 0; err != nil || runs && waits == "" {
 				t.Errorf("%04b: %s does not wait for a Job (%v)", begun, b.Name, err)
 			}
@@ -312,7 +324,7 @@ func TestOneBackupHasItsTurn(t *testing.T) {
 // After each failure another member is copied first.
 func TestAnotherMemberAfterAFailure(t *testing.T) {
 	sources := []engine.Source{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-	failed, good := made("x", 0, "broken page"), made("y", 0, "")
+	failed, good := backupstest.Made("x", 0, "broken page"), backupstest.Made("y", 0, "")
 	cases := []struct {
 		own   []*v1alpha1.Backup
 		order string
@@ -320,20 +332,20 @@ func TestAnotherMemberAfterAFailure(t *testing.T) {
 		{nil, "a b c"},
 		{[]*v1alpha1.Backup{good}, "a b c"},
 		{[]*v1alpha1.Backup{good, failed}, "b c a"},
-		{[]*v1alpha1.Backup{good, failed, failed, underWay(made("z", 0, ""))}, "c a b"},
+		{[]*v1alpha1.Backup{good, failed, failed, backupstest.UnderWay(backupstest.Made("z", 0, ""))}, "c a b"},
 		{[]*v1alpha1.Backup{failed, failed, failed}, "a b c"},
 		{[]*v1alpha1.Backup{failed, failed, good}, "a b c"},
 	}
 	for n, tc := range cases {
 		var order []string
-		for _, source := range rotated(sources, failures(tc.own)) {
+		for _, source := range rotateSources(sources, countFailures(tc.own)) {
 			order = append(order, source.Name)
 		}
 		if got := strings.Join(order, " "); got != tc.order {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
-	if got := rotated(nil, 3); len(got) != 0 {
+	if got := rotateSources(nil, 3); len(got) != 0 {
 		t.Error(got)
 	}
 }
@@ -341,22 +353,22 @@ func TestAnotherMemberAfterAFailure(t *testing.T) {
 // The end says when it was, how long it took, and why it failed: in the words
 // of the pod where it had any.
 func TestBackupEnd(t *testing.T) {
-	good := planBackup(begun().with(func(s *backupSeen) { s.backup.Status.Run = &v1alpha1.BackupRun{Result: result} }))
-	if st := good.status; st.Duration != "1m12s" || !st.CompletionTime.Time.Equal(noon) || cmp.Diff(result, st.Result) != "" || good.warns || good.event.Reason != v1alpha1.ReasonBackupCompleted {
+	good := planBackup(begun().with(func(s *backupObservation) { s.backup.Status.Run = &v1alpha1.BackupRun{Result: result} }))
+	if st := good.status; st.Duration != "1m12s" || !st.CompletionTime.Time.Equal(backupstest.Noon) || cmp.Diff(result, st.Result) != "" || good.warns || good.event.Reason != v1alpha1.ReasonBackupCompleted {
 		t.Errorf("%+v", good)
 	}
 	cases := []struct {
 		name, says string
-		change     func(*backupSeen)
+		change     func(*backupObservation)
 	}{
-		{"the pod's own words", "no such bucket", func(s *backupSeen) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "no such bucket"} }},
-		{"how the container ended", "OOMKilled", func(s *backupSeen) {
+		{"the pod's own words", "no such bucket", func(s *backupObservation) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "no such bucket"} }},
+		{"how the container ended", "OOMKilled", func(s *backupObservation) {
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}}})}
 		}},
-		{"what the Job says", "BackoffLimitExceeded: too many", func(*backupSeen) {}},
+		{"what the Job says", "BackoffLimitExceeded: too many", func(*backupObservation) {}},
 	}
 	for _, tc := range cases {
-		p := planBackup(begun().with(func(s *backupSeen) { endedAs(s.job, batchv1.JobFailed); tc.change(s) }))
+		p := planBackup(begun().with(func(s *backupObservation) { endedAs(s.job, batchv1.JobFailed); tc.change(s) }))
 		if !strings.Contains(p.status.Error, tc.says) || !p.warns || p.status.Result != nil {
 			t.Errorf("%s: %q", tc.name, p.status.Error)
 		}
@@ -366,7 +378,7 @@ func TestBackupEnd(t *testing.T) {
 // Pods of Jobs hold nothing secret in the open, and are no members of the
 // cluster to its Services.
 func TestBackupJobs(t *testing.T) {
-	s := begun().with(func(s *backupSeen) { s.backup.Status.Location.CredentialsSecret = "keys" })
+	s := begun().with(func(s *backupObservation) { s.backup.Status.Location.CredentialsSecret = "keys" })
 	for name, ac := range map[string]any{"copy": copyJob(s), "removal": removalJob(s)} {
 		data, err := json.Marshal(ac)
 		if err != nil {
@@ -412,12 +424,12 @@ func TestBackupJobs(t *testing.T) {
 			t.Errorf("%s: runs as %s, with a token: %v", name, pod.Spec.ServiceAccountName, token)
 		}
 	}
-	if fmt.Sprint(removalJob(s.with(func(s *backupSeen) { s.account, s.cluster = nil, nil }))) == "" {
+	if fmt.Sprint(removalJob(s.with(func(s *backupObservation) { s.account, s.cluster = nil, nil }))) == "" {
 		t.Error("a removal needs the cluster")
 	}
 	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}}
 	s.cluster.Common().Backup.Resources = &own
-	if diff := cmp.Diff(own, as[batchv1.Job](copyJob(s)).Spec.Template.Spec.Containers[0].Resources); diff != "" {
+	if diff := cmp.Diff(own, job.ConvertTo[batchv1.Job](copyJob(s)).Spec.Template.Spec.Containers[0].Resources); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}
 }
@@ -425,7 +437,7 @@ func TestBackupJobs(t *testing.T) {
 // What the API server refuses is tried again, and said once: a word that comes
 // and goes with each try begins the next one. In the end it has failed.
 func TestPlanRefusedJob(t *testing.T) {
-	refused := func(since time.Duration, reason string) backupSeen {
+	refused := func(since time.Duration, reason string) backupObservation {
 		s := begun()
 		s.job = nil
 		said := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "no more Jobs", LastTransitionTime: ago(since)}
@@ -441,7 +453,7 @@ func TestPlanRefusedJob(t *testing.T) {
 			t.Errorf("%s: says %+v, applies %d objects", reason, said, len(p.objects))
 		}
 	}
-	if p := planBackup(refused(idleDeadline+time.Second, v1alpha1.ReasonForbidden)); p.status.CompletionTime == nil || !strings.Contains(p.status.Error, "no more Jobs") {
-		t.Errorf("after %s: %+v", idleDeadline, p.status)
+	if p := planBackup(refused(job.IdleDeadline+time.Second, v1alpha1.ReasonForbidden)); p.status.CompletionTime == nil || !strings.Contains(p.status.Error, "no more Jobs") {
+		t.Errorf("after %s: %+v", job.IdleDeadline, p.status)
 	}
 }

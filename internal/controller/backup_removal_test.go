@@ -22,14 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apply"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 // removed has its Job that removes ended so long ago, where that is more than
 // nothing.
-func removed(how batchv1.JobConditionType, since time.Duration) func(*backupSeen) {
-	return func(s *backupSeen) {
+func removed(how batchv1.JobConditionType, since time.Duration) func(*backupObservation) {
+	return func(s *backupObservation) {
 		s.job, s.removal = nil, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-removal", UID: "r"}}
 		if how != "" {
 			endedAs(s.removal, how)
@@ -39,21 +41,21 @@ func removed(how batchv1.JobConditionType, since time.Duration) func(*backupSeen
 }
 
 // told has a Job that runs and removes log, too; but what stays.
-func told(stays *memberapi.LogTask) func(*backupSeen) {
-	return func(s *backupSeen) {
+func told(stays *agentapi.LogTask) func(*backupObservation) {
+	return func(s *backupObservation) {
 		removed("", 0)(s)
 		s.removal.Spec = jobOfLog(stays).Spec
 	}
 }
 
 // jobOfLog is a Job that removes, as it is told.
-func jobOfLog(stays *memberapi.LogTask) *batchv1.Job {
-	task, err := json.Marshal(memberapi.BackupTask{Log: stays})
+func jobOfLog(stays *agentapi.LogTask) *batchv1.Job {
+	task, err := json.Marshal(agentapi.BackupTask{Log: stays})
 	if err != nil {
 		panic(err)
 	}
 	job := &batchv1.Job{}
-	job.Spec.Template.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: memberapi.EnvTask, Value: string(task)}}}}
+	job.Spec.Template.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: agentapi.EnvTask, Value: string(task)}}}}
 	return job
 }
 
@@ -63,49 +65,49 @@ func TestRemoval(t *testing.T) {
 	cases := []struct {
 		name     string
 		deleted  time.Duration // so long ago
-		change   func(*backupSeen)
+		change   func(*backupObservation)
 		does     string
 		says     string
 		leaks    bool
 		looksFor time.Duration
 	}{
-		{"a Job begins", 0, func(s *backupSeen) { s.job = nil }, "Job/orders-1-removal", "", false, backupRecheck},
-		{"it waits for who writes to the volume", 0, func(s *backupSeen) { s.job, s.writer = nil, "orders-2" }, "", "orders-2", false, backupRecheck},
+		{"a Job begins", 0, func(s *backupObservation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
+		{"it waits for who writes to the volume", 0, func(s *backupObservation) { s.job, s.writer = nil, "orders-2" }, "", "orders-2", false, job.RecheckInterval},
 		{"it waits for its Job", time.Hour, removed("", 0), "", "", false, 23 * time.Hour},
 		{"it goes after it", 0, removed(batchv1.JobComplete, 0), "release", "", false, 0},
 		{"also when that came late", 25 * time.Hour, removed(batchv1.JobComplete, 0), "release", "", false, 0},
 		{"a failure is no end", time.Hour, removed(batchv1.JobFailed, time.Minute), "", "tried until", false, 9 * time.Minute},
-		{"another Job is made after a while", time.Hour, removed(batchv1.JobFailed, 11*time.Minute), "stop", "tried until", false, backupRecheck},
-		{"a Job that goes is waited for", time.Hour, func(s *backupSeen) {
+		{"another Job is made after a while", time.Hour, removed(batchv1.JobFailed, 11*time.Minute), "stop", "tried until", false, job.RecheckInterval},
+		{"a Job that goes is waited for", time.Hour, func(s *backupObservation) {
 			removed(batchv1.JobFailed, 11*time.Minute)(s)
-			s.removal.DeletionTimestamp = &metav1.Time{Time: noon}
+			s.removal.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon}
 		}, "", "tried until", false, 23 * time.Hour},
 		{"after a day it is left, and that is said", 24 * time.Hour, removed(batchv1.JobFailed, time.Minute), "release", "remove it by hand", true, 0},
-		{"a Job that still runs then is waited for", 25 * time.Hour, removed("", 0), "", "", false, backupRecheck},
-		{"after a day of restores it is tried still", 25 * time.Hour, func(s *backupSeen) { s.job = nil }, "Job/orders-1-removal", "", false, backupRecheck},
-		{"log goes by its Job while nobody follows, and that is looked at", time.Hour, told(&memberapi.LogTask{}), "", "", false, backupRecheck},
-		{"it is stopped when somebody goes on with that", time.Hour, func(s *backupSeen) {
-			told(&memberapi.LogTask{})(s)
+		{"a Job that still runs then is waited for", 25 * time.Hour, removed("", 0), "", "", false, job.RecheckInterval},
+		{"after a day of restores it is tried still", 25 * time.Hour, func(s *backupObservation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
+		{"log goes by its Job while nobody follows, and that is looked at", time.Hour, told(&agentapi.LogTask{}), "", "", false, job.RecheckInterval},
+		{"it is stopped when somebody goes on with that", time.Hour, func(s *backupObservation) {
+			told(&agentapi.LogTask{})(s)
 			s.follower = "copy"
-		}, "stop", "cluster copy is being restored with the log", false, backupRecheck},
-		{"its end is waited for", time.Hour, func(s *backupSeen) {
-			told(&memberapi.LogTask{})(s)
-			s.follower, s.removal.DeletionTimestamp = "copy", &metav1.Time{Time: noon}
-		}, "", "cluster copy", false, backupRecheck},
-		{"one that has failed is replaced in its time", time.Hour, func(s *backupSeen) {
+		}, "stop", "cluster copy is being restored with the WAL", false, job.RecheckInterval},
+		{"its end is waited for", time.Hour, func(s *backupObservation) {
+			told(&agentapi.LogTask{})(s)
+			s.follower, s.removal.DeletionTimestamp = "copy", &metav1.Time{Time: backupstest.Noon}
+		}, "", "cluster copy", false, job.RecheckInterval},
+		{"one that has failed is replaced in its time", time.Hour, func(s *backupObservation) {
 			removed(batchv1.JobFailed, time.Minute)(s)
 			s.follower = "copy"
 		}, "", "tried until", false, 9 * time.Minute},
-		{"it is stopped when somebody is restored from the data", time.Hour, func(s *backupSeen) {
+		{"it is stopped when somebody is restored from the data", time.Hour, func(s *backupObservation) {
 			removed("", 0)(s)
 			s.reader = "copy"
-		}, "stop", "cluster copy is being restored from it", false, backupRecheck},
-		{"a volume that is being deleted takes it along", time.Hour, func(s *backupSeen) {
+		}, "stop", "cluster copy is being restored from it", false, job.RecheckInterval},
+		{"a volume that is being deleted takes it along", time.Hour, func(s *backupObservation) {
 			removed("", 0)(s)
 			s.volume, s.volumeGoes = false, true
 		}, "release", "the volume orders-backups is being deleted", false, 0},
-		{"who removes the kind keeps the data", 0, func(s *backupSeen) { s.job, s.uninstalled = nil, true }, "release", "stays", false, 0},
-		{"whoever wants it to stay need not wait", time.Hour, func(s *backupSeen) {
+		{"who removes the kind keeps the data", 0, func(s *backupObservation) { s.job, s.uninstalled = nil, true }, "release", "stays", false, 0},
+		{"whoever wants it to stay need not wait", time.Hour, func(s *backupObservation) {
 			removed(batchv1.JobFailed, time.Minute)(s)
 			s.backup.Spec.DeletionPolicy = v1alpha1.DeletionRetain
 		}, "release", "stays", false, 0},
@@ -129,8 +131,8 @@ func TestRemoval(t *testing.T) {
 // What a backup that failed has stored goes, unless others need the volume now;
 // what a Job could not remove is said.
 func TestSweep(t *testing.T) {
-	swept := func(how batchv1.JobConditionType) func(*backupSeen) {
-		return func(s *backupSeen) {
+	swept := func(how batchv1.JobConditionType) func(*backupObservation) {
+		return func(s *backupObservation) {
 			s.sweeping = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-sweep", UID: "w"}}
 			if how != "" {
 				endedAs(s.sweeping, how)
@@ -139,26 +141,26 @@ func TestSweep(t *testing.T) {
 	}
 	cases := []struct {
 		name       string
-		change     func(*backupSeen)
+		change     func(*backupObservation)
 		does, says string
 	}{
-		{"a Job that failed", func(*backupSeen) {}, "Job/orders-1-sweep", "why"},
-		{"a Job that is gone", func(s *backupSeen) { s.job = nil }, "Job/orders-1-sweep", "why"},
-		{"a Job that runs is stopped first", func(s *backupSeen) { s.job.Status.Conditions = nil }, "stop", "why"},
-		{"others that write come first", func(s *backupSeen) { s.writer = "orders-2" }, "", "why"},
-		{"a volume that is gone", func(s *backupSeen) { s.volume = false }, "", "why"},
-		{"nothing was ever begun", func(s *backupSeen) { s.job, s.backup.Status.Location = nil, nil }, "", "why"},
+		{"a Job that failed", func(*backupObservation) {}, "Job/orders-1-sweep", "why"},
+		{"a Job that is gone", func(s *backupObservation) { s.job = nil }, "Job/orders-1-sweep", "why"},
+		{"a Job that runs is stopped first", func(s *backupObservation) { s.job.Status.Conditions = nil }, "stop", "why"},
+		{"others that write come first", func(s *backupObservation) { s.writer = "orders-2" }, "", "why"},
+		{"a volume that is gone", func(s *backupObservation) { s.volume = false }, "", "why"},
+		{"nothing was ever begun", func(s *backupObservation) { s.job, s.backup.Status.Location = nil, nil }, "", "why"},
 		{"it is being swept", swept(""), "", "why"},
 		{"it is swept", swept(batchv1.JobComplete), "", "why"},
 		{"it could not be", swept(batchv1.JobFailed), "", "why; what it stored is left at file:///backups, below shop/orders/c/orders-1-0123456789ab/"},
-		{"a cluster that is gone", func(s *backupSeen) { s.cluster = nil }, "Job/orders-1-sweep", "why"},
-		{"one that is good has nothing to sweep", func(s *backupSeen) { s.backup.Status.Result = result }, "prune", "complete"},
+		{"a cluster that is gone", func(s *backupObservation) { s.cluster = nil }, "Job/orders-1-sweep", "why"},
+		{"one that is good has nothing to sweep", func(s *backupObservation) { s.backup.Status.Result = result }, "prune", "complete"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			s := begun()
 			endedAs(s.job, batchv1.JobFailed)
-			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: noon}, "why"
+			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 			p := planBackup(s.with(tc.change))
 			if got := acts(p); got != tc.does || !strings.HasPrefix(p.fact.Message, tc.says) {
 				t.Errorf("does %q, says %q", got, p.fact.Message)
@@ -173,29 +175,29 @@ func TestSweep(t *testing.T) {
 // Where nothing but the ServiceAccount opens the store, it stays for the
 // removal.
 func TestAccountStays(t *testing.T) {
-	cloud := func(s *backupSeen) {
+	cloud := func(s *backupObservation) {
 		s.backup.Status.Location = &v1alpha1.BackupLocation{URL: "s3://acme", Prefix: "p/"}
-		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: noon}, result
+		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, result
 	}
 	cases := []struct {
 		name   string
-		change func(*backupSeen)
+		change func(*backupObservation)
 		keeps  bool
 	}{
 		{"the account is the key", cloud, true},
-		{"without its cluster, too", func(s *backupSeen) { cloud(s); s.cluster = nil }, true},
-		{"it is kept already", func(s *backupSeen) {
+		{"without its cluster, too", func(s *backupObservation) { cloud(s); s.cluster = nil }, true},
+		{"it is kept already", func(s *backupObservation) {
 			cloud(s)
 			s.account.OwnerReferences = []metav1.OwnerReference{{UID: s.backup.UID}}
 		}, false},
-		{"there is none", func(s *backupSeen) { cloud(s); s.account = nil }, false},
-		{"a Secret is the key", func(s *backupSeen) { cloud(s); s.backup.Status.Location.CredentialsSecret = "keys" }, false},
-		{"a volume needs none", func(s *backupSeen) { cloud(s); s.backup.Status.Location.ClaimName = "orders-backups" }, false},
-		{"the data stays", func(s *backupSeen) {
+		{"there is none", func(s *backupObservation) { cloud(s); s.account = nil }, false},
+		{"a Secret is the key", func(s *backupObservation) { cloud(s); s.backup.Status.Location.CredentialsSecret = "keys" }, false},
+		{"a volume needs none", func(s *backupObservation) { cloud(s); s.backup.Status.Location.ClaimName = "orders-backups" }, false},
+		{"the data stays", func(s *backupObservation) {
 			cloud(s)
 			s.backup.Finalizers, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain
 		}, false},
-		{"the Backup is about to go", func(s *backupSeen) { cloud(s); deleting(s) }, false},
+		{"the Backup is about to go", func(s *backupObservation) { cloud(s); deleting(s) }, false},
 	}
 	for _, tc := range cases {
 		if p := planBackup(begun().with(tc.change)); p.keepAccount != tc.keeps {
@@ -207,9 +209,9 @@ func TestAccountStays(t *testing.T) {
 // A Backup whose volume is gone is good no more; another volume of the name does
 // not hold it.
 func TestDataLost(t *testing.T) {
-	s := begun().with(func(s *backupSeen) {
+	s := begun().with(func(s *backupObservation) {
 		s.job, s.volume, s.leftovers = nil, false, false
-		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: noon}, result
+		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, result
 	})
 	p := planBackup(s)
 	lost := &v1alpha1.Backup{Status: p.status}
@@ -238,7 +240,7 @@ func TestPlacement(t *testing.T) {
 		}
 		want := map[bool]string{false: "new", true: "local"}[gone]
 		for name, ac := range map[string]any{"removal": removalJob(s), "sweep": sweepJob(s)} {
-			pod := as[batchv1.Job](ac).Spec.Template.Spec
+			pod := job.ConvertTo[batchv1.Job](ac).Spec.Template.Spec
 			if pod.NodeSelector["disk"] != want || len(pod.Tolerations) != 1 || len(pod.ImagePullSecrets) != 1 || pod.ImagePullSecrets[0].Name != "mirror" {
 				t.Errorf("%s, cluster gone: %v: %v %v %v", name, gone, pod.NodeSelector, pod.Tolerations, pod.ImagePullSecrets)
 			}
@@ -255,7 +257,7 @@ func TestSharedVolume(t *testing.T) {
 	}
 	a, b, elsewhere := on("a", "orders-backups"), on("b", "orders-backups"), on("c", "")
 	done := on("d", "orders-backups")
-	done.Status.CompletionTime = &metav1.Time{Time: noon}
+	done.Status.CompletionTime = &metav1.Time{Time: backupstest.Noon}
 	all := []*v1alpha1.Backup{a, b, elsewhere, done}
 	runs := func(*v1alpha1.Backup) (bool, error) { return true, nil }
 	for b, want := range map[*v1alpha1.Backup]string{a: "b", b: "a", elsewhere: "", done: "a"} {
@@ -270,7 +272,7 @@ func TestSharedVolume(t *testing.T) {
 	for _, since := range []time.Duration{0, 29 * time.Minute, 31 * time.Minute} {
 		at := ago(since)
 		done.DeletionTimestamp = &at
-		got = append(got, leavingOf(all, noon))
+		got = append(got, leavingOf(all, backupstest.Noon))
 	}
 	if diff := cmp.Diff([]string{"d", "d", ""}, got); diff != "" {
 		t.Errorf("room (-want +got):\n%s", diff)
@@ -296,11 +298,15 @@ func TestRemovalRefused(t *testing.T) {
 		reader := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(s.backup).WithObjects(s.backup).Build()
 		r := &BackupReconciler{Client: reader, Applier: &refusing{}, Recorder: recorder}
 		p := planBackup(s)
-		if err := r.sync(t.Context(), s.backup, &p); err != nil {
+		if err := r.applyObjects(t.Context(), s.backup, &p); err != nil {
 			t.Fatal(err)
 		}
-		if p.release != leaves || (len(recorder.Events) == 1) != leaves {
-			t.Errorf("after %s: goes: %v, with %d events", deleted, p.release, len(recorder.Events))
+		want := v1alpha1.ReasonForbidden // while it is tried
+		if leaves {
+			want = v1alpha1.ReasonDataRetained
+		}
+		if event := <-recorder.Events; p.release != leaves || !strings.Contains(event, want) || len(recorder.Events) > 0 {
+			t.Errorf("after %s: goes: %v, with the event %s, and %d more", deleted, p.release, event, len(recorder.Events))
 		}
 		if !leaves && (p.fact.Reason != v1alpha1.ReasonForbidden || p.recheck == 0) {
 			t.Errorf("after %s: %+v, looks again in %s", deleted, p.fact, p.recheck)
@@ -335,6 +341,21 @@ func TestRemovalKnowsThatTheKindGoes(t *testing.T) {
 		r := &BackupReconciler{Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{Create: create})}
 		if err := r.observeKind(t.Context(), &s); err != nil || !asked || s.uninstalled != tc.goes {
 			t.Errorf("%s: it goes: %v; asked for a trial only: %v; %v", tc.name, s.uninstalled, asked, err)
+		}
+	}
+}
+
+// Only a Backup that goes takes log along; what a failed one left does not.
+func TestLogGoesWithItsBackup(t *testing.T) {
+	s := begun()
+	s.log = &agentapi.LogTask{Prefix: "p/", Kept: []string{"1:0/2000028"}}
+	for _, going := range []bool{false, true} {
+		if s.backup.DeletionTimestamp = nil; going {
+			s.backup.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon}
+		}
+		data, err := json.Marshal(removalJob(s))
+		if got := strings.Contains(string(data), "1:0/2000028"); got != going || err != nil {
+			t.Errorf("going %t: the pod is told of the log: %t", going, got)
 		}
 	}
 }

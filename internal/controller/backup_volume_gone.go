@@ -18,14 +18,14 @@ import (
 // that mounts it is started any more, and its deletion cannot be taken back. What
 // holds it up are the pods that mounted it, finished ones too.
 
-// lost says whether the volume that the data was on is gone.
-func (s backupSeen) lost() bool {
+// isDataLost says whether the volume that the data was on is gone.
+func (s backupObservation) isDataLost() bool {
 	at := s.backup.Status.Location
 	return at != nil && at.ClaimUID != "" && !s.volume
 }
 
 // releaseLost lets a Backup go whose data went with its volume.
-func (s backupSeen) releaseLost(p *backupPlan) {
+func (s backupObservation) releaseLost(p *backupPlan) {
 	what := "is gone"
 	if s.volumeGoes {
 		what = "is being deleted"
@@ -40,7 +40,7 @@ func (s backupSeen) releaseLost(p *backupPlan) {
 func (r *BackupReconciler) freeVolume(ctx context.Context, b *v1alpha1.Backup) error {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(b.Namespace), client.HasLabels{v1alpha1.LabelCluster}); err != nil {
-		return fmt.Errorf("look which pods hold volume %s: %w", b.Status.Location.ClaimName, err)
+		return fmt.Errorf("check which pods hold volume %s: %w", b.Status.Location.ClaimName, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]

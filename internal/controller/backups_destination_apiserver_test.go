@@ -66,6 +66,6 @@ func destinationRemoved(t *testing.T, w *world) {
 	declare(&v1alpha1.ClusterBackup{Schedule: yearly})
 	apitest.Eventually(t, "on the volume it goes on", func(ctx context.Context) (bool, string) {
 		err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c)
-		return err == nil && ready(c) && conditions.IsTrue(c, v1alpha1.ConditionBackedUp), fmt.Sprint(err, describe(c))
+		return err == nil && ready(c) && conditions.IsTrue(c, v1alpha1.ConditionBackedUp), fmt.Sprint(err, describeDrifts(c))
 	})
 }

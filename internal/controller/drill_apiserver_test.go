@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // drills plays the kubelet of the pods that restore on trial, and the program in
@@ -33,7 +33,7 @@ type drills struct {
 	held  bool
 	fault string
 	// tasks of the programs that were begun, by pod.
-	tasks map[types.UID]memberapi.RestoreTask
+	tasks map[types.UID]agentapi.RestoreTask
 }
 
 func (d *drills) set(change func(d *drills)) {
@@ -65,12 +65,12 @@ func (d *drills) step(ctx context.Context, s *simulation, pod *corev1.Pod) error
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ctr := pod.Spec.Containers[0]
-	var task memberapi.RestoreTask
+	var task agentapi.RestoreTask
 	if err := json.Unmarshal([]byte(ctr.Env[0].Value), &task); err != nil {
 		return err
 	}
 	if d.tasks == nil {
-		d.tasks = map[types.UID]memberapi.RestoreTask{}
+		d.tasks = map[types.UID]agentapi.RestoreTask{}
 	}
 	d.tasks[pod.UID] = task
 	if d.held {
@@ -79,9 +79,9 @@ func (d *drills) step(ctx context.Context, s *simulation, pod *corev1.Pod) error
 	done, code := pod.DeepCopy(), int32(0)
 	done.Status.Phase = corev1.PodSucceeded
 	if d.fault != "" {
-		done.Status.Phase, code = corev1.PodFailed, memberapi.ExitPermanent
+		done.Status.Phase, code = corev1.PodFailed, agentapi.ExitPermanent
 	}
-	words, err := json.Marshal(memberapi.DrillReport{Backup: "before", Checked: []string{"all of it"}, Error: d.fault})
+	words, err := json.Marshal(agentapi.DrillReport{Backup: "before", Checked: []string{"all of it"}, Error: d.fault})
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func TestDrillThatFails(t *testing.T) {
 			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionBackedUp), "a page is torn")
 	})
 	if !conditions.IsTrue(c, v1alpha1.ConditionReady) || !conditions.IsFalse(c, v1alpha1.ConditionBackedUp) {
-		t.Error(describe(c))
+		t.Error(describeDrifts(c))
 	}
 	w.simulation.drills.set(func(d *drills) { d.fault = "" })
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Backup.Verify.Schedule = "0 4 1 1 *" })
@@ -229,7 +229,7 @@ func TestDrillSurvivesTheOperator(t *testing.T) {
 				return true, ""
 			default:
 				over = drillEnded(v1alpha1.DrillPassed)(c) && len(w.drillJobs())+len(w.drillVolumes()) == 0
-				return over, describe(c)
+				return over, describeDrifts(c)
 			}
 		})
 		o.stop()

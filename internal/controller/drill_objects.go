@@ -10,7 +10,8 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 // drillSeconds is how long all tries of a drill may take together.
@@ -20,7 +21,7 @@ const drillSeconds = 24 * 60 * 60
 const kindDrill = "drill"
 
 // labels of what a drill needs: its pods are no members.
-func (s drillSeen) labels() map[string]string {
+func (s drillObservation) labels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelCluster: s.cluster.GetName(), v1alpha1.LabelKind: kindDrill, v1alpha1.LabelDrill: strings.ToLower(s.kind),
 		"app.kubernetes.io/name": "holdfast-drill", "app.kubernetes.io/instance": s.cluster.GetName(),
@@ -31,17 +32,17 @@ func (s drillSeen) labels() map[string]string {
 // drillClaim is a volume as the members have it, and larger where the backup
 // needs that. It goes when the Job has ended: one that went with a pod would
 // stay as long as its log does, one for each try.
-func drillClaim(s drillSeen, b *v1alpha1.Backup, name string) runtime.ApplyConfiguration {
+func drillClaim(s drillObservation, b *v1alpha1.Backup, name string) runtime.ApplyConfiguration {
 	spec := *s.how.Claim.Spec
 	size := *resource.NewQuantity(drillSize(s, b), resource.BinarySI)
 	spec.Resources = corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: size})
 	return corev1ac.PersistentVolumeClaim(name, s.cluster.GetNamespace()).WithLabels(s.labels()).
-		WithOwnerReferences(restoreSeen{cluster: s.cluster, kind: s.kind}.owner()).WithSpec(&spec)
+		WithOwnerReferences(job.OwnerReference(s.kind, s.cluster)).WithSpec(&spec)
 }
 
 // drillSize is what the volume must have, in bytes: a file system takes its
 // share, and the database some on top.
-func drillSize(s drillSeen, b *v1alpha1.Backup) int64 {
+func drillSize(s drillObservation, b *v1alpha1.Backup) int64 {
 	const spare, unit = 512 << 20, 1 << 20
 	data := int64(0)
 	if r := b.Status.Result; r != nil {
@@ -51,66 +52,46 @@ func drillSize(s drillSeen, b *v1alpha1.Backup) int64 {
 	return max(s.how.Size, (need+unit-1)/unit*unit)
 }
 
-// drillTask has a cluster restored that is nobody's: no member ever takes what
+// drillTask has a cluster restored that belongs to no cluster: no member ever takes what
 // comes of it for its own.
-func drillTask(s drillSeen, b *v1alpha1.Backup, name string) memberapi.RestoreTask {
+func drillTask(s drillObservation, b *v1alpha1.Backup, name string) agentapi.RestoreTask {
 	at := b.Status.Location
 	uid := string(s.cluster.GetUID()) + "/" + name
-	task := memberapi.RestoreTask{
+	task := agentapi.RestoreTask{
 		Namespace: s.cluster.GetNamespace(), Name: s.cluster.GetName(), UID: uid, Kind: s.kind, Member: name,
-		Store:    memberapi.BackupStore{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
+		Store:    agentapi.BackupStore{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
 		Manifest: b.Status.Result.Manifest, Checksum: b.Status.Result.Checksum, Prefix: at.Prefix, VolumeSize: drillSize(s, b), Bandwidth: s.cluster.Common().Backup.BytesPerSecond(),
 	}
-	if s.how.PeerURL != "" {
-		task.PeerURL, task.Token = "http://127.0.0.1:2380", uid
-	}
-	return task
+	return s.how.Complete(task, true)
 }
 
 // drillJob restores on trial. Its pod has no right to anything in Kubernetes.
-func drillJob(s drillSeen, b *v1alpha1.Backup, name string) runtime.ApplyConfiguration {
+func drillJob(s drillObservation, b *v1alpha1.Backup, name string) runtime.ApplyConfiguration {
 	at, common := b.Status.Location, s.cluster.Common()
-	pod := jobPod(drillTask(s, b, name), s.how.User, at, s.how.Image, memberapi.BinDir+"/holdfast", "job", "drill", s.how.Program).
+	pod := job.BuildPod(drillTask(s, b, name), s.how.User, at, s.how.Image, agentapi.BinDir+"/holdfast", "job", "drill", s.how.Program).
 		WithServiceAccountName(*s.how.Account.Name).WithAutomountServiceAccountToken(false).
 		WithVolumes(corev1ac.Volume().WithName("data").WithPersistentVolumeClaim(corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(name)))
 	ctr := &pod.Containers[0]
-	ctr.WithVolumeMounts(corev1ac.VolumeMount().WithName("data").WithMountPath(memberapi.DataDir))
-	readBackups(pod, at)
+	ctr.WithVolumeMounts(corev1ac.VolumeMount().WithName("data").WithMountPath(agentapi.DataDir))
+	job.MountBackupsReadOnly(pod, at)
 	if at.ClaimName != "" {
 		// Another group than who writes there would have every file given to it,
-		// and back at the next backup. The volume that is restored to is nobody's.
-		pod.SecurityContext.WithFSGroup(backupUser)
+		// and back at the next backup. The volume that is restored to belongs to no cluster.
+		pod.SecurityContext.WithFSGroup(job.BackupUser)
 	}
 	switch own, copies := common.Backup.Verify.Resources, common.Backup.Resources; {
 	case own != nil:
-		ctr.Resources = as[corev1ac.ResourceRequirementsApplyConfiguration](own)
+		ctr.Resources = job.ConvertTo[corev1ac.ResourceRequirementsApplyConfiguration](own)
 	case copies != nil:
-		ctr.Resources = as[corev1ac.ResourceRequirementsApplyConfiguration](copies)
+		ctr.Resources = job.ConvertTo[corev1ac.ResourceRequirementsApplyConfiguration](copies)
 	default:
-		ctr.WithResources(asMuchAs(common.Resources))
+		ctr.WithResources(job.MemberResources(common.Resources))
 	}
-	inject(pod, s.agentImage)
-	settle(pod, common)
-	if a := common.Affinity; a != nil && a.NodeAffinity != nil {
-		pod.WithAffinity(corev1ac.Affinity().WithNodeAffinity(as[corev1ac.NodeAffinityApplyConfiguration](*a.NodeAffinity)))
-	}
+	job.AddInstaller(pod, s.agentImage)
+	job.AddScheduling(pod, common)
+	job.AddNodeAffinity(pod, common)
 	job := batchv1ac.Job(name, s.cluster.GetNamespace()).WithLabels(s.labels()).
-		WithOwnerReferences(restoreSeen{cluster: s.cluster, kind: s.kind}.owner()).WithSpec(jobSpec(s.labels(), pod))
+		WithOwnerReferences(job.OwnerReference(s.kind, s.cluster)).WithSpec(job.BuildSpec(s.labels(), pod))
 	job.Spec.WithActiveDeadlineSeconds(drillSeconds)
 	return job
-}
-
-// readBackups lets a pod that runs as somebody else read what is on a volume for
-// backups, and nothing more. The volume's claim is not read-only as a whole: its
-// files would not be relabelled for the pod where there is SELinux.
-func readBackups(pod *corev1ac.PodSpecApplyConfiguration, at *v1alpha1.BackupLocation) {
-	if at.ClaimName == "" {
-		return
-	}
-	pod.SecurityContext.WithSupplementalGroups(backupUser)
-	for i := range pod.Containers[0].VolumeMounts {
-		if m := &pod.Containers[0].VolumeMounts[i]; *m.Name == "backups" {
-			m.WithReadOnly(true)
-		}
-	}
 }

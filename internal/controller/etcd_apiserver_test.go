@@ -20,9 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
 )
 
 const etcdRepository = "quay.io/coreos/etcd"
@@ -43,16 +44,16 @@ var etcdKind = &kind{
 			},
 		}
 	},
-	parameters: func(c v1alpha1.Cluster) *map[string]string { return &c.(*v1alpha1.EtcdCluster).Spec.Parameters },
+	parameters: func(c v1alpha1.Cluster) *v1alpha1.Parameters { return &c.(*v1alpha1.EtcdCluster).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &c.(*v1alpha1.EtcdCluster).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
-		e := &etcd.Engine{Keeper: parts.keeper, Dial: func(_ context.Context, pod *corev1.Pod, _ string, _ members.ClientTLS) (etcd.Group, error) {
+		e := &etcd.Engine{MemberEngine: parts.keeper, Dial: func(_ context.Context, pod *corev1.Pod, _ string, _ agentclient.ClientTLS) (etcd.Group, error) {
 			return connection{groupOf(w.simulation), pod.Name}, nil
 		}}
 		return setUp(w, parts, e, e, func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} })
 	},
-	says: func(s *simulation, pod *corev1.Pod, m *memberapi.Status) { groupOf(s).says(s, pod, m) },
-	restored: func(s *simulation, task memberapi.RestoreTask, claim *corev1.PersistentVolumeClaim) {
+	says: func(s *simulation, pod *corev1.Pod, m *agentapi.Status) { groupOf(s).says(s, pod, m) },
+	restored: func(s *simulation, task agentapi.RestoreTask, claim *corev1.PersistentVolumeClaim) {
 		groupOf(s).restored(task, claim.UID)
 	},
 }
@@ -72,7 +73,7 @@ type group struct {
 	// cluster is the UID of the object that the group was born for.
 	cluster string
 	// members in the order in which they were admitted.
-	members []memberapi.GroupMember
+	members []etcdapi.GroupMember
 	ids     uint64
 	leader  uint64
 	// data is the ID of the member on a volume.
@@ -98,7 +99,7 @@ func (c connection) Defragment(context.Context) error {
 
 func hex(id uint64) string { return strconv.FormatUint(id, 16) }
 
-func (g *group) find(id uint64) *memberapi.GroupMember {
+func (g *group) find(id uint64) *etcdapi.GroupMember {
 	for i := range g.members {
 		if g.members[i].ID == hex(id) {
 			return &g.members[i]
@@ -109,16 +110,16 @@ func (g *group) find(id uint64) *memberapi.GroupMember {
 
 func (g *group) admit(peerURL string, learner bool) uint64 {
 	g.ids++
-	g.members = append(g.members, memberapi.GroupMember{ID: hex(0xe0 + g.ids), PeerURL: peerURL, Learner: learner})
+	g.members = append(g.members, etcdapi.GroupMember{ID: hex(0xe0 + g.ids), PeerURL: peerURL, Learner: learner})
 	return 0xe0 + g.ids
 }
 
 // says is what the agent of a pod says, after it has done what it may.
-func (g *group) says(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
+func (g *group) says(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 	config, claim := &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}
 	at := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelCluster] + "-config"}
-	var told memberapi.ClusterConfig
-	if s.world.Cache.Get(context.Background(), at, config) != nil || json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told) != nil {
+	var told agentapi.ClusterConfig
+	if s.world.Cache.Get(context.Background(), at, config) != nil || json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told) != nil {
 		return
 	}
 	at.Name = "data-" + pod.Name
@@ -139,23 +140,23 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *memberapi.Status) {
 	}
 	switch {
 	case id == 0:
-		m.State, m.Serving, m.SystemIdentifier = memberapi.StateWaiting, false, ""
+		m.State, m.Serving, m.SystemIdentifier = agentapi.StateWaiting, false, ""
 		return
 	case member == nil:
-		m.State, m.Hold, m.Serving = memberapi.StateHeld, memberapi.HoldRemoved, false
+		m.State, m.Hold, m.Serving = agentapi.StateHeld, agentapi.HoldRemoved, false
 		return
 	case member.Learner:
-		m.State, m.Serving = memberapi.StateCatchingUp, false
+		m.State, m.Serving = agentapi.StateCatchingUp, false
 	default:
-		m.State, m.DataUnused = memberapi.StateRunning, g.unused
+		m.State, m.DataUnused = agentapi.StateRunning, g.unused
 	}
 	view := slices.Clone(g.members)
-	slices.SortFunc(view, func(a, b memberapi.GroupMember) int { return cmp.Compare(a.ID, b.ID) })
-	m.Group = &memberapi.Group{Self: hex(id), Leader: hex(g.leader), Members: view}
+	slices.SortFunc(view, func(a, b etcdapi.GroupMember) int { return cmp.Compare(a.ID, b.ID) })
+	m.Group = &etcdapi.Group{Self: hex(id), Leader: hex(g.leader), Members: view}
 }
 
 // restored is a group of one that a restore made on a volume.
-func (g *group) restored(task memberapi.RestoreTask, volume types.UID) {
+func (g *group) restored(task agentapi.RestoreTask, volume types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.cluster, g.members, g.data = task.UID, nil, map[types.UID]uint64{}
@@ -165,12 +166,12 @@ func (g *group) restored(task memberapi.RestoreTask, volume types.UID) {
 }
 
 // start begins a member on a volume, if a ticket allows it.
-func (g *group) start(pod string, volume types.UID, ticket memberapi.Ticket) {
+func (g *group) start(pod string, volume types.UID, ticket etcdapi.JoinGrant) {
 	if g.data[volume] != 0 && g.find(g.data[volume]) != nil {
 		return
 	}
 	switch ticket.State {
-	case memberapi.TicketNew:
+	case etcdapi.JoinNew:
 		if len(g.members) > 0 {
 			g.t.Errorf("%s is told to begin a second cluster", pod)
 			return
@@ -178,7 +179,7 @@ func (g *group) start(pod string, volume types.UID, ticket memberapi.Ticket) {
 		g.leader = g.admit(ticket.InitialCluster[pod], false)
 		g.data[volume] = g.leader
 		g.find(g.leader).Name = pod
-	case memberapi.TicketExisting:
+	case etcdapi.JoinExisting:
 		id, err := strconv.ParseUint(ticket.MemberID, 16, 64)
 		if member := g.find(id); err == nil && member != nil && member.Name == "" && member.PeerURL == ticket.InitialCluster[pod] {
 			member.Name, g.data[volume] = pod, id
@@ -213,7 +214,7 @@ func (g *group) Remove(_ context.Context, id uint64) error {
 	if id == g.leader {
 		return fmt.Errorf("the leader %x was to be removed", id)
 	}
-	g.members = slices.DeleteFunc(g.members, func(m memberapi.GroupMember) bool { return m.ID == hex(id) })
+	g.members = slices.DeleteFunc(g.members, func(m etcdapi.GroupMember) bool { return m.ID == hex(id) })
 	return nil
 }
 

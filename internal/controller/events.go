@@ -17,43 +17,44 @@ import (
 const (
 	normal  = corev1.EventTypeNormal
 	warning = corev1.EventTypeWarning
+	// maxEventLength that the API server accepts, in bytes.
+	maxEventLength = 1024
 )
 
-// event on the cluster. An event's reason tells what happened, its action what
+// recordEvent records an event on the cluster. An event's reason tells what happened, its action what
 // was being done. Events of one cause are one series, and those of another cause
-// are events of their own, although nothing but their text tells them apart.
-func (r *Reconciler[C, O]) event(c C, kind, reason, action, format string, args ...any) {
+// are events of their own, although only their text differs.
+func (r *Reconciler[C, O]) recordEvent(c C, kind, reason, action, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	r.eventOn(c, referTo(c, cause(text)), kind, reason, action, "%s", text)
+	r.recordEventOn(c, makeReference(c, hashCause(text)), kind, reason, action, "%s", text)
 }
 
-// eventOn is event about a part of the cluster: the part and the path in it are
+// recordEventOn records an event about a part of the cluster: the part and the path in it are
 // its cause.
-func (r *Reconciler[C, O]) eventOn(c C, part corev1.ObjectReference, kind, reason, action, format string, args ...any) {
-	const most = 1024 // the API server refuses more
+func (r *Reconciler[C, O]) recordEventOn(c C, part corev1.ObjectReference, kind, reason, action, format string, args ...any) {
 	part.Namespace = c.GetNamespace()
-	r.Recorder.Eventf(unversioned(c), &part, kind, reason, action, "%s", cut(fmt.Sprintf(format, args...), most))
+	r.Recorder.Eventf(withoutVersion(c), &part, kind, reason, action, "%s", truncateText(fmt.Sprintf(format, args...), maxEventLength))
 }
 
-// unversioned is an object for events to be about: with a resourceVersion, no
+// withoutVersion makes an object for events to be about: with a resourceVersion, no
 // two of them would ever be of one series.
-func unversioned(obj client.Object) client.Object {
+func withoutVersion(obj client.Object) client.Object {
 	regarding := obj.DeepCopyObject().(client.Object)
 	regarding.SetResourceVersion("")
 	return regarding
 }
 
-// referTo is what keeps events of one reason apart.
-func referTo(obj client.Object, path string) corev1.ObjectReference {
+// makeReference makes what keeps events of one reason apart.
+func makeReference(obj client.Object, path string) corev1.ObjectReference {
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	return corev1.ObjectReference{
 		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), FieldPath: path,
 	}
 }
 
-// cause names what a text says apart from its figures, such as sizes, times and
+// hashCause names what a text says apart from its figures, such as sizes, times and
 // positions, which differ each time that it is said.
-func cause(text string) string {
+func hashCause(text string) string {
 	words := strings.Fields(text)
 	for i, word := range words {
 		if bare := strings.TrimLeft(word, "(\"'"); bare != "" && bare[0] >= '0' && bare[0] <= '9' {
@@ -76,7 +77,7 @@ func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
 			reason = v1alpha1.ReasonContested
 		}
 		part := corev1.ObjectReference{APIVersion: d.Object.GVK.GroupVersion().String(), Kind: d.Object.GVK.Kind, Name: d.Object.Name, FieldPath: d.Path}
-		r.eventOn(p.c, part, warning, reason, d.Action, "%s", driftMessage(d))
+		r.recordEventOn(p.c, part, warning, reason, d.Action, "%s", driftMessage(d))
 		logf.FromContext(ctx).Info("drift", "object", d.Object.String(), "path", d.Path,
 			"manager", d.Manager, "subresource", d.Subresource, "operation", d.Operation, "action", d.Action)
 	}
@@ -87,25 +88,28 @@ func (r *Reconciler[C, O]) reportDrift(ctx context.Context, p *pass[C]) {
 
 // driftMessage says what was changed, by whom, and how that is known.
 func driftMessage(d apply.Drift) string {
+	if d.Operation == apply.OperationAlterSystem {
+		return "ALTER SYSTEM on member " + d.Object.Name + ": " + d.Path + ". Holdfast sets it, and has reset it"
+	}
 	what := d.Object.String()
 	if d.Path != "" {
 		what += " " + d.Path
 	}
-	return what + " was " + change(d) + " " + author(d) + " (" + d.Operation + ")"
+	return what + " was " + describeChange(d) + " " + describeAuthor(d) + " (" + d.Operation + ")"
 }
 
-func change(d apply.Drift) string {
+func describeChange(d apply.Drift) string {
 	if d.Operation == apply.OperationDeleted || d.Operation == apply.OperationRemoved {
 		return d.Operation
 	}
 	return "changed"
 }
 
-// author of a change, as far as the object's managedFields tell.
-func author(d apply.Drift) string {
+// describeAuthor names who made a change, as far as the object's managedFields tell.
+func describeAuthor(d apply.Drift) string {
 	switch {
 	case d.Manager != "":
-		return fmt.Sprintf("by %q", manager(d))
+		return fmt.Sprintf("by %q", describeManager(d))
 	case d.Operation == apply.OperationAdmission:
 		return "by an admission policy or webhook"
 	case d.Operation == apply.OperationDeleted:
@@ -114,7 +118,7 @@ func author(d apply.Drift) string {
 	return "by an unknown client: it left no entry in managedFields"
 }
 
-// reportNotes tells of the changes that this pass made and that the plan has
+// reportNotes reports the changes that this pass made and that the plan has
 // something to say of.
 func (r *Reconciler[C, O]) reportNotes(p *pass[C]) {
 	for _, note := range p.plan.Notes {
@@ -123,7 +127,7 @@ func (r *Reconciler[C, O]) reportNotes(p *pass[C]) {
 				// The version keeps two notes of one object apart.
 				part := corev1.ObjectReference{APIVersion: change.Object.GVK.GroupVersion().String(), Kind: note.Kind, Name: note.Name,
 					UID: change.UID, ResourceVersion: change.ResourceVersion}
-				r.eventOn(p.c, part, normal, note.Reason, note.Action, "%s", note.Message)
+				r.recordEventOn(p.c, part, normal, note.Reason, note.Action, "%s", note.Message)
 			}
 		}
 	}

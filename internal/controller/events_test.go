@@ -28,12 +28,14 @@ func TestDriftMessage(t *testing.T) {
 			`Service/orders-rw .spec.type was changed by an admission policy or webhook (admission)`},
 		{apply.Drift{Operation: apply.OperationDeleted},
 			`Service/orders-rw was deleted by an unknown client: only the API server's audit log names it (deleted)`},
+		{apply.Drift{Path: "parameter fsync, was off", Operation: apply.OperationAlterSystem},
+			`ALTER SYSTEM on member orders-rw: parameter fsync, was off. Holdfast sets it, and has reset it`},
 	} {
 		c.drift.Object = service
 		if got := driftMessage(c.drift); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
-		for _, text := range append(describe([]apply.Drift{c.drift}), contested([]apply.Contest{{Object: service, Manager: c.drift.Manager}})...) {
+		for _, text := range append(describeDrifts([]apply.Drift{c.drift}), describeContests([]apply.Contest{{Object: service, Manager: c.drift.Manager}})...) {
 			if strings.Contains(text, `""`) || strings.HasSuffix(text, "by ") || strings.Contains(text, "  ") {
 				t.Errorf("says nothing of who it was: %q", text)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
@@ -95,7 +96,7 @@ func await[C v1alpha1.Cluster](w *world, c C, what string, holds func(C) bool) {
 		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
 			return false, err.Error()
 		}
-		return holds(c), describe(c)
+		return holds(c), describeDrifts(c)
 	})
 }
 
@@ -108,7 +109,7 @@ func ready(c v1alpha1.Cluster) bool {
 	return c.CommonStatus().ObservedGeneration == c.GetGeneration() && conditions.IsTrue(c, v1alpha1.ConditionReady)
 }
 
-func describe(c v1alpha1.Cluster) string {
+func describeDrifts(c v1alpha1.Cluster) string {
 	text := fmt.Sprintf("generation %d of %d", c.CommonStatus().ObservedGeneration, c.GetGeneration())
 	for _, cond := range c.GetConditions() {
 		text += fmt.Sprintf("; %s=%s %s: %s", cond.Type, cond.Status, cond.Reason, cond.Message)
@@ -153,8 +154,8 @@ func (w *world) wire(mgr ctrl.Manager) {
 		w.t.Fatal(err)
 	}
 	named := secrets.New(metadata, live)
-	keeper := &memberset.Keeper{
-		Settings: memberset.Settings{ImageRepository: w.kind.repository, AgentImage: "holdfast:test"},
+	keeper := &memberset.MemberEngine{
+		Settings: objects.Settings{ImageRepository: w.kind.repository, AgentImage: "holdfast:test"},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}
 	if err := w.kind.setup(w, wiring{mgr: mgr, keeper: keeper, applier: applier, backups: backups, named: named, keys: secrets.New(metadata, live)}); err != nil {

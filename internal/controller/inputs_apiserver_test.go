@@ -11,12 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
@@ -57,25 +61,13 @@ func judgeMessage(t *testing.T, message, field, says string) {
 // What people write wrong is refused with the field as they wrote it, what is
 // allowed, or the remedy.
 func TestBadInputIsNamed(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("testdata", "inputs.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []badInput
-	if err := yaml.UnmarshalStrict(data, &rows); err != nil {
-		t.Fatal(err)
-	}
+	rows := readInputs(t, "inputs.yaml")
 	if len(rows) < 80 {
 		t.Errorf("%d rows", len(rows))
 	}
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
-	var names []string
 	for _, row := range rows {
-		if slices.Contains(names, row.Name) {
-			t.Errorf("two rows are called %q", row.Name)
-		}
-		names = append(names, row.Name)
 		t.Run(row.Name, func(t *testing.T) {
 			obj := row.manifest(t, w.Namespace)
 			if err := declare(t, person, obj, row.How); err == nil {
@@ -85,6 +77,89 @@ func TestBadInputIsNamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// readInputs reads rows of bad input, each of a name of its own.
+func readInputs(t *testing.T, file string) []badInput {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []badInput
+	if err := yaml.UnmarshalStrict(data, &rows); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, row := range rows {
+		if slices.Contains(names, row.Name) {
+			t.Errorf("two rows are called %q", row.Name)
+		}
+		names = append(names, row.Name)
+	}
+	return rows
+}
+
+// Where a value has a wrong YAML type, the API server speaks in its own words
+// before any rule is asked: the troubleshooting page lists them with the remedy.
+func TestWrongTypesAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Cluster: apitest.New(t), t: t}
+	person := w.As(t, "kubectl")
+	for _, row := range readInputs(t, "types.yaml") {
+		t.Run(row.Name, func(t *testing.T) {
+			err := declare(t, person, row.manifest(t, w.Namespace), "apply")
+			if err == nil || !strings.Contains(err.Error(), row.Field) || !strings.Contains(err.Error(), row.Says) {
+				t.Errorf("the API server does not say of %s %q: %v", row.Field, row.Says, err)
+			}
+			documented := slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
+				return strings.HasPrefix(line, "| ") && strings.Contains(line, row.Field) && strings.Contains(line, row.Says)
+			})
+			if !documented {
+				t.Errorf("docs/guides/troubleshooting.md has no line for %s: %s", row.Field, row.Says)
+			}
+		})
+	}
+}
+
+// A whole number without quotes is taken up as its digits: by the schema, the
+// operator, and what members are told.
+func TestWholeNumbersMeanTheirDigits(t *testing.T) {
+	eachKind(t, func(t *testing.T, w *world) {
+		obj := badInput{Kind: w.kind.name, Spec: map[string]any{
+			"backup": map[string]any{"enabled": false}, "parameters": map[string]any{w.kind.setting: 8192},
+		}}.manifest(t, w.Namespace)
+		version := "3.6"
+		if w.kind == postgresKind {
+			version = "17"
+			obj.Object["spec"].(map[string]any)["version"] = 17
+		}
+		data, err := json.Marshal(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.person.Patch(t.Context(), obj, client.RawPatch(types.ApplyPatchType, data), strictly, client.FieldOwner("kubectl")); err != nil {
+			t.Fatal(err)
+		}
+		o := w.operate(0)
+		c := w.cluster("orders", 1)
+		w.awaitReady(c)
+		w.awaitSteady(o)
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-config"}}
+		w.get(config)
+		var told agentapi.ClusterConfig
+		if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told); err != nil || told.Parameters[w.kind.setting] != "8192" {
+			t.Errorf("members are told %v, %v", told.Parameters, err)
+		}
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"}}
+		w.get(set)
+		if asked := set.Spec.Template.Annotations[v1alpha1.AnnotationImage]; !strings.Contains(asked, ":"+version) && !strings.Contains(asked, ":v"+version) {
+			t.Errorf("members are made from %q", asked)
+		}
+	})
 }
 
 // declare hands a manifest in without changing anything, as kubectl create or

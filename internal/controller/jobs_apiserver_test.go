@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // jobs plays the kubelet of Jobs' pods, and the program in them.
@@ -33,7 +33,7 @@ type jobs struct {
 	fault string
 	// began are the pods whose program was started, with their arguments.
 	began map[types.UID]string
-	tasks []memberapi.BackupTask
+	tasks []agentapi.BackupTask
 }
 
 func (j *jobs) set(change func(j *jobs)) {
@@ -73,7 +73,7 @@ func (j *jobs) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
 		j.began = map[types.UID]string{}
 	}
 	if j.began[pod.UID] == "" {
-		var task memberapi.BackupTask
+		var task agentapi.BackupTask
 		if err := json.Unmarshal([]byte(ctr.Env[0].Value), &task); err != nil {
 			s.t.Errorf("pod %s has the task %q: %v", pod.Name, ctr.Env[0].Value, err)
 		}
@@ -88,7 +88,7 @@ func (j *jobs) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
 		err := j.report(ctx, s, pod)
 		switch {
 		case backup.InVain(err):
-			code = memberapi.ExitPermanent // nobody wants it any more
+			code = agentapi.ExitPermanent // nobody wants it any more
 		case ctx.Err() != nil:
 			return err // the test is over
 		case err != nil:
@@ -117,13 +117,13 @@ func (j *jobs) report(ctx context.Context, s *simulation, pod *corev1.Pod) error
 	if err != nil {
 		return err
 	}
-	run := v1alpha1.BackupRun{Pod: pod.Name, Step: v1alpha1.BackupStepCopying, Error: j.fault, Permanent: j.code == memberapi.ExitPermanent}
+	run := v1alpha1.BackupRun{Pod: pod.Name, Step: v1alpha1.BackupStepCopying, Error: j.fault, Permanent: j.code == agentapi.ExitPermanent}
 	if j.code == 0 {
 		run = v1alpha1.BackupRun{Pod: pod.Name, Step: v1alpha1.BackupStepDone, Progress: "100%", Result: &v1alpha1.BackupResult{
 			Size: resource.MustParse("12Mi"), DataSize: resource.MustParse("40Mi"), Version: s.kind.version, EndPosition: "42", Manifest: "m", Checksum: "sha256:0",
 		}}
 	}
-	var task memberapi.BackupTask
+	var task agentapi.BackupTask
 	if err := json.Unmarshal([]byte(pod.Spec.Containers[0].Env[0].Value), &task); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func TestReportOfAnotherBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	for uid, gone := range map[types.UID]bool{b.UID: false, "another": true} {
-		task := memberapi.BackupTask{Namespace: b.Namespace, Name: b.Name, UID: string(uid)}
+		task := agentapi.BackupTask{Namespace: b.Namespace, Name: b.Name, UID: string(uid)}
 		reporter := &backup.Object{Client: as, Task: task, Log: slog.New(slog.DiscardHandler), Cancel: func(error) {}}
 		err := reporter.Conclude(t.Context(), v1alpha1.BackupRun{Pod: "p", Step: v1alpha1.BackupStepCopying})
 		if (err != nil) != gone || gone && !backup.InVain(err) {

@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
@@ -44,14 +44,14 @@ type kind struct {
 
 	list       func() client.ObjectList
 	cluster    func(w *world) v1alpha1.Cluster
-	parameters func(c v1alpha1.Cluster) *map[string]string
+	parameters func(c v1alpha1.Cluster) *v1alpha1.Parameters
 	storage    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec
 	setup      func(w *world, parts wiring) error
 	// says completes what the agent of a running pod says.
-	says func(s *simulation, pod *corev1.Pod, m *memberapi.Status)
+	says func(s *simulation, pod *corev1.Pod, m *agentapi.Status)
 	// restored puts a database onto a volume; nil where a member makes nothing
 	// of it.
-	restored func(s *simulation, task memberapi.RestoreTask, claim *corev1.PersistentVolumeClaim)
+	restored func(s *simulation, task agentapi.RestoreTask, claim *corev1.PersistentVolumeClaim)
 }
 
 // kinds under test.
@@ -71,7 +71,7 @@ func eachKind(t *testing.T, test func(t *testing.T, w *world)) {
 // wiring is what the operator's process gives to every kind.
 type wiring struct {
 	mgr     ctrl.Manager
-	keeper  *memberset.Keeper
+	keeper  *memberset.MemberEngine
 	applier controller.Syncer
 	backups controller.Syncer
 	// named are the Secrets of spec.tls, keys those of stores.
@@ -104,16 +104,16 @@ var postgresKind = &kind{
 	version: "17.4", primary: "orders-0",
 	list:       func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
 	cluster:    func(w *world) v1alpha1.Cluster { return w.Postgres("", 1) },
-	parameters: func(c v1alpha1.Cluster) *map[string]string { return &asPostgres(c).Spec.Parameters },
+	parameters: func(c v1alpha1.Cluster) *v1alpha1.Parameters { return &asPostgres(c).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
-		e := &postgres.Engine{Keeper: parts.keeper}
+		e := &postgres.Engine{MemberEngine: parts.keeper}
 		return setUp(w, parts, e, e, func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} })
 	},
-	says: func(_ *simulation, pod *corev1.Pod, m *memberapi.Status) {
-		m.Version, m.Role, m.State = "17.4", v1alpha1.RoleReplica, memberapi.StateStreaming
+	says: func(_ *simulation, pod *corev1.Pod, m *agentapi.Status) {
+		m.Version, m.Role, m.State = "17.4", v1alpha1.RoleReplica, agentapi.StateStreaming
 		if strings.HasSuffix(pod.Name, "-0") {
-			m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
+			m.Role, m.State = v1alpha1.RolePrimary, agentapi.StateRunning
 		}
 	},
 }

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // A cluster is created, grows, shrinks and takes up settings, and no version
@@ -116,14 +116,14 @@ func (w *world) podUIDs(c v1alpha1.Cluster) map[string]string {
 }
 
 // told is what the ConfigMap tells the members now.
-func (w *world) told(ctx context.Context, c v1alpha1.Cluster) memberapi.ClusterConfig {
+func (w *world) told(ctx context.Context, c v1alpha1.Cluster) agentapi.ClusterConfig {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.GetNamespace(), Name: c.GetName() + "-config"}}
-	var told memberapi.ClusterConfig
+	var told agentapi.ClusterConfig
 	if err := w.person.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
 		w.t.Error(err)
 		return told
 	}
-	if err := json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told); err != nil {
+	if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told); err != nil {
 		w.t.Error(err)
 	}
 	return told
@@ -187,11 +187,11 @@ func (s *statusWatch) judge(c v1alpha1.Cluster) {
 		return
 	}
 	for _, fault := range faults(c) {
-		t.Errorf("%s: %s", describe(c), fault)
+		t.Errorf("%s: %s", describeDrifts(c), fault)
 	}
 	isReady := conditions.IsTrue(c, v1alpha1.ConditionReady)
 	if isReady != (result == "Current") && c.CommonStatus().ObservedGeneration == c.GetGeneration() {
-		t.Errorf("%s by kstatus: %s", result, describe(c))
+		t.Errorf("%s by kstatus: %s", result, describeDrifts(c))
 	}
 	if ready(c) {
 		s.judgeReady(c)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // beforeUpgrades are the backups that upgrades waited for.
@@ -51,10 +51,10 @@ func TestUpgradeWaitsForBackup(t *testing.T) {
 			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionReconciling), "orders-before-3-7") && conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})
 
-	w.simulation.jobs.set(func(j *jobs) { j.held, j.code, j.fault = false, memberapi.ExitPermanent, "the volume is full" })
+	w.simulation.jobs.set(func(j *jobs) { j.held, j.code, j.fault = false, agentapi.ExitPermanent, "the volume is full" })
 	await(w, c, "the upgrade cannot go on", func(c v1alpha1.Cluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonBackupFailed && kstatus(c) == "Failed" &&
-			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionStalled), "the volume is full; mend that and delete the Backup") &&
+			strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionStalled), "the volume is full; fix that and delete the Backup") &&
 			conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})
 	made := w.beforeUpgrades()
@@ -82,7 +82,7 @@ func TestUpgradeWaitsForBackup(t *testing.T) {
 // Whoever goes on without a backup says so.
 func TestUpgradeWithoutBackup(t *testing.T) {
 	w := newWorld(t, etcdKind)
-	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = memberapi.ExitPermanent, "the volume is full" })
+	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = agentapi.ExitPermanent, "the volume is full" })
 	c := w.backedUp()
 	w.operate(0)
 	w.awaitReady(c)

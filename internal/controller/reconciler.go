@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
@@ -50,7 +51,7 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	AgentImage string
 	// Applier writes owned objects.
 	Applier Syncer
-	// Forgetters are told of clusters that are gone.
+	// Forgetters drop clusters that are gone.
 	Forgetters []Forgetter
 	// Keys are those of stores that clusters name.
 	Keys Keys
@@ -61,17 +62,17 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 	// New makes an empty C.
 	New func() C
 
-	memory memory
+	memory statusCache
 }
 
-// conflictRecheck is how often a name that somebody else holds is looked at
+// conflictRecheck is how often a name that another client holds is checked
 // again: their objects are not watched.
 const conflictRecheck = 30 * time.Second
 
 // stepPause lets the watches show what a step did before the next pass.
 const stepPause = 50 * time.Millisecond
 
-// statusRetry lets the cache show what somebody else wrote.
+// statusRetry lets the cache show what another client wrote.
 const statusRetry = time.Second
 
 // pass is what one run of the loop knows.
@@ -80,20 +81,26 @@ type pass[C v1alpha1.Cluster] struct {
 	plan    engine.Plan
 	sync    apply.Result
 	facts   []condition.Fact
-	backups regimen
+	backups backups.Plan
 	// store is what became of trying where backups go.
 	store  storePlan
 	drills drillPlan
 	// restored is the restore that the cluster begins with.
 	restored restorePlan
 	stepped  bool
+	// requests says that this pass recorded a one-shot request in status, which
+	// the next one carries out: no watch says so.
+	requests bool
 	// drifts are what the status has to tell: of this pass, and of those before
 	// it whose status was not written.
 	drifts []apply.Drift
 	// unwritten says that the status is not on record, for that, or what it tells
 	// of, is another by now.
-	unwritten bool
-	err       error
+	statusStale bool
+	// readRequests and readOrders are those of the status that was read.
+	readRequests []v1alpha1.RequestStatus
+	readOrders   []v1alpha1.RequestStatusBefore
+	err          error
 }
 
 // Reconcile is one pass.
@@ -101,30 +108,32 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	c := r.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, c); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.forget(req.NamespacedName)
+			r.forgetCluster(req.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("get: %w", err)
 	}
-	r.memory.restore(c)
-	p := &pass[C]{c: c}
+	r.memory.restoreStatus(c)
+	recorded := c.CommonStatus()
+	p := &pass[C]{c: c, readRequests: recorded.Requests, readOrders: recorded.Orders}
+	recorded.MigrateRequests()
 	if c.GetDeletionTimestamp() == nil {
-		p.err = r.run(ctx, p)
+		p.err = r.executePass(ctx, p)
 	}
 	if err := r.writeStatus(ctx, p); err != nil {
 		p.err = errors.Join(p.err, fmt.Errorf("write status: %w", err))
 	}
-	return r.next(p)
+	return r.scheduleNextPass(p)
 }
 
-// run observes, plans, applies and acts. A cluster that begins with a backup has
+// executePass observes, plans, applies and acts. A cluster that begins with a backup has
 // no members before that is restored.
-func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
+func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 	o, err := r.Engine.Observe(ctx, p.c)
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	if held, err := r.restore(ctx, p, o); held || err != nil {
+	if held, err := r.reconcileRestore(ctx, p, o); held || err != nil {
 		return err
 	}
 	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
@@ -137,40 +146,48 @@ func (r *Reconciler[C, O]) run(ctx context.Context, p *pass[C]) error {
 		p.sync.Drifts = append(p.sync.Drifts, p.plan.Drifts...)
 	}
 	r.reportDrift(ctx, p)
-	if p.outdated() {
+	if p.discardOutdatedPlan() {
 		return err
 	}
 	r.reportNotes(p)
-	err = errors.Join(p.block(err), r.keepBackups(ctx, p), r.keepDrills(ctx, p, o))
+	err = errors.Join(p.extractBlocked(err), r.reconcileBackups(ctx, p), r.reconcileDrills(ctx, p, o))
+	p.judgeBackedUp()
 	if p.plan.Step == nil || suspended && !p.plan.Step.Suspended {
 		return err
 	}
-	return errors.Join(err, r.act(ctx, p))
+	return errors.Join(err, r.executeStep(ctx, p))
 }
 
-// act does the planned step.
-func (r *Reconciler[C, O]) act(ctx context.Context, p *pass[C]) error {
+// judgeBackedUp makes one fact of what the parts of the pass say of backups.
+func (p *pass[C]) judgeBackedUp() {
+	if fact := p.backups.Verdicts.JudgeBackedUp(); fact != nil {
+		p.facts = append(p.facts, *fact)
+	}
+}
+
+// executeStep does the planned step.
+func (r *Reconciler[C, O]) executeStep(ctx context.Context, p *pass[C]) error {
 	step := *p.plan.Step
 	logf.FromContext(ctx).Info("step", "type", step.Type, "target", step.Target, "why", step.Message)
-	if err := p.block(r.Engine.Act(ctx, p.c, step)); err != nil {
-		r.event(p.c, warning, v1alpha1.ReasonStepFailed, step.Type, "%s: %v", step, err)
+	if err := p.extractBlocked(r.Engine.Act(ctx, p.c, step)); err != nil {
+		r.recordEvent(p.c, warning, v1alpha1.ReasonStepFailed, step.Type, "%s: %v", step, err)
 		return fmt.Errorf("act: %w", err)
 	}
 	p.stepped = true
-	r.event(p.c, normal, v1alpha1.ReasonStepStarted, step.Type, "%s", step)
+	r.recordEvent(p.c, normal, v1alpha1.ReasonStepStarted, step.Type, "%s", step)
 	return nil
 }
 
-// block turns what only a person can mend into a fact, and returns the rest of
+// extractBlocked turns what only a person can fix into a fact, and returns the rest of
 // err, which is worth another try.
-func (p *pass[C]) block(err error) error {
+func (p *pass[C]) extractBlocked(err error) error {
 	var rest error
-	for _, e := range unjoin(err) {
+	for _, e := range splitErrors(err) {
 		if apierrors.HasStatusCause(e, corev1.NamespaceTerminatingCause) {
 			continue // the cluster is about to go with its namespace
 		}
-		if b := blocked(e); b != nil {
-			p.facts = append(p.facts, stalled(b.Reason, b.Message))
+		if b := asBlocked(e); b != nil {
+			p.facts = append(p.facts, condition.Stalled(b.Reason, b.Message))
 			continue
 		}
 		rest = errors.Join(rest, e)
@@ -178,8 +195,8 @@ func (p *pass[C]) block(err error) error {
 	return rest
 }
 
-// blocked recognises what only a person can mend.
-func blocked(err error) *engine.Blocked {
+// asBlocked recognises what only a person can fix.
+func asBlocked(err error) *engine.Blocked {
 	var b *engine.Blocked
 	var conflict *apply.ConflictError
 	switch {
@@ -187,7 +204,7 @@ func blocked(err error) *engine.Blocked {
 		return b
 	case errors.As(err, &conflict):
 		return &engine.Blocked{Reason: v1alpha1.ReasonNameConflict, Message: conflict.Error() +
-			": it is left alone; rename or delete it, or give the cluster another name"}
+			": it is left alone, although the cluster's metadata.name asks for that name; rename or delete it, or give the cluster another name"}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return &engine.Blocked{Reason: v1alpha1.ReasonInvalidObject, Message: engine.DescribeInvalid(err)}
 	case apierrors.IsForbidden(err):
@@ -205,8 +222,8 @@ func forbiddenObject(err error) string {
 	return "an object"
 }
 
-// unjoin lists what errors.Join put together.
-func unjoin(err error) []error {
+// splitErrors lists what errors.Join put together.
+func splitErrors(err error) []error {
 	if err == nil {
 		return nil
 	}
@@ -216,47 +233,47 @@ func unjoin(err error) []error {
 	return []error{err}
 }
 
-// next is the only place that decides when to look again.
-func (r *Reconciler[C, O]) next(p *pass[C]) (ctrl.Result, error) {
+// scheduleNextPass is the only place that decides when to look again.
+func (r *Reconciler[C, O]) scheduleNextPass(p *pass[C]) (ctrl.Result, error) {
 	if p.err != nil {
 		return ctrl.Result{}, p.err
 	}
-	if p.stepped && !p.unwritten {
+	if (p.stepped || p.requests) && !p.statusStale {
 		return ctrl.Result{RequeueAfter: stepPause}, nil
 	}
-	wait := soonest(p.plan.Recheck, p.overtaken(), p.backups.wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.deadline(p.c, r.Clock.Now()))
+	wait := findSoonest(p.plan.Recheck, p.waitForCache(), p.backups.Wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.timeToDeadline(p.c, r.Clock.Now()))
 	for _, f := range p.facts {
 		if f.Type == v1alpha1.ConditionStalled {
-			wait = soonest(wait, jitter.JitteredIntervalDuration(conflictRecheck))
+			wait = findSoonest(wait, jitter.JitteredIntervalDuration(conflictRecheck))
 		}
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// outdated says whether what was observed of the volumes no longer held when it
+// discardOutdatedPlan says whether what was observed of the volumes no longer held when it
 // came to writing: nothing of the plan is put on record, and the next pass looks
 // again.
-func (p *pass[C]) outdated() bool {
+func (p *pass[C]) discardOutdatedPlan() bool {
 	if p.sync.Outdated {
-		p.plan, p.unwritten = engine.Plan{}, true
+		p.plan, p.statusStale = engine.Plan{}, true
 	}
 	return p.sync.Outdated
 }
 
-// overtaken is when to look again at a cluster that others changed meanwhile.
-func (p *pass[C]) overtaken() time.Duration {
-	if p.unwritten {
+// waitForCache is when to check a cluster again that other clients changed meanwhile.
+func (p *pass[C]) waitForCache() time.Duration {
+	if p.statusStale {
 		return statusRetry
 	}
 	return 0
 }
 
-// soonest of the times that are set; 0 for none.
-func soonest(times ...time.Duration) time.Duration { return engine.Soonest(times...) }
+// findSoonest finds the soonest of the times that are set; 0 for none.
+func findSoonest(times ...time.Duration) time.Duration { return engine.SoonestOf(times...) }
 
-// forget drops what memory holds of a cluster that is gone.
-func (r *Reconciler[C, O]) forget(name types.NamespacedName) {
-	if uid, known := r.memory.forget(name); known {
+// forgetCluster drops what memory holds of a cluster that is gone.
+func (r *Reconciler[C, O]) forgetCluster(name types.NamespacedName) {
+	if uid, known := r.memory.forgetCluster(name); known {
 		r.Applier.Forget(uid)
 	}
 	for _, f := range r.Forgetters {
@@ -264,8 +281,8 @@ func (r *Reconciler[C, O]) forget(name types.NamespacedName) {
 	}
 }
 
-// requestedAt is the value of Flux's annotation that asks for a pass.
-func requestedAt(c client.Object) string {
+// readRequestedAt reads the value of Flux's annotation that asks for a pass.
+func readRequestedAt(c client.Object) string {
 	at, _ := meta.ReconcileAnnotationValue(c.GetAnnotations())
 	return at
 }

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
@@ -33,7 +33,7 @@ type restores struct {
 	// fault is what they end with, in vain; empty for success.
 	fault string
 	// tasks of the programs that were begun, by pod.
-	tasks map[types.UID]memberapi.RestoreTask
+	tasks map[types.UID]agentapi.RestoreTask
 	// filled are the volumes that hold a whole database.
 	filled map[types.UID]bool
 }
@@ -95,21 +95,21 @@ func (r *restores) step(ctx context.Context, s *simulation, pod *corev1.Pod) err
 	return r.end(ctx, s, pod)
 }
 
-func (r *restores) begin(pod *corev1.Pod) (task memberapi.RestoreTask, err error) {
+func (r *restores) begin(pod *corev1.Pod) (task agentapi.RestoreTask, err error) {
 	for _, env := range pod.Spec.Containers[0].Env {
-		if env.Name == memberapi.EnvTask {
+		if env.Name == agentapi.EnvTask {
 			err = json.Unmarshal([]byte(env.Value), &task)
 		}
 	}
 	if r.tasks == nil {
-		r.tasks, r.filled = map[types.UID]memberapi.RestoreTask{}, map[types.UID]bool{}
+		r.tasks, r.filled = map[types.UID]agentapi.RestoreTask{}, map[types.UID]bool{}
 	}
 	r.tasks[pod.UID] = task
 	return task, err
 }
 
 // fill the volume that the pod mounts.
-func (r *restores) fill(ctx context.Context, s *simulation, pod *corev1.Pod, task memberapi.RestoreTask) error {
+func (r *restores) fill(ctx context.Context, s *simulation, pod *corev1.Pod, task agentapi.RestoreTask) error {
 	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "data" })
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.Volumes[i].PersistentVolumeClaim.ClaimName}, claim); err != nil {
@@ -123,7 +123,7 @@ func (r *restores) fill(ctx context.Context, s *simulation, pod *corev1.Pod, tas
 }
 
 // report as the program does, with the rights that its pod has.
-func (r *restores) report(ctx context.Context, s *simulation, pod *corev1.Pod, task memberapi.RestoreTask, run restore.Run) error {
+func (r *restores) report(ctx context.Context, s *simulation, pod *corev1.Pod, task agentapi.RestoreTask, run restore.Run) error {
 	config := rest.CopyConfig(s.world.Config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName,
@@ -141,7 +141,7 @@ func (r *restores) end(ctx context.Context, s *simulation, pod *corev1.Pod) erro
 	done, code := pod.DeepCopy(), int32(0)
 	done.Status.Phase = corev1.PodSucceeded
 	if r.fault != "" {
-		done.Status.Phase, code = corev1.PodFailed, memberapi.ExitPermanent
+		done.Status.Phase, code = corev1.PodFailed, agentapi.ExitPermanent
 	}
 	ctr := pod.Spec.Containers[0]
 	done.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ctr.Name, Image: ctr.Image,

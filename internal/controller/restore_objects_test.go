@@ -11,7 +11,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 // objectOf what is applied, as the API server would read it.
@@ -31,17 +32,17 @@ func objectOf[T any](t *testing.T, ac any) *T {
 // What a restore writes is the members', and what it reads stays as it is.
 func TestRestoreJob(t *testing.T) {
 	pod := objectOf[batchv1.Job](t, restoreJob(fetching())).Spec.Template.Spec
-	if sc := pod.SecurityContext; *sc.RunAsUser != 999 || *sc.FSGroup != 999 || !slices.Equal(sc.SupplementalGroups, []int64{backupUser}) {
+	if sc := pod.SecurityContext; *sc.RunAsUser != 999 || *sc.FSGroup != 999 || !slices.Equal(sc.SupplementalGroups, []int64{job.BackupUser}) {
 		t.Errorf("it runs as %+v", sc)
 	}
 	mounts := map[string]corev1.VolumeMount{}
 	for _, m := range pod.Containers[0].VolumeMounts {
 		mounts[m.Name] = m
 	}
-	if m := mounts["data"]; m.MountPath != memberapi.DataDir || m.ReadOnly {
+	if m := mounts["data"]; m.MountPath != agentapi.DataDir || m.ReadOnly {
 		t.Errorf("the volume is mounted as %+v", m)
 	}
-	if m := mounts["backups"]; m.MountPath != memberapi.BackupsDir || !m.ReadOnly {
+	if m := mounts["backups"]; m.MountPath != agentapi.BackupsDir || !m.ReadOnly {
 		t.Errorf("the backup is mounted as %+v", m)
 	}
 	if args := pod.Containers[0].Args; !slices.Equal(args, []string{"job", "restore", "postgres"}) {

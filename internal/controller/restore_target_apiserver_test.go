@@ -61,7 +61,7 @@ func TestRestoreSchema(t *testing.T) {
 // etcd there is none.
 func TestRestoreToAMoment(t *testing.T) {
 	w := newWorld(t, postgresKind)
-	w.simulation.restores.set(func(r *restores) { r.fault = "the archived log ends before it" })
+	w.simulation.restores.set(func(r *restores) { r.fault = "the archived WAL ends before it" })
 	w.monday("")
 	w.create(w.keys())
 	target := func(at string) *v1alpha1.ClusterRestore {

@@ -57,8 +57,8 @@ func TestMakeForRestore(t *testing.T) {
 			r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Client: interceptor.NewClient(live, interceptor.Funcs{Create: create}), Live: live, Clock: clock.RealClock{}}
 			p := &pass[*v1alpha1.PostgresCluster]{c: s.cluster.(*v1alpha1.PostgresCluster)}
 			claim := *s.how.Claim
-			p.err = p.block(r.make(t.Context(), p, claim.WithLabels(map[string]string{"a": "b"})))
-			next, err := r.next(p)
+			p.err = p.extractBlocked(r.createOnce(t.Context(), p, claim.WithLabels(map[string]string{"a": "b"})))
+			next, err := r.scheduleNextPass(p)
 			if err != nil || (next.RequeueAfter < 10*time.Second) != c.soon {
 				t.Errorf("the next pass is in %s: %v", next.RequeueAfter, err)
 			}

@@ -37,7 +37,7 @@ func TestSilentMembersAreNoChange(t *testing.T) {
 				reconciling, stalled := conditions.GetReason(now, v1alpha1.ConditionReconciling), conditions.GetReason(now, v1alpha1.ConditionStalled)
 				if now.GetGeneration() == generation && (reconciling != "" || stalled != "") {
 					select {
-					case wrong <- describe(now):
+					case wrong <- describeDrifts(now):
 					default:
 					}
 				}

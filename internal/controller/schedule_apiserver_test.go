@@ -17,7 +17,7 @@ import (
 
 // Members give nothing back before a slot of the schedule. A slot that went by
 // while no operator was there is made up once, with each member once. The one
-// before it is passed over, and counted.
+// before it is skipped, and counted.
 func TestDefragmentationBySchedule(t *testing.T) {
 	w := newWorld(t, etcdKind)
 	g := groupOf(w.simulation)
@@ -43,8 +43,8 @@ func TestDefragmentationBySchedule(t *testing.T) {
 	}
 	w.operate(0)
 	want[0].LastSlot = &metav1.Time{Time: newYear.AddDate(-1, 0, 0)}
-	want[0].PassedOver = 1
-	want[0].LastPassedOver = []v1alpha1.PassedOver{{Slot: metav1.Time{Time: newYear.AddDate(-2, 0, 0)}, Reason: "it went by before anybody could handle it"}}
+	want[0].Skipped = 1
+	want[0].LastSkipped = []v1alpha1.SkippedSlot{{Slot: metav1.Time{Time: newYear.AddDate(-2, 0, 0)}, Reason: "it went by before anybody could handle it"}}
 	await(w, c, "the end of the run", func(c *v1alpha1.EtcdCluster) bool { return cmp.Equal(want, c.Status.Schedules) })
 	turns := g.turns()
 	if last := turns[len(turns)-1]; len(turns) != 3 || last != "orders-0" || len(slices.Compact(slices.Sorted(slices.Values(turns)))) != 3 {

@@ -48,7 +48,7 @@ const (
 )
 
 // Applied are the kinds of objects that the operator applies, and may prune.
-func Applied() []schema.GroupVersionKind { return kindsOf(applied()) }
+func Applied() []schema.GroupVersionKind { return kindsOf(listAppliedTypes()) }
 
 func kindsOf(objects []client.Object) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
@@ -60,12 +60,12 @@ func kindsOf(objects []client.Object) []schema.GroupVersionKind {
 	return kinds
 }
 
-// owned are the kinds of objects that clusters consist of.
-func owned() []client.Object {
-	return append(applied(), &corev1.Pod{}, &discoveryv1.EndpointSlice{})
+// listOwnedTypes lists the kinds of objects that clusters consist of.
+func listOwnedTypes() []client.Object {
+	return append(listAppliedTypes(), &corev1.Pod{}, &discoveryv1.EndpointSlice{})
 }
 
-func applied() []client.Object {
+func listAppliedTypes() []client.Object {
 	return []client.Object{
 		&appsv1.StatefulSet{}, &corev1.Service{}, &corev1.ConfigMap{}, &corev1.Secret{}, &corev1.ServiceAccount{},
 		&corev1.PersistentVolumeClaim{}, &policyv1.PodDisruptionBudget{}, &networkingv1.NetworkPolicy{},
@@ -82,8 +82,8 @@ func CacheOptions(namespaces []string) cache.Options {
 	}
 	selector := labels.NewSelector().Add(*belongs)
 	opts := cache.Options{ByObject: map[client.Object]cache.ByObject{}}
-	for _, obj := range append(owned(), &batchv1.Job{}) {
-		opts.ByObject[obj] = cache.ByObject{Label: selector, Transform: engine.Lean}
+	for _, obj := range append(listOwnedTypes(), &batchv1.Job{}) {
+		opts.ByObject[obj] = cache.ByObject{Label: selector, Transform: engine.LeanObject}
 	}
 	for _, ns := range namespaces {
 		if opts.DefaultNamespaces == nil {
@@ -98,7 +98,7 @@ func CacheOptions(namespaces []string) cache.Options {
 func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, concurrent int, sources ...source.Source) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(gvk.Kind)).
-		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}, ordered()))).
+		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}, requestPredicate()))).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: concurrent,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
@@ -106,16 +106,16 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 	for _, s := range sources {
 		b = b.WatchesRawSource(s)
 	}
-	for _, obj := range owned() {
-		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
+	for _, obj := range listOwnedTypes() {
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapByLabel(gvk)))
 	}
-	b = b.Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(byLabel(gvk)))
-	b = b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(ofKind(gvk.Kind)), builder.WithPredicates(ended()))
-	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.all(mgr, gvk))).Complete(r)
+	b = b.Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(mapByLabel(gvk)))
+	b = b.Watches(&v1alpha1.Backup{}, handler.EnqueueRequestsFromMapFunc(mapBackupToCluster(gvk.Kind)), builder.WithPredicates(backupEndedPredicate()))
+	return b.Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.mapToAllClusters(mgr, gvk))).Complete(r)
 }
 
-// byLabel finds the cluster that an object says it belongs to.
-func byLabel(gvk schema.GroupVersionKind) handler.MapFunc {
+// mapByLabel finds the cluster that an object says it belongs to.
+func mapByLabel(gvk schema.GroupVersionKind) handler.MapFunc {
 	kind := strings.ToLower(gvk.Kind)
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		l := obj.GetLabels()
@@ -126,8 +126,8 @@ func byLabel(gvk schema.GroupVersionKind) handler.MapFunc {
 	}
 }
 
-// all clusters look again when what they share changes.
-func (r *Reconciler[C, O]) all(mgr ctrl.Manager, gvk schema.GroupVersionKind) handler.MapFunc {
+// mapToAllClusters clusters look again when what they share changes.
+func (r *Reconciler[C, O]) mapToAllClusters(mgr ctrl.Manager, gvk schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
 		obj, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 		if err != nil {
@@ -151,8 +151,8 @@ func (r *Reconciler[C, O]) all(mgr ctrl.Manager, gvk schema.GroupVersionKind) ha
 	}
 }
 
-// ofKind finds the cluster of a kind that a Backup is of.
-func ofKind(kind string) handler.MapFunc {
+// mapBackupToCluster finds the cluster of a kind that a Backup is of.
+func mapBackupToCluster(kind string) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		b, ok := obj.(*v1alpha1.Backup)
 		if !ok || b.Spec.ClusterRef.Kind != kind {
@@ -162,9 +162,9 @@ func ofKind(kind string) handler.MapFunc {
 	}
 }
 
-// ended lets through that a Backup appears, is done, cannot go on, or goes: its
+// backupEndedPredicate lets through that a Backup appears, is done, cannot go on, or goes: its
 // progress concerns no cluster.
-func ended() predicate.Predicate {
+func backupEndedPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Backup)
 		after, also := e.ObjectNew.(*v1alpha1.Backup)
@@ -174,9 +174,9 @@ func ended() predicate.Predicate {
 	}}
 }
 
-// ordered lets through what changes an annotation of ours: one-shot orders are
+// requestPredicate lets through what changes an annotation of ours: one-shot orders are
 // given as such, and they change no generation.
-func ordered() predicate.Predicate {
+func requestPredicate() predicate.Predicate {
 	own := func(o client.Object) map[string]string {
 		orders := map[string]string{}
 		for name, token := range o.GetAnnotations() {

@@ -27,7 +27,7 @@ func TestOrdersWakeTheLoop(t *testing.T) {
 		{"an order that stays", map[string]string{v1alpha1.AnnotationRecoverQuorum: "first"}, map[string]string{v1alpha1.AnnotationRecoverQuorum: "first"}, false},
 		{"a note of somebody else", nil, map[string]string{"example.com/note": "x"}, false},
 	} {
-		if got := ordered().Update(event.UpdateEvent{ObjectOld: object(tc.old), ObjectNew: object(tc.now)}); got != tc.wakes {
+		if got := requestPredicate().Update(event.UpdateEvent{ObjectOld: object(tc.old), ObjectNew: object(tc.now)}); got != tc.wakes {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}

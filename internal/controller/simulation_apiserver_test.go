@@ -22,15 +22,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/apitest"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // nodeName is where simulated pods run: endpoint slices list no pod without a
 // node.
-const nodeName = "simulated"
+const nodeName, nodeZone = "simulated", "zone-1"
 
 // system is the identifier of every simulated database.
 const system = "7300000000000000001"
@@ -44,7 +45,7 @@ type simulation struct {
 	kubelet client.Client
 
 	mu      sync.Mutex
-	said    map[types.NamespacedName]map[string]members.Observation
+	said    map[types.NamespacedName]map[string]agentclient.Observation
 	wakes   map[*int]func(types.NamespacedName)
 	address int
 	jobs    jobs
@@ -54,8 +55,23 @@ type simulation struct {
 	drills   drills
 	// used is what members say of their volumes, in bytes by pod.
 	used map[string]int64
+	// altered is what members say that they have reset.
+	altered map[string][]postgresapi.Reset
 	// silent says that no agent answers.
 	silent bool
+	// also changes what agents say; nil for nothing.
+	also func(m *agentapi.Status)
+	// unpullable is why the database's image cannot be had; empty where it can.
+	unpullable string
+	// homeless is why the scheduler finds no node for members; empty where it does.
+	homeless string
+}
+
+// change has agents or the kubelet do something else from now on.
+func (s *simulation) change(change func(s *simulation)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
 }
 
 // silence has every agent answer no longer, or again.
@@ -65,6 +81,16 @@ func (s *simulation) silence(silent bool) {
 	s.silent = silent
 }
 
+// alter has a member say what it reset of ALTER SYSTEM.
+func (s *simulation) alter(pod string, resets ...postgresapi.Reset) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.altered == nil {
+		s.altered = map[string][]postgresapi.Reset{}
+	}
+	s.altered[pod] = resets
+}
+
 // use has a member say how much of its volume is used.
 func (s *simulation) use(pod string, bytes int64) {
 	s.mu.Lock()
@@ -72,14 +98,23 @@ func (s *simulation) use(pod string, bytes int64) {
 	s.used[pod] = bytes
 }
 
+// faults are what keeps pods from running; empty where nothing does.
+func (s *simulation) faults() (homeless, unpullable string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.homeless, s.unpullable
+}
+
 // simulate runs until the test ends.
 func simulate(t *testing.T, world *apitest.Cluster, k *kind) *simulation {
 	t.Helper()
 	s := &simulation{
 		t: t, world: world, kind: k, kubelet: world.As(t, "kubelet"),
-		said: map[types.NamespacedName]map[string]members.Observation{}, wakes: map[*int]func(types.NamespacedName){}, used: map[string]int64{},
+		said: map[types.NamespacedName]map[string]agentclient.Observation{}, wakes: map[*int]func(types.NamespacedName){}, used: map[string]int64{},
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{
+		corev1.LabelTopologyZone: nodeZone, corev1.LabelTopologyRegion: "region-1",
+	}}}
 	if err := s.kubelet.Create(t.Context(), node); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -119,7 +154,7 @@ func (s *simulation) step(ctx context.Context) error {
 			return err
 		}
 	}
-	heard := map[types.NamespacedName]map[string]members.Observation{}
+	heard := map[types.NamespacedName]map[string]agentclient.Observation{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if pod.Labels[v1alpha1.LabelBackup] != "" {
@@ -152,7 +187,7 @@ func (s *simulation) step(ctx context.Context) error {
 			return err
 		}
 		if heard[name] == nil {
-			heard[name] = map[string]members.Observation{}
+			heard[name] = map[string]agentclient.Observation{}
 		}
 		heard[name][pod.Name] = s.answer(status)
 	}
@@ -161,13 +196,13 @@ func (s *simulation) step(ctx context.Context) error {
 }
 
 // answer is what the operator hears of an agent.
-func (s *simulation) answer(status *memberapi.Status) members.Observation {
+func (s *simulation) answer(status *agentapi.Status) agentclient.Observation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.silent {
-		return members.Observation{Err: "no answer"}
+		return agentclient.Observation{Err: "no answer"}
 	}
-	return members.Observation{Status: status}
+	return agentclient.Observation{Status: status}
 }
 
 // passing errors come of a cache that is behind.
@@ -186,10 +221,15 @@ func (s *simulation) bindVolume(ctx context.Context, v *corev1.PersistentVolumeC
 }
 
 // live takes a pod one step further, and says what its agent says.
-func (s *simulation) live(ctx context.Context, pod *corev1.Pod) (*memberapi.Status, error) {
+func (s *simulation) live(ctx context.Context, pod *corev1.Pod) (*agentapi.Status, error) {
+	homeless, _ := s.faults()
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return nil, s.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	case pod.Spec.NodeName == "" && homeless != "":
+		waits := pod.DeepCopy()
+		waits.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: homeless}}
+		return nil, s.kubelet.Status().Patch(ctx, waits, client.MergeFrom(pod))
 	case pod.Spec.NodeName == "":
 		return nil, s.kubelet.SubResource("binding").Create(ctx, pod, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName}})
@@ -206,6 +246,9 @@ func (s *simulation) live(ctx context.Context, pod *corev1.Pod) (*memberapi.Stat
 }
 
 func (s *simulation) startPod(ctx context.Context, pod *corev1.Pod) error {
+	if _, unpullable := s.faults(); unpullable != "" {
+		return s.failPull(ctx, pod, unpullable)
+	}
 	s.address++
 	running := pod.DeepCopy()
 	running.Status.Phase = corev1.PodRunning
@@ -223,8 +266,16 @@ func (s *simulation) startPod(ctx context.Context, pod *corev1.Pod) error {
 	return s.kubelet.Status().Patch(ctx, running, client.MergeFrom(pod))
 }
 
+// failPull is what the kubelet says of a pod whose image cannot be had.
+func (s *simulation) failPull(ctx context.Context, pod *corev1.Pod, unpullable string) error {
+	waits, ctr := pod.DeepCopy(), pod.Spec.Containers[0]
+	waits.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ctr.Name, Image: ctr.Image,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: unpullable}}}}
+	return s.kubelet.Status().Patch(ctx, waits, client.MergeFrom(pod))
+}
+
 // agent is what the agent of a running pod says.
-func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Status, error) {
+func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*agentapi.Status, error) {
 	cluster := pod.Labels[v1alpha1.LabelCluster]
 	config, tls := &corev1.ConfigMap{}, &corev1.Secret{}
 	if err := s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: cluster + "-config"}, config); err != nil {
@@ -233,14 +284,14 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 	if err := s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: cluster + "-tls"}, tls); err != nil {
 		return nil, err
 	}
-	m := &memberapi.Status{
+	m := &agentapi.Status{
 		Pod: pod.Name, PodUID: string(pod.UID), Serving: true, SystemIdentifier: system,
-		ConfigHash:        memberapi.HashConfig([]byte(config.Data[memberapi.ConfigKey])),
+		ConfigHash:        agentapi.HashConfig([]byte(config.Data[agentapi.ConfigKey])),
 		CertificateSerial: pki.Serial(tls.Data["tls.crt"]),
-		TLSHash:           memberapi.HashTLS(tls.Data),
+		TLSHash:           agentapi.HashTLS(tls.Data),
 	}
-	var told memberapi.ClusterConfig
-	if err := json.Unmarshal([]byte(config.Data[memberapi.ConfigKey]), &told); err != nil {
+	var told agentapi.ClusterConfig
+	if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told); err != nil {
 		m.ConfigError = err.Error()
 	}
 	if claim := new(corev1.PersistentVolumeClaim); s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "data-" + pod.Name}, claim) == nil {
@@ -249,15 +300,20 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*memberapi.Sta
 		}
 		s.mu.Lock()
 		capacity := claim.Status.Capacity[corev1.ResourceStorage]
-		m.VolumeSize, m.VolumeUsed = capacity.Value(), s.used[pod.Name]
+		m.VolumeSize, m.VolumeUsed, m.Resets = capacity.Value(), s.used[pod.Name], s.altered[pod.Name]
 		s.mu.Unlock()
 	}
 	s.kind.says(s, pod, m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.also != nil {
+		s.also(m)
+	}
 	return m, nil
 }
 
 // hear remembers what members say, and wakes the operators for what is new.
-func (s *simulation) hear(heard map[types.NamespacedName]map[string]members.Observation) {
+func (s *simulation) hear(heard map[types.NamespacedName]map[string]agentclient.Observation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.said
@@ -304,15 +360,20 @@ func (s *simulation) source() source.Source {
 }
 
 // Watch implements postgres.Members.
-func (s *simulation) Watch(types.NamespacedName, types.UID, members.Target) {}
+func (s *simulation) Watch(types.NamespacedName, types.UID, agentclient.Target) {}
 
 // Get implements postgres.Members.
-func (s *simulation) Get(name types.NamespacedName) map[string]members.Observation {
+func (s *simulation) Get(name types.NamespacedName) map[string]agentclient.Observation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	said := maps.Clone(s.said[name])
 	for pod, o := range said {
 		o.Asked = time.Now()
+		if o.Status != nil && o.Status.Role == v1alpha1.RolePrimary {
+			status := *o.Status
+			status.Flushed = status.Serving
+			o.Status = &status
+		}
 		said[pod] = o
 	}
 	return said

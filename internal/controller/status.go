@@ -21,20 +21,22 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
-// mostDrifts that status remembers.
-const mostDrifts = 10
+// maxDrifts that status remembers.
+const maxDrifts = 10
 
 // writeStatus computes the status of this pass and writes it in one forced
 // apply, if it changed. What it could not say of drift, the next pass says.
 func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
-	p.drifts = slices.Concat(p.sync.Drifts, r.memory.untold(p.c))
+	p.drifts = slices.Concat(p.sync.Drifts, r.memory.unreportedDrifts(p.c))
 	before := p.c.CommonStatus().DeepCopy()
+	before.Requests, before.Orders = p.readRequests, p.readOrders
 	r.fillStatus(p)
 	if equality.Semantic.DeepEqual(before, p.c.CommonStatus()) {
-		r.memory.tellLater(p.c, nil)
+		r.memory.keepUnreportedDrifts(p.c, nil)
 		return nil
 	}
 	gvk, err := apiutil.GVKForObject(p.c, r.Client.Scheme())
@@ -54,18 +56,19 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		}
 		return r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	}
-	// An order is taken up once: of two passes that see none on record, one must
+	// A request is accepted once: of two passes that see none recorded, one must
 	// fail. And until a restore is done, whoever is behind must not take off the
 	// record that it is.
 	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
-	once := restoring || !equality.Semantic.DeepEqual(before.Orders, p.c.CommonStatus().Orders)
-	version := r.memory.version(p.c)
-	if p.restored.latch {
+	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
+	once := restoring || requests
+	version := r.memory.findVersion(p.c)
+	if p.restored.mustRecord {
 		version = p.c.GetResourceVersion() // it is of the spec that was read
 	}
 	err = write(version)
 	if apierrors.IsConflict(err) {
-		version, other := r.unchanged(ctx, p.c, before, schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind})
+		version, other := r.findUnchangedVersion(ctx, p.c, before, schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind})
 		if other != nil {
 			err = other
 		} else if !once {
@@ -73,28 +76,29 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		}
 	}
 	if err != nil {
-		r.memory.tellLater(p.c, p.drifts)
+		r.memory.keepUnreportedDrifts(p.c, p.drifts)
 	}
 	if apierrors.IsConflict(err) {
-		// Nobody tells of the status that the cache does not show yet.
-		p.unwritten = true
+		// No watch reports the status that the cache does not show yet.
+		p.statusStale = true
 		return nil
 	}
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	r.memory.wrote(p.c, answer.GetResourceVersion())
-	r.announce(p.c, before)
+	p.requests = requests
+	r.memory.recordWrite(p.c, answer.GetResourceVersion())
+	r.announceStatus(p.c, before)
 	return nil
 }
 
-// unchanged asks for the newest version of a cluster that others have written
+// findUnchangedVersion asks for the newest version of a cluster that others have written
 // since it was read. It fails with NotFound where the name is another one's by
 // now: the API server compares no UIDs where a status is applied, and a cluster
-// that was made anew must not get what was latched for the one before. It fails
+// that was made anew must not get what was recorded for the one before. It fails
 // with a conflict where its status is another: it may say what this pass does not
 // know, as that of an operator that leads by now.
-func (r *Reconciler[C, O]) unchanged(ctx context.Context, c C, before *v1alpha1.CommonStatus, kind schema.GroupResource) (string, error) {
+func (r *Reconciler[C, O]) findUnchangedVersion(ctx context.Context, c C, before *v1alpha1.CommonStatus, kind schema.GroupResource) (string, error) {
 	now := r.New()
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil {
 		return "", err
@@ -102,9 +106,9 @@ func (r *Reconciler[C, O]) unchanged(ctx context.Context, c C, before *v1alpha1.
 	if now.GetUID() != c.GetUID() {
 		return "", apierrors.NewNotFound(kind, c.GetName())
 	}
-	r.memory.rewound(now)
+	r.memory.dropRewound(now)
 	if !equality.Semantic.DeepEqual(before, now.CommonStatus()) {
-		return "", apierrors.NewConflict(kind, c.GetName(), errors.New("somebody else wrote its status"))
+		return "", apierrors.NewConflict(kind, c.GetName(), errors.New("another client wrote its status"))
 	}
 	return now.GetResourceVersion(), nil
 }
@@ -121,21 +125,22 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	}
 	in := condition.Input{
 		Facts:     append(p.facts, p.plan.Facts...),
-		Rewritten: rewritten(p.sync), Unsettled: !p.sync.Settled || p.stepped,
+		Rewritten: wroteRequestedChange(p.sync), Unsettled: !p.sync.Settled || p.stepped,
 		Suspended: c.Common().Suspend, Deleting: deleting, Error: p.err,
-		Standing: describe(p.sync.Standing), Contested: contested(p.sync.Contested),
-		Tolerated: slices.Concat(p.plan.Tolerated, tolerated(p.sync.Tolerated)),
-		Deadline:  deadline(c),
+		Standing: describeDrifts(p.sync.Standing), Contested: describeContests(p.sync.Contested),
+		Tolerated: slices.Concat(p.plan.Tolerated, groupTolerated(p.sync.Tolerated)),
+		Resets:    p.plan.Resets,
+		Deadline:  progressDeadline(c),
 	}
 	if !deleting {
 		fillReport(st, p)
 	}
-	in.Stuck = r.memory.stuckFor(c, fingerprint(c, in), r.Clock.Now())
+	in.Stuck = r.memory.measureStandstill(c, describeProgress(c, in), r.Clock.Now())
 	condition.Resolve(c, in)
 	r.memory.watchDeadline(c, in.Deadline, conditions.Has(c, v1alpha1.ConditionReconciling))
-	st.Phase = phase(c, deleting)
+	st.Phase = describePhase(c, deleting)
 	st.ObservedGeneration = c.GetGeneration()
-	st.LastHandledReconcileAt = requestedAt(c)
+	st.LastHandledReconcileAt = readRequestedAt(c)
 	recordDrifts(st, p.drifts)
 }
 
@@ -146,26 +151,26 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	st.Ready = fmt.Sprintf("%d/%d", r.ReadyReplicas, p.c.Common().DesiredReplicas())
 	st.Members, st.Endpoints = r.Members, r.Endpoints
 	st.CredentialsSecret, st.SystemIdentifier = r.CredentialsSecret, r.SystemIdentifier
-	record := p.backups.record
-	if !p.backups.known {
-		record = recordOf(st) // a slot that is due is not lost with a failed read
+	record := p.backups.Record
+	if !p.backups.Known {
+		record = backups.FindScheduleRecord(st) // a slot that is due is not lost with a failed read
 	}
 	drills := p.drills.record
 	if !p.drills.known {
-		drills = recordNamed(st, drillSchedule)
+		drills = backups.FindRecord(st, drillSchedule)
 	} else {
 		st.Drill = p.drills.status
 	}
-	st.Orders, st.Schedules = r.Orders, slices.Clone(r.Schedules)
+	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
 	st.Archive = r.Archive
 	st.Restore = p.restored.status
-	if p.backups.known {
-		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.last, nil, p.store.check
-		st.BackupPlace = p.backups.place
+	if p.backups.Known {
+		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.Last, nil, p.store.check
+		st.BackupPlace = p.backups.Place
 	}
 	if record != nil {
 		st.Schedules = append(st.Schedules, *record)
-		if p.backups.wait > 0 && p.backups.removed == "" {
+		if p.backups.Wait > 0 && p.backups.Removed == "" {
 			st.NextBackup = record.NextSlot
 		}
 	}
@@ -174,16 +179,16 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	}
 }
 
-func deadline(c v1alpha1.Cluster) time.Duration {
+func progressDeadline(c v1alpha1.Cluster) time.Duration {
 	if s := c.Common().ProgressDeadlineSeconds; s != nil {
 		return time.Duration(*s) * time.Second
 	}
 	return 10 * time.Minute
 }
 
-// rewritten says whether the pass wrote something else than what somebody had
+// wroteRequestedChange says whether the pass wrote something else than what another client had
 // changed.
-func rewritten(sync apply.Result) bool {
+func wroteRequestedChange(sync apply.Result) bool {
 	reverted := map[apply.ObjectID]bool{}
 	for _, d := range sync.Drifts {
 		reverted[d.Object] = d.Action == apply.ActionReverted
@@ -196,8 +201,8 @@ func rewritten(sync apply.Result) bool {
 	return false
 }
 
-// fingerprint is what moves while there is progress.
-func fingerprint(c v1alpha1.Cluster, in condition.Input) string {
+// describeProgress names what moves while there is progress.
+func describeProgress(c v1alpha1.Cluster, in condition.Input) string {
 	facts := in.Facts
 	if in.Error != nil {
 		facts = append(facts, condition.Fact{Message: "error"})
@@ -205,8 +210,8 @@ func fingerprint(c v1alpha1.Cluster, in condition.Input) string {
 	return fmt.Sprint(c.GetGeneration(), c.CommonStatus().Members, facts)
 }
 
-// phase is a word for people, made from the conditions. No decision reads it.
-func phase(c v1alpha1.Cluster, deleting bool) string {
+// describePhase is a word for people, made from the conditions. No decision reads it.
+func describePhase(c v1alpha1.Cluster, deleting bool) string {
 	reconciling := conditions.GetReason(c, v1alpha1.ConditionReconciling)
 	switch {
 	case deleting:
@@ -231,32 +236,32 @@ func recordDrifts(st *v1alpha1.CommonStatus, drifts []apply.Drift) {
 	if len(drifts) == 0 {
 		return
 	}
-	var last, told []v1alpha1.DriftRecord
+	var last, reported []v1alpha1.DriftRecord
 	if st.Drift != nil {
-		told = st.Drift.Last
+		reported = st.Drift.Last
 	}
 	for _, d := range drifts {
 		record := v1alpha1.DriftRecord{
 			Time: metav1.NewTime(d.Time.Truncate(time.Second)), Object: d.Object.String(), Path: d.Path,
-			Manager: manager(d), Operation: d.Operation, Action: d.Action,
+			Manager: describeManager(d), Operation: d.Operation, Action: d.Action,
 		}
-		if !slices.ContainsFunc(told, func(r v1alpha1.DriftRecord) bool { return equality.Semantic.DeepEqual(r, record) }) {
+		if !slices.ContainsFunc(reported, func(r v1alpha1.DriftRecord) bool { return equality.Semantic.DeepEqual(r, record) }) {
 			last = append(last, record)
 		}
 	}
-	last = append(last, told...)
-	st.Drift = &v1alpha1.DriftStatus{Last: last[:min(len(last), mostDrifts)]}
+	last = append(last, reported...)
+	st.Drift = &v1alpha1.DriftStatus{Last: last[:min(len(last), maxDrifts)]}
 }
 
-func manager(d apply.Drift) string {
+func describeManager(d apply.Drift) string {
 	if d.Subresource != "" {
 		return d.Manager + " (" + d.Subresource + ")"
 	}
 	return d.Manager
 }
 
-// describe names drifts for people.
-func describe(drifts []apply.Drift) []string {
+// describeDrifts names drifts for people.
+func describeDrifts(drifts []apply.Drift) []string {
 	var out []string
 	for _, d := range drifts {
 		text := d.Object.String()
@@ -264,30 +269,37 @@ func describe(drifts []apply.Drift) []string {
 			text += " " + d.Path
 		}
 		if d.Manager == "" {
-			out = append(out, text+" "+author(d))
+			out = append(out, text+" "+describeAuthor(d))
 			continue
 		}
-		out = append(out, text+" by "+manager(d))
+		out = append(out, text+" by "+describeManager(d))
 	}
 	return out
 }
 
-// tolerated names what nobody owns in owned objects, for people: in one line
-// where several have the same.
-func tolerated(all []apply.Tolerated) []string {
-	objects := map[string][]string{}
+// groupTolerated lists what no manager owns in owned objects, once where several have
+// the same.
+func groupTolerated(all []apply.Tolerated) []condition.Tolerated {
+	same := map[string]condition.Tolerated{}
 	for _, t := range all {
-		paths := strings.Join(t.Paths, " (added), ") + " (added)"
-		objects[paths] = append(objects[paths], t.Object.String())
+		key := strings.Join(t.Paths, "\n")
+		group := same[key]
+		if group.Objects == nil {
+			for _, path := range t.Paths {
+				group.Differences = append(group.Differences, path+" (added)")
+			}
+		}
+		group.Objects = append(group.Objects, t.Object.String())
+		same[key] = group
 	}
-	var out []string
-	for _, paths := range slices.Sorted(maps.Keys(objects)) {
-		out = append(out, strings.Join(objects[paths], ", ")+" "+paths)
+	var out []condition.Tolerated
+	for _, key := range slices.Sorted(maps.Keys(same)) {
+		out = append(out, same[key])
 	}
 	return out
 }
 
-func contested(contests []apply.Contest) []string {
+func describeContests(contests []apply.Contest) []string {
 	var out []string
 	for _, c := range contests {
 		text := c.Object.String()
@@ -305,8 +317,4 @@ func contested(contests []apply.Contest) []string {
 		out = append(out, text)
 	}
 	return out
-}
-
-func stalled(reason, message string) condition.Fact {
-	return condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }

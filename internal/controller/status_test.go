@@ -60,7 +60,7 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		return c
 	}
 	var ordered, restored v1alpha1.PostgresClusterStatus
-	ordered.Orders = []v1alpha1.OrderStatus{{Type: "recover-quorum", Token: "go"}}
+	ordered.Requests = []v1alpha1.RequestStatus{{Type: "recover-quorum", ID: "go"}}
 	restored.Restore = &v1alpha1.RestoreStatus{CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}}
 	type postgresPass = pass[*v1alpha1.PostgresCluster]
 	plain := func(*postgresPass) {}
@@ -77,7 +77,7 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		{"another operator took up an order", []client.Object{saying(ordered)}, plain, []string{"4"}},
 		{"it was made anew", []client.Object{cluster("b")}, plain, []string{"4"}},
 		{"it is gone", nil, plain, []string{"4"}},
-		{"it puts a restore on record, as it was read", []client.Object{cluster("a")}, func(p *postgresPass) { begins(p); p.restored.latch = true }, []string{"3"}},
+		{"it puts a restore on record, as it was read", []client.Object{cluster("a")}, func(p *postgresPass) { begins(p); p.restored.mustRecord = true }, []string{"3"}},
 		{"a restore is declared", []client.Object{cluster("a")}, begins, []string{"4"}},
 		{"a restore is on record", []client.Object{cluster("a")}, func(p *postgresPass) {
 			begins(p)
@@ -95,7 +95,7 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 			New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 		}
 		p := &postgresPass{c: cluster("a")}
-		r.memory.wrote(p.c, "4")
+		r.memory.recordWrite(p.c, "4")
 		p.c.ResourceVersion = "3"
 		tc.change(p)
 		p.sync.Drifts = []apply.Drift{{Time: metav1.NewTime(time.Unix(1, 0))}}
@@ -106,8 +106,8 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 			t.Errorf("%s: tried at the versions %v, want %v", tc.name, tried, tc.want)
 		}
 		written := slices.Contains(tried, "7")
-		if again := len(tc.live) > 0 && tc.live[0].GetUID() == "a" && !written; again != (p.overtaken() > 0) {
-			t.Errorf("%s: looks again after %s", tc.name, p.overtaken())
+		if again := len(tc.live) > 0 && tc.live[0].GetUID() == "a" && !written; again != (p.waitForCache() > 0) {
+			t.Errorf("%s: looks again after %s", tc.name, p.waitForCache())
 		}
 		next := &postgresPass{c: cluster("a")}
 		if err := r.writeStatus(t.Context(), next); err != nil {
@@ -137,10 +137,10 @@ func TestWriteStatusOfAnEarlierState(t *testing.T) {
 		Client: onlyAt(live, "200", &tried), Live: live,
 		New: func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 	}
-	r.memory.wrote(at("1000", "Ready"), "1000")
+	r.memory.recordWrite(at("1000", "Ready"), "1000")
 	for range 2 {
 		p := &pass[*v1alpha1.PostgresCluster]{c: at("200", "Creating")}
-		r.memory.restore(p.c)
+		r.memory.restoreStatus(p.c)
 		p.sync.Drifts = []apply.Drift{{Time: metav1.NewTime(time.Unix(1, 0))}}
 		if err := r.writeStatus(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestOutdatedPlan(t *testing.T) {
 	p.plan.Report.SystemIdentifier, p.stepped = "7", true
 	p.plan.Facts = []condition.Fact{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue}}
 	p.sync.Outdated = true
-	if !p.outdated() {
+	if !p.discardOutdatedPlan() {
 		t.Error("the plan is taken for true")
 	}
 	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Clock: clock.RealClock{}}
@@ -181,7 +181,7 @@ func TestOutdatedPlan(t *testing.T) {
 	if id := p.c.Status.SystemIdentifier; id != "" {
 		t.Errorf("%s is on record", id)
 	}
-	if next, err := r.next(p); err != nil || next.RequeueAfter != statusRetry {
+	if next, err := r.scheduleNextPass(p); err != nil || next.RequeueAfter != statusRetry {
 		t.Errorf("looks again after %s (%v)", next.RequeueAfter, err)
 	}
 }

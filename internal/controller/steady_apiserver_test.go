@@ -78,7 +78,7 @@ func requestedAtIsAnswered(t *testing.T, w *world) {
 		return c.CommonStatus().LastHandledReconcileAt == "2026-03-01T12:00:00Z"
 	})
 	if c.GetGeneration() != generation || !ready(c) {
-		t.Errorf("generation %d, was %d: %s", c.GetGeneration(), generation, describe(c))
+		t.Errorf("generation %d, was %d: %s", c.GetGeneration(), generation, describeDrifts(c))
 	}
 }
 

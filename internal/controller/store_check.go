@@ -13,11 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
-	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 const (
@@ -29,8 +30,8 @@ const (
 	storeCheckSeconds = 10 * 60
 )
 
-// storeSeen is a cluster's destination of backups, and what is known of it.
-type storeSeen struct {
+// storeObservation is a cluster's destination of backups, and what is known of it.
+type storeObservation struct {
 	cluster v1alpha1.Cluster
 	kind    string
 	// image that the members run, agentImage what is injected there.
@@ -54,33 +55,33 @@ type storePlan struct {
 	remove []*batchv1.Job
 	create *batchv1ac.JobApplyConfiguration
 	// fault says why the destination cannot be used, for a reason; nil where it
-	// can, or nobody knows.
+	// can, or that is unknown.
 	fault   *condition.Fact
 	recheck time.Duration
 }
 
 // planStore is pure. A destination is tried once with what it is given, and
 // again now and then only while it cannot be used.
-func planStore(s storeSeen) storePlan {
+func planStore(s storeObservation) storePlan {
 	was := s.cluster.CommonStatus().StoreCheck
 	backup := s.cluster.Common().Backup
 	switch {
 	case !backup.On() || backup.Destination == nil:
-		return storePlan{remove: s.others("")}
+		return storePlan{remove: s.listOtherJobs("")}
 	case s.missing != "":
-		p := storePlan{check: was.DeepCopy(), remove: s.others("")}
-		p.says(v1alpha1.ReasonSecretMissing, fmt.Sprintf("spec.backup.destination.credentialsSecretRef names the Secret %s, and there is none: make it, or name another", s.missing))
+		p := storePlan{check: was.DeepCopy(), remove: s.listOtherJobs("")}
+		p.reportFault(v1alpha1.ReasonSecretMissing, backups.DescribeMissingCredentials("spec.backup.destination.credentialsSecretRef", s.missing, backup.Destination.URL)+", or name another")
 		return p
 	}
-	p := storePlan{remove: s.others(s.name())}
-	if was != nil && placeIn(was.Given) == s.place() {
+	p := storePlan{remove: s.listOtherJobs(s.jobName())}
+	if was != nil && placeIn(was.Given) == s.hashDestination() {
 		p.check = was.DeepCopy() // else it is of another destination
 	}
-	s.look(&p)
+	s.planCheck(&p)
 	if p.check != nil && p.check.Error != "" {
-		p.says(p.check.Reason, p.check.Error)
+		p.reportFault(p.check.Reason, p.check.Error)
 		switch again := p.recheck > 0; {
-		case again && p.check.Given == s.given():
+		case again && p.check.Given == s.hashInput():
 			p.fault.Message += "; it is tried again at " + s.now.Add(p.recheck).UTC().Format(time.RFC3339)
 		case again:
 			p.fault.Message += "; the Secret has changed, and is tried at " + s.now.Add(p.recheck).UTC().Format(time.RFC3339)
@@ -89,48 +90,48 @@ func planStore(s storeSeen) storePlan {
 	return p
 }
 
-// look at the Job, and make it where it is time.
-func (s storeSeen) look(p *storePlan) {
-	job := s.own()
-	if job != nil && job.DeletionTimestamp != nil {
+// planCheck reads the Job, and makes it when it is due.
+func (s storeObservation) planCheck(p *storePlan) {
+	j := s.findOwnJob()
+	if j != nil && j.DeletionTimestamp != nil {
 		return // its end wakes the cluster
 	}
-	if job != nil && jobEnded(job) {
-		s.take(p, job)
+	if j != nil && job.HasEnded(j) {
+		s.recordOutcome(p, j)
 	}
-	if s.usedSince(p.check) {
+	if s.wasUsedSince(p.check) {
 		p.check.Error, p.check.Reason, p.check.Failures = "", "", 0
 	}
-	due, again := s.due(p.check)
+	due, again := s.findDueTime(p.check)
 	switch {
-	case job != nil && !jobEnded(job):
+	case j != nil && !job.HasEnded(j):
 	case again && due.After(s.now):
 		p.recheck = due.Sub(s.now)
-	case job != nil && jobIs(job, batchv1.JobFailed):
-		p.remove = append(p.remove, job) // its log was kept until now
-	case job == nil && again && s.image != "":
-		p.create = s.job()
+	case j != nil && job.HasCondition(j, batchv1.JobFailed):
+		p.remove = append(p.remove, j) // its log was kept until now
+	case j == nil && again && s.image != "":
+		p.create = s.buildJob()
 	}
 }
 
-// take over how a Job ended.
-func (s storeSeen) take(p *storePlan, job *batchv1.Job) {
-	if jobIs(job, batchv1.JobFailed) {
-		s.failed(p, job)
+// recordOutcome records how a Job ended.
+func (s storeObservation) recordOutcome(p *storePlan, j *batchv1.Job) {
+	if job.HasCondition(j, batchv1.JobFailed) {
+		s.recordFailure(p, j)
 		return
 	}
-	p.check = &v1alpha1.StoreCheck{Given: job.Annotations[v1alpha1.AnnotationGiven], Time: endOf(job)}
-	p.remove = append(p.remove, job)
+	p.check = &v1alpha1.StoreCheck{Given: j.Annotations[v1alpha1.AnnotationGiven], Time: metav1.NewTime(job.EndTime(j).Truncate(time.Second))}
+	p.remove = append(p.remove, j)
 }
 
-// due says when a destination is tried again, if ever. Other keys are tried at
+// findDueTime says when a destination is tried again, if ever. Other keys are tried at
 // once where those before were refused once; else they wait, since a Secret may
 // be written every minute with the same.
-func (s storeSeen) due(c *v1alpha1.StoreCheck) (at time.Time, again bool) {
+func (s storeObservation) findDueTime(c *v1alpha1.StoreCheck) (at time.Time, again bool) {
 	switch {
-	case c == nil || c.Given != s.given() && c.Failures == 1:
+	case c == nil || c.Given != s.hashInput() && c.Failures == 1:
 		return s.now, true
-	case c.Given != s.given():
+	case c.Given != s.hashInput():
 		return c.Time.Add(firstStoreRetry), true
 	case c.Error != "":
 		return c.Time.Add(pauseAfter(c.Failures)), true
@@ -138,81 +139,55 @@ func (s storeSeen) due(c *v1alpha1.StoreCheck) (at time.Time, again bool) {
 	return time.Time{}, false
 }
 
-// failed counts a Job once. It stays, for its log, until the next one is due.
+// recordFailure counts a Job once. It stays, for its log, until the next one is due.
 // One that could not run says nothing against what was found before.
-func (s storeSeen) failed(p *storePlan, job *batchv1.Job) {
-	was, ended := p.check, endOf(job)
+func (s storeObservation) recordFailure(p *storePlan, j *batchv1.Job) {
+	was, ended := p.check, metav1.NewTime(job.EndTime(j).Truncate(time.Second))
 	if was != nil && was.Time.Equal(&ended) {
 		return
 	}
-	p.check = &v1alpha1.StoreCheck{Given: job.Annotations[v1alpha1.AnnotationGiven], Time: ended, Failures: 1}
-	p.check.Reason, p.check.Error = s.lastWords(job)
+	p.check = &v1alpha1.StoreCheck{Given: j.Annotations[v1alpha1.AnnotationGiven], Time: ended, Failures: 1}
+	p.check.Reason, p.check.Error = s.readRefusal(j)
 	if was == nil {
 		return
 	}
 	p.check.Failures += was.Failures
-	if p.check.Reason == v1alpha1.ReasonStoreUntried && was.Reason == v1alpha1.ReasonStoreUnusable && was.Given == p.check.Given {
+	if p.check.Reason == v1alpha1.ReasonStoreUnchecked && was.Reason == v1alpha1.ReasonStoreUnusable && was.Given == p.check.Given {
 		p.check.Reason, p.check.Error = was.Reason, was.Error
 	}
 }
 
-// usedSince says whether a backup was begun after a failure, and is good: then
+// wasUsedSince says whether a backup was begun after a failure, and is good: then
 // nothing is wrong any more.
-func (s storeSeen) usedSince(c *v1alpha1.StoreCheck) bool {
-	return c != nil && c.Error != "" && s.good != nil && s.good.Status.Location != nil && s.good.Status.Location.ClaimName == "" && began(s.good).After(c.Time.Time)
+func (s storeObservation) wasUsedSince(c *v1alpha1.StoreCheck) bool {
+	return c != nil && c.Error != "" && s.good != nil && s.good.Status.Location != nil && s.good.Status.Location.ClaimName == "" && backups.StartTime(s.good).After(c.Time.Time)
 }
 
-// lastWords of the program of a Job; else what kept it from running.
-func (s storeSeen) lastWords(job *batchv1.Job) (reason, words string) {
-	for i := range s.pods {
-		if !metav1.IsControlledBy(&s.pods[i], job) {
-			continue
-		}
-		for _, c := range s.pods[i].Status.ContainerStatuses {
-			if t := c.State.Terminated; t != nil && c.Name == containerJob && t.ExitCode != 0 && t.Message != "" {
-				return v1alpha1.ReasonStoreUnusable, "the store cannot be used: " + strings.TrimPrefix(strings.TrimSpace(t.Message), "holdfast: ")
-			}
+// readRefusal reads why a Job has failed: its program's last message, or else what
+// kept the program from running.
+func (s storeObservation) readRefusal(j *batchv1.Job) (reason, message string) {
+	for _, t := range job.FindTerminations(j, s.pods) {
+		if t.ExitCode != 0 && t.Message != "" {
+			return v1alpha1.ReasonStoreUnusable, "the store cannot be used: " + strings.TrimPrefix(strings.TrimSpace(t.Message), "holdfast: ")
 		}
 	}
-	return v1alpha1.ReasonStoreUntried, "the store could not be tried: " + cmp.Or(podFault(s.pods, job), "Job "+job.Name+" has failed")
+	return v1alpha1.ReasonStoreUnchecked, "the store could not be tried: " + cmp.Or(job.DescribeFault(s.pods, j), "Job "+j.Name+" has failed")
 }
 
-func (p *storePlan) says(reason, message string) {
+func (p *storePlan) reportFault(reason, message string) {
 	p.fault = &condition.Fact{Type: v1alpha1.ConditionBackedUp, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// untried says why the destination could not be tried, where nothing worse is
+// reportUntried says why the destination could not be tried, where nothing worse is
 // known of it. No reason to hold the cluster up: backups will say so, too.
-func (p *storePlan) untried(message string) {
+func (p *storePlan) reportUntried(message string) {
 	p.recheck = firstStoreRetry
 	if p.fault == nil {
-		p.says(v1alpha1.ReasonStoreUntried, "the store could not be tried: "+message)
+		p.reportFault(v1alpha1.ReasonStoreUnchecked, "the store could not be tried: "+message)
 	}
 }
 
-// unusable puts what is wrong with the destination before what backups say: they
-// will fail, whatever became of the last one. That it could not be tried says no
-// more than they do, where there are any.
-func (r *regimen) unusable(fault *condition.Fact) {
-	if fault == nil {
-		return
-	}
-	for i, f := range r.facts {
-		switch {
-		case f.Type != v1alpha1.ConditionBackedUp:
-			continue
-		case fault.Reason == v1alpha1.ReasonStoreUntried && f.Reason != v1alpha1.ReasonNoBackup:
-			r.facts[i].Message += "; " + fault.Message
-		default:
-			fault.Message += "; " + f.Message
-			r.facts[i] = *fault
-		}
-		return
-	}
-	r.facts = append(r.facts, *fault)
-}
-
-// pauseAfter so many failures in a row.
+// pauseAfter is how long a store is left alone after so many failures in a row.
 func pauseAfter(failures int32) time.Duration {
 	pause := firstStoreRetry
 	for ; failures > 1 && pause < lastStoreRetry; failures-- {
@@ -221,29 +196,21 @@ func pauseAfter(failures int32) time.Duration {
 	return min(pause, lastStoreRetry)
 }
 
-// endOf a Job, to the second, as a status has it.
-func endOf(job *batchv1.Job) metav1.Time {
-	for _, c := range job.Status.Conditions {
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue {
-			return metav1.NewTime(c.LastTransitionTime.Truncate(time.Second))
-		}
-	}
-	return metav1.Time{}
-}
-
-// place names the destination, and given what is tried: that, with a version of
+// hashDestination names the destination, and given what is tried: that, with a version of
 // its Secret.
-func (s storeSeen) place() string {
-	told, err := json.Marshal(s.cluster.Common().Backup.Destination)
+func (s storeObservation) hashDestination() string {
+	data, err := json.Marshal(s.cluster.Common().Backup.Destination)
 	if err != nil {
 		panic(fmt.Sprintf("a destination always marshals: %v", err))
 	}
-	return hashOf(told)
+	return hashOf(data)
 }
 
-func (s storeSeen) given() string { return s.place() + "-" + hashOf([]byte(s.keys)) }
+func (s storeObservation) hashInput() string {
+	return s.hashDestination() + "-" + hashOf([]byte(s.keys))
+}
 
-// placeIn what was given.
+// placeIn is the destination in a hash of inputs.
 func placeIn(given string) string {
 	place, _, _ := strings.Cut(given, "-")
 	return place
@@ -254,34 +221,34 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// name of the Job: one for each destination of each cluster, of whatever kind.
-func (s storeSeen) name() string {
-	return s.cluster.GetName() + "-check-" + hashOf([]byte(s.kind + "/" + s.place()))[:8]
+// jobName of the Job: one for each destination of each cluster, of whatever kind.
+func (s storeObservation) jobName() string {
+	return s.cluster.GetName() + "-check-" + hashOf([]byte(s.kind + "/" + s.hashDestination()))[:8]
 }
 
-// own is the Job of what is declared now; nil for none.
-func (s storeSeen) own() *batchv1.Job {
+// findOwnJob finds the Job of what is declared now; nil for none.
+func (s storeObservation) findOwnJob() *batchv1.Job {
 	for i := range s.jobs {
-		if s.jobs[i].Name == s.name() && metav1.IsControlledBy(&s.jobs[i], s.cluster) {
+		if s.jobs[i].Name == s.jobName() && metav1.IsControlledBy(&s.jobs[i], s.cluster) {
 			return &s.jobs[i]
 		}
 	}
 	return nil
 }
 
-// others are the Jobs of another name.
-func (s storeSeen) others(name string) []*batchv1.Job {
+// listOtherJobs lists the Jobs of another name.
+func (s storeObservation) listOtherJobs(name string) []*batchv1.Job {
 	var others []*batchv1.Job
 	for i := range s.jobs {
-		job := &s.jobs[i]
-		if job.Name != name && metav1.IsControlledBy(job, s.cluster) && job.DeletionTimestamp == nil {
-			others = append(others, job)
+		j := &s.jobs[i]
+		if j.Name != name && metav1.IsControlledBy(j, s.cluster) && j.DeletionTimestamp == nil {
+			others = append(others, j)
 		}
 	}
 	return others
 }
 
-func (s storeSeen) labels() map[string]string {
+func (s storeObservation) labels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelCluster: s.cluster.GetName(), v1alpha1.LabelKind: "store-check", v1alpha1.LabelStoreCheck: strings.ToLower(s.kind),
 		"app.kubernetes.io/name": "holdfast-store-check", "app.kubernetes.io/instance": s.cluster.GetName(),
@@ -289,29 +256,40 @@ func (s storeSeen) labels() map[string]string {
 	}
 }
 
-// job tries the destination as a backup does: as the same account, with the
+// buildJob tries the destination as a backup does: as the same account, with the
 // same keys, from the same image. It says what it found by its last words, and
 // so needs nothing of the API server.
-func (s storeSeen) job() *batchv1ac.JobApplyConfiguration {
-	at := s.location()
-	task := memberapi.CheckTask{
-		Store:  memberapi.BackupStore{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
+func (s storeObservation) buildJob() *batchv1ac.JobApplyConfiguration {
+	at := s.storeLocation()
+	task := agentapi.CheckTask{
+		Store:  agentapi.BackupStore{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
 		Prefix: at.Prefix,
 	}
-	pod := jobPod(task, backupUser, at, s.image, memberapi.BinDir+"/holdfast", "job", "check-store").
+	pod := job.BuildPod(task, job.BackupUser, at, s.image, agentapi.BinDir+"/holdfast", "job", "check-store").
 		WithServiceAccountName(s.cluster.GetName() + v1alpha1.SuffixBackup).WithAutomountServiceAccountToken(false)
-	inject(pod, s.agentImage)
-	settle(pod, s.cluster.Common())
-	spec := jobSpec(s.labels(), pod).WithBackoffLimit(0).WithActiveDeadlineSeconds(storeCheckSeconds)
-	return batchv1ac.Job(s.name(), s.cluster.GetNamespace()).WithLabels(s.labels()).
-		WithAnnotations(map[string]string{v1alpha1.AnnotationGiven: s.given()}).
-		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind(s.kind).
-			WithName(s.cluster.GetName()).WithUID(s.cluster.GetUID()).WithController(true).WithBlockOwnerDeletion(true)).
+	job.AddInstaller(pod, s.agentImage)
+	job.AddScheduling(pod, s.cluster.Common())
+	spec := job.BuildSpec(s.labels(), pod).WithBackoffLimit(0).WithActiveDeadlineSeconds(storeCheckSeconds)
+	return batchv1ac.Job(s.jobName(), s.cluster.GetNamespace()).WithLabels(s.labels()).
+		WithAnnotations(map[string]string{v1alpha1.AnnotationGiven: s.hashInput()}).
+		WithOwnerReferences(job.OwnerReference(s.kind, s.cluster)).
 		WithSpec(spec)
 }
 
-// location of the cluster's objects.
-func (s storeSeen) location() *v1alpha1.BackupLocation {
+// storeLocation of the cluster's objects.
+func (s storeObservation) storeLocation() *v1alpha1.BackupLocation {
 	c := s.cluster
-	return inStore(c.Common().Backup.Destination, fmt.Sprintf("%s/%s/%s/", c.GetNamespace(), c.GetName(), c.GetUID()))
+	return backups.LocateInStore(c.Common().Backup.Destination, fmt.Sprintf("%s/%s/%s/", c.GetNamespace(), c.GetName(), c.GetUID()))
+}
+
+// mayBeUsed says whether nothing is known against the destination of backups, and
+// where there is one, that it was tried.
+func (p storePlan) mayBeUsed(c v1alpha1.Cluster) bool {
+	switch {
+	case c.Common().Backup == nil || c.Common().Backup.Destination == nil:
+		return true
+	case p.fault != nil:
+		return p.fault.Reason == v1alpha1.ReasonStoreUnchecked // the backup says what is wrong
+	}
+	return p.check != nil
 }

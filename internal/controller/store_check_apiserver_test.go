@@ -20,8 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/apitest"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/backup"
 )
 
 // checks plays the kubelet of pods that try a store, and the program in them.
@@ -29,7 +30,9 @@ type checks struct {
 	mu sync.Mutex
 	// fault is what they end with; empty for success.
 	fault string
-	tasks map[types.UID]memberapi.CheckTask
+	// check, where it is set, tries the store for real: its error is the fault.
+	check func(ctx context.Context, task agentapi.CheckTask) error
+	tasks map[types.UID]agentapi.CheckTask
 }
 
 func (c *checks) set(fault string) {
@@ -39,10 +42,10 @@ func (c *checks) set(fault string) {
 }
 
 // began are the tasks of the programs that were begun.
-func (c *checks) began() []memberapi.CheckTask {
+func (c *checks) began() []agentapi.CheckTask {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var all []memberapi.CheckTask
+	var all []agentapi.CheckTask
 	for _, task := range c.tasks {
 		all = append(all, task)
 	}
@@ -65,19 +68,25 @@ func (c *checks) step(ctx context.Context, s *simulation, pod *corev1.Pod) error
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctr := pod.Spec.Containers[0]
-	var task memberapi.CheckTask
+	var task agentapi.CheckTask
 	if err := json.Unmarshal([]byte(ctr.Env[0].Value), &task); err != nil || strings.Join(ctr.Args, " ") != "job check-store" {
 		s.t.Errorf("pod %s runs %q with the task %q: %v", pod.Name, ctr.Args, ctr.Env[0].Value, err)
 	}
 	if c.tasks == nil {
-		c.tasks = map[types.UID]memberapi.CheckTask{}
+		c.tasks = map[types.UID]agentapi.CheckTask{}
 	}
 	c.tasks[pod.UID] = task
+	fault := c.fault
+	if c.check != nil {
+		if err := c.check(ctx, task); err != nil {
+			fault = backup.DescribeFault(err, false)
+		}
+	}
 	done, ended := pod.DeepCopy(), corev1.ContainerStateTerminated{Reason: "Completed"}
 	done.Status.Phase = corev1.PodSucceeded
-	if c.fault != "" {
+	if fault != "" {
 		done.Status.Phase = corev1.PodFailed
-		ended = corev1.ContainerStateTerminated{Reason: "Error", ExitCode: memberapi.ExitPermanent, Message: c.fault}
+		ended = corev1.ContainerStateTerminated{Reason: "Error", ExitCode: agentapi.ExitPermanent, Message: fault}
 	}
 	done.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: ctr.Name, Image: ctr.Image, State: corev1.ContainerState{Terminated: &ended}}}
 	return s.kubelet.Status().Patch(ctx, done, client.MergeFrom(pod))
@@ -105,7 +114,7 @@ func storeIsChecked(t *testing.T, w *world) {
 	}}
 	w.create(c)
 	o := w.operate(0)
-	w.awaitBackedUp(c, v1alpha1.ReasonSecretMissing, "spec.backup.destination.credentialsSecretRef names the Secret keys")
+	w.awaitBackedUp(c, v1alpha1.ReasonSecretMissing, `spec.backup.destination.credentialsSecretRef: there is no Secret "keys"`)
 	if began := w.simulation.checks.began(); len(began) > 0 {
 		t.Errorf("it was tried without keys: %v", began)
 	}
@@ -115,8 +124,8 @@ func storeIsChecked(t *testing.T, w *world) {
 	w.awaitBackedUp(c, v1alpha1.ReasonStoreUnusable, "AccessDenied")
 	w.awaitReady(c) // it serves all the same
 	w.awaitSteady(o)
-	want := memberapi.CheckTask{Store: memberapi.BackupStore{URL: "s3://acme/team"}, Prefix: fmt.Sprintf("%s/orders/%s/", w.Namespace, c.GetUID())}
-	if diff := cmp.Diff([]memberapi.CheckTask{want}, w.simulation.checks.began()); diff != "" {
+	want := agentapi.CheckTask{Store: agentapi.BackupStore{URL: "s3://acme/team"}, Prefix: fmt.Sprintf("%s/orders/%s/", w.Namespace, c.GetUID())}
+	if diff := cmp.Diff([]agentapi.CheckTask{want}, w.simulation.checks.began()); diff != "" {
 		t.Errorf("tried (-want +got):\n%s", diff)
 	}
 	if check := c.CommonStatus().StoreCheck; check == nil || check.Failures != 1 || time.Since(check.Time.Time) > time.Hour {

@@ -1,15 +1,7 @@
 package engine
 
-import "github.com/holdfast-db/holdfast/api/v1alpha1"
-
-// Copier is an engine whose clusters can be backed up.
-type Copier[C v1alpha1.Cluster, O any] interface {
-	// Copying says how: it judges and never touches.
-	Copying(c C, o O) Copying
-}
-
-// Copying is how the data of a cluster is copied now.
-type Copying struct {
+// CopyPlan is how the data of a cluster is copied now.
+type CopyPlan struct {
 	// Waits says why it cannot be; empty when it can. Nothing else is set then.
 	Waits string
 	// Program is the one of "holdfast job backup" that copies.
@@ -36,8 +28,8 @@ type Copying struct {
 // host:port.
 type Source struct{ Name, Address string }
 
-// Source is the name of the member that comes first.
-func (c Copying) Source() string {
+// FirstSource is the name of the member that comes first.
+func (c CopyPlan) FirstSource() string {
 	if len(c.Sources) == 0 {
 		return ""
 	}

@@ -22,6 +22,12 @@ type Engine[C v1alpha1.Cluster, O any] interface {
 	Observe(ctx context.Context, c C) (O, error)
 	// Plan judges and never touches: no client, no clock, no randomness.
 	Plan(c C, o O, now time.Time) Plan
+	// PlanCopy says how the data of a cluster is copied now: it judges and never
+	// touches.
+	PlanCopy(c C, o O) CopyPlan
+	// PlanRestore says how a cluster begins with a backup: it judges and never
+	// touches.
+	PlanRestore(c C, o O) RestorePlan
 	// Act does the one step, under the preconditions that it carries.
 	Act(ctx context.Context, c C, s Step) error
 }
@@ -45,9 +51,11 @@ type Plan struct {
 	// Drifts are changes that another client made to what is not applied, and that
 	// Step puts right.
 	Drifts []apply.Drift
-	// Tolerated are what admission and others made of pods, in words: it is told,
-	// and left.
-	Tolerated []string
+	// Tolerated is what admission and others made of pods: it is reported, and
+	// left.
+	Tolerated []condition.Tolerated
+	// Resets are what members have reset in their databases, in words.
+	Resets []string
 	// Step is the one operation to do in this pass; nil for none.
 	Step *Step
 	// Facts become conditions. None at all means that nothing can be judged
@@ -82,8 +90,8 @@ type Note struct {
 	Message string
 }
 
-// Soonest of the times that are set; 0 for none.
-func Soonest(times ...time.Duration) time.Duration {
+// SoonestOf of the times that are set; 0 for none.
+func SoonestOf(times ...time.Duration) time.Duration {
 	var first time.Duration
 	for _, t := range times {
 		if t > 0 && (first == 0 || t < first) {
@@ -120,14 +128,14 @@ type Report struct {
 	Replicas, ReadyReplicas                                                int32
 	Members                                                                []v1alpha1.MemberStatus
 	Endpoints                                                              *v1alpha1.EndpointsStatus
-	Orders                                                                 []v1alpha1.OrderStatus
+	Requests                                                               []v1alpha1.RequestStatus
 	Schedules                                                              []v1alpha1.ScheduleStatus
 	// Archive of the log; nil for none. Backups are none of the engine's, so its
 	// RestorableFrom is what it was.
 	Archive *v1alpha1.ArchiveStatus
 }
 
-// Blocked is an error that only a person can mend. It becomes Stalled, and is
+// Blocked is an error that only a person can fix. It becomes Stalled, and is
 // not tried again until something changes.
 type Blocked struct {
 	// Reason from the list in api/v1alpha1.

@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-// Lean is what the cache keeps of an object. Of pods and endpoint slices, which
+// LeanObject is what the cache keeps of an object. Of pods and endpoint slices, which
 // nobody applies, it is what engines read: one that needs another field adds it
 // here. Other kinds stay whole, since apply compares all of them, but for who
 // wrote their status. Strings that many objects have in common are kept once.
 //
 // It is a TransformFunc of client-go: it may change in, and may be given what
 // is lean already.
-func Lean(in any) (any, error) {
+func LeanObject(in any) (any, error) {
 	obj, err := meta.Accessor(in)
 	if err != nil {
 		return in, nil //nolint:nilerr // the mark of a deleted object, which is no object
@@ -33,7 +33,7 @@ func Lean(in any) (any, error) {
 	default:
 		shareManagers(obj)
 	}
-	obj.SetNamespace(share(obj.GetNamespace()))
+	obj.SetNamespace(shareString(obj.GetNamespace()))
 	obj.SetLabels(shareMap(obj.GetLabels()))
 	shareOwners(obj.GetOwnerReferences())
 	return in, nil
@@ -54,7 +54,7 @@ func leanPod(pod *corev1.Pod) {
 		pod.Annotations[AnnotationForm] = form
 	}
 	pod.Spec = corev1.PodSpec{
-		NodeName:       share(pod.Spec.NodeName),
+		NodeName:       shareString(pod.Spec.NodeName),
 		InitContainers: leanContainers(pod.Spec.InitContainers),
 		Containers:     leanContainers(pod.Spec.Containers),
 	}
@@ -77,7 +77,7 @@ func podForm(pod *corev1.Pod) string {
 	if err != nil {
 		return ""
 	}
-	return share(form)
+	return shareString(form)
 }
 
 func ownAnnotations(all map[string]string) map[string]string {
@@ -87,7 +87,7 @@ func ownAnnotations(all map[string]string) map[string]string {
 			if own == nil {
 				own = map[string]string{}
 			}
-			own[share(k)] = share(v)
+			own[shareString(k)] = shareString(v)
 		}
 	}
 	return own
@@ -96,7 +96,7 @@ func ownAnnotations(all map[string]string) map[string]string {
 func leanContainers(all []corev1.Container) []corev1.Container {
 	var lean []corev1.Container
 	for i := range all {
-		lean = append(lean, corev1.Container{Name: share(all[i].Name), Image: share(all[i].Image)})
+		lean = append(lean, corev1.Container{Name: shareString(all[i].Name), Image: shareString(all[i].Image)})
 	}
 	return lean
 }
@@ -106,7 +106,7 @@ func leanStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	for i := range all {
 		s := &all[i]
 		lean = append(lean, corev1.ContainerStatus{
-			Name: share(s.Name), Image: share(s.Image), ImageID: share(s.ImageID),
+			Name: shareString(s.Name), Image: shareString(s.Image), ImageID: shareString(s.ImageID),
 			State: s.State, LastTerminationState: s.LastTerminationState,
 			Ready: s.Ready, Started: s.Started, RestartCount: s.RestartCount,
 		})
@@ -121,7 +121,7 @@ func leanSlice(slice *discoveryv1.EndpointSlice) {
 		ep := &slice.Endpoints[i]
 		to := discoveryv1.Endpoint{Conditions: ep.Conditions}
 		if ref := ep.TargetRef; ref != nil {
-			to.TargetRef = &corev1.ObjectReference{Kind: share(ref.Kind), Name: share(ref.Name)}
+			to.TargetRef = &corev1.ObjectReference{Kind: shareString(ref.Kind), Name: shareString(ref.Name)}
 		}
 		lean = append(lean, to)
 	}
@@ -136,7 +136,7 @@ func shareManagers(obj metav1.Object) {
 		if m.Subresource == "status" {
 			continue
 		}
-		m.Manager, m.APIVersion, m.FieldsType = share(m.Manager), share(m.APIVersion), share(m.FieldsType)
+		m.Manager, m.APIVersion, m.FieldsType = shareString(m.Manager), shareString(m.APIVersion), shareString(m.FieldsType)
 		kept = append(kept, m)
 	}
 	obj.SetManagedFields(kept)
@@ -145,7 +145,7 @@ func shareManagers(obj metav1.Object) {
 func shareOwners(owners []metav1.OwnerReference) {
 	for i := range owners {
 		o := &owners[i]
-		o.APIVersion, o.Kind, o.Name, o.UID = share(o.APIVersion), share(o.Kind), share(o.Name), share(o.UID)
+		o.APIVersion, o.Kind, o.Name, o.UID = shareString(o.APIVersion), shareString(o.Kind), shareString(o.Name), shareString(o.UID)
 	}
 }
 
@@ -155,10 +155,10 @@ func shareMap(in map[string]string) map[string]string {
 	}
 	out := make(map[string]string, len(in))
 	for k, v := range in {
-		out[share(k)] = share(v)
+		out[shareString(k)] = shareString(v)
 	}
 	return out
 }
 
-// share makes equal strings one in memory.
-func share[S ~string](s S) S { return unique.Make(s).Value() }
+// shareString makes equal strings one in memory.
+func shareString[S ~string](s S) S { return unique.Make(s).Value() }

@@ -104,7 +104,7 @@ func TestLeanKeepsWhatIsRead(t *testing.T) {
 		{"an object that is applied", set, keptSet},
 		{"an empty object", &corev1.Secret{}, &corev1.Secret{}},
 	} {
-		got, err := Lean(tc.in)
+		got, err := LeanObject(tc.in)
 		if diff := cmp.Diff(any(tc.want), got); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.name, err, diff)
 		}
@@ -114,7 +114,7 @@ func TestLeanKeepsWhatIsRead(t *testing.T) {
 // The mark of an object whose deletion the watch missed is no object.
 func TestLeanLeavesOtherThingsAlone(t *testing.T) {
 	gone := cache.DeletedFinalStateUnknown{Key: "shop/orders-0"}
-	if got, err := Lean(gone); err != nil || got != any(gone) {
+	if got, err := LeanObject(gone); err != nil || got != any(gone) {
 		t.Errorf("%v, %v", got, err)
 	}
 }

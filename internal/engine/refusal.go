@@ -25,6 +25,8 @@ var specFields = []struct {
 	{"StatefulSet", regexp.MustCompile(`^spec\.template\.(metadata\.)?annotations`), "spec.podAnnotations"},
 	{"StatefulSet", regexp.MustCompile(`^spec\.replicas`), "spec.replicas"},
 	{"ServiceAccount", regexp.MustCompile(`^metadata\.annotations`), "spec.serviceAccount.annotations"},
+	{"NetworkPolicy", regexp.MustCompile(`^spec\.ingress\[0\]\.from`), "spec.network.from"},
+	{"NetworkPolicy", regexp.MustCompile(`^spec\.ingress\[1\]\.from`), "spec.network.metricsFrom"},
 	{"PersistentVolumeClaim of backups", regexp.MustCompile(`^spec\.resources(\.requests(\[storage\]|\.storage)?)?`), "spec.backup.volume.size"},
 	{"PersistentVolumeClaim of backups", regexp.MustCompile(`^spec\.storageClassName`), "spec.backup.volume.storageClass"},
 	{"PersistentVolumeClaim", regexp.MustCompile(`^spec\.resources(\.requests(\[storage\]|\.storage)?)?`), "spec.storage.size"},
@@ -34,9 +36,9 @@ var specFields = []struct {
 	{"Job", regexp.MustCompile(`^spec\.template\.spec\.(nodeSelector|tolerations|imagePullSecrets)`), "spec.$1"},
 }
 
-// role is what an object is for, where its kind alone does not say which fields it
+// objectRole is what an object is for, where its kind alone does not say which fields it
 // is made of.
-func role(kind, name string) string {
+func objectRole(kind, name string) string {
 	switch {
 	case kind == "PersistentVolumeClaim" && strings.HasSuffix(name, v1alpha1.SuffixBackups):
 		return kind + " of backups"
@@ -50,7 +52,7 @@ func role(kind, name string) string {
 // for none.
 func specField(kind, name, field string) string {
 	for _, f := range specFields {
-		if at := f.object.FindStringIndex(field); at != nil && (f.kind == role(kind, name) || f.kind == kind && role(kind, name) == kind) {
+		if at := f.object.FindStringIndex(field); at != nil && (f.kind == objectRole(kind, name) || f.kind == kind && objectRole(kind, name) == kind) {
 			return f.object.ReplaceAllString(field[:at[1]], f.spec) + field[at[1]:]
 		}
 	}
@@ -74,8 +76,13 @@ func DescribeInvalid(err error) string {
 	return strings.Join(says, "; ")
 }
 
+// pattern is the regular expression that the API server adds to what it says in
+// words.
+var pattern = regexp.MustCompile(`,? regex used for validation is '.*?'(\)|$)`)
+
 func describeCause(details *metav1.StatusDetails, cause metav1.StatusCause) string {
 	object := details.Kind + " " + details.Name
+	cause.Message = pattern.ReplaceAllString(cause.Message, "$1")
 	if field := specField(details.Kind, details.Name, cause.Field); field != "" {
 		return fmt.Sprintf("%s cannot be used for %s: %s: change %s", field, object, cause.Message, field)
 	}
@@ -97,7 +104,7 @@ func DescribeForbidden(message string) string {
 	switch {
 	case overQuota.MatchString(text):
 		m := overQuota.FindStringSubmatch(text)
-		return fmt.Sprintf("ResourceQuota %s is used up (requested %s, used %s, limited to %s): raise the quota, or lower %s", m[1], m[2], m[3], m[4], quotaFields(m[2]))
+		return fmt.Sprintf("ResourceQuota %s is used up (requested %s, used %s, limited to %s): raise the quota, or lower %s", m[1], m[2], m[3], m[4], quotaFields(m[2], sizeField(message)))
 	case wantsLimits.MatchString(text):
 		m := wantsLimits.FindStringSubmatch(text)
 		return fmt.Sprintf("ResourceQuota %s wants every container to declare %s: set it in spec.resources, and let a LimitRange give defaults to the others", m[1], m[2])
@@ -105,18 +112,30 @@ func DescribeForbidden(message string) string {
 		name := noPriority.FindStringSubmatch(text)[1]
 		return fmt.Sprintf("spec.priorityClassName %q does not exist: create the PriorityClass, or name one that does", name)
 	case outOfLimits.MatchString(text):
-		return fmt.Sprintf("a LimitRange of the namespace forbids it: %s: change spec.resources, or the LimitRange", text)
+		field := "spec.resources"
+		if strings.Contains(text, "per PersistentVolumeClaim") {
+			field = sizeField(message)
+		}
+		return fmt.Sprintf("a LimitRange of the namespace forbids it: %s: change %s, or the LimitRange", text, field)
 	case strings.Contains(text, "violates PodSecurity"):
 		return text + ": the namespace's Pod Security level must allow what members need; they run under restricted"
 	}
 	return text + ": check quotas, admission policies and the operator's RBAC"
 }
 
+// sizeField is the field of the spec that the size of a forbidden claim comes of.
+func sizeField(message string) string {
+	if strings.Contains(message, v1alpha1.SuffixBackups+`" is forbidden: `) {
+		return "spec.backup.volume.size"
+	}
+	return "spec.storage.size"
+}
+
 // quotaFields are the fields of the spec that ask for what a quota counts.
-func quotaFields(requested string) string {
+func quotaFields(requested, size string) string {
 	var fields []string
 	for _, f := range []struct{ counts, field string }{
-		{"persistentvolumeclaims", "spec.replicas"}, {"pods", "spec.replicas"}, {"storage", "spec.storage.size"},
+		{"persistentvolumeclaims", "spec.replicas"}, {"pods", "spec.replicas"}, {"storage", size},
 		{"cpu", "spec.resources"}, {"memory", "spec.resources"},
 	} {
 		if strings.Contains(requested, f.counts) && (len(fields) == 0 || fields[len(fields)-1] != f.field) {

@@ -32,6 +32,10 @@ func TestDescribeInvalid(t *testing.T) {
 			`spec.backup.verify.resources.limits cannot be used for Job orders-drill-1: Invalid value: "x": bad: change spec.backup.verify.resources.limits`},
 		{refused("ServiceAccount", "orders", field.Invalid(field.NewPath("metadata", "annotations"), "a b", "bad")),
 			`spec.serviceAccount.annotations cannot be used for ServiceAccount orders: Invalid value: "a b": bad: change spec.serviceAccount.annotations`},
+		{refused("NetworkPolicy", "orders", field.Invalid(field.NewPath("spec", "ingress").Index(0).Child("from").Index(1).Child("ipBlock", "cidr"), "x", "bad")),
+			`spec.network.from[1].ipBlock.cidr cannot be used for NetworkPolicy orders: Invalid value: "x": bad: change spec.network.from[1].ipBlock.cidr`},
+		{refused("StatefulSet", "orders", field.Invalid(field.NewPath("spec", "template", "spec", "nodeSelector"), "a b", "bad (e.g. 'a', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")),
+			`spec.nodeSelector cannot be used for StatefulSet orders: Invalid value: "a b": bad (e.g. 'a'): change spec.nodeSelector`},
 		{refused("Service", "orders-rw", field.Invalid(field.NewPath("spec", "type"), "x", "bad")),
 			`the API server refuses spec.type of Service orders-rw: Invalid value: "x": bad`},
 	} {
@@ -53,6 +57,10 @@ func TestDescribeForbidden(t *testing.T) {
 			`spec.priorityClassName "databases" does not exist: create the PriorityClass, or name one that does`},
 		{`pods "orders-0" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi`,
 			"a LimitRange of the namespace forbids it: maximum memory usage per Container is 512Mi, but limit is 1Gi: change spec.resources, or the LimitRange"},
+		{`persistentvolumeclaims "data-orders-0" is forbidden: minimum storage usage per PersistentVolumeClaim is 5Gi, but request is 1Gi`,
+			"a LimitRange of the namespace forbids it: minimum storage usage per PersistentVolumeClaim is 5Gi, but request is 1Gi: change spec.storage.size, or the LimitRange"},
+		{`persistentvolumeclaims "orders-backups" is forbidden: exceeded quota: full, requested: requests.storage=2Gi, used: requests.storage=1Gi, limited: requests.storage=2Gi`,
+			"ResourceQuota full is used up (requested requests.storage=2Gi, used requests.storage=1Gi, limited to requests.storage=2Gi): raise the quota, or lower spec.backup.volume.size"},
 		{`admission webhook "deny.example.com" denied the request: no databases here`,
 			`admission webhook "deny.example.com" denied the request: no databases here: check quotas, admission policies and the operator's RBAC`},
 	} {

@@ -4,28 +4,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
-// Restorer is an engine whose clusters can begin with a backup.
-type Restorer[C v1alpha1.Cluster, O any] interface {
-	// Restoring says how: it judges and never touches.
-	Restoring(c C, o O) Restoring
-}
-
-// Restoring is how the volume of a cluster's first member is filled with a
+// RestorePlan is how the volume of a cluster's first member is filled with a
 // backup, before there is a member.
-type Restoring struct {
+type RestorePlan struct {
 	// Program is the one of the Job that restores.
 	Program string
 	// Image that holds the database's own programs, and User whom members run
 	// as: what they cannot read, they cannot start on.
 	Image string
 	User  int64
-	// Member is the pod that will run on the volume, PeerURL where the others of
-	// its group will reach it.
-	Member, PeerURL string
+	// Member is the pod that will run on the volume.
+	Member string
+	// CompleteTask adds to the task of a restore, or of a drill, what only the
+	// program of this engine reads; nil for nothing.
+	CompleteTask func(task *agentapi.RestoreTask, drill bool)
 	// Claim is the volume as it should be, and Size that of it in bytes.
 	Claim *corev1ac.PersistentVolumeClaimApplyConfiguration
 	Size  int64
@@ -46,4 +42,12 @@ type Restoring struct {
 	// Leaving is a volume of an earlier cluster that is being deleted; empty for
 	// none.
 	Leaving string
+}
+
+// Complete is the task with what only the program of the engine reads.
+func (p RestorePlan) Complete(task agentapi.RestoreTask, drill bool) agentapi.RestoreTask {
+	if p.CompleteTask != nil {
+		p.CompleteTask(&task, drill)
+	}
+	return task
 }

@@ -37,7 +37,7 @@ func (g Given) Fault(now time.Time) string {
 	case g.fault != "":
 		return g.fault
 	case now.Before(g.notBefore):
-		return fmt.Sprintf("it is not valid before %s: wait, or set the clock of whoever signed it", g.notBefore.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("it is not valid before %s: wait, or correct the clock of its signer", g.notBefore.UTC().Format(time.RFC3339))
 	case g.expired(now):
 		return fmt.Sprintf("it, or what signed it, expired at %s: renew it", g.notAfter.UTC().Format(time.RFC3339))
 	}
@@ -205,7 +205,7 @@ func readAuthority(data map[string][]byte, want LeafRequest, rand io.Reader) (*C
 		// its root ever signed.
 		return nil, errors.New("the CA is not a root: members trust what it signs and nothing else, so it must have signed itself")
 	case len(cert.SubjectKeyId) == 0:
-		return nil, errors.New("the CA has no subject key identifier, without which it cannot be told from its successor: add it")
+		return nil, errors.New("the CA has no subject key identifier, without which it cannot be distinguished from its successor: add it")
 	case rsaKey && key.N.BitLen() < leastRSABits:
 		return nil, fmt.Errorf("the CA's RSA key has %d bits: databases take %d at least", key.N.BitLen(), leastRSABits)
 	}

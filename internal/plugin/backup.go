@@ -97,7 +97,7 @@ func (o *backupOptions) await(cmd *cobra.Command, b *v1alpha1.Backup) error {
 		err := o.client.Get(cmd.Context(), key, b)
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && b.UID != uid:
-			return errors.New("somebody has deleted it")
+			return errors.New("another client has deleted it")
 		case err != nil:
 			return fmt.Errorf("look at it again: %w; it goes on", err)
 		}
@@ -124,7 +124,7 @@ func outcome(b *v1alpha1.Backup) (done bool, why error) {
 	case b.Finished():
 		return true, fmt.Errorf("%s: %s", stalled.Reason, stalled.Message)
 	}
-	return true, fmt.Errorf("stalled, %s: %s; it goes on once that is mended", stalled.Reason, stalled.Message)
+	return true, fmt.Errorf("stalled, %s: %s; it goes on once that is corrected", stalled.Reason, stalled.Message)
 }
 
 // stage of a backup, in a few words.

@@ -89,7 +89,7 @@ func TestBackup(t *testing.T) {
 			for w.person.Delete(t.Context(), gone) != nil && t.Context().Err() == nil {
 			}
 		}()
-		w.fails(1, "somebody has deleted it", "backup", nameOf(c), "--name", "gone", "--wait")
+		w.fails(1, "another client has deleted it", "backup", nameOf(c), "--name", "gone", "--wait")
 	})
 }
 
@@ -98,13 +98,13 @@ func TestPagePrintsBackups(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
 	w.orders(func(c *v1alpha1.PostgresCluster) { c.Spec.Backup = &v1alpha1.ClusterBackup{} })
-	commands := shown(t, "../../docs/plugin.md", "backup")
+	commands := shown(t, "../../docs/reference/kubectl-holdfast.md", "backup")
 	if len(commands) != 2 {
 		t.Fatalf("the page shows %v", commands)
 	}
 	states := []v1alpha1.BackupStatus{
 		goodBackup(),
-		backupIn("Pending", v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing, "PostgresCluster orders names the Secret store-keys in spec.backup.destination.credentialsSecretRef, and there is none: make it, or name another"),
+		backupIn("Pending", v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing, "PostgresCluster orders, spec.backup.destination.credentialsSecretRef: there is no Secret \"store-keys\" in this namespace: create it with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name another"),
 	}
 	for i, command := range commands {
 		args := strings.Fields(strings.ReplaceAll(strings.Join(command.args, " "), "-n shop", ""))

@@ -17,10 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/members"
 )
 
 // declaration is what should exist.
@@ -34,9 +34,9 @@ type declaration struct {
 // should exist does not depend on them but while members come or go.
 type silent struct{}
 
-func (silent) Watch(types.NamespacedName, types.UID, members.Target) {}
+func (silent) Watch(types.NamespacedName, types.UID, agentclient.Target) {}
 
-func (silent) Get(types.NamespacedName) map[string]members.Observation { return nil }
+func (silent) Get(types.NamespacedName) map[string]agentclient.Observation { return nil }
 
 // unread stands for the Secrets that a cluster names: what the operator took of
 // them is in its own.
@@ -47,20 +47,20 @@ func (unread) Versions(context.Context, types.NamespacedName, ...string) (map[st
 }
 
 func (unread) Read(context.Context, types.NamespacedName) (*corev1.Secret, error) {
-	return nil, errors.New("nobody reads a user's Secret to look for drift")
+	return nil, errors.New("users' Secrets are not read to detect drift")
 }
 
 // declares runs an engine's own observation and plan with the rights of whoever
 // calls, and acts on nothing. The operator's settings are not in the API; which
 // of the candidates it has shows in the hash that it noted on the StatefulSet.
-func declares[C v1alpha1.Cluster, O any](newEngine func(*memberset.Keeper) engine.Engine[C, O], seen func(*O) *memberset.Observation,
+func declares[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngine) engine.Engine[C, O], seen func(*O) *memberset.Observation,
 ) func(context.Context, client.Reader, v1alpha1.Cluster) (declaration, error) {
 	return func(ctx context.Context, r client.Reader, cluster v1alpha1.Cluster) (declaration, error) {
 		c, ok := cluster.(C)
 		if !ok {
 			return declaration{}, fmt.Errorf("%T is of another kind", cluster)
 		}
-		e := newEngine(&memberset.Keeper{Reader: r, Members: silent{}, Secrets: unread{}, Clock: clock.RealClock{}})
+		e := newEngine(&memberset.MemberEngine{Reader: r, Members: silent{}, Secrets: unread{}, Clock: clock.RealClock{}})
 		observed, err := e.Observe(ctx, c)
 		if err != nil {
 			return declaration{}, err

@@ -5,16 +5,13 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/pmezard/go-difflib/difflib"
+	"github.com/aymanbagabas/go-udiff"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
-
-// diffContext is how many equal lines surround a difference.
-const diffContext = 3
 
 // diff of one object in unified form, with who made the differences ahead of
 // it; empty where there are none.
@@ -32,10 +29,7 @@ func (v view) diff(p apply.Preview) (string, error) {
 		return "", err
 	}
 	name := strings.ToLower(p.Object.GVK.Kind) + "/" + p.Object.Name
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
-		A: lines(from), B: lines(to),
-		FromFile: "live/" + name, ToFile: "declared/" + name, Context: diffContext,
-	})
+	text, err := udiff.ToUnified("live/"+name, "declared/"+name, from, udiff.Lines(from, to), udiff.DefaultContextLines)
 	if err != nil {
 		return "", fmt.Errorf("compare %s: %w", p.Object, err)
 	}
@@ -58,12 +52,6 @@ func (v view) diff(p apply.Preview) (string, error) {
 		b.WriteString(v.diffLine(line))
 	}
 	return b.String(), nil
-}
-
-// lines with their ends; none of an empty text.
-func lines(text string) []string {
-	split := strings.SplitAfter(text, "\n")
-	return split[:len(split)-1]
 }
 
 func (v view) diffLine(line string) string {

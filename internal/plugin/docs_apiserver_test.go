@@ -62,7 +62,7 @@ func TestPagePrints(t *testing.T) {
 	w.applied(c)
 	w.applied(w.create(w.etcd("config")))
 	w.stop()
-	commands := shown(t, "../../docs/plugin.md", "suspend", "resume", "reconcile", "credentials")
+	commands := shown(t, "../../docs/reference/kubectl-holdfast.md", "suspend", "resume", "reconcile", "credentials")
 	if len(commands) != 6 {
 		t.Fatalf("the page shows %v", commands)
 	}

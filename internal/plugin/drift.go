@@ -32,8 +32,8 @@ func driftCommand(s *session) *cobra.Command {
 	o := &driftOptions{session: s}
 	cmd := &cobra.Command{
 		Use:   "drift NAME",
-		Short: "Show what somebody else changed, and with --diff what putting it back would change now",
-		Long: `Show what somebody else changed in the objects of a cluster, the newest first.
+		Short: "Show what other clients changed, and with --diff what putting it back would change now",
+		Long: `Show what other clients changed in the objects of a cluster, the newest first.
 
 With --diff, compare the objects as they are with what the operator would make
 of them: the same plan is computed with your own rights (it needs to read the

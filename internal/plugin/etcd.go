@@ -7,10 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 func etcdKind() kind {
@@ -25,8 +26,8 @@ func etcdKind() kind {
 		size:           "holdfast_etcd_data_size_bytes",
 		limit:          "holdfast_etcd_quota_bytes",
 		declared: declares(
-			func(k *memberset.Keeper) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
-				return &etcd.Engine{Keeper: k}
+			func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
+				return &etcd.Engine{MemberEngine: k}
 			},
 			func(o *etcd.Observation) *memberset.Observation { return &o.Observation }),
 		client: program{
@@ -53,13 +54,13 @@ func etcdctlCommandLine(c v1alpha1.Cluster, member string, args []string) []stri
 		authorities = "server-ca.crt"
 	}
 	command := []string{
-		"etcdctl", "--cacert=" + memberapi.TLSDir + "/" + authorities,
-		"--cert=" + memberapi.TLSDir + "/tls.crt", "--key=" + memberapi.TLSDir + "/tls.key",
+		"etcdctl", "--cacert=" + agentapi.TLSDir + "/" + authorities,
+		"--cert=" + agentapi.TLSDir + "/tls.crt", "--key=" + agentapi.TLSDir + "/tls.key",
 	}
 	own := func(arg string) bool { return arg == "--endpoints" || strings.HasPrefix(arg, "--endpoints=") }
 	if !slices.ContainsFunc(args, own) {
-		host := memberset.Set{Cluster: c}.PodHost(member)
-		command = append(command, "--endpoints=https://"+memberset.HostPort(host, etcd.Port))
+		host := objects.Set{Cluster: c}.PodHost(member)
+		command = append(command, "--endpoints=https://"+objects.HostPort(host, etcd.Port))
 	}
 	return append(command, args...)
 }

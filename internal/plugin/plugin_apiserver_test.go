@@ -24,14 +24,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
-	"github.com/holdfast-db/holdfast/internal/members"
 	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
@@ -64,26 +65,26 @@ func newWorld(t *testing.T) *world {
 func (w *world) wire(mgr ctrl.Manager) {
 	w.t.Helper()
 	wireKind(w, mgr, postgresKind(), "registry.example/postgres", func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
-		func(k *memberset.Keeper) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
-			return &postgres.Engine{Keeper: k}
+		func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
+			return &postgres.Engine{MemberEngine: k}
 		})
 	wireKind(w, mgr, etcdKind(), "registry.example/etcd", func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
-		func(k *memberset.Keeper) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
-			return &etcd.Engine{Keeper: k, Dial: etcd.Dial}
+		func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
+			return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
 		})
 }
 
-func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, repository string, newCluster func() C, newEngine func(*memberset.Keeper) engine.Engine[C, O]) {
+func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, repository string, newCluster func() C, newEngine func(*memberset.MemberEngine) engine.Engine[C, O]) {
 	w.t.Helper()
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
 	w.must(err)
-	poller := members.New(members.Options{})
+	poller := agentclient.New(agentclient.Options{})
 	applier, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.Applied()})
 	w.must(err)
 	r := &controller.Reconciler[C, O]{
 		Client: mgr.GetClient(),
-		Engine: newEngine(&memberset.Keeper{
-			Settings: memberset.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1"},
+		Engine: newEngine(&memberset.MemberEngine{
+			Settings: objects.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1"},
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
 		}),
 		Keys:    secrets.New(secrets.Metadata{}, live),

@@ -4,10 +4,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 func postgresKind() kind {
@@ -21,8 +21,8 @@ func postgresKind() kind {
 		lag:            "holdfast_pg_replication_lag_seconds",
 		pendingRestart: "holdfast_pg_settings_pending_restart",
 		declared: declares(
-			func(k *memberset.Keeper) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
-				return &postgres.Engine{Keeper: k}
+			func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
+				return &postgres.Engine{MemberEngine: k}
 			},
 			func(o *memberset.Observation) *memberset.Observation { return o }),
 		client: program{
@@ -57,7 +57,7 @@ func psqlCommandLine(c v1alpha1.Cluster, _ string, args []string) []string {
 		database = pg.Spec.Bootstrap.Database
 	}
 	return append([]string{
-		"env", "PGHOST=" + memberapi.RunDir, "PGUSER=postgres", "PGDATABASE=" + database,
+		"env", "PGHOST=" + agentapi.RunDir, "PGUSER=postgres", "PGDATABASE=" + database,
 		"PSQL_HISTORY=/tmp/.psql_history", "psql",
 	}, args...)
 }

@@ -53,7 +53,7 @@ func (o *reconcileOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := o.client.Patch(cmd.Context(), c, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager)); err != nil {
-		return fmt.Errorf("ask for a pass over %s: %w", nameOf(c), err)
+		return fmt.Errorf("ask for a reconciliation of %s: %w", nameOf(c), err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is to be reconciled\n", nameOf(c))
 	if !o.wait {

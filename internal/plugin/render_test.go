@@ -108,7 +108,7 @@ func drifting() Report {
 	r := healthy()
 	r.DriftMode, r.DeclaredBy, r.RetainedVolumes = "Report", "", nil
 	r.Conditions[1] = is("Synced", metav1.ConditionFalse, "Drifted",
-		"changed by somebody else and left alone: Service/orders-ro .spec.type by kubectl-edit, StatefulSet/orders .spec.replicas by kubectl (scale)")
+		"changed by another client and left alone: Service/orders-ro .spec.type by kubectl-edit, StatefulSet/orders .spec.replicas by kubectl (scale)")
 	r.Drift = append([]v1alpha1.DriftRecord{
 		{Time: before(90 * time.Second), Object: "StatefulSet/orders", Path: ".spec.replicas", Manager: "kubectl (scale)", Operation: "Update", Action: "Reported"},
 		{Time: before(3 * time.Minute), Object: "Service/orders-ro", Path: ".spec.type", Manager: "kubectl-edit", Operation: "Update", Action: "Reported"},
@@ -212,9 +212,9 @@ func TestHistoryPrints(t *testing.T) {
 // TestDocsShowWhatIsPrinted: the pages quote the golden files.
 func TestDocsShowWhatIsPrinted(t *testing.T) {
 	for page, quoted := range map[string][]string{
-		"docs/plugin.md":      {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
-		"docs/etcdcluster.md": {"status-etcd.txt"},
-		"README.md":           {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
+		"docs/reference/kubectl-holdfast.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
+		"docs/reference/etcdcluster.md":      {"status-etcd.txt"},
+		"README.md":                          {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))
 		if err != nil {

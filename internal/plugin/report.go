@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // Report is what status -o json and -o yaml print. Fields are added, never
@@ -174,7 +174,7 @@ func (s *session) addMetrics(ctx context.Context, r *Report, k kind) error {
 		}
 		asking.Go(func() {
 			body, err := s.kube.CoreV1().RESTClient().Get().Namespace(r.Namespace).Resource("pods").
-				Name(fmt.Sprintf("%s:%d", m.Name, memberapi.ProbePort)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
+				Name(fmt.Sprintf("%s:%d", m.Name, agentapi.ProbePort)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
 			if err == nil {
 				err = m.read(string(body), k)
 			}

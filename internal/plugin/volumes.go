@@ -63,7 +63,7 @@ func volumeReport(v *corev1.PersistentVolumeClaim, pods []corev1.Pod) VolumeRepo
 	if v.DeletionTimestamp != nil {
 		report.Phase = "Terminating"
 	}
-	_, report.Diverged = v.Annotations[v1alpha1.AnnotationDataAhead]
+	report.Diverged = v1alpha1.MarkedDiverged(v)
 	if size, asked := v.Spec.Resources.Requests[corev1.ResourceStorage]; asked {
 		report.Size = size.String()
 	}

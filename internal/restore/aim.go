@@ -11,15 +11,15 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // asked is what the cluster wants, whatever that is found to be: what was chosen
 // for one wish is not what another one means.
-func asked(t memberapi.RestoreTask) string {
+func asked(t agentapi.RestoreTask) string {
 	all := []string{t.Store.URL, t.Store.Volume, t.Store.Endpoint, t.Store.Region, t.Prefix, t.Backup, t.Manifest}
 	if t.Target != nil {
 		all = append(all, words(t.Target))
@@ -85,7 +85,7 @@ func (r *Restorer) choose(ctx context.Context, s *store.Store, before *intent) (
 	}
 	m, sum, err := backup.ReadManifest(ctx, s, key)
 	if want := r.Task.Checksum; err == nil && named && want != "" && sum != want {
-		err = permanent("the manifest %s has the checksum %s, and the Backup says %s: somebody has changed it", key, sum, want)
+		err = permanent("the manifest %s has the checksum %s, and the Backup says %s: another client has changed it", key, sum, want)
 	}
 	return intent{ClusterUID: r.Task.UID, Asked: asked(r.Task), Manifest: key, Checksum: sum, Target: words(r.Task.Target)}, m, err
 }
@@ -123,7 +123,7 @@ func (r *Restorer) fits(ctx context.Context, m backup.Manifest) error {
 	if r.Task.VolumeSize > 0 && need > r.Task.VolumeSize {
 		return permanent("spec.storage.size: the backup needs a volume of %s, and the members' have %s", quantity(need), quantity(r.Task.VolumeSize))
 	}
-	space := member.SpaceOf(r.Volume)
+	space := diskspace.SpaceOf(r.Volume)
 	if r.space != nil {
 		space = r.space()
 	}

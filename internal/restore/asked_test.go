@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
 )
 
 // changes of what a cluster asks for, from the newest backup of the cluster c-1
@@ -180,7 +180,7 @@ func TestRestoreOfWhatNoLongerFits(t *testing.T) {
 		"another image":           {func(w *world) { w.engine.fits = permanent("spec.version: set it back") }, "spec.version"},
 		"a smaller size declared": {func(w *world) { w.engine.need, w.task.VolumeSize = 1<<20, 1<<19 }, "spec.storage.size"},
 		"less room": {func(w *world) {
-			w.engine.need, w.space = 1<<20, func() member.Space { return member.Space{Free: 1 << 19, Total: 1 << 30} }
+			w.engine.need, w.space = 1<<20, func() diskspace.Space { return diskspace.Space{Free: 1 << 19, Total: 1 << 30} }
 		}, "spec.storage.size"},
 	}
 	for name, tc := range cases {
@@ -199,11 +199,11 @@ func TestRestoreOfWhatNoLongerFits(t *testing.T) {
 func TestRestoreBesideUnfinishedWork(t *testing.T) {
 	w, _, _, _ := newChoice(t)
 	w.engine.need = 1 << 20
-	w.space = func() member.Space {
+	w.space = func() diskspace.Space {
 		if _, err := os.Stat(filepath.Join(w.volume, workName)); err == nil {
-			return member.Space{Free: 1 << 19, Total: 1 << 21}
+			return diskspace.Space{Free: 1 << 19, Total: 1 << 21}
 		}
-		return member.Space{Free: 1 << 20, Total: 1 << 21}
+		return diskspace.Space{Free: 1 << 20, Total: 1 << 21}
 	}
 	w.dies(t, "copy")
 	if err := w.restore(t); err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // What is no task is refused for good, with the code that ends a Job.
@@ -19,8 +19,8 @@ func TestCommandRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(memberapi.EnvTask, tc.task)
-			cmd := Command("test", map[string]func(memberapi.RestoreTask) (Engine, error){"postgres": func(memberapi.RestoreTask) (Engine, error) {
+			t.Setenv(agentapi.EnvTask, tc.task)
+			cmd := Command("test", map[string]func(agentapi.RestoreTask) (Engine, error){"postgres": func(agentapi.RestoreTask) (Engine, error) {
 				t.Error("an engine was made")
 				return nil, nil //nolint:nilnil // never reached
 			}})
@@ -28,7 +28,7 @@ func TestCommandRefuses(t *testing.T) {
 			cmd.SilenceErrors, cmd.SilenceUsage = true, true
 			err := cmd.ExecuteContext(t.Context())
 			var ended *backup.Exit
-			if !errors.As(err, &ended) || ended.Code != memberapi.ExitPermanent || !strings.Contains(err.Error(), tc.says) {
+			if !errors.As(err, &ended) || ended.Code != agentapi.ExitPermanent || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -12,23 +12,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // DrillCommand is what Jobs run that restore on trial.
-func DrillCommand(engines map[string]func(memberapi.RestoreTask) (Engine, error)) *cobra.Command {
+func DrillCommand(engines map[string]func(agentapi.RestoreTask) (Engine, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: "drill", Short: "Restore a backup on trial, and look at what came of it: what the operator's Jobs run"}
 	for name, engine := range engines {
 		cmd.AddCommand(&cobra.Command{
 			Use: name, Short: "Restore " + name + " on trial", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				report, err := runDrill(cmd.Context(), engine)
-				err = errors.Join(err, leave(memberapi.TerminationLog, report))
+				err = errors.Join(err, leave(agentapi.TerminationLog, report))
 				if backup.InVain(err) {
-					return &backup.Exit{Code: memberapi.ExitPermanent, Err: err}
+					return &backup.Exit{Code: agentapi.ExitPermanent, Err: err}
 				}
 				return err
 			},
@@ -37,18 +37,18 @@ func DrillCommand(engines map[string]func(memberapi.RestoreTask) (Engine, error)
 	return cmd
 }
 
-func runDrill(ctx context.Context, newEngine func(memberapi.RestoreTask) (Engine, error)) (memberapi.DrillReport, error) {
+func runDrill(ctx context.Context, newEngine func(agentapi.RestoreTask) (Engine, error)) (agentapi.DrillReport, error) {
 	task, err := readTask()
 	if err != nil {
-		return memberapi.DrillReport{Error: err.Error()}, err
+		return agentapi.DrillReport{Error: err.Error()}, err
 	}
 	engine, err := newEngine(task)
 	if err != nil {
-		return memberapi.DrillReport{Error: err.Error()}, err
+		return agentapi.DrillReport{Error: err.Error()}, err
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("cluster", task.Namespace+"/"+task.Name)
 	r := &Restorer{
-		Task: task, Volume: memberapi.DataDir, Engine: engine, Reporter: &logged{log: log}, Log: log,
+		Task: task, Volume: agentapi.DataDir, Engine: engine, Reporter: &logged{log: log}, Log: log,
 		Open: func(ctx context.Context) (*store.Store, error) { return backup.OpenStore(ctx, task.Store) },
 	}
 	return r.Drill(ctx)
@@ -57,7 +57,7 @@ func runDrill(ctx context.Context, newEngine func(memberapi.RestoreTask) (Engine
 // Drill restores a backup on trial, as Restore does, and has the database read
 // all of it. Where an attempt before was cut off, it goes on from what is on the
 // volume.
-func (r *Restorer) Drill(ctx context.Context) (memberapi.DrillReport, error) {
+func (r *Restorer) Drill(ctx context.Context) (agentapi.DrillReport, error) {
 	report, err := r.drill(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -71,7 +71,7 @@ func (r *Restorer) Drill(ctx context.Context) (memberapi.DrillReport, error) {
 	return report, nil
 }
 
-func (r *Restorer) drill(ctx context.Context) (report memberapi.DrillReport, err error) {
+func (r *Restorer) drill(ctx context.Context) (report agentapi.DrillReport, err error) {
 	result, err := r.restore(ctx)
 	if err != nil {
 		return report, err
@@ -79,7 +79,7 @@ func (r *Restorer) drill(ctx context.Context) (report memberapi.DrillReport, err
 	report.Backup, report.Size = result.Backup, result.Size.Value()
 	report.Checked = []string{"restored up to " + result.EndPosition}
 	r.Log.Info("restored, and looked at", "backup", result.Backup, "end", result.EndPosition)
-	lock, err := member.LockVolume(r.Volume)
+	lock, err := volumelock.LockVolume(r.Volume)
 	if err != nil {
 		return report, err
 	}
@@ -94,8 +94,8 @@ func (r *Restorer) drill(ctx context.Context) (report memberapi.DrillReport, err
 
 // leave a report as the last words of the container, cut so that it stays what
 // can be read.
-func leave(path string, report memberapi.DrillReport) error {
-	const most = memberapi.TerminationLimit / 4 // what JSON needs for a byte is rarely more than two
+func leave(path string, report agentapi.DrillReport) error {
+	const most = agentapi.TerminationLimit / 4 // what JSON needs for a byte is rarely more than two
 	report.Error = cut(report.Error, most)
 	for {
 		data, err := json.Marshal(report)
@@ -103,7 +103,7 @@ func leave(path string, report memberapi.DrillReport) error {
 			return fmt.Errorf("render the report: %w", err)
 		}
 		switch n := len(report.Checked); {
-		case len(data) <= memberapi.TerminationLimit:
+		case len(data) <= agentapi.TerminationLimit:
 			if err := os.WriteFile(path, data, 0o600); err != nil {
 				return fmt.Errorf("leave the report: %w", err)
 			}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
-func (w *world) drill(t *testing.T) (memberapi.DrillReport, error) {
+func (w *world) drill(t *testing.T) (agentapi.DrillReport, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	r := &Restorer{
@@ -30,7 +30,7 @@ func TestDrill(t *testing.T) {
 	w := newWorld(t)
 	w.backup(t, "c-1", "monday", files{"a": "1", "b": "2"})
 	report, err := w.drill(t)
-	want := memberapi.DrillReport{Backup: "monday", Size: report.Size, Checked: []string{"restored up to 42", "2 files"}}
+	want := agentapi.DrillReport{Backup: "monday", Size: report.Size, Checked: []string{"restored up to 42", "2 files"}}
 	if diff := cmp.Diff(want, report); err != nil || diff != "" || report.Size == 0 {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -108,7 +108,7 @@ func TestDrillAgain(t *testing.T) {
 // Whatever there is to say fits into what the kubelet takes, and can be read.
 func TestLastWords(t *testing.T) {
 	long := strings.Repeat("ü\"<", 3000)
-	for name, report := range map[string]memberapi.DrillReport{
+	for name, report := range map[string]agentapi.DrillReport{
 		"short":                {Backup: "monday", Checked: []string{"all"}},
 		"a long error":         {Backup: "monday", Error: long},
 		"long, and much of it": {Backup: "monday", Error: long, Checked: slices.Repeat([]string{"all of it"}, 1000)},
@@ -119,8 +119,8 @@ func TestLastWords(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, err := os.ReadFile(path)
-			var read memberapi.DrillReport
-			if err := errors.Join(err, json.Unmarshal(text, &read)); err != nil || len(text) > memberapi.TerminationLimit {
+			var read agentapi.DrillReport
+			if err := errors.Join(err, json.Unmarshal(text, &read)); err != nil || len(text) > agentapi.TerminationLimit {
 				t.Fatal(len(text), err)
 			}
 			if read.Backup != "monday" || (read.Error == "") != (report.Error == "") || report.Error == "" && !cmp.Equal(read, report) {

@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -47,7 +48,7 @@ func (f files) tar(t *testing.T) []byte {
 // source copies files.
 type source struct{ data []byte }
 
-func (s source) Copy(_ context.Context, _ memberapi.BackupSource, to io.Writer) (backup.Facts, error) {
+func (s source) Copy(_ context.Context, _ agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
 	_, err := to.Write(s.data)
 	return backup.Facts{Version: "1.2", SystemIdentifier: "sys", End: "42"}, err
 }
@@ -128,7 +129,7 @@ func (e *engine) Recover(_ context.Context, job Recovery) (Outcome, error) {
 	return out, errors.Join(err, e.dies)
 }
 
-func (e *engine) Check(_ context.Context, _ *member.VolumeLock, data string) ([]string, error) {
+func (e *engine) Check(_ context.Context, _ *volumelock.VolumeLock, data string) ([]string, error) {
 	e.checked++
 	entries, err := os.ReadDir(data)
 	return []string{fmt.Sprintf("%d files", len(entries)-1)}, errors.Join(err, e.unsound)
@@ -155,20 +156,20 @@ func (r *reports) Conclude(_ context.Context, run Run) error {
 // world is a store with backups, and a volume.
 type world struct {
 	dir, volume string
-	task        memberapi.RestoreTask
+	task        agentapi.RestoreTask
 	engine      *engine
 	said        *reports
 	passed      func(string) error
 	opened      func()
-	space       func() member.Space
+	space       func() diskspace.Space
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		dir: t.TempDir(), volume: t.TempDir(), engine: &engine{}, said: &reports{},
-		space: func() member.Space { return member.Space{Free: 1 << 29, Total: 1 << 30} },
-		task:  memberapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2", Kind: "PostgresCluster", Member: "again-0", Prefix: "shop/orders/", VolumeSize: 1 << 30},
+		space: func() diskspace.Space { return diskspace.Space{Free: 1 << 29, Total: 1 << 30} },
+		task:  agentapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2", Kind: "PostgresCluster", Member: "again-0", Prefix: "shop/orders/", VolumeSize: 1 << 30},
 	}
 	return w
 }
@@ -184,15 +185,15 @@ func (w *world) open(ctx context.Context) (*store.Store, error) {
 func (w *world) backup(t *testing.T, clusterUID, name string, content files) *v1alpha1.BackupResult {
 	t.Helper()
 	uid := name + "-0000-uid"
-	task := memberapi.BackupTask{
+	task := agentapi.BackupTask{
 		Namespace: "shop", Name: name, UID: uid, Kind: "PostgresCluster", Cluster: "orders", ClusterUID: clusterUID,
 		Prefix:  fmt.Sprintf("shop/orders/%s/%s-%s/", clusterUID, name, uid),
-		Sources: []memberapi.BackupSource{{Name: "orders-1"}},
+		Sources: []agentapi.BackupSource{{Name: "orders-1"}},
 	}
 	said := &taken{}
 	taker := &backup.Taker{
 		Task: task, Pod: "pod", Log: slog.New(slog.DiscardHandler), Reporter: said, PartSize: 1 << 10, Open: w.open,
-		Source: func(memberapi.BackupTask) (backup.Source, error) { return source{content.tar(t)}, nil },
+		Source: func(agentapi.BackupTask) (backup.Source, error) { return source{content.tar(t)}, nil },
 	}
 	if err := taker.Take(t.Context()); err != nil {
 		t.Fatal(err)
@@ -228,7 +229,7 @@ func content(t *testing.T, dir string) files {
 		}
 		name, err := filepath.Rel(dir, path)
 		switch {
-		case err != nil || name == "." || name == member.LockFile:
+		case err != nil || name == "." || name == volumelock.LockFile:
 			return err
 		case entry.IsDir():
 			all[name] = "/"

@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // ConfigMap reports into the one of the cluster that is restored.
 type ConfigMap struct {
 	Client kubernetes.Interface
-	Task   memberapi.RestoreTask
+	Task   agentapi.RestoreTask
 	Pod    string
 	Log    *slog.Logger
 	// Pause between two tries to tell how it ended, and Limit of all of them.
@@ -67,19 +67,19 @@ func (c *ConfigMap) apply(ctx context.Context, run Run) error {
 
 func (c *ConfigMap) data(run Run) (map[string]string, error) {
 	data := map[string]string{
-		memberapi.RestoreKeyClusterUID: c.Task.UID, memberapi.RestoreKeyPod: c.Pod,
-		memberapi.RestoreKeyStep: run.Step, memberapi.RestoreKeyProgress: run.Progress,
+		agentapi.RestoreKeyClusterUID: c.Task.UID, agentapi.RestoreKeyPod: c.Pod,
+		agentapi.RestoreKeyStep: run.Step, agentapi.RestoreKeyProgress: run.Progress,
 	}
 	if run.Err != nil {
-		data[memberapi.RestoreKeyError] = run.Err.Error()
-		data[memberapi.RestoreKeyPermanent] = strconv.FormatBool(backup.InVain(run.Err))
+		data[agentapi.RestoreKeyError] = run.Err.Error()
+		data[agentapi.RestoreKeyPermanent] = strconv.FormatBool(backup.InVain(run.Err))
 	}
 	if run.Result != nil {
 		result, err := json.Marshal(run.Result)
 		if err != nil {
 			return nil, fmt.Errorf("render the result: %w", err)
 		}
-		data[memberapi.RestoreKeyResult] = string(result)
+		data[agentapi.RestoreKeyResult] = string(result)
 	}
 	return data, nil
 }

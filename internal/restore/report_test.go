@@ -15,14 +15,14 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 func newReporter(t *testing.T) (*ConfigMap, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "again-restore", Namespace: "shop", Labels: map[string]string{"whose": "the operator's"}}})
 	return &ConfigMap{
-		Client: client, Task: memberapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2"}, Pod: "pod-1",
+		Client: client, Task: agentapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2"}, Pod: "pod-1",
 		Log: slog.New(slog.DiscardHandler), Pause: time.Millisecond, Limit: time.Minute,
 	}, client
 }
@@ -72,7 +72,7 @@ func TestConcludeWaits(t *testing.T) {
 		left--
 		return left >= 0, nil, errors.New("away")
 	})
-	if err := c.Conclude(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err != nil || told(t, client).Data[memberapi.RestoreKeyStep] != "Done" {
+	if err := c.Conclude(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err != nil || told(t, client).Data[agentapi.RestoreKeyStep] != "Done" {
 		t.Error(err)
 	}
 	left = 1 << 30

@@ -29,9 +29,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -57,7 +60,7 @@ type Engine interface {
 	// Check reads all of a data directory that Recover has made, through the
 	// database where it can, out of everybody's reach, and says in words what was
 	// found to be good. What another try would find again is permanent.
-	Check(ctx context.Context, lock *member.VolumeLock, data string) (checked []string, err error)
+	Check(ctx context.Context, lock *volumelock.VolumeLock, data string) (checked []string, err error)
 }
 
 // Recovery is what an Engine is to make of what was unpacked.
@@ -66,7 +69,7 @@ type Recovery struct {
 	// Dir that it was unpacked to.
 	Dir string
 	// Lock of the volume, which the database inherits.
-	Lock *member.VolumeLock
+	Lock *volumelock.VolumeLock
 	// Target in the log that lies in the Store beside the backup; nil for the end
 	// of the backup.
 	Target *v1alpha1.RestoreTarget
@@ -123,7 +126,7 @@ type Run struct {
 
 // Restorer fills one volume.
 type Restorer struct {
-	Task memberapi.RestoreTask
+	Task agentapi.RestoreTask
 	// Volume is where the member's volume is mounted.
 	Volume string
 	// Open the store.
@@ -135,7 +138,7 @@ type Restorer struct {
 	Every time.Duration
 
 	run   Run
-	space func() member.Space
+	space func() diskspace.Space
 	// passed is told of each step that lasts; what it returns ends the run, as
 	// the death of a pod would.
 	passed func(step string) error
@@ -176,7 +179,7 @@ func permanent(format string, args ...any) error {
 func (r *Restorer) restore(ctx context.Context) (*v1alpha1.RestoreResult, error) {
 	r.run.Step = v1alpha1.RestoreStepFinding
 	r.Reporter.Report(ctx, r.run)
-	lock, err := member.LockVolume(r.Volume)
+	lock, err := volumelock.LockVolume(r.Volume)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +221,7 @@ func (r *Restorer) restore(ctx context.Context) (*v1alpha1.RestoreResult, error)
 		return nil, r.unlessGone(ctx, s, aim.Manifest, r.otherwise(ctx, s, m, err))
 	}
 	result := r.result(aim, m, out)
-	return result, r.settle(filepath.Join(work, Recovered), member.Restored{ClusterUID: r.Task.UID, Asked: aim.Asked, Result: *result})
+	return result, r.settle(filepath.Join(work, Recovered), agent.Restored{ClusterUID: r.Task.UID, Asked: aim.Asked, Result: *result})
 }
 
 // result of a restore that is done.
@@ -236,7 +239,7 @@ func (r *Restorer) result(aim intent, m backup.Manifest, out Outcome) *v1alpha1.
 
 // placed is the result of an earlier attempt, whose data is in its place. What
 // it asked for counts: data is never given up by itself.
-func (r *Restorer) placed(proof member.Restored) (*v1alpha1.RestoreResult, error) {
+func (r *Restorer) placed(proof agent.Restored) (*v1alpha1.RestoreResult, error) {
 	if had := proof.Result; !r.wants(proof.Asked, had.Manifest, had.Checksum, words(had.Target)) {
 		return nil, permanent("spec.restore: the volume holds the backup %s (%s) and was recovered to %s for this cluster before: set spec.restore back to go on with it, or delete the claim data-%s to give it up and restore %s", had.Backup, had.Manifest, had.Target, r.Task.Member, r.wish())
 	}
@@ -244,7 +247,7 @@ func (r *Restorer) placed(proof member.Restored) (*v1alpha1.RestoreResult, error
 }
 
 // fill makes the data of a backup in a directory of its own.
-func (r *Restorer) fill(ctx context.Context, s *store.Store, lock *member.VolumeLock, aim intent, m backup.Manifest, work string) (Outcome, error) {
+func (r *Restorer) fill(ctx context.Context, s *store.Store, lock *volumelock.VolumeLock, aim intent, m backup.Manifest, work string) (Outcome, error) {
 	if err := r.pass("work", os.Mkdir(work, 0o700)); err != nil {
 		return Outcome{}, err
 	}
@@ -291,7 +294,7 @@ func (r *Restorer) fetch(ctx context.Context, s *store.Store, key string, m back
 }
 
 // settle moves finished data into its place, with the proof in it.
-func (r *Restorer) settle(data string, proof member.Restored) error {
+func (r *Restorer) settle(data string, proof agent.Restored) error {
 	layout := r.Engine.Layout()
 	if err := r.pass("proof", writeDurably(layout.proof(data), proof)); err != nil {
 		return err
@@ -299,7 +302,7 @@ func (r *Restorer) settle(data string, proof member.Restored) error {
 	if err := r.pass("durable", syncTree(data)); err != nil {
 		return err
 	}
-	if err := r.pass("placed", member.Move(data, filepath.Join(r.Volume, layout.Data))); err != nil {
+	if err := r.pass("placed", atomicfile.Move(data, filepath.Join(r.Volume, layout.Data))); err != nil {
 		return err
 	}
 	return r.pass("tidied", tidy(r.Volume))

@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
 )
 
 var data = files{"base": strings.Repeat("rows ", 2000), "log": strings.Repeat("entries ", 999)}
@@ -28,11 +29,11 @@ func (w *world) check(t *testing.T, want files) {
 	if w.task.Target != nil {
 		end = "43"
 	}
-	proof, err := member.ReadRestored(filepath.Join(w.volume, "db", "inner", member.RestoredFile))
+	proof, err := agent.ReadRestored(filepath.Join(w.volume, "db", "inner", agent.RestoredFile))
 	if err != nil || proof.ClusterUID != "c-2" || proof.Result.SystemIdentifier != "new-sys" || proof.Result.EndPosition != end {
 		t.Errorf("the proof: %+v, %v", proof, err)
 	}
-	delete(got, "db/inner/"+member.RestoredFile)
+	delete(got, "db/inner/"+agent.RestoredFile)
 	all := files{"db": "/", "db/inner": "/"}
 	for name, text := range want {
 		all["db/"+name] = text
@@ -145,8 +146,8 @@ func TestRestoreRefusesVolumes(t *testing.T) {
 		says   string
 	}{
 		"data":                                    {files{"db/base": "x"}, "holds data (db)"},
-		"data restored for another cluster":       {files{"db/inner/" + member.RestoredFile: proofOf("c-1")}, "holds data (db)"},
-		"data whose proof is torn":                {files{"db/inner/" + member.RestoredFile: "{"}, "holds data (db)"},
+		"data restored for another cluster":       {files{"db/inner/" + agent.RestoredFile: proofOf("c-1")}, "holds data (db)"},
+		"data whose proof is torn":                {files{"db/inner/" + agent.RestoredFile: "{"}, "holds data (db)"},
 		"data with our intent":                    {files{"db/base": "x", intentName: intentOf("c-2")}, "holds data (db)"},
 		"something unknown":                       {files{"letters": "x"}, "holds data (letters)"},
 		"something unknown with our intent":       {files{"letters": "x", intentName: intentOf("c-2")}, "holds data (letters)"},
@@ -185,8 +186,8 @@ func (w *world) put(t *testing.T, all files) {
 // Whatever a volume holds without our intent, it holds afterwards.
 func TestRestoreTouchesNothing(t *testing.T) {
 	names := []string{
-		"db", "db.old", "pgdata", "etcd", intentName, workName, "lost+found", ".trash", "x", "db/" + member.RestoredFile,
-		"db/inner/" + member.RestoredFile, workName + "/data/inner/" + member.RestoredFile, workName + "/base", "." + intentName + ".tmp",
+		"db", "db.old", "pgdata", "etcd", intentName, workName, "lost+found", ".trash", "x", "db/" + agent.RestoredFile,
+		"db/inner/" + agent.RestoredFile, workName + "/data/inner/" + agent.RestoredFile, workName + "/base", "." + intentName + ".tmp",
 	}
 	texts := []string{"", "{", `{"clusterUID":"c-1"}`, `{"clusterUID":""}`, "data", `{"clusterUID":"c-2"`}
 	seed := rand.Uint64()
@@ -228,12 +229,12 @@ func TestRestoreTouchesNothing(t *testing.T) {
 // A volume in use is waited for: its pod may still be on its way out.
 func TestRestoreWaitsForTheVolume(t *testing.T) {
 	w := newWorld(t)
-	lock, err := member.LockVolume(w.volume)
+	lock, err := volumelock.LockVolume(w.volume)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
-	if err := w.restore(t); !errors.Is(err, member.ErrVolumeInUse) || backup.InVain(err) {
+	if err := w.restore(t); !errors.Is(err, volumelock.ErrVolumeInUse) || backup.InVain(err) {
 		t.Error(err)
 	}
 }
@@ -261,7 +262,7 @@ func TestRestoreRefusesBackups(t *testing.T) {
 		"a manifest of another checksum": {func(w *world, taken *v1alpha1.BackupResult) error {
 			w.task.Manifest, w.task.Checksum = taken.Manifest, "sha256:other"
 			return nil
-		}, "somebody has changed it"},
+		}, "another client has changed it"},
 		"a manifest that promises another stream": {func(w *world, taken *v1alpha1.BackupResult) error {
 			path := filepath.Join(w.dir, taken.Manifest)
 			text, err := os.ReadFile(path)

@@ -50,7 +50,7 @@ func (r *Restorer) find(ctx context.Context, s *store.Store) (string, error) {
 	}
 	for _, f := range []*found{broken, torn} {
 		if f != nil {
-			r.Log.Warn("a backup is passed over", "manifest", f.key, "error", f.why.Error())
+			r.Log.Warn("a backup is skipped", "manifest", f.key, "error", f.why.Error())
 		}
 	}
 	return newest.key, nil
@@ -86,7 +86,7 @@ func (r *Restorer) followed(ctx context.Context, s *store.Store, all []found) []
 		if left := (*Left)(nil); !errors.As(err, &left) {
 			return all[i:] // what else is wrong is said of the one that is chosen
 		}
-		r.Log.Warn("a backup is passed over", "manifest", f.key, "error", err.Error())
+		r.Log.Warn("a backup is skipped", "manifest", f.key, "error", err.Error())
 	}
 	return all
 }

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/holdfast-db/holdfast/internal/member"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 )
 
 // Names on the volume.
@@ -37,7 +38,7 @@ type intent struct {
 type sight struct {
 	// Restored is the proof in the data directory; zero without data, and
 	// without a proof.
-	Restored member.Restored
+	Restored agent.Restored
 	// Data names what else there is; empty for nothing that matters.
 	Data   string
 	Intent *intent
@@ -53,7 +54,7 @@ type Layout struct {
 	Proof string
 }
 
-func (l Layout) proof(data string) string { return filepath.Join(data, l.Proof, member.RestoredFile) }
+func (l Layout) proof(data string) string { return filepath.Join(data, l.Proof, agent.RestoredFile) }
 
 // look at the volume. Names that begin with a dot are no data, as they are none
 // to the agents.
@@ -73,7 +74,7 @@ func look(volume string, layout Layout) (sight, error) {
 			s.Work = true
 		case name == layout.Data:
 			// One that cannot be read was never written by a restore.
-			s.Restored, _ = member.ReadRestored(layout.proof(filepath.Join(volume, name)))
+			s.Restored, _ = agent.ReadRestored(layout.proof(filepath.Join(volume, name)))
 			s.Data = name
 		case name == "lost+found", strings.HasPrefix(name, "."):
 		default:
@@ -118,7 +119,7 @@ func writeDurably(path string, v any) error {
 		err = os.Rename(temporary, path)
 	}
 	if err == nil {
-		err = member.SyncDir(filepath.Dir(path))
+		err = atomicfile.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
@@ -143,7 +144,7 @@ func tidy(volume string) error {
 	if err := os.Remove(filepath.Join(volume, intentName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the intent: %w", err)
 	}
-	return member.SyncDir(volume)
+	return atomicfile.SyncDir(volume)
 }
 
 // syncTree makes all files below a directory durable.

@@ -29,8 +29,8 @@ func (s Schedule) Turn(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.Sch
 }
 
 const (
-	// mostPassedOver slots are remembered each with its reason.
-	mostPassedOver = 5
+	// mostSkipped slots are remembered each with its reason.
+	mostSkipped = 5
 	// mostMissed slots are counted one by one: a cron of every minute that nobody
 	// looked at for a year would take its time.
 	mostMissed = 1000
@@ -63,9 +63,9 @@ func Undone(was v1alpha1.ScheduleStatus, message string) v1alpha1.ScheduleStatus
 }
 
 func passedOver(was v1alpha1.ScheduleStatus, slot time.Time, reason string) v1alpha1.ScheduleStatus {
-	was.PassedOver++
-	was.LastPassedOver = append([]v1alpha1.PassedOver{{Slot: *moment(slot), Reason: reason}}, was.LastPassedOver...)
-	was.LastPassedOver = was.LastPassedOver[:min(len(was.LastPassedOver), mostPassedOver)]
+	was.Skipped++
+	was.LastSkipped = append([]v1alpha1.SkippedSlot{{Slot: *moment(slot), Reason: reason}}, was.LastSkipped...)
+	was.LastSkipped = was.LastSkipped[:min(len(was.LastSkipped), mostSkipped)]
 	return was
 }
 

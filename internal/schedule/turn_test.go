@@ -66,11 +66,11 @@ func TestTurn(t *testing.T) {
 // Every slot that went by without being done is on record.
 func TestDone(t *testing.T) {
 	s := parse(t, "0 2 * * *", "")
-	record := func(last, next, message string, count int64, over ...v1alpha1.PassedOver) v1alpha1.ScheduleStatus {
-		return v1alpha1.ScheduleStatus{LastSlot: moment(at(t, last)), NextSlot: moment(at(t, next)), Message: message, PassedOver: count, LastPassedOver: over}
+	record := func(last, next, message string, count int64, over ...v1alpha1.SkippedSlot) v1alpha1.ScheduleStatus {
+		return v1alpha1.ScheduleStatus{LastSlot: moment(at(t, last)), NextSlot: moment(at(t, next)), Message: message, Skipped: count, LastSkipped: over}
 	}
-	over := func(slot, why string) v1alpha1.PassedOver {
-		return v1alpha1.PassedOver{Slot: *moment(at(t, slot)), Reason: why}
+	over := func(slot, why string) v1alpha1.SkippedSlot {
+		return v1alpha1.SkippedSlot{Slot: *moment(at(t, slot)), Reason: why}
 	}
 	const missed = "it went by before anybody could handle it"
 	was := v1alpha1.ScheduleStatus{NextSlot: moment(at(t, "2026-03-02 02:00")), Message: "before"}

@@ -42,7 +42,7 @@ func (s *Store) Create(ctx context.Context, key string, data []byte) error {
 			return nil
 		}
 		if _, code := answered(err); code == "ConditionalRequestConflict" {
-			return errors.New("somebody else writes it") // and another try shows what
+			return errors.New("another client writes it") // and another try shows what
 		}
 		if err != nil || s.keep == nil {
 			return err

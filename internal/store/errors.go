@@ -64,11 +64,14 @@ func NotFound(err error) bool {
 const (
 	remedyCredentials = "the store does not know these credentials: check the keys of the Secret"
 	remedyRights      = "these credentials may not do that: let them list, read, write and delete objects below the URL"
-	remedyBucket      = "there is no such bucket or container: create it, or mend its name"
+	remedyBucket      = "there is no such bucket or container: create it, or correct its name"
 	remedyRegion      = "the bucket is in another region: name it"
 	remedyClock       = "the clocks of the node and the store differ: set them"
 	remedyFull        = "there is no room left in it: make some, or keep fewer backups"
 	remedyDisk        = "free some of the disk, or keep fewer backups there; a larger volume on it gains nothing"
+	remedyDown        = "the store does not serve requests: check that it is up; it is asked again by itself"
+	remedyNoServer    = "no server answers at this address: check its host and port, that the store is up, and which network policies apply"
+	remedyNoStore     = "there is no such bucket, or the server at this address is no store: check both"
 	remedyCertificate = "the certificate of the endpoint is not trusted: put its CA into ca.crt of the Secret"
 )
 
@@ -125,8 +128,13 @@ func (s *Store) explain(op string, err error) error {
 	case gcerrors.Code(err) == gcerrors.NotFound:
 		e.Missing, e.Permanent = true, true
 	case answer == http.StatusTooManyRequests, answer == http.StatusRequestTimeout:
+	case answer >= 500:
+		e.Field, e.Remedy = s.address, remedyDown
 	case answer >= 300 && answer < 500:
 		e.Permanent = true
+	}
+	if e.Field == FieldEndpoint {
+		e.Field = s.address
 	}
 	if e.Remedy == remedyFull {
 		return s.full(e)
@@ -149,7 +157,8 @@ var queries = regexp.MustCompile(`(https?://[^\s"'?]*)\?[^\s"']*`)
 
 // machinery is what client libraries print around what happened.
 var machinery = regexp.MustCompile(`blob (\(key "[^"]*"\) )?\(code=\w+\): |operation error [^:,]+: \w+, |exceeded maximum number of attempts, \d+, |` +
-	`https response error StatusCode: \d+, |RequestID: [^,]*, |HostID: [^,]*, |request send failed, `)
+	`https response error StatusCode: \d+, |RequestID: [^,]*, |HostID: [^,]*, |request send failed, |` +
+	`dial tcp:? |tls: failed to verify certificate: |x509: `)
 
 // longestAnswer of a store that is repeated, in bytes.
 const longestAnswer = 200
@@ -204,6 +213,8 @@ func (e *Error) way(err error) bool {
 	switch {
 	case untrusted(err):
 		e.Field, e.Remedy, e.Permanent = FieldEndpoint, remedyCertificate, true
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		e.Field, e.Remedy = FieldEndpoint, remedyNoServer
 	case errors.As(err, &name) && name.IsNotFound:
 		e.Field, e.Remedy = FieldEndpoint, fmt.Sprintf("the host %s is not known: check its name", name.Name)
 	case errors.As(err, &token):

@@ -42,7 +42,10 @@ func Open(ctx context.Context, at Location, secret Secret) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Patience: patience, name: at.URL, ownIdentity: len(secret[KeyS3ID]) == 0}
+	s := &Store{Patience: patience, name: at.URL, address: FieldURL, ownIdentity: len(secret[KeyS3ID]) == 0}
+	if at.Endpoint != "" {
+		s.address = FieldEndpoint
+	}
 	prefix := strings.Trim(u.Path, "/")
 	switch u.Scheme {
 	case "s3":

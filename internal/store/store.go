@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +62,8 @@ type Store struct {
 	keep func(key string) error
 	// creating is held while an object of a directory is created.
 	creating sync.Mutex
+	// address is the field of the destination that says where the store is.
+	address string
 	// clear removes the directories below a prefix; nil where there are none.
 	clear func(prefix string) error
 	// name of the store, for people.
@@ -158,13 +161,21 @@ func (s *Store) Dirs(ctx context.Context, prefix string) ([]string, error) {
 	return found, err
 }
 
+// listTries are those of a list of a directory: a file that another process has
+// finished meanwhile has lost its temporary name, and the list fails for it.
+const listTries = 20
+
 // pages asks for a list, page by page.
 func (s *Store) pages(ctx context.Context, options *blob.ListOptions, each func(*blob.ListObject)) error {
 	for token := blob.FirstPageToken; len(token) > 0; {
 		var page []*blob.ListObject
 		var next []byte
 		err := s.try(ctx, "list "+options.Prefix, 0, func(ctx context.Context) (err error) {
-			page, next, err = s.bucket.ListPage(ctx, token, pageSize, options)
+			for range listTries {
+				if page, next, err = s.bucket.ListPage(ctx, token, pageSize, options); !errors.Is(err, fs.ErrNotExist) {
+					break
+				}
+			}
 			return err
 		})
 		if err != nil {
@@ -240,7 +251,7 @@ const (
 func (s *Store) Check(ctx context.Context, prefix string) error {
 	key := prefix + probe
 	if _, err := s.List(ctx, key); err != nil {
-		return err
+		return s.noStore(err)
 	}
 	var got []byte
 	var err error
@@ -256,6 +267,15 @@ func (s *Store) Check(ctx context.Context, prefix string) error {
 		err = &Error{Op: "read " + key, Field: FieldURL, Permanent: true, Err: errors.New("the store answers something else than what was written")}
 	}
 	return errors.Join(err, s.Delete(ctx, key))
+}
+
+// noStore says of a list that was not found, without a reason of the store's own,
+// that there may be no store at all: one lists what is empty, too.
+func (s *Store) noStore(err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) && e.Missing && e.Remedy == "" {
+		e.Field, e.Remedy = s.address, remedyNoStore
+	}
+	return err
 }
 
 // try does something with so many bytes until it is done, cannot be done, or

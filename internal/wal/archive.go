@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -39,6 +40,8 @@ type Archive struct {
 	Store *store.Store
 	// Prefix of all its objects; it ends with a slash.
 	Prefix string
+	// Log takes what a person may want to know of what is stored; nil for nowhere.
+	Log *slog.Logger
 
 	// system that the archive was claimed for.
 	system  string
@@ -48,7 +51,7 @@ type Archive struct {
 
 // Open opens the store of an archive, with the keys that are mounted in a
 // directory.
-func Open(ctx context.Context, at memberapi.BackupStore, prefix string, secret store.Secret) (*Archive, error) {
+func Open(ctx context.Context, at agentapi.BackupStore, prefix string, secret store.Secret) (*Archive, error) {
 	s, err := store.Open(ctx, store.Location{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle}, secret)
 	if err != nil {
 		return nil, err
@@ -99,7 +102,8 @@ func (a *Archive) Owner(ctx context.Context) (o Owner, err error) {
 var buffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
 // Put stores a file under its name, once: one that is there already is
-// compared, and never replaced.
+// compared, and never replaced. A partial segment that differs is stored beside
+// it.
 func (a *Archive) Put(ctx context.Context, path, name string) error {
 	key, packed, err := object(name)
 	if err != nil {
@@ -122,8 +126,12 @@ func (a *Archive) Put(ctx context.Context, path, name string) error {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	err = a.Store.Create(ctx, a.Prefix+key, buffer.Bytes())
-	if errors.Is(err, store.ErrExists) {
-		return a.same(ctx, path, name)
+	if !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	err = a.same(ctx, path, name)
+	if differs := (*Refusal)(nil); errors.As(err, &differs) && partialName.MatchString(name) {
+		return a.putBeside(ctx, path, name, buffer.Bytes())
 	}
 	return err
 }
@@ -266,7 +274,7 @@ func (a *Archive) History(ctx context.Context, timeline uint32) (h History, err 
 }
 
 // PutGap records log that is missing for good. It may be recorded twice.
-func (a *Archive) PutGap(ctx context.Context, gap memberapi.ArchiveGap) error {
+func (a *Archive) PutGap(ctx context.Context, gap agentapi.ArchiveGap) error {
 	data, err := json.MarshalIndent(gap, "", " ")
 	if err != nil {
 		return err
@@ -279,12 +287,12 @@ func (a *Archive) PutGap(ctx context.Context, gap memberapi.ArchiveGap) error {
 }
 
 // Gaps are all that is known to be missing, the one that ended last at the end.
-func (a *Archive) Gaps(ctx context.Context) ([]memberapi.ArchiveGap, error) {
+func (a *Archive) Gaps(ctx context.Context) ([]agentapi.ArchiveGap, error) {
 	all, err := a.Store.List(ctx, a.Prefix+gapPrefix)
 	if err != nil {
 		return nil, err
 	}
-	gaps := make([]memberapi.ArchiveGap, len(all))
+	gaps := make([]agentapi.ArchiveGap, len(all))
 	for i, o := range all {
 		data, err := a.Store.Get(ctx, o.Key)
 		if err != nil {
@@ -294,6 +302,6 @@ func (a *Archive) Gaps(ctx context.Context) ([]memberapi.ArchiveGap, error) {
 			return nil, &Refusal{fmt.Sprintf("%s does not say what is missing: %v", o.Key, err)}
 		}
 	}
-	slices.SortStableFunc(gaps, func(a, b memberapi.ArchiveGap) int { return a.Ended.Compare(b.Ended) })
+	slices.SortStableFunc(gaps, func(a, b agentapi.ArchiveGap) int { return a.Ended.Compare(b.Ended) })
 	return gaps, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -54,7 +54,7 @@ func archiveCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", memberapi.RunDir+"/"+memberapi.ArchiveSocket, "where the agent listens")
+	cmd.Flags().StringVar(&socket, "socket", agentapi.RunDir+"/"+agentapi.ArchiveSocket, "where the agent listens")
 	return cmd
 }
 
@@ -83,10 +83,10 @@ func restoreCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&from, "from", memberapi.RunDir+"/archive.json", "file that says where the archive is")
-	f.StringVar(&keys, "keys", memberapi.StoreDir, "directory with the keys of the store")
-	f.StringVar(&socket, "socket", "", "where somebody fetches it for us; the other flags are his then")
-	f.StringVar(&scratch, "scratch", memberapi.RunDir+"/wal", "directory for files that will be asked for next")
+	f.StringVar(&from, "from", agentapi.RunDir+"/archive.json", "file that says where the archive is")
+	f.StringVar(&keys, "keys", agentapi.StoreDir, "directory with the keys of the store")
+	f.StringVar(&socket, "socket", "", "where another process fetches it; the other flags are that process's then")
+	f.StringVar(&scratch, "scratch", agentapi.RunDir+"/wal", "directory for files that will be asked for next")
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func openFrom(cmd *cobra.Command, from, keys string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	var at memberapi.ArchiveConfig
+	var at agentapi.ArchiveConfig
 	if err := json.Unmarshal(data, &at); err != nil {
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	}

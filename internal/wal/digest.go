@@ -70,21 +70,21 @@ func LastSegments(dir string, timeline uint32, to uint64) (from, last uint64, er
 	return from, last, nil
 }
 
+// WayDigest is the digest of WAL as the way to a timeline has it.
+type WayDigest struct {
+	Timeline uint32
+	Sum      string
+}
+
 // Digests are those of the WAL from one position to another by every way that a
 // pg_wal directory holds, of the timelines from one on.
-func Digests(dir string, timeline uint32, from, to uint64) ([]string, error) {
+func Digests(dir string, timeline uint32, from, to uint64) ([]WayDigest, error) {
 	histories, err := ReadHistories(dir)
 	if err != nil {
 		return nil, err
 	}
-	ways := []uint32{timeline}
-	for later := range histories {
-		if later > timeline {
-			ways = append(ways, later)
-		}
-	}
-	var sums []string
-	for _, way := range ways {
+	var found []WayDigest
+	for _, way := range ways(histories, timeline) {
 		sum, err := Digest(dir, way, from, to)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -92,7 +92,7 @@ func Digests(dir string, timeline uint32, from, to uint64) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		sums = append(sums, sum)
+		found = append(found, WayDigest{way, sum})
 	}
-	return sums, nil
+	return found, nil
 }

@@ -23,7 +23,7 @@ func (s *Supply) Astray(end uint64) error {
 		if i+1 < len(s.Way.History) {
 			next = s.Way.History[i+1].Timeline
 		}
-		return refusal(s.refused[n], "the archive at %s lacks %s, with which timeline %d goes on from %s, so that what was read there is what timeline %d has, and nobody followed: if the source has it still, it is archived within minutes; else nothing after that position can be had from this backup",
+		return refusal(s.refused[n], "the archive at %s lacks %s, with which timeline %d goes on from %s, so that what was read there is what timeline %d has, and was not followed: if the source has it still, it is archived within minutes; else nothing after that position can be had from this backup",
 			s.Archive.Prefix, Segment{next, n}.Name(usual), next, FormatPosition(turn.Position), turn.Timeline)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (s *Supply) hole(ctx context.Context) (mayCome bool, err error) {
 	case read:
 		return false, refusal(why, "the archive at %s goes on after %s, which ends before its time", s.Archive.Prefix, Segment{of, far}.Name(usual))
 	}
-	return true, &Refusal{fmt.Sprintf("the archive at %s lacks %s and goes on after it: somebody has removed it", s.Archive.Prefix, at.Name(usual))}
+	return true, &Refusal{fmt.Sprintf("the archive at %s lacks %s and goes on after it: another client has removed it", s.Archive.Prefix, at.Name(usual))}
 }
 
 // refusal with what the store's own trouble was.

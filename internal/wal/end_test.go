@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // recovered asks a supply as PostgreSQL does, from a segment on: of each number
@@ -69,7 +69,7 @@ func TestTheEnd(t *testing.T) {
 		way     Way
 		stored  []Segment
 		damaged []Segment
-		gap     *memberapi.ArchiveGap
+		gap     *agentapi.ArchiveGap
 		copied  []Segment
 		later   []Segment
 		ends    uint64 // where a target, or the log itself, ended it; 0 for all that was read
@@ -126,11 +126,11 @@ func TestTheEnd(t *testing.T) {
 		},
 		{
 			name: "the log was given up", way: straight, stored: []Segment{seg(1, 3), seg(1, 6)},
-			gap: &memberapi.ArchiveGap{From: seg(1, 4).Name(usual), To: seg(1, 5).Name(usual)}, whole: "was given up",
+			gap: &agentapi.ArchiveGap{From: seg(1, 4).Name(usual), To: seg(1, 5).Name(usual)}, whole: "was given up",
 		},
 		{
 			name: "the log of what was left was given up", way: Way{2, 1, History{{1, boundary}}, nil}, stored: []Segment{seg(1, 3), seg(1, 4)},
-			gap: &memberapi.ArchiveGap{From: seg(1, 5).Name(usual), To: seg(1, 6).Name(usual)},
+			gap: &agentapi.ArchiveGap{From: seg(1, 5).Name(usual), To: seg(1, 6).Name(usual)},
 		},
 	}
 	for _, c := range cases {

@@ -40,7 +40,44 @@ func FindExtent(dir string, timeline uint32, from uint64, before uint32) (Extent
 	if end.Position == from {
 		return end, fmt.Errorf("the WAL in %s holds no record at %s of timeline %d", dir, FormatPosition(from), timeline)
 	}
-	children, err := childTimelines(dir, timeline, from, end.Position)
+	return r.followChildren(from, end, before)
+}
+
+// FindEnd follows the records in a pg_wal directory from where one ends, such as
+// the last that a server has replayed, to the end of the last complete one up to
+// a position, by the way that goes furthest of a timeline and those after it. No
+// server may write WAL there. Reach tells half a record that follows it.
+func FindEnd(dir string, timeline uint32, from, to uint64) (Extent, error) {
+	histories, err := ReadHistories(dir)
+	if err != nil {
+		return Extent{}, err
+	}
+	var furthest Extent
+	for _, way := range ways(histories, timeline) {
+		r, err := newRecords(dir, way)
+		if err != nil {
+			return Extent{}, err
+		}
+		r.to = to
+		end, err := r.follow(from)
+		if err == nil {
+			end, err = r.followChildren(from, end, 0)
+		}
+		r.close()
+		if err != nil {
+			return Extent{}, err
+		}
+		if end.Position > furthest.Position || end.Position == furthest.Position && end.Reach > furthest.Reach {
+			furthest = end
+		}
+	}
+	return furthest, nil
+}
+
+// followChildren follows the newest timeline before a number that came from the
+// one that was followed; before is 0 for any number.
+func (r *records) followChildren(from uint64, end Extent, before uint32) (Extent, error) {
+	children, err := childTimelines(r.dir, end.Timeline, from, end.Position)
 	if err != nil {
 		return Extent{}, err
 	}
@@ -55,6 +92,17 @@ func FindExtent(dir string, timeline uint32, from uint64, before uint32) (Extent
 		}
 	}
 	return end, nil
+}
+
+// ways are a timeline and those after it.
+func ways(histories map[uint32]History, timeline uint32) []uint32 {
+	found := []uint32{timeline}
+	for later := range histories {
+		if later > timeline {
+			found = append(found, later)
+		}
+	}
+	return found
 }
 
 // childTimelines are those in the directory that came from a timeline between
@@ -125,8 +173,11 @@ func sizes(dir string) (segment, page int64, err error) {
 			return segment, page, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("%s holds no WAL", dir)
+	return 0, 0, fmt.Errorf("%s %w", dir, errNoWAL)
 }
+
+// errNoWAL says of a directory that no segment in it can be read.
+var errNoWAL = errors.New("holds no WAL")
 
 // What a page and a record look like; the same in PostgreSQL 14 to 18.
 const (
@@ -149,6 +200,7 @@ type records struct {
 	size     int64
 	timeline uint32
 	block    int64
+	to       uint64 // what ends after it is not read; 0 for no limit
 
 	file   *os.File
 	number uint64
@@ -238,7 +290,7 @@ func (r *records) follow(from uint64) (Extent, error) {
 	position, previous := from, uint64(0)
 	for {
 		next, start, reach, err := r.record(position, previous)
-		if errors.Is(err, errEnd) {
+		if errors.Is(err, errEnd) || err == nil && r.to != 0 && next > r.to {
 			return Extent{r.timeline, position, max(position, reach)}, nil
 		}
 		if err != nil {

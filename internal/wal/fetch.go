@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -150,7 +150,7 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 	}
 	for _, gap := range gaps {
 		if within(gap, name) {
-			return &Refusal{fmt.Sprintf("the log from %s to %s was given up while the store took none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
+			return &Refusal{fmt.Sprintf("the WAL from %s to %s was given up while the store accepted none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
 		}
 	}
 	timelines, err := a.Store.Dirs(ctx, a.Prefix)
@@ -175,14 +175,14 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 		}
 	}
 	if later >= StoredAtOnce {
-		return &Refusal{fmt.Sprintf("the archive at %s lacks %s and goes on after it: somebody has removed it", a.Prefix, name)}
+		return &Refusal{fmt.Sprintf("the archive at %s lacks %s and goes on after it: another client has removed it", a.Prefix, name)}
 	}
 	return ErrMissing
 }
 
 // within says whether a segment was given up in a gap, which is a stretch of
 // numbers on a stretch of timelines.
-func within(gap memberapi.ArchiveGap, name string) bool {
+func within(gap agentapi.ArchiveGap, name string) bool {
 	between := func(from, part, to string) bool { return from <= part && part <= to }
 	return IsSegment(gap.From) && IsSegment(gap.To) &&
 		between(gap.From[:8], name[:8], gap.To[:8]) && between(gap.From[8:], name[8:], gap.To[8:])

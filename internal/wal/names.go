@@ -52,6 +52,7 @@ func validSize(size int64) bool { return size >= 1<<20 && size <= 1<<30 && size&
 var (
 	segmentName = regexp.MustCompile(`^[0-9A-F]{24}$`)
 	partialName = regexp.MustCompile(`^[0-9A-F]{24}\.partial$`)
+	besideName  = regexp.MustCompile(`^[0-9A-F]{24}\.partial\.[0-9a-f]{16}$`)
 	historyName = regexp.MustCompile(`^[0-9A-F]{8}\.history$`)
 	labelName   = regexp.MustCompile(`^[0-9A-F]{24}\.[0-9A-F]{8}\.backup$`)
 )
@@ -72,12 +73,12 @@ const packedSuffix = ".zst"
 // there: texts, which people read, are not.
 func object(name string) (key string, packed bool, err error) {
 	switch {
-	case segmentName.MatchString(name), partialName.MatchString(name):
+	case segmentName.MatchString(name), partialName.MatchString(name), besideName.MatchString(name):
 		return name[:8] + "/" + name + packedSuffix, true, nil
 	case historyName.MatchString(name), labelName.MatchString(name):
 		return name[:8] + "/" + name, false, nil
 	}
-	return "", false, fmt.Errorf("%q is no file of a write-ahead log", name)
+	return "", false, fmt.Errorf("%q is no WAL file", name)
 }
 
 // header is how the first page of a segment begins.

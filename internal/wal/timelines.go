@@ -64,7 +64,7 @@ func (a *Archive) From(ctx context.Context, timeline uint32, position uint64) (W
 	}
 	h, err := a.History(ctx, timeline)
 	if store.NotFound(err) {
-		err = &Refusal{fmt.Sprintf("the archive at %s lacks %s: somebody has removed it", a.Prefix, HistoryName(timeline))}
+		err = &Refusal{fmt.Sprintf("the archive at %s lacks %s: another client has removed it", a.Prefix, HistoryName(timeline))}
 	}
 	return Way{timeline, timeline, h, unknown}, err
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -119,7 +119,7 @@ func segment(t *testing.T, dir, name string, content int64) string {
 func archive(t *testing.T) (*Archive, string) {
 	t.Helper()
 	dir := t.TempDir()
-	a, err := Open(t.Context(), memberapi.BackupStore{URL: "file://" + dir}, "shop/orders/uid/wal/", nil)
+	a, err := Open(t.Context(), agentapi.BackupStore{URL: "file://" + dir}, "shop/orders/uid/wal/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,11 +354,11 @@ func put(t *testing.T, a *Archive, path, name string) {
 func TestFetchPastTheEnd(t *testing.T) {
 	const usual = 16 << 20
 	name := func(timeline uint32, n uint64) string { return Segment{timeline, n}.Name(usual) }
-	gap := memberapi.ArchiveGap{From: name(1, 5), To: name(1, 6)}
+	gap := agentapi.ArchiveGap{From: name(1, 5), To: name(1, 6)}
 	cases := []struct {
 		name   string
 		stored []string
-		gap    *memberapi.ArchiveGap
+		gap    *agentapi.ArchiveGap
 		ask    string
 		ends   bool
 	}{
@@ -402,15 +402,15 @@ func TestFetchPastTheEnd(t *testing.T) {
 func TestGaps(t *testing.T) {
 	a, _ := archive(t)
 	at := func(n int) time.Time { return time.Date(2026, 3, 1, n, 0, 0, 0, time.UTC) }
-	first := memberapi.ArchiveGap{From: "B", To: "C", After: "A", Begun: at(1), Ended: at(2)}
-	second := memberapi.ArchiveGap{From: "A", To: "A", Begun: at(3), Ended: at(4)}
-	for _, gap := range []memberapi.ArchiveGap{second, first, first} {
+	first := agentapi.ArchiveGap{From: "B", To: "C", After: "A", Begun: at(1), Ended: at(2)}
+	second := agentapi.ArchiveGap{From: "A", To: "A", Begun: at(3), Ended: at(4)}
+	for _, gap := range []agentapi.ArchiveGap{second, first, first} {
 		if err := a.PutGap(t.Context(), gap); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := a.Gaps(t.Context())
-	if diff := cmp.Diff([]memberapi.ArchiveGap{first, second}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]agentapi.ArchiveGap{first, second}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }

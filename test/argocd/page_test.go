@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const page = root + "/docs/gitops.md"
+const page = root + "/docs/guides/argocd.md"
 
 // section is what the page says below a heading, up to the next of its rank.
 func section(t *testing.T, heading string) string {

@@ -49,7 +49,7 @@ func TestWalkThrough(t *testing.T) {
 		"you commit a version that does not exist":          func() { w.commitsVersion("17", "17.999"); w.reports("stalled") },
 		"you revert that commit":                            func() { w.commitsVersion("17.999", "17"); w.reports("ready") },
 		"you commit a Job for the database, in sync wave 1": w.commitsJob,
-		"somebody changes `spec.replicas` with kubectl: it is set back": func() {
+		"another client changes `spec.replicas` with kubectl: it is set back": func() {
 			w.patches(`{"spec":{"replicas":5}}`)
 			w.until("three members again", func() bool { return w.field("spec", "replicas") == int64(3) })
 			w.reports("ready")
@@ -68,7 +68,7 @@ func TestWalkThrough(t *testing.T) {
 			}
 		},
 	}
-	table := rows(t, "### A walk-through")
+	table := rows(t, "## A walk-through")
 	if len(table) != len(steps) {
 		t.Fatalf("the page has %d steps, the test %d", len(table), len(steps))
 	}
@@ -91,7 +91,7 @@ func newWalk(t *testing.T) *walk {
 	if w.client, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
-	manifest(t, "### A walk-through", &w.app.Object)
+	manifest(t, "## A walk-through", &w.app.Object)
 	path, _, _ := unstructured.NestedString(w.app.Object, "spec", "source", "path")
 	namespace, _, _ := unstructured.NestedString(w.app.Object, "spec", "destination", "namespace")
 	if path != "orders/production" || w.app.GetNamespace() != argoNamespace {
@@ -141,7 +141,7 @@ func (w *walk) installation() []*unstructured.Unstructured {
 		Components []string `json:"components"`
 		Namespace  string   `json:"namespace"`
 	}
-	manifest(w.t, "### Health and actions", &k)
+	manifest(w.t, "## Install health checks and actions", &k)
 	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/argoproj/argo-cd/v3").Output()
 	if err != nil {
 		w.t.Fatal(err)

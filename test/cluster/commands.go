@@ -127,7 +127,7 @@ func fluxCommand(o *options) *cobra.Command {
 }
 
 // builders of images for tests: the databases' by engine, and the S3 store's.
-var builders = map[string]func(ctx context.Context, refresh bool, complaints io.Writer) ([]image.Image, error){
+var builders = map[string]func(ctx context.Context, lines []string, refresh bool, complaints io.Writer) ([]image.Image, error){
 	"postgres": image.BuildPostgres,
 	"etcd":     image.BuildEtcd,
 	"s3":       image.BuildS3,
@@ -137,6 +137,7 @@ var builders = map[string]func(ctx context.Context, refresh bool, complaints io.
 // what there is lies in the state folder as images.json.
 func imagesCommand(o *options) *cobra.Command {
 	var refresh, buildOnly bool
+	var lines []string
 	command := &cobra.Command{
 		Use:       "images [NAME...]",
 		Short:     "Build images for tests and give them to all nodes: of the databases postgres (the default) and etcd, of a store for backups s3",
@@ -150,7 +151,7 @@ func imagesCommand(o *options) *cobra.Command {
 				names = []string{"postgres"}
 			}
 			for _, name := range names {
-				images, err := builders[name](cmd.Context(), refresh, cmd.ErrOrStderr())
+				images, err := builders[name](cmd.Context(), lines, refresh, cmd.ErrOrStderr())
 				if err != nil {
 					return err
 				}
@@ -160,13 +161,14 @@ func imagesCommand(o *options) *cobra.Command {
 				if buildOnly {
 					continue
 				}
-				if err := lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), name, images) }); err != nil {
+				if err := lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), name, lines, images) }); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
 	}
+	command.Flags().StringSliceVar(&lines, "line", nil, "versions to build, such as 17 or 3.6 (default: all)")
 	command.Flags().BoolVar(&refresh, "refresh", false, "ask for newer versions instead of taking what was built before")
 	command.Flags().BoolVar(&buildOnly, "build-only", false, "do not give them to the nodes")
 	return command

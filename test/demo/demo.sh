@@ -1,10 +1,38 @@
 #!/usr/bin/env bash
-# Shows what Holdfast does, on the cluster that KUBECONFIG names. Called by make demo.
+# Shows a cluster, a drift and its revert on the local Kubernetes cluster, which
+# it starts if there is none. Called by make demo. It builds one image of
+# PostgreSQL: the example's.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+: "${CLUSTER:?}" "${STATE:?}"
+export KUBECONFIG=$STATE/kubeconfig
+
+steps=6
+step=0
+say() {
+  step=$((step + 1))
+  printf '\n\033[1m==> %d of %d, after %dm%02ds: %s\033[0m\n' "$step" "$steps" $((SECONDS / 60)) $((SECONDS % 60)) "$*"
+}
 k() { "$KUBECTL" "$@"; }
-say() { printf '\n\033[1m==> %s\033[0m\n' "$*"; }
 drifts() { k -n demo get pg orders -o jsonpath='{range .status.drift.last[*]}{.time} {.object} {.path} {.manager} {.operation} {.action}{"\n"}{end}'; }
+
+line=$(sed -n 's/^ *version: "\([0-9]*\).*/\1/p' examples/postgrescluster.yaml | head -n 1)
+
+say "three Kubernetes nodes on this machine (the first time they are built: eight minutes on two idle cores)"
+# The image comes mostly over the network: it is built beside Kubernetes.
+images=$(mktemp)
+"$CLUSTER" images --line "$line" --build-only --dir "$STATE" >"$images" 2>&1 &
+building=$!
+trap 'kill "$building" 2>/dev/null || true; rm -f "$images"' EXIT
+"$CLUSTER" up --dir "$STATE" --kubeconfig "$KUBECONFIG"
+KUBECTL=$STATE/bin/kubernetes/kubectl
+
+say "PostgreSQL $line, as an image on each node"
+wait "$building" || { cat "$images" >&2; exit 1; }
+"$CLUSTER" images --line "$line" --dir "$STATE"
+
+say "the operator"
+IMAGE='' KUBECTL=$KUBECTL test/deploy.sh
 
 say "a namespace under the restricted Pod Security Standard, and a cluster of three members"
 k create namespace demo --dry-run=client -o yaml | k apply -f - >/dev/null
@@ -13,26 +41,26 @@ k -n demo apply --server-side -f examples/postgrescluster.yaml
 k -n demo wait --for=condition=Ready pg/orders --timeout=300s
 k -n demo get pg,pods -o wide
 
-say "a write through orders-rw's database, read back from a replica"
+say "a write to the primary, read from a replica"
 k -n demo exec orders-0 -c postgres -- psql -qh /run/holdfast -U postgres app -c \
-  'create table if not exists seen (at timestamptz default now()); insert into seen default values'
+  'create table if not exists visits (at timestamptz default now()); insert into visits default values'
 sleep 1
-k -n demo exec orders-1 -c postgres -- psql -h /run/holdfast -U postgres app -c 'select count(*), max(at) from seen'
+k -n demo exec orders-1 -c postgres -- psql -h /run/holdfast -U postgres app -c 'select count(*), max(at) from visits'
 
-say "somebody sends the read-write Service's clients to the replicas"
+say "a user edits the read-write Service by hand, so that its clients reach replicas"
 before=$(drifts | wc -l)
-k -n demo patch service orders-rw --type merge --field-manager somebody -p '{"spec":{"selector":{"holdfast.dev/role":"replica"}}}'
+k -n demo patch service orders-rw --type merge --field-manager a-user -p '{"spec":{"selector":{"holdfast.dev/role":"replica"}}}'
 for _ in $(seq 100); do
   [ "$(drifts | wc -l)" -gt "$before" ] && break
   sleep 0.1
 done
-say "detected, attributed, reverted"
+echo "The drift was detected, attributed to its field manager and reverted:"
 drifts | head -n 1
 selector=$(k -n demo get service orders-rw -o jsonpath='{.spec.selector.holdfast\.dev/role}')
 echo "orders-rw selects the role: $selector"
 [ "$selector" = primary ] || { echo "the drift was not reverted"; exit 1; }
 
-say "the cluster goes on running. To look further:"
+printf '\n\033[1m==> done after %dm%02ds. The cluster keeps running. To look further:\033[0m\n' $((SECONDS / 60)) $((SECONDS % 60))
 cat <<END
   export KUBECONFIG=$KUBECONFIG
   $KUBECTL -n demo get pg orders

@@ -3,6 +3,7 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,10 +44,16 @@ var (
 
 const prompt = "$ "
 
-// Pages that are read: README.md and docs/*.md below the root of the repository.
+// Pages that are read: README.md and every page below docs of the repository.
 func Pages(root string) ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	return append([]string{filepath.Join(root, "README.md")}, found...), err
+	found := []string{filepath.Join(root, "README.md")}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" {
+			found = append(found, path)
+		}
+		return err
+	})
+	return found, err
 }
 
 // Blocks are a page's, in its order.
@@ -61,25 +68,34 @@ func Blocks(root, page string) ([]Block, error) {
 	}
 	var all []Block
 	var open *Block
-	var language, above string
+	var language, above, indent string
 	for number, line := range strings.Split(string(content), "\n") {
-		fence, isFence := strings.CutPrefix(line, "```")
+		text := strings.TrimLeft(line, " ")
+		fence, isFence := strings.CutPrefix(text, "```")
 		switch {
 		case isFence && open == nil:
 			language, open = fence, &Block{Page: name, Line: number + 1}
+			indent = strings.TrimSuffix(line, text)
 			open.setMark(above)
 		case isFence:
-			if open.Manifest = language == "yaml"; open.Manifest && open.Test != "" || slices.Contains(shells, language) || language == "" && strings.HasPrefix(open.Text, prompt) {
+			if open.showsCommands(language) {
 				all = append(all, *open)
 			}
 			open, above = nil, ""
 		case open != nil:
-			open.Text += line + "\n"
+			open.Text += strings.TrimPrefix(line, indent) + "\n"
 		case strings.TrimSpace(line) != "":
 			above = strings.TrimSpace(line)
 		}
 	}
 	return all, nil
+}
+
+// showsCommands says whether a block of a language shows commands, or is a
+// manifest that a test applies.
+func (b *Block) showsCommands(language string) bool {
+	b.Manifest = language == "yaml"
+	return b.Manifest && b.Test != "" || slices.Contains(shells, language) || language == "" && strings.HasPrefix(b.Text, prompt)
 }
 
 // setMark takes in what the line above a block says of who runs it.

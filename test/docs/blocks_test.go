@@ -12,7 +12,8 @@ func TestBlocks(t *testing.T) {
 	root := t.TempDir()
 	page := filepath.Join(root, "README.md")
 	text := "# A\n\n```sh\nmake a\n```\n\n<!-- run: Docs -->\n\n```\n$ get pg\nNAME  READY\norders-0  3\n$ f\n```\n\n" +
-		"<!-- not run: it needs a registry -->\n```sh\npush\n```\n\n```yaml\na: b\n```\n\n```\nno command\n```\n"
+		"<!-- not run: it needs a registry -->\n```sh\npush\n```\n\n```yaml\na: b\n```\n\n```\nno command\n```\n\n" +
+		"1. A step:\n\n   <!-- run: Docs -->\n   ```sh\n   apply -f - <<END\n     a: b\n   END\n   ```\n"
 	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -24,6 +25,7 @@ func TestBlocks(t *testing.T) {
 		{Page: "README.md", Line: 3, Text: "make a\n"},
 		{Page: "README.md", Line: 9, Text: "$ get pg\nNAME  READY\norders-0  3\n$ f\n", Test: "Docs"},
 		{Page: "README.md", Line: 17, Text: "push\n", NotRun: "it needs a registry"},
+		{Page: "README.md", Line: 32, Text: "apply -f - <<END\n  a: b\nEND\n", Test: "Docs"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
@@ -34,5 +36,30 @@ func TestBlocks(t *testing.T) {
 	}
 	if missing := commands[0].Missing("NAME AGE\norders-1 2"); !cmp.Equal(missing, []string{"READY"}) {
 		t.Errorf("missing are %q", missing)
+	}
+}
+
+func TestPagesAreFoundInFolders(t *testing.T) {
+	root := t.TempDir()
+	var want []string
+	for _, name := range []string{"README.md", "docs/README.md", "docs/guides/backups.md", "docs/reference/api.md"} {
+		path := filepath.Join(root, name)
+		want = append(want, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "docs", "picture.svg"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
 	}
 }

@@ -20,7 +20,7 @@ const agentTestsTimeout = 20 * time.Minute
 // they need PostgreSQL itself, and no Kubernetes.
 func agentOnEachMajor(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "agent.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "postgres", "-o", binary, "./internal/member/postgres")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "postgres", "-o", binary, "./internal/agent/postgres")
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	must(t, err, "build the agent's tests: "+string(out))

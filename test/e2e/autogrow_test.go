@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // volumesGrowThemselves fills volumes that are really full when they are full:
@@ -60,7 +60,7 @@ func volumesGrowThemselves(t *testing.T) {
 		// What fails does so for want of room; the log has to go on to a new file.
 		_, err := local(ctx, c.namespace, c.pod(0), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
 		for _, m := range c.get().Status.Members {
-			if m.Name == c.pod(0) && m.State == string(memberapi.StateHeld) {
+			if m.Name == c.pod(0) && m.State == string(agentapi.StateHeld) {
 				return nil
 			}
 		}
@@ -113,7 +113,7 @@ func (c *cluster) waitGrown() {
 	c.t.Helper()
 	eventually(c.t, readyTimeout, "the volumes have their size", func(ctx context.Context) error {
 		for n, want := range c.sizes() {
-			out, err := run(ctx, c.namespace, c.pod(n), "", "df", "-B1", "--output=size", memberapi.DataDir)
+			out, err := run(ctx, c.namespace, c.pod(n), "", "df", "-B1", "--output=size", agentapi.DataDir)
 			if err != nil {
 				return err
 			}
@@ -126,14 +126,14 @@ func (c *cluster) waitGrown() {
 }
 
 // fillerFile is what fill writes: a name that no agent takes for data.
-const fillerFile = memberapi.DataDir + "/.filler"
+const fillerFile = agentapi.DataDir + "/.filler"
 
 // fill fills a member's volume to a share of it, in percent, or until nothing
 // more fits.
 func (c *cluster) fill(ordinal, percent int) {
 	c.t.Helper()
 	script := fmt.Sprintf(`bytes() { df -B1 --output="$1" %[1]s | tail -n 1; }
-head -c $(($(bytes size) * %[2]d / 100 - $(bytes used))) /dev/zero > %[3]s || true`, memberapi.DataDir, percent, fillerFile)
+head -c $(($(bytes size) * %[2]d / 100 - $(bytes used))) /dev/zero > %[3]s || true`, agentapi.DataDir, percent, fillerFile)
 	_, err := run(c.t.Context(), c.namespace, c.pod(ordinal), "", "sh", "-c", script)
 	must(c.t, err, "fill the volume of "+c.pod(ordinal))
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // benchData is how much there is to copy, in MiB.
@@ -111,7 +111,7 @@ func (c *cluster) basebackup(how ...string) time.Duration {
 		}
 	}
 	defer do("rm", "-rf", to)
-	tls := memberapi.RunDir + "/tls/"
+	tls := agentapi.RunDir + "/tls/"
 	from := fmt.Sprintf("host=%s.%s-members.%s.svc user=holdfast_replication sslmode=verify-full sslcert=%stls.crt sslkey=%stls.key sslrootcert=%sroots.crt",
 		c.pod(0), c.name, c.namespace, tls, tls, tls)
 	began := time.Now()

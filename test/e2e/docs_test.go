@@ -13,9 +13,16 @@ import (
 	"github.com/holdfast-db/holdfast/test/docs"
 )
 
-// docsRun runs the pages' commands that are marked with its name, page by page
-// and in each page's order, against clusters of the names that the pages use.
-// The namespace shop of the pages is the test's own.
+// docsMarks are the marks of blocks that run here. All blocks of the first mark
+// run before any of the second, which delete the cluster.
+var docsMarks = []struct{ name, what string }{
+	{"DocsRun", "commands that leave the clusters usable"},
+	{"DocsRunLast", "commands that delete the PostgresCluster"},
+}
+
+// docsRun runs the pages' commands that have one of docsMarks, page by page and
+// in each page's order, against clusters of the names that the pages use. The
+// namespace shop of the pages is the test's own.
 func docsRun(t *testing.T) {
 	const root = "../.."
 	needKind(t, etcd)
@@ -28,18 +35,11 @@ func docsRun(t *testing.T) {
 	blocks, err := docs.All(root)
 	must(t, err, "read the pages")
 	ran := 0
-	for _, b := range blocks {
-		if b.Test != "DocsRun" {
-			continue
-		}
-		ran++
-		for _, c := range b.Commands() {
-			out, err := shell.run(t.Context(), c.Line)
-			if err != nil {
-				t.Errorf("%s: %s: %v\n%s", b, c.Line, err, out)
-			}
-			if missing := c.Missing(out); len(missing) > 0 {
-				t.Errorf("%s: %s does not print %q:\n%s", b, c.Line, missing, out)
+	for _, mark := range docsMarks {
+		for _, b := range blocks {
+			if b.Test == mark.name {
+				ran++
+				shell.runBlock(t, b)
 			}
 		}
 	}
@@ -73,6 +73,21 @@ func newDocsShell(t *testing.T, root, namespace string) docsShell {
 	out, err := s.run(t.Context(), "kubectl config set-context --current --namespace=shop")
 	must(t, err, "choose the namespace: "+out)
 	return s
+}
+
+// runBlock runs the commands of a block, and compares what they print with what
+// the page shows.
+func (s docsShell) runBlock(t *testing.T, b docs.Block) {
+	t.Helper()
+	for _, c := range b.Commands() {
+		out, err := s.run(t.Context(), c.Line)
+		if err != nil {
+			t.Errorf("%s: %s: %v\n%s", b, c.Line, err, out)
+		}
+		if missing := c.Missing(out); len(missing) > 0 {
+			t.Errorf("%s: %s does not print %q:\n%s", b, c.Line, missing, out)
+		}
+	}
 }
 
 // run a line, or a script, of a page.

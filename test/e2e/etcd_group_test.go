@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // group is the membership of a cluster and what each member says.
@@ -124,10 +124,10 @@ func (c *subject) group() *group {
 // inMember runs etcdctl in a member's pod, with the member's certificate.
 func inMember(ctx context.Context, namespace, pod string, arguments ...string) (string, error) {
 	command := append([]string{
-		"etcdctl", "--endpoints", "https://localhost:2379", "--cacert", memberapi.TLSDir + "/ca.crt",
-		"--cert", memberapi.TLSDir + "/tls.crt", "--key", memberapi.TLSDir + "/tls.key",
+		"etcdctl", "--endpoints", "https://localhost:2379", "--cacert", agentapi.TLSDir + "/ca.crt",
+		"--cert", agentapi.TLSDir + "/tls.crt", "--key", agentapi.TLSDir + "/tls.key",
 	}, arguments...)
-	return run(ctx, namespace, pod, "", command...)
+	return run(inContainer(ctx, "etcd"), namespace, pod, "", command...)
 }
 
 // etcdctl runs it in a member's pod; a failure ends the test.

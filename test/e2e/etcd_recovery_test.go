@@ -69,12 +69,12 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 		t.Errorf("the order was obeyed again: %s, before %s", now, members)
 	}
 	c.waitFor(revertTimeout, "the order is recorded", func(obj v1alpha1.Cluster) error {
-		for _, o := range obj.CommonStatus().Orders {
-			if o.Token == "first" && strings.Contains(recoverQuorum, o.Type) {
+		for _, o := range obj.CommonStatus().Requests {
+			if o.ID == "first" && strings.Contains(recoverQuorum, o.Type) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the orders are %v", obj.CommonStatus().Orders)
+		return fmt.Errorf("the orders are %v", obj.CommonStatus().Requests)
 	})
 }
 

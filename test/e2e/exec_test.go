@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // inContainer has commands run in a container by name: in a pod of several, one
@@ -85,8 +85,8 @@ var plainOutput = []string{"-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"}
 
 // local runs a query as the superuser inside a member, over its socket.
 func local(ctx context.Context, namespace, pod, database, query string) (string, error) {
-	command := append([]string{"psql", "-h", memberapi.RunDir, "-U", "postgres", "-d", database}, plainOutput...)
-	return run(ctx, namespace, pod, "", append(command, "-c", query)...)
+	command := append([]string{"psql", "-h", agentapi.RunDir, "-U", "postgres", "-d", database}, plainOutput...)
+	return run(inContainer(ctx, "postgres"), namespace, pod, "", append(command, "-c", query)...)
 }
 
 // clientPod is an application's: in another namespace than the cluster.

@@ -81,7 +81,7 @@ func operatorImage(t *testing.T) string {
 	return d.Spec.Template.Spec.Containers[0].Image
 }
 
-// fluxFromEmpty is the walk-through of docs/gitops-flux.md: from no operator to
+// fluxFromEmpty is the walk-through of docs/guides/flux.md: from no operator to
 // an application's Job, in order, by dependsOn and wait alone.
 func fluxFromEmpty(t *testing.T) {
 	needFlux(t)
@@ -130,11 +130,11 @@ func fluxFromEmpty(t *testing.T) {
 // documented: the walk-through shows every manifest as it is tried here.
 func documented(t *testing.T) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/gitops-flux.md")
+	page, err := os.ReadFile("../../docs/guides/flux.md")
 	must(t, err, "read the walk-through")
 	for name, content := range tree(t, "examples/flux") {
 		if !strings.Contains(string(page), "```yaml\n"+content+"```\n") {
-			t.Errorf("docs/gitops-flux.md does not show %s", name)
+			t.Errorf("docs/guides/flux.md does not show %s", name)
 		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 // hungServer: a postmaster stands still. Its old sessions go on, and nobody can
 // connect any more: that is told, and no Service leads there.
 func hungServer(t *testing.T) {
-	c := newCluster(t, 1)
+	c := newCluster(t, 2)
 	c.waitReady()
 	c.sql(0, "create table kept as select generate_series(1, 1000) as n")
 	pod := c.incarnation(0)
@@ -89,6 +89,7 @@ func hungServer(t *testing.T) {
 	if got := c.sql(0, "select count(*) from kept"); got != "1001" {
 		t.Errorf("rows: %s", got)
 	}
+	c.sameTables(1)
 	if now := c.incarnation(0); now != pod {
 		t.Errorf("its pod was touched: %s, before %s", now, pod)
 	}

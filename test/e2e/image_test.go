@@ -42,7 +42,9 @@ func movingTag(t *testing.T) {
 	if now := c.incarnation(0); now != first {
 		t.Errorf("the primary was touched: %s, before %s", now, first)
 	}
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = newer, "" })
+	c.edit(func(obj *v1alpha1.PostgresCluster) {
+		obj.Spec.Version, obj.Spec.Image = v1alpha1.PostgresVersion(newer), ""
+	})
 	if obj = c.waitReady(); obj.Status.Version != newer {
 		t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
 	}

@@ -36,7 +36,7 @@ var postgres = &kind{
 		{"too many replicas", orders, `replicas: 10`, "spec.replicas"},
 		{"a version that is none", orders, `version: abc`, "spec.version"},
 		{"a version that is too old", orders, `version: "9.6"`, "spec.version"},
-		{"a version as a number", orders, `version: 17`, "spec.version"},
+		{"a version as a number", orders, `version: 17.4`, "spec.version"},
 		{"a setting that is Holdfast's", orders, `parameters: {port: "5433"}`, "spec.parameters"},
 		{"a setting in capitals", orders, `parameters: {Work_Mem: 1MB}`, "spec.parameters"},
 		{"an owner that exists already", orders, `bootstrap: {owner: postgres}`, "spec.bootstrap.owner"},

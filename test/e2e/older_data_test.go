@@ -79,15 +79,15 @@ func (c *cluster) write(tag string, rows int) {
 // goOnWithOlderData makes the request, and waits for its result.
 func (c *cluster) goOnWithOlderData(id string) {
 	c.t.Helper()
-	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataBehind, v1alpha1.AnnotationContinueWithOlderData)
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataStale, v1alpha1.AnnotationContinueWithOlderData)
 	c.order(v1alpha1.AnnotationContinueWithOlderData, id)
 	c.waitFor(readyTimeout, "the request is carried out", func(obj *v1alpha1.PostgresCluster) error {
-		for _, o := range obj.Status.Orders {
-			if o.Token == id && strings.Contains(o.Result, "went on with older data, on timeline") {
+		for _, o := range obj.Status.Requests {
+			if o.ID == id && strings.Contains(o.Result, "went on with older data, on timeline") {
 				return nil
 			}
 		}
-		return fmt.Errorf("the requests are %v", obj.Status.Orders)
+		return fmt.Errorf("the requests are %v", obj.Status.Requests)
 	})
 }
 
@@ -124,7 +124,7 @@ func olderData(t *testing.T) {
 	c.putCopyBack()
 	c.goOnWithOlderData("once")
 	c.write("after", 40000)
-	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataAhead, c.pod(1))
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.pod(1))
 	if lost := c.sql(0, "select count(*) from public.ledger where tag = 'lost'"); lost != "0" {
 		t.Errorf("%s rows are on the primary that were given up", lost)
 	}
@@ -133,7 +133,7 @@ func olderData(t *testing.T) {
 	}
 	// It stays so, whatever restarts it.
 	c.removePod(1)
-	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataAhead, c.pod(1))
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.pod(1))
 
 	c.giveUpMember(1)
 	c.waitReady()

@@ -94,6 +94,11 @@ func keptVolumes(t *testing.T, k *kind) {
 	if got := k.kept(c); got != "7" {
 		t.Errorf("what was kept is %q", got)
 	}
+	if k == postgres {
+		for n := 1; n < int(k.several); n++ {
+			(&cluster{c}).sameTables(n)
+		}
+	}
 	c.change("deletionPolicy: Retain")
 	c.waitReady()
 	c.scale(1)

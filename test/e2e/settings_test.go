@@ -105,7 +105,7 @@ func settings(t *testing.T) {
 func minorUpgrade(t *testing.T) {
 	have := needImages(t, "postgres", "17", 2)
 	older, newer := have[0], have[len(have)-1]
-	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = older })
+	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
 	obj := c.waitReady()
 	if obj.Status.Version != older {
 		t.Fatalf("status says version %s, want %s", obj.Status.Version, older)
@@ -113,7 +113,7 @@ func minorUpgrade(t *testing.T) {
 	c.sql(0, "create table kept (id int); insert into kept values (1)")
 	pods := watchReplacements(c.subject)
 	mark := c.mark()
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = newer })
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(newer) })
 	obj = c.waitReady()
 	pods.check(t, "a new minor version", c.pod(2), c.pod(1), c.pod(0))
 	if obj.Status.Version != newer {
@@ -133,7 +133,7 @@ func minorUpgrade(t *testing.T) {
 		t.Errorf("the phases were %v, without %s", phases, v1alpha1.ReasonUpgrading)
 	}
 	// A minor version can be taken back.
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = older })
+	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
 	if obj = c.waitReady(); obj.Status.Version != older {
 		t.Errorf("status says version %s after %s was taken back", obj.Status.Version, newer)
 	}

@@ -53,7 +53,7 @@ func (m *minutes) note(all []v1alpha1.Backup, schedules []v1alpha1.ScheduleStatu
 		m.made[slot][string(all[i].UID)] = true
 	}
 	for _, s := range schedules {
-		for _, p := range s.LastPassedOver {
+		for _, p := range s.LastSkipped {
 			m.passed[p.Slot.UTC().Format(slotFormat)] = p.Reason
 		}
 	}
@@ -71,12 +71,12 @@ func (m *minutes) check(from, to time.Time) {
 		case backups > 1:
 			m.t.Errorf("%s: %d backups of %s", m.name, backups, name)
 		case backups == 1 && skipped:
-			m.t.Errorf("%s: %s has a backup, and was passed over: %s", m.name, name, reason)
+			m.t.Errorf("%s: %s has a backup, and was skipped: %s", m.name, name, reason)
 		case backups == 1:
 			made++
 		case skipped:
 			passed++
-			m.t.Logf("%s: %s was passed over: %s", m.name, name, reason)
+			m.t.Logf("%s: %s was skipped: %s", m.name, name, reason)
 		default:
 			m.t.Errorf("%s: %s has no backup, and nothing says why", m.name, name)
 		}

@@ -3,9 +3,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -45,10 +47,12 @@ func olderDataAtRandom(t *testing.T, period time.Duration) {
 		case 0: // the primary dies
 			c.write(id, rows)
 			c.removePod(0)
+			c.waitAnswers(0)
 		case 1: // both die at once
 			c.write(id, rows)
 			c.removePod(1)
 			c.removePod(0)
+			c.waitAnswers(0)
 		case 2: // an older copy, with or without the Lease
 			c.goBack(id, rows, rand.IntN(2) == 0)
 		case 3: // an older copy, while the replica starts anew
@@ -71,7 +75,20 @@ func olderDataAtRandom(t *testing.T, period time.Duration) {
 			c.scale(2)
 		}
 		c.settleOlderData(id)
+		if found := c.sql(0, fmt.Sprintf("select count(*) from public.ledger where tag = '%s'", id)); found != strconv.Itoa(rows) {
+			t.Errorf("%s: %s of %d acknowledged rows are there", id, found, rows)
+		}
 	}
+}
+
+// waitAnswers waits for a member that is started again, which no person has
+// to allow.
+func (c *cluster) waitAnswers(ordinal int) {
+	c.t.Helper()
+	eventually(c.t, readyTimeout, c.pod(ordinal)+" answers", func(ctx context.Context) error {
+		_, err := local(ctx, c.namespace, c.pod(ordinal), "app", "select 1")
+		return err
+	})
 }
 
 // goBack puts an older copy in the primary's place.
@@ -95,12 +112,12 @@ func (c *cluster) goOnIfAsked(id string) {
 	requested := false
 	c.waitFor(readyTimeout, "the primary serves", func(obj *v1alpha1.PostgresCluster) error {
 		for _, cond := range obj.Status.Conditions {
-			if cond.Type == v1alpha1.ConditionAvailable && cond.Status == metav1.ConditionTrue && c.incarnation(0) != "" {
+			if cond.Type == v1alpha1.ConditionAvailable && cond.Status == metav1.ConditionTrue {
 				if _, err := local(c.t.Context(), c.namespace, c.pod(0), "app", "create temporary table probe ()"); err == nil {
 					return nil
 				}
 			}
-			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataBehind && !requested {
+			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataStale && !requested {
 				c.order(v1alpha1.AnnotationContinueWithOlderData, id)
 				requested = true
 			}
@@ -116,17 +133,21 @@ func (c *cluster) settleOlderData(id string) {
 	held := false
 	c.waitFor(2*readyTimeout, "the cluster is settled after "+id, func(obj *v1alpha1.PostgresCluster) error {
 		for _, cond := range obj.Status.Conditions {
-			held = held || cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataAhead
-			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataBehind {
+			held = held || cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataDiverged
+			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataStale {
 				c.order(v1alpha1.AnnotationContinueWithOlderData, id+"-again")
 			}
 		}
 		if held {
 			return nil
 		}
+		if _, err := local(c.t.Context(), c.namespace, c.pod(1), "app", "select 1"); err != nil {
+			return err
+		}
 		return rolledOut(obj)
 	})
 	if held {
+		c.t.Logf("%s: the replica is held", id)
 		c.giveUpMember(1)
 	}
 	c.waitReady()

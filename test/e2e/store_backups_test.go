@@ -51,7 +51,7 @@ func storeRefuses(t *testing.T, k *kind) {
 	must(t, env.client.Update(t.Context(), keys), "mend the keys")
 	c.waitUsable()
 	c.change(backedUpTo(s.at("missing", "refused")))
-	unusable("spec.backup.destination.url", "create it, or mend its name")
+	unusable("spec.backup.destination.url", "create it, or correct its name")
 	c.change(backedUpTo(s.at(bucket, "refused")))
 	c.waitUsable()
 	for _, left := range s.keys("") {

@@ -146,7 +146,10 @@ func restoresToMoments(t *testing.T) {
 	if now := a.s.keys(a.wal); !slices.Equal(now, stored) {
 		t.Errorf("the archive of the source was %d objects, and is %d", len(stored), len(now))
 	}
-	// What was never archived is not made up.
-	never := a.restored("never", "time: '"+end.UTC().Format(time.RFC3339)+"'")
-	never.waitCondition(restoreTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, "the archived log ends before", "target.latest")
+	// What was never archived is not made up, and what is still to come is not
+	// begun with.
+	future := a.restored("future", "time: '"+end.UTC().Format(time.RFC3339)+"'")
+	future.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreRefused, "spec.restore.target.time", "is in the future")
+	never := a.restored("never", "time: '"+time.Now().UTC().Format(time.RFC3339)+"'")
+	never.waitCondition(restoreTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, "the archived WAL ends before", "target.latest")
 }

@@ -7,36 +7,46 @@ import (
 	"testing"
 )
 
+// The kinds that a test is run with.
+var (
+	onBoth     = kinds()
+	onPostgres = []*kind{postgres}
+	onEtcd     = []*kind{etcd}
+)
+
 // ofEveryKind are the tests that hold for every kind of cluster. They leave the
-// operator alone.
+// operator alone. What the code shared by all kinds promises is tried with one
+// kind here, and with every kind by the soak tests.
 var ofEveryKind = []struct {
 	name string
 	run  func(*testing.T, *kind)
+	on   []*kind
 }{
-	{"Truth", truthOfStatus},
-	{"Drift", driftReverted},
-	{"DriftModes", driftModes},
-	{"DriftContested", driftContested},
-	{"Retain", deletionRetains},
-	{"GivenUp", recreatedWithoutVolumes},
-	{"Delete", deletionDeletes},
-	{"KeptVolumes", keptVolumes},
-	{"BadInputRefused", badInputRefused},
-	{"BadInputLiving", badInputLiving},
-	{"BadStorageClass", badStorageClass},
-	{"FixedVolume", fixedVolume},
-	{"NameConflict", nameConflict},
-	{"Quota", quotaExceeded},
-	{"Backups", backups},
-	{"BackupsFail", backupsFail},
-	{"Restores", restores},
-	{"RestoresFromStore", restoresFromStore},
-	{"RestoresFail", restoresFail},
-	{"StoreRefuses", storeRefuses},
-	{"StoreDamaged", storeDamaged},
-	{"StoreShared", storeShared},
-	{"DestinationRemoved", destinationRemoved},
-	{"BackupDrill", backupDrill},
+	{"Truth", truthOfStatus, onBoth},
+	{"Drift", driftReverted, onBoth},
+	{"DriftModes", driftModes, onPostgres},
+	{"DriftContested", driftContested, onEtcd},
+	{"Retain", deletionRetains, onBoth},
+	{"GivenUp", recreatedWithoutVolumes, onPostgres},
+	{"Delete", deletionDeletes, onBoth},
+	{"KeptVolumes", keptVolumes, onPostgres},
+	{"BadInputRefused", badInputRefused, onEtcd},
+	{"BadInputLiving", badInputLiving, onPostgres},
+	{"BadStorageClass", badStorageClass, onEtcd},
+	{"FixedVolume", fixedVolume, onPostgres},
+	{"NameConflict", nameConflict, onEtcd},
+	{"Quota", quotaExceeded, onEtcd},
+	{"Backups", backups, onBoth},
+	{"BackupsFail", backupsFail, onEtcd},
+	{"Restores", restores, onBoth},
+	{"RestoresFromStore", restoresFromStore, onPostgres},
+	{"RestoresFail", restoresFail, onEtcd},
+	{"StoreRefuses", storeRefuses, onPostgres},
+	{"StoreDamaged", storeDamaged, onEtcd},
+	{"StoreShared", storeShared, onPostgres},
+	{"Admission", admissionLeft, onPostgres},
+	{"DestinationRemoved", destinationRemoved, onEtcd},
+	{"BackupDrill", backupDrill, onBoth},
 }
 
 // ofPostgres are those of PostgreSQL alone.
@@ -93,13 +103,21 @@ var ofBackups = []part{
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
+	shared := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
+	together(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups))
+}
+
+// partsOfKinds are the tests of every kind, with the kinds that are chosen.
+func partsOfKinds(choose func(k *kind, on []*kind) bool) []part {
 	var parts []part
 	for _, k := range kinds() {
 		for _, test := range ofEveryKind {
-			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
+			if choose(k, test.on) {
+				parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
+			}
 		}
 	}
-	together(t, slices.Concat(parts, ofPostgres, ofEtcd, ofBackups))
+	return parts
 }
 
 // part of a test.
@@ -124,8 +142,10 @@ func together(t *testing.T, parts []part) {
 func TestWithOperator(t *testing.T) {
 	waitForNamespacesToEnd(t)
 	t.Run("Quiet", func(t *testing.T) { quiet(t, 10, quietMinute, kinds()...) })
-	for _, k := range kinds() {
-		withoutOperator(t, k)
+	for _, test := range withoutOperator {
+		for _, k := range test.on {
+			t.Run(k.prefix+test.name, func(t *testing.T) { test.run(t, k) })
+		}
 	}
 	t.Run("EtcdUpgrades", etcdUpgrades)
 	t.Run("EtcdNodeStops", etcdNodeStops)
@@ -135,11 +155,15 @@ func TestWithOperator(t *testing.T) {
 	t.Run("Namespaced", namespacedOperator)
 }
 
-// withoutOperator are the tests that stop the operator of a kind's clusters.
-func withoutOperator(t *testing.T, k *kind) {
-	t.Helper()
-	t.Run(k.prefix+"TruthThroughRestart", func(t *testing.T) { truthThroughRestart(t, k) })
-	t.Run(k.prefix+"DriftWhileDown", func(t *testing.T) { driftWhileDown(t, k) })
-	t.Run(k.prefix+"CrashAtEachStep", func(t *testing.T) { crashAtEachStep(t, k) })
-	t.Run(k.prefix+"NamespaceEndsWithoutOperator", func(t *testing.T) { namespaceEndsWithoutOperator(t, k) })
+// withoutOperator are the tests that stop the operator of a kind's clusters. An
+// operation that is cut short is every kind's own.
+var withoutOperator = []struct {
+	name string
+	run  func(*testing.T, *kind)
+	on   []*kind
+}{
+	{"TruthThroughRestart", truthThroughRestart, onPostgres},
+	{"DriftWhileDown", driftWhileDown, onEtcd},
+	{"CrashAtEachStep", crashAtEachStep, onBoth},
+	{"NamespaceEndsWithoutOperator", namespaceEndsWithoutOperator, onPostgres},
 }

@@ -1,7 +1,9 @@
 package gitops
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -59,19 +61,27 @@ var fromTarget = []string{"namespace", "pod", "container", "job", "instance", "e
 
 var (
 	description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
-	declared    = regexp.MustCompile(`\t(?:gauge|counter)\("([a-z_]+)", "[^"]*"\),\n`)
+	declared    = regexp.MustCompile(`\t(?:metrics\.)?(?:[gG]auge|[cC]ounter)\("([a-z_]+)", "[^"]*"\),\n`)
 	reference   = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 )
 
-// members is the source of what members export: their agents would bring every
-// driver of a store into these tests.
-func members(t *testing.T) string {
+// agentSources is the source of the members' agents. It is read as text: their
+// packages would bring the driver of every store into these tests.
+func agentSources(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(root + "/internal/member/postgres/archive_watch.go")
+	var all strings.Builder
+	err := filepath.WalkDir(root+"/internal/agent", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all.Write(data)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(data)
+	return all.String()
 }
 
 // exported are the metrics of the operator and of members, with the labels by
@@ -95,13 +105,13 @@ func exported(t *testing.T) map[string][]string {
 			out[m[1]] = strings.Split(m[2], ",")
 		}
 	}
-	for _, m := range declared.FindAllStringSubmatch(members(t), -1) {
+	for _, m := range declared.FindAllStringSubmatch(agentSources(t), -1) {
 		out["holdfast_"+m[1]] = []string{"namespace", "pod"}
 	}
 	return out
 }
 
-// Prometheus understands every alert, somebody exports every metric in it with
+// Prometheus understands every alert, the operator or an agent exports every metric in it with
 // the labels that are asked for, and texts name labels that are there.
 func TestAlerts(t *testing.T) {
 	have := exported(t)

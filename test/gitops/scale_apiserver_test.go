@@ -15,7 +15,7 @@ import (
 )
 
 // Git and an autoscaler share a cluster as long as Git does not declare
-// replicas; docs/gitops.md says so.
+// replicas; docs/guides/argocd.md says so.
 func TestAutoscaledReplicas(t *testing.T) {
 	cluster := apitest.New(t)
 	c := administrator(t, cluster.Config)
@@ -75,7 +75,7 @@ func TestAutoscaledReplicas(t *testing.T) {
 	o.SetGroupVersionKind(manifest.GroupVersionKind())
 	o.SetName(manifest.GetName())
 	o.SetNamespace(manifest.GetNamespace())
-	if err := applyAs(t.Context(), c, o, "handover"); err != nil {
+	if err := applyAs(t.Context(), c, o, "replicas-owner"); err != nil {
 		t.Fatal(err)
 	}
 	declare(nil)

@@ -23,8 +23,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // Source is the members of a cluster.
@@ -42,7 +42,7 @@ type Source struct {
 }
 
 // New is the source of a task, in its pod.
-func New(task memberapi.BackupTask) (backup.Source, error) {
+func New(task agentapi.BackupTask) (backup.Source, error) {
 	id, err := backup.ReadIdentity()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func New(task memberapi.BackupTask) (backup.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{TLS: config, Cluster: task.SystemIdentifier, Program: program, Scratch: memberapi.RunDir}, nil
+	return &Source{TLS: config, Cluster: task.SystemIdentifier, Program: program, Scratch: agentapi.RunDir}, nil
 }
 
 // findProgram looks for etcdutl on the path, and where etcd's image has it.
@@ -83,7 +83,7 @@ const (
 // with its SHA-256 behind it. All of it is fetched and read before any goes on:
 // while a member streams, what it no longer needs is not used again, and its
 // file grows, so it must not wait for a store.
-func (s *Source) Copy(ctx context.Context, member memberapi.BackupSource, to io.Writer) (backup.Facts, error) {
+func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Context: ctx, Endpoints: []string{"https://" + member.Address}, DialTimeout: dialTimeout, TLS: s.TLS, Logger: zap.NewNop(),
 		DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // A member whose data is not the cluster's, or may not be, is not copied.
 func TestRealUnfit(t *testing.T) {
 	s, member, c := startEtcd(t)
-	refuses := func(of memberapi.BackupSource, says string, vain bool) {
+	refuses := func(of agentapi.BackupSource, says string, vain bool) {
 		t.Helper()
 		var stream bytes.Buffer
 		if _, err := s.Copy(t.Context(), of, &stream); err == nil || stream.Len() > 0 || backup.InVain(err) != vain || !strings.Contains(err.Error(), says) {
@@ -65,7 +65,7 @@ func TestRealUnfit(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	refuses(memberapi.BackupSource{Name: "b", Address: "localhost:" + client}, "no vote", false)
+	refuses(agentapi.BackupSource{Name: "b", Address: "localhost:" + client}, "no vote", false)
 }
 
 // A snapshot that lacks what the group had before it is refused.

@@ -25,13 +25,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // startEtcd runs one member behind TLS that asks clients for a certificate.
-func startEtcd(t *testing.T) (*Source, memberapi.BackupSource, *clientv3.Client) {
+func startEtcd(t *testing.T) (*Source, agentapi.BackupSource, *clientv3.Client) {
 	t.Helper()
 	programs := os.Getenv("HOLDFAST_ETCD")
 	if programs == "" {
@@ -68,7 +68,7 @@ func startEtcd(t *testing.T) (*Source, memberapi.BackupSource, *clientv3.Client)
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &Source{TLS: config, Program: filepath.Join(programs, "etcdutl"), Scratch: scratch}, memberapi.BackupSource{Name: "a", Address: "localhost:" + client}, c
+	return &Source{TLS: config, Program: filepath.Join(programs, "etcdutl"), Scratch: scratch}, agentapi.BackupSource{Name: "a", Address: "localhost:" + client}, c
 }
 
 func identity(t *testing.T, dir string) *tls.Config {

@@ -30,7 +30,7 @@ func readPosition(text string) (position, error) {
 	timeline, at, _ := strings.Cut(text, ":")
 	n, err := strconv.ParseUint(timeline, 10, 32)
 	if err != nil {
-		return position{}, fmt.Errorf("%q is no position in the log of a timeline", text)
+		return position{}, fmt.Errorf("%q is no WAL position with a timeline", text)
 	}
 	lsn, err := parsePosition(at)
 	return position{n, lsn}, err
@@ -40,7 +40,7 @@ func readPosition(text string) (position, error) {
 func parsePosition(text string) (uint64, error) {
 	var high, low uint32
 	if n, err := fmt.Sscanf(text, "%X/%X", &high, &low); n != 2 || err != nil {
-		return 0, fmt.Errorf("%q is no position in the log", text)
+		return 0, fmt.Errorf("%q is no WAL position", text)
 	}
 	return uint64(high)<<32 | uint64(low), nil
 }
@@ -89,7 +89,7 @@ func (s *Source) fit(ctx context.Context, conn *pgconn.PgConn, address string) e
 		defer cancel()
 		seen, err := identify(ctx, conn)
 		if err == nil && seen.has.before(want) {
-			return false, fmt.Errorf("it has the log up to %s, and the cluster had it up to %s when the copy was planned", seen.has, want)
+			return false, fmt.Errorf("it has WAL up to %s, and the cluster had it up to %s when the copy was planned", seen.has, want)
 		}
 		return err != nil, err
 	})

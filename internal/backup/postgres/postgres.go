@@ -20,8 +20,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -53,7 +53,7 @@ type Source struct {
 var patience = store.Patience{First: 500 * time.Millisecond, Longest: 5 * time.Second, Total: 2 * time.Minute}
 
 // New is the source of a task, in its pod.
-func New(task memberapi.BackupTask) (backup.Source, error) {
+func New(task agentapi.BackupTask) (backup.Source, error) {
 	id, err := backup.ReadIdentity()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func New(task memberapi.BackupTask) (backup.Source, error) {
 	}
 	return &Source{
 		Identity: id, Programs: programs, System: task.SystemIdentifier, AtLeast: task.AtLeast,
-		Label: "Holdfast " + task.Name, Scratch: memberapi.RunDir, Patience: patience,
+		Label: "Holdfast " + task.Name, Scratch: agentapi.RunDir, Patience: patience,
 	}, nil
 }
 
@@ -96,7 +96,7 @@ const (
 
 // Copy implements backup.Source: a tar of the data directory, with the log that
 // it needs in it, and PostgreSQL's own manifest of the files.
-func (s *Source) Copy(ctx context.Context, member memberapi.BackupSource, to io.Writer) (backup.Facts, error) {
+func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
 	conn, facts, err := s.hold(ctx, member.Address)
 	if err != nil {
 		return facts, err
@@ -204,7 +204,7 @@ func (s *Source) hold(ctx context.Context, address string) (*pgconn.PgConn, back
 	if err == nil {
 		slot := "backup_" + strings.ToLower(rand.Text())
 		if _, err = conn.Exec(asking, "CREATE_REPLICATION_SLOT "+slot+" TEMPORARY PHYSICAL RESERVE_WAL").ReadAll(); err != nil {
-			err = fmt.Errorf("keep the log that the copy needs: %w", err)
+			err = fmt.Errorf("keep the WAL that the copy needs: %w", err)
 		}
 	}
 	if err != nil {

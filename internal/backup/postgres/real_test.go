@@ -25,8 +25,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -52,7 +52,7 @@ func startPostgres(t *testing.T) *server {
 	s.run(t, "initdb", "--pgdata="+s.data, "--username=postgres", "--auth=trust", "--data-checksums", "--locale=C")
 	s.certify(t)
 	s.write(t, "pg_hba.conf", "local all all trust\nlocal replication postgres trust\nhostssl replication holdfast_replication all cert map=m\n")
-	s.write(t, "pg_ident.conf", "m "+memberapi.MemberName+" holdfast_replication\n")
+	s.write(t, "pg_ident.conf", "m "+agentapi.MemberName+" holdfast_replication\n")
 	s.start(t, s.data)
 	s.query(t, "create role holdfast_replication login replication")
 	return s
@@ -64,7 +64,7 @@ func (s *server) certify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: memberapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func (s *server) source(t *testing.T) *Source {
 	return &Source{Identity: s.identity, Programs: s.bin, Label: "test's", Scratch: t.TempDir(), Patience: patience}
 }
 
-func (s *server) member() memberapi.BackupSource {
-	return memberapi.BackupSource{Name: "a", Address: "localhost:" + s.port}
+func (s *server) member() agentapi.BackupSource {
+	return agentapi.BackupSource{Name: "a", Address: "localhost:" + s.port}
 }
 
 func freePort(t *testing.T) string {

@@ -66,7 +66,7 @@ func (s *Source) Verify(ctx context.Context, from io.Reader) (backup.Facts, erro
 	files, text, ended := map[string]file{}, []byte(nil), clock{}
 	logs, err := os.MkdirTemp(s.Scratch, "log-")
 	if err != nil {
-		return backup.Facts{}, fmt.Errorf("make room for the log: %w", err)
+		return backup.Facts{}, fmt.Errorf("free disk space for the WAL: %w", err)
 	}
 	defer os.RemoveAll(logs) //nolint:errcheck // it goes with the pod
 	for archive := tar.NewReader(from); ; {
@@ -118,7 +118,7 @@ func (s *Source) reaches(end string) error {
 	}
 	got, err := readPosition(end)
 	if err == nil && got.before(want) {
-		err = fmt.Errorf("the copy ends at %s, and the cluster had its log up to %s when it was planned", got, want)
+		err = fmt.Errorf("the copy ends at %s, and the cluster had WAL up to %s when it was planned", got, want)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func check(files map[string]file, text []byte) (backup.Facts, []logRange, error)
 		return backup.Facts{}, nil, err
 	}
 	if len(m.Ranges) == 0 {
-		return backup.Facts{}, nil, errors.New("the copy does not say what of the log it needs")
+		return backup.Facts{}, nil, errors.New("the copy does not say which WAL it needs")
 	}
 	for _, r := range m.Ranges {
 		if err := r.covered(files); err != nil {
@@ -222,17 +222,17 @@ func (r logRange) covered(files map[string]file) error {
 		return err
 	}
 	if end <= start {
-		return fmt.Errorf("the copy needs the log from %s to %s, which is nothing", r.Start, r.End)
+		return fmt.Errorf("the copy needs the WAL from %s to %s, which is nothing", r.Start, r.End)
 	}
 	size := segmentSize(files)
 	if size == 0 {
-		return errors.New("the copy holds nothing of the log, and is not consistent without")
+		return errors.New("the copy holds no WAL, and is not consistent without")
 	}
 	perID := uint64(1<<32) / size
 	for n := start / size; n <= (end-1)/size; n++ {
 		name := fmt.Sprintf("%s/%08X%08X%08X", logDir, r.Timeline, n/perID, n%perID)
 		if f, found := files[name]; !found || uint64(f.size) != size {
-			return fmt.Errorf("the segment %s of the log is missing from the copy, which is not consistent without", name)
+			return fmt.Errorf("the WAL segment %s is missing from the copy, which is not consistent without", name)
 		}
 	}
 	return nil

@@ -209,17 +209,17 @@ func TestVerifyRefuses(t *testing.T) {
 			f[manifestName] = bytes.Replace(f[manifestName], []byte("8192"), []byte("8193"), 1)
 		}, "not what PostgreSQL wrote"},
 		{"a manifest that ends early", func(f map[string][]byte) { f[manifestName] = f[manifestName][:100] }, "no manifest"},
-		{"a segment of the log that is missing", func(f map[string][]byte) { delete(f, "pg_wal/000000020000000000000003") }, "000000020000000000000003 of the log is missing"},
+		{"a segment of the log that is missing", func(f map[string][]byte) { delete(f, "pg_wal/000000020000000000000003") }, "000000020000000000000003 is missing"},
 		{"a segment of the log that is shorter", func(f map[string][]byte) {
 			f["pg_wal/000000020000000000000004"] = f["pg_wal/000000020000000000000004"][1:]
-		}, "000000020000000000000004 of the log is missing"},
+		}, "000000020000000000000004 is missing"},
 		{"no log", func(f map[string][]byte) {
 			maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, logDir) })
-		}, "nothing of the log"},
+		}, "holds no WAL"},
 		{"no range of the log", func(f map[string][]byte) {
 			delete(f, manifestName)
 			f[manifestName] = listing(f, "")
-		}, "what of the log it needs"},
+		}, "which WAL it needs"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

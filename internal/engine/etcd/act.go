@@ -24,19 +24,19 @@ const (
 // Act implements engine.Engine.
 func (e *Engine) Act(ctx context.Context, c *v1alpha1.EtcdCluster, s engine.Step) error {
 	if _, ours := pauses[s.Type]; !ours {
-		return e.Keeper.Act(ctx, set(c), s)
+		return e.MemberEngine.Act(ctx, membersOf(c), s)
 	}
-	if err := e.Unchanged(ctx, set(c)); err != nil {
+	if err := e.CheckUnchanged(ctx, membersOf(c)); err != nil {
 		return err
 	}
-	defer func() { e.attempts.note(set(c).Key(), s, e.Clock.Now()) }()
+	defer func() { e.attempts.noteAttempt(membersOf(c).Key(), s, e.Clock.Now()) }()
 	pod := s.Target
 	if s.Type != stepDefragment {
-		if pod = e.leader(c); pod == "" {
+		if pod = e.findLeader(c); pod == "" {
 			return nil // there is none any more; the next pass looks again
 		}
 	}
-	group, err := e.reach(ctx, c, pod)
+	group, err := e.reachGroup(ctx, c, pod)
 	if err != nil {
 		return fmt.Errorf("reach etcd of %s: %w", pod, err)
 	}
@@ -47,12 +47,12 @@ func (e *Engine) Act(ctx context.Context, c *v1alpha1.EtcdCluster, s engine.Step
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return ask(ctx, group, s)
+	return askGroup(ctx, group, s)
 }
 
-// ask etcd to do a step. It does so under what it holds true itself at that
+// askGroup etcd to do a step. It does so under what it holds true itself at that
 // moment, not what was observed.
-func ask(ctx context.Context, group Group, s engine.Step) error {
+func askGroup(ctx context.Context, group Group, s engine.Step) error {
 	switch s.Type {
 	case stepAddLearner:
 		return group.AddLearner(ctx, s.Subject)
@@ -78,9 +78,9 @@ func ask(ctx context.Context, group Group, s engine.Step) error {
 	return fmt.Errorf("unknown step %q", s.Type)
 }
 
-// leader is the pod that says that it leads.
-func (e *Engine) leader(c *v1alpha1.EtcdCluster) string {
-	for pod, m := range e.Members.Get(set(c).Key()) {
+// findLeader is the pod that says that it leads.
+func (e *Engine) findLeader(c *v1alpha1.EtcdCluster) string {
+	for pod, m := range e.Members.Get(membersOf(c).Key()) {
 		if m.Status != nil && m.Err == "" && m.Status.Group != nil && m.Status.Group.Leader != "" && m.Status.Group.Self == m.Status.Group.Leader {
 			return pod
 		}
@@ -88,14 +88,14 @@ func (e *Engine) leader(c *v1alpha1.EtcdCluster) string {
 	return ""
 }
 
-func (e *Engine) reach(ctx context.Context, c *v1alpha1.EtcdCluster, name string) (Group, error) {
+func (e *Engine) reachGroup(ctx context.Context, c *v1alpha1.EtcdCluster, name string) (Group, error) {
 	var pod corev1.Pod
 	if err := e.Reader.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, &pod); err != nil {
 		return nil, err
 	}
-	credentials, ok := e.Credentials(set(c))
+	credentials, ok := e.Credentials(membersOf(c))
 	if !ok {
 		return nil, errors.New("there is no CA")
 	}
-	return e.Dial(ctx, &pod, set(c).PodHost(name), credentials)
+	return e.Dial(ctx, &pod, membersOf(c).PodHost(name), credentials)
 }

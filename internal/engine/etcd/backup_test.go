@@ -7,11 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
-func TestCopying(t *testing.T) {
+func TestPlanCopy(t *testing.T) {
 	cases := []struct {
 		name         string
 		replicas     int
@@ -38,7 +38,7 @@ func TestCopying(t *testing.T) {
 					w.status(n).Alarms = []string{"CORRUPT:" + w.data[tc.corrupt]}
 				}
 			}
-			got := (&Engine{}).Copying(w.c, w.o)
+			got := (&Engine{}).PlanCopy(w.c, w.o)
 			var order []string
 			for _, source := range got.Sources {
 				order = append(order, source.Name)
@@ -50,15 +50,15 @@ func TestCopying(t *testing.T) {
 	}
 	w := settled(t, 1)
 	w.status(0).DataSize, w.c.Status.SystemIdentifier = 42, clusterID
-	want := engine.Copying{
+	want := engine.CopyPlan{
 		Program: "etcd", Image: "quay.io/coreos/etcd:v3.5.26", Secret: "config-app", Expected: 42, SystemIdentifier: clusterID,
 		Sources: []engine.Source{{Name: "config-0", Address: "config-0.config-members.shop.svc:2379"}},
 	}
-	if diff := cmp.Diff(want, (&Engine{}).Copying(w.c, w.o)); diff != "" {
+	if diff := cmp.Diff(want, (&Engine{}).PlanCopy(w.c, w.o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	w.status(0).State = memberapi.StateFailed
-	if got := (&Engine{}).Copying(w.c, w.o); got.Waits == "" {
+	w.status(0).State = agentapi.StateFailed
+	if got := (&Engine{}).PlanCopy(w.c, w.o); got.Waits == "" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Group is what is asked of etcd itself, through one of its members. What etcd
@@ -45,7 +45,7 @@ const dialTimeout = 5 * time.Second
 
 // Dial reaches the etcd of a pod at the pod's address, by the name that stands
 // in its certificate: a client takes that from the endpoint.
-func Dial(_ context.Context, pod *corev1.Pod, serverName string, credentials members.ClientTLS) (Group, error) {
+func Dial(_ context.Context, pod *corev1.Pod, serverName string, credentials agentclient.ClientTLS) (Group, error) {
 	if pod.Status.PodIP == "" {
 		return nil, errors.New("the pod has no address")
 	}
@@ -55,9 +55,9 @@ func Dial(_ context.Context, pod *corev1.Pod, serverName string, credentials mem
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(credentials.CAPEM)
-	address := memberset.HostPort(pod.Status.PodIP, Port)
+	address := objects.HostPort(pod.Status.PodIP, Port)
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints:   []string{"https://" + memberset.HostPort(serverName, Port)},
+		Endpoints:   []string{"https://" + objects.HostPort(serverName, Port)},
 		DialTimeout: dialTimeout,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -74,8 +74,8 @@ func Dial(_ context.Context, pod *corev1.Pod, serverName string, credentials mem
 // client of one member.
 type client struct{ *clientv3.Client }
 
-// overtaken is nil for an error that says that the world has moved on.
-func overtaken(err error) error {
+// ignoreOvertaken is nil for an error that says that the world has moved on.
+func ignoreOvertaken(err error) error {
 	for _, answer := range []error{
 		rpctypes.ErrPeerURLExist, rpctypes.ErrMemberNotFound, rpctypes.ErrMemberExist, rpctypes.ErrMemberNotLearner,
 		rpctypes.ErrMemberLearnerNotReady, rpctypes.ErrTooManyLearners, rpctypes.ErrNotLeader, rpctypes.ErrCompacted,
@@ -101,22 +101,22 @@ func (c client) AddLearner(ctx context.Context, peerURL string) error {
 	if errors.Is(err, rpctypes.ErrUnhealthy) {
 		return nil // not all members have known each other for long enough
 	}
-	return overtaken(err)
+	return ignoreOvertaken(err)
 }
 
 func (c client) Promote(ctx context.Context, id uint64) error {
 	_, err := c.MemberPromote(ctx, id)
-	return overtaken(err)
+	return ignoreOvertaken(err)
 }
 
 func (c client) Remove(ctx context.Context, id uint64) error {
 	_, err := c.MemberRemove(ctx, id)
-	return overtaken(err)
+	return ignoreOvertaken(err)
 }
 
 func (c client) MoveLeader(ctx context.Context, id uint64) error {
 	_, err := c.Client.MoveLeader(ctx, id)
-	return overtaken(err)
+	return ignoreOvertaken(err)
 }
 
 func (c client) Compact(ctx context.Context) error {
@@ -125,7 +125,7 @@ func (c client) Compact(ctx context.Context) error {
 		return err
 	}
 	_, err = c.Client.Compact(ctx, now.Header.Revision, clientv3.WithCompactPhysical())
-	return overtaken(err)
+	return ignoreOvertaken(err)
 }
 
 func (c client) Defragment(ctx context.Context) error {

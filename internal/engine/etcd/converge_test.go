@@ -12,10 +12,12 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // model is a world that obeys: objects become pods and volumes, steps change
@@ -26,7 +28,7 @@ type model struct {
 	random *rand.Rand
 	// applied is what the members were told last, and count what the
 	// StatefulSet declares.
-	applied memberapi.ClusterConfig
+	applied agentapi.ClusterConfig
 	count   int
 	pods    int
 	time    time.Time
@@ -52,13 +54,13 @@ func (m *model) refresh(n int) {
 		return
 	}
 	old := m.o.Members
-	m.o.Members = map[string]members.Observation{}
+	m.o.Members = map[string]agentclient.Observation{}
 	m.elect()
 	m.say()
 	status := m.o.Members[pod.Name]
 	m.o.Members = old
 	data, _ := json.MarshalIndent(m.applied, "", "  ")
-	status.Status.ConfigHash = memberapi.HashConfig(append(data, '\n'))
+	status.Status.ConfigHash = agentapi.HashConfig(append(data, '\n'))
 	status.Status.Recovered = m.done[n]
 	status.Status.Position = uint64(100 - n)
 	m.o.Members[pod.Name] = status
@@ -66,17 +68,17 @@ func (m *model) refresh(n int) {
 
 // obey does what one plan asks for.
 func (m *model) obey(p engine.Plan) {
-	m.c.Status.SystemIdentifier, m.c.Status.Version, m.c.Status.Orders = p.Report.SystemIdentifier, p.Report.Version, p.Report.Orders
+	m.c.Status.SystemIdentifier, m.c.Status.Version, m.c.Status.Requests = p.Report.SystemIdentifier, p.Report.Version, p.Report.Requests
 	for _, obj := range p.Objects {
 		switch obj := obj.(type) {
 		case *corev1ac.ConfigMapApplyConfiguration:
-			m.applied = memberapi.ClusterConfig{}
-			if err := json.Unmarshal([]byte(obj.Data[memberapi.ConfigKey]), &m.applied); err != nil {
+			m.applied = agentapi.ClusterConfig{}
+			if err := json.Unmarshal([]byte(obj.Data[agentapi.ConfigKey]), &m.applied); err != nil {
 				m.t.Fatal(err)
 			}
 		case *corev1ac.PersistentVolumeClaimApplyConfiguration:
-			for n := range memberset.MostMembers {
-				if *obj.Name == set(m.c).VolumeName(n) {
+			for n := range objects.MostMembers {
+				if *obj.Name == membersOf(m.c).VolumeName(n) {
 					m.volume(n, obj.Labels[v1alpha1.LabelMember] != "").Annotations = obj.Annotations
 				}
 			}
@@ -120,10 +122,10 @@ func (m *model) change(s engine.Step) {
 				return
 			}
 		}
-		n, _ := ordinalOf(set(m.c), s.Subject)
+		n, _ := ordinalOf(membersOf(m.c), s.Subject)
 		m.admit(n)
 	case stepPromoteMember:
-		if n, _ := ordinalOf(set(m.c), member.PeerURL); found && m.data[n] == member.ID && m.o.Pods[n] != nil {
+		if n, _ := ordinalOf(membersOf(m.c), member.PeerURL); found && m.data[n] == member.ID && m.o.Pods[n] != nil {
 			member.Learner = false
 			m.group[member.ID] = member
 		}
@@ -133,7 +135,7 @@ func (m *model) change(s engine.Step) {
 			m.group[s.Subject] = member // etcd counts connections, and refuses
 		}
 	case stepMoveLeader:
-		if n, _ := ordinalOf(set(m.c), member.PeerURL); found && !member.Learner && m.o.Pods[n] != nil && m.data[n] == member.ID {
+		if n, _ := ordinalOf(membersOf(m.c), member.PeerURL); found && !member.Learner && m.o.Pods[n] != nil && m.data[n] == member.ID {
 			m.leader = member.ID
 		}
 	}
@@ -143,7 +145,7 @@ func (m *model) change(s engine.Step) {
 // happen lets one random thing happen: pods appear and vanish as the
 // StatefulSet says, agents start what they may, and members are heard again.
 func (m *model) happen() {
-	for _, n := range m.random.Perm(memberset.MostMembers) {
+	for _, n := range m.random.Perm(objects.MostMembers) {
 		pod := m.o.Pods[n]
 		switch {
 		case n >= m.count && pod != nil:
@@ -167,7 +169,7 @@ func (m *model) happen() {
 // agent lets a member's agent act on its configuration, and says whether it
 // did.
 func (m *model) agent(n int) bool {
-	name := set(m.c).PodName(n)
+	name := membersOf(m.c).PodName(n)
 	if r := m.applied.Recovery; r != nil && r.Pod == name && r.MemberID == m.data[n] && m.done[n] != r.Token {
 		if other, before := m.recovered[r.Token]; before && other != n {
 			m.t.Fatalf("members %d and %d both went on alone", other, n)
@@ -175,7 +177,7 @@ func (m *model) agent(n int) bool {
 		m.recovered[r.Token], m.done[n] = n, r.Token
 		member := m.group[m.data[n]]
 		member.Learner = false
-		m.group = map[string]memberapi.GroupMember{member.ID: member}
+		m.group = map[string]etcdapi.GroupMember{member.ID: member}
 		m.elect()
 		return true
 	}
@@ -185,11 +187,11 @@ func (m *model) agent(n int) bool {
 	}
 	volume := fmt.Sprintf("%d/%d", n, m.emptied[n])
 	switch {
-	case ticket.State == memberapi.TicketNew && m.data[n] == "" && m.births == 0:
+	case ticket.State == etcdapi.JoinNew && m.data[n] == "" && m.births == 0:
 		m.births++
 		m.join(n)
 		m.started[m.data[n]] = volume
-	case ticket.State == memberapi.TicketExisting && m.quorate():
+	case ticket.State == etcdapi.JoinExisting && m.quorate():
 		member, counted := m.group[ticket.MemberID]
 		_, current := m.group[m.data[n]]
 		if !counted || member.Name != "" || current && m.data[n] != "" {
@@ -242,7 +244,7 @@ func (m *model) disturb() {
 // more, only a backup brings back.
 func (m *model) others(ordinal int) bool {
 	for _, member := range m.group {
-		if n, _ := ordinalOf(set(m.c), member.PeerURL); n != ordinal && !member.Learner && m.data[n] == member.ID {
+		if n, _ := ordinalOf(membersOf(m.c), member.PeerURL); n != ordinal && !member.Learner && m.data[n] == member.ID {
 			return true
 		}
 	}
@@ -257,14 +259,14 @@ func (m *model) rescue() {
 			continue
 		}
 		voters++
-		if n, _ := ordinalOf(set(m.c), member.PeerURL); m.data[n] == member.ID {
+		if n, _ := ordinalOf(membersOf(m.c), member.PeerURL); m.data[n] == member.ID {
 			left++
 		}
 	}
-	if voters == 0 || left >= quorum(voters) {
+	if voters == 0 || left >= quorumOf(voters) {
 		return
 	}
-	if o := m.c.Status.Orders; m.c.Annotations == nil || len(o) > 0 && o[0].Result != "" && m.random.IntN(50) == 0 {
+	if o := m.c.Status.Requests; m.c.Annotations == nil || len(o) > 0 && o[0].Result != "" && m.random.IntN(50) == 0 {
 		m.tokens++
 		m.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: fmt.Sprint("token-", m.tokens)}
 	}
@@ -280,10 +282,10 @@ func converge(t *testing.T, seed uint64) {
 			m.rescue()
 		}
 		m.time = m.time.Add(time.Second)
-		m.obey(plan(m.c, m.o, m.time))
+		m.obey(planCluster(m.c, m.o, m.time))
 		m.happen()
 	}
-	p := plan(m.c, m.o, m.time)
+	p := planCluster(m.c, m.o, m.time)
 	for _, f := range p.Facts {
 		if f.Type != v1alpha1.ConditionAvailable {
 			t.Errorf("never settles: %s/%s: %s", f.Type, f.Reason, f.Message)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// restBetween the defragmentations of one member that nobody waits for.
+	// restBetween the defragmentations of one member that no request waits for.
 	restBetween = 10 * time.Minute
 	// never is the threshold that turns them off.
 	never = 100
@@ -18,7 +18,7 @@ const (
 )
 
 // run is one of the defragmentations that are kept to a schedule. That it is
-// under way is on record, as a slot that is not done with; which members still
+// under way is recorded, as a slot that is not done with; which members still
 // have something to give back, they say themselves.
 type run struct {
 	schedule schedule.Schedule
@@ -48,19 +48,19 @@ func runOf(c *v1alpha1.EtcdCluster, now time.Time) run {
 	r := run{schedule: parsed}
 	record, r.slot = parsed.Turn(record, now)
 	if !r.slot.IsZero() && c.Spec.Suspend {
-		record, r.slot = parsed.Done(record, r.slot, "passed over: spec.suspend is true"), time.Time{}
+		record, r.slot = parsed.Done(record, r.slot, "skipped: spec.suspend is true"), time.Time{}
 	}
 	r.record = &record
 	return r
 }
 
-// due says whether members may be defragmented now for what they give back.
-func (j *judgement) due() bool {
+// isDefragmentationDue says whether members may be defragmented now for what they give back.
+func (j *judgement) isDefragmentationDue() bool {
 	return j.c.Spec.Defragmentation.Schedule == "" || !j.run.slot.IsZero()
 }
 
-// end of the run: whoever had something to give back was defragmented.
-func (r *run) end() {
+// endRun of the run: each member that had something to give back was defragmented.
+func (r *run) endRun() {
 	if r.slot.IsZero() {
 		return
 	}
@@ -68,15 +68,15 @@ func (r *run) end() {
 	r.slot = time.Time{}
 }
 
-func (r *run) status() []v1alpha1.ScheduleStatus {
+func (r *run) scheduleStatus() []v1alpha1.ScheduleStatus {
 	if r.record == nil {
 		return nil
 	}
 	return []v1alpha1.ScheduleStatus{*r.record}
 }
 
-// wait is how long it is until the next slot; 0 when none is waited for.
-func (r *run) wait(now time.Time) time.Duration {
+// waitForRun is how long it is until the next slot; 0 when none is waited for.
+func (r *run) waitForRun(now time.Time) time.Duration {
 	if r.record == nil {
 		return 0
 	}
@@ -86,7 +86,7 @@ func (r *run) wait(now time.Time) time.Duration {
 // judgeRun says what is wrong with the schedule.
 func (j *judgement) judgeRun() {
 	if j.run.fault != nil {
-		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSchedule, "spec.defragmentation.%v; no member is defragmented by schedule", j.run.fault)
+		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSchedule, "spec.defragmentation.%v; no member is defragmented by schedule", j.run.fault)
 	}
 }
 
@@ -98,50 +98,50 @@ func (j *judgement) defragmentStep() *engine.Step {
 	if t := j.c.Spec.Defragmentation.ThresholdPercent; t != nil {
 		threshold = int(*t)
 	}
-	if !j.due() || !j.g.led || len(j.g.healthy) < j.g.voters() {
+	if !j.isDefragmentationDue() || !j.g.led || len(j.g.healthy) < j.g.countVoters() {
 		return nil
 	}
 	for n := range j.Desired.Count {
-		if !j.Standings[n].Done() {
+		if !j.Standings[n].IsDone() {
 			return nil
 		}
 	}
 	if threshold >= never {
-		j.run.end()
+		j.run.endRun()
 		return nil
 	}
-	wastes := func(n int) bool { return j.wastes(n, threshold, j.run.slot) }
-	s := j.defragment(wastes, "less of its data is in use than spec.defragmentation asks for")
+	wastes := func(n int) bool { return j.wastesSpace(n, threshold, j.run.slot) }
+	s := j.defragmentMembersStep(wastes, "less of its data is in use than spec.defragmentation asks for")
 	switch {
 	case s == nil && !j.waits:
-		j.run.end()
-	case s != nil && j.run.slot.IsZero() && j.now.Sub(j.o.Tried[attempt(*s)]) < restBetween:
+		j.run.endRun()
+	case s != nil && j.run.slot.IsZero() && j.now.Sub(j.o.Tried[attemptKey(*s)]) < restBetween:
 		return nil
 	}
 	return s
 }
 
-// defragment is the step for the next of some members: followers from the
+// defragmentStep is the step for the next of some members: followers from the
 // highest ordinal down, the leader last, when it leads no more. A member answers
 // nobody meanwhile.
-func (j *judgement) defragment(which func(ordinal int) bool, why string) *engine.Step {
+func (j *judgement) defragmentMembersStep(which func(ordinal int) bool, why string) *engine.Step {
 	for n := j.Desired.Count - 1; n >= 0; n-- {
 		if n != j.g.leader && which(n) {
-			return j.on(n, stepDefragment, j.g.members[n].ID, "%s", why)
+			return j.stepOn(n, stepDefragment, j.g.members[n].ID, "%s", why)
 		}
 	}
 	if !which(j.g.leader) {
 		return nil
 	}
-	if heir := j.heir(); heir >= 0 {
+	if heir := j.chooseHeir(); heir >= 0 {
 		return j.moveLeader(heir, "it is to be defragmented")
 	}
-	return j.on(j.g.leader, stepDefragment, j.g.members[j.g.leader].ID, "%s", why)
+	return j.stepOn(j.g.leader, stepDefragment, j.g.members[j.g.leader].ID, "%s", why)
 }
 
-// wastes says whether so much of a member's data is not in use, and it was not
+// wastesSpace says whether so much of a member's data is not in use, and it was not
 // defragmented since a time.
-func (j *judgement) wastes(ordinal, percent int, since time.Time) bool {
+func (j *judgement) wastesSpace(ordinal, percent int, since time.Time) bool {
 	at, tried := j.o.Tried[stepDefragment+" "+j.PodName(ordinal)]
 	if tried && !since.IsZero() && !at.Before(since) {
 		return false

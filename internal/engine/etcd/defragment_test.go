@@ -18,7 +18,7 @@ var (
 	nextSlot = now.Add(time.Hour)
 )
 
-func scheduled(last, next time.Time, message string) []v1alpha1.ScheduleStatus {
+func recordSchedule(last, next time.Time, message string) []v1alpha1.ScheduleStatus {
 	s := v1alpha1.ScheduleStatus{Name: "Defragmentation", Schedule: "@hourly", NextSlot: &metav1.Time{Time: next}, Message: message}
 	if !last.IsZero() {
 		s.LastSlot = &metav1.Time{Time: last}
@@ -31,7 +31,7 @@ func scheduled(last, next time.Time, message string) []v1alpha1.ScheduleStatus {
 func hourly(t *testing.T) *world {
 	w := settled(t, 3)
 	w.c.Spec.Defragmentation.Schedule = "@hourly"
-	w.c.Status.Schedules = scheduled(lastSlot, now, "")
+	w.c.Status.Schedules = recordSchedule(lastSlot, now, "")
 	for n := range 3 {
 		w.status(n).DataUnused = 60
 	}
@@ -41,7 +41,7 @@ func hourly(t *testing.T) *world {
 // waiting is the same between two slots.
 func waiting(t *testing.T) *world {
 	w := hourly(t)
-	w.c.Status.Schedules = scheduled(now, nextSlot, "")
+	w.c.Status.Schedules = recordSchedule(now, nextSlot, "")
 	return w
 }
 
@@ -54,7 +54,7 @@ func missed(t *testing.T) *world {
 }
 
 func missedRecord() []v1alpha1.ScheduleStatus {
-	s := scheduled(now.AddDate(0, 0, -1), now.Add(-30*time.Minute), "")
+	s := recordSchedule(now.AddDate(0, 0, -1), now.Add(-30*time.Minute), "")
 	s[0].Schedule = "30 11 * * *"
 	return s
 }
@@ -65,7 +65,7 @@ func (w *world) tried(step string, ago time.Duration) { w.o.Tried[step] = now.Ad
 // done.
 func passedOver(records []v1alpha1.ScheduleStatus) []v1alpha1.ScheduleStatus {
 	r := &records[0]
-	r.PassedOver, r.LastPassedOver = 1, []v1alpha1.PassedOver{{Slot: *r.LastSlot, Reason: r.Message}}
+	r.Skipped, r.LastSkipped = 1, []v1alpha1.SkippedSlot{{Slot: *r.LastSlot, Reason: r.Message}}
 	return records
 }
 
@@ -79,14 +79,14 @@ func TestDefragmentationBySchedule(t *testing.T) {
 	}{
 		{"a new schedule begins with its next slot",
 			func(t *testing.T) *world { w := hourly(t); w.c.Status.Schedules = nil; return w },
-			"", scheduled(time.Time{}, nextSlot, ""), time.Hour},
+			"", recordSchedule(time.Time{}, nextSlot, ""), time.Hour},
 		{"between two slots nobody is defragmented",
-			waiting, "", scheduled(now, nextSlot, ""), time.Hour},
+			waiting, "", recordSchedule(now, nextSlot, ""), time.Hour},
 		{"a run begins with the follower of the highest ordinal",
-			hourly, "Defragment config-2", scheduled(lastSlot, now, ""), 0},
+			hourly, "Defragment config-2", recordSchedule(lastSlot, now, ""), 0},
 		{"goes on with the next one",
 			func(t *testing.T) *world { w := hourly(t); w.tried("Defragment config-2", 0); return w },
-			"Defragment config-1", scheduled(lastSlot, now, ""), 0},
+			"Defragment config-1", recordSchedule(lastSlot, now, ""), 0},
 		{"hands the lead over before the leader's turn",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -94,7 +94,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.tried("Defragment config-1", 0)
 				return w
 			},
-			"MoveLeader config-1", scheduled(lastSlot, now, ""), 0},
+			"MoveLeader config-1", recordSchedule(lastSlot, now, ""), 0},
 		{"waits for that",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -103,7 +103,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.tried("MoveLeader config-1", time.Second)
 				return w
 			},
-			"", scheduled(lastSlot, now, ""), time.Second},
+			"", recordSchedule(lastSlot, now, ""), time.Second},
 		{"does the leader's turn when it leads no more",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -114,7 +114,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.status(0).DataUnused = 60
 				return w
 			},
-			"Defragment config-0", scheduled(lastSlot, now, ""), 0},
+			"Defragment config-0", recordSchedule(lastSlot, now, ""), 0},
 		{"and ends when each had its turn, whatever came of it",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -123,10 +123,10 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				}
 				return w
 			},
-			"", scheduled(now, nextSlot, ""), time.Hour},
+			"", recordSchedule(now, nextSlot, ""), time.Hour},
 		{"a turn of another run does not count",
 			func(t *testing.T) *world { w := hourly(t); w.tried("Defragment config-2", 5*time.Minute); return w },
-			"Defragment config-2", scheduled(lastSlot, now, ""), 0},
+			"Defragment config-2", recordSchedule(lastSlot, now, ""), 0},
 		{"a run in which nobody has enough to give back ends at once",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -135,7 +135,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				}
 				return w
 			},
-			"", scheduled(now, nextSlot, ""), time.Hour},
+			"", recordSchedule(now, nextSlot, ""), time.Hour},
 		{"a run waits while a member is away",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -144,7 +144,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.status(1).DataUnused = 60
 				return w
 			},
-			"", scheduled(lastSlot, now, ""), 0},
+			"", recordSchedule(lastSlot, now, ""), 0},
 		{"and while pods are replaced",
 			func(t *testing.T) *world {
 				w := hourly(t)
@@ -152,7 +152,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.say()
 				return w
 			},
-			"ReplaceMember config-2", scheduled(lastSlot, now, ""), 0},
+			"ReplaceMember config-2", recordSchedule(lastSlot, now, ""), 0},
 		{"a slot that nobody saw is made up until the next one",
 			missed, "Defragment config-2", missedRecord(), 0},
 		{"with one turn for each, though their own word is long after it that they have as much to give back",
@@ -171,14 +171,14 @@ func TestDefragmentationBySchedule(t *testing.T) {
 			}(), 23*time.Hour + 30*time.Minute},
 		{"slots pass over a suspended cluster, and it says so",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Suspend = true; return w },
-			"", passedOver(scheduled(now, nextSlot, "passed over: spec.suspend is true")), time.Hour},
+			"", passedOver(recordSchedule(now, nextSlot, "skipped: spec.suspend is true")), time.Hour},
 		{"and one where the spec says never, without a word",
 			func(t *testing.T) *world {
 				w := hourly(t)
 				w.c.Spec.Defragmentation.ThresholdPercent = new(int32(100))
 				return w
 			},
-			"", scheduled(now, nextSlot, ""), time.Hour},
+			"", recordSchedule(now, nextSlot, ""), time.Hour},
 		{"a line that can never come stops the runs",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Defragmentation.Schedule = "0 2 31 2 *"; return w },
 			"", nil, 0},
@@ -230,7 +230,7 @@ func TestInvalidSchedule(t *testing.T) {
 func TestSpaceDoesNotWaitForTheSchedule(t *testing.T) {
 	w := full(t, 60)
 	w.c.Spec.Defragmentation.Schedule = "@hourly"
-	w.c.Status.Schedules = scheduled(now, nextSlot, "")
+	w.c.Status.Schedules = recordSchedule(now, nextSlot, "")
 	if got := judge(w.plan()).Step; got != "Defragment config-2" {
 		t.Error(got)
 	}

@@ -8,10 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/etcdversion"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // seedOrdinal is the member that begins a cluster.
@@ -20,54 +21,54 @@ const seedOrdinal = 0
 // defaultQuota is etcd's own; small volumes hold less.
 var defaultQuota = resource.MustParse("2Gi")
 
-// desire is what the objects should be made from. Where the spec cannot be
-// followed, what is there stays, and a Stalled fact says which field to mend.
+// planDesired is what the objects should be made from. Where the spec cannot be
+// followed, what is there stays, and a Stalled fact says which field to correct.
 // The second result says whether volumes and pods may be written at all.
-func desire(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery, before precaution) (memberset.Desired, bool, []condition.Fact) {
-	s := set(c)
-	d := s.Desire(o.Observation)
+func planDesired(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery, before precaution) (objects.Desired, bool, []condition.Fact) {
+	s := membersOf(c)
+	d := memberset.PlanDesired(s, o.Observation)
 	var facts []condition.Fact
-	s.FollowPatch(&d, o.Observation, image(c, o.Settings), firstImage(c, o))
+	memberset.FollowPatch(s, &d, o.Observation, specImage(c, o.Settings), firstImage(c, o))
 	if reason, message := versionRefused(c, o); reason != "" {
-		facts = append(facts, memberset.Stalled(reason, "%s", message))
-		s.Stay(&d, o.Observation)
+		facts = append(facts, memberset.StalledFact(reason, "%s", message))
+		memberset.KeepImage(s, &d, o.Observation)
 	}
 	if logsWait(c, o) || before.holds {
-		s.Stay(&d, o.Observation)
+		memberset.KeepImage(s, &d, o.Observation)
 	}
-	d.Count = count(c, o, g)
-	writable, faults := s.DesireVolumes(&d, o.Observation)
+	d.Count = countMembers(c, o, g)
+	writable, faults := memberset.DesireVolumes(s, &d, o.Observation)
 	d.Config = clusterConfig(c, d, g, r)
 	return d, writable, slices.Concat(facts, before.facts, faults)
 }
 
-// count of members that have a pod. The membership leads, and the pods follow:
+// countMembers of members that have a pod. The membership leads, and the pods follow:
 // a pod appears when its member was admitted, and goes when it was removed. A
 // member that is to be replaced keeps its pod; so does one that ran, while nobody
 // leads: its claim may be a new one that does not say yet whose it is, and without
 // its pod nobody would ever say what has become of its data.
-func count(c *v1alpha1.EtcdCluster, o Observation, g group) int {
+func countMembers(c *v1alpha1.EtcdCluster, o Observation, g group) int {
 	have := o.Membership()
 	if !g.led {
-		return max(1, g.ran(), have)
+		return max(1, g.countStarted(), have)
 	}
-	return max(1, g.top(), min(c.Spec.DesiredReplicas(), have))
+	return max(1, g.countOrdinals(), min(c.Spec.DesiredReplicas(), have))
 }
 
-// clusterConfig is what the members are told.
-func clusterConfig(c *v1alpha1.EtcdCluster, d memberset.Desired, g group, r recovery) []byte {
-	s := set(c)
-	config := s.Config(d)
+// clusterConfig is the configuration of the members.
+func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recovery) []byte {
+	s := membersOf(c)
+	config := memberset.BaseConfig(s, d)
 	config.Parameters = c.Spec.Parameters
-	config.DataLimit = quota(c, d)
-	config.Tickets = tickets(s, d, g)
-	config.Recovery = r.order
-	return memberset.Render(config)
+	config.DataLimit = dataQuota(c, d)
+	config.Tickets = joinGrants(s, d, g)
+	config.Recovery = r.request
+	return memberset.RenderConfig(config)
 }
 
-// quota in bytes. A volume that cannot be as large as declared has room for
+// dataQuota in bytes. A volume that cannot be as large as declared has space for
 // less; one that grew by itself changes nothing, for that would take a restart.
-func quota(c *v1alpha1.EtcdCluster, d memberset.Desired) int64 {
+func dataQuota(c *v1alpha1.EtcdCluster, d objects.Desired) int64 {
 	if c.Spec.Quota != nil {
 		return c.Spec.Quota.Value()
 	}
@@ -80,12 +81,12 @@ func quota(c *v1alpha1.EtcdCluster, d memberset.Desired) int64 {
 	return min(defaultQuota.Value(), size/5*2)
 }
 
-// tickets admit pods with empty volumes: the seed until there is a cluster, and
-// then whoever the group counts and has never seen.
-func tickets(s memberset.Set, d memberset.Desired, g group) map[string]memberapi.Ticket {
+// joinGrants admit pods with empty volumes: the seed until there is a cluster, and
+// then members that the group counts and that never started.
+func joinGrants(s objects.Set, d objects.Desired, g group) map[string]etcdapi.JoinGrant {
 	seed := s.PodName(seedOrdinal)
 	if d.SystemIdentifier == "" {
-		return map[string]memberapi.Ticket{seed: {MemberID: memberapi.SeedMember, State: memberapi.TicketNew,
+		return map[string]etcdapi.JoinGrant{seed: {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew,
 			InitialCluster: map[string]string{seed: peerURL(s, seedOrdinal)}}}
 	}
 	if !g.led {
@@ -98,17 +99,17 @@ func tickets(s memberset.Set, d memberset.Desired, g group) map[string]memberapi
 	for _, m := range g.strangers {
 		urls[cmp.Or(m.Name, m.ID)] = m.PeerURL
 	}
-	out := map[string]memberapi.Ticket{}
+	out := map[string]etcdapi.JoinGrant{}
 	for n, m := range g.members {
 		if m.Name == "" {
-			out[s.PodName(n)] = memberapi.Ticket{MemberID: m.ID, State: memberapi.TicketExisting, InitialCluster: urls}
+			out[s.PodName(n)] = etcdapi.JoinGrant{MemberID: m.ID, State: etcdapi.JoinExisting, InitialCluster: urls}
 		}
 	}
 	return out
 }
 
-// image that a version maps to.
-func image(c *v1alpha1.EtcdCluster, s memberset.Settings) string {
+// specImage that a version maps to.
+func specImage(c *v1alpha1.EtcdCluster, s objects.Settings) string {
 	if c.Spec.Image != "" {
 		return c.Spec.Image
 	}
@@ -119,7 +120,7 @@ func image(c *v1alpha1.EtcdCluster, s memberset.Settings) string {
 // A minor version alone is no tag of etcd's: it is the newest patch that is known,
 // or a newer one that runs.
 func firstImage(c *v1alpha1.EtcdCluster, o Observation) string {
-	asked := image(c, o.Settings)
+	asked := specImage(c, o.Settings)
 	want, ok := etcdversion.ParseDeclared(c.Spec.Version)
 	if c.Spec.Image != "" || !ok || want.Patch != etcdversion.Open {
 		return asked
@@ -142,6 +143,10 @@ func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message str
 	if !ok || !wanted {
 		return "", ""
 	}
+	if want.Minor != have.Minor && ownImageRuns(c, o) {
+		return v1alpha1.ReasonVersionMismatch, fmt.Sprintf(
+			"spec.image %q holds etcd %s, and spec.version is %q: name an image of etcd 3.%d in spec.image, or set spec.version to \"3.%d\"", c.Spec.Image, running, c.Spec.Version, want.Minor, have.Minor)
+	}
 	switch obstacle, first := etcdversion.Between(have, want); obstacle {
 	case etcdversion.Older:
 		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
@@ -152,9 +157,20 @@ func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message str
 			c.Spec.Version, first, running, first, first.Minor)
 	case etcdversion.Minor:
 		return v1alpha1.ReasonUpgradePath, fmt.Sprintf(
-			"spec.version %q is more than one minor version ahead of the running %s: set spec.version to a 3.%d first", c.Spec.Version, running, first.Minor)
+			"spec.version %q is more than one minor version ahead of the running %s: set spec.version to \"3.%d\" first", c.Spec.Version, running, first.Minor)
 	}
 	return "", ""
+}
+
+// ownImageRuns says whether every pod was made from the image that spec.image
+// names: then another version takes another image.
+func ownImageRuns(c *v1alpha1.EtcdCluster, o Observation) bool {
+	for _, pod := range o.Pods {
+		if c.Spec.Image == "" || pod.Annotations[v1alpha1.AnnotationImage] != c.Spec.Image {
+			return false
+		}
+	}
+	return len(o.Pods) > 0
 }
 
 // logsWait says whether a member must be restarted as it is before the next
@@ -163,7 +179,7 @@ func logsWait(c *v1alpha1.EtcdCluster, o Observation) bool {
 	have, _ := etcdversion.Parse(runningVersion(c, o))
 	want, _ := etcdversion.ParseDeclared(c.Spec.Version)
 	for n := range o.Pods {
-		if m := o.Member(n); m != nil && slices.Contains(m.PendingRestart, memberapi.PendingLog) {
+		if m := o.Member(n); m != nil && slices.Contains(m.PendingRestart, etcdapi.PendingLog) {
 			return want.Minor > have.Minor
 		}
 	}
@@ -180,7 +196,7 @@ func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
 			oldest = text
 		}
 	}
-	for n := range memberset.MostMembers {
+	for n := range objects.MostMembers {
 		if o.Pods[n] == nil && n >= o.Membership() {
 			continue
 		}

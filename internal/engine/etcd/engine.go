@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Ports that etcd listens on: for clients, and for its other members.
@@ -30,27 +31,27 @@ const containerName = "etcd"
 
 // kind is what an EtcdCluster's members are. Members tell applications from
 // each other by the common name of their certificates.
-var kind = memberset.Kind{
+var kind = objects.Kind{
 	GVK:         v1alpha1.GroupVersion.WithKind("EtcdCluster"),
 	App:         "etcd",
 	Container:   containerName,
 	User:        65532,
-	Ports:       []memberset.Port{{Name: "client", Number: Port}, {Name: "peer", Number: PeerPort, Peers: true}},
+	Ports:       []objects.Port{{Name: "client", Number: Port}, {Name: "peer", Number: PeerPort, Peers: true}},
 	Lease:       "-members",
 	Clients:     []string{suffixClient},
 	Application: "app",
 }
 
-// set is the members of c.
-func set(c *v1alpha1.EtcdCluster) memberset.Set {
-	return memberset.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
+// membersOf is the members of c.
+func membersOf(c *v1alpha1.EtcdCluster) objects.Set {
+	return objects.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
 }
 
 // Engine runs etcd clusters.
 type Engine struct {
-	*memberset.Keeper
+	*memberset.MemberEngine
 	// Dial reaches the etcd of a pod, whose certificate carries a name.
-	Dial func(ctx context.Context, pod *corev1.Pod, serverName string, credentials members.ClientTLS) (Group, error)
+	Dial func(ctx context.Context, pod *corev1.Pod, serverName string, credentials agentclient.ClientTLS) (Group, error)
 
 	attempts attempts
 }
@@ -67,18 +68,18 @@ type Observation struct {
 
 // Observe implements engine.Engine.
 func (e *Engine) Observe(ctx context.Context, c *v1alpha1.EtcdCluster) (Observation, error) {
-	seen, err := e.Keeper.Observe(ctx, set(c))
+	seen, err := e.MemberEngine.Observe(ctx, membersOf(c))
 	if err != nil {
 		return Observation{}, err
 	}
 	before, err := e.observePrecaution(ctx, c)
-	return Observation{Observation: seen, Tried: e.attempts.of(set(c).Key()), Precaution: before}, err
+	return Observation{Observation: seen, Tried: e.attempts.listAttempts(membersOf(c).Key()), Precaution: before}, err
 }
 
 // Forget drops what is remembered of a cluster that is gone.
 func (e *Engine) Forget(cluster types.NamespacedName) {
-	e.Keeper.Forget(cluster)
-	e.attempts.forget(cluster)
+	e.MemberEngine.Forget(cluster)
+	e.attempts.forgetCluster(cluster)
 }
 
 // attempts remembers when steps were done whose effect shows late, or that may
@@ -88,7 +89,7 @@ type attempts struct {
 	clusters map[types.NamespacedName]map[string]time.Time
 }
 
-func (a *attempts) of(cluster types.NamespacedName) map[string]time.Time {
+func (a *attempts) listAttempts(cluster types.NamespacedName) map[string]time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	copied := make(map[string]time.Time, len(a.clusters[cluster]))
@@ -98,7 +99,7 @@ func (a *attempts) of(cluster types.NamespacedName) map[string]time.Time {
 	return copied
 }
 
-func (a *attempts) note(cluster types.NamespacedName, s engine.Step, at time.Time) {
+func (a *attempts) noteAttempt(cluster types.NamespacedName, s engine.Step, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.clusters == nil {
@@ -113,7 +114,7 @@ func (a *attempts) note(cluster types.NamespacedName, s engine.Step, at time.Tim
 // noteIn a cluster's attempts that a step was tried. With the alarm the
 // compactions that led there are forgotten.
 func noteIn(tried map[string]time.Time, s engine.Step, at time.Time) {
-	tried[attempt(s)] = at
+	tried[attemptKey(s)] = at
 	switch s.Type {
 	case stepCompact:
 		if tried[firstCompact].IsZero() {
@@ -125,7 +126,7 @@ func noteIn(tried map[string]time.Time, s engine.Step, at time.Time) {
 	}
 }
 
-func (a *attempts) forget(cluster types.NamespacedName) {
+func (a *attempts) forgetCluster(cluster types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.clusters, cluster)

@@ -6,8 +6,9 @@ import (
 	"strings"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // group is the membership, as one of the members sees it.
@@ -19,27 +20,27 @@ type group struct {
 	// leader is the leader's ordinal; -1 without one.
 	leader int
 	// members by ordinal.
-	members map[int]memberapi.GroupMember
+	members map[int]etcdapi.GroupMember
 	// strangers are members whose address is no pod of the cluster.
-	strangers []memberapi.GroupMember
+	strangers []etcdapi.GroupMember
 	// healthy are the voters, by ordinal, that serve.
 	healthy map[int]bool
 }
 
 // peerURL is the address that other members reach a member by.
-func peerURL(s memberset.Set, ordinal int) string {
+func peerURL(s objects.Set, ordinal int) string {
 	return fmt.Sprintf("https://%s:%d", s.PodHost(s.PodName(ordinal)), PeerPort)
 }
 
 // ordinalOf the pod that a peer URL is the address of.
-func ordinalOf(s memberset.Set, url string) (int, bool) {
+func ordinalOf(s objects.Set, url string) (int, bool) {
 	rest, found := strings.CutPrefix(url, "https://"+s.Named("-"))
 	if !found {
 		return 0, false
 	}
 	digits, _, _ := strings.Cut(rest, ".")
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n >= memberset.MostMembers || url != peerURL(s, n) {
+	if err != nil || n < 0 || n >= objects.MostMembers || url != peerURL(s, n) {
 		return 0, false
 	}
 	return n, true
@@ -48,27 +49,27 @@ func ordinalOf(s memberset.Set, url string) (int, bool) {
 // groupOf is the leader's view; without a leader that of the member with the
 // newest data.
 func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
-	s := set(c)
-	g := group{leader: -1, members: map[int]memberapi.GroupMember{}, healthy: map[int]bool{}}
-	for _, member := range g.look(o) {
+	s := membersOf(c)
+	g := group{leader: -1, members: map[int]etcdapi.GroupMember{}, healthy: map[int]bool{}}
+	for _, member := range g.observeMembers(o) {
 		n, ours := ordinalOf(s, member.PeerURL)
 		if !ours {
 			g.strangers = append(g.strangers, member)
 			continue
 		}
 		g.members[n] = member
-		if votes(o.Member(n), member) {
+		if canVote(o.Member(n), member) {
 			g.healthy[n] = true
 		}
 	}
 	return g
 }
 
-// look takes up who leads, and answers the members in the view that counts.
-func (g *group) look(o Observation) []memberapi.GroupMember {
-	var view []memberapi.GroupMember
+// observeMembers takes up who leads, and answers the members in the view that counts.
+func (g *group) observeMembers(o Observation) []etcdapi.GroupMember {
+	var view []etcdapi.GroupMember
 	newest := uint64(0)
-	for n := range memberset.MostMembers {
+	for n := range objects.MostMembers {
 		m := o.Member(n)
 		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
 			continue
@@ -84,13 +85,13 @@ func (g *group) look(o Observation) []memberapi.GroupMember {
 	return view
 }
 
-// votes says whether a pod serves as the member that the group counts.
-func votes(m *memberapi.Status, as memberapi.GroupMember) bool {
-	return m != nil && m.Serving && m.State == memberapi.StateRunning && !as.Learner && m.Group != nil && m.Group.Self == as.ID
+// canVote says whether a pod serves as the member that the group counts.
+func canVote(m *agentapi.Status, as etcdapi.GroupMember) bool {
+	return m != nil && m.Serving && m.State == agentapi.StateRunning && !as.Learner && m.Group != nil && m.Group.Self == as.ID
 }
 
-// voters is the number of members that have a vote, whoever they are.
-func (g group) voters() int {
+// countVoters is the number of members that have a vote, of the cluster or not.
+func (g group) countVoters() int {
 	count := 0
 	for _, m := range g.members {
 		if !m.Learner {
@@ -105,10 +106,10 @@ func (g group) voters() int {
 	return count
 }
 
-// newcomer is the ordinal of the member that has no vote yet; at most one is
+// findJoining is the ordinal of the member that has no vote yet; at most one is
 // there at a time, and while it is, no other is admitted. -1 for none.
-func (g group) newcomer() int {
-	for n := range memberset.MostMembers {
+func (g group) findJoining() int {
+	for n := range objects.MostMembers {
 		if m, found := g.members[n]; found && (m.Learner || m.Name == "") {
 			return n
 		}
@@ -116,8 +117,8 @@ func (g group) newcomer() int {
 	return -1
 }
 
-// top is one more than the highest ordinal in the group.
-func (g group) top() int {
+// countOrdinals is one more than the highest ordinal in the group.
+func (g group) countOrdinals() int {
 	top := 0
 	for n := range g.members {
 		top = max(top, n+1)
@@ -125,8 +126,8 @@ func (g group) top() int {
 	return top
 }
 
-// ran is one more than the highest ordinal of a member that has ever started.
-func (g group) ran() int {
+// countStarted is one more than the highest ordinal of a member that has ever started.
+func (g group) countStarted() int {
 	ran := 0
 	for n, m := range g.members {
 		if m.Name != "" {
@@ -136,8 +137,8 @@ func (g group) ran() int {
 	return ran
 }
 
-// quorum of a number of voters.
-func quorum(voters int) int { return voters/2 + 1 }
+// quorumOf of a number of voters.
+func quorumOf(voters int) int { return voters/2 + 1 }
 
 // change of the membership, whose safety is a matter of counting.
 type change int
@@ -155,30 +156,30 @@ const (
 	stopHealthy
 )
 
-// risk says why a change must not be made with that many voters, of whom so
+// describeRisk says why a change must not be made with that many voters, of whom so
 // many are healthy; empty when it may.
-func risk(what change, voters, healthy int) string {
-	if healthy < quorum(voters) {
-		return fmt.Sprintf("only %d of %d voting members are healthy, and %d must agree", healthy, voters, quorum(voters))
+func describeRisk(what change, voters, healthy int) string {
+	if healthy < quorumOf(voters) {
+		return fmt.Sprintf("only %d of %d voting members are healthy, and %d must agree", healthy, voters, quorumOf(voters))
 	}
 	left, present := voters, healthy
 	switch what {
 	case removeLost:
-		return "" // whoever was missed before is missed no more
+		return "" // a member that was missed before is missed no more
 	case removeLearner:
 		return ""
 	case removeHealthy:
 		left, present = voters-1, healthy-1
 	case addMember:
-		left = voters + 1 // the newcomer may fail as soon as it has its vote
+		left = voters + 1 // the joining member may fail as soon as it has its vote
 	case stopHealthy:
 		present = healthy - 1
 	}
-	if present >= quorum(left) {
+	if present >= quorumOf(left) {
 		return ""
 	}
 	if healthy == voters && what != removeHealthy {
 		return "" // it is as safe as it will ever be: one or two bear no loss
 	}
-	return fmt.Sprintf("%d of %d voting members would be healthy then, and %d must agree", present, left, quorum(left))
+	return fmt.Sprintf("%d of %d voting members would be healthy then, and %d must agree", present, left, quorumOf(left))
 }

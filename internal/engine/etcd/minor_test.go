@@ -93,7 +93,7 @@ func TestMinorVersionIsPinned(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.world(t)
 			g := groupOf(w.c, w.o)
-			d, _, facts := desire(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
+			d, _, facts := planDesired(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
 			if d.Image != tc.want {
 				t.Errorf("the image is %s, want %s; %v", d.Image, tc.want, facts)
 			}

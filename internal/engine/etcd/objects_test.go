@@ -46,10 +46,10 @@ func TestObjects(t *testing.T) {
 				TLS:      map[string][]byte{"tls.crt": []byte("LEAF"), "tls.key": []byte("KEY"), "ca.crt": []byte("CA")},
 				Internal: map[string][]byte{memberset.KeyAppCert: []byte("APP"), memberset.KeyAppKey: []byte("APPKEY")},
 			}
-			d, _, _ := desire(w.c, w.o, groupOf(w.c, w.o), recovery{}, precaution{})
+			d, _, _ := planDesired(w.c, w.o, groupOf(w.c, w.o), recovery{}, precaution{})
 			d.BackupsLater = false // as once there is a backup
 			var out bytes.Buffer
-			for _, obj := range objects(w.c, d) {
+			for _, obj := range clusterObjects(w.c, d) {
 				data, err := json.Marshal(obj)
 				if err != nil {
 					t.Fatal(err)

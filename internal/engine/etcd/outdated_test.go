@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // Issue 11, point 7: an outdated member that crashed is first its agent's to
@@ -16,10 +16,10 @@ func TestOutdatedMemberIsFirstItsAgentsToRestart(t *testing.T) {
 		w := settled(t, 3)
 		w.o.Pods[2].Annotations[v1alpha1.AnnotationRollout] = "before"
 		m := w.status(2)
-		m.State, m.Serving, m.Failures = memberapi.StateFailed, false, failures
+		m.State, m.Serving, m.Failures = agentapi.StateFailed, false, failures
 		m.Time, m.DownSince = now, now.Add(-time.Second)
-		w.o.Behind[suffixClient]["config-2"] = false
-		p := plan(w.c, w.o, now)
+		w.o.ServicePods[suffixClient]["config-2"] = false
+		p := planCluster(w.c, w.o, now)
 		if got := p.Step != nil && p.Step.Type == memberset.StepReplaceMember; got != replaced {
 			t.Errorf("after %d failures: replaced %v, want %v: %+v", failures, got, replaced, p.Step)
 		}

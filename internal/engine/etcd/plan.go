@@ -3,12 +3,14 @@ package etcd
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // judgement is one pass's view of the cluster, gathered once.
@@ -29,30 +31,31 @@ type judgement struct {
 
 // Plan implements engine.Engine.
 func (e *Engine) Plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
-	return plan(c, o, now)
+	return planCluster(c, o, now)
 }
 
-func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
+func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	g := groupOf(c, o)
 	r := recoveryOf(c, o, g)
 	before := precautionOf(c, o, now)
-	d, writable, stalls := desire(c, o, g, r, before)
+	d, writable, stalls := planDesired(c, o, g, r, before)
 	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.Judgement{
-		Set: set(c), Seen: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now, Mending: map[int]bool{},
+		Set: membersOf(c), Observed: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now, Repairing: map[int]bool{},
 	}}
 	for n := range d.Count {
-		j.Standings[n] = stand(c, o, d, n)
+		j.Standings[n] = judgeStanding(c, o, d, n)
 		if m := o.Member(n); m != nil {
-			j.Mending[n] = j.mends(m)
+			j.Repairing[n] = j.isRepairing(m)
 		}
 	}
+	j.WritesStop = j.diskStopsWrites()
 	j.judgeRecovery() // first, for it says more than its members do
 	j.JudgeMembers()
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.step(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.Tolerated(), Demand: before.demand, Drifts: j.PodDrifts(now)}
-	j.recheck = engine.Soonest(j.recheck, j.JudgeSurplus(now))
+	p := engine.Plan{Step: j.nextStep(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.ListTolerated(), Demand: before.demand, Drifts: j.PodDrifts(now)}
+	j.recheck = engine.SoonestOf(j.recheck, j.JudgeSurplus(now))
 	if before.holds {
 		j.recheck = min(cmp.Or(j.recheck, precautionRecheck), precautionRecheck)
 	}
@@ -61,44 +64,44 @@ func plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
 	j.judgeSpace()
 	j.judgeRun()
 	j.judgeService()
-	p.Facts, p.Report, p.Recheck = j.Facts, j.report(), j.soonest()
+	p.Facts, p.Report, p.Recheck = j.Facts, j.reportCluster(), j.nextCheck()
 	if writable {
-		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
-		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d), o.Recorded, o.Claims()
+		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
+		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d), o.Recorded, o.Claims()
 	}
-	if o.Blind() {
+	if o.AwaitsFirstAnswer() {
 		p.Facts = nil
 	}
 	return p
 }
 
-// stand judges one member; first match wins.
-func stand(c *v1alpha1.EtcdCluster, o Observation, d memberset.Desired, ordinal int) memberset.Standing {
-	s := set(c)
-	if standing := s.Present(o.Observation, ordinal); !standing.Done() {
+// judgeStanding judges one member; first match wins.
+func judgeStanding(c *v1alpha1.EtcdCluster, o Observation, d objects.Desired, ordinal int) memberset.Standing {
+	s := membersOf(c)
+	if standing := memberset.JudgePresence(s, o.Observation, ordinal); !standing.IsDone() {
 		return standing
 	}
-	if m := o.Member(ordinal); !m.Serving || m.State != memberapi.StateRunning {
-		return s.Syncing(o.Observation, ordinal, m.State == memberapi.StateDisconnected || m.State == memberapi.StateHung)
+	if m := o.Member(ordinal); !m.Serving || m.State != agentapi.StateRunning {
+		return memberset.JudgeSyncing(s, o.Observation, ordinal, m.State == agentapi.StateDisconnected || m.State == agentapi.StateHung)
 	}
-	return s.Current(o.Observation, d, ordinal, suffixClient)
+	return memberset.JudgeRollout(s, o.Observation, d, ordinal, suffixClient)
 }
 
-// mends says whether a member that is held down comes back without a person:
+// isRepairing says whether a member that is held down comes back without a person:
 // the group, where it has a leader, removes it and admits its pod anew.
-func (j *judgement) mends(m *memberapi.Status) bool {
-	return j.g.led && (m.Hold == memberapi.HoldRemoved || m.Hold == memberapi.HoldDataMissing && m.LostMember != "")
+func (j *judgement) isRepairing(m *agentapi.Status) bool {
+	return j.g.led && (m.Hold == agentapi.HoldRemoved || m.Hold == agentapi.HoldDataMissing && m.LostMember != "")
 }
 
-// step is the one operation to do now; the order is the priority.
-func (j *judgement) step() *engine.Step {
+// nextStep is the one operation to do now; the order is the priority.
+func (j *judgement) nextStep() *engine.Step {
 	if j.c.Spec.Suspend {
-		return j.PolicyStep(j.Seen)
+		return memberset.PolicyStep(j.Set, j.Observed)
 	}
 	if s := j.RelabelStep(); s != nil {
 		return s
 	}
-	if s := j.MintStep(j.Seen, j.now); s != nil {
+	if s := memberset.MintStep(j.Set, j.Observed, j.now); s != nil {
 		return s
 	}
 	if j.r.underWay {
@@ -123,11 +126,11 @@ func (j *judgement) agreeSince(since time.Time) bool {
 			answered++
 		}
 	}
-	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorum(j.g.voters())
+	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.countVoters())
 }
 
 // replaceStep replaces an outdated pod. The leader hands over first, where
-// there is somebody to hand over to.
+// there is a member to transfer the leadership to.
 func (j *judgement) replaceStep() *engine.Step {
 	s := j.ReplaceStep(j.g.leader)
 	if s == nil || !j.g.led {
@@ -137,11 +140,11 @@ func (j *judgement) replaceStep() *engine.Step {
 		if j.PodName(n) != s.Target || !j.g.healthy[n] {
 			continue
 		}
-		if why := risk(stopHealthy, j.g.voters(), len(j.g.healthy)); why != "" {
-			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "pod %s is not replaced yet: %s", s.Target, why)
+		if why := describeRisk(stopHealthy, j.g.countVoters(), len(j.g.healthy)); why != "" {
+			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "pod %s is not replaced yet: %s", s.Target, why)
 			return nil
 		}
-		if heir := j.heir(); n == j.g.leader && heir >= 0 {
+		if heir := j.chooseHeir(); n == j.g.leader && heir >= 0 {
 			return j.moveLeader(heir, "pod "+s.Target+" is to be replaced")
 		}
 	}
@@ -152,47 +155,52 @@ func (j *judgement) replaceStep() *engine.Step {
 func (j *judgement) judgeService() {
 	behind := 0
 	for n := range j.g.healthy {
-		if j.o.Behind[suffixClient][j.PodName(n)] {
+		if j.o.ServicePods[suffixClient][j.PodName(n)] {
 			behind++
 		}
 	}
 	switch {
+	case j.WritesStop:
+		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "etcd refuses writes: volumes %s have no disk space left, and %d of %d members must write",
+			strings.Join(j.fullVolumes(), ", "), quorumOf(j.g.countVoters()), j.g.countVoters())
+	case j.hasAlarm(alarmNoSpace):
+		j.AddAvailable(false, v1alpha1.ReasonQuotaExceeded, "%s", j.quotaMessage())
 	case j.g.led && behind > 0:
-		j.Available(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s leads", j.Serving(), j.Desired.Count, j.PodName(j.g.leader))
+		j.AddAvailable(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s leads", j.CountServing(), j.Desired.Count, j.PodName(j.g.leader))
 	case quorumLost(j.c, j.o, j.g):
-		j.Available(false, v1alpha1.ReasonQuorumLost, "the majority of the members has lost its data")
+		j.AddAvailable(false, v1alpha1.ReasonQuorumLost, "the majority of the members has lost its data")
 	case quorumAway(j.c, j.o, j.g):
-		j.Available(false, v1alpha1.ReasonQuorumLost, "the majority of the members does not answer")
+		j.AddAvailable(false, v1alpha1.ReasonQuorumLost, "the majority of the members does not answer")
 	default:
 		why := " yet"
 		if s := j.Standings[seedOrdinal]; s.Message != "" {
 			why = ": " + s.Message
 		}
-		j.Available(false, v1alpha1.ReasonNoLeader, "no leader takes writes%s", why)
+		j.AddAvailable(false, v1alpha1.ReasonNoLeader, "no leader takes writes%s", why)
 	}
 }
 
-func (j *judgement) report() engine.Report {
+func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version = runningVersion(j.c, j.o)
 	if j.g.led {
 		r.Primary = j.PodName(j.g.leader)
 	}
-	r.Endpoints = &v1alpha1.EndpointsStatus{ReadWrite: memberset.HostPort(j.Host(suffixClient), Port)}
-	r.Orders, r.Schedules = j.c.Status.Orders, j.run.status()
+	r.Endpoints = &v1alpha1.EndpointsStatus{ReadWrite: objects.HostPort(j.Host(suffixClient), Port)}
+	r.Requests, r.Schedules = j.c.Status.Requests, j.run.scheduleStatus()
 	if j.r.status != nil {
-		r.Orders = []v1alpha1.OrderStatus{*j.r.status}
+		r.Requests = []v1alpha1.RequestStatus{*j.r.status}
 	}
 	return r
 }
 
-// soonest is when to look again at what no watch reports.
-func (j *judgement) soonest() time.Duration {
-	due := j.Recheck(j.now)
+// nextCheck is when to look again at what no watch reports.
+func (j *judgement) nextCheck() time.Duration {
+	due := j.NextCheck(j.now)
 	if j.r.underWay && (due == 0 || due > time.Second) {
 		due = time.Second
 	}
-	for _, wait := range []time.Duration{j.recheck, j.run.wait(j.now)} {
+	for _, wait := range []time.Duration{j.recheck, j.run.waitForRun(j.now)} {
 		if wait > 0 && (due == 0 || wait < due) {
 			due = wait
 		}

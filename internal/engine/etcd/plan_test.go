@@ -10,10 +10,11 @@ import (
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // outcome is a plan in the words of a table: the step as "Type target", the
@@ -44,7 +45,7 @@ func judge(p engine.Plan) outcome {
 }
 
 func TestPlan(t *testing.T) {
-	const available, leaderless = "Available/Available", "Available/NoLeader"
+	const available, leaderless, refused = "Available/Available", "Available/NoLeader", "Available/QuotaExceeded"
 	at := func(w *world) *world { w.say(); return w }
 	cases := []struct {
 		name  string
@@ -127,7 +128,7 @@ func TestPlan(t *testing.T) {
 		{"a member that is not heard is not removed",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
-				w.o.Members["config-1"] = members.Observation{Err: "timeout"}
+				w.o.Members["config-1"] = agentclient.Observation{Err: "timeout"}
 				return w
 			},
 			outcome{"", []string{"Degraded/MemberDown", "Reconciling/MemberUnreachable", available}, 3}},
@@ -155,7 +156,7 @@ func TestPlan(t *testing.T) {
 		{"a member restarts for the CAs that it trusts",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
-				w.status(1).PendingRestart = []string{memberapi.PendingTrust}
+				w.status(1).PendingRestart = []string{etcdapi.PendingTrust}
 				return w
 			},
 			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
@@ -179,8 +180,8 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 3)
 				at(w)
 				w.c.Spec.Version = "3.6.16"
-				w.status(1).PendingRestart = []string{memberapi.PendingLog}
-				w.status(1).ConfigHash = memberapi.HashConfig(w.config())
+				w.status(1).PendingRestart = []string{etcdapi.PendingLog}
+				w.status(1).ConfigHash = agentapi.HashConfig(w.config())
 				return w
 			},
 			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
@@ -208,16 +209,16 @@ func TestPlan(t *testing.T) {
 		{"a member that is no pod of the cluster is reported and left alone",
 			func(t *testing.T) *world {
 				w := settled(t, 1)
-				w.group["ff"] = memberapi.GroupMember{ID: "ff", Name: "mine", PeerURL: "https://elsewhere:2380", Learner: true}
+				w.group["ff"] = etcdapi.GroupMember{ID: "ff", Name: "mine", PeerURL: "https://elsewhere:2380", Learner: true}
 				return at(w)
 			},
 			outcome{"", []string{"Degraded/UnknownMember", available}, 1}},
 		{"a quota that is used up drops history first",
 			func(t *testing.T) *world { return full(t, 0) },
-			outcome{"Compact config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"Compact config-0", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"which takes a while behind the scenes",
 			func(t *testing.T) *world { w := full(t, 0); w.tried("Compact", 5*time.Second); return w },
-			outcome{"", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"and makes members smaller that do not say so, each once",
 			func(t *testing.T) *world {
 				w := full(t, 0)
@@ -225,7 +226,7 @@ func TestPlan(t *testing.T) {
 				w.tried("Defragment config-2", 10*time.Second)
 				return w
 			},
-			outcome{"Defragment config-1", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"Defragment config-1", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"whoever led when history was dropped",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
@@ -237,17 +238,17 @@ func TestPlan(t *testing.T) {
 				w.tried("Defragment config-0", 10*time.Second)
 				return w
 			},
-			outcome{"MoveLeader config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"MoveLeader config-0", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"and then gives its space back, followers first",
 			func(t *testing.T) *world { return full(t, 60) },
-			outcome{"Defragment config-2", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"Defragment config-2", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"the leader is defragmented when it leads no more",
 			func(t *testing.T) *world {
 				w := full(t, 60)
 				w.o.Tried["Defragment config-1"], w.o.Tried["Defragment config-2"] = now, now
 				return w
 			},
-			outcome{"MoveLeader config-1", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"MoveLeader config-1", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"and then lets writes in again",
 			func(t *testing.T) *world {
 				w := full(t, 0)
@@ -256,7 +257,7 @@ func TestPlan(t *testing.T) {
 				}
 				return w
 			},
-			outcome{"DisarmAlarm config-0", []string{"Degraded/QuotaExceeded", available}, 3}},
+			outcome{"DisarmAlarm config-0", []string{"Degraded/QuotaExceeded", refused}, 3}},
 		{"a quota that is full of keys is a person's to raise",
 			func(t *testing.T) *world {
 				w := full(t, 0)
@@ -266,7 +267,7 @@ func TestPlan(t *testing.T) {
 				}
 				return w
 			},
-			outcome{"", []string{"Stalled/QuotaExceeded", available}, 3}},
+			outcome{"", []string{"Stalled/QuotaExceeded", refused}, 3}},
 		{"and stays so while it is tried again",
 			func(t *testing.T) *world {
 				w := full(t, 0)
@@ -274,7 +275,7 @@ func TestPlan(t *testing.T) {
 				w.tried("Compact", time.Minute)
 				return w
 			},
-			outcome{"Defragment config-2", []string{"Stalled/QuotaExceeded", available}, 3}},
+			outcome{"Defragment config-2", []string{"Stalled/QuotaExceeded", refused}, 3}},
 		{"unused space is given back by one member at a time",
 			func(t *testing.T) *world { w := settled(t, 3); w.status(1).DataUnused = 50; return w },
 			outcome{"Defragment config-1", []string{available}, 3}},
@@ -345,7 +346,7 @@ func TestPlan(t *testing.T) {
 func (w *world) learner(ordinal int) {
 	id := w.admit(ordinal)
 	m := w.group[id]
-	m.Name = set(w.c).PodName(ordinal)
+	m.Name = membersOf(w.c).PodName(ordinal)
 	w.group[id] = m
 	w.volume(ordinal, true)
 	w.pod(ordinal)
@@ -376,16 +377,16 @@ func (w *world) fill(unused int) {
 
 // Tickets admit nobody whom the leader does not count.
 func TestTickets(t *testing.T) {
-	ticket := func(w *world, pod string) memberapi.Ticket {
+	ticket := func(w *world, pod string) etcdapi.JoinGrant {
 		w.say()
 		g := groupOf(w.c, w.o)
-		d, _, _ := desire(w.c, w.o, g, recovery{}, precaution{})
-		return tickets(set(w.c), d, g)[pod]
+		d, _, _ := planDesired(w.c, w.o, g, recovery{}, precaution{})
+		return joinGrants(membersOf(w.c), d, g)[pod]
 	}
-	url := func(n int) string { return peerURL(set(newWorld(t, 1).c), n) }
+	url := func(n int) string { return peerURL(membersOf(newWorld(t, 1).c), n) }
 	t.Run("the seed's, until there is a cluster", func(t *testing.T) {
 		w := newWorld(t, 3)
-		want := memberapi.Ticket{MemberID: "seed", State: "new", InitialCluster: map[string]string{"config-0": url(0)}}
+		want := etcdapi.JoinGrant{MemberID: "seed", State: "new", InitialCluster: map[string]string{"config-0": url(0)}}
 		if diff := cmp.Diff(want, ticket(w, "config-0")); diff != "" {
 			t.Error(diff)
 		}
@@ -397,7 +398,7 @@ func TestTickets(t *testing.T) {
 	t.Run("a joiner's, until it has started", func(t *testing.T) {
 		w := settled(t, 1)
 		id := w.admit(1)
-		want := memberapi.Ticket{MemberID: id, State: "existing", InitialCluster: map[string]string{"config-0": url(0), "config-1": url(1)}}
+		want := etcdapi.JoinGrant{MemberID: id, State: "existing", InitialCluster: map[string]string{"config-0": url(0), "config-1": url(1)}}
 		if diff := cmp.Diff(want, ticket(w, "config-1")); diff != "" {
 			t.Error(diff)
 		}
@@ -434,8 +435,8 @@ func TestQuota(t *testing.T) {
 	} {
 		c := settled(t, 1).c
 		c.Spec.Quota, c.Spec.Storage.Size = nil, gib(tc.declared)
-		d := memberset.Desired{Volumes: []memberset.Volume{{Member: true, Size: gib(tc.volume)}, {Size: gib(1)}}}
-		if got := quota(c, d); got != tc.want {
+		d := objects.Desired{Volumes: []objects.Volume{{Member: true, Size: gib(tc.volume)}, {Size: gib(1)}}}
+		if got := dataQuota(c, d); got != tc.want {
 			t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
 		}
 	}
@@ -456,7 +457,7 @@ func TestRisk(t *testing.T) {
 		{stopHealthy, 1, 1, false}, {stopHealthy, 3, 3, false}, {stopHealthy, 3, 2, true}, {stopHealthy, 5, 4, false},
 	}
 	for _, tc := range cases {
-		if got := risk(tc.what, tc.voters, tc.healthy); (got != "") != tc.refused {
+		if got := describeRisk(tc.what, tc.voters, tc.healthy); (got != "") != tc.refused {
 			t.Errorf("change %d with %d of %d: %q", tc.what, tc.healthy, tc.voters, got)
 		}
 	}
@@ -467,7 +468,7 @@ func TestRisk(t *testing.T) {
 				if what == removeHealthy {
 					left--
 				}
-				if risk(what, voters, healthy) == "" && left < quorum(voters-1) {
+				if describeRisk(what, voters, healthy) == "" && left < quorumOf(voters-1) {
 					t.Errorf("change %d with %d of %d leaves no quorum", what, healthy, voters)
 				}
 			}

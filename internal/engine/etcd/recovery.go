@@ -9,8 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // orderRecoverQuorum is the type of the order, as status has it.
@@ -18,10 +19,10 @@ var orderRecoverQuorum = strings.TrimPrefix(v1alpha1.AnnotationRecoverQuorum, v1
 
 // recovery is how far the order to go on without a lost majority has come.
 type recovery struct {
-	// status is what is on record of the last order; nil for none.
-	status *v1alpha1.OrderStatus
+	// status is what is recorded of the last request; nil for none.
+	status *v1alpha1.RequestStatus
 	// order for the members; nil while there is none to carry out.
-	order *memberapi.Recovery
+	request *etcdapi.Recovery
 	// underWay says that an order was taken up and is not done.
 	underWay bool
 	// awaited says that its member is not heard.
@@ -31,99 +32,99 @@ type recovery struct {
 }
 
 // recoveryOf takes up an order once. Who goes on is chosen once, too: the choice
-// is on record in the status before any member hears of it, for two members
+// is recorded in the status before any member hears of it, for two members
 // that went on alone would be two clusters.
 func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 	var r recovery
-	for i := range c.Status.Orders {
-		if c.Status.Orders[i].Type == orderRecoverQuorum {
-			r.status = c.Status.Orders[i].DeepCopy()
+	for i := range c.Status.Requests {
+		if c.Status.Requests[i].Type == orderRecoverQuorum {
+			r.status = c.Status.Requests[i].DeepCopy()
 		}
 	}
 	token := c.Annotations[v1alpha1.AnnotationRecoverQuorum]
 	switch {
 	case r.status != nil && r.status.Result == "":
 		r.carryOut(c, o, g)
-	case token == "" || r.status != nil && r.status.Token == token || o.Blind():
+	case token == "" || r.status != nil && r.status.ID == token || o.AwaitsFirstAnswer():
 		// nothing is ordered, or nothing is known
 	case g.led || c.Status.SystemIdentifier == "":
-		r.status = &v1alpha1.OrderStatus{Type: orderRecoverQuorum, Token: token, Result: "not needed: the quorum is not lost"}
+		r.status = &v1alpha1.RequestStatus{Type: orderRecoverQuorum, ID: token, Result: "not needed: the quorum is not lost"}
 	default:
-		target, refused := survivor(c, o, g)
+		target, refused := chooseSurvivor(c, o, g)
 		if r.refused = refused; refused == "" {
-			r.status = &v1alpha1.OrderStatus{Type: orderRecoverQuorum, Token: token,
-				Target: set(c).PodName(target), MemberID: g.members[target].ID}
+			r.status = &v1alpha1.RequestStatus{Type: orderRecoverQuorum, ID: token,
+				Target: membersOf(c).PodName(target), MemberID: g.members[target].ID}
 			r.underWay = true
 		}
 	}
 	return r
 }
 
-// carryOut tells the member that was chosen to go on, until it has. The choice
+// carryOut asks the member that was chosen to go on, until it has. The choice
 // ends only when it cannot be obeyed any more: who was chosen may have obeyed
 // without being heard, and who leads as the only one with a vote has, and marks it.
 func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 	r.underWay = true
 	end := func(result string) { r.underWay, r.status.Result = false, result }
-	for n := range memberset.MostMembers {
-		if set(c).PodName(n) != r.status.Target {
+	for n := range objects.MostMembers {
+		if membersOf(c).PodName(n) != r.status.Target {
 			continue
 		}
 		m := o.Member(n)
 		switch {
-		case m != nil && m.Recovered == r.status.Token:
+		case m != nil && m.Recovered == r.status.ID:
 			end(r.status.Target + " went on with its data, and the others join anew")
-		case bare(o, n), m != nil && m.Group != nil && m.Group.Self != "" && m.Group.Self != r.status.MemberID:
+		case isEmptyMember(o, n), m != nil && m.Group != nil && m.Group.Self != "" && m.Group.Self != r.status.MemberID:
 			end("failed: " + r.status.Target + " has lost its data")
 		case m == nil:
 			r.awaited = true
-		case g.led && (g.leader != n || g.voters() > 1):
+		case g.led && (g.leader != n || g.countVoters() > 1):
 			// The quorum came back before the order went out, or before its
 			// member heard of it: to go on alone now would make two groups.
 			end("not needed: the quorum came back")
 		default:
-			r.order = &memberapi.Recovery{Token: r.status.Token, Pod: r.status.Target, MemberID: r.status.MemberID}
+			r.request = &etcdapi.Recovery{Token: r.status.ID, Pod: r.status.Target, MemberID: r.status.MemberID}
 		}
 	}
 }
 
-// bare says that a pod is known to have no data: its agent says so, or its
+// isEmptyMember says that a pod is known to have no data: its agent says so, or its
 // claim never had a volume and there is no node for the pod.
-func bare(o Observation, ordinal int) bool {
+func isEmptyMember(o Observation, ordinal int) bool {
 	pod, volume := o.Pods[ordinal], o.Volumes[ordinal]
 	if m := o.Member(ordinal); m != nil {
 		return m.LostMember != "" || waitsEmpty(m)
 	}
-	return pod != nil && homeless(pod) &&
+	return pod != nil && hasNoNode(pod) &&
 		volume != nil && volume.DeletionTimestamp == nil && volume.Status.Phase == corev1.ClaimPending && volume.Spec.VolumeName == ""
 }
 
-// homeless says that the scheduler finds no node for a pod. Who has none yet may
+// hasNoNode says that the scheduler finds no node for a pod. Who has none yet may
 // have followed one whose process still ends.
-func homeless(pod *corev1.Pod) bool {
+func hasNoNode(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 	})
 }
 
 // waitsEmpty says that an agent has looked at its volume, found nothing, and
-// waits to be told what to do.
-func waitsEmpty(m *memberapi.Status) bool {
-	return m.State == memberapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && m.Group == nil
+// waits for a join grant or a request.
+func waitsEmpty(m *agentapi.Status) bool {
+	return m.State == agentapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && m.Group == nil
 }
 
-// survivors sorts the members of a group without a leader by what is known of
+// listSurvivors sorts the members of a group without a leader by what is known of
 // their data. A pod that the newest view does not count has nothing newer, once
 // it is heard: it was removed, or it has not yet learnt that it was admitted.
-func survivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, unknown []int) {
-	for n := range memberset.MostMembers {
+func listSurvivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, unknown []int) {
+	for n := range objects.MostMembers {
 		member, counted := g.members[n]
 		m := o.Member(n)
 		viewed := m != nil && m.SystemIdentifier != "" && m.Group != nil && m.Group.Self != ""
 		neverRan := member.Name == "" && o.Pods[n] == nil && n >= o.Membership()
 		switch {
-		case !counted && (o.Pods[n] == nil || viewed || bare(o, n)):
-		case bare(o, n), neverRan:
+		case !counted && (o.Pods[n] == nil || viewed || isEmptyMember(o, n)):
+		case isEmptyMember(o, n), neverRan:
 			lost = append(lost, n)
 		case viewed && m.Group.Self == member.ID:
 			alive = append(alive, n)
@@ -136,25 +137,25 @@ func survivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, un
 	return alive, lost, unknown
 }
 
-// voting are those of them that have a vote.
-func (g group) voting(ordinals []int) []int {
+// filterVoters are those of them that have a vote.
+func (g group) filterVoters(ordinals []int) []int {
 	return slices.DeleteFunc(slices.Clone(ordinals), func(n int) bool { return g.members[n].ID == "" || g.members[n].Learner })
 }
 
-// survivor is the member with the newest data, when nobody can have newer, and
+// chooseSurvivor is the member with the newest data, when no other can have newer, and
 // when the others can never again make decisions without it.
-func survivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal int, refused string) {
-	alive, _, unknown := survivors(c, o, g)
-	voting := g.voting(alive)
+func chooseSurvivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal int, refused string) {
+	alive, _, unknown := listSurvivors(c, o, g)
+	voting := g.filterVoters(alive)
 	switch {
 	case len(alive) == 0:
 		return 0, "no member has data and answers: bring one back with its volume"
 	case len(voting) == 0:
-		return 0, fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", names(c, alive))
-	case len(voting) >= quorum(g.voters()):
-		return 0, fmt.Sprintf("%s have their data and can go on by themselves: mend what keeps them from each other", names(c, voting))
+		return 0, fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", listNames(c, alive))
+	case len(voting) >= quorumOf(g.countVoters()):
+		return 0, fmt.Sprintf("%s have their data and can go on by themselves: fix what keeps them from each other", listNames(c, voting))
 	case len(unknown) > 0:
-		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", names(c, unknown), giveUp)
+		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), giveUp)
 	}
 	return slices.MaxFunc(voting, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) }), ""
 }
@@ -165,30 +166,30 @@ const giveUp = "when its volume or its node is gone for good, delete its Persist
 // quorumLost says whether so many members have lost their data that the others
 // can never agree again.
 func quorumLost(c *v1alpha1.EtcdCluster, o Observation, g group) bool {
-	if !g.known || g.led || o.Blind() {
+	if !g.known || g.led || o.AwaitsFirstAnswer() {
 		return false
 	}
-	_, lost, _ := survivors(c, o, g)
-	return g.voters()-len(g.voting(lost)) < quorum(g.voters())
+	_, lost, _ := listSurvivors(c, o, g)
+	return g.countVoters()-len(g.filterVoters(lost)) < quorumOf(g.countVoters())
 }
 
 // quorumAway says whether so many members are away, or have lost their data,
 // that the others cannot agree now.
 func quorumAway(c *v1alpha1.EtcdCluster, o Observation, g group) bool {
-	if !g.known || g.led || o.Blind() {
+	if !g.known || g.led || o.AwaitsFirstAnswer() {
 		return false
 	}
-	alive, _, _ := survivors(c, o, g)
-	return len(g.voting(alive)) < quorum(g.voters())
+	alive, _, _ := listSurvivors(c, o, g)
+	return len(g.filterVoters(alive)) < quorumOf(g.countVoters())
 }
 
-// nothingLeft says whether the cluster was born and no member has any data.
+// nothingLeft says whether the cluster was bootstrapped and no member has any data.
 func (j *judgement) nothingLeft() bool {
-	if j.Desired.SystemIdentifier == "" || j.g.known || j.o.Blind() {
+	if j.Desired.SystemIdentifier == "" || j.g.known || j.o.AwaitsFirstAnswer() {
 		return false
 	}
 	for n := range j.Desired.Count {
-		if !bare(j.o, n) {
+		if !isEmptyMember(j.o, n) {
 			return false
 		}
 	}
@@ -200,26 +201,26 @@ func (j *judgement) nothingLeft() bool {
 func (j *judgement) judgeRecovery() {
 	switch {
 	case j.r.awaited:
-		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
 			"member %s is to go on alone, as ordered, and is not heard: bring it back, or %s; then order anew with another token", j.r.status.Target, giveUp)
 	case j.r.underWay:
-		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", j.r.status.Target)
+		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", j.r.status.Target)
 		j.Facts[len(j.Facts)-1].Requested = true
 	case j.nothingLeft():
-		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonDataMissing,
-			"the volumes of all members are empty, and the cluster %s was born: bring a volume back; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)
+		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonDataMissing,
+			"the volumes of all members are empty, and the cluster %s was bootstrapped: bring a volume back; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)
 	case j.r.refused != "":
-		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the annotation %s is not obeyed: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
+		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the request by annotation %s is not carried out: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
 	case quorumLost(j.c, j.o, j.g):
-		alive, _, unknown := survivors(j.c, j.o, j.g)
-		j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
+		alive, _, unknown := listSurvivors(j.c, j.o, j.g)
+		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
 			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token that was not used before>",
-			j.g.voters(), orNobody(names(j.c, alive)), orNobody(names(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
+			j.g.countVoters(), orNobody(listNames(j.c, alive)), orNobody(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
 	case quorumAway(j.c, j.o, j.g):
-		_, lost, unknown := survivors(j.c, j.o, j.g)
-		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
+		_, lost, unknown := listSurvivors(j.c, j.o, j.g)
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
 			"%d of %d voting members must agree on a write, and too few answer. Not heard: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
-			quorum(j.g.voters()), j.g.voters(), orNobody(names(j.c, unknown)), orNobody(names(j.c, lost)), giveUp)
+			quorumOf(j.g.countVoters()), j.g.countVoters(), orNobody(listNames(j.c, unknown)), orNobody(listNames(j.c, lost)), giveUp)
 	}
 }
 
@@ -230,10 +231,10 @@ func orNobody(names string) string {
 	return names
 }
 
-func names(c *v1alpha1.EtcdCluster, ordinals []int) string {
+func listNames(c *v1alpha1.EtcdCluster, ordinals []int) string {
 	var out []string
 	for _, n := range ordinals {
-		out = append(out, set(c).PodName(n))
+		out = append(out, membersOf(c).PodName(n))
 	}
 	return strings.Join(out, ", ")
 }

@@ -11,8 +11,9 @@ import (
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 )
 
 // ordered is a cluster of three of whom only the first has data, with an order
@@ -27,9 +28,9 @@ func ordered(t *testing.T) *world {
 }
 
 // told is the order that the members get.
-func (w *world) told() *memberapi.Recovery {
+func (w *world) told() *etcdapi.Recovery {
 	w.t.Helper()
-	var config memberapi.ClusterConfig
+	var config agentapi.ClusterConfig
 	if err := json.Unmarshal(w.config(), &config); err != nil {
 		w.t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func (w *world) told() *memberapi.Recovery {
 func (w *world) apart() {
 	for n := range w.o.Pods {
 		if m := w.status(n); m.Group != nil {
-			m.Group.Leader, m.State, m.Serving = "", memberapi.StateDisconnected, false
+			m.Group.Leader, m.State, m.Serving = "", agentapi.StateDisconnected, false
 		}
 	}
 }
@@ -49,11 +50,11 @@ func (w *world) apart() {
 // ends the order: to send it would make two groups.
 func TestRecoveryEndsWithTheNeedForIt(t *testing.T) {
 	w := ordered(t)
-	w.c.Status.Orders = w.plan().Report.Orders
+	w.c.Status.Requests = w.plan().Report.Requests
 	w.data[1] = w.lost[1]
 	w.elect()
 	w.say()
-	orders := w.plan().Report.Orders
+	orders := w.plan().Report.Requests
 	if got := w.told(); got != nil || len(orders) != 1 || orders[0].Result != "not needed: the quorum came back" {
 		t.Errorf("%+v, %+v", orders, got)
 	}
@@ -63,24 +64,24 @@ func TestRecoveryEndsWithTheNeedForIt(t *testing.T) {
 // before it could mark that, and nobody is admitted before it has.
 func TestRecoveryThatWasCutOffIsFinished(t *testing.T) {
 	w := ordered(t)
-	w.c.Status.Orders = w.plan().Report.Orders
-	w.group = map[string]memberapi.GroupMember{w.data[0]: w.group[w.data[0]]}
+	w.c.Status.Requests = w.plan().Report.Requests
+	w.group = map[string]etcdapi.GroupMember{w.data[0]: w.group[w.data[0]]}
 	w.say()
 	p := w.plan()
-	if got := w.told(); got == nil || p.Report.Orders[0].Result != "" || p.Step != nil {
-		t.Fatalf("told %+v, %+v, step %v", got, p.Report.Orders, p.Step)
+	if got := w.told(); got == nil || p.Report.Requests[0].Result != "" || p.Step != nil {
+		t.Fatalf("told %+v, %+v, step %v", got, p.Report.Requests, p.Step)
 	}
 	w.status(0).Recovered = "go"
-	if p = w.plan(); !strings.Contains(p.Report.Orders[0].Result, "went on") || p.Step == nil || p.Step.Type != stepAddLearner {
-		t.Errorf("%+v, step %v", p.Report.Orders, p.Step)
+	if p = w.plan(); !strings.Contains(p.Report.Requests[0].Result, "went on") || p.Step == nil || p.Step.Type != stepAddLearner {
+		t.Errorf("%+v, step %v", p.Report.Requests, p.Step)
 	}
 }
 
-func TestRecoveryIsTakenUpOnce(t *testing.T) {
+func TestRecoveryIsAcceptedOnce(t *testing.T) {
 	w := ordered(t)
 	p := w.plan()
-	chosen := []v1alpha1.OrderStatus{{Type: "recover-quorum", Token: "go", Target: "config-0", MemberID: w.data[0]}}
-	if diff := cmp.Diff(chosen, p.Report.Orders); diff != "" {
+	chosen := []v1alpha1.RequestStatus{{Type: "recover-quorum", ID: "go", Target: "config-0", MemberID: w.data[0]}}
+	if diff := cmp.Diff(chosen, p.Report.Requests); diff != "" {
 		t.Fatal(diff)
 	}
 	if got := w.told(); got != nil {
@@ -91,25 +92,25 @@ func TestRecoveryIsTakenUpOnce(t *testing.T) {
 	}
 
 	// The choice stays, whoever else is heard now.
-	w.c.Status.Orders = chosen
+	w.c.Status.Requests = chosen
 	w.data[1] = w.lost[1]
 	w.say()
 	w.apart()
 	w.status(1).Position = 1000
-	want := &memberapi.Recovery{Token: "go", Pod: "config-0", MemberID: w.data[0]}
+	want := &etcdapi.Recovery{Token: "go", Pod: "config-0", MemberID: w.data[0]}
 	if diff := cmp.Diff(want, w.told()); diff != "" {
 		t.Error(diff)
 	}
 	w.status(0).Recovered = "go"
-	done := w.plan().Report.Orders
+	done := w.plan().Report.Requests
 	if len(done) != 1 || done[0].Result == "" || w.told() != nil {
 		t.Errorf("%+v, %+v", done, w.told())
 	}
 
 	// A token that is left in Git is never obeyed again.
-	w.c.Status.Orders = done
+	w.c.Status.Requests = done
 	w.status(0).Recovered = ""
-	if again := w.plan().Report.Orders; cmp.Diff(done, again) != "" || w.told() != nil {
+	if again := w.plan().Report.Requests; cmp.Diff(done, again) != "" || w.told() != nil {
 		t.Errorf("%+v, %+v", again, w.told())
 	}
 }
@@ -131,12 +132,12 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			w := ordered(t)
-			w.c.Status.Orders = w.plan().Report.Orders
+			w.c.Status.Requests = w.plan().Report.Requests
 			w.c.Annotations[v1alpha1.AnnotationRecoverQuorum] = "again"
 			tc.change(w)
 			p := w.plan()
-			got := p.Report.Orders
-			if len(got) != 1 || got[0].Token != "go" || got[0].Result != tc.result || w.told() != nil {
+			got := p.Report.Requests
+			if len(got) != 1 || got[0].ID != "go" || got[0].Result != tc.result || w.told() != nil {
 				t.Errorf("%+v, told %+v", got, w.told())
 			}
 			said := false
@@ -165,18 +166,18 @@ func TestRecoveryWaitsForNoOutdatedPod(t *testing.T) {
 		}, "config-0"},
 		{"its version must not start on the data", func(w *world) {
 			m := w.status(0)
-			m.State, m.Hold, m.Serving = memberapi.StateHeld, memberapi.HoldDataVersion, false
+			m.State, m.Hold, m.Serving = agentapi.StateHeld, agentapi.HoldDataVersion, false
 		}, "config-0"},
 		{"its volume is about to go", func(w *world) {
 			m := w.status(0)
-			m.State, m.Hold, m.Serving = memberapi.StateHeld, memberapi.HoldDataVersion, false
+			m.State, m.Hold, m.Serving = agentapi.StateHeld, agentapi.HoldDataVersion, false
 			w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now}
 		}, ""},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			w := ordered(t)
-			w.c.Status.Orders = w.plan().Report.Orders
+			w.c.Status.Requests = w.plan().Report.Requests
 			w.c.Spec.Image = "registry.example/etcd:fixed"
 			for _, n := range []int{1, 2} {
 				w.pod(n) // they follow already
@@ -187,8 +188,8 @@ func TestRecoveryWaitsForNoOutdatedPod(t *testing.T) {
 			if p.Step != nil {
 				target = p.Step.Target
 			}
-			if target != tc.target || p.Report.Orders[0].Result != "" {
-				t.Errorf("step %v, orders %+v", p.Step, p.Report.Orders)
+			if target != tc.target || p.Report.Requests[0].Result != "" {
+				t.Errorf("step %v, orders %+v", p.Step, p.Report.Requests)
 			}
 		})
 	}
@@ -217,7 +218,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.data[1] = w.lost[1]
 			w.say()
 			w.apart()
-			w.status(0).Group = &memberapi.Group{Self: w.data[0], Members: []memberapi.GroupMember{w.group[w.data[0]]}}
+			w.status(0).Group = &etcdapi.Group{Self: w.data[0], Members: []etcdapi.GroupMember{w.group[w.data[0]]}}
 			w.status(0).Position, w.status(1).Position = 7, 8
 			return w
 		}, "config-0, config-1 have their data", ""},
@@ -226,7 +227,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.volume(3, true)
 			w.pod(3)
 			w.say()
-			w.o.Members["config-3"] = members.Observation{Err: "timeout"}
+			w.o.Members["config-3"] = agentclient.Observation{Err: "timeout"}
 			return w
 		}, "what config-3 has is not known", ""},
 		{"one was admitted, and has no pod yet", func(t *testing.T) *world {
@@ -241,8 +242,8 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.pod(3)
 			w.say()
 			m := w.status(3)
-			m.SystemIdentifier, m.State, m.Hold = clusterID, memberapi.StateHeld, memberapi.HoldRemoved
-			m.Group = &memberapi.Group{Self: "ff"}
+			m.SystemIdentifier, m.State, m.Hold = clusterID, agentapi.StateHeld, agentapi.HoldRemoved
+			m.Group = &etcdapi.Group{Self: "ff"}
 			return w
 		}, "", "config-0"},
 		{"the volume of one was given up with its node", func(t *testing.T) *world {
@@ -283,7 +284,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 		}, "config-1 never had a vote", ""},
 		{"one is not heard, and may have newer data", func(t *testing.T) *world {
 			w := ordered(t)
-			w.o.Members["config-2"] = members.Observation{Err: "timeout"}
+			w.o.Members["config-2"] = agentclient.Observation{Err: "timeout"}
 			return w
 		}, "what config-2 has is not known", ""},
 		{"the pod of one is gone, and its volume may come back", func(t *testing.T) *world { w := ordered(t); w.gone(2); return w },
@@ -301,7 +302,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w := tc.world(t)
 			p := w.plan()
 			target := ""
-			for _, o := range p.Report.Orders {
+			for _, o := range p.Report.Requests {
 				target = o.Target
 			}
 			said := ""
@@ -318,7 +319,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 	t.Run("nothing is lost", func(t *testing.T) {
 		w := settled(t, 3)
 		w.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: "go"}
-		orders := w.plan().Report.Orders
+		orders := w.plan().Report.Requests
 		if len(orders) != 1 || orders[0].Target != "" || !strings.Contains(orders[0].Result, "not needed") {
 			t.Errorf("%+v", orders)
 		}
@@ -328,7 +329,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 		w.o.Asking = true
 		w.gone(0)
 		w.pod(0).Status.Conditions = settled(t, 1).o.Pods[0].Status.Conditions
-		if orders := w.plan().Report.Orders; len(orders) != 0 {
+		if orders := w.plan().Report.Requests; len(orders) != 0 {
 			t.Errorf("%+v", orders)
 		}
 	})
@@ -342,7 +343,7 @@ func TestLostMembersKeepTheirPods(t *testing.T) {
 	for _, n := range []int{1, 2} {
 		w.unbound(n)
 		delete(w.o.Volumes[n].Labels, v1alpha1.LabelMember)
-		delete(w.o.Members, set(w.c).PodName(n))
+		delete(w.o.Members, membersOf(w.c).PodName(n))
 	}
 	p := w.plan()
 	for _, obj := range p.Objects {
@@ -350,7 +351,7 @@ func TestLostMembersKeepTheirPods(t *testing.T) {
 			t.Errorf("%d replicas", *s.Spec.Replicas)
 		}
 	}
-	if o := p.Report.Orders; len(o) != 1 || o[0].Target != "config-0" {
+	if o := p.Report.Requests; len(o) != 1 || o[0].Target != "config-0" {
 		t.Errorf("%+v: %v", o, p.Facts)
 	}
 }

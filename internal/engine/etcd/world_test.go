@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -35,7 +37,7 @@ type world struct {
 	c *v1alpha1.EtcdCluster
 	o Observation
 	// group by ID, and the number of IDs given out.
-	group map[string]memberapi.GroupMember
+	group map[string]etcdapi.GroupMember
 	ids   int
 	// leader's ID.
 	leader string
@@ -61,14 +63,14 @@ func newWorld(t *testing.T, replicas int32) *world {
 			},
 		},
 		o: Observation{Tried: map[string]time.Time{}, Observation: memberset.Observation{
-			Settings:       memberset.Settings{ImageRepository: "quay.io/coreos/etcd", AgentImage: "holdfast:test"},
+			Settings:       objects.Settings{ImageRepository: "quay.io/coreos/etcd", AgentImage: "holdfast:test"},
 			Pods:           map[int]*corev1.Pod{},
 			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
-			Members:        map[string]members.Observation{},
-			Behind:         map[string]map[string]bool{suffixClient: {}},
+			Members:        map[string]agentclient.Observation{},
+			ServicePods:    map[string]map[string]bool{suffixClient: {}},
 			StorageClasses: map[string]storagev1.StorageClass{"standard": {AllowVolumeExpansion: new(true)}},
 		}},
-		group: map[string]memberapi.GroupMember{}, data: map[int]string{}, lost: map[int]string{}, version: map[int]string{},
+		group: map[string]etcdapi.GroupMember{}, data: map[int]string{}, lost: map[int]string{}, version: map[int]string{},
 	}
 }
 
@@ -104,17 +106,17 @@ func (w *world) mint() {
 		}
 		return certPEM, keyPEM
 	}
-	certPEM, keyPEM := issue(set(w.c).Leaf())
+	certPEM, keyPEM := issue(membersOf(w.c).Leaf())
 	appCert, appKey := issue(pki.LeafRequest{CommonName: kind.Application, Usage: pki.UsageClient})
 	w.o.Minted = memberset.Minted{
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{memberset.KeyAppCert: appCert, memberset.KeyAppKey: appKey},
-	}.Read(set(w.c), now)
+	}.WithCertificates(membersOf(w.c), now)
 }
 
 func (w *world) statefulSet() {
-	asked := image(w.c, w.o.Settings)
+	asked := specImage(w.c, w.o.Settings)
 	w.o.StatefulSet = &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: w.c.Name, Namespace: w.c.Namespace, Generation: 1},
 		Spec: appsv1.StatefulSetSpec{
@@ -130,7 +132,7 @@ func (w *world) statefulSet() {
 func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
 	size := w.c.Spec.Storage.Size.DeepCopy()
 	v := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).VolumeName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
+		ObjectMeta: metav1.ObjectMeta{Name: membersOf(w.c).VolumeName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
 			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
 		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("standard"),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}}},
@@ -145,12 +147,12 @@ func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
 
 // pod is a member's pod that runs what is declared.
 func (w *world) pod(ordinal int) *corev1.Pod {
-	asked := image(w.c, w.o.Settings)
+	asked := specImage(w.c, w.o.Settings)
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
-			Labels:      set(w.c).Selector(),
-			Annotations: map[string]string{v1alpha1.AnnotationRollout: set(w.c).RolloutHash(asked), v1alpha1.AnnotationImage: asked}},
-		Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: memberset.InstallerName, Image: w.o.Settings.AgentImage}},
+		ObjectMeta: metav1.ObjectMeta{Name: membersOf(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Labels:      membersOf(w.c).Selector(),
+			Annotations: map[string]string{v1alpha1.AnnotationRollout: membersOf(w.c).RolloutHash(asked), v1alpha1.AnnotationImage: asked}},
+		Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: objects.InstallerName, Image: w.o.Settings.AgentImage}},
 			Containers: []corev1.Container{{Name: containerName, Image: asked}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.0.1",
 			ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
@@ -164,7 +166,7 @@ func (w *world) pod(ordinal int) *corev1.Pod {
 func (w *world) admit(ordinal int) string {
 	w.ids++
 	id := fmt.Sprintf("%x", 0xa0+w.ids)
-	w.group[id] = memberapi.GroupMember{ID: id, PeerURL: peerURL(set(w.c), ordinal), Learner: true}
+	w.group[id] = etcdapi.GroupMember{ID: id, PeerURL: peerURL(membersOf(w.c), ordinal), Learner: true}
 	return id
 }
 
@@ -172,7 +174,7 @@ func (w *world) admit(ordinal int) string {
 func (w *world) join(ordinal int) {
 	id := w.admit(ordinal)
 	w.data[ordinal] = id
-	w.group[id] = memberapi.GroupMember{ID: id, Name: set(w.c).PodName(ordinal), PeerURL: peerURL(set(w.c), ordinal)}
+	w.group[id] = etcdapi.GroupMember{ID: id, Name: membersOf(w.c).PodName(ordinal), PeerURL: peerURL(membersOf(w.c), ordinal)}
 }
 
 // quorate says whether the members that run can agree.
@@ -189,61 +191,61 @@ func (w *world) quorate() bool {
 			}
 		}
 	}
-	return voters > 0 && present >= quorum(voters)
+	return voters > 0 && present >= quorumOf(voters)
 }
 
 // say lets every pod's agent say what is true of its member.
 func (w *world) say() {
-	w.o.Behind[suffixClient] = map[string]bool{}
-	view := memberapi.Group{}
+	w.o.ServicePods[suffixClient] = map[string]bool{}
+	view := etcdapi.Group{}
 	for _, m := range w.group {
 		view.Members = append(view.Members, m)
 	}
-	slices.SortFunc(view.Members, func(a, b memberapi.GroupMember) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
+	slices.SortFunc(view.Members, func(a, b etcdapi.GroupMember) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
 	if w.quorate() {
 		view.Leader = w.leader
 	}
 	for n, pod := range w.o.Pods {
 		m := w.saysOf(n, pod, view)
-		w.o.Members[pod.Name] = members.Observation{Status: m, Asked: now, At: now}
+		w.o.Members[pod.Name] = agentclient.Observation{Status: m, Asked: now, At: now}
 		pod.Status.Conditions = nil
 		if m.Serving {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-			w.o.Behind[suffixClient][pod.Name] = true
+			w.o.ServicePods[suffixClient][pod.Name] = true
 		}
 	}
-	hash := memberapi.HashConfig(w.config())
+	hash := agentapi.HashConfig(w.config())
 	for _, m := range w.o.Members {
 		m.Status.ConfigHash = hash
 	}
 }
 
-func (w *world) saysOf(n int, pod *corev1.Pod, view memberapi.Group) *memberapi.Status {
-	m := &memberapi.Status{
-		Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RoleMember, State: memberapi.StateWaiting, Version: w.version[n],
-		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]), TrustHash: memberapi.HashConfig(w.o.Minted.TLS["ca.crt"]),
+func (w *world) saysOf(n int, pod *corev1.Pod, view etcdapi.Group) *agentapi.Status {
+	m := &agentapi.Status{
+		Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RoleMember, State: agentapi.StateWaiting, Version: w.version[n],
+		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]), TrustHash: agentapi.HashConfig(w.o.Minted.TLS["ca.crt"]),
 	}
 	id := w.data[n]
 	counted, found := w.group[id]
 	switch {
 	case id == "" && w.lost[n] != "":
-		m.State, m.Hold, m.LostMember = memberapi.StateHeld, memberapi.HoldDataMissing, w.lost[n]
+		m.State, m.Hold, m.LostMember = agentapi.StateHeld, agentapi.HoldDataMissing, w.lost[n]
 		return m
 	case id == "":
 		return m
 	case !found && view.Leader != "":
-		m.SystemIdentifier, m.State, m.Hold = clusterID, memberapi.StateHeld, memberapi.HoldRemoved
+		m.SystemIdentifier, m.State, m.Hold = clusterID, agentapi.StateHeld, agentapi.HoldRemoved
 		return m
 	}
 	m.SystemIdentifier = clusterID
-	m.Group = &memberapi.Group{Self: id, Leader: view.Leader, Members: view.Members}
+	m.Group = &etcdapi.Group{Self: id, Leader: view.Leader, Members: view.Members}
 	switch {
 	case view.Leader == "":
-		m.State = memberapi.StateDisconnected
+		m.State = agentapi.StateDisconnected
 	case counted.Learner:
-		m.State = memberapi.StateCatchingUp
+		m.State = agentapi.StateCatchingUp
 	default:
-		m.State, m.Serving = memberapi.StateRunning, true
+		m.State, m.Serving = agentapi.StateRunning, true
 	}
 	return m
 }
@@ -251,19 +253,19 @@ func (w *world) saysOf(n int, pod *corev1.Pod, view memberapi.Group) *memberapi.
 // config as the members would be told it now.
 func (w *world) config() []byte {
 	g := groupOf(w.c, w.o)
-	d, _, _ := desire(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
+	d, _, _ := planDesired(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
 	return d.Config
 }
 
 // status is what the member of an ordinal says, to be changed by a case.
-func (w *world) status(ordinal int) *memberapi.Status {
-	return w.o.Members[set(w.c).PodName(ordinal)].Status
+func (w *world) status(ordinal int) *agentapi.Status {
+	return w.o.Members[membersOf(w.c).PodName(ordinal)].Status
 }
 
 // gone removes a member's pod.
 func (w *world) gone(ordinal int) {
 	delete(w.o.Pods, ordinal)
-	delete(w.o.Members, set(w.c).PodName(ordinal))
+	delete(w.o.Members, membersOf(w.c).PodName(ordinal))
 	w.elect()
 }
 
@@ -284,32 +286,32 @@ func (w *world) unbound(ordinal int) {
 
 // elect makes sure that the leader runs.
 func (w *world) elect() {
-	for n := range memberset.MostMembers {
+	for n := range objects.MostMembers {
 		if m, found := w.group[w.leader]; found && !m.Learner && w.data[n] == w.leader && w.o.Pods[n] != nil {
 			return
 		}
 	}
 	w.leader = ""
-	for n := range memberset.MostMembers {
+	for n := range objects.MostMembers {
 		if m, found := w.group[w.data[n]]; found && !m.Learner && w.o.Pods[n] != nil && w.leader == "" {
 			w.leader = m.ID
 		}
 	}
 }
 
-// plan from what is observed, with pods as the cache holds them.
+// planCluster from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o
 	o.Pods = map[int]*corev1.Pod{}
 	for n, pod := range w.o.Pods {
 		lean := pod.DeepCopy()
-		if _, err := engine.Lean(lean); err != nil {
+		if _, err := engine.LeanObject(lean); err != nil {
 			w.t.Fatal(err)
 		}
 		o.Pods[n] = lean
 	}
-	return plan(w.c, o, now)
+	return planCluster(w.c, o, now)
 }
 
 func (w *world) replicas(n int32) { w.c.Spec.Replicas = &n }

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -19,20 +19,20 @@ func TestApplicationCertificate(t *testing.T) {
 	w.set.Application = "app"
 	next := func() string {
 		t.Helper()
-		if s := w.set.MintStep(Observation{Minted: w.minted}, now); s != nil {
+		if s := MintStep(w.set, Observation{Minted: w.minted}, now); s != nil {
 			return s.Type
 		}
 		return ""
 	}
-	if w.minted.Complete(w.set) || next() != stepIssueAppCert {
+	if w.minted.IsComplete(w.set) || next() != stepIssueAppCert {
 		t.Fatalf("without a certificate: %q", next())
 	}
-	certPEM, keyPEM, err := pki.Issue(pki.ParseCAState(w.minted.CA).Current, w.set.application(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.Issue(pki.ParseCAState(w.minted.CA).Current, w.set.ApplicationLeaf(), now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.minted.Internal = map[string][]byte{KeyAppCert: certPEM, KeyAppKey: keyPEM}
-	if !w.minted.Complete(w.set) || next() != "" {
+	if !w.minted.IsComplete(w.set) || next() != "" {
 		t.Errorf("with one: %q", next())
 	}
 	other := newMinted(t)
@@ -46,13 +46,13 @@ func TestApplicationCertificate(t *testing.T) {
 // loaded what it mounts.
 func TestTrustIsLoadedByARestart(t *testing.T) {
 	w := newMinted(t)
-	read := w.minted.certificates(w.set, now)
-	status := &memberapi.Status{PodUID: "1", TLSHash: memberapi.HashTLS(w.minted.TLS)}
+	read := w.minted.readCertificates(w.set, now)
+	status := &agentapi.Status{PodUID: "1", TLSHash: agentapi.HashTLS(w.minted.TLS)}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "orders-0", UID: "1"}, Spec: corev1.PodSpec{NodeName: "node"}}
-	o := Observation{Minted: w.minted, Pods: map[int]*corev1.Pod{0: pod}, Members: map[string]members.Observation{"orders-0": {Status: status}}}
-	for hash, want := range map[string]bool{"": true, memberapi.HashConfig(w.minted.TLS["ca.crt"]): true, "another": false} {
+	o := Observation{Minted: w.minted, Pods: map[int]*corev1.Pod{0: pod}, Members: map[string]agentclient.Observation{"orders-0": {Status: status}}}
+	for hash, want := range map[string]bool{"": true, agentapi.HashConfig(w.minted.TLS["ca.crt"]): true, "another": false} {
 		status.TrustHash = hash
-		if got := o.loaded(read); got != want {
+		if got := o.allUseCertificates(read); got != want {
 			t.Errorf("trust %q: loaded is %t", hash, got)
 		}
 	}

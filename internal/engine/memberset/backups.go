@@ -8,17 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // RunningImage is what a member's database runs from.
-func (s Set) RunningImage(pod *corev1.Pod) string {
+func RunningImage(s objects.Set, pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
@@ -30,12 +29,12 @@ func (s Set) RunningImage(pod *corev1.Pod) string {
 	return ""
 }
 
-// Sources are members to copy from, in that order.
-func (s Set) Sources(ordinals []int, port int) []engine.Source {
+// CopySources are members to copy from, in that order.
+func CopySources(s objects.Set, ordinals []int, port int) []engine.Source {
 	out := make([]engine.Source, 0, len(ordinals))
 	for _, n := range ordinals {
 		pod := s.PodName(n)
-		out = append(out, engine.Source{Name: pod, Address: HostPort(s.PodHost(pod), port)})
+		out = append(out, engine.Source{Name: pod, Address: objects.HostPort(s.PodHost(pod), port)})
 	}
 	return out
 }
@@ -43,7 +42,7 @@ func (s Set) Sources(ordinals []int, port int) []engine.Source {
 // desireBackups is the volume for backups as it should be; nil for none. Later
 // says that it is not there yet. One that is there stays, whatever becomes of
 // spec.backup.
-func (s Set) desireBackups(o Observation) (v *Volume, later bool) {
+func desireBackups(s objects.Set, o Observation) (v *objects.Volume, later bool) {
 	declared := s.Cluster.Common().Backup
 	wanted := declared.On() && declared.Destination == nil
 	live := o.ownBackupVolume()
@@ -52,9 +51,9 @@ func (s Set) desireBackups(o Observation) (v *Volume, later bool) {
 	}
 	base := s.Storage.Size
 	if live == nil {
-		base = largest(o, base)
+		base = largestVolume(o, base)
 	}
-	v = &Volume{Size: base.DeepCopy(), Class: s.Storage.StorageClass}
+	v = &objects.Volume{Size: base.DeepCopy(), Class: s.Storage.StorageClass}
 	v.Size.Add(base)
 	if wanted && declared.Volume != nil {
 		v.Class = cmp.Or(declared.Volume.StorageClass, v.Class)
@@ -68,16 +67,16 @@ func (s Set) desireBackups(o Observation) (v *Volume, later bool) {
 	// It never shrinks and never changes its class.
 	v.Class = className(live)
 	has := live.Spec.Resources.Requests[corev1.ResourceStorage]
-	if !wanted || v.Size.Cmp(has) < 0 || live.Status.Phase != corev1.ClaimBound || !expandable(o, v.Class) {
+	if !wanted || v.Size.Cmp(has) < 0 || live.Status.Phase != corev1.ClaimBound || !isExpandable(o, v.Class) {
 		v.Size = has
 	}
 	return v, false
 }
 
-// largest of the volumes that members run on, where that is more than was asked
+// largestVolume of the volumes that members run on, where that is more than was asked
 // for: volumes that grew by themselves are in no spec. It counts for a volume that
 // is made and makes none grow, which nobody asked for and a quota may refuse.
-func largest(o Observation, asked resource.Quantity) resource.Quantity {
+func largestVolume(o Observation, asked resource.Quantity) resource.Quantity {
 	for n, claim := range o.Volumes {
 		if has := claim.Spec.Resources.Requests[corev1.ResourceStorage]; o.Pods[n] != nil && has.Cmp(asked) > 0 {
 			asked = has
@@ -87,29 +86,29 @@ func largest(o Observation, asked resource.Quantity) resource.Quantity {
 }
 
 // ownBackupVolume is the volume for backups that is there and stays; nil where
-// there is none, or it is somebody else's.
+// there is none, or it is another cluster's.
 func (o Observation) ownBackupVolume() *corev1.PersistentVolumeClaim {
 	live := o.BackupVolume
-	if live == nil || live.DeletionTimestamp != nil || !labelled(live) && !slices.Contains(o.Recorded, live.UID) {
+	if live == nil || live.DeletionTimestamp != nil || !isLabelled(live) && !slices.Contains(o.Recorded, live.UID) {
 		return nil
 	}
 	return live
 }
 
-func labelled(claim *corev1.PersistentVolumeClaim) bool {
+func isLabelled(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy
 }
 
-// observeRecorded finds the volume for backups where somebody took its labels:
+// observeRecorded finds the volume for backups where a client took its labels:
 // those who look by label call it gone, and its backups with it. That a Backup
 // says where its data is proves whose volume it is. The API server is asked only
 // while one says so of a volume that no cache shows.
-func (k *Keeper) observeRecorded(ctx context.Context, s Set, o *Observation) error {
-	if k.Writer == nil || o.BackupVolume != nil && labelled(o.BackupVolume) {
+func (k *MemberEngine) observeRecorded(ctx context.Context, s objects.Set, o *Observation) error {
+	if k.Writer == nil || o.BackupVolume != nil && isLabelled(o.BackupVolume) {
 		return nil
 	}
 	name := s.Named(v1alpha1.SuffixBackups)
-	recorded, err := k.recorded(ctx, s, name)
+	recorded, err := k.findRecordedVolumes(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -121,26 +120,26 @@ func (k *Keeper) observeRecorded(ctx context.Context, s Set, o *Observation) err
 			return fmt.Errorf("look for the volume for backups: %w", err)
 		}
 	}
-	if claim != nil && recorded[claim.UID] && !another(claim, s.Cluster.GetUID()) && !s.disowned(claim) {
+	if claim != nil && recorded[claim.UID] && !hasOtherOwner(claim, s.Cluster.GetUID()) && !isDisowned(s, claim) {
 		o.BackupVolume, o.Recorded = claim, append(o.Recorded, claim.UID)
 	}
 	return nil
 }
 
-// disowned says that an object is labelled as somebody else's, which is not to
+// isDisowned says that an object is labelled as another cluster's, which is not to
 // have lost its labels.
-func (s Set) disowned(obj client.Object) bool {
+func isDisowned(s objects.Set, obj client.Object) bool {
 	for _, label := range []string{v1alpha1.LabelCluster, v1alpha1.LabelKind, v1alpha1.LabelManagedBy} {
-		if said := obj.GetLabels()[label]; said != "" && said != s.labels(componentBackup)[label] {
+		if said := obj.GetLabels()[label]; said != "" && said != s.Labels(objects.ComponentBackup)[label] {
 			return true
 		}
 	}
 	return false
 }
 
-// recorded are the volumes of a name that Backups of the cluster say that their
+// findRecordedVolumes are the volumes of a name that Backups of the cluster say that their
 // data is on, by UID.
-func (k *Keeper) recorded(ctx context.Context, s Set, name string) (map[types.UID]bool, error) {
+func (k *MemberEngine) findRecordedVolumes(ctx context.Context, s objects.Set, name string) (map[types.UID]bool, error) {
 	var all v1alpha1.BackupList
 	if err := k.Reader.List(ctx, &all, client.InNamespace(s.Key().Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("observe backups: %w", err)
@@ -153,40 +152,4 @@ func (k *Keeper) recorded(ctx context.Context, s Set, name string) (map[types.UI
 		}
 	}
 	return found, nil
-}
-
-// backupObjects are what Jobs that make backups need of the cluster: who they
-// are, for a cloud that knows its pods by that, and where they write.
-func (s Set) backupObjects(d Desired) []runtime.ApplyConfiguration {
-	var out []runtime.ApplyConfiguration
-	if s.Cluster.Common().Backup.On() {
-		out = append(out, s.backupAccount())
-	}
-	if d.Backups != nil && !d.BackupsLater {
-		out = append(out, s.backupVolume(*d.Backups))
-	}
-	return out
-}
-
-// BackupVolume is the volume for backups that is to be made with the first of
-// them; nil for none. Until then it would take room, of a quota at least, for
-// nothing, and a claim that waits for its first pod looks as if something were
-// under way.
-func (s Set) BackupVolume(d Desired) runtime.ApplyConfiguration {
-	if d.Backups == nil || !d.BackupsLater {
-		return nil
-	}
-	return s.backupVolume(*d.Backups)
-}
-
-func (s Set) backupVolume(v Volume) *corev1ac.PersistentVolumeClaimApplyConfiguration {
-	return corev1ac.PersistentVolumeClaim(s.Named(v1alpha1.SuffixBackups), s.Key().Namespace).
-		WithLabels(s.labels(componentBackup)).WithOwnerReferences(s.dataOwners()...).WithSpec(claimSpec(v))
-}
-
-// backupAccount is who reaches the store of backups, to write and to read.
-func (s Set) backupAccount() *corev1ac.ServiceAccountApplyConfiguration {
-	return corev1ac.ServiceAccount(s.Named(v1alpha1.SuffixBackup), s.Key().Namespace).
-		WithLabels(s.labels(componentBackup)).WithOwnerReferences(s.owner()).WithAutomountServiceAccountToken(false).
-		WithAnnotations(s.Cluster.Common().ServiceAccount.Annotations)
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // A volume whose labels somebody took is the cluster's by what is on record of
@@ -13,7 +14,7 @@ import (
 func TestDisowned(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}
 	c.Name = "orders"
-	s := Set{Kind: Kind{GVK: v1alpha1.GroupVersion.WithKind("EtcdCluster")}, Cluster: c}
+	s := objects.Set{Kind: objects.Kind{GVK: v1alpha1.GroupVersion.WithKind("EtcdCluster")}, Cluster: c}
 	for _, tc := range []struct {
 		name   string
 		labels map[string]string
@@ -27,7 +28,7 @@ func TestDisowned(t *testing.T) {
 	} {
 		claim := &corev1.PersistentVolumeClaim{}
 		claim.Labels = tc.labels
-		if got := s.disowned(claim); got != tc.want {
+		if got := isDisowned(s, claim); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -27,7 +28,7 @@ type certificates struct {
 	material pki.Material
 	hash     string
 	// application is the certificate that applications log in by; nil where they
-	// do not, or nobody could sign it.
+	// do not, or no CA could sign it.
 	application *pki.Leaf
 }
 
@@ -40,38 +41,38 @@ type origin struct {
 	caStays, serverStays bool
 }
 
-func (m Minted) origin(now time.Time) origin {
-	name := func(b *BroughtSecret) (string, bool) {
+func (m Minted) findOrigin(now time.Time) origin {
+	name := func(b *UserSecret) (string, bool) {
 		switch {
 		case b == nil:
 			return "", false
-		case b.usable(now):
+		case b.isUsable(now):
 			return b.Name + "/" + b.ResourceVersion, false
 		}
 		return "", true
 	}
 	var o origin
-	o.ca, o.caStays = name(m.Brought.CA)
-	o.server, o.serverStays = name(m.Brought.Server)
+	o.ca, o.caStays = name(m.User.CA)
+	o.server, o.serverStays = name(m.User.Server)
 	return o
 }
 
-// certificates of a cluster.
-func (m Minted) certificates(s Set, now time.Time) *certificates {
-	from := m.origin(now)
+// readCertificates of a cluster.
+func (m Minted) readCertificates(s objects.Set, now time.Time) *certificates {
+	from := m.findOrigin(now)
 	if m.read != nil && m.read.origin == from {
 		return m.read
 	}
 	state := pki.ParseCAState(m.CA)
-	c := &certificates{origin: from, trust: state.Trust(), own: from.ca == "", hash: memberapi.HashTLS(m.TLS)}
+	c := &certificates{origin: from, trust: state.Trust(), own: from.ca == "", hash: agentapi.HashTLS(m.TLS)}
 	if from.caStays {
 		// Holdfast's own CA goes on while it is the one in use.
 		c.own = state.Current.Signed(m.TLS["tls.crt"])
 	}
-	want := m.wanted(s, c, state)
+	want := m.wantMaterial(s, c, state)
 	c.bundle, c.material = want.Signer.Trust, pki.ReadMaterial(m.TLS, want)
 	if s.Application != "" && want.Signer.CertPEM != nil {
-		c.application = new(pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], want.Signer.CertPEM, s.application()))
+		c.application = new(pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], want.Signer.CertPEM, s.ApplicationLeaf()))
 	}
 	return c
 }
@@ -87,8 +88,8 @@ func (c *certificates) staleApplication(next pki.Change, now time.Time) string {
 	return reason
 }
 
-// wanted is what members should mount.
-func (m Minted) wanted(s Set, c *certificates, state pki.CAState) pki.Wanted {
+// wantMaterial is what members should mount.
+func (m Minted) wantMaterial(s objects.Set, c *certificates, state pki.CAState) pki.Wanted {
 	want := pki.Wanted{Leaf: s.Leaf(), Hold: c.serverStays}
 	switch {
 	case c.own:
@@ -97,33 +98,33 @@ func (m Minted) wanted(s Set, c *certificates, state pki.CAState) pki.Wanted {
 			want.Signer.CertPEM = state.Current.CertPEM
 		}
 	case c.ca != "":
-		want.Signer = pki.Signer{CertPEM: m.Brought.CA.CertPEM, Trust: m.Brought.CA.Roots}
+		want.Signer = pki.Signer{CertPEM: m.User.CA.CertPEM, Trust: m.User.CA.Roots}
 	}
 	if c.server != "" {
-		want.Server = &m.Brought.Server.Given
+		want.Server = &m.User.Server.Given
 	}
 	return want
 }
 
-// loaded says whether every member uses what it mounts as it is now. One that
+// allUseCertificates says whether every member uses what it mounts as it is now. One that
 // has no node mounts nothing yet.
-func (o Observation) loaded(c *certificates) bool {
+func (o Observation) allUseCertificates(c *certificates) bool {
 	for _, pod := range o.Pods {
-		if pod.Spec.NodeName != "" && !o.uses(pod, c) {
+		if pod.Spec.NodeName != "" && !o.usesCertificates(pod, c) {
 			return false
 		}
 	}
 	return true
 }
 
-func (o Observation) uses(pod *corev1.Pod, c *certificates) bool {
+func (o Observation) usesCertificates(pod *corev1.Pod, c *certificates) bool {
 	m := o.Members[pod.Name]
 	switch {
 	case m.Status == nil || m.Status.PodUID != string(pod.UID) || m.Err != "":
 		return false
-	case m.Status.TrustHash != "" && m.Status.TrustHash != memberapi.HashConfig(o.Minted.TLS["ca.crt"]):
+	case m.Status.TrustHash != "" && m.Status.TrustHash != agentapi.HashConfig(o.Minted.TLS["ca.crt"]):
 		return false // its database trusts whom it trusted when it started
-	case m.Status.TLSHash == "" && o.Minted.Brought == (Brought{}):
+	case m.Status.TLSHash == "" && o.Minted.User == (UserCertificates{}):
 		// An agent that does not say more says which certificate it serves,
 		// and that is issued again when the bundle changes.
 		return m.Status.CertificateSerial == c.material.Leaf().Serial()
@@ -135,74 +136,74 @@ func (o Observation) uses(pod *corev1.Pod, c *certificates) bool {
 // is on its way.
 func (j *Judgement) JudgeCertificates(now time.Time) {
 	waits := "members keep the certificates that they have"
-	if j.Seen.Minted.TLS == nil {
+	if j.Observed.Minted.TLS == nil {
 		waits = "no member is made"
 	}
 	for _, b := range []struct {
 		field  string
-		secret *BroughtSecret
+		secret *UserSecret
 		stays  string
 	}{
-		{"spec.tls.certificateSecretRef", j.Seen.Minted.Brought.Server, "clients see what they saw before"},
-		{"spec.tls.caSecretRef", j.Seen.Minted.Brought.CA, waits},
+		{"spec.tls.certificateSecretRef", j.Observed.Minted.User.Server, "clients see what they saw before"},
+		{"spec.tls.caSecretRef", j.Observed.Minted.User.CA, waits},
 	} {
-		switch fault := b.secret.Fault(now); {
+		switch fault := b.secret.FindFault(now); {
 		case b.secret == nil:
 		case b.secret.ResourceVersion == "":
-			j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing,
-				"%s: there is no Secret %q in this namespace: make it, or name another; until then %s", b.field, b.secret.Name, b.stays)
+			j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing,
+				"%s: there is no Secret %q in this namespace: create it with tls.crt and tls.key, or name another; until then %s", b.field, b.secret.Name, b.stays)
 		case fault != "":
-			j.Say(v1alpha1.ConditionStalled, v1alpha1.ReasonCertificateRefused,
+			j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonCertificateRefused,
 				"%s: Secret %q: %s; until then %s", b.field, b.secret.Name, fault, b.stays)
 		}
 	}
-	c := j.Seen.Minted.certificates(j.Set, now)
-	j.Seen.Minted.read = c // for the rest of the pass
-	next := c.material.Next(j.Seen.loaded(c), now)
+	c := j.Observed.Minted.readCertificates(j.Set, now)
+	j.Observed.Minted.read = c // for the rest of the pass
+	next := c.material.Next(j.Observed.allUseCertificates(c), now)
 	switch {
-	case j.Seen.Minted.TLS == nil || c.own && j.Seen.Minted.Brought == (Brought{}) && !c.material.Strange():
+	case j.Observed.Minted.TLS == nil || c.own && j.Observed.Minted.User == (UserCertificates{}) && !c.material.Strange():
 	case next.Type == pki.MaterialNone && next.Reason != "":
-		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
+		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
 	case condition.RolledOut(j.Cluster):
 		// A renewal within what was asked for.
 	case next.Type != pki.MaterialNone:
-		j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
+		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
 	default:
-		j.judgeUse(c)
+		j.judgeCertificateUse(c)
 	}
 }
 
-// judgeUse says which members do not use yet what they mount.
-func (j *Judgement) judgeUse(c *certificates) {
+// judgeCertificateUse says which members do not use yet what they mount.
+func (j *Judgement) judgeCertificateUse(c *certificates) {
 	for n := range j.Desired.Count {
-		if m := j.Seen.Member(n); m != nil && !j.Seen.uses(j.Seen.Pods[n], c) {
-			j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "member %s takes up its certificates, which takes a minute or two", j.PodName(n))
+		if m := j.Observed.Member(n); m != nil && !j.Observed.usesCertificates(j.Observed.Pods[n], c) {
+			j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "member %s takes up its certificates, which takes a minute or two", j.PodName(n))
 		}
 	}
 }
 
-// tooOld says that a member's agent knows nothing of what spec.tls asks for.
-func (j *Judgement) tooOld(pod *corev1.Pod, m *memberapi.Status) bool {
-	return j.Seen.Minted.Brought != (Brought{}) && m != nil && m.TLSHash == "" && installerImage(pod) != j.Seen.Settings.AgentImage
+// isAgentTooOld says that a member's agent knows nothing of what spec.tls asks for.
+func (j *Judgement) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
+	return j.Observed.Minted.User != (UserCertificates{}) && m != nil && m.TLSHash == "" && installerImage(pod) != j.Observed.Settings.AgentImage
 }
 
-// Recheck is when a certificate is due, what somebody brought expires, a pod may
+// NextCheck is when a certificate is due, a user-provided certificate expires, a pod may
 // be replaced again, or why a pod is missing is to be asked: no watch reports that.
-func (j *Judgement) Recheck(now time.Time) time.Duration {
-	m := j.Seen.Minted
-	read := m.certificates(j.Set, now)
+func (j *Judgement) NextCheck(now time.Time) time.Duration {
+	m := j.Observed.Minted
+	read := m.readCertificates(j.Set, now)
 	times := []time.Time{read.material.Renewal()}
 	if read.application != nil {
 		times = append(times, read.application.RenewalTime())
 	}
-	for _, b := range []*BroughtSecret{m.Brought.Server, m.Brought.CA} {
+	for _, b := range []*UserSecret{m.User.Server, m.User.CA} {
 		if b != nil {
-			times = append(times, b.Next(now))
+			times = append(times, b.NextCheck(now))
 		}
 	}
 	first := j.nextReplacement()
-	if len(j.Seen.missingPods()) > 0 {
-		first = engine.Soonest(first, uncreatedRecheck)
+	if len(j.Observed.missingPods()) > 0 {
+		first = engine.SoonestOf(first, uncreatedRecheck)
 	}
 	for _, at := range times {
 		if wait := at.Sub(now); at.After(now) && (first == 0 || wait < first) {

@@ -12,50 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// MostMembers is the schema's limit of spec.replicas.
-const MostMembers = 9
-
-// Desired is what the objects are made from: the spec, where it can be
-// followed, and what is there, where it cannot.
-type Desired struct {
-	// Asked is the image that the spec maps to, and Image the one to declare:
-	// its pinned build once that is known. Pull is what was pulled until then,
-	// where Asked names a minor version that is no tag.
-	Asked, Image, Pull string
-	// Count of members.
-	Count int
-	// Volumes to apply, by ordinal, former members' too.
-	Volumes []Volume
-	// Template is the volume of the StatefulSet's claim template, which cannot
-	// change.
-	Template Volume
-	// SystemIdentifier is the birth latch; empty before birth.
-	SystemIdentifier string
-	// Fresh says that nothing is there from before the cluster's object.
-	Fresh bool
-	// Data is what every volume says of its data, as annotations, for a cluster
-	// that is created again over it.
-	Data map[string]string
-	// Backups is the volume that backups are kept on; nil for none. BackupsLater
-	// says that it is made with the first of them.
-	Backups      *Volume
-	BackupsLater bool
-	// Config is the ClusterConfig as the members are told it.
-	Config   []byte
-	Minted   Minted
-	Settings Settings
-}
-
-// Desire starts from what is known whatever the engine makes of it: who the
+// PlanDesired starts from what is known whatever the engine makes of it: who the
 // cluster is, and what was minted for it.
-func (s Set) Desire(o Observation) Desired {
-	d := Desired{Minted: o.Minted, Settings: o.Settings, SystemIdentifier: s.systemIdentifier(o), Data: map[string]string{}}
-	d.Backups, d.BackupsLater = s.desireBackups(o)
-	d.Fresh = d.SystemIdentifier == "" && !s.inherits(o)
+func PlanDesired(s objects.Set, o Observation) objects.Desired {
+	d := objects.Desired{Minted: o.Minted.secretData(s), Settings: o.Settings, SystemIdentifier: findSystemIdentifier(s, o), Data: map[string]string{}}
+	d.Backups, d.BackupsLater = desireBackups(s, o)
+	d.Fresh = d.SystemIdentifier == "" && !inheritsVolumes(s, o)
 	if d.SystemIdentifier != "" {
 		d.Data[v1alpha1.AnnotationSystemIdentifier] = d.SystemIdentifier
 	}
@@ -65,22 +32,22 @@ func (s Set) Desire(o Observation) Desired {
 	return d
 }
 
-// Follow takes the image that the spec maps to, at the build that it stood for
+// FollowImage takes the image that the spec maps to, at the build that it stood for
 // when the first member ran.
-func (s Set) Follow(d *Desired, o Observation, asked string) {
-	s.FollowPatch(d, o, asked, asked)
+func FollowImage(s objects.Set, d *objects.Desired, o Observation, asked string) {
+	FollowPatch(s, d, o, asked, asked)
 }
 
 // FollowPatch is Follow for an image that the spec names by a minor version: pull
 // is the patch of it to begin with.
-func (s Set) FollowPatch(d *Desired, o Observation, asked, pull string) {
-	d.Asked, d.Pull, d.Image = asked, pull, s.latch(o, asked, pull)
+func FollowPatch(s objects.Set, d *objects.Desired, o Observation, asked, pull string) {
+	d.Asked, d.Pull, d.Image = asked, pull, pinImage(s, o, asked, pull)
 }
 
-// Stay declares the image that is declared already, since the spec's cannot
+// KeepImage declares the image that is declared already, since the spec's cannot
 // follow it. Where the StatefulSet is gone its pods have it, or the status.
-func (s Set) Stay(d *Desired, o Observation) {
-	if current := s.currentImage(o); current != "" {
+func KeepImage(s objects.Set, d *objects.Desired, o Observation) {
+	if current := currentImage(s, o); current != "" {
 		d.Asked, d.Image = cmp.Or(o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage], current), current
 		return
 	}
@@ -88,7 +55,7 @@ func (s Set) Stay(d *Desired, o Observation) {
 		return
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
-		if ctr := s.container(o.Pods[n].Spec); ctr != nil {
+		if ctr := findContainer(s, o.Pods[n].Spec); ctr != nil {
 			d.Asked, d.Image = cmp.Or(o.Pods[n].Annotations[v1alpha1.AnnotationImage], ctr.Image), ctr.Image
 			return
 		}
@@ -98,26 +65,26 @@ func (s Set) Stay(d *Desired, o Observation) {
 	}
 }
 
-// Stalled is a fact that only a person can mend.
-func Stalled(reason, format string, args ...any) condition.Fact {
+// StalledFact is a fact that only a person can mend.
+func StalledFact(reason, format string, args ...any) condition.Fact {
 	return condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// inherits says whether any volume is one that an earlier cluster of the name
+// inheritsVolumes says whether any volume is one that an earlier cluster of the name
 // left, and stays.
-func (s Set) inherits(o Observation) bool {
+func inheritsVolumes(s objects.Set, o Observation) bool {
 	for n, v := range o.Volumes {
-		if s.inherited(v) && !s.passes(o, n) {
+		if isInherited(s, v) && !isInheritedAndDeleted(s, o, n) {
 			return true
 		}
 	}
 	return false
 }
 
-// inherited says whether a volume is an earlier cluster's. It says whose it is;
+// isInherited says whether a volume is an earlier cluster's. It says whose it is;
 // one that does not is older than this cluster's object or not, by clocks of API
 // servers that may differ.
-func (s Set) inherited(v *corev1.PersistentVolumeClaim) bool {
+func isInherited(s objects.Set, v *corev1.PersistentVolumeClaim) bool {
 	if made := v.Annotations[v1alpha1.AnnotationCluster]; made != "" {
 		return made != string(s.Cluster.GetUID())
 	}
@@ -125,21 +92,21 @@ func (s Set) inherited(v *corev1.PersistentVolumeClaim) bool {
 	return v.CreationTimestamp.Before(&created)
 }
 
-// passes says whether a volume of an earlier cluster is being deleted, and no
-// member of this one uses it: nobody of this cluster will see what it holds, and
+// isInheritedAndDeleted says whether a volume of an earlier cluster is being deleted, and no
+// member of this one uses it: no member of this cluster will read what it holds, and
 // it says nothing any more.
-func (s Set) passes(o Observation, ordinal int) bool {
-	return o.leaving(ordinal) && s.inherited(o.Volumes[ordinal]) && o.Pods[ordinal] == nil
+func isInheritedAndDeleted(s objects.Set, o Observation, ordinal int) bool {
+	return o.isVolumeDeleted(ordinal) && isInherited(s, o.Volumes[ordinal]) && o.Pods[ordinal] == nil
 }
 
-// systemIdentifier is the birth latch: status, any volume or the first member
+// findSystemIdentifier is the recorded system identifier: status, any volume or the first member
 // knows it.
-func (s Set) systemIdentifier(o Observation) string {
+func findSystemIdentifier(s objects.Set, o Observation) string {
 	if id := s.Cluster.CommonStatus().SystemIdentifier; id != "" {
 		return id
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if id := o.Volumes[n].Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" && !s.passes(o, n) {
+		if id := o.Volumes[n].Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" && !isInheritedAndDeleted(s, o, n) {
 			return id
 		}
 	}
@@ -161,19 +128,19 @@ func (o Observation) Membership() int {
 	return have
 }
 
-// DataAhead says whether a volume holds what the primary's does not, as far as
-// its member ever said: one that is not heard now takes nothing back.
-func (o Observation) DataAhead(ordinal int) bool {
-	if m := o.Member(ordinal); m != nil && (m.Serving || m.Hold == memberapi.HoldDataAhead) {
-		return m.Hold == memberapi.HoldDataAhead
+// DataDiverged says whether a volume holds what the primary's does not, as far as
+// its member ever reported: one that does not answer now changes nothing.
+func (o Observation) DataDiverged(ordinal int) bool {
+	if m := o.Member(ordinal); m != nil && (m.Serving || m.Hold == agentapi.HoldDataDiverged) {
+		return m.Hold == agentapi.HoldDataDiverged
 	}
 	v := o.Volumes[ordinal]
-	return v != nil && v.Annotations[v1alpha1.AnnotationDataAhead] != ""
+	return v != nil && v1alpha1.MarkedDiverged(v)
 }
 
-// Config is what members of every kind are told.
-func (s Set) Config(d Desired) memberapi.ClusterConfig {
-	config := memberapi.ClusterConfig{
+// BaseConfig is the configuration that members of every kind have.
+func BaseConfig(s objects.Set, d objects.Desired) agentapi.ClusterConfig {
+	config := agentapi.ClusterConfig{
 		APIVersion: s.GVK.GroupVersion().String(), Kind: s.GVK.Kind,
 		DeletionPolicy: string(s.Cluster.Common().DeletionPolicy), Namespace: s.Cluster.GetNamespace(), Name: s.Cluster.GetName(), UID: string(s.Cluster.GetUID()),
 		SystemIdentifier: d.SystemIdentifier, Fresh: d.Fresh, VolumeSize: s.Storage.Size.Value(),
@@ -184,8 +151,8 @@ func (s Set) Config(d Desired) memberapi.ClusterConfig {
 	return config
 }
 
-// Render is deterministic: maps are marshalled with sorted keys.
-func Render(config memberapi.ClusterConfig) []byte {
+// RenderConfig is deterministic: maps are marshalled with sorted keys.
+func RenderConfig(config agentapi.ClusterConfig) []byte {
 	data, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {
 		panic(fmt.Sprintf("a ClusterConfig always marshals: %v", err))

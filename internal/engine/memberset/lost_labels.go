@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Caches and lists select by label. What was taken a label is there all the same:
@@ -34,20 +35,20 @@ const stepRelabelPod = "RestorePodLabels"
 const labelPodName = "statefulset.kubernetes.io/pod-name"
 
 // claims remembers the volumes of clusters, by name. It only saves requests.
-type claims struct {
+type volumeCache struct {
 	mu       sync.Mutex
 	clusters map[types.UID]map[string]types.UID
 }
 
-// of a cluster; unknown before the first observation.
-func (c *claims) of(cluster types.UID) (names map[string]types.UID, known bool) {
+// knownVolumes a cluster; unknown before the first observation.
+func (c *volumeCache) knownVolumes(cluster types.UID) (names map[string]types.UID, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	names, known = c.clusters[cluster]
 	return names, known
 }
 
-func (c *claims) remember(s Set, volumes []corev1.PersistentVolumeClaim) {
+func (c *volumeCache) rememberVolumes(s objects.Set, volumes []corev1.PersistentVolumeClaim) {
 	names := map[string]types.UID{}
 	for i := range volumes {
 		names[volumes[i].Name] = volumes[i].UID
@@ -62,7 +63,7 @@ func (c *claims) remember(s Set, volumes []corev1.PersistentVolumeClaim) {
 	}
 }
 
-func (c *claims) forget(cluster types.UID) {
+func (c *volumeCache) forgetCluster(cluster types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.clusters, cluster)
@@ -70,11 +71,11 @@ func (c *claims) forget(cluster types.UID) {
 
 // findVolumes adds to the volumes that are found by label those that have lost one,
 // and says which of all are the cluster's although their labels do not say so.
-func (k *Keeper) findVolumes(ctx context.Context, s Set, o *Observation, found []corev1.PersistentVolumeClaim) ([]corev1.PersistentVolumeClaim, error) {
+func (k *MemberEngine) findVolumes(ctx context.Context, s objects.Set, o *Observation, found []corev1.PersistentVolumeClaim) ([]corev1.PersistentVolumeClaim, error) {
 	if k.Writer == nil {
 		return found, nil
 	}
-	known, observed := k.claims.of(s.Cluster.GetUID())
+	known, observed := k.claims.knownVolumes(s.Cluster.GetUID())
 	there := map[string]bool{}
 	for i := range found {
 		there[found[i].Name] = true
@@ -86,29 +87,29 @@ func (k *Keeper) findVolumes(ctx context.Context, s Set, o *Observation, found [
 	out := slices.Clone(found)
 	for i := range missed {
 		// One that has its labels again is there although the cache lags.
-		if v := &missed[i]; s.unlabelled(v, known[v.Name]) || known[v.Name] == v.UID && labels.SelectorFromSet(s.Selector()).Matches(labels.Set(v.Labels)) {
+		if v := &missed[i]; lostLabels(s, v, known[v.Name]) || known[v.Name] == v.UID && labels.SelectorFromSet(s.Selector()).Matches(labels.Set(v.Labels)) {
 			out = append(out, *v)
 		}
 	}
 	for i := range out {
-		if s.unlabelled(&out[i], known[out[i].Name]) {
+		if lostLabels(s, &out[i], known[out[i].Name]) {
 			o.Recorded = append(o.Recorded, out[i].UID)
 		}
 	}
-	k.claims.remember(s, out)
+	k.claims.rememberVolumes(s, out)
 	return out, nil
 }
 
 // missedVolumes are those that no list by label showed: of all where nothing is
 // known of what an operator before this one saw, and else of those that are known.
-func (k *Keeper) missedVolumes(ctx context.Context, s Set, known map[string]types.UID, observed bool, there map[string]bool) ([]corev1.PersistentVolumeClaim, error) {
+func (k *MemberEngine) missedVolumes(ctx context.Context, s objects.Set, known map[string]types.UID, observed bool, there map[string]bool) ([]corev1.PersistentVolumeClaim, error) {
 	var missed []corev1.PersistentVolumeClaim
 	if !observed {
 		var all corev1.PersistentVolumeClaimList
 		if err := k.Writer.List(ctx, &all, client.InNamespace(s.Key().Namespace)); err != nil {
 			return nil, fmt.Errorf("look for volumes without labels: %w", err)
 		}
-		missed = slices.DeleteFunc(all.Items, func(v corev1.PersistentVolumeClaim) bool { return there[v.Name] || !s.namesVolume(v.Name) })
+		missed = slices.DeleteFunc(all.Items, func(v corev1.PersistentVolumeClaim) bool { return there[v.Name] || !isVolumeName(s, v.Name) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if there[name] {
@@ -126,14 +127,14 @@ func (k *Keeper) missedVolumes(ctx context.Context, s Set, known map[string]type
 	return missed, nil
 }
 
-// namesVolume says whether a volume of the cluster has such a name.
-func (s Set) namesVolume(name string) bool {
+// isVolumeName says whether a volume of the cluster has such a name.
+func isVolumeName(s objects.Set, name string) bool {
 	return strings.HasPrefix(name, "data-"+s.Named("-")) || name == s.Named(v1alpha1.SuffixBackups)
 }
 
-// unlabelled says whether a volume lacks labels by which it is found, and is the
+// lostLabels says whether a volume lacks labels by which it is found, and is the
 // cluster's all the same: the one that was seen before, or by what else it says.
-func (s Set) unlabelled(v *corev1.PersistentVolumeClaim, known types.UID) bool {
+func lostLabels(s objects.Set, v *corev1.PersistentVolumeClaim, known types.UID) bool {
 	should := s.Selector()
 	should[v1alpha1.LabelManagedBy] = v1alpha1.ManagedBy
 	should["app.kubernetes.io/name"], should["app.kubernetes.io/instance"] = s.App, s.Cluster.GetName()
@@ -153,14 +154,14 @@ func (s Set) unlabelled(v *corev1.PersistentVolumeClaim, known types.UID) bool {
 	return owner != nil || known == v.UID || made == string(s.Cluster.GetUID()) || made == "" && apply.LostLabels(v, should)
 }
 
-// owns says whether a volume is the cluster's, by its labels or without them.
-func (o Observation) owns(v *corev1.PersistentVolumeClaim) bool {
-	return labelled(v) || slices.Contains(o.Recorded, v.UID)
+// ownsVolume says whether a volume is the cluster's, by its labels or without them.
+func (o Observation) ownsVolume(v *corev1.PersistentVolumeClaim) bool {
+	return isLabelled(v) || slices.Contains(o.Recorded, v.UID)
 }
 
 // findPods adds pods of the StatefulSet that lost a label by which they are found:
 // their StatefulSet let go of them, and can make none of their name.
-func (k *Keeper) findPods(ctx context.Context, s Set, o *Observation) error {
+func (k *MemberEngine) findPods(ctx context.Context, s objects.Set, o *Observation) error {
 	if k.Writer == nil || o.StatefulSet == nil {
 		return nil
 	}
@@ -176,11 +177,11 @@ func (k *Keeper) findPods(ctx context.Context, s Set, o *Observation) error {
 		if err != nil {
 			return fmt.Errorf("look for pod %s: %w", s.PodName(n), err)
 		}
-		if another(pod, o.StatefulSet.UID) || pod.DeletionTimestamp != nil || len(s.lostOf(pod)) == 0 ||
-			pod.Labels[labelPodName] != pod.Name || pod.Annotations[v1alpha1.AnnotationRollout] == "" || s.container(pod.Spec) == nil {
+		if hasOtherOwner(pod, o.StatefulSet.UID) || pod.DeletionTimestamp != nil || len(listLostLabels(s, pod)) == 0 ||
+			pod.Labels[labelPodName] != pod.Name || pod.Annotations[v1alpha1.AnnotationRollout] == "" || findContainer(s, pod.Spec) == nil {
 			continue
 		}
-		if _, err := engine.Lean(pod); err != nil {
+		if _, err := engine.LeanObject(pod); err != nil {
 			return err
 		}
 		o.Pods[n] = pod
@@ -188,9 +189,9 @@ func (k *Keeper) findPods(ctx context.Context, s Set, o *Observation) error {
 	return nil
 }
 
-// lostOf are the labels that the members' selector asks for and a pod does not
+// listLostLabels are the labels that the members' selector asks for and a pod does not
 // have; sorted.
-func (s Set) lostOf(pod *corev1.Pod) []string {
+func listLostLabels(s objects.Set, pod *corev1.Pod) []string {
 	var lost []string
 	for name, want := range s.Selector() {
 		if pod.Labels[name] != want {
@@ -207,9 +208,9 @@ func (j *Judgement) RelabelStep() *engine.Step {
 	if j.Cluster.Common().Drift.Mode == v1alpha1.DriftReport {
 		return nil
 	}
-	for _, n := range slices.Sorted(maps.Keys(j.Seen.Pods)) {
-		pod := j.Seen.Pods[n]
-		if lost := j.lostOf(pod); len(lost) > 0 && pod.DeletionTimestamp == nil {
+	for _, n := range slices.Sorted(maps.Keys(j.Observed.Pods)) {
+		pod := j.Observed.Pods[n]
+		if lost := listLostLabels(j.Set, pod); len(lost) > 0 && pod.DeletionTimestamp == nil {
 			return &engine.Step{Type: stepRelabelPod, Target: pod.Name, UID: pod.UID,
 				Message: "it lost " + strings.Join(lost, " and ") + ", by which Services and its StatefulSet find it"}
 		}
@@ -227,11 +228,11 @@ func (j *Judgement) PodDrifts(now time.Time) []apply.Drift {
 		return nil
 	}
 	var drifts []apply.Drift
-	for _, pod := range j.Seen.Pods {
+	for _, pod := range j.Observed.Pods {
 		if pod.Name != step.Target {
 			continue
 		}
-		for _, label := range j.lostOf(pod) {
+		for _, label := range listLostLabels(j.Set, pod) {
 			operation := apply.OperationRemoved
 			if _, there := pod.Labels[label]; there {
 				operation = apply.OperationUnattributed
@@ -247,7 +248,7 @@ func (j *Judgement) PodDrifts(now time.Time) []apply.Drift {
 }
 
 // relabelPod sets the labels by which the very pod is found that was observed.
-func (k *Keeper) relabelPod(ctx context.Context, s Set, step engine.Step) error {
+func (k *MemberEngine) relabelPod(ctx context.Context, s objects.Set, step engine.Step) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": step.UID, "labels": s.Selector()}})
 	if err != nil {
 		return err

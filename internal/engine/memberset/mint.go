@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -31,33 +32,33 @@ const (
 )
 
 // MintStep is the next secret to make; nil when all are as they should be.
-func (s Set) MintStep(o Observation, now time.Time) *engine.Step {
-	if missing := o.Minted.missing(s); len(missing) > 0 {
-		return &engine.Step{Type: stepMintCredentials, Target: s.Named(SuffixInternal), Message: "the cluster has no " + missing[0] + " yet"}
+func MintStep(s objects.Set, o Observation, now time.Time) *engine.Step {
+	if missing := o.Minted.missingPasswords(s); len(missing) > 0 {
+		return &engine.Step{Type: stepMintCredentials, Target: s.Named(objects.SuffixInternal), Message: "the cluster has no " + missing[0] + " yet"}
 	}
-	read := o.Minted.certificates(s, now)
-	loaded := o.loaded(read)
+	read := o.Minted.readCertificates(s, now)
+	loaded := o.allUseCertificates(read)
 	if read.own {
 		done := loaded && read.material.Settled(now)
-		// Nobody can say when applications have taken up theirs: a retired CA
+		// No agent can say when applications have taken up theirs: a retired CA
 		// that they may log in by is trusted until it expires.
 		moved := done && s.Application == ""
 		if r := pki.RotateStep(read.trust, pki.Rollout{BundleServed: done, LeavesMoved: moved}, now); r.Type != pki.RotateNone {
-			return &engine.Step{Type: string(r.Type), Target: s.Named(SuffixCA), Message: r.Reason}
+			return &engine.Step{Type: string(r.Type), Target: s.Named(objects.SuffixCA), Message: r.Reason}
 		}
 	}
 	next := read.material.Next(loaded, now)
 	if why := read.staleApplication(next, now); why != "" {
-		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(SuffixInternal), Message: why}
+		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(objects.SuffixInternal), Message: why}
 	}
 	if next.Type != pki.MaterialNone {
-		return &engine.Step{Type: string(next.Type), Target: s.Named(SuffixTLS), Message: next.Reason}
+		return &engine.Step{Type: string(next.Type), Target: s.Named(objects.SuffixTLS), Message: next.Reason}
 	}
 	return nil
 }
 
-// missing passwords of the cluster.
-func (m Minted) missing(s Set) []string {
+// missingPasswords passwords of the cluster.
+func (m Minted) missingPasswords(s objects.Set) []string {
 	var keys []string
 	for _, key := range s.Passwords {
 		if len(m.Internal[key]) == 0 {
@@ -67,44 +68,47 @@ func (m Minted) missing(s Set) []string {
 	return keys
 }
 
-// Complete says whether everything that pods mount was made.
-func (m Minted) Complete(s Set) bool {
+// IsComplete says whether everything that pods mount was made.
+func (m Minted) IsComplete(s objects.Set) bool {
 	application := s.Application == "" || len(m.Internal[KeyAppCert]) > 0 && len(m.Internal[KeyAppKey]) > 0
-	return (m.CA != nil || m.Brought.CA != nil) && m.TLS != nil && len(m.missing(s)) == 0 && application
+	return (m.CA != nil || m.User.CA != nil) && m.TLS != nil && len(m.missingPasswords(s)) == 0 && application
 }
 
-// mint makes one secret and remembers it; the next pass applies it. What the
+// secretMinter makes the Secrets of a cluster, for its member engine.
+type secretMinter struct{ *MemberEngine }
+
+// mintSecret makes one secret and remembers it; the next pass applies it. What the
 // API server already holds wins over anything new: the cache may be behind.
-func (k *Keeper) mint(ctx context.Context, s Set, step engine.Step) error {
+func (k secretMinter) mintSecret(ctx context.Context, s objects.Set, step engine.Step) error {
 	var live corev1.Secret
 	err := k.Writer.Get(ctx, types.NamespacedName{Namespace: s.Cluster.GetNamespace(), Name: step.Target}, &live)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("look for %s: %w", step.Target, err)
 	}
-	known := k.vault.observe(s, nil, k.Clock.Now())
-	slot := known.slot(s, step.Target)
-	if err == nil && *slot == nil && s.ours(&live) && len(live.Data) > 0 {
-		k.vault.put(s, step.Target, live.Data)
+	known := k.secretCache.observeSecrets(s, nil, k.Clock.Now())
+	slot := known.findSlot(s, step.Target)
+	if err == nil && *slot == nil && ownsSecret(s, &live) && len(live.Data) > 0 {
+		k.secretCache.rememberSecret(s, step.Target, live.Data)
 		return nil
 	}
-	data, err := k.make(ctx, s, step, known)
+	data, err := k.makeSecretData(ctx, s, step, known)
 	if err != nil {
 		return fmt.Errorf("%s: %w", step.Type, err)
 	}
 	if data == nil {
 		return nil // what it was planned from has changed: the next pass looks again
 	}
-	k.vault.put(s, step.Target, data)
+	k.secretCache.rememberSecret(s, step.Target, data)
 	return nil
 }
 
-// ours says whether a Secret was minted for the cluster, or for one of its kind
+// ownsSecret says whether a Secret was minted for the cluster, or for one of its kind
 // and name that left it behind, as apply has it.
-func (s Set) ours(secret *corev1.Secret) bool {
+func ownsSecret(s objects.Set, secret *corev1.Secret) bool {
 	if controller := metav1.GetControllerOf(secret); controller != nil {
 		return controller.UID == s.Cluster.GetUID()
 	}
-	labels := s.labels("")
+	labels := s.Labels("")
 	delete(labels, "app.kubernetes.io/component")
 	if apply.LostLabels(secret, labels) {
 		return true // apply puts them back
@@ -115,15 +119,15 @@ func (s Set) ours(secret *corev1.Secret) bool {
 		(!hasKind || kind == s.Selector()[v1alpha1.LabelKind])
 }
 
-func (k *Keeper) make(ctx context.Context, s Set, step engine.Step, known Minted) (map[string][]byte, error) {
+func (k secretMinter) makeSecretData(ctx context.Context, s objects.Set, step engine.Step, known Minted) (map[string][]byte, error) {
 	now := k.Clock.Now()
 	switch {
 	case step.Type == stepMintCredentials:
-		return passwords(s, known)
+		return completePasswords(s, known)
 	case step.Type == stepIssueAppCert:
-		return k.application(ctx, s, known)
-	case step.Target == s.Named(SuffixTLS):
-		return k.change(ctx, s, pki.MaterialStep(step.Type), known)
+		return k.issueApplicationCertificate(ctx, s, known)
+	case step.Target == s.Named(objects.SuffixTLS):
+		return k.changeMaterial(ctx, s, pki.MaterialStep(step.Type), known)
 	}
 	next, err := pki.Rotate(pki.ParseCAState(known.CA), pki.RotateType(step.Type), s.Key().String(), now, rand.Reader)
 	if err != nil {
@@ -137,16 +141,16 @@ func (k *Keeper) make(ctx context.Context, s Set, step engine.Step, known Minted
 	return next.Data(), nil
 }
 
-// change what members mount; nil when what somebody brought is another by now.
-func (k *Keeper) change(ctx context.Context, s Set, step pki.MaterialStep, known Minted) (map[string][]byte, error) {
+// changeMaterial changes what members mount; nil when the user-provided one is another by now.
+func (k secretMinter) changeMaterial(ctx context.Context, s objects.Set, step pki.MaterialStep, known Minted) (map[string][]byte, error) {
 	now := k.Clock.Now()
-	state, read := pki.ParseCAState(known.CA), known.certificates(s, now)
-	want := known.wanted(s, read, state)
+	state, read := pki.ParseCAState(known.CA), known.readCertificates(s, now)
+	want := known.wantMaterial(s, read, state)
 	switch step {
 	case pki.MaterialTrust:
 		return pki.Trusting(known.TLS, want.Signer.Trust), nil
 	case pki.MaterialIssue, pki.MaterialForget:
-		ca, err := k.signer(ctx, s, read, known, state)
+		ca, err := k.findSigner(ctx, s, read, known, state)
 		if ca == nil || err != nil {
 			return nil, err
 		}
@@ -162,9 +166,9 @@ func (k *Keeper) change(ctx context.Context, s Set, step pki.MaterialStep, known
 			return issued, nil
 		}
 		// The first members serve it from their first moment.
-		return k.serve(ctx, s, pki.TrustingServerOnly(issued, want.Server.Roots), known, want)
+		return k.serveCertificate(ctx, s, pki.TrustingServerOnly(issued, want.Server.Roots), known, want)
 	case pki.MaterialServe:
-		return k.serve(ctx, s, known.TLS, known, want)
+		return k.serveCertificate(ctx, s, known.TLS, known, want)
 	}
 	roots := known.TLS["ca.crt"]
 	if want.Server != nil {
@@ -181,15 +185,15 @@ func (k *Keeper) change(ctx context.Context, s Set, step pki.MaterialStep, known
 	return nil, fmt.Errorf("unknown step %q", step)
 }
 
-// application is <cluster>-internal with a new certificate for applications;
+// issueApplicationCertificate is <cluster>-internal with a new certificate for applications;
 // nil when the Secret of the CA is another by now.
-func (k *Keeper) application(ctx context.Context, s Set, known Minted) (map[string][]byte, error) {
+func (k secretMinter) issueApplicationCertificate(ctx context.Context, s objects.Set, known Minted) (map[string][]byte, error) {
 	now := k.Clock.Now()
-	ca, err := k.signer(ctx, s, known.certificates(s, now), known, pki.ParseCAState(known.CA))
+	ca, err := k.findSigner(ctx, s, known.readCertificates(s, now), known, pki.ParseCAState(known.CA))
 	if ca == nil || err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, s.application(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.Issue(ca, s.ApplicationLeaf(), now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -199,37 +203,37 @@ func (k *Keeper) application(ctx context.Context, s Set, known Minted) (map[stri
 	return data, nil
 }
 
-// signer of the members' certificate; nil when the Secret that it is in is
+// findSigner of the members' certificate; nil when the Secret that it is in is
 // another by now.
-func (k *Keeper) signer(ctx context.Context, s Set, read *certificates, known Minted, state pki.CAState) (*pki.CA, error) {
+func (k secretMinter) findSigner(ctx context.Context, s objects.Set, read *certificates, known Minted, state pki.CAState) (*pki.CA, error) {
 	if read.own {
 		return state.Current, nil
 	}
-	data, err := k.pair(ctx, s, known.Brought.CA)
+	data, err := k.readKeyPair(ctx, s, known.User.CA)
 	if data == nil || err != nil {
 		return nil, err
 	}
 	return pki.ParseCA(data["tls.crt"], data["tls.key"])
 }
 
-// serve shows clients what is wanted; nil when the Secret that it is in is
+// serveCertificate shows clients what is wanted; nil when the Secret that it is in is
 // another by now.
-func (k *Keeper) serve(ctx context.Context, s Set, data map[string][]byte, known Minted, want pki.Wanted) (map[string][]byte, error) {
+func (k secretMinter) serveCertificate(ctx context.Context, s objects.Set, data map[string][]byte, known Minted, want pki.Wanted) (map[string][]byte, error) {
 	if want.Server == nil {
 		return pki.Serving(data, nil, nil), nil
 	}
-	pair, err := k.pair(ctx, s, known.Brought.Server)
+	pair, err := k.readKeyPair(ctx, s, known.User.Server)
 	if pair == nil || err != nil {
 		return nil, err
 	}
 	return pki.Serving(data, want.Server.CertPEM, pair["tls.key"]), nil
 }
 
-// passwords are those that are known, and new ones for what is missing.
-func passwords(s Set, known Minted) (map[string][]byte, error) {
+// completePasswords are those that are known, and new ones for what is missing.
+func completePasswords(s objects.Set, known Minted) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	maps.Copy(data, known.Internal)
-	for _, key := range known.missing(s) {
+	for _, key := range known.missingPasswords(s) {
 		password, err := pki.NewPassword(rand.Reader)
 		if err != nil {
 			return nil, err
@@ -237,4 +241,9 @@ func passwords(s Set, known Minted) (map[string][]byte, error) {
 		data[key] = []byte(password)
 	}
 	return data, nil
+}
+
+// secretData is what the cluster's objects are made from.
+func (m Minted) secretData(s objects.Set) objects.SecretData {
+	return objects.SecretData{CA: m.CA, TLS: m.TLS, Internal: m.Internal, Complete: m.IsComplete(s)}
 }

@@ -18,16 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/apply"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// Observation is one cluster as the caches, the members and the keeper's memory
+// Observation is one cluster as the caches, the members and the member engine's memory
 // show it.
 type Observation struct {
 	// Settings of the operator, so that Plan needs nothing else.
-	Settings Settings
+	Settings objects.Settings
 	// StatefulSet of the members; nil while there is none.
 	StatefulSet *appsv1.StatefulSet
 	// Pods and Volumes of the members, by ordinal. Volumes holds retained ones
@@ -38,7 +38,7 @@ type Observation struct {
 	Volumes   map[int]*corev1.PersistentVolumeClaim
 	// BackupVolume is the one that backups are kept on; nil while there is none.
 	BackupVolume *corev1.PersistentVolumeClaim
-	// Recorded are objects that are the cluster's by what is on record elsewhere,
+	// Recorded are objects that are the cluster's by what is recorded elsewhere,
 	// whatever became of their labels.
 	Recorded []types.UID
 	// DataSecrets hold trust and credentials, by name.
@@ -46,7 +46,7 @@ type Observation struct {
 	// Minted is what was made once and cannot be computed again.
 	Minted Minted
 	// Members is what the agents say, by pod name.
-	Members map[string]members.Observation
+	Members map[string]agentclient.Observation
 	// Ended is since when the pods of members that were scaled away are known to be
 	// gone, by ordinal, where their volumes are to be deleted.
 	Ended map[int]time.Time
@@ -54,20 +54,20 @@ type Observation struct {
 	Asking bool
 	// Behind are the pods that the Services for clients send these to, by the
 	// Service's suffix.
-	Behind map[string]map[string]bool
+	ServicePods map[string]map[string]bool
 	// Altered is what pods have otherwise than their template, by pod name.
-	Altered map[string][]apply.PodDifference
+	Altered map[string]PodComparison
 	// Replaced is when a pod of a name was replaced last, and why.
 	Replaced map[string]Replacement
 	// StorageClasses by name; nil when the operator may not read them.
 	StorageClasses map[string]storagev1.StorageClass
 }
 
-// dataSecrets are those without which the data is of no use, by name.
-func (s Set) dataSecrets(secrets []corev1.Secret) map[string]*corev1.Secret {
+// findDataSecrets are those without which the data is of no use, by name.
+func findDataSecrets(s objects.Set, secrets []corev1.Secret) map[string]*corev1.Secret {
 	found := map[string]*corev1.Secret{}
 	for i := range secrets {
-		if name := secrets[i].Name; name == s.Named(SuffixCA) || name == s.Named(SuffixInternal) {
+		if name := secrets[i].Name; name == s.Named(objects.SuffixCA) || name == s.Named(objects.SuffixInternal) {
 			found[name] = &secrets[i]
 		}
 	}
@@ -75,7 +75,7 @@ func (s Set) dataSecrets(secrets []corev1.Secret) map[string]*corev1.Secret {
 }
 
 // Observe reads caches and memory, and never judges.
-func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
+func (k *MemberEngine) Observe(ctx context.Context, s objects.Set) (Observation, error) {
 	o := Observation{Settings: k.Settings}
 	in := client.InNamespace(s.Key().Namespace)
 	ours := client.MatchingLabels(s.Selector())
@@ -99,8 +99,8 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	if volumes, err = k.findVolumes(ctx, s, &o, volumes); err != nil {
 		return o, err
 	}
-	volumes = slices.DeleteFunc(volumes, func(v corev1.PersistentVolumeClaim) bool { return another(&v, uid) })
-	secrets.Items = slices.DeleteFunc(secrets.Items, func(v corev1.Secret) bool { return another(&v, uid) })
+	volumes = slices.DeleteFunc(volumes, func(v corev1.PersistentVolumeClaim) bool { return hasOtherOwner(&v, uid) })
+	secrets.Items = slices.DeleteFunc(secrets.Items, func(v corev1.Secret) bool { return hasOtherOwner(&v, uid) })
 	o.takeMembers(s, sets.Items, pods.Items)
 	if err := k.findPods(ctx, s, &o); err != nil {
 		return o, err
@@ -116,25 +116,25 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 	if err := k.observeUncreated(ctx, s, &o); err != nil {
 		return o, err
 	}
-	o.DataSecrets = s.dataSecrets(secrets.Items)
-	if err := k.bring(ctx, s); err != nil {
+	o.DataSecrets = findDataSecrets(s, secrets.Items)
+	if err := k.observeUserSecrets(ctx, s); err != nil {
 		return o, fmt.Errorf("observe what spec.tls names: %w", err)
 	}
-	o.Minted = k.vault.observe(s, secrets.Items, k.Clock.Now())
-	o.Behind = map[string]map[string]bool{}
+	o.Minted = k.secretCache.observeSecrets(s, secrets.Items, k.Clock.Now())
+	o.ServicePods = map[string]map[string]bool{}
 	for _, suffix := range s.Clients {
-		o.Behind[suffix] = serving(endpoints.Items, s.Named(suffix))
+		o.ServicePods[suffix] = listServicePods(endpoints.Items, s.Named(suffix))
 	}
 
-	classes, err := k.storageClasses(ctx)
+	classes, err := k.observeStorageClasses(ctx)
 	if err != nil {
 		return o, err
 	}
 	o.StorageClasses = classes
 
 	now := k.Clock.Now()
-	o.Ended = k.endings.observe(s, o, now)
-	if target, ok := k.target(s, o); ok {
+	o.Ended = k.endings.observeEndings(s, o, now)
+	if target, ok := k.planTarget(s, o); ok {
 		target.Since = o.newestProof(now)
 		k.Members.Watch(s.Key(), uid, target)
 		o.Asking = true
@@ -145,20 +145,20 @@ func (k *Keeper) Observe(ctx context.Context, s Set) (Observation, error) {
 
 // takeMembers finds the StatefulSet that is the cluster's own, and its pods.
 // Where there is none, pods are an earlier cluster's, about to go.
-func (o *Observation) takeMembers(s Set, sets []appsv1.StatefulSet, pods []corev1.Pod) {
+func (o *Observation) takeMembers(s objects.Set, sets []appsv1.StatefulSet, pods []corev1.Pod) {
 	for i := range sets {
-		if sets[i].Name == s.Named("") && !another(&sets[i], s.Cluster.GetUID()) {
+		if sets[i].Name == s.Named("") && !hasOtherOwner(&sets[i], s.Cluster.GetUID()) {
 			o.StatefulSet = &sets[i]
 		}
 	}
-	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return o.StatefulSet == nil || another(&p, o.StatefulSet.UID) })
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return o.StatefulSet == nil || hasOtherOwner(&p, o.StatefulSet.UID) })
 	o.Pods = byOrdinal(pods, func(p *corev1.Pod) string { return p.Name }, s.Named("-"))
 }
 
-// listVolumes of a cluster. Until it is on record whose data this is, the API
+// listVolumes of a cluster. Until status records whose data this is, the API
 // server is asked: a cache that lags shows volumes that are gone, and what they
-// say of a birth would be believed for good; and none yet that were just put back.
-func (k *Keeper) listVolumes(ctx context.Context, s Set, options ...client.ListOption) ([]corev1.PersistentVolumeClaim, error) {
+// say of a bootstrap would be believed for good; and none yet that were just put back.
+func (k *MemberEngine) listVolumes(ctx context.Context, s objects.Set, options ...client.ListOption) ([]corev1.PersistentVolumeClaim, error) {
 	from := k.Reader
 	if k.Writer != nil && s.Cluster.CommonStatus().SystemIdentifier == "" {
 		from = k.Writer
@@ -180,16 +180,16 @@ func claimNamed(volumes []corev1.PersistentVolumeClaim, name string) *corev1.Per
 	return nil
 }
 
-// another says that an object is controlled by somebody else than uid: by an
+// hasOtherOwner says that an object is controlled by another owner than uid: by an
 // earlier cluster of the same name, whose deletion is not done yet. What that
 // one was says nothing about this one.
-func another(obj client.Object, uid types.UID) bool {
+func hasOtherOwner(obj client.Object, uid types.UID) bool {
 	owner := metav1.GetControllerOf(obj)
 	return owner != nil && owner.UID != uid
 }
 
-// storageClasses reads the classes where the operator may.
-func (k *Keeper) storageClasses(ctx context.Context) (map[string]storagev1.StorageClass, error) {
+// observeStorageClasses reads the classes where the operator may.
+func (k *MemberEngine) observeStorageClasses(ctx context.Context) (map[string]storagev1.StorageClass, error) {
 	var list storagev1.StorageClassList
 	if err := k.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsForbidden(err) {
@@ -204,20 +204,20 @@ func (k *Keeper) storageClasses(ctx context.Context) (map[string]storagev1.Stora
 	return classes, nil
 }
 
-// target says which members to ask, and with which certificate.
-func (k *Keeper) target(s Set, o Observation) (members.Target, bool) {
-	credentials, ok := k.vault.client(s, o.Minted, k.Clock.Now())
+// planTarget says which members to ask, and with which certificate.
+func (k *MemberEngine) planTarget(s objects.Set, o Observation) (agentclient.Target, bool) {
+	credentials, ok := k.secretCache.clientCredentials(s, o.Minted, k.Clock.Now())
 	if !ok {
-		return members.Target{}, false
+		return agentclient.Target{}, false
 	}
-	t := members.Target{TLS: credentials}
+	t := agentclient.Target{TLS: credentials}
 	for _, pod := range o.Pods {
 		if pod.Status.PodIP == "" {
 			continue
 		}
-		t.Members = append(t.Members, members.Member{
+		t.Members = append(t.Members, agentclient.Member{
 			Pod: pod.Name, UID: pod.UID,
-			Address:    HostPort(pod.Status.PodIP, memberapi.StatusPort),
+			Address:    objects.HostPort(pod.Status.PodIP, agentapi.StatusPort),
 			ServerName: s.PodHost(pod.Name),
 		})
 	}
@@ -239,8 +239,8 @@ func byOrdinal[T any](items []T, name func(*T) string, prefix string) map[int]*T
 	return out
 }
 
-// serving names the pods that a Service sends clients to.
-func serving(list []discoveryv1.EndpointSlice, service string) map[string]bool {
+// listServicePods names the pods that a Service sends clients to.
+func listServicePods(list []discoveryv1.EndpointSlice, service string) map[string]bool {
 	pods := map[string]bool{}
 	for i := range list {
 		if list[i].Labels[discoveryv1.LabelServiceName] != service {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // lists answers with volumes of the names, and nothing else.
@@ -32,8 +33,8 @@ func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.List
 // a birth; afterwards nothing is read.
 func TestListVolumes(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}
-	s := Set{Cluster: c}
-	keeper := &Keeper{Reader: &lists{names: []string{"gone", "there"}}, Writer: &lists{names: []string{"there", "new"}}}
+	s := objects.Set{Cluster: c}
+	keeper := &MemberEngine{Reader: &lists{names: []string{"gone", "there"}}, Writer: &lists{names: []string{"there", "new"}}}
 	for system, want := range map[string][]string{"": {"there", "new"}, "7": {"gone", "there"}} {
 		c.Status.SystemIdentifier = system
 		volumes, err := keeper.listVolumes(t.Context(), s)
@@ -56,7 +57,7 @@ func TestServing(t *testing.T) {
 		s := discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: service}}, Endpoints: endpoints,
 		}
-		if _, err := engine.Lean(&s); err != nil {
+		if _, err := engine.LeanObject(&s); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -69,7 +70,7 @@ func TestServing(t *testing.T) {
 		slice("orders-rw", endpoint("Pod", "orders-3", nil)),
 		slice("orders-ro", endpoint("Pod", "orders-4", new(true))),
 	}
-	if diff := cmp.Diff(map[string]bool{"orders-0": true, "orders-3": true}, serving(slices, "orders-rw")); diff != "" {
+	if diff := cmp.Diff(map[string]bool{"orders-0": true, "orders-3": true}, listServicePods(slices, "orders-rw")); diff != "" {
 		t.Errorf("behind orders-rw (-want +got):\n%s", diff)
 	}
 }

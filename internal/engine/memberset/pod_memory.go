@@ -2,17 +2,22 @@ package memberset
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Replacement is the last one of a pod of a name.
@@ -34,8 +39,8 @@ const (
 	forgetReplacement = time.Hour
 )
 
-// pause before the next replacement for the same reason.
-func (r Replacement) pause() time.Duration {
+// nextPause before the next replacement for the same reason.
+func (r Replacement) nextPause() time.Duration {
 	pause := firstReplacePause
 	for range r.Count - 1 {
 		if pause *= 2; pause >= mostReplacePause {
@@ -45,9 +50,9 @@ func (r Replacement) pause() time.Duration {
 	return pause
 }
 
-// podMemory saves reads of pods, and knows which were replaced. It is lost with
+// podCache saves reads of pods, and knows which were replaced. It is lost with
 // the process.
-type podMemory struct {
+type podCache struct {
 	mu       sync.Mutex
 	clusters map[types.NamespacedName]*clusterPods
 }
@@ -65,12 +70,20 @@ type clusterPods struct {
 
 // comparedPod is a pod that was read, as it was, and the StatefulSet.
 type comparedPod struct {
-	form        string
-	generation  int64
-	differences []apply.PodDifference
+	form       string
+	generation int64
+	PodComparison
 }
 
-func (m *podMemory) of(cluster types.NamespacedName) *clusterPods {
+// PodComparison is what a pod has otherwise than a template.
+type PodComparison struct {
+	Differences []apply.PodDifference
+	// Made says that the template is the one that the pod was made of. Otherwise
+	// that one could not be read, and the template is the one declared now.
+	Made bool
+}
+
+func (m *podCache) clusterPods(cluster types.NamespacedName) *clusterPods {
 	if m.clusters == nil {
 		m.clusters = map[types.NamespacedName]*clusterPods{}
 	}
@@ -82,17 +95,17 @@ func (m *podMemory) of(cluster types.NamespacedName) *clusterPods {
 	return c
 }
 
-func (m *podMemory) forget(cluster types.NamespacedName) {
+func (m *podCache) forgetCluster(cluster types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.clusters, cluster)
 }
 
-// replaced records a replacement.
-func (m *podMemory) replaced(s Set, step engine.Step, now time.Time) {
+// recordReplacement records a replacement.
+func (m *podCache) recordReplacement(s objects.Set, step engine.Step, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.of(s.Key())
+	c := m.clusterPods(s.Key())
 	r := Replacement{Why: step.Message, Generation: s.Cluster.GetGeneration(), At: now, Count: 1}
 	if last := c.replaced[step.Target]; last.Why == r.Why && last.Generation == r.Generation && now.Sub(last.At) < forgetReplacement {
 		r.Count = last.Count + 1
@@ -102,9 +115,9 @@ func (m *podMemory) replaced(s Set, step engine.Step, now time.Time) {
 
 // observePods says of each pod what it has otherwise than its template. A pod
 // that has the template's form is not read, and another one once.
-func (k *Keeper) observePods(ctx context.Context, s Set, o *Observation) error {
+func (k *MemberEngine) observePods(ctx context.Context, s objects.Set, o *Observation) error {
 	k.pods.mu.Lock()
-	c := k.pods.of(s.Key())
+	c := k.pods.clusterPods(s.Key())
 	o.Replaced = maps.Clone(c.replaced)
 	k.pods.mu.Unlock()
 	if o.StatefulSet == nil || k.Writer == nil {
@@ -118,7 +131,7 @@ func (k *Keeper) observePods(ctx context.Context, s Set, o *Observation) error {
 		}
 		c.template, c.set, c.generation = form, set.UID, set.Generation
 	}
-	o.Altered = map[string][]apply.PodDifference{}
+	o.Altered = map[string]PodComparison{}
 	compared := map[types.UID]comparedPod{}
 	for _, pod := range o.Pods {
 		form := pod.Annotations[engine.AnnotationForm]
@@ -126,27 +139,63 @@ func (k *Keeper) observePods(ctx context.Context, s Set, o *Observation) error {
 			continue
 		}
 		known, found := c.compared[pod.UID]
-		if !found || known.form != form || known.generation != set.Generation {
-			differences, err := k.comparePod(ctx, set.Spec.Template, pod)
+		if !found || known.form != form || !known.Made && known.generation != set.Generation {
+			comparison, err := k.comparePod(ctx, set, pod)
 			if err != nil {
 				return err
 			}
-			known = comparedPod{form: form, generation: set.Generation, differences: differences}
+			known = comparedPod{form: form, generation: set.Generation, PodComparison: comparison}
 		}
-		compared[pod.UID], o.Altered[pod.Name] = known, known.differences
+		compared[pod.UID], o.Altered[pod.Name] = known, known.PodComparison
 	}
 	c.compared = compared
 	return nil
 }
 
-// comparePod reads a pod whole. One that is gone differs in nothing.
-func (k *Keeper) comparePod(ctx context.Context, template corev1.PodTemplateSpec, pod *corev1.Pod) ([]apply.PodDifference, error) {
+// comparePod reads a pod whole, and the template that it was made of. A pod that
+// is gone differs in nothing.
+func (k *MemberEngine) comparePod(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (PodComparison, error) {
 	var live corev1.Pod
 	if err := k.Writer.Get(ctx, client.ObjectKeyFromObject(pod), &live); err != nil {
-		return nil, client.IgnoreNotFound(fmt.Errorf("observe pod %s: %w", pod.Name, err))
+		return PodComparison{}, client.IgnoreNotFound(fmt.Errorf("observe pod %s: %w", pod.Name, err))
 	}
 	if live.UID != pod.UID {
+		return PodComparison{}, nil
+	}
+	template, err := k.readTemplate(ctx, set, &live)
+	if err != nil {
+		return PodComparison{}, err
+	}
+	made := template != nil
+	if !made {
+		template = &set.Spec.Template
+	}
+	differences, err := apply.ComparePod(template, &live)
+	return PodComparison{Differences: differences, Made: made}, err
+}
+
+// readTemplate reads the template that a pod was made of: the StatefulSet's
+// history keeps it as long as a pod has it. Nil where it cannot be known.
+func (k *MemberEngine) readTemplate(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
+	var revision appsv1.ControllerRevision
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[appsv1.ControllerRevisionHashLabelKey]}
+	if key.Name == "" {
 		return nil, nil
 	}
-	return apply.ComparePod(&template, &live)
+	err := k.Writer.Get(ctx, key, &revision)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("observe the template of pod %s: %w", pod.Name, err)
+	}
+	var data struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if !metav1.IsControlledBy(&revision, set) || json.Unmarshal(revision.Data.Raw, &data) != nil || len(data.Spec.Template.Spec.Containers) == 0 {
+		return nil, nil
+	}
+	return &data.Spec.Template, nil
 }

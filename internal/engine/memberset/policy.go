@@ -19,10 +19,11 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Types of the steps that put the deletion policy in force while the cluster
-// is suspended. The policy is an owner reference, and whoever deletes the
+// is suspended. The policy is an owner reference, and a client that deletes the
 // cluster goes by what the spec says then, suspended or not.
 const (
 	stepVolumePolicy = "ApplyDeletionPolicyToVolume"
@@ -31,21 +32,21 @@ const (
 
 // PolicyStep is the next object of a suspended cluster whose owner is not what
 // the deletion policy says; nil when all are.
-func (s Set) PolicyStep(o Observation) *engine.Step {
+func PolicyStep(s objects.Set, o Observation) *engine.Step {
 	step := func(kind string, obj *metav1.ObjectMeta) *engine.Step {
 		return &engine.Step{Type: kind, Target: obj.Name, UID: obj.UID, Suspended: true,
 			Message: fmt.Sprintf("spec.deletionPolicy is %s", s.Cluster.Common().DeletionPolicy)}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if v := o.Volumes[n]; o.owns(v) && !s.PolicyHolds(&v.ObjectMeta) {
+		if v := o.Volumes[n]; o.ownsVolume(v) && !PolicyHolds(s, &v.ObjectMeta) {
 			return step(stepVolumePolicy, &v.ObjectMeta)
 		}
 	}
-	if v := o.BackupVolume; v != nil && o.owns(v) && !s.PolicyHolds(&v.ObjectMeta) {
+	if v := o.BackupVolume; v != nil && o.ownsVolume(v) && !PolicyHolds(s, &v.ObjectMeta) {
 		return step(stepVolumePolicy, &v.ObjectMeta)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.DataSecrets)) {
-		if secret := o.DataSecrets[name]; !s.PolicyHolds(&secret.ObjectMeta) {
+		if secret := o.DataSecrets[name]; !PolicyHolds(s, &secret.ObjectMeta) {
 			return step(stepSecretPolicy, &secret.ObjectMeta)
 		}
 	}
@@ -54,7 +55,7 @@ func (s Set) PolicyStep(o Observation) *engine.Step {
 
 // PolicyHolds says whether an object that holds data, trust or credentials goes
 // with the cluster exactly when the deletion policy says so.
-func (s Set) PolicyHolds(obj *metav1.ObjectMeta) bool {
+func PolicyHolds(s objects.Set, obj *metav1.ObjectMeta) bool {
 	if obj.DeletionTimestamp != nil {
 		return true // it goes whatever its owner
 	}
@@ -62,22 +63,22 @@ func (s Set) PolicyHolds(obj *metav1.ObjectMeta) bool {
 	for _, owner := range obj.OwnerReferences {
 		owned = owned || owner.UID == s.Cluster.GetUID()
 	}
-	return owned == s.goes(obj)
+	return owned == goesWithCluster(s, obj)
 }
 
-// goes says whether an object that holds data, trust or credentials is to go with
+// goesWithCluster says whether an object that holds data, trust or credentials is to go with
 // the cluster.
-func (s Set) goes(obj *metav1.ObjectMeta) bool {
+func goesWithCluster(s objects.Set, obj *metav1.ObjectMeta) bool {
 	if s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
 		return false
 	}
-	return !strings.HasPrefix(obj.Name, "data-"+s.Named("-")) || isMembers(obj) || s.deletable(obj)
+	return !strings.HasPrefix(obj.Name, "data-"+s.Named("-")) || isMembers(obj) || isDeletable(s, obj)
 }
 
 // applyPolicy changes nothing but the owner of an object: all else that the
 // operator applied to it stays as it is.
-func (k *Keeper) applyPolicy(ctx context.Context, s Set, step engine.Step) error {
-	if err := k.Unchanged(ctx, s); err != nil {
+func (k *MemberEngine) applyPolicy(ctx context.Context, s objects.Set, step engine.Step) error {
+	if err := k.CheckUnchanged(ctx, s); err != nil {
 		return err
 	}
 	var obj client.Object = &corev1.PersistentVolumeClaim{}
@@ -91,7 +92,7 @@ func (k *Keeper) applyPolicy(ctx context.Context, s Set, step engine.Step) error
 	if err != nil {
 		return fmt.Errorf("read %s: %w", step.Target, err)
 	}
-	body, err := s.ownedBy(obj)
+	body, err := encodeOwner(s, obj)
 	if err != nil {
 		return fmt.Errorf("take %s as it was applied: %w", step.Target, err)
 	}
@@ -102,15 +103,15 @@ func (k *Keeper) applyPolicy(ctx context.Context, s Set, step engine.Step) error
 	if err != nil {
 		return fmt.Errorf("apply the deletion policy to %s: %w", step.Target, err)
 	}
-	if !s.PolicyHolds(metaOf(obj)) {
-		return errors.New("somebody else holds the owner references of " + step.Target)
+	if !PolicyHolds(s, metaOf(obj)) {
+		return errors.New("another field manager holds the owner references of " + step.Target)
 	}
 	return nil
 }
 
-func (s Set) ownersOf(obj *metav1.ObjectMeta) []*metav1ac.OwnerReferenceApplyConfiguration {
-	if s.goes(obj) {
-		return s.dataOwners()
+func ownersOf(s objects.Set, obj *metav1.ObjectMeta) []*metav1ac.OwnerReferenceApplyConfiguration {
+	if goesWithCluster(s, obj) {
+		return s.DataOwners()
 	}
 	return nil
 }
@@ -123,9 +124,9 @@ func metaOf(obj client.Object) *metav1.ObjectMeta {
 	}
 }
 
-// ownedBy is what the operator applied to an object, with the owner that the
+// encodeOwner is what the operator applied to an object, with the owner that the
 // deletion policy asks for.
-func (s Set) ownedBy(obj client.Object) ([]byte, error) {
+func encodeOwner(s objects.Set, obj client.Object) ([]byte, error) {
 	switch obj := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
 		ac, err := corev1ac.ExtractPersistentVolumeClaim(obj, v1alpha1.FieldManager)
@@ -133,14 +134,14 @@ func (s Set) ownedBy(obj client.Object) ([]byte, error) {
 			return nil, err
 		}
 		ac.OwnerReferences = nil
-		return json.Marshal(ac.WithOwnerReferences(s.ownersOf(&obj.ObjectMeta)...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
+		return json.Marshal(ac.WithOwnerReferences(ownersOf(s, &obj.ObjectMeta)...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
 	case *corev1.Secret:
 		ac, err := corev1ac.ExtractSecret(obj, v1alpha1.FieldManager)
 		if err != nil {
 			return nil, err
 		}
 		ac.OwnerReferences = nil
-		return json.Marshal(ac.WithOwnerReferences(s.ownersOf(&obj.ObjectMeta)...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
+		return json.Marshal(ac.WithOwnerReferences(ownersOf(s, &obj.ObjectMeta)...).WithUID(obj.UID).WithResourceVersion(obj.ResourceVersion))
 	}
 	return nil, fmt.Errorf("%T holds no data", obj)
 }

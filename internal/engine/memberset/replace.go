@@ -1,14 +1,20 @@
 package memberset
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // ReplaceStep replaces one outdated pod: first those that are stuck, then the
@@ -19,20 +25,20 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 	var next *corev1.Pod
 	why := ""
 	for n := range j.Desired.Count {
-		pod, m := j.Seen.Pods[n], j.Seen.Member(n)
-		reason := j.Outdated(n)
+		pod, m := j.Observed.Pods[n], j.Observed.Member(n)
+		reason := j.FindOutdated(n)
 		switch {
-		case j.Seen.leaving(n):
-			// Its data goes with its pod: nobody is replaced before a person
+		case j.Observed.isVolumeDeleted(n):
+			// Its data goes with its pod: no pod is replaced before a person
 			// has decided.
 			return nil
 		case pod == nil || pod.DeletionTimestamp != nil:
 			away = true
 		case reason != "" && j.replacePause(pod, reason) > 0:
 			away = true
-		case reason != "" && j.stuck(n):
-			return replace(pod, reason)
-		case m == nil || !m.Serving || reason == "" && !j.Standings[n].Done() && !waitsForPrimary(m):
+		case reason != "" && j.isStuck(n):
+			return replaceStep(pod, reason)
+		case m == nil || !m.Serving || reason == "" && !j.Standings[n].IsDone() && !waitsForPrimary(m):
 			away = true
 		case reason != "" && (next == nil || n != leader):
 			next, why = pod, reason
@@ -41,27 +47,27 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 	if next == nil || away {
 		return nil
 	}
-	return replace(next, why)
+	return replaceStep(next, why)
 }
 
 // ReplaceStuckStep replaces one outdated pod that will not serve by waiting, and
 // no other: whatever else is under way may wait for it.
 func (j *Judgement) ReplaceStuckStep() *engine.Step {
 	for n := range j.Desired.Count {
-		pod := j.Seen.Pods[n]
-		if pod == nil || pod.DeletionTimestamp != nil || j.Seen.leaving(n) {
+		pod := j.Observed.Pods[n]
+		if pod == nil || pod.DeletionTimestamp != nil || j.Observed.isVolumeDeleted(n) {
 			continue
 		}
-		if why := j.Outdated(n); why != "" && j.replacePause(pod, why) == 0 && j.stuck(n) {
-			return replace(pod, why)
+		if why := j.FindOutdated(n); why != "" && j.replacePause(pod, why) == 0 && j.isStuck(n) {
+			return replaceStep(pod, why)
 		}
 	}
 	return nil
 }
 
-// leaving says that a member's volume is being deleted, which is held up only
+// isVolumeDeleted says that a member's volume is being deleted, which is held up only
 // by its pod.
-func (o Observation) leaving(ordinal int) bool {
+func (o Observation) isVolumeDeleted(ordinal int) bool {
 	v := o.Volumes[ordinal]
 	return v != nil && v.DeletionTimestamp != nil
 }
@@ -86,21 +92,21 @@ const (
 	waitingLimit = 30 * time.Second
 )
 
-// stuck says whether a pod will not serve by waiting, so that replacing it
+// isStuck says whether a pod will not serve by waiting, so that replacing it
 // interrupts nothing. Recovery and copying are work, however long they take; a
 // container that has just ended is started again by its kubelet, which says so
 // when it is in no hurry.
-func (j *Judgement) stuck(ordinal int) bool {
-	pod, m := j.Seen.Pods[ordinal], j.Seen.Member(ordinal)
+func (j *Judgement) isStuck(ordinal int) bool {
+	pod, m := j.Observed.Pods[ordinal], j.Observed.Member(ordinal)
 	if m == nil {
-		return waitingReason(pod) != "" || !j.started(pod) && !j.ranBefore(pod)
+		return waitingReason(pod) != "" || !hasStarted(j.Set, pod) && !hasRunBefore(j.Set, pod)
 	}
 	switch m.State {
-	case memberapi.StateHeld:
+	case agentapi.StateHeld:
 		return true
-	case memberapi.StateFailed:
+	case agentapi.StateFailed:
 		return m.DownSince.IsZero() || m.Failures >= failuresLimit
-	case memberapi.StateWaiting:
+	case agentapi.StateWaiting:
 		return j.stuckIn(ordinal) <= 0
 	default:
 		return false
@@ -110,17 +116,17 @@ func (j *Judgement) stuck(ordinal int) bool {
 // stuckIn is when a member that waits is stuck, if it still waits then. An agent
 // of an earlier version does not say since when it does.
 func (j *Judgement) stuckIn(ordinal int) time.Duration {
-	m := j.Seen.Member(ordinal)
+	m := j.Observed.Member(ordinal)
 	if m == nil || m.DownSince.IsZero() {
 		return 0
 	}
 	// The member's clock to its answer, and ours since.
-	down := m.Time.Sub(m.DownSince) + max(0, j.Now.Sub(j.Seen.Members[j.PodName(ordinal)].At))
+	down := m.Time.Sub(m.DownSince) + max(0, j.Now.Sub(j.Observed.Members[j.PodName(ordinal)].At))
 	return waitingLimit - down
 }
 
-// ranBefore says that the database's container has run in this pod, and ended.
-func (s Set) ranBefore(pod *corev1.Pod) bool {
+// hasRunBefore says that the database's container has run in this pod, and ended.
+func hasRunBefore(s objects.Set, pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == s.Container {
 			return status.State.Terminated != nil || status.LastTerminationState.Terminated != nil
@@ -133,8 +139,8 @@ func (s Set) ranBefore(pod *corev1.Pod) bool {
 func (j *Judgement) replacementIn() time.Duration {
 	var first time.Duration
 	for n := range j.Desired.Count {
-		m := j.Seen.Member(n)
-		if m == nil || m.State != memberapi.StateWaiting || j.Outdated(n) == "" {
+		m := j.Observed.Member(n)
+		if m == nil || m.State != agentapi.StateWaiting || j.FindOutdated(n) == "" {
 			continue
 		}
 		if due := j.stuckIn(n); due > 0 && (first == 0 || due < first) {
@@ -144,36 +150,154 @@ func (j *Judgement) replacementIn() time.Duration {
 	return first
 }
 
-func replace(pod *corev1.Pod, why string) *engine.Step {
+func replaceStep(pod *corev1.Pod, why string) *engine.Step {
 	return &engine.Step{Type: StepReplaceMember, Target: pod.Name, UID: pod.UID, Message: why}
 }
 
-// Outdated says why a pod must be replaced; empty when it need not be.
-func (j *Judgement) Outdated(ordinal int) string {
-	pod := j.Seen.Pods[ordinal]
+// FindOutdated says why a pod must be replaced; empty when it need not be.
+func (j *Judgement) FindOutdated(ordinal int) string {
+	pod := j.Observed.Pods[ordinal]
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return ""
 	}
-	if j.older(j.Seen, j.Desired, pod) {
-		if !j.declared() {
+	if isOlder(j.Set, j.Observed, j.Desired, pod) {
+		if !j.isTemplateDeclared() {
 			return "" // a new pod would be made of the same template
 		}
 		return "the pod is older than what the spec declares for it"
 	}
-	if why := j.strays(pod); why != "" {
+	if why := j.findStrayImage(pod); why != "" {
 		return why
 	}
-	if !j.current(j.Seen, j.Desired, pod) {
-		if waitingReason(pod) != "" && installerImage(pod) != j.Seen.Settings.AgentImage {
+	if !isCurrent(j.Set, j.Observed, j.Desired, pod) {
+		if waitingReason(pod) != "" && installerImage(pod) != j.Observed.Settings.AgentImage {
 			return "the pod does not start, and its agent is older than the operator"
 		}
-		if j.tooOld(pod, j.Seen.Member(ordinal)) {
+		if j.isAgentTooOld(pod, j.Observed.Member(ordinal)) {
 			return "its agent is older than what spec.tls asks for"
 		}
 	}
-	if m := j.Seen.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
-		m.ConfigHash == memberapi.HashConfig(j.Desired.Config) {
+	if m := j.Observed.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
+		m.ConfigHash == agentapi.HashConfig(j.Desired.Config) {
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}
 	return ""
+}
+
+// isCurrent says whether a pod was made of the very template that is declared: a
+// new one would be as it is, whatever it differs in.
+func isCurrent(s objects.Set, o Observation, d objects.Desired, pod *corev1.Pod) bool {
+	set := o.StatefulSet
+	return set != nil && set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" &&
+		pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision &&
+		set.Spec.Template.Annotations[v1alpha1.AnnotationRollout] == s.RolloutHash(d.Asked)
+}
+
+// isOlder says whether a pod was made of what the spec declared before.
+func isOlder(s objects.Set, o Observation, d objects.Desired, pod *corev1.Pod) bool {
+	return pod.Annotations[v1alpha1.AnnotationRollout] != s.RolloutHash(d.Asked) && !isCurrent(s, o, d, pod)
+}
+
+// isTemplateDeclared says whether the StatefulSet has what the spec declares for pods. It
+// has not while it is still to be applied, or while something changes it back.
+func (j *Judgement) isTemplateDeclared() bool {
+	set := j.Observed.StatefulSet
+	if set == nil {
+		return true
+	}
+	hash := set.Spec.Template.Annotations[v1alpha1.AnnotationRollout]
+	return hash == "" || hash == j.RolloutHash(j.Desired.Asked)
+}
+
+// replacePause is how long a pod is still to stay that would be replaced again
+// for the reason that its predecessor was. What was replaced before the operator
+// started is not known: a pod whose image was set stays for the first pause.
+func (j *Judgement) replacePause(pod *corev1.Pod, why string) time.Duration {
+	last, found := j.Observed.Replaced[pod.Name]
+	if found && last.Why == why && last.Generation == j.Cluster.GetGeneration() {
+		return max(0, last.At.Add(last.nextPause()).Sub(j.Now))
+	}
+	if !found && why == j.findStrayImage(pod) {
+		return max(0, pod.CreationTimestamp.Add(firstReplacePause).Sub(j.Now))
+	}
+	return 0
+}
+
+// nextReplacement is when the first pause ends; 0 for none.
+func (j *Judgement) nextReplacement() time.Duration {
+	var first time.Duration
+	for n, pod := range j.Observed.Pods {
+		if why := j.FindOutdated(n); why != "" {
+			if pause := j.replacePause(pod, why); pause > 0 && (first == 0 || pause < first) {
+				first = pause
+			}
+		}
+	}
+	return first
+}
+
+// judgePause reports a pod that would be replaced for the same reason again.
+func (j *Judgement) judgePause(ordinal int) {
+	pod, why := j.Observed.Pods[ordinal], j.FindOutdated(ordinal)
+	if why == "" || j.replacePause(pod, why) == 0 {
+		return
+	}
+	j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown,
+		"pod %s was made anew and is to be replaced again: %s; it is tried at growing intervals: find the client that changes pods of this namespace", pod.Name, why)
+}
+
+// ListTolerated is what pods have otherwise than their template, once for all that
+// differ in the same. What is put back by replacing the pod is not among it.
+func (j *Judgement) ListTolerated() []condition.Tolerated {
+	same := map[string]condition.Tolerated{}
+	for n := range j.Desired.Count {
+		pod := j.Observed.Pods[n]
+		if pod == nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if differences := j.listDifferences(n, pod); len(differences) > 0 {
+			key := strings.Join(differences, "\n")
+			same[key] = condition.Tolerated{Objects: append(same[key].Objects, "Pod/"+pod.Name), Differences: differences}
+		}
+	}
+	var out []condition.Tolerated
+	for _, key := range slices.Sorted(maps.Keys(same)) {
+		out = append(out, same[key])
+	}
+	return out
+}
+
+// part of an object that a path is in: .metadata or .spec.
+func part(path string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "."), ".")
+	return name
+}
+
+// listDifferences of a pod in words. Where only the image can be compared, since the
+// template that the pod was made of is not known, it is the image alone. What the
+// pod runs comes before its labels and annotations.
+func (j *Judgement) listDifferences(ordinal int, pod *corev1.Pod) []string {
+	var out []string
+	altered := j.Observed.Altered[pod.Name]
+	comparable := altered.Made || isCurrent(j.Set, j.Observed, j.Desired, pod)
+	outdated := j.FindOutdated(ordinal) != ""
+	for _, d := range altered.Differences {
+		image := d.Path == imagePath(j.Container)
+		if outdated || !comparable && !image {
+			continue
+		}
+		text := d.Path + " (" + d.Change
+		if ctr := findContainer(j.Set, pod.Spec); image && ctr != nil {
+			if !comparable && (ctr.Image == j.Desired.Asked || ctr.Image == j.Desired.Pull) {
+				continue // the tag, before it was resolved
+			}
+			text += " to " + ctr.Image
+		}
+		if d.Manager != "" {
+			text += " by " + d.Manager
+		}
+		out = append(out, text+")")
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(part(b), part(a)) })
+	return out
 }

@@ -7,17 +7,18 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // founder is the ordinal of the member whose volume a backup is restored to: of
 // the members it is the one that needs no other.
 const founder = 0
 
-// Restoring is how the founder's volume is filled with a backup. Writable and
+// PlanRestore says how the founder's volume is filled with a backup. Writable and
 // the faults are what DesireVolumes said.
-func (s Set) Restoring(o Observation, d Desired, writable bool, faults []condition.Fact) engine.Restoring {
-	r := engine.Restoring{
-		Program: s.Container, Image: d.Image, User: s.User, Member: s.PodName(founder), Account: s.backupAccount(),
+func PlanRestore(s objects.Set, o Observation, d objects.Desired, writable bool, faults []condition.Fact) engine.RestorePlan {
+	r := engine.RestorePlan{
+		Program: s.Container, Image: d.Image, User: s.User, Member: s.PodName(founder), Account: objects.BackupAccount(s),
 		Living: o.StatefulSet != nil || s.Cluster.CommonStatus().SystemIdentifier != "",
 		Volume: o.Volumes[founder],
 	}
@@ -27,11 +28,11 @@ func (s Set) Restoring(o Observation, d Desired, writable bool, faults []conditi
 	for _, v := range d.Volumes {
 		if v.Ordinal == founder {
 			r.Size = v.Size.Value()
-			r.Claim = s.Volume(d, v).WithAnnotations(map[string]string{v1alpha1.AnnotationRestoredBy: string(s.Cluster.GetUID())})
+			r.Claim = objects.VolumeClaim(s, d, v).WithAnnotations(map[string]string{v1alpha1.AnnotationRestoredBy: string(s.Cluster.GetUID())})
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		if s.inherited(o.Volumes[n]) && o.leaving(n) {
+		if isInherited(s, o.Volumes[n]) && o.isVolumeDeleted(n) {
 			r.Leaving = o.Volumes[n].Name
 		}
 		if n != founder {
@@ -43,7 +44,7 @@ func (s Set) Restoring(o Observation, d Desired, writable bool, faults []conditi
 
 // halfRestored keeps members off the part of a database that an earlier cluster
 // of the name left. One that restores says so itself.
-func (s Set) halfRestored(o Observation) *condition.Fact {
+func halfRestored(s objects.Set, o Observation) *condition.Fact {
 	v := o.Volumes[founder]
 	if v == nil || v.DeletionTimestamp != nil || o.StatefulSet != nil || s.Cluster.Common().Restore != nil || s.Cluster.CommonStatus().Restore != nil {
 		return nil
@@ -51,6 +52,6 @@ func (s Set) halfRestored(o Observation) *condition.Fact {
 	if v.Annotations[v1alpha1.AnnotationRestoredBy] == "" || v.Annotations[v1alpha1.AnnotationSystemIdentifier] != "" {
 		return nil
 	}
-	return new(Stalled(v1alpha1.ReasonRestoreRefused,
+	return new(StalledFact(v1alpha1.ReasonRestoreRefused,
 		"volume %s holds what an earlier cluster of this name began to restore, and does not say that a member ran on it: look at what it holds first; then delete it, or give the cluster another name", v.Name))
 }

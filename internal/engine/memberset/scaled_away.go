@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // settlePeriod is from the end of a member's pod to the question whose answer
@@ -30,28 +31,28 @@ func isMembers(obj *metav1.ObjectMeta) bool {
 // leftUnder is what a volume says of how its member left: what the deletion
 // policy said at that moment. One that was kept stays kept, whatever the policy
 // says later, and so does one of which nothing is known.
-func (s Set) leftUnder(live *corev1.PersistentVolumeClaim, member bool) v1alpha1.DeletionPolicy {
+func leftUnder(s objects.Set, live *corev1.PersistentVolumeClaim, member bool) v1alpha1.DeletionPolicy {
 	switch {
 	case member || live == nil:
 		return ""
 	case s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete:
 		return v1alpha1.DeletionRetain
-	case isMembers(&live.ObjectMeta) || s.deletable(&live.ObjectMeta):
+	case isMembers(&live.ObjectMeta) || isDeletable(s, &live.ObjectMeta):
 		return v1alpha1.DeletionDelete
 	}
 	return v1alpha1.DeletionRetain
 }
 
-// deletable says whether a volume says that its member was scaled away from this
+// isDeletable says whether a volume says that its member was scaled away from this
 // very cluster while the deletion policy was Delete.
-func (s Set) deletable(obj *metav1.ObjectMeta) bool {
+func isDeletable(s objects.Set, obj *metav1.ObjectMeta) bool {
 	return obj.Annotations[v1alpha1.AnnotationScaledAway] == string(v1alpha1.DeletionDelete) &&
 		obj.Annotations[v1alpha1.AnnotationCluster] == string(s.Cluster.GetUID())
 }
 
-// surplus are the ordinals of the volumes that may be deleted once the cluster is
+// findSurplus are the ordinals of the volumes that may be deleted once the cluster is
 // known to serve without them.
-func (s Set) surplus(o Observation) []int {
+func findSurplus(s objects.Set, o Observation) []int {
 	var found []int
 	if s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
 		return nil
@@ -59,7 +60,7 @@ func (s Set) surplus(o Observation) []int {
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
 		v := o.Volumes[n]
 		if o.Pods[n] == nil && v.DeletionTimestamp == nil && v.Labels[v1alpha1.LabelMember] == "" &&
-			v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && v.Annotations[v1alpha1.AnnotationDataAhead] == "" && s.deletable(&v.ObjectMeta) {
+			v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !v1alpha1.MarkedDiverged(v) && isDeletable(s, &v.ObjectMeta) {
 			found = append(found, n)
 		}
 	}
@@ -73,12 +74,12 @@ type endings struct {
 	clusters map[types.NamespacedName]map[types.UID]time.Time
 }
 
-// observe answers since when the volumes of former members have had no pod, by
+// observeEndings answers since when the volumes of former members have had no pod, by
 // ordinal.
-func (e *endings) observe(s Set, o Observation, now time.Time) map[int]time.Time {
+func (e *endings) observeEndings(s objects.Set, o Observation, now time.Time) map[int]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	surplus := s.surplus(o)
+	surplus := findSurplus(s, o)
 	if len(surplus) == 0 {
 		delete(e.clusters, s.Key())
 		return nil
@@ -100,7 +101,15 @@ func (e *endings) observe(s Set, o Observation, now time.Time) map[int]time.Time
 	return ended
 }
 
-func (e *endings) forget(cluster types.NamespacedName) {
+// forgetVolume forgets since when a volume has had no pod: one may have been found, and
+// what the cluster answered before its end proves nothing.
+func (e *endings) forgetVolume(cluster types.NamespacedName, volume types.UID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.clusters[cluster], volume)
+}
+
+func (e *endings) forgetCluster(cluster types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.clusters, cluster)
@@ -136,9 +145,9 @@ func (o Observation) AnsweredSince(ordinal int, since time.Time) bool {
 // not the last copy: serves says whether the cluster was seen to serve without
 // that member, by answers to questions that were asked at a time or later.
 func (j *Judgement) DropVolumeStep(serves func(since time.Time) bool) *engine.Step {
-	for _, n := range j.surplus(j.Seen) {
-		v := j.Seen.Volumes[n]
-		if since, known := j.Seen.provenSince(n); n < j.Desired.Count || !known || !serves(since) {
+	for _, n := range findSurplus(j.Set, j.Observed) {
+		v := j.Observed.Volumes[n]
+		if since, known := j.Observed.provenSince(n); n < j.Desired.Count || !known || !serves(since) {
 			continue
 		}
 		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, Subject: j.PodName(n), UID: v.UID, ResourceVersion: v.ResourceVersion,
@@ -152,19 +161,19 @@ func (j *Judgement) DropVolumeStep(serves func(since time.Time) bool) *engine.St
 func (j *Judgement) JudgeSurplus(now time.Time) time.Duration {
 	var names []string
 	wait := settlePeriod
-	for _, n := range j.surplus(j.Seen) {
+	for _, n := range findSurplus(j.Set, j.Observed) {
 		if n < j.Desired.Count {
 			continue
 		}
-		names = append(names, j.Seen.Volumes[n].Name)
-		if since, known := j.Seen.provenSince(n); known && since.After(now) {
+		names = append(names, j.Observed.Volumes[n].Name)
+		if since, known := j.Observed.provenSince(n); known && since.After(now) {
 			wait = min(wait, since.Sub(now))
 		}
 	}
 	if len(names) == 0 || j.Cluster.Common().Suspend {
 		return 0
 	}
-	j.Say(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
+	j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
 		"%s of members that were scaled away: deleted once the cluster has answered that it serves without them", volumesNamed(names))
 	return wait
 }
@@ -176,11 +185,11 @@ func (j *Judgement) KeptNotes() []engine.Note {
 	var kept []string
 	var first string
 	for _, v := range j.Desired.Volumes {
-		live := j.Seen.Volumes[v.Ordinal]
+		live := j.Observed.Volumes[v.Ordinal]
 		if live == nil {
 			continue
 		}
-		if v.Member && first == "" && !j.PolicyHolds(&live.ObjectMeta) {
+		if v.Member && first == "" && !PolicyHolds(j.Set, &live.ObjectMeta) {
 			first = live.Name
 		}
 		if v.Left != v1alpha1.DeletionRetain {

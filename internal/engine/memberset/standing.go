@@ -2,6 +2,7 @@ package memberset
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -9,12 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Member is what the agent of a pod says; nil while it says nothing that is
 // fresh and its own.
-func (o Observation) Member(ordinal int) *memberapi.Status {
+func (o Observation) Member(ordinal int) *agentapi.Status {
 	pod := o.Pods[ordinal]
 	if pod == nil {
 		return nil
@@ -36,16 +38,16 @@ type Standing struct {
 	Broken bool
 }
 
-// Done says that the member serves as it should.
-func (s Standing) Done() bool { return s.Reason == "" }
+// IsDone says that the member serves as it should.
+func (s Standing) IsDone() bool { return s.Reason == "" }
 
-// Present judges what comes before the database answers; first match wins. A
+// JudgePresence judges what comes before the database answers; first match wins. A
 // member that is done here says what it does, and is the engine's to judge.
-func (s Set) Present(o Observation, ordinal int) Standing {
+func JudgePresence(s objects.Set, o Observation, ordinal int) Standing {
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
 	name := s.PodName(ordinal)
 	switch {
-	case pod == nil && o.leaving(ordinal):
+	case pod == nil && o.isVolumeDeleted(ordinal):
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod before volume " + s.VolumeName(ordinal) + ", which is being deleted, is gone", false}
 	case pod == nil:
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " has no pod yet", o.Uncreated[ordinal] != ""}
@@ -53,32 +55,32 @@ func (s Set) Present(o Observation, ordinal int) Standing {
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is stopping", false}
 	case waitingReason(pod) != "":
 		return Standing{v1alpha1.ReasonScalingUp, "pod " + name + ": " + waitingReason(pod), true}
-	case m == nil && s.reached(o, pod):
+	case m == nil && isUnreachable(s, o, pod):
 		return Standing{v1alpha1.ReasonMemberUnreachable, "the agent of member " + name + " does not answer: " + o.Members[pod.Name].Err, true}
 	case m == nil:
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " is starting", false}
-	case m.State == memberapi.StateHeld:
-		message, _ := s.growth(o).held(ordinal, m)
+	case m.State == agentapi.StateHeld:
+		message, _ := planGrowth(s, o).describeHold(ordinal, m)
 		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + message, true}
-	case m.State == memberapi.StateFailed:
+	case m.State == agentapi.StateFailed:
 		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + m.Message, true}
 	}
 	return Standing{}
 }
 
-// Syncing is the standing of a member that is present and does not serve as it
+// JudgeSyncing is the standing of a member that is present and does not serve as it
 // should yet.
-func (s Set) Syncing(o Observation, ordinal int, broken bool) Standing {
+func JudgeSyncing(s objects.Set, o Observation, ordinal int, broken bool) Standing {
 	m := o.Member(ordinal)
-	text := fmt.Sprintf("member %s is %s", s.PodName(ordinal), spoken(m.State))
+	text := fmt.Sprintf("member %s is %s", s.PodName(ordinal), spellState(m.State))
 	if m.Message != "" {
 		text += ": " + m.Message
 	}
 	return Standing{v1alpha1.ReasonSyncing, text, broken}
 }
 
-// spoken is a state as a sentence has it: catching up.
-func spoken(state memberapi.State) string {
+// spellState is a state as a sentence has it: catching up.
+func spellState(state agentapi.State) string {
 	var words strings.Builder
 	for n, letter := range string(state) {
 		if unicode.IsUpper(letter) && n > 0 {
@@ -89,17 +91,17 @@ func spoken(state memberapi.State) string {
 	return words.String()
 }
 
-// Current judges how far a member that serves has taken up what is declared,
+// JudgeRollout judges how far a member that serves has taken up what is declared,
 // and whether it is behind the Service of a suffix; first match wins.
-func (s Set) Current(o Observation, d Desired, ordinal int, service string) Standing {
+func JudgeRollout(s objects.Set, o Observation, d objects.Desired, ordinal int, service string) Standing {
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
 	name := s.PodName(ordinal)
 	switch {
-	case s.older(o, d, pod):
+	case isOlder(s, o, d, pod):
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
-	case !Ready(pod) || !o.Behind[service][name]:
+	case !IsReady(pod) || !o.ServicePods[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
-	case m.ConfigHash != memberapi.HashConfig(d.Config) && m.ConfigError == "":
+	case m.ConfigHash != agentapi.HashConfig(d.Config) && m.ConfigError == "":
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
 	case waitsForPrimary(m):
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " follows once the primary runs with the declared " + strings.Join(m.WaitsForPrimary, ", "), false}
@@ -111,15 +113,15 @@ func (s Set) Current(o Observation, d Desired, ordinal int, service string) Stan
 
 // waitsForPrimary says whether a replica is done but for what its primary has
 // to do first.
-func waitsForPrimary(m *memberapi.Status) bool { return len(m.WaitsForPrimary) > 0 }
+func waitsForPrimary(m *agentapi.Status) bool { return len(m.WaitsForPrimary) > 0 }
 
-// reached says whether the pod should answer: it runs, and it was tried.
-func (s Set) reached(o Observation, pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodRunning && o.Members[pod.Name].Err != "" && s.started(pod)
+// isUnreachable says whether the pod should answer: it runs, and it was tried.
+func isUnreachable(s objects.Set, o Observation, pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodRunning && o.Members[pod.Name].Err != "" && hasStarted(s, pod)
 }
 
-// started says whether the database's container runs.
-func (s Set) started(pod *corev1.Pod) bool {
+// hasStarted says whether the database's container runs.
+func hasStarted(s objects.Set, pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if status := &pod.Status.ContainerStatuses[i]; status.Name == s.Container {
 			return status.State.Running != nil
@@ -128,8 +130,8 @@ func (s Set) started(pod *corev1.Pod) bool {
 	return false
 }
 
-// Ready says whether Kubernetes counts a pod as ready.
-func Ready(pod *corev1.Pod) bool {
+// IsReady says whether Kubernetes counts a pod as ready.
+func IsReady(pod *corev1.Pod) bool {
 	for _, cond := range pod.Status.Conditions {
 		if cond.Type == corev1.PodReady {
 			return cond.Status == corev1.ConditionTrue
@@ -145,16 +147,35 @@ var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageNam
 func imageFault(pod *corev1.Pod) string {
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if w := s.State.Waiting; w != nil && slices.Contains(imageReasons, w.Reason) {
-			return fmt.Sprintf("image %s: %s", s.Image, w.Reason)
+			return fmt.Sprintf("image %s: %s%s", s.Image, w.Reason, pullFault(w.Message))
 		}
 	}
 	return ""
 }
 
+// pullNoise is what container runtimes write around why an image cannot be had.
+var pullNoise = regexp.MustCompile(`^(?:.*ErrImagePull: )?(?:rpc error: code = \w+ desc = )?`)
+
+// longestPullFault that is repeated, in bytes.
+const longestPullFault = 300
+
+// pullFault is the runtime's own reason for an image that cannot be had; empty
+// where the kubelet only says that it waits.
+func pullFault(message string) string {
+	reason := strings.Join(strings.Fields(pullNoise.ReplaceAllString(message, "")), " ")
+	if reason == "" || strings.HasPrefix(reason, "Back-off ") {
+		return ""
+	}
+	if len(reason) > longestPullFault {
+		reason = strings.ToValidUTF8(reason[:longestPullFault], "") + "…"
+	}
+	return ": " + reason
+}
+
 // installerImage is the image that a pod gets its agent from.
 func installerImage(pod *corev1.Pod) string {
 	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == InstallerName {
+		if pod.Spec.InitContainers[i].Name == objects.InstallerName {
 			return pod.Spec.InitContainers[i].Image
 		}
 	}
@@ -174,14 +195,42 @@ func waitingReason(pod *corev1.Pod) string {
 	}
 	for _, cond := range pod.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Reason == corev1.PodReasonUnschedulable {
-			return "cannot be scheduled: " + cond.Message
+			return "cannot be scheduled: " + strings.TrimSuffix(cond.Message, ".") + schedulingFields(cond.Message)
 		}
 	}
 	return ""
 }
 
-// report is what status says of a member.
-func (s Set) report(o Observation, ordinal int, standing Standing) v1alpha1.MemberStatus {
+// schedulingReasons are the scheduler's words, and the fields of the spec that
+// they come of.
+var schedulingReasons = []struct{ words, fields string }{
+	{"Insufficient ", "spec.resources"},
+	{"node affinity/selector", "spec.nodeSelector and spec.affinity"},
+	{"anti-affinity rules", "spec.affinity"},
+	{"pod affinity rules", "spec.affinity"},
+	{"untolerated taint", "spec.tolerations"},
+	{"topology spread constraints", "spec.topologySpreadConstraints"},
+	{"PersistentVolumeClaims", "spec.storage.storageClass"},
+	{"available persistent volumes", "spec.storage.storageClass"},
+}
+
+// schedulingFields are the fields of the spec to look at where no node is found
+// for a pod; empty where the scheduler gives no reason that is known.
+func schedulingFields(message string) string {
+	var fields []string
+	for _, r := range schedulingReasons {
+		if strings.Contains(message, r.words) && !slices.Contains(fields, r.fields) {
+			fields = append(fields, r.fields)
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return ": check " + strings.Join(fields, " and ") + ", or add nodes"
+}
+
+// reportMember is what status says of a member.
+func reportMember(s objects.Set, o Observation, ordinal int, standing Standing) v1alpha1.MemberStatus {
 	ms := v1alpha1.MemberStatus{Name: s.PodName(ordinal), Role: v1alpha1.RoleMember, State: "Pending", Message: standing.Message}
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
 	if pod != nil {
@@ -195,7 +244,7 @@ func (s Set) report(o Observation, ordinal int, standing Standing) v1alpha1.Memb
 		if ms.Message == "" {
 			ms.Message = m.Message
 		}
-	} else if pod != nil && s.reached(o, pod) {
+	} else if pod != nil && isUnreachable(s, o, pod) {
 		ms.State = "Unreachable"
 	}
 	return ms

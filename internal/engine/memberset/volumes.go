@@ -6,56 +6,37 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
-
-// Volume is the claim of a member, or of a former one, as it should be.
-type Volume struct {
-	Ordinal int
-	// Member says whether it holds a current member.
-	Member bool
-	Size   resource.Quantity
-	Class  string
-	// Waits says that it grows when the rest of it is as desired.
-	Waits bool
-	// Ahead says that its data holds what the primary's does not.
-	Ahead bool
-	// Cluster is the UID of the cluster that it was made for; empty where it
-	// does not say.
-	Cluster string
-	// Left is what spec.deletionPolicy said when its member was scaled away;
-	// empty for a member's.
-	Left v1alpha1.DeletionPolicy
-}
 
 // DesireVolumes fills in the volumes of d, whose count is known. It says
 // whether volumes and pods may be written at all.
-func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []condition.Fact) {
+func DesireVolumes(s objects.Set, d *objects.Desired, o Observation) (writable bool, facts []condition.Fact) {
 	writable = true
 	if class := s.Storage.StorageClass; class != "" && o.StorageClasses != nil {
 		if _, ok := o.StorageClasses[class]; !ok {
-			facts = append(facts, Stalled(v1alpha1.ReasonStorageClassMissing, "spec.storage.storageClass %q does not exist: create it, or name one that does", class))
+			facts = append(facts, StalledFact(v1alpha1.ReasonStorageClassMissing, "spec.storage.storageClass %q does not exist: create it, or name one that does", class))
 			writable = !missesVolume(o, d.Count)
 		}
 	}
-	if fault := s.halfRestored(o); fault != nil {
+	if fault := halfRestored(s, o); fault != nil {
 		facts, writable = append(facts, *fault), false
 	}
-	d.Template = Volume{Size: s.Storage.Size, Class: s.Storage.StorageClass}
+	d.Template = objects.Volume{Size: s.Storage.Size, Class: s.Storage.StorageClass}
 	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
 		d.Template = templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0])
 	}
-	if fault := s.growthRefused(o, d.Count); fault != nil {
+	if fault := growthRefused(s, o, d.Count); fault != nil {
 		facts = append(facts, *fault)
 	}
-	g := s.growth(o)
+	g := planGrowth(s, o)
 	for _, n := range volumeOrdinals(o, d.Count) {
-		v, fault := s.desireVolume(o, g, d.Data, n, n < d.Count)
-		v.Ahead, v.Cluster, v.Left = o.DataAhead(n), s.madeFor(o.Volumes[n]), s.leftUnder(o.Volumes[n], n < d.Count)
+		v, fault := desireVolume(s, o, g, d.Data, n, n < d.Count)
+		v.Diverged, v.Cluster, v.Left = o.DataDiverged(n), volumeOwner(s, o.Volumes[n]), leftUnder(s, o.Volumes[n], n < d.Count)
 		d.Volumes = append(d.Volumes, v)
 		if fault != nil {
 			facts = append(facts, *fault)
@@ -64,8 +45,8 @@ func (s Set) DesireVolumes(d *Desired, o Observation) (writable bool, facts []co
 	return writable, facts
 }
 
-// madeFor is whose volume this is, before the birth of this cluster is on record.
-func (s Set) madeFor(live *corev1.PersistentVolumeClaim) string {
+// volumeOwner is whose volume this is, before the bootstrap of this cluster is recorded.
+func volumeOwner(s objects.Set, live *corev1.PersistentVolumeClaim) string {
 	if live == nil {
 		return string(s.Cluster.GetUID())
 	}
@@ -73,7 +54,7 @@ func (s Set) madeFor(live *corev1.PersistentVolumeClaim) string {
 }
 
 // missesVolume says whether a member has no volume yet: made with a wrong
-// class it could not be mended.
+// class it could not be repaired.
 func missesVolume(o Observation, count int) bool {
 	for n := range count {
 		if o.Volumes[n] == nil {
@@ -90,7 +71,7 @@ func volumeOrdinals(o Observation, count int) []int {
 		all[n] = true
 	}
 	for n, v := range o.Volumes {
-		if o.owns(v) && v.DeletionTimestamp == nil {
+		if o.ownsVolume(v) && v.DeletionTimestamp == nil {
 			all[n] = true
 		}
 	}
@@ -99,23 +80,23 @@ func volumeOrdinals(o Observation, count int) []int {
 
 // desireVolume says how large a volume should be. A volume never shrinks and
 // never changes its class.
-func (s Set) desireVolume(o Observation, g growth, data map[string]string, ordinal int, member bool) (v Volume, fault *condition.Fact) {
+func desireVolume(s objects.Set, o Observation, g growth, data map[string]string, ordinal int, member bool) (v objects.Volume, fault *condition.Fact) {
 	live := o.Volumes[ordinal]
 	if live == nil {
-		return Volume{Ordinal: ordinal, Member: member, Size: g.size, Class: s.Storage.StorageClass}, nil
+		return objects.Volume{Ordinal: ordinal, Member: member, Size: g.size, Class: s.Storage.StorageClass}, nil
 	}
 	size := live.Spec.Resources.Requests[corev1.ResourceStorage]
-	v = Volume{Ordinal: ordinal, Member: member, Size: size, Class: className(live)}
+	v = objects.Volume{Ordinal: ordinal, Member: member, Size: size, Class: className(live)}
 	if !member {
 		return v, nil
 	}
-	fault = s.refused(o, live)
+	fault = findRefusal(s, o, live)
 	switch {
 	case live.Status.Phase != corev1.ClaimBound:
 		// The API server refuses to resize a claim that has no volume yet.
-	case g.size.Cmp(size) <= 0 || !expandable(o, v.Class) || g.itself && !growable(o, v.Class):
+	case g.size.Cmp(size) <= 0 || !isExpandable(o, v.Class) || g.itself && !isGrowable(o, v.Class):
 	case fault != nil && !g.itself:
-	case !s.mayDiffer() && !s.saysAll(data, live):
+	case !mayDrift(s) && !recordsData(s, data, live):
 		v.Waits = true
 	default:
 		v.Size = g.size
@@ -123,22 +104,26 @@ func (s Set) desireVolume(o Observation, g growth, data map[string]string, ordin
 	return v, fault
 }
 
-// refused says why a member's volume cannot be what is declared; nil when it
+// findRefusal says why a member's volume cannot be what is declared; nil when it
 // can.
-func (s Set) refused(o Observation, live *corev1.PersistentVolumeClaim) *condition.Fact {
+func findRefusal(s objects.Set, o Observation, live *corev1.PersistentVolumeClaim) *condition.Fact {
 	want, size, class, name := s.Storage, live.Spec.Resources.Requests[corev1.ResourceStorage], className(live), live.Name
 	switch auto := want.AutoGrow; {
 	case want.StorageClass != "" && want.StorageClass != class:
-		return new(Stalled(v1alpha1.ReasonStorageClassChanged,
-			"spec.storage.storageClass %q differs from %q of volume %s: a volume cannot change its class; set it back", want.StorageClass, class, name))
+		was, remedy := fmt.Sprintf("is of the class %q", class), fmt.Sprintf("set it to %q", class)
+		if class == "" {
+			was, remedy = "is of no class", "remove it"
+		}
+		return new(StalledFact(v1alpha1.ReasonStorageClassChanged,
+			"spec.storage.storageClass is %q, and volume %s %s: a volume cannot change its class; %s", want.StorageClass, name, was, remedy))
 	case auto != nil && auto.MaxSize.Cmp(size) < 0 && want.Size.Cmp(size) < 0:
-		return new(Stalled(v1alpha1.ReasonStorageShrink,
+		return new(StalledFact(v1alpha1.ReasonStorageShrink,
 			"spec.storage.autoGrow.maxSize %s is less than the %s of volume %s: a volume cannot shrink; set it to at least %s", auto.MaxSize.String(), size.String(), name, size.String()))
 	case auto == nil && want.Size.Cmp(size) < 0:
-		return new(Stalled(v1alpha1.ReasonStorageShrink,
+		return new(StalledFact(v1alpha1.ReasonStorageShrink,
 			"spec.storage.size %s is less than the %s of volume %s: a volume cannot shrink; set it to at least %s", want.Size.String(), size.String(), name, size.String()))
-	case want.Size.Cmp(size) > 0 && !expandable(o, class):
-		return new(Stalled(v1alpha1.ReasonStorageNotExpandable,
+	case want.Size.Cmp(size) > 0 && !isExpandable(o, class):
+		return new(StalledFact(v1alpha1.ReasonStorageNotExpandable,
 			"spec.storage.size %s is more than the %s of volume %s, whose storage class %q does not allow it to grow: set the size back, or allowVolumeExpansion on the class", want.Size.String(), size.String(), name, class))
 	}
 	return nil
@@ -146,7 +131,7 @@ func (s Set) refused(o Observation, live *corev1.PersistentVolumeClaim) *conditi
 
 // growthRefused says what of spec.storage.autoGrow, and of the size beside it, has
 // no effect; nil when all of it has.
-func (s Set) growthRefused(o Observation, count int) *condition.Fact {
+func growthRefused(s objects.Set, o Observation, count int) *condition.Fact {
 	auto := s.Storage.AutoGrow
 	if auto == nil {
 		return nil
@@ -154,7 +139,7 @@ func (s Set) growthRefused(o Observation, count int) *condition.Fact {
 	if o.StatefulSet != nil && len(o.StatefulSet.Spec.VolumeClaimTemplates) > 0 {
 		made := templateVolume(o.StatefulSet.Spec.VolumeClaimTemplates[0]).Size
 		if s.Storage.Size.Cmp(made) < 0 && auto.MaxSize.Cmp(made) >= 0 {
-			return new(Stalled(v1alpha1.ReasonStorageShrink,
+			return new(StalledFact(v1alpha1.ReasonStorageShrink,
 				"spec.storage.size %s is less than the %s that the volumes were made with: a volume cannot shrink, with spec.storage.autoGrow either; set it to at least %s", s.Storage.Size.String(), made.String(), made.String()))
 		}
 	}
@@ -163,7 +148,7 @@ func (s Set) growthRefused(o Observation, count int) *condition.Fact {
 		if v == nil {
 			continue
 		}
-		if _, known := o.StorageClasses[className(v)]; known && !growable(o, className(v)) {
+		if _, known := o.StorageClasses[className(v)]; known && !isGrowable(o, className(v)) {
 			return &condition.Fact{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonStorageNotExpandable, Message: fmt.Sprintf(
 				"spec.storage.autoGrow has no effect: storage class %q of volume %s does not allow volumes to grow; set allowVolumeExpansion on the class, or remove autoGrow", className(v), v.Name)}
 		}
@@ -171,42 +156,42 @@ func (s Set) growthRefused(o Observation, count int) *condition.Fact {
 	return nil
 }
 
-// mayDiffer says whether drift on a volume may stay: what waited for its end
+// mayDrift says whether drift on a volume may stay: what waited for its end
 // would wait for ever.
-func (s Set) mayDiffer() bool {
+func mayDrift(s objects.Set) bool {
 	drift := s.Cluster.Common().Drift
 	return drift.Mode == v1alpha1.DriftReport || slices.ContainsFunc(drift.Ignore, func(rule v1alpha1.DriftIgnore) bool {
 		return rule.Kind == "" || rule.Kind == "PersistentVolumeClaim"
 	})
 }
 
-// saysAll says whether a volume's owner and what it says of its data are as
+// recordsData says whether a volume's owner and what it says of its data are as
 // desired. They go first: a quota refuses an apply that grows as a whole.
-func (s Set) saysAll(data map[string]string, live *corev1.PersistentVolumeClaim) bool {
+func recordsData(s objects.Set, data map[string]string, live *corev1.PersistentVolumeClaim) bool {
 	for name, value := range data {
 		if live.Annotations[name] != value {
 			return false
 		}
 	}
-	return s.PolicyHolds(&live.ObjectMeta)
+	return PolicyHolds(s, &live.ObjectMeta)
 }
 
-// expandable says whether a class lets volumes grow, as far as that is known: of
-// what somebody asked for, trying tells the rest.
-func expandable(o Observation, class string) bool {
+// isExpandable says whether a class lets volumes grow, as far as that is known: of
+// what the spec asks for, trying shows the rest.
+func isExpandable(o Observation, class string) bool {
 	_, known := o.StorageClasses[class]
-	return !known || growable(o, class)
+	return !known || isGrowable(o, class)
 }
 
-// growable says whether the API server lets volumes of a class grow: it refuses
-// where there is none. Where the operator may not read classes, trying tells.
-func growable(o Observation, class string) bool {
+// isGrowable says whether the API server lets volumes of a class grow: it refuses
+// where there is none. Where the operator may not read classes, trying shows it.
+func isGrowable(o Observation, class string) bool {
 	allowed := o.StorageClasses[class].AllowVolumeExpansion
 	return o.StorageClasses == nil || allowed != nil && *allowed
 }
 
-func templateVolume(pvc corev1.PersistentVolumeClaim) Volume {
-	v := Volume{Size: pvc.Spec.Resources.Requests[corev1.ResourceStorage]}
+func templateVolume(pvc corev1.PersistentVolumeClaim) objects.Volume {
+	v := objects.Volume{Size: pvc.Spec.Resources.Requests[corev1.ResourceStorage]}
 	if pvc.Spec.StorageClassName != nil {
 		v.Class = *pvc.Spec.StorageClassName
 	}

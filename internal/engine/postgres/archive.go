@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // archiveRecheck is how often is looked whether an archive has begun: of older
@@ -22,51 +22,51 @@ const archiveRecheck = 15 * time.Second
 // reason to hold anything up: the database goes on.
 func (j *judgement) judgeArchive() {
 	for n := range j.Desired.Count {
-		m := j.Seen.Member(n)
+		m := j.Observed.Member(n)
 		if m == nil || m.Role != v1alpha1.RolePrimary {
 			continue
 		}
 		a := m.Archive
 		switch {
-		case a == nil && j.Archive() != nil && j.Standings[n].Done():
-			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing,
-				"the log is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.PodName(n), m.AgentVersion)
+		case a == nil && j.Archive() != nil && j.Standings[n].IsDone():
+			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing,
+				"WAL is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.PodName(n), m.AgentVersion)
 		case a == nil:
 		case a.Gap != nil && a.Gap.Ended.IsZero():
-			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap, "%s", j.gapMessage(n, a))
+			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap, "%s", j.gapMessage(n, a))
 		case a.Late:
-			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "the log is not archived since %s%s", moment(a.Oldest), because(a))
+			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "WAL is not archived since %s%s", formatTime(a.Oldest), explainFault(a))
 		case a.Error != "":
-			j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "the log is not archived%s", because(a))
+			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "WAL is not archived%s", explainFault(a))
 		}
 	}
 	if gap := j.openGap(); gap != nil {
-		j.Say(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap,
-			"the archive lacks the log from %s to %s: no moment after %s can be restored, until backup %s, or another that is begun now, is complete",
-			gap.From, gap.To, moment(gap.Begun), j.Named(j.gapSuffix(gap)))
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap,
+			"the archive lacks the WAL from %s to %s: no moment after %s can be restored, until backup %s, or another that is begun now, is complete",
+			gap.From, gap.To, formatTime(gap.Begun), j.Named(j.gapSuffix(gap)))
 	}
 }
 
 // gapMessage says why WAL is not kept for the archive, what that means, and what
 // to do.
-func (j *judgement) gapMessage(ordinal int, a *memberapi.ArchiveStatus) string {
+func (j *judgement) gapMessage(ordinal int, a *agentapi.ArchiveStatus) string {
 	cause, remedy := "spec.backup.walBudget is used up", "Raise spec.backup.walBudget"
-	if a.GapCause == memberapi.GapDiskSpace {
+	if a.GapCause == agentapi.GapDiskSpace {
 		cause = fmt.Sprintf("volume %s is short of disk space while the store of spec.backup.destination takes WAL too slowly or not at all", j.VolumeName(ordinal))
 		remedy = "Raise spec.storage.size"
 	}
 	return fmt.Sprintf("%s: WAL from %s on is given up, so that the database goes on, and no moment after %s can be restored until the archive goes on and another backup is complete%s. %s, or make the store of spec.backup.destination take WAL again",
-		cause, a.Gap.From, moment(a.Gap.Begun), because(a), remedy)
+		cause, a.Gap.From, formatTime(a.Gap.Begun), explainFault(a), remedy)
 }
 
-func because(a *memberapi.ArchiveStatus) string {
+func explainFault(a *agentapi.ArchiveStatus) string {
 	if a.Error == "" {
 		return ""
 	}
 	return ": " + strings.TrimSuffix(a.Error, ".")
 }
 
-func moment(t time.Time) string {
+func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return "the beginning"
 	}
@@ -75,9 +75,9 @@ func moment(t time.Time) string {
 
 // openGap is a hole in the archive that no good backup has been begun after;
 // nil for none.
-func (j *judgement) openGap() *memberapi.ArchiveGap {
+func (j *judgement) openGap() *agentapi.ArchiveGap {
 	for n := range j.Desired.Count {
-		m := j.Seen.Member(n)
+		m := j.Observed.Member(n)
 		if m == nil || m.Archive == nil || m.Role != v1alpha1.RolePrimary {
 			continue
 		}
@@ -85,7 +85,7 @@ func (j *judgement) openGap() *memberapi.ArchiveGap {
 		if gap == nil || gap.Ended.IsZero() {
 			return nil
 		}
-		if last := j.c.Status.LastBackup; last != nil && !last.Time.Before(&metav1.Time{Time: after(gap)}) {
+		if last := j.c.Status.LastBackup; last != nil && !last.Time.Before(&metav1.Time{Time: afterGap(gap)}) {
 			return nil
 		}
 		return gap
@@ -93,28 +93,28 @@ func (j *judgement) openGap() *memberapi.ArchiveGap {
 	return nil
 }
 
-// after is the first second that begins when a gap is over. Backups say in whole
+// afterGap is the first second that begins when a gap is over. Backups say in whole
 // seconds when they were begun: one of the second in which the gap ended may have
 // been begun before.
-func after(gap *memberapi.ArchiveGap) time.Time {
+func afterGap(gap *agentapi.ArchiveGap) time.Time {
 	return gap.Ended.Add(time.Second - 1).Truncate(time.Second)
 }
 
 // gapSuffix names the backup that a gap is followed by: one for each, of each
 // cluster that had the name.
-func (j *judgement) gapSuffix(gap *memberapi.ArchiveGap) string {
+func (j *judgement) gapSuffix(gap *agentapi.ArchiveGap) string {
 	sum := sha256.Sum256([]byte(string(j.c.UID) + " " + gap.From + " " + gap.To))
 	return "-gap-" + hex.EncodeToString(sum[:4])
 }
 
-// demand is the backup that is wanted now, whatever the schedule; nil for none.
+// demandBackup is the backup that is wanted now, whatever the schedule; nil for none.
 // Without one that was begun since, the archive is worth nothing.
-func (j *judgement) demand(archive *v1alpha1.ArchiveStatus, now time.Time) *engine.Demand {
+func (j *judgement) demandBackup(archive *v1alpha1.ArchiveStatus, now time.Time) *engine.Demand {
 	if gap := j.openGap(); gap != nil {
-		if now.Before(after(gap)) {
+		if now.Before(afterGap(gap)) {
 			return nil // it would not count, and is made once
 		}
-		return &engine.Demand{Name: j.Named(j.gapSuffix(gap)), Since: after(gap)}
+		return &engine.Demand{Name: j.Named(j.gapSuffix(gap)), Since: afterGap(gap)}
 	}
 	if archive == nil || archive.State != v1alpha1.ArchiveArchiving || archive.Since == nil {
 		return nil
@@ -123,7 +123,7 @@ func (j *judgement) demand(archive *v1alpha1.ArchiveStatus, now time.Time) *engi
 		return nil
 	}
 	if was := j.c.Status.Archive; was == nil || !was.Since.Equal(archive.Since) {
-		return nil // its name follows from what is on record
+		return nil // its name follows from what is recorded
 	}
 	return &engine.Demand{Name: j.Named(j.firstSuffix(archive)), Since: archive.Since.Time}
 }
@@ -135,12 +135,12 @@ func (j *judgement) firstSuffix(a *v1alpha1.ArchiveStatus) string {
 	return "-first-" + hex.EncodeToString(sum[:3])
 }
 
-// archive is where the archive stands; nil for none. It begins when the store
+// archiveStatus is where the archive stands; nil for none. It begins when the store
 // has taken the first of the log from a member that runs as declared: whatever
 // backup is begun from that second on is continued by it, since its copy begins
-// later than it does. While nobody tells, it is as it was. An agent that is older
-// tells the last file of the destination before.
-func (j *judgement) archive(now time.Time) *v1alpha1.ArchiveStatus {
+// later than it does. While no agent reports, it is as it was. An agent that is older
+// reports the last file of the destination before.
+func (j *judgement) archiveStatus(now time.Time) *v1alpha1.ArchiveStatus {
 	at := j.Archive()
 	if at == nil {
 		return nil
@@ -153,11 +153,11 @@ func (j *judgement) archive(now time.Time) *v1alpha1.ArchiveStatus {
 	default:
 		st.MovedAt = new(metav1.NewTime(now.Truncate(time.Second)))
 	}
-	said, known := j.archiver()
+	said, known := j.findArchiver()
 	switch {
 	case !known:
 		return st
-	case fails(said):
+	case isFailing(said):
 		st.State = v1alpha1.ArchiveFailing
 		return st
 	case st.Since == nil && (said.Last == "" || st.MovedAt != nil && !said.LastTime.After(st.MovedAt.Time)):
@@ -168,19 +168,19 @@ func (j *judgement) archive(now time.Time) *v1alpha1.ArchiveStatus {
 	}
 	st.State = v1alpha1.ArchiveArchiving
 	if gap := said.Gap; gap != nil && gap.Ended.After(st.Since.Time) {
-		st.Since = new(metav1.NewTime(after(gap)))
+		st.Since = new(metav1.NewTime(afterGap(gap)))
 	}
 	return st
 }
 
 // archiveBegins says whether an archive is about to begin, or to go on after a
-// gap, or has begun and that is not on record yet.
+// gap, or has begun and that is not recorded yet.
 func (j *judgement) archiveBegins(a *v1alpha1.ArchiveStatus, now time.Time) bool {
 	gap := j.openGap()
 	switch was := j.c.Status.Archive; {
 	case a == nil:
 		return false
-	case gap != nil && now.Before(after(gap)):
+	case gap != nil && now.Before(afterGap(gap)):
 		return true
 	case a.State == v1alpha1.ArchiveWaiting:
 		return true
@@ -189,18 +189,18 @@ func (j *judgement) archiveBegins(a *v1alpha1.ArchiveStatus, now time.Time) bool
 	}
 }
 
-// archiver is what the primary says of the archive, once it runs as declared.
-func (j *judgement) archiver() (said *memberapi.ArchiveStatus, known bool) {
+// findArchiver is what the primary says of the archive, once it runs as declared.
+func (j *judgement) findArchiver() (said *agentapi.ArchiveStatus, known bool) {
 	for n := range j.Desired.Count {
-		if m := j.Seen.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && j.Standings[n].Done() {
+		if m := j.Observed.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && j.Standings[n].IsDone() {
 			return m.Archive, true
 		}
 	}
 	return nil, false
 }
 
-// fails says whether an archive does not take the log, or nobody there knows of
+// isFailing says whether an archive does not take the log, or no agent there knows of
 // one.
-func fails(a *memberapi.ArchiveStatus) bool {
+func isFailing(a *agentapi.ArchiveStatus) bool {
 	return a == nil || a.Late || a.Error != "" || a.Gap != nil && a.Gap.Ended.IsZero()
 }

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 func archives() *v1alpha1.ClusterBackup {
@@ -19,16 +19,16 @@ func archives() *v1alpha1.ClusterBackup {
 }
 
 func TestArchiveConfig(t *testing.T) {
-	store := memberapi.BackupStore{URL: "s3://acme/pg", Endpoint: "https://minio", Region: "eu", PathStyle: true}
+	store := agentapi.BackupStore{URL: "s3://acme/pg", Endpoint: "https://minio", Region: "eu", PathStyle: true}
 	budget := resource.MustParse("64Mi")
 	cases := []struct {
 		name   string
 		change func(b *v1alpha1.ClusterBackup)
-		want   *memberapi.ArchiveConfig
+		want   *agentapi.ArchiveConfig
 	}{
-		{"a fifth of the volume", func(*v1alpha1.ClusterBackup) {}, &memberapi.ArchiveConfig{Store: store, Prefix: "shop/orders/cluster-uid/wal/", Secret: "keys", Budget: 1 << 30 / 5}},
-		{"a budget of its own", func(b *v1alpha1.ClusterBackup) { b.WALBudget = &budget }, &memberapi.ArchiveConfig{Store: store, Prefix: "shop/orders/cluster-uid/wal/", Secret: "keys", Budget: 64 << 20}},
-		{"an identity of the pod", func(b *v1alpha1.ClusterBackup) { b.Destination.CredentialsSecretRef = nil }, &memberapi.ArchiveConfig{Store: store, Prefix: "shop/orders/cluster-uid/wal/", Budget: 1 << 30 / 5}},
+		{"a fifth of the volume", func(*v1alpha1.ClusterBackup) {}, &agentapi.ArchiveConfig{Store: store, Prefix: "shop/orders/cluster-uid/wal/", Secret: "keys", Budget: 1 << 30 / 5}},
+		{"a budget of its own", func(b *v1alpha1.ClusterBackup) { b.WALBudget = &budget }, &agentapi.ArchiveConfig{Store: store, Prefix: "shop/orders/cluster-uid/wal/", Secret: "keys", Budget: 64 << 20}},
+		{"an identity of the pod", func(b *v1alpha1.ClusterBackup) { b.Destination.CredentialsSecretRef = nil }, &agentapi.ArchiveConfig{Store: store, Prefix: "shop/orders/cluster-uid/wal/", Budget: 1 << 30 / 5}},
 		{"off", func(b *v1alpha1.ClusterBackup) { b.Continuous = false }, nil},
 		{"no backups at all", func(b *v1alpha1.ClusterBackup) { b.Enabled = new(false) }, nil},
 		{"no destination", func(b *v1alpha1.ClusterBackup) { b.Destination = nil }, nil},
@@ -38,7 +38,7 @@ func TestArchiveConfig(t *testing.T) {
 			w := settled(t, 1)
 			w.c.Spec.Backup = archives()
 			c.change(w.c.Spec.Backup)
-			if diff := cmp.Diff(c.want, set(w.c).Archive()); diff != "" {
+			if diff := cmp.Diff(c.want, membersOf(w.c).Archive()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -48,16 +48,16 @@ func TestArchiveConfig(t *testing.T) {
 // Only who archives with keys of a Secret has new pods for it.
 func TestArchiveRollsOutKeysAlone(t *testing.T) {
 	w := settled(t, 1)
-	before := set(w.c).RolloutHash("image")
+	before := membersOf(w.c).RolloutHash("image")
 	w.c.Spec.Backup = archives()
-	with := set(w.c).RolloutHash("image")
+	with := membersOf(w.c).RolloutHash("image")
 	w.c.Spec.Backup.Destination.CredentialsSecretRef.Name = "others"
-	other := set(w.c).RolloutHash("image")
+	other := membersOf(w.c).RolloutHash("image")
 	w.c.Spec.Backup.Destination.CredentialsSecretRef = nil
-	identity := set(w.c).RolloutHash("image")
+	identity := membersOf(w.c).RolloutHash("image")
 	w.c.Spec.Backup = archives()
 	w.c.Spec.Backup.Continuous = false
-	if off := set(w.c).RolloutHash("image"); with == before || with == other || identity != before || off != before {
+	if off := membersOf(w.c).RolloutHash("image"); with == before || with == other || identity != before || off != before {
 		t.Errorf("%s, with keys %s, with others %s, without %s, off %s", before, with, other, identity, off)
 	}
 }
@@ -67,39 +67,39 @@ func TestArchiveFacts(t *testing.T) {
 	last := func(at time.Time) *v1alpha1.LastBackup {
 		return &v1alpha1.LastBackup{Name: "b", Time: metav1.NewTime(at)}
 	}
-	gap := &memberapi.ArchiveGap{From: "000000010000000000000003", To: "000000010000000000000005", After: "000000010000000000000002", Begun: at.Add(-time.Hour), Ended: at}
+	gap := &agentapi.ArchiveGap{From: "000000010000000000000003", To: "000000010000000000000005", After: "000000010000000000000002", Begun: at.Add(-time.Hour), Ended: at}
 	within := *gap
 	within.Ended = at.Add(300 * time.Millisecond)
 	justNow := *gap
 	justNow.Ended = now.Add(200 * time.Millisecond)
-	open := &memberapi.ArchiveGap{From: "000000010000000000000003", Begun: at}
-	const lacks = "Degraded ArchiveGap: the archive lacks the log from 000000010000000000000003 to 000000010000000000000005: no moment after 2026-03-01T10:00:00Z can be restored, until backup orders-gap-f12131da, or another that is begun now, is complete"
+	open := &agentapi.ArchiveGap{From: "000000010000000000000003", Begun: at}
+	const lacks = "Degraded ArchiveGap: the archive lacks the WAL from 000000010000000000000003 to 000000010000000000000005: no moment after 2026-03-01T10:00:00Z can be restored, until backup orders-gap-f12131da, or another that is begun now, is complete"
 	cases := []struct {
 		name   string
-		says   *memberapi.ArchiveStatus
+		says   *agentapi.ArchiveStatus
 		last   *v1alpha1.LastBackup
 		want   []string
 		demand *engine.Demand
 	}{
 		{"an agent that is older", nil, nil,
-			[]string{"Degraded ArchiveFailing: the log is not archived: the agent of member orders-0 has the version v1, which knows of no archive; delete the pod to have the operator's own"}, nil},
-		{"it gets on", &memberapi.ArchiveStatus{Last: "x", Waiting: 3, Oldest: at}, last(now.Add(time.Minute)), nil, nil},
-		{"late", &memberapi.ArchiveStatus{Late: true, Oldest: at, Waiting: 1, Error: "no route to host"}, nil,
-			[]string{"Degraded ArchiveFailing: the log is not archived since 2026-03-01T11:00:00Z: no route to host"}, nil},
-		{"late for no reason", &memberapi.ArchiveStatus{Late: true, Oldest: at}, nil,
-			[]string{"Degraded ArchiveFailing: the log is not archived since 2026-03-01T11:00:00Z"}, nil},
-		{"wrong keys", &memberapi.ArchiveStatus{Error: "wrong keys.", Permanent: true}, nil, []string{"Degraded ArchiveFailing: the log is not archived: wrong keys"}, nil},
-		{"given up", &memberapi.ArchiveStatus{Late: true, Oldest: now, Error: "full", Gap: open}, nil,
+			[]string{"Degraded ArchiveFailing: WAL is not archived: the agent of member orders-0 has the version v1, which knows of no archive; delete the pod to have the operator's own"}, nil},
+		{"it gets on", &agentapi.ArchiveStatus{Last: "x", Waiting: 3, Oldest: at}, last(now.Add(time.Minute)), nil, nil},
+		{"late", &agentapi.ArchiveStatus{Late: true, Oldest: at, Waiting: 1, Error: "no route to host"}, nil,
+			[]string{"Degraded ArchiveFailing: WAL is not archived since 2026-03-01T11:00:00Z: no route to host"}, nil},
+		{"late for no reason", &agentapi.ArchiveStatus{Late: true, Oldest: at}, nil,
+			[]string{"Degraded ArchiveFailing: WAL is not archived since 2026-03-01T11:00:00Z"}, nil},
+		{"wrong keys", &agentapi.ArchiveStatus{Error: "wrong keys.", Permanent: true}, nil, []string{"Degraded ArchiveFailing: WAL is not archived: wrong keys"}, nil},
+		{"given up", &agentapi.ArchiveStatus{Late: true, Oldest: now, Error: "full", Gap: open}, nil,
 			[]string{"Degraded ArchiveGap: spec.backup.walBudget is used up: WAL from 000000010000000000000003 on is given up, so that the database goes on, and no moment after 2026-03-01T11:00:00Z can be restored until the archive goes on and another backup is complete: full. Raise spec.backup.walBudget, or make the store of spec.backup.destination take WAL again"}, nil},
-		{"given up for disk space", &memberapi.ArchiveStatus{Gap: open, GapCause: memberapi.GapDiskSpace}, nil,
+		{"given up for disk space", &agentapi.ArchiveStatus{Gap: open, GapCause: agentapi.GapDiskSpace}, nil,
 			[]string{"Degraded ArchiveGap: volume data-orders-0 is short of disk space while the store of spec.backup.destination takes WAL too slowly or not at all: WAL from 000000010000000000000003 on is given up, so that the database goes on, and no moment after 2026-03-01T11:00:00Z can be restored until the archive goes on and another backup is complete. Raise spec.storage.size, or make the store of spec.backup.destination take WAL again"}, nil},
-		{"a gap", &memberapi.ArchiveStatus{Gap: gap}, nil, []string{lacks}, &engine.Demand{Name: "orders-gap-f12131da", Since: at}},
-		{"a gap after the last backup", &memberapi.ArchiveStatus{Gap: gap}, last(at.Add(-time.Minute)), []string{lacks}, &engine.Demand{Name: "orders-gap-f12131da", Since: at}},
-		{"a gap that ended in the second of the last backup", &memberapi.ArchiveStatus{Gap: &within}, last(at), []string{lacks},
+		{"a gap", &agentapi.ArchiveStatus{Gap: gap}, nil, []string{lacks}, &engine.Demand{Name: "orders-gap-f12131da", Since: at}},
+		{"a gap after the last backup", &agentapi.ArchiveStatus{Gap: gap}, last(at.Add(-time.Minute)), []string{lacks}, &engine.Demand{Name: "orders-gap-f12131da", Since: at}},
+		{"a gap that ended in the second of the last backup", &agentapi.ArchiveStatus{Gap: &within}, last(at), []string{lacks},
 			&engine.Demand{Name: "orders-gap-f12131da", Since: at.Add(time.Second)}},
-		{"a gap that ended in the second before", &memberapi.ArchiveStatus{Gap: &within}, last(at.Add(time.Second)), nil, nil},
-		{"a gap that ended in this second", &memberapi.ArchiveStatus{Gap: &justNow}, nil, []string{lacks}, nil},
-		{"a gap before the last backup", &memberapi.ArchiveStatus{Gap: gap}, last(at.Add(time.Minute)), nil, nil},
+		{"a gap that ended in the second before", &agentapi.ArchiveStatus{Gap: &within}, last(at.Add(time.Second)), nil, nil},
+		{"a gap that ended in this second", &agentapi.ArchiveStatus{Gap: &justNow}, nil, []string{lacks}, nil},
+		{"a gap before the last backup", &agentapi.ArchiveStatus{Gap: gap}, last(at.Add(time.Minute)), nil, nil},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestArchiveFacts(t *testing.T) {
 				w.member(n)
 			}
 			w.status(0).Archive, w.status(0).AgentVersion, w.c.Status.LastBackup = c.says, "v1", c.last
-			w.status(1).Archive = &memberapi.ArchiveStatus{Late: true} // no replica's word counts
+			w.status(1).Archive = &agentapi.ArchiveStatus{Late: true} // no replica's word counts
 			p := w.plan()
 			var got []string
 			for _, f := range p.Facts {
@@ -156,9 +156,9 @@ func TestArchiveStatus(t *testing.T) {
 	}
 	elsewhere := was(v1alpha1.ArchiveArchiving, at(time.Hour))
 	elsewhere.URL = "s3://acme/other"
-	stored := &memberapi.ArchiveStatus{Last: "000000010000000000000003"}
-	storedAt := func(ago time.Duration) *memberapi.ArchiveStatus {
-		return &memberapi.ArchiveStatus{Last: stored.Last, LastTime: now.Add(-ago)}
+	stored := &agentapi.ArchiveStatus{Last: "000000010000000000000003"}
+	storedAt := func(ago time.Duration) *agentapi.ArchiveStatus {
+		return &agentapi.ArchiveStatus{Last: stored.Last, LastTime: now.Add(-ago)}
 	}
 	moved := func(ago time.Duration, since *metav1.Time) *v1alpha1.ArchiveStatus {
 		st := was(v1alpha1.ArchiveWaiting, since)
@@ -167,7 +167,7 @@ func TestArchiveStatus(t *testing.T) {
 		}
 		return st
 	}
-	hole := &memberapi.ArchiveGap{From: "a", To: "b", Ended: now.Add(-time.Minute + 300*time.Millisecond)}
+	hole := &agentapi.ArchiveGap{From: "a", To: "b", Ended: now.Add(-time.Minute + 300*time.Millisecond)}
 	begun := &v1alpha1.ArchiveStatus{URL: "s3://acme/pg", Endpoint: "https://minio", State: v1alpha1.ArchiveArchiving, Since: at(0)}
 	holed := was(v1alpha1.ArchiveArchiving, at(time.Hour))
 	holed.Since = at(59 * time.Second)
@@ -176,12 +176,12 @@ func TestArchiveStatus(t *testing.T) {
 		name   string
 		was    *v1alpha1.ArchiveStatus
 		change func(w *world)
-		says   *memberapi.ArchiveStatus
+		says   *agentapi.ArchiveStatus
 		backup time.Duration // ago; 0 for none
 		want   *v1alpha1.ArchiveStatus
 		demand string
 	}{
-		{"nothing is stored yet", nil, nil, &memberapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
+		{"nothing is stored yet", nil, nil, &agentapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
 		{"the first is stored", was(v1alpha1.ArchiveWaiting, nil), nil, stored, 0, begun, ""},
 		{"once that is on record", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, 0, was(v1alpha1.ArchiveArchiving, at(time.Hour)), first},
 		{"of a cluster that was made again", was(v1alpha1.ArchiveArchiving, at(time.Hour)), func(w *world) { w.c.UID = "another" }, stored, 0, was(v1alpha1.ArchiveArchiving, at(time.Hour)), "orders-first-48469b"},
@@ -189,17 +189,17 @@ func TestArchiveStatus(t *testing.T) {
 		{"one from the second before neither", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, time.Hour + time.Second, was(v1alpha1.ArchiveArchiving, at(time.Hour)), first},
 		{"one from the same second does", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, time.Hour, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
 		{"one since does", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
-		{"an agent that began anew", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &memberapi.ArchiveStatus{}, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
-		{"it fails", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &memberapi.ArchiveStatus{Last: "x", Late: true}, 0, was(v1alpha1.ArchiveFailing, at(time.Hour)), ""},
-		{"it fails from the first", nil, nil, &memberapi.ArchiveStatus{Error: "wrong keys"}, 0, was(v1alpha1.ArchiveFailing, nil), ""},
-		{"that is mended", was(v1alpha1.ArchiveFailing, nil), nil, &memberapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
-		{"log is given up", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &memberapi.ArchiveStatus{Last: "x", Gap: &memberapi.ArchiveGap{From: "a"}}, 0, was(v1alpha1.ArchiveFailing, at(time.Hour)), ""},
-		{"after a hole it begins anew", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &memberapi.ArchiveStatus{Last: "x", Gap: hole}, 2 * time.Minute, holed, "orders-gap-453b7aa6"},
-		{"a hole from before counts no more", was(v1alpha1.ArchiveArchiving, at(time.Second)), nil, &memberapi.ArchiveStatus{Last: "x", Gap: hole}, time.Millisecond, was(v1alpha1.ArchiveArchiving, at(time.Second)), ""},
+		{"an agent that began anew", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{}, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
+		{"it fails", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{Last: "x", Late: true}, 0, was(v1alpha1.ArchiveFailing, at(time.Hour)), ""},
+		{"it fails from the first", nil, nil, &agentapi.ArchiveStatus{Error: "wrong keys"}, 0, was(v1alpha1.ArchiveFailing, nil), ""},
+		{"that is mended", was(v1alpha1.ArchiveFailing, nil), nil, &agentapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
+		{"log is given up", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{Last: "x", Gap: &agentapi.ArchiveGap{From: "a"}}, 0, was(v1alpha1.ArchiveFailing, at(time.Hour)), ""},
+		{"after a hole it begins anew", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{Last: "x", Gap: hole}, 2 * time.Minute, holed, "orders-gap-453b7aa6"},
+		{"a hole from before counts no more", was(v1alpha1.ArchiveArchiving, at(time.Second)), nil, &agentapi.ArchiveStatus{Last: "x", Gap: hole}, time.Millisecond, was(v1alpha1.ArchiveArchiving, at(time.Second)), ""},
 		{"elsewhere before", elsewhere, nil, stored, time.Minute, moved(0, nil), ""},
 		{"nothing was stored since it moved", moved(time.Minute, nil), nil, storedAt(time.Minute), 0, moved(time.Minute, nil), ""},
 		{"the first since it moved", moved(time.Minute, nil), nil, storedAt(time.Second), 0, moved(time.Minute, at(0)), ""},
-		{"once that is on record, too", moved(time.Hour, at(time.Hour)), nil, &memberapi.ArchiveStatus{}, 0, moved(time.Hour, at(time.Hour)), first},
+		{"once that is on record, too", moved(time.Hour, at(time.Hour)), nil, &agentapi.ArchiveStatus{}, 0, moved(time.Hour, at(time.Hour)), first},
 		{"an older agent", nil, nil, nil, 0, was(v1alpha1.ArchiveFailing, nil), ""},
 		{"settings that are not taken up yet", nil, func(w *world) { w.status(0).PendingRestart = []string{"archive_mode"} }, stored, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
 		{"a primary that nobody sees", was(v1alpha1.ArchiveArchiving, at(time.Hour)), func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, stored, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},

@@ -5,32 +5,33 @@ import (
 	"fmt"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// Copying implements engine.Copier: a replica that follows is copied, where
+// PlanCopy implements engine.Engine: a replica that follows is copied, where
 // there is one. Members let nobody stream but by their own certificate. The copy
 // must reach what any of them had.
-func (e *Engine) Copying(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.Copying {
-	s := set(c)
+func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.CopyPlan {
+	s := membersOf(c)
 	var replicas, primary []int
-	var newest memberapi.Status
+	var newest agentapi.Status
 	expected := int64(0)
-	for n := memberset.MostMembers - 1; n >= 0; n-- {
+	for n := objects.MostMembers - 1; n >= 0; n-- {
 		m := o.Member(n)
 		if m == nil {
 			continue
 		}
 		expected = max(expected, m.DataSize) // the primary alone says it
-		if !m.Serving || !memberset.Ready(o.Pods[n]) || o.Pods[n].DeletionTimestamp != nil {
+		if !m.Serving || !memberset.IsReady(o.Pods[n]) || o.Pods[n].DeletionTimestamp != nil {
 			continue
 		}
 		switch m.State {
-		case memberapi.StateStreaming:
+		case agentapi.StateStreaming:
 			replicas = append(replicas, n)
-		case memberapi.StateRunning:
+		case agentapi.StateRunning:
 			primary = append(primary, n)
 		default:
 			continue
@@ -41,11 +42,11 @@ func (e *Engine) Copying(c *v1alpha1.PostgresCluster, o memberset.Observation) e
 	}
 	order := append(replicas, primary...)
 	if len(order) == 0 {
-		return engine.Copying{Waits: "no member serves"}
+		return engine.CopyPlan{Waits: "no member serves"}
 	}
-	p := engine.Copying{
-		Program: containerName, Image: s.RunningImage(o.Pods[order[0]]), Sources: s.Sources(order, Port),
-		SystemIdentifier: c.Status.SystemIdentifier, Secret: s.Named(memberset.SuffixTLS), Expected: expected,
+	p := engine.CopyPlan{
+		Program: containerName, Image: memberset.RunningImage(s, o.Pods[order[0]]), Sources: memberset.CopySources(s, order, Port),
+		SystemIdentifier: c.Status.SystemIdentifier, Secret: s.Named(objects.SuffixTLS), Expected: expected,
 	}
 	if newest.Position > 0 {
 		p.AtLeast = fmt.Sprintf("%d:%X/%X", newest.Timeline, newest.Position>>32, uint32(newest.Position))

@@ -11,11 +11,11 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
-func TestCopying(t *testing.T) {
+func TestPlanCopy(t *testing.T) {
 	at := func(n int, timeline int64, position uint64) func(w *world) {
 		return func(w *world) { w.status(n).Timeline, w.status(n).Position = timeline, position }
 	}
@@ -28,15 +28,15 @@ func TestCopying(t *testing.T) {
 	}{
 		{"replicas first", 3, at(0, 1, 0x1_0000_0100), "orders-2 orders-1 orders-0", "1:1/100"},
 		{"what a replica has from a newer primary", 3, at(1, 2, 0x100), "orders-2 orders-1 orders-0", "2:0/100"},
-		{"replicas that stream", 3, func(w *world) { w.status(2).State = memberapi.StateCatchingUp }, "orders-1 orders-0", "1:0/3000060"},
+		{"replicas that stream", 3, func(w *world) { w.status(2).State = agentapi.StateCatchingUp }, "orders-1 orders-0", "1:0/3000060"},
 		{"replicas that serve", 3, func(w *world) { w.status(2).Serving = false }, "orders-1 orders-0", "1:0/3000060"},
 		{"replicas that stay", 3, func(w *world) { w.o.Pods[2].DeletionTimestamp = &metav1.Time{Time: now} }, "orders-1 orders-0", "1:0/3000060"},
 		{"not what a member has that cannot be copied", 2, func(w *world) {
-			w.status(1).State, w.status(1).Timeline = memberapi.StateDisconnected, 7
+			w.status(1).State, w.status(1).Timeline = agentapi.StateDisconnected, 7
 		}, "orders-0", "1:0/3000060"},
 		{"the primary, where it is alone", 1, func(*world) {}, "orders-0", "1:0/3000060"},
 		{"no position, where none is known", 1, at(0, 0, 0), "orders-0", ""},
-		{"nobody", 1, func(w *world) { w.status(0).State, w.status(0).Serving = memberapi.StateFailed, false }, "", ""},
+		{"nobody", 1, func(w *world) { w.status(0).State, w.status(0).Serving = agentapi.StateFailed, false }, "", ""},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestCopying(t *testing.T) {
 				at(n, 1, 0x3000060)(w)
 			}
 			tc.change(w)
-			got := (&Engine{}).Copying(w.c, w.o)
+			got := (&Engine{}).PlanCopy(w.c, w.o)
 			var order []string
 			for _, source := range got.Sources {
 				order = append(order, source.Name)
@@ -59,11 +59,11 @@ func TestCopying(t *testing.T) {
 	w.status(0).DataSize, w.c.Status.SystemIdentifier = 42, "7"
 	at(0, 1, 0x60)(w)
 	at(1, 1, 0x50)(w)
-	want := engine.Copying{
+	want := engine.CopyPlan{
 		Program: "postgres", Image: "docker.io/library/postgres:17", Secret: "orders-tls", Expected: 42, AtLeast: "1:0/60", SystemIdentifier: "7",
 		Sources: []engine.Source{{Name: "orders-1", Address: "orders-1.orders-members.shop.svc:5432"}, {Name: "orders-0", Address: "orders-0.orders-members.shop.svc:5432"}},
 	}
-	if diff := cmp.Diff(want, (&Engine{}).Copying(w.c, w.o)); diff != "" {
+	if diff := cmp.Diff(want, (&Engine{}).PlanCopy(w.c, w.o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // model is a world that obeys: objects become pods and volumes, steps are
@@ -52,8 +53,8 @@ func (m *model) advance(ordinal int) {
 
 // obey does what one plan asks for.
 func (m *model) obey(p engine.Plan) {
-	d, writable, _ := desire(m.c, m.o)
-	if writable && d.Minted.Complete(set(m.c)) {
+	d, writable, _ := planDesired(m.c, m.o)
+	if writable && d.Minted.Complete {
 		m.statefulSet()
 		m.o.StatefulSet.Spec.Template.Spec.Containers[0].Image = d.Image
 		m.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationImage: d.Asked}
@@ -67,7 +68,7 @@ func (m *model) obey(p engine.Plan) {
 			if v.Member {
 				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.Ordinal)
 			}
-			live.Annotations = set(m.c).Volume(d.Desired, v).Annotations
+			live.Annotations = objects.VolumeClaim(membersOf(m.c), d.Desired, v).Annotations
 			live.Spec.Resources.Requests["storage"] = v.Size
 			live.Status.Capacity["storage"] = v.Size
 		}
@@ -100,8 +101,8 @@ func (m *model) happen() {
 	if m.o.StatefulSet == nil {
 		return
 	}
-	d, _, _ := desire(m.c, m.o)
-	for _, n := range m.random.Perm(memberset.MostMembers) {
+	d, _, _ := planDesired(m.c, m.o)
+	for _, n := range m.random.Perm(objects.MostMembers) {
 		pod := m.o.Pods[n]
 		switch {
 		case n >= d.Count && pod != nil:
@@ -112,9 +113,9 @@ func (m *model) happen() {
 			return
 		case n < d.Count && m.o.Member(n) == nil:
 			m.advance(n)
-			m.status(n).Serving, m.status(n).State = false, memberapi.StateCloning
+			m.status(n).Serving, m.status(n).State = false, agentapi.StateCloning
 			return
-		case n < d.Count && !stand(m.c, m.o, d, n).Done():
+		case n < d.Count && !judgeStanding(m.c, m.o, d, n).IsDone():
 			m.advance(n)
 			if n == 0 {
 				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"
@@ -127,7 +128,7 @@ func (m *model) happen() {
 
 // away is how many members do not serve.
 func (m *model) away() int {
-	d, _, _ := desire(m.c, m.o)
+	d, _, _ := planDesired(m.c, m.o)
 	away := 0
 	for n := range d.Count {
 		if s := m.o.Member(n); s == nil || !s.Serving {
@@ -165,7 +166,7 @@ func converge(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d: volume %s deleted under Retain", seed, p.Step.Target)
 		}
 		if p.Step != nil && p.Step.Type == memberset.StepReplaceMember {
-			if serving := len(m.o.Pods) > 1 && m.away() > 0 && memberset.Ready(podNamed(m, p.Step.Target)); serving {
+			if serving := len(m.o.Pods) > 1 && m.away() > 0 && memberset.IsReady(podNamed(m, p.Step.Target)); serving {
 				t.Fatalf("seed %d: %s replaced while another member is away", seed, p.Step.Target)
 			}
 		}
@@ -183,7 +184,7 @@ func converge(t *testing.T, seed uint64) {
 		t.Fatalf("seed %d: %d members and %d pods, want %d", seed, got, len(m.o.Pods), want)
 	}
 	for n, pod := range m.o.Pods {
-		if one, other := set(m.c).Build(m.o.Pods[0]), set(m.c).Build(pod); one != other || one == "" {
+		if one, other := memberset.ImageDigest(membersOf(m.c), m.o.Pods[0]), memberset.ImageDigest(membersOf(m.c), pod); one != other || one == "" {
 			t.Fatalf("seed %d: member %d runs build %q, member 0 %q", seed, n, other, one)
 		}
 	}

@@ -10,55 +10,56 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // desired is what the objects are made from: the spec, where it can be
 // followed, and what is there, where it cannot.
 type desired struct {
-	memberset.Desired
+	objects.Desired
 	// first is the first database and its owner.
 	first firstDatabase
 	// older is the request to go on with older data.
 	older olderData
 }
 
-// desire is what the objects should be made from. Where the spec cannot be
-// followed, what is there stays, and a Stalled fact says which field to mend.
+// planDesired is what the objects should be made from. Where the spec cannot be
+// followed, what is there stays, and a Stalled fact says which field to correct.
 // The second result says whether volumes and pods may be written at all.
-func desire(c *v1alpha1.PostgresCluster, o memberset.Observation) (desired, bool, []condition.Fact) {
-	s := set(c)
-	d := desired{Desired: s.Desire(o)}
+func planDesired(c *v1alpha1.PostgresCluster, o memberset.Observation) (desired, bool, []condition.Fact) {
+	s := membersOf(c)
+	d := desired{Desired: memberset.PlanDesired(s, o)}
 	var facts []condition.Fact
-	d.first = first(c, o, d.SystemIdentifier)
-	maps.Copy(d.Data, d.first.annotations(d.SystemIdentifier))
-	if message := d.first.differs(c); message != "" {
-		facts = append(facts, memberset.Stalled(v1alpha1.ReasonBootstrapChanged, "%s", message))
+	d.first = findFirstDatabase(c, o, d.SystemIdentifier)
+	maps.Copy(d.Data, d.first.volumeAnnotations(d.SystemIdentifier))
+	if message := d.first.describeDifference(c); message != "" {
+		facts = append(facts, memberset.StalledFact(v1alpha1.ReasonBootstrapChanged, "%s", message))
 	}
-	s.Follow(&d.Desired, o, image(c, o.Settings))
+	memberset.FollowImage(s, &d.Desired, o, specImage(c, o.Settings))
 	if reason, message := versionRefused(c, o); reason != "" {
-		facts = append(facts, memberset.Stalled(reason, "%s", message))
-		s.Stay(&d.Desired, o)
+		facts = append(facts, memberset.StalledFact(reason, "%s", message))
+		memberset.KeepImage(s, &d.Desired, o)
 	}
-	d.Count = count(c, o)
+	d.Count = countMembers(c, o)
 	d.older = planOlderData(c, o)
-	writable, faults := s.DesireVolumes(&d.Desired, o)
+	writable, faults := memberset.DesireVolumes(s, &d.Desired, o)
 	d.Config = clusterConfig(c, d)
 	return d, writable, append(facts, faults...)
 }
 
-// clusterConfig is what the members are told.
+// clusterConfig is the configuration of the members.
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
-	config := set(c).Config(d.Desired)
-	config.Archive = set(c).Archive()
+	config := memberset.BaseConfig(membersOf(c), d.Desired)
+	config.Archive = membersOf(c).Archive()
 	config.Parameters, config.OlderData = c.Spec.Parameters, d.older.request
 	config.Database, config.Owner = d.first.database, d.first.owner
-	return memberset.Render(config)
+	return memberset.RenderConfig(config)
 }
 
-// count of members: what volumes exist as ours is the membership. It grows to
+// countMembers of members: what volumes exist as ours is the membership. It grows to
 // what is declared at once, and shrinks one by one, each when the pod before
 // it is gone.
-func count(c *v1alpha1.PostgresCluster, o memberset.Observation) int {
+func countMembers(c *v1alpha1.PostgresCluster, o memberset.Observation) int {
 	want, have := c.Spec.DesiredReplicas(), o.Membership()
 	if have <= want {
 		return want
@@ -71,18 +72,18 @@ func count(c *v1alpha1.PostgresCluster, o memberset.Observation) int {
 	if first := o.Member(0); first == nil || first.Role != v1alpha1.RolePrimary || !first.Serving {
 		return have // without a primary the others may be the last copies
 	}
-	if o.DataAhead(have-1) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+	if o.DataDiverged(have-1) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
 		return have // its volume would go, with what the primary lacks
 	}
 	return have - 1
 }
 
-// image that a version maps to.
-func image(c *v1alpha1.PostgresCluster, s memberset.Settings) string {
+// specImage that a version maps to.
+func specImage(c *v1alpha1.PostgresCluster, s objects.Settings) string {
 	if c.Spec.Image != "" {
 		return c.Spec.Image
 	}
-	return s.ImageRepository + ":" + c.Spec.Version
+	return s.ImageRepository + ":" + string(c.Spec.Version)
 }
 
 // versionRefused says why the declared version cannot follow the running one.
@@ -93,7 +94,7 @@ func versionRefused(c *v1alpha1.PostgresCluster, o memberset.Observation) (reaso
 	if running == "" {
 		return "", ""
 	}
-	haveMajor, wantMajor := majorOf(running), majorOf(c.Spec.Version)
+	haveMajor, wantMajor := majorOf(running), majorOf(string(c.Spec.Version))
 	declared := declaredVersion(c, o, running)
 	switch {
 	case wantMajor != haveMajor && ownImageRuns(c, o):

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Port that PostgreSQL listens on.
@@ -27,34 +28,34 @@ const containerName = "postgres"
 const keyAppPassword = "app-password"
 
 // kind is what a PostgresCluster's members are.
-var kind = memberset.Kind{
+var kind = objects.Kind{
 	GVK:          v1alpha1.GroupVersion.WithKind("PostgresCluster"),
 	App:          "postgresql",
 	Container:    containerName,
 	User:         999,
-	Ports:        []memberset.Port{{Name: "postgres", Number: Port}},
+	Ports:        []objects.Port{{Name: "postgres", Number: Port}},
 	SharedMemory: true,
 	Lease:        "-primary",
 	Clients:      []string{suffixRW, suffixRO},
 	Passwords:    []string{keyAppPassword},
 }
 
-// set is the members of c.
-func set(c *v1alpha1.PostgresCluster) memberset.Set {
-	return memberset.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
+// membersOf is the members of c.
+func membersOf(c *v1alpha1.PostgresCluster) objects.Set {
+	return objects.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
 }
 
 // Engine runs PostgreSQL clusters.
 type Engine struct {
-	*memberset.Keeper
+	*memberset.MemberEngine
 }
 
 // Observe implements engine.Engine.
 func (e *Engine) Observe(ctx context.Context, c *v1alpha1.PostgresCluster) (memberset.Observation, error) {
-	return e.Keeper.Observe(ctx, set(c))
+	return e.MemberEngine.Observe(ctx, membersOf(c))
 }
 
 // Act implements engine.Engine.
 func (e *Engine) Act(ctx context.Context, c *v1alpha1.PostgresCluster, s engine.Step) error {
-	return e.Keeper.Act(ctx, set(c), s)
+	return e.MemberEngine.Act(ctx, membersOf(c), s)
 }

@@ -59,9 +59,9 @@ func TestObjects(t *testing.T) {
 				TLS:      map[string][]byte{"tls.crt": []byte("LEAF"), "tls.key": []byte("KEY"), "ca.crt": []byte("CA")},
 				Internal: map[string][]byte{keyAppPassword: []byte("p@ss/word")},
 			}
-			d, _, _ := desire(w.c, w.o)
+			d, _, _ := planDesired(w.c, w.o)
 			d.BackupsLater = false // as once there is a backup
-			golden(t, filepath.Join("testdata", name+".yaml"), render(t, objects(w.c, d)))
+			golden(t, filepath.Join("testdata", name+".yaml"), render(t, clusterObjects(w.c, d)))
 		})
 	}
 }
@@ -70,10 +70,10 @@ func TestObjects(t *testing.T) {
 func TestObjectsAreDeterministic(t *testing.T) {
 	w := settled(t, 3)
 	w.c.Spec.Parameters = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
-	d, _, _ := desire(w.c, w.o)
-	first := render(t, objects(w.c, d))
+	d, _, _ := planDesired(w.c, w.o)
+	first := render(t, clusterObjects(w.c, d))
 	for range 20 {
-		if diff := cmp.Diff(string(first), string(render(t, objects(w.c, d)))); diff != "" {
+		if diff := cmp.Diff(string(first), string(render(t, clusterObjects(w.c, d)))); diff != "" {
 			t.Fatalf("objects differ:\n%s", diff)
 		}
 	}

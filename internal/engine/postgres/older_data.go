@@ -5,8 +5,9 @@ import (
 	"strings"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // requestOlderData is the type of the request, as status has it.
@@ -15,9 +16,9 @@ var requestOlderData = strings.TrimPrefix(v1alpha1.AnnotationContinueWithOlderDa
 // olderData is how far the request to go on with older data has come.
 type olderData struct {
 	// status is what is recorded of the last request; nil for none.
-	status *v1alpha1.OrderStatus
+	status *v1alpha1.RequestStatus
 	// request for the members; nil while there is none to carry out.
-	request *memberapi.OlderDataRequest
+	request *postgresapi.OlderDataRequest
 }
 
 // planOlderData takes up a request once, for a primary that is held for older
@@ -25,43 +26,43 @@ type olderData struct {
 // recorded in status before its member hears of it.
 func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation) olderData {
 	var r olderData
-	for i := range c.Status.Orders {
-		if c.Status.Orders[i].Type == requestOlderData {
-			r.status = c.Status.Orders[i].DeepCopy()
+	for i := range c.Status.Requests {
+		if c.Status.Requests[i].Type == requestOlderData {
+			r.status = c.Status.Requests[i].DeepCopy()
 		}
 	}
-	id, m, pod := c.Annotations[v1alpha1.AnnotationContinueWithOlderData], o.Member(primaryOrdinal), set(c).PodName(primaryOrdinal)
+	id, m, pod := c.Annotations[v1alpha1.AnnotationContinueWithOlderData], o.Member(primaryOrdinal), membersOf(c).PodName(primaryOrdinal)
 	serves := m != nil && m.Role == v1alpha1.RolePrimary && m.Serving
 	switch {
 	case r.status != nil && r.status.Result == "":
 		r.carryOut(m, serves)
-	case id == "" || r.status != nil && r.status.Token == id || m == nil || o.Blind():
+	case id == "" || r.status != nil && r.status.ID == id || m == nil || o.AwaitsFirstAnswer():
 		// nothing is requested, or nothing is known
-	case m.State == memberapi.StateHeld && m.Hold == memberapi.HoldDataBehind:
-		r.status = &v1alpha1.OrderStatus{Type: requestOlderData, Token: id, Target: pod}
+	case m.State == agentapi.StateHeld && m.Hold == agentapi.HoldDataStale:
+		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: pod}
 	case serves:
-		r.status = &v1alpha1.OrderStatus{Type: requestOlderData, Token: id, Target: pod, Result: "not needed: " + pod + " is not held for older data"}
+		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: pod, Result: "not needed: " + pod + " is not held for older data"}
 	}
 	return r
 }
 
 // carryOut passes the request on until its member has carried it out, or leads
 // without: the newer volume came back.
-func (r *olderData) carryOut(m *memberapi.Status, serves bool) {
+func (r *olderData) carryOut(m *agentapi.Status, serves bool) {
 	switch {
-	case m != nil && m.Recovered == r.status.Token:
+	case m != nil && m.Recovered == r.status.ID:
 		r.status.Result = fmt.Sprintf("%s went on with older data, on timeline %d", r.status.Target, m.Timeline)
 	case serves:
 		r.status.Result = "not needed: " + r.status.Target + " is not held for older data"
 	default:
-		r.request = &memberapi.OlderDataRequest{ID: r.status.Token, Pod: r.status.Target}
+		r.request = &postgresapi.OlderDataRequest{ID: r.status.ID, Pod: r.status.Target}
 	}
 }
 
-// requests are the one-shot requests that status records.
-func (r olderData) requests() []v1alpha1.OrderStatus {
+// listRequests are the one-shot requests that status records.
+func (r olderData) listRequests() []v1alpha1.RequestStatus {
 	if r.status == nil {
 		return nil
 	}
-	return []v1alpha1.OrderStatus{*r.status}
+	return []v1alpha1.RequestStatus{*r.status}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // requested is the request in the configuration of the members; empty for none.
 func requested(t *testing.T, w *world) string {
 	t.Helper()
-	var config memberapi.ClusterConfig
-	d, _, _ := desire(w.c, w.o)
+	var config agentapi.ClusterConfig
+	d, _, _ := planDesired(w.c, w.o)
 	if err := json.Unmarshal(d.Config, &config); err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,11 @@ func requested(t *testing.T, w *world) string {
 
 func TestOlderData(t *testing.T) {
 	type outcome struct {
-		Orders  []v1alpha1.OrderStatus
+		Orders  []v1alpha1.RequestStatus
 		Request string
 	}
-	order := func(result string) []v1alpha1.OrderStatus {
-		return []v1alpha1.OrderStatus{{Type: "continue-with-older-data", Token: "go", Target: "orders-0", Result: result}}
+	order := func(result string) []v1alpha1.RequestStatus {
+		return []v1alpha1.RequestStatus{{Type: "continue-with-older-data", ID: "go", Target: "orders-0", Result: result}}
 	}
 	const notNeeded = "not needed: orders-0 is not held for older data"
 	cases := []struct {
@@ -40,46 +40,46 @@ func TestOlderData(t *testing.T) {
 	}{
 		{"nothing is requested", func(w *world) { delete(w.c.Annotations, v1alpha1.AnnotationContinueWithOlderData) }, outcome{}},
 		{"a request is recorded before its member hears of it", func(*world) {}, outcome{Orders: order("")}},
-		{"a request on record is passed on", func(w *world) { w.c.Status.Orders = order("") }, outcome{order(""), "go orders-0"}},
+		{"a request on record is passed on", func(w *world) { w.c.Status.Requests = order("") }, outcome{order(""), "go orders-0"}},
 		{"so it is when the annotation is gone", func(w *world) {
-			w.c.Status.Orders = order("")
+			w.c.Status.Requests = order("")
 			delete(w.c.Annotations, v1alpha1.AnnotationContinueWithOlderData)
 		}, outcome{order(""), "go orders-0"}},
 		{"so it is while its member starts", func(w *world) {
-			w.c.Status.Orders = order("")
+			w.c.Status.Requests = order("")
 			m := w.status(0)
-			m.State, m.Hold = memberapi.StateRecovering, ""
+			m.State, m.Hold = agentapi.StateRecovering, ""
 		}, outcome{order(""), "go orders-0"}},
 		{"its member has carried it out", func(w *world) {
-			w.c.Status.Orders = order("")
+			w.c.Status.Requests = order("")
 			m := w.status(0)
 			m.Recovered, m.Timeline = "go", 2
 		}, outcome{Orders: order("orders-0 went on with older data, on timeline 2")}},
 		{"the newer volume came back", func(w *world) {
-			w.c.Status.Orders = order("")
+			w.c.Status.Requests = order("")
 			m := w.status(0)
-			m.State, m.Hold, m.Serving, m.Role = memberapi.StateRunning, "", true, v1alpha1.RolePrimary
+			m.State, m.Hold, m.Serving, m.Role = agentapi.StateRunning, "", true, v1alpha1.RolePrimary
 		}, outcome{Orders: order(notNeeded)}},
-		{"an ID is carried out once", func(w *world) { w.c.Status.Orders = order("done") }, outcome{Orders: order("done")}},
+		{"an ID is carried out once", func(w *world) { w.c.Status.Requests = order("done") }, outcome{Orders: order("done")}},
 		{"another ID is taken up", func(w *world) {
-			w.c.Status.Orders = order("done")
-			w.c.Status.Orders[0].Token = "before"
+			w.c.Status.Requests = order("done")
+			w.c.Status.Requests[0].ID = "before"
 		}, outcome{Orders: order("")}},
 		{"a primary that serves is not asked to", func(w *world) {
 			m := w.status(0)
-			m.State, m.Hold, m.Serving, m.Role = memberapi.StateRunning, "", true, v1alpha1.RolePrimary
+			m.State, m.Hold, m.Serving, m.Role = agentapi.StateRunning, "", true, v1alpha1.RolePrimary
 		}, outcome{Orders: order(notNeeded)}},
 		{"a member that has not said what holds it is waited for", func(w *world) {
 			m := w.status(0)
-			m.State, m.Hold = memberapi.StateStarting, ""
+			m.State, m.Hold = agentapi.StateStarting, ""
 		}, outcome{}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			w := held(t, 0, memberapi.HoldDataBehind)
+			w := held(t, 0, agentapi.HoldDataStale)
 			w.c.Annotations = map[string]string{v1alpha1.AnnotationContinueWithOlderData: "go"}
 			c.change(w)
-			if diff := cmp.Diff(c.want, outcome{w.plan().Report.Orders, requested(t, w)}); diff != "" {
+			if diff := cmp.Diff(c.want, outcome{w.plan().Report.Requests, requested(t, w)}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -10,17 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // downPrimary is a settled cluster whose primary's pod is outdated, and whose database
 // has been in a state for a while.
-func downPrimary(t *testing.T, replicas int, state memberapi.State, since time.Duration) (*world, *memberapi.Status) {
+func downPrimary(t *testing.T, replicas int, state agentapi.State, since time.Duration) (*world, *agentapi.Status) {
 	t.Helper()
 	w := settled(t, replicas)
 	w.o.Pods[0].Annotations[v1alpha1.AnnotationRollout] = "before"
-	w.o.Behind[suffixRW] = map[string]bool{}
+	w.o.ServicePods[suffixRW] = map[string]bool{}
 	m := w.status(0)
 	m.State, m.Serving, m.Role = state, false, v1alpha1.RoleMember
 	m.Time, m.DownSince = now.Add(-time.Hour), now.Add(-time.Hour-since) // by the member's own clock
@@ -48,66 +48,66 @@ func TestOutdatedPodIsFirstItsAgentsToRestart(t *testing.T) {
 		recheck  time.Duration
 	}{
 		"a database that crashed a moment ago": {world: func(t *testing.T) *world {
-			w, m := downPrimary(t, 2, memberapi.StateFailed, time.Second)
+			w, m := downPrimary(t, 2, agentapi.StateFailed, time.Second)
 			m.Failures = 1
 			return w
 		}},
 		"one that did not start after its crash": {world: func(t *testing.T) *world {
-			w, m := downPrimary(t, 2, memberapi.StateFailed, 4*time.Second)
+			w, m := downPrimary(t, 2, agentapi.StateFailed, 4*time.Second)
 			m.Failures = 2
 			return w
 		}, replaced: true},
 		"one that failed, by an agent that does not count": {world: func(t *testing.T) *world {
-			w, m := downPrimary(t, 2, memberapi.StateFailed, 0)
+			w, m := downPrimary(t, 2, agentapi.StateFailed, 0)
 			m.DownSince = time.Time{}
 			return w
 		}, replaced: true},
 		"one that waits for its Lease": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateWaiting, 10*time.Second)
+			w, _ := downPrimary(t, 2, agentapi.StateWaiting, 10*time.Second)
 			return w
 		}, recheck: 20 * time.Second},
 		"one that waited before it said so, and since": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateWaiting, 20*time.Second)
+			w, _ := downPrimary(t, 2, agentapi.StateWaiting, 20*time.Second)
 			o := w.o.Members["orders-0"]
 			o.At = now.Add(-11 * time.Second)
 			w.o.Members["orders-0"] = o
 			return w
 		}, replaced: true},
 		"one that recovers, however long": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateRecovering, time.Hour)
+			w, _ := downPrimary(t, 2, agentapi.StateRecovering, time.Hour)
 			return w
 		}},
 		"one that is hung": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateHung, time.Minute)
+			w, _ := downPrimary(t, 2, agentapi.StateHung, time.Minute)
 			return w
 		}},
 		"one that is held": {world: func(t *testing.T) *world {
-			w, m := downPrimary(t, 2, memberapi.StateHeld, time.Second)
-			m.Hold = memberapi.HoldDataVersion
+			w, m := downPrimary(t, 2, agentapi.StateHeld, time.Second)
+			m.Hold = agentapi.HoldDataVersion
 			return w
 		}, replaced: true},
 		"a container that has just ended": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateFailed, 0)
+			w, _ := downPrimary(t, 2, agentapi.StateFailed, 0)
 			endedContainer(w, terminated)
 			return w
 		}},
 		"one that its kubelet starts again": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateFailed, 0)
+			w, _ := downPrimary(t, 2, agentapi.StateFailed, 0)
 			endedContainer(w, waiting("ContainerCreating"))
 			return w
 		}},
 		"one that its kubelet is in no hurry to start again": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateFailed, 0)
+			w, _ := downPrimary(t, 2, agentapi.StateFailed, 0)
 			endedContainer(w, waiting("CrashLoopBackOff"))
 			return w
 		}, replaced: true},
 		"one that never ran": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 2, memberapi.StateFailed, 0)
+			w, _ := downPrimary(t, 2, agentapi.StateFailed, 0)
 			w.waiting(0, "PodInitializing")
 			return w
 		}, replaced: true},
 		"one whose image cannot be had": {world: func(t *testing.T) *world {
-			w, _ := downPrimary(t, 1, memberapi.StateFailed, 0)
+			w, _ := downPrimary(t, 1, agentapi.StateFailed, 0)
 			w.waiting(0, "ImagePullBackOff")
 			return w
 		}, replaced: true},
@@ -130,7 +130,7 @@ func TestOutdatedPodIsFirstItsAgentsToRestart(t *testing.T) {
 func TestHungPrimaryIsNotAvailable(t *testing.T) {
 	w := settled(t, 2)
 	m := w.status(0)
-	m.State, m.Serving, m.Role = memberapi.StateHung, false, v1alpha1.RoleMember
+	m.State, m.Serving, m.Role = agentapi.StateHung, false, v1alpha1.RoleMember
 	m.Message = "PostgreSQL accepts no new connection"
 	p := w.plan()
 	want := outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", "Available/PrimaryUnavailable"}, 2}

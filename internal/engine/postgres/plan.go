@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // primaryOrdinal is the member that leads.
@@ -22,16 +23,16 @@ type judgement struct {
 
 // Plan implements engine.Engine.
 func (e *Engine) Plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
-	return plan(c, o, now)
+	return planCluster(c, o, now)
 }
 
-func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
-	d, writable, stalls := desire(c, o)
+func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
+	d, writable, stalls := planDesired(c, o)
 	j := judgement{c: c, Judgement: memberset.Judgement{
-		Set: set(c), Seen: o, Desired: d.Desired, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now,
+		Set: membersOf(c), Observed: o, Desired: d.Desired, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now,
 	}}
 	for n := range d.Count {
-		j.Standings[n] = stand(c, o, d, n)
+		j.Standings[n] = judgeStanding(c, o, d, n)
 	}
 	j.JudgeMembers()
 	j.judgeFirst()
@@ -42,54 +43,55 @@ func plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) e
 	j.judgeArchive()
 
 	surplus := j.JudgeSurplus(now)
-	p := engine.Plan{Facts: j.Facts, Recheck: engine.Soonest(j.Recheck(now), surplus)}
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus)}
 	if writable {
-		p.Objects, p.Complete = objects(c, d), d.Minted.Complete(j.Set)
-		p.BackupVolume, p.Recorded, p.Claims = j.BackupVolume(d.Desired), o.Recorded, o.Claims()
+		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
+		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()
 	}
-	p.Notes, p.Tolerated = slices.Concat(j.GrowthNotes(), j.KeptNotes()), j.Tolerated()
-	p.Step, p.Drifts = j.step(now), j.PodDrifts(now)
-	p.Report = j.report()
-	p.Report.Archive, p.Report.Orders = j.archive(now), d.older.requests()
-	p.Demand = j.demand(p.Report.Archive, now)
+	p.Notes, p.Tolerated = slices.Concat(j.GrowthNotes(), j.KeptNotes()), j.ListTolerated()
+	p.Step, p.Drifts = j.nextStep(now), slices.Concat(j.PodDrifts(now), j.alterDrifts())
+	p.Resets = j.listResets()
+	p.Report = j.reportCluster()
+	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.older.listRequests()
+	p.Demand = j.demandBackup(p.Report.Archive, now)
 	if j.archiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)
 	}
-	if o.Blind() {
+	if o.AwaitsFirstAnswer() {
 		p.Facts = nil
 	}
 	return p
 }
 
-// stand judges one member; first match wins.
-func stand(c *v1alpha1.PostgresCluster, o memberset.Observation, d desired, ordinal int) memberset.Standing {
-	s := set(c)
-	if standing := s.Present(o, ordinal); !standing.Done() {
+// judgeStanding judges one member; first match wins.
+func judgeStanding(c *v1alpha1.PostgresCluster, o memberset.Observation, d desired, ordinal int) memberset.Standing {
+	s := membersOf(c)
+	if standing := memberset.JudgePresence(s, o, ordinal); !standing.IsDone() {
 		return standing
 	}
 	m, primary := o.Member(ordinal), ordinal == primaryOrdinal
 	switch {
-	case m.State == memberapi.StateHung:
-		return s.Syncing(o, ordinal, true)
-	case !m.Serving || primary && m.State != memberapi.StateRunning:
-		return s.Syncing(o, ordinal, false)
-	case !primary && m.State != memberapi.StateStreaming:
-		return s.Syncing(o, ordinal, m.State == memberapi.StateDisconnected)
+	case m.State == agentapi.StateHung:
+		return memberset.JudgeSyncing(s, o, ordinal, true)
+	case !m.Serving || primary && m.State != agentapi.StateRunning:
+		return memberset.JudgeSyncing(s, o, ordinal, false)
+	case !primary && m.State != agentapi.StateStreaming:
+		return memberset.JudgeSyncing(s, o, ordinal, m.State == agentapi.StateDisconnected)
 	case primary:
-		return s.Current(o, d.Desired, ordinal, suffixRW)
+		return memberset.JudgeRollout(s, o, d.Desired, ordinal, suffixRW)
 	}
-	return s.Current(o, d.Desired, ordinal, suffixRO)
+	return memberset.JudgeRollout(s, o, d.Desired, ordinal, suffixRO)
 }
 
-// step is the one operation to do now; the order is the priority.
-func (j *judgement) step(now time.Time) *engine.Step {
+// nextStep is the one operation to do now; the order is the priority.
+func (j *judgement) nextStep(now time.Time) *engine.Step {
 	if j.c.Spec.Suspend {
-		return j.PolicyStep(j.Seen)
+		return memberset.PolicyStep(j.Set, j.Observed)
 	}
 	if s := j.RelabelStep(); s != nil {
 		return s
 	}
-	if s := j.MintStep(j.Seen, now); s != nil {
+	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {
 		return s
 	}
 	if s := j.ReplaceStep(primaryOrdinal); s != nil {
@@ -99,46 +101,47 @@ func (j *judgement) step(now time.Time) *engine.Step {
 }
 
 // servesSince says whether the primary takes writes, by its answer to a question
-// that was asked at a time, or later: what is left may be the last copy.
+// that was asked at a time, or later, and for which it flushed a record to its
+// disk: what is left may be the last copy.
 func (j *judgement) servesSince(since time.Time) bool {
-	m := j.Seen.Member(primaryOrdinal)
-	return m != nil && m.Role == v1alpha1.RolePrimary && m.State == memberapi.StateRunning && m.Serving && !m.PositionOld &&
-		j.Seen.AnsweredSince(primaryOrdinal, since)
+	m := j.Observed.Member(primaryOrdinal)
+	return m != nil && m.Role == v1alpha1.RolePrimary && m.State == agentapi.StateRunning && m.Serving && !m.PositionOld && m.Flushed &&
+		j.Observed.AnsweredSince(primaryOrdinal, since)
 }
 
 // judgeService says whether clients can write.
 func (j *judgement) judgeService() {
-	primary := j.primary()
-	if m := j.Seen.Member(primaryOrdinal); primary == j.PodName(primaryOrdinal) && m.DiskFull {
-		j.Available(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(primaryOrdinal))
+	primary := j.findPrimary()
+	if m := j.Observed.Member(primaryOrdinal); primary == j.PodName(primaryOrdinal) && m.DiskFull {
+		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(primaryOrdinal))
 		return
 	}
-	if primary != "" && j.Seen.Behind[suffixRW][primary] {
-		j.Available(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s takes writes", j.Serving(), j.Desired.Count, primary)
+	if primary != "" && j.Observed.ServicePods[suffixRW][primary] {
+		j.AddAvailable(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s takes writes", j.CountServing(), j.Desired.Count, primary)
 		return
 	}
 	why := " yet"
 	if s := j.Standings[primaryOrdinal]; s.Message != "" {
 		why = ": " + s.Message
 	}
-	j.Available(false, v1alpha1.ReasonPrimaryUnavailable, "no member takes writes%s", why)
+	j.AddAvailable(false, v1alpha1.ReasonPrimaryUnavailable, "no member takes writes%s", why)
 }
 
-// primary is the member that takes writes; empty when there is none.
-func (j *judgement) primary() string {
+// findPrimary is the member that takes writes; empty when there is none.
+func (j *judgement) findPrimary() string {
 	for n := range j.Desired.Count {
-		if m := j.Seen.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && m.State == memberapi.StateRunning && m.Serving {
+		if m := j.Observed.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && m.State == agentapi.StateRunning && m.Serving {
 			return j.PodName(n)
 		}
 	}
 	return ""
 }
 
-func (j *judgement) report() engine.Report {
+func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
-	r.Version, r.Primary = runningVersion(j.c, j.Seen), j.primary()
+	r.Version, r.Primary = runningVersion(j.c, j.Observed), j.findPrimary()
 	r.Endpoints = &v1alpha1.EndpointsStatus{
-		ReadWrite: memberset.HostPort(j.Host(suffixRW), Port), ReadOnly: memberset.HostPort(j.Host(suffixRO), Port),
+		ReadWrite: objects.HostPort(j.Host(suffixRW), Port), ReadOnly: objects.HostPort(j.Host(suffixRO), Port),
 	}
 	return r
 }

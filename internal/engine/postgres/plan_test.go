@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
 // outcome is a plan in the words of a table: the step as "Type target", the
@@ -72,12 +73,12 @@ func TestPlan(t *testing.T) {
 		{"a new member that copies is syncing",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
-				w.status(1).State, w.status(1).Serving = memberapi.StateCloning, false
+				w.status(1).State, w.status(1).Serving = agentapi.StateCloning, false
 				return w
 			},
 			outcome{"", []string{"Reconciling/Syncing", available}, 2}},
 		{"a replica that streams and is behind no Service updates endpoints",
-			func(t *testing.T) *world { w := settled(t, 2); delete(w.o.Behind[suffixRO], "orders-1"); return w },
+			func(t *testing.T) *world { w := settled(t, 2); delete(w.o.ServicePods[suffixRO], "orders-1"); return w },
 			outcome{"", []string{"Reconciling/UpdatingEndpoints", available}, 2}},
 		{"shrinking goes one member at a time, from the highest ordinal",
 			func(t *testing.T) *world { w := settled(t, 5); w.replicas(2); return w },
@@ -266,59 +267,59 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 1)
 				m := w.status(0)
-				m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, memberapi.HoldDataVersion, false, v1alpha1.RoleMember
-				w.o.Behind[suffixRW] = map[string]bool{}
+				m.State, m.Hold, m.Serving, m.Role = agentapi.StateHeld, agentapi.HoldDataVersion, false, v1alpha1.RoleMember
+				w.o.ServicePods[suffixRW] = map[string]bool{}
 				return w
 			},
 			outcome{"", []string{"Stalled/DataVersionMismatch", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 1}},
 		{"a replica that has no room for a copy stalls with what it needs, and the primary serves",
-			func(t *testing.T) *world { return held(t, 1, memberapi.HoldVolumeFull) },
+			func(t *testing.T) *world { return held(t, 1, agentapi.HoldVolumeFull) },
 			outcome{"", []string{"Stalled/VolumeFull", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
 		{"a primary whose volume is an older one stalls and takes no writes",
-			func(t *testing.T) *world { return held(t, 0, memberapi.HoldDataBehind) },
-			outcome{"", []string{"Stalled/DataBehind", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 2}},
+			func(t *testing.T) *world { return held(t, 0, agentapi.HoldDataStale) },
+			outcome{"", []string{"Stalled/DataStale", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 2}},
 		{"a replica that is ahead of the primary stalls",
-			func(t *testing.T) *world { return held(t, 1, memberapi.HoldDataAhead) },
-			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
+			func(t *testing.T) *world { return held(t, 1, agentapi.HoldDataDiverged) },
+			outcome{"", []string{"Stalled/DataDiverged", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
 		{"a replica that is ahead of the primary is not scaled away with its volume",
 			func(t *testing.T) *world {
-				w := held(t, 1, memberapi.HoldDataAhead)
+				w := held(t, 1, agentapi.HoldDataDiverged)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.replicas(1)
 				return w
 			},
-			outcome{"", []string{"Stalled/DataAhead", "Degraded/MemberDown", "Reconciling/Configuring", "Reconciling/MemberDown", "Reconciling/ScalingDown", available}, 2}},
+			outcome{"", []string{"Stalled/DataDiverged", "Degraded/MemberDown", "Reconciling/Configuring", "Reconciling/MemberDown", "Reconciling/ScalingDown", available}, 2}},
 		{"nor when its member is not heard any more",
 			func(t *testing.T) *world {
-				w := held(t, 1, memberapi.HoldDataAhead)
+				w := held(t, 1, agentapi.HoldDataDiverged)
 				obeyVolume(t, w, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.replicas(1)
-				w.o.Members["orders-1"] = members.Observation{}
+				w.o.Members["orders-1"] = agentclient.Observation{}
 				w.o.Pods[1].Status.Conditions = nil
 				return w
 			},
 			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingUp", "Reconciling/ScalingDown", available}, 2}},
 		{"nor when the policy became Delete after it was scaled away",
 			func(t *testing.T) *world {
-				w := held(t, 1, memberapi.HoldDataAhead)
+				w := held(t, 1, agentapi.HoldDataDiverged)
 				obeyVolume(t, w, 1)
 				w.gone(1)
 				delete(w.o.Volumes[1].Labels, v1alpha1.LabelMember)
 				w.replicas(1)
-				d, _, _ := desire(w.c, w.o)
-				w.status(0).ConfigHash = memberapi.HashConfig(d.Config)
+				d, _, _ := planDesired(w.c, w.o)
+				w.status(0).ConfigHash = agentapi.HashConfig(d.Config)
 				obeyVolume(t, w, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				d, _, _ = desire(w.c, w.o)
-				w.status(0).ConfigHash = memberapi.HashConfig(d.Config)
+				d, _, _ = planDesired(w.c, w.o)
+				w.status(0).ConfigHash = agentapi.HashConfig(d.Config)
 				return w
 			},
 			outcome{"", []string{available}, 1}},
 		{"a member that does not answer is not asked to be replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
-				w.o.Members["orders-1"] = members.Observation{Err: "timeout"}
+				w.o.Members["orders-1"] = agentclient.Observation{Err: "timeout"}
 				return w
 			},
 			outcome{"", []string{"Degraded/MemberDown", "Reconciling/MemberUnreachable", available}, 2}},
@@ -396,20 +397,20 @@ func TestPlan(t *testing.T) {
 }
 
 // held is a settled cluster of two with one member that is held down.
-func held(t *testing.T, ordinal int, hold memberapi.Hold) *world {
+func held(t *testing.T, ordinal int, hold agentapi.Hold) *world {
 	w := settled(t, 2)
 	m := w.status(ordinal)
-	m.State, m.Hold, m.Serving, m.Role = memberapi.StateHeld, hold, false, v1alpha1.RoleMember
+	m.State, m.Hold, m.Serving, m.Role = agentapi.StateHeld, hold, false, v1alpha1.RoleMember
 	if ordinal == 0 {
-		w.o.Behind[suffixRW] = map[string]bool{}
+		w.o.ServicePods[suffixRW] = map[string]bool{}
 	}
 	return w
 }
 
 // hashNow is the hash of the configuration as the world would render it.
 func hashNow(w *world) string {
-	d, _, _ := desire(w.c, w.o)
-	return memberapi.HashConfig(d.Config)
+	d, _, _ := planDesired(w.c, w.o)
+	return agentapi.HashConfig(d.Config)
 }
 
 // A message without a field or a remedy helps nobody.
@@ -421,7 +422,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 		"downgrade":    {func(w *world) { w.c.Spec.Version = "15" }, []string{"spec.version", "17.4"}},
 		"major":        {func(w *world) { w.c.Spec.Version = "18" }, []string{"spec.version", "\"17.4\" again"}},
 		"shrink":       {func(w *world) { w.c.Spec.Storage.Size = resource.MustParse("100Mi") }, []string{"spec.storage.size", "at least 1Gi"}},
-		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", "set it back"}},
+		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", `set it to "standard"`}},
 		"class missing": {func(w *world) { w.c.Spec.Storage.StorageClass = "fast" },
 			[]string{"spec.storage.storageClass", "does not exist"}},
 		"bootstrap": {func(w *world) { w.c.Spec.Bootstrap.Database = "app"; w.says("shop", "app", "") }, []string{"spec.bootstrap", "\"shop\"", "SQL"}},
@@ -472,7 +473,7 @@ func TestBirthLatch(t *testing.T) {
 			w := newWorld(t, 1)
 			w.mint()
 			source(w)
-			if got := set(w.c).Desire(w.o).SystemIdentifier; got != id {
+			if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != id {
 				t.Errorf("latch %q, want %q", got, id)
 			}
 		})
@@ -481,7 +482,7 @@ func TestBirthLatch(t *testing.T) {
 		w := newWorld(t, 2)
 		w.mint()
 		w.member(1).SystemIdentifier = id
-		if got := set(w.c).Desire(w.o).SystemIdentifier; got != "" {
+		if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != "" {
 			t.Errorf("latch %q from a replica", got)
 		}
 	})
@@ -492,7 +493,7 @@ func TestVolumesNeverShrink(t *testing.T) {
 	for _, size := range []string{"64Mi", "1Gi", "5Gi"} {
 		w := settled(t, 2)
 		w.c.Spec.Storage.Size = resource.MustParse(size)
-		d, _, _ := desire(w.c, w.o)
+		d, _, _ := planDesired(w.c, w.o)
 		for _, v := range d.Volumes {
 			live := w.o.Volumes[v.Ordinal].Spec.Resources.Requests[corev1.ResourceStorage]
 			if v.Size.Cmp(live) < 0 {

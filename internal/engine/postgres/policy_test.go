@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // owned gives an object an owner reference to the cluster.
@@ -90,7 +91,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 				v1alpha1.AnnotationSystemIdentifier: w.c.Status.SystemIdentifier, v1alpha1.AnnotationCluster: string(w.c.UID)}
 			w.c.Spec.Storage.Size = resource.MustParse("2Gi")
 			tc.change(w)
-			d, _, _ := desire(w.c, w.o)
+			d, _, _ := planDesired(w.c, w.o)
 			if got := d.Volumes[0].Size.String(); got != tc.want {
 				t.Errorf("size %s, want %s", got, tc.want)
 			}
@@ -108,24 +109,24 @@ func TestVolumeGrowsLast(t *testing.T) {
 // obeyVolume gives a volume the annotations that are planned for it.
 func obeyVolume(t *testing.T, w *world, ordinal int) {
 	t.Helper()
-	d, _, _ := desire(w.c, w.o)
+	d, _, _ := planDesired(w.c, w.o)
 	for _, v := range d.Volumes {
 		if v.Ordinal == ordinal {
-			w.o.Volumes[ordinal].Annotations = set(w.c).Volume(d.Desired, v).Annotations
+			w.o.Volumes[ordinal].Annotations = objects.VolumeClaim(membersOf(w.c), d.Desired, v).Annotations
 		}
 	}
 }
 
 // What a volume says of newer data goes when its member serves from it.
-func TestDataAheadIsTakenBack(t *testing.T) {
-	w := held(t, 1, memberapi.HoldDataAhead)
+func TestDivergedMarkIsRemoved(t *testing.T) {
+	w := held(t, 1, agentapi.HoldDataDiverged)
 	obeyVolume(t, w, 1)
-	if w.o.Volumes[1].Annotations[v1alpha1.AnnotationDataAhead] == "" {
+	if w.o.Volumes[1].Annotations[v1alpha1.AnnotationDiverged] == "" {
 		t.Fatal("the volume does not say that its data is ahead")
 	}
 	w.member(1)
 	obeyVolume(t, w, 1)
-	if w.o.Volumes[1].Annotations[v1alpha1.AnnotationDataAhead] != "" {
+	if w.o.Volumes[1].Annotations[v1alpha1.AnnotationDiverged] != "" {
 		t.Error("the volume of a replica that serves is ahead still")
 	}
 }

@@ -47,7 +47,7 @@ func TestRefusalsNameTheField(t *testing.T) {
 				onOwnImage(w)
 				p := w.o.Pods[1]
 				p.Spec.Containers[0].Image = own
-				p.Annotations[v1alpha1.AnnotationRollout] = set(w.c).RolloutHash(own)
+				p.Annotations[v1alpha1.AnnotationRollout] = membersOf(w.c).RolloutHash(own)
 				p.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
 			},
 			func(*world) []string { return []string{"check spec.image and spec.imagePullSecrets"} }, "spec.version"},

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
-// Restoring implements engine.Restorer.
-func (e *Engine) Restoring(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.Restoring {
-	d, writable, faults := desire(c, o)
-	return set(c).Restoring(o, d.Desired, writable, faults)
+// PlanRestore implements engine.Engine.
+func (e *Engine) PlanRestore(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.RestorePlan {
+	d, writable, faults := planDesired(c, o)
+	return memberset.PlanRestore(membersOf(c), o, d.Desired, writable, faults)
 }

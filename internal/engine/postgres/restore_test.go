@@ -11,13 +11,13 @@ import (
 )
 
 // How the first member's volume is filled follows from what is declared.
-func TestRestoring(t *testing.T) {
+func TestPlanRestore(t *testing.T) {
 	w := newWorld(t, 3)
-	r := (&Engine{}).Restoring(w.c, w.o)
+	r := (&Engine{}).PlanRestore(w.c, w.o)
 	if r.Living || r.Volume != nil || len(r.Others)+len(r.Faults) > 0 {
 		t.Errorf("before anything is there: %+v", r)
 	}
-	if r.Program != "postgres" || r.Image != image(w.c, w.o.Settings) || r.User != 999 || r.Member != "orders-0" || r.PeerURL != "" || r.Size != 1<<30 || *r.Account.Name != "orders-backup" {
+	if r.Program != "postgres" || r.Image != specImage(w.c, w.o.Settings) || r.User != 999 || r.Member != "orders-0" || r.CompleteTask != nil || r.Size != 1<<30 || *r.Account.Name != "orders-backup" {
 		t.Errorf("%+v", r)
 	}
 	if *r.Claim.Name != "data-orders-0" || r.Claim.Labels[v1alpha1.LabelMember] != "0" || r.Claim.Annotations[v1alpha1.AnnotationRestoredBy] != "cluster-uid" || r.Claim.Annotations[v1alpha1.AnnotationSystemIdentifier] != "" {
@@ -25,25 +25,25 @@ func TestRestoring(t *testing.T) {
 	}
 	w.volume(0, true)
 	w.volume(2, false)
-	r = (&Engine{}).Restoring(w.c, w.o)
+	r = (&Engine{}).PlanRestore(w.c, w.o)
 	if r.Living || r.Volume != w.o.Volumes[0] || !cmp.Equal(r.Others, []string{"data-orders-2"}) {
 		t.Errorf("with volumes: %+v", r)
 	}
 	w.c.CreationTimestamp = metav1.NewTime(now)
 	w.o.Volumes[2].DeletionTimestamp = &metav1.Time{Time: now}
-	if r = (&Engine{}).Restoring(w.c, w.o); r.Leaving != "data-orders-2" {
+	if r = (&Engine{}).PlanRestore(w.c, w.o); r.Leaving != "data-orders-2" {
 		t.Errorf("%q is being deleted", r.Leaving)
 	}
 	w.o.Volumes[2].CreationTimestamp = w.c.CreationTimestamp
-	if r = (&Engine{}).Restoring(w.c, w.o); r.Leaving != "" {
+	if r = (&Engine{}).PlanRestore(w.c, w.o); r.Leaving != "" {
 		t.Errorf("its own %s passes for an earlier cluster's", r.Leaving)
 	}
 	w.c.Spec.Storage.StorageClass = "nowhere"
 	clear(w.o.Volumes)
-	if r = (&Engine{}).Restoring(w.c, w.o); len(r.Faults) != 1 || r.Faults[0].Reason != v1alpha1.ReasonStorageClassMissing {
+	if r = (&Engine{}).PlanRestore(w.c, w.o); len(r.Faults) != 1 || r.Faults[0].Reason != v1alpha1.ReasonStorageClassMissing {
 		t.Errorf("without its class: %+v", r.Faults)
 	}
-	if w := settled(t, 1); !(&Engine{}).Restoring(w.c, w.o).Living {
+	if w := settled(t, 1); !(&Engine{}).PlanRestore(w.c, w.o).Living {
 		t.Error("a database lives, and nobody sees it")
 	}
 }
@@ -70,7 +70,7 @@ func TestHalfRestored(t *testing.T) {
 			w.volume(0, true)
 			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationRestoredBy: "another-uid"}
 			c.change(w)
-			p := plan(w.c, w.o, now)
+			p := planCluster(w.c, w.o, now)
 			told := false
 			for _, f := range p.Facts {
 				told = told || f.Reason == v1alpha1.ReasonRestoreRefused && strings.Contains(f.Message, "data-orders-0")

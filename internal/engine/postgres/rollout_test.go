@@ -8,8 +8,8 @@ import (
 	"github.com/fluxcd/pkg/runtime/conditions"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 )
 
 // resolve is a pass that found no progress for so long.
@@ -34,7 +34,7 @@ func TestLostPrimaryIsNoChange(t *testing.T) {
 	}{
 		{"the primary is held", func() {
 			m := w.status(0)
-			m.State, m.Hold, m.Serving, m.Message = memberapi.StateHeld, memberapi.HoldDataBehind, false, "its data is older"
+			m.State, m.Hold, m.Serving, m.Message = agentapi.StateHeld, agentapi.HoldDataStale, false, "its data is older"
 		}},
 		{"its pod is gone", func() { w.gone(0) }},
 		{"the replica is gone, too", func() { w.gone(1) }},

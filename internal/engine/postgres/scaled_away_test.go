@@ -8,7 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // left is the volume of a member that was scaled away under a policy, whose pod
@@ -42,7 +44,8 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"nobody knows when the pod ended", func(w *world) { w.o.Ended = nil }, ""},
 		{"the primary does not serve", func(w *world) { w.status(0).Serving = false }, ""},
 		{"the primary could not look at its position", func(w *world) { w.status(0).PositionOld = true }, ""},
-		{"the primary starts", func(w *world) { w.status(0).State = memberapi.StateRecovering }, ""},
+		{"the primary did not flush since", func(w *world) { w.status(0).Flushed = false }, ""},
+		{"the primary starts", func(w *world) { w.status(0).State = agentapi.StateRecovering }, ""},
 		{"a replica answers in its place", func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, ""},
 		{"another pod answered", func(w *world) { w.o.Pods[0].UID = "another" }, ""},
 		{"the primary stops", func(w *world) { w.o.Pods[0].DeletionTimestamp = &metav1.Time{Time: now} }, ""},
@@ -50,7 +53,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"it says nothing of how its member left", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationScaledAway) }, ""},
 		{"an earlier cluster scaled it away", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] = "earlier" }, ""},
 		{"nobody knows whose it is", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationCluster) }, ""},
-		{"its data is ahead", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationDataAhead] = "true" }, ""},
+		{"its data is ahead", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationDiverged] = "true" }, ""},
 		{"the policy says Retain by now", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, ""},
 	}
 	for _, tc := range cases {
@@ -65,7 +68,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 				t.Errorf("step %q, want %q", got, tc.want)
 			}
 			if tc.want == "" && w.o.Volumes[2].Annotations[v1alpha1.AnnotationScaledAway] == "Delete" && w.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete &&
-				w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] == string(w.c.UID) && w.o.Volumes[2].Annotations[v1alpha1.AnnotationDataAhead] == "" &&
+				w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] == string(w.c.UID) && w.o.Volumes[2].Annotations[v1alpha1.AnnotationDiverged] == "" &&
 				(p.Recheck == 0 || p.Recheck > time.Minute) {
 				t.Errorf("it is looked at again after %s", p.Recheck)
 			}
@@ -81,9 +84,9 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 	}
 	obey := func() {
 		t.Helper()
-		d, _, _ := desire(w.c, w.o)
+		d, _, _ := planDesired(w.c, w.o)
 		for _, v := range d.Volumes {
-			ac, live := set(w.c).Volume(d.Desired, v), w.o.Volumes[v.Ordinal]
+			ac, live := objects.VolumeClaim(membersOf(w.c), d.Desired, v), w.o.Volumes[v.Ordinal]
 			if live == nil {
 				live = w.volume(v.Ordinal, true)
 			}
@@ -100,7 +103,7 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 		if got := v.Annotations[v1alpha1.AnnotationScaledAway]; got != says || len(v.OwnerReferences) > 0 != owned {
 			t.Errorf("%s: the volume says %q and is owned by %v", when, got, v.OwnerReferences)
 		}
-		if !set(w.c).PolicyHolds(&v.ObjectMeta) {
+		if !memberset.PolicyHolds(membersOf(w.c), &v.ObjectMeta) {
 			t.Errorf("%s: the policy does not hold of what is planned", when)
 		}
 	}

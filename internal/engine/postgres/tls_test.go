@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
 // brought is a Secret of a user's that is there.
-func brought(name string, given pki.Given) *memberset.BroughtSecret {
-	return &memberset.BroughtSecret{Name: name, ResourceVersion: "1", Given: given}
+func brought(name string, given pki.Given) *memberset.UserSecret {
+	return &memberset.UserSecret{Name: name, ResourceVersion: "1", Given: given}
 }
 
 // server is a good certificate for clients, of a CA of its own.
@@ -24,7 +24,7 @@ func server(w *world) pki.Given {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s := set(w.c)
+	s := membersOf(w.c)
 	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: "x", DNSNames: s.ServerNames()}, now, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
@@ -38,11 +38,11 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 	trusts := func(w *world) {
 		given := server(w)
 		w.o.Minted.TLS = pki.TrustingServer(w.o.Minted.TLS, given.Roots)
-		w.o.Minted.Brought.Server = brought("server", given)
+		w.o.Minted.User.Server = brought("server", given)
 	}
 	loads := func(w *world, ordinals ...int) {
 		for _, n := range ordinals {
-			w.status(n).TLSHash = memberapi.HashTLS(w.o.Minted.TLS)
+			w.status(n).TLSHash = agentapi.HashTLS(w.o.Minted.TLS)
 		}
 	}
 	for _, tc := range []struct {
@@ -52,7 +52,7 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 		fact string // type, reason and a part of the message
 	}{
 		{"the root is trusted first", func(w *world) {
-			w.o.Minted.Brought.Server = brought("server", server(w))
+			w.o.Minted.User.Server = brought("server", server(w))
 		}, "TrustServerCA orders-tls", "Reconciling Configuring the certificate of another CA"},
 		{"a member has not taken it up", func(w *world) {
 			trusts(w)
@@ -81,19 +81,19 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 			w.status(1).TLSHash = ""
 		}, "", "Reconciling Configuring members take up the CA"},
 		{"the Secret is missing", func(w *world) {
-			w.o.Minted.Brought.Server = &memberset.BroughtSecret{Name: "server"}
+			w.o.Minted.User.Server = &memberset.UserSecret{Name: "server"}
 		}, "", `Stalled SecretMissing spec.tls.certificateSecretRef: there is no Secret "server" in this namespace`},
 		{"the Secret is of no use", func(w *world) {
-			w.o.Minted.Brought.Server = brought("server", pki.ReadServer(nil, nil))
+			w.o.Minted.User.Server = brought("server", pki.ReadServer(nil, nil))
 		}, "", `Stalled CertificateRefused spec.tls.certificateSecretRef: Secret "server": it has no tls.crt`},
 		{"the CA is missing", func(w *world) {
-			w.o.Minted.Brought.CA = &memberset.BroughtSecret{Name: "root"}
+			w.o.Minted.User.CA = &memberset.UserSecret{Name: "root"}
 		}, "", `Stalled SecretMissing spec.tls.caSecretRef: there is no Secret "root"`},
 		{"the CA is missing from the beginning", func(w *world) {
 			*w = *newWorld(w.t, 2)
 			w.o.Minted.Internal = map[string][]byte{keyAppPassword: []byte("secret")}
-			w.o.Minted.Brought.CA = &memberset.BroughtSecret{Name: "root"}
-		}, "", `Stalled SecretMissing spec.tls.caSecretRef: there is no Secret "root" in this namespace: make it, or name another; until then no member is made`},
+			w.o.Minted.User.CA = &memberset.UserSecret{Name: "root"}
+		}, "", `Stalled SecretMissing spec.tls.caSecretRef: there is no Secret "root" in this namespace: create it with tls.crt and tls.key, or name another; until then no member is made`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := settled(t, 2)

@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
-	"github.com/holdfast-db/holdfast/internal/members"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -47,11 +48,11 @@ func newWorld(t *testing.T, replicas int) *world {
 			},
 		},
 		o: memberset.Observation{
-			Settings:       memberset.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
+			Settings:       objects.Settings{ImageRepository: "docker.io/library/postgres", AgentImage: "holdfast:test"},
 			Pods:           map[int]*corev1.Pod{},
 			Volumes:        map[int]*corev1.PersistentVolumeClaim{},
-			Members:        map[string]members.Observation{},
-			Behind:         map[string]map[string]bool{suffixRW: {}, suffixRO: {}},
+			Members:        map[string]agentclient.Observation{},
+			ServicePods:    map[string]map[string]bool{suffixRW: {}, suffixRO: {}},
 			StorageClasses: map[string]storagev1.StorageClass{"standard": {AllowVolumeExpansion: new(true)}, "fixed": {}},
 		},
 	}
@@ -81,7 +82,7 @@ func (w *world) mint() {
 		w.t.Fatal(err)
 	}
 	state := pki.CAState{Current: ca}
-	certPEM, keyPEM, err := pki.Issue(ca, set(w.c).Leaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.Issue(ca, membersOf(w.c).Leaf(), now, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -89,14 +90,14 @@ func (w *world) mint() {
 		CA:       state.Data(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
 		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
-	}.Read(set(w.c), now)
+	}.WithCertificates(membersOf(w.c), now)
 }
 
 func (w *world) statefulSet() {
 	w.o.StatefulSet = &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: w.c.Name, Namespace: w.c.Namespace, Generation: 1},
 		Spec: appsv1.StatefulSetSpec{
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: containerName, Image: image(w.c, w.o.Settings)}}}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: containerName, Image: specImage(w.c, w.o.Settings)}}}},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{
 				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: w.c.Spec.Storage.Size}}}}},
 		},
@@ -107,7 +108,7 @@ func (w *world) statefulSet() {
 func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
 	size := w.c.Spec.Storage.Size.DeepCopy()
 	v := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).VolumeName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
+		ObjectMeta: metav1.ObjectMeta{Name: membersOf(w.c).VolumeName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("volume-%d", ordinal)),
 			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}},
 		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new("standard"),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: size}}},
@@ -122,13 +123,13 @@ func (w *world) volume(ordinal int, member bool) *corev1.PersistentVolumeClaim {
 
 // pod is a member's pod that runs and whose agent has said nothing yet.
 func (w *world) pod(ordinal int) *corev1.Pod {
-	img := image(w.c, w.o.Settings)
+	img := specImage(w.c, w.o.Settings)
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: set(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
-			Labels:      set(w.c).Selector(),
-			Annotations: map[string]string{v1alpha1.AnnotationRollout: set(w.c).RolloutHash(img)}},
+		ObjectMeta: metav1.ObjectMeta{Name: membersOf(w.c).PodName(ordinal), Namespace: w.c.Namespace, UID: types.UID(fmt.Sprintf("pod-%d", ordinal)),
+			Labels:      membersOf(w.c).Selector(),
+			Annotations: map[string]string{v1alpha1.AnnotationRollout: membersOf(w.c).RolloutHash(img)}},
 		Spec: corev1.PodSpec{NodeName: fmt.Sprintf("node-%d", ordinal+1),
-			InitContainers: []corev1.Container{{Name: memberset.InstallerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: img}}},
+			InitContainers: []corev1.Container{{Name: objects.InstallerName, Image: w.o.Settings.AgentImage}}, Containers: []corev1.Container{{Name: containerName, Image: img}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.244.0.1",
 			ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
 	}
@@ -137,54 +138,54 @@ func (w *world) pod(ordinal int) *corev1.Pod {
 }
 
 // member is a pod that serves in its role, with the present settings.
-func (w *world) member(ordinal int) *memberapi.Status {
+func (w *world) member(ordinal int) *agentapi.Status {
 	p := w.pod(ordinal)
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	d, _, _ := desire(w.c, w.o)
-	m := &memberapi.Status{
-		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: memberapi.StateStreaming, Serving: true,
+	d, _, _ := planDesired(w.c, w.o)
+	m := &agentapi.Status{
+		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: agentapi.StateStreaming, Serving: true,
 		Version: "17.4", SystemIdentifier: w.c.Status.SystemIdentifier,
-		ConfigHash:        memberapi.HashConfig(d.Config),
+		ConfigHash:        agentapi.HashConfig(d.Config),
 		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]),
-		TLSHash:           memberapi.HashTLS(w.o.Minted.TLS),
+		TLSHash:           agentapi.HashTLS(w.o.Minted.TLS),
 	}
 	if ordinal == 0 {
-		m.Role, m.State = v1alpha1.RolePrimary, memberapi.StateRunning
-		w.o.Behind[suffixRW][p.Name] = true
+		m.Role, m.State, m.Flushed = v1alpha1.RolePrimary, agentapi.StateRunning, true
+		w.o.ServicePods[suffixRW][p.Name] = true
 	} else {
-		w.o.Behind[suffixRO][p.Name] = true
+		w.o.ServicePods[suffixRO][p.Name] = true
 	}
-	w.o.Members[p.Name] = members.Observation{Status: m, Asked: now, At: now}
+	w.o.Members[p.Name] = agentclient.Observation{Status: m, Asked: now, At: now}
 	return m
 }
 
 // status is what the member of an ordinal says, to be changed by a case.
-func (w *world) status(ordinal int) *memberapi.Status {
-	return w.o.Members[set(w.c).PodName(ordinal)].Status
+func (w *world) status(ordinal int) *agentapi.Status {
+	return w.o.Members[membersOf(w.c).PodName(ordinal)].Status
 }
 
-// plan from what is observed, with pods as the cache holds them.
+// planCluster from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o
 	o.Pods = map[int]*corev1.Pod{}
 	for n, pod := range w.o.Pods {
 		lean := pod.DeepCopy()
-		if _, err := engine.Lean(lean); err != nil {
+		if _, err := engine.LeanObject(lean); err != nil {
 			w.t.Fatal(err)
 		}
 		o.Pods[n] = lean
 	}
-	return plan(w.c, o, now)
+	return planCluster(w.c, o, now)
 }
 
 // gone removes a member's pod.
 func (w *world) gone(ordinal int) {
-	name := set(w.c).PodName(ordinal)
+	name := membersOf(w.c).PodName(ordinal)
 	delete(w.o.Pods, ordinal)
 	delete(w.o.Members, name)
-	delete(w.o.Behind[suffixRO], name)
-	delete(w.o.Behind[suffixRW], name)
+	delete(w.o.ServicePods[suffixRO], name)
+	delete(w.o.ServicePods[suffixRW], name)
 }
 
 // replicas changes what is declared.
@@ -196,5 +197,5 @@ func (w *world) waiting(ordinal int, reason string) {
 	p.Status.Conditions = nil
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, Image: p.Spec.Containers[0].Image,
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
-	w.o.Members[p.Name] = members.Observation{}
+	w.o.Members[p.Name] = agentclient.Observation{}
 }

@@ -16,11 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/etcd"
+	"github.com/holdfast-db/holdfast/internal/agent/process"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/etcdversion"
-	"github.com/holdfast-db/holdfast/internal/member"
-	"github.com/holdfast-db/holdfast/internal/member/etcd"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
@@ -29,7 +30,7 @@ import (
 type Engine struct {
 	Member, PeerURL, Token string
 	Version                string
-	Programs               member.Programs
+	Programs               process.Programs
 	// ClientPort and PeerPort on the loopback interface, where etcd runs once.
 	ClientPort, PeerPort int
 }
@@ -41,7 +42,7 @@ const (
 )
 
 // New is the engine of the image, in the pod of a Job.
-func New(task memberapi.RestoreTask) (restore.Engine, error) {
+func New(task agentapi.RestoreTask) (restore.Engine, error) {
 	if task.PeerURL == "" || task.Token == "" {
 		return nil, &backup.Permanent{Err: errors.New("the task names neither the member's address nor its group")}
 	}
@@ -51,7 +52,7 @@ func New(task memberapi.RestoreTask) (restore.Engine, error) {
 	}
 	return &Engine{
 		Member: task.Member, PeerURL: task.PeerURL, Token: task.Token, Version: version,
-		Programs:   member.Programs{Dir: dir, Processes: member.NewProcesses()},
+		Programs:   process.Programs{Dir: dir, Processes: process.NewProcesses()},
 		ClientPort: clientPort, PeerPort: peerPort,
 	}, nil
 }
@@ -123,7 +124,7 @@ func (e *Engine) Recover(ctx context.Context, job restore.Recovery) (restore.Out
 	return restore.Outcome{SystemIdentifier: system}, err
 }
 
-func (e *Engine) recover(ctx context.Context, lock *member.VolumeLock, m backup.Manifest, dir string) (string, error) {
+func (e *Engine) recover(ctx context.Context, lock *volumelock.VolumeLock, m backup.Manifest, dir string) (string, error) {
 	snapshot, data := filepath.Join(dir, snapshotName), filepath.Join(dir, restore.Recovered)
 	revision, err := e.revision(ctx, snapshot)
 	if err != nil {
@@ -181,7 +182,7 @@ func (e *Engine) tool(ctx context.Context, args ...string) (string, error) {
 
 // Check implements restore.Engine: etcd reads everything, and once it is stopped
 // its own tool reads the pages of the file.
-func (e *Engine) Check(ctx context.Context, lock *member.VolumeLock, data string) ([]string, error) {
+func (e *Engine) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
 	alone := &etcd.Alone{
 		Programs: e.Programs, Lock: lock, Data: data, Member: e.Member, PeerURL: e.PeerURL, ClientPort: e.ClientPort, PeerPort: e.PeerPort,
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
 )
 
 // Only what the image's etcd may take over, and restore as it must be, fits.
@@ -28,7 +28,7 @@ func TestFits(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "etcdutl"), []byte("#!/bin/sh\necho '  "+tc.help+" uint'\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			e := &Engine{Version: tc.image, Programs: member.Programs{Dir: dir, Processes: member.NewProcesses()}}
+			e := &Engine{Version: tc.image, Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}}
 			need, err := e.Fits(t.Context(), backup.Manifest{Version: tc.backup, DataSize: 1 << 30})
 			if tc.says == "" && (err != nil || need <= 2<<30) || tc.says != "" && (!backup.InVain(err) || !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("%d, %v; want %q", need, err, tc.says)

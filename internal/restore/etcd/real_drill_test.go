@@ -11,10 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
+	"github.com/holdfast-db/holdfast/internal/agent/process"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
-	memberetcd "github.com/holdfast-db/holdfast/internal/member/etcd"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
@@ -27,11 +28,11 @@ func (w *world) trial(t *testing.T) *restore.Restorer {
 		t.Fatal(err)
 	}
 	return &restore.Restorer{
-		Task:   memberapi.RestoreTask{Namespace: "shop", Name: "orders", UID: "c-1-drill", Kind: "EtcdCluster", Member: "drill", Prefix: "shop/orders/"},
+		Task:   agentapi.RestoreTask{Namespace: "shop", Name: "orders", UID: "c-1-drill", Kind: "EtcdCluster", Member: "drill", Prefix: "shop/orders/"},
 		Volume: t.TempDir(), Open: w.open, Reporter: &reports{}, Log: slog.New(slog.DiscardHandler),
 		Engine: &Engine{
 			Member: "drill", PeerURL: "http://127.0.0.1:2380", Token: "c-1-drill", Version: version,
-			Programs: member.Programs{Dir: dir, Processes: member.NewProcesses()}, ClientPort: freePort(t), PeerPort: freePort(t),
+			Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}, ClientPort: freePort(t), PeerPort: freePort(t),
 		},
 	}
 }
@@ -85,7 +86,7 @@ func TestRealDrillOfBadData(t *testing.T) {
 // rotten overwrites all but the first pages of what was restored.
 type rotten struct{ *Engine }
 
-func (r *rotten) Check(ctx context.Context, lock *member.VolumeLock, data string) ([]string, error) {
+func (r *rotten) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
 	name := filepath.Join(data, "member", "snap", "db")
 	text, err := os.ReadFile(name)
 	if err != nil {

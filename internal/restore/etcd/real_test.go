@@ -26,12 +26,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
+	"github.com/holdfast-db/holdfast/internal/agent/process"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	backupetcd "github.com/holdfast-db/holdfast/internal/backup/etcd"
 	"github.com/holdfast-db/holdfast/internal/etcdversion"
-	"github.com/holdfast-db/holdfast/internal/member"
-	memberetcd "github.com/holdfast-db/holdfast/internal/member/etcd"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
@@ -120,10 +122,10 @@ func (w *world) backup(t *testing.T) *v1alpha1.BackupResult {
 	t.Helper()
 	said := &concluded{}
 	taker := &backup.Taker{
-		Task: memberapi.BackupTask{Namespace: "shop", Name: "nightly", UID: "b-1", Kind: "EtcdCluster", Cluster: "orders", ClusterUID: "c-1", Prefix: "shop/orders/c-1/nightly-b-1/",
-			Sources: []memberapi.BackupSource{{Name: "orders-1", Address: fmt.Sprintf("localhost:%d", w.client)}}},
+		Task: agentapi.BackupTask{Namespace: "shop", Name: "nightly", UID: "b-1", Kind: "EtcdCluster", Cluster: "orders", ClusterUID: "c-1", Prefix: "shop/orders/c-1/nightly-b-1/",
+			Sources: []agentapi.BackupSource{{Name: "orders-1", Address: fmt.Sprintf("localhost:%d", w.client)}}},
 		Pod: "attempt", Log: slog.New(slog.DiscardHandler), Reporter: said, Open: w.open,
-		Source: func(memberapi.BackupTask) (backup.Source, error) {
+		Source: func(agentapi.BackupTask) (backup.Source, error) {
 			return &backupetcd.Source{TLS: w.config, Program: filepath.Join(w.bin, "etcdutl"), Scratch: t.TempDir()}, nil
 		},
 	}
@@ -161,11 +163,11 @@ func (w *world) restore(t *testing.T, volume string) (*v1alpha1.RestoreResult, e
 	}
 	said := &reports{}
 	r := &restore.Restorer{
-		Task:   memberapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2", Kind: "EtcdCluster", Member: "again-0", Prefix: "shop/orders/"},
+		Task:   agentapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2", Kind: "EtcdCluster", Member: "again-0", Prefix: "shop/orders/"},
 		Volume: volume, Open: w.open, Reporter: said, Log: slog.New(slog.DiscardHandler),
 		Engine: &Engine{
 			Member: "again-0", PeerURL: "https://again-0.again-members.shop.svc:2380", Token: "c-2", Version: version,
-			Programs: member.Programs{Dir: dir, Processes: member.NewProcesses()}, ClientPort: freePort(t), PeerPort: freePort(t),
+			Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}, ClientPort: freePort(t), PeerPort: freePort(t),
 		},
 	}
 	err = r.Restore(t.Context())
@@ -215,7 +217,7 @@ func TestRealRestore(t *testing.T) {
 		t.Fatalf("%+v of %+v, %v", result, taken, err)
 	}
 	data := filepath.Join(volume, "etcd")
-	proof, err := member.ReadRestored(filepath.Join(data, memberetcd.ProofDir, member.RestoredFile))
+	proof, err := agent.ReadRestored(filepath.Join(data, memberetcd.ProofDir, agent.RestoredFile))
 	if err != nil || proof.ClusterUID != "c-2" {
 		t.Errorf("%+v, %v", proof, err)
 	}
@@ -239,8 +241,8 @@ func TestRealRestoreOfABadSnapshot(t *testing.T) {
 	w.start(t, filepath.Join(t.TempDir(), "data"))
 	taken := w.backup(t)
 	dir, volume := t.TempDir(), t.TempDir()
-	e := &Engine{Member: "again-0", PeerURL: "https://again-0:2380", Token: "c-2", Programs: member.Programs{Dir: w.bin, Processes: member.NewProcesses()}}
-	lock, err := member.LockVolume(volume)
+	e := &Engine{Member: "again-0", PeerURL: "https://again-0:2380", Token: "c-2", Programs: process.Programs{Dir: w.bin, Processes: process.NewProcesses()}}
+	lock, err := volumelock.LockVolume(volume)
 	if err != nil {
 		t.Fatal(err)
 	}

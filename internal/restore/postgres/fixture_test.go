@@ -23,10 +23,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	backuppostgres "github.com/holdfast-db/holdfast/internal/backup/postgres"
-	memberpostgres "github.com/holdfast-db/holdfast/internal/member/postgres"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
@@ -40,7 +40,7 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	_, _, bin, err := memberpostgres.ImageVersion(t.Context())
+	_, _, bin, err := recovery.ImageVersion(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: memberapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (s *server) init(t *testing.T) {
 	for name, data := range map[string]string{
 		"server.crt": string(s.identity.CertPEM), "server.key": string(s.identity.KeyPEM), "ca.crt": string(s.identity.RootsPEM),
 		"pg_hba.conf":   "local all all trust\nlocal replication all trust\nhostssl replication holdfast_replication all cert map=m\n",
-		"pg_ident.conf": "m " + memberapi.MemberName + " holdfast_replication\n",
+		"pg_ident.conf": "m " + agentapi.MemberName + " holdfast_replication\n",
 	} {
 		if err := os.WriteFile(filepath.Join(s.data, name), []byte(data), 0o600); err != nil {
 			t.Fatal(err)
@@ -131,10 +131,10 @@ func (s *server) backup(t *testing.T, dir string) *v1alpha1.BackupResult {
 
 func (s *server) backupAs(t *testing.T, dir, name string) *v1alpha1.BackupResult {
 	t.Helper()
-	task := memberapi.BackupTask{
+	task := agentapi.BackupTask{
 		Namespace: "shop", Name: name, UID: name + "-uid", Kind: "PostgresCluster", Cluster: "orders", ClusterUID: "c-1",
-		Store: memberapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c-1/" + name + "-uid/",
-		Sources: []memberapi.BackupSource{{Name: "orders-1", Address: "localhost:" + s.port}},
+		Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c-1/" + name + "-uid/",
+		Sources: []agentapi.BackupSource{{Name: "orders-1", Address: "localhost:" + s.port}},
 	}
 	said := &concluded{}
 	taker := &backup.Taker{
@@ -142,7 +142,7 @@ func (s *server) backupAs(t *testing.T, dir, name string) *v1alpha1.BackupResult
 		Open: func(ctx context.Context) (*store.Store, error) {
 			return store.Open(ctx, store.Location{URL: task.Store.URL}, nil)
 		},
-		Source: func(memberapi.BackupTask) (backup.Source, error) {
+		Source: func(agentapi.BackupTask) (backup.Source, error) {
 			return &backuppostgres.Source{Identity: s.identity, Programs: s.bin, Label: "test's", Scratch: t.TempDir()}, nil
 		},
 	}
@@ -173,7 +173,7 @@ func (r *reports) Conclude(_ context.Context, run restore.Run) error {
 
 func newRestorer(t *testing.T, dir, volume string) (*restore.Restorer, *reports) {
 	t.Helper()
-	version, major, bin, err := memberpostgres.ImageVersion(t.Context())
+	version, major, bin, err := recovery.ImageVersion(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func newRestorer(t *testing.T, dir, volume string) (*restore.Restorer, *reports)
 	}
 	said := &reports{}
 	return &restore.Restorer{
-		Task:   memberapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2", Kind: "PostgresCluster", Member: "again-0", Prefix: "shop/orders/"},
+		Task:   agentapi.RestoreTask{Namespace: "shop", Name: "again", UID: "c-2", Kind: "PostgresCluster", Member: "again-0", Prefix: "shop/orders/"},
 		Volume: volume, Reporter: said, Log: slog.New(slog.DiscardHandler),
 		Engine: &Engine{Version: version, Major: major, BinDir: bin, RunDir: shortDir(t), Program: program},
 		Open: func(ctx context.Context) (*store.Store, error) {

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member/postgres"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -60,7 +60,7 @@ func endOf(m backup.Manifest) (timeline uint32, position uint64, err error) {
 
 // archiveOf is the log of the cluster that a backup is of.
 func archiveOf(s *store.Store, m backup.Manifest) *wal.Archive {
-	return &wal.Archive{Store: s, Prefix: memberapi.ArchivePrefix(m.Namespace, m.Cluster, m.ClusterUID)}
+	return &wal.Archive{Store: s, Prefix: agentapi.ArchivePrefix(m.Namespace, m.Cluster, m.ClusterUID)}
 }
 
 // Archived implements restore.Engine.
@@ -73,7 +73,7 @@ func (e *Engine) Archived(ctx context.Context, s *store.Store, m backup.Manifest
 	case err != nil:
 		return inVain(err)
 	case owner.SystemIdentifier != m.SystemIdentifier:
-		return permanent("spec.restore.target: the log at %s is of the database system %s, and the backup %s of %s", archive.Prefix, owner.SystemIdentifier, m.Backup, m.SystemIdentifier)
+		return permanent("spec.restore.target: the archive at %s is of the database system %s, and the backup %s of %s", archive.Prefix, owner.SystemIdentifier, m.Backup, m.SystemIdentifier)
 	case !target.Latest && target.Time == "":
 		return nil // a position or a name says itself what is meant
 	}
@@ -126,39 +126,39 @@ func setting(t v1alpha1.RestoreTarget) (name, value string, err error) {
 }
 
 // follow recovers a copy with the log beside it.
-func (e *Engine) follow(ctx context.Context, copied postgres.Copy, job restore.Recovery) (postgres.End, error) {
+func (e *Engine) follow(ctx context.Context, copied recovery.Copy, job restore.Recovery) (recovery.End, error) {
 	archive := archiveOf(job.Store, job.Manifest)
 	timeline, position, err := endOf(job.Manifest)
 	if err != nil {
-		return postgres.End{}, err
+		return recovery.End{}, err
 	}
 	way, err := archive.From(ctx, timeline, position)
 	if err != nil {
-		return postgres.End{}, inVain(err)
+		return recovery.End{}, inVain(err)
 	}
 	if len(way.Unknown) > 0 && job.Target.Latest {
-		return postgres.End{}, permanent("spec.restore.target.latest: the archive at %s lacks the histories of the timelines %v, so nobody knows which log is the latest: name a time", archive.Prefix, way.Unknown)
+		return recovery.End{}, permanent("spec.restore.target.latest: the archive at %s lacks the histories of the timelines %v, so it is unknown which WAL is the latest: name a time", archive.Prefix, way.Unknown)
 	}
 	beside, err := archive.Beside(ctx, way)
 	if err != nil {
-		return postgres.End{}, inVain(err)
+		return recovery.End{}, inVain(err)
 	}
-	job.Log.Info("the log is followed", "archive", archive.Prefix, "timeline", way.Timeline, "target", job.Target.String())
+	job.Log.Info("WAL is followed", "archive", archive.Prefix, "timeline", way.Timeline, "target", job.Target.String())
 	if len(beside) > 0 {
 		job.Log.Warn("the archive holds log that does not lead to that timeline: check that what is to be brought back is not in it", "timelines", beside)
 	}
 	name, value, err := setting(*job.Target)
 	if err != nil {
-		return postgres.End{}, &backup.Permanent{Err: err}
+		return recovery.End{}, &backup.Permanent{Err: err}
 	}
 	far := &distance{tell: job.Progress}
 	supply := &wal.Supply{Archive: archive, Way: way, Patience: patience, Dir: copied.Dir, Scratch: filepath.Join(job.Dir, "log"), Fetched: far.fetched}
 	stop, socket, err := e.serve(ctx, supply)
 	if err != nil {
-		return postgres.End{}, err
+		return recovery.End{}, err
 	}
 	defer stop()
-	copied.Log = &postgres.Log{Command: supply.Command(e.Program, socket), Timeline: way.Timeline, Target: name, Value: value, Told: far.passed}
+	copied.Archived = &recovery.ArchivedWAL{Command: supply.Command(e.Program, socket), Timeline: way.Timeline, Target: name, Value: value, Report: far.passed}
 	end, err := copied.Recover(ctx)
 	if err != nil {
 		return end, explain(ctx, *job.Target, job.Manifest, supply, beside, err)
@@ -204,7 +204,7 @@ func judge(ctx context.Context, t v1alpha1.RestoreTarget, supply *wal.Supply, at
 	if err == nil {
 		return nil
 	}
-	return inVain(fmt.Errorf("spec.restore.target: the archived log cannot be followed to %s: %w", goal(t), err))
+	return inVain(fmt.Errorf("spec.restore.target: the archived WAL cannot be followed to %s: %w", goal(t), err))
 }
 
 // goal of a recovery in the log.
@@ -218,22 +218,22 @@ func goal(t v1alpha1.RestoreTarget) string {
 // explain what a recovery failed with.
 func explain(ctx context.Context, t v1alpha1.RestoreTarget, m backup.Manifest, supply *wal.Supply, beside []uint32, err error) error {
 	if failed := supply.Failed(); failed != nil {
-		return fmt.Errorf("fetch the log: %w", failed)
+		return fmt.Errorf("fetch the WAL: %w", failed)
 	}
-	missed := (*postgres.Missed)(nil)
+	missed := (*recovery.Missed)(nil)
 	switch {
 	case !errors.As(err, &missed):
 		return err
 	case missed.Early:
-		return &restore.Missed{Early: true, Err: fmt.Errorf("spec.restore.target: %s lies before the end of the backup %s, by what the log itself says", &t, m.Backup)}
+		return &restore.Missed{Early: true, Err: fmt.Errorf("spec.restore.target: %s lies before the end of the backup %s, by what the WAL itself says", &t, m.Backup)}
 	}
 	hole := ended(ctx, supply, missed.End)
 	if hole != nil && !errors.As(hole, new(*wal.Refusal)) {
-		return fmt.Errorf("look at the log: %w", hole)
+		return fmt.Errorf("read the WAL: %w", hole)
 	}
-	says := fmt.Sprintf("spec.restore.target: the archived log ends before %s: it was recovered to %s", &t, missed.End)
+	says := fmt.Sprintf("spec.restore.target: the archived WAL ends before %s: it was recovered to %s", &t, missed.End)
 	if t.Name != "" {
-		says = fmt.Sprintf("spec.restore.target: %s is not in the archived log, which was recovered from the backup %s to %s", &t, m.Backup, missed.End)
+		says = fmt.Sprintf("spec.restore.target: %s is not in the archived WAL, which was recovered from the backup %s to %s", &t, m.Backup, missed.End)
 	}
 	if !missed.Last.IsZero() {
 		says += fmt.Sprintf(", with the last transaction at %s", missed.Last.Format(time.RFC3339Nano))

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -24,7 +24,7 @@ func archived(t *testing.T, files map[string]string) (*store.Store, backup.Manif
 	m := backup.Manifest{Namespace: "shop", Cluster: "orders", ClusterUID: "c-1", Backup: "nightly", SystemIdentifier: "7300000000000000001"}
 	files["owner"] = `{"systemIdentifier": "7300000000000000001"}`
 	for name, text := range files {
-		path := filepath.Join(dir, memberapi.ArchivePrefix(m.Namespace, m.Cluster, m.ClusterUID), name)
+		path := filepath.Join(dir, agentapi.ArchivePrefix(m.Namespace, m.Cluster, m.ClusterUID), name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}

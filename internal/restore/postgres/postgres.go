@@ -15,10 +15,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/holdfast-db/holdfast/internal/agent/postgres"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
-	"github.com/holdfast-db/holdfast/internal/member/postgres"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
@@ -33,11 +35,11 @@ type Engine struct {
 }
 
 // New is the engine of the image, in the pod of a Job.
-func New(task memberapi.RestoreTask) (restore.Engine, error) {
+func New(task agentapi.RestoreTask) (restore.Engine, error) {
 	if err := readable(task.Target); err != nil {
 		return nil, err
 	}
-	version, major, dir, err := postgres.ImageVersion(context.Background())
+	version, major, dir, err := recovery.ImageVersion(context.Background())
 	if err != nil {
 		return nil, &backup.Permanent{Err: err}
 	}
@@ -45,7 +47,7 @@ func New(task memberapi.RestoreTask) (restore.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{Version: version, Major: major, BinDir: dir, RunDir: memberapi.RunDir, Program: program}, nil
+	return &Engine{Version: version, Major: major, BinDir: dir, RunDir: agentapi.RunDir, Program: program}, nil
 }
 
 // Layout implements restore.Engine.
@@ -60,7 +62,7 @@ func (e *Engine) Fits(_ context.Context, m backup.Manifest) (int64, error) {
 	case major != e.Major:
 		return 0, &backup.Permanent{Err: fmt.Errorf("spec.version: the backup is of PostgreSQL %d and the image holds PostgreSQL %d: set it to \"%d\"", major, e.Major, major)}
 	}
-	return postgres.RoomFor(m.DataSize), nil
+	return dataspace.SpaceForCopy(m.DataSize), nil
 }
 
 // Unpack implements restore.Engine: a tar of the data directory. It writes
@@ -111,15 +113,15 @@ func unpack(root *os.Root, header *tar.Header, from io.Reader) error {
 
 // Recover implements restore.Engine.
 func (e *Engine) Recover(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
-	copied := postgres.Copy{Dir: filepath.Join(job.Dir, restore.Recovered), Beside: job.Dir, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: job.Lock}
-	var end postgres.End
+	copied := recovery.Copy{Dir: filepath.Join(job.Dir, restore.Recovered), Beside: job.Dir, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: job.Lock}
+	var end recovery.End
 	var err error
 	if job.Target == nil {
 		end, err = copied.Recover(ctx)
 	} else {
 		end, err = e.follow(ctx, copied, job)
 	}
-	if bad := (*postgres.BadCopy)(nil); errors.As(err, &bad) {
+	if bad := (*recovery.BadCopy)(nil); errors.As(err, &bad) {
 		return restore.Outcome{}, &backup.Permanent{Err: err}
 	}
 	if err != nil {
@@ -143,10 +145,10 @@ func permanent(format string, args ...any) error {
 }
 
 // Check implements restore.Engine.
-func (e *Engine) Check(ctx context.Context, lock *member.VolumeLock, data string) ([]string, error) {
-	copied := postgres.Copy{Dir: data, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: lock}
+func (e *Engine) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
+	copied := recovery.Copy{Dir: data, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: lock}
 	found, err := copied.Check(ctx)
-	if bad := (*postgres.BadCopy)(nil); errors.As(err, &bad) {
+	if bad := (*recovery.BadCopy)(nil); errors.As(err, &bad) {
 		return nil, &backup.Permanent{Err: err}
 	}
 	if err != nil {
@@ -156,7 +158,7 @@ func (e *Engine) Check(ctx context.Context, lock *member.VolumeLock, data string
 }
 
 // words for what was found to be good, and for what could not be looked at.
-func words(found postgres.Soundness) []string {
+func words(found recovery.Soundness) []string {
 	said := []string{fmt.Sprintf("every row of %d tables in %d databases was read, %s in all", found.Tables, found.Databases, resource.NewQuantity(found.Size>>20<<20, resource.BinarySI))}
 	if found.Structure {
 		said = append(said, "amcheck found tables and B-tree indexes sound")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-db/holdfast/internal/memberapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
@@ -50,7 +50,7 @@ func put(dir, uid, system, path, name string) error {
 	if err != nil {
 		return err
 	}
-	archive := &wal.Archive{Store: s, Prefix: memberapi.ArchivePrefix("shop", "orders", uid)}
+	archive := &wal.Archive{Store: s, Prefix: agentapi.ArchivePrefix("shop", "orders", uid)}
 	owner := wal.Owner{Kind: "PostgresCluster", Namespace: "shop", Cluster: "orders", ClusterUID: uid, SystemIdentifier: system}
 	if err := archive.Claim(context.Background(), owner); err != nil {
 		return err

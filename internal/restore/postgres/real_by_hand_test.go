@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// printedCommands are the commands that the page on backups prints for a restore
+// printedCommands are the commands that the page on restores prints for a restore
 // of PostgreSQL by hand.
 func printedCommands(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/backups.md")
+	page, err := os.ReadFile("../../../docs/guides/restore.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +24,7 @@ func printedCommands(t *testing.T) string {
 			return commands
 		}
 	}
-	t.Fatalf("docs/backups.md prints no commands (section found: %v)", found)
+	t.Fatalf("docs/guides/restore.md prints no commands (section found: %v)", found)
 	return ""
 }
 

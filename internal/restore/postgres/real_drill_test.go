@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
 )
 
 // The tables of a shop, with what tables may have: rows stored beside them,
@@ -133,7 +133,7 @@ type rotten struct {
 	spoil func(page []byte)
 }
 
-func (r *rotten) Check(ctx context.Context, lock *member.VolumeLock, data string) ([]string, error) {
+func (r *rotten) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
 	name := filepath.Join(data, r.file)
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/memberapi"
 	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
@@ -184,7 +184,7 @@ func inclusive(t *testing.T, p *past) {
 
 // missed are moments that are not to be had; each says why, and what would do.
 func missed(t *testing.T, p *past) {
-	fails := func(t *testing.T, task func(*memberapi.RestoreTask), wants ...string) {
+	fails := func(t *testing.T, task func(*agentapi.RestoreTask), wants ...string) {
 		t.Helper()
 		volume := t.TempDir()
 		r, _ := newRestorer(t, p.dir, volume)
@@ -203,25 +203,25 @@ func missed(t *testing.T, p *past) {
 		}
 	}
 	t.Run("before the first backup", func(t *testing.T) {
-		fails(t, func(task *memberapi.RestoreTask) {
+		fails(t, func(task *agentapi.RestoreTask) {
 			task.Target = &v1alpha1.RestoreTarget{Time: stamp(p.begun.Add(-time.Hour))}
 		},
 			"no backup ends before it", "begins with the end of early")
 	})
 	t.Run("before the backup that is named", func(t *testing.T) {
-		fails(t, func(task *memberapi.RestoreTask) {
+		fails(t, func(task *agentapi.RestoreTask) {
 			task.Manifest, task.Target = p.middle.Manifest, &v1alpha1.RestoreTarget{Time: stamp(p.begun.Add(time.Second))}
 		}, "lies before the end of the backup middle", "name another one that ends before it: early")
 	})
 	t.Run("after the end", func(t *testing.T) {
-		fails(t, func(task *memberapi.RestoreTask) {
+		fails(t, func(task *agentapi.RestoreTask) {
 			task.Target = &v1alpha1.RestoreTarget{Time: stamp(p.ended.Add(time.Hour))}
 		},
 			"ends before the time", "it was recovered to 0/", "the last transaction at "+p.ended.UTC().Format("2006-01-02T15:04"), "target.latest")
 	})
 	t.Run("a restore point that never was", func(t *testing.T) {
-		fails(t, func(task *memberapi.RestoreTask) { task.Target = &v1alpha1.RestoreTarget{Name: "nothing"} },
-			"the restore point nothing is not in the archived log", "from the backup middle", "name an older backup: early")
+		fails(t, func(task *agentapi.RestoreTask) { task.Target = &v1alpha1.RestoreTarget{Name: "nothing"} },
+			"the restore point nothing is not in the archived WAL", "from the backup middle", "name an older backup: early")
 	})
 	t.Run("a backup whose manifest tells a wrong time", func(t *testing.T) {
 		at := p.begun.Add(time.Second)
@@ -237,7 +237,7 @@ func missed(t *testing.T, p *past) {
 }
 
 // hole: log that is missing ends what can be had, and not what lies before it.
-func hole(t *testing.T, p *past, fails func(*testing.T, func(*memberapi.RestoreTask), ...string)) {
+func hole(t *testing.T, p *past, fails func(*testing.T, func(*agentapi.RestoreTask), ...string)) {
 	segments, err := filepath.Glob(filepath.Join(p.dir, "shop/orders/c-1/wal/00000002/*.zst"))
 	if err != nil || len(segments) < 1 {
 		t.Fatalf("%v, %v", segments, err)
@@ -253,13 +253,13 @@ func hole(t *testing.T, p *past, fails func(*testing.T, func(*memberapi.RestoreT
 		t.Fatal(err)
 	}
 	t.Run("behind a gap", func(t *testing.T) {
-		fails(t, func(task *memberapi.RestoreTask) {
+		fails(t, func(task *agentapi.RestoreTask) {
 			task.Target = &v1alpha1.RestoreTarget{Time: stamp(p.ended.Add(-50 * time.Millisecond))}
 		},
 			"what follows cannot be had", name, "given up")
 	})
 	t.Run("all, with a gap in it", func(t *testing.T) {
-		fails(t, func(task *memberapi.RestoreTask) { task.Target = &v1alpha1.RestoreTarget{Latest: true} }, "cannot be followed to its end", name)
+		fails(t, func(task *agentapi.RestoreTask) { task.Target = &v1alpha1.RestoreTarget{Latest: true} }, "cannot be followed to its end", name)
 	})
 	t.Run("before a gap", func(t *testing.T) {
 		restored, _ := p.back(t, v1alpha1.RestoreTarget{Name: "before the release"})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/backup"
-	"github.com/holdfast-db/holdfast/internal/member"
 	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
@@ -38,7 +38,7 @@ func TestRealRestore(t *testing.T) {
 			if result == nil || result.SystemIdentifier != taken.SystemIdentifier || result.EndPosition != taken.EndPosition || result.Checksum != taken.Checksum || result.Backup != "nightly" || result.ClusterUID != "c-1" {
 				t.Errorf("%+v of %+v", result, taken)
 			}
-			if names := namesIn(t, volume); names != member.LockFile+" pgdata" {
+			if names := namesIn(t, volume); names != volumelock.LockFile+" pgdata" {
 				t.Errorf("the volume holds %s", names)
 			}
 			// Another attempt tells the same.
@@ -90,7 +90,7 @@ func TestRealRestoreAgain(t *testing.T) {
 	if err := r.Restore(ctx); err == nil || backup.InVain(err) || said.last.Err == nil {
 		t.Fatalf("%v, %+v", err, said.last)
 	}
-	if names := namesIn(t, volume); names != member.LockFile+" data.restoring restore.json" {
+	if names := namesIn(t, volume); names != volumelock.LockFile+" data.restoring restore.json" {
 		t.Errorf("the volume holds %s", names)
 	}
 	r.Engine = whole

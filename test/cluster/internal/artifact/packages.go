@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 )
 
 // packages are what a node needs from Debian, by the program that shows that
@@ -32,6 +33,11 @@ func EnsurePackages(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New(remedy)
 	}
+	unlock, err := lockPackages()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	missing := missingPackages()
 	if len(missing) == 0 {
 		return nil
@@ -45,6 +51,22 @@ func EnsurePackages(ctx context.Context) error {
 		}
 		return apt(ctx, append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, missing...)...)
 	})
+}
+
+// packagesLock keeps commands that run side by side from installing at once:
+// apt-get does not wait for another.
+const packagesLock = "/run/holdfast-packages.lock"
+
+func lockPackages() (unlock func(), err error) {
+	file, err := os.OpenFile(packagesLock, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", packagesLock, err)
+	}
+	return func() { file.Close() }, nil
 }
 
 func missingPackages() []string {

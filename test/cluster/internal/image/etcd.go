@@ -28,15 +28,18 @@ const oldEtcd = "3.5.9"
 const etcdRecipe = "1"
 
 // BuildEtcd builds the images of an old version and of the newest patch of
-// every line, or takes those it built before. A version that cannot be built
+// every line, or of some lines; or takes those it built before. A version that cannot be built
 // is said on complaints and left out. With refresh newer patches are asked for.
-func BuildEtcd(ctx context.Context, refresh bool, complaints io.Writer) ([]Image, error) {
+func BuildEtcd(ctx context.Context, lines []string, refresh bool, complaints io.Writer) ([]Image, error) {
 	var images []Image
 	complain := func(what string, err error) {
 		fmt.Fprintf(complaints, "\n!!! NO IMAGE OF ETCD %s: %v\n\n", what, err)
 	}
-	versions := []string{oldEtcd}
-	for _, line := range etcdLines {
+	var versions []string
+	if len(lines) == 0 {
+		lines, versions = etcdLines, []string{oldEtcd}
+	}
+	for _, line := range lines {
 		version, err := EtcdVersion(ctx, line, refresh)
 		if err != nil {
 			complain(line, err)

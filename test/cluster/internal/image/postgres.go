@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -49,13 +50,16 @@ type postgres struct {
 	Refs    []string `json:"-"` // the newest minor of a major has the major as a tag, too
 }
 
-// BuildPostgres builds the images of every suite, or takes those it built
-// before. A suite that cannot give its image is said on complaints and left
+// BuildPostgres builds the images of every suite that has one of the lines, or
+// of all without lines; or takes those it built before. A suite that cannot give its image is said on complaints and left
 // out: what Debian offers changes, and most tests need one version only.
 // With refresh the suites are asked again.
-func BuildPostgres(ctx context.Context, refresh bool, complaints io.Writer) ([]Image, error) {
+func BuildPostgres(ctx context.Context, lines []string, refresh bool, complaints io.Writer) ([]Image, error) {
 	var all []postgres
 	for _, s := range suites {
+		if len(lines) > 0 && !slices.Contains(lines, strconv.Itoa(s.Major)) {
+			continue
+		}
 		built, err := buildSuite(ctx, s, refresh, complaints)
 		if err != nil {
 			if ctx.Err() != nil {

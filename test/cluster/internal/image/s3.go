@@ -19,7 +19,7 @@ const s3Recipe = "1"
 // BuildS3 builds the image of the S3 store that backups are tested with, or
 // takes the one it built before: of one version, which go.mod pins, so that
 // there is nothing to refresh.
-func BuildS3(ctx context.Context, _ bool, _ io.Writer) ([]Image, error) {
+func BuildS3(ctx context.Context, _ []string, _ bool, _ io.Writer) ([]Image, error) {
 	folder, version, err := artifact.S3(ctx)
 	if err != nil {
 		return nil, err

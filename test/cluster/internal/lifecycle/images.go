@@ -14,8 +14,9 @@ import (
 )
 
 // LoadImages gives an engine's images to every node that lacks them, and
-// writes them into the state folder's list when all have them.
-func LoadImages(dir layout.Dir, engine string, images []image.Image) error {
+// writes them into the state folder's list when all have them. With lines, the
+// images are of these alone.
+func LoadImages(dir layout.Dir, engine string, lines []string, images []image.Image) error {
 	err := artifact.Timed("giving the images of "+engine+" to the nodes", func() error {
 		return node.OnAll(func(n layout.Node) error {
 			for _, image := range images {
@@ -29,12 +30,12 @@ func LoadImages(dir layout.Dir, engine string, images []image.Image) error {
 	if err != nil {
 		return err
 	}
-	return list(dir, engine, images)
+	return listImages(dir, engine, lines, images)
 }
 
-// list puts an engine's images in the place of those that the state folder's
-// list had of it.
-func list(dir layout.Dir, engine string, images []image.Image) error {
+// listImages puts an engine's images in the place of those that the state
+// folder's list had of it, or of its lines.
+func listImages(dir layout.Dir, engine string, lines []string, images []image.Image) error {
 	var all []image.Image
 	content, err := os.ReadFile(dir.Images())
 	if err == nil {
@@ -43,7 +44,10 @@ func list(dir layout.Dir, engine string, images []image.Image) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(i image.Image) bool { return i.Engine == engine || i.Engine == "" })
+	all = slices.DeleteFunc(all, func(i image.Image) bool {
+		replaced := len(lines) == 0 || slices.Contains(lines, i.Line)
+		return i.Engine == engine && replaced || i.Engine == ""
+	})
 	if content, err = json.MarshalIndent(append(all, images...), "", "  "); err != nil {
 		return err
 	}

@@ -1,0 +1,163 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// scrapeLimit bounds what a scrape may take: what etcd has not answered by then
+// is missing from it.
+const scrapeLimit = 3 * time.Second
+
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("holdfast_"+name, help, labels, nil)
+}
+
+var (
+	upMetric          = gauge("etcd_up", "Whether the member has a vote and a leader, and answers clients.")
+	leaderMetric      = gauge("etcd_has_leader", "Whether the member knows a leader.")
+	leadsMetric       = gauge("etcd_is_leader", "Whether the member is the leader.")
+	learnerMetric     = gauge("etcd_is_learner", "Whether the member follows without a vote.")
+	indexMetric       = gauge("etcd_raft_index", "Last index of the Raft log that the member knows to be committed.")
+	sizeMetric        = gauge("etcd_data_size_bytes", "Size of the database on the volume.")
+	inUseMetric       = gauge("etcd_data_in_use_bytes", "Part of the database's size that holds data.")
+	quotaMetric       = gauge("etcd_quota_bytes", "Size at which etcd refuses writes.")
+	alarmMetric       = gauge("etcd_alarm", "Alarms that are raised: 1 for each.", "alarm", "member")
+	pendingMetric     = gauge("etcd_settings_pending_restart", "Settings that wait for a restart.")
+	configErrorMetric = gauge("etcd_config_error", "Whether etcd refuses declared parameters.")
+	expiryMetric      = gauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
+	volumeSizeMetric  = gauge("volume_size_bytes", "Size of the member's volume.")
+	volumeFreeMetric  = gauge("volume_available_bytes", "Free space on the member's volume.")
+)
+
+// collector answers a scrape from what the agent knows.
+type collector struct{ *etcdAgent }
+
+// metricsHandler offers the agent's own metrics, and etcd's under their own
+// names.
+func (a *etcdAgent) metricsHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	all := prometheus.Gatherers{registry, prometheus.GathererFunc(a.scrape)}
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 2, ErrorHandling: promhttp.ContinueOnError})
+}
+
+// Describe announces every metric.
+func (c collector) Describe(into chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{upMetric, leaderMetric, leadsMetric, learnerMetric, indexMetric, sizeMetric, inUseMetric,
+		quotaMetric, alarmMetric, pendingMetric, configErrorMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
+		into <- d
+	}
+}
+
+// Collect reports the member's status.
+func (c collector) Collect(into chan<- prometheus.Metric) {
+	s := c.Store.Get()
+	send := func(d *prometheus.Desc, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	send(upMetric, truth(s.Serving))
+	send(pendingMetric, float64(len(s.PendingRestart)))
+	send(configErrorMetric, truth(s.ConfigError != ""))
+	send(indexMetric, float64(s.Position))
+	if g := s.Group; g != nil {
+		send(leaderMetric, truth(g.Leader != ""))
+		send(leadsMetric, truth(g.Leader != "" && g.Leader == g.Self))
+		for _, m := range g.Members {
+			if m.ID == g.Self {
+				send(learnerMetric, truth(m.Learner))
+			}
+		}
+	}
+	if s.DataLimit > 0 {
+		send(sizeMetric, float64(s.DataSize))
+		send(inUseMetric, float64(s.DataInUse))
+		send(quotaMetric, float64(s.DataLimit))
+	}
+	for _, alarm := range s.Alarms {
+		name, id, _ := strings.Cut(alarm, ":")
+		send(alarmMetric, 1, name, id)
+	}
+	if !s.CertificateExpiry.IsZero() {
+		send(expiryMetric, float64(s.CertificateExpiry.Unix()))
+	}
+	if space := c.gate.space(); space.Total > 0 {
+		send(volumeSizeMetric, float64(space.Total))
+		send(volumeFreeMetric, float64(space.Free))
+	}
+}
+
+// scrape asks etcd for its own metrics. Those of its process and of Go's
+// runtime are left out: under these names the agent tells of itself.
+func (a *etcdAgent) scrape() ([]*dto.MetricFamily, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	families, err := a.ask(ctx)
+	var own []*dto.MetricFamily
+	for name, family := range families {
+		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
+			own = append(own, family)
+		}
+	}
+	return own, err
+}
+
+// hasLeader says whether etcd's metrics know of a leader.
+func (a *etcdAgent) hasLeader(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	families, _ := a.ask(ctx)
+	return slices.ContainsFunc(families["etcd_server_has_leader"].GetMetric(), func(m *dto.Metric) bool { return m.GetGauge().GetValue() == 1 })
+}
+
+// ask etcd for its metrics; none while it does not run.
+func (a *etcdAgent) ask(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	families, err := metricsOf(ctx, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(a.o.MetricsPort))+"/metrics")
+	if dial := (*url.Error)(nil); errors.As(err, &dial) {
+		return nil, nil // it does not run
+	}
+	return families, err
+}
+
+func metricsOf(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask etcd for its metrics: %s", response.Status)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read etcd's metrics: %w", err)
+	}
+	return families, nil
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

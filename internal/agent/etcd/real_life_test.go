@@ -1,0 +1,115 @@
+//go:build etcd
+
+package etcd
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+func TestRealLife(t *testing.T) {
+	w := newWorld(t, 3)
+	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
+	first := w.seed(volumes[0])
+	c := w.dial(0, 1, 2)
+	put(t, c, "a", "1")
+	members := []*run{first, w.grow(c, 1, volumes[1]), w.grow(c, 2, volumes[2])}
+
+	for i, r := range members {
+		status := r.until("knowing all", func(s agentapi.Status) bool {
+			return s.Serving && len(s.Group.Members) == 3 && !slices.ContainsFunc(s.Group.Members, func(m agentapi.GroupMember) bool { return m.Learner || m.Name == "" })
+		})
+		if log, err := readLog(filepath.Join(volumes[i], dataName)); err != nil || log.Member != status.Group.Self || log.Cluster != status.SystemIdentifier || log.Commit == 0 {
+			t.Errorf("the log of %s says %+v, %v; etcd %+v", status.Pod, log, err, status.Group)
+		}
+		r.until("keeping its version", func(s agentapi.Status) bool { return s.DataVersion != "" && s.DataVersion == s.Version })
+		if status.Group.Leader != first.Store.Get().Group.Self || status.TrustHash == "" || status.DataLimit != defaultQuota {
+			t.Errorf("%+v", status)
+		}
+	}
+	scrape(t, w.ports[0].probe)
+
+	// The leader hands over before it stops.
+	first.stop()
+	members[1].until("hearing of another leader", func(s agentapi.Status) bool {
+		return s.Serving && s.Group.Leader != "" && s.Group.Leader != first.Store.Get().Group.Self
+	})
+	put(t, w.dial(1, 2), "a", "2")
+	again := w.start(0, volumes[0])
+	again.untilState(agentapi.StateRunning)
+	if got := get(t, w.dial(0), "a"); got != "2" {
+		t.Errorf("a is %q", got)
+	}
+}
+
+// scrape reads the member's metrics, and those of its etcd among them.
+func scrape(t *testing.T, port int) {
+	t.Helper()
+	response, err := http.Get("http://" + local127(port) + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nholdfast_etcd_up 1\n", "\nholdfast_etcd_is_leader 1\n", "\netcd_server_has_leader 1\n", "\ngo_goroutines "} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("no %q among %d bytes of metrics", strings.TrimSpace(want), len(body))
+		}
+	}
+}
+
+func TestRealParameters(t *testing.T) {
+	w := newWorld(t, 1)
+	volume := t.TempDir()
+	// One that is refused, one that only a start shows to be bad.
+	w.configure(func(c *agentapi.ClusterConfig) {
+		c.Parameters = map[string]string{"snapshot-count": "5000", "snapshot-cuont": "1"}
+	})
+	r := w.seed(volume)
+	status := r.until("refusing", func(s agentapi.Status) bool { return s.Serving && s.ConfigError != "" })
+	if status.ConfigError != "snapshot-cuont: unrecognized parameter" || status.PendingRestart != nil {
+		t.Errorf("%+v", status)
+	}
+	hash := w.configure(func(c *agentapi.ClusterConfig) {
+		c.Parameters, c.DataLimit = map[string]string{"snapshot-count": "6000", "experimental-watch-progress-notify-interval": "5s"}, 1<<30
+	})
+	status = r.until("waiting for a restart", func(s agentapi.Status) bool { return s.ConfigHash == hash && s.ConfigError == "" })
+	if len(status.PendingRestart) != 3 || !slices.Contains(status.PendingRestart, agentapi.PendingLimit) || !slices.Contains(status.PendingRestart, "snapshot-count") {
+		t.Errorf("pending: %v", status.PendingRestart)
+	}
+	w.configure(func(c *agentapi.ClusterConfig) {
+		c.Parameters = map[string]string{"data-dir": "/tmp", "heartbeat-interval": "5000"}
+	})
+	status = r.until("refusing", func(s agentapi.Status) bool { return s.ConfigError != "" })
+	if !strings.Contains(status.ConfigError, "data-dir: is set by Holdfast") || !strings.Contains(status.ConfigError, "--election-timeout") {
+		t.Errorf("refused: %s", status.ConfigError)
+	}
+	r.stop()
+
+	hash = w.configure(func(c *agentapi.ClusterConfig) { c.Parameters = map[string]string{"snapshot-count": "6000"} })
+	r = w.start(0, volume)
+	status = r.until("configured", func(s agentapi.Status) bool { return s.Serving && s.ConfigHash == hash })
+	if status.PendingRestart != nil || status.DataLimit != 1<<30 {
+		t.Errorf("%+v", status)
+	}
+	r.stop()
+
+	// The checks of a command line let it pass, and etcd does not start with it.
+	w.configure(func(c *agentapi.ClusterConfig) {
+		c.Parameters = map[string]string{"auto-compaction-retention": "soon"}
+	})
+	r = w.start(0, volume)
+	status = r.until("serving all the same", func(s agentapi.Status) bool { return s.Serving })
+	if status.ConfigError == "" || status.ConfigHash == hash {
+		t.Errorf("%+v", status)
+	}
+}

@@ -1,0 +1,199 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/holdfast-db/holdfast/internal/agent/process"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+)
+
+const (
+	// DataName is the data directory on a member's volume.
+	DataName = dataName
+	// ProofDir is the directory in it that holds member.RestoredFile: of one
+	// beside this directory etcd would complain at every start.
+	ProofDir = "member"
+)
+
+// ImageVersion is that of the etcd in the image, and where its programs are.
+func ImageVersion(ctx context.Context) (version, dir string, err error) {
+	if dir, err = findPrograms(); err != nil {
+		return "", "", err
+	}
+	version, _, err = programs{process.Programs{Dir: dir, Processes: process.NewProcesses()}}.version(ctx)
+	return version, dir, err
+}
+
+// Alone runs etcd once on the data of a group of one, which nobody has reached
+// yet, and nobody reaches now: it listens on the loopback interface only.
+type Alone struct {
+	Programs        process.Programs
+	Lock            *volumelock.VolumeLock
+	Data            string
+	Member, PeerURL string
+	// ClientPort and PeerPort on the loopback interface.
+	ClientPort, PeerPort int
+
+	mu   sync.Mutex
+	last logLine // that may be the reason of an end
+}
+
+// Found is what etcd says when it has started alone.
+type Found struct {
+	// Cluster is the group's ID in hex.
+	Cluster  string
+	Revision int64
+	Members  int
+	// Corrupt says that etcd has found its data inconsistent.
+	Corrupt bool
+}
+
+// stopLimit is how long etcd may take to stop.
+const stopLimit = time.Minute
+
+// Look starts etcd, waits until it leads, asks what there is, and stops it in
+// order.
+func (a *Alone) Look(ctx context.Context) (Found, error) {
+	return a.look(ctx, func(context.Context, *clientv3.Client) error { return nil })
+}
+
+// look does as Look says, with one more question before etcd is stopped.
+func (a *Alone) look(ctx context.Context, also func(context.Context, *clientv3.Client) error) (Found, error) {
+	at := func(port int) string { return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	server, err := a.Programs.Serve(a.Lock, a.listen, "etcd", "--name="+a.Member, "--data-dir="+a.Data,
+		"--listen-client-urls="+at(a.ClientPort), "--advertise-client-urls="+at(a.ClientPort), "--listen-peer-urls="+at(a.PeerPort),
+		"--initial-advertise-peer-urls="+a.PeerURL, "--initial-cluster="+a.Member+"="+a.PeerURL,
+		"--quota-backend-bytes=-1", "--logger=zap", "--log-outputs=stderr")
+	if err != nil {
+		return Found{}, err
+	}
+	defer func() { _ = server.Kill(syscall.SIGKILL) }()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at(a.ClientPort)}, DialTimeout: time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		return Found{}, fmt.Errorf("set up the client: %w", err)
+	}
+	defer client.Close() //nolint:errcheck // nothing is written through it
+	status, err := a.wait(ctx, server, client)
+	if err != nil {
+		return Found{}, err
+	}
+	found := Found{
+		Revision: status.Header.Revision,
+		Corrupt:  strings.Contains(strings.Join(status.Errors, " "), "CORRUPT"),
+	}
+	asking, cancel := context.WithTimeout(ctx, dropLimit)
+	defer cancel()
+	if found.Cluster, found.Members, err = membersTold(asking, at(a.PeerPort)); err != nil {
+		return Found{}, fmt.Errorf("ask etcd for its members: %w", err)
+	}
+	if err := also(ctx, client); err != nil {
+		return found, err
+	}
+	_ = server.Signal(syscall.SIGTERM)
+	if !server.Ended(stopLimit) {
+		return Found{}, errors.New("etcd does not stop")
+	}
+	return found, nil
+}
+
+// wait until etcd leads, as long as it takes to read its data.
+func (a *Alone) wait(ctx context.Context, server *process.Server, client *clientv3.Client) (*clientv3.StatusResponse, error) {
+	for {
+		asking, cancel := context.WithTimeout(ctx, time.Second)
+		status, err := client.Status(asking, client.Endpoints()[0])
+		if closed(err) {
+			status, err = told(asking, client.Endpoints()[0])
+		}
+		cancel()
+		if err == nil && leads(status) {
+			return status, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-server.Done():
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return nil, errors.New("etcd does not start on the restored data: " + a.last.String())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// told is what etcd tells everybody of its status: where its own authentication
+// is on, it answers nobody else who asks without a name.
+func told(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	families, err := metricsOf(ctx, endpoint+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	value := func(name string) float64 {
+		for _, m := range families[name].GetMetric() {
+			return max(m.GetGauge().GetValue(), m.GetCounter().GetValue())
+		}
+		return 0
+	}
+	_, health, err := fetch(ctx, endpoint+"/health")
+	if err != nil {
+		return nil, err
+	}
+	status := &clientv3.StatusResponse{
+		Header: &etcdserverpb.ResponseHeader{Revision: int64(value("etcd_debugging_mvcc_current_revision")), MemberId: 1},
+		Errors: []string{string(health)},
+	}
+	if value("etcd_server_is_leader") == 1 {
+		status.Leader = status.Header.MemberId
+	}
+	return status, nil
+}
+
+// membersTold is what a group tells those who want to join it.
+func membersTold(ctx context.Context, peer string) (cluster string, members int, err error) {
+	header, body, err := fetch(ctx, peer+"/members")
+	if err != nil {
+		return "", 0, err
+	}
+	var list []struct{}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return "", 0, err
+	}
+	id, err := strconv.ParseUint(header.Get("X-Etcd-Cluster-Id"), 16, 64)
+	return hex(id), len(list), err
+}
+
+func fetch(ctx context.Context, url string) (http.Header, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return response.Header, body, err
+}
+
+func (a *Alone) listen(line string) {
+	if parsed := parseLog(line); parsed.worth() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.last = parsed
+	}
+}

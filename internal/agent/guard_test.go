@@ -1,0 +1,223 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/agenttest"
+)
+
+// envGuardScript has TestGuardedProcess be a guard whose agent is a shell.
+const envGuardScript = "HOLDFAST_TEST_GUARD_SCRIPT"
+
+// TestGuardedProcess is no test: it is the first process of a namespace that
+// another test makes.
+func TestGuardedProcess(t *testing.T) {
+	script := os.Getenv(envGuardScript)
+	if script == "" {
+		t.Skip("only within another test")
+	}
+	g := &Guard{
+		Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ(),
+		Socket: filepath.Join(t.TempDir(), "none"), Address: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	code, err := g.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Exit(code)
+}
+
+// guarded runs a script under a guard that is the first process of a namespace,
+// as in a container.
+func guarded(t *testing.T, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestGuardedProcess$")
+	cmd.Env = append(os.Environ(), envGuardScript+"="+script)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	if err := cmd.Start(); errors.Is(err, syscall.EPERM) {
+		t.Skip("no process namespaces here")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func exitCode(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode()
+	case <-time.After(time.Minute):
+		_ = cmd.Process.Kill()
+		t.Fatal("the guard does not end")
+		return 0
+	}
+}
+
+func lines(t *testing.T, path string) []string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data))
+}
+
+// An agent that is killed again and again is started again, and nothing that it
+// had started goes on, wherever that works.
+func TestGuardKillsAllThatAnAgentLeaves(t *testing.T) {
+	const script = `
+echo start >>starts
+[ ! -e child ] || ! kill -0 $(cat child) 2>/dev/null || echo left >>left
+[ $(wc -l <starts) -lt 7 ] || exit 0
+here=$PWD
+cd / && setsid sh -c 'trap "" TERM INT HUP QUIT; echo $$ >'$here'/child.new; mv '$here'/child.new '$here'/child; while :; do sleep 1; done' &
+while [ "$(cat child 2>/dev/null)" = "$before" ]; do sleep 0.05; done
+kill -KILL $$`
+	cmd := guarded(t, "before=$(cat child 2>/dev/null)\n"+script)
+	if code := exitCode(t, cmd); code != 0 {
+		t.Errorf("exit code %d after an agent that ended in order", code)
+	}
+	if got := lines(t, filepath.Join(cmd.Dir, "starts")); len(got) != 7 {
+		t.Errorf("%d starts of an agent that was killed six times", len(got))
+	}
+	if got := lines(t, filepath.Join(cmd.Dir, "left")); len(got) != 0 {
+		t.Errorf("a process of a killed agent was alive beside the next, %d times", len(got))
+	}
+}
+
+// A stop is passed on, and its exit code is the container's.
+func TestGuardPassesSignalsAndExitCodesOn(t *testing.T) {
+	cmd := guarded(t, `trap 'exit 7' TERM; echo up >up; while :; do sleep 0.1; done`)
+	agenttest.WaitUntil(t, func() bool { return len(lines(t, filepath.Join(cmd.Dir, "up"))) > 0 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitCode(t, cmd); code != 7 {
+		t.Errorf("exit code %d, want the agent's", code)
+	}
+}
+
+// What an agent cannot start with is the kubelet's to report.
+func TestGuardEndsWhereNoAgentStarts(t *testing.T) {
+	cmd := guarded(t, `echo start >>starts; exit 3`)
+	if code := exitCode(t, cmd); code != 3 {
+		t.Errorf("exit code %d, want the agent's", code)
+	}
+	if got := lines(t, filepath.Join(cmd.Dir, "starts")); len(got) != vainStarts {
+		t.Errorf("%d starts", len(got))
+	}
+}
+
+// Nobody but a container's first process may kill all others.
+func TestGuardRefusesToRunBesideOthers(t *testing.T) {
+	g := &Guard{Path: "/bin/true", Args: []string{"true"}, Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+	if _, err := g.Run(); err == nil {
+		t.Error("a guard runs that is not the first process")
+	}
+}
+
+// readiness is what the kubelet gets.
+func readiness(p *guardProbe) (code int, text string) {
+	w := httptest.NewRecorder()
+	p.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// A database stays behind its Services while its agent hangs for a moment, and
+// leaves at once when the agent says so.
+func TestGuardAnswersByTheLastReport(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status atomic.Int32
+	status.Store(http.StatusOK)
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = w.Write([]byte("the agent's"))
+			return
+		}
+		w.WriteHeader(int(status.Load()))
+		_, _ = w.Write([]byte("report"))
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	p := newGuardProbe(socket)
+	if code, _ := readiness(p); code != http.StatusServiceUnavailable {
+		t.Errorf("%d before the agent has reported", code)
+	}
+	p.ask(t.Context())
+	if code, text := readiness(p); code != http.StatusOK || text != "report" || !p.answered() {
+		t.Errorf("%d %q", code, text)
+	}
+	status.Store(http.StatusServiceUnavailable)
+	p.ask(t.Context())
+	if code, text := readiness(p); code != http.StatusServiceUnavailable || text != "report" {
+		t.Errorf("the agent said no: %d %q", code, text)
+	}
+	status.Store(http.StatusOK)
+	p.ask(t.Context())
+
+	w := httptest.NewRecorder()
+	p.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Body.String() != "the agent's" {
+		t.Errorf("metrics: %d %q", w.Code, w.Body.String())
+	}
+
+	// The agent hangs: attempts in vain, by the clock of the test.
+	hang := func(d time.Duration) {
+		for begin := p.answers.LastAttempt(); d > 0; d -= 3 * time.Second {
+			p.answers = p.answers.Observe(begin+time.Second, begin+3*time.Second, false)
+			begin += 3 * time.Second
+		}
+	}
+	hang(17 * time.Second)
+	if code, text := readiness(p); code != http.StatusOK {
+		t.Errorf("an agent that hung for 17 s takes its database out: %d %q", code, text)
+	}
+	hang(17 * time.Second)
+	if code, _ := readiness(p); code != http.StatusServiceUnavailable || p.hung() {
+		t.Errorf("an agent that hung for 34 s: %d, ended %v", code, p.hung())
+	}
+	hang(30 * time.Second)
+	if !p.hung() {
+		t.Error("an agent that hung for a minute is not ended")
+	}
+	p.reset("the agent has ended")
+	if code, text := readiness(p); code != http.StatusServiceUnavailable || text != "the agent has ended" || p.hung() || p.answered() {
+		t.Errorf("%d %q", code, text)
+	}
+	// A connection that is accepted, and no answer: that is silence, too.
+	_ = server.Close()
+	mute, err := listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mute.Close() })
+	p.ask(t.Context())
+	if p.answers.Silent() == 0 || p.answered() {
+		t.Error("a socket that accepts and says nothing passes for an answer")
+	}
+}

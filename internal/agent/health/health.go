@@ -1,0 +1,106 @@
+// Package health judges whether a database accepts new connections.
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+)
+
+const (
+	// healthInterval is between two attempts to connect anew.
+	healthInterval = 2 * time.Second
+	// silentInterval is between two while there is no answer.
+	silentInterval = time.Second
+)
+
+// Health is whether a database accepts new connections. Sessions that are open
+// say nothing of that: they may go on while the process that accepts stands
+// still.
+type Health struct {
+	// Database by name, as messages have it.
+	Database string
+	Log      *slog.Logger
+
+	mu      sync.Mutex
+	answers Answers
+	// disk says that a process of the database waited for a disk when it was
+	// looked at last.
+	disk bool
+	hung chan struct{}
+}
+
+// NewHealth is that of a database that has just started.
+func NewHealth(database string, log *slog.Logger) *Health {
+	return &Health{Database: database, Log: log, hung: make(chan struct{}, 1)}
+}
+
+// Hung yields once the database has accepted nothing for HungLimit.
+func (h *Health) Hung() <-chan struct{} { return h.hung }
+
+// HungError is what ended a run of the database.
+func (h *Health) HungError() error {
+	return fmt.Errorf("%s accepted no new connection for %s: it was killed, and is started again", h.Database, HungLimit)
+}
+
+// Serving says whether clients may be sent to the database, and if not, why.
+func (h *Health) Serving() (serving bool, message string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.answers.Serving():
+		return true, ""
+	case h.disk:
+		return false, h.Database + " accepts no new connection, and waits for its disk: check the node and the volume's storage; it is not restarted while it waits"
+	default:
+		return false, fmt.Sprintf("%s accepts no new connection: it is killed and started again when that lasts %s", h.Database, HungLimit)
+	}
+}
+
+func (h *Health) observe(answers Answers, disk bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers, h.disk = answers, disk
+}
+
+// Follow connects anew again and again until ctx ends: connect fails where there
+// was no answer; a refusal is one. A database that waits for its disk is not said
+// to be hung: to kill it has no effect before the disk answers, and then it goes
+// on by itself.
+func (h *Health) Follow(ctx context.Context, lock *volumelock.VolumeLock, connect func(context.Context) error) {
+	var answers Answers
+	disk := false
+	for pause := time.Duration(0); clock.Sleep(ctx, pause); {
+		began := clock.Boottime()
+		attempt, cancel := context.WithTimeout(ctx, answers.connectLimit())
+		err := connect(attempt)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		before := answers
+		answers = answers.observeConnect(began, clock.Boottime(), err == nil)
+		h.observe(answers, disk && !answers.Serving())
+		// Looked at afterwards: where the disk is a network's, this may wait, too.
+		disk = !answers.Serving() && lock.WaitsForDisk()
+		h.observe(answers, disk)
+		if answers.Serving() != before.Serving() {
+			h.Log.Warn("new connections to the database", "accepted", answers.Serving(), "error", fmt.Sprint(err), "waitsForDisk", disk)
+		}
+		if answers.Hung() && !disk {
+			select {
+			case h.hung <- struct{}{}:
+			default:
+			}
+		}
+		pause = healthInterval
+		if answers.Silent() > 0 {
+			pause = silentInterval
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// HostOptions are what every agent is started with.
+type HostOptions struct {
+	Identity identity.Identity
+	Version  string // of the agent
+	Client   kubernetes.Interface
+	Log      *slog.Logger
+	// DatabaseVersion of the programs.
+	DatabaseVersion string
+	// TLSDir and ConfigFile; see agentapi.
+	TLSDir, ConfigFile string
+	// StatusAddress and ProbeAddress to listen on; one that begins with a slash
+	// is a socket's path.
+	StatusAddress, ProbeAddress string
+	// Space measures the member's volume; where it is nil, SpaceOf the mount
+	// point that agentapi names. Allocate says whether a file on it can grow;
+	// where it is nil, that is not tried.
+	Space    func() diskspace.Space
+	Allocate func() error
+	// Flush has the database flush a record of its own, and says whether it did;
+	// nil for a database that is not asked.
+	Flush func(context.Context) bool
+	// Handlers answer the operator and the members at further paths; nil for
+	// none.
+	Handlers map[string]http.Handler
+}
+
+// Host is what stands around a database in its pod, whichever it is: what the
+// member says of itself, and what it hears from the operator.
+type Host struct {
+	Store        *statusserver.Store
+	Certificates *statusserver.Certificates
+	Config       *ConfigSource
+	Labeller     *Labeller
+	// Space watches the volume.
+	Space *SpaceWatch
+	// Lock on the volume, once Loop has it.
+	Lock *volumelock.VolumeLock
+
+	o HostOptions
+}
+
+// NewHost prepares a member that is starting.
+func NewHost(o HostOptions) *Host {
+	h := &Host{
+		o:            o,
+		Certificates: statusserver.NewCertificates(o.TLSDir),
+		Config:       NewConfigSource(o.Identity, o.ConfigFile, o.Log),
+		Store: statusserver.NewStore(agentapi.Status{
+			Pod: o.Identity.Pod, PodUID: o.Identity.PodUID, AgentVersion: o.Version,
+			Role: v1alpha1.RoleMember, State: agentapi.StateStarting, Version: o.DatabaseVersion,
+			Lag: -1,
+		}),
+	}
+	look := o.Space
+	if look == nil {
+		look = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
+	}
+	h.Space = &SpaceWatch{Look: look, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
+	h.Labeller = NewLabeller(o.Identity, o.Client, h.Members, o.Log)
+	h.Labeller.Set(v1alpha1.RoleMember)
+	return h
+}
+
+// Run runs loop until it ends, which it must when its context does. What
+// stands around the database outlives ctx: a stop in order still labels the
+// pod and answers the operator. Helpers run beside it.
+func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics http.Handler, loop func(context.Context), helpers ...func(context.Context)) error {
+	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var servers sync.WaitGroup
+	defer servers.Wait() // their addresses are free again when it ends
+	defer stop()
+	failed, err := h.start(outer, refresh, metrics, &servers)
+	if err != nil {
+		return err
+	}
+	for _, helper := range helpers {
+		go helper(outer)
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case err := <-failed:
+			cancel(err)
+		case <-work.Done():
+		}
+	}()
+	loop(work)
+	if h.Lock != nil {
+		_ = h.Lock.Close()
+	}
+	if cause := context.Cause(work); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// start starts what runs beside the database's life. A server that ends sends
+// its error.
+func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics http.Handler, servers *sync.WaitGroup) (<-chan error, error) {
+	if _, err := h.Certificates.Reload(); err != nil {
+		h.o.Log.Warn("no certificate yet", "error", err.Error())
+	}
+	go h.Certificates.Follow(ctx, time.Second, func(err error) {
+		h.o.Log.Warn("cannot read the certificate", "error", err.Error())
+	})
+	go h.followCertificate(ctx)
+	go h.Config.Follow(ctx, h.o.Client)
+	go h.Labeller.Follow(ctx)
+	go h.Space.Follow(ctx, h.Store)
+
+	failed := make(chan error, 2)
+	serve := func(address string, run func(net.Listener) error) error {
+		listener, err := listen(address)
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		servers.Go(func() { failed <- run(listener) })
+		return nil
+	}
+	err := serve(h.o.StatusAddress, func(l net.Listener) error {
+		mux := http.NewServeMux()
+		mux.Handle("/", statusserver.StatusHandler(h.Store, refresh, h.o.Flush))
+		for path, handler := range h.o.Handlers {
+			mux.Handle("GET "+path, statusserver.RequireMember(handler))
+		}
+		return statusserver.Serve(ctx, l, mux, h.Certificates)
+	})
+	if err == nil {
+		err = serve(h.o.ProbeAddress, func(l net.Listener) error {
+			return statusserver.Serve(ctx, l, statusserver.ProbeHandler(h.Store, metrics), nil)
+		})
+	}
+	return failed, err
+}
+
+// listen at host:port, or at a socket that an earlier process may have left.
+func listen(address string) (net.Listener, error) {
+	if !strings.HasPrefix(address, "/") {
+		return net.Listen("tcp", address)
+	}
+	if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", address)
+}
+
+// followCertificate reports the certificate that is served.
+func (h *Host) followCertificate(ctx context.Context) {
+	for {
+		bundle, changed := h.Certificates.Current()
+		if bundle != nil {
+			h.Store.Update(func(s *agentapi.Status) {
+				s.CertificateExpiry = bundle.Expiry
+				s.CertificateSerial = bundle.Serial()
+				s.TLSHash = bundle.Hash
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// Members are the pods of the cluster, as configured.
+func (h *Host) Members() []string {
+	if config, _ := h.Config.Current(); config != nil {
+		return config.Members
+	}
+	return nil
+}
+
+// Owners lets what agents make, such as a Lease that holds a birth latch, go
+// with a cluster whose data goes too. Otherwise it stays, and forbids a second
+// birth.
+func (h *Host) Owners() []metav1.OwnerReference {
+	config, _ := h.Config.Current()
+	if config == nil || config.DeletionPolicy != string(v1alpha1.DeletionDelete) {
+		return nil
+	}
+	return []metav1.OwnerReference{{APIVersion: config.APIVersion, Kind: config.Kind, Name: config.Name, UID: types.UID(config.UID)}}
+}
+
+// SetRole is what the member is from now on, in its status and on its pod.
+func (h *Host) SetRole(role string) {
+	h.Store.Update(func(s *agentapi.Status) { s.Role = role })
+	h.Labeller.Set(role)
+}
+
+// Report says what the member does while its database does not run.
+func (h *Host) Report(state agentapi.State, hold agentapi.Hold, message string) {
+	before := h.Store.Get()
+	h.Store.Update(func(s *agentapi.Status) {
+		s.State, s.Hold, s.Message = state, hold, message
+		s.Serving, s.Lag, s.Role, s.Source = false, -1, v1alpha1.RoleMember, ""
+		if hold != agentapi.HoldVolumeFull {
+			s.RoomNeeded = 0
+		}
+	})
+	h.Labeller.Set(v1alpha1.RoleMember)
+	if before.State != state || before.Message != message {
+		h.o.Log.Info("state", "state", state, "hold", hold, "message", message)
+	}
+}

@@ -1,0 +1,20 @@
+package agent
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+)
+
+// The socket of an agent that was killed is in nobody's way.
+func TestListenReplacesASocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	for range 2 {
+		listener, err := listen(socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.(*net.UnixListener).SetUnlinkOnClose(false)
+		t.Cleanup(func() { _ = listener.Close() })
+	}
+}

@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/identity"
+)
+
+// labelTimeout bounds one request about a label.
+const labelTimeout = 2 * time.Second
+
+// Labeller keeps the role label of the member's own pod as the member's role.
+type Labeller struct {
+	id    identity.Identity
+	pods  corev1client.PodInterface
+	peers func() []string
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	want string
+	seen string // label as the watch saw it last
+	wake chan struct{}
+}
+
+// NewLabeller labels the pod of the identity; peers names the pods of the
+// cluster's members.
+func NewLabeller(id identity.Identity, client kubernetes.Interface, peers func() []string, log *slog.Logger) *Labeller {
+	return &Labeller{id: id, pods: client.CoreV1().Pods(id.Namespace), peers: peers, log: log, wake: make(chan struct{}, 1)}
+}
+
+// Set wants another role from now on. It does not wait.
+func (l *Labeller) Set(role string) {
+	l.mu.Lock()
+	l.want = role
+	l.mu.Unlock()
+	l.nudge()
+}
+
+// Settle waits until the label is as wanted, or ctx ends.
+func (l *Labeller) Settle(ctx context.Context) {
+	for !l.settled() && clock.Sleep(ctx, 20*time.Millisecond) {
+	}
+}
+
+func (l *Labeller) settled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.want == l.seen
+}
+
+func (l *Labeller) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Follow labels whenever the role changes or somebody else changes the label,
+// until ctx ends.
+func (l *Labeller) Follow(ctx context.Context) {
+	go follow(ctx, l.pods, l.id.Pod, l.saw, func(err error) {
+		l.log.Info("cannot follow the pod", "error", err.Error())
+	})
+	pause := time.Duration(0)
+	for {
+		if pause == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-l.wake:
+			}
+		} else if !clock.Sleep(ctx, pause) {
+			return
+		}
+		if err := l.label(ctx); err != nil && ctx.Err() == nil {
+			pause = min(max(2*pause, 250*time.Millisecond), 5*time.Second)
+			l.log.Info("cannot label the pod", "error", err.Error(), "retry", pause.String())
+			continue
+		}
+		pause = 0
+	}
+}
+
+// saw takes in the pod as the API server has it.
+func (l *Labeller) saw(pod *corev1.Pod) {
+	if string(pod.UID) != l.id.PodUID {
+		return
+	}
+	l.mu.Lock()
+	l.seen = pod.Labels[v1alpha1.LabelRole]
+	l.mu.Unlock()
+	l.nudge()
+}
+
+func (l *Labeller) label(ctx context.Context) error {
+	l.mu.Lock()
+	want, seen := l.want, l.seen
+	l.mu.Unlock()
+	if want == "" || want == seen {
+		return nil
+	}
+	if want == v1alpha1.RolePrimary {
+		if err := l.takeFromOthers(ctx); err != nil {
+			return err
+		}
+	}
+	if err := l.apply(ctx, l.id.Pod, types.UID(l.id.PodUID), want); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.seen = want
+	l.mu.Unlock()
+	l.log.Info("pod labelled", "role", want)
+	l.nudge()
+	return nil
+}
+
+// takeFromOthers removes the primary's label from every other pod first, so
+// that a Service never selects a predecessor beside its successor.
+func (l *Labeller) takeFromOthers(ctx context.Context) error {
+	for _, name := range l.peers() {
+		if name == l.id.Pod {
+			continue
+		}
+		pod, err := l.get(ctx, name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read pod %s: %w", name, err)
+		}
+		if pod.Labels[v1alpha1.LabelRole] != v1alpha1.RolePrimary {
+			continue
+		}
+		if err := l.apply(ctx, name, pod.UID, v1alpha1.RoleMember); err != nil && !gone(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Labeller) get(ctx context.Context, name string) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
+	defer cancel()
+	return l.pods.Get(ctx, name, metav1.GetOptions{})
+}
+
+// apply is bound to the pod's UID: a successor of the same name is not meant.
+func (l *Labeller) apply(ctx context.Context, name string, uid types.UID, role string) error {
+	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
+	defer cancel()
+	pod := corev1ac.Pod(name, l.id.Namespace).WithUID(uid).
+		WithLabels(map[string]string{v1alpha1.LabelRole: role})
+	_, err := l.pods.Apply(ctx, pod, metav1.ApplyOptions{FieldManager: v1alpha1.AgentFieldManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("label pod %s: %w", name, err)
+	}
+	return nil
+}
+
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -1,0 +1,109 @@
+package leaseclient
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/holdfast-db/holdfast/internal/agent/identity"
+)
+
+// versioned keeps Leases as the API server does: an update of anything but the
+// live version is refused, which the fake lets through.
+func versioned(client *fake.Clientset) *fake.Clientset {
+	var live *coordinationv1.Lease
+	store := func(next *coordinationv1.Lease, version int) *coordinationv1.Lease {
+		live = next.DeepCopy()
+		live.ResourceVersion = strconv.Itoa(version)
+		return live.DeepCopy()
+	}
+	resource := coordinationv1.Resource("leases")
+	client.PrependReactor("get", "leases", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		if live == nil {
+			return true, nil, apierrors.NewNotFound(resource, a.(k8stesting.GetAction).GetName())
+		}
+		return true, live.DeepCopy(), nil
+	})
+	client.PrependReactor("create", "leases", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		next := a.(k8stesting.CreateAction).GetObject().(*coordinationv1.Lease)
+		if live != nil {
+			return true, nil, apierrors.NewAlreadyExists(resource, next.Name)
+		}
+		return true, store(next, 1), nil
+	})
+	client.PrependReactor("update", "leases", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		next := a.(k8stesting.UpdateAction).GetObject().(*coordinationv1.Lease)
+		if live == nil || next.ResourceVersion != live.ResourceVersion {
+			return true, nil, conflict()
+		}
+		version, _ := strconv.Atoi(live.ResourceVersion)
+		return true, store(next, version+1), nil
+	})
+	return client
+}
+
+// Of two members that write from the same reading one fails, so that no two
+// volumes are on record for one member.
+func TestRegistryRefusesTheSecondWriter(t *testing.T) {
+	client := versioned(fake.NewClientset())
+	nobody := func() []metav1.OwnerReference { return nil }
+	open := func(pod string) *Registry {
+		return NewRegistry(identity.Identity{Namespace: "shop", Cluster: "orders", Pod: pod}, nil, nobody, client)
+	}
+	first, second := open("orders-0"), open("orders-1")
+	write := func(r *Registry, start Start) error {
+		register, err := r.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The other one looks at the same time.
+		other := first
+		if r == first {
+			other = second
+		}
+		seen, err := other.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Write(t.Context(), register.WithStart(start)); err != nil {
+			t.Fatal(err)
+		}
+		return other.Write(t.Context(), seen.WithStart(Start{Member: start.Member, Pod: "other", Volume: "other"}))
+	}
+	a, b := Start{"a", "orders-0", "v0"}, Start{"b", "orders-1", "v1"}
+	for i, err := range []error{write(first, a), write(second, b)} {
+		if err == nil {
+			t.Errorf("write %d: the second writer went through", i)
+		}
+	}
+	got, err := first.Look(t.Context())
+	if diff := cmp.Diff(Register{Starts: []Start{a, b}}, got); diff != "" || err != nil {
+		t.Errorf("(-want +got):\n%s %v", diff, err)
+	}
+}
+
+func TestRegisterKeepsTheNewestStarts(t *testing.T) {
+	r := Register{}.WithStart(Start{Member: "old", Pod: "orders-0", Volume: "u"})
+	for i := range startsMost + 5 {
+		r = r.WithStart(Start{Member: fmt.Sprint(i), Pod: "orders-1", Volume: "v"})
+	}
+	r = r.WithStart(Start{Member: "7", Pod: "orders-1", Volume: "w"})
+	if _, there := r.Start("5"); there || len(r.Starts) != startsMost {
+		t.Errorf("%d starts, the oldest among them: %v", len(r.Starts), there)
+	}
+	if s, _ := r.Start("7"); s.Volume != "w" {
+		t.Errorf("member 7 is on record on %q", s.Volume)
+	}
+	last := []string{r.Last("orders-0"), r.Last("orders-1"), r.Last("orders-2")}
+	if diff := cmp.Diff([]string{"old", "7", ""}, last); diff != "" {
+		t.Errorf("last of the pods (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,3 @@
+// Package accounts keeps the roles, the first database and the replication
+// slots of a primary.
+package accounts

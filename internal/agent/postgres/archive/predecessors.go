@@ -1,0 +1,304 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/store"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+// follows makes sure, before a segment is stored, that all before it is. What an
+// earlier primary did not store, and what was given up and is still on the volume,
+// is stored now; of what is not, it is recorded that it is missing. That the
+// segment before it is stored proves nothing: several are stored at once.
+func (s *Archiver) storePredecessors(ctx context.Context, archive *wal.Archive, name string) error {
+	info, err := os.Stat(s.walPath(name))
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	segment, ok := wal.Parse(name, size)
+	if !ok || segment.Number == 0 {
+		return nil // the archive refuses what is no segment
+	}
+	from := s.wayStart(segment, size)
+	if from.reaches(segment) {
+		return nil
+	}
+	history, err := s.findHistory(ctx, archive, segment.Timeline)
+	if err != nil {
+		return err
+	}
+	return way{s, archive, history, segment, size, from}.fillGaps(ctx)
+}
+
+// wayStart is what the archiver remembers of the way.
+type wayStart struct {
+	// number of a segment up to which all is stored, or recorded as missing, where
+	// that is known.
+	number uint64
+	known  bool
+	// giving is the gap that goes on, and given its first segment.
+	giving *agentapi.ArchiveGap
+	given  wal.Segment
+}
+
+// wayStart to a segment.
+func (s *Archiver) wayStart(to wal.Segment, size int64) (from wayStart) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sound, ok := wal.Parse(s.sound, size); ok && sound.Timeline == to.Timeline {
+		from.number, from.known = sound.Number, true
+	}
+	if checked, ok := wal.Parse(s.checked, size); ok && checked.Timeline == to.Timeline && checked.Number > 0 {
+		from.number, from.known = max(from.number, checked.Number-1), true
+	}
+	if from.giving = s.giving; s.giving != nil {
+		from.given, _ = wal.Parse(s.giving.From, size)
+	}
+	return from
+}
+
+// reaches says whether nothing is to be seen to before a segment.
+func (f wayStart) reaches(to wal.Segment) bool {
+	return f.known && to.Number <= f.number+1 && !f.gaveUpBefore(to)
+}
+
+// gaveUpBefore says whether a segment before another was given up since.
+func (f wayStart) gaveUpBefore(to wal.Segment) bool {
+	return f.giving != nil && f.given.Number > 0 && f.given.Number < to.Number
+}
+
+// History of a timeline, from the volume or the archive, which gets it too.
+func (s *Archiver) findHistory(ctx context.Context, archive *wal.Archive, timeline uint32) (wal.History, error) {
+	if timeline <= 1 {
+		return nil, nil
+	}
+	name := wal.HistoryName(timeline)
+	data, err := os.ReadFile(s.walPath(name))
+	if errors.Is(err, os.ErrNotExist) {
+		h, err := archive.History(ctx, timeline)
+		if store.NotFound(err) {
+			return nil, nil // data that began on this timeline, as far as anybody knows
+		}
+		return h, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := archive.Put(ctx, s.walPath(name), name); err != nil {
+		return nil, err
+	}
+	return wal.ParseHistory(data)
+}
+
+// way is the way that the log took to a segment.
+type way struct {
+	*Archiver
+	archive *wal.Archive
+	history wal.History
+	to      wal.Segment
+	size    int64
+	from    wayStart
+}
+
+func (w way) segmentAt(number uint64) wal.Segment {
+	return w.history.At(w.to.Timeline, number, w.size)
+}
+
+// heldSegment is one that the archive holds, and since when.
+type heldSegment struct {
+	wal.Segment
+	since time.Time
+}
+
+// held are the segments before the last that the archive holds, in order: all
+// after a number, and one or more up to it, where there are any.
+func (w way) listHeld(ctx context.Context, after uint64) ([]heldSegment, error) {
+	timelines := []uint32{w.to.Timeline}
+	for _, t := range slices.Backward(w.history) {
+		timelines = append(timelines, t.Timeline)
+	}
+	var found []heldSegment
+	for _, timeline := range timelines {
+		stored, err := w.archive.Segments(ctx, timeline)
+		if err != nil {
+			return nil, err
+		}
+		reached := false
+		for name, at := range stored {
+			if s, ok := wal.Parse(name, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
+				found = append(found, heldSegment{s, at})
+				reached = reached || s.Number <= after
+			}
+		}
+		if reached {
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b heldSegment) int { return cmp.Compare(a.Number, b.Number) })
+	return found, nil
+}
+
+// recorded is the number of the newest segment that is recorded as missing; 0 for
+// none.
+func (w way) recorded(ctx context.Context) (newest uint64, err error) {
+	gaps, err := w.archive.Gaps(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(gaps) > 0 {
+		w.mu.Lock()
+		last := &gaps[len(gaps)-1]
+		if w.Archiver.archive == w.archive && (w.gap == nil || last.Ended.After(w.gap.Ended)) {
+			w.gap = last // another primary's
+		}
+		w.mu.Unlock()
+	}
+	for _, gap := range gaps {
+		if s, ok := wal.Parse(gap.To, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
+			newest = max(newest, s.Number)
+		}
+	}
+	return newest, nil
+}
+
+// here are the segments on the volume, after one and before the last, that the
+// archive does not hold, in order.
+func (w way) here(after uint64, held []heldSegment) ([]wal.Segment, error) {
+	entries, err := os.ReadDir(filepath.Join(w.pgdata, "pg_wal"))
+	if err != nil {
+		return nil, err
+	}
+	stored := map[uint64]bool{}
+	for _, s := range held {
+		stored[s.Number] = true
+	}
+	var found []wal.Segment
+	for _, e := range entries {
+		if s, ok := wal.Parse(e.Name(), w.size); ok && s.Number > after && s.Number < w.to.Number && w.segmentAt(s.Number) == s && !stored[s.Number] {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, func(a, b wal.Segment) int { return cmp.Compare(a.Number, b.Number) })
+	return found, nil
+}
+
+// fill stores what the volume still has of what the archive lacks, and records
+// the rest. An archiver that remembers nothing checks all that the archive holds
+// since the newest record of what is missing.
+func (w way) fillGaps(ctx context.Context) error {
+	var err error
+	after := w.from.number
+	gaveUp := w.from.gaveUpBefore(w.to)
+	switch {
+	case !w.from.known:
+		if after, err = w.recorded(ctx); err != nil {
+			return err
+		}
+	case gaveUp:
+		after = min(after, w.from.given.Number-1)
+	}
+	held, err := w.listHeld(ctx, after)
+	if err != nil {
+		return err
+	}
+	if !w.from.known && after == 0 {
+		// The archive begins with what it holds, or with what was given up, or here.
+		after = w.to.Number - 1
+		if len(held) > 0 {
+			after = held[0].Number
+		}
+		if gaveUp {
+			after = min(after, w.from.given.Number-1)
+		}
+	}
+	here, err := w.here(after, held)
+	if err != nil {
+		return err
+	}
+	if here, err = w.put(ctx, here); err != nil {
+		return err
+	}
+	for _, s := range here {
+		held = append(held, heldSegment{s, time.Now()})
+	}
+	slices.SortFunc(held, func(a, b heldSegment) int { return cmp.Compare(a.Number, b.Number) })
+	return w.recordMissing(ctx, after, held)
+}
+
+// put stores what is there. What is not what its name says is as good as not
+// there.
+func (w way) put(ctx context.Context, here []wal.Segment) ([]wal.Segment, error) {
+	group, storing := errgroup.WithContext(ctx)
+	group.SetLimit(w.atOnce)
+	refused := make([]bool, len(here))
+	for i, segment := range here {
+		group.Go(func() error {
+			name := segment.Name(w.size)
+			err := w.Archiver.put(storing, w.archive, name)
+			var no *wal.Refusal
+			if refused[i] = errors.As(err, &no) || errors.Is(err, os.ErrNotExist); refused[i] {
+				w.log.Warn("a segment that the archive lacks cannot be stored any more", "file", name, "error", err.Error())
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var kept []wal.Segment
+	for i, segment := range here {
+		if !refused[i] {
+			kept = append(kept, segment)
+		}
+	}
+	if len(kept) > 0 {
+		w.log.Info("stored what the archive lacked", "segments", len(kept), "first", kept[0].Name(w.size))
+	}
+	return kept, nil
+}
+
+// record says what is missing after a number, between what is stored.
+func (w way) recordMissing(ctx context.Context, after uint64, stored []heldSegment) error {
+	var gap *agentapi.ArchiveGap
+	var before *heldSegment
+	for _, next := range append(stored, heldSegment{Segment: w.to}) {
+		if next.Number > after+1 {
+			gap = &agentapi.ArchiveGap{From: w.segmentAt(after + 1).Name(w.size), To: w.segmentAt(next.Number - 1).Name(w.size), Ended: time.Now().UTC()}
+			if before != nil {
+				gap.After, gap.Begun = before.Name(w.size), before.since.UTC()
+			}
+			if err := w.archive.PutGap(ctx, *gap); err != nil {
+				return fmt.Errorf("record what is missing: %w", err)
+			}
+			w.log.Error("the archive lacks WAL for good: a new base backup is needed", "from", gap.From, "to", gap.To)
+		}
+		after, before = max(after, next.Number), &next
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.Archiver.archive != w.archive {
+		return errMoved
+	}
+	if gap != nil {
+		w.gap = gap
+	}
+	w.checked = w.to.Name(w.size)
+	// What is given up from here on goes on, and what lies on no way to here does not.
+	if w.giving == w.from.giving && w.giving != nil && (w.from.gaveUpBefore(w.to) || w.segmentAt(w.from.given.Number) != w.from.given) {
+		w.giving = nil
+	}
+	return nil
+}

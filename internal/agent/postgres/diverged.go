@@ -1,0 +1,119 @@
+package postgres
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
+	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// floor is the least that the data of a primary must hold: what a holder of the
+// Lease had on its disk at a renewal, a checkpoint or a shutdown in order.
+func floor(r leaseclient.Record) lsn.Point {
+	var most lsn.Point
+	for _, position := range []string{r.Checkpoint, r.ShutdownPosition, r.Flushed} {
+		if recorded := lsn.Parse(r.Timeline, position); recorded.Newer(most) {
+			most = recorded
+		}
+	}
+	return most
+}
+
+// pointOf is where the log of a primary ends. Of another database system, or by
+// an old word, nothing is known: it would pass for data that is behind.
+func pointOf(s agentapi.Status, systemIdentifier string) lsn.Point {
+	if s.PositionOld || s.SystemIdentifier != systemIdentifier {
+		return lsn.Point{Timeline: s.Timeline}
+	}
+	return lsn.Point{Timeline: s.Timeline, Position: s.Position}
+}
+
+// ahead says whether data that goes as far as own holds what a primary does
+// not. Of an older timeline only the database can tell.
+func ahead(own, primary lsn.Point) bool {
+	return primary.Position > 0 && own.Timeline >= primary.Timeline && own.Newer(primary)
+}
+
+// aheadLimit is how long a primary must have stayed behind what its replica
+// had, for what it says of its position is a moment old.
+const aheadLimit = 5 * time.Second
+
+// aheadProof follows a replica that seems to be ahead of its primary. The zero
+// value is none.
+type aheadProof struct {
+	begun bool
+	since time.Duration
+	mark  lsn.Point
+}
+
+// saw takes in where both were. The proof is that the primary does not reach
+// for a while what the replica had at its beginning.
+func (a aheadProof) saw(now time.Duration, own, primary lsn.Point) aheadProof {
+	switch {
+	case a.begun && ahead(a.mark, primary):
+		return a
+	case ahead(own, primary):
+		return aheadProof{begun: true, since: now, mark: own}
+	default:
+		return aheadProof{}
+	}
+}
+
+func (a aheadProof) over(now time.Duration) bool { return a.begun && now-a.since >= aheadLimit }
+
+// aheadName is the mark of data that holds what the primary does not. It
+// stays, for a primary that goes on writing passes any position.
+const aheadName = "pgdata.ahead"
+
+// aheadMark is its content.
+type aheadMark struct {
+	Own     lsn.Point `json:"own"`
+	Primary lsn.Point `json:"primary"`
+	// Left is where the primary's history left Own's timeline; 0 where it did
+	// not, or did not say. Differs says that the WAL before Own is not the
+	// primary's.
+	Left    uint64 `json:"left,omitempty"`
+	Differs bool   `json:"differs,omitempty"`
+}
+
+func (m aheadMark) message() string {
+	if m.Differs {
+		return fmt.Sprintf("the WAL of this member, which went to %s, is not the primary's: its data may be the only newest copy, and is neither started nor copied over. "+
+			"Save what it holds and then delete this member's volume and pod, or bring its data to the primary and remove %s from this volume", m.Own, aheadName)
+	}
+	return fmt.Sprintf("the data of this member went to %s when that of the primary went to %s: it may be the only newest copy, and is neither started nor copied over. "+
+		"Bring the newer data to the primary and then remove %s from this volume, or, to give up what the primary lacks, delete this member's volume and pod",
+		m.Own, m.Primary, aheadName)
+}
+
+// markAhead marks the data once and for all.
+func markAhead(dir string, m aheadMark) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return errors.Join(atomicfile.WriteFile(filepath.Join(dir, aheadName), data), atomicfile.SyncDir(dir))
+}
+
+// readAhead reads the mark; nil when there is none. One that cannot be read
+// counts.
+func readAhead(dir string) (*aheadMark, error) {
+	data, err := os.ReadFile(filepath.Join(dir, aheadName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // no mark is no error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the mark of newer data: %w", err)
+	}
+	m := &aheadMark{}
+	_ = json.Unmarshal(data, m)
+	return m, nil
+}

@@ -1,0 +1,51 @@
+// Package lsn holds places in the WAL: a position with its timeline.
+package lsn
+
+import (
+	"fmt"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// Extent is how far the WAL on a volume goes. The complete records end at Point;
+// pages that hold a part of one more end at Reach.
+type Extent struct {
+	Point
+	Reach uint64
+}
+
+// Point is a place in the WAL. The zero value is unknown.
+type Point struct {
+	Timeline int64  `json:"timeline"`
+	Position uint64 `json:"position"`
+}
+
+func (p Point) String() string {
+	return fmt.Sprintf("%X/%X on timeline %d", p.Position>>32, p.Position&0xffffffff, p.Timeline)
+}
+
+// Newer reports whether p is later than q, by timeline and then by position. A
+// new timeline is begun on purpose, when data goes back in time.
+func (p Point) Newer(q Point) bool {
+	if p.Timeline != q.Timeline {
+		return p.Timeline > q.Timeline
+	}
+	return p.Position > q.Position
+}
+
+// Parse reads a position as PostgreSQL writes it, such as 0/5000028.
+func Parse(timeline int64, position string) Point {
+	var high, low uint64
+	if _, err := fmt.Sscanf(position, "%X/%X", &high, &low); err != nil {
+		return Point{}
+	}
+	return Point{timeline, high<<32 | low}
+}
+
+// Furthest is the later of what a member reported of its WAL and what is observed now.
+func Furthest(before *agentapi.WALPoint, now Point) *agentapi.WALPoint {
+	if before != nil && !now.Newer(Point{before.Timeline, before.Position}) {
+		return before
+	}
+	return &agentapi.WALPoint{Timeline: now.Timeline, Position: now.Position}
+}

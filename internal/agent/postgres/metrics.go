@@ -1,0 +1,101 @@
+package postgres
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
+)
+
+// scrapeLimit bounds what a scrape may take: the part that is not answered by
+// then is missing from it.
+const scrapeLimit = 3 * time.Second
+
+// What the agent knows without asking the database.
+var (
+	roleMetric        = metrics.Gauge("pg_role", "The member's role: 1 for the one that it has.", "role")
+	lagMetric         = metrics.Gauge("pg_replication_lag_seconds", "Lag of a replica behind its primary; missing while it is unknown.")
+	timelineMetric    = metrics.Gauge("pg_timeline", "Timeline of the data.")
+	pendingMetric     = metrics.Gauge("pg_settings_pending_restart", "Settings that wait for a restart.")
+	configErrorMetric = metrics.Gauge("pg_config_error", "Whether the database refuses the declared parameters.")
+	leaseMetric       = metrics.Gauge("pg_lease_held", "Whether the member holds the primary's Lease.")
+	expiryMetric      = metrics.Gauge("certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
+	volumeSizeMetric  = metrics.Gauge("volume_size_bytes", "Size of the member's volume.")
+	volumeFreeMetric  = metrics.Gauge("volume_available_bytes", "Free space on the member's volume.")
+)
+
+// collector answers a scrape from what is true at that moment.
+type collector struct{ *postgresAgent }
+
+func (a *postgresAgent) metricsHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collector{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
+}
+
+// Describe announces every family.
+func (c collector) Describe(into chan<- *prometheus.Desc) {
+	for _, f := range []metrics.Family{metrics.UpMetric, roleMetric, lagMetric, timelineMetric, pendingMetric,
+		configErrorMetric, leaseMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
+		into <- f.Desc
+	}
+	for _, f := range archive.Families {
+		into <- f.Desc
+	}
+	for _, q := range metrics.Queries {
+		for _, f := range q.Families {
+			into <- f.Desc
+		}
+	}
+}
+
+// Collect reports the member's status, and asks the database for the rest.
+func (c collector) Collect(into chan<- prometheus.Metric) {
+	status := c.Store.Get()
+	send := func(f metrics.Family, value float64, labels ...string) {
+		into <- prometheus.MustNewConstMetric(f.Desc, f.Kind, value, labels...)
+	}
+	for _, role := range []string{v1alpha1.RolePrimary, v1alpha1.RoleReplica, v1alpha1.RoleMember} {
+		send(roleMetric, metrics.BoolValue(status.Role == role), role)
+	}
+	held, _ := c.lease.Held()
+	send(leaseMetric, metrics.BoolValue(held))
+	send(timelineMetric, float64(status.Timeline))
+	send(pendingMetric, float64(len(status.PendingRestart)))
+	send(configErrorMetric, metrics.BoolValue(status.ConfigError != ""))
+	if status.Lag >= 0 {
+		send(lagMetric, status.Lag)
+	}
+	if !status.CertificateExpiry.IsZero() {
+		send(expiryMetric, float64(status.CertificateExpiry.Unix()))
+	}
+	if volume := c.space(); volume.Total > 0 {
+		send(volumeSizeMetric, float64(volume.Total))
+		send(volumeFreeMetric, float64(volume.Free))
+	}
+	for i, value := range c.archive.ReadMetrics(time.Now()) {
+		send(archive.Families[i], value)
+	}
+	send(metrics.UpMetric, metrics.BoolValue(status.Serving))
+	if status.Serving {
+		c.ask(send)
+	}
+}
+
+func (c collector) ask(send func(metrics.Family, float64, ...string)) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	for _, q := range metrics.Queries {
+		if err := c.scrape.Do(ctx, q.Collect(send)); err != nil {
+			c.log.Info("a scrape is incomplete", "error", err.Error())
+			return
+		}
+	}
+}

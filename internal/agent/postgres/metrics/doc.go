@@ -1,0 +1,3 @@
+// Package metrics describes the metrics of a member, and reads those that the
+// database answers.
+package metrics

@@ -1,0 +1,104 @@
+//go:build postgres
+
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// Data that was restored for a new cluster becomes its primary's, though an
+// earlier cluster of the name has left a Lease that knows better; with the new
+// cluster's password, and replicas follow it.
+func TestRealRestored(t *testing.T) {
+	w := newWorld(t, 2)
+	volume := t.TempDir()
+	born := restoredCopy(t, w, volume)
+	leases := w.client.CoordinationV1().Leases("shop")
+	lease, err := leases.Get(context.Background(), "orders-primary", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Annotations[leaseclient.AnnotationTimeline] = "9"
+	if _, err := leases.Update(context.Background(), lease, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.configure(func(c *agentapi.ClusterConfig) { c.UID, c.SystemIdentifier = "u2", born })
+	mustWrite(t, filepath.Join(w.secret, passwordFile), "n3w")
+
+	before := w.start(0, volume, "uid-0b")
+	before.untilHeld(agentapi.HoldDataStale) // without the proof it is any old data
+	before.stop()
+	mustWrite(t, filepath.Join(volume, dataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
+	primary, replica := w.start(0, volume, "uid-0c"), w.start(1, t.TempDir(), "uid-1")
+	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != born || got.Timeline != 2 {
+		t.Errorf("%s on timeline %d", got.SystemIdentifier, got.Timeline)
+	}
+	if rows := primary.query("select count(*)::text from public.rows"); rows != "1000" {
+		t.Errorf("%s rows", rows)
+	}
+	replica.untilRole(v1alpha1.RoleReplica)
+	primary.until("prepared", func(s agentapi.Status) bool { return s.Details[agentapi.DetailOwner] == "app" })
+	for password, fits := range map[string]bool{"n3w": true, "s3cret": false} {
+		conn, err := pgx.Connect(context.Background(), fmt.Sprintf("host=localhost port=%d user=app password=%s dbname=app sslmode=require", w.agents[0].database, password))
+		if (err == nil) != fits {
+			t.Errorf("login with %s: %v", password, err)
+		}
+		if err == nil {
+			_ = conn.Close(context.Background())
+		}
+	}
+	lease, err = leases.Get(context.Background(), "orders-primary", metav1.GetOptions{})
+	if err != nil || lease.Annotations[leaseclient.AnnotationCluster] != "u2" || lease.Annotations[leaseclient.AnnotationTimeline] != "2" {
+		t.Errorf("the Lease says %v, %v", lease.Annotations, err)
+	}
+}
+
+// restoredCopy leaves the recovered copy of a cluster that has ended on a
+// volume, and returns its system identifier.
+func restoredCopy(t *testing.T, w *world, volume string) string {
+	t.Helper()
+	source := w.start(0, t.TempDir(), "uid-0")
+	born := source.untilRole(v1alpha1.RolePrimary).SystemIdentifier
+	for _, sql := range []string{"create table public.rows as select n from generate_series(1, 1000) n", "checkpoint"} {
+		err := source.control.Do(context.Background(), func(ctx context.Context, c *pgx.Conn) error { _, err := c.Exec(ctx, sql); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := filepath.Join(volume, dataName)
+	_, err := source.programs.Run(context.Background(), "pg_basebackup", "--pgdata="+data, "--dbname="+source.o.primaryConnection("orders-0", "", "orders-1"),
+		"--wal-method=fetch", "--checkpoint=fast", "--no-password", "--manifest-checksums=SHA256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source.stop()
+	lock, err := volumelock.LockVolume(volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	socket, err := os.MkdirTemp("/tmp", "hf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(socket) //nolint:errcheck // a test's own
+	end, err := recovery.Copy{Dir: data, Beside: t.TempDir(), Major: source.major, BinDir: source.o.BinDir, RunDir: socket, Lock: lock}.Recover(context.Background())
+	if err != nil || end.SystemIdentifier != born || end.Before != 1 || end.Timeline != 2 || !end.Reaches("0/1") || end.Reaches("F/0") {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	return born
+}

@@ -1,0 +1,42 @@
+//go:build postgres
+
+package postgres
+
+import (
+	"context"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// A replica runs on a timeline that its primary's next one did not come of: it is
+// held with what it has. One that follows its primary onto a timeline is not, also
+// when that primary is slow to send.
+func TestRealReplicaOfATimelineThatWasGivenUp(t *testing.T) {
+	w, volumes, old := twoMembers(t)
+	replica := w.start(1, volumes[1], "uid-1b")
+	replica.until("serving", func(s agentapi.Status) bool { return s.Serving })
+	if err := w.client.CoordinationV1().Leases("shop").Delete(context.Background(), "orders-primary", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	primary := w.start(0, volumes[0], "uid-0c") // on a timeline of its own
+	second := primary.untilRole(v1alpha1.RolePrimary).Timeline
+	primary.fill("second", "100")
+	replica.untilRole(v1alpha1.RoleReplica)
+	replica.sameContent(primary)
+	replica.until("on its timeline", func(s agentapi.Status) bool { return s.Timeline == second })
+	primary.stop()
+
+	w.goOn("once")
+	other := w.start(0, old, "uid-0d")
+	if third := other.untilRole(v1alpha1.RolePrimary).Timeline; third <= second {
+		t.Errorf("goes on on timeline %d after %d", third, second)
+	}
+	other.fill("third", "100")
+	replica.untilHeld(agentapi.HoldDataDiverged)
+	replica.stop()
+	w.diverged(other, volumes[1])
+}

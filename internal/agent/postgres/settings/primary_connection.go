@@ -1,0 +1,69 @@
+package settings
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// SlotPrefix marks the slots that are Holdfast's.
+const SlotPrefix = "holdfast_"
+
+// SlotName is the replication slot of a member: one to one, for pod names
+// hold no underscore.
+func SlotName(pod string) string {
+	return SlotPrefix + strings.ReplaceAll(pod, "-", "_")
+}
+
+// PrimaryConnection is the connection of a replica to its primary: by the pod's
+// own name (at the address that the Lease gave, if it did), and by the read-write
+// Service where that name is not known yet.
+type PrimaryConnection struct {
+	// Pod's own address and ReadWrite, that of the Service, are host:port; the
+	// latter may be empty.
+	Pod, ReadWrite string
+	// IP that the Lease gave; may be empty.
+	IP string
+	// Member that connects, and RunDir, which holds its certificate.
+	Member, RunDir string
+}
+
+func (c PrimaryConnection) String() string {
+	var hosts, ports []string
+	addresses := []string{c.IP, ""}
+	for _, address := range []string{c.Pod, c.ReadWrite} {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			continue
+		}
+		hosts, ports = append(hosts, host), append(ports, port)
+	}
+	pairs := [][2]string{
+		{"host", strings.Join(hosts, ",")},
+		{"hostaddr", strings.Join(addresses[:len(hosts)], ",")},
+		{"port", strings.Join(ports, ",")},
+		{"user", ReplicationRole},
+		{"application_name", c.Member},
+		{"sslmode", "verify-full"},
+		{"sslcert", c.RunDir + "/tls/tls.crt"},
+		{"sslkey", c.RunDir + "/tls/tls.key"},
+		{"sslrootcert", c.RunDir + "/tls/roots.crt"},
+		{"target_session_attrs", "read-write"},
+		{"connect_timeout", "3"},
+		{"keepalives_idle", "5"},
+		{"keepalives_interval", "2"},
+		{"keepalives_count", "2"},
+		{"tcp_user_timeout", "9000"},
+	}
+	var b strings.Builder
+	for i, pair := range pairs {
+		if pair[0] == "hostaddr" && c.IP == "" {
+			continue
+		}
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		fmt.Fprintf(&b, "%s='%s'", pair[0], strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(pair[1]))
+	}
+	return b.String()
+}

@@ -1,0 +1,86 @@
+package settings
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		mustWrite(t, path, got)
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestSettingsGolden(t *testing.T) {
+	base := Input{Major: 17, Member: "orders-0", Port: 5432, RunDir: "/run/holdfast",
+		VolumeSize: 10 * gibibyte, Resources: Resources{MemoryLimit: 2 * gibibyte, MemoryRequest: 1 * gibibyte, CPU: 2000}}
+	standby := base
+	standby.Member, standby.Upstream = "orders-1", "host='orders-0.orders-members.shop.svc'"
+	standby.Floors = map[string]int64{"max_connections": 300, "max_worker_processes": 8}
+	golden(t, "primary.conf", Render(Compute(base)))
+	golden(t, "standby.conf", Render(Compute(standby)))
+	archives := base
+	archives.Archive = ArchiveCommand("/opt/holdfast/holdfast", "/run/holdfast/archive.sock")
+	golden(t, "archives.conf", Render(Compute(archives)))
+	golden(t, "access.conf", RenderHBA()+"\n"+RenderIdent("postgres", agentapi.MemberName))
+}
+
+func TestSettings(t *testing.T) {
+	cases := []struct {
+		name    string
+		in      Input
+		setting string
+		want    string
+	}{
+		{"a declared parameter goes over a default", Input{Parameters: map[string]string{"work_mem": "7MB"}}, "work_mem", "7MB"},
+		{"a declared parameter never goes over Holdfast's own", Input{Parameters: map[string]string{"ssl": "off"}}, "ssl", "on"},
+		{"a standby keeps its primary's larger setting", Input{Floors: map[string]int64{"max_connections": 200}, Parameters: map[string]string{"max_connections": "50"}}, "max_connections", "200"},
+		{"a standby takes a larger declared setting", Input{Floors: map[string]int64{"max_connections": 200}, Parameters: map[string]string{"max_connections": "500"}}, "max_connections", "500"},
+		{"senders are never fewer than members need", Input{Parameters: map[string]string{"max_wal_senders": "2"}}, "max_wal_senders", "20"},
+		{"senders may be more", Input{Parameters: map[string]string{"max_wal_senders": "40"}}, "max_wal_senders", "40"},
+		{"a standby's senders keep to the floor", Input{Floors: map[string]int64{"max_wal_senders": 40}}, "max_wal_senders", "40"},
+		{"memory follows the request", Input{Resources: Resources{MemoryLimit: 8 * gibibyte, MemoryRequest: 4 * gibibyte}}, "shared_buffers", "1024MB"},
+		{"a limit that may be the node's is not used up", Input{Resources: Resources{MemoryLimit: 64 * gibibyte}}, "shared_buffers", "128MB"},
+		{"a small volume gives slots little", Input{VolumeSize: 1 * gibibyte}, "max_slot_wal_keep_size", "204MB"},
+		{"an archive is given a segment every few minutes", Input{Archive: "x"}, "archive_timeout", "5min"},
+		{"or as often as declared", Input{Archive: "x", Parameters: map[string]string{"archive_timeout": "30s"}}, "archive_timeout", "30s"},
+		{"without an archive segments are never closed early", Input{}, "archive_timeout", ""},
+		{"a program's name with signs that mean something", Input{Archive: ArchiveCommand("/a b/100%'s", "/run/s")}, "archive_command", `'/a b/100%%'\''s' wal archive --socket '/run/s' %f`},
+		{"ALTER SYSTEM is off where it can be", Input{Major: 17}, "allow_alter_system", "off"},
+		{"older versions know no allow_alter_system", Input{Major: 16}, "allow_alter_system", ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := Compute(c.in)[c.setting]; got != c.want {
+				t.Errorf("%s = %q, want %q", c.setting, got, c.want)
+			}
+		})
+	}
+}
+
+func mustWrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

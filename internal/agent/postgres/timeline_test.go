@@ -1,0 +1,281 @@
+package postgres
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/wal"
+)
+
+// course is what a decision comes to where a timeline matters.
+type course struct {
+	Action      action
+	Hold        agentapi.Hold
+	NewTimeline bool
+	Request     string
+}
+
+const (
+	starts, holdsBehind, waits = "starts", "holds", "waits"
+	begins, asked              = "begins a timeline", "begins a timeline as requested"
+)
+
+var courses = map[string]course{
+	starts:      {Action: actStartPrimary},
+	holdsBehind: {Action: actHold, Hold: agentapi.HoldDataStale},
+	waits:       {Action: actWait},
+	begins:      {Action: actStartPrimary, NewTimeline: true},
+	asked:       {Action: actStartPrimary, NewTimeline: true, Request: "now"},
+}
+
+// leads is a holder of the Lease whose data goes to 0/60, as the Lease says.
+func leads() facts {
+	f := facts{BinaryMajor: 17, ConfigKnown: true, Volume: restingAt(dataOf(ours), at(1, "0/50"))}
+	f.Lease = leaseclient.Record{Claim: leaseclient.ClaimMine, SystemIdentifier: ours, Timeline: 1, Checkpoint: "0/50", Flushed: "0/60", Term: 4}
+	f.End = lsn.Extent{Point: at(1, "0/60"), Reach: at(1, "0/60").Position}
+	f.Leader = leaderRecord{Term: 4}
+	f.PodUID, f.Boot = "uid-0", "boot"
+	f.Members = []memberWAL{{Pod: "orders-1", Known: true, End: at(1, "0/60")}, {Pod: "orders-2", Known: true}}
+	return f
+}
+
+func TestDecideTimeline(t *testing.T) {
+	request := &agentapi.OlderDataRequest{ID: "now", Pod: "orders-0"}
+	silent := func(f *facts) { f.Members[0] = memberWAL{Pod: "orders-1"} }
+	cases := []struct {
+		name   string
+		change func(*facts)
+		want   string
+	}{
+		{"all answered, and no member has more", func(*facts) {}, starts},
+		{"a cluster of one member asks no other", func(f *facts) { f.Members = nil }, starts},
+		{"a member has more of the timeline", func(f *facts) { f.Members[0].End = at(1, "0/61") }, holdsBehind},
+		{"a member is on a later timeline", func(f *facts) { f.Members[0].End = at(2, "0/10") }, holdsBehind},
+		{"a member kept what was given up on an earlier timeline",
+			func(f *facts) {
+				f.Volume.Control.Timeline, f.End.Timeline, f.Lease.Timeline = 2, 2, 2
+				f.Members[0].End = at(1, "0/90")
+			}, starts},
+		{"what was flushed in the middle of a record is no more than the volume has",
+			func(f *facts) {
+				f.End.Position, f.End.Reach = 0x58, 0x60
+			}, starts},
+		{"a request that is carried out asks nothing of data that is behind anew",
+			func(f *facts) {
+				f.Members[0].End, f.Request, f.Leader.Request = at(1, "0/61"), request, "now"
+			}, holdsBehind},
+		{"a member that is held for its data has more",
+			func(f *facts) {
+				f.Members[0].End, f.Members[0].Without = at(1, "0/61"), at(1, "0/55")
+			}, begins},
+		{"a member that is held for its data has more, and nothing was exchanged since",
+			func(f *facts) {
+				f.Members[0].End, f.Members[0].Without, f.Continues = at(1, "0/61"), at(1, "0/55"), true
+			}, starts},
+		{"a member that is held for its data has no more", func(f *facts) { f.Members[0].Without = at(1, "0/55") }, starts},
+		{"a member that is held for its data has more, and another one, too",
+			func(f *facts) {
+				f.Members[0].End, f.Members[0].Without, f.Members[1].End = at(1, "0/90"), at(1, "0/55"), at(1, "0/61")
+			}, holdsBehind},
+		{"a member that is held for its data has more, and a primary led without it that had more, too",
+			func(f *facts) {
+				f.Members[0].End, f.Members[0].Without = at(1, "0/61"), at(1, "0/90")
+			}, holdsBehind},
+		{"a request that is carried out asks nothing of a promotion that was interrupted later",
+			func(f *facts) {
+				f.Members[0].End, f.Request = at(1, "0/61"), request
+				f.Leader = leaderRecord{Term: 4, Pending: 2, Reserved: 2, Request: "now"}
+			}, holdsBehind},
+		{"a member has more, and a request says to go on", func(f *facts) { f.Members[0].End, f.Request = at(1, "0/61"), request }, asked},
+		{"the Lease has more", func(f *facts) { f.Lease.Flushed = "0/61" }, holdsBehind},
+		{"the Lease has more, and a request says to go on", func(f *facts) { f.Lease.Flushed, f.Request = "0/61", request }, asked},
+		{"the request was taken up, and its promotion interrupted",
+			func(f *facts) {
+				f.Lease.Flushed, f.Leader = "0/61", leaderRecord{Term: 4, Pending: 2, Reserved: 2, Request: "now", Requested: true}
+			}, asked},
+		{"a request asks nothing of data that is not behind", func(f *facts) { f.Request = request }, starts},
+		{"a member does not answer yet", func(f *facts) { silent(f); f.Patient = true }, waits},
+		{"a member does not answer", silent, begins},
+		{"one member does not answer, and another has more", func(f *facts) { silent(f); f.Members[1].End = at(1, "0/70") }, holdsBehind},
+		{"a member does not answer after a shutdown in order",
+			func(f *facts) {
+				silent(f)
+				f.Patient, f.Volume.Control.State = true, server.StateShutDown
+				f.Taken = leaseclient.Record{Timeline: 1, ShutdownPosition: "0/50"}
+			}, starts},
+		{"a member does not answer after another shutdown in order",
+			func(f *facts) {
+				silent(f)
+				f.Volume.Control.State, f.Taken = server.StateShutDown, leaseclient.Record{Timeline: 1, ShutdownPosition: "0/40"}
+			}, begins},
+		{"a member does not answer, and the data ran after the shutdown",
+			func(f *facts) {
+				silent(f)
+				f.Volume.Control.State, f.Taken = "in production", leaseclient.Record{Timeline: 1, ShutdownPosition: "0/50"}
+			}, begins},
+		{"a member does not answer when the agent starts again",
+			func(f *facts) {
+				silent(f)
+				f.Taken = leaseclient.Record{HolderUID: "uid-0", Boot: "boot", Flushed: "0/60"}
+			}, starts},
+		{"a member does not answer after the node started again",
+			func(f *facts) {
+				silent(f)
+				f.Taken = leaseclient.Record{HolderUID: "uid-0", Boot: "before", Flushed: "0/60"}
+			}, begins},
+		{"a member does not answer after a crash of the server alone", func(f *facts) { silent(f); f.Continues, f.Members = true, nil }, starts},
+		{"a member is not there yet when data that was just made starts",
+			func(f *facts) {
+				silent(f)
+				f.Patient, f.Leader, f.Lease.Flushed, f.Volume.Control.State = true, leaderRecord{}, "", server.StateShutDown
+			}, starts},
+		{"a member is not there when data that ran under an earlier version starts",
+			func(f *facts) {
+				silent(f)
+				f.Leader, f.Lease.Flushed, f.Volume.Control.State = leaderRecord{}, "", "in production"
+			}, begins},
+		{"a promotion was interrupted", func(f *facts) { f.Leader.Pending = 2 }, begins},
+		{"a promotion was interrupted, and a member has more by now",
+			func(f *facts) {
+				f.Leader.Pending, f.Members[0].End = 2, at(1, "0/70")
+			}, holdsBehind},
+		{"the record on the Lease was removed", func(f *facts) { f.Lease.Checkpoint, f.Lease.Flushed = "", "" }, begins},
+		{"the record on the Lease was removed, and a member has more",
+			func(f *facts) {
+				f.Lease.Checkpoint, f.Lease.Flushed, f.Members[0].End = "", "", at(1, "0/70")
+			}, holdsBehind},
+		{"the Lease was put back to an earlier term", func(f *facts) { f.Lease.Term = 3 }, begins},
+		{"data that has never led has no record to lose", func(f *facts) { f.Lease.Checkpoint, f.Lease.Flushed, f.Leader = "", "", leaderRecord{} }, starts},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			f := leads()
+			c.change(&f)
+			got := decide(f)
+			if diff := cmp.Diff(courses[c.want], course{got.Action, got.Hold, got.NewTimeline, got.Request}); diff != "" {
+				t.Errorf("(-want +got):\n%s\nmessage: %s", diff, got.Message)
+			}
+		})
+	}
+}
+
+// A hold for older data names the member and both positions.
+func TestDecideTimelineNamesWhoHasMore(t *testing.T) {
+	f := leads()
+	f.Members[0].End = at(1, "0/7A")
+	for _, text := range []string{"orders-1", "0/60 on timeline 1", "0/7A on timeline 1", "holdfast.dev/continue-with-older-data"} {
+		if got := decide(f).Message; !strings.Contains(got, text) {
+			t.Errorf("%q does not hold %s", got, text)
+		}
+	}
+}
+
+func TestNextTimelineIsHigherThanAnyKnown(t *testing.T) {
+	for name, change := range map[string]func(*facts) map[uint32]wal.History{
+		"of the Lease":              func(f *facts) map[uint32]wal.History { f.Lease.Timeline = 6; return nil },
+		"reserved on the Lease":     func(f *facts) map[uint32]wal.History { f.Lease.Reserved = 6; return nil },
+		"reserved on the volume":    func(f *facts) map[uint32]wal.History { f.Leader.Reserved = 6; return nil },
+		"of a member":               func(f *facts) map[uint32]wal.History { f.Members[0].End.Timeline = 6; return nil },
+		"of the data":               func(f *facts) map[uint32]wal.History { f.Volume.Control.Timeline = 6; return nil },
+		"that the data has been on": func(f *facts) map[uint32]wal.History { f.End.Timeline = 6; return nil },
+		"of a history":              func(*facts) map[uint32]wal.History { return map[uint32]wal.History{6: nil} },
+	} {
+		f := leads()
+		if got := nextTimeline(f, change(&f)); got != 7 {
+			t.Errorf("a timeline %s: %d", name, got)
+		}
+	}
+}
+
+func TestLeaderRecord(t *testing.T) {
+	dir := t.TempDir()
+	if r, err := readLeader(dir); err != nil || r != (leaderRecord{}) {
+		t.Errorf("no record reads as %+v, %v", r, err)
+	}
+	want := leaderRecord{Term: 3, Reserved: 5, Pending: 5, Request: "now", Requested: true}
+	if err := writeLeader(dir, want); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := readLeader(dir); err != nil || r != want {
+		t.Errorf("it reads as %+v, %v", r, err)
+	}
+	if got := want.completed(server.ControlData{Timeline: 4}); got != want {
+		t.Errorf("complete before pg_control says so: %+v", got)
+	}
+	if got := want.completed(server.ControlData{Timeline: 5}); got != (leaderRecord{Term: 3, Reserved: 5, Request: "now"}) {
+		t.Errorf("not complete: %+v", got)
+	}
+	mustWrite(t, filepath.Join(dir, leaderName), "{")
+	if _, err := readLeader(dir); err == nil {
+		t.Error("half a record reads as one")
+	}
+}
+
+// PostgreSQL takes the first timeline without a history.
+func TestReserveHistories(t *testing.T) {
+	dir := t.TempDir()
+	mustWrite(t, filepath.Join(dir, "00000003.history"), "1\t0/50\tkept\n")
+	if err := reserveHistories(dir, 1, 5); err != nil {
+		t.Fatal(err)
+	}
+	found, err := wal.ReadHistories(dir)
+	want := map[uint32]wal.History{2: nil, 3: {{Timeline: 1, Position: 0x50}}, 4: nil}
+	if diff := cmp.Diff(want, found); diff != "" || err != nil {
+		t.Errorf("%s, %v", diff, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "00000005.history")); err == nil {
+		t.Error("the timeline that is to begin has a history")
+	}
+}
+
+// A renewal says how far the WAL is on the disk, and nothing of another timeline
+// stays beside it.
+func TestFlushedIsRecordedAtRenewal(t *testing.T) {
+	var w flushedWAL
+	annotations := map[string]string{leaseclient.AnnotationTimeline: "1", leaseclient.AnnotationCheckpoint: "0/90"}
+	edit := w.record("boot")
+	edit(annotations)
+	if len(annotations) != 2 {
+		t.Errorf("recorded before anything was observed: %v", annotations)
+	}
+	w.set(at(1, "0/A0"))
+	edit(annotations)
+	want := map[string]string{leaseclient.AnnotationTimeline: "1", leaseclient.AnnotationCheckpoint: "0/90", leaseclient.AnnotationFlushed: "0/A0", leaseclient.AnnotationBoot: "boot"}
+	if diff := cmp.Diff(want, annotations); diff != "" {
+		t.Error(diff)
+	}
+	w.set(at(2, "0/60"))
+	edit(annotations)
+	want = map[string]string{leaseclient.AnnotationTimeline: "2", leaseclient.AnnotationFlushed: "0/60", leaseclient.AnnotationBoot: "boot"}
+	if diff := cmp.Diff(want, annotations); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWALOf(t *testing.T) {
+	end := &agentapi.WALPoint{Timeline: 2, Position: 0x60}
+	for name, c := range map[string]struct {
+		status agentapi.Status
+		want   memberWAL
+	}{
+		"a member that does not know yet":  {agentapi.Status{SystemIdentifier: ours}, memberWAL{}},
+		"a member with data":               {agentapi.Status{SystemIdentifier: ours, ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true, End: at(2, "0/60")}},
+		"a member that is held for it":     {agentapi.Status{SystemIdentifier: ours, ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: end, Diverged: &agentapi.WALPoint{Timeline: 2, Position: 0x50}}}, memberWAL{Known: true, Without: at(2, "0/50"), End: at(2, "0/60")}},
+		"a member without data":            {agentapi.Status{ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: &agentapi.WALPoint{}}}, memberWAL{Known: true}},
+		"a member with another system's":   {agentapi.Status{SystemIdentifier: theirs, ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true}},
+		"a member that has not looked yet": {agentapi.Status{}, memberWAL{}},
+	} {
+		if got := walOf(c.status, ours); got != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

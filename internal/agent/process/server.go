@@ -1,0 +1,128 @@
+package process
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+)
+
+// Server is a running database server, with the lock on its volume.
+type Server struct {
+	process *os.Process
+	lock    *volumelock.VolumeLock
+	// done is closed when the server's first process has ended; err says how.
+	done chan struct{}
+	err  error
+	// limit of Kill; KillLimit where it is zero.
+	limit time.Duration
+}
+
+// Serve starts a server that inherits the lock of the volume. Every line of its
+// log goes to standard error and to heard.
+func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), name string, args ...string) (*Server, error) {
+	inherited, err := lock.ForDatabase()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = inherited.Close() }()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start the database: %w", err)
+	}
+	// Not bound to a context: a server is only ever stopped in order.
+	cmd := p.command(context.Background(), name, args...)
+	cmd.Stdout, cmd.Stderr = write, write
+	cmd.ExtraFiles = []*os.File{inherited}
+	wait, err := p.Processes.Start(cmd)
+	_ = write.Close()
+	if err != nil {
+		_ = read.Close()
+		return nil, fmt.Errorf("start the database: %w", err)
+	}
+	s := &Server{process: cmd.Process, lock: lock, done: make(chan struct{})}
+	logged := make(chan struct{})
+	go func() {
+		defer close(logged)
+		passOn(read, heard)
+	}()
+	go func() {
+		err := wait()
+		// A child that outlives the server may keep the log open.
+		select {
+		case <-logged:
+		case <-time.After(200 * time.Millisecond):
+		}
+		s.err = err
+		close(s.done)
+	}()
+	return s, nil
+}
+
+func passOn(log io.ReadCloser, heard func(string)) {
+	defer func() { _ = log.Close() }()
+	lines := bufio.NewReaderSize(log, 64<<10)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			_, _ = os.Stderr.WriteString(line)
+			heard(strings.TrimSuffix(line, "\n"))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Done is closed when the server's first process has ended.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err says how the server ended, once Done is closed: nil when in order.
+func (s *Server) Err() error { return s.err }
+
+// Signal sends a signal to the server's first process.
+func (s *Server) Signal(signal syscall.Signal) error { return s.process.Signal(signal) }
+
+// Ended says whether the server's first process ends within the limit.
+func (s *Server) Ended(limit time.Duration) bool {
+	select {
+	case <-s.done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// KillLimit is how long a killed process may take to end. One that waits for a
+// disk that does not answer ends only when the disk does.
+const KillLimit = 20 * time.Second
+
+// Kill ends every process of the server: after the signal and a while the first
+// one is killed, and with it every process that holds the lock of the volume,
+// wherever it works. It fails when some are left after a limit: no database can
+// be started on the volume then.
+func (s *Server) Kill(signal syscall.Signal) error {
+	_ = s.process.Signal(signal)
+	if !s.Ended(2 * time.Second) {
+		_ = s.process.Kill()
+	}
+	limit := s.limit
+	if limit == 0 {
+		limit = KillLimit
+	}
+	for deadline := time.Now().Add(limit); ; {
+		if s.lock.WaitDatabaseDead(200*time.Millisecond) && s.Ended(time.Until(deadline)) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return volumelock.LeftoverError(s.lock.Holders())
+		}
+		s.lock.KillHolders()
+	}
+}

@@ -1,0 +1,152 @@
+package statusserver
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// Peers asks other members for their status, as a member.
+type Peers struct {
+	certificates *Certificates
+	address      func(pod string) string
+
+	mu     sync.Mutex
+	bundle *Bundle
+	client *http.Client
+	at     map[string]string // host:port by pod
+}
+
+// NewPeers asks a pod's agent at address(pod), a host:port whose host the
+// pod's certificate carries.
+func NewPeers(certificates *Certificates, address func(pod string) string) *Peers {
+	return &Peers{certificates: certificates, address: address, at: map[string]string{}}
+}
+
+// Locate says at which IP address a pod is, whatever its name resolves to. It
+// is the pod's name that the certificate must carry all the same.
+func (p *Peers) Locate(pod, ip string) {
+	host, port, err := net.SplitHostPort(p.address(pod))
+	if err != nil || net.ParseIP(ip) == nil {
+		return
+	}
+	name, address := net.JoinHostPort(host, port), net.JoinHostPort(ip, port)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at[name] == address {
+		return
+	}
+	p.at[name] = address
+	if p.client != nil {
+		p.client.CloseIdleConnections()
+	}
+}
+
+func (p *Peers) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	p.mu.Lock()
+	at, known := p.at[address]
+	p.mu.Unlock()
+	dialer := net.Dialer{Timeout: time.Second, KeepAlive: 5 * time.Second}
+	if known {
+		if conn, err := dialer.DialContext(ctx, network, at); err == nil {
+			return conn, nil
+		}
+	}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// Status of a peer, as of now. The deadline is the context's.
+func (p *Peers) Status(ctx context.Context, pod string) (agentapi.Status, error) {
+	var status agentapi.Status
+	err := p.ask(ctx, pod, agentapi.StatusPath, &status)
+	if err == nil && status.Pod != pod {
+		err = fmt.Errorf("asked %s for its status, %q answered", pod, status.Pod)
+	}
+	return status, err
+}
+
+// CompareWAL asks a peer that leads what its WAL has to do with a part of the
+// own: of a timeline, or, for 0, of its own way. The deadline is the context's;
+// the error is errors.ErrUnsupported of an agent that is too old to know.
+func (p *Peers) CompareWAL(ctx context.Context, pod string, timeline int64, from, to uint64) (agentapi.WALComparison, error) {
+	var answer agentapi.WALComparison
+	query := url.Values{}
+	query.Set("timeline", strconv.FormatInt(timeline, 10))
+	query.Set("from", strconv.FormatUint(from, 10))
+	query.Set("to", strconv.FormatUint(to, 10))
+	return answer, p.ask(ctx, pod, agentapi.ComparisonPath+"?"+query.Encode(), &answer)
+}
+
+// ask reads the JSON that a peer answers.
+func (p *Peers) ask(ctx context.Context, pod, path string, into any) error {
+	client, err := p.current()
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address(pod)+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("ask %s for %s: %w", pod, path, errors.ErrUnsupported)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask %s for %s: %s", pod, path, response.Status)
+	}
+	return json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(into)
+}
+
+// current returns a client with the current certificate; connections made with
+// an older one are given up.
+func (p *Peers) current() (*http.Client, error) {
+	bundle, _ := p.certificates.Current()
+	if bundle == nil {
+		return nil, errors.New("no certificate yet")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bundle == bundle {
+		return p.client, nil
+	}
+	if p.client != nil {
+		p.client.CloseIdleConnections()
+	}
+	p.bundle = bundle
+	p.client = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{bundle.Certificate},
+			RootCAs:      bundle.Roots,
+		},
+		DialContext:         p.dial,
+		TLSHandshakeTimeout: 2 * time.Second,
+		IdleConnTimeout:     time.Minute,
+		MaxIdleConnsPerHost: 1,
+	}}
+	return p.client, nil
+}
+
+// Gone says whether an error of Status proves that no agent runs there: the
+// machine answered and refused, or the name no longer exists. As the agent is
+// the first process of its container, its database does not run either.
+func Gone(err error) bool {
+	var dns *net.DNSError
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &dns) && dns.IsNotFound
+}

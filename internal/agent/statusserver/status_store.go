@@ -1,0 +1,160 @@
+package statusserver
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// Store holds what the member says of itself, and wakes those who wait for it
+// to change.
+type Store struct {
+	boot string
+
+	mu      sync.Mutex
+	status  agentapi.Status
+	counter int
+	changed chan struct{}
+}
+
+// NewStore starts with the given status. Revisions of two stores never match,
+// so that a restart of the agent is a change.
+func NewStore(initial agentapi.Status) *Store {
+	s := &Store{boot: rand.Text()[:8], status: initial, changed: make(chan struct{})}
+	s.status.DownSince = down(initial)
+	s.status.Revision = s.revision()
+	return s
+}
+
+// down is since when a member does not serve.
+func down(s agentapi.Status) time.Time {
+	switch {
+	case s.Serving:
+		return time.Time{}
+	case s.DownSince.IsZero():
+		return time.Now().UTC().Truncate(time.Millisecond)
+	default:
+		return s.DownSince
+	}
+}
+
+// Get returns the status as of now.
+func (s *Store) Get() agentapi.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot()
+}
+
+// Update lets change edit the status. A new revision is given only when
+// something differs afterwards that Revision speaks of. The maps and slices of
+// the status are to be replaced, not edited in place.
+func (s *Store) Update(change func(*agentapi.Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.status
+	change(&s.status)
+	s.status.Revision = before.Revision
+	s.status.DownSince = down(s.status)
+	if s.status.Serving {
+		s.status.Failures = 0
+	}
+	if reflect.DeepEqual(stable(before), stable(s.status)) {
+		return
+	}
+	s.counter++
+	s.status.Revision = s.revision()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// Changed returns the status, and a channel that is closed at its next
+// revision.
+func (s *Store) Changed() (agentapi.Status, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshot(), s.changed
+}
+
+// Wait returns the status as soon as its revision is not after, and at the
+// latest when wait is over or ctx ends.
+func (s *Store) Wait(ctx context.Context, after string, wait time.Duration) agentapi.Status {
+	status, changed := s.Changed()
+	if status.Revision != after || wait <= 0 {
+		return status
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return s.Get()
+}
+
+func (s *Store) snapshot() agentapi.Status {
+	status := s.status
+	status.Time = time.Now()
+	return status
+}
+
+func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counter) }
+
+// stable leaves out what moves all the time.
+func stable(s agentapi.Status) agentapi.Status {
+	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
+	s.DataSize, s.DataInUse, s.WALEnd = 0, 0, nil
+	s.VolumeRate = pressing(s)
+	s.VolumeUsed, s.VolumeSize = filled(s), coarse(s.VolumeSize)
+	s.Archive = wrong(s.Archive)
+	return s
+}
+
+// wrong is what of an archive anybody waits for.
+func wrong(a *agentapi.ArchiveStatus) *agentapi.ArchiveStatus {
+	if a == nil {
+		return nil
+	}
+	w := &agentapi.ArchiveStatus{Late: a.Late, Error: a.Error, Permanent: a.Permanent, Gap: a.Gap, GapCause: a.GapCause}
+	if a.Late && (a.Gap == nil || !a.Gap.Ended.IsZero()) { // in a gap that goes on, the first moves along
+		w.Oldest = a.Oldest
+	}
+	if a.Last != "" {
+		w.Last = "some" // which one, nobody waits for
+	}
+	return w
+}
+
+// coarse is a size to its first six binary digits: that of a file system which
+// shares a pool with others moves all the time.
+func coarse(size int64) int64 {
+	less := max(0, bits.Len64(uint64(max(0, size)))-6)
+	return size >> less << less
+}
+
+// pressing is the rate at which a volume fills that would be full before it can
+// grow, to a power of two; 0 of any other.
+func pressing(s agentapi.Status) int64 {
+	if s.VolumeRate <= 0 || s.VolumeUsed+s.VolumeRate*int64(agentapi.GrowthLead/time.Second) < s.VolumeSize {
+		return 0
+	}
+	return 1 << bits.Len64(uint64(s.VolumeRate))
+}
+
+// leastFilled is the lowest level, in percent, of a volume that anybody waits
+// for: below it, how full it is wakes nobody.
+const leastFilled = 50
+
+// filled is how full the volume is, in percent, rounded down.
+func filled(s agentapi.Status) int64 {
+	if s.VolumeSize <= 0 {
+		return 0
+	}
+	return max(leastFilled, int64(100*float64(s.VolumeUsed)/float64(s.VolumeSize)))
+}

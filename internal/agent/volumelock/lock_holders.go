@@ -1,0 +1,92 @@
+package volumelock
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Holders are the other processes that have the lock file of the volume open:
+// those of the database, for they inherit it, wherever they work by now.
+func (l *VolumeLock) Holders() []int {
+	own, err := l.own.Stat()
+	if err != nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var found []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err == nil && pid != os.Getpid() && opens(pid, own) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// opens says whether a process has a file open.
+func opens(pid int, file os.FileInfo) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
+	descriptors, err := os.ReadDir(dir)
+	if err != nil {
+		return false // it has ended, or is none of ours
+	}
+	for _, d := range descriptors {
+		path := filepath.Join(dir, d.Name())
+		// The name first: to look at a file may wait for its disk.
+		if target, err := os.Readlink(path); err != nil || !strings.HasSuffix(target, LockFile) {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, file) {
+			return true
+		}
+	}
+	return false
+}
+
+// KillHolders kills every process of the database.
+func (l *VolumeLock) KillHolders() {
+	for _, pid := range l.Holders() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// WaitsForDisk says whether a process of the database is in an uninterruptible
+// wait, which is nearly always one for a disk: to kill it has no effect before
+// the disk answers.
+func (l *VolumeLock) WaitsForDisk() bool {
+	for _, pid := range l.Holders() {
+		if processState(pid) == 'D' {
+			return true
+		}
+	}
+	return false
+}
+
+// processState is the letter of a process's state, such as R, S, D or T; 0
+// where there is no such process. It stands behind the name, which may hold
+// anything.
+func processState(pid int) byte {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	text := string(data)
+	rest := strings.TrimSpace(text[strings.LastIndexByte(text, ')')+1:])
+	if rest == "" {
+		return 0
+	}
+	return rest[0]
+}
+
+// LeftoverError says that processes of the database do not end.
+func LeftoverError(pids []int) error {
+	return fmt.Errorf("processes of the database do not end although they were killed (%s): they may wait for a disk that does not answer; check the node's storage",
+		strings.Trim(fmt.Sprint(pids), "[]"))
+}

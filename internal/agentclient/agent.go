@@ -1,0 +1,165 @@
+package agentclient
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+const (
+	// answerTimeout is what an answer may take beyond its wait, a new
+	// connection included.
+	answerTimeout = 5 * time.Second
+	// maxAnswer is more than any answer has, in bytes.
+	maxAnswer = 64 << 10
+	// bufferSize of a connection's reader, in bytes: a status is about one
+	// kilobyte, and connections are as many as members.
+	bufferSize = 1 << 10
+)
+
+// agent is the client of one member: one connection, one request at a time.
+// http.Transport would keep two goroutines per connection and take twice the
+// memory, and its redirects and retries are of no use here.
+type agent struct {
+	member Member
+	wait   time.Duration
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	tls    *tls.Config // nil without usable material
+
+	conn  *tls.Conn // nil while there is no connection
+	limit *io.LimitedReader
+	in    *bufio.Reader
+}
+
+func newAgent(m Member, config *tls.Config, opts Options) *agent {
+	a := &agent{member: m, wait: opts.Wait, dial: opts.Dial}
+	if config != nil {
+		a.tls = config.Clone()
+		a.tls.ServerName = m.ServerName
+	}
+	return a
+}
+
+// askStatus fetches the status. With a revision the answer comes when there is
+// another one, or when the wait is over. With flush it also says whether the
+// member flushes.
+func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*agentapi.Status, error) {
+	if a.tls == nil {
+		return nil, errors.New("the operator has no usable certificate for this cluster")
+	}
+	address := url.URL{Scheme: "https", Host: a.member.Address, Path: agentapi.StatusPath}
+	timeout, query := answerTimeout, url.Values{}
+	if revision != "" {
+		timeout += a.wait
+		query.Set("after", revision)
+		query.Set("wait", a.wait.String())
+	}
+	if flush {
+		query.Set(agentapi.FlushQuery, "true")
+	}
+	address.RawQuery = query.Encode()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask: %w", err)
+	}
+	body, err := a.exchangeRequest(ctx, request)
+	if err != nil {
+		a.closeConnection()
+		if ctx.Err() != nil {
+			err = ctx.Err() // and not the closed connection that it led to
+		}
+		return nil, fmt.Errorf("ask: %w", err)
+	}
+	return a.decodeStatus(body)
+}
+
+// exchangeRequest sends the request and reads the whole answer, over the connection
+// that there is or a new one. After an error the connection is unusable.
+func (a *agent) exchangeRequest(ctx context.Context, request *http.Request) ([]byte, error) {
+	if err := a.openConnection(ctx); err != nil {
+		return nil, err
+	}
+	// Below TLS: a farewell could wait for a peer that hangs, and would let
+	// one that does not answer too late.
+	raw := a.conn.NetConn()
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	if err := request.Write(a.conn); err != nil {
+		return nil, err
+	}
+	a.limit.N = maxAnswer
+	response, err := http.ReadResponse(a.in, request)
+	if err != nil {
+		return nil, a.explainOverlong(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, a.explainOverlong(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the agent answers %s", response.Status)
+	}
+	if response.Close {
+		a.closeConnection()
+	}
+	return body, nil
+}
+
+// explainOverlong explains an answer that seems cut because we stopped reading it.
+func (a *agent) explainOverlong(err error) error {
+	if a.limit.N <= 0 {
+		return fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	}
+	return err
+}
+
+func (a *agent) openConnection(ctx context.Context) error {
+	if a.conn != nil {
+		return nil
+	}
+	raw, err := a.dial(ctx, "tcp", a.member.Address)
+	if err != nil {
+		return err
+	}
+	conn := tls.Client(raw, a.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return err
+	}
+	a.conn = conn
+	a.limit = &io.LimitedReader{R: conn}
+	a.in = bufio.NewReaderSize(a.limit, bufferSize)
+	return nil
+}
+
+func (a *agent) closeConnection() {
+	if a.conn != nil {
+		a.conn.NetConn().Close()
+	}
+	a.conn, a.limit, a.in = nil, nil, nil
+}
+
+func (a *agent) decodeStatus(body []byte) (*agentapi.Status, error) {
+	status := new(agentapi.Status)
+	if err := json.Unmarshal(body, status); err != nil {
+		return nil, fmt.Errorf("decode answer: %w", err)
+	}
+	if types.UID(status.PodUID) != a.member.UID {
+		return nil, fmt.Errorf("another pod answers: UID %s in place of %s", status.PodUID, a.member.UID)
+	}
+	return status, nil
+}

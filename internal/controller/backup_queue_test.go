@@ -1,0 +1,111 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
+	"github.com/holdfast-db/holdfast/internal/job"
+)
+
+// saying is a backup of another cluster, made so long ago, that says something.
+func saying(name string, ago time.Duration, begun bool, conditionType, reason string) v1alpha1.Backup {
+	b := v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(backupstest.Noon.Add(-ago))}}
+	if begun {
+		b.Status.Location = &v1alpha1.BackupLocation{URL: "s3://acme"}
+	}
+	if reason != "" {
+		b.Status.Conditions = []metav1.Condition{{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason}}
+	}
+	return b
+}
+
+func TestHasTurn(t *testing.T) {
+	copying := saying("copying", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
+	later := saying("later", 0, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonVerifying)
+	noNode := saying("no-node", 0, true, v1alpha1.ConditionStalled, v1alpha1.ReasonWaitingForSource)
+	noJob, started := saying("no-job", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying), saying("started", 0, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
+	noJob.Status.StartTime, started.Status.StartTime = &noJob.CreationTimestamp, &started.CreationTimestamp
+	suspended := saying("suspended", time.Hour, true, v1alpha1.ConditionStalled, v1alpha1.ReasonSuspended)
+	refused := saying("refused", time.Hour, true, v1alpha1.ConditionStalled, v1alpha1.ReasonNameConflict)
+	noVolume := saying("no-volume", time.Hour, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonWaitingForTurn)
+	unseen := saying("unseen", time.Hour, false, "", "")
+	queued := saying("queued", time.Minute, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+	newer := saying("newer", 0, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+	twin := saying("a-twin", 30*time.Second, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+	done, going, leaving := *copying.DeepCopy(), *copying.DeepCopy(), *queued.DeepCopy()
+	done.Status.CompletionTime = new(metav1.NewTime(backupstest.Noon))
+	going.DeletionTimestamp, leaving.DeletionTimestamp = new(metav1.NewTime(backupstest.Noon)), new(metav1.NewTime(backupstest.Noon))
+	b := saying("b", 30*time.Second, false, v1alpha1.ConditionReconciling, v1alpha1.ReasonQueued)
+	for _, c := range []struct {
+		name   string
+		others []v1alpha1.Backup
+		want   bool
+	}{
+		{"alone", nil, true},
+		{"beside one", []v1alpha1.Backup{copying}, true},
+		{"beside two", []v1alpha1.Backup{copying, later}, false},
+		{"beside one whose pod has no node", []v1alpha1.Backup{copying, noNode}, false},
+		{"beside one that never got a Job", []v1alpha1.Backup{copying, noJob}, true},
+		{"beside one that is about to get one", []v1alpha1.Backup{copying, started}, false},
+		{"behind an older one", []v1alpha1.Backup{copying, queued}, false},
+		{"behind one of the same second", []v1alpha1.Backup{copying, twin}, false},
+		{"before a newer one", []v1alpha1.Backup{copying, newer}, true},
+		{"those that wait for something else do not count", []v1alpha1.Backup{copying, suspended, refused, noVolume, unseen}, true},
+		{"those that are done or go do not count", []v1alpha1.Backup{copying, done, going, leaving}, true},
+	} {
+		if got := hasTurn(&b, append(c.others, b), 2, backupstest.Noon); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// One that waits for its turn writes nothing after it has said so, and looks for
+// no keys; one that was begun goes on.
+func TestObserveTurn(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	copying := saying("copying", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
+	copying.Namespace = "other"
+	r := &BackupReconciler{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(&copying).Build(), Concurrent: 1, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon),
+	}
+	s := begun().with(fresh)
+	s.cluster.Common().Backup.Destination = &v1alpha1.BackupDestination{URL: "s3://acme", CredentialsSecretRef: &v1alpha1.SecretReference{Name: "keys"}}
+	if err := r.observeTurn(t.Context(), &s); err != nil || s.most != 1 {
+		t.Fatalf("%v, %d", err, s.most)
+	}
+	first := planBackup(s)
+	s.backup.Status = first.status
+	if second := planBackup(s); !isQueued(s.backup) || acts(second) != "" || second.recheck != job.RecheckInterval || second.fact.Message != first.fact.Message {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	if err := r.observeKeys(t.Context(), &s); err != nil {
+		t.Error(err) // without a live client it would have died
+	}
+	going := begun()
+	if err := r.observeTurn(t.Context(), &going); err != nil || going.most != 0 {
+		t.Errorf("%v: one that was begun waits", err)
+	}
+	again := begun()
+	again.job = nil
+	if err := r.observeTurn(t.Context(), &again); err != nil || again.most != 0 {
+		t.Errorf("%v: one whose place is on record waits", err)
+	}
+	if err := r.Client.Delete(t.Context(), &copying, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	if s.most = 0; r.observeTurn(t.Context(), &s) != nil || s.most != 0 || acts(planBackup(s)) != "latch" {
+		t.Errorf("it has its turn, and does %q", acts(planBackup(s)))
+	}
+}

@@ -1,0 +1,371 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/engine"
+)
+
+// Copies finds a cluster of one kind, and how it is copied now.
+type Copies interface {
+	// Find fails with NotFound where there is no such cluster.
+	Find(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, error)
+	// Copying finds it, and says how it is copied.
+	Copying(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, engine.CopyPlan, error)
+}
+
+// Find implements Copies.
+func (r *Reconciler[C, O]) Find(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, error) {
+	c := r.New()
+	if err := r.Client.Get(ctx, name, c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Copying implements Copies.
+func (r *Reconciler[C, O]) Copying(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, engine.CopyPlan, error) {
+	c := r.New()
+	if err := r.Client.Get(ctx, name, c); err != nil {
+		return nil, engine.CopyPlan{}, err
+	}
+	o, err := r.Engine.Observe(ctx, c)
+	if err != nil {
+		return nil, engine.CopyPlan{}, fmt.Errorf("observe: %w", err)
+	}
+	return c, r.Engine.PlanCopy(c, o), nil
+}
+
+// BackupReconciler makes backups, and removes them.
+type BackupReconciler struct {
+	// Client reads from the cache and writes Backups.
+	Client client.Client
+	// Live reads from the API server: whether a Secret of a user's is there,
+	// before a pod waits for it.
+	Live client.Reader
+	// Applier writes what a Backup owns, and prunes BackupOwned.
+	Applier Syncer
+	// Kinds of clusters that can be backed up.
+	Kinds map[string]Copies
+	// AgentImage holds the holdfast binary.
+	AgentImage string
+	// Concurrent is how many backups are made at the same time, of all clusters;
+	// 0 for any number.
+	Concurrent int
+	Recorder   events.EventRecorder
+	Clock      clock.PassiveClock
+
+	// known are the UIDs of Backups by name, whose objects the Applier remembers.
+	known sync.Map
+}
+
+// backupOwned are the kinds of objects that a Backup owns.
+func backupOwned() []client.Object {
+	return []client.Object{&batchv1.Job{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}}
+}
+
+// BackupOwned are the kinds of objects that a Backup owns, and that its Applier
+// may prune.
+func BackupOwned() []schema.GroupVersionKind { return kindsOf(backupOwned()) }
+
+// Setup makes the controller and its watches. Clusters are watched by their
+// empty objects, one of each kind.
+func (r *BackupReconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) error {
+	b := ctrl.NewControllerManagedBy(mgr).Named("backup").For(&v1alpha1.Backup{}).
+		WithOptions(ctrlcontroller.Options{
+			// One at a time, so that of two backups of a cluster the second sees the first.
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		})
+	for _, obj := range append(backupOwned(), &corev1.Pod{}) {
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapByBackup))
+	}
+	b = b.Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.mapVolumeToBackups), builder.WithPredicates(comesOrGoes()))
+	for kind, obj := range clusters {
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(r.mapToOpenBackups(kind)))
+	}
+	return b.Complete(r)
+}
+
+// mapByBackup finds the Backup that an object says it belongs to.
+func mapByBackup(_ context.Context, obj client.Object) []reconcile.Request {
+	name := obj.GetLabels()[v1alpha1.LabelBackup]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+// mapToOpenBackups finds the Backups of a cluster that are not done.
+func (r *BackupReconciler) mapToOpenBackups(kind string) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		all, err := listBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: kind, Name: obj.GetName()}, obj.GetNamespace())
+		if err != nil {
+			return nil
+		}
+		var requests []reconcile.Request
+		for _, b := range all {
+			if !b.Finished() {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+			}
+		}
+		return requests
+	}
+}
+
+// mapVolumeToBackups finds the Backups whose data is on a volume, or is to be.
+func (r *BackupReconciler) mapVolumeToBackups(ctx context.Context, obj client.Object) []reconcile.Request {
+	name, is := strings.CutSuffix(obj.GetName(), v1alpha1.SuffixBackups)
+	var all v1alpha1.BackupList
+	if !is || r.Client.List(ctx, &all, client.InNamespace(obj.GetNamespace())) != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range all.Items {
+		if b := &all.Items[i]; b.Spec.ClusterRef.Name == name {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+		}
+	}
+	return requests
+}
+
+func comesOrGoes() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetDeletionTimestamp() == nil && e.ObjectNew.GetDeletionTimestamp() != nil
+	}}
+}
+
+// listBackups lists the Backups of a cluster, the oldest first.
+func listBackups(ctx context.Context, reader client.Reader, of v1alpha1.ClusterReference, namespace string) ([]*v1alpha1.Backup, error) {
+	var list v1alpha1.BackupList
+	if err := reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list backups: %w", err)
+	}
+	var found []*v1alpha1.Backup
+	for i := range list.Items {
+		if list.Items[i].Spec.ClusterRef == of {
+			found = append(found, &list.Items[i])
+		}
+	}
+	slices.SortFunc(found, func(a, b *v1alpha1.Backup) int {
+		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return found, nil
+}
+
+// Reconcile is one pass.
+func (r *BackupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	b := &v1alpha1.Backup{}
+	if err := r.Client.Get(ctx, req.NamespacedName, b); err != nil {
+		if uid, known := r.known.LoadAndDelete(req.NamespacedName); known && apierrors.IsNotFound(err) {
+			r.Applier.Forget(uid.(types.UID))
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.known.Store(req.NamespacedName, b.UID)
+	seen, err := r.observeBackup(ctx, b)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("observe: %w", err)
+	}
+	p := planBackup(seen)
+	err = r.executePlan(ctx, b, &p)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: stepPause}, nil // the cache is behind
+	}
+	return ctrl.Result{RequeueAfter: p.recheck}, err
+}
+
+// executePlan does what was planned, in an order that survives a death at any point: the
+// finalizer before there is data, the location before anything is stored, the
+// result before its Job goes.
+func (r *BackupReconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+	if p.frees {
+		if err := r.freeVolume(ctx, b); err != nil {
+			return err
+		}
+	}
+	if p.finalizer {
+		return r.writeFinalizers(ctx, b, append(slices.Clone(b.Finalizers), v1alpha1.BackupFinalizer))
+	}
+	if p.release && b.DeletionTimestamp == nil {
+		return r.removeFinalizer(ctx, b)
+	}
+	if err := r.writeStatus(ctx, b, p); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	if p.keepAccount {
+		if err := r.keepAccount(ctx, b); err != nil {
+			return err
+		}
+	}
+	r.recordPlanEvent(b, p)
+	if p.stop != nil {
+		uid := p.stop.UID
+		err := r.Client.Delete(ctx, p.stop, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("stop the Job: %w", err)
+		}
+	}
+	if len(p.objects) > 0 || p.complete {
+		if err := r.applyObjects(ctx, b, p); err != nil {
+			return err
+		}
+	}
+	if p.release {
+		return client.IgnoreNotFound(r.removeFinalizer(ctx, b))
+	}
+	return nil
+}
+
+// recordPlanEvent makes the event of the plan.
+func (r *BackupReconciler) recordPlanEvent(b *v1alpha1.Backup, p *backupPlan) {
+	if p.event.Reason == "" {
+		return
+	}
+	kind := normal
+	if p.warns {
+		kind = warning
+	}
+	r.Recorder.Eventf(withoutVersion(b), new(makeReference(b, hashCause(p.event.Message))), kind, p.event.Reason, p.event.Action, "%s", p.event.Message)
+}
+
+// announceStall makes one event of what keeps a backup from going on, unless the
+// plan has an event of its own for that.
+func (r *BackupReconciler) announceStall(b *v1alpha1.Backup, before []metav1.Condition, p *backupPlan) {
+	now := meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionStalled)
+	if now == nil || p.event.Reason == now.Reason || hasSameCause(meta.FindStatusCondition(before, v1alpha1.ConditionStalled), now) {
+		return
+	}
+	r.Recorder.Eventf(withoutVersion(b), new(makeReference(b, hashCause(now.Message))), warning, now.Reason, "Backup", "%s", truncateText(now.Message, maxEventLength))
+}
+
+// removeFinalizer lets the Backup go: what becomes of its data is settled.
+func (r *BackupReconciler) removeFinalizer(ctx context.Context, b *v1alpha1.Backup) error {
+	return r.writeFinalizers(ctx, b, slices.DeleteFunc(slices.Clone(b.Finalizers), func(f string) bool { return f == v1alpha1.BackupFinalizer }))
+}
+
+// applyObjects applies what the Backup owns. What only a person can fix is said, and
+// looked at again.
+func (r *BackupReconciler) applyObjects(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+	_, err := r.Applier.Sync(ctx, apply.Request{Owner: b, Objects: p.objects, Complete: p.complete, Labels: map[string]string{v1alpha1.LabelBackup: b.Name}})
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Nothing can be made any more, not even an event.
+		if p.release = b.DeletionTimestamp != nil; p.release && b.Status.Location != nil {
+			at := b.Status.Location
+			logf.FromContext(ctx).Info("the namespace is going, and what is stored stays", "backup", b.Name, "url", at.URL, "prefix", at.Prefix)
+		}
+		return nil
+	}
+	var rest error
+	for _, e := range splitErrors(err) {
+		stuck := asBlocked(e)
+		if stuck == nil {
+			rest = errors.Join(rest, e)
+			continue
+		}
+		p.recheck = conflictRecheck
+		if p.leaves {
+			backupObservation{backup: b}.leaveData(p)
+			r.recordPlanEvent(b, p)
+			continue
+		}
+		if p.status.CompletionTime != nil && b.DeletionTimestamp == nil {
+			continue // how it ended stands
+		}
+		p.setState(v1alpha1.ConditionStalled, p.status.Phase, stuck.Reason, "%s", stuck.Message)
+		p.resolveConditions(b)
+		rest = errors.Join(rest, r.writeStatus(ctx, b, p))
+	}
+	return rest
+}
+
+// keepAccount makes the Backup an owner of its Jobs' ServiceAccount beside the
+// cluster.
+func (r *BackupReconciler) keepAccount(ctx context.Context, b *v1alpha1.Backup) error {
+	account := &corev1.ServiceAccount{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.ClusterRef.Name + v1alpha1.SuffixBackup}, account)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	changed := account.DeepCopy()
+	changed.OwnerReferences = append(changed.OwnerReferences, metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Backup", Name: b.Name, UID: b.UID,
+	})
+	err = r.Client.Patch(ctx, changed, client.MergeFromWithOptions(account, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.BackupFieldManager))
+	if err != nil {
+		return fmt.Errorf("keep the ServiceAccount of Jobs: %w", err)
+	}
+	return nil
+}
+
+// writeFinalizers changes the finalizers, of the object as it was seen.
+func (r *BackupReconciler) writeFinalizers(ctx context.Context, b *v1alpha1.Backup, finalizers []string) error {
+	changed := b.DeepCopy()
+	changed.Finalizers = finalizers
+	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManager))
+	if err != nil {
+		return fmt.Errorf("change the finalizers: %w", err)
+	}
+	return nil
+}
+
+// writeStatus applies the operator's part of the status, if it changed, and over
+// nothing newer: neither what is put on record once, nor a Backup of the same
+// name. A UID would not do: where only the status is written it is not looked at.
+func (r *BackupReconciler) writeStatus(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+	before := b.Status.DeepCopy()
+	before.Run = nil
+	if equality.Semantic.DeepEqual(before, &p.status) {
+		return nil
+	}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Backup", "status": p.status,
+		"metadata": map[string]any{"namespace": b.Namespace, "name": b.Name, "resourceVersion": b.ResourceVersion},
+	})
+	if err != nil {
+		return err
+	}
+	answer := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name}}
+	err = r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
+	if err != nil {
+		return err
+	}
+	r.announceStall(b, before.Conditions, p)
+	run := b.Status.Run
+	b.ResourceVersion, b.Status = answer.ResourceVersion, *p.status.DeepCopy()
+	b.Status.Run = run
+	return nil
+}

@@ -1,0 +1,177 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/pkg/runtime/conditions"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/etcdversion"
+)
+
+const (
+	// precautionLasts is how old a backup may be that an upgrade goes by when it
+	// begins.
+	precautionLasts = 24 * time.Hour
+	// precautionRecheck is how often an upgrade looks how far its backup is.
+	precautionRecheck = 15 * time.Second
+)
+
+// precaution is a backup that is to be there before the next minor version
+// takes over the data, since etcd does not go back.
+type precaution struct {
+	// holds says that the members stay as they are until then.
+	holds  bool
+	demand *engine.Demand
+	facts  []condition.Fact
+}
+
+// precautionName of a cluster whose next minor version is asked for; empty where
+// none is. It leaves the patch out, so that it is as short as a name must be.
+func precautionName(c *v1alpha1.EtcdCluster, running string) string {
+	have, known := etcdversion.Parse(running)
+	want, wanted := etcdversion.ParseDeclared(c.Spec.Version)
+	if !known || !wanted || want.Minor <= have.Minor || !c.Spec.Backup.On() {
+		return ""
+	}
+	return fmt.Sprintf("%s-before-3-%d", c.Name, want.Minor)
+}
+
+// observePrecaution finds the backup of that name; nil for none. Status says what
+// runs, at least until somebody was heard.
+func (e *Engine) observePrecaution(ctx context.Context, c *v1alpha1.EtcdCluster) (*v1alpha1.Backup, error) {
+	name := precautionName(c, c.Status.Version)
+	if name == "" {
+		return nil, nil
+	}
+	b := &v1alpha1.Backup{}
+	err := e.Reader.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, b)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("look for backup %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// precautionAhead names the backup of an upgrade that may begin now; empty for
+// none. One that was begun is never stopped half-way.
+func precautionAhead(c *v1alpha1.EtcdCluster, o Observation) string {
+	if refused, _ := versionRefused(c, o); refused != "" || hasBegun(c, o) {
+		return ""
+	}
+	return precautionName(c, runningVersion(c, o))
+}
+
+// hasBegun says whether the members are declared as the spec asks, or at another
+// build of that minor version; where their StatefulSet is gone, whether one of
+// them is. What a member says that runs an image goes before the tag: that of an
+// image of one's own may count something else.
+func hasBegun(c *v1alpha1.EtcdCluster, o Observation) bool {
+	asked := specImage(c, o.Settings)
+	want, _ := etcdversion.ParseDeclared(c.Spec.Version)
+	declares := func(annotations map[string]string) bool {
+		declared := annotations[v1alpha1.AnnotationImage]
+		v, known := versionOf(declared)
+		return declared == asked || known && v.Minor == want.Minor && !runsOther(o, declared, want)
+	}
+	if o.StatefulSet != nil && declares(o.StatefulSet.Spec.Template.Annotations) {
+		return true
+	}
+	for n, pod := range o.Pods {
+		if o.StatefulSet == nil && declares(pod.Annotations) {
+			return true
+		}
+		if m := o.Member(n); m != nil {
+			if v, known := etcdversion.Parse(m.Version); known && v.Minor == want.Minor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// runsOther says whether a member that runs an image says that this is another
+// minor version.
+func runsOther(o Observation, image string, than etcdversion.Version) bool {
+	for n, pod := range o.Pods {
+		m := o.Member(n)
+		if m == nil || pod.Annotations[v1alpha1.AnnotationImage] != image {
+			continue
+		}
+		if v, known := etcdversion.Parse(m.Version); known && v.Minor != than.Minor {
+			return true
+		}
+	}
+	return false
+}
+
+// versionOf an image, by its tag.
+func versionOf(image string) (etcdversion.Version, bool) {
+	name, _, _ := strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
+	return etcdversion.ParseDeclared(strings.TrimPrefix(tag, "v"))
+}
+
+// copyTime is when the copy of a backup was begun, by the clock that its age is
+// told by. One may have waited for its turn.
+func copyTime(b *v1alpha1.Backup) time.Time {
+	if b.Status.StartTime != nil {
+		return b.Status.StartTime.Time
+	}
+	return b.CreationTimestamp.Time
+}
+
+// precautionOf judges whether an upgrade waits; first match wins.
+func precautionOf(c *v1alpha1.EtcdCluster, o Observation, now time.Time) precaution {
+	name := precautionAhead(c, o)
+	if name == "" {
+		return precaution{}
+	}
+	const without = "; or set spec.backup.enabled to false, to upgrade without a backup"
+	stuck := func(reason, format string, args ...any) precaution {
+		return precaution{holds: true, facts: []condition.Fact{memberset.StalledFact(reason, "the upgrade to %s waits: %s%s", c.Spec.Version, fmt.Sprintf(format, args...), without)}}
+	}
+	b := o.Precaution
+	switch {
+	case b == nil:
+		p := reconcilingPrecaution(c, "backup %s is about to be made", name)
+		p.demand = &engine.Demand{Name: name, Before: c.Spec.Version}
+		return p
+	case b.Spec.ClusterRef != v1alpha1.ClusterReference{Kind: kind.GVK.Kind, Name: c.Name} || b.Of() != "" && b.Of() != string(c.UID):
+		return stuck(v1alpha1.ReasonNameConflict, "there is a Backup %s that is not of this cluster: delete it", name)
+	case b.DeletionTimestamp != nil:
+		return reconcilingPrecaution(c, "backup %s is being deleted, and made again then", name)
+	case b.Succeeded() && now.Sub(copyTime(b)) > precautionLasts:
+		return stuck(v1alpha1.ReasonBackupOverdue, "backup %s is of %s: delete it, and another one is made", name, copyTime(b).UTC().Format(time.RFC3339))
+	case b.Succeeded():
+		return precaution{}
+	case b.Finished():
+		return stuck(v1alpha1.ReasonBackupFailed, "backup %s has failed: %s; fix that and delete the Backup, and another one is made", name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
+	case conditions.IsTrue(b, v1alpha1.ConditionStalled):
+		return stuck(conditions.GetReason(b, v1alpha1.ConditionStalled), "backup %s cannot go on: %s", name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
+	case b.Status.Run != nil:
+		return reconcilingPrecaution(c, "backup %s is made first: %s %s", name, b.Status.Phase, b.Status.Run.Progress)
+	case conditions.GetMessage(b, v1alpha1.ConditionReconciling) != "":
+		return reconcilingPrecaution(c, "backup %s is made first: %s", name, conditions.GetMessage(b, v1alpha1.ConditionReconciling))
+	}
+	return reconcilingPrecaution(c, "backup %s is made first", name)
+}
+
+// reconcilingPrecaution way, and waited for.
+func reconcilingPrecaution(c *v1alpha1.EtcdCluster, format string, args ...any) precaution {
+	return precaution{holds: true, facts: []condition.Fact{{
+		Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBackingUp,
+		Message: fmt.Sprintf("the upgrade to %s waits: %s", c.Spec.Version, fmt.Sprintf(format, args...)),
+	}}}
+}
