@@ -111,11 +111,13 @@ etcd-images: cluster ## etcd's images for the local cluster's nodes (the first t
 s3-image: cluster ## the image of the S3 store of the tests, for the local cluster's nodes (the first time two minutes)
 	@$(CLUSTER) images --dir $(STATE) s3
 
-# The prerequisites that the focused tests need are built first. Each test is
-# reported when it ends; the end of the output lists what could not be tested.
+# The prerequisites that the focused tests need are built first. The output has
+# what tests report and which fail, so that a failure is found among them; the
+# log has each test's result and time. Its end lists what could not be tested.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
-	@mkdir -p $(STATE); cd test/e2e && go test -tags e2e -count=1 -v -timeout 60m -run '$(FOCUS)' 2>&1 | tee $(STATE)/e2e.log || { \
+	@mkdir -p $(STATE); cd test/e2e && go test -tags e2e -count=1 -v -timeout 60m -run '$(FOCUS)' 2>&1 | tee $(STATE)/e2e.log \
+		| grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)|^ *--- PASS' || { \
 		printf '\n==> what the tests reported, first lines only (all of it: $(STATE)/e2e.log)\n'; \
 		grep -E '^ +[a-z0-9_]+_test\.go:[0-9]+: ' $(STATE)/e2e.log | cut -c1-500; exit 1; }
 

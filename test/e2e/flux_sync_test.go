@@ -103,6 +103,9 @@ func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
 func rendered(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "kubernetes", "kubectl"), "kustomize", folder).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
 	must(t, err, "kustomize "+folder)
 	return objectsOf(t, out)
 }

@@ -68,8 +68,13 @@ func namespacedOperator(t *testing.T) {
 // the test: others need them.
 func installOverlay(t *testing.T, name, image string) {
 	t.Helper()
-	dir := t.TempDir()
+	// kustomize follows links before it goes up from a folder: both ends of the
+	// way between them are what the links lead to.
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err, "find the temporary folder")
 	overlay, err := filepath.Abs("../../kustomize/overlays/" + name)
+	must(t, err, "find the overlay")
+	overlay, err = filepath.EvalSymlinks(overlay)
 	must(t, err, "find the overlay")
 	overlay, err = filepath.Rel(dir, overlay)
 	must(t, err, "find the overlay")
