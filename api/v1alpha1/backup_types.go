@@ -195,10 +195,10 @@ type BackupVolume struct {
 	StorageClass string `json:"storageClass,omitempty"`
 }
 
-// On says whether backups are made. The schema sets it for every cluster: one
+// IsEnabled says whether backups are made. The schema sets it for every cluster: one
 // without it was read by a schema that knew of no backups by default, and has
 // none.
-func (b *ClusterBackup) On() bool { return b != nil && (b.Enabled == nil || *b.Enabled) }
+func (b *ClusterBackup) IsEnabled() bool { return b != nil && (b.Enabled == nil || *b.Enabled) }
 
 // BytesPerSecond that a Job may use; 0 for no limit.
 func (b *ClusterBackup) BytesPerSecond() int64 {
@@ -208,13 +208,13 @@ func (b *ClusterBackup) BytesPerSecond() int64 {
 	return b.Bandwidth.Value()
 }
 
-// Archives says whether WAL is archived all the time.
-func (b *ClusterBackup) Archives() bool {
-	return b.On() && b.Continuous && b.Destination != nil
+// ArchivesWAL says whether WAL is archived all the time.
+func (b *ClusterBackup) ArchivesWAL() bool {
+	return b.IsEnabled() && b.Continuous && b.Destination != nil
 }
 
-// Drills says whether backups are restored on trial.
-func (b *ClusterBackup) Drills() bool { return b.On() && b.Verify != nil }
+// RunsDrills says whether backups are restored on trial.
+func (b *ClusterBackup) RunsDrills() bool { return b.IsEnabled() && b.Verify != nil }
 
 // ClusterReference names a cluster in the same namespace.
 type ClusterReference struct {
@@ -454,23 +454,23 @@ func (b *Backup) GetConditions() []metav1.Condition { return b.Status.Conditions
 // SetConditions replaces the conditions.
 func (b *Backup) SetConditions(l []metav1.Condition) { b.Status.Conditions = l }
 
-// Succeeded says whether the backup is complete and was verified, and its data
+// HasSucceeded says whether the backup is complete and was verified, and its data
 // is still there.
-func (b *Backup) Succeeded() bool {
+func (b *Backup) HasSucceeded() bool {
 	return b.Status.CompletionTime != nil && b.Status.Result != nil && !b.Status.DataLost
 }
 
-// Of is the UID of the cluster that the backup is of; empty while that is open,
+// SourceClusterUID is the UID of the cluster that the backup is of; empty while that is open,
 // as it is of one by hand that has not begun.
-func (b *Backup) Of() string {
+func (b *Backup) SourceClusterUID() string {
 	if b.Status.ClusterUID != "" {
 		return b.Status.ClusterUID
 	}
 	return b.Labels[LabelClusterUID]
 }
 
-// Finished says whether the backup is complete, or was given up.
-func (b *Backup) Finished() bool { return b.Status.CompletionTime != nil }
+// IsFinished says whether the backup is complete, or was given up.
+func (b *Backup) IsFinished() bool { return b.Status.CompletionTime != nil }
 
 // BackupList is a list of Backup.
 //

@@ -16,7 +16,7 @@ func MarkedDiverged(volume metav1.Object) bool {
 // this one reads them, so that none is carried out a second time.
 func (s *CommonStatus) MigrateRequests() {
 	for _, before := range s.Orders {
-		if s.request(before.Type) == nil {
+		if s.findRequest(before.Type) == nil {
 			s.Requests = append(s.Requests, RequestStatus{
 				Type: before.Type, ID: before.Token, Target: before.Target, MemberID: before.MemberID, Result: before.Result,
 			})
@@ -25,7 +25,7 @@ func (s *CommonStatus) MigrateRequests() {
 	s.Orders = nil
 }
 
-func (s *CommonStatus) request(kind string) *RequestStatus {
+func (s *CommonStatus) findRequest(kind string) *RequestStatus {
 	for i := range s.Requests {
 		if s.Requests[i].Type == kind {
 			return &s.Requests[i]

@@ -78,7 +78,7 @@ func gone(err error) bool {
 
 // givenUp says whether a Backup has ended without this attempt.
 func givenUp(b *v1alpha1.Backup, run v1alpha1.BackupRun) bool {
-	if !b.Finished() {
+	if !b.IsFinished() {
 		return false
 	}
 	taken := b.Status.Result

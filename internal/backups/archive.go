@@ -21,7 +21,7 @@ func RetainArchive(b *v1alpha1.Backup, all []*v1alpha1.Backup) *agentapi.LogTask
 	log := &agentapi.LogTask{Prefix: agentapi.ArchivePrefix(b.Namespace, b.Spec.ClusterRef.Name, b.Status.ClusterUID)}
 	for _, other := range all {
 		to := other.Status.Location
-		if other.UID == b.UID || !other.Succeeded() || to == nil || other.Status.ClusterUID != b.Status.ClusterUID ||
+		if other.UID == b.UID || !other.HasSucceeded() || to == nil || other.Status.ClusterUID != b.Status.ClusterUID ||
 			!isSameLocation(to.URL, at.URL) {
 			continue
 		}

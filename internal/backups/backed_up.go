@@ -120,9 +120,9 @@ func judgeRuns(own []*v1alpha1.Backup, overdue, isNew bool, next time.Time, hint
 	last := describeNewestGood(own)
 	obstacle, stuck := describeObstacle(own)
 	switch {
-	case newest != nil && !newest.Succeeded() && last != nil:
+	case newest != nil && !newest.HasSucceeded() && last != nil:
 		fact = NotBackedUp(v1alpha1.ReasonBackupFailed, fmt.Sprintf("backup %s failed: %s; the last good one is %s", newest.Name, newest.Status.Error, last.Name))
-	case newest != nil && !newest.Succeeded():
+	case newest != nil && !newest.HasSucceeded():
 		fact = NotBackedUp(v1alpha1.ReasonBackupFailed, fmt.Sprintf("backup %s failed: %s; there is no good one", newest.Name, newest.Status.Error))
 	case newest == nil && isNew:
 		fact = NotBackedUp(v1alpha1.ReasonNoBackup, "the first backup is made as soon as the cluster serves, and has not ended yet")
@@ -151,7 +151,7 @@ func judgeRuns(own []*v1alpha1.Backup, overdue, isNew bool, next time.Time, hint
 // whether it is stuck: of a cluster without any other, that is a failure.
 func describeObstacle(own []*v1alpha1.Backup) (message string, stuck bool) {
 	for _, b := range own {
-		if b.Finished() || b.DeletionTimestamp != nil {
+		if b.IsFinished() || b.DeletionTimestamp != nil {
 			continue
 		}
 		if run := b.Status.Run; run != nil && run.Error != "" {

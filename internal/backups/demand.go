@@ -18,7 +18,7 @@ func FindRestorableFrom(own []*v1alpha1.Backup, archive *v1alpha1.ArchiveStatus)
 	var oldest *v1alpha1.Backup
 	for _, b := range own {
 		at := b.Status.Location
-		if archive.Since == nil || !b.Succeeded() || b.DeletionTimestamp != nil || at == nil || StartTime(b).Before(archive.Since.Time) ||
+		if archive.Since == nil || !b.HasSucceeded() || b.DeletionTimestamp != nil || at == nil || StartTime(b).Before(archive.Since.Time) ||
 			!isSameLocation(at.URL, archive.URL) || at.Endpoint != archive.Endpoint {
 			continue
 		}
@@ -36,7 +36,7 @@ func FindRestorableFrom(own []*v1alpha1.Backup, archive *v1alpha1.ArchiveStatus)
 // one in this pass. Of all backups of the cluster's name only its own count. The
 // backup is kept and dropped like one by schedule.
 func (p *Plan) AddDemand(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, wanted *engine.Demand, now time.Time) {
-	if wanted == nil || p.Due != nil || p.Record == nil || p.Removed != "" || c.Common().Suspend || !c.Common().Backup.On() {
+	if wanted == nil || p.Due != nil || p.Record == nil || p.Removed != "" || c.Common().Suspend || !c.Common().Backup.IsEnabled() {
 		return
 	}
 	own := FilterOwn(c, all)
@@ -69,5 +69,5 @@ func (p *Plan) AddDemand(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup
 // and does as well.
 func satisfiesDemand(b *v1alpha1.Backup, wanted *engine.Demand) bool {
 	return b.Name == wanted.Name ||
-		!wanted.Since.IsZero() && !b.Finished() && b.DeletionTimestamp == nil && !StartTime(b).Before(wanted.Since)
+		!wanted.Since.IsZero() && !b.IsFinished() && b.DeletionTimestamp == nil && !StartTime(b).Before(wanted.Since)
 }

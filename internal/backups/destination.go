@@ -18,7 +18,7 @@ const VolumeURL = "file://" + agentapi.BackupsDir
 // judged by the newest of its own backups.
 func FindRemovedDestination(c v1alpha1.Cluster, own []*v1alpha1.Backup) string {
 	declared := c.Common().Backup
-	if !declared.On() || declared.Destination != nil || declared.Volume != nil {
+	if !declared.IsEnabled() || declared.Destination != nil || declared.Volume != nil {
 		return ""
 	}
 	was := c.CommonStatus().BackupPlace
@@ -51,7 +51,7 @@ func findNewestPlace(own []*v1alpha1.Backup) *v1alpha1.BackupPlace {
 func planPlace(c v1alpha1.Cluster, own []*v1alpha1.Backup) *v1alpha1.BackupPlace {
 	declared, was := c.Common().Backup, c.CommonStatus().BackupPlace.DeepCopy()
 	switch {
-	case !declared.On(), FindRemovedDestination(c, own) != "" && was != nil:
+	case !declared.IsEnabled(), FindRemovedDestination(c, own) != "" && was != nil:
 		return was
 	case declared.Destination != nil:
 		at := LocateInStore(declared.Destination, "")

@@ -45,7 +45,7 @@ func VolumeSize(claim *corev1.PersistentVolumeClaim) int64 {
 // isOnClaim says whether a good backup's data is on a volume.
 func isOnClaim(b *v1alpha1.Backup, claim *corev1.PersistentVolumeClaim) bool {
 	at := b.Status.Location
-	return b.Succeeded() && at != nil && at.ClaimName == claim.Name && at.ClaimUID == string(claim.UID)
+	return b.HasSucceeded() && at != nil && at.ClaimName == claim.Name && at.ClaimUID == string(claim.UID)
 }
 
 // isShort says whether there is no disk space for another backup.
@@ -64,7 +64,7 @@ func (s diskSpace) planEarlyRemoval(own []*v1alpha1.Backup, c v1alpha1.Cluster, 
 		return nil, nil
 	}
 	declared, stays := c.Common().Backup, findIrreplaceable(c)
-	good := slices.DeleteFunc(ListEndedRuns(own), func(b *v1alpha1.Backup) bool { return !b.Succeeded() || isPrecaution(b, slot) })
+	good := slices.DeleteFunc(ListEndedRuns(own), func(b *v1alpha1.Backup) bool { return !b.HasSucceeded() || isPrecaution(b, slot) })
 	oldest := slot.Add(-parseRetention(declared.Retention))
 	early, exact := map[string]bool{}, declared.Retention != "" || declared.MaxBackups != nil
 	for i := len(good) - 1; i > 0 && s.isShort(); i-- {

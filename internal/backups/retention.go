@@ -17,7 +17,7 @@ const maxFailed = 3
 func isScheduled(b *v1alpha1.Backup) bool { return b.Labels[v1alpha1.LabelSchedule] != "" }
 
 // ClusterUID is the UID of the cluster that a backup is of.
-func ClusterUID(b *v1alpha1.Backup) string { return b.Of() }
+func ClusterUID(b *v1alpha1.Backup) string { return b.SourceClusterUID() }
 
 // precaution is how long a backup stays at least that was made before an
 // upgrade.
@@ -34,7 +34,7 @@ func isPrecaution(b *v1alpha1.Backup, newest time.Time) bool {
 func FilterOwn(c v1alpha1.Cluster, all []*v1alpha1.Backup) []*v1alpha1.Backup {
 	var own []*v1alpha1.Backup
 	for _, b := range all {
-		if of := ClusterUID(b); of == string(c.GetUID()) || of == "" && !b.Finished() {
+		if of := ClusterUID(b); of == string(c.GetUID()) || of == "" && !b.IsFinished() {
 			own = append(own, b)
 		}
 	}
@@ -53,7 +53,7 @@ func StartTime(b *v1alpha1.Backup) time.Time {
 func FindNewestGood(all []*v1alpha1.Backup) *v1alpha1.Backup {
 	var last *v1alpha1.Backup
 	for _, b := range all {
-		if b.Succeeded() && b.DeletionTimestamp == nil && isLater(b, last) {
+		if b.HasSucceeded() && b.DeletionTimestamp == nil && isLater(b, last) {
 			last = b
 		}
 	}
@@ -82,7 +82,7 @@ func describeNewestGood(all []*v1alpha1.Backup) *v1alpha1.LastBackup {
 func ListEndedRuns(all []*v1alpha1.Backup) []*v1alpha1.Backup {
 	var ended []*v1alpha1.Backup
 	for _, b := range all {
-		if isScheduled(b) && b.Finished() && b.DeletionTimestamp == nil {
+		if isScheduled(b) && b.IsFinished() && b.DeletionTimestamp == nil {
 			ended = append(ended, b)
 		}
 	}
@@ -95,7 +95,7 @@ func ListEndedRuns(all []*v1alpha1.Backup) []*v1alpha1.Backup {
 // findProven names the last backup that a drill has restored; empty for none. A
 // drill that fails comes too late to keep it: it stays until another one passes.
 func findProven(c v1alpha1.Cluster) string {
-	if d := c.CommonStatus().Drill; d != nil && c.Common().Backup.Drills() {
+	if d := c.CommonStatus().Drill; d != nil && c.Common().Backup.RunsDrills() {
 		return d.LastPassedBackup
 	}
 	return ""
@@ -111,18 +111,18 @@ func listSurplus(own []*v1alpha1.Backup, declared *v1alpha1.ClusterBackup, prove
 	if len(ended) == 0 {
 		return nil
 	}
-	succeeded := ended[0].Succeeded()
+	succeeded := ended[0].HasSucceeded()
 	oldest := ended[0].CreationTimestamp.Add(-parseRetention(declared.Retention))
 	var drop []*v1alpha1.Backup
 	good, failed := 0, 0
 	for _, b := range ended {
 		over := succeeded && b.CreationTimestamp.Time.Before(oldest)
 		switch {
-		case b.Succeeded() && isPrecaution(b, ended[0].CreationTimestamp.Time):
+		case b.HasSucceeded() && isPrecaution(b, ended[0].CreationTimestamp.Time):
 			over = false
 		case b.Status.DataLost: // it did not fail
 			over = false
-		case b.Succeeded():
+		case b.HasSucceeded():
 			good++
 			over = (over || succeeded && exceedsCount(good, declared)) && b.Name != proven
 		default:

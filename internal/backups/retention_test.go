@@ -147,12 +147,12 @@ func TestRetentionKeepsTheLastGoodOne(t *testing.T) {
 		}
 		kept := map[string]*v1alpha1.Backup{}
 		for _, b := range all {
-			if last := kept[b.Status.ClusterUID]; isScheduled(b) && b.Succeeded() && (last == nil || b.CreationTimestamp.After(last.CreationTimestamp.Time)) {
+			if last := kept[b.Status.ClusterUID]; isScheduled(b) && b.HasSucceeded() && (last == nil || b.CreationTimestamp.After(last.CreationTimestamp.Time)) {
 				kept[b.Status.ClusterUID] = b
 			}
 		}
 		for _, b := range PlanSchedule(c, "EtcdCluster", all, nil, backupstest.Noon).Surplus {
-			if !isScheduled(b) || !b.Finished() || b.Status.ClusterUID != "c" || b == kept["c"] {
+			if !isScheduled(b) || !b.IsFinished() || b.Status.ClusterUID != "c" || b == kept["c"] {
 				t.Fatalf("%+v drops %s of %s", c.Spec.Backup, b.Name, backupstest.Names(all))
 			}
 		}

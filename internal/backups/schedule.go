@@ -56,7 +56,7 @@ func PlanSchedule(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim
 	own := FilterOwn(c, all)
 	r := Plan{Known: true, Last: describeNewestGood(own), Place: planPlace(c, own), Removed: FindRemovedDestination(c, own)}
 	declared := c.Common().Backup
-	if !declared.On() {
+	if !declared.IsEnabled() {
 		return r
 	}
 	was := FindScheduleRecord(c.CommonStatus())
@@ -148,7 +148,7 @@ func (p *Plan) planSlot(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup,
 	}
 	name := c.GetName() + "-" + schedule.Name(slot)
 	for _, b := range all {
-		if isScheduled(b) && !b.Finished() && b.DeletionTimestamp == nil && b.Name != name {
+		if isScheduled(b) && !b.IsFinished() && b.DeletionTimestamp == nil && b.Name != name {
 			return s.Done(record, slot, "skipped: backup "+b.Name+" is still under way")
 		}
 	}

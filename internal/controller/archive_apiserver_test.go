@@ -40,7 +40,7 @@ func TestArchiveBeginsWithABackup(t *testing.T) {
 	})
 	w.awaitSteady(o)
 	made := w.firstBackups()
-	if len(made) != 1 || !made[0].Succeeded() || made[0].Labels[v1alpha1.LabelSchedule] == "" || !c.CommonStatus().Archive.RestorableFrom.Equal(made[0].Status.CompletionTime) {
+	if len(made) != 1 || !made[0].HasSucceeded() || made[0].Labels[v1alpha1.LabelSchedule] == "" || !c.CommonStatus().Archive.RestorableFrom.Equal(made[0].Status.CompletionTime) {
 		t.Errorf("%+v, and the archive is %+v", made, c.CommonStatus().Archive)
 	}
 }

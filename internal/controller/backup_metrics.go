@@ -99,11 +99,11 @@ func (c BackupCollector) collectCluster(to chan<- prometheus.Metric, kind string
 		gauge(backupDuration, b.Status.CompletionTime.Sub(backups.StartTime(b)).Seconds())
 	}
 	if ended := backups.ListEndedRuns(own); len(ended) > 0 {
-		gauge(backupFailed, boolValue(!ended[0].Succeeded()))
+		gauge(backupFailed, boolValue(!ended[0].HasSucceeded()))
 	}
 	c.collectDrill(gauge, cluster)
 	declared := cluster.Common().Backup
-	if !declared.On() || cluster.Common().Suspend {
+	if !declared.IsEnabled() || cluster.Common().Suspend {
 		return // none is expected
 	}
 	if parsed, err := backups.ParseSchedule(cluster); err == nil {
@@ -123,7 +123,7 @@ func (c BackupCollector) collectDrill(gauge func(*prometheus.Desc, float64), clu
 		gauge(drillFailed, boolValue(d.Result == v1alpha1.DrillFailed))
 	}
 	declared := cluster.Common().Backup
-	if !declared.Drills() || cluster.Common().Suspend {
+	if !declared.RunsDrills() || cluster.Common().Suspend {
 		return
 	}
 	if parsed, err := schedule.Parse(declared.Verify.Schedule, declared.TimeZone); err == nil {

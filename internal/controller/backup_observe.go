@@ -35,7 +35,7 @@ func (r *BackupReconciler) observeBackup(ctx context.Context, b *v1alpha1.Backup
 
 // isOpen says whether a backup is still to be made.
 func (s *backupObservation) isOpen() bool {
-	return !s.backup.Finished() && s.backup.DeletionTimestamp == nil
+	return !s.backup.IsFinished() && s.backup.DeletionTimestamp == nil
 }
 
 // observeCluster finds the cluster, and how it is copied where it is to be.
@@ -57,7 +57,7 @@ func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupObservat
 
 // observeOthers finds which of the cluster's other backups this one waits for.
 func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupObservation) error {
-	if s.backup.Succeeded() && s.backup.DeletionTimestamp == nil {
+	if s.backup.HasSucceeded() && s.backup.DeletionTimestamp == nil {
 		return nil
 	}
 	all, err := listBackups(ctx, r.Client, s.backup.Spec.ClusterRef, s.backup.Namespace)
@@ -98,7 +98,7 @@ func (r *BackupReconciler) hasRunningJob(ctx context.Context, b *v1alpha1.Backup
 // observeKeys looks whether the credentials of the store are there, while there is no
 // Job that waits for them. Nothing but their metadata is read.
 func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupObservation) error {
-	if !s.isOpen() || s.cluster == nil || s.job != nil || !s.cluster.Common().Backup.On() {
+	if !s.isOpen() || s.cluster == nil || s.job != nil || !s.cluster.Common().Backup.IsEnabled() {
 		return nil
 	}
 	if s.most > 0 && isQueued(s.backup) {

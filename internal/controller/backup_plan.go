@@ -112,7 +112,7 @@ func planBackup(s backupObservation) backupPlan {
 		// an operator.
 		p.finalizer, p.release = !hasFinalizer(b), hasFinalizer(b)
 		p.setState(v1alpha1.ConditionReconciling, "Pending", v1alpha1.ReasonCreating, "the backup is about to begin")
-	case b.Finished():
+	case b.IsFinished():
 		s.reportOutcome(&p)
 	case b.Status.Run != nil && b.Status.Run.Result != nil:
 		s.recordResult(&p)
@@ -184,7 +184,7 @@ func (s backupObservation) describeUnwanted() string {
 		return fmt.Sprintf("%s %s, which it is of, is gone", ref.Kind, ref.Name)
 	case string(s.cluster.GetUID()) != of:
 		return fmt.Sprintf("%s %s, which it is of, is gone, and the one that has this name now is another", ref.Kind, ref.Name)
-	case begun && !s.cluster.Common().Backup.On():
+	case begun && !s.cluster.Common().Backup.IsEnabled():
 		return fmt.Sprintf("backups of %s %s were turned off while it was made", ref.Kind, ref.Name)
 	}
 	return ""
@@ -196,7 +196,7 @@ func (s backupObservation) planWaiting(p *backupPlan) bool {
 	switch {
 	case s.cluster == nil:
 		p.setState(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonClusterMissing, "spec.clusterRef names the %s %s, and there is none in this namespace: create it, or delete this Backup and name another cluster in a new one", ref.Kind, ref.Name)
-	case !s.cluster.Common().Backup.On():
+	case !s.cluster.Common().Backup.IsEnabled():
 		p.setState(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonBackupNotConfigured, "backups of %s %s are turned off: set its spec.backup.enabled to true", ref.Kind, ref.Name)
 	case s.removed != "":
 		p.setState(v1alpha1.ConditionStalled, "Pending", v1alpha1.ReasonDestinationRemoved, "%s %s: %s", ref.Kind, ref.Name, backups.DescribeRemovedDestination(s.removed))
@@ -231,7 +231,7 @@ func findBackupAhead(b *v1alpha1.Backup, all []*v1alpha1.Backup, runs func(*v1al
 		switch first := begun(other) && !begun(b) || begun(other) == begun(b) && older; {
 		case other.UID == b.UID:
 			older = false
-		case other.Finished():
+		case other.IsFinished():
 		case first && other.DeletionTimestamp == nil:
 			ahead = other.Name
 		case begun(other):
@@ -252,9 +252,9 @@ func countFailures(own []*v1alpha1.Backup) int {
 	n := 0
 	for _, b := range own { // the oldest first
 		switch {
-		case b.Succeeded():
+		case b.HasSucceeded():
 			n = 0
-		case b.Finished() && !b.Status.DataLost:
+		case b.IsFinished() && !b.Status.DataLost:
 			n++
 		}
 	}

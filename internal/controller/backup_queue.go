@@ -46,7 +46,7 @@ func hasTurn(b *v1alpha1.Backup, all []v1alpha1.Backup, most int, now time.Time)
 // isMade says whether a backup has a Job, or is about to. A Job without a program
 // is given up after a while: what has said nothing for longer has none.
 func isMade(b *v1alpha1.Backup, now time.Time) bool {
-	if b.Finished() || b.DeletionTimestamp != nil || b.Status.Location == nil {
+	if b.IsFinished() || b.DeletionTimestamp != nil || b.Status.Location == nil {
 		return false
 	}
 	if started := b.Status.StartTime; b.Status.Run == nil && started != nil && now.Sub(started.Time) > job.IdleDeadline+job.PodDeadline {
@@ -62,7 +62,7 @@ func isMade(b *v1alpha1.Backup, now time.Time) bool {
 
 // isQueued says whether a backup waits for nothing but its turn among all.
 func isQueued(b *v1alpha1.Backup) bool {
-	return !b.Finished() && b.DeletionTimestamp == nil && conditions.GetReason(b, v1alpha1.ConditionReconciling) == v1alpha1.ReasonQueued
+	return !b.IsFinished() && b.DeletionTimestamp == nil && conditions.GetReason(b, v1alpha1.ConditionReconciling) == v1alpha1.ReasonQueued
 }
 
 func isOlder(a, b *v1alpha1.Backup) bool {

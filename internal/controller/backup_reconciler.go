@@ -135,7 +135,7 @@ func (r *BackupReconciler) mapToOpenBackups(kind string) handler.MapFunc {
 		}
 		var requests []reconcile.Request
 		for _, b := range all {
-			if !b.Finished() {
+			if !b.IsFinished() {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 			}
 		}

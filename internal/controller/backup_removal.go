@@ -168,7 +168,7 @@ func writerOf(b *v1alpha1.Backup, all []*v1alpha1.Backup, runs func(*v1alpha1.Ba
 		return "", nil
 	}
 	for _, other := range all {
-		if other.UID == b.UID || other.Finished() || other.Status.Location == nil || other.Status.Location.ClaimName != at.ClaimName {
+		if other.UID == b.UID || other.IsFinished() || other.Status.Location == nil || other.Status.Location.ClaimName != at.ClaimName {
 			continue
 		}
 		if is, err := runs(other); is || err != nil {

@@ -215,7 +215,7 @@ func TestDataLost(t *testing.T) {
 	})
 	p := planBackup(s)
 	lost := &v1alpha1.Backup{Status: p.status}
-	if lost.Succeeded() || !lost.Finished() || p.fact.Reason != v1alpha1.ReasonDataLost || p.fact.Type != v1alpha1.ConditionStalled {
+	if lost.HasSucceeded() || !lost.IsFinished() || p.fact.Reason != v1alpha1.ReasonDataLost || p.fact.Type != v1alpha1.ConditionStalled {
 		t.Errorf("%+v", p.fact)
 	}
 	s.backup.Status, s.volume = p.status, true

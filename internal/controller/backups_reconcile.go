@@ -123,7 +123,7 @@ func (r *Reconciler[C, O]) deleteSurplus(ctx context.Context, p *pass[C], kind s
 // backups are on by default, so it is no reason to call the cluster
 // stalled.
 func (r *Reconciler[C, O]) ensureBackupVolume(ctx context.Context, p *pass[C], own []*v1alpha1.Backup) error {
-	open := func(b *v1alpha1.Backup) bool { return !b.Finished() && b.DeletionTimestamp == nil }
+	open := func(b *v1alpha1.Backup) bool { return !b.IsFinished() && b.DeletionTimestamp == nil }
 	if p.plan.BackupVolume == nil || p.backups.Removed != "" || p.c.Common().Suspend || !slices.ContainsFunc(own, open) {
 		return nil
 	}

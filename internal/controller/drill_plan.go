@@ -70,7 +70,7 @@ func planDrills(s drillObservation) drillPlan {
 	st := s.cluster.CommonStatus()
 	p := drillPlan{known: true, record: backups.FindRecord(st, drillSchedule), status: st.Drill.DeepCopy()}
 	declared := s.cluster.Common().Backup
-	if !declared.Drills() {
+	if !declared.RunsDrills() {
 		p.record = nil
 		s.removeDrills(&p)
 		return p
@@ -161,7 +161,7 @@ func (s drillObservation) continueDrill(p *drillPlan) {
 // and that it is ours, its Job. A backup that is gone has nothing to restore.
 func (s drillObservation) createDrill(p *drillPlan) {
 	run := p.status.Running
-	i := slices.IndexFunc(s.own, func(b *v1alpha1.Backup) bool { return b.Name == run.Backup && b.Succeeded() })
+	i := slices.IndexFunc(s.own, func(b *v1alpha1.Backup) bool { return b.Name == run.Backup && b.HasSucceeded() })
 	held, limit := s.cluster.Common().Suspend || s.how.Claim == nil, drillSeconds*time.Second // the engine says what stands against a volume
 	if held {
 		limit = job.IdleDeadline
@@ -273,7 +273,7 @@ func (s drillObservation) removeLeftovers(p *drillPlan) {
 	if p.status != nil && p.status.Running != nil {
 		stays[p.status.Running.Job] = true
 	}
-	if d := s.cluster.CommonStatus().Drill; d != nil && d.Running != nil && s.cluster.Common().Backup.Drills() {
+	if d := s.cluster.CommonStatus().Drill; d != nil && d.Running != nil && s.cluster.Common().Backup.RunsDrills() {
 		stays[d.Running.Job] = true // how it ended is written first
 	}
 	for _, j := range s.jobs {

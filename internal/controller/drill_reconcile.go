@@ -29,7 +29,7 @@ func (r *Reconciler[C, O]) reconcileDrills(ctx context.Context, p *pass[C], o O)
 	}
 	seen := drillObservation{cluster: p.c, agentImage: r.AgentImage, now: r.Clock.Now()}
 	st := p.c.CommonStatus().Drill
-	if st == nil && !p.c.Common().Backup.Drills() {
+	if st == nil && !p.c.Common().Backup.RunsDrills() {
 		p.drills.known = true
 		return nil
 	}
@@ -113,7 +113,7 @@ func (r *Reconciler[C, O]) observeDrills(ctx context.Context, s *drillObservatio
 	var claims corev1.PersistentVolumeClaimList
 	ours := client.MatchingLabels{v1alpha1.LabelCluster: s.cluster.GetName(), v1alpha1.LabelKind: kindDrill, v1alpha1.LabelDrill: strings.ToLower(s.kind)}
 	reader := client.Reader(r.Client)
-	if !s.cluster.Common().Backup.Drills() {
+	if !s.cluster.Common().Backup.RunsDrills() {
 		reader = r.Live
 	}
 	for _, list := range []client.ObjectList{&jobs, &pods, &claims} {

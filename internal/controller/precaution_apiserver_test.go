@@ -71,7 +71,7 @@ func TestUpgradeWaitsForBackup(t *testing.T) {
 	}
 	w.awaitReady(c)
 	await(w, c, "upgraded", func(c v1alpha1.Cluster) bool { return ready(c) && c.CommonStatus().Version == "3.7.0" })
-	if again := w.beforeUpgrades(); len(again) != 1 || again[0].UID == made[0].UID || !again[0].Succeeded() {
+	if again := w.beforeUpgrades(); len(again) != 1 || again[0].UID == made[0].UID || !again[0].HasSucceeded() {
 		t.Errorf("%+v", again)
 	}
 	if image := w.declaredImage(); image != etcdRepository+":v3.7.0" {

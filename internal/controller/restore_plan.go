@@ -205,9 +205,9 @@ func (s restoreObservation) isBackupUnusable(p *restorePlan) bool {
 		p.reportStalled(v1alpha1.ReasonRestoreRefused, "spec.restore.backup: backup %s is of the kind %s, and no %s can begin with it: name a backup of that kind", name, b.Spec.ClusterRef.Kind, s.kind)
 	case b.DeletionTimestamp != nil:
 		p.reportStalled(v1alpha1.ReasonBackupMissing, "spec.restore.backup: backup %s is being deleted: name another backup", name)
-	case b.Finished() && !b.Succeeded():
+	case b.IsFinished() && !b.HasSucceeded():
 		p.reportStalled(v1alpha1.ReasonRestoreRefused, "spec.restore.backup: backup %s has failed: %s; name another backup", name, b.Status.Error)
-	case !b.Succeeded():
+	case !b.HasSucceeded():
 		p.reportWaiting("backup %s is not complete yet", name)
 	case !s.volume && b.Status.Location.ClaimName != "":
 		p.reportStalled(v1alpha1.ReasonBackupMissing, "spec.restore.backup: volume %s, which backup %s lies on, is gone: name another backup", b.Status.Location.ClaimName, name)

@@ -168,7 +168,7 @@ func backupEndedPredicate() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Backup)
 		after, also := e.ObjectNew.(*v1alpha1.Backup)
-		return ok && also && (before.Finished() != after.Finished() || before.Succeeded() != after.Succeeded() ||
+		return ok && also && (before.IsFinished() != after.IsFinished() || before.HasSucceeded() != after.HasSucceeded() ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
 			conditions.GetReason(before, v1alpha1.ConditionStalled) != conditions.GetReason(after, v1alpha1.ConditionStalled))
 	}}

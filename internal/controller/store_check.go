@@ -66,7 +66,7 @@ func planStore(s storeObservation) storePlan {
 	was := s.cluster.CommonStatus().StoreCheck
 	backup := s.cluster.Common().Backup
 	switch {
-	case !backup.On() || backup.Destination == nil:
+	case !backup.IsEnabled() || backup.Destination == nil:
 		return storePlan{remove: s.listOtherJobs("")}
 	case s.missing != "":
 		p := storePlan{check: was.DeepCopy(), remove: s.listOtherJobs("")}

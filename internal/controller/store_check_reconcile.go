@@ -49,7 +49,7 @@ func (r *Reconciler[C, O]) checkStore(ctx context.Context, p *pass[C], kind stri
 func (r *Reconciler[C, O]) observeStore(ctx context.Context, s *storeObservation) error {
 	key := client.ObjectKeyFromObject(s.cluster)
 	var named []string
-	if b := s.cluster.Common().Backup; b.On() && b.Destination != nil && b.Destination.CredentialsSecretRef != nil {
+	if b := s.cluster.Common().Backup; b.IsEnabled() && b.Destination != nil && b.Destination.CredentialsSecretRef != nil {
 		named = append(named, b.Destination.CredentialsSecretRef.Name)
 	}
 	versions, err := r.Keys.Versions(ctx, key, named...)

@@ -49,7 +49,7 @@ func (o *backupOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !c.Common().Backup.On() {
+	if !c.Common().Backup.IsEnabled() {
 		return fmt.Errorf("backups of %s are turned off: set its spec.backup.enabled to true", nameOf(c))
 	}
 	name := o.name
@@ -121,7 +121,7 @@ func outcome(b *v1alpha1.Backup) (done bool, why error) {
 		return true, nil
 	case stalled.Status != metav1.ConditionTrue:
 		return false, nil
-	case b.Finished():
+	case b.IsFinished():
 		return true, fmt.Errorf("%s: %s", stalled.Reason, stalled.Message)
 	}
 	return true, fmt.Errorf("stalled, %s: %s; it goes on once that is corrected", stalled.Reason, stalled.Message)
@@ -133,7 +133,7 @@ func stage(b *v1alpha1.Backup) string {
 	if text == "" {
 		text = "no operator has looked at it yet"
 	}
-	if run := b.Status.Run; run != nil && run.Progress != "" && !b.Finished() {
+	if run := b.Status.Run; run != nil && run.Progress != "" && !b.IsFinished() {
 		text += " " + run.Progress
 	}
 	return text

@@ -75,7 +75,7 @@ func TestOutcome(t *testing.T) {
 		if done != test.done || (why == nil) != (test.why == "") || why != nil && !strings.HasPrefix(why.Error(), test.why) {
 			t.Errorf("%s: %t, %v", name, done, why)
 		}
-		if test.backup.Finished() && why != nil && strings.Contains(why.Error(), "goes on") {
+		if test.backup.IsFinished() && why != nil && strings.Contains(why.Error(), "goes on") {
 			t.Errorf("%s: %v", name, why)
 		}
 	}

@@ -24,7 +24,7 @@ type BackupsReport struct {
 // addBackups takes up what status says of backups.
 func (r *Report) addBackups(c v1alpha1.Cluster) {
 	st := c.CommonStatus()
-	r.Backups = &BackupsReport{Newest: st.LastBackup, Next: st.NextBackup, Drill: st.Drill, Off: !c.Common().Backup.On()}
+	r.Backups = &BackupsReport{Newest: st.LastBackup, Next: st.NextBackup, Drill: st.Drill, Off: !c.Common().Backup.IsEnabled()}
 }
 
 // backups are the newest one, the newest drill, and the volume that they are on.

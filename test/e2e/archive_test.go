@@ -80,7 +80,7 @@ func (c *subject) madeBackup(infix string) {
 			return err
 		}
 		for i := range all.Items {
-			if strings.HasPrefix(all.Items[i].Name, c.name+infix) && all.Items[i].Succeeded() {
+			if strings.HasPrefix(all.Items[i].Name, c.name+infix) && all.Items[i].HasSucceeded() {
 				return nil
 			}
 		}

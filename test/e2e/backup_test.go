@@ -60,7 +60,7 @@ func backups(t *testing.T, k *kind) {
 		}
 		good := 0
 		for i := range all.Items {
-			if all.Items[i].Succeeded() {
+			if all.Items[i].HasSucceeded() {
 				good++
 			}
 		}

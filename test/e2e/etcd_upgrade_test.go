@@ -99,7 +99,7 @@ func (c *subject) wantPrecaution(from, to string) {
 		}
 		return
 	}
-	if len(all.Items) != 1 || !all.Items[0].Succeeded() || all.Items[0].Status.Result.Version != from {
+	if len(all.Items) != 1 || !all.Items[0].HasSucceeded() || all.Items[0].Status.Result.Version != from {
 		c.t.Fatalf("before %s there are the backups %+v", to, all.Items)
 	}
 	for _, pod := range c.pods() {

@@ -167,7 +167,7 @@ func (m *minutes) waitEnded() {
 			return err
 		}
 		for i := range all.Items {
-			if b := &all.Items[i]; !b.Succeeded() {
+			if b := &all.Items[i]; !b.HasSucceeded() {
 				return fmt.Errorf("%s: phase %s, run %+v, %s", b.Name, b.Status.Phase, b.Status.Run, b.Status.Error)
 			}
 		}

@@ -243,7 +243,7 @@ func (c *subject) waitMiddle(b *v1alpha1.Backup) (pod string) {
 			return err
 		}
 		run := b.Status.Run
-		if b.Finished() {
+		if b.IsFinished() {
 			return errors.New("it is over already")
 		}
 		if run == nil || run.Step != v1alpha1.BackupStepCopying || run.Progress == "" || run.Progress == "0" || run.Progress == "0%" {

@@ -40,7 +40,7 @@ type precaution struct {
 func precautionName(c *v1alpha1.EtcdCluster, running string) string {
 	have, known := etcdversion.Parse(running)
 	want, wanted := etcdversion.ParseDeclared(c.Spec.Version)
-	if !known || !wanted || want.Minor <= have.Minor || !c.Spec.Backup.On() {
+	if !known || !wanted || want.Minor <= have.Minor || !c.Spec.Backup.IsEnabled() {
 		return ""
 	}
 	return fmt.Sprintf("%s-before-3-%d", c.Name, want.Minor)
@@ -148,15 +148,15 @@ func precautionOf(c *v1alpha1.EtcdCluster, o Observation, now time.Time) precaut
 		p := reconcilingPrecaution(c, "backup %s is about to be made", name)
 		p.demand = &engine.Demand{Name: name, Before: c.Spec.Version}
 		return p
-	case b.Spec.ClusterRef != v1alpha1.ClusterReference{Kind: kind.GVK.Kind, Name: c.Name} || b.Of() != "" && b.Of() != string(c.UID):
+	case b.Spec.ClusterRef != v1alpha1.ClusterReference{Kind: kind.GVK.Kind, Name: c.Name} || b.SourceClusterUID() != "" && b.SourceClusterUID() != string(c.UID):
 		return stuck(v1alpha1.ReasonNameConflict, "there is a Backup %s that is not of this cluster: delete it", name)
 	case b.DeletionTimestamp != nil:
 		return reconcilingPrecaution(c, "backup %s is being deleted, and made again then", name)
-	case b.Succeeded() && now.Sub(copyTime(b)) > precautionLasts:
+	case b.HasSucceeded() && now.Sub(copyTime(b)) > precautionLasts:
 		return stuck(v1alpha1.ReasonBackupOverdue, "backup %s is of %s: delete it, and another one is made", name, copyTime(b).UTC().Format(time.RFC3339))
-	case b.Succeeded():
+	case b.HasSucceeded():
 		return precaution{}
-	case b.Finished():
+	case b.IsFinished():
 		return stuck(v1alpha1.ReasonBackupFailed, "backup %s has failed: %s; fix that and delete the Backup, and another one is made", name, conditions.GetMessage(b, v1alpha1.ConditionStalled))
 	case conditions.IsTrue(b, v1alpha1.ConditionStalled):
 		return stuck(conditions.GetReason(b, v1alpha1.ConditionStalled), "backup %s cannot go on: %s", name, conditions.GetMessage(b, v1alpha1.ConditionStalled))

@@ -44,7 +44,7 @@ func CopySources(s objects.Set, ordinals []int, port int) []engine.Source {
 // spec.backup.
 func desireBackups(s objects.Set, o Observation) (v *objects.Volume, later bool) {
 	declared := s.Cluster.Common().Backup
-	wanted := declared.On() && declared.Destination == nil
+	wanted := declared.IsEnabled() && declared.Destination == nil
 	live := o.ownBackupVolume()
 	if !wanted && live == nil {
 		return nil, false

@@ -9,7 +9,7 @@ import (
 // Archive is where the members' log goes; nil for nowhere.
 func (s Set) Archive() *agentapi.ArchiveConfig {
 	declared := s.Cluster.Common().Backup
-	if !declared.Archives() {
+	if !declared.ArchivesWAL() {
 		return nil
 	}
 	to := declared.Destination
@@ -27,7 +27,7 @@ func (s Set) Archive() *agentapi.ArchiveConfig {
 // storeIdentity is what gives members that archive an identity at the store. A
 // cloud may hand it to new pods only.
 func (s Set) storeIdentity() map[string]string {
-	if !s.Cluster.Common().Backup.Archives() {
+	if !s.Cluster.Common().Backup.ArchivesWAL() {
 		return nil
 	}
 	return s.Cluster.Common().ServiceAccount.Annotations
@@ -37,7 +37,7 @@ func (s Set) storeIdentity() map[string]string {
 // not, or have an identity of their own.
 func (s Set) storeSecret() string {
 	declared := s.Cluster.Common().Backup
-	if !declared.Archives() || declared.Destination.CredentialsSecretRef == nil {
+	if !declared.ArchivesWAL() || declared.Destination.CredentialsSecretRef == nil {
 		return ""
 	}
 	return declared.Destination.CredentialsSecretRef.Name

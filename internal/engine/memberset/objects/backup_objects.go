@@ -11,7 +11,7 @@ import (
 // are, for a cloud that knows its pods by that, and where they write.
 func backupObjects(s Set, d Desired) []runtime.ApplyConfiguration {
 	var out []runtime.ApplyConfiguration
-	if s.Cluster.Common().Backup.On() {
+	if s.Cluster.Common().Backup.IsEnabled() {
 		out = append(out, BackupAccount(s))
 	}
 	if d.Backups != nil && !d.BackupsLater {
