@@ -111,9 +111,9 @@ etcd-images: cluster ## etcd's images for the local cluster's nodes (the first t
 s3-image: cluster ## the image of the S3 store of the tests, for the local cluster's nodes (the first time two minutes)
 	@$(CLUSTER) images --dir $(STATE) s3
 
-# The prerequisites that the focused tests need are built first. The output has
-# what tests report and which fail, so that a failure is found among them; the
-# log has each test's result and time. Its end lists what could not be tested.
+# The prerequisites of the focused tests are built first. The output shows only
+# reports and failures; the log has the result and time of each test, and lists
+# the skipped tests at its end.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
 	@mkdir -p $(STATE); cd test/e2e && go test -tags e2e -count=1 -v -timeout 60m -run '$(FOCUS)' 2>&1 | tee $(STATE)/e2e.log \
@@ -121,15 +121,15 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 		printf '\n==> what the tests reported, first lines only (all of it: $(STATE)/e2e.log)\n'; \
 		grep -E '^ +[a-z0-9_]+_test\.go:[0-9]+: ' $(STATE)/e2e.log | cut -c1-500; exit 1; }
 
-soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (two and a half hours)
+soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (150 minutes)
 	@cd test/e2e && go test -tags 'e2e soak' -count=1 -v -timeout 180m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))'
 
-bench: cluster deploy etcd-images ## measure and print a table (about a quarter of an hour)
+bench: cluster deploy etcd-images ## measure and print a table (about 15 minutes)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
 	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
 
-test: check-generated lint unit api-test etcd-test argocd-test e2e ## run every tier, with everything that it needs
+test: check-generated lint unit api-test etcd-test argocd-test e2e ## run every tier, and build what the tiers need first
 
 demo: plugin $(CLUSTER) ## create an example cluster, change an owned object and show how it is reverted
 	@CLUSTER=$(CLUSTER) STATE=$(STATE) test/demo/demo.sh

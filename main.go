@@ -61,7 +61,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := called(os.Args).ExecuteContext(ctx); err != nil {
+	if err := commandFor(os.Args).ExecuteContext(ctx); err != nil {
 		code, print := plugin.ExitCode(err)
 		if ended := (*backup.Exit)(nil); errors.As(err, &ended) {
 			code = ended.Code
@@ -80,21 +80,21 @@ func main() {
 	}
 }
 
-// called is the command for a name that the binary is called by: kubectl finds
+// commandFor is the command for a name that the binary is called by: kubectl finds
 // its plugins, and what completes their arguments, by name.
-func called(args []string) *cobra.Command {
+func commandFor(args []string) *cobra.Command {
 	switch strings.TrimSuffix(filepath.Base(args[0]), ".exe") {
 	case "kubectl-holdfast", "kubectl_holdfast":
-		return plugin.Root(version + goVersion())
+		return plugin.NewRootCommand(version + goVersion())
 	case "kubectl_complete-holdfast":
-		root := plugin.Root(version + goVersion())
+		root := plugin.NewRootCommand(version + goVersion())
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, args[1:]...))
 		return root
 	}
-	return command()
+	return newRootCommand()
 }
 
-func command() *cobra.Command {
+func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "holdfast",
 		Short:         "Databases that do not drift: the operator and its members' agent",
@@ -105,7 +105,7 @@ func command() *cobra.Command {
 	agents := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
 	agents.AddCommand(agent.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
 	root.AddCommand(managerCommand(), agents, jobCommand(), wal.Command())
-	root.AddCommand(plugin.Verbs()...)
+	root.AddCommand(plugin.NewVerbCommands()...)
 	return root
 }
 
@@ -152,7 +152,7 @@ func managerCommand() *cobra.Command {
 		Use:   "manager",
 		Short: "Run the operator",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return o.runManager(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.namespaces, "watch-namespaces", nil, "namespaces to watch, separated by commas; all when empty")
@@ -169,7 +169,7 @@ func managerCommand() *cobra.Command {
 	return cmd
 }
 
-func (o *managerOptions) run(ctx context.Context) error {
+func (o *managerOptions) runManager(ctx context.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -206,15 +206,15 @@ func (o *managerOptions) run(ctx context.Context) error {
 		}
 	}
 	probes.SetupChecks(mgr, log)
-	if err := o.kinds(mgr); err != nil {
+	if err := o.wireKinds(mgr); err != nil {
 		return err
 	}
 	log.Info("starting", "version", version, "agentImage", o.agentImage, "namespaces", strings.Join(o.namespaces, ","))
 	return mgr.Start(ctx)
 }
 
-// kinds wires every kind of cluster.
-func (o *managerOptions) kinds(mgr ctrl.Manager) error {
+// wireKinds wires every kind of cluster.
+func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("set up a client: %w", err)
@@ -229,12 +229,12 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	}
 	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]controller.Copies{}, clusters: map[string]client.Object{}}
 	if err := errors.Join(
-		wire(w, "PostgresCluster", o.postgresRepository,
+		wireKind(w, "PostgresCluster", o.postgresRepository,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
 			}),
-		wire(w, "EtcdCluster", o.etcdRepository,
+		wireKind(w, "EtcdCluster", o.etcdRepository,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
@@ -242,11 +242,11 @@ func (o *managerOptions) kinds(mgr ctrl.Manager) error {
 	); err != nil {
 		return err
 	}
-	return w.backups(o.concurrentBackups)
+	return w.wireBackups(o.concurrentBackups)
 }
 
-// backups wires the kind Backup, which is of clusters of all kinds.
-func (w wiring) backups(concurrent int) error {
+// wireBackups wires the kind Backup, which is of clusters of all kinds.
+func (w wiring) wireBackups(concurrent int) error {
 	applier, err := apply.New(w.mgr.GetCache(), w.live, apply.Options{Prune: controller.BackupOwned()})
 	if err != nil {
 		return fmt.Errorf("set up the applier of backups: %w", err)
@@ -284,9 +284,9 @@ type kindEngine[C v1alpha1.Cluster, O any] interface {
 	controller.Forgetter
 }
 
-// wire makes the controller of one kind, its engine, and the poller of its
+// wireKind makes the controller of one kind, its engine, and the poller of its
 // members.
-func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
+func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
 	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members")})
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
@@ -308,7 +308,7 @@ func wire[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newClust
 		Clock:      clock.RealClock{},
 		New:        newCluster,
 	}
-	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.Source(), named.Source(), keys.Source()); err != nil {
+	if err := r.Setup(w.mgr, v1alpha1.GroupVersion.WithKind(kind), w.concurrent, poller.EventSource(), named.EventSource(), keys.EventSource()); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}
 	w.kinds[kind], w.clusters[kind] = r, newCluster()

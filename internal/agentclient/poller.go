@@ -179,9 +179,9 @@ func (p *Poller) Start(ctx context.Context) error {
 	return nil
 }
 
-// Source feeds a controller of the Poller's kind with the clusters of which
+// EventSource feeds a controller of the Poller's kind with the clusters of which
 // something changed. A Poller has one.
-func (p *Poller) Source() source.Source {
+func (p *Poller) EventSource() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -89,8 +89,8 @@ func newFakeAgent(uid string) *fakeAgent {
 	}
 }
 
-// set changes the status, and its revision with it.
-func (f *fakeAgent) set(change func(*agentapi.Status)) {
+// changeStatus changes the status, and its revision with it.
+func (f *fakeAgent) changeStatus(change func(*agentapi.Status)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, _ := strconv.Atoi(f.status.Revision)
@@ -100,7 +100,7 @@ func (f *fakeAgent) set(change func(*agentapi.Status)) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeAgent) answer(h http.HandlerFunc) {
+func (f *fakeAgent) answerWith(h http.HandlerFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.override = h
@@ -108,7 +108,7 @@ func (f *fakeAgent) answer(h http.HandlerFunc) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeAgent) count() int {
+func (f *fakeAgent) countRequests() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.requests
@@ -176,7 +176,7 @@ func (n *network) Addr() net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: agentapi.StatusPort}
 }
 
-func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (n *network) dialPipe(ctx context.Context, _, _ string) (net.Conn, error) {
 	n.mu.Lock()
 	down := n.down
 	n.dialed.Add(1)
@@ -196,8 +196,8 @@ func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// cut ends every connection and refuses new ones with err; nil mends it.
-func (n *network) cut(err error) {
+// setFault ends every connection and refuses new ones with err; nil mends it.
+func (n *network) setFault(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.down = err
@@ -219,14 +219,14 @@ type world struct {
 	queue  workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-func run(t *testing.T, test func(t *testing.T, w *world)) {
+func runInBubble(t *testing.T, test func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, auth: newAuthority(t), agent: newFakeAgent("uid-0"), net: newNetwork()}
 		server := &http.Server{Handler: w.agent, ErrorLog: log.New(io.Discard, "", 0)}
 		go func() { _ = server.Serve(tls.NewListener(w.net, w.auth.server)) }()
-		w.poller = New(Options{Dial: w.net.dial})
+		w.poller = New(Options{Dial: w.net.dialPipe})
 		w.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		if err := w.poller.Source().Start(t.Context(), w.queue); err != nil {
+		if err := w.poller.EventSource().Start(t.Context(), w.queue); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -246,12 +246,12 @@ func run(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-func (w *world) member() Member {
+func (w *world) newMember() Member {
 	return Member{Pod: "orders-0", UID: "uid-0", Address: "10.0.0.1:8443", ServerName: serverName}
 }
 
-func (w *world) watch(change func(*Target)) {
-	t := Target{Members: []Member{w.member()}, TLS: w.auth.client}
+func (w *world) watchMembers(change func(*Target)) {
+	t := Target{Members: []Member{w.newMember()}, TLS: w.auth.client}
 	if change != nil {
 		change(&t)
 	}
@@ -259,7 +259,7 @@ func (w *world) watch(change func(*Target)) {
 	synctest.Wait()
 }
 
-func (w *world) seen() Observation {
+func (w *world) observedMember() Observation {
 	w.t.Helper()
 	synctest.Wait()
 	o, ok := w.poller.Get(orders)["orders-0"]
@@ -269,8 +269,8 @@ func (w *world) seen() Observation {
 	return o
 }
 
-// woken says whether the loop was woken since it last asked.
-func (w *world) woken() bool {
+// wasWoken says whether the loop was woken since it last asked.
+func (w *world) wasWoken() bool {
 	synctest.Wait()
 	if w.queue.Len() == 0 {
 		return false
@@ -284,36 +284,36 @@ func (w *world) woken() bool {
 }
 
 func TestAChangeWakesTheLoopAtOnce(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		if !w.woken() {
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		if !w.wasWoken() {
 			t.Error("the first answer did not wake")
 		}
 		time.Sleep(10 * time.Second)
 		began := time.Now()
-		w.agent.set(func(s *agentapi.Status) { s.State = agentapi.StateStopping })
-		if !w.woken() {
+		w.agent.changeStatus(func(s *agentapi.Status) { s.State = agentapi.StateStopping })
+		if !w.wasWoken() {
 			t.Error("the change did not wake")
 		}
-		if o := w.seen(); o.Status.State != agentapi.StateStopping || !o.At.Equal(began) || o.Err != "" {
+		if o := w.observedMember(); o.Status.State != agentapi.StateStopping || !o.At.Equal(began) || o.Err != "" {
 			t.Errorf("saw %+v", o)
 		}
 	})
 }
 
 func TestASteadyMemberIsAskedSeldomAndWakesNobody(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		began := time.Now()
 		time.Sleep(10 * time.Minute)
-		if w.woken() {
+		if w.wasWoken() {
 			t.Error("woken without a change")
 		}
-		if n := w.agent.count(); n > 30 {
+		if n := w.agent.countRequests(); n > 30 {
 			t.Errorf("%d requests in ten minutes", n)
 		}
-		if o := w.seen(); !o.At.After(began.Add(9 * time.Minute)) {
+		if o := w.observedMember(); !o.At.After(began.Add(9 * time.Minute)) {
 			t.Errorf("the newest answer is of %s", o.At)
 		}
 		if w.net.dialed.Load() != 1 {
@@ -323,85 +323,85 @@ func TestASteadyMemberIsAskedSeldomAndWakesNobody(t *testing.T) {
 }
 
 func TestAnAgentThatNeverHoldsItsAnswersIsNotHammered(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	runInBubble(t, func(t *testing.T, w *world) {
 		status := w.agent.status
-		w.agent.answer(func(rw http.ResponseWriter, _ *http.Request) {
+		w.agent.answerWith(func(rw http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(rw).Encode(status)
 		})
-		w.watch(nil)
+		w.watchMembers(nil)
 		time.Sleep(time.Minute)
-		if n := w.agent.count(); n > 4*60+1 {
+		if n := w.agent.countRequests(); n > 4*60+1 {
 			t.Errorf("%d requests in a minute", n)
 		}
 	})
 }
 
 func TestAnotherPodsAnswerIsDiscarded(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(func(t *Target) { t.Members[0].UID = "uid-1" })
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(func(t *Target) { t.Members[0].UID = "uid-1" })
 		time.Sleep(time.Minute)
-		if o := w.seen(); o.Status != nil || !strings.Contains(o.Err, "another pod") {
+		if o := w.observedMember(); o.Status != nil || !strings.Contains(o.Err, "another pod") {
 			t.Errorf("saw %+v", o)
 		}
-		w.agent.set(func(s *agentapi.Status) { s.PodUID = "uid-1" })
+		w.agent.changeStatus(func(s *agentapi.Status) { s.PodUID = "uid-1" })
 		time.Sleep(maxPause)
-		if o := w.seen(); o.Status == nil || o.Err != "" {
+		if o := w.observedMember(); o.Status == nil || o.Err != "" {
 			t.Errorf("saw %+v after the right pod came", o)
 		}
 	})
 }
 
 func TestAMemberIsUnreachableAfterThreeSecondsAndNotBefore(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		time.Sleep(time.Minute)
 		cutAt := time.Now()
-		w.net.cut(errors.New("connection refused"))
+		w.net.setFault(errors.New("connection refused"))
 		time.Sleep(3*time.Second - time.Millisecond)
-		if o := w.seen(); o.Err != "" || w.woken() {
+		if o := w.observedMember(); o.Err != "" || w.wasWoken() {
 			t.Errorf("reported too early: %+v", o)
 		}
 		time.Sleep(time.Millisecond)
-		o := w.seen()
+		o := w.observedMember()
 		if o.Err != "connection refused" || !o.Since.Equal(cutAt) || o.Status == nil {
 			t.Errorf("saw %+v", o)
 		}
-		if !w.woken() {
+		if !w.wasWoken() {
 			t.Error("an unreachable member did not wake")
 		}
 		time.Sleep(10 * time.Minute)
-		if w.woken() {
+		if w.wasWoken() {
 			t.Error("woken again for the same outage")
 		}
 
-		w.net.cut(nil)
+		w.net.setFault(nil)
 		time.Sleep(maxPause)
-		if o := w.seen(); o.Err != "" || !o.Since.After(cutAt) || !w.woken() {
+		if o := w.observedMember(); o.Err != "" || !o.Since.After(cutAt) || !w.wasWoken() {
 			t.Errorf("back again, saw %+v", o)
 		}
 	})
 }
 
 func TestAShortOutageIsNotReported(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
-		since := w.seen().Since
-		w.net.cut(errors.New("connection refused"))
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
+		since := w.observedMember().Since
+		w.net.setFault(errors.New("connection refused"))
 		time.Sleep(time.Second)
-		w.net.cut(nil)
+		w.net.setFault(nil)
 		time.Sleep(maxPause)
-		if o := w.seen(); o.Err != "" || !o.Since.Equal(since) || w.woken() {
+		if o := w.observedMember(); o.Err != "" || !o.Since.Equal(since) || w.wasWoken() {
 			t.Errorf("saw %+v", o)
 		}
 	})
 }
 
 func TestAnOutageDoesNotFloodTheMember(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.net.cut(errors.New("connection refused"))
-		w.watch(nil)
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.net.setFault(errors.New("connection refused"))
+		w.watchMembers(nil)
 		time.Sleep(10 * time.Minute)
 		if w.net.dialed.Load() > 10*60/2 {
 			t.Errorf("%d attempts in ten minutes", w.net.dialed.Load())
@@ -410,17 +410,17 @@ func TestAnOutageDoesNotFloodTheMember(t *testing.T) {
 }
 
 func TestAnAgentThatHangsIsUnreachable(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
-		w.agent.answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
+		w.agent.answerWith(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		time.Sleep(time.Minute)
-		if o := w.seen(); o.Err != "no answer in time" || !w.woken() {
+		if o := w.observedMember(); o.Err != "no answer in time" || !w.wasWoken() {
 			t.Errorf("saw %+v", o)
 		}
-		w.agent.answer(nil)
+		w.agent.answerWith(nil)
 		time.Sleep(time.Minute)
-		if o := w.seen(); o.Err != "" || !w.woken() {
+		if o := w.observedMember(); o.Err != "" || !w.wasWoken() {
 			t.Errorf("saw %+v after it went on", o)
 		}
 	})
@@ -442,11 +442,11 @@ func TestBadAnswersAreErrorsAndNothingElse(t *testing.T) {
 		"wrong types": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"timeline":"x"}`)) }, "decode answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(t *testing.T, w *world) {
-				w.agent.answer(tc.answer)
-				w.watch(nil)
+			runInBubble(t, func(t *testing.T, w *world) {
+				w.agent.answerWith(tc.answer)
+				w.watchMembers(nil)
 				time.Sleep(time.Minute)
-				if o := w.seen(); o.Status != nil || !strings.Contains(o.Err, tc.want) {
+				if o := w.observedMember(); o.Status != nil || !strings.Contains(o.Err, tc.want) {
 					t.Errorf("saw %+v, want an error with %q", o, tc.want)
 				}
 			})
@@ -455,35 +455,35 @@ func TestBadAnswersAreErrorsAndNothingElse(t *testing.T) {
 }
 
 func TestWatchIsIdempotentAndRestartsOnlyWhatChanged(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		for range 100 {
-			w.watch(nil)
+			w.watchMembers(nil)
 		}
-		if w.net.dialed.Load() != 1 || w.agent.count() > 2 {
-			t.Errorf("%d connections and %d requests for one member", w.net.dialed.Load(), w.agent.count())
+		if w.net.dialed.Load() != 1 || w.agent.countRequests() > 2 {
+			t.Errorf("%d connections and %d requests for one member", w.net.dialed.Load(), w.agent.countRequests())
 		}
 
-		w.watch(func(t *Target) { t.TLS = w.auth.newClient(w.t) })
+		w.watchMembers(func(t *Target) { t.TLS = w.auth.newClient(w.t) })
 		time.Sleep(time.Second)
-		if o := w.seen(); w.net.dialed.Load() != 2 || o.Status == nil || w.woken() {
+		if o := w.observedMember(); w.net.dialed.Load() != 2 || o.Status == nil || w.wasWoken() {
 			t.Errorf("renewed TLS: %d connections, saw %+v", w.net.dialed.Load(), o)
 		}
 
-		w.watch(func(t *Target) { t.TLS = w.auth.newClient(w.t); t.Members[0].Address = "10.0.0.2:8443" })
+		w.watchMembers(func(t *Target) { t.TLS = w.auth.newClient(w.t); t.Members[0].Address = "10.0.0.2:8443" })
 		time.Sleep(time.Second)
-		if o := w.seen(); w.net.dialed.Load() != 3 || o.Status == nil {
+		if o := w.observedMember(); w.net.dialed.Load() != 3 || o.Status == nil {
 			t.Errorf("another address: %d connections, saw %+v", w.net.dialed.Load(), o)
 		}
 
-		w.net.cut(errors.New("connection refused"))
-		w.watch(func(t *Target) { t.Members[0].UID = "uid-1" })
-		if o := w.seen(); o.Status != nil {
+		w.net.setFault(errors.New("connection refused"))
+		w.watchMembers(func(t *Target) { t.Members[0].UID = "uid-1" })
+		if o := w.observedMember(); o.Status != nil {
 			t.Errorf("another pod of the name inherited %+v", o)
 		}
 
-		w.watch(func(t *Target) { t.Members = nil })
+		w.watchMembers(func(t *Target) { t.Members = nil })
 		if got := w.poller.Get(orders); len(got) != 0 {
 			t.Errorf("a member that left is still there: %v", got)
 		}
@@ -491,47 +491,47 @@ func TestWatchIsIdempotentAndRestartsOnlyWhatChanged(t *testing.T) {
 }
 
 func TestAClusterOfTheSameNameInheritsNothing(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.net.cut(errors.New("connection refused"))
-		w.poller.Watch(orders, "another owner", Target{Members: []Member{w.member()}, TLS: w.auth.client})
-		if o := w.seen(); o.Status != nil {
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.net.setFault(errors.New("connection refused"))
+		w.poller.Watch(orders, "another owner", Target{Members: []Member{w.newMember()}, TLS: w.auth.client})
+		if o := w.observedMember(); o.Status != nil {
 			t.Errorf("inherited %+v", o)
 		}
 	})
 }
 
 func TestForgetStopsAsking(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		w.poller.Forget(orders)
 		w.poller.Forget(orders)
-		before := w.agent.count()
-		w.agent.set(func(*agentapi.Status) {})
+		before := w.agent.countRequests()
+		w.agent.changeStatus(func(*agentapi.Status) {})
 		time.Sleep(time.Hour)
-		if got := w.poller.Get(orders); got != nil || w.agent.count() != before || w.woken() {
+		if got := w.poller.Get(orders); got != nil || w.agent.countRequests() != before || w.wasWoken() {
 			t.Errorf("still asking: %v", got)
 		}
 	})
 }
 
 func TestUnusableTLSMaterialIsReportedAndMended(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
+	runInBubble(t, func(t *testing.T, w *world) {
 		for name, spoil := range map[string]func(*ClientTLS){
 			"no certificate": func(c *ClientTLS) { c.CertPEM = nil },
 			"no key":         func(c *ClientTLS) { c.KeyPEM = []byte("x") },
 			"no CA":          func(c *ClientTLS) { c.CAPEM = nil },
 		} {
 			w.poller.Forget(orders)
-			w.watch(func(t *Target) { spoil(&t.TLS) })
+			w.watchMembers(func(t *Target) { spoil(&t.TLS) })
 			time.Sleep(time.Minute)
-			if o := w.seen(); !strings.Contains(o.Err, "no usable certificate") || !w.woken() {
+			if o := w.observedMember(); !strings.Contains(o.Err, "no usable certificate") || !w.wasWoken() {
 				t.Errorf("%s: saw %+v", name, o)
 			}
 		}
-		w.watch(nil)
-		if o := w.seen(); o.Status == nil || o.Err != "" {
+		w.watchMembers(nil)
+		if o := w.observedMember(); o.Status == nil || o.Err != "" {
 			t.Errorf("mended, saw %+v", o)
 		}
 	})
@@ -540,8 +540,8 @@ func TestUnusableTLSMaterialIsReportedAndMended(t *testing.T) {
 func TestNobodyAsksBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
-		n.cut(errors.New("connection refused"))
-		p := New(Options{Dial: n.dial})
+		n.setFault(errors.New("connection refused"))
+		p := New(Options{Dial: n.dialPipe})
 		p.Watch(orders, "owner", Target{Members: []Member{{Pod: "orders-0", Address: "10.0.0.1:8443"}}, TLS: newAuthority(t).client})
 		time.Sleep(time.Minute)
 		if n.dialed.Load() != 0 || !p.NeedLeaderElection() {
@@ -626,30 +626,30 @@ func TestAReasonHoldsNothingThatChangesByItself(t *testing.T) {
 // What is irreversible needs an answer to a question that was asked afterwards:
 // the long poll that is out does not do.
 func TestANewerAnswerIsAskedForAtOnce(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		time.Sleep(10 * time.Second)
-		asked, requests := w.seen().Asked, w.agent.count()
+		asked, requests := w.observedMember().Asked, w.agent.countRequests()
 		since := time.Now()
 		if !asked.Before(since) {
 			t.Fatalf("asked at %s already", asked)
 		}
-		w.watch(func(target *Target) { target.Since = since })
-		if o := w.seen(); o.Asked.Before(since) || o.Err != "" {
+		w.watchMembers(func(target *Target) { target.Since = since })
+		if o := w.observedMember(); o.Asked.Before(since) || o.Err != "" {
 			t.Errorf("the newest answer is to a question of %s, and %s is asked for: %q", o.Asked, since, o.Err)
 		}
-		if !w.woken() {
+		if !w.wasWoken() {
 			t.Error("the answer that is waited for did not wake")
 		}
-		if n := w.agent.count(); n > requests+2 {
+		if n := w.agent.countRequests(); n > requests+2 {
 			t.Errorf("%d requests for one answer", n-requests)
 		}
 		// The same time asks for nothing more.
-		requests = w.agent.count()
-		w.watch(func(target *Target) { target.Since = since })
+		requests = w.agent.countRequests()
+		w.watchMembers(func(target *Target) { target.Since = since })
 		time.Sleep(10 * time.Second)
-		if n := w.agent.count(); n > requests+1 || w.woken() { // the next long poll
+		if n := w.agent.countRequests(); n > requests+1 || w.wasWoken() { // the next long poll
 			t.Errorf("%d more requests for an answer that is there", n-requests)
 		}
 	})
@@ -658,34 +658,34 @@ func TestANewerAnswerIsAskedForAtOnce(t *testing.T) {
 // What is irreversible needs a primary that flushes: it is asked for that while an
 // answer is waited for, and no longer. An answer that proves it wakes the loop.
 func TestAFlushIsAskedForWhileAnAnswerIsWaitedFor(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		time.Sleep(10 * time.Second)
-		if w.seen().Status.Flushed {
+		if w.observedMember().Status.Flushed {
 			t.Error("a flush was asked for though no step waits for it")
 		}
 		// The present question is new enough, and does not ask for a flush.
-		w.watch(func(target *Target) { target.Since = w.seen().Asked })
-		if !w.seen().Status.Flushed || !w.woken() {
-			t.Errorf("no flush was asked for: %+v", w.seen())
+		w.watchMembers(func(target *Target) { target.Since = w.observedMember().Asked })
+		if !w.observedMember().Status.Flushed || !w.wasWoken() {
+			t.Errorf("no flush was asked for: %+v", w.observedMember())
 		}
 		w.agent.stuck.Store(true)
 		since := time.Now().Add(time.Second)
 		time.Sleep(time.Second)
-		w.watch(func(target *Target) { target.Since = since })
-		if o := w.seen(); o.Status.Flushed || o.Asked.Before(since) {
+		w.watchMembers(func(target *Target) { target.Since = since })
+		if o := w.observedMember(); o.Status.Flushed || o.Asked.Before(since) {
 			t.Errorf("a primary that does not flush says that it does: %+v", o)
 		}
-		w.woken()
+		w.wasWoken()
 		w.agent.stuck.Store(false)
 		time.Sleep(30 * time.Second) // the next long poll
-		if !w.seen().Status.Flushed || !w.woken() {
-			t.Errorf("a primary that flushes again is not heard: %+v", w.seen())
+		if !w.observedMember().Status.Flushed || !w.wasWoken() {
+			t.Errorf("a primary that flushes again is not heard: %+v", w.observedMember())
 		}
-		w.watch(nil)
+		w.watchMembers(nil)
 		time.Sleep(time.Minute)
-		if w.seen().Status.Flushed {
+		if w.observedMember().Status.Flushed {
 			t.Error("a flush is asked for still")
 		}
 	})
@@ -694,22 +694,22 @@ func TestAFlushIsAskedForWhileAnAnswerIsWaitedFor(t *testing.T) {
 // A member that hangs has no newer answer, and is reported as one that does not
 // answer.
 func TestNoNewerAnswerComesOfAMemberThatHangs(t *testing.T) {
-	run(t, func(t *testing.T, w *world) {
-		w.watch(nil)
-		w.woken()
+	runInBubble(t, func(t *testing.T, w *world) {
+		w.watchMembers(nil)
+		w.wasWoken()
 		time.Sleep(10 * time.Second)
-		before := w.seen()
+		before := w.observedMember()
 		hang := make(chan struct{})
 		defer close(hang)
 		w.agent.mu.Lock() // no waiting request hears of it, as of a process that is stopped
 		w.agent.override = func(http.ResponseWriter, *http.Request) { <-hang }
 		w.agent.mu.Unlock()
-		w.watch(func(target *Target) { target.Since = time.Now() })
-		if o := w.seen(); !o.Asked.Equal(before.Asked) {
+		w.watchMembers(func(target *Target) { target.Since = time.Now() })
+		if o := w.observedMember(); !o.Asked.Equal(before.Asked) {
 			t.Errorf("a member that hangs answered a question of %s", o.Asked)
 		}
 		time.Sleep(20 * time.Second)
-		if o := w.seen(); o.Err == "" || !o.Asked.Equal(before.Asked) {
+		if o := w.observedMember(); o.Err == "" || !o.Asked.Equal(before.Asked) {
 			t.Errorf("saw %+v", o)
 		}
 	})

@@ -61,7 +61,7 @@ func New(t *testing.T) *Cluster {
 		}
 	})
 	counted := rest.CopyConfig(c.Config)
-	counted.Wrap(c.Requests.wrap)
+	counted.Wrap(c.Requests.wrapTransport)
 	if c.Client, err = client.New(counted, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +71,11 @@ func New(t *testing.T) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.start(t)
+	c.startManager(t)
 	return c
 }
 
-func (c *Cluster) start(t *testing.T) {
+func (c *Cluster) startManager(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -134,8 +134,8 @@ type Counter struct {
 	seen []string
 }
 
-// Take returns the requests since the last call, each as "METHOD path?query".
-func (c *Counter) Take() []string {
+// TakeRequests returns the requests since the last call, each as "METHOD path?query".
+func (c *Counter) TakeRequests() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen := c.seen
@@ -143,7 +143,7 @@ func (c *Counter) Take() []string {
 	return seen
 }
 
-func (c *Counter) wrap(next http.RoundTripper) http.RoundTripper {
+func (c *Counter) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		// Discovery is the client's own affair.
 		if strings.Contains(r.URL.Path, "/namespaces/") {

@@ -26,9 +26,9 @@ type Operator struct {
 	err    error
 }
 
-// Operate starts an operator, with its requests through wrap where that is
+// StartOperator starts an operator, with its requests through wrap where that is
 // given. It ends with the context, and after the test at the latest.
-func (c *Cluster) Operate(ctx context.Context, t *testing.T, options cache.Options, wrap func(http.RoundTripper) http.RoundTripper, wire func(ctrl.Manager)) *Operator {
+func (c *Cluster) StartOperator(ctx context.Context, t *testing.T, options cache.Options, wrap func(http.RoundTripper) http.RoundTripper, wire func(ctrl.Manager)) *Operator {
 	t.Helper()
 	cfg := rest.CopyConfig(c.Config)
 	cfg.QPS, cfg.Burst = 200, 400
@@ -60,9 +60,9 @@ func (o *Operator) Stop() error {
 	return o.err
 }
 
-// Postgres is a cluster as a test would declare it, in the test's namespace,
+// NewPostgresCluster is a cluster as a test would declare it, in the test's namespace,
 // without backups.
-func (c *Cluster) Postgres(name string, replicas int32) *v1alpha1.PostgresCluster {
+func (c *Cluster) NewPostgresCluster(name string, replicas int32) *v1alpha1.PostgresCluster {
 	return &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: c.Namespace},
 		Spec: v1alpha1.PostgresClusterSpec{

@@ -44,10 +44,10 @@ type server struct {
 // running is set by Main.
 var running *server
 
-// Main starts a control plane, runs the tests, and stops it again. It does not
+// RunTests starts a control plane, runs the tests, and stops it again. It does not
 // return.
-func Main(m *testing.M) {
-	code, err := run(m)
+func RunTests(m *testing.M) {
+	code, err := runWithControlPlane(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "apitest:", err)
 		code = max(code, 1)
@@ -55,7 +55,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-func run(m *testing.M) (code int, err error) {
+func runWithControlPlane(m *testing.M) (code int, err error) {
 	if os.Getenv(assets) == "" {
 		return 1, errors.New(assets + " is not set: it names the folder with kube-apiserver, etcd and kube-controller-manager " +
 			"(go run . assets in test/cluster prints it)")
@@ -65,22 +65,22 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("make a folder: %w", err)
 	}
 	s := &server{dir: dir}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.start(); err != nil {
+	defer func() { err = errors.Join(err, s.stopControlPlane()) }()
+	if err := s.startControlPlane(); err != nil {
 		return 1, err
 	}
 	running = s
 	return m.Run(), nil
 }
 
-func (s *server) start() error {
+func (s *server) startControlPlane() error {
 	// Tests speak through testing.T; the machinery's own log is noise.
 	logf.SetLogger(logr.Discard())
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
 		return fmt.Errorf("add the API to the scheme: %w", err)
 	}
 	s.env = &envtest.Environment{
-		CRDDirectoryPaths:        []string{filepath.Join(repository(), "config", "crd")},
+		CRDDirectoryPaths:        []string{filepath.Join(repositoryRoot(), "config", "crd")},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  stopTimeout,
@@ -148,7 +148,7 @@ func (s *server) awaitController() error {
 	return nil
 }
 
-func (s *server) stop() error {
+func (s *server) stopControlPlane() error {
 	var errs []error
 	if s.controller != nil && s.controller.Process != nil {
 		errs = append(errs, s.controller.Process.Kill())
@@ -162,8 +162,8 @@ func (s *server) stop() error {
 	return errors.Join(errs...)
 }
 
-// repository is the root of the source tree.
-func repository() string {
+// repositoryRoot is the root of the source tree.
+func repositoryRoot() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }

@@ -36,34 +36,34 @@ type addition struct {
 	holder *entry
 }
 
-// additions finds them in an object whose fields in own are ours. What nobody
+// findAdditions finds them in an object whose fields in own are ours. What nobody
 // holds came from admission and is not among them.
-func additions(kind schema.GroupKind, s *snapshot, own *fieldpath.Set) ([]addition, error) {
+func findAdditions(kind schema.GroupKind, s *snapshot, own *fieldpath.Set) ([]addition, error) {
 	roots := exclusive[kind]
 	if len(roots) == 0 {
 		return nil, nil
 	}
-	o, err := s.ownership()
+	o, err := s.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
 	var found []addition
 	for i := range o.others {
 		o.others[i].fields.Iterate(func(p fieldpath.Path) {
-			root, inside := under(p, roots)
-			if !inside || holds(own, p) {
+			root, inside := findRoot(p, roots)
+			if !inside || holdsPath(own, p) {
 				return
 			}
-			path := climb(p.Copy(), root, own)
-			if _, present := lookup(s.content, path); present {
+			path := climbToTopmost(p.Copy(), root, own)
+			if _, present := lookupPath(s.content, path); present {
 				found = append(found, addition{path: path, holder: &o.others[i]})
 			}
 		})
 	}
-	return topmost(found), nil
+	return keepTopmost(found), nil
 }
 
-func under(path fieldpath.Path, roots []fieldpath.Path) (fieldpath.Path, bool) {
+func findRoot(path fieldpath.Path, roots []fieldpath.Path) (fieldpath.Path, bool) {
 	if slices.ContainsFunc(shared, func(s fieldpath.Path) bool { return hasPrefix(path, s) }) {
 		return nil, false
 	}
@@ -75,13 +75,13 @@ func under(path fieldpath.Path, roots []fieldpath.Path) (fieldpath.Path, bool) {
 	return nil, false
 }
 
-// climb goes up to the topmost field that holds nothing of ours: with a foreign
+// climbToTopmost goes up to the topmost field that holds nothing of ours: with a foreign
 // probe's command goes the probe.
-func climb(path, root fieldpath.Path, own *fieldpath.Set) fieldpath.Path {
+func climbToTopmost(path, root fieldpath.Path, own *fieldpath.Set) fieldpath.Path {
 	for len(path) > len(root) {
 		last := path[len(path)-1]
 		parent := path[:len(path)-1]
-		if last.FieldName == nil || len(parent) <= len(root) || holds(own, parent) {
+		if last.FieldName == nil || len(parent) <= len(root) || holdsPath(own, parent) {
 			break
 		}
 		path = parent
@@ -89,8 +89,8 @@ func climb(path, root fieldpath.Path, own *fieldpath.Set) fieldpath.Path {
 	return path
 }
 
-// topmost leaves out what lies below another one, and doubles.
-func topmost(found []addition) []addition {
+// keepTopmost leaves out what lies below another one, and doubles.
+func keepTopmost(found []addition) []addition {
 	slices.SortStableFunc(found, func(a, b addition) int { return len(a.path) - len(b.path) })
 	var out []addition
 	for _, candidate := range found {

@@ -50,7 +50,7 @@ func New(reader client.Reader, writer client.Client, opts Options) (*Applier, er
 		a.clock = clock.RealClock{}
 	}
 	if opts.Registerer != nil {
-		if err := a.metrics.register(opts.Registerer); err != nil {
+		if err := a.metrics.registerMetrics(opts.Registerer); err != nil {
 			return nil, err
 		}
 	}
@@ -58,15 +58,15 @@ func New(reader client.Reader, writer client.Client, opts Options) (*Applier, er
 }
 
 // Forget drops what is remembered of a cluster that no longer exists.
-func (a *Applier) Forget(owner types.UID) { a.memory.forget(owner) }
+func (a *Applier) Forget(owner types.UID) { a.memory.forgetOwner(owner) }
 
-// send is one server-side apply.
-func (a *Applier) send(ctx context.Context, d *desired, uid types.UID, dry bool) (*snapshot, error) {
-	data, err := d.patch(uid)
+// sendApply is one server-side apply.
+func (a *Applier) sendApply(ctx context.Context, d *desired, uid types.UID, dry bool) (*snapshot, error) {
+	data, err := d.applyBody(uid)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := a.object(d.id)
+	obj, err := a.newTypedObject(d.id)
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +75,15 @@ func (a *Applier) send(ctx context.Context, d *desired, uid types.UID, dry bool)
 		opts = append(opts, client.DryRunAll)
 	}
 	if err := a.writer.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), opts...); err != nil {
-		a.metrics.applied(d.id, "failed")
+		a.metrics.countApply(d.id, "failed")
 		return nil, fmt.Errorf("apply %s: %w", d.id, inWords(err))
 	}
 	return newSnapshot(obj)
 }
 
-// mend is one JSON patch.
-func (a *Applier) mend(ctx context.Context, id ObjectID, data []byte) (*snapshot, error) {
-	obj, err := a.object(id)
+// patchObject is one JSON patch.
+func (a *Applier) patchObject(ctx context.Context, id ObjectID, data []byte) (*snapshot, error) {
+	obj, err := a.newTypedObject(id)
 	if err != nil {
 		return nil, err
 	}
@@ -94,20 +94,20 @@ func (a *Applier) mend(ctx context.Context, id ObjectID, data []byte) (*snapshot
 	return newSnapshot(obj)
 }
 
-// read gets an object from the cache, or from the API server itself. A missing
+// readSnapshot gets an object from the cache, or from the API server itself. A missing
 // one is nil.
-func (a *Applier) read(ctx context.Context, from client.Reader, id ObjectID) (*snapshot, error) {
-	obj, err := a.get(ctx, from, id)
+func (a *Applier) readSnapshot(ctx context.Context, from client.Reader, id ObjectID) (*snapshot, error) {
+	obj, err := a.getObject(ctx, from, id)
 	if obj == nil || err != nil {
 		return nil, err
 	}
 	return newSnapshot(obj)
 }
 
-// get is read without a look into the object, which may be the cache's own and
+// getObject is read without a look into the object, which may be the cache's own and
 // is never to be changed.
-func (a *Applier) get(ctx context.Context, from client.Reader, id ObjectID) (client.Object, error) {
-	obj, err := a.object(id)
+func (a *Applier) getObject(ctx context.Context, from client.Reader, id ObjectID) (client.Object, error) {
+	obj, err := a.newTypedObject(id)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (a *Applier) get(ctx context.Context, from client.Reader, id ObjectID) (cli
 	return obj, nil
 }
 
-func (a *Applier) object(id ObjectID) (client.Object, error) {
+func (a *Applier) newTypedObject(id ObjectID) (client.Object, error) {
 	obj, err := newObject(a.scheme, id.GVK)
 	if err != nil {
 		return nil, err

@@ -21,16 +21,16 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-// everything is one of each kind.
-func (w *world) everything() []runtime.ApplyConfiguration {
+// allObjects is one of each kind.
+func (w *world) allObjects() []runtime.ApplyConfiguration {
 	return []runtime.ApplyConfiguration{
-		w.serviceAccount(), w.role(), w.roleBinding(), w.secret(), w.configMap(), w.service(),
-		w.volume(), w.statefulSet(), w.budget(), w.networkPolicy(),
+		w.serviceAccount(), w.newRole(), w.roleBinding(), w.newSecret(), w.configMap(), w.newService(),
+		w.newVolume(), w.statefulSet(), w.newBudget(), w.networkPolicy(),
 	}
 }
 
-// applies are the requests of a log that were applies, dry ones apart.
-func applies(requests []string) (real, dry int) {
+// countApplies are the requests of a log that were applies, dry ones apart.
+func countApplies(requests []string) (real, dry int) {
 	for _, r := range requests {
 		switch {
 		case !strings.HasPrefix(r, "PATCH "):
@@ -43,35 +43,35 @@ func applies(requests []string) (real, dry int) {
 	return real, dry
 }
 
-func (w *world) intrude(ac runtime.ApplyConfiguration, do func(context.Context, client.Client, client.Object) error) {
+func (w *world) intrudeWith(ac runtime.ApplyConfiguration, do func(context.Context, client.Client, client.Object) error) {
 	w.t.Helper()
-	if err := do(w.t.Context(), w.As(w.t, intruder), w.typed(ac)); err != nil {
+	if err := do(w.t.Context(), w.As(w.t, intruder), w.emptyObjectOf(ac)); err != nil {
 		w.t.Fatal(err)
 	}
-	w.awaitCache(w.typed(ac))
+	w.awaitCache(w.emptyObjectOf(ac))
 }
 
 func TestSteadyObjectsCostNoRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Complete = true
-	w.req.Objects = w.everything()
-	created := w.settle()
+	w.req.Objects = w.allObjects()
+	created := w.settleSyncs()
 	if len(created.Changed) != len(w.req.Objects) {
 		t.Errorf("%d objects changed, want %d created", len(created.Changed), len(w.req.Objects))
 	}
 	w.wantDrifts(created.Drifts)
-	w.Requests.Take()
+	w.Requests.TakeRequests()
 	for range 10 {
-		w.req.Objects = w.everything()
-		w.settle()
+		w.req.Objects = w.allObjects()
+		w.settleSyncs()
 	}
-	if diff := cmp.Diff([]string(nil), w.Requests.Take()); diff != "" {
+	if diff := cmp.Diff([]string(nil), w.Requests.TakeRequests()); diff != "" {
 		t.Errorf("requests of ten passes (-want +got):\n%s", diff)
 	}
 	w.clock.SetTime(w.clock.Now().Add(70 * time.Minute))
-	w.settle()
-	if real, dry := applies(w.Requests.Take()); real != len(w.req.Objects) || dry != 0 {
+	w.settleSyncs()
+	if real, dry := countApplies(w.Requests.TakeRequests()); real != len(w.req.Objects) || dry != 0 {
 		t.Errorf("backstop after more than an hour: %d applies and %d dry runs, want one apply of each of %d objects", real, dry, len(w.req.Objects))
 	}
 }
@@ -86,14 +86,14 @@ func TestRestartTellsDriftFromUpgrade(t *testing.T) {
 	}{
 		{"nothing happened", nil, map[string]string{"a.conf": "one", "b.conf": "two"}, nil},
 		{"only the desired content changed", nil, map[string]string{"a.conf": "new", "d.conf": "four"}, nil},
-		{"a value drifted", merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+		{"a value drifted", mergePatch(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
-		{"a value drifted and desired content changed elsewhere", merge(`{"data":{"a.conf":"mine"}}`),
+		{"a value drifted and desired content changed elsewhere", mergePatch(`{"data":{"a.conf":"mine"}}`),
 			map[string]string{"a.conf": "one", "b.conf": "new"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
-		{"a key was removed", remove("/data/a.conf"), map[string]string{"a.conf": "one", "b.conf": "two"},
+		{"a key was removed", removePointers("/data/a.conf"), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, "", "removed", "", "Reverted"}}},
-		{"the labels that make it ours were removed", remove("/metadata/labels"), map[string]string{"a.conf": "one", "b.conf": "two"},
+		{"the labels that make it ours were removed", removePointers("/metadata/labels"), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{
 				{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/managed-by"]`, "", "removed", "", "Reverted"},
 				{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/name"]`, "", "removed", "", "Reverted"},
@@ -106,17 +106,17 @@ func TestRestartTellsDriftFromUpgrade(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-			w.settle()
+			w.settleSyncs()
 			if c.intrude != nil {
-				w.intrude(w.configMap(), c.intrude)
+				w.intrudeWith(w.configMap(), c.intrude)
 			}
-			w.restart()
+			w.restartOperator()
 			desired := w.configMap()
 			desired.Data = c.desired
 			w.req.Objects = []runtime.ApplyConfiguration{desired}
-			w.wantDrifts(w.settle().Drifts, c.want...)
+			w.wantDrifts(w.settleSyncs().Drifts, c.want...)
 			live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
-			w.get(live)
+			w.getObject(live)
 			if diff := cmp.Diff(c.desired, live.Data); diff != "" {
 				t.Errorf("data (-want +got):\n%s", diff)
 			}
@@ -127,14 +127,14 @@ func TestRestartTellsDriftFromUpgrade(t *testing.T) {
 func TestDesiredChangesAreNoDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.req.Objects = w.everything()
-	w.settle()
+	w.req.Objects = w.allObjects()
+	w.settleSyncs()
 	sts, config := w.statefulSet(), w.configMap()
 	sts.Spec.WithReplicas(3)
 	sts.Spec.Template.Spec.Containers[0].WithImage("postgres:18")
 	config.Data = map[string]string{"b.conf": "other"}
 	w.req.Objects = []runtime.ApplyConfiguration{config, sts}
-	r := w.settle()
+	r := w.settleSyncs()
 	w.wantDrifts(r.Drifts)
 	var changed []string
 	for _, c := range r.Changed {
@@ -149,36 +149,36 @@ func TestReportModeLeavesDriftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Drift.Mode = v1alpha1.DriftReport
-	w.req.Objects = w.everything()
-	if created := w.settle(); len(created.Changed) != len(w.req.Objects) {
+	w.req.Objects = w.allObjects()
+	if created := w.settleSyncs(); len(created.Changed) != len(w.req.Objects) {
 		t.Errorf("%d objects created, want %d", len(created.Changed), len(w.req.Objects))
 	}
-	w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine","c.conf":"added"}}`))
+	w.intrudeWith(w.configMap(), mergePatch(`{"data":{"a.conf":"mine","c.conf":"added"}}`))
 	want := []shortDrift{
 		{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reported"},
 		{"ConfigMap/orders-config", `.data["c.conf"]`, intruder, "Update", "", "Reported"},
 	}
-	w.Requests.Take()
-	first := w.settle()
+	w.Requests.TakeRequests()
+	first := w.settleSyncs()
 	w.wantDrifts(first.Drifts, want...)
 	w.wantDrifts(first.Standing, want...)
-	again := w.settle()
+	again := w.settleSyncs()
 	w.wantDrifts(again.Drifts)
 	w.wantDrifts(again.Standing, want...)
-	if real, dry := applies(w.Requests.Take()); real != 0 || dry != 1 {
+	if real, dry := countApplies(w.Requests.TakeRequests()); real != 0 || dry != 1 {
 		t.Errorf("%d applies and %d dry runs, want one dry run", real, dry)
 	}
 	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
-	w.get(live)
+	w.getObject(live)
 	if diff := cmp.Diff(map[string]string{"a.conf": "mine", "b.conf": "two", "c.conf": "added"}, live.Data); diff != "" {
 		t.Errorf("data in Report mode (-want +got):\n%s", diff)
 	}
 	// Two ports of one name are invalid, so not even a dry run goes through.
-	w.intrude(w.service(), jsonPatch(`[{"op":"replace","path":"/spec/ports/0/port","value":5433}]`))
-	w.wantDrifts(w.settle().Drifts, shortDrift{"Service/orders-rw", `.spec.ports[name="postgres"]`, intruder, "Update", "", "Reported"})
+	w.intrudeWith(w.newService(), jsonPatch(`[{"op":"replace","path":"/spec/ports/0/port","value":5433}]`))
+	w.wantDrifts(w.settleSyncs().Drifts, shortDrift{"Service/orders-rw", `.spec.ports[name="postgres"]`, intruder, "Update", "", "Reported"})
 	want = append(want, shortDrift{"Service/orders-rw", `.spec.ports[name="postgres"].port`, intruder, "Update", "", "Reported"})
 	w.req.Drift.Mode = v1alpha1.DriftRevert
-	reverted := w.settle()
+	reverted := w.settleSyncs()
 	for i := range want {
 		want[i].Action = "Reverted"
 	}
@@ -189,35 +189,35 @@ func TestReportModeLeavesDriftAlone(t *testing.T) {
 func TestSuspendWritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.req.Objects = []runtime.ApplyConfiguration{w.configMap(), w.service()}
-	w.settle()
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap(), w.newService()}
+	w.settleSyncs()
 	w.req.Suspend, w.req.Complete = true, true
-	w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine"}}`))
-	w.intrude(w.service(), func(ctx context.Context, c client.Client, obj client.Object) error { return c.Delete(ctx, obj) })
-	w.Requests.Take()
+	w.intrudeWith(w.configMap(), mergePatch(`{"data":{"a.conf":"mine"}}`))
+	w.intrudeWith(w.newService(), func(ctx context.Context, c client.Client, obj client.Object) error { return c.Delete(ctx, obj) })
+	w.Requests.TakeRequests()
 	changed := w.configMap().WithData(map[string]string{"b.conf": "new"})
-	w.req.Objects = []runtime.ApplyConfiguration{changed, w.service(), w.secret()}
-	r := w.settle()
+	w.req.Objects = []runtime.ApplyConfiguration{changed, w.newService(), w.newSecret()}
+	r := w.settleSyncs()
 	want := []shortDrift{
 		{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reported"},
 		{"Service/orders-rw", "", "", "deleted", "", "Reported"},
 	}
 	w.wantDrifts(r.Drifts, want...)
-	w.wantDrifts(w.settle().Standing, want...)
-	for _, request := range w.Requests.Take() {
+	w.wantDrifts(w.settleSyncs().Standing, want...)
+	for _, request := range w.Requests.TakeRequests() {
 		if !strings.HasPrefix(request, "GET ") && !strings.Contains(request, "dryRun=All") {
 			t.Errorf("written while suspended: %s", request)
 		}
 	}
 	w.req.Suspend = false
 	w.clock.SetTime(w.clock.Now().Add(time.Second)) // made again once a second at most
-	w.settle()
+	w.settleSyncs()
 	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
-	w.get(live)
+	w.getObject(live)
 	if diff := cmp.Diff(map[string]string{"a.conf": "one", "b.conf": "new"}, live.Data); diff != "" {
 		t.Errorf("data after suspension (-want +got):\n%s", diff)
 	}
-	w.get(w.typed(w.service()))
+	w.getObject(w.emptyObjectOf(w.newService()))
 }
 
 func TestIgnoredDriftStays(t *testing.T) {
@@ -230,20 +230,20 @@ func TestIgnoredDriftStays(t *testing.T) {
 		want    []shortDrift
 	}{
 		{"a path of any manager", v1alpha1.DriftIgnore{Kind: "ConfigMap", Paths: []string{"/data/a.conf"}},
-			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "mine", "b.conf": "two"}, nil},
+			mergePatch(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "mine", "b.conf": "two"}, nil},
 		{"a path of one manager", v1alpha1.DriftIgnore{Paths: []string{"/data"}, Managers: []string{intruder}},
-			merge(`{"data":{"a.conf":"mine","c.conf":"more"}}`), map[string]string{"a.conf": "mine", "b.conf": "two", "c.conf": "more"}, nil},
-		{"a removed key", v1alpha1.DriftIgnore{Paths: []string{"/data/a.conf"}}, remove("/data/a.conf"), map[string]string{"b.conf": "two"}, nil},
+			mergePatch(`{"data":{"a.conf":"mine","c.conf":"more"}}`), map[string]string{"a.conf": "mine", "b.conf": "two", "c.conf": "more"}, nil},
+		{"a removed key", v1alpha1.DriftIgnore{Paths: []string{"/data/a.conf"}}, removePointers("/data/a.conf"), map[string]string{"b.conf": "two"}, nil},
 		{"everything of one manager", v1alpha1.DriftIgnore{Managers: []string{intruder}},
-			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "mine", "b.conf": "two"}, nil},
+			mergePatch(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "mine", "b.conf": "two"}, nil},
 		{"another manager is not covered", v1alpha1.DriftIgnore{Managers: []string{"somebody"}},
-			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			mergePatch(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
 		{"another path is not covered", v1alpha1.DriftIgnore{Paths: []string{"/data/b.conf"}},
-			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			mergePatch(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
 		{"another object is not covered", v1alpha1.DriftIgnore{Name: "other", Paths: []string{"/data"}},
-			merge(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
+			mergePatch(`{"data":{"a.conf":"mine"}}`), map[string]string{"a.conf": "one", "b.conf": "two"},
 			[]shortDrift{{"ConfigMap/orders-config", `.data["a.conf"]`, intruder, "Update", "", "Reverted"}}},
 	}
 	for _, c := range cases {
@@ -252,15 +252,15 @@ func TestIgnoredDriftStays(t *testing.T) {
 			w := newWorld(t)
 			w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
 			w.req.Drift.Ignore = []v1alpha1.DriftIgnore{c.rule}
-			w.settle()
-			w.intrude(w.configMap(), c.intrude)
-			w.wantDrifts(w.settle().Drifts, c.want...)
-			w.restart()
-			r := w.settle()
+			w.settleSyncs()
+			w.intrudeWith(w.configMap(), c.intrude)
+			w.wantDrifts(w.settleSyncs().Drifts, c.want...)
+			w.restartOperator()
+			r := w.settleSyncs()
 			w.wantDrifts(r.Drifts)
 			w.wantDrifts(r.Standing)
 			live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
-			w.get(live)
+			w.getObject(live)
 			if diff := cmp.Diff(c.data, live.Data); diff != "" {
 				t.Errorf("data (-want +got):\n%s", diff)
 			}
@@ -311,8 +311,8 @@ func TestAStrangersObjectIsNeverTakenOver(t *testing.T) {
 			if err := w.As(t, intruder).Create(t.Context(), theirs); err != nil {
 				t.Fatal(err)
 			}
-			w.req.Objects = []runtime.ApplyConfiguration{w.secret(), w.configMap()}
-			r, err := w.sync()
+			w.req.Objects = []runtime.ApplyConfiguration{w.newSecret(), w.configMap()}
+			r, err := w.syncOnce()
 			var conflict *apply.ConflictError
 			if !errors.As(err, &conflict) {
 				t.Fatalf("error is %v, want a ConflictError", err)
@@ -324,7 +324,7 @@ func TestAStrangersObjectIsNeverTakenOver(t *testing.T) {
 				t.Errorf("changed %v, want the other object all the same", r.Changed)
 			}
 			live := &corev1.Secret{ObjectMeta: theirs.ObjectMeta}
-			w.get(live)
+			w.getObject(live)
 			if live.ResourceVersion != theirs.ResourceVersion {
 				t.Error("the stranger's object was written to")
 			}
@@ -335,8 +335,8 @@ func TestAStrangersObjectIsNeverTakenOver(t *testing.T) {
 func TestRetainedVolumesAreAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.req.Objects = []runtime.ApplyConfiguration{w.volume(), w.statefulSet()}
-	w.settle()
+	w.req.Objects = []runtime.ApplyConfiguration{w.newVolume(), w.statefulSet()}
+	w.settleSyncs()
 	w.applier.Forget(w.owner.UID)
 	if err := w.As(t, "kubectl").Delete(t.Context(), w.owner); err != nil {
 		t.Fatal(err)
@@ -345,31 +345,31 @@ func TestRetainedVolumesAreAdopted(t *testing.T) {
 	if err := w.As(t, "kubectl").Create(t.Context(), w.owner); err != nil {
 		t.Fatal(err)
 	}
-	w.req.Objects = []runtime.ApplyConfiguration{w.volume()}
-	r := w.settle()
+	w.req.Objects = []runtime.ApplyConfiguration{w.newVolume()}
+	r := w.settleSyncs()
 	w.wantDrifts(r.Drifts)
 }
 
 func TestPruneTakesOnlyWhatIsOursAndExpendable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ca := w.secret().WithName("orders-ca").WithLabels(map[string]string{"app.kubernetes.io/component": "ca"})
-	internal := w.secret().WithName("orders-internal").WithLabels(map[string]string{"app.kubernetes.io/component": "internal"})
-	volume := w.volume().WithOwnerReferences(w.controller())
-	w.req.Objects = []runtime.ApplyConfiguration{w.configMap(), w.secret(), w.service(), ca, internal, volume}
-	w.settle()
-	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: w.Namespace, Labels: w.labels()}}
+	ca := w.newSecret().WithName("orders-ca").WithLabels(map[string]string{"app.kubernetes.io/component": "ca"})
+	internal := w.newSecret().WithName("orders-internal").WithLabels(map[string]string{"app.kubernetes.io/component": "internal"})
+	volume := w.newVolume().WithOwnerReferences(w.controllerReference())
+	w.req.Objects = []runtime.ApplyConfiguration{w.configMap(), w.newSecret(), w.newService(), ca, internal, volume}
+	w.settleSyncs()
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "foreign", Namespace: w.Namespace, Labels: w.objectLabels()}}
 	if err := w.As(t, intruder).Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitCache(foreign)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	if r := w.settle(); len(r.Changed) != 0 {
+	if r := w.settleSyncs(); len(r.Changed) != 0 {
 		t.Errorf("an incomplete plan pruned %v", r.Changed)
 	}
 	w.req.Complete = true
 	var pruned []string
-	for _, c := range w.settle().Changed {
+	for _, c := range w.settleSyncs().Changed {
 		if c.Pruned {
 			pruned = append(pruned, c.Object.String())
 		}
@@ -378,18 +378,18 @@ func TestPruneTakesOnlyWhatIsOursAndExpendable(t *testing.T) {
 		t.Errorf("pruned (-want +got):\n%s", diff)
 	}
 	for _, ac := range []runtime.ApplyConfiguration{ca, internal, volume} {
-		w.get(w.typed(ac))
+		w.getObject(w.emptyObjectOf(ac))
 	}
-	w.get(foreign)
+	w.getObject(foreign)
 }
 
 func TestAPIErrorsStayRecognisableAndStopNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	bad := w.service()
+	bad := w.newService()
 	bad.Spec.Ports[0].WithPort(-1)
 	w.req.Objects = []runtime.ApplyConfiguration{bad, w.configMap()}
-	r, err := w.sync()
+	r, err := w.syncOnce()
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "apply Service/orders-rw") {
 		t.Errorf("error is %v", err)
 	}
@@ -401,17 +401,17 @@ func TestAPIErrorsStayRecognisableAndStopNothing(t *testing.T) {
 func TestASecretsValuesAreNowhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.req.Objects = []runtime.ApplyConfiguration{w.secret()}
-	w.settle()
-	w.intrude(w.secret(), merge(`{"data":{"password":"bWluZQ==","username":null}}`))
-	for _, d := range w.settle().Drifts {
+	w.req.Objects = []runtime.ApplyConfiguration{w.newSecret()}
+	w.settleSyncs()
+	w.intrudeWith(w.newSecret(), mergePatch(`{"data":{"password":"bWluZQ==","username":null}}`))
+	for _, d := range w.settleSyncs().Drifts {
 		if d.Path != ".data.password" && d.Path != ".data.username" {
 			t.Errorf("path %q", d.Path)
 		}
 	}
-	bad := w.secret().WithLabels(map[string]string{"bad label": "hunter2"})
+	bad := w.newSecret().WithLabels(map[string]string{"bad label": "hunter2"})
 	w.req.Objects = []runtime.ApplyConfiguration{bad}
-	if _, err := w.sync(); err == nil || strings.Contains(err.Error(), "hunter2\"") && strings.Contains(err.Error(), "data") {
+	if _, err := w.syncOnce(); err == nil || strings.Contains(err.Error(), "hunter2\"") && strings.Contains(err.Error(), "data") {
 		t.Errorf("error is %v", err)
 	}
 }

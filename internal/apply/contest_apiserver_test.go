@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-// mutate installs an admission policy for ConfigMaps of the test's namespace.
-func (w *world) mutate(expression string) {
+// installMutation installs an admission policy for ConfigMaps of the test's namespace.
+func (w *world) installMutation(expression string) {
 	w.t.Helper()
 	admin, name := w.As(w.t, "admin"), w.Namespace
 	policy := &admissionv1.MutatingAdmissionPolicy{
@@ -53,11 +53,11 @@ func (w *world) mutate(expression string) {
 			w.t.Fatal(err)
 		}
 	}
-	w.t.Cleanup(func() { w.unmutate() })
+	w.t.Cleanup(func() { w.removeMutation() })
 	w.awaitPolicy(true)
 }
 
-func (w *world) unmutate() {
+func (w *world) removeMutation() {
 	w.t.Helper()
 	for _, obj := range []client.Object{&admissionv1.MutatingAdmissionPolicyBinding{}, &admissionv1.MutatingAdmissionPolicy{}} {
 		obj.SetName(w.Namespace)
@@ -82,34 +82,34 @@ func (w *world) awaitPolicy(active bool) {
 func TestAnAdmissionPolicyThatAltersOurFieldIsContestedWithoutAHotLoop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.mutate(`Object{data: {"a.conf": "altered"}}`)
+	w.installMutation(`Object{data: {"a.conf": "altered"}}`)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	r := w.settle()
+	r := w.settleSyncs()
 	w.wantDrifts(r.Drifts, shortDrift{"ConfigMap/orders-config", `.data["a.conf"]`, "", "admission", "", "Contested"})
 	ignoreTimes := cmpopts.IgnoreFields(apply.Contest{}, "Since", "Next")
 	want := []apply.Contest{{Object: r.Contested[0].Object, Paths: []string{`.data["a.conf"]`}, Admission: true}}
 	if diff := cmp.Diff(want, r.Contested, ignoreTimes); diff != "" {
 		t.Errorf("contested (-want +got):\n%s", diff)
 	}
-	w.Requests.Take()
+	w.Requests.TakeRequests()
 	for range 50 {
-		w.wantDrifts(w.settle().Drifts)
+		w.wantDrifts(w.settleSyncs().Drifts)
 	}
-	if real, _ := applies(w.Requests.Take()); real != 0 {
+	if real, _ := countApplies(w.Requests.TakeRequests()); real != 0 {
 		t.Errorf("%d applies while waiting, want none", real)
 	}
 	// An hour in steps of a second: 5s, 10s, 20s … 5min make 15 or 16 tries.
 	for range 3600 {
 		w.clock.SetTime(w.clock.Now().Add(time.Second))
-		w.settle()
+		w.settleSyncs()
 	}
-	if real, _ := applies(w.Requests.Take()); real < 14 || real > 18 {
+	if real, _ := countApplies(w.Requests.TakeRequests()); real < 14 || real > 18 {
 		t.Errorf("%d applies in an hour of being contested, want about 16", real)
 	}
-	w.unmutate()
+	w.removeMutation()
 	w.awaitPolicy(false)
 	w.clock.SetTime(w.clock.Now().Add(5 * time.Minute))
-	if r := w.settle(); len(r.Contested) != 0 {
+	if r := w.settleSyncs(); len(r.Contested) != 0 {
 		t.Errorf("contested after the policy went: %v", r.Contested)
 	}
 }
@@ -117,17 +117,17 @@ func TestAnAdmissionPolicyThatAltersOurFieldIsContestedWithoutAHotLoop(t *testin
 func TestAdditionsOfAnAdmissionPolicyAreTolerated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.mutate(`Object{data: {"mesh.conf": "injected"}}`)
+	w.installMutation(`Object{data: {"mesh.conf": "injected"}}`)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.wantDrifts(w.settle().Drifts)
-	w.Requests.Take()
-	r := w.settle()
+	w.wantDrifts(w.settleSyncs().Drifts)
+	w.Requests.TakeRequests()
+	r := w.settleSyncs()
 	w.wantDrifts(r.Drifts)
-	if len(r.Contested) != 0 || len(w.Requests.Take()) != 0 {
+	if len(r.Contested) != 0 || len(w.Requests.TakeRequests()) != 0 {
 		t.Errorf("contested: %v", r.Contested)
 	}
 	live := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
-	w.get(live)
+	w.getObject(live)
 	if live.Data["mesh.conf"] != "injected" {
 		t.Errorf("data is %v", live.Data)
 	}
@@ -137,15 +137,15 @@ func TestAContenderThatComesBackAfterEveryRevertIsContested(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	w.Requests.Take()
+	w.settleSyncs()
+	w.Requests.TakeRequests()
 	var last apply.Result
 	for range 60 {
-		w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine"}}`))
+		w.intrudeWith(w.configMap(), mergePatch(`{"data":{"a.conf":"mine"}}`))
 		w.clock.SetTime(w.clock.Now().Add(time.Second))
-		last = w.settle()
+		last = w.settleSyncs()
 	}
-	if real, _ := applies(w.Requests.Take()); real > 9 {
+	if real, _ := countApplies(w.Requests.TakeRequests()); real > 9 {
 		t.Errorf("%d applies in a minute of fighting, want at most 9", real)
 	}
 	ignoreTimes := cmpopts.IgnoreFields(apply.Contest{}, "Since", "Next", "Object")
@@ -154,9 +154,9 @@ func TestAContenderThatComesBackAfterEveryRevertIsContested(t *testing.T) {
 		t.Errorf("contested (-want +got):\n%s", diff)
 	}
 	w.clock.SetTime(w.clock.Now().Add(6 * time.Minute))
-	w.settle()
+	w.settleSyncs()
 	w.clock.SetTime(w.clock.Now().Add(6 * time.Minute))
-	if r := w.settle(); len(r.Contested) != 0 {
+	if r := w.settleSyncs(); len(r.Contested) != 0 {
 		t.Errorf("contested after the contender gave up: %v", r.Contested)
 	}
 }
@@ -167,17 +167,17 @@ func TestADeletionDoesNotWaitForAContest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
+	w.settleSyncs()
 	for range 6 {
-		w.intrude(w.configMap(), merge(`{"data":{"a.conf":"mine"}}`))
+		w.intrudeWith(w.configMap(), mergePatch(`{"data":{"a.conf":"mine"}}`))
 		w.clock.SetTime(w.clock.Now().Add(time.Second))
-		w.settle()
+		w.settleSyncs()
 	}
-	if r := w.settle(); len(r.Contested) != 1 || !r.Contested[0].Next.After(w.clock.Now()) {
+	if r := w.settleSyncs(); len(r.Contested) != 1 || !r.Contested[0].Next.After(w.clock.Now()) {
 		t.Fatalf("contested: %v at %s", r.Contested, w.clock.Now())
 	}
 	deleted := shortDrift{"ConfigMap/orders-config", "", "", "deleted", "", "Reverted"}
-	live := w.typed(w.configMap())
+	live := w.emptyObjectOf(w.configMap())
 	remove := func() {
 		t.Helper()
 		if err := w.As(t, intruder).Delete(t.Context(), live); err != nil {
@@ -186,13 +186,13 @@ func TestADeletionDoesNotWaitForAContest(t *testing.T) {
 		w.awaitCache(live)
 	}
 	remove()
-	w.wantDrifts(w.settle().Drifts, deleted)
+	w.wantDrifts(w.settleSyncs().Drifts, deleted)
 	w.awaitCache(live)
-	w.get(live)
+	w.getObject(live)
 
-	w.settle()
+	w.settleSyncs()
 	remove()
-	r, err := w.sync()
+	r, err := w.syncOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestADeletionDoesNotWaitForAContest(t *testing.T) {
 		t.Errorf("made again within a second: settled %v, again in %s", r.Settled, r.RetryAfter)
 	}
 	w.clock.SetTime(w.clock.Now().Add(r.RetryAfter))
-	w.wantDrifts(w.settle().Drifts, deleted)
+	w.wantDrifts(w.settleSyncs().Drifts, deleted)
 	w.awaitCache(live)
-	w.get(live)
+	w.getObject(live)
 }

@@ -44,24 +44,24 @@ func newDesired(ac runtime.ApplyConfiguration) (*desired, error) {
 	d := &desired{rendered: data, rendering: sumOf(data)}
 	n, isNamed := ac.(named)
 	if !isNamed {
-		return d, d.decode()
+		return d, d.decodeRendering()
 	}
 	d.id = ObjectID{
 		GVK:       schema.FromAPIVersionAndKind(ptr.Deref(n.GetAPIVersion(), ""), ptr.Deref(n.GetKind(), "")),
 		Namespace: ptr.Deref(n.GetNamespace(), ""), Name: ptr.Deref(n.GetName(), ""),
 	}
-	return d, d.id.check()
+	return d, d.id.validateID()
 }
 
-func (o ObjectID) check() error {
+func (o ObjectID) validateID() error {
 	if o.Name == "" {
 		return fmt.Errorf("%s without a name", o.GVK.Kind)
 	}
 	return nil
 }
 
-// decode makes content and hash of what was rendered, unless they are there.
-func (d *desired) decode() error {
+// decodeRendering makes content and hash of what was rendered, unless they are there.
+func (d *desired) decodeRendering() error {
 	if d.content != nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (d *desired) decode() error {
 	}
 	if d.id == (ObjectID{}) {
 		d.id = ObjectID{GVK: u.GroupVersionKind(), Namespace: u.GetNamespace(), Name: u.GetName()}
-		if err := d.id.check(); err != nil {
+		if err := d.id.validateID(); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (d *desired) decode() error {
 			return fmt.Errorf("secret %s: %w", d.id.Name, err)
 		}
 	}
-	d.content, d.hash = u.Object, digest(u.Object).String()
+	d.content, d.hash = u.Object, digestOf(u.Object).String()
 	if err := unstructured.SetNestedField(u.Object, d.hash, "metadata", "annotations", v1alpha1.AnnotationAppliedHash); err != nil {
 		return fmt.Errorf("annotate %s: %w", d.id, err)
 	}
@@ -107,9 +107,9 @@ func plainToData(secret map[string]any) error {
 	return nil
 }
 
-// patch is the body of an apply. With a uid, it is refused (409) where the
+// applyBody is the body of an apply. With a uid, it is refused (409) where the
 // object is gone or another one.
-func (d *desired) patch(uid types.UID) ([]byte, error) {
+func (d *desired) applyBody(uid types.UID) ([]byte, error) {
 	content := d.content
 	if uid != "" {
 		content = runtime.DeepCopyJSON(content)
@@ -124,9 +124,9 @@ func (d *desired) patch(uid types.UID) ([]byte, error) {
 	return data, nil
 }
 
-// normalized is the content as the kind's Go type writes it, so that "1000m"
+// normalizeContent is the content as the kind's Go type writes it, so that "1000m"
 // compares equal to "1".
-func (d *desired) normalized(scheme *runtime.Scheme) (map[string]any, error) {
+func (d *desired) normalizeContent(scheme *runtime.Scheme) (map[string]any, error) {
 	obj, err := newObject(scheme, d.id.GVK)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// generic is an apply configuration without a Go type of its own.
-func generic(t *testing.T, ac runtime.ApplyConfiguration) runtime.ApplyConfiguration {
+// withoutGoType is an apply configuration without a Go type of its own.
+func withoutGoType(t *testing.T, ac runtime.ApplyConfiguration) runtime.ApplyConfiguration {
 	t.Helper()
 	data, err := json.Marshal(ac)
 	if err != nil {
@@ -45,10 +45,10 @@ func TestDesiredIsTheSameOfEveryType(t *testing.T) {
 		if err != nil || typed.id != tc.want || typed.content != nil {
 			t.Fatalf("%s before it is decoded: %v, %v", tc.want, typed, err)
 		}
-		if err := typed.decode(); err != nil || typed.id != tc.want || typed.hash == "" {
+		if err := typed.decodeRendering(); err != nil || typed.id != tc.want || typed.hash == "" {
 			t.Fatalf("%s decoded: %v, %v", tc.want, typed, err)
 		}
-		untyped, err := newDesired(generic(t, tc.ac))
+		untyped, err := newDesired(withoutGoType(t, tc.ac))
 		if err != nil || untyped.id != tc.want || untyped.hash != typed.hash {
 			t.Errorf("%s without a type: %v, %v; want the hash %s", tc.want, untyped, err, typed.hash)
 		}
@@ -60,7 +60,7 @@ func TestDesiredIsTheSameOfEveryType(t *testing.T) {
 
 func TestDesiredNeedsAName(t *testing.T) {
 	ac := corev1ac.Secret("", "shop")
-	for _, nameless := range []runtime.ApplyConfiguration{ac, generic(t, ac)} {
+	for _, nameless := range []runtime.ApplyConfiguration{ac, withoutGoType(t, ac)} {
 		if _, err := newDesired(nameless); err == nil || !strings.Contains(err.Error(), "Secret without a name") {
 			t.Errorf("%T: %v", nameless, err)
 		}
@@ -80,15 +80,15 @@ func TestHashOfAKnownRendering(t *testing.T) {
 	}
 	first := render("app")
 	known := &ownerMemory{objects: map[ObjectID]*record{}}
-	if err := known.hash(first); err != nil || first.content == nil {
+	if err := known.computeHash(first); err != nil || first.content == nil {
 		t.Fatalf("the first one is not decoded: %v", err)
 	}
 	known.objects[first.id] = &record{judged: judged{rendering: first.rendering, desired: first.hash}}
 	same, other := render("app"), render("somebody")
-	if err := known.hash(same); err != nil || same.hash != first.hash || same.content != nil {
+	if err := known.computeHash(same); err != nil || same.hash != first.hash || same.content != nil {
 		t.Errorf("the same one: hash %q, want %q; content %v, want none; %v", same.hash, first.hash, same.content, err)
 	}
-	if err := known.hash(other); err != nil || other.hash == first.hash || other.content == nil {
+	if err := known.computeHash(other); err != nil || other.hash == first.hash || other.content == nil {
 		t.Errorf("another one: hash %q, content %v, %v", other.hash, other.content, err)
 	}
 }

@@ -25,14 +25,14 @@ type background struct {
 	kept bool
 }
 
-// compare finds what somebody else had changed: before is the object ahead of
+// findDrift finds what somebody else had changed: before is the object ahead of
 // our apply, after is the API server's answer to it.
-func compare(before, after *snapshot, known background) ([]finding, error) {
-	owned, err := before.ownership()
+func findDrift(before, after *snapshot, known background) ([]finding, error) {
+	owned, err := before.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
-	now, err := after.ownership()
+	now, err := after.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +46,13 @@ func compare(before, after *snapshot, known background) ([]finding, error) {
 		if sameAt(before.content, after.content, path) {
 			return
 		}
-		f := attribute(before, after, owned, path)
+		f := attributeChange(before, after, owned, path)
 		if !known.kept && !takenSince(owned, f.holder) {
 			return
 		}
 		found = append(found, f)
 	})
-	return condense(found, before, after), nil
+	return condenseFindings(found, before, after), nil
 }
 
 // takenSince says whether the holder got its fields after our last apply. The
@@ -64,9 +64,9 @@ func takenSince(owned *ownership, holder *entry) bool {
 	return holder.time == nil || !holder.time.Before(owned.since)
 }
 
-func attribute(before, after *snapshot, owned *ownership, path fieldpath.Path) finding {
-	f := finding{path: path, shown: show(path, after.content, before.content)}
-	f.holder = owned.holder(path)
+func attributeChange(before, after *snapshot, owned *ownership, path fieldpath.Path) finding {
+	f := finding{path: path, shown: showPath(path, after.content, before.content)}
+	f.holder = owned.findHolder(path)
 	switch {
 	case owned.own.Has(path):
 		// We still hold it, so whoever else does never changed it.
@@ -75,7 +75,7 @@ func attribute(before, after *snapshot, owned *ownership, path fieldpath.Path) f
 		f.operation = f.holder.operation
 	default:
 		f.operation = OperationRemoved
-		if _, there := lookup(before.content, path); there {
+		if _, there := lookupPath(before.content, path); there {
 			// Scaled to zero, or the record of who did it was cleared.
 			f.operation = OperationUnattributed
 		}
@@ -92,34 +92,34 @@ func (f *finding) replacedItem(before, after *snapshot, owned *ownership) {
 			continue
 		}
 		item := f.path[:depth+1]
-		if _, found := lookup(before.content, item); found {
+		if _, found := lookupPath(before.content, item); found {
 			continue
 		}
 		name, named := itemName(after.content, item)
 		if !named {
 			return
 		}
-		list, _ := lookup(before.content, f.path[:depth])
+		list, _ := lookupPath(before.content, f.path[:depth])
 		for _, key := range *element.Key {
-			other, found := namesake(list, name, element, key.Name)
+			other, found := findNamesake(list, name, element, key.Name)
 			if !found {
 				continue
 			}
 			f.ousted = append(f.path[:depth].Copy(), other)
-			if f.holder = owned.holder(f.ousted); f.holder != nil {
+			if f.holder = owned.findHolder(f.ousted); f.holder != nil {
 				f.operation = f.holder.operation
 			}
 			f.path = item.Copy()
-			f.shown = show(item, after.content) + "." + key.Name
+			f.shown = showPath(item, after.content) + "." + key.Name
 			return
 		}
 		return
 	}
 }
 
-// namesake finds the item of that name in a list, and its key, where the key's
+// findNamesake finds the item of that name in a list, and its key, where the key's
 // part differs from ours.
-func namesake(list any, name string, ours fieldpath.PathElement, part string) (fieldpath.PathElement, bool) {
+func findNamesake(list any, name string, ours fieldpath.PathElement, part string) (fieldpath.PathElement, bool) {
 	items, isList := list.([]any)
 	if !isList {
 		return fieldpath.PathElement{}, false
@@ -142,9 +142,9 @@ func namesake(list any, name string, ours fieldpath.PathElement, part string) (f
 	return fieldpath.PathElement{}, false
 }
 
-// condense makes one finding of those that are below something which came or
+// condenseFindings makes one finding of those that are below something which came or
 // went as a whole, and of equal ones.
-func condense(found []finding, before, after *snapshot) []finding {
+func condenseFindings(found []finding, before, after *snapshot) []finding {
 	type group struct{ top, manager, operation string }
 	tops := make([]fieldpath.Path, len(found))
 	members := map[group]int{}
@@ -156,7 +156,7 @@ func condense(found []finding, before, after *snapshot) []finding {
 		return g
 	}
 	for i, f := range found {
-		tops[i] = whole(f.path, before, after)
+		tops[i] = topmostLacking(f.path, before, after)
 		members[key(i)]++
 	}
 	var out []finding
@@ -169,20 +169,20 @@ func condense(found []finding, before, after *snapshot) []finding {
 		seen[g] = true
 		if members[g] > 1 && f.ousted == nil {
 			f.path = tops[i]
-			f.shown = show(f.path, after.content, before.content)
+			f.shown = showPath(f.path, after.content, before.content)
 		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// whole is the topmost part of the path that one of the two objects lacks; the
+// topmostLacking is the topmost part of the path that one of the two objects lacks; the
 // path itself where both have it.
-func whole(path fieldpath.Path, before, after *snapshot) fieldpath.Path {
+func topmostLacking(path fieldpath.Path, before, after *snapshot) fieldpath.Path {
 	for depth := range path {
 		top := path[:depth+1]
-		_, inBefore := lookup(before.content, top)
-		_, inAfter := lookup(after.content, top)
+		_, inBefore := lookupPath(before.content, top)
+		_, inAfter := lookupPath(after.content, top)
 		if !inBefore || !inAfter {
 			return top.Copy()
 		}
@@ -193,16 +193,16 @@ func whole(path fieldpath.Path, before, after *snapshot) fieldpath.Path {
 // sameAt says whether two contents have the same at a path. What is empty and
 // what is absent are the same.
 func sameAt(a, b map[string]any, path fieldpath.Path) bool {
-	inA, _ := lookup(a, path)
-	inB, _ := lookup(b, path)
-	return reflect.DeepEqual(compact(inA), compact(inB))
+	inA, _ := lookupPath(a, path)
+	inB, _ := lookupPath(b, path)
+	return reflect.DeepEqual(dropEmpty(inA), dropEmpty(inB))
 }
 
-// disputed are the fields that the API server's answer has otherwise than they
+// findDisputed are the fields that the API server's answer has otherwise than they
 // were sent: admission changed them. Normalized is what was sent as the kind's
 // Go type writes it.
-func disputed(sent, normalized map[string]any, answer *snapshot) ([]fieldpath.Path, error) {
-	now, err := answer.ownership()
+func findDisputed(sent, normalized map[string]any, answer *snapshot) ([]fieldpath.Path, error) {
+	now, err := answer.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
@@ -212,17 +212,17 @@ func disputed(sent, normalized map[string]any, answer *snapshot) ([]fieldpath.Pa
 			return
 		}
 		want, _ := lookupSent(normalized, p)
-		have, _ := lookup(answer.content, p)
-		if !covers(compact(have), compact(want)) {
+		have, _ := lookupPath(answer.content, p)
+		if !coversValue(dropEmpty(have), dropEmpty(want)) {
 			paths = append(paths, p.Copy())
 		}
 	})
 	return paths, nil
 }
 
-// covers says whether have says all that want says: defaults that the API
+// coversValue says whether have says all that want says: defaults that the API
 // server added are no difference.
-func covers(have, want any) bool { //nolint:gocyclo // an ordered switch: first match wins
+func coversValue(have, want any) bool { //nolint:gocyclo // an ordered switch: first match wins
 	switch want := want.(type) {
 	case nil:
 		return isZero(have)
@@ -238,7 +238,7 @@ func covers(have, want any) bool { //nolint:gocyclo // an ordered switch: first 
 			if isObject && (k == "kind" || k == "apiVersion") && fields[k] == nil {
 				continue
 			}
-			if !covers(fields[k], v) {
+			if !coversValue(fields[k], v) {
 				return false
 			}
 		}
@@ -249,7 +249,7 @@ func covers(have, want any) bool { //nolint:gocyclo // an ordered switch: first 
 			return false
 		}
 		for i := range want {
-			if !covers(items[i], want[i]) {
+			if !coversValue(items[i], want[i]) {
 				return false
 			}
 		}

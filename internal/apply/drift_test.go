@@ -15,8 +15,8 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// held is one manager's entry; manager is name/operation/subresource.
-func held(t *testing.T, manager string, at time.Time, fields string) metav1.ManagedFieldsEntry {
+// managedEntry is one manager's entry; manager is name/operation/subresource.
+func managedEntry(t *testing.T, manager string, at time.Time, fields string) metav1.ManagedFieldsEntry {
 	t.Helper()
 	parts := strings.Split(manager+"//", "/")
 	m := metav1.ManagedFieldsEntry{
@@ -30,11 +30,11 @@ func held(t *testing.T, manager string, at time.Time, fields string) metav1.Mana
 	return m
 }
 
-func seen(content map[string]any, managed ...metav1.ManagedFieldsEntry) *snapshot {
+func newSnapshotOf(content map[string]any, managed ...metav1.ManagedFieldsEntry) *snapshot {
 	return &snapshot{content: content, managed: managed}
 }
 
-func data(pairs ...any) map[string]any {
+func dataContent(pairs ...any) map[string]any {
 	m := map[string]any{}
 	for i := 0; i < len(pairs); i += 2 {
 		m[pairs[i].(string)] = pairs[i+1]
@@ -54,74 +54,74 @@ func TestCompare(t *testing.T) {
 	}{
 		{
 			name:   "nothing happened",
-			before: seen(data("a", "1"), held(t, own, noon, a)), after: seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)), after: newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 		},
 		{
 			name:   "a value was taken by a manager",
-			before: seen(data("a", "x", "b", "2"), held(t, own, noon, b), held(t, "vi/Update", noon, a)),
-			after:  seen(data("a", "1", "b", "2"), held(t, own, noon, ab)),
+			before: newSnapshotOf(dataContent("a", "x", "b", "2"), managedEntry(t, own, noon, b), managedEntry(t, "vi/Update", noon, a)),
+			after:  newSnapshotOf(dataContent("a", "1", "b", "2"), managedEntry(t, own, noon, ab)),
 			want:   []want{{".data.a", "vi", "Update"}},
 		},
 		{
 			name:   "ownership was taken and the value is the same",
-			before: seen(data("a", "1", "b", "2"), held(t, own, noon, b), held(t, "vi/Update", noon, a)),
-			after:  seen(data("a", "1", "b", "2"), held(t, own, noon, ab)),
+			before: newSnapshotOf(dataContent("a", "1", "b", "2"), managedEntry(t, own, noon, b), managedEntry(t, "vi/Update", noon, a)),
+			after:  newSnapshotOf(dataContent("a", "1", "b", "2"), managedEntry(t, own, noon, ab)),
 		},
 		{
 			name:   "the newest of several holders is named",
-			before: seen(data("a", "x"), held(t, own, noon, b), held(t, "old/Update", noon, a), held(t, "new/Apply", noon.Add(1), a)),
-			after:  seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "x"), managedEntry(t, own, noon, b), managedEntry(t, "old/Update", noon, a), managedEntry(t, "new/Apply", noon.Add(1), a)),
+			after:  newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 			want:   []want{{".data.a", "new", "Apply"}},
 		},
 		{
 			name:   "a field was removed",
-			before: seen(data("b", "2"), held(t, own, noon, b)), after: seen(data("a", "1", "b", "2"), held(t, own, noon, ab)),
+			before: newSnapshotOf(dataContent("b", "2"), managedEntry(t, own, noon, b)), after: newSnapshotOf(dataContent("a", "1", "b", "2"), managedEntry(t, own, noon, ab)),
 			want: []want{{".data.a", "", "removed"}},
 		},
 		{
 			name:   "all fields were removed",
-			before: seen(map[string]any{}), after: seen(data("a", "1", "b", "2"), held(t, own, noon, ab)),
+			before: newSnapshotOf(map[string]any{}), after: newSnapshotOf(dataContent("a", "1", "b", "2"), managedEntry(t, own, noon, ab)),
 			want: []want{{".data", "", "removed"}},
 		},
 		{
 			name:   "a value changed that is ours all the time",
-			before: seen(data("a", "x"), held(t, own, noon, a)), after: seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "x"), managedEntry(t, own, noon, a)), after: newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 			want: []want{{".data.a", "", "unattributed"}},
 		},
 		{
 			name:   "a field was added under our name",
-			before: seen(data("a", "1", "b", "x"), held(t, own, noon, ab)), after: seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "1", "b", "x"), managedEntry(t, own, noon, ab)), after: newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 			want: []want{{".data.b", "", "unattributed"}},
 		},
 		{
 			name: "the status subresource's fields are nobody's", changed: false,
-			before: seen(data("a", "x"), held(t, own, noon, b), held(t, "kubelet/Update/status", noon, a)),
-			after:  seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "x"), managedEntry(t, own, noon, b), managedEntry(t, "kubelet/Update/status", noon, a)),
+			after:  newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 			want:   []want{{".data.a", "", "unattributed"}},
 		},
 		{
 			name: "what is desired changed", changed: true,
-			before: seen(data("a", "old"), held(t, own, noon, a)), after: seen(data("a", "new", "b", "2"), held(t, own, noon, ab)),
+			before: newSnapshotOf(dataContent("a", "old"), managedEntry(t, own, noon, a)), after: newSnapshotOf(dataContent("a", "new", "b", "2"), managedEntry(t, own, noon, ab)),
 		},
 		{
 			name: "what is desired changed after somebody took a field", changed: true,
-			before: seen(data("a", "x"), held(t, own, noon, b), held(t, "vi/Update", noon.Add(1), a)),
-			after:  seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "x"), managedEntry(t, own, noon, b), managedEntry(t, "vi/Update", noon.Add(1), a)),
+			after:  newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 			want:   []want{{".data.a", "vi", "Update"}},
 		},
 		{
 			name: "a field is desired now that somebody had long before", changed: true,
-			before: seen(data("a", "x"), held(t, own, noon, b), held(t, "vi/Update", noon.Add(-time.Hour), a)),
-			after:  seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "x"), managedEntry(t, own, noon, b), managedEntry(t, "vi/Update", noon.Add(-time.Hour), a)),
+			after:  newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 		},
 		{
 			name: "an object is adopted that we never applied", changed: true,
-			before: seen(data("a", "x"), held(t, "vi/Update", noon, a)), after: seen(data("a", "1"), held(t, own, noon, a)),
+			before: newSnapshotOf(dataContent("a", "x"), managedEntry(t, "vi/Update", noon, a)), after: newSnapshotOf(dataContent("a", "1"), managedEntry(t, own, noon, a)),
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			found, err := compare(c.before, c.after, background{kept: !c.changed})
+			found, err := findDrift(c.before, c.after, background{kept: !c.changed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestAdditions(t *testing.T) {
-	own := held(t, "holdfast/Apply", noon, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"db\"}":{".":{},"f:name":{},"f:image":{}}}}}}}`)
+	own := managedEntry(t, "holdfast/Apply", noon, `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"db\"}":{".":{},"f:name":{},"f:image":{}}}}}}}`)
 	pod := func(containers ...any) map[string]any {
 		return map[string]any{"spec": map[string]any{"template": map[string]any{
 			"metadata": map[string]any{"annotations": map[string]any{"a": "b"}},
@@ -178,18 +178,18 @@ func TestAdditions(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			s := seen(pod(db, sidecar), own, held(t, c.manager, noon, c.fields))
-			o, err := s.ownership()
+			s := newSnapshotOf(pod(db, sidecar), own, managedEntry(t, c.manager, noon, c.fields))
+			o, err := s.parseOwnership()
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := additions(c.kind, s, o.own)
+			found, err := findAdditions(c.kind, s, o.own)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, f := range found {
-				got = append(got, show(f.path, s.content))
+				got = append(got, showPath(f.path, s.content))
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("additions (-want +got):\n%s", diff)
@@ -205,25 +205,25 @@ func TestDisputed(t *testing.T) {
 		answer           map[string]any
 		want             bool
 	}{
-		{"the same", data("a", "1"), data("a", "1"), data("a", "1"), false},
-		{"another value", data("a", "1"), data("a", "1"), data("a", "2"), true},
-		{"the value is gone", data("a", "1"), data("a", "1"), data(), true},
-		{"a quantity is spelled otherwise", data("a", "1000m"), data("a", "1"), data("a", "1"), false},
-		{"an empty struct got defaults", data("a", map[string]any{}), data(), data("a", map[string]any{"x": "y"}), false},
-		{"false is left out by the type", data("a", false), data(), data(), false},
-		{"false became true", data("a", false), data(), data("a", true), true},
-		{"a list got longer", data("a", []any{"x"}), data("a", []any{"x"}), data("a", []any{"x", "y"}), true},
-		{"a list's item got a default", data("a", []any{map[string]any{"x": "y"}}), data("a", []any{map[string]any{"x": "y"}}),
-			data("a", []any{map[string]any{"x": "y", "z": "default"}}), false},
+		{"the same", dataContent("a", "1"), dataContent("a", "1"), dataContent("a", "1"), false},
+		{"another value", dataContent("a", "1"), dataContent("a", "1"), dataContent("a", "2"), true},
+		{"the value is gone", dataContent("a", "1"), dataContent("a", "1"), dataContent(), true},
+		{"a quantity is spelled otherwise", dataContent("a", "1000m"), dataContent("a", "1"), dataContent("a", "1"), false},
+		{"an empty struct got defaults", dataContent("a", map[string]any{}), dataContent(), dataContent("a", map[string]any{"x": "y"}), false},
+		{"false is left out by the type", dataContent("a", false), dataContent(), dataContent(), false},
+		{"false became true", dataContent("a", false), dataContent(), dataContent("a", true), true},
+		{"a list got longer", dataContent("a", []any{"x"}), dataContent("a", []any{"x"}), dataContent("a", []any{"x", "y"}), true},
+		{"a list's item got a default", dataContent("a", []any{map[string]any{"x": "y"}}), dataContent("a", []any{map[string]any{"x": "y"}}),
+			dataContent("a", []any{map[string]any{"x": "y", "z": "default"}}), false},
 		{"an object within came without its type",
-			data("a", map[string]any{"kind": "K", "metadata": map[string]any{"name": "n"}}),
-			data("a", map[string]any{"kind": "K", "metadata": map[string]any{"name": "n"}}),
-			data("a", map[string]any{"metadata": map[string]any{"name": "n"}}), false},
+			dataContent("a", map[string]any{"kind": "K", "metadata": map[string]any{"name": "n"}}),
+			dataContent("a", map[string]any{"kind": "K", "metadata": map[string]any{"name": "n"}}),
+			dataContent("a", map[string]any{"metadata": map[string]any{"name": "n"}}), false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			answer := seen(c.answer, held(t, "holdfast/Apply", noon, `{"f:data":{"f:a":{}}}`))
-			paths, err := disputed(c.sent, c.normalized, answer)
+			answer := newSnapshotOf(c.answer, managedEntry(t, "holdfast/Apply", noon, `{"f:data":{"f:a":{}}}`))
+			paths, err := findDisputed(c.sent, c.normalized, answer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +236,7 @@ func TestDisputed(t *testing.T) {
 
 func TestIgnoreRules(t *testing.T) {
 	id := ObjectID{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Name: "orders-rw"}
-	port := fieldpath.MakePathOrDie("spec", "ports", key("port", 5432, "protocol", "TCP"), "port")
+	port := fieldpath.MakePathOrDie("spec", "ports", newKey("port", 5432, "protocol", "TCP"), "port")
 	vi := &entry{manager: "vi"}
 	cases := []struct {
 		name   string
@@ -258,7 +258,7 @@ func TestIgnoreRules(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			rules := newIgnoreRules([]v1alpha1.DriftIgnore{c.rule})
-			if got := rules.ignore(id, port, c.holder, content()); got != c.want {
+			if got := rules.ignoreDifference(id, port, c.holder, testContent()); got != c.want {
 				t.Errorf("ignored: %v, want %v", got, c.want)
 			}
 		})
@@ -268,7 +268,7 @@ func TestIgnoreRules(t *testing.T) {
 func TestBackoffDoublesToFiveMinutes(t *testing.T) {
 	var got []time.Duration
 	for attempt := 1; attempt <= 9; attempt++ {
-		got = append(got, backoff(attempt))
+		got = append(got, backoffAfter(attempt))
 	}
 	s := time.Second
 	want := []time.Duration{5 * s, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 300 * s, 300 * s, 300 * s}
@@ -278,10 +278,10 @@ func TestBackoffDoublesToFiveMinutes(t *testing.T) {
 }
 
 func TestRemovalsTakeLaterItemsFirst(t *testing.T) {
-	s := seen(content())
-	got := removals(s, []fieldpath.Path{
-		fieldpath.MakePathOrDie("spec", "ports", key("port", 1, "protocol", "TCP")),
-		fieldpath.MakePathOrDie("spec", "ports", key("port", 7, "protocol", "UDP")),
+	s := newSnapshotOf(testContent())
+	got := removeOperations(s, []fieldpath.Path{
+		fieldpath.MakePathOrDie("spec", "ports", newKey("port", 1, "protocol", "TCP")),
+		fieldpath.MakePathOrDie("spec", "ports", newKey("port", 7, "protocol", "UDP")),
 		fieldpath.MakePathOrDie("metadata", "labels", "app.kubernetes.io/name"),
 		fieldpath.MakePathOrDie("spec", "gone"),
 	})
@@ -306,10 +306,10 @@ func TestStringDataBecomesData(t *testing.T) {
 }
 
 func TestPatchesAreGuardedByItemsOnTheirWay(t *testing.T) {
-	s := seen(content())
+	s := newSnapshotOf(testContent())
 	s.uid = "u"
-	path := fieldpath.MakePathOrDie("spec", "ports", key("port", 7, "protocol", "UDP"))
-	got, err := guarded(s, []fieldpath.Path{path}, removals(s, []fieldpath.Path{path})...)
+	path := fieldpath.MakePathOrDie("spec", "ports", newKey("port", 7, "protocol", "UDP"))
+	got, err := guardedPatch(s, []fieldpath.Path{path}, removeOperations(s, []fieldpath.Path{path})...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,25 +13,25 @@ import (
 
 var hashPath = fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationAppliedHash)
 
-// evaluate applies, really or as a dry run, and says what the answer shows of
+// evaluateObject applies, really or as a dry run, and says what the answer shows of
 // the time before.
-func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snapshot) error {
-	if err := d.decode(); err != nil {
+func (p *pass) evaluateObject(ctx context.Context, d *desired, r *record, before *snapshot) error {
+	if err := d.decodeRendering(); err != nil {
 		return err
 	}
-	dry := p.dry(d, r)
+	dry := p.isDry(d, r)
 	sent, err := p.leaveIgnored(ctx, d, before)
 	if err != nil {
 		return p.unlessGone(ctx, d, r, err)
 	}
-	answer, err := p.applied(ctx, sent, before, dry)
+	answer, err := p.applyUntangled(ctx, sent, before, dry)
 	if isInTheWay(err) && dry {
 		return p.reportObstacle(d, r, before, err)
 	}
 	if err != nil {
 		return p.unlessGone(ctx, d, r, err)
 	}
-	found, err := p.findings(d, r, before, answer)
+	found, err := p.findChanges(d, r, before, answer)
 	if err != nil {
 		return err
 	}
@@ -39,22 +39,22 @@ func (p *pass) evaluate(ctx context.Context, d *desired, r *record, before *snap
 		// What is ours and changed cannot be left out of an apply, but it can be
 		// left unsaid.
 		found = slices.DeleteFunc(found, func(f finding) bool {
-			return p.rules.ignore(d.id, f.path, f.holder, before.content, answer.content)
+			return p.rules.ignoreDifference(d.id, f.path, f.holder, before.content, answer.content)
 		})
-		p.metrics.applied(d.id, "dryrun")
+		p.metrics.countApply(d.id, "dryrun")
 		return p.reportOnly(d, r, before, answer, found)
 	}
-	return p.finish(ctx, d, sent, r, before, answer, found)
+	return p.finishApply(ctx, d, sent, r, before, answer, found)
 }
 
-// findings are what was lost or changed, but for what is ignored.
-func (p *pass) findings(d *desired, r *record, before, answer *snapshot) ([]finding, error) {
+// findChanges are what was lost or changed, but for what is ignored.
+func (p *pass) findChanges(d *desired, r *record, before, answer *snapshot) ([]finding, error) {
 	kept := r.applied == d.hash
 	if !kept && r.judged.content == before.contentDigest() && r.judged.own == before.ownDigest() {
 		// Untouched since our last look: all that changes is what is desired.
 		return nil, nil
 	}
-	found, err := compare(before, answer, background{kept: kept})
+	found, err := findDrift(before, answer, background{kept: kept})
 	if err != nil {
 		return nil, err
 	}
@@ -68,20 +68,20 @@ func (p *pass) unlessGone(ctx context.Context, d *desired, r *record, err error)
 	}
 	p.retried[d.id] = true
 	if p.req.Suspend {
-		p.stand(d.id, r, []finding{{operation: OperationDeleted}})
+		p.setStanding(d.id, r, []finding{{operation: OperationDeleted}})
 		p.known.objects[d.id] = r
 		return nil
 	}
 	r.gone = true
-	return p.first(ctx, d, r)
+	return p.applyFirst(ctx, d, r)
 }
 
-// finish is what follows a real apply: foreign additions go, so does what the
+// finishApply is what follows a real apply: foreign additions go, so does what the
 // API server files of a time without managedFields, and the rest is remembered.
-func (p *pass) finish(ctx context.Context, d, sent *desired, r *record, before, answer *snapshot, found []finding) error {
-	p.wrote(r, d, answer)
+func (p *pass) finishApply(ctx context.Context, d, sent *desired, r *record, before, answer *snapshot, found []finding) error {
+	p.recordWrite(r, d, answer)
 	p.known.objects[d.id] = r
-	end, gone, stuck, err := p.expel(ctx, d, answer, found)
+	end, gone, stuck, err := p.expelAdditions(ctx, d, answer, found)
 	if err != nil {
 		return err
 	}
@@ -90,77 +90,77 @@ func (p *pass) finish(ctx context.Context, d, sent *desired, r *record, before, 
 	if end, err = p.dropLeftovers(ctx, d.id, end); err != nil {
 		return err
 	}
-	p.wrote(r, d, end)
+	p.recordWrite(r, d, end)
 	if end.contentDigest() != left.contentDigest() {
 		end = left // another client wrote in between: the next pass looks at that
 	}
 	if changed := end.contentDigest() != before.contentDigest(); changed {
-		p.metrics.applied(d.id, "changed")
-		p.result.Changed = append(p.result.Changed, change(d.id, end, false))
+		p.metrics.countApply(d.id, "changed")
+		p.result.Changed = append(p.result.Changed, newChange(d.id, end, false))
 	} else {
-		p.metrics.applied(d.id, "unchanged")
+		p.metrics.countApply(d.id, "unchanged")
 	}
 	if end.resourceVersion != before.resourceVersion {
 		p.result.Settled = false
 	}
-	p.report(d.id, found, ActionReverted)
-	return p.conclude(sent, r, end, found, stuck)
+	p.reportFindings(d.id, found, ActionReverted)
+	return p.recordOutcome(sent, r, end, found, stuck)
 }
 
-// conclude remembers the state that an apply left. Reverted is the drift that
+// recordOutcome remembers the state that an apply left. Reverted is the drift that
 // it put back, stuck what it could not.
-func (p *pass) conclude(sent *desired, r *record, end *snapshot, reverted, stuck []finding) error {
+func (p *pass) recordOutcome(sent *desired, r *record, end *snapshot, reverted, stuck []finding) error {
 	r.standing = nil
 	r.backstop = nextBackstop(p.now)
 	r.judged = judged{
 		rendering: sent.rendering, desired: sent.hash, rules: p.rules.digest,
 		content: end.contentDigest(), own: end.ownDigest(), resourceVersion: end.resourceVersion,
 	}
-	if err := p.tolerate(sent.id, r, end); err != nil {
+	if err := p.tolerateUnowned(sent.id, r, end); err != nil {
 		return err
 	}
-	altered, err := p.altered(sent, end)
+	altered, err := p.findAltered(sent, end)
 	if err != nil {
 		return err
 	}
 	stuck = append(stuck, altered...)
 	switch {
 	case len(stuck) > 0:
-		if paths, manager := gist(stuck); r.contend(p.now, paths, manager) {
-			p.report(sent.id, stuck, ActionContested)
+		if paths, manager := summariseFindings(stuck); r.addAttempt(p.now, paths, manager) {
+			p.reportFindings(sent.id, stuck, ActionContested)
 		}
 		r.contest.admission = len(altered) > 0
 	case len(reverted) == 0:
 		r.contest = nil
-	case r.reverted(p.now):
-		paths, manager := gist(reverted)
-		r.contend(p.now, paths, manager)
+	case r.countRevert(p.now):
+		paths, manager := summariseFindings(reverted)
+		r.addAttempt(p.now, paths, manager)
 		r.contest.admission = false
 	}
 	return nil
 }
 
-// altered are the fields that admission made something else of.
-func (p *pass) altered(sent *desired, end *snapshot) ([]finding, error) {
-	normal, err := sent.normalized(p.scheme)
+// findAltered are the fields that admission made something else of.
+func (p *pass) findAltered(sent *desired, end *snapshot) ([]finding, error) {
+	normal, err := sent.normalizeContent(p.scheme)
 	if err != nil {
 		return nil, err
 	}
-	paths, err := disputed(sent.content, normal, end)
+	paths, err := findDisputed(sent.content, normal, end)
 	if err != nil {
 		return nil, err
 	}
 	var found []finding
 	for _, path := range paths {
-		if !p.rules.ignore(sent.id, path, nil, end.content) {
-			found = append(found, finding{path: path, shown: show(path, end.content), operation: OperationAdmission})
+		if !p.rules.ignoreDifference(sent.id, path, nil, end.content) {
+			found = append(found, finding{path: path, shown: showPath(path, end.content), operation: OperationAdmission})
 		}
 	}
 	return found, nil
 }
 
-// gist is where findings are, and who the last known holder is.
-func gist(found []finding) (paths []string, manager string) {
+// summariseFindings is where findings are, and who the last known holder is.
+func summariseFindings(found []finding) (paths []string, manager string) {
 	for _, f := range found {
 		switch {
 		case f.operation == OperationDeleted:
@@ -175,8 +175,8 @@ func gist(found []finding) (paths []string, manager string) {
 	return paths, manager
 }
 
-// wrote remembers the answer to a write.
-func (p *pass) wrote(r *record, d *desired, answer *snapshot) {
+// recordWrite remembers the answer to a write.
+func (p *pass) recordWrite(r *record, d *desired, answer *snapshot) {
 	r.uid, r.resourceVersion, r.written = answer.uid, answer.resourceVersion, p.now
 	r.applied, r.gone = d.hash, false
 }
@@ -184,11 +184,11 @@ func (p *pass) wrote(r *record, d *desired, answer *snapshot) {
 // reportObstacle reports what somebody added that makes even a dry run invalid.
 // Where there is nothing of that kind, the error is about what is desired.
 func (p *pass) reportObstacle(d *desired, r *record, before *snapshot, invalid error) error {
-	o, err := before.ownership()
+	o, err := before.parseOwnership()
 	if err != nil {
 		return err
 	}
-	foreign, err := additions(d.id.GVK.GroupKind(), before, o.own)
+	foreign, err := findAdditions(d.id.GVK.GroupKind(), before, o.own)
 	if err != nil {
 		return err
 	}
@@ -200,15 +200,15 @@ func (p *pass) reportObstacle(d *desired, r *record, before *snapshot, invalid e
 
 // reportOnly remembers what a dry run showed, and changes nothing.
 func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found []finding) error {
-	o, err := answer.ownership()
+	o, err := answer.parseOwnership()
 	if err != nil {
 		return err
 	}
-	foreign, err := additions(d.id.GVK.GroupKind(), answer, o.own)
+	foreign, err := findAdditions(d.id.GVK.GroupKind(), answer, o.own)
 	if err != nil {
 		return err
 	}
-	found = append(found, p.expelled(d, foreign, before, answer, found)...)
+	found = append(found, p.findExpelled(d, foreign, before, answer, found)...)
 	p.known.objects[d.id] = r
 	r.contest = nil
 	r.backstop = nextBackstop(p.now)
@@ -216,42 +216,42 @@ func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found
 		rendering: d.rendering, desired: d.hash, rules: p.rules.digest,
 		content: before.contentDigest(), own: before.ownDigest(), resourceVersion: before.resourceVersion,
 	}
-	p.stand(d.id, r, found)
-	return p.tolerate(d.id, r, before)
+	p.setStanding(d.id, r, found)
+	return p.tolerateUnowned(d.id, r, before)
 }
 
-// stand replaces what is known to differ and to stay; what is new among it is
+// setStanding replaces what is known to differ and to stay; what is new among it is
 // reported.
-func (p *pass) stand(id ObjectID, r *record, found []finding) {
+func (p *pass) setStanding(id ObjectID, r *record, found []finding) {
 	was := r.standing
 	r.standing = nil
 	for _, f := range found {
-		drift := p.drift(id, f, ActionReported)
+		drift := p.newDrift(id, f, ActionReported)
 		i := slices.IndexFunc(was, func(old Drift) bool {
 			return old.Path == drift.Path && old.Manager == drift.Manager && old.Operation == drift.Operation
 		})
 		if i >= 0 {
 			drift = was[i]
 		} else {
-			p.announce(drift)
+			p.announceDrift(drift)
 		}
 		r.standing = append(r.standing, drift)
 	}
 }
 
-// report says what was found.
-func (p *pass) report(id ObjectID, found []finding, action string) {
+// reportFindings says what was found.
+func (p *pass) reportFindings(id ObjectID, found []finding, action string) {
 	for _, f := range found {
-		p.announce(p.drift(id, f, action))
+		p.announceDrift(p.newDrift(id, f, action))
 	}
 }
 
-func (p *pass) announce(d Drift) {
-	p.metrics.drifted(d)
+func (p *pass) announceDrift(d Drift) {
+	p.metrics.countDrift(d)
 	p.result.Drifts = append(p.result.Drifts, d)
 }
 
-func (p *pass) drift(id ObjectID, f finding, action string) Drift {
+func (p *pass) newDrift(id ObjectID, f finding, action string) Drift {
 	drift := Drift{Time: metav1.NewTime(p.clock.Now()), Object: id, Path: f.shown, Operation: f.operation, Action: action}
 	if f.holder != nil {
 		drift.Manager, drift.Subresource, drift.ManagerTime = f.holder.manager, f.holder.subresource, f.holder.time

@@ -31,7 +31,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-func TestMain(m *testing.M) { apitest.Main(m) }
+func TestMain(m *testing.M) { apitest.RunTests(m) }
 
 // world is a cluster's objects under an applier.
 type world struct {
@@ -57,12 +57,12 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.req = apply.Request{Owner: w.owner, Drift: v1alpha1.DriftSpec{Mode: v1alpha1.DriftRevert}}
-	w.restart()
+	w.restartOperator()
 	return w
 }
 
-// restart is what a new operator process knows: nothing.
-func (w *world) restart() {
+// restartOperator is what a new operator process knows: nothing.
+func (w *world) restartOperator() {
 	w.t.Helper()
 	applier, err := apply.New(w.Cache, w.Client, apply.Options{Clock: w.clock, Prune: []schema.GroupVersionKind{
 		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
@@ -74,19 +74,19 @@ func (w *world) restart() {
 	w.applier = applier
 }
 
-// sync is one pass.
-func (w *world) sync() (apply.Result, error) {
+// syncOnce is one pass.
+func (w *world) syncOnce() (apply.Result, error) {
 	w.t.Helper()
 	return w.applier.Sync(w.t.Context(), w.req)
 }
 
-// settle syncs until the cache has seen every write, and returns all drifts and
+// settleSyncs syncs until the cache has seen every write, and returns all drifts and
 // changes on the way.
-func (w *world) settle() apply.Result {
+func (w *world) settleSyncs() apply.Result {
 	w.t.Helper()
 	var total apply.Result
 	apitest.Eventually(w.t, "settle", func(context.Context) (bool, string) {
-		r, err := w.sync()
+		r, err := w.syncOnce()
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func (w *world) awaitCache(objects ...client.Object) {
 	}
 }
 
-func (w *world) get(obj client.Object) {
+func (w *world) getObject(obj client.Object) {
 	w.t.Helper()
 	if err := w.As(w.t, "reader").Get(w.t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
 		w.t.Fatal(err)
@@ -127,7 +127,7 @@ func (w *world) get(obj client.Object) {
 func (w *world) ownContent(obj client.Object) map[string]any {
 	w.t.Helper()
 	live := obj.DeepCopyObject().(client.Object)
-	w.get(live)
+	w.getObject(live)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		w.t.Fatal(err)
@@ -148,7 +148,7 @@ func (w *world) ownContent(obj client.Object) map[string]any {
 // shortDrift is what of a drift is the same in every run.
 type shortDrift struct{ Object, Path, Manager, Operation, Subresource, Action string }
 
-func short(drifts []apply.Drift) []shortDrift {
+func shortenDrifts(drifts []apply.Drift) []shortDrift {
 	var out []shortDrift
 	for _, d := range drifts {
 		out = append(out, shortDrift{d.Object.String(), d.Path, d.Manager, d.Operation, d.Subresource, d.Action})
@@ -159,15 +159,15 @@ func short(drifts []apply.Drift) []shortDrift {
 func (w *world) wantDrifts(got []apply.Drift, want ...shortDrift) {
 	w.t.Helper()
 	less := func(a, b shortDrift) bool { return a.Object+a.Path < b.Object+b.Path }
-	if diff := cmp.Diff(want, short(got), cmpopts.SortSlices(less), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, shortenDrifts(got), cmpopts.SortSlices(less), cmpopts.EquateEmpty()); diff != "" {
 		w.t.Errorf("drifts (-want +got):\n%s", diff)
 	}
 }
 
-// owned are the field paths that we hold in an object.
-func (w *world) owned(obj client.Object) *fieldpath.Set {
+// ownedFields are the field paths that we hold in an object.
+func (w *world) ownedFields(obj client.Object) *fieldpath.Set {
 	w.t.Helper()
-	w.get(obj)
+	w.getObject(obj)
 	for _, m := range obj.GetManagedFields() {
 		if m.Manager == v1alpha1.FieldManager && m.Operation == metav1.ManagedFieldsOperationApply {
 			set := &fieldpath.Set{}
@@ -180,58 +180,58 @@ func (w *world) owned(obj client.Object) *fieldpath.Set {
 	return fieldpath.NewSet()
 }
 
-func (w *world) labels() map[string]string {
+func (w *world) objectLabels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: "orders",
 		v1alpha1.LabelKind: "postgrescluster", "app.kubernetes.io/name": "postgresql",
 	}
 }
 
-func (w *world) controller() *metav1ac.OwnerReferenceApplyConfiguration {
+func (w *world) controllerReference() *metav1ac.OwnerReferenceApplyConfiguration {
 	return metav1ac.OwnerReference().WithAPIVersion("holdfast.dev/v1alpha1").WithKind("PostgresCluster").
 		WithName(w.owner.Name).WithUID(w.owner.UID).WithController(true).WithBlockOwnerDeletion(true)
 }
 
 func (w *world) configMap() *corev1ac.ConfigMapApplyConfiguration {
-	return corev1ac.ConfigMap("orders-config", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+	return corev1ac.ConfigMap("orders-config", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithData(map[string]string{"a.conf": "one", "b.conf": "two"})
 }
 
-func (w *world) secret() *corev1ac.SecretApplyConfiguration {
-	return corev1ac.Secret("orders-app", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+func (w *world) newSecret() *corev1ac.SecretApplyConfiguration {
+	return corev1ac.Secret("orders-app", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithType(corev1.SecretTypeOpaque).WithData(map[string][]byte{"username": []byte("app"), "password": []byte("hunter2")})
 }
 
-func (w *world) service() *corev1ac.ServiceApplyConfiguration {
-	return corev1ac.Service("orders-rw", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+func (w *world) newService() *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service("orders-rw", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithSpec(corev1ac.ServiceSpec().WithSelector(map[string]string{v1alpha1.LabelRole: "primary"}).
 			WithPorts(corev1ac.ServicePort().WithName("postgres").WithPort(5432).WithTargetPort(intstr.FromString("postgres"))))
 }
 
 func (w *world) serviceAccount() *corev1ac.ServiceAccountApplyConfiguration {
-	return corev1ac.ServiceAccount("orders", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+	return corev1ac.ServiceAccount("orders", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithAutomountServiceAccountToken(false)
 }
 
-func (w *world) role() *rbacv1ac.RoleApplyConfiguration {
-	return rbacv1ac.Role("orders", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+func (w *world) newRole() *rbacv1ac.RoleApplyConfiguration {
+	return rbacv1ac.Role("orders", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithRules(rbacv1ac.PolicyRule().WithAPIGroups("coordination.k8s.io").WithResources("leases").WithVerbs("get", "update"))
 }
 
 func (w *world) roleBinding() *rbacv1ac.RoleBindingApplyConfiguration {
-	return rbacv1ac.RoleBinding("orders", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+	return rbacv1ac.RoleBinding("orders", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup("rbac.authorization.k8s.io").WithKind("Role").WithName("orders")).
 		WithSubjects(rbacv1ac.Subject().WithKind("ServiceAccount").WithName("orders").WithNamespace(w.Namespace))
 }
 
-func (w *world) budget() *policyv1ac.PodDisruptionBudgetApplyConfiguration {
-	return policyv1ac.PodDisruptionBudget("orders", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+func (w *world) newBudget() *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	return policyv1ac.PodDisruptionBudget("orders", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithSpec(policyv1ac.PodDisruptionBudgetSpec().WithMaxUnavailable(intstr.FromInt32(1)).
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{v1alpha1.LabelCluster: "orders"})))
 }
 
 func (w *world) networkPolicy() *networkingv1ac.NetworkPolicyApplyConfiguration {
-	return networkingv1ac.NetworkPolicy("orders", w.Namespace).WithLabels(w.labels()).WithOwnerReferences(w.controller()).
+	return networkingv1ac.NetworkPolicy("orders", w.Namespace).WithLabels(w.objectLabels()).WithOwnerReferences(w.controllerReference()).
 		WithSpec(networkingv1ac.NetworkPolicySpec().
 			WithPodSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{v1alpha1.LabelCluster: "orders"})).
 			WithPolicyTypes("Ingress").
@@ -239,9 +239,9 @@ func (w *world) networkPolicy() *networkingv1ac.NetworkPolicyApplyConfiguration 
 				WithPorts(networkingv1ac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(5432)))))
 }
 
-// volume is without a controller reference, as volumes outlive their cluster.
-func (w *world) volume() *corev1ac.PersistentVolumeClaimApplyConfiguration {
-	return corev1ac.PersistentVolumeClaim("data-orders-0", w.Namespace).WithLabels(w.labels()).
+// newVolume is without a controller reference, as volumes outlive their cluster.
+func (w *world) newVolume() *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	return corev1ac.PersistentVolumeClaim("data-orders-0", w.Namespace).WithLabels(w.objectLabels()).
 		WithSpec(corev1ac.PersistentVolumeClaimSpec().WithAccessModes(corev1.ReadWriteOnce).
 			WithStorageClassName("none").
 			WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{
@@ -250,8 +250,8 @@ func (w *world) volume() *corev1ac.PersistentVolumeClaimApplyConfiguration {
 }
 
 func (w *world) statefulSet() *appsv1ac.StatefulSetApplyConfiguration {
-	labels := w.labels()
-	return appsv1ac.StatefulSet("orders", w.Namespace).WithLabels(labels).WithOwnerReferences(w.controller()).
+	labels := w.objectLabels()
+	return appsv1ac.StatefulSet("orders", w.Namespace).WithLabels(labels).WithOwnerReferences(w.controllerReference()).
 		WithSpec(appsv1ac.StatefulSetSpec().WithReplicas(1).WithServiceName("orders-members").
 			WithSelector(metav1ac.LabelSelector().WithMatchLabels(map[string]string{v1alpha1.LabelCluster: "orders"})).
 			WithTemplate(corev1ac.PodTemplateSpec().WithLabels(labels).
@@ -273,8 +273,8 @@ func (w *world) statefulSet() *appsv1ac.StatefulSetApplyConfiguration {
 					})))))
 }
 
-// typed is an empty object of a desired one's kind and name.
-func (w *world) typed(ac runtime.ApplyConfiguration) client.Object {
+// emptyObjectOf is an empty object of a desired one's kind and name.
+func (w *world) emptyObjectOf(ac runtime.ApplyConfiguration) client.Object {
 	w.t.Helper()
 	named := ac.(interface {
 		GetKind() *string

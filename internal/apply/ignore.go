@@ -41,30 +41,30 @@ func newIgnoreRules(declared []v1alpha1.DriftIgnore) *ignoreRules {
 	return out
 }
 
-// concern says whether any rule speaks of the object.
-func (i *ignoreRules) concern(id ObjectID) bool {
-	return slices.ContainsFunc(i.rules, func(r ignoreRule) bool { return r.concerns(id) })
+// concernObject says whether any rule speaks of the object.
+func (i *ignoreRules) concernObject(id ObjectID) bool {
+	return slices.ContainsFunc(i.rules, func(r ignoreRule) bool { return r.concernsObject(id) })
 }
 
-func (r ignoreRule) concerns(id ObjectID) bool {
+func (r ignoreRule) concernsObject(id ObjectID) bool {
 	return (r.kind == "" || r.kind == id.GVK.Kind) && (r.name == "" || r.name == id.Name)
 }
 
-// ignore says whether a difference at the path is to be left alone. A JSON
+// ignoreDifference says whether a difference at the path is to be left alone. A JSON
 // pointer counts a list's items as the object or our answer has them.
-func (i *ignoreRules) ignore(id ObjectID, path fieldpath.Path, holder *entry, contents ...map[string]any) bool {
+func (i *ignoreRules) ignoreDifference(id ObjectID, path fieldpath.Path, holder *entry, contents ...map[string]any) bool {
 	return slices.ContainsFunc(i.rules, func(r ignoreRule) bool {
-		if !r.concerns(id) || len(r.managers) > 0 && (holder == nil || !slices.Contains(r.managers, holder.manager)) {
+		if !r.concernsObject(id) || len(r.managers) > 0 && (holder == nil || !slices.Contains(r.managers, holder.manager)) {
 			return false
 		}
 		return len(r.paths) == 0 || slices.ContainsFunc(contents, func(content map[string]any) bool {
-			segments, found := pointer(content, path)
-			return found && r.covers(segments)
+			segments, found := pointerTo(content, path)
+			return found && r.coversPath(segments)
 		})
 	})
 }
 
-func (r ignoreRule) covers(segments []string) bool {
+func (r ignoreRule) coversPath(segments []string) bool {
 	return slices.ContainsFunc(r.paths, func(prefix []string) bool {
 		return len(prefix) <= len(segments) && slices.Equal(prefix, segments[:len(prefix)])
 	})
@@ -73,10 +73,10 @@ func (r ignoreRule) covers(segments []string) bool {
 // leaveIgnored is the desired object without the fields that somebody took and
 // may keep: ownership of them is given up. A dry run shows which those are.
 func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (*desired, error) {
-	if !p.rules.concern(d.id) {
+	if !p.rules.concernObject(d.id) {
 		return d, nil
 	}
-	answer, err := p.applied(ctx, d, before, true)
+	answer, err := p.applyUntangled(ctx, d, before, true)
 	if isInTheWay(err) {
 		// A foreign list item is in the way, and goes with the apply.
 		return d, nil
@@ -84,11 +84,11 @@ func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (
 	if err != nil {
 		return nil, err
 	}
-	owned, err := before.ownership()
+	owned, err := before.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
-	would, err := answer.ownership()
+	would, err := answer.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (
 	}
 	var left []fieldpath.Path
 	would.own.Difference(owned.own).Leaves().Iterate(func(path fieldpath.Path) {
-		if p.rules.ignore(d.id, path, owned.holder(path), before.content, answer.content) {
+		if p.rules.ignoreDifference(d.id, path, owned.findHolder(path), before.content, answer.content) {
 			left = append(left, path.Copy())
 		}
 	})
@@ -108,17 +108,17 @@ func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (
 	}
 	sent := &desired{id: d.id, rendering: d.rendering, hash: d.hash, content: runtime.DeepCopyJSON(d.content)}
 	for _, path := range left {
-		without(sent.content, strippable(path, before.content))
+		removePath(sent.content, strippablePath(path, before.content))
 	}
 	return sent, nil
 }
 
-// strippable is the path itself, or the list item above it that is gone: an
+// strippablePath is the path itself, or the list item above it that is gone: an
 // item without its key cannot be applied.
-func strippable(path fieldpath.Path, content map[string]any) fieldpath.Path {
+func strippablePath(path fieldpath.Path, content map[string]any) fieldpath.Path {
 	for depth, element := range path {
 		item := path[:depth+1]
-		if _, found := lookup(content, item); !found && element.FieldName == nil {
+		if _, found := lookupPath(content, item); !found && element.FieldName == nil {
 			return item
 		}
 	}

@@ -45,9 +45,9 @@ func LostLabels(obj metav1.Object, labels map[string]string) bool {
 	return lost && named && slices.ContainsFunc(obj.GetManagedFields(), isOwn)
 }
 
-// labels that are desired.
-func (d *desired) labels() (map[string]string, error) {
-	if err := d.decode(); err != nil {
+// desiredLabels that are desired.
+func (d *desired) desiredLabels() (map[string]string, error) {
+	if err := d.decodeRendering(); err != nil {
 		return nil, err
 	}
 	labels, _, err := unstructured.NestedStringMap(d.content, "metadata", "labels")
@@ -57,19 +57,19 @@ func (d *desired) labels() (map[string]string, error) {
 // lostLabels are the paths of the labels by which an object is found and that it
 // does not have as desired; sorted.
 func (p *pass) lostLabels(d *desired, live *snapshot) ([]fieldpath.Path, error) {
-	labels, err := d.labels()
+	labels, err := d.desiredLabels()
 	if err != nil {
 		return nil, err
 	}
 	have, _, _ := unstructured.NestedStringMap(live.content, "metadata", "labels")
-	o, err := live.ownership()
+	o, err := live.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
 	var paths []fieldpath.Path
 	for name, want := range labels {
 		path := fieldpath.MakePathOrDie("metadata", "labels", name)
-		if !findsBy(name) || have[name] == want || p.rules.ignore(d.id, path, o.holder(path), live.content, d.content) {
+		if !findsBy(name) || have[name] == want || p.rules.ignoreDifference(d.id, path, o.findHolder(path), live.content, d.content) {
 			continue
 		}
 		paths = append(paths, path)
@@ -86,82 +86,82 @@ func (p *pass) findAgain(ctx context.Context, all []*desired) error {
 	}
 	for _, d := range all {
 		r := p.known.objects[d.id]
-		if r == nil || r.gone || !r.seen {
+		if r == nil || r.gone || !r.shownByCache {
 			continue
 		}
-		live, err := p.changed(ctx, d, r)
+		live, err := p.readChanged(ctx, d, r)
 		if err != nil {
 			return err
 		}
 		if live == nil || live.uid != r.uid || live.deleting {
 			continue
 		}
-		if err := p.relabel(ctx, d, r, live); err != nil {
+		if err := p.restoreLabels(ctx, d, r, live); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changed is an object that is another than at the last look, or that the cache
+// readChanged is an object that is another than at the last look, or that the cache
 // does not show; nil where it is the same, or gone.
-func (p *pass) changed(ctx context.Context, d *desired, r *record) (*snapshot, error) {
-	obj, err := p.get(ctx, p.reader, d.id)
+func (p *pass) readChanged(ctx context.Context, d *desired, r *record) (*snapshot, error) {
+	obj, err := p.getObject(ctx, p.reader, d.id)
 	if err != nil {
 		return nil, err
 	}
 	if obj == nil {
-		return p.read(ctx, p.writer, d.id)
+		return p.readSnapshot(ctx, p.writer, d.id)
 	}
-	if r.judged.resourceVersion == obj.GetResourceVersion() || older(obj.GetResourceVersion(), r.resourceVersion) {
+	if r.judged.resourceVersion == obj.GetResourceVersion() || isOlder(obj.GetResourceVersion(), r.resourceVersion) {
 		return nil, nil //nolint:nilnil // nothing to look at
 	}
 	return newSnapshot(obj)
 }
 
-// relabel puts the labels back by which an object is found; nothing else of it is
+// restoreLabels puts the labels back by which an object is found; nothing else of it is
 // written in this pass.
-func (p *pass) relabel(ctx context.Context, d *desired, r *record, live *snapshot) error {
+func (p *pass) restoreLabels(ctx context.Context, d *desired, r *record, live *snapshot) error {
 	lost, err := p.lostLabels(d, live)
 	if err != nil || len(lost) == 0 {
 		return err
 	}
 	p.left[d.id], p.result.Settled = true, false
-	if r.waiting(p.now) {
+	if r.isWaiting(p.now) {
 		return nil
 	}
-	data, err := relabelling(d, live, lost)
+	data, err := labelPatch(d, live, lost)
 	if err != nil {
 		return err
 	}
-	end, err := p.mend(ctx, d.id, data)
+	end, err := p.patchObject(ctx, d.id, data)
 	if err != nil {
 		return err
 	}
-	o, err := live.ownership()
+	o, err := live.parseOwnership()
 	if err != nil {
 		return err
 	}
 	var found []finding
 	for _, path := range lost {
-		found = append(found, attribute(live, end, o, path))
+		found = append(found, attributeChange(live, end, o, path))
 	}
 	r.resourceVersion, r.written = end.resourceVersion, p.now
 	p.known.objects[d.id] = r
 	p.result.Outdated = true
-	p.metrics.applied(d.id, "changed")
-	p.result.Changed = append(p.result.Changed, change(d.id, end, false))
-	p.report(d.id, found, ActionReverted)
-	if r.reverted(p.now) {
-		paths, manager := gist(found)
-		r.contend(p.now, paths, manager)
+	p.metrics.countApply(d.id, "changed")
+	p.result.Changed = append(p.result.Changed, newChange(d.id, end, false))
+	p.reportFindings(d.id, found, ActionReverted)
+	if r.countRevert(p.now) {
+		paths, manager := summariseFindings(found)
+		r.addAttempt(p.now, paths, manager)
 	}
 	return nil
 }
 
-// relabelling is the patch that sets labels of the very object that was read.
-func relabelling(d *desired, live *snapshot, lost []fieldpath.Path) ([]byte, error) {
-	labels, err := d.labels()
+// labelPatch is the patch that sets labels of the very object that was read.
+func labelPatch(d *desired, live *snapshot, lost []fieldpath.Path) ([]byte, error) {
+	labels, err := d.desiredLabels()
 	if err != nil {
 		return nil, err
 	}
@@ -173,5 +173,5 @@ func relabelling(d *desired, live *snapshot, lost []fieldpath.Path) ([]byte, err
 		name := *path[len(path)-1].FieldName
 		operations = append(operations, operation{Op: "add", Path: pointerString([]string{"metadata", "labels", name}), Value: labels[name]})
 	}
-	return guarded(live, nil, operations...)
+	return guardedPatch(live, nil, operations...)
 }

@@ -30,8 +30,8 @@ type record struct {
 	written, made time.Time
 	// applied is the hash of what was applied last.
 	applied string
-	// seen says that the cache has shown the object of this uid.
-	seen bool
+	// shownByCache says that the cache has shown the object of this uid.
+	shownByCache bool
 	// gone says that the object vanished, or another one took its name, and
 	// that ours is not back yet.
 	gone bool
@@ -54,7 +54,7 @@ type judged struct {
 	desired, resourceVersion       string
 }
 
-func (m *memory) of(owner types.UID) *ownerMemory {
+func (m *memory) ofOwner(owner types.UID) *ownerMemory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.owners == nil {
@@ -68,17 +68,17 @@ func (m *memory) of(owner types.UID) *ownerMemory {
 	return o
 }
 
-// hash of a desired object that has the rendering of the last look is known;
+// computeHash of a desired object that has the rendering of the last look is known;
 // of another one it is computed.
-func (o *ownerMemory) hash(d *desired) error {
+func (o *ownerMemory) computeHash(d *desired) error {
 	if r := o.objects[d.id]; r != nil && r.judged.rendering == d.rendering {
 		d.hash = r.judged.desired
 		return nil
 	}
-	return d.decode()
+	return d.decodeRendering()
 }
 
-func (m *memory) forget(owner types.UID) {
+func (m *memory) forgetOwner(owner types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.owners, owner)
@@ -124,8 +124,8 @@ func nextBackstop(now time.Time) time.Time {
 	return now.Add(backstopInterval - spread + rand.N(2*spread)) //nolint:gosec // no secret
 }
 
-// backoff doubles from five seconds to five minutes.
-func backoff(attempts int) time.Duration {
+// backoffAfter doubles from five seconds to five minutes.
+func backoffAfter(attempts int) time.Duration {
 	d := firstBackoff
 	for range attempts - 1 {
 		if d *= 2; d >= longestBackoff {
@@ -135,12 +135,12 @@ func backoff(attempts int) time.Duration {
 	return d
 }
 
-// reverted counts one more revert, and says whether it is one too many.
-func (r *record) reverted(now time.Time) bool {
+// countRevert counts one more revert, and says whether it is one too many.
+func (r *record) countRevert(now time.Time) bool {
 	quiet := quietPeriod
 	if r.contest != nil {
 		// Waiting in backoff is not being quiet.
-		quiet = max(quiet, 2*backoff(r.contest.attempts))
+		quiet = max(quiet, 2*backoffAfter(r.contest.attempts))
 	}
 	if now.Sub(r.reverts.last) > quiet {
 		r.reverts.count = 0
@@ -150,20 +150,20 @@ func (r *record) reverted(now time.Time) bool {
 	return r.reverts.count > freeReverts
 }
 
-// contend starts a contest or takes it one attempt further. It says whether
+// addAttempt starts a contest or takes it one attempt further. It says whether
 // the contest is news.
-func (r *record) contend(now time.Time, paths []string, manager string) bool {
+func (r *record) addAttempt(now time.Time, paths []string, manager string) bool {
 	news := r.contest == nil
 	if news {
 		r.contest = &contest{since: now}
 	}
 	r.contest.attempts++
 	r.contest.paths, r.contest.manager = paths, manager
-	r.contest.next = now.Add(backoff(r.contest.attempts))
+	r.contest.next = now.Add(backoffAfter(r.contest.attempts))
 	return news
 }
 
-// waiting says whether the object is in backoff.
-func (r *record) waiting(now time.Time) bool {
+// isWaiting says whether the object is in backoff.
+func (r *record) isWaiting(now time.Time) bool {
 	return r.contest != nil && now.Before(r.contest.next)
 }

@@ -41,7 +41,7 @@ func newMetrics() *metrics {
 	}
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
+func (m *metrics) registerMetrics(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{m.drifts, m.applies} {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("register the metrics of apply: %w", err)
@@ -50,13 +50,13 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	return nil
 }
 
-// drifted counts one drift.
-func (m *metrics) drifted(d Drift) {
-	m.drifts.WithLabelValues(d.Object.GVK.Kind, m.label(d.Manager), d.Action).Inc()
+// countDrift counts one drift.
+func (m *metrics) countDrift(d Drift) {
+	m.drifts.WithLabelValues(d.Object.GVK.Kind, m.managerLabel(d.Manager), d.Action).Inc()
 }
 
-// label of a manager: its name, as long as there are not too many.
-func (m *metrics) label(manager string) string {
+// managerLabel of a manager: its name, as long as there are not too many.
+func (m *metrics) managerLabel(manager string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -71,7 +71,7 @@ func (m *metrics) label(manager string) string {
 	return manager
 }
 
-// applied counts one server-side apply.
-func (m *metrics) applied(id ObjectID, result string) {
+// countApply counts one server-side apply.
+func (m *metrics) countApply(id ObjectID, result string) {
 	m.applies.WithLabelValues(id.GVK.Kind, result).Inc()
 }

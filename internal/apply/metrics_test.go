@@ -14,7 +14,7 @@ import (
 func TestManagersInTheMetricAreBounded(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := newMetrics()
-	if err := m.register(registry); err != nil {
+	if err := m.registerMetrics(registry); err != nil {
 		t.Fatal(err)
 	}
 	p := &pass{Applier: &Applier{metrics: m, clock: clock.RealClock{}}}
@@ -22,9 +22,9 @@ func TestManagersInTheMetricAreBounded(t *testing.T) {
 	const names = 3 * mostManagers
 	for range 2 {
 		for n := range names {
-			p.report(id, []finding{{holder: &entry{manager: fmt.Sprintf("client-%d", n)}}}, ActionReverted)
+			p.reportFindings(id, []finding{{holder: &entry{manager: fmt.Sprintf("client-%d", n)}}}, ActionReverted)
 		}
-		p.report(id, []finding{{operation: OperationDeleted}}, ActionReverted)
+		p.reportFindings(id, []finding{{operation: OperationDeleted}}, ActionReverted)
 	}
 	for n, d := range p.result.Drifts {
 		want := fmt.Sprintf("client-%d", n%(names+1))

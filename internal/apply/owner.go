@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// look reads the metadata of an object from the API server itself, before its
+// readMetadata reads the metadata of an object from the API server itself, before its
 // name is applied to for the first time. Of a stranger's object nothing else
 // is read. A missing object is nil.
-func (p *pass) look(ctx context.Context, id ObjectID) (*metav1.PartialObjectMetadata, error) {
+func (p *pass) readMetadata(ctx context.Context, id ObjectID) (*metav1.PartialObjectMetadata, error) {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(id.GVK)
 	err := p.writer.Get(ctx, client.ObjectKey{Namespace: id.Namespace, Name: id.Name}, found)
@@ -28,10 +28,10 @@ func (p *pass) look(ctx context.Context, id ObjectID) (*metav1.PartialObjectMeta
 	return found, nil
 }
 
-// ours says whether an object that exists belongs to the owner. A controller
+// isOurs says whether an object that exists belongs to the owner. A controller
 // reference decides; without one (a retained volume) the labels do, or what is
 // on record of it where somebody took them.
-func (p *pass) ours(found *metav1.PartialObjectMetadata, d *desired) bool {
+func (p *pass) isOurs(found *metav1.PartialObjectMetadata, d *desired) bool {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID == p.req.Owner.GetUID() {
 		return true
 	} else if controller != nil && !p.ownStatefulSet(controller) {
@@ -40,7 +40,7 @@ func (p *pass) ours(found *metav1.PartialObjectMetadata, d *desired) bool {
 	if slices.Contains(p.req.Recorded, found.UID) {
 		return true
 	}
-	if labels, err := d.labels(); err == nil && LostLabels(found, labels) {
+	if labels, err := d.desiredLabels(); err == nil && LostLabels(found, labels) {
 		made := found.Annotations[v1alpha1.AnnotationCluster]
 		return made == "" || made == string(p.req.Owner.GetUID())
 	}
@@ -61,8 +61,8 @@ func (p *pass) ownStatefulSet(ref *metav1.OwnerReference) bool {
 	return false
 }
 
-// stranger describes whose an object is.
-func stranger(found *metav1.PartialObjectMetadata) string {
+// describeOwner describes whose an object is.
+func describeOwner(found *metav1.PartialObjectMetadata) string {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil {
 		return controller.Kind + "/" + controller.Name
 	}

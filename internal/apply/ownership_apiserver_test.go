@@ -20,16 +20,16 @@ import (
 
 func TestDriftThatOwnershipDoesNotTell(t *testing.T) {
 	const data = `.data["a.conf"]`
-	drifts(t, func(w *world) runtime.ApplyConfiguration { return w.configMap() }, "v1",
-		change{"an update under our own name", updateAs("holdfast", `{"data":{"a.conf":"mine"}}`),
+	testDrifts(t, func(w *world) runtime.ApplyConfiguration { return w.configMap() }, "v1",
+		newChange{"an update under our own name", updateAs("holdfast", `{"data":{"a.conf":"mine"}}`),
 			[]shortDrift{{Path: data, Manager: "holdfast", Operation: "Update"}}},
-		change{"an apply of another value under our own name", ownApply,
+		newChange{"an apply of another value under our own name", ownApply,
 			[]shortDrift{{Path: data, Operation: "unattributed", Manager: "-"}}},
-		change{"a value is changed and its ownership forged back", forge,
+		newChange{"a value is changed and its ownership forged back", forgeManagers,
 			[]shortDrift{{Path: data, Operation: "unattributed", Manager: "-"}}},
-		change{"more than ten updaters", elevenUpdaters,
+		newChange{"more than ten updaters", elevenUpdaters,
 			[]shortDrift{{Path: data, Manager: "ancient-changes", Operation: "Update"}}},
-		change{"the same value is taken with force", force("v1", "ConfigMap", `"data":{"a.conf":"one"}`), nil},
+		newChange{"the same value is taken with force", forceApply("v1", "ConfigMap", `"data":{"a.conf":"one"}`), nil},
 	)
 }
 
@@ -58,8 +58,8 @@ func ownApply(ctx context.Context, c client.Client, obj client.Object) error {
 	return c.Patch(ctx, obj, client.RawPatch(types.ApplyPatchType, data), client.ForceOwnership, client.FieldOwner(v1alpha1.FieldManager))
 }
 
-// forge changes a value and writes managedFields as they were.
-func forge(ctx context.Context, c client.Client, obj client.Object) error {
+// forgeManagers changes a value and writes managedFields as they were.
+func forgeManagers(ctx context.Context, c client.Client, obj client.Object) error {
 	live := &corev1.ConfigMap{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(obj), live); err != nil {
 		return err
@@ -86,7 +86,7 @@ func elevenUpdaters(ctx context.Context, c client.Client, obj client.Object) err
 		}
 	}
 	// Annotations of others stay, and are not what this is about.
-	return update(func(content map[string]any) {
+	return updateObject(func(content map[string]any) {
 		annotations := content["metadata"].(map[string]any)["annotations"].(map[string]any)
 		for i := range 12 {
 			delete(annotations, fmt.Sprintf("example.com/%d", i))
@@ -98,13 +98,13 @@ func TestReplacingAnUndefaultedManifestOnlyMovesOwnership(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.statefulSet()}
-	w.settle()
-	obj := w.typed(w.statefulSet())
-	before := w.owned(w.typed(w.statefulSet()))
+	w.settleSyncs()
+	obj := w.emptyObjectOf(w.statefulSet())
+	before := w.ownedFields(w.emptyObjectOf(w.statefulSet()))
 	// What kubectl replace sends: what we would send, and nothing defaulted.
 	manifest := w.statefulSet()
-	live := w.typed(manifest)
-	w.get(live)
+	live := w.emptyObjectOf(manifest)
+	w.getObject(live)
 	manifest.WithAnnotations(live.GetAnnotations())
 	data, err := json.Marshal(manifest)
 	if err != nil {
@@ -118,10 +118,10 @@ func TestReplacingAnUndefaultedManifestOnlyMovesOwnership(t *testing.T) {
 	if err := w.As(t, "kubectl-replace").Update(t.Context(), replacement); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitCache(w.typed(manifest))
-	r := w.settle()
+	w.awaitCache(w.emptyObjectOf(manifest))
+	r := w.settleSyncs()
 	w.wantDrifts(r.Drifts)
-	if after := w.owned(w.typed(manifest)); !after.Equals(before) {
+	if after := w.ownedFields(w.emptyObjectOf(manifest)); !after.Equals(before) {
 		t.Errorf("lost %s", before.Difference(after))
 	}
 }
@@ -130,11 +130,11 @@ func TestClearedManagedFieldsLeaveNoCoOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	w.intrude(w.configMap(), merge(`{"metadata":{"managedFields":[{}]}}`))
-	w.wantDrifts(w.settle().Drifts)
-	live := w.typed(w.configMap())
-	w.get(live)
+	w.settleSyncs()
+	w.intrudeWith(w.configMap(), mergePatch(`{"metadata":{"managedFields":[{}]}}`))
+	w.wantDrifts(w.settleSyncs().Drifts)
+	live := w.emptyObjectOf(w.configMap())
+	w.getObject(live)
 	for _, m := range live.GetManagedFields() {
 		if m.Manager != v1alpha1.FieldManager || m.Operation != metav1.ManagedFieldsOperationApply {
 			t.Errorf("%s of %s is left in managedFields", m.Operation, m.Manager)
@@ -144,8 +144,8 @@ func TestClearedManagedFieldsLeaveNoCoOwner(t *testing.T) {
 	less := w.configMap()
 	delete(less.Data, "b.conf")
 	w.req.Objects = []runtime.ApplyConfiguration{less}
-	w.settle()
-	if w.owned(live).Has(fieldpath.MakePathOrDie("data", "b.conf")) || live.(*corev1.ConfigMap).Data["b.conf"] != "" {
+	w.settleSyncs()
+	if w.ownedFields(live).Has(fieldpath.MakePathOrDie("data", "b.conf")) || live.(*corev1.ConfigMap).Data["b.conf"] != "" {
 		t.Error("b.conf is still there")
 	}
 }
@@ -154,12 +154,12 @@ func TestOthersLabelsAndAnnotationsStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.statefulSet()}
-	w.settle()
-	w.intrude(w.statefulSet(), merge(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}},
+	w.settleSyncs()
+	w.intrudeWith(w.statefulSet(), mergePatch(`{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}},
 		"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`))
-	w.wantDrifts(w.settle().Drifts)
-	live := w.typed(w.statefulSet())
-	w.get(live)
+	w.wantDrifts(w.settleSyncs().Drifts)
+	live := w.emptyObjectOf(w.statefulSet())
+	w.getObject(live)
 	if live.GetLabels()["team"] != "a" || live.GetAnnotations()["note"] != "b" {
 		t.Errorf("labels %v, annotations %v", live.GetLabels(), live.GetAnnotations())
 	}

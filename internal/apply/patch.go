@@ -19,15 +19,15 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// guarded is a JSON patch that does nothing where the object is another one by
+// guardedPatch is a JSON patch that does nothing where the object is another one by
 // now, or where a list item on one of the paths is no longer at its index. The
 // resourceVersion would be too strict a guard: status is written all the time.
-func guarded(s *snapshot, paths []fieldpath.Path, operations ...operation) ([]byte, error) {
+func guardedPatch(s *snapshot, paths []fieldpath.Path, operations ...operation) ([]byte, error) {
 	all := []operation{{Op: "test", Path: "/metadata/uid", Value: string(s.uid)}}
 	for _, path := range paths {
 		for depth, element := range path {
 			item := path[:depth+1]
-			segments, found := pointer(s.content, item)
+			segments, found := pointerTo(s.content, item)
 			if element.Key == nil || !found {
 				continue
 			}
@@ -48,12 +48,12 @@ func guarded(s *snapshot, paths []fieldpath.Path, operations ...operation) ([]by
 	return data, nil
 }
 
-// removals take the paths out, the last items of a list first, so that no
+// removeOperations take the paths out, the last items of a list first, so that no
 // index is moved by an earlier one.
-func removals(s *snapshot, paths []fieldpath.Path) []operation {
+func removeOperations(s *snapshot, paths []fieldpath.Path) []operation {
 	pointers := make([][]string, 0, len(paths))
 	for _, path := range paths {
-		if segments, found := pointer(s.content, path); found {
+		if segments, found := pointerTo(s.content, path); found {
 			pointers = append(pointers, segments)
 		}
 	}
@@ -74,18 +74,18 @@ func compareSegments(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// expel removes what foreign managers added where only we have anything to
+// expelAdditions removes what foreign managers added where only we have anything to
 // add. It returns what is gone, or what could not be removed.
-func (p *pass) expel(ctx context.Context, d *desired, answer *snapshot, known []finding) (end *snapshot, gone, stuck []finding, err error) {
-	o, err := answer.ownership()
+func (p *pass) expelAdditions(ctx context.Context, d *desired, answer *snapshot, known []finding) (end *snapshot, gone, stuck []finding, err error) {
+	o, err := answer.parseOwnership()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	foreign, err := additions(d.id.GVK.GroupKind(), answer, o.own)
+	foreign, err := findAdditions(d.id.GVK.GroupKind(), answer, o.own)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	unwanted := p.expelled(d, foreign, answer, answer, known)
+	unwanted := p.findExpelled(d, foreign, answer, answer, known)
 	if len(unwanted) == 0 {
 		return answer, nil, nil, nil
 	}
@@ -93,11 +93,11 @@ func (p *pass) expel(ctx context.Context, d *desired, answer *snapshot, known []
 	for i, f := range unwanted {
 		paths[i] = f.path
 	}
-	data, err := guarded(answer, paths, removals(answer, paths)...)
+	data, err := guardedPatch(answer, paths, removeOperations(answer, paths)...)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	end, err = p.mend(ctx, d.id, data)
+	end, err = p.patchObject(ctx, d.id, data)
 	if apierrors.IsInvalid(err) {
 		// Somebody was faster, or the object cannot be without it: both are
 		// tried again later.
@@ -111,47 +111,47 @@ func (p *pass) expel(ctx context.Context, d *desired, answer *snapshot, known []
 	return end, gone, nil, nil
 }
 
-// expelled are the findings of foreign additions, without the ignored and the
+// findExpelled are the findings of foreign additions, without the ignored and the
 // ones that a finding of ours speaks of already.
-func (p *pass) expelled(d *desired, foreign []addition, before, after *snapshot, known []finding) []finding {
+func (p *pass) findExpelled(d *desired, foreign []addition, before, after *snapshot, known []finding) []finding {
 	var found []finding
 	for _, f := range foreign {
 		spoken := slices.ContainsFunc(known, func(k finding) bool { return k.ousted != nil && hasPrefix(f.path, k.ousted) })
-		if spoken || p.rules.ignore(d.id, f.path, f.holder, before.content, after.content) {
+		if spoken || p.rules.ignoreDifference(d.id, f.path, f.holder, before.content, after.content) {
 			continue
 		}
 		found = append(found, finding{
-			path: f.path, shown: show(f.path, after.content, before.content), holder: f.holder, operation: f.holder.operation,
+			path: f.path, shown: showPath(f.path, after.content, before.content), holder: f.holder, operation: f.holder.operation,
 		})
 	}
 	return found
 }
 
-// applied sends an apply. Where a foreign list item keeps ours from being
+// applyUntangled sends an apply. Where a foreign list item keeps ours from being
 // valid (two ports of one name), the list is put right first.
-func (p *pass) applied(ctx context.Context, d *desired, before *snapshot, dry bool) (*snapshot, error) {
-	answer, err := p.send(ctx, d, before.uid, dry)
+func (p *pass) applyUntangled(ctx context.Context, d *desired, before *snapshot, dry bool) (*snapshot, error) {
+	answer, err := p.sendApply(ctx, d, before.uid, dry)
 	if dry || !isInTheWay(err) {
 		return answer, err
 	}
-	repair, repairErr := p.untangle(d, before)
+	repair, repairErr := p.untanglePatch(d, before)
 	if repairErr != nil || repair == nil {
 		return nil, err
 	}
-	if _, repairErr := p.mend(ctx, d.id, repair); repairErr != nil {
+	if _, repairErr := p.patchObject(ctx, d.id, repair); repairErr != nil {
 		return nil, err
 	}
-	return p.send(ctx, d, before.uid, false)
+	return p.sendApply(ctx, d, before.uid, false)
 }
 
-// untangle is the patch that makes every list with foreign items what was
+// untanglePatch is the patch that makes every list with foreign items what was
 // desired; nil where there is none.
-func (p *pass) untangle(d *desired, before *snapshot) ([]byte, error) {
-	o, err := before.ownership()
+func (p *pass) untanglePatch(d *desired, before *snapshot) ([]byte, error) {
+	o, err := before.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
-	foreign, err := additions(d.id.GVK.GroupKind(), before, o.own)
+	foreign, err := findAdditions(d.id.GVK.GroupKind(), before, o.own)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (p *pass) untangle(d *desired, before *snapshot) ([]byte, error) {
 	for _, f := range foreign {
 		list := f.path[:len(f.path)-1]
 		want, declared := lookupSent(d.content, list)
-		segments, found := pointer(before.content, list)
+		segments, found := pointerTo(before.content, list)
 		if f.path[len(f.path)-1].Key == nil || !declared || !found || done[list.String()] {
 			continue
 		}
@@ -172,13 +172,13 @@ func (p *pass) untangle(d *desired, before *snapshot) ([]byte, error) {
 	if len(operations) == 0 {
 		return nil, nil
 	}
-	return guarded(before, lists, operations...)
+	return guardedPatch(before, lists, operations...)
 }
 
 // dropLeftovers removes managedFields entries that only repeat what we own:
 // with them, a field that we no longer declare would stay.
 func (p *pass) dropLeftovers(ctx context.Context, id ObjectID, s *snapshot) (*snapshot, error) {
-	o, err := s.ownership()
+	o, err := s.parseOwnership()
 	if err != nil || len(o.leftovers) == 0 {
 		return s, err
 	}
@@ -192,11 +192,11 @@ func (p *pass) dropLeftovers(ctx context.Context, id ObjectID, s *snapshot) (*sn
 			operation{Op: "test", Path: at + "/operation", Value: string(s.managed[index].Operation)},
 			operation{Op: "remove", Path: at})
 	}
-	data, err := guarded(s, nil, operations...)
+	data, err := guardedPatch(s, nil, operations...)
 	if err != nil {
 		return nil, err
 	}
-	end, err := p.mend(ctx, id, data)
+	end, err := p.patchObject(ctx, id, data)
 	if apierrors.IsInvalid(err) {
 		// Somebody wrote in between: the next apply sees to it.
 		return s, nil

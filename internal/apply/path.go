@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v4/value"
 )
 
-// lookup finds what the path names in an object's content.
-func lookup(root any, path fieldpath.Path) (any, bool) {
+// lookupPath finds what the path names in an object's content.
+func lookupPath(root any, path fieldpath.Path) (any, bool) {
 	at := root
 	for _, element := range path {
-		next, _, found := descend(at, element, false)
+		next, _, found := descendInto(at, element, false)
 		if !found {
 			return nil, false
 		}
@@ -30,7 +30,7 @@ func lookup(root any, path fieldpath.Path) (any, bool) {
 func lookupSent(root any, path fieldpath.Path) (any, bool) {
 	at := root
 	for _, element := range path {
-		next, _, found := descend(at, element, true)
+		next, _, found := descendInto(at, element, true)
 		if !found {
 			return nil, false
 		}
@@ -39,8 +39,8 @@ func lookupSent(root any, path fieldpath.Path) (any, bool) {
 	return at, true
 }
 
-// descend goes down one element and also says how a JSON pointer names it.
-func descend(at any, element fieldpath.PathElement, defaultedKeys bool) (any, string, bool) {
+// descendInto goes down one element and also says how a JSON pointer names it.
+func descendInto(at any, element fieldpath.PathElement, defaultedKeys bool) (any, string, bool) {
 	if element.FieldName != nil {
 		fields, isMap := at.(map[string]any)
 		if !isMap {
@@ -93,12 +93,12 @@ func hasKey(item any, key value.FieldList, defaultedKeys bool) bool {
 	return true
 }
 
-// pointer is the JSON pointer, in unescaped segments, of a path in an object's
+// pointerTo is the JSON pointer, in unescaped segments, of a path in an object's
 // content.
-func pointer(root any, path fieldpath.Path) ([]string, bool) {
+func pointerTo(root any, path fieldpath.Path) ([]string, bool) {
 	at, segments := root, make([]string, 0, len(path))
 	for _, element := range path {
-		next, segment, found := descend(at, element, false)
+		next, segment, found := descendInto(at, element, false)
 		if !found {
 			return nil, false
 		}
@@ -128,9 +128,9 @@ func parsePointer(p string) []string {
 	return segments
 }
 
-// without takes what the path names out of an object's content, in place.
+// removePath takes what the path names out of an object's content, in place.
 // Maps and lists that become empty stay: they may mean something.
-func without(root any, path fieldpath.Path) any {
+func removePath(root any, path fieldpath.Path) any {
 	if len(path) == 0 {
 		return root
 	}
@@ -146,7 +146,7 @@ func without(root any, path fieldpath.Path) any {
 		case len(path) == 1:
 			delete(at, *name)
 		default:
-			at[*name] = without(child, path[1:])
+			at[*name] = removePath(child, path[1:])
 		}
 		return at
 	case []any:
@@ -157,7 +157,7 @@ func without(root any, path fieldpath.Path) any {
 		case len(path) == 1:
 			return slices.Delete(at, i, i+1)
 		}
-		at[i] = without(at[i], path[1:])
+		at[i] = removePath(at[i], path[1:])
 		return at
 	}
 	return root
@@ -165,10 +165,10 @@ func without(root any, path fieldpath.Path) any {
 
 var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// show writes a path for people, such as .spec.ports[name="client"].port.
+// showPath writes a path for people, such as .spec.ports[name="client"].port.
 // List items are shown by name where they have one, else by their keys;
 // contents are where to look.
-func show(path fieldpath.Path, contents ...map[string]any) string {
+func showPath(path fieldpath.Path, contents ...map[string]any) string {
 	var out strings.Builder
 	for i, element := range path {
 		switch {
@@ -206,7 +206,7 @@ func showKey(path fieldpath.Path, key value.FieldList, contents []map[string]any
 
 // itemName is the name field of the list item that the path names.
 func itemName(content map[string]any, path fieldpath.Path) (string, bool) {
-	item, found := lookup(content, path)
+	item, found := lookupPath(content, path)
 	if !found {
 		return "", false
 	}
@@ -223,8 +223,8 @@ func hasPrefix(path, prefix fieldpath.Path) bool {
 	return len(path) >= len(prefix) && path[:len(prefix)].Equals(prefix)
 }
 
-// holds says whether a set has the path or anything below it.
-func holds(set *fieldpath.Set, path fieldpath.Path) bool {
+// holdsPath says whether a set has the path or anything below it.
+func holdsPath(set *fieldpath.Set, path fieldpath.Path) bool {
 	if set == nil {
 		return false
 	}

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v4/value"
 )
 
-func content() map[string]any {
+func testContent() map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{
 			"labels":     map[string]any{"app.kubernetes.io/name": "postgresql"},
@@ -25,11 +25,11 @@ func content() map[string]any {
 	}
 }
 
-func key(pairs ...any) fieldpath.PathElement {
+func newKey(pairs ...any) fieldpath.PathElement {
 	return fieldpath.PathElement{Key: fieldpath.KeyByFields(pairs...)}
 }
 
-func member(v any) fieldpath.PathElement {
+func memberValue(v any) fieldpath.PathElement {
 	element := value.NewValueInterface(v)
 	return fieldpath.PathElement{Value: &element}
 }
@@ -51,19 +51,19 @@ func TestPaths(t *testing.T) {
 			shown: `.metadata.labels["app.kubernetes.io/name"]`, pointer: "/metadata/labels/app.kubernetes.io~1name", value: "postgresql",
 		},
 		{
-			name: "a field of a list item with a name", path: fieldpath.MakePathOrDie("spec", "ports", key("port", 5432, "protocol", "TCP"), "port"),
+			name: "a field of a list item with a name", path: fieldpath.MakePathOrDie("spec", "ports", newKey("port", 5432, "protocol", "TCP"), "port"),
 			shown: `.spec.ports[name="postgres"].port`, pointer: "/spec/ports/1/port", value: int64(5432),
 		},
 		{
-			name: "a list item without a name", path: fieldpath.MakePathOrDie("spec", "ports", key("port", 7, "protocol", "UDP"), "protocol"),
+			name: "a list item without a name", path: fieldpath.MakePathOrDie("spec", "ports", newKey("port", 7, "protocol", "UDP"), "protocol"),
 			shown: `.spec.ports[port=7,protocol="UDP"].protocol`, pointer: "/spec/ports/2/protocol", value: "UDP",
 		},
 		{
-			name: "an element of a set", path: append(fieldpath.MakePathOrDie("metadata", "finalizers"), member("c")),
+			name: "an element of a set", path: append(fieldpath.MakePathOrDie("metadata", "finalizers"), memberValue("c")),
 			shown: `.metadata.finalizers["c"]`, pointer: "/metadata/finalizers/1", value: "c",
 		},
 		{
-			name: "an item that is not there", path: fieldpath.MakePathOrDie("spec", "ports", key("port", 9, "protocol", "TCP")),
+			name: "an item that is not there", path: fieldpath.MakePathOrDie("spec", "ports", newKey("port", 9, "protocol", "TCP")),
 			shown: `.spec.ports[port=9,protocol="TCP"]`, missing: true,
 		},
 		{
@@ -73,14 +73,14 @@ func TestPaths(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := show(c.path, content()); got != c.shown {
+			if got := showPath(c.path, testContent()); got != c.shown {
 				t.Errorf("show: %s, want %s", got, c.shown)
 			}
-			got, found := lookup(content(), c.path)
+			got, found := lookupPath(testContent(), c.path)
 			if diff := cmp.Diff(c.value, got); diff != "" || found == c.missing {
 				t.Errorf("lookup: found %v (-want +got):\n%s", found, diff)
 			}
-			segments, found := pointer(content(), c.path)
+			segments, found := pointerTo(testContent(), c.path)
 			if found == c.missing || !c.missing && pointerString(segments) != c.pointer {
 				t.Errorf("pointer: %s, want %s", pointerString(segments), c.pointer)
 			}
@@ -88,9 +88,9 @@ func TestPaths(t *testing.T) {
 				if diff := cmp.Diff(segments, parsePointer(c.pointer)); diff != "" {
 					t.Errorf("parsePointer (-want +got):\n%s", diff)
 				}
-				rest := content()
-				without(rest, c.path)
-				if _, still := lookup(rest, c.path); still {
+				rest := testContent()
+				removePath(rest, c.path)
+				if _, still := lookupPath(rest, c.path); still {
 					t.Error("without: still there")
 				}
 			}
@@ -100,11 +100,11 @@ func TestPaths(t *testing.T) {
 
 func TestASentItemMatchesADefaultedKey(t *testing.T) {
 	sent := map[string]any{"ports": []any{map[string]any{"port": int64(5432), "name": "postgres"}}}
-	path := fieldpath.MakePathOrDie("ports", key("port", 5432, "protocol", "TCP"), "name")
+	path := fieldpath.MakePathOrDie("ports", newKey("port", 5432, "protocol", "TCP"), "name")
 	if got, found := lookupSent(sent, path); !found || got != "postgres" {
 		t.Errorf("got %v, %v", got, found)
 	}
-	if _, found := lookup(sent, path); found {
+	if _, found := lookupPath(sent, path); found {
 		t.Error("an object's own items must match every key")
 	}
 }

@@ -94,7 +94,7 @@ func PodDigest(meta *metav1.ObjectMeta, spec *corev1.PodSpec) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return digest(compact(form)).String(), nil
+	return digestOf(dropEmpty(form)).String(), nil
 }
 
 // ComparePod finds what a pod has otherwise than its template, and who did it.
@@ -108,19 +108,19 @@ func ComparePod(template *corev1.PodTemplateSpec, pod *corev1.Pod) ([]PodDiffere
 	if err != nil {
 		return nil, err
 	}
-	owned, err := (&snapshot{managed: pod.ManagedFields}).ownership()
+	owned, err := (&snapshot{managed: pod.ManagedFields}).parseOwnership()
 	if err != nil {
 		return nil, err
 	}
 	w := &podWalk{}
-	w.maps(nil, want, have)
+	w.compareMaps(nil, want, have)
 	var out []PodDifference
 	for _, d := range w.found {
 		manager := sinceMade(owned, d.path)
 		if manager != "" && *d.path[0].FieldName == "metadata" && d.change == "added" {
 			continue
 		}
-		out = append(out, PodDifference{Path: show(d.path, have, want), Change: d.change, Manager: manager})
+		out = append(out, PodDifference{Path: showPath(d.path, have, want), Change: d.change, Manager: manager})
 	}
 	return out, nil
 }
@@ -129,7 +129,7 @@ func ComparePod(template *corev1.PodTemplateSpec, pod *corev1.Pod) ([]PodDiffere
 // maker ever owned the prefix of its name.
 func sinceMade(owned *ownership, path fieldpath.Path) string {
 	made := fieldpath.MakePathOrDie("metadata", "generateName")
-	e := owned.holder(path)
+	e := owned.findHolder(path)
 	if e == nil || e.fields.Has(made) {
 		return ""
 	}
@@ -147,7 +147,7 @@ type podDifference struct {
 // podWalk compares two forms.
 type podWalk struct{ found []podDifference }
 
-func (w *podWalk) maps(path fieldpath.Path, want, have map[string]any) {
+func (w *podWalk) compareMaps(path fieldpath.Path, want, have map[string]any) {
 	all := map[string]bool{}
 	for k := range want {
 		all[k] = true
@@ -156,11 +156,11 @@ func (w *podWalk) maps(path fieldpath.Path, want, have map[string]any) {
 		all[k] = true
 	}
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		w.values(append(path.Copy(), fieldpath.PathElement{FieldName: &k}), k, compact(want[k]), compact(have[k]))
+		w.compareValues(append(path.Copy(), fieldpath.PathElement{FieldName: &k}), k, dropEmpty(want[k]), dropEmpty(have[k]))
 	}
 }
 
-func (w *podWalk) values(path fieldpath.Path, name string, want, have any) {
+func (w *podWalk) compareValues(path fieldpath.Path, name string, want, have any) {
 	if reflect.DeepEqual(want, have) {
 		return
 	}
@@ -175,26 +175,26 @@ func (w *podWalk) values(path fieldpath.Path, name string, want, have any) {
 	a, aMap := want.(map[string]any)
 	b, bMap := have.(map[string]any)
 	if aMap && bMap {
-		w.maps(path, a, b)
+		w.compareMaps(path, a, b)
 		return
 	}
 	c, cList := want.([]any)
 	d, dList := have.([]any)
-	if cList && dList && itemKeys[name] != nil && w.items(path, name, c, d) {
+	if cList && dList && itemKeys[name] != nil && w.compareItems(path, name, c, d) {
 		return
 	}
 	w.found = append(w.found, podDifference{path, "changed"})
 }
 
-// items compares lists whose items have keys. It says whether they do.
-func (w *podWalk) items(path fieldpath.Path, name string, want, have []any) bool {
+// compareItems compares lists whose items have keys. It says whether they do.
+func (w *podWalk) compareItems(path fieldpath.Path, name string, want, have []any) bool {
 	before, order, keyed := byKey(path, name, want, nil)
 	after, order, alsoKeyed := byKey(path, name, have, order)
 	if !keyed || !alsoKeyed {
 		return false
 	}
 	for _, item := range order {
-		w.values(item, "", before[item.String()], after[item.String()])
+		w.compareValues(item, "", before[item.String()], after[item.String()])
 	}
 	return true
 }

@@ -35,7 +35,7 @@ type Preview struct {
 // Hash of what an apply configuration says, as Holdfast notes it in the
 // annotation v1alpha1.AnnotationAppliedHash.
 func Hash(ac runtime.ApplyConfiguration) (string, error) {
-	d, err := decoded(ac)
+	d, err := decodeDesired(ac)
 	if err != nil {
 		return "", err
 	}
@@ -57,7 +57,7 @@ func (a *Applier) Preview(ctx context.Context, req Request) ([]Preview, error) {
 	var out []Preview
 	var errs []error
 	for _, ac := range req.Objects {
-		preview, err := p.preview(ctx, ac)
+		preview, err := p.previewObject(ctx, ac)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -67,38 +67,38 @@ func (a *Applier) Preview(ctx context.Context, req Request) ([]Preview, error) {
 	return out, errors.Join(errs...)
 }
 
-func (p *pass) preview(ctx context.Context, ac runtime.ApplyConfiguration) (*Preview, error) {
-	d, err := decoded(ac)
+func (p *pass) previewObject(ctx context.Context, ac runtime.ApplyConfiguration) (*Preview, error) {
+	d, err := decodeDesired(ac)
 	if err != nil {
 		return nil, err
 	}
-	found, err := p.look(ctx, d.id)
+	found, err := p.readMetadata(ctx, d.id)
 	if err != nil {
 		return nil, err
 	}
 	if found == nil {
-		answer, err := p.send(ctx, d, "", true)
+		answer, err := p.sendApply(ctx, d, "", true)
 		if err != nil {
 			return nil, err
 		}
 		return &Preview{Object: d.id, Result: answer.content, Known: true}, nil
 	}
-	if !p.ours(found, d) {
-		return nil, &ConflictError{Object: d.id, Owner: stranger(found)}
+	if !p.isOurs(found, d) {
+		return nil, &ConflictError{Object: d.id, Owner: describeOwner(found)}
 	}
-	live, err := p.read(ctx, p.writer, d.id)
+	live, err := p.readSnapshot(ctx, p.writer, d.id)
 	if err != nil {
 		return nil, err
 	}
 	if live == nil {
 		return nil, fmt.Errorf("%s was just deleted: try again", d.id)
 	}
-	return p.difference(ctx, d, live)
+	return p.compareDryRun(ctx, d, live)
 }
 
-// difference compares an object with the dry run of its apply, without what
+// compareDryRun compares an object with the dry run of its apply, without what
 // foreign managers added and the operator would remove.
-func (p *pass) difference(ctx context.Context, d *desired, live *snapshot) (*Preview, error) {
+func (p *pass) compareDryRun(ctx context.Context, d *desired, live *snapshot) (*Preview, error) {
 	tampered, err := annotationTaken(live)
 	if err != nil {
 		return nil, err
@@ -108,27 +108,27 @@ func (p *pass) difference(ctx context.Context, d *desired, live *snapshot) (*Pre
 	if err != nil {
 		return nil, err
 	}
-	answer, err := p.applied(ctx, sent, live, true)
+	answer, err := p.applyUntangled(ctx, sent, live, true)
 	if isInTheWay(err) {
 		return nil, fmt.Errorf("what another client added to %s keeps a dry run from being valid: %w", d.id, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	found, err := compare(live, answer, background{kept: out.Known})
+	found, err := findDrift(live, answer, background{kept: out.Known})
 	if err != nil {
 		return nil, err
 	}
 	found = slices.DeleteFunc(found, func(f finding) bool {
-		return !out.Known && f.path.Equals(hashPath) || p.rules.ignore(d.id, f.path, f.holder, live.content, answer.content)
+		return !out.Known && f.path.Equals(hashPath) || p.rules.ignoreDifference(d.id, f.path, f.holder, live.content, answer.content)
 	})
 	out.Result = runtime.DeepCopyJSON(answer.content)
 	unwanted, err := p.wouldExpel(ctx, d, live, answer, out.Result)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range append(found, unspoken(unwanted, found)...) {
-		out.Drifts = append(out.Drifts, p.drift(d.id, f, ""))
+	for _, f := range append(found, keepUnspoken(unwanted, found)...) {
+		out.Drifts = append(out.Drifts, p.newDrift(d.id, f, ""))
 	}
 	if !out.Known {
 		out.Live, out.Result = withoutHash(out.Live), withoutHash(out.Result)
@@ -140,15 +140,15 @@ func (p *pass) difference(ctx context.Context, d *desired, live *snapshot) (*Pre
 // would remove, and returns it. What the API server puts there by itself is
 // none of it: a dry run of the removal shows what comes back.
 func (p *pass) wouldExpel(ctx context.Context, d *desired, live, answer *snapshot, result map[string]any) ([]finding, error) {
-	o, err := answer.ownership()
+	o, err := answer.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
-	foreign, err := additions(d.id.GVK.GroupKind(), live, o.own)
+	foreign, err := findAdditions(d.id.GVK.GroupKind(), live, o.own)
 	if err != nil {
 		return nil, err
 	}
-	unwanted := p.expelled(d, foreign, live, answer, nil)
+	unwanted := p.findExpelled(d, foreign, live, answer, nil)
 	if len(unwanted) == 0 {
 		return nil, nil
 	}
@@ -156,11 +156,11 @@ func (p *pass) wouldExpel(ctx context.Context, d *desired, live, answer *snapsho
 	for i, f := range unwanted {
 		paths[i] = f.path
 	}
-	data, err := guarded(live, paths, removals(live, paths)...)
+	data, err := guardedPatch(live, paths, removeOperations(live, paths)...)
 	if err != nil {
 		return nil, err
 	}
-	obj, err := p.Applier.object(d.id)
+	obj, err := p.Applier.newTypedObject(d.id)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +177,10 @@ func (p *pass) wouldExpel(ctx context.Context, d *desired, live, answer *snapsho
 		return nil, fmt.Errorf("dry run of a patch of %s: %w", d.id, err)
 	}
 	return slices.DeleteFunc(unwanted, func(f finding) bool {
-		value, returns := lookup(back, f.path)
-		without(result, f.path)
+		value, returns := lookupPath(back, f.path)
+		removePath(result, f.path)
 		if name := f.path[len(f.path)-1].FieldName; returns && name != nil {
-			parent, _ := lookup(result, f.path[:len(f.path)-1])
+			parent, _ := lookupPath(result, f.path[:len(f.path)-1])
 			if fields, isMap := parent.(map[string]any); isMap {
 				fields[*name] = value
 			}
@@ -189,8 +189,8 @@ func (p *pass) wouldExpel(ctx context.Context, d *desired, live, answer *snapsho
 	}), nil
 }
 
-// unspoken are the additions that no finding of ours speaks of already.
-func unspoken(unwanted, found []finding) []finding {
+// keepUnspoken are the additions that no finding of ours speaks of already.
+func keepUnspoken(unwanted, found []finding) []finding {
 	return slices.DeleteFunc(unwanted, func(f finding) bool {
 		return slices.ContainsFunc(found, func(k finding) bool { return k.ousted != nil && hasPrefix(f.path, k.ousted) })
 	})
@@ -206,11 +206,11 @@ func withoutHash(content map[string]any) map[string]any {
 	return copied
 }
 
-// decoded is a desired object that nothing is remembered of.
-func decoded(ac runtime.ApplyConfiguration) (*desired, error) {
+// decodeDesired is a desired object that nothing is remembered of.
+func decodeDesired(ac runtime.ApplyConfiguration) (*desired, error) {
 	d, err := newDesired(ac)
 	if err != nil {
 		return nil, err
 	}
-	return d, d.decode()
+	return d, d.decodeRendering()
 }

@@ -32,7 +32,7 @@ func (p *pass) pruneAll(ctx context.Context) error {
 }
 
 func (p *pass) pruneKind(ctx context.Context, gvk schema.GroupVersionKind) error {
-	list, err := p.list(gvk)
+	list, err := p.newList(gvk)
 	if err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func (p *pass) pruneKind(ctx context.Context, gvk schema.GroupVersionKind) error
 			return fmt.Errorf("%s is no object", gvk)
 		}
 		id := ObjectID{GVK: gvk, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-		if !p.wanted[id] && p.prunable(gvk, obj) {
+		if !p.wanted[id] && p.isPrunable(gvk, obj) {
 			errs = append(errs, p.pruneOne(ctx, id, obj))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *pass) list(gvk schema.GroupVersionKind) (client.ObjectList, error) {
+func (p *pass) newList(gvk schema.GroupVersionKind) (client.ObjectList, error) {
 	listGVK := gvk.GroupVersion().WithKind(gvk.Kind + "List")
 	if !p.scheme.Recognizes(listGVK) {
 		u := &unstructured.UnstructuredList{}
@@ -81,9 +81,9 @@ func (p *pass) list(gvk schema.GroupVersionKind) (client.ObjectList, error) {
 	return list, nil
 }
 
-// prunable says whether an object may be deleted at all. What holds data or
+// isPrunable says whether an object may be deleted at all. What holds data or
 // credentials never is, nor what somebody else owns, too.
-func (p *pass) prunable(gvk schema.GroupVersionKind, obj client.Object) bool {
+func (p *pass) isPrunable(gvk schema.GroupVersionKind, obj client.Object) bool {
 	controller := metav1.GetControllerOfNoCopy(obj)
 	if controller == nil || controller.UID != p.req.Owner.GetUID() || obj.GetDeletionTimestamp() != nil {
 		return false

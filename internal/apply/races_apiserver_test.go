@@ -39,32 +39,32 @@ func (f frozen) Get(ctx context.Context, k client.ObjectKey, obj client.Object, 
 	return f.Reader.Get(ctx, k, obj, opts...)
 }
 
-// freeze has the applier read from a cache that stands still. A new process
+// freezeCache has the applier read from a cache that stands still. A new process
 // with it applies once.
-func (w *world) freeze() {
+func (w *world) freezeCache() {
 	w.t.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
-	w.get(config)
+	w.getObject(config)
 	applier, err := apply.New(frozen{w.Cache, config}, w.Client, apply.Options{Clock: w.clock})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.applier = applier
-	w.settle()
+	w.settleSyncs()
 }
 
 func TestAnObjectThatTheCacheStillShowsIsFoundDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	w.freeze()
-	live := w.typed(w.configMap())
+	w.settleSyncs()
+	w.freezeCache()
+	live := w.emptyObjectOf(w.configMap())
 	if err := w.As(t, intruder).Delete(t.Context(), live); err != nil {
 		t.Fatal(err)
 	}
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap().WithData(map[string]string{"b.conf": "new"})}
-	r, err := w.sync()
+	r, err := w.syncOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,18 +72,18 @@ func TestAnObjectThatTheCacheStillShowsIsFoundDeleted(t *testing.T) {
 	if r.Settled || len(r.Changed) != 1 || !r.Changed[0].Created {
 		t.Errorf("settled %v, changed %v", r.Settled, r.Changed)
 	}
-	w.get(live)
+	w.getObject(live)
 }
 
 // What an empty volume would say was true of the one that went.
 func TestNoVolumeIsMadeByTheStateOfOneThatWent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	claim := w.volume()
+	claim := w.newVolume()
 	w.req.Objects, w.req.Claims = []runtime.ApplyConfiguration{claim, w.statefulSet()}, map[string]types.UID{*claim.Name: "went"}
 	refused := func(when string) {
 		t.Helper()
-		r, err := w.sync()
+		r, err := w.syncOnce()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,14 +93,14 @@ func TestNoVolumeIsMadeByTheStateOfOneThatWent(t *testing.T) {
 	}
 	refused("nothing is in its place")
 	w.req.Claims = nil
-	w.settle()
-	live := w.typed(w.volume())
-	w.get(live)
-	w.restart()
+	w.settleSyncs()
+	live := w.emptyObjectOf(w.newVolume())
+	w.getObject(live)
+	w.restartOperator()
 	w.req.Claims = map[string]types.UID{*claim.Name: "went"}
 	refused("another is in its place")
 	w.req.Claims = map[string]types.UID{*claim.Name: live.GetUID()}
-	if r, err := w.sync(); err != nil || r.Outdated {
+	if r, err := w.syncOnce(); err != nil || r.Outdated {
 		t.Errorf("it is what was observed: outdated %v (%v)", r.Outdated, err)
 	}
 }
@@ -109,8 +109,8 @@ func TestAStrangersObjectInThePlaceOfOursIsNotTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	w.freeze()
+	w.settleSyncs()
+	w.freezeCache()
 	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orders-config", Namespace: w.Namespace}}
 	if err := w.As(t, intruder).Delete(t.Context(), theirs.DeepCopy()); err != nil {
 		t.Fatal(err)
@@ -120,13 +120,13 @@ func TestAStrangersObjectInThePlaceOfOursIsNotTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap().WithData(map[string]string{"b.conf": "new"})}
-	_, err := w.sync()
+	_, err := w.syncOnce()
 	var conflict *apply.ConflictError
 	if !errors.As(err, &conflict) {
 		t.Fatalf("error is %v, want a ConflictError", err)
 	}
 	live := &corev1.ConfigMap{ObjectMeta: theirs.ObjectMeta}
-	w.get(live)
+	w.getObject(live)
 	if diff := cmp.Diff(theirs.Data, live.Data); diff != "" {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
@@ -136,15 +136,15 @@ func TestACacheBehindOurOwnWriteIsNoDrift(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	w.freeze()
+	w.settleSyncs()
+	w.freezeCache()
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap().WithData(map[string]string{"b.conf": "new"})}
-	if _, err := w.sync(); err != nil {
+	if _, err := w.syncOnce(); err != nil {
 		t.Fatal(err)
 	}
-	w.Requests.Take()
+	w.Requests.TakeRequests()
 	for range 3 {
-		r, err := w.sync()
+		r, err := w.syncOnce()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestACacheBehindOurOwnWriteIsNoDrift(t *testing.T) {
 			t.Error("settled although the cache is behind")
 		}
 	}
-	if diff := cmp.Diff([]string(nil), w.Requests.Take()); diff != "" {
+	if diff := cmp.Diff([]string(nil), w.Requests.TakeRequests()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }
@@ -161,24 +161,24 @@ func TestACacheBehindOurOwnWriteIsNoDrift(t *testing.T) {
 func TestATerminatingObjectIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	held := w.volume().WithFinalizers("example.com/held")
+	held := w.newVolume().WithFinalizers("example.com/held")
 	w.req.Objects = []runtime.ApplyConfiguration{held}
-	w.settle()
-	volume := w.typed(held)
+	w.settleSyncs()
+	volume := w.emptyObjectOf(held)
 	if err := w.As(t, intruder).Delete(t.Context(), volume); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitCache(volume)
 	for _, when := range []string{"in the same process", "after a restart"} {
-		w.Requests.Take()
-		r, err := w.sync()
+		w.Requests.TakeRequests()
+		r, err := w.syncOnce()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if real, dry := applies(w.Requests.Take()); r.Settled || real+dry > 0 {
+		if real, dry := countApplies(w.Requests.TakeRequests()); r.Settled || real+dry > 0 {
 			t.Errorf("%s: settled %v, %d applies", when, r.Settled, real+dry)
 		}
-		w.restart()
+		w.restartOperator()
 	}
 }
 
@@ -206,28 +206,28 @@ func TestTakenLabelsComeBackThoughTheCacheSelectsByThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	config := w.typed(w.configMap())
+	w.settleSyncs()
+	config := w.emptyObjectOf(w.configMap())
 	if err := w.As(t, intruder).Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
 		t.Fatal(err)
 	}
-	w.intrude(w.configMap(), remove("/metadata/labels/app.kubernetes.io~1managed-by"))
+	w.intrudeWith(w.configMap(), removePointers("/metadata/labels/app.kubernetes.io~1managed-by"))
 	apitest.Eventually(t, "the cache loses the object", func(ctx context.Context) (bool, string) {
-		err := selected.Get(ctx, client.ObjectKeyFromObject(config), w.typed(w.configMap()))
+		err := selected.Get(ctx, client.ObjectKeyFromObject(config), w.emptyObjectOf(w.configMap()))
 		return client.IgnoreNotFound(err) == nil && err != nil, "it is there"
 	})
-	w.wantDrifts(w.settle().Drifts,
+	w.wantDrifts(w.settleSyncs().Drifts,
 		shortDrift{"ConfigMap/orders-config", `.metadata.labels["app.kubernetes.io/managed-by"]`, "", "removed", "", "Reverted"})
-	if got := count(t, registry, "holdfast_drift_total", map[string]string{"kind": "ConfigMap", "manager": "unknown", "action": "Reverted"}); got != 1 {
+	if got := counterValue(t, registry, "holdfast_drift_total", map[string]string{"kind": "ConfigMap", "manager": "unknown", "action": "Reverted"}); got != 1 {
 		t.Errorf("holdfast_drift_total is %v, want 1", got)
 	}
-	if got := count(t, registry, "holdfast_apply_total", map[string]string{"kind": "ConfigMap", "result": "created"}); got != 1 {
+	if got := counterValue(t, registry, "holdfast_apply_total", map[string]string{"kind": "ConfigMap", "result": "created"}); got != 1 {
 		t.Errorf("holdfast_apply_total of creations is %v, want 1", got)
 	}
 }
 
-// count is the value of one counter.
-func count(t *testing.T, registry *prometheus.Registry, name string, want map[string]string) float64 {
+// counterValue is the value of one counter.
+func counterValue(t *testing.T, registry *prometheus.Registry, name string, want map[string]string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -264,8 +264,8 @@ func TestDriftBearsTheTimeAtWhichItWasFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.req.Objects = []runtime.ApplyConfiguration{w.configMap()}
-	w.settle()
-	if err := w.As(t, intruder).Patch(t.Context(), w.typed(w.configMap()),
+	w.settleSyncs()
+	if err := w.As(t, intruder).Patch(t.Context(), w.emptyObjectOf(w.configMap()),
 		client.RawPatch(types.MergePatchType, []byte(`{"data":{"a.conf":"theirs"}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestDriftBearsTheTimeAtWhichItWasFound(t *testing.T) {
 	}
 	w.applier = applier
 	before := w.clock.Now()
-	drifts := w.settle().Drifts
+	drifts := w.settleSyncs().Drifts
 	if len(drifts) == 0 {
 		t.Fatal("no drift was found")
 	}

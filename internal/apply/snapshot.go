@@ -95,7 +95,7 @@ func newSnapshot(obj client.Object) (*snapshot, error) {
 // contentDigest is equal for objects that mean the same.
 func (s *snapshot) contentDigest() sum {
 	if s.digest == (sum{}) {
-		s.digest = digest(compact(s.content))
+		s.digest = digestOf(dropEmpty(s.content))
 	}
 	return s.digest
 }
@@ -112,8 +112,8 @@ func (s *snapshot) ownDigest() sum {
 	return sumOf(own.Bytes())
 }
 
-// ownership parses managedFields, once.
-func (s *snapshot) ownership() (*ownership, error) {
+// parseOwnership parses managedFields, once.
+func (s *snapshot) parseOwnership() (*ownership, error) {
 	if s.parsed != nil {
 		return s.parsed, nil
 	}
@@ -156,13 +156,13 @@ func isOwn(m metav1.ManagedFieldsEntry) bool {
 	return m.Manager == v1alpha1.FieldManager && m.Operation == metav1.ManagedFieldsOperationApply && m.Subresource == ""
 }
 
-// holder is who has the path, apart from us: the newest where there are
+// findHolder is who has the path, apart from us: the newest where there are
 // several. Nil when nobody does.
-func (o *ownership) holder(path fieldpath.Path) *entry {
+func (o *ownership) findHolder(path fieldpath.Path) *entry {
 	var newest *entry
 	for i := range o.others {
 		e := &o.others[i]
-		if !holds(e.fields, path) {
+		if !holdsPath(e.fields, path) {
 			continue
 		}
 		if newest == nil || newest.time.Before(e.time) {
@@ -172,13 +172,13 @@ func (o *ownership) holder(path fieldpath.Path) *entry {
 	return newest
 }
 
-// compact drops what is empty, which typed objects and the wire disagree on.
-func compact(v any) any {
+// dropEmpty drops what is empty, which typed objects and the wire disagree on.
+func dropEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, child := range v {
-			if c := compact(child); c != nil {
+			if c := dropEmpty(child); c != nil {
 				out[k] = c
 			}
 		}
@@ -192,7 +192,7 @@ func compact(v any) any {
 		}
 		out := make([]any, len(v))
 		for i, child := range v {
-			out[i] = compact(child)
+			out[i] = dropEmpty(child)
 		}
 		return out
 	}
@@ -210,8 +210,8 @@ func sumOf(data []byte) sum {
 // String is what stands in an annotation.
 func (s sum) String() string { return hex.EncodeToString(s[:]) }
 
-// digest of a value of JSON types.
-func digest(v any) sum {
+// digestOf of a value of JSON types.
+func digestOf(v any) sum {
 	data, err := json.Marshal(v)
 	if err != nil {
 		// Such values come from JSON and cannot fail to become it again.

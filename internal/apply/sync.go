@@ -49,7 +49,7 @@ func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("the owner's kind: %w", err)
 	}
-	known := a.memory.of(req.Owner.GetUID())
+	known := a.memory.ofOwner(req.Owner.GetUID())
 	known.mu.Lock()
 	defer known.mu.Unlock()
 	p := &pass{
@@ -58,23 +58,23 @@ func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
 		retried: map[ObjectID]bool{}, left: map[ObjectID]bool{},
 	}
 	p.result.Settled = true
-	errs := p.all(ctx)
+	errs := p.syncAll(ctx)
 	if req.Complete && !req.Suspend && !p.result.Outdated {
 		errs = append(errs, p.pruneAll(ctx))
 		p.forgetUnwanted()
 	}
-	p.summarise()
+	p.summariseResult()
 	return p.result, errors.Join(errs...)
 }
 
-func (p *pass) all(ctx context.Context) []error {
+func (p *pass) syncAll(ctx context.Context) []error {
 	var errs []error
 	var wanted []*desired
 	for _, ac := range p.req.Objects {
 		d, err := newDesired(ac)
 		if err == nil {
 			p.wanted[d.id] = true
-			err = p.known.hash(d)
+			err = p.known.computeHash(d)
 		}
 		if err != nil {
 			errs = append(errs, err)
@@ -89,72 +89,72 @@ func (p *pass) all(ctx context.Context) []error {
 		if err := ctx.Err(); err != nil {
 			return append(errs, err)
 		}
-		errs = append(errs, p.one(ctx, d))
+		errs = append(errs, p.syncOne(ctx, d))
 	}
 	return errs
 }
 
-func (p *pass) one(ctx context.Context, d *desired) error {
+func (p *pass) syncOne(ctx context.Context, d *desired) error {
 	if p.left[d.id] {
 		return nil
 	}
 	if (p.foreignClaim || p.result.Outdated) && d.id.GVK.Kind == "StatefulSet" {
 		return nil // its pods mount claims by name, whoever's they are
 	}
-	err := p.object(ctx, d)
+	err := p.syncObject(ctx, d)
 	if conflict := (*ConflictError)(nil); d.id.GVK.Kind == "PersistentVolumeClaim" && errors.As(err, &conflict) {
 		p.foreignClaim = true
 	}
 	return err
 }
 
-// object takes one object through: what the cache and memory say decides
+// syncObject takes one object through: what the cache and memory say decides
 // whether anything has to be done at all.
-func (p *pass) object(ctx context.Context, d *desired) error { //nolint:gocyclo // an ordered switch: first match wins
+func (p *pass) syncObject(ctx context.Context, d *desired) error { //nolint:gocyclo // an ordered switch: first match wins
 	r := p.known.objects[d.id]
 	if r == nil || r.gone {
-		return p.first(ctx, d, r)
+		return p.applyFirst(ctx, d, r)
 	}
-	obj, err := p.get(ctx, p.reader, d.id)
+	obj, err := p.getObject(ctx, p.reader, d.id)
 	switch {
 	case err != nil:
 		return err
 	case obj == nil:
-		return p.absent(ctx, d, r)
-	case older(obj.GetResourceVersion(), r.resourceVersion):
+		return p.handleAbsent(ctx, d, r)
+	case isOlder(obj.GetResourceVersion(), r.resourceVersion):
 		p.result.Settled = false
 		return nil
 	case obj.GetUID() != r.uid:
 		r.gone = true
-		return p.first(ctx, d, r)
+		return p.applyFirst(ctx, d, r)
 	case obj.GetDeletionTimestamp() != nil:
 		p.result.Settled = false
 		return nil
 	}
-	r.seen = true
-	if r.judged.resourceVersion == obj.GetResourceVersion() && !p.due(d, r) {
+	r.shownByCache = true
+	if r.judged.resourceVersion == obj.GetResourceVersion() && !p.isDue(d, r) {
 		return nil
 	}
 	cached, err := newSnapshot(obj)
 	if err != nil {
 		return err
 	}
-	if p.clean(d, r, cached) || r.waiting(p.now) && r.applied == d.hash {
+	if p.isClean(d, r, cached) || r.isWaiting(p.now) && r.applied == d.hash {
 		return nil
 	}
-	return p.evaluate(ctx, d, r, cached)
+	return p.evaluateObject(ctx, d, r, cached)
 }
 
-// due says whether the object must be looked into, whatever it says.
-func (p *pass) due(d *desired, r *record) bool {
-	later := !p.now.Before(r.backstop) || r.contest != nil && !r.waiting(p.now)
-	pending := r.applied != d.hash && !p.req.Suspend || len(r.standing) > 0 && !p.dry(d, r)
+// isDue says whether the object must be looked into, whatever it says.
+func (p *pass) isDue(d *desired, r *record) bool {
+	later := !p.now.Before(r.backstop) || r.contest != nil && !r.isWaiting(p.now)
+	pending := r.applied != d.hash && !p.req.Suspend || len(r.standing) > 0 && !p.isDry(d, r)
 	return later || pending || r.judged.desired != d.hash || r.judged.rules != p.rules.digest
 }
 
-// clean says whether nothing happened since the object was last looked at.
-func (p *pass) clean(d *desired, r *record, cached *snapshot) bool {
-	if p.due(d, r) {
+// isClean says whether nothing happened since the object was last looked at.
+func (p *pass) isClean(d *desired, r *record, cached *snapshot) bool {
+	if p.isDue(d, r) {
 		return false
 	}
 	if r.judged.resourceVersion == cached.resourceVersion {
@@ -167,31 +167,31 @@ func (p *pass) clean(d *desired, r *record, cached *snapshot) bool {
 	return true
 }
 
-// dry says whether the object is to be left as it is.
-func (p *pass) dry(d *desired, r *record) bool {
+// isDry says whether the object is to be left as it is.
+func (p *pass) isDry(d *desired, r *record) bool {
 	return p.req.Suspend || p.req.Drift.Mode == v1alpha1.DriftReport && r.applied == d.hash
 }
 
-// first deals with a name that we never applied to, or that our object lost.
-func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //nolint:gocyclo // an ordered switch: first match wins
-	found, err := p.look(ctx, d.id)
+// applyFirst deals with a name that we never applied to, or that our object lost.
+func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error { //nolint:gocyclo // an ordered switch: first match wins
+	found, err := p.readMetadata(ctx, d.id)
 	switch {
 	case err != nil:
 		return err
 	case found == nil:
-		return p.create(ctx, d, lost)
-	case !p.ours(found, d):
-		return &ConflictError{Object: d.id, Owner: stranger(found)}
-	case p.outdated(d.id, found.UID):
+		return p.createObject(ctx, d, lost)
+	case !p.isOurs(found, d):
+		return &ConflictError{Object: d.id, Owner: describeOwner(found)}
+	case p.isOutdatedClaim(d.id, found.UID):
 		return nil
 	case found.DeletionTimestamp != nil:
 		p.result.Settled = false
 		return nil
 	}
-	live, err := p.read(ctx, p.reader, d.id)
+	live, err := p.readSnapshot(ctx, p.reader, d.id)
 	seen := live != nil && live.uid == found.UID
-	if err == nil && (!seen || older(live.resourceVersion, found.ResourceVersion)) {
-		live, err = p.read(ctx, p.writer, d.id)
+	if err == nil && (!seen || isOlder(live.resourceVersion, found.ResourceVersion)) {
+		live, err = p.readSnapshot(ctx, p.writer, d.id)
 	}
 	if err != nil {
 		return err
@@ -201,7 +201,7 @@ func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //no
 		p.result.Settled = false
 		return nil
 	}
-	r := &record{uid: live.uid, seen: seen, applied: live.applied, resourceVersion: live.resourceVersion}
+	r := &record{uid: live.uid, shownByCache: seen, applied: live.applied, resourceVersion: live.resourceVersion}
 	if tampered, err := annotationTaken(live); err != nil {
 		return err
 	} else if tampered {
@@ -210,16 +210,16 @@ func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //no
 	if lost != nil {
 		r.reverts, r.contest = lost.reverts, lost.contest
 	}
-	if !p.dry(d, r) {
-		if err := p.relabel(ctx, d, r, live); err != nil || p.left[d.id] {
+	if !p.isDry(d, r) {
+		if err := p.restoreLabels(ctx, d, r, live); err != nil || p.left[d.id] {
 			return err
 		}
 	}
-	if err := p.evaluate(ctx, d, r, live); err != nil {
+	if err := p.evaluateObject(ctx, d, r, live); err != nil {
 		return err
 	}
 	if lost != nil && lost.uid != live.uid {
-		p.report(d.id, []finding{{operation: OperationDeleted}}, ActionReverted)
+		p.reportFindings(d.id, []finding{{operation: OperationDeleted}}, ActionReverted)
 	}
 	return nil
 }
@@ -227,47 +227,47 @@ func (p *pass) first(ctx context.Context, d *desired, lost *record) error { //no
 // annotationTaken says whether somebody changed the annotation that holds the
 // hash: what it says is then no sign of what we applied.
 func annotationTaken(live *snapshot) (bool, error) {
-	o, err := live.ownership()
+	o, err := live.parseOwnership()
 	if err != nil {
 		return false, err
 	}
 	return !o.own.Empty() && !o.own.Has(hashPath), nil
 }
 
-// absent deals with an object that we know and that the cache lacks.
-func (p *pass) absent(ctx context.Context, d *desired, r *record) error {
+// handleAbsent deals with an object that we know and that the cache lacks.
+func (p *pass) handleAbsent(ctx context.Context, d *desired, r *record) error {
 	look := r.written.Add(unseenPeriod)
-	if !r.seen && p.now.Before(look) {
+	if !r.shownByCache && p.now.Before(look) {
 		p.result.Settled = false
-		p.wake(look)
+		p.wakeAt(look)
 		return nil
 	}
-	live, err := p.read(ctx, p.writer, d.id)
+	live, err := p.readSnapshot(ctx, p.writer, d.id)
 	switch {
 	case err != nil:
 		return err
 	case live == nil && p.req.Suspend:
-		p.stand(d.id, r, []finding{{operation: OperationDeleted}})
+		p.setStanding(d.id, r, []finding{{operation: OperationDeleted}})
 		return nil
 	case live == nil:
-		return p.create(ctx, d, r)
+		return p.createObject(ctx, d, r)
 	case live.uid != r.uid:
 		r.gone = true
-		return p.first(ctx, d, r)
+		return p.applyFirst(ctx, d, r)
 	case live.deleting:
 		p.result.Settled = false
 		return nil
 	}
 	// The cache selects by label, which was taken and is to stay as it is.
-	if p.clean(d, r, live) {
+	if p.isClean(d, r, live) {
 		return nil
 	}
-	return p.evaluate(ctx, d, r, live)
+	return p.evaluateObject(ctx, d, r, live)
 }
 
-// outdated says whether a claim, of which is known who it is now, is not the one
+// isOutdatedClaim says whether a claim, of which is known who it is now, is not the one
 // that what is desired of it was made by.
-func (p *pass) outdated(id ObjectID, now types.UID) bool {
+func (p *pass) isOutdatedClaim(id ObjectID, now types.UID) bool {
 	observed, told := p.req.Claims[id.Name]
 	if id.GVK.Kind != "PersistentVolumeClaim" || !told || observed == now {
 		return false
@@ -276,13 +276,13 @@ func (p *pass) outdated(id ObjectID, now types.UID) bool {
 	return true
 }
 
-// create makes an object. Where lost says that we had it, its absence is drift,
+// createObject makes an object. Where lost says that we had it, its absence is drift,
 // which no contest holds up: it is made again at once, at most once a second.
-func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
+func (p *pass) createObject(ctx context.Context, d *desired, lost *record) error {
 	if p.req.Suspend {
 		return nil
 	}
-	if p.outdated(d.id, "") {
+	if p.isOutdatedClaim(d.id, "") {
 		return nil
 	}
 	r := &record{}
@@ -290,38 +290,38 @@ func (p *pass) create(ctx context.Context, d *desired, lost *record) error {
 		lost.gone = true
 		if again := lost.made.Add(remakePeriod); p.now.Before(again) {
 			p.result.Settled = false
-			p.wake(again)
+			p.wakeAt(again)
 			return nil
 		}
 		r.reverts, r.contest = lost.reverts, lost.contest
 	}
-	if err := d.decode(); err != nil {
+	if err := d.decodeRendering(); err != nil {
 		return err
 	}
-	answer, err := p.send(ctx, d, "", false)
+	answer, err := p.sendApply(ctx, d, "", false)
 	if err != nil {
 		return err
 	}
-	p.metrics.applied(d.id, "created")
-	p.wrote(r, d, answer)
+	p.metrics.countApply(d.id, "created")
+	p.recordWrite(r, d, answer)
 	r.made = p.now
 	p.known.objects[d.id] = r
 	p.result.Settled = false
-	p.result.Changed = append(p.result.Changed, change(d.id, answer, true))
+	p.result.Changed = append(p.result.Changed, newChange(d.id, answer, true))
 	var deleted []finding
 	if lost != nil {
 		deleted = []finding{{operation: OperationDeleted}}
 	}
-	p.report(d.id, deleted, ActionReverted)
-	return p.conclude(d, r, answer, deleted, nil)
+	p.reportFindings(d.id, deleted, ActionReverted)
+	return p.recordOutcome(d, r, answer, deleted, nil)
 }
 
-func change(id ObjectID, s *snapshot, created bool) Change {
+func newChange(id ObjectID, s *snapshot, created bool) Change {
 	return Change{Object: id, Created: created, UID: s.uid, ResourceVersion: s.resourceVersion, Generation: s.generation}
 }
 
-// summarise fills what the result says of all objects, looked at or not.
-func (p *pass) summarise() {
+// summariseResult fills what the result says of all objects, looked at or not.
+func (p *pass) summariseResult() {
 	for id, r := range p.known.objects {
 		if !p.wanted[id] {
 			continue
@@ -335,25 +335,25 @@ func (p *pass) summarise() {
 				Object: id, Paths: r.contest.paths, Manager: r.contest.manager, Admission: r.contest.admission,
 				Since: r.contest.since, Next: r.contest.next,
 			})
-			p.wake(r.contest.next)
+			p.wakeAt(r.contest.next)
 		}
 		if !r.backstop.IsZero() {
-			p.wake(r.backstop)
+			p.wakeAt(r.backstop)
 		}
 	}
 	sortResult(&p.result)
 }
 
-// wake asks for a Sync no later than at a time.
-func (p *pass) wake(at time.Time) {
+// wakeAt asks for a Sync no later than at a time.
+func (p *pass) wakeAt(at time.Time) {
 	in := max(at.Sub(p.now), time.Millisecond)
 	if p.result.RetryAfter == 0 || in < p.result.RetryAfter {
 		p.result.RetryAfter = in
 	}
 }
 
-// older says whether a resource version is from before another one.
-func older(a, b string) bool {
+// isOlder says whether a resource version is from before another one.
+func isOlder(a, b string) bool {
 	if b == "" || a == b {
 		return false
 	}

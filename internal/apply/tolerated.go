@@ -43,10 +43,10 @@ var (
 	}
 )
 
-// unowned are the fields of an object that no manager owns and that the API server
+// findUnowned are the fields of an object that no manager owns and that the API server
 // did not fill in by itself.
-func unowned(s *snapshot) ([]fieldpath.Path, error) {
-	o, err := s.ownership()
+func findUnowned(s *snapshot) ([]fieldpath.Path, error) {
+	o, err := s.parseOwnership()
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +56,11 @@ func unowned(s *snapshot) ([]fieldpath.Path, error) {
 	}
 	metadata, _ := s.content["metadata"].(map[string]any)
 	for _, part := range []string{"labels", "annotations"} {
-		w.field(fieldpath.MakePathOrDie("metadata"), part, metadata[part])
+		w.walkField(fieldpath.MakePathOrDie("metadata"), part, metadata[part])
 	}
 	for _, part := range slices.Sorted(maps.Keys(s.content)) {
 		if part != "metadata" {
-			w.field(nil, part, s.content[part])
+			w.walkField(nil, part, s.content[part])
 		}
 	}
 	return w.found, nil
@@ -72,20 +72,20 @@ type ownerWalk struct {
 	found []fieldpath.Path
 }
 
-func (w *ownerWalk) field(parent fieldpath.Path, name string, content any) {
+func (w *ownerWalk) walkField(parent fieldpath.Path, name string, content any) {
 	path := append(parent.Copy(), fieldpath.PathElement{FieldName: &name})
 	switch {
-	case compact(content) == nil:
-	case atomic(w.held, path):
-	case holds(w.held, path):
-		w.below(path, name, content)
+	case dropEmpty(content) == nil:
+	case isAtomic(w.held, path):
+	case holdsPath(w.held, path):
+		w.walkBelow(path, name, content)
 	case addable[name] || len(parent) > 0 && parent[len(parent)-1].FieldName != nil && addableBelow[*parent[len(parent)-1].FieldName]:
 		w.found = append(w.found, path)
 	}
 }
 
-// atomic says whether a path is owned as a whole: a selector's labels are.
-func atomic(held *fieldpath.Set, path fieldpath.Path) bool {
+// isAtomic says whether a path is owned as a whole: a selector's labels are.
+func isAtomic(held *fieldpath.Set, path fieldpath.Path) bool {
 	below := held
 	for _, element := range path {
 		below = below.WithPrefix(element)
@@ -93,20 +93,20 @@ func atomic(held *fieldpath.Set, path fieldpath.Path) bool {
 	return below.Empty() && held.Has(path)
 }
 
-func (w *ownerWalk) below(path fieldpath.Path, name string, content any) {
+func (w *ownerWalk) walkBelow(path fieldpath.Path, name string, content any) {
 	switch content := content.(type) {
 	case map[string]any:
 		for _, child := range slices.Sorted(maps.Keys(content)) {
-			w.field(path, child, content[child])
+			w.walkField(path, child, content[child])
 		}
 	case []any:
 		for _, item := range content {
-			w.item(path, name, item)
+			w.walkItem(path, name, item)
 		}
 	}
 }
 
-func (w *ownerWalk) item(list fieldpath.Path, name string, item any) {
+func (w *ownerWalk) walkItem(list fieldpath.Path, name string, item any) {
 	fields, isMap := item.(map[string]any)
 	if !isMap {
 		return
@@ -116,11 +116,11 @@ func (w *ownerWalk) item(list fieldpath.Path, name string, item any) {
 		return
 	}
 	path := append(list.Copy(), fieldpath.PathElement{Key: key})
-	if !holds(w.held, path) {
+	if !holdsPath(w.held, path) {
 		w.found = append(w.found, path)
 		return
 	}
-	w.below(path, "", fields)
+	w.walkBelow(path, "", fields)
 }
 
 // keyOf an item of a list with a name.
@@ -142,16 +142,16 @@ func keyOf(list string, fields map[string]any) (*value.FieldList, bool) {
 	return fieldpath.KeyByFields(pairs...), true
 }
 
-// tolerate remembers what nobody owns of an object, but for what is ignored.
-func (p *pass) tolerate(id ObjectID, r *record, s *snapshot) error {
-	paths, err := unowned(s)
+// tolerateUnowned remembers what nobody owns of an object, but for what is ignored.
+func (p *pass) tolerateUnowned(id ObjectID, r *record, s *snapshot) error {
+	paths, err := findUnowned(s)
 	if err != nil {
 		return err
 	}
 	r.tolerated = nil
 	for _, path := range paths {
-		if !p.rules.ignore(id, path, nil, s.content) {
-			r.tolerated = append(r.tolerated, show(path, s.content))
+		if !p.rules.ignoreDifference(id, path, nil, s.content) {
+			r.tolerated = append(r.tolerated, showPath(path, s.content))
 		}
 	}
 	return nil

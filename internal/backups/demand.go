@@ -52,7 +52,7 @@ func (p *Plan) AddDemand(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup
 			Namespace: c.GetNamespace(), Name: wanted.Name,
 			Labels: map[string]string{
 				v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: c.GetName(),
-				v1alpha1.LabelClusterUID: string(c.GetUID()), v1alpha1.LabelSchedule: schedule.Name(now),
+				v1alpha1.LabelClusterUID: string(c.GetUID()), v1alpha1.LabelSchedule: schedule.SlotName(now),
 			},
 		},
 		Spec: v1alpha1.BackupSpec{

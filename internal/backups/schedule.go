@@ -70,7 +70,7 @@ func PlanSchedule(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim
 	if was != nil {
 		record = *was
 	}
-	record, slot := parsed.Turn(record, now)
+	record, slot := parsed.AdvanceStatus(record, now)
 	if !slot.IsZero() {
 		record = r.planSlot(c, kind, own, parsed, record, slot)
 	}
@@ -82,7 +82,7 @@ func PlanSchedule(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim
 	if newest := FindNewestGood(own); r.Due != nil && newest != nil {
 		// What will be kept no longer is counted from the slot that follows the
 		// newest good one, and not from a clock that may be ahead.
-		if follows := parsed.Next(newest.CreationTimestamp.Time); follows.Before(slot) {
+		if follows := parsed.NextSlot(newest.CreationTimestamp.Time); follows.Before(slot) {
 			slot = follows
 		}
 		drop, early := space.planEarlyRemoval(own, c, slot)
@@ -107,7 +107,7 @@ func PlanSchedule(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup, claim
 // where it declares none.
 func ParseSchedule(c v1alpha1.Cluster) (schedule.Schedule, error) {
 	declared := c.Common().Backup
-	return schedule.Parse(cmp.Or(declared.Schedule, schedule.Nightly(c.GetNamespace(), c.GetName())), declared.TimeZone)
+	return schedule.Parse(cmp.Or(declared.Schedule, schedule.NightlyLine(c.GetNamespace(), c.GetName())), declared.TimeZone)
 }
 
 // FindScheduleRecord finds the record of the schedule of backups in the status; nil
@@ -135,7 +135,7 @@ func IsOverdue(own []*v1alpha1.Backup, s schedule.Schedule, now time.Time) bool 
 
 // FindPreviousSlot is the slot before the newest one.
 func FindPreviousSlot(s schedule.Schedule, now time.Time) time.Time {
-	return s.Last(s.Last(now).Add(-time.Second))
+	return s.LastSlot(s.LastSlot(now).Add(-time.Second))
 }
 
 // planSlot handles a slot: a backup is made, or the slot is skipped, and why.
@@ -146,7 +146,7 @@ func (p *Plan) planSlot(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup,
 	if p.Removed != "" {
 		return s.Done(record, slot, "skipped: spec.backup.destination was removed")
 	}
-	name := c.GetName() + "-" + schedule.Name(slot)
+	name := c.GetName() + "-" + schedule.SlotName(slot)
 	for _, b := range all {
 		if isScheduled(b) && !b.IsFinished() && b.DeletionTimestamp == nil && b.Name != name {
 			return s.Done(record, slot, "skipped: backup "+b.Name+" is still under way")
@@ -157,7 +157,7 @@ func (p *Plan) planSlot(c v1alpha1.Cluster, kind string, all []*v1alpha1.Backup,
 			Namespace: c.GetNamespace(), Name: name,
 			Labels: map[string]string{
 				v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: c.GetName(),
-				v1alpha1.LabelClusterUID: string(c.GetUID()), v1alpha1.LabelSchedule: schedule.Name(slot),
+				v1alpha1.LabelClusterUID: string(c.GetUID()), v1alpha1.LabelSchedule: schedule.SlotName(slot),
 			},
 		},
 		Spec: v1alpha1.BackupSpec{

@@ -19,7 +19,7 @@ import (
 // Synced says it as long as the member does.
 func TestAlterSystemIsReported(t *testing.T) {
 	w := newWorld(t, postgresKind)
-	c := w.Postgres("orders", 2)
+	c := w.NewPostgresCluster("orders", 2)
 	w.create(c)
 	o := w.operate(0)
 	w.awaitReady(c)

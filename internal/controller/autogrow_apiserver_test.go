@@ -28,7 +28,7 @@ func (w *world) growing(maxSize string) *v1alpha1.PostgresCluster {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "growing-"}, Provisioner: "example.com/disk", AllowVolumeExpansion: new(true)}
 	w.create(class)
 	w.t.Cleanup(func() { _ = w.person.Delete(context.Background(), class) })
-	c := w.Postgres("orders", 2)
+	c := w.NewPostgresCluster("orders", 2)
 	c.Spec.Storage.StorageClass = class.Name
 	c.Spec.Storage.AutoGrow = &v1alpha1.AutoGrowSpec{MaxSize: resource.MustParse(maxSize)}
 	w.create(c)

@@ -487,7 +487,7 @@ func TestBackupVolumeComesWithTheFirst(t *testing.T) {
 func TestBackupDefaults(t *testing.T) {
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
-	c := w.Postgres("orders", 1)
+	c := w.NewPostgresCluster("orders", 1)
 	c.Spec.Backup = nil
 	if err := person.Create(t.Context(), c, client.DryRunAll); err != nil || !*c.Spec.Backup.Enabled || c.Spec.Backup.Schedule != "" || c.Spec.Backup.Retention != "" {
 		t.Errorf("%+v, %v", c.Spec.Backup, err)

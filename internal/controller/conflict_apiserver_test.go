@@ -40,7 +40,7 @@ func TestForeignVolumeIsNotMounted(t *testing.T) {
 				},
 			}
 			w.create(foreign)
-			c := w.Postgres("orders", 1)
+			c := w.NewPostgresCluster("orders", 1)
 			w.create(c)
 			o := w.operate(0)
 			await(w, c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
@@ -76,7 +76,7 @@ func TestForeignSecretsAreNotUsed(t *testing.T) {
 	}
 	w.create(&corev1.Secret{ObjectMeta: meta("orders-ca"), Data: pki.CAState{Current: ca}.Data()})
 	w.create(&corev1.Secret{ObjectMeta: meta("orders-internal"), StringData: map[string]string{"app-password": "theirs"}})
-	c := w.Postgres("orders", 1)
+	c := w.NewPostgresCluster("orders", 1)
 	w.create(c)
 	w.operate(0)
 	await(w, c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {

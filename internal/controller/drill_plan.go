@@ -111,7 +111,7 @@ func (s drillObservation) planSlot(p *drillPlan) {
 	if p.record != nil {
 		record = *p.record
 	}
-	record, slot := parsed.Turn(record, s.now)
+	record, slot := parsed.AdvanceStatus(record, s.now)
 	if !slot.IsZero() {
 		record = parsed.Done(record, slot, s.recordDrill(p, slot))
 	}
@@ -133,7 +133,7 @@ func (s drillObservation) recordDrill(p *drillPlan, slot time.Time) (passedOver 
 		return fmt.Sprintf("skipped: Secret %s, with the credentials of the store that backup %s is in, is not there", s.missing, newest.Name)
 	}
 	p.status.Running = &v1alpha1.DrillRun{
-		Job: s.cluster.GetName() + v1alpha1.InfixDrill + schedule.Name(slot), Backup: newest.Name, StartTime: metav1.NewTime(s.now.Truncate(time.Second)),
+		Job: s.cluster.GetName() + v1alpha1.InfixDrill + schedule.SlotName(slot), Backup: newest.Name, StartTime: metav1.NewTime(s.now.Truncate(time.Second)),
 	}
 	p.wait = stepPause // its Job is made once that is on record
 	return ""
@@ -248,7 +248,7 @@ func (p *drillPlan) reportUntried(format string, args ...any) {
 	reason := truncateText(fmt.Sprintf(format, args...), maxDrillMessage)
 	p.status.Running, p.wait = nil, stepPause
 	if p.record != nil && p.record.LastSlot != nil {
-		p.record = new(schedule.Undone(*p.record, "could not be tried: "+reason))
+		p.record = new(schedule.MarkUndone(*p.record, "could not be tried: "+reason))
 	}
 }
 

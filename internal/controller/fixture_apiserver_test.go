@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/secrets"
 )
 
-func TestMain(m *testing.M) { apitest.Main(m) }
+func TestMain(m *testing.M) { apitest.RunTests(m) }
 
 // world is a namespace with simulated members, and a person who looks and
 // edits.
@@ -130,7 +130,7 @@ func (w *world) operate(limit int) *operator {
 	ctx, crash := context.WithCancel(context.Background())
 	o := &operator{transport: &transport{limit: limit, crashed: make(chan struct{}), crash: crash}}
 	wrap := func(next http.RoundTripper) http.RoundTripper { o.next = next; return o.transport }
-	o.Operator = w.Operate(ctx, w.t, controller.CacheOptions([]string{w.Namespace}), wrap, w.wire)
+	o.Operator = w.StartOperator(ctx, w.t, controller.CacheOptions([]string{w.Namespace}), wrap, w.wire)
 	return o
 }
 

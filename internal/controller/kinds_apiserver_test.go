@@ -86,7 +86,7 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 		Applier: parts.applier, Recorder: parts.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: empty,
 	}
-	if err := r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.Source(), parts.keys.Source()); err != nil {
+	if err := r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.EventSource(), parts.keys.EventSource()); err != nil {
 		return err
 	}
 	backups := &controller.BackupReconciler{
@@ -103,7 +103,7 @@ var postgresKind = &kind{
 	setting: "work_mem", value: "8MB",
 	version: "17.4", primary: "orders-0",
 	list:       func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
-	cluster:    func(w *world) v1alpha1.Cluster { return w.Postgres("", 1) },
+	cluster:    func(w *world) v1alpha1.Cluster { return w.NewPostgresCluster("", 1) },
 	parameters: func(c v1alpha1.Cluster) *v1alpha1.Parameters { return &asPostgres(c).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {

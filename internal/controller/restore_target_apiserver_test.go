@@ -47,7 +47,7 @@ func TestRestoreSchema(t *testing.T) {
 		"a path for a namespace":         {v1alpha1.ClusterRestore{Source: &v1alpha1.RestoreSource{BackupDestination: store, Namespace: "../x"}}, "namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			obj := w.Postgres("orders", 1)
+			obj := w.NewPostgresCluster("orders", 1)
 			obj.Spec.Restore = &c.from
 			err := person.Create(t.Context(), obj, client.DryRunAll)
 			if c.want == "" && err != nil || c.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.want)) {

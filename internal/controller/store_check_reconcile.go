@@ -21,7 +21,7 @@ import (
 // Keys tell which versions of Secrets there are, and wake the clusters that
 // named them.
 type Keys interface {
-	Versions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error)
+	ReadVersions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error)
 }
 
 // checkStore tries whether the destination of backups can be used, and says
@@ -52,7 +52,7 @@ func (r *Reconciler[C, O]) observeStore(ctx context.Context, s *storeObservation
 	if b := s.cluster.Common().Backup; b.IsEnabled() && b.Destination != nil && b.Destination.CredentialsSecretRef != nil {
 		named = append(named, b.Destination.CredentialsSecretRef.Name)
 	}
-	versions, err := r.Keys.Versions(ctx, key, named...)
+	versions, err := r.Keys.ReadVersions(ctx, key, named...)
 	if err != nil {
 		return err
 	}

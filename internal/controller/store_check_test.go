@@ -23,7 +23,7 @@ import (
 // versions of Secrets, by name.
 type versions map[string]string
 
-func (v versions) Versions(context.Context, types.NamespacedName, ...string) (map[string]string, error) {
+func (v versions) ReadVersions(context.Context, types.NamespacedName, ...string) (map[string]string, error) {
 	return v, nil
 }
 

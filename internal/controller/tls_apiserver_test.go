@@ -141,7 +141,7 @@ func TestCertificateOfOnesOwn(t *testing.T) {
 // first, and gives way to a CA of Holdfast's.
 func TestCAOfOnesOwn(t *testing.T) {
 	w := newWorld(t, postgresKind)
-	c := w.Postgres("orders", 2)
+	c := w.NewPostgresCluster("orders", 2)
 	c.Spec.TLS.CASecretRef = &v1alpha1.SecretReference{Name: "root"}
 	w.create(c)
 	o := w.operate(0)

@@ -33,26 +33,26 @@ func ParseDeclared(text string) (Version, bool) {
 	}
 	v := Version{Patch: Open}
 	n, err := fmt.Sscanf(text, "3.%d", &v.Minor)
-	return v, err == nil && n == 1 && text == v.line()
+	return v, err == nil && n == 1 && text == v.minorLine()
 }
 
-func (v Version) line() string { return fmt.Sprintf("3.%d", v.Minor) }
+func (v Version) minorLine() string { return fmt.Sprintf("3.%d", v.Minor) }
 
-// Newest is the newest known patch of a minor version.
-func Newest(minor int) (Version, bool) {
+// NewestPatch is the newest known patch of a minor version.
+func NewestPatch(minor int) (Version, bool) {
 	patch, known := newest[minor]
 	return Version{minor, patch}, known
 }
 
 func (v Version) String() string {
 	if v.Patch == Open {
-		return v.line()
+		return v.minorLine()
 	}
 	return fmt.Sprintf("3.%d.%d", v.Minor, v.Patch)
 }
 
-// Before says whether v is the older one.
-func (v Version) Before(other Version) bool {
+// IsBefore says whether v is the older one.
+func (v Version) IsBefore(other Version) bool {
 	return v.Minor < other.Minor || v.Minor == other.Minor && v.Patch < other.Patch
 }
 
@@ -75,9 +75,9 @@ const (
 	Minor
 )
 
-// Between two versions: what keeps next from taking over data of have, and the
+// FindObstacle two versions: what keeps next from taking over data of have, and the
 // version to run first.
-func Between(have, next Version) (Obstacle, Version) {
+func FindObstacle(have, next Version) (Obstacle, Version) {
 	least, bound := leastPatch[have.Minor]
 	switch {
 	case next.Minor < have.Minor:

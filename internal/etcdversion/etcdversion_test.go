@@ -36,7 +36,7 @@ func TestBetween(t *testing.T) {
 	} {
 		have, _ := Parse(c.have)
 		next, _ := Parse(c.next)
-		if got, first := Between(have, next); got != c.want || first.String() != c.first {
+		if got, first := FindObstacle(have, next); got != c.want || first.String() != c.first {
 			t.Errorf("from %s to %s: %d by way of %s, want %d by way of %s", c.have, c.next, got, first, c.want, c.first)
 		}
 	}

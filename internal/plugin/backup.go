@@ -36,7 +36,7 @@ func backupCommand(s *session) *cobra.Command {
 		Example: `  kubectl holdfast backup orders
   kubectl holdfast backup orders --name before-release --wait`,
 		Args: exactlyOne,
-		RunE: o.run,
+		RunE: o.runBackup,
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "name of the Backup (default NAME-manual-<time in UTC>)")
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "show how far it is, and wait until it is complete and verified, or cannot go on")
@@ -44,8 +44,8 @@ func backupCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func (o *backupOptions) run(cmd *cobra.Command, args []string) error {
-	c, err := o.find(cmd.Context(), args[0])
+func (o *backupOptions) runBackup(cmd *cobra.Command, args []string) error {
+	c, err := o.findCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -70,10 +70,10 @@ func (o *backupOptions) run(cmd *cobra.Command, args []string) error {
 	if !o.wait {
 		return nil
 	}
-	if err := o.await(cmd, b); err != nil {
+	if err := o.awaitBackup(cmd, b); err != nil {
 		return fmt.Errorf("bk/%s: %w", name, err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), completed(b))
+	fmt.Fprintln(cmd.OutOrStdout(), describeCompleted(b))
 	return nil
 }
 
@@ -84,13 +84,13 @@ func manualName(cluster string, now time.Time) string {
 	return strings.TrimRight(cluster[:min(len(cluster), longestBackupName-len(suffix))], "-") + suffix
 }
 
-// await waits until a backup is good, or only a person can go on.
-func (o *backupOptions) await(cmd *cobra.Command, b *v1alpha1.Backup) error {
+// awaitBackup waits until a backup is good, or only a person can go on.
+func (o *backupOptions) awaitBackup(cmd *cobra.Command, b *v1alpha1.Backup) error {
 	deadline, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	file, isFile := cmd.ErrOrStderr().(*os.File)
 	show := follower{w: cmd.ErrOrStderr(), rewrites: isFile && isTerminal(file)}
-	defer show.end()
+	defer show.clearLine()
 	key, uid := client.ObjectKeyFromObject(b), b.UID
 	for {
 		*b = v1alpha1.Backup{}
@@ -101,23 +101,23 @@ func (o *backupOptions) await(cmd *cobra.Command, b *v1alpha1.Backup) error {
 		case err != nil:
 			return fmt.Errorf("look at it again: %w; it goes on", err)
 		}
-		show.at(b)
-		if done, err := outcome(b); done {
+		show.showProgress(b)
+		if done, err := backupOutcome(b); done {
 			return err
 		}
-		if !pause(deadline, waitInterval) {
-			return fmt.Errorf("%s, after %s: it goes on, see kubectl get bk %s -n %s", stage(b), o.timeout, b.Name, b.Namespace)
+		if !waitFor(deadline, waitInterval) {
+			return fmt.Errorf("%s, after %s: it goes on, see kubectl get bk %s -n %s", describeStage(b), o.timeout, b.Name, b.Namespace)
 		}
 	}
 }
 
-// outcome says whether there is nothing left to wait for, and what is wrong.
-func outcome(b *v1alpha1.Backup) (done bool, why error) {
-	stalled := find(b.Status.Conditions, v1alpha1.ConditionStalled)
+// backupOutcome says whether there is nothing left to wait for, and what is wrong.
+func backupOutcome(b *v1alpha1.Backup) (done bool, why error) {
+	stalled := findCondition(b.Status.Conditions, v1alpha1.ConditionStalled)
 	switch {
 	case b.DeletionTimestamp != nil:
 		return true, errors.New("it is being deleted")
-	case find(b.Status.Conditions, v1alpha1.ConditionReady).Status == metav1.ConditionTrue:
+	case findCondition(b.Status.Conditions, v1alpha1.ConditionReady).Status == metav1.ConditionTrue:
 		return true, nil
 	case stalled.Status != metav1.ConditionTrue:
 		return false, nil
@@ -127,8 +127,8 @@ func outcome(b *v1alpha1.Backup) (done bool, why error) {
 	return true, fmt.Errorf("stalled, %s: %s; it goes on once that is corrected", stalled.Reason, stalled.Message)
 }
 
-// stage of a backup, in a few words.
-func stage(b *v1alpha1.Backup) string {
+// describeStage of a backup, in a few words.
+func describeStage(b *v1alpha1.Backup) string {
 	text := b.Status.Phase
 	if text == "" {
 		text = "no operator has looked at it yet"
@@ -139,7 +139,7 @@ func stage(b *v1alpha1.Backup) string {
 	return text
 }
 
-func completed(b *v1alpha1.Backup) string {
+func describeCompleted(b *v1alpha1.Backup) string {
 	text := fmt.Sprintf("bk/%s is complete and verified", b.Name)
 	if r := b.Status.Result; r != nil {
 		text += fmt.Sprintf(": %s of %s, version %s", cmp.Or(b.Status.Size, r.Size.String()), orDash(r.Source), r.Version)
@@ -155,10 +155,10 @@ type follower struct {
 	last     string
 }
 
-func (f *follower) at(b *v1alpha1.Backup) {
+func (f *follower) showProgress(b *v1alpha1.Backup) {
 	text := b.Status.Phase
 	if f.rewrites {
-		text = stage(b)
+		text = describeStage(b)
 	}
 	if text == f.last {
 		return
@@ -171,8 +171,8 @@ func (f *follower) at(b *v1alpha1.Backup) {
 	}
 }
 
-// end leaves the line to what comes next.
-func (f *follower) end() {
+// clearLine leaves the line to what comes next.
+func (f *follower) clearLine() {
 	if f.rewrites && f.last != "" {
 		fmt.Fprint(f.w, "\r\x1b[K")
 	}

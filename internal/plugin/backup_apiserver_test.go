@@ -32,7 +32,7 @@ func (w *world) playBackup(ctx context.Context, name string, states ...v1alpha1.
 
 // backupIn is the status of a backup in a phase; with a condition that is true.
 func backupIn(phase, conditionType, reason, message string) v1alpha1.BackupStatus {
-	condition := is(conditionType, metav1.ConditionTrue, reason, message)
+	condition := newCondition(conditionType, metav1.ConditionTrue, reason, message)
 	condition.LastTransitionTime = metav1.Now()
 	st := v1alpha1.BackupStatus{Phase: phase, Conditions: []metav1.Condition{condition}}
 	if conditionType == v1alpha1.ConditionReady || reason == v1alpha1.ReasonBackupFailed {
@@ -55,13 +55,13 @@ func TestBackup(t *testing.T) {
 	eachKind(t, func(t *testing.T, w *world, c v1alpha1.Cluster) {
 		w.stop()
 		c.SetName("a123456789b123456789c123456789d123456789") // the longest that there is
-		w.create(c)
-		w.fails(1, "set its spec.backup.enabled to true", "backup", c.GetName())
-		w.patch(c, c.GetName(), `{"spec":{"backup":{"enabled":true}}}`)
+		w.createCluster(c)
+		w.mustFail(1, "set its spec.backup.enabled to true", "backup", c.GetName())
+		w.patchObject(c, c.GetName(), `{"spec":{"backup":{"enabled":true}}}`)
 
 		out, _ := w.mustRun("backup", nameOf(c))
 		var all v1alpha1.BackupList
-		w.must(w.person.List(t.Context(), &all, client.InNamespace(w.Namespace)))
+		w.mustSucceed(w.person.List(t.Context(), &all, client.InNamespace(w.Namespace)))
 		if len(all.Items) != 1 {
 			t.Fatalf("there are %d backups", len(all.Items))
 		}
@@ -70,26 +70,26 @@ func TestBackup(t *testing.T) {
 		if diff := cmp.Diff(want, b.Spec); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		contains(t, out, "bk/"+b.Name+" of "+nameOf(c)+" is to be made")
-		w.fails(1, "give it another --name", "backup", nameOf(c), "--name", b.Name)
-		w.fails(1, "lower-case", "backup", nameOf(c), "--name", "9lives")
-		w.fails(1, "no operator has looked at it yet, after 1s: it goes on", "backup", nameOf(c), "--name", "alone", "--wait", "--timeout", "1s")
+		mustContain(t, out, "bk/"+b.Name+" of "+nameOf(c)+" is to be made")
+		w.mustFail(1, "give it another --name", "backup", nameOf(c), "--name", b.Name)
+		w.mustFail(1, "lower-case", "backup", nameOf(c), "--name", "9lives")
+		w.mustFail(1, "no operator has looked at it yet, after 1s: it goes on", "backup", nameOf(c), "--name", "alone", "--wait", "--timeout", "1s")
 
 		go w.playBackup(t.Context(), "good", backupIn("Copying", v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying, "copied"), goodBackup())
 		out, _ = w.mustRun("backup", nameOf(c), "--name", "good", "--wait")
-		contains(t, out, "bk/good is complete and verified: 12Mi of orders-1, version 17.5")
+		mustContain(t, out, "bk/good is complete and verified: 12Mi of orders-1, version 17.5")
 
 		go w.playBackup(t.Context(), "waits", backupIn("Pending", v1alpha1.ConditionStalled, v1alpha1.ReasonSecretMissing, "there is no Secret keys"))
-		w.fails(1, "bk/waits: stalled, SecretMissing: there is no Secret keys", "backup", nameOf(c), "--name", "waits", "--wait")
+		w.mustFail(1, "bk/waits: stalled, SecretMissing: there is no Secret keys", "backup", nameOf(c), "--name", "waits", "--wait")
 		go w.playBackup(t.Context(), "bad", backupIn("Failed", v1alpha1.ConditionStalled, v1alpha1.ReasonBackupFailed, "the bucket is missing"))
-		w.fails(1, "bk/bad: BackupFailed: the bucket is missing", "backup", nameOf(c), "--name", "bad", "--wait")
+		w.mustFail(1, "bk/bad: BackupFailed: the bucket is missing", "backup", nameOf(c), "--name", "bad", "--wait")
 
 		go func() {
 			gone := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "gone"}}
 			for w.person.Delete(t.Context(), gone) != nil && t.Context().Err() == nil {
 			}
 		}()
-		w.fails(1, "another client has deleted it", "backup", nameOf(c), "--name", "gone", "--wait")
+		w.mustFail(1, "another client has deleted it", "backup", nameOf(c), "--name", "gone", "--wait")
 	})
 }
 
@@ -97,8 +97,8 @@ func TestBackup(t *testing.T) {
 func TestPagePrintsBackups(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	w.orders(func(c *v1alpha1.PostgresCluster) { c.Spec.Backup = &v1alpha1.ClusterBackup{} })
-	commands := shown(t, "../../docs/reference/kubectl-holdfast.md", "backup")
+	w.createOrders(func(c *v1alpha1.PostgresCluster) { c.Spec.Backup = &v1alpha1.ClusterBackup{} })
+	commands := shownCommands(t, "../../docs/reference/kubectl-holdfast.md", "backup")
 	if len(commands) != 2 {
 		t.Fatalf("the page shows %v", commands)
 	}
@@ -113,7 +113,7 @@ func TestPagePrintsBackups(t *testing.T) {
 				go w.playBackup(t.Context(), args[n+1], states[i])
 			}
 		}
-		got, _, err := w.run(args...)
+		got, _, err := w.runPlugin(args...)
 		if err != nil {
 			got += "holdfast: " + err.Error() + "\n"
 		}

@@ -36,9 +36,9 @@ func TestFollowerRewrites(t *testing.T) {
 		var out strings.Builder
 		f := follower{w: &out, rewrites: rewrites}
 		for _, progress := range []string{"5%", "45%", "45%"} {
-			f.at(copying(progress))
+			f.showProgress(copying(progress))
 		}
-		f.end()
+		f.clearLine()
 		if out.String() != want {
 			t.Errorf("rewrites %t: %q, want %q", rewrites, out.String(), want)
 		}
@@ -54,8 +54,8 @@ func TestOutcome(t *testing.T) {
 		}
 		return b
 	}
-	stalled := is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretMissing, "there is no Secret")
-	failed := is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonBackupFailed, "the bucket is not there")
+	stalled := newCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretMissing, "there is no Secret")
+	failed := newCondition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonBackupFailed, "the bucket is not there")
 	going := with(false)
 	going.DeletionTimestamp = &now
 	for name, test := range map[string]struct {
@@ -64,14 +64,14 @@ func TestOutcome(t *testing.T) {
 		why    string
 	}{
 		"nobody has looked yet":    {with(false), false, ""},
-		"it is copied":             {with(false, is(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCopying, "copied")), false, ""},
-		"it is good":               {with(true, is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonBackupCompleted, "good")), true, ""},
+		"it is copied":             {with(false, newCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCopying, "copied")), false, ""},
+		"it is good":               {with(true, newCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonBackupCompleted, "good")), true, ""},
 		"only a person can go on":  {with(false, stalled), true, "stalled, SecretMissing: there is no Secret; it goes on"},
 		"it has failed for good":   {with(true, failed), true, "BackupFailed: the bucket is not there"},
 		"somebody is deleting it":  {going, true, "it is being deleted"},
 		"it was good and is going": {func() *v1alpha1.Backup { b := with(true); b.DeletionTimestamp = &now; return b }(), true, "it is being deleted"},
 	} {
-		done, why := outcome(test.backup)
+		done, why := backupOutcome(test.backup)
 		if done != test.done || (why == nil) != (test.why == "") || why != nil && !strings.HasPrefix(why.Error(), test.why) {
 			t.Errorf("%s: %t, %v", name, done, why)
 		}

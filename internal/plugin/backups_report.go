@@ -27,42 +27,42 @@ func (r *Report) addBackups(c v1alpha1.Cluster) {
 	r.Backups = &BackupsReport{Newest: st.LastBackup, Next: st.NextBackup, Drill: st.Drill, Off: !c.Common().Backup.IsEnabled()}
 }
 
-// backups are the newest one, the newest drill, and the volume that they are on.
-func (v view) backups(b *BackupsReport) []node {
+// renderBackups are the newest one, the newest drill, and the volume that they are on.
+func (v view) renderBackups(b *BackupsReport) []node {
 	if b == nil {
 		return nil
 	}
-	newest := v.paint(yellow, "none yet")
+	newest := v.paintText(yellow, "none yet")
 	switch {
 	case b.Newest != nil:
-		newest = fmt.Sprintf("%s, begun %s ago", b.Newest.Name, v.age(b.Newest.Time))
+		newest = fmt.Sprintf("%s, begun %s ago", b.Newest.Name, v.formatAge(b.Newest.Time))
 	case b.Off:
-		newest = v.paint(yellow, "none: spec.backup.enabled is false")
+		newest = v.paintText(yellow, "none: spec.backup.enabled is false")
 	}
 	lines := []string{"newest  " + newest}
 	if b.Next != nil {
 		lines = append(lines, "next    "+b.Next.UTC().Format("2006-01-02 15:04 UTC"))
 	}
-	if text := v.drill(b.Drill); text != "" {
+	if text := v.describeDrill(b.Drill); text != "" {
 		lines = append(lines, "drill   "+text)
 	}
 	if b.Volume != nil {
-		lines = append(lines, "volume  "+b.Volume.describe()+v.paint(dim, "  holds the backups"))
+		lines = append(lines, "volume  "+b.Volume.describeVolume()+v.paintText(dim, "  holds the backups"))
 	}
-	return leaves(lines)
+	return leafNodes(lines)
 }
 
-// drill is how the last restore on trial ended.
-func (v view) drill(d *v1alpha1.DrillStatus) string {
+// describeDrill is how the last restore on trial ended.
+func (v view) describeDrill(d *v1alpha1.DrillStatus) string {
 	switch {
 	case d == nil:
 		return ""
 	case d.Running != nil:
-		return fmt.Sprintf("%s is being restored on trial, for %s", d.Running.Backup, v.age(d.Running.StartTime))
+		return fmt.Sprintf("%s is being restored on trial, for %s", d.Running.Backup, v.formatAge(d.Running.StartTime))
 	case d.LastTime == nil:
 		return "none yet"
 	case d.Result == v1alpha1.DrillFailed:
-		return v.paint(red, fmt.Sprintf("failed %s ago with %s: %s", v.age(*d.LastTime), d.Backup, d.Message))
+		return v.paintText(red, fmt.Sprintf("failed %s ago with %s: %s", v.formatAge(*d.LastTime), d.Backup, d.Message))
 	}
-	return fmt.Sprintf("passed %s ago with %s, in %s", v.age(*d.LastTime), d.Backup, d.Duration)
+	return fmt.Sprintf("passed %s ago with %s, in %s", v.formatAge(*d.LastTime), d.Backup, d.Duration)
 }

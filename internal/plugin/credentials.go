@@ -44,7 +44,7 @@ func credentialsCommand(s *session) *cobra.Command {
   eval "$(kubectl holdfast credentials orders -o env --show-password)"
   eval "$(kubectl holdfast credentials config -o env --directory ~/.config/etcd)"`,
 		Args: exactlyOne,
-		RunE: o.run,
+		RunE: o.runCredentials,
 	}
 	cmd.Flags().BoolVar(&o.secrets, "show-password", false, "print the password too, or the private key with -o json")
 	cmd.Flags().StringVar(&o.directory, "directory", "", "write certificates, and the private key where there is one, to files in this directory")
@@ -55,34 +55,34 @@ func credentialsCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func (o *credentialsOptions) run(cmd *cobra.Command, args []string) error {
-	c, err := o.find(cmd.Context(), args[0])
+func (o *credentialsOptions) runCredentials(cmd *cobra.Command, args []string) error {
+	c, err := o.findCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
-	data, err := o.secret(cmd, c)
+	data, err := o.readSecret(cmd, c)
 	if err != nil {
 		return err
 	}
 	k := kindOf(c)
 	if o.directory != "" {
-		if err := o.write(k, data); err != nil {
+		if err := o.writeFiles(k, data); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "Written to %s: %s\n", o.directory, strings.Join(k.files(data), ", "))
+		fmt.Fprintf(cmd.ErrOrStderr(), "Written to %s: %s\n", o.directory, strings.Join(k.fileNames(data), ", "))
 	}
-	if err := o.print(cmd.OutOrStdout(), k, data); err != nil {
+	if err := o.printCredentials(cmd.OutOrStdout(), k, data); err != nil {
 		return err
 	}
-	if hint := o.hint(k, data, stdoutIsTerminal(cmd)); hint != "" {
+	if hint := o.chooseHint(k, data, stdoutIsTerminal(cmd)); hint != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), hint)
 	}
 	return nil
 }
 
-// hint says what was shown that is secret, or how what was not is had.
-func (o *credentialsOptions) hint(k kind, data map[string][]byte, terminal bool) string {
-	password, key := k.hides(data, false), k.hides(data, true)
+// chooseHint says what was shown that is secret, or how what was not is had.
+func (o *credentialsOptions) chooseHint(k kind, data map[string][]byte, terminal bool) string {
+	password, key := k.hasHiddenKey(data, false), k.hasHiddenKey(data, true)
 	switch {
 	case o.secrets && terminal && (password || key && o.output == "json"):
 		return "warning: a secret is on your screen and in its scroll-back"
@@ -94,17 +94,17 @@ func (o *credentialsOptions) hint(k kind, data map[string][]byte, terminal bool)
 	return ""
 }
 
-// hides says whether the Secret has what is shown on demand only: in a file, or
+// hasHiddenKey says whether the Secret has what is shown on demand only: in a file, or
 // by itself.
-func (k kind) hides(data map[string][]byte, file bool) bool {
+func (k kind) hasHiddenKey(data map[string][]byte, file bool) bool {
 	return slices.ContainsFunc(k.connection, func(key connectionKey) bool {
 		_, has := data[key.name]
 		return has && key.secret && key.file == file
 	})
 }
 
-// files are the names of those that the Secret has.
-func (k kind) files(data map[string][]byte) []string {
+// fileNames are the names of those that the Secret has.
+func (k kind) fileNames(data map[string][]byte) []string {
 	var names []string
 	for _, key := range k.connection {
 		if _, has := data[key.name]; has && key.file {
@@ -114,8 +114,8 @@ func (k kind) files(data map[string][]byte) []string {
 	return names
 }
 
-// write puts the files where only their owner reads them.
-func (o *credentialsOptions) write(k kind, data map[string][]byte) error {
+// writeFiles puts the files where only their owner reads them.
+func (o *credentialsOptions) writeFiles(k kind, data map[string][]byte) error {
 	var err error
 	if o.directory, err = filepath.Abs(o.directory); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (o *credentialsOptions) write(k kind, data map[string][]byte) error {
 	if err := os.MkdirAll(o.directory, 0o700); err != nil {
 		return fmt.Errorf("write certificates: %w", err)
 	}
-	for _, name := range k.files(data) {
+	for _, name := range k.fileNames(data) {
 		path := filepath.Join(o.directory, name)
 		// One that others may read keeps its mode when it is written over.
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ func (o *credentialsOptions) write(k kind, data map[string][]byte) error {
 	return nil
 }
 
-func (o *credentialsOptions) secret(cmd *cobra.Command, c v1alpha1.Cluster) (map[string][]byte, error) {
+func (o *credentialsOptions) readSecret(cmd *cobra.Command, c v1alpha1.Cluster) (map[string][]byte, error) {
 	name := c.CommonStatus().CredentialsSecret
 	if name == "" {
 		return nil, fmt.Errorf("%s has no credentials yet: see kubectl holdfast status %s", c.GetName(), flagHint(c))
@@ -154,37 +154,37 @@ func (o *credentialsOptions) secret(cmd *cobra.Command, c v1alpha1.Cluster) (map
 	return secret.Data, nil
 }
 
-func (o *credentialsOptions) print(w io.Writer, k kind, data map[string][]byte) error {
-	uri, err := o.uri(k, data)
+func (o *credentialsOptions) printCredentials(w io.Writer, k kind, data map[string][]byte) error {
+	uri, err := o.shownURI(k, data)
 	if err != nil {
 		return err
 	}
 	var lines []string
 	switch o.output {
 	case "json":
-		shown := o.values(k, data)
+		shown := o.shownValues(k, data)
 		shown["uri"] = uri
-		return encode(w, "json", shown)
+		return writeEncoded(w, "json", shown)
 	case "uri":
 		lines = []string{uri}
 	case "env":
-		lines = o.exports(k, data)
+		lines = o.exportLines(k, data)
 	default:
-		values := o.values(k, data)
+		values := o.shownValues(k, data)
 		var cells [][]cell
 		for _, key := range k.connection {
 			if value, has := values[key.name]; has && !key.file {
 				cells = append(cells, []cell{{key.name, plain}, {value, plain}})
 			}
 		}
-		lines = style{}.align(append(cells, []cell{{"uri", plain}, {uri, plain}}))
+		lines = style{}.alignCells(append(cells, []cell{{"uri", plain}, {uri, plain}}))
 	}
 	_, err = io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	return err
 }
 
-// values that may be shown, by name.
-func (o *credentialsOptions) values(k kind, data map[string][]byte) map[string]string {
+// shownValues that may be shown, by name.
+func (o *credentialsOptions) shownValues(k kind, data map[string][]byte) map[string]string {
 	values := map[string]string{}
 	for _, key := range k.connection {
 		if value, has := data[key.name]; has && (!key.secret || o.secrets) {
@@ -194,9 +194,9 @@ func (o *credentialsOptions) values(k kind, data map[string][]byte) map[string]s
 	return values
 }
 
-// exports are lines for a shell. Of files they have the paths.
-func (o *credentialsOptions) exports(k kind, data map[string][]byte) []string {
-	values := o.values(k, data)
+// exportLines are lines for a shell. Of files they have the paths.
+func (o *credentialsOptions) exportLines(k kind, data map[string][]byte) []string {
+	values := o.shownValues(k, data)
 	var lines []string
 	for _, key := range k.connection {
 		value, has := values[key.name]
@@ -205,19 +205,19 @@ func (o *credentialsOptions) exports(k kind, data map[string][]byte) []string {
 			value, has = filepath.Join(o.directory, key.name), has && o.directory != ""
 		}
 		if has && key.variable != "" {
-			lines = append(lines, "export "+key.variable+"="+quote(value))
+			lines = append(lines, "export "+key.variable+"="+quoteForShell(value))
 		}
 	}
 	if k.environment != nil {
 		for _, variable := range k.environment(o.directory != "") {
-			lines = append(lines, "export "+variable[0]+"="+quote(variable[1]))
+			lines = append(lines, "export "+variable[0]+"="+quoteForShell(variable[1]))
 		}
 	}
 	return lines
 }
 
-// uri without the password, unless that is asked for.
-func (o *credentialsOptions) uri(k kind, data map[string][]byte) (string, error) {
+// shownURI without the password, unless that is asked for.
+func (o *credentialsOptions) shownURI(k kind, data map[string][]byte) (string, error) {
 	full := string(data["uri"])
 	password := slices.ContainsFunc(k.connection, func(key connectionKey) bool { return key.secret && !key.file })
 	if o.secrets || full == "" || !password {
@@ -232,8 +232,8 @@ func (o *credentialsOptions) uri(k kind, data map[string][]byte) (string, error)
 	return u.String(), nil
 }
 
-// quote for a POSIX shell.
-func quote(s string) string {
+// quoteForShell for a POSIX shell.
+func quoteForShell(s string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || slices.Contains([]rune("-_./:@%+,="), r)
 	}

@@ -23,60 +23,60 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
-// declaration is what should exist.
-type declaration struct {
+// Declaration is what should exist.
+type Declaration struct {
 	objects []runtime.ApplyConfiguration
 	// notes say what could not be known.
 	notes []string
 }
 
-// silent stands for the members' agents, which answer the operator only. What
+// silentAgents stands for the members' agents, which answer the operator only. What
 // should exist does not depend on them but while members come or go.
-type silent struct{}
+type silentAgents struct{}
 
-func (silent) Watch(types.NamespacedName, types.UID, agentclient.Target) {}
+func (silentAgents) Watch(types.NamespacedName, types.UID, agentclient.Target) {}
 
-func (silent) Get(types.NamespacedName) map[string]agentclient.Observation { return nil }
+func (silentAgents) Get(types.NamespacedName) map[string]agentclient.Observation { return nil }
 
-// unread stands for the Secrets that a cluster names: what the operator took of
+// unreadSecrets stands for the Secrets that a cluster names: what the operator took of
 // them is in its own.
-type unread struct{}
+type unreadSecrets struct{}
 
-func (unread) Versions(context.Context, types.NamespacedName, ...string) (map[string]string, error) {
+func (unreadSecrets) ReadVersions(context.Context, types.NamespacedName, ...string) (map[string]string, error) {
 	return nil, nil
 }
 
-func (unread) Read(context.Context, types.NamespacedName) (*corev1.Secret, error) {
+func (unreadSecrets) Read(context.Context, types.NamespacedName) (*corev1.Secret, error) {
 	return nil, errors.New("users' Secrets are not read to detect drift")
 }
 
-// declares runs an engine's own observation and plan with the rights of whoever
+// FromEngine runs an engine's own observation and plan with the rights of whoever
 // calls, and acts on nothing. The operator's settings are not in the API; which
 // of the candidates it has shows in the hash that it noted on the StatefulSet.
-func declares[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngine) engine.Engine[C, O], seen func(*O) *memberset.Observation,
-) func(context.Context, client.Reader, v1alpha1.Cluster) (declaration, error) {
-	return func(ctx context.Context, r client.Reader, cluster v1alpha1.Cluster) (declaration, error) {
+func FromEngine[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngine) engine.Engine[C, O], seen func(*O) *memberset.Observation,
+) func(context.Context, client.Reader, v1alpha1.Cluster) (Declaration, error) {
+	return func(ctx context.Context, r client.Reader, cluster v1alpha1.Cluster) (Declaration, error) {
 		c, ok := cluster.(C)
 		if !ok {
-			return declaration{}, fmt.Errorf("%T is of another kind", cluster)
+			return Declaration{}, fmt.Errorf("%T is of another kind", cluster)
 		}
-		e := newEngine(&memberset.MemberEngine{Reader: r, Members: silent{}, Secrets: unread{}, Clock: clock.RealClock{}})
+		e := newEngine(&memberset.MemberEngine{Reader: r, Members: silentAgents{}, Secrets: unreadSecrets{}, Clock: clock.RealClock{}})
 		observed, err := e.Observe(ctx, c)
 		if err != nil {
-			return declaration{}, err
+			return Declaration{}, err
 		}
 		o := seen(&observed)
-		o.Settings.ImageRepository = repository(c.CommonStatus().Image)
-		objects, err := likeliest(o, agentImages(ctx, r, *o), func() []runtime.ApplyConfiguration {
+		o.Settings.ImageRepository = imageRepository(c.CommonStatus().Image)
+		objects, err := planWithLikeliestImage(o, agentImages(ctx, r, *o), func() []runtime.ApplyConfiguration {
 			return e.Plan(c, observed, time.Now()).Objects
 		})
-		return declaration{objects, notes(c, *o)}, err
+		return Declaration{objects, listUnknowns(c, *o)}, err
 	}
 }
 
-// likeliest is the plan with that agent's image of which the operator noted the
+// planWithLikeliestImage is the plan with that agent's image of which the operator noted the
 // hash; with the first one where there is none.
-func likeliest(o *memberset.Observation, images []string, plan func() []runtime.ApplyConfiguration) ([]runtime.ApplyConfiguration, error) {
+func planWithLikeliestImage(o *memberset.Observation, images []string, plan func() []runtime.ApplyConfiguration) ([]runtime.ApplyConfiguration, error) {
 	noted := ""
 	if o.StatefulSet != nil {
 		noted = o.StatefulSet.Annotations[v1alpha1.AnnotationAppliedHash]
@@ -96,8 +96,8 @@ func likeliest(o *memberset.Observation, images []string, plan func() []runtime.
 	return first, nil
 }
 
-// notes say what only the operator or the members know.
-func notes(c v1alpha1.Cluster, o memberset.Observation) []string {
+// listUnknowns say what only the operator or the members know.
+func listUnknowns(c v1alpha1.Cluster, o memberset.Observation) []string {
 	var list []string
 	for suffix, data := range map[string]map[string][]byte{"-ca": o.Minted.CA, "-internal": o.Minted.Internal, "-tls": o.Minted.TLS} {
 		if data == nil && (suffix != "-ca" || c.Common().TLS.CASecretRef == nil) {
@@ -111,8 +111,8 @@ func notes(c v1alpha1.Cluster, o memberset.Observation) []string {
 	return list
 }
 
-// repository of an image reference, without tag and digest.
-func repository(image string) string {
+// imageRepository of an image reference, without tag and digest.
+func imageRepository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
 		image = image[:colon]

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-// diff of one object in unified form, with who made the differences ahead of
+// renderDiff of one object in unified form, with who made the differences ahead of
 // it; empty where there are none.
-func (v view) diff(p apply.Preview) (string, error) {
+func (v view) renderDiff(p apply.Preview) (string, error) {
 	live, result := p.Live, p.Result
 	if p.Object.GVK.Kind == "Secret" {
-		live, result = mask(live, result)
+		live, result = maskSecret(live, result)
 	}
-	from, err := document(p, live)
+	from, err := marshalDocument(p, live)
 	if err != nil {
 		return "", err
 	}
-	to, err := document(p, result)
+	to, err := marshalDocument(p, result)
 	if err != nil || from == to {
 		return "", err
 	}
@@ -41,7 +41,7 @@ func (v view) diff(p apply.Preview) (string, error) {
 		}
 		since := ""
 		if d.ManagerTime != nil {
-			since = ", " + v.age(*d.ManagerTime) + " ago"
+			since = ", " + v.formatAge(*d.ManagerTime) + " ago"
 		}
 		fmt.Fprintf(&b, "# %s by %s (%s%s)\n", d.Path, orDash(who), d.Operation, since)
 	}
@@ -67,16 +67,16 @@ func (v view) diffLine(line string) string {
 	case strings.HasPrefix(body, "@@"):
 		paint = cyan
 	}
-	body = v.paint(paint, body)
+	body = v.paintText(paint, body)
 	if newline {
 		body += "\n"
 	}
 	return body
 }
 
-// document is an object's content as people read it, without what the API
+// marshalDocument is an object's content as people read it, without what the API
 // server counts up.
-func document(p apply.Preview, content map[string]any) (string, error) {
+func marshalDocument(p apply.Preview, content map[string]any) (string, error) {
 	if content == nil {
 		return "", nil
 	}
@@ -100,10 +100,10 @@ const (
 	maskedAfter  = "*** (after)"
 )
 
-// mask hides the values of a Secret, and keeps whether they differ. An
+// maskSecret hides the values of a Secret, and keeps whether they differ. An
 // annotation may quote the whole Secret, so all but Holdfast's own are hidden
 // too; the hash is one of the content.
-func mask(live, result map[string]any) (maskedLive, maskedResult map[string]any) {
+func maskSecret(live, result map[string]any) (maskedLive, maskedResult map[string]any) {
 	copyOf := func(content map[string]any) map[string]any {
 		if content == nil {
 			return nil
@@ -112,12 +112,12 @@ func mask(live, result map[string]any) (maskedLive, maskedResult map[string]any)
 	}
 	live, result = copyOf(live), copyOf(result)
 	for _, field := range [][]string{{"data"}, {"stringData"}, {"metadata", "annotations"}} {
-		maskValues(below(live, field), below(result, field))
+		maskValues(contentBelow(live, field), contentBelow(result, field))
 	}
 	return live, result
 }
 
-func below(content map[string]any, path []string) map[string]any {
+func contentBelow(content map[string]any, path []string) map[string]any {
 	for _, name := range path {
 		content, _ = content[name].(map[string]any)
 	}

@@ -20,8 +20,8 @@ type printed struct {
 	output string
 }
 
-// shown are the page's commands of these verbs, in its order.
-func shown(t *testing.T, page string, verbs ...string) []printed {
+// shownCommands are the page's commands of these verbs, in its order.
+func shownCommands(t *testing.T, page string, verbs ...string) []printed {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -56,26 +56,26 @@ func shown(t *testing.T, page string, verbs ...string) []printed {
 // a golden file.
 func TestPagePrints(t *testing.T) {
 	w := newWorld(t)
-	c := w.orders(func(c *v1alpha1.PostgresCluster) {
+	c := w.createOrders(func(c *v1alpha1.PostgresCluster) {
 		c.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
 	})
-	w.applied(c)
-	w.applied(w.create(w.etcd("config")))
+	w.awaitApplied(c)
+	w.awaitApplied(w.createCluster(w.newEtcdCluster("config")))
 	w.stop()
-	commands := shown(t, "../../docs/reference/kubectl-holdfast.md", "suspend", "resume", "reconcile", "credentials")
+	commands := shownCommands(t, "../../docs/reference/kubectl-holdfast.md", "suspend", "resume", "reconcile", "credentials")
 	if len(commands) != 6 {
 		t.Fatalf("the page shows %v", commands)
 	}
 	// The page waits for a cluster that is well, then for one that is not.
-	states := [][]metav1.Condition{healthy().Conditions, broken().Conditions}
+	states := [][]metav1.Condition{healthyReport().Conditions, brokenReport().Conditions}
 	for _, command := range commands {
 		ctx, done := context.WithCancel(t.Context())
 		if command.args[0] == "reconcile" {
-			go w.play(ctx, c, states[0]...)
+			go w.playOperator(ctx, c, states[0]...)
 			states = states[1:]
 		}
 		args := strings.Fields(strings.ReplaceAll(strings.Join(command.args, " "), "-n shop", ""))
-		stdout, stderr, err := w.run(args...)
+		stdout, stderr, err := w.runPlugin(args...)
 		done()
 		got := stdout + stderr
 		if err != nil {

@@ -43,7 +43,7 @@ without differences, 1 with some, and 2 on errors.`,
 		Args: exactlyOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !o.diff {
-				return o.history(cmd, args[0])
+				return o.showHistory(cmd, args[0])
 			}
 			err := o.showDiff(cmd, args[0])
 			var own *exitError
@@ -58,8 +58,8 @@ without differences, 1 with some, and 2 on errors.`,
 	return cmd
 }
 
-func (o *driftOptions) history(cmd *cobra.Command, name string) error {
-	c, err := o.find(cmd.Context(), name)
+func (o *driftOptions) showHistory(cmd *cobra.Command, name string) error {
+	c, err := o.findCluster(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -68,36 +68,36 @@ func (o *driftOptions) history(cmd *cobra.Command, name string) error {
 		records = d.Last
 	}
 	if o.output != "" {
-		return encode(cmd.OutOrStdout(), o.output, map[string]any{"drift": records})
+		return writeEncoded(cmd.OutOrStdout(), o.output, map[string]any{"drift": records})
 	}
 	v := view{style: styleOf(cmd), now: time.Now()}
-	synced := find(c.CommonStatus().Conditions, v1alpha1.ConditionSynced)
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", v.paint(bold, orDash(synced.Reason)), orDash(synced.Message))
+	synced := findCondition(c.CommonStatus().Conditions, v1alpha1.ConditionSynced)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", v.paintText(bold, orDash(synced.Reason)), orDash(synced.Message))
 	if len(records) == 0 {
 		return nil
 	}
-	_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(v.history(records), "\n")+"\n")
+	_, err = io.WriteString(cmd.OutOrStdout(), strings.Join(v.renderHistory(records), "\n")+"\n")
 	return err
 }
 
-// history of drift as a table.
-func (v view) history(records []v1alpha1.DriftRecord) []string {
+// renderHistory of drift as a table.
+func (v view) renderHistory(records []v1alpha1.DriftRecord) []string {
 	lines := [][]cell{{}}
 	for _, title := range []string{"TIME", "AGE", "ACTION", "OBJECT", "PATH", "MANAGER", "OPERATION"} {
 		lines[0] = append(lines[0], cell{title, bold})
 	}
 	for _, d := range records {
-		c := v.drift(d)
+		c := v.driftCells(d)
 		c[4].text = cmp.Or(d.Manager, "unknown")
 		lines = append(lines, append([]cell{{d.Time.UTC().Format(time.RFC3339), plain}}, c...))
 	}
-	return v.align(lines)
+	return v.alignCells(lines)
 }
 
 // showDiff prints what an apply would change now.
 func (o *driftOptions) showDiff(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
-	c, err := o.find(ctx, name)
+	c, err := o.findCluster(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func (o *driftOptions) showDiff(cmd *cobra.Command, name string) error {
 	if c.GetDeletionTimestamp() != nil {
 		return fmt.Errorf("%s %s is being deleted: nothing is put back", kindOf(c).gvk.Kind, c.GetName())
 	}
-	previews, notes, err := o.preview(ctx, c)
+	previews, notes, err := o.previewApply(ctx, c)
 	v := view{style: styleOf(cmd), now: time.Now()}
 	different := false
 	for _, p := range previews {
-		text, diffErr := v.diff(p)
+		text, diffErr := v.renderDiff(p)
 		if diffErr != nil {
 			return diffErr
 		}
@@ -146,9 +146,9 @@ func unknownNote(id apply.ObjectID) string {
 		"a Secret that it is made from was edited, or this plugin and the operator differ in version"
 }
 
-// preview computes what the operator would apply, and asks the API server what
+// previewApply computes what the operator would apply, and asks the API server what
 // that would change.
-func (s *session) preview(ctx context.Context, c v1alpha1.Cluster) ([]apply.Preview, []string, error) {
+func (s *session) previewApply(ctx context.Context, c v1alpha1.Cluster) ([]apply.Preview, []string, error) {
 	k := kindOf(c)
 	declared, err := k.declared(ctx, s.client, c)
 	if err != nil {

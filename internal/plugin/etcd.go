@@ -25,7 +25,7 @@ func etcdKind() kind {
 		pendingRestart: "holdfast_etcd_settings_pending_restart",
 		size:           "holdfast_etcd_data_size_bytes",
 		limit:          "holdfast_etcd_quota_bytes",
-		declared: declares(
+		declared: FromEngine(
 			func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{MemberEngine: k}
 			},

@@ -23,14 +23,14 @@ func etcdCluster() *v1alpha1.EtcdCluster {
 func degradedEtcd() Report {
 	lost := "the data of member config-2 is lost: another member is to take its place"
 	r := Report{
-		Kind: "EtcdCluster", Namespace: "shop", Name: "config", Created: before(5 * time.Hour),
+		Kind: "EtcdCluster", Namespace: "shop", Name: "config", Created: timeBefore(5 * time.Hour),
 		Version: "3.6.16", Phase: "Degraded", Primary: "config-1", ReadyReplicas: 2, Replicas: 3, Observed: true,
 		DriftMode: "Revert", of: etcdKind(),
 		Conditions: []metav1.Condition{
-			is("Available", metav1.ConditionTrue, "Available", "2 of 3 members serve, config-1 leads"),
-			is("Degraded", metav1.ConditionTrue, "MemberDown", lost),
-			is("Ready", metav1.ConditionTrue, "Ready", "2 of 3 members serve, config-1 leads"),
-			is("Synced", metav1.ConditionTrue, "Synced", "every owned object is as declared"),
+			newCondition("Available", metav1.ConditionTrue, "Available", "2 of 3 members serve, config-1 leads"),
+			newCondition("Degraded", metav1.ConditionTrue, "MemberDown", lost),
+			newCondition("Ready", metav1.ConditionTrue, "Ready", "2 of 3 members serve, config-1 leads"),
+			newCondition("Synced", metav1.ConditionTrue, "Synced", "every owned object is as declared"),
 		},
 		Members: []MemberReport{
 			{MemberStatus: v1alpha1.MemberStatus{Name: "config-0", Role: "member", State: "Running", Version: "3.6.16", Node: "node-1"}, Ready: true, SettingsPendingRestart: 1, DataBytes: new(int64(25 << 20)), DataLimitBytes: new(int64(2 << 30))},
@@ -39,9 +39,9 @@ func degradedEtcd() Report {
 		},
 	}
 	r.addVolumes([]corev1.PersistentVolumeClaim{
-		claim("data-config-0", "0", "10Gi", "10Gi", corev1.ClaimBound),
-		claim("data-config-1", "1", "10Gi", "10Gi", corev1.ClaimBound),
-		claim("data-config-2", "2", "10Gi", "10Gi", corev1.ClaimBound),
+		newClaim("data-config-0", "0", "10Gi", "10Gi", corev1.ClaimBound),
+		newClaim("data-config-1", "1", "10Gi", "10Gi", corev1.ClaimBound),
+		newClaim("data-config-2", "2", "10Gi", "10Gi", corev1.ClaimBound),
 	}, nil)
 	return r
 }
@@ -55,7 +55,7 @@ holdfast_etcd_quota_bytes 2.147483648e+09
 holdfast_etcd_settings_pending_restart 2
 `
 	var m MemberReport
-	if err := m.read(text, etcdKind()); err != nil {
+	if err := m.readMetrics(text, etcdKind()); err != nil {
 		t.Fatal(err)
 	}
 	want := MemberReport{DataBytes: new(int64(1 << 20)), DataLimitBytes: new(int64(2 << 30)), SettingsPendingRestart: 2}
@@ -99,7 +99,7 @@ func etcdConnection() map[string][]byte {
 }
 
 func TestEtcdCredentialsPrint(t *testing.T) {
-	golden(t, "credentials-etcd.txt", credentialsPrinted(t, etcdKind(), etcdConnection(), func(output string) bool { return output == "json" }))
+	compareGolden(t, "credentials-etcd.txt", credentialsPrinted(t, etcdKind(), etcdConnection(), func(output string) bool { return output == "json" }))
 }
 
 // TestCredentialsAreWritten: nobody else reads them, even where a file was there
@@ -114,7 +114,7 @@ func TestCredentialsAreWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := o.write(etcdKind(), etcdConnection()); err != nil {
+		if err := o.writeFiles(etcdKind(), etcdConnection()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,7 +129,7 @@ func TestCredentialsAreWritten(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := o.print(&out, etcdKind(), etcdConnection()); err != nil {
+	if err := o.printCredentials(&out, etcdKind(), etcdConnection()); err != nil {
 		t.Fatal(err)
 	}
 	want := "export ETCDCTL_ENDPOINTS=https://config-client.shop.svc:2379\nexport ETCDCTL_CACERT=" + dir + "/ca.crt\n" +
@@ -143,7 +143,7 @@ func TestCredentialsAreWritten(t *testing.T) {
 // needs.
 func TestKindsAreComplete(t *testing.T) {
 	taken := map[string]string{}
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		if k.engine == "" || k.lead == "" || k.declared == nil || k.client.command == nil || len(k.connection) == 0 {
 			t.Errorf("%s is incomplete: %+v", k.gvk.Kind, k)
 		}

@@ -28,7 +28,7 @@ type execOptions struct {
 	replica bool
 }
 
-func (o *execOptions) flags(cmd *cobra.Command) *cobra.Command {
+func (o *execOptions) addFlags(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&o.member, "member", "", "member to run in: its name or its ordinal (default: the primary or leader)")
 	if err := cmd.RegisterFlagCompletionFunc("member", o.completeMember); err != nil {
 		panic(err) // the flag was just made
@@ -51,23 +51,23 @@ type program struct {
 func clientCommand(s *session, k kind) *cobra.Command {
 	o := &execOptions{session: s}
 	p := k.client
-	cmd := o.flags(&cobra.Command{
+	cmd := o.addFlags(&cobra.Command{
 		Use:     p.name + " NAME [-- ARGS]",
 		Short:   fmt.Sprintf("Run %s in the pod of the %s, %s; what follows -- is %s's", p.name, k.lead, p.rights, p.name),
 		Example: p.example,
 		Args:    exactlyOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.find(cmd.Context(), args[0], k)
+			c, err := o.findCluster(cmd.Context(), args[0], k)
 			if err != nil {
 				return err
 			}
 			if found := kindOf(c); found.gvk != k.gvk {
 				return fmt.Errorf("%s is no %s: kubectl holdfast %s %s", nameOf(c), k.gvk.Kind, found.client.name, flagHint(c))
 			}
-			return o.run(cmd, c, func(member string) []string { return p.command(c, member, args[1:]) })
+			return o.runInMember(cmd, c, func(member string) []string { return p.command(c, member, args[1:]) })
 		},
 	})
-	cmd.ValidArgsFunction = s.complete(k)
+	cmd.ValidArgsFunction = s.completeNames(k)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w: what is meant for %s follows --, as in kubectl holdfast %s NAME -- %s", err, p.name, p.name, p.options)
 	})
@@ -80,12 +80,12 @@ func clientCommand(s *session, k kind) *cobra.Command {
 
 func shellCommand(s *session) *cobra.Command {
 	o := &execOptions{session: s}
-	cmd := o.flags(&cobra.Command{
+	cmd := o.addFlags(&cobra.Command{
 		Use:   "shell NAME [-- COMMAND]",
 		Short: "Open a shell in the container of the primary or leader, or run a command there",
 		Args:  exactlyOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := o.find(cmd.Context(), args[0])
+			c, err := o.findCluster(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func shellCommand(s *session) *cobra.Command {
 			if len(command) == 0 {
 				return noShell(c)
 			}
-			return o.run(cmd, c, func(string) []string { return command })
+			return o.runInMember(cmd, c, func(string) []string { return command })
 		},
 	})
 	cmd.Flags().BoolVar(&o.replica, "replica", false, "run in a replica that serves")
@@ -111,8 +111,8 @@ func noShell(c v1alpha1.Cluster) error {
 		k.engine, k.client.name, flagHint(c), k.client.name, flagHint(c))
 }
 
-// choose is the member to run in.
-func (o *execOptions) choose(c v1alpha1.Cluster) (string, error) {
+// chooseMember is the member to run in.
+func (o *execOptions) chooseMember(c v1alpha1.Cluster) (string, error) {
 	st := c.CommonStatus()
 	if o.member != "" {
 		return memberNamed(c, o.member)
@@ -146,7 +146,7 @@ func memberNamed(c v1alpha1.Cluster, wanted string) (string, error) {
 func (o *execOptions) completeMember(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) > 0 {
-		if c, err := o.find(cmd.Context(), args[0]); err == nil {
+		if c, err := o.findCluster(cmd.Context(), args[0]); err == nil {
 			for _, m := range c.CommonStatus().Members {
 				names = append(names, cobra.CompletionWithDesc(m.Name, m.Role))
 			}
@@ -155,17 +155,17 @@ func (o *execOptions) completeMember(cmd *cobra.Command, args []string, _ string
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// container of the database in a member's pod.
-func container(pod *corev1.Pod) string {
+// containerOf of the database in a member's pod.
+func containerOf(pod *corev1.Pod) string {
 	if name := pod.Annotations[annotationContainer]; name != "" {
 		return name
 	}
 	return pod.Spec.Containers[0].Name
 }
 
-// run runs a command in the chosen member's container.
-func (o *execOptions) run(cmd *cobra.Command, c v1alpha1.Cluster, command func(member string) []string) error {
-	member, err := o.choose(c)
+// runInMember runs a command in the chosen member's container.
+func (o *execOptions) runInMember(cmd *cobra.Command, c v1alpha1.Cluster, command func(member string) []string) error {
+	member, err := o.chooseMember(c)
 	if err != nil {
 		return err
 	}
@@ -174,29 +174,29 @@ func (o *execOptions) run(cmd *cobra.Command, c v1alpha1.Cluster, command func(m
 		return fmt.Errorf("member %s: %w", member, err)
 	}
 	running := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
-		return s.Name == container(&pod) && s.State.Running != nil
+		return s.Name == containerOf(&pod) && s.State.Running != nil
 	})
 	if !running {
 		return fmt.Errorf("member %s does not run: see kubectl holdfast status %s", member, flagHint(c))
 	}
 	line := command(member)
-	if _, tty := o.terminal(cmd); tty && kindOf(c).shell != nil && os.Getenv("TERM") != "" {
+	if _, tty := o.stdinTerminal(cmd); tty && kindOf(c).shell != nil && os.Getenv("TERM") != "" {
 		line = append([]string{"env", "TERM=" + os.Getenv("TERM")}, line...)
 	}
-	return o.stream(cmd, &pod, line)
+	return o.streamCommand(cmd, &pod, line)
 }
 
-// terminal that a person sits at, if it is one.
-func (o *execOptions) terminal(cmd *cobra.Command) (*os.File, bool) {
+// stdinTerminal that a person sits at, if it is one.
+func (o *execOptions) stdinTerminal(cmd *cobra.Command) (*os.File, bool) {
 	file, isFile := cmd.InOrStdin().(*os.File)
 	return file, isFile && isTerminal(file) && stdoutIsTerminal(cmd)
 }
 
-// stream connects this terminal, or what stands in its place, to a command in
+// streamCommand connects this terminal, or what stands in its place, to a command in
 // a pod.
-func (o *execOptions) stream(cmd *cobra.Command, pod *corev1.Pod, command []string) error {
-	terminal, tty := o.terminal(cmd)
-	executor, err := o.executor(pod, command, tty)
+func (o *execOptions) streamCommand(cmd *cobra.Command, pod *corev1.Pod, command []string) error {
+	terminal, tty := o.stdinTerminal(cmd)
+	executor, err := o.newExecutor(pod, command, tty)
 	if err != nil {
 		return err
 	}
@@ -220,11 +220,11 @@ func (o *execOptions) stream(cmd *cobra.Command, pod *corev1.Pod, command []stri
 	return err
 }
 
-// executor speaks WebSocket, and SPDY to API servers that lack it.
-func (o *execOptions) executor(pod *corev1.Pod, command []string, tty bool) (remotecommand.Executor, error) {
+// newExecutor speaks WebSocket, and SPDY to API servers that lack it.
+func (o *execOptions) newExecutor(pod *corev1.Pod, command []string, tty bool) (remotecommand.Executor, error) {
 	request := o.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
-			Container: container(pod), Command: command, Stdin: true, Stdout: true, Stderr: !tty, TTY: tty,
+			Container: containerOf(pod), Command: command, Stdin: true, Stdout: true, Stderr: !tty, TTY: tty,
 		}, scheme.ParameterCodec)
 	spdy, err := remotecommand.NewSPDYExecutor(o.config, "POST", request.URL())
 	if err != nil {
@@ -259,7 +259,7 @@ func followSize(ctx context.Context, terminal *os.File) *terminalSizes {
 	t := &terminalSizes{sizes: make(chan remotecommand.TerminalSize), stop: stop}
 	go func() {
 		defer close(t.sizes)
-		resized, done := resizes()
+		resized, done := notifyResizes()
 		defer done()
 		for {
 			if width, height, err := term.GetSize(int(terminal.Fd())); err == nil {

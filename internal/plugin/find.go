@@ -14,10 +14,10 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// find reads the cluster that a person names as NAME or KIND/NAME. Where
+// findCluster reads the cluster that a person names as NAME or KIND/NAME. Where
 // several kinds have one of that name, it is that of the preferred kind.
-func (s *session) find(ctx context.Context, arg string, preferred ...kind) (v1alpha1.Cluster, error) {
-	if err := s.connect(); err != nil {
+func (s *session) findCluster(ctx context.Context, arg string, preferred ...kind) (v1alpha1.Cluster, error) {
+	if err := s.connectToCluster(); err != nil {
 		return nil, err
 	}
 	prefix, name, qualified := strings.Cut(arg, "/")
@@ -26,15 +26,15 @@ func (s *session) find(ctx context.Context, arg string, preferred ...kind) (v1al
 	}
 	var found []v1alpha1.Cluster
 	var asked answers
-	for _, k := range kinds() {
-		if qualified && !k.called(prefix) {
+	for _, k := range allKinds() {
+		if qualified && !k.hasName(prefix) {
 			continue
 		}
-		c, err := k.get(ctx, s.client, client.ObjectKey{Namespace: s.namespace, Name: name})
+		c, err := k.getCluster(ctx, s.client, client.ObjectKey{Namespace: s.namespace, Name: name})
 		if err == nil {
 			found = append(found, c)
 		}
-		asked.note(client.IgnoreNotFound(err), "read %s %s in namespace %s", k.gvk.Kind, name, s.namespace)
+		asked.addAnswer(client.IgnoreNotFound(err), "read %s %s in namespace %s", k.gvk.Kind, name, s.namespace)
 	}
 	if len(found) > 1 && len(preferred) > 0 {
 		found = slices.DeleteFunc(found, func(c v1alpha1.Cluster) bool { return kindOf(c).gvk != preferred[0].gvk })
@@ -42,10 +42,10 @@ func (s *session) find(ctx context.Context, arg string, preferred ...kind) (v1al
 	switch {
 	case asked.kinds == 0:
 		return nil, fmt.Errorf("%q is no kind of cluster: use one of %s", prefix, strings.Join(kindNames(), ", "))
-	case len(found) == 0 && asked.err() != nil:
-		return nil, asked.err()
+	case len(found) == 0 && asked.joinErrors() != nil:
+		return nil, asked.joinErrors()
 	case len(found) == 0:
-		return nil, s.missing(ctx, name)
+		return nil, s.describeMissing(ctx, name)
 	case len(found) > 1:
 		return nil, fmt.Errorf("several clusters in namespace %s are called %q: name the kind too, as in %s", s.namespace, name, nameOf(found[0]))
 	}
@@ -62,9 +62,9 @@ type answers struct {
 	unknown error
 }
 
-// note an answer. A kind that the API server does not know has no clusters, as
+// addAnswer an answer. A kind that the API server does not know has no clusters, as
 // long as it knows another one.
-func (a *answers) note(err error, format string, args ...any) {
+func (a *answers) addAnswer(err error, format string, args ...any) {
 	a.kinds++
 	switch {
 	case err == nil:
@@ -78,8 +78,8 @@ func (a *answers) note(err error, format string, args ...any) {
 	}
 }
 
-// err says why something may be missing.
-func (a *answers) err() error {
+// joinErrors says why something may be missing.
+func (a *answers) joinErrors() error {
 	if !a.known && a.unknown != nil {
 		return fmt.Errorf("this API server does not know Holdfast's kinds: install Holdfast, or choose another --context (%w)", a.unknown)
 	}
@@ -88,16 +88,16 @@ func (a *answers) err() error {
 
 func kindNames() []string {
 	var names []string
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		names = append(names, strings.ToLower(k.gvk.Kind))
 	}
 	return names
 }
 
-// missing says what there is in place of the cluster that was asked for.
-func (s *session) missing(ctx context.Context, name string) error {
+// describeMissing says what there is in place of the cluster that was asked for.
+func (s *session) describeMissing(ctx context.Context, name string) error {
 	text := fmt.Sprintf("no cluster %q in namespace %s", name, s.namespace)
-	everywhere, _ := s.clusters(ctx, "") // what can be read is named
+	everywhere, _ := s.listClusters(ctx, "") // what can be read is named
 	var elsewhere []string
 	for _, c := range everywhere {
 		if c.GetName() == name && c.GetNamespace() != s.namespace {
@@ -107,7 +107,7 @@ func (s *session) missing(ctx context.Context, name string) error {
 	if len(elsewhere) > 0 {
 		return fmt.Errorf("%s: there is %s", text, strings.Join(elsewhere, ", "))
 	}
-	here, err := s.clusters(ctx, s.namespace)
+	here, err := s.listClusters(ctx, s.namespace)
 	switch {
 	case err != nil && len(here) == 0:
 		return errors.New(text)
@@ -121,30 +121,30 @@ func (s *session) missing(ctx context.Context, name string) error {
 	return fmt.Errorf("%s: there are %s", text, strings.Join(names, ", "))
 }
 
-// clusters of a namespace, or of all when it is empty, in a stable order. With
+// listClusters of a namespace, or of all when it is empty, in a stable order. With
 // an error, some may be missing.
-func (s *session) clusters(ctx context.Context, namespace string) ([]v1alpha1.Cluster, error) {
+func (s *session) listClusters(ctx context.Context, namespace string) ([]v1alpha1.Cluster, error) {
 	var all []v1alpha1.Cluster
 	var asked answers
-	for _, k := range kinds() {
-		list, err := k.list(ctx, s.client, namespace)
-		asked.note(err, "list %ss", k.gvk.Kind)
+	for _, k := range allKinds() {
+		list, err := k.listClusters(ctx, s.client, namespace)
+		asked.addAnswer(err, "list %ss", k.gvk.Kind)
 		all = append(all, list...)
 	}
 	slices.SortStableFunc(all, func(a, b v1alpha1.Cluster) int {
 		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
 	})
-	return all, asked.err()
+	return all, asked.joinErrors()
 }
 
-// complete offers the names of clusters of these kinds; with the kind where
+// completeNames offers the names of clusters of these kinds; with the kind where
 // that is begun, or where several have the name.
-func (s *session) complete(of ...kind) cobra.CompletionFunc {
+func (s *session) completeNames(of ...kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 || s.connect() != nil {
+		if len(args) > 0 || s.connectToCluster() != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		list, _ := s.clusters(cmd.Context(), s.namespace) // what can be read is offered
+		list, _ := s.listClusters(cmd.Context(), s.namespace) // what can be read is offered
 		list = slices.DeleteFunc(list, func(c v1alpha1.Cluster) bool {
 			return !slices.ContainsFunc(of, func(k kind) bool { return k.gvk == kindOf(c).gvk })
 		})
@@ -157,7 +157,7 @@ func (s *session) complete(of ...kind) cobra.CompletionFunc {
 		for _, c := range list {
 			name := c.GetName()
 			switch {
-			case qualified && !kindOf(c).called(prefix):
+			case qualified && !kindOf(c).hasName(prefix):
 				continue
 			case qualified:
 				name = prefix + "/" + name

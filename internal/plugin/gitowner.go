@@ -50,10 +50,10 @@ func gitOwner(obj client.Object) *gitTool {
 	}
 	if id := annotations["argocd.argoproj.io/tracking-id"]; id != "" {
 		app, _, _ := strings.Cut(id, ":")
-		return argo(app)
+		return argoApplication(app)
 	}
 	if app := labels["argocd.argoproj.io/instance"]; app != "" {
-		return argo(app)
+		return argoApplication(app)
 	}
 	for _, m := range obj.GetManagedFields() {
 		if g := byManager(m); g != nil {
@@ -63,7 +63,7 @@ func gitOwner(obj client.Object) *gitTool {
 	return nil
 }
 
-func argo(app string) *gitTool {
+func argoApplication(app string) *gitTool {
 	return &gitTool{tool: "Argo CD", object: "Application " + app, pause: "argocd app set " + app + " --sync-policy none"}
 }
 

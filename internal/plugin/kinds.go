@@ -29,7 +29,7 @@ type kind struct {
 	// lag, of settings that wait, and of the data; empty where the engine has none.
 	lag, pendingRestart, size, limit string
 	// declared is what the operator would apply, computed from the same inputs.
-	declared func(ctx context.Context, r client.Reader, c v1alpha1.Cluster) (declaration, error)
+	declared func(ctx context.Context, r client.Reader, c v1alpha1.Cluster) (Declaration, error)
 	// client is the database's own, and shell what opens a shell in a member's
 	// container; nil where the image has none.
 	client program
@@ -42,12 +42,12 @@ type kind struct {
 	environment func(files bool) [][2]string
 }
 
-// kinds of cluster that there are.
-func kinds() []kind { return []kind{postgresKind(), etcdKind()} }
+// allKinds of cluster that there are.
+func allKinds() []kind { return []kind{postgresKind(), etcdKind()} }
 
 // kindOf a cluster, by its Go type: what was read does not always say its kind.
 func kindOf(c v1alpha1.Cluster) kind {
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		if reflect.TypeOf(c) == reflect.TypeOf(k.newCluster()) {
 			return k
 		}
@@ -55,8 +55,8 @@ func kindOf(c v1alpha1.Cluster) kind {
 	panic(fmt.Sprintf("%T is in no table of kinds", c))
 }
 
-// called says whether a person may mean the kind by a name.
-func (k kind) called(name string) bool {
+// hasName says whether a person may mean the kind by a name.
+func (k kind) hasName(name string) bool {
 	for _, n := range append(k.names, k.gvk.Kind) {
 		if strings.EqualFold(n, name) {
 			return true
@@ -65,22 +65,22 @@ func (k kind) called(name string) bool {
 	return false
 }
 
-// qualified is a cluster's name that no other kind's cluster has.
-func (k kind) qualified(name string) string { return k.names[0] + "/" + name }
+// qualifiedName is a cluster's name that no other kind's cluster has.
+func (k kind) qualifiedName(name string) string { return k.names[0] + "/" + name }
 
 // nameOf is how a cluster is named in what is printed.
-func nameOf(c v1alpha1.Cluster) string { return kindOf(c).qualified(c.GetName()) }
+func nameOf(c v1alpha1.Cluster) string { return kindOf(c).qualifiedName(c.GetName()) }
 
-// get reads one cluster.
-func (k kind) get(ctx context.Context, r client.Reader, key client.ObjectKey) (v1alpha1.Cluster, error) {
+// getCluster reads one cluster.
+func (k kind) getCluster(ctx context.Context, r client.Reader, key client.ObjectKey) (v1alpha1.Cluster, error) {
 	c := k.newCluster()
 	err := r.Get(ctx, key, c)
 	c.GetObjectKind().SetGroupVersionKind(k.gvk)
 	return c, err
 }
 
-// list reads the clusters of a namespace; of all when it is empty.
-func (k kind) list(ctx context.Context, r client.Reader, namespace string) ([]v1alpha1.Cluster, error) {
+// listClusters reads the clusters of a namespace; of all when it is empty.
+func (k kind) listClusters(ctx context.Context, r client.Reader, namespace string) ([]v1alpha1.Cluster, error) {
 	list := k.newList()
 	if err := r.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, err

@@ -28,15 +28,15 @@ import (
 func eachKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster)) {
 	t.Run("PostgresCluster", func(t *testing.T) {
 		w := newWorld(t)
-		test(t, w, w.Postgres("orders", 2))
+		test(t, w, w.NewPostgresCluster("orders", 2))
 	})
 	t.Run("EtcdCluster", func(t *testing.T) {
 		w := newWorld(t)
-		test(t, w, w.etcd("orders"))
+		test(t, w, w.newEtcdCluster("orders"))
 	})
 }
 
-func (w *world) etcd(name string) *v1alpha1.EtcdCluster {
+func (w *world) newEtcdCluster(name string) *v1alpha1.EtcdCluster {
 	return &v1alpha1.EtcdCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: v1alpha1.EtcdClusterSpec{
@@ -53,32 +53,32 @@ func storageOf(c v1alpha1.Cluster) *v1alpha1.StorageSpec {
 	return &c.(*v1alpha1.PostgresCluster).Spec.Storage
 }
 
-// session is one of a person's own.
-func (w *world) session(cfg *rest.Config) *session {
+// newSession is one of a person's own.
+func (w *world) newSession(cfg *rest.Config) *session {
 	w.t.Helper()
 	s := &session{namespace: w.Namespace}
-	w.must(s.use(rest.CopyConfig(cfg)))
+	w.mustSucceed(s.makeClients(rest.CopyConfig(cfg)))
 	return s
 }
 
 func TestDiffOfEtcd(t *testing.T) {
 	w := newWorld(t)
-	c := w.etcd("config")
-	w.applied(w.create(c))
+	c := w.newEtcdCluster("config")
+	w.awaitApplied(w.createCluster(c))
 	w.mustRun("suspend", "config")
-	w.await(c, "suspended", func() bool { return c.Status.Phase == "Suspended" })
+	w.awaitStatus(c, "suspended", func() bool { return c.Status.Phase == "Suspended" })
 
-	w.patch(&corev1.Service{}, "config-client", `{"spec":{"selector":{"app":"mine"}}}`)
-	w.patch(&corev1.Secret{}, "config-app", `{"stringData":{"endpoints":"https://elsewhere.example:2379"}}`)
+	w.patchObject(&corev1.Service{}, "config-client", `{"spec":{"selector":{"app":"mine"}}}`)
+	w.patchObject(&corev1.Secret{}, "config-app", `{"stringData":{"endpoints":"https://elsewhere.example:2379"}}`)
 	body := `{"spec":{"template":{"spec":{"containers":[{"name":"etcd","image":"evil:1"}]}}}}`
-	w.must(w.person.Patch(t.Context(), statefulSet(c), client.RawPatch(types.StrategicMergePatchType, []byte(body))))
-	w.must(w.person.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "config-members"}}))
+	w.mustSucceed(w.person.Patch(t.Context(), statefulSet(c), client.RawPatch(types.StrategicMergePatchType, []byte(body))))
+	w.mustSucceed(w.person.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "config-members"}}))
 
-	out, notes, err := w.run("drift", "ec/config", "--diff")
+	out, notes, err := w.runPlugin("drift", "ec/config", "--diff")
 	if code, _ := ExitCode(err); code != exitDifferent || notes != "" {
 		t.Fatalf("exit code %d: %v\n%s", code, err, notes)
 	}
-	contains(t, out,
+	mustContain(t, out,
 		".spec.selector by kubectl-edit (Update", "-    app: mine\n",
 		"-  endpoints: '*** (before)'\n+  endpoints: '*** (after)'\n",
 		"-        image: evil:1\n+        image: registry.example/etcd:v3.6.16\n",
@@ -87,16 +87,16 @@ func TestDiffOfEtcd(t *testing.T) {
 
 func TestCredentialsOfEtcd(t *testing.T) {
 	w := newWorld(t)
-	w.applied(w.create(w.etcd("config")))
+	w.awaitApplied(w.createCluster(w.newEtcdCluster("config")))
 	dir := t.TempDir()
 	out, complaints := w.mustRun("credentials", "config", "-o", "env", "--directory", dir)
-	contains(t, complaints, "Written to "+dir+": ca.crt, tls.crt, tls.key")
-	contains(t, out, "export ETCDCTL_ENDPOINTS=https://config-client."+w.Namespace+".svc:2379\n", "export ETCDCTL_KEY="+dir+"/tls.key\n")
+	mustContain(t, complaints, "Written to "+dir+": ca.crt, tls.crt, tls.key")
+	mustContain(t, out, "export ETCDCTL_ENDPOINTS=https://config-client."+w.Namespace+".svc:2379\n", "export ETCDCTL_KEY="+dir+"/tls.key\n")
 	out, complaints = w.mustRun("credentials", "config")
-	contains(t, out, "endpoints  https://config-client."+w.Namespace+".svc:2379\n")
-	contains(t, complaints, "--directory")
+	mustContain(t, out, "endpoints  https://config-client."+w.Namespace+".svc:2379\n")
+	mustContain(t, complaints, "--directory")
 	out, _ = w.mustRun("credentials", "config", "-o", "json")
-	contains(t, out, "BEGIN CERTIFICATE")
+	mustContain(t, out, "BEGIN CERTIFICATE")
 	if strings.Contains(out, "PRIVATE KEY") {
 		t.Errorf("the key is shown: %s", out)
 	}
@@ -106,34 +106,34 @@ func TestCredentialsOfEtcd(t *testing.T) {
 func TestNamesakes(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	w.orders()
-	w.create(w.etcd("orders"))
-	w.create(w.etcd("config"))
-	w.fails(1, "as in pg/orders", "status", "orders")
+	w.createOrders()
+	w.createCluster(w.newEtcdCluster("orders"))
+	w.createCluster(w.newEtcdCluster("config"))
+	w.mustFail(1, "as in pg/orders", "status", "orders")
 	out, _ := w.mustRun("status", "EtcdCluster/orders")
-	contains(t, out, "EtcdCluster "+w.Namespace+"/orders", "leader -")
+	mustContain(t, out, "EtcdCluster "+w.Namespace+"/orders", "leader -")
 	out, _ = w.mustRun("status")
-	contains(t, out, "pg/orders", "ec/orders", "ec/config")
+	mustContain(t, out, "pg/orders", "ec/orders", "ec/config")
 	out, _ = w.mustRun("suspend", "ec/orders")
-	contains(t, out, "ec/orders suspended")
-	if c, err := postgresKind().get(t.Context(), w.person, client.ObjectKey{Namespace: w.Namespace, Name: "orders"}); err != nil || c.Common().Suspend {
+	mustContain(t, out, "ec/orders suspended")
+	if c, err := postgresKind().getCluster(t.Context(), w.person, client.ObjectKey{Namespace: w.Namespace, Name: "orders"}); err != nil || c.Common().Suspend {
 		t.Errorf("its namesake: %+v, %v", c, err)
 	}
 	// A verb of one kind means that kind, and says which one is the other's.
-	w.fails(1, "no member of orders takes writes", "psql", "orders")
-	w.fails(1, "ec/config is no PostgresCluster: kubectl holdfast etcdctl config -n "+w.Namespace, "psql", "config")
-	w.fails(1, "pg/orders is no EtcdCluster: kubectl holdfast psql orders", "etcdctl", "pg/orders")
-	w.fails(1, "has no shell: kubectl holdfast etcdctl config -n "+w.Namespace, "shell", "config")
-	w.fails(1, "there are ec/config, pg/orders, ec/orders", "status", "nope")
+	w.mustFail(1, "no member of orders takes writes", "psql", "orders")
+	w.mustFail(1, "ec/config is no PostgresCluster: kubectl holdfast etcdctl config -n "+w.Namespace, "psql", "config")
+	w.mustFail(1, "pg/orders is no EtcdCluster: kubectl holdfast psql orders", "etcdctl", "pg/orders")
+	w.mustFail(1, "has no shell: kubectl holdfast etcdctl config -n "+w.Namespace, "shell", "config")
+	w.mustFail(1, "there are ec/config, pg/orders, ec/orders", "status", "nope")
 }
 
 func TestNamesAreCompleted(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	w.orders()
-	w.create(w.etcd("orders"))
-	w.create(w.etcd("config"))
-	s := w.session(w.Config)
+	w.createOrders()
+	w.createCluster(w.newEtcdCluster("orders"))
+	w.createCluster(w.newEtcdCluster("config"))
+	s := w.newSession(w.Config)
 	cmd := suspendCommand(s)
 	cmd.SetContext(t.Context())
 	for _, test := range []struct {
@@ -141,16 +141,16 @@ func TestNamesAreCompleted(t *testing.T) {
 		typed string
 		want  []string
 	}{
-		{kinds(), "c", []string{"config"}},
-		{kinds(), "or", []string{"pg/orders", "ec/orders"}},
-		{kinds(), "ec/", []string{"ec/config", "ec/orders"}},
-		{kinds(), "etcdcluster/c", []string{"etcdcluster/config"}},
-		{kinds(), "my/", nil},
-		{kinds(), "x", nil},
+		{allKinds(), "c", []string{"config"}},
+		{allKinds(), "or", []string{"pg/orders", "ec/orders"}},
+		{allKinds(), "ec/", []string{"ec/config", "ec/orders"}},
+		{allKinds(), "etcdcluster/c", []string{"etcdcluster/config"}},
+		{allKinds(), "my/", nil},
+		{allKinds(), "x", nil},
 		{[]kind{etcdKind()}, "", []string{"config", "orders"}},
 		{[]kind{postgresKind()}, "o", []string{"orders"}},
 	} {
-		offered, _ := s.complete(test.of...)(cmd, nil, test.typed)
+		offered, _ := s.completeNames(test.of...)(cmd, nil, test.typed)
 		var names []string
 		for _, o := range offered {
 			name, _, _ := strings.Cut(o, "\t")
@@ -166,22 +166,22 @@ func TestNamesAreCompleted(t *testing.T) {
 func TestOneKindOnly(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	w.orders()
-	w.grant("tenant", rbacv1.PolicyRule{APIGroups: []string{"holdfast.dev"}, Resources: []string{"postgresclusters"}, Verbs: []string{"get", "list"}})
+	w.createOrders()
+	w.grantRights("tenant", rbacv1.PolicyRule{APIGroups: []string{"holdfast.dev"}, Resources: []string{"postgresclusters"}, Verbs: []string{"get", "list"}})
 	tenant := rest.CopyConfig(w.Config)
 	tenant.Impersonate.UserName = "tenant"
 	apitest.Eventually(t, "the tenant's rights", func(context.Context) (bool, string) {
-		_, complaints, err := run(t, tenant, w.Namespace, "status")
+		_, complaints, err := runPlugin(t, tenant, w.Namespace, "status")
 		return err == nil, complaints
 	})
-	out, complaints, err := run(t, tenant, w.Namespace, "status")
-	w.must(err)
-	contains(t, out, "pg/orders")
-	contains(t, complaints, "warning: list EtcdClusters: ", "forbidden")
-	out, _, err = run(t, tenant, w.Namespace, "status", "orders")
-	w.must(err)
-	contains(t, out, "PostgresCluster "+w.Namespace+"/orders")
-	_, _, err = run(t, tenant, w.Namespace, "status", "config")
+	out, complaints, err := runPlugin(t, tenant, w.Namespace, "status")
+	w.mustSucceed(err)
+	mustContain(t, out, "pg/orders")
+	mustContain(t, complaints, "warning: list EtcdClusters: ", "forbidden")
+	out, _, err = runPlugin(t, tenant, w.Namespace, "status", "orders")
+	w.mustSucceed(err)
+	mustContain(t, out, "PostgresCluster "+w.Namespace+"/orders")
+	_, _, err = runPlugin(t, tenant, w.Namespace, "status", "config")
 	if err == nil || !strings.Contains(err.Error(), "read EtcdCluster config in namespace "+w.Namespace) {
 		t.Errorf("what may be there or not: %v", err)
 	}
@@ -191,11 +191,11 @@ func TestOneKindOnly(t *testing.T) {
 func TestUnknownKind(t *testing.T) {
 	w := newWorld(t)
 	w.stop()
-	w.orders()
+	w.createOrders()
 	lacks := func(unknown ...string) *session {
-		s := w.session(w.Config)
+		s := w.newSession(w.Config)
 		watching, err := client.NewWithWatch(w.Config, client.Options{Scheme: s.client.Scheme()})
-		w.must(err)
+		w.mustSucceed(err)
 		s.client = interceptor.NewClient(watching, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 				if asked, is := obj.(v1alpha1.Cluster); is && slices.Contains(unknown, kindOf(asked).gvk.Kind) {
@@ -206,13 +206,13 @@ func TestUnknownKind(t *testing.T) {
 		})
 		return s
 	}
-	if c, err := lacks("EtcdCluster").find(t.Context(), "orders"); err != nil || nameOf(c) != "pg/orders" {
+	if c, err := lacks("EtcdCluster").findCluster(t.Context(), "orders"); err != nil || nameOf(c) != "pg/orders" {
 		t.Errorf("without EtcdCluster: %v, %v", c, err)
 	}
-	if _, err := lacks("EtcdCluster").find(t.Context(), "nope"); err == nil || !strings.Contains(err.Error(), "there are pg/orders") {
+	if _, err := lacks("EtcdCluster").findCluster(t.Context(), "nope"); err == nil || !strings.Contains(err.Error(), "there are pg/orders") {
 		t.Errorf("without EtcdCluster, what is not there: %v", err)
 	}
-	if _, err := lacks("EtcdCluster", "PostgresCluster").find(t.Context(), "orders"); err == nil || !strings.Contains(err.Error(), "install Holdfast") {
+	if _, err := lacks("EtcdCluster", "PostgresCluster").findCluster(t.Context(), "orders"); err == nil || !strings.Contains(err.Error(), "install Holdfast") {
 		t.Errorf("without Holdfast: %v", err)
 	}
 }

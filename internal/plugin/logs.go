@@ -37,7 +37,7 @@ func logsCommand(s *session) *cobra.Command {
 		Use:   "logs NAME",
 		Short: "Print the logs of all members, each line with its member's name",
 		Args:  exactlyOne,
-		RunE:  o.run,
+		RunE:  o.runLogs,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on printing, through restarts too")
@@ -51,12 +51,12 @@ func logsCommand(s *session) *cobra.Command {
 	return cmd
 }
 
-func (o *logsOptions) run(cmd *cobra.Command, args []string) error {
-	c, err := o.find(cmd.Context(), args[0])
+func (o *logsOptions) runLogs(cmd *cobra.Command, args []string) error {
+	c, err := o.findCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
-	names, err := o.members(c)
+	names, err := o.memberNames(c)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (o *logsOptions) run(cmd *cobra.Command, args []string) error {
 	var reading sync.WaitGroup
 	for i, name := range names {
 		out := &prefixed{mu: &mu, out: cmd.OutOrStdout(), prefix: prefixOf(cmd, i, name)}
-		read := func() { failures[i] = o.read(cmd.Context(), c.GetNamespace(), name, out) }
+		read := func() { failures[i] = o.printLog(cmd.Context(), c.GetNamespace(), name, out) }
 		if o.follow {
 			reading.Go(read)
 		} else {
@@ -76,10 +76,10 @@ func (o *logsOptions) run(cmd *cobra.Command, args []string) error {
 	if cmd.Context().Err() != nil {
 		return nil
 	}
-	return complain(cmd, failures)
+	return reportFailures(cmd, failures)
 }
 
-func (o *logsOptions) members(c v1alpha1.Cluster) ([]string, error) {
+func (o *logsOptions) memberNames(c v1alpha1.Cluster) ([]string, error) {
 	if o.member != "" {
 		name, err := memberNamed(c, o.member)
 		return []string{name}, err
@@ -94,8 +94,8 @@ func (o *logsOptions) members(c v1alpha1.Cluster) ([]string, error) {
 	return names, nil
 }
 
-// complain of members that could not be read; an error only where none could.
-func complain(cmd *cobra.Command, failures []error) error {
+// reportFailures of members that could not be read; an error only where none could.
+func reportFailures(cmd *cobra.Command, failures []error) error {
 	failed := 0
 	for _, err := range failures {
 		if err != nil {
@@ -115,12 +115,12 @@ func complain(cmd *cobra.Command, failures []error) error {
 
 func prefixOf(cmd *cobra.Command, i int, name string) string {
 	colours := []colour{cyan, green, yellow, "35", "34", "36;1", "32;1", "33;1", "35;1"}
-	return styleOf(cmd).paint(colours[i%len(colours)], name+" | ")
+	return styleOf(cmd).paintText(colours[i%len(colours)], name+" | ")
 }
 
-// read prints one member's log; with --follow, that of the containers after it
+// printLog prints one member's log; with --follow, that of the containers after it
 // too.
-func (o *logsOptions) read(ctx context.Context, namespace, name string, out io.Writer) error {
+func (o *logsOptions) printLog(ctx context.Context, namespace, name string, out io.Writer) error {
 	options := &corev1.PodLogOptions{Follow: o.follow, Previous: o.previous}
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
@@ -129,7 +129,7 @@ func (o *logsOptions) read(ctx context.Context, namespace, name string, out io.W
 		options.SinceSeconds = new(int64(o.since.Seconds()))
 	}
 	for {
-		err := o.once(ctx, namespace, name, options, out)
+		err := o.printContainerLog(ctx, namespace, name, options, out)
 		if !o.follow || ctx.Err() != nil || apierrors.IsForbidden(err) {
 			return err
 		}
@@ -138,18 +138,18 @@ func (o *logsOptions) read(ctx context.Context, namespace, name string, out io.W
 			options.TailLines, options.SinceSeconds = nil, nil
 			options.SinceTime = new(metav1.Now())
 		}
-		if !pause(ctx, retryInterval) {
+		if !waitFor(ctx, retryInterval) {
 			return nil
 		}
 	}
 }
 
-func (o *logsOptions) once(ctx context.Context, namespace, name string, options *corev1.PodLogOptions, out io.Writer) error {
+func (o *logsOptions) printContainerLog(ctx context.Context, namespace, name string, options *corev1.PodLogOptions, out io.Writer) error {
 	pod, err := o.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("member %s: %w", name, err)
 	}
-	options.Container = container(pod)
+	options.Container = containerOf(pod)
 	body, err := o.kube.CoreV1().Pods(namespace).GetLogs(name, options).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("logs of member %s: %w", name, err)

@@ -25,8 +25,8 @@ import (
 // FieldManager under which the plugin writes what a person asks for.
 const FieldManager = "kubectl-holdfast"
 
-// Root is the command that kubectl runs for kubectl holdfast.
-func Root(version string) *cobra.Command {
+// NewRootCommand is the command that kubectl runs for kubectl holdfast.
+func NewRootCommand(version string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubectl-holdfast",
 		Short:         "See and steer database clusters that Holdfast runs",
@@ -35,26 +35,26 @@ func Root(version string) *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl holdfast"},
 	}
-	root.AddCommand(Verbs()...)
+	root.AddCommand(NewVerbCommands()...)
 	return root
 }
 
-// Verbs are the subcommands, each with kubectl's flags for reaching a cluster.
-func Verbs() []*cobra.Command { return verbs(&session{}) }
+// NewVerbCommands are the subcommands, each with kubectl's flags for reaching a cluster.
+func NewVerbCommands() []*cobra.Command { return verbCommands(&session{}) }
 
-func verbs(s *session) []*cobra.Command {
+func verbCommands(s *session) []*cobra.Command {
 	verbs := []*cobra.Command{
 		statusCommand(s), driftCommand(s), suspendCommand(s), resumeCommand(s), reconcileCommand(s), backupCommand(s),
 		shellCommand(s), logsCommand(s), credentialsCommand(s),
 	}
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		verbs = append(verbs, clientCommand(s, k))
 	}
 	for _, verb := range verbs {
 		verb.Flags().StringVar(&s.kubeconfig, "kubeconfig", "", "path of the kubeconfig file")
 		clientcmd.BindOverrideFlags(&s.overrides, verb.Flags(), clientcmd.RecommendedConfigOverrideFlags(""))
 		if verb.ValidArgsFunction == nil {
-			verb.ValidArgsFunction = s.complete(kinds()...)
+			verb.ValidArgsFunction = s.completeNames(allKinds()...)
 		}
 	}
 	return verbs
@@ -105,8 +105,8 @@ type session struct {
 	namespace string
 }
 
-// connect reads the kubeconfig, and makes the clients.
-func (s *session) connect() error {
+// connectToCluster reads the kubeconfig, and makes the clients.
+func (s *session) connectToCluster() error {
 	if s.client != nil {
 		return nil
 	}
@@ -121,10 +121,10 @@ func (s *session) connect() error {
 	if s.namespace, _, err = loaded.Namespace(); err != nil {
 		return fmt.Errorf("the kubeconfig's namespace: %w", err)
 	}
-	return s.use(config)
+	return s.makeClients(config)
 }
 
-func (s *session) use(config *rest.Config) error {
+func (s *session) makeClients(config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err

@@ -20,7 +20,7 @@ func postgresKind() kind {
 		newList:        func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
 		lag:            "holdfast_pg_replication_lag_seconds",
 		pendingRestart: "holdfast_pg_settings_pending_restart",
-		declared: declares(
+		declared: FromEngine(
 			func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
 			},

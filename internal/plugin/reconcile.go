@@ -33,15 +33,15 @@ func reconcileCommand(s *session) *cobra.Command {
 		Use:   "reconcile NAME",
 		Short: "Ask the operator to look at a cluster now; --wait until it is as declared",
 		Args:  exactlyOne,
-		RunE:  o.run,
+		RunE:  o.runReconcile,
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until the cluster is rolled out and serves")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	return cmd
 }
 
-func (o *reconcileOptions) run(cmd *cobra.Command, args []string) error {
-	c, err := o.find(cmd.Context(), args[0])
+func (o *reconcileOptions) runReconcile(cmd *cobra.Command, args []string) error {
+	c, err := o.findCluster(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -59,15 +59,15 @@ func (o *reconcileOptions) run(cmd *cobra.Command, args []string) error {
 	if !o.wait {
 		return nil
 	}
-	if err := o.await(cmd.Context(), c, token); err != nil {
+	if err := o.awaitRequest(cmd.Context(), c, token); err != nil {
 		return fmt.Errorf("%s: %w", nameOf(c), err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s is as declared: %s\n", nameOf(c), find(c.CommonStatus().Conditions, v1alpha1.ConditionReady).Message)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s is as declared: %s\n", nameOf(c), findCondition(c.CommonStatus().Conditions, v1alpha1.ConditionReady).Message)
 	return nil
 }
 
-// await waits until the request was handled and kstatus says Current.
-func (o *reconcileOptions) await(ctx context.Context, c v1alpha1.Cluster, token string) error {
+// awaitRequest waits until the request was handled and kstatus says Current.
+func (o *reconcileOptions) awaitRequest(ctx context.Context, c v1alpha1.Cluster, token string) error {
 	key, k := client.ObjectKeyFromObject(c), kindOf(c)
 	deadline, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -76,18 +76,18 @@ func (o *reconcileOptions) await(ctx context.Context, c v1alpha1.Cluster, token 
 			return fmt.Errorf("look at it again: %w", err)
 		}
 		c.GetObjectKind().SetGroupVersionKind(k.gvk)
-		done, why := judge(c, token)
+		done, why := judgeRequest(c, token)
 		if done {
 			return why
 		}
-		if !pause(deadline, waitInterval) {
+		if !waitFor(deadline, waitInterval) {
 			return fmt.Errorf("not as declared after %s: %w", o.timeout, why)
 		}
 	}
 }
 
-// judge says whether there is nothing left to wait for, and what is wrong.
-func judge(c v1alpha1.Cluster, token string) (done bool, why error) {
+// judgeRequest says whether there is nothing left to wait for, and what is wrong.
+func judgeRequest(c v1alpha1.Cluster, token string) (done bool, why error) {
 	st := c.CommonStatus()
 	if st.LastHandledReconcileAt != token {
 		if c.GetDeletionTimestamp() != nil {
@@ -107,12 +107,12 @@ func judge(c v1alpha1.Cluster, token string) (done bool, why error) {
 	case status.CurrentStatus:
 		return true, nil
 	case status.FailedStatus:
-		stalled := find(st.Conditions, v1alpha1.ConditionStalled)
+		stalled := findCondition(st.Conditions, v1alpha1.ConditionStalled)
 		return true, fmt.Errorf("stalled, %s: %s", stalled.Reason, stalled.Message)
 	case status.TerminatingStatus:
 		return true, errors.New("it is being deleted")
 	}
-	ready := find(st.Conditions, v1alpha1.ConditionReady)
+	ready := findCondition(st.Conditions, v1alpha1.ConditionReady)
 	if c.Common().Suspend {
 		return true, fmt.Errorf("%s: %s", ready.Reason, ready.Message)
 	}

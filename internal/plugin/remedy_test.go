@@ -13,11 +13,11 @@ import (
 func TestDriftOfASuspendedCluster(t *testing.T) {
 	drifted := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrifted}
 	r := Report{Namespace: "shop", Name: "orders"}
-	if got := remedy(drifted, r); !strings.Contains(got, "spec.drift.mode: Revert puts it back") {
+	if got := remedyCommand(drifted, r); !strings.Contains(got, "spec.drift.mode: Revert puts it back") {
 		t.Error(got)
 	}
 	r.Suspended = true
-	if got := remedy(drifted, r); !strings.Contains(got, "kubectl holdfast resume orders -n shop") || strings.Contains(got, "Revert") {
+	if got := remedyCommand(drifted, r); !strings.Contains(got, "kubectl holdfast resume orders -n shop") || strings.Contains(got, "Revert") {
 		t.Error(got)
 	}
 }

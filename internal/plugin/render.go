@@ -19,63 +19,63 @@ type view struct {
 	now time.Time
 }
 
-func (v view) age(t metav1.Time) string {
+func (v view) formatAge(t metav1.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return duration.HumanDuration(v.now.Sub(t.Time))
 }
 
-// tree of one cluster.
-func (v view) tree(r Report) node {
-	root := node{text: v.title(r)}
+// renderTree of one cluster.
+func (v view) renderTree(r Report) node {
+	root := node{text: v.renderTitle(r)}
 	add := func(title string, children []node) {
 		if len(children) > 0 {
-			root.children = append(root.children, node{v.paint(bold, title), children})
+			root.children = append(root.children, node{v.paintText(bold, title), children})
 		}
 	}
 	if r.DeclaredBy != "" {
 		root.children = append(root.children, node{text: "declared by " + r.DeclaredBy})
 	}
-	if text := v.restored(r.Restore); text != "" {
+	if text := v.describeRestore(r.Restore); text != "" {
 		root.children = append(root.children, node{text: text})
 	}
-	add("Conditions", v.conditions(r))
-	add("Members", v.members(r))
-	add("Backups", v.backups(r.Backups))
-	add("Volumes of members that are gone", v.retained(r))
-	add("Other volumes", v.others(r.OtherVolumes))
-	add("Settings that wait for a restart", v.pending(r.Members))
-	add("Drift", v.drifts(r.Drift, mostDriftsShown))
-	add("Events", v.events(r.Events))
-	add("Could not be read", leaves(r.Unknown))
+	add("Conditions", v.renderConditions(r))
+	add("Members", v.renderMembers(r))
+	add("Backups", v.renderBackups(r.Backups))
+	add("Volumes of members that are gone", v.renderRetainedVolumes(r))
+	add("Other volumes", v.renderOtherVolumes(r.OtherVolumes))
+	add("Settings that wait for a restart", v.renderPendingSettings(r.Members))
+	add("Drift", v.renderDrifts(r.Drift, mostDriftsShown))
+	add("Events", v.renderEvents(r.Events))
+	add("Could not be read", leafNodes(r.Unknown))
 	return root
 }
 
-// restored says what the cluster began with. What goes on is in its conditions.
-func (v view) restored(r *v1alpha1.RestoreStatus) string {
+// describeRestore says what the cluster began with. What goes on is in its conditions.
+func (v view) describeRestore(r *v1alpha1.RestoreStatus) string {
 	if !r.Done() || r.Result == nil {
 		return ""
 	}
-	return fmt.Sprintf("began with backup %s up to %s, %s ago", r.Result.Backup, r.Result.EndPosition, v.age(*r.CompletionTime))
+	return fmt.Sprintf("began with backup %s up to %s, %s ago", r.Result.Backup, r.Result.EndPosition, v.formatAge(*r.CompletionTime))
 }
 
 // mostDriftsShown beside everything else; kubectl holdfast drift has all.
 const mostDriftsShown = 5
 
-func (v view) title(r Report) string {
+func (v view) renderTitle(r Report) string {
 	cells := []cell{
 		{r.Kind + " " + r.Namespace + "/" + r.Name, bold},
 		{orDash(r.Phase), phaseColour(r.Phase)},
 		{r.of.engine + " " + orDash(r.Version), plain},
 		{fmt.Sprintf("%d/%d ready", r.ReadyReplicas, r.Replicas), replicasColour(r)},
 		{r.of.lead + " " + orDash(r.Primary), plain},
-		{"age " + v.age(r.Created), plain},
+		{"age " + v.formatAge(r.Created), plain},
 	}
 	if r.DriftMode == string(v1alpha1.DriftReport) {
 		cells = append(cells, cell{"drift is reported only", yellow})
 	}
-	return v.align([][]cell{cells})[0]
+	return v.alignCells([][]cell{cells})[0]
 }
 
 func orDash(s string) string {
@@ -108,7 +108,7 @@ var shownConditions = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionSynced, v1alpha1.ConditionBackedUp,
 }
 
-func (v view) conditions(r Report) []node {
+func (v view) renderConditions(r Report) []node {
 	list := slices.Clone(r.Conditions)
 	rank := func(c metav1.Condition) int {
 		if i := slices.Index(shownConditions, c.Type); i >= 0 {
@@ -124,13 +124,13 @@ func (v view) conditions(r Report) []node {
 	said := map[string]string{}
 	hints := make([]string, len(lines), len(list)+1)
 	for _, c := range list {
-		mark, paint := verdict(c)
+		mark, paint := conditionMark(c)
 		reason, message := c.Reason, c.Message
 		if reason == c.Type {
 			reason = ""
 		}
-		hint := remedy(c, r)
-		if stalled := find(list, v1alpha1.ConditionStalled); stalled.Type != "" && c.Type != stalled.Type {
+		hint := remedyCommand(c, r)
+		if stalled := findCondition(list, v1alpha1.ConditionStalled); stalled.Type != "" && c.Type != stalled.Type {
 			hint = "" // what only a person can mend comes first
 		}
 		if by, before := said[message]; before {
@@ -141,17 +141,17 @@ func (v view) conditions(r Report) []node {
 		lines = append(lines, []cell{{mark, paint}, {c.Type, plain}, {reason, paint}, {message, plain}})
 		hints = append(hints, hint)
 	}
-	nodes := leaves(v.align(lines))
+	nodes := leafNodes(v.alignCells(lines))
 	for i, hint := range hints {
 		if hint != "" {
-			nodes[i].children = []node{{text: v.paint(cyan, hint)}}
+			nodes[i].children = []node{{text: v.paintText(cyan, hint)}}
 		}
 	}
 	return nodes
 }
 
-// verdict is a mark that tells good from bad without colour too.
-func verdict(c metav1.Condition) (string, colour) {
+// conditionMark is a mark that tells good from bad without colour too.
+func conditionMark(c metav1.Condition) (string, colour) {
 	switch {
 	case c.Type == v1alpha1.ConditionStalled:
 		return "✖", red
@@ -169,9 +169,9 @@ func verdict(c metav1.Condition) (string, colour) {
 	return "✖", red
 }
 
-// remedy is the command that helps on; conditions' own messages say what to
+// remedyCommand is the command that helps on; conditions' own messages say what to
 // change in the spec.
-func remedy(c metav1.Condition, r Report) string {
+func remedyCommand(c metav1.Condition, r Report) string {
 	name := r.Name + " -n " + r.Namespace
 	switch c.Reason {
 	case v1alpha1.ReasonDrifted:
@@ -196,7 +196,7 @@ func putsBack(r Report, name string) string {
 	return "spec.drift.mode: Revert puts it back"
 }
 
-func (v view) members(r Report) []node {
+func (v view) renderMembers(r Report) []node {
 	lines := make([][]cell, len(r.Members))
 	for i, m := range r.Members {
 		ready := cell{"ready", green}
@@ -208,25 +208,25 @@ func (v view) members(r Report) []node {
 			restarts = strconv.Itoa(int(m.Restarts)) + " restarts"
 		}
 		if m.Volume != nil {
-			volume = m.Volume.describe()
+			volume = m.Volume.describeVolume()
 		}
 		lines[i] = []cell{
-			{m.Name, plain}, r.role(m), {m.State, plain}, ready, m.measure(),
+			{m.Name, plain}, r.roleCell(m), {m.State, plain}, ready, m.measureCell(),
 			{m.Version, plain}, {m.Node, dim}, {volume, dim}, {restarts, yellow},
 		}
 	}
-	nodes := leaves(v.align(lines))
+	nodes := leafNodes(v.alignCells(lines))
 	for i, m := range r.Members {
 		if m.Message != "" {
-			nodes[i].children = []node{{text: v.paint(yellow, m.Message)}}
+			nodes[i].children = []node{{text: v.paintText(yellow, m.Message)}}
 		}
 	}
 	return nodes
 }
 
-// role of a member. In a group of equals it does not say who leads, and being
+// roleCell of a member. In a group of equals it does not say who leads, and being
 // no more than a member is nothing to look at.
-func (r Report) role(m MemberReport) cell {
+func (r Report) roleCell(m MemberReport) cell {
 	equals := r.of.lead != v1alpha1.RolePrimary
 	switch {
 	case equals && m.Name == r.Primary:
@@ -243,8 +243,8 @@ func (r Report) role(m MemberReport) cell {
 // as something to look at.
 const nearlyFull = 80
 
-// measure is what moves: a replica's lag, or how large the data is.
-func (m MemberReport) measure() cell {
+// measureCell is what moves: a replica's lag, or how large the data is.
+func (m MemberReport) measureCell() cell {
 	switch {
 	case m.LagSeconds != nil:
 		return cell{"lag " + strconv.FormatFloat(*m.LagSeconds, 'f', 1, 64) + "s", plain}
@@ -255,14 +255,14 @@ func (m MemberReport) measure() cell {
 		if *m.DataBytes*100 >= *m.DataLimitBytes*nearlyFull {
 			paint = yellow
 		}
-		return cell{"data " + mebibytes(*m.DataBytes) + " of " + mebibytes(*m.DataLimitBytes), paint}
+		return cell{"data " + formatMebibytes(*m.DataBytes) + " of " + formatMebibytes(*m.DataLimitBytes), paint}
 	}
 	return cell{}
 }
 
-func mebibytes(bytes int64) string { return strconv.FormatInt(bytes>>20, 10) + "Mi" }
+func formatMebibytes(bytes int64) string { return strconv.FormatInt(bytes>>20, 10) + "Mi" }
 
-func (v view) pending(members []MemberReport) []node {
+func (v view) renderPendingSettings(members []MemberReport) []node {
 	var lines []string
 	for _, m := range members {
 		switch n := m.SettingsPendingRestart; {
@@ -272,30 +272,30 @@ func (v view) pending(members []MemberReport) []node {
 			lines = append(lines, fmt.Sprintf("%s: %d settings", m.Name, n))
 		}
 	}
-	return leaves(lines)
+	return leafNodes(lines)
 }
 
-func (v view) drifts(records []v1alpha1.DriftRecord, most int) []node {
+func (v view) renderDrifts(records []v1alpha1.DriftRecord, most int) []node {
 	var lines [][]cell
 	for _, d := range records[:min(len(records), most)] {
-		lines = append(lines, v.drift(d))
+		lines = append(lines, v.driftCells(d))
 	}
-	nodes := leaves(v.align(lines))
+	nodes := leafNodes(v.alignCells(lines))
 	if more := len(records) - most; more > 0 {
 		nodes = append(nodes, node{text: fmt.Sprintf("and %d older", more)})
 	}
 	return nodes
 }
 
-func (v view) drift(d v1alpha1.DriftRecord) []cell {
+func (v view) driftCells(d v1alpha1.DriftRecord) []cell {
 	paint := yellow
 	if d.Action == "Reverted" {
 		paint = green
 	}
-	return []cell{{v.age(d.Time), dim}, {d.Action, paint}, {d.Object, plain}, {orDash(d.Path), plain}, {"by " + cmp.Or(d.Manager, "unknown client"), plain}, {d.Operation, dim}}
+	return []cell{{v.formatAge(d.Time), dim}, {d.Action, paint}, {d.Object, plain}, {orDash(d.Path), plain}, {"by " + cmp.Or(d.Manager, "unknown client"), plain}, {d.Operation, dim}}
 }
 
-func (v view) events(events []EventReport) []node {
+func (v view) renderEvents(events []EventReport) []node {
 	var lines [][]cell
 	for _, e := range events {
 		paint, count := plain, ""
@@ -305,13 +305,13 @@ func (v view) events(events []EventReport) []node {
 		if e.Count > 1 {
 			count = "×" + strconv.Itoa(int(e.Count))
 		}
-		lines = append(lines, []cell{{v.age(e.Time), dim}, {e.Reason, paint}, {count, dim}, {e.Message, plain}})
+		lines = append(lines, []cell{{v.formatAge(e.Time), dim}, {e.Reason, paint}, {count, dim}, {e.Message, plain}})
 	}
-	return leaves(v.align(lines))
+	return leafNodes(v.alignCells(lines))
 }
 
-// table of clusters.
-func (v view) table(list []v1alpha1.Cluster, namespaces bool) []string {
+// renderTable of clusters.
+func (v view) renderTable(list []v1alpha1.Cluster, namespaces bool) []string {
 	header := []string{"NAMESPACE", "CLUSTER", "VERSION", "READY", "PRIMARY", "PHASE", "SYNCED", "AGE", "STATUS"}
 	lines := [][]cell{{}}
 	for _, title := range header {
@@ -319,7 +319,7 @@ func (v view) table(list []v1alpha1.Cluster, namespaces bool) []string {
 	}
 	for _, c := range list {
 		st := c.CommonStatus()
-		ready, synced := find(st.Conditions, v1alpha1.ConditionReady), find(st.Conditions, v1alpha1.ConditionSynced)
+		ready, synced := findCondition(st.Conditions, v1alpha1.ConditionReady), findCondition(st.Conditions, v1alpha1.ConditionSynced)
 		replicas := fmt.Sprintf("%d/%d", st.ReadyReplicas, c.Common().DesiredReplicas())
 		drifted := plain
 		if synced.Status == metav1.ConditionFalse {
@@ -328,7 +328,7 @@ func (v view) table(list []v1alpha1.Cluster, namespaces bool) []string {
 		lines = append(lines, []cell{
 			{c.GetNamespace(), plain}, {nameOf(c), plain}, {orDash(st.Version), plain},
 			{replicas, plain}, {orDash(st.Primary), plain}, {orDash(st.Phase), phaseColour(st.Phase)},
-			{orDash(synced.Reason), drifted}, {v.age(c.GetCreationTimestamp()), plain}, {ready.Message, plain},
+			{orDash(synced.Reason), drifted}, {v.formatAge(c.GetCreationTimestamp()), plain}, {ready.Message, plain},
 		})
 	}
 	if !namespaces {
@@ -336,10 +336,10 @@ func (v view) table(list []v1alpha1.Cluster, namespaces bool) []string {
 			lines[i] = lines[i][1:]
 		}
 	}
-	return v.align(lines)
+	return v.alignCells(lines)
 }
 
-func find(list []metav1.Condition, kind string) metav1.Condition {
+func findCondition(list []metav1.Condition, kind string) metav1.Condition {
 	for _, c := range list {
 		if c.Type == kind {
 			return c

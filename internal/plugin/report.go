@@ -90,9 +90,9 @@ type EventReport struct {
 // mostEvents that a report holds, the newest first.
 const mostEvents = 8
 
-// report gathers what there is to say of a cluster. What may not be read is
+// gatherReport gathers what there is to say of a cluster. What may not be read is
 // left out and said so.
-func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
+func (s *session) gatherReport(ctx context.Context, c v1alpha1.Cluster) Report {
 	st, k := c.CommonStatus(), kindOf(c)
 	r := Report{
 		Kind: k.gvk.Kind, Namespace: c.GetNamespace(), Name: c.GetName(), Created: c.GetCreationTimestamp(),
@@ -128,13 +128,13 @@ func (s *session) report(ctx context.Context, c v1alpha1.Cluster) Report {
 	r.addBackups(c)
 	r.addVolumes(volumes.Items, pods.Items)
 	unknown("metrics", s.addMetrics(ctx, &r, k))
-	events, err := s.events(ctx, c)
+	events, err := s.listEvents(ctx, c)
 	unknown("events", err)
 	r.Events = events
 	return r
 }
 
-func (r *Report) member(name string) *MemberReport {
+func (r *Report) findMember(name string) *MemberReport {
 	for i := range r.Members {
 		if r.Members[i].Name == name {
 			return &r.Members[i]
@@ -145,7 +145,7 @@ func (r *Report) member(name string) *MemberReport {
 
 func (r *Report) addPods(pods []corev1.Pod) {
 	for i := range pods {
-		m := r.member(pods[i].Name)
+		m := r.findMember(pods[i].Name)
 		if m == nil || pods[i].Labels[v1alpha1.LabelCluster] != r.Name {
 			continue
 		}
@@ -176,7 +176,7 @@ func (s *session) addMetrics(ctx context.Context, r *Report, k kind) error {
 			body, err := s.kube.CoreV1().RESTClient().Get().Namespace(r.Namespace).Resource("pods").
 				Name(fmt.Sprintf("%s:%d", m.Name, agentapi.ProbePort)).SubResource("proxy").Suffix("metrics").DoRaw(ctx)
 			if err == nil {
-				err = m.read(string(body), k)
+				err = m.readMetrics(string(body), k)
 			}
 			errs[i] = err
 		})
@@ -190,8 +190,8 @@ func (s *session) addMetrics(ctx context.Context, r *Report, k kind) error {
 	return nil
 }
 
-// read takes what a report shows from a member's metrics.
-func (m *MemberReport) read(metrics string, k kind) error {
+// readMetrics takes what a report shows from a member's metrics.
+func (m *MemberReport) readMetrics(metrics string, k kind) error {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(metrics))
 	if err != nil {
@@ -217,8 +217,8 @@ func (m *MemberReport) read(metrics string, k kind) error {
 	return nil
 }
 
-// events about the cluster, the newest first.
-func (s *session) events(ctx context.Context, c v1alpha1.Cluster) ([]EventReport, error) {
+// listEvents about the cluster, the newest first.
+func (s *session) listEvents(ctx context.Context, c v1alpha1.Cluster) ([]EventReport, error) {
 	list, err := s.kube.CoreV1().Events(c.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.name": c.GetName(), "involvedObject.uid": string(c.GetUID())}.String(),
 	})
@@ -228,7 +228,7 @@ func (s *session) events(ctx context.Context, c v1alpha1.Cluster) ([]EventReport
 	var out []EventReport
 	for i := range list.Items {
 		e := &list.Items[i]
-		report := EventReport{Time: lastSeen(e), Type: e.Type, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1)}
+		report := EventReport{Time: lastObserved(e), Type: e.Type, Reason: e.Reason, Message: e.Message, Count: max(e.Count, 1)}
 		if e.Series != nil {
 			report.Count = max(e.Series.Count, 1)
 		}
@@ -238,7 +238,7 @@ func (s *session) events(ctx context.Context, c v1alpha1.Cluster) ([]EventReport
 	return out[:min(len(out), mostEvents)], nil
 }
 
-func lastSeen(e *corev1.Event) metav1.Time {
+func lastObserved(e *corev1.Event) metav1.Time {
 	switch {
 	case e.Series != nil:
 		return metav1.NewTime(e.Series.LastObservedTime.Time)

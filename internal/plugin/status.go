@@ -31,7 +31,7 @@ func statusCommand(s *session) *cobra.Command {
   kubectl holdfast status orders     # one, in full
   kubectl holdfast status orders -w  # and go on showing it`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: o.run,
+		RunE: o.runStatus,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "list the clusters of all namespaces")
@@ -60,13 +60,13 @@ func outputFlag(cmd *cobra.Command, into *string, fallback string, formats ...st
 	}
 }
 
-func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
-	if err := o.connect(); err != nil {
+func (o *statusOptions) runStatus(cmd *cobra.Command, args []string) error {
+	if err := o.connectToCluster(); err != nil {
 		return err
 	}
-	show := func(w io.Writer) error { return o.list(cmd, w) }
+	show := func(w io.Writer) error { return o.showList(cmd, w) }
 	if len(args) == 1 {
-		show = func(w io.Writer) error { return o.one(cmd, w, args[0]) }
+		show = func(w io.Writer) error { return o.showCluster(cmd, w, args[0]) }
 	}
 	out := cmd.OutOrStdout()
 	if !o.watch {
@@ -84,7 +84,7 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 		if _, err := io.WriteString(out, b.String()); err != nil {
 			return err
 		}
-		if !pause(cmd.Context(), watchInterval) {
+		if !waitFor(cmd.Context(), watchInterval) {
 			return nil
 		}
 		if !stdoutIsTerminal(cmd) && o.output == "" {
@@ -93,8 +93,8 @@ func (o *statusOptions) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// pause waits, and says whether to go on.
-func pause(ctx context.Context, d time.Duration) bool {
+// waitFor waits, and says whether to go on.
+func waitFor(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -103,25 +103,25 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (o *statusOptions) one(cmd *cobra.Command, w io.Writer, name string) error {
-	c, err := o.find(cmd.Context(), name)
+func (o *statusOptions) showCluster(cmd *cobra.Command, w io.Writer, name string) error {
+	c, err := o.findCluster(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
-	r := o.report(cmd.Context(), c)
+	r := o.gatherReport(cmd.Context(), c)
 	if o.output != "" {
-		return encode(w, o.output, r)
+		return writeEncoded(w, o.output, r)
 	}
 	v := view{style: styleOf(cmd), now: time.Now()}
-	return v.tree(r).write(w, v.style)
+	return v.renderTree(r).writeTree(w, v.style)
 }
 
-func (o *statusOptions) list(cmd *cobra.Command, w io.Writer) error {
+func (o *statusOptions) showList(cmd *cobra.Command, w io.Writer) error {
 	namespace := o.namespace
 	if o.all {
 		namespace = ""
 	}
-	list, err := o.clusters(cmd.Context(), namespace)
+	list, err := o.listClusters(cmd.Context(), namespace)
 	switch {
 	case err != nil && len(list) == 0:
 		return err
@@ -131,9 +131,9 @@ func (o *statusOptions) list(cmd *cobra.Command, w io.Writer) error {
 	if o.output != "" {
 		reports := make([]Report, len(list))
 		for i, c := range list {
-			reports[i] = o.report(cmd.Context(), c)
+			reports[i] = o.gatherReport(cmd.Context(), c)
 		}
-		return encode(w, o.output, map[string]any{"clusters": reports})
+		return writeEncoded(w, o.output, map[string]any{"clusters": reports})
 	}
 	if len(list) == 0 {
 		where := "in namespace " + namespace + ": -A looks in all of them"
@@ -144,12 +144,12 @@ func (o *statusOptions) list(cmd *cobra.Command, w io.Writer) error {
 		return nil
 	}
 	v := view{style: styleOf(cmd), now: time.Now()}
-	_, err = io.WriteString(w, strings.Join(v.table(list, o.all), "\n")+"\n")
+	_, err = io.WriteString(w, strings.Join(v.renderTable(list, o.all), "\n")+"\n")
 	return err
 }
 
-// encode writes JSON or YAML.
-func encode(w io.Writer, format string, value any) error {
+// writeEncoded writes JSON or YAML.
+func writeEncoded(w io.Writer, format string, value any) error {
 	data, err := json.MarshalIndent(value, "", "  ")
 	if err == nil && format == "yaml" {
 		data, err = yaml.JSONToYAML(data)

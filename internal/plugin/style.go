@@ -33,7 +33,7 @@ func styleOf(cmd *cobra.Command) style {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-func (s style) paint(c colour, text string) string {
+func (s style) paintText(c colour, text string) string {
 	if !s.colour || c == plain || text == "" {
 		return text
 	}
@@ -46,9 +46,9 @@ type cell struct {
 	colour colour
 }
 
-// align pads the cells of each column to one width. Columns that are empty in
+// alignCells pads the cells of each column to one width. Columns that are empty in
 // every line are left out.
-func (s style) align(lines [][]cell) []string {
+func (s style) alignCells(lines [][]cell) []string {
 	var widths []int
 	for _, line := range lines {
 		for i, c := range line {
@@ -67,7 +67,7 @@ func (s style) align(lines [][]cell) []string {
 				continue
 			}
 			if c.text != "" {
-				b.WriteString(strings.Repeat(" ", gap) + s.paint(c.colour, c.text))
+				b.WriteString(strings.Repeat(" ", gap) + s.paintText(c.colour, c.text))
 				gap = 0
 			}
 			gap += widths[i] - utf8.RuneCountInString(c.text) + 2
@@ -83,8 +83,8 @@ type node struct {
 	children []node
 }
 
-// leaves are nodes without children.
-func leaves(lines []string) []node {
+// leafNodes are nodes without children.
+func leafNodes(lines []string) []node {
 	nodes := make([]node, len(lines))
 	for i, line := range lines {
 		nodes[i].text = line
@@ -92,22 +92,22 @@ func leaves(lines []string) []node {
 	return nodes
 }
 
-// write prints the tree.
-func (n node) write(w io.Writer, s style) error {
+// writeTree prints the tree.
+func (n node) writeTree(w io.Writer, s style) error {
 	var b strings.Builder
 	b.WriteString(n.text + "\n")
-	n.branches(&b, s, "")
+	n.writeBranches(&b, s, "")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (n node) branches(b *strings.Builder, s style, indent string) {
+func (n node) writeBranches(b *strings.Builder, s style, indent string) {
 	for i, child := range n.children {
 		branch, below := "├─ ", "│  "
 		if i == len(n.children)-1 {
 			branch, below = "└─ ", "   "
 		}
-		b.WriteString(s.paint(dim, indent+branch) + child.text + "\n")
-		child.branches(b, s, indent+below)
+		b.WriteString(s.paintText(dim, indent+branch) + child.text + "\n")
+		child.writeBranches(b, s, indent+below)
 	}
 }

@@ -31,7 +31,7 @@ func resumeCommand(s *session) *cobra.Command {
 }
 
 func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
-	c, err := s.find(cmd.Context(), name)
+	c, err := s.findCluster(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 	if want {
 		err = s.applySuspend(cmd.Context(), c, new(true))
 	} else {
-		err = s.release(cmd.Context(), c)
+		err = s.releaseSuspend(cmd.Context(), c)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", verb, nameOf(c), err)
@@ -63,9 +63,9 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 	return nil
 }
 
-// release gives the field up where only the plugin holds it, so that the spec
+// releaseSuspend gives the field up where only the plugin holds it, so that the spec
 // is again what was declared, and sets it to false where somebody else does.
-func (s *session) release(ctx context.Context, c v1alpha1.Cluster) error {
+func (s *session) releaseSuspend(ctx context.Context, c v1alpha1.Cluster) error {
 	if err := s.applySuspend(ctx, c, nil); err != nil || !c.Common().Suspend {
 		return err
 	}

@@ -55,7 +55,7 @@ func TestSecretsAreMasked(t *testing.T) {
 		Live:   secret("cGxhaW4=", "added"), Result: secret("b3RoZXI=", "missing"), Known: true,
 	}
 	p.Object.GVK.Group, p.Object.GVK.Version = "", "v1"
-	got, err := view{now: noon}.diff(p)
+	got, err := view{now: noon}.renderDiff(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +64,12 @@ func TestSecretsAreMasked(t *testing.T) {
 			t.Errorf("a value is shown: %s", value)
 		}
 	}
-	golden(t, "diff-secret.txt", got)
+	compareGolden(t, "diff-secret.txt", got)
 	if p.Live["data"].(map[string]any)["password"] != "cGxhaW4=" {
 		t.Error("masking changed what was compared")
 	}
 	p.Result = p.Live
-	if got, err := (view{now: noon}).diff(p); got != "" || err != nil {
+	if got, err := (view{now: noon}).renderDiff(p); got != "" || err != nil {
 		t.Errorf("equal Secrets differ: %s %v", got, err)
 	}
 }
@@ -83,25 +83,25 @@ func TestDiffNamesWhoAndWhat(t *testing.T) {
 			},
 		}
 	}
-	since := before(3 * time.Minute)
+	since := timeBefore(3 * time.Minute)
 	p := apply.Preview{
 		Object: apply.ObjectID{Name: "orders-ro"}, Live: service("NodePort"), Result: service("ClusterIP"), Known: true,
 		Drifts: []apply.Drift{{Path: ".spec.type", Manager: "kubectl-edit", Operation: "Update", ManagerTime: &since}},
 	}
 	p.Object.GVK.Version, p.Object.GVK.Kind = "v1", "Service"
 	for name, s := range map[string]style{"diff.txt": {}, "diff-colour.txt": {colour: true}} {
-		got, err := view{style: s, now: noon}.diff(p)
+		got, err := view{style: s, now: noon}.renderDiff(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, got)
+		compareGolden(t, name, got)
 	}
 	p.Live, p.Drifts = nil, nil
-	got, err := view{now: noon}.diff(p)
+	got, err := view{now: noon}.renderDiff(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "diff-missing.txt", got)
+	compareGolden(t, "diff-missing.txt", got)
 }
 
 func TestGitOwners(t *testing.T) {
@@ -138,7 +138,7 @@ func TestReconcileIsJudged(t *testing.T) {
 	cluster := func(change func(*v1alpha1.PostgresCluster)) *v1alpha1.PostgresCluster {
 		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders", Generation: 2}}
 		c.Status.LastHandledReconcileAt, c.Status.ObservedGeneration = token, 2
-		c.Status.Conditions = healthy().Conditions
+		c.Status.Conditions = healthyReport().Conditions
 		change(c)
 		return c
 	}
@@ -151,20 +151,20 @@ func TestReconcileIsJudged(t *testing.T) {
 		{"ready", func(*v1alpha1.PostgresCluster) {}, true, ""},
 		{"not handled", func(c *v1alpha1.PostgresCluster) { c.Status.LastHandledReconcileAt = "before" }, false, "has not handled"},
 		{"an older generation", func(c *v1alpha1.PostgresCluster) { c.Status.ObservedGeneration = 1 }, false, "Ready"},
-		{"stalled fails at once", func(c *v1alpha1.PostgresCluster) { c.Status.Conditions = broken().Conditions }, true, "ImageUnavailable: pod orders-0"},
+		{"stalled fails at once", func(c *v1alpha1.PostgresCluster) { c.Status.Conditions = brokenReport().Conditions }, true, "ImageUnavailable: pod orders-0"},
 		{"under way", func(c *v1alpha1.PostgresCluster) {
 			c.Status.Conditions = []metav1.Condition{
-				is("Reconciling", metav1.ConditionTrue, "ScalingUp", "member orders-1 is starting"),
-				is("Ready", metav1.ConditionFalse, "ScalingUp", "member orders-1 is starting"),
+				newCondition("Reconciling", metav1.ConditionTrue, "ScalingUp", "member orders-1 is starting"),
+				newCondition("Ready", metav1.ConditionFalse, "ScalingUp", "member orders-1 is starting"),
 			}
 		}, false, "orders-1 is starting"},
 		{"suspended before it was rolled out", func(c *v1alpha1.PostgresCluster) {
 			c.Spec.Suspend = true
-			c.Status.Conditions = []metav1.Condition{is("Ready", metav1.ConditionFalse, "Suspended", "suspended before this generation was rolled out")}
+			c.Status.Conditions = []metav1.Condition{newCondition("Ready", metav1.ConditionFalse, "Suspended", "suspended before this generation was rolled out")}
 		}, true, "suspended before"},
-		{"being deleted", func(c *v1alpha1.PostgresCluster) { c.DeletionTimestamp = new(before(0)) }, true, "deleted"},
+		{"being deleted", func(c *v1alpha1.PostgresCluster) { c.DeletionTimestamp = new(timeBefore(0)) }, true, "deleted"},
 	} {
-		done, why := judge(cluster(test.change), token)
+		done, why := judgeRequest(cluster(test.change), token)
 		said := ""
 		if why != nil {
 			said = why.Error()
@@ -189,13 +189,13 @@ func TestMembersAreChosen(t *testing.T) {
 		{execOptions{member: "orders-2"}, "orders-2", ""},
 		{execOptions{member: "7"}, "", "orders-0, orders-1, orders-2"},
 	} {
-		got, err := test.o.choose(c)
+		got, err := test.o.chooseMember(c)
 		if got != test.want || (err != nil) != (test.fails != "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 			t.Errorf("%+v: %q, %v", test.o, got, err)
 		}
 	}
 	c.Status.Primary = ""
-	if _, err := (&execOptions{}).choose(c); err == nil || !strings.Contains(err.Error(), "--member") {
+	if _, err := (&execOptions{}).chooseMember(c); err == nil || !strings.Contains(err.Error(), "--member") {
 		t.Errorf("without a primary: %v", err)
 	}
 }
@@ -205,9 +205,9 @@ func TestCredentialsPrint(t *testing.T) {
 		"host": []byte("orders-rw.shop.svc"), "port": []byte("5432"), "username": []byte("app"), "database": []byte("app"), "ca.crt": []byte("roots\n"),
 		"password": []byte("it's secret"), "uri": []byte("postgresql://app:it%27s%20secret@orders-rw.shop.svc:5432/app?sslmode=require"),
 	}
-	golden(t, "credentials.txt", credentialsPrinted(t, postgresKind(), data, func(string) bool { return true }))
+	compareGolden(t, "credentials.txt", credentialsPrinted(t, postgresKind(), data, func(string) bool { return true }))
 	data["uri"] = []byte("secret://%zz")
-	if err := (&credentialsOptions{}).print(io.Discard, postgresKind(), data); err == nil || strings.Contains(err.Error(), "zz") {
+	if err := (&credentialsOptions{}).printCredentials(io.Discard, postgresKind(), data); err == nil || strings.Contains(err.Error(), "zz") {
 		t.Errorf("a broken URI: %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func credentialsPrinted(t *testing.T, k kind, data map[string][]byte, has func(o
 	for _, output := range []string{"", "env", "json", "uri"} {
 		for _, show := range []bool{false, true} {
 			var out bytes.Buffer
-			if err := (&credentialsOptions{output: output, secrets: show}).print(&out, k, data); err != nil {
+			if err := (&credentialsOptions{output: output, secrets: show}).printCredentials(&out, k, data); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(out.String(), "secret") != (show && has(output)) {
@@ -237,14 +237,14 @@ func TestRepository(t *testing.T) {
 		"docker.io/library/postgres:17": "docker.io/library/postgres", "host:5000/postgres": "host:5000/postgres",
 		"host:5000/postgres:17.5@sha256:abc": "host:5000/postgres", "": "",
 	} {
-		if got := repository(image); got != want {
+		if got := imageRepository(image); got != want {
 			t.Errorf("%q: %q, want %q", image, got, want)
 		}
 	}
 }
 
 func TestColumnsAreAligned(t *testing.T) {
-	got := style{}.align([][]cell{
+	got := style{}.alignCells([][]cell{
 		{{"a", plain}, {"", plain}, {"", plain}, {"x", red}},
 		{{"ümlaut", plain}, {"", plain}, {"b", plain}, {"yy", plain}},
 	})
@@ -291,7 +291,7 @@ func TestNoColourWithoutTerminal(t *testing.T) {
 
 // TestVerbsAreComplete: each has kubectl's flags and says what it does.
 func TestVerbsAreComplete(t *testing.T) {
-	for _, verb := range Verbs() {
+	for _, verb := range NewVerbCommands() {
 		if verb.Short == "" || verb.ValidArgsFunction == nil {
 			t.Errorf("%s: no help or no completion", verb.Name())
 		}
@@ -312,12 +312,12 @@ func TestEnvironmentUsesTLS(t *testing.T) {
 		"/tls": "export PGHOST=orders-rw.shop.svc\nexport PGSSLROOTCERT=/tls/ca.crt\nexport PGSSLMODE=verify-full",
 	} {
 		o := &credentialsOptions{directory: directory}
-		if got := strings.Join(o.exports(postgresKind(), data), "\n"); got != want {
+		if got := strings.Join(o.exportLines(postgresKind(), data), "\n"); got != want {
 			t.Errorf("with directory %q: %s, want %s", directory, got, want)
 		}
 	}
 	o := &credentialsOptions{}
-	if got := o.exports(etcdKind(), map[string][]byte{"host": []byte("config")}); len(got) != 0 {
+	if got := o.exportLines(etcdKind(), map[string][]byte{"host": []byte("config")}); len(got) != 0 {
 		t.Errorf("etcd's clients are given %q", got)
 	}
 }
@@ -326,7 +326,7 @@ func TestEnvironmentUsesTLS(t *testing.T) {
 // they go.
 func TestClientFlagsFollowTheDashes(t *testing.T) {
 	for _, args := range [][]string{{"psql", "orders", "-Atc", "select 1"}, {"etcdctl", "config", "--prefix"}} {
-		root := Root("test")
+		root := NewRootCommand("test")
 		root.SetArgs(args)
 		err := root.Execute()
 		want := "kubectl holdfast " + args[0] + " NAME -- "

@@ -34,7 +34,7 @@ func (r *Report) addVolumes(volumes []corev1.PersistentVolumeClaim, pods []corev
 		v := &volumes[i]
 		report := volumeReport(v, pods)
 		ordinal, current := v.Labels[v1alpha1.LabelMember]
-		m := r.member(r.Name + "-" + ordinal)
+		m := r.findMember(r.Name + "-" + ordinal)
 		switch {
 		case current && m != nil:
 			m.Volume = &report
@@ -84,7 +84,7 @@ func volumeReport(v *corev1.PersistentVolumeClaim, pods []corev1.Pod) VolumeRepo
 	return report
 }
 
-func (v VolumeReport) describe() string {
+func (v VolumeReport) describeVolume() string {
 	text := v.Name + " " + v.Size
 	if v.Capacity != "" && v.Capacity != v.Size {
 		text += " (has " + v.Capacity + ")"
@@ -95,9 +95,9 @@ func (v VolumeReport) describe() string {
 	return text
 }
 
-// retained are the volumes of members that are gone. Nothing that is in use, or
+// renderRetainedVolumes are the volumes of members that are gone. Nothing that is in use, or
 // that may be the only copy of a write, is offered for deletion.
-func (v view) retained(r Report) []node {
+func (v view) renderRetainedVolumes(r Report) []node {
 	var lines []string
 	for _, volume := range r.RetainedVolumes {
 		remark := "kept: scaling up again uses it again. If its data is not needed: kubectl delete pvc " + volume.Name + " -n " + r.Namespace
@@ -109,20 +109,20 @@ func (v view) retained(r Report) []node {
 		case volume.Diverged:
 			remark = "kept: it held data that the primary does not have; copy that before you decide what becomes of it"
 		}
-		lines = append(lines, volume.describe()+v.paint(dim, "  "+remark))
+		lines = append(lines, volume.describeVolume()+v.paintText(dim, "  "+remark))
 	}
-	return leaves(lines)
+	return leafNodes(lines)
 }
 
-// others are volumes that are somebody's work at the moment.
-func (v view) others(volumes []VolumeReport) []node {
+// renderOtherVolumes are volumes that are somebody's work at the moment.
+func (v view) renderOtherVolumes(volumes []VolumeReport) []node {
 	var lines []string
 	for _, volume := range volumes {
-		text := volume.describe()
+		text := volume.describeVolume()
 		if len(volume.UsedBy) > 0 {
-			text += v.paint(dim, fmt.Sprintf("  in use by pod %s", strings.Join(volume.UsedBy, ", ")))
+			text += v.paintText(dim, fmt.Sprintf("  in use by pod %s", strings.Join(volume.UsedBy, ", ")))
 		}
 		lines = append(lines, text)
 	}
-	return leaves(lines)
+	return leafNodes(lines)
 }

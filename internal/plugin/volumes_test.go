@@ -12,23 +12,23 @@ import (
 // of a write, is offered for deletion.
 func TestNothingInUseIsOfferedForDeletion(t *testing.T) {
 	for _, mark := range []string{"in use", "diverged", "backups"} {
-		r := healthy()
+		r := healthyReport()
 		r.RetainedVolumes = nil
 		name := "data-orders-5"
 		if mark == "backups" {
 			name = "orders-backups"
 		}
-		volume := claim(name, "", "10Gi", "10Gi", corev1.ClaimBound)
+		volume := newClaim(name, "", "10Gi", "10Gi", corev1.ClaimBound)
 		var pods []corev1.Pod
 		switch mark {
 		case "in use":
-			pods = append(pods, mounting("copy", name))
+			pods = append(pods, mountingPod("copy", name))
 		case "diverged":
 			volume.Annotations = map[string]string{"holdfast.dev/data-ahead": "1:0/3000000"}
 		}
 		r.addVolumes([]corev1.PersistentVolumeClaim{volume}, pods)
 		var out bytes.Buffer
-		if err := (view{now: noon}).tree(r).write(&out, style{}); err != nil {
+		if err := (view{now: noon}).renderTree(r).writeTree(&out, style{}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), name) {

@@ -36,14 +36,14 @@ func (s Schedule) String() string {
 	return s.line + " " + s.zone.String()
 }
 
-// Next is the first slot after t, in UTC.
-func (s Schedule) Next(t time.Time) time.Time {
+// NextSlot is the first slot after t, in UTC.
+func (s Schedule) NextSlot(t time.Time) time.Time {
 	if s.everyHour {
 		return s.nextElapsed(t.In(s.zone)).UTC()
 	}
-	for shown := shows(t.In(s.zone)); ; {
+	for shown := shownTime(t.In(s.zone)); ; {
 		shown = s.nextShown(shown)
-		if slot := reached(shown, s.zone); slot.After(t) {
+		if slot := timeOfShown(shown, s.zone); slot.After(t) {
 			return slot.UTC()
 		}
 	}
@@ -52,7 +52,7 @@ func (s Schedule) Next(t time.Time) time.Time {
 // nextElapsed goes from one change of the clock to the next: between two, what
 // it shows runs as time does.
 func (s Schedule) nextElapsed(at time.Time) time.Time {
-	for shown := shows(at); ; {
+	for shown := shownTime(at); ; {
 		_, offset := at.Zone()
 		_, end := at.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
@@ -63,7 +63,7 @@ func (s Schedule) nextElapsed(at time.Time) time.Time {
 			return slot
 		}
 		at = end.In(s.zone)
-		shown = shows(at).Add(-time.Second)
+		shown = shownTime(at).Add(-time.Second)
 	}
 }
 
@@ -77,17 +77,17 @@ func (s Schedule) nextShown(after time.Time) time.Time {
 	}
 }
 
-// shows is what the clock shows at a time, as if it were UTC.
-func shows(t time.Time) time.Time {
+// shownTime is what the clock shows at a time, as if it were UTC.
+func shownTime(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// reached is when the clock of a zone first shows a time, or first goes past it.
-func reached(shown time.Time, zone *time.Location) time.Time {
+// timeOfShown is when the clock of a zone first shows a time, or first goes past it.
+func timeOfShown(shown time.Time, zone *time.Location) time.Time {
 	at := time.Date(shown.Year(), shown.Month(), shown.Day(), shown.Hour(), shown.Minute(), shown.Second(), 0, zone)
 	start, end := at.ZoneBounds()
-	switch is := shows(at); {
+	switch is := shownTime(at); {
 	case is.After(shown):
 		return start
 	case is.Before(shown):
@@ -102,19 +102,19 @@ func reached(shown time.Time, zone *time.Location) time.Time {
 	return at
 }
 
-// Last is the newest slot that is not after t, in UTC.
-func (s Schedule) Last(t time.Time) time.Time {
+// LastSlot is the newest slot that is not after t, in UTC.
+func (s Schedule) LastSlot(t time.Time) time.Time {
 	before := t
-	for back := time.Minute; s.Next(before).After(t); back *= 2 {
+	for back := time.Minute; s.NextSlot(before).After(t); back *= 2 {
 		before = t.Add(-back)
 	}
 	for after := t; ; {
-		slot := s.Next(before)
-		if s.Next(slot).After(t) {
+		slot := s.NextSlot(before)
+		if s.NextSlot(slot).After(t) {
 			return slot
 		}
 		// The one looked for is between slot and after.
-		if middle := slot.Add(after.Sub(slot) / 2); s.Next(middle).After(t) {
+		if middle := slot.Add(after.Sub(slot) / 2); s.NextSlot(middle).After(t) {
 			after = middle
 		} else {
 			before = middle
@@ -122,14 +122,14 @@ func (s Schedule) Last(t time.Time) time.Time {
 	}
 }
 
-// Nightly is the line of a cluster that declares none: a minute between two and
+// NightlyLine is the line of a cluster that declares none: a minute between two and
 // three at night that follows from its namespace and name, so that clusters do
 // not all begin at once, and each keeps its own.
-func Nightly(namespace, name string) string {
+func NightlyLine(namespace, name string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + name))
 	return fmt.Sprintf("%d 2 * * *", binary.BigEndian.Uint64(sum[:8])%60)
 }
 
-// Name is what a slot is called in the names of objects: its time in UTC, such
+// SlotName is what a slot is called in the names of objects: its time in UTC, such
 // as 20260301-0230.
-func Name(slot time.Time) string { return slot.UTC().Format("20060102-1504") }
+func SlotName(slot time.Time) string { return slot.UTC().Format("20060102-1504") }

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// at reads a time of a table, in UTC.
-func at(t *testing.T, text string) time.Time {
+// timeAt reads a time of a table, in UTC.
+func timeAt(t *testing.T, text string) time.Time {
 	t.Helper()
 	got, err := time.Parse("2006-01-02 15:04:05", text)
 	if err != nil {
@@ -21,7 +21,7 @@ func at(t *testing.T, text string) time.Time {
 	return got
 }
 
-func parse(t *testing.T, line, zone string) Schedule {
+func mustParse(t *testing.T, line, zone string) Schedule {
 	t.Helper()
 	s, err := Parse(line, zone)
 	if err != nil {
@@ -75,14 +75,14 @@ func TestSlots(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			s := parse(t, tc.line, tc.zone)
+			s := mustParse(t, tc.line, tc.zone)
 			var got []string
-			slot := at(t, tc.after)
+			slot := timeAt(t, tc.after)
 			for range tc.want {
-				slot = s.Next(slot)
+				slot = s.NextSlot(slot)
 				got = append(got, slot.Format("2006-01-02 15:04"))
-				for _, moment := range []time.Time{slot, slot.Add(time.Second), s.Next(slot).Add(-time.Second)} {
-					if last := s.Last(moment); !last.Equal(slot) {
+				for _, moment := range []time.Time{slot, slot.Add(time.Second), s.NextSlot(slot).Add(-time.Second)} {
+					if last := s.LastSlot(moment); !last.Equal(slot) {
 						t.Errorf("the last slot at %s is %s, not %s", moment, last, slot)
 					}
 				}
@@ -127,14 +127,14 @@ func TestRefused(t *testing.T) {
 }
 
 func TestStringAndName(t *testing.T) {
-	if got := parse(t, "  0  2 * * * ", "").String(); got != "0 2 * * *" {
+	if got := mustParse(t, "  0  2 * * * ", "").String(); got != "0 2 * * *" {
 		t.Error(got)
 	}
-	s := parse(t, "0 2 * * *", "Europe/Berlin")
+	s := mustParse(t, "0 2 * * *", "Europe/Berlin")
 	if got := s.String(); got != "0 2 * * * Europe/Berlin" {
 		t.Error(got)
 	}
-	if got := Name(s.Next(at(t, "2026-07-01 12:00")).In(s.zone)); got != "20260702-0000" {
+	if got := SlotName(s.NextSlot(timeAt(t, "2026-07-01 12:00")).In(s.zone)); got != "20260702-0000" {
 		t.Error(got)
 	}
 }
@@ -145,14 +145,14 @@ func TestNightly(t *testing.T) {
 	// A minute that moved with a newer operator would be another schedule.
 	for name, want := range map[string]string{"shop/orders": "14 2 * * *", "shop/orders-copy": "35 2 * * *", "other/orders": "2 2 * * *"} {
 		namespace, cluster, _ := strings.Cut(name, "/")
-		if got := Nightly(namespace, cluster); got != want {
+		if got := NightlyLine(namespace, cluster); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
 	minutes := map[string]int{}
 	for n := range 600 {
-		line := Nightly("shop", fmt.Sprint("orders-", n))
-		if s := parse(t, line, ""); s.Next(at(t, "2026-03-01 00:00")).Hour() != 2 {
+		line := NightlyLine("shop", fmt.Sprint("orders-", n))
+		if s := mustParse(t, line, ""); s.NextSlot(timeAt(t, "2026-03-01 00:00")).Hour() != 2 {
 			t.Errorf("%q does not come between two and three", line)
 		}
 		minutes[line]++
@@ -175,7 +175,7 @@ func TestSlotsByTheClock(t *testing.T) {
 	for _, zone := range zones {
 		for _, line := range lines {
 			for _, period := range periods {
-				slotsByTheClock(t, parse(t, line, zone), at(t, period))
+				slotsByTheClock(t, mustParse(t, line, zone), timeAt(t, period))
 			}
 		}
 	}
@@ -186,11 +186,11 @@ func TestSlotsByTheClock(t *testing.T) {
 // before.
 func slotsByTheClock(t *testing.T, s Schedule, from time.Time) {
 	names := func(shown time.Time) bool { return s.wall.Next(shown.Add(-time.Second)).Equal(shown) }
-	slot := s.Next(from)
-	latest := shows(from.In(s.zone)) // no zone of these tests changes its clock just before
+	slot := s.NextSlot(from)
+	latest := shownTime(from.In(s.zone)) // no zone of these tests changes its clock just before
 	for minute := range 48 * 60 {
 		now := from.Add(time.Duration(minute+1) * time.Minute)
-		shown := shows(now.In(s.zone))
+		shown := shownTime(now.In(s.zone))
 		want := s.everyHour && names(shown)
 		for ; !s.everyHour && shown.After(latest); latest = latest.Add(time.Minute) {
 			want = want || names(latest.Add(time.Minute))
@@ -200,7 +200,7 @@ func slotsByTheClock(t *testing.T, s Schedule, from time.Time) {
 			t.Fatalf("%s at %s: %v, want %v", s, now.In(s.zone), comes, want)
 		}
 		if comes {
-			slot = s.Next(slot)
+			slot = s.NextSlot(slot)
 		}
 	}
 }
@@ -218,21 +218,21 @@ func FuzzSchedule(f *testing.F) {
 		}
 		const years = 200 * 365 * 24 * 3600
 		now := time.Unix((unix%years+years)%years, 0)
-		next, last := s.Next(now), s.Last(now)
+		next, last := s.NextSlot(now), s.LastSlot(now)
 		switch {
 		case !next.After(now):
 			t.Fatalf("Next(%s) = %s", now, next)
 		case last.After(now):
 			t.Fatalf("Last(%s) = %s", now, last)
-		case !s.Last(next).Equal(next):
-			t.Fatalf("Last(%s) = %s", next, s.Last(next))
-		case !s.Next(last).Equal(next):
-			t.Fatalf("Next(%s) = %s after Next(%s) = %s", last, s.Next(last), now, next)
-		case Name(next) == Name(last):
-			t.Fatalf("two slots are called %s", Name(next))
+		case !s.LastSlot(next).Equal(next):
+			t.Fatalf("Last(%s) = %s", next, s.LastSlot(next))
+		case !s.NextSlot(last).Equal(next):
+			t.Fatalf("Next(%s) = %s after Next(%s) = %s", last, s.NextSlot(last), now, next)
+		case SlotName(next) == SlotName(last):
+			t.Fatalf("two slots are called %s", SlotName(next))
 		}
-		if between := now.Add(time.Duration(later) * time.Second); between.Before(next) && !s.Next(between).Equal(next) {
-			t.Fatalf("Next(%s) = %s, and Next(%s) = %s", now, next, between, s.Next(between))
+		if between := now.Add(time.Duration(later) * time.Second); between.Before(next) && !s.NextSlot(between).Equal(next) {
+			t.Fatalf("Next(%s) = %s, and Next(%s) = %s", now, next, between, s.NextSlot(between))
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// Turn says where a schedule stands: what is on record of it, was, brought up
+// AdvanceStatus says where a schedule stands: what is on record of it, was, brought up
 // to now, and the slot that is to be handled, zero for none. Of slots that
 // nobody handled in time only the newest is, so that none is made up once the
 // next one has come.
@@ -17,12 +17,12 @@ import (
 // does one whose next slot is further off than two: the clock was ahead when it
 // was written, and would keep everything waiting until it is there again. One
 // slot further is where a clock that was put back a little has it.
-func (s Schedule) Turn(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.ScheduleStatus, time.Time) {
-	next := s.Next(now)
-	if was.NextSlot == nil || was.Schedule != s.String() || was.NextSlot.After(s.Next(next)) {
-		was.Schedule, was.NextSlot = s.String(), moment(next)
+func (s Schedule) AdvanceStatus(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.ScheduleStatus, time.Time) {
+	next := s.NextSlot(now)
+	if was.NextSlot == nil || was.Schedule != s.String() || was.NextSlot.After(s.NextSlot(next)) {
+		was.Schedule, was.NextSlot = s.String(), newTime(next)
 	}
-	if last := s.Last(now); !last.Before(was.NextSlot.Time) {
+	if last := s.LastSlot(now); !last.Before(was.NextSlot.Time) {
 		return was, last
 	}
 	return was, time.Time{}
@@ -43,30 +43,30 @@ func (s Schedule) Done(was v1alpha1.ScheduleStatus, slot time.Time, message stri
 	if was.NextSlot != nil {
 		missed := was.NextSlot.Time
 		for n := 0; n < mostMissed && missed.Before(slot); n++ {
-			was = passedOver(was, missed, "it went by before anybody could handle it")
-			missed = s.Next(missed)
+			was = skipSlot(was, missed, "it went by before anybody could handle it")
+			missed = s.NextSlot(missed)
 		}
 	}
 	if message != "" {
-		was = passedOver(was, slot, message)
+		was = skipSlot(was, slot, message)
 	}
-	was.LastSlot, was.NextSlot, was.Message = moment(slot), moment(s.Next(slot)), message
+	was.LastSlot, was.NextSlot, was.Message = newTime(slot), newTime(s.NextSlot(slot)), message
 	return was
 }
 
-// Undone is the record once it shows that at its last slot nothing was done after
+// MarkUndone is the record once it shows that at its last slot nothing was done after
 // all, and why.
-func Undone(was v1alpha1.ScheduleStatus, message string) v1alpha1.ScheduleStatus {
-	was = passedOver(was, was.LastSlot.Time, message)
+func MarkUndone(was v1alpha1.ScheduleStatus, message string) v1alpha1.ScheduleStatus {
+	was = skipSlot(was, was.LastSlot.Time, message)
 	was.Message = message
 	return was
 }
 
-func passedOver(was v1alpha1.ScheduleStatus, slot time.Time, reason string) v1alpha1.ScheduleStatus {
+func skipSlot(was v1alpha1.ScheduleStatus, slot time.Time, reason string) v1alpha1.ScheduleStatus {
 	was.Skipped++
-	was.LastSkipped = append([]v1alpha1.SkippedSlot{{Slot: *moment(slot), Reason: reason}}, was.LastSkipped...)
+	was.LastSkipped = append([]v1alpha1.SkippedSlot{{Slot: *newTime(slot), Reason: reason}}, was.LastSkipped...)
 	was.LastSkipped = was.LastSkipped[:min(len(was.LastSkipped), mostSkipped)]
 	return was
 }
 
-func moment(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }
+func newTime(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }

@@ -13,10 +13,10 @@ func TestTurn(t *testing.T) {
 	record := func(line, last, next, message string) v1alpha1.ScheduleStatus {
 		r := v1alpha1.ScheduleStatus{Name: "test", Schedule: line, Message: message}
 		if last != "" {
-			r.LastSlot = moment(at(t, last))
+			r.LastSlot = newTime(timeAt(t, last))
 		}
 		if next != "" {
-			r.NextSlot = moment(at(t, next))
+			r.NextSlot = newTime(timeAt(t, next))
 		}
 		return r
 	}
@@ -45,16 +45,16 @@ func TestTurn(t *testing.T) {
 		{"a clock that was put back over the slot brings it no second time",
 			record(line, "2026-03-02 02:00", "2026-03-03 02:00", ""), "2026-03-02 01:59", record(line, "2026-03-02 02:00", "2026-03-03 02:00", ""), ""},
 	}
-	s := parse(t, line, "")
+	s := mustParse(t, line, "")
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			got, due := s.Turn(tc.was, at(t, tc.now))
+			got, due := s.AdvanceStatus(tc.was, timeAt(t, tc.now))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("record (-want +got):\n%s", diff)
 			}
 			var want time.Time
 			if tc.due != "" {
-				want = at(t, tc.due)
+				want = timeAt(t, tc.due)
 			}
 			if !due.Equal(want) {
 				t.Errorf("due: %s, want %s", due, want)
@@ -65,15 +65,15 @@ func TestTurn(t *testing.T) {
 
 // Every slot that went by without being done is on record.
 func TestDone(t *testing.T) {
-	s := parse(t, "0 2 * * *", "")
+	s := mustParse(t, "0 2 * * *", "")
 	record := func(last, next, message string, count int64, over ...v1alpha1.SkippedSlot) v1alpha1.ScheduleStatus {
-		return v1alpha1.ScheduleStatus{LastSlot: moment(at(t, last)), NextSlot: moment(at(t, next)), Message: message, Skipped: count, LastSkipped: over}
+		return v1alpha1.ScheduleStatus{LastSlot: newTime(timeAt(t, last)), NextSlot: newTime(timeAt(t, next)), Message: message, Skipped: count, LastSkipped: over}
 	}
 	over := func(slot, why string) v1alpha1.SkippedSlot {
-		return v1alpha1.SkippedSlot{Slot: *moment(at(t, slot)), Reason: why}
+		return v1alpha1.SkippedSlot{Slot: *newTime(timeAt(t, slot)), Reason: why}
 	}
 	const missed = "it went by before anybody could handle it"
-	was := v1alpha1.ScheduleStatus{NextSlot: moment(at(t, "2026-03-02 02:00")), Message: "before"}
+	was := v1alpha1.ScheduleStatus{NextSlot: newTime(timeAt(t, "2026-03-02 02:00")), Message: "before"}
 	steps := []struct {
 		slot, message string
 		want          v1alpha1.ScheduleStatus
@@ -86,7 +86,7 @@ func TestDone(t *testing.T) {
 			over("2026-03-10 02:00", "full"), over("2026-03-09 02:00", missed), over("2026-03-08 02:00", missed), over("2026-03-07 02:00", missed), over("2026-03-05 02:00", missed))},
 	}
 	for _, step := range steps {
-		was = s.Done(was, at(t, step.slot), step.message)
+		was = s.Done(was, timeAt(t, step.slot), step.message)
 		if diff := cmp.Diff(step.want, was); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", step.slot, diff)
 		}

@@ -33,7 +33,7 @@ func (m Metadata) GetCache() cache.Cache { return m.Cache }
 func NewMetadata(mgr ctrl.Manager, namespaces map[string]cache.Config) (Metadata, error) {
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: namespaces, DefaultTransform: bare,
+		DefaultNamespaces: namespaces, DefaultTransform: keepIdentity,
 	})
 	if err != nil {
 		return Metadata{}, fmt.Errorf("watch the metadata of Secrets: %w", err)
@@ -41,8 +41,8 @@ func NewMetadata(mgr ctrl.Manager, namespaces map[string]cache.Config) (Metadata
 	return Metadata{c}, mgr.Add(Metadata{c})
 }
 
-// bare keeps of an object what names it and its version.
-func bare(in any) (any, error) {
+// keepIdentity keeps of an object what names it and its version.
+func keepIdentity(in any) (any, error) {
 	if obj, ok := in.(*metav1.PartialObjectMetadata); ok {
 		obj.ObjectMeta = metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID, ResourceVersion: obj.ResourceVersion}
 	}
@@ -70,8 +70,8 @@ func New(metadata Metadata, reader client.Reader) *Watcher {
 	}
 }
 
-// Source wakes a cluster when a Secret that it names appears, changes or goes.
-func (w *Watcher) Source() source.Source {
+// EventSource wakes a cluster when a Secret that it names appears, changes or goes.
+func (w *Watcher) EventSource() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -80,21 +80,21 @@ func (w *Watcher) Source() source.Source {
 	})
 }
 
-// Versions of the Secrets that a cluster names, by name; without those that are
+// ReadVersions of the Secrets that a cluster names, by name; without those that are
 // not there. It is meant to be called in every pass, and sends nothing when
 // somebody named a Secret before. Secrets that are no longer named are no
 // longer followed for this cluster.
-func (w *Watcher) Versions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error) {
-	w.name(cluster, names)
+func (w *Watcher) ReadVersions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error) {
+	w.setNames(cluster, names)
 	if len(names) == 0 {
 		return nil, nil
 	}
-	if err := w.follow(ctx); err != nil {
+	if err := w.startWatch(ctx); err != nil {
 		return nil, fmt.Errorf("follow Secrets: %w", err)
 	}
 	versions := map[string]string{}
 	for _, name := range names {
-		meta := metadata()
+		meta := newSecretMetadata()
 		err := w.metadata.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: name}, meta)
 		switch {
 		case err == nil:
@@ -116,10 +116,10 @@ func (w *Watcher) Read(ctx context.Context, name types.NamespacedName) (*corev1.
 }
 
 // Forget a cluster that is gone.
-func (w *Watcher) Forget(cluster types.NamespacedName) { w.name(cluster, nil) }
+func (w *Watcher) Forget(cluster types.NamespacedName) { w.setNames(cluster, nil) }
 
-// name remembers which Secrets a cluster names now.
-func (w *Watcher) name(cluster types.NamespacedName, names []string) {
+// setNames remembers which Secrets a cluster names now.
+func (w *Watcher) setNames(cluster types.NamespacedName, names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if slices.Equal(w.named[cluster], names) {
@@ -146,15 +146,15 @@ func (w *Watcher) name(cluster types.NamespacedName, names []string) {
 	}
 }
 
-// follow begins to watch, once.
-func (w *Watcher) follow(ctx context.Context) error {
+// startWatch begins to watch, once.
+func (w *Watcher) startWatch(ctx context.Context) error {
 	w.mu.Lock()
 	following := w.following
 	w.mu.Unlock()
 	if following {
 		return nil
 	}
-	informer, err := w.metadata.GetInformer(ctx, metadata())
+	informer, err := w.metadata.GetInformer(ctx, newSecretMetadata())
 	if err != nil {
 		return err
 	}
@@ -164,15 +164,15 @@ func (w *Watcher) follow(ctx context.Context) error {
 		return nil
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: w.changed, DeleteFunc: w.changed,
-		UpdateFunc: func(_, now any) { w.changed(now) },
+		AddFunc: w.wakeClusters, DeleteFunc: w.wakeClusters,
+		UpdateFunc: func(_, now any) { w.wakeClusters(now) },
 	})
 	w.following = err == nil
 	return err
 }
 
-// changed wakes whoever names a Secret.
-func (w *Watcher) changed(obj any) {
+// wakeClusters wakes whoever names a Secret.
+func (w *Watcher) wakeClusters(obj any) {
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
@@ -187,7 +187,7 @@ func (w *Watcher) changed(obj any) {
 	}
 }
 
-func metadata() *metav1.PartialObjectMetadata {
+func newSecretMetadata() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
 	m.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	return m

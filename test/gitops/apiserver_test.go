@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-func TestMain(m *testing.M) { apitest.Main(m) }
+func TestMain(m *testing.M) { apitest.RunTests(m) }
 
 // strictly refuses unknown fields, as Flux and kubectl do.
 var strictly = client.FieldValidation(metav1.FieldValidationStrict)

@@ -306,7 +306,7 @@ func (f facts) refusedVersion() string {
 	if !ours || !known && !f.OldForm {
 		return ""
 	}
-	switch obstacle, first := etcdversion.Between(have, next); {
+	switch obstacle, first := etcdversion.FindObstacle(have, next); {
 	case obstacle == etcdversion.Older && next.Minor < have.Minor-1:
 		return fmt.Sprintf("etcd %s has served the data, and etcd does not go back to %s: set spec.version to %q or newer", have, next, have)
 	case obstacle == etcdversion.Patch:

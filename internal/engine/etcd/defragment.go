@@ -46,7 +46,7 @@ func runOf(c *v1alpha1.EtcdCluster, now time.Time) run {
 		return run{fault: err}
 	}
 	r := run{schedule: parsed}
-	record, r.slot = parsed.Turn(record, now)
+	record, r.slot = parsed.AdvanceStatus(record, now)
 	if !r.slot.IsZero() && c.Spec.Suspend {
 		record, r.slot = parsed.Done(record, r.slot, "skipped: spec.suspend is true"), time.Time{}
 	}

@@ -125,11 +125,11 @@ func firstImage(c *v1alpha1.EtcdCluster, o Observation) string {
 	if c.Spec.Image != "" || !ok || want.Patch != etcdversion.Open {
 		return asked
 	}
-	patch, known := etcdversion.Newest(want.Minor)
+	patch, known := etcdversion.NewestPatch(want.Minor)
 	if !known {
 		return asked
 	}
-	if running, ok := etcdversion.Parse(runningVersion(c, o)); ok && running.Minor == patch.Minor && patch.Before(running) {
+	if running, ok := etcdversion.Parse(runningVersion(c, o)); ok && running.Minor == patch.Minor && patch.IsBefore(running) {
 		patch = running
 	}
 	return o.Settings.ImageRepository + ":v" + patch.String()
@@ -147,7 +147,7 @@ func versionRefused(c *v1alpha1.EtcdCluster, o Observation) (reason, message str
 		return v1alpha1.ReasonVersionMismatch, fmt.Sprintf(
 			"spec.image %q holds etcd %s, and spec.version is %q: name an image of etcd 3.%d in spec.image, or set spec.version to \"3.%d\"", c.Spec.Image, running, c.Spec.Version, want.Minor, have.Minor)
 	}
-	switch obstacle, first := etcdversion.Between(have, want); obstacle {
+	switch obstacle, first := etcdversion.FindObstacle(have, want); obstacle {
 	case etcdversion.Older:
 		return v1alpha1.ReasonDowngradeRefused, fmt.Sprintf(
 			"spec.version %q is older than the running %s, and etcd does not go back: set spec.version to %q or newer", c.Spec.Version, running, running)
@@ -192,7 +192,7 @@ func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
 	oldest, all := "", true
 	consider := func(text string) {
 		v, ok := etcdversion.Parse(text)
-		if before, known := etcdversion.Parse(oldest); ok && (!known || v.Before(before)) {
+		if before, known := etcdversion.Parse(oldest); ok && (!known || v.IsBefore(before)) {
 			oldest = text
 		}
 	}

@@ -44,8 +44,8 @@ func (w *world) runs(ordinal int, digest string) {
 // whatever a newer operator knows.
 func TestMinorVersionIsPinned(t *testing.T) {
 	const repository = "quay.io/coreos/etcd"
-	known, _ := etcdversion.Newest(6)
-	next, _ := etcdversion.Newest(7)
+	known, _ := etcdversion.NewestPatch(6)
+	next, _ := etcdversion.NewestPatch(7)
 	for _, tc := range []struct {
 		name  string
 		world func(t *testing.T) *world
@@ -122,11 +122,11 @@ func TestMinorVersionReplacesOnlyOtherBuilds(t *testing.T) {
 // What is chosen for a minor version can be upgraded from.
 func TestNewestPatches(t *testing.T) {
 	for minor := 5; minor <= 7; minor++ {
-		have, known := etcdversion.Newest(minor)
+		have, known := etcdversion.NewestPatch(minor)
 		if !known {
 			t.Fatalf("no patch of 3.%d is known", minor)
 		}
-		if obstacle, first := etcdversion.Between(have, etcdversion.Version{Minor: minor + 1}); obstacle != etcdversion.None {
+		if obstacle, first := etcdversion.FindObstacle(have, etcdversion.Version{Minor: minor + 1}); obstacle != etcdversion.None {
 			t.Errorf("%s cannot be upgraded before %s", have, first)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 
 // Secrets is where the member engine learns of Secrets that clusters name.
 type Secrets interface {
-	// Versions of those of a cluster that are there, by name; it sends nothing.
-	Versions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error)
+	// ReadVersions of those of a cluster that are there, by name; it sends nothing.
+	ReadVersions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error)
 	// Read one from the API server.
 	Read(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error)
 }
@@ -77,7 +77,7 @@ func (k *MemberEngine) observeUserSecrets(ctx context.Context, s objects.Set) er
 	if before == (UserCertificates{}) && len(tls.SecretNames()) == 0 {
 		return nil
 	}
-	versions, err := k.Secrets.Versions(ctx, s.Key(), tls.SecretNames()...)
+	versions, err := k.Secrets.ReadVersions(ctx, s.Key(), tls.SecretNames()...)
 	if err != nil {
 		return err
 	}

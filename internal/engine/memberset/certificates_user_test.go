@@ -29,7 +29,7 @@ type store struct {
 	behind bool
 }
 
-func (s *store) Versions(_ context.Context, _ types.NamespacedName, names ...string) (map[string]string, error) {
+func (s *store) ReadVersions(_ context.Context, _ types.NamespacedName, names ...string) (map[string]string, error) {
 	versions := map[string]string{}
 	for name, secret := range s.secrets {
 		if slices.Contains(names, name) {

@@ -77,7 +77,7 @@ const (
 func (e *Engine) Fits(ctx context.Context, m backup.Manifest) (int64, error) {
 	have, known := etcdversion.Parse(m.Version)
 	ours, _ := etcdversion.Parse(e.Version)
-	switch obstacle, first := etcdversion.Between(have, ours); {
+	switch obstacle, first := etcdversion.FindObstacle(have, ours); {
 	case !known:
 		return 0, permanent("the manifest names an unknown version of etcd: %q", m.Version)
 	case obstacle == etcdversion.Older:

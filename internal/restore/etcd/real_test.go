@@ -181,7 +181,7 @@ func refuses(t *testing.T, volume string, err error) bool {
 	version, _, versionErr := memberetcd.ImageVersion(t.Context())
 	if v, known := etcdversion.Parse(version); versionErr != nil || !known {
 		t.Fatal(version, versionErr)
-	} else if !v.Before(etcdversion.Version{Minor: 5, Patch: 10}) {
+	} else if !v.IsBefore(etcdversion.Version{Minor: 5, Patch: 10}) {
 		return false
 	}
 	entries, _ := os.ReadDir(volume)
