@@ -14,7 +14,7 @@ import (
 // sidecars have other names.
 const managerContainer = "manager"
 
-// errNoImage says what is missing where the operator cannot tell its own image.
+// errNoImage says what is missing where the operator does not know its own image.
 var errNoImage = errors.New("cannot tell the operator's own image, whose binary members run: set --agent-image, or POD_NAME and POD_NAMESPACE in the operator's pod")
 
 // ownImage is the image that this very process runs from, as its pod names it.

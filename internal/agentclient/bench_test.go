@@ -23,7 +23,7 @@ import (
 )
 
 // The agents of the benchmark live in a process of their own, so that only the
-// operator's side is measured: the test binary itself, told so by this.
+// operator's side is measured: the test binary itself, selected by this.
 const envServe = "HOLDFAST_BENCH_SERVE"
 
 func TestMain(m *testing.M) {
@@ -138,8 +138,8 @@ func startAgents(b *testing.B, auth authority) string {
 	return strings.TrimSpace(address)
 }
 
-func allAnswer(seen map[string]Observation) bool {
-	for _, o := range seen {
+func allAnswer(observed map[string]Observation) bool {
+	for _, o := range observed {
 		if o.Status == nil || o.Status.State != agentapi.StateRunning {
 			return false
 		}

@@ -44,7 +44,7 @@ func (p *Poller) pollMember(ctx context.Context, name types.NamespacedName, m *m
 			unreported := p.recordFailure(ctx, name, m, began, err)
 			next := jitterPause(pause)
 			if unreported > 0 {
-				// Look again exactly when the failure is due to be reported.
+				// Check again exactly when the failure is due to be reported.
 				next = min(next, unreported)
 			}
 			p.sleepFor(ctx, next)

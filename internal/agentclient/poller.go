@@ -191,7 +191,7 @@ func (p *Poller) EventSource() source.Source {
 }
 
 // Watch says whom to ask in a cluster; it is cheap and meant to be called in
-// every pass. Members that are the same go on undisturbed. What was seen of a
+// every pass. Members that are the same go on undisturbed. What was observed of a
 // member is kept when its address or the TLS material changes, and forgotten
 // when its pod or the cluster's owner is another.
 func (p *Poller) Watch(name types.NamespacedName, owner types.UID, t Target) {
@@ -258,11 +258,11 @@ func (p *Poller) Get(name types.NamespacedName) map[string]Observation {
 	if c == nil {
 		return nil
 	}
-	seen := make(map[string]Observation, len(c.members))
+	observed := make(map[string]Observation, len(c.members))
 	for pod, m := range c.members {
-		seen[pod] = m.observation
+		observed[pod] = m.observation
 	}
-	return seen
+	return observed
 }
 
 // setTLS takes up new TLS material and says whether it is new. Material that

@@ -196,7 +196,7 @@ func (n *network) dialPipe(ctx context.Context, _, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// setFault ends every connection and refuses new ones with err; nil mends it.
+// setFault ends every connection and refuses new ones with err; nil restores it.
 func (n *network) setFault(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -532,7 +532,7 @@ func TestUnusableTLSMaterialIsReportedAndMended(t *testing.T) {
 		}
 		w.watchMembers(nil)
 		if o := w.observedMember(); o.Status == nil || o.Err != "" {
-			t.Errorf("mended, saw %+v", o)
+			t.Errorf("repaired, observed %+v", o)
 		}
 	})
 }
@@ -558,7 +558,7 @@ func TestNobodyAsksBeforeStart(t *testing.T) {
 	})
 }
 
-// Over a real network: whoever is of another CA is refused, on either side.
+// Over a real network: a peer of another CA is refused, on either side.
 func TestAnotherCAIsRefused(t *testing.T) {
 	mine, other := newAuthority(t), newAuthority(t)
 	impostor := ClientTLS{CertPEM: other.client.CertPEM, KeyPEM: other.client.KeyPEM, CAPEM: mine.client.CAPEM}

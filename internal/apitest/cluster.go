@@ -20,7 +20,7 @@ import (
 var listAll = metav1.ListOptions{}
 
 // patience is how long Eventually waits for what has to come. It is no
-// measure of anything: whoever waits this long has failed.
+// measure of anything: a wait of this length has failed.
 const patience = time.Minute
 
 // Cluster is one test's view of the API server: a namespace of its own, and a
@@ -91,7 +91,7 @@ func (c *Cluster) startManager(t *testing.T) {
 	}
 }
 
-// As is a client under a field manager's name, uncounted: somebody else.
+// As is a client under a field manager's name, uncounted: another client.
 func (c *Cluster) As(t *testing.T, manager string) client.Client {
 	t.Helper()
 	other, err := client.New(c.Config, client.Options{Scheme: scheme.Scheme})
@@ -101,8 +101,8 @@ func (c *Cluster) As(t *testing.T, manager string) client.Client {
 	return client.WithFieldOwner(other, manager)
 }
 
-// Eventually waits until a condition holds, and fails the test with what it was
-// last told where it never does. Cleanups, too, can wait with it.
+// Eventually waits until a condition holds, and fails the test with the
+// last answer where it never does. Cleanups, too, can wait with it.
 func Eventually(t *testing.T, what string, condition func(ctx context.Context) (bool, string)) {
 	t.Helper()
 	last := ""
@@ -130,17 +130,17 @@ func namespacePrefix(t *testing.T) string {
 
 // Counter counts requests by verb and path.
 type Counter struct {
-	mu   sync.Mutex
-	seen []string
+	mu       sync.Mutex
+	requests []string
 }
 
 // TakeRequests returns the requests since the last call, each as "METHOD path?query".
 func (c *Counter) TakeRequests() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	seen := c.seen
-	c.seen = nil
-	return seen
+	requests := c.requests
+	c.requests = nil
+	return requests
 }
 
 func (c *Counter) wrapTransport(next http.RoundTripper) http.RoundTripper {
@@ -148,7 +148,7 @@ func (c *Counter) wrapTransport(next http.RoundTripper) http.RoundTripper {
 		// Discovery is the client's own affair.
 		if strings.Contains(r.URL.Path, "/namespaces/") {
 			c.mu.Lock()
-			c.seen = append(c.seen, r.Method+" "+r.URL.RequestURI())
+			c.requests = append(c.requests, r.Method+" "+r.URL.RequestURI())
 			c.mu.Unlock()
 		}
 		return next.RoundTrip(r)

@@ -12,7 +12,7 @@ import (
 // exclusive are the parts of each kind where no client but Holdfast has anything
 // to add. Labels and annotations are not among them, nor is what controllers
 // fill in (a claim's volume); but for the annotation by which the volume of a
-// member that was scaled away is told from a member's.
+// member that was scaled away is distinguished from a member's.
 var exclusive = map[schema.GroupKind][]fieldpath.Path{
 	{Group: "apps", Kind: "StatefulSet"}:                      {fieldpath.MakePathOrDie("spec")},
 	{Kind: "Service"}:                                         {fieldpath.MakePathOrDie("spec")},
@@ -36,7 +36,7 @@ type addition struct {
 	holder *entry
 }
 
-// findAdditions finds them in an object whose fields in own are ours. What nobody
+// findAdditions finds them in an object whose fields in own are ours. What no manager
 // holds came from admission and is not among them.
 func findAdditions(kind schema.GroupKind, s *snapshot, own *fieldpath.Set) ([]addition, error) {
 	roots := exclusive[kind]

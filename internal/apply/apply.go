@@ -104,7 +104,7 @@ func (a *Applier) readSnapshot(ctx context.Context, from client.Reader, id Objec
 	return newSnapshot(obj)
 }
 
-// getObject is read without a look into the object, which may be the cache's own and
+// getObject is read without parsing the object, which may be the cache's own and
 // is never to be changed.
 func (a *Applier) getObject(ctx context.Context, from client.Reader, id ObjectID) (client.Object, error) {
 	obj, err := a.newTypedObject(id)

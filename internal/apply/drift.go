@@ -20,12 +20,12 @@ type finding struct {
 // background is what is known of the time before an apply.
 type background struct {
 	// kept says that the desired content is what was applied last. Every
-	// difference is drift then. Otherwise only fields are that somebody took
+	// difference is drift then. Otherwise only fields are that another manager took
 	// after our last apply.
 	kept bool
 }
 
-// findDrift finds what somebody else had changed: before is the object ahead of
+// findDrift finds what another client had changed: before is the object ahead of
 // our apply, after is the API server's answer to it.
 func findDrift(before, after *snapshot, known background) ([]finding, error) {
 	owned, err := before.parseOwnership()
@@ -69,7 +69,7 @@ func attributeChange(before, after *snapshot, owned *ownership, path fieldpath.P
 	f.holder = owned.findHolder(path)
 	switch {
 	case owned.own.Has(path):
-		// We still hold it, so whoever else does never changed it.
+		// We still hold it, so another holder never changed it.
 		f.holder, f.operation = nil, OperationUnattributed
 	case f.holder != nil:
 		f.operation = f.holder.operation

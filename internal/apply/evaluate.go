@@ -51,7 +51,7 @@ func (p *pass) evaluateObject(ctx context.Context, d *desired, r *record, before
 func (p *pass) findChanges(d *desired, r *record, before, answer *snapshot) ([]finding, error) {
 	kept := r.applied == d.hash
 	if !kept && r.judged.content == before.contentDigest() && r.judged.own == before.ownDigest() {
-		// Untouched since our last look: all that changes is what is desired.
+		// Untouched since it was last checked: all that changes is what is desired.
 		return nil, nil
 	}
 	found, err := findDrift(before, answer, background{kept: kept})
@@ -92,7 +92,7 @@ func (p *pass) finishApply(ctx context.Context, d, sent *desired, r *record, bef
 	}
 	p.recordWrite(r, d, end)
 	if end.contentDigest() != left.contentDigest() {
-		end = left // another client wrote in between: the next pass looks at that
+		end = left // another client wrote in between: the next pass compares that
 	}
 	if changed := end.contentDigest() != before.contentDigest(); changed {
 		p.metrics.countApply(d.id, "changed")
@@ -181,7 +181,7 @@ func (p *pass) recordWrite(r *record, d *desired, answer *snapshot) {
 	r.applied, r.gone = d.hash, false
 }
 
-// reportObstacle reports what somebody added that makes even a dry run invalid.
+// reportObstacle reports what another manager added that makes even a dry run invalid.
 // Where there is nothing of that kind, the error is about what is desired.
 func (p *pass) reportObstacle(d *desired, r *record, before *snapshot, invalid error) error {
 	o, err := before.parseOwnership()

@@ -70,7 +70,7 @@ func (r ignoreRule) coversPath(segments []string) bool {
 	})
 }
 
-// leaveIgnored is the desired object without the fields that somebody took and
+// leaveIgnored is the desired object without the fields that another manager took and
 // may keep: ownership of them is given up. A dry run shows which those are.
 func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (*desired, error) {
 	if !p.rules.concernObject(d.id) {

@@ -103,7 +103,7 @@ func (p *pass) findAgain(ctx context.Context, all []*desired) error {
 	return nil
 }
 
-// readChanged is an object that is another than at the last look, or that the cache
+// readChanged is an object that is another than at the last check, or that the cache
 // does not show; nil where it is the same, or gone.
 func (p *pass) readChanged(ctx context.Context, d *desired, r *record) (*snapshot, error) {
 	obj, err := p.getObject(ctx, p.reader, d.id)
@@ -114,7 +114,7 @@ func (p *pass) readChanged(ctx context.Context, d *desired, r *record) (*snapsho
 		return p.readSnapshot(ctx, p.writer, d.id)
 	}
 	if r.judged.resourceVersion == obj.GetResourceVersion() || isOlder(obj.GetResourceVersion(), r.resourceVersion) {
-		return nil, nil //nolint:nilnil // nothing to look at
+		return nil, nil //nolint:nilnil // nothing to compare
 	}
 	return newSnapshot(obj)
 }

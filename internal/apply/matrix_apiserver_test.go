@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// newChange is what somebody does to an object, and the drift that it is. Object,
+// newChange is what a client does to an object, and the drift that it is. Object,
 // Manager and Action have defaults: the object, intruder, Reverted.
 type newChange struct {
 	name string
@@ -209,7 +209,7 @@ func TestDriftOfSecrets(t *testing.T) {
 			[]shortDrift{driftAt(".data.password", "Apply")}},
 		newChange{"a key is added by an apply", forceApply("v1", "Secret", `"data":{"extra":"bWluZQ=="}`),
 			[]shortDrift{driftAt(".data.extra", "Apply")}},
-		newChange{"the same value is applied by somebody else", forceApply("v1", "Secret", `"data":{"username":"YXBw"}`), nil},
+		newChange{"the same value is applied by another manager", forceApply("v1", "Secret", `"data":{"username":"YXBw"}`), nil},
 	)
 }
 

@@ -35,7 +35,7 @@ type record struct {
 	// gone says that the object vanished, or another one took its name, and
 	// that ours is not back yet.
 	gone bool
-	// judged is the state that the last look found as it should be, or whose
+	// judged is the state that the last check found as it should be, or whose
 	// differences are in standing.
 	judged judged
 	// standing are differences that were reported and stay.
@@ -68,7 +68,7 @@ func (m *memory) ofOwner(owner types.UID) *ownerMemory {
 	return o
 }
 
-// computeHash of a desired object that has the rendering of the last look is known;
+// computeHash of a desired object that has the rendering of the last check is known;
 // of another one it is computed.
 func (o *ownerMemory) computeHash(d *desired) error {
 	if r := o.objects[d.id]; r != nil && r.judged.rendering == d.rendering {
@@ -105,7 +105,7 @@ const (
 	firstBackoff     = 5 * time.Second
 	longestBackoff   = 5 * time.Minute
 	// freeReverts is how often in a row drift of an object is put back at once,
-	// before whoever makes it is taken for a contender.
+	// before the manager that makes it is taken for a contender.
 	freeReverts = 3
 	// quietPeriod without drift makes the next one a first one.
 	quietPeriod = 2 * time.Minute

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mostManagers are told apart by holdfast_drift_total in the life of a process:
+// mostManagers are distinguished by holdfast_drift_total in the life of a process:
 // clients choose their names, and every name is a series that stays.
 const mostManagers = 200
 

@@ -30,7 +30,7 @@ func (p *pass) readMetadata(ctx context.Context, id ObjectID) (*metav1.PartialOb
 
 // isOurs says whether an object that exists belongs to the owner. A controller
 // reference decides; without one (a retained volume) the labels do, or what is
-// on record of it where somebody took them.
+// recorded of it where another client took them.
 func (p *pass) isOurs(found *metav1.PartialObjectMetadata, d *desired) bool {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil && controller.UID == p.req.Owner.GetUID() {
 		return true

@@ -99,14 +99,14 @@ func (p *pass) expelAdditions(ctx context.Context, d *desired, answer *snapshot,
 	}
 	end, err = p.patchObject(ctx, d.id, data)
 	if apierrors.IsInvalid(err) {
-		// Somebody was faster, or the object cannot be without it: both are
+		// Another client was faster, or the object cannot be without it: both are
 		// tried again later.
 		return answer, nil, unwanted, nil
 	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// What comes back is a default that somebody spelled out: no drift.
+	// What comes back is a default that another client spelled out: no drift.
 	gone = slices.DeleteFunc(unwanted, func(f finding) bool { return sameAt(answer.content, end.content, f.path) })
 	return end, gone, nil, nil
 }
@@ -198,7 +198,7 @@ func (p *pass) dropLeftovers(ctx context.Context, id ObjectID, s *snapshot) (*sn
 	}
 	end, err := p.patchObject(ctx, id, data)
 	if apierrors.IsInvalid(err) {
-		// Somebody wrote in between: the next apply sees to it.
+		// Another client wrote in between: the next apply handles it.
 		return s, nil
 	}
 	return end, err

@@ -167,7 +167,7 @@ var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
 // showPath writes a path for people, such as .spec.ports[name="client"].port.
 // List items are shown by name where they have one, else by their keys;
-// contents are where to look.
+// contents are searched for the names.
 func showPath(path fieldpath.Path, contents ...map[string]any) string {
 	var out strings.Builder
 	for i, element := range path {

@@ -24,11 +24,11 @@ type Preview struct {
 	// where the object is missing.
 	Live, Result map[string]any
 	// Known says that what would be applied is what Holdfast applied last, so
-	// that every difference is somebody else's. Otherwise the spec changed since,
+	// that every difference is another client's. Otherwise the spec changed since,
 	// or what is desired was computed from other inputs.
 	Known bool
-	// Drifts are the differences that somebody else made, as far as managedFields
-	// tell. They have neither time nor action.
+	// Drifts are the differences that other clients made, as far as managedFields
+	// show. They have neither time nor action.
 	Drifts []Drift
 }
 
@@ -44,7 +44,7 @@ func Hash(ac runtime.ApplyConfiguration) (string, error) {
 
 // Preview says what Sync would change in drift mode Revert, and changes
 // nothing: it asks the API server by dry run. Pruning is not part of it. One
-// object's failure keeps no other from being looked at; errors come joined.
+// object's failure keeps no other from being compared; errors come joined.
 func (a *Applier) Preview(ctx context.Context, req Request) ([]Preview, error) {
 	gvk, err := apiutil.GVKForObject(req.Owner, a.scheme)
 	if err != nil {

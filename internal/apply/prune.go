@@ -82,7 +82,7 @@ func (p *pass) newList(gvk schema.GroupVersionKind) (client.ObjectList, error) {
 }
 
 // isPrunable says whether an object may be deleted at all. What holds data or
-// credentials never is, nor what somebody else owns, too.
+// credentials never is, nor what another owner shares.
 func (p *pass) isPrunable(gvk schema.GroupVersionKind, obj client.Object) bool {
 	controller := metav1.GetControllerOfNoCopy(obj)
 	if controller == nil || controller.UID != p.req.Owner.GetUID() || obj.GetDeletionTimestamp() != nil {
@@ -110,7 +110,7 @@ func (p *pass) pruneOne(ctx context.Context, id ObjectID, obj client.Object) err
 	return nil
 }
 
-// forgetUnwanted drops what is remembered of objects that nobody wants.
+// forgetUnwanted drops what is remembered of objects that are not wanted.
 func (p *pass) forgetUnwanted() {
 	for id := range p.known.objects {
 		if !p.wanted[id] {

@@ -247,7 +247,7 @@ func counterValue(t *testing.T, registry *prometheus.Registry, name string, want
 	return 0
 }
 
-// slow is a cache that takes a minute for each look.
+// slow is a cache that takes a minute for each read.
 type slow struct {
 	client.Reader
 	clock *testclock.FakePassiveClock
@@ -258,7 +258,7 @@ func (s slow) Get(ctx context.Context, k client.ObjectKey, obj client.Object, op
 	return s.Reader.Get(ctx, k, obj, opts...)
 }
 
-// A change that comes in the middle of a pass is not told as one from before
+// A change that comes in the middle of a pass is not reported as one from before
 // it was made.
 func TestDriftBearsTheTimeAtWhichItWasFound(t *testing.T) {
 	t.Parallel()
@@ -280,6 +280,6 @@ func TestDriftBearsTheTimeAtWhichItWasFound(t *testing.T) {
 		t.Fatal("no drift was found")
 	}
 	if at := drifts[0].Time.Time; at.Before(before.Add(time.Minute)) {
-		t.Errorf("it is told for %s, the look that found it ended after %s", at, before)
+		t.Errorf("it is reported for %s, the check that found it ended after %s", at, before)
 	}
 }

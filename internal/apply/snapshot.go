@@ -100,7 +100,7 @@ func (s *snapshot) contentDigest() sum {
 	return s.digest
 }
 
-// ownDigest is equal while nobody takes a field from us.
+// ownDigest is equal while no manager takes a field from us.
 func (s *snapshot) ownDigest() sum {
 	var own bytes.Buffer
 	for _, m := range s.managed {
@@ -157,7 +157,7 @@ func isOwn(m metav1.ManagedFieldsEntry) bool {
 }
 
 // findHolder is who has the path, apart from us: the newest where there are
-// several. Nil when nobody does.
+// several. Nil when no manager does.
 func (o *ownership) findHolder(path fieldpath.Path) *entry {
 	var newest *entry
 	for i := range o.others {

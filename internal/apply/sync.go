@@ -26,7 +26,7 @@ type pass struct {
 	rules     *ignoreRules
 	result    Result
 	wanted    map[ObjectID]bool
-	// foreignClaim says that a claim of a needed name is somebody else's.
+	// foreignClaim says that a claim of a needed name is another owner's.
 	foreignClaim bool
 	// left are objects that are left as they are in this pass, since what is desired
 	// of them was computed without them.
@@ -36,14 +36,14 @@ type pass struct {
 }
 
 // Sync makes the objects what they should be, and says what it found and did.
-// One object's failure keeps no other from being looked at, but for a claim that
-// is somebody else's and the StatefulSet whose pods would mount it; errors come joined,
+// One object's failure keeps no other from being handled, but for a claim that
+// is another owner's and the StatefulSet whose pods would mount it; errors come joined,
 // and errors.As finds a *ConflictError or an API error in them.
 //
 // In Report mode drift stays: only a change of what is desired is applied, and
 // that apply, which takes the whole object, also puts drift on declared fields
 // back. A missing object is always made, because after a restart it cannot be
-// told from one that was never there. Suspend writes nothing at all.
+// distinguished from one that was never there. Suspend writes nothing at all.
 func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
 	gvk, err := apiutil.GVKForObject(req.Owner, a.scheme)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *pass) syncOne(ctx context.Context, d *desired) error {
 		return nil
 	}
 	if (p.foreignClaim || p.result.Outdated) && d.id.GVK.Kind == "StatefulSet" {
-		return nil // its pods mount claims by name, whoever's they are
+		return nil // its pods mount claims by name, whichever owner they have
 	}
 	err := p.syncObject(ctx, d)
 	if conflict := (*ConflictError)(nil); d.id.GVK.Kind == "PersistentVolumeClaim" && errors.As(err, &conflict) {
@@ -145,14 +145,14 @@ func (p *pass) syncObject(ctx context.Context, d *desired) error { //nolint:gocy
 	return p.evaluateObject(ctx, d, r, cached)
 }
 
-// isDue says whether the object must be looked into, whatever it says.
+// isDue says whether the object must be compared, whatever it says.
 func (p *pass) isDue(d *desired, r *record) bool {
 	later := !p.now.Before(r.backstop) || r.contest != nil && !r.isWaiting(p.now)
 	pending := r.applied != d.hash && !p.req.Suspend || len(r.standing) > 0 && !p.isDry(d, r)
 	return later || pending || r.judged.desired != d.hash || r.judged.rules != p.rules.digest
 }
 
-// isClean says whether nothing happened since the object was last looked at.
+// isClean says whether nothing happened since the object was last compared.
 func (p *pass) isClean(d *desired, r *record, cached *snapshot) bool {
 	if p.isDue(d, r) {
 		return false
@@ -189,8 +189,8 @@ func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error {
 		return nil
 	}
 	live, err := p.readSnapshot(ctx, p.reader, d.id)
-	seen := live != nil && live.uid == found.UID
-	if err == nil && (!seen || isOlder(live.resourceVersion, found.ResourceVersion)) {
+	cached := live != nil && live.uid == found.UID
+	if err == nil && (!cached || isOlder(live.resourceVersion, found.ResourceVersion)) {
 		live, err = p.readSnapshot(ctx, p.writer, d.id)
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error {
 		p.result.Settled = false
 		return nil
 	}
-	r := &record{uid: live.uid, shownByCache: seen, applied: live.applied, resourceVersion: live.resourceVersion}
+	r := &record{uid: live.uid, shownByCache: cached, applied: live.applied, resourceVersion: live.resourceVersion}
 	if tampered, err := annotationTaken(live); err != nil {
 		return err
 	} else if tampered {
@@ -236,10 +236,10 @@ func annotationTaken(live *snapshot) (bool, error) {
 
 // handleAbsent deals with an object that we know and that the cache lacks.
 func (p *pass) handleAbsent(ctx context.Context, d *desired, r *record) error {
-	look := r.written.Add(unseenPeriod)
-	if !r.shownByCache && p.now.Before(look) {
+	checkAt := r.written.Add(unseenPeriod)
+	if !r.shownByCache && p.now.Before(checkAt) {
 		p.result.Settled = false
-		p.wakeAt(look)
+		p.wakeAt(checkAt)
 		return nil
 	}
 	live, err := p.readSnapshot(ctx, p.writer, d.id)
@@ -268,8 +268,8 @@ func (p *pass) handleAbsent(ctx context.Context, d *desired, r *record) error {
 // isOutdatedClaim says whether a claim, of which is known who it is now, is not the one
 // that what is desired of it was made by.
 func (p *pass) isOutdatedClaim(id ObjectID, now types.UID) bool {
-	observed, told := p.req.Claims[id.Name]
-	if id.GVK.Kind != "PersistentVolumeClaim" || !told || observed == now {
+	observed, known := p.req.Claims[id.Name]
+	if id.GVK.Kind != "PersistentVolumeClaim" || !known || observed == now {
 		return false
 	}
 	p.result.Settled, p.result.Outdated = false, true
@@ -320,7 +320,7 @@ func newChange(id ObjectID, s *snapshot, created bool) Change {
 	return Change{Object: id, Created: created, UID: s.uid, ResourceVersion: s.resourceVersion, Generation: s.generation}
 }
 
-// summariseResult fills what the result says of all objects, looked at or not.
+// summariseResult fills what the result says of all objects, compared or not.
 func (p *pass) summariseResult() {
 	for id, r := range p.known.objects {
 		if !p.wanted[id] {

@@ -17,7 +17,7 @@ type Tolerated struct {
 	Paths []string
 }
 
-// itemKeys are the fields by which the items of a list are told apart, by the
+// itemKeys are the fields by which the items of a list are distinguished, by the
 // name of the list. The ports of a Service are the second of two.
 var itemKeys = map[string][]string{
 	"containers": {"name"}, "initContainers": {"name"}, "volumes": {"name"}, "env": {"name"}, "imagePullSecrets": {"name"},
@@ -66,7 +66,7 @@ func findUnowned(s *snapshot) ([]fieldpath.Path, error) {
 	return w.found, nil
 }
 
-// ownerWalk goes down an object from what somebody owns to what nobody does.
+// ownerWalk goes down an object from owned fields to fields without an owner.
 type ownerWalk struct {
 	held  *fieldpath.Set
 	found []fieldpath.Path
@@ -142,7 +142,7 @@ func keyOf(list string, fields map[string]any) (*value.FieldList, bool) {
 	return fieldpath.KeyByFields(pairs...), true
 }
 
-// tolerateUnowned remembers what nobody owns of an object, but for what is ignored.
+// tolerateUnowned remembers the fields of an object that no manager owns, but for what is ignored.
 func (p *pass) tolerateUnowned(id ObjectID, r *record, s *snapshot) error {
 	paths, err := findUnowned(s)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package apply is the only writer of owned objects. It applies them
-// server-side under the field manager holdfast, detects what somebody else
+// server-side under the field manager holdfast, detects what another client
 // changed, says who, when and which field, and puts it back.
 package apply
 
@@ -30,7 +30,7 @@ type Request struct {
 	// Labels of what Owner controls, by which it is found to be pruned. Default:
 	// holdfast.dev/cluster, with the owner's name.
 	Labels map[string]string
-	// Recorded are objects that are the owner's by what is on record elsewhere,
+	// Recorded are objects that are the owner's by what is recorded elsewhere,
 	// whatever became of their labels.
 	Recorded []types.UID
 	// Claims are the PersistentVolumeClaims, by name, by whose state Objects were
@@ -39,7 +39,7 @@ type Request struct {
 	Claims map[string]types.UID
 	// Drift mode and what to ignore.
 	Drift v1alpha1.DriftSpec
-	// Suspend turns every write off: drift is still looked for (by dry run)
+	// Suspend turns every write off: drift is still detected (by dry run)
 	// and reported.
 	Suspend bool
 }
@@ -72,7 +72,7 @@ type Result struct {
 	Contested []Contest
 	// Standing are drifts that stay because of Report mode or suspension.
 	Standing []Drift
-	// Tolerated are fields that nobody owns and that stay.
+	// Tolerated are fields that no manager owns and that stay.
 	Tolerated []Tolerated
 	// RetryAfter is when to call Sync again for the sake of backoffs and the
 	// hourly backstop; 0 when nothing is due before the next event.
@@ -90,7 +90,7 @@ type Change struct {
 	Generation      int64
 }
 
-// Drift is one change that somebody else made to an owned object.
+// Drift is one change that another client made to an owned object.
 type Drift struct {
 	Time   metav1.Time
 	Object ObjectID
@@ -98,7 +98,7 @@ type Drift struct {
 	// when the whole object is meant.
 	Path string
 	// Manager, Subresource and ManagerTime are what the API server recorded of
-	// whoever holds the path now; a client chose the name.
+	// the manager that holds the path now; a client chose the name.
 	Manager, Subresource string
 	ManagerTime          *metav1.Time
 	// Operation: Apply, Update, removed, deleted, admission or unattributed.
@@ -139,10 +139,10 @@ const (
 )
 
 // ConflictError says that an object of a name that we need belongs to
-// somebody else. It is never taken over.
+// another owner. It is never taken over.
 type ConflictError struct {
 	Object ObjectID
-	// Owner says whose it is, as far as its metadata tells.
+	// Owner says whose it is, as far as its metadata shows.
 	Owner string
 }
 

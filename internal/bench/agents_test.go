@@ -33,7 +33,7 @@ import (
 const nodeName = "simulated"
 
 // agents play scheduler, kubelet and the agents of every member; all pods have
-// the address of this machine, and the name that a client asks for tells which
+// the address of this machine, and the name that a client asks for says which
 // one is meant.
 type agents struct {
 	t      *testing.T

@@ -34,7 +34,7 @@ const (
 	// steadyRounds of forced passes over every cluster.
 	steadyRounds = 5
 	// rounds of samples on a single cluster: drift that comes back more often
-	// than three times is a contest, which a new process has not seen.
+	// than three times is a contest, which a new process does not know.
 	rounds = 5
 	// inTime is how soon drift of one cluster should be put back.
 	inTime = "p99 < 1 s"

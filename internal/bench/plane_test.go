@@ -1,7 +1,7 @@
 //go:build bench
 
 // Package bench measures the operator as a process of its own against a real
-// API server. Its members are simulated: pods that nobody runs, and agents that
+// API server. Its members are simulated: pods that no kubelet runs, and agents that
 // answer over mutual TLS as real ones do.
 package bench
 

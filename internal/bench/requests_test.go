@@ -18,7 +18,7 @@ import (
 const operatorName = "holdfast-bench"
 
 // auditPolicy logs every request of the operator once, when it arrives, and
-// nobody else's.
+// no other client's.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [ResponseStarted, ResponseComplete]

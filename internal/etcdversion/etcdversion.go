@@ -11,7 +11,7 @@ import (
 // Version of etcd 3.
 type Version struct{ Minor, Patch int }
 
-// Parse reads a version such as 3.6.11; what follows the patch is passed over.
+// Parse reads a version such as 3.6.11; what follows the patch is ignored.
 func Parse(text string) (Version, bool) {
 	var v Version
 	n, err := fmt.Sscanf(text, "3.%d.%d", &v.Minor, &v.Patch)

@@ -63,12 +63,12 @@ func TestOutcome(t *testing.T) {
 		done   bool
 		why    string
 	}{
-		"nobody has looked yet":    {with(false), false, ""},
+		"no operator observed it":  {with(false), false, ""},
 		"it is copied":             {with(false, newCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCopying, "copied")), false, ""},
 		"it is good":               {with(true, newCondition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonBackupCompleted, "good")), true, ""},
 		"only a person can go on":  {with(false, stalled), true, "stalled, SecretMissing: there is no Secret; it goes on"},
 		"it has failed for good":   {with(true, failed), true, "BackupFailed: the bucket is not there"},
-		"somebody is deleting it":  {going, true, "it is being deleted"},
+		"it is being deleted":      {going, true, "it is being deleted"},
 		"it was good and is going": {func() *v1alpha1.Backup { b := with(true); b.DeletionTimestamp = &now; return b }(), true, "it is being deleted"},
 	} {
 		done, why := backupOutcome(test.backup)

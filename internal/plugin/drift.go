@@ -157,13 +157,13 @@ func (s *session) previewApply(ctx context.Context, c v1alpha1.Cluster) ([]apply
 		}
 		return nil, nil, fmt.Errorf("compute what %s %s should consist of: %w", k.gvk.Kind, c.GetName(), err)
 	}
-	if len(declared.objects) == 0 {
-		return nil, declared.notes, fmt.Errorf("nothing can be applied as the spec stands: see kubectl holdfast status %s", flagHint(c))
+	if len(declared.Objects) == 0 {
+		return nil, declared.Notes, fmt.Errorf("nothing can be applied as the spec stands: see kubectl holdfast status %s", flagHint(c))
 	}
 	applier, err := apply.New(s.client, s.client, apply.Options{})
 	if err != nil {
 		return nil, nil, err
 	}
-	previews, err := applier.Preview(ctx, apply.Request{Owner: c, Objects: declared.objects, Drift: c.Common().Drift})
-	return previews, declared.notes, err
+	previews, err := applier.Preview(ctx, apply.Request{Owner: c, Objects: declared.Objects, Drift: c.Common().Drift})
+	return previews, declared.Notes, err
 }

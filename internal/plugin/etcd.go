@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/plugin/declaration"
 )
 
 func etcdKind() kind {
@@ -25,7 +26,7 @@ func etcdKind() kind {
 		pendingRestart: "holdfast_etcd_settings_pending_restart",
 		size:           "holdfast_etcd_data_size_bytes",
 		limit:          "holdfast_etcd_quota_bytes",
-		declared: FromEngine(
+		declared: declaration.FromEngine(
 			func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{MemberEngine: k}
 			},
@@ -46,7 +47,7 @@ func etcdKind() kind {
 }
 
 // etcdctlCommandLine asks the member by the name that its certificate carries,
-// whoever signed it. The image has nothing to set an environment with, and
+// whichever CA signed it. The image has nothing to set an environment with, and
 // etcdctl would ask the endpoints of two flags, so that one's own is the only.
 func etcdctlCommandLine(c v1alpha1.Cluster, member string, args []string) []string {
 	authorities := "ca.crt"

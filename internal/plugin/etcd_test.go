@@ -102,7 +102,7 @@ func TestEtcdCredentialsPrint(t *testing.T) {
 	compareGolden(t, "credentials-etcd.txt", credentialsPrinted(t, etcdKind(), etcdConnection(), func(output string) bool { return output == "json" }))
 }
 
-// TestCredentialsAreWritten: nobody else reads them, even where a file was there
+// TestCredentialsAreWritten: other users cannot read them, even where a file was there
 // that everybody could read.
 func TestCredentialsAreWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/plugin/terminal"
 )
 
 // annotationContainer names the container that commands are about.
@@ -195,7 +195,7 @@ func (o *execOptions) stdinTerminal(cmd *cobra.Command) (*os.File, bool) {
 // streamCommand connects this terminal, or what stands in its place, to a command in
 // a pod.
 func (o *execOptions) streamCommand(cmd *cobra.Command, pod *corev1.Pod, command []string) error {
-	terminal, tty := o.stdinTerminal(cmd)
+	stdin, tty := o.stdinTerminal(cmd)
 	executor, err := o.newExecutor(pod, command, tty)
 	if err != nil {
 		return err
@@ -203,14 +203,14 @@ func (o *execOptions) streamCommand(cmd *cobra.Command, pod *corev1.Pod, command
 	streams := remotecommand.StreamOptions{Stdin: cmd.InOrStdin(), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Tty: tty}
 	ctx := cmd.Context()
 	if tty {
-		was, err := term.MakeRaw(int(terminal.Fd()))
+		was, err := term.MakeRaw(int(stdin.Fd()))
 		if err != nil {
 			return fmt.Errorf("put the terminal into raw mode: %w", err)
 		}
-		defer func() { _ = term.Restore(int(terminal.Fd()), was) }()
+		defer func() { _ = term.Restore(int(stdin.Fd()), was) }()
 		streams.Stderr = nil // one stream carries both
-		sizes := followSize(ctx, terminal)
-		defer sizes.stop()
+		sizes := terminal.FollowSize(ctx, stdin)
+		defer sizes.Stop()
 		streams.TerminalSizeQueue = sizes
 	}
 	err = executor.StreamWithContext(ctx, streams)
@@ -237,44 +237,4 @@ func (o *execOptions) newExecutor(pod *corev1.Pod, command []string, tty bool) (
 	return remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
-}
-
-// terminalSizes tells the other side how large the terminal is.
-type terminalSizes struct {
-	sizes chan remotecommand.TerminalSize
-	stop  context.CancelFunc
-}
-
-// Next implements remotecommand.TerminalSizeQueue.
-func (t *terminalSizes) Next() *remotecommand.TerminalSize {
-	size, more := <-t.sizes
-	if !more {
-		return nil
-	}
-	return &size
-}
-
-func followSize(ctx context.Context, terminal *os.File) *terminalSizes {
-	ctx, stop := context.WithCancel(ctx)
-	t := &terminalSizes{sizes: make(chan remotecommand.TerminalSize), stop: stop}
-	go func() {
-		defer close(t.sizes)
-		resized, done := notifyResizes()
-		defer done()
-		for {
-			if width, height, err := term.GetSize(int(terminal.Fd())); err == nil {
-				select {
-				case t.sizes <- remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}:
-				case <-ctx.Done():
-					return
-				}
-			}
-			select {
-			case <-resized:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return t
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/plugin/declaration"
 )
 
 // kind is what the verbs need to know of one kind of cluster.
@@ -29,7 +30,7 @@ type kind struct {
 	// lag, of settings that wait, and of the data; empty where the engine has none.
 	lag, pendingRestart, size, limit string
 	// declared is what the operator would apply, computed from the same inputs.
-	declared func(ctx context.Context, r client.Reader, c v1alpha1.Cluster) (Declaration, error)
+	declared func(ctx context.Context, r client.Reader, c v1alpha1.Cluster) (declaration.Declaration, error)
 	// client is the database's own, and shell what opens a shell in a member's
 	// container; nil where the image has none.
 	client program

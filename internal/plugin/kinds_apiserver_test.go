@@ -162,7 +162,7 @@ func TestNamesAreCompleted(t *testing.T) {
 	}
 }
 
-// TestOneKindOnly: whoever may read one kind of cluster works with that.
+// TestOneKindOnly: a person who may read one kind of cluster works with that.
 func TestOneKindOnly(t *testing.T) {
 	w := newWorld(t)
 	w.stop()

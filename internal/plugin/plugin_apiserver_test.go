@@ -140,7 +140,7 @@ func (w *world) awaitApplied(c v1alpha1.Cluster) {
 	})
 }
 
-// runPlugin is one call of the plugin by somebody with that configuration.
+// runPlugin is one call of the plugin with that configuration.
 func runPlugin(t *testing.T, cfg *rest.Config, namespace string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	s := &session{namespace: namespace}
@@ -189,7 +189,7 @@ func mustContain(t *testing.T, text string, words ...string) {
 	}
 }
 
-// patchObject is somebody's merge patch.
+// patchObject is a person's merge patch.
 func (w *world) patchObject(obj client.Object, name, body string) {
 	w.t.Helper()
 	obj.SetNamespace(w.Namespace)
@@ -224,7 +224,7 @@ func TestSuspendAndResume(t *testing.T) {
 		out, complaints := w.mustRun("suspend", "orders")
 		mustContain(t, out, nameOf(c)+" suspended")
 		if complaints != "" {
-			t.Errorf("nobody else applies it: %s", complaints)
+			t.Errorf("no other tool applies it: %s", complaints)
 		}
 		w.awaitStatus(c, "suspended", func() bool { return c.Common().Suspend && phase() == "Suspended" })
 		out, _ = w.mustRun("suspend", nameOf(c))
@@ -237,11 +237,11 @@ func TestSuspendAndResume(t *testing.T) {
 				t.Error("the field is still held after resume")
 			}
 		}
-		// Somebody else declares it: resume overrides, and says that it may not last.
+		// Another manager declares it: resume overrides, and says that it may not last.
 		w.patchObject(c, "orders", `{"metadata":{"labels":{"kustomize.toolkit.fluxcd.io/name":"apps","kustomize.toolkit.fluxcd.io/namespace":"flux-system"}},"spec":{"suspend":true}}`)
 		_, complaints = w.mustRun("resume", "orders")
 		mustContain(t, complaints, "Kustomization flux-system/apps (Flux)", "spec.suspend: false", "flux suspend kustomization apps")
-		w.awaitStatus(c, "resumed over somebody else", func() bool { return !c.Common().Suspend })
+		w.awaitStatus(c, "resumed over another manager", func() bool { return !c.Common().Suspend })
 	})
 }
 
@@ -325,7 +325,7 @@ func TestDiffShowsWhatWouldBePutBack(t *testing.T) {
 		t.Fatalf("exit code %d: %v\n%s", code, err, notes)
 	}
 	if diff := cmp.Diff(before, w.objectVersions()); diff != "" {
-		t.Errorf("looking changed something: %s", diff)
+		t.Errorf("the diff changed something: %s", diff)
 	}
 	mustContain(t, out,
 		".spec.selector by kubectl-edit (Update", "-    app: mine\n",
@@ -465,10 +465,10 @@ func TestDiffKnowsDefaults(t *testing.T) {
 	mustContain(t, out, "-  sessionAffinity: ClientIP\n", "+  sessionAffinity: None\n")
 	w.patchObject(&corev1.Service{}, "orders-rw", `{"spec":{"sessionAffinity":"None"}}`)
 	if out, _ := w.mustRun("drift", "orders", "--diff"); out != "" {
-		t.Errorf("a default that somebody spelled out: %s", out)
+		t.Errorf("a default that a person spelled out: %s", out)
 	}
 	w.patchObject(&corev1.Service{}, "orders-rw", `{"spec":{"type":"NodePort"}}`)
 	if out, _, _ := w.runPlugin("drift", "orders", "--diff"); !strings.Contains(out, ".spec.type by") || strings.Contains(out, "sessionAffinity by") {
-		t.Errorf("beside a real difference, the default is blamed on somebody: %s", out)
+		t.Errorf("beside a real difference, the default is attributed to a manager: %s", out)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/plugin/declaration"
 )
 
 func postgresKind() kind {
@@ -20,7 +21,7 @@ func postgresKind() kind {
 		newList:        func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
 		lag:            "holdfast_pg_replication_lag_seconds",
 		pendingRestart: "holdfast_pg_settings_pending_restart",
-		declared: FromEngine(
+		declared: declaration.FromEngine(
 			func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
 			},

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// waitInterval is how often --wait looks.
+// waitInterval is how often --wait checks.
 const waitInterval = 500 * time.Millisecond
 
 type reconcileOptions struct {
@@ -45,9 +45,9 @@ func (o *reconcileOptions) runReconcile(cmd *cobra.Command, args []string) error
 	if err != nil {
 		return err
 	}
-	token := time.Now().UTC().Format(time.RFC3339Nano)
+	requestID := time.Now().UTC().Format(time.RFC3339Nano)
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": c.GetUID(), "annotations": map[string]string{meta.ReconcileRequestAnnotation: token},
+		"uid": c.GetUID(), "annotations": map[string]string{meta.ReconcileRequestAnnotation: requestID},
 	}})
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (o *reconcileOptions) runReconcile(cmd *cobra.Command, args []string) error
 	if !o.wait {
 		return nil
 	}
-	if err := o.awaitRequest(cmd.Context(), c, token); err != nil {
+	if err := o.awaitRequest(cmd.Context(), c, requestID); err != nil {
 		return fmt.Errorf("%s: %w", nameOf(c), err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is as declared: %s\n", nameOf(c), findCondition(c.CommonStatus().Conditions, v1alpha1.ConditionReady).Message)
@@ -67,7 +67,7 @@ func (o *reconcileOptions) runReconcile(cmd *cobra.Command, args []string) error
 }
 
 // awaitRequest waits until the request was handled and kstatus says Current.
-func (o *reconcileOptions) awaitRequest(ctx context.Context, c v1alpha1.Cluster, token string) error {
+func (o *reconcileOptions) awaitRequest(ctx context.Context, c v1alpha1.Cluster, requestID string) error {
 	key, k := client.ObjectKeyFromObject(c), kindOf(c)
 	deadline, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (o *reconcileOptions) awaitRequest(ctx context.Context, c v1alpha1.Cluster,
 			return fmt.Errorf("look at it again: %w", err)
 		}
 		c.GetObjectKind().SetGroupVersionKind(k.gvk)
-		done, why := judgeRequest(c, token)
+		done, why := judgeRequest(c, requestID)
 		if done {
 			return why
 		}
@@ -87,9 +87,9 @@ func (o *reconcileOptions) awaitRequest(ctx context.Context, c v1alpha1.Cluster,
 }
 
 // judgeRequest says whether there is nothing left to wait for, and what is wrong.
-func judgeRequest(c v1alpha1.Cluster, token string) (done bool, why error) {
+func judgeRequest(c v1alpha1.Cluster, requestID string) (done bool, why error) {
 	st := c.CommonStatus()
-	if st.LastHandledReconcileAt != token {
+	if st.LastHandledReconcileAt != requestID {
 		if c.GetDeletionTimestamp() != nil {
 			return true, errors.New("it is being deleted")
 		}

@@ -102,7 +102,7 @@ func replicasColour(r Report) colour {
 	return plain
 }
 
-// shownConditions is the order of what matters most.
+// shownConditions lists the conditions by importance.
 var shownConditions = []string{
 	v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionDegraded,
 	v1alpha1.ConditionReady, v1alpha1.ConditionAvailable, v1alpha1.ConditionSynced, v1alpha1.ConditionBackedUp,
@@ -131,7 +131,7 @@ func (v view) renderConditions(r Report) []node {
 		}
 		hint := remedyCommand(c, r)
 		if stalled := findCondition(list, v1alpha1.ConditionStalled); stalled.Type != "" && c.Type != stalled.Type {
-			hint = "" // what only a person can mend comes first
+			hint = "" // what only a person can fix comes first
 		}
 		if by, before := said[message]; before {
 			message, hint = "see "+by, ""
@@ -150,7 +150,7 @@ func (v view) renderConditions(r Report) []node {
 	return nodes
 }
 
-// conditionMark is a mark that tells good from bad without colour too.
+// conditionMark is a mark that separates good from bad without colour too.
 func conditionMark(c metav1.Condition) (string, colour) {
 	switch {
 	case c.Type == v1alpha1.ConditionStalled:
@@ -225,7 +225,7 @@ func (v view) renderMembers(r Report) []node {
 }
 
 // roleCell of a member. In a group of equals it does not say who leads, and being
-// no more than a member is nothing to look at.
+// no more than a member is nothing to highlight.
 func (r Report) roleCell(m MemberReport) cell {
 	equals := r.of.lead != v1alpha1.RolePrimary
 	switch {
@@ -240,7 +240,7 @@ func (r Report) roleCell(m MemberReport) cell {
 }
 
 // nearlyFull is the percentage of its limit from which the data's size is shown
-// as something to look at.
+// in yellow.
 const nearlyFull = 80
 
 // measureCell is what moves: a replica's lag, or how large the data is.

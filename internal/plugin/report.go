@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/plugin/gitops"
 )
 
 // Report is what status -o json and -o yaml print. Fields are added, never
@@ -102,7 +103,7 @@ func (s *session) gatherReport(ctx context.Context, c v1alpha1.Cluster) Report {
 		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
 		Restore: st.Restore, Endpoints: st.Endpoints, Conditions: st.Conditions, of: k,
 	}
-	if tool := gitOwner(c); tool != nil {
+	if tool := gitops.FindTool(c); tool != nil {
 		r.DeclaredBy = tool.String()
 	}
 	if st.Drift != nil {

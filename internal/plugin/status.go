@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// watchInterval is how often --watch looks again.
+// watchInterval is how often --watch refreshes.
 const watchInterval = 2 * time.Second
 
 type statusOptions struct {

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/plugin/gitops"
 )
 
 func suspendCommand(s *session) *cobra.Command {
@@ -43,7 +44,7 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is %s already\n", nameOf(c), done)
 		return nil
 	}
-	tool := gitOwner(c)
+	tool := gitops.FindTool(c)
 	if want {
 		err = s.applySuspend(cmd.Context(), c, new(true))
 	} else {
@@ -55,8 +56,8 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", nameOf(c), done)
 	if tool != nil {
 		text := fmt.Sprintf("warning: %s applies this cluster and may undo this at its next run: set spec.suspend: %t there", tool, want)
-		if tool.pause != "" {
-			text += ", or pause it with " + tool.pause
+		if tool.Pause != "" {
+			text += ", or pause it with " + tool.Pause
 		}
 		fmt.Fprintln(cmd.ErrOrStderr(), text)
 	}
@@ -64,7 +65,7 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 }
 
 // releaseSuspend gives the field up where only the plugin holds it, so that the spec
-// is again what was declared, and sets it to false where somebody else does.
+// is again what was declared, and sets it to false where another manager holds it.
 func (s *session) releaseSuspend(ctx context.Context, c v1alpha1.Cluster) error {
 	if err := s.applySuspend(ctx, c, nil); err != nil || !c.Common().Suspend {
 		return err

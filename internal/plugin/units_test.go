@@ -104,40 +104,11 @@ func TestDiffNamesWhoAndWhat(t *testing.T) {
 	compareGolden(t, "diff-missing.txt", got)
 }
 
-func TestGitOwners(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		meta metav1.ObjectMeta
-		want string
-	}{
-		{"nobody", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl-edit"}}}, ""},
-		{"a Kustomization's labels", metav1.ObjectMeta{Labels: map[string]string{
-			"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
-		}}, "Kustomization flux-system/apps (Flux)"},
-		{"a HelmRelease's labels", metav1.ObjectMeta{Labels: map[string]string{
-			"helm.toolkit.fluxcd.io/name": "db", "helm.toolkit.fluxcd.io/namespace": "shop",
-		}}, "HelmRelease shop/db (Flux)"},
-		{"Argo CD's tracking annotation", metav1.ObjectMeta{Annotations: map[string]string{
-			"argocd.argoproj.io/tracking-id": "shop:holdfast.dev/PostgresCluster:shop/orders",
-		}}, "Application shop (Argo CD)"},
-		{"a field manager", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "argocd-controller"}}}, "Argo CD"},
-		{"a manager of the status only", metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "helm", Subresource: "status"}}}, ""},
-	} {
-		got := ""
-		if g := gitOwner(&v1alpha1.PostgresCluster{ObjectMeta: test.meta}); g != nil {
-			got = g.String()
-		}
-		if got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
-	}
-}
-
 func TestReconcileIsJudged(t *testing.T) {
-	const token = "now"
+	const requestID = "now"
 	cluster := func(change func(*v1alpha1.PostgresCluster)) *v1alpha1.PostgresCluster {
 		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Name: "orders", Generation: 2}}
-		c.Status.LastHandledReconcileAt, c.Status.ObservedGeneration = token, 2
+		c.Status.LastHandledReconcileAt, c.Status.ObservedGeneration = requestID, 2
 		c.Status.Conditions = healthyReport().Conditions
 		change(c)
 		return c
@@ -164,7 +135,7 @@ func TestReconcileIsJudged(t *testing.T) {
 		}, true, "suspended before"},
 		{"being deleted", func(c *v1alpha1.PostgresCluster) { c.DeletionTimestamp = new(timeBefore(0)) }, true, "deleted"},
 	} {
-		done, why := judgeRequest(cluster(test.change), token)
+		done, why := judgeRequest(cluster(test.change), requestID)
 		said := ""
 		if why != nil {
 			said = why.Error()
@@ -230,17 +201,6 @@ func credentialsPrinted(t *testing.T, k kind, data map[string][]byte, has func(o
 		}
 	}
 	return all.String()
-}
-
-func TestRepository(t *testing.T) {
-	for image, want := range map[string]string{
-		"docker.io/library/postgres:17": "docker.io/library/postgres", "host:5000/postgres": "host:5000/postgres",
-		"host:5000/postgres:17.5@sha256:abc": "host:5000/postgres", "": "",
-	} {
-		if got := imageRepository(image); got != want {
-			t.Errorf("%q: %q, want %q", image, got, want)
-		}
-	}
 }
 
 func TestColumnsAreAligned(t *testing.T) {

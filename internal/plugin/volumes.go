@@ -26,8 +26,8 @@ type VolumeReport struct {
 }
 
 // addVolumes files each volume by what it holds: a member, backups, a member
-// that is gone, or something else. Only of what a member left is it known that
-// somebody may give it up.
+// that is gone, or something else. Only what a member left is known to be
+// expendable.
 func (r *Report) addVolumes(volumes []corev1.PersistentVolumeClaim, pods []corev1.Pod) {
 	slices.SortFunc(volumes, func(a, b corev1.PersistentVolumeClaim) int { return strings.Compare(a.Name, b.Name) })
 	for i := range volumes {
@@ -114,7 +114,7 @@ func (v view) renderRetainedVolumes(r Report) []node {
 	return leafNodes(lines)
 }
 
-// renderOtherVolumes are volumes that are somebody's work at the moment.
+// renderOtherVolumes are volumes that neither a member nor backups use.
 func (v view) renderOtherVolumes(volumes []VolumeReport) []node {
 	var lines []string
 	for _, volume := range volumes {

@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// fields of a line, which everybody who gets one wrong is told.
+// fields of a line, which the error of a wrong line lists.
 const fields = "minute, hour, day of the month, month, day of the week, such as 30 2 * * *"
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)

@@ -1,6 +1,6 @@
 // Package secrets follows the Secrets that users' clusters name. The operator
-// keeps none of their content: it is told when one changes, and reads one when
-// it is news.
+// keeps none of their content: a watch reports changes, and a Secret is read
+// when its version is new.
 package secrets
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 // Metadata is a cache of which Secrets there are and at which version. It
-// watches nothing before somebody asks.
+// watches nothing before the first request.
 type Metadata struct{ cache.Cache }
 
 // GetCache lets a manager start it before its controllers.
@@ -82,7 +82,7 @@ func (w *Watcher) EventSource() source.Source {
 
 // ReadVersions of the Secrets that a cluster names, by name; without those that are
 // not there. It is meant to be called in every pass, and sends nothing when
-// somebody named a Secret before. Secrets that are no longer named are no
+// a cluster named a Secret before. Secrets that are no longer named are no
 // longer followed for this cluster.
 func (w *Watcher) ReadVersions(ctx context.Context, cluster types.NamespacedName, names ...string) (map[string]string, error) {
 	w.setNames(cluster, names)
@@ -171,7 +171,7 @@ func (w *Watcher) startWatch(ctx context.Context) error {
 	return err
 }
 
-// wakeClusters wakes whoever names a Secret.
+// wakeClusters wakes the clusters that name a Secret.
 func (w *Watcher) wakeClusters(obj any) {
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
-// Issue 11, point 7: an outdated member that crashed is first its agent's to
+// An outdated member that crashed is first its agent's to
 // start again.
 func TestOutdatedMemberIsFirstItsAgentsToRestart(t *testing.T) {
 	for failures, replaced := range map[int]bool{1: false, 2: true} {

@@ -35,7 +35,7 @@ func endedContainer(w *world, state corev1.ContainerState) {
 	delete(w.o.Members, "orders-0")
 }
 
-// Issue 11, point 7: to restart a database takes its agent seconds, and a new pod
+// To restart a database takes its agent seconds, and a new pod
 // many more. A pod whose agent does not bring it back is replaced all the same.
 func TestOutdatedPodIsFirstItsAgentsToRestart(t *testing.T) {
 	terminated := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137}}

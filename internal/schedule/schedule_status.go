@@ -8,15 +8,14 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// AdvanceStatus says where a schedule stands: what is on record of it, was, brought up
-// to now, and the slot that is to be handled, zero for none. Of slots that
-// nobody handled in time only the newest is, so that none is made up once the
-// next one has come.
+// AdvanceStatus returns the recorded status of a schedule, advanced to now, and
+// the slot to handle, which is zero for none. Of several missed slots only the
+// newest is handled: an older one is not made up after the next has come.
 //
-// A schedule that is new, or another than before, begins with its next slot. So
-// does one whose next slot is further off than two: the clock was ahead when it
-// was written, and would keep everything waiting until it is there again. One
-// slot further is where a clock that was put back a little has it.
+// A schedule that is new or changed begins with its next slot. So does one whose
+// recorded next slot is later than the second one from now: the clock was ahead
+// when it was written, and everything would wait until that time. A clock that
+// was set back a little has it one slot further, and is tolerated.
 func (s Schedule) AdvanceStatus(was v1alpha1.ScheduleStatus, now time.Time) (v1alpha1.ScheduleStatus, time.Time) {
 	next := s.NextSlot(now)
 	if was.NextSlot == nil || was.Schedule != s.String() || was.NextSlot.After(s.NextSlot(next)) {
@@ -31,14 +30,13 @@ func (s Schedule) AdvanceStatus(was v1alpha1.ScheduleStatus, now time.Time) (v1a
 const (
 	// mostSkipped slots are remembered each with its reason.
 	mostSkipped = 5
-	// mostMissed slots are counted one by one: a cron of every minute that nobody
-	// looked at for a year would take its time.
+	// mostMissed slots are counted one by one: to count a year of minutes would
+	// take long.
 	mostMissed = 1000
 )
 
-// Done is the record once a slot was handled. The message says why nothing was
-// done, empty where that is not so. Slots before it that nobody handled count as
-// passed over.
+// Done is the record after a slot was handled. The message says why nothing was
+// done, and is empty otherwise. Unhandled slots before it count as skipped.
 func (s Schedule) Done(was v1alpha1.ScheduleStatus, slot time.Time, message string) v1alpha1.ScheduleStatus {
 	if was.NextSlot != nil {
 		missed := was.NextSlot.Time
@@ -54,8 +52,8 @@ func (s Schedule) Done(was v1alpha1.ScheduleStatus, slot time.Time, message stri
 	return was
 }
 
-// MarkUndone is the record once it shows that at its last slot nothing was done after
-// all, and why.
+// MarkUndone is the record when it turns out that nothing was done at the last
+// slot, and why.
 func MarkUndone(was v1alpha1.ScheduleStatus, message string) v1alpha1.ScheduleStatus {
 	was = skipSlot(was, was.LastSlot.Time, message)
 	was.Message = message

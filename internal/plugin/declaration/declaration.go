@@ -1,4 +1,6 @@
-package plugin
+// Package declaration computes what the operator would apply for a cluster,
+// with the rights of whoever asks. It acts on nothing.
+package declaration
 
 import (
 	"context"
@@ -25,9 +27,9 @@ import (
 
 // Declaration is what should exist.
 type Declaration struct {
-	objects []runtime.ApplyConfiguration
-	// notes say what could not be known.
-	notes []string
+	Objects []runtime.ApplyConfiguration
+	// Notes say what could not be known.
+	Notes []string
 }
 
 // silentAgents stands for the members' agents, which answer the operator only. What
@@ -50,10 +52,11 @@ func (unreadSecrets) Read(context.Context, types.NamespacedName) (*corev1.Secret
 	return nil, errors.New("users' Secrets are not read to detect drift")
 }
 
-// FromEngine runs an engine's own observation and plan with the rights of whoever
-// calls, and acts on nothing. The operator's settings are not in the API; which
-// of the candidates it has shows in the hash that it noted on the StatefulSet.
-func FromEngine[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngine) engine.Engine[C, O], seen func(*O) *memberset.Observation,
+// FromEngine runs an engine's own observation and plan with the rights of the
+// caller, and acts on nothing. The operator's settings are not in the API. The
+// hash that the operator noted on the StatefulSet shows which of the candidates
+// it has. The function membersOf returns the members' part of an observation.
+func FromEngine[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngine) engine.Engine[C, O], membersOf func(*O) *memberset.Observation,
 ) func(context.Context, client.Reader, v1alpha1.Cluster) (Declaration, error) {
 	return func(ctx context.Context, r client.Reader, cluster v1alpha1.Cluster) (Declaration, error) {
 		c, ok := cluster.(C)
@@ -65,7 +68,7 @@ func FromEngine[C v1alpha1.Cluster, O any](newEngine func(*memberset.MemberEngin
 		if err != nil {
 			return Declaration{}, err
 		}
-		o := seen(&observed)
+		o := membersOf(&observed)
 		o.Settings.ImageRepository = imageRepository(c.CommonStatus().Image)
 		objects, err := planWithLikeliestImage(o, agentImages(ctx, r, *o), func() []runtime.ApplyConfiguration {
 			return e.Plan(c, observed, time.Now()).Objects

@@ -1,4 +1,5 @@
-package plugin
+// Package terminal follows the size of the terminal that a person sits at.
+package terminal
 
 import (
 	"os"

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-func TestTurn(t *testing.T) {
+func TestAdvanceStatus(t *testing.T) {
 	record := func(line, last, next, message string) v1alpha1.ScheduleStatus {
 		r := v1alpha1.ScheduleStatus{Name: "test", Schedule: line, Message: message}
 		if last != "" {
