@@ -48,8 +48,8 @@ type agents struct {
 	news map[string]chan struct{}
 }
 
-// simulate runs until the test ends.
-func (p *plane) simulate() *agents {
+// startAgents runs until the test ends.
+func (p *plane) startAgents() *agents {
 	p.t.Helper()
 	t := p.t
 	a := &agents{
@@ -63,24 +63,24 @@ func (p *plane) simulate() *agents {
 	if a.cache, err = cache.New(p.config, cache.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
-	a.listen(&corev1.Pod{}, func(obj client.Object) { a.queue.Add(client.ObjectKeyFromObject(obj)) })
+	a.onChange(&corev1.Pod{}, func(obj client.Object) { a.queue.Add(client.ObjectKeyFromObject(obj)) })
 	for _, obj := range []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}} {
-		a.listen(obj, a.tell)
+		a.onChange(obj, a.announceChange)
 	}
 	go func() { _ = a.cache.Start(t.Context()) }()
 	if !a.cache.WaitForCacheSync(t.Context()) {
 		t.Fatal("the cache did not start")
 	}
 	for range 8 {
-		go a.work(t.Context())
+		go a.runWorker(t.Context())
 	}
 	t.Cleanup(a.queue.ShutDown)
-	a.serve()
+	a.serveAgents()
 	return a
 }
 
-// listen hears of every change of a kind.
-func (a *agents) listen(obj client.Object, heard func(client.Object)) {
+// onChange hears of every change of a kind.
+func (a *agents) onChange(obj client.Object, heard func(client.Object)) {
 	a.t.Helper()
 	informer, err := a.cache.GetInformer(a.t.Context(), obj, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -113,13 +113,13 @@ func address(t *testing.T) string {
 	return ""
 }
 
-func (a *agents) work(ctx context.Context) {
+func (a *agents) runWorker(ctx context.Context) {
 	for {
 		name, shutdown := a.queue.Get()
 		if shutdown {
 			return
 		}
-		if err := a.live(ctx, name); err != nil && ctx.Err() == nil {
+		if err := a.advancePod(ctx, name); err != nil && ctx.Err() == nil {
 			a.queue.AddRateLimited(name)
 		} else {
 			a.queue.Forget(name)
@@ -128,8 +128,8 @@ func (a *agents) work(ctx context.Context) {
 	}
 }
 
-// live takes a pod one step further.
-func (a *agents) live(ctx context.Context, name types.NamespacedName) error {
+// advancePod takes a pod one step further.
+func (a *agents) advancePod(ctx context.Context, name types.NamespacedName) error {
 	pod := &corev1.Pod{}
 	if err := a.cache.Get(ctx, name, pod); err != nil {
 		return client.IgnoreNotFound(err)
@@ -162,8 +162,8 @@ func (a *agents) live(ctx context.Context, name types.NamespacedName) error {
 	return nil
 }
 
-// tell wakes what waits for news of a namespace.
-func (a *agents) tell(obj client.Object) {
+// announceChange wakes what waits for news of a namespace.
+func (a *agents) announceChange(obj client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if waiting := a.news[obj.GetNamespace()]; waiting != nil {
@@ -172,8 +172,8 @@ func (a *agents) tell(obj client.Object) {
 	}
 }
 
-// next news of a namespace.
-func (a *agents) next(namespace string) <-chan struct{} {
+// nextNews news of a namespace.
+func (a *agents) nextNews(namespace string) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.news[namespace] == nil {
@@ -182,21 +182,21 @@ func (a *agents) next(namespace string) <-chan struct{} {
 	return a.news[namespace]
 }
 
-// serve answers for all members.
-func (a *agents) serve() {
+// serveAgents answers for all members.
+func (a *agents) serveAgents() {
 	a.t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(a.host, fmt.Sprint(agentapi.StatusPort)))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.certificate, MinVersion: tls.VersionTLS13}
-	server := &http.Server{Handler: http.HandlerFunc(a.answer), ReadHeaderTimeout: time.Minute}
+	config := &tls.Config{ClientAuth: tls.RequireAnyClientCert, GetCertificate: a.memberCertificate, MinVersion: tls.VersionTLS13}
+	server := &http.Server{Handler: http.HandlerFunc(a.answerPoll), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(tls.NewListener(listener, config)) }()
 	a.t.Cleanup(func() { _ = server.Close() })
 }
 
-// member of a server name, as pod, cluster and namespace.
-func member(name string) (pod, cluster, namespace string, err error) {
+// splitServerName of a server name, as pod, cluster and namespace.
+func splitServerName(name string) (pod, cluster, namespace string, err error) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 4 {
 		return "", "", "", errors.New("no member is named " + name)
@@ -204,8 +204,8 @@ func member(name string) (pod, cluster, namespace string, err error) {
 	return parts[0], strings.TrimSuffix(parts[1], "-members"), parts[2], nil
 }
 
-func (a *agents) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	_, cluster, namespace, err := member(hello.ServerName)
+func (a *agents) memberCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	_, cluster, namespace, err := splitServerName(hello.ServerName)
 	if err != nil {
 		return nil, err
 	}
@@ -226,14 +226,14 @@ func (a *agents) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, erro
 	return a.pairs[key], nil
 }
 
-// answer at once, or when there is another revision than the one asked about.
-func (a *agents) answer(w http.ResponseWriter, r *http.Request) {
+// answerPoll at once, or when there is another revision than the one asked about.
+func (a *agents) answerPoll(w http.ResponseWriter, r *http.Request) {
 	wait, _ := time.ParseDuration(r.URL.Query().Get("wait"))
 	over := time.After(wait)
-	_, _, namespace, _ := member(r.TLS.ServerName)
+	_, _, namespace, _ := splitServerName(r.TLS.ServerName)
 	for {
-		news := a.next(namespace)
-		status, err := a.status(r.Context(), r.TLS.ServerName)
+		news := a.nextNews(namespace)
+		status, err := a.memberStatus(r.Context(), r.TLS.ServerName)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
@@ -253,8 +253,8 @@ func (a *agents) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *agents) status(ctx context.Context, name string) (*agentapi.Status, error) {
-	podName, cluster, namespace, err := member(name)
+func (a *agents) memberStatus(ctx context.Context, name string) (*agentapi.Status, error) {
+	podName, cluster, namespace, err := splitServerName(name)
 	if err != nil {
 		return nil, err
 	}

@@ -43,48 +43,48 @@ const (
 // TestBenchOperator measures drift with one cluster and with many, and what
 // the operator takes while nothing happens.
 func TestBenchOperator(t *testing.T) {
-	many := clusters(t)
-	p := start(t)
-	binary, address := p.build(), freeAddress(t)
-	p.simulate()
+	many := clusterCount(t)
+	p := startPlane(t)
+	binary, address := p.buildBinary(), freeAddress(t)
+	p.startAgents()
 	r := &report{t: t}
-	t.Cleanup(r.publish)
+	t.Cleanup(r.publishTable)
 
-	p.create(0, 1)
+	p.createClusters(0, 1)
 	var alone []time.Duration
 	for range rounds {
-		o := p.operate(binary, address)
+		o := p.startOperator(binary, address)
 		p.awaitReady(1)
 		time.Sleep(2 * time.Second) // its first pass over everything is no part of this
 		for range 3 {
 			for _, suffix := range []string{"-rw", "-ro", "-members"} {
-				alone = append(alone, p.drift(0, suffix))
+				alone = append(alone, p.measureDrift(0, suffix))
 			}
 		}
 		o.stop()
 	}
-	r.latency("Drift put back, 1 cluster", inTime, alone)
+	r.addLatency("Drift put back, 1 cluster", inTime, alone)
 
-	o := p.operate(binary, address)
+	o := p.startOperator(binary, address)
 	began := time.Now()
-	p.create(1, many)
+	p.createClusters(1, many)
 	p.awaitReady(many)
-	r.row(fmt.Sprintf("%d clusters created, until all are Ready", many), time.Since(began).Round(time.Second).String(), "")
+	r.addRow(fmt.Sprintf("%d clusters created, until all are Ready", many), time.Since(began).Round(time.Second).String(), "")
 	p.awaitSteady(o)
-	p.idle(o, r, many)
-	p.steady(o, r, many)
+	p.measureIdle(o, r, many)
+	p.measureSteady(o, r, many)
 
 	var busy []time.Duration
 	for i := range min(many, mostSamples) {
-		busy = append(busy, p.drift(i*many/min(many, mostSamples), "-rw"))
+		busy = append(busy, p.measureDrift(i*many/min(many, mostSamples), "-rw"))
 	}
-	r.latency(fmt.Sprintf("Drift put back, %d clusters", many), inTime, busy)
-	r.latency(fmt.Sprintf("Drift of %d clusters at the same time", many), "", p.storm(many))
-	r.row("Memory after that", mebibytes(o.metrics()["process_resident_memory_bytes"])+" resident", "")
+	r.addLatency(fmt.Sprintf("Drift put back, %d clusters", many), inTime, busy)
+	r.addLatency(fmt.Sprintf("Drift of %d clusters at the same time", many), "", p.measureStorm(many))
+	r.addRow("Memory after that", mebibytes(o.readMetrics()["process_resident_memory_bytes"])+" resident", "")
 }
 
-// clusters is how many there are in the end.
-func clusters(t *testing.T) int {
+// clusterCount is how many there are in the end.
+func clusterCount(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("BENCH_CLUSTERS")
 	if text == "" {
@@ -107,16 +107,16 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// key of the cluster with a number.
-func key(n int) types.NamespacedName {
+// clusterKey of the cluster with a number.
+func clusterKey(n int) types.NamespacedName {
 	return types.NamespacedName{Namespace: fmt.Sprintf("bench-%d", n/perNamespace), Name: fmt.Sprintf("orders-%d", n)}
 }
 
-// create the clusters from one number up to another.
-func (p *plane) create(from, to int) {
+// createClusters the clusters from one number up to another.
+func (p *plane) createClusters(from, to int) {
 	p.t.Helper()
 	for n := from; n < to; n++ {
-		name := key(n)
+		name := clusterKey(n)
 		if n%perNamespace == 0 {
 			if err := p.client.Create(p.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name.Namespace}}); err != nil {
 				p.t.Fatal(err)
@@ -134,7 +134,7 @@ func (p *plane) create(from, to int) {
 
 func (p *plane) awaitReady(n int) {
 	p.t.Helper()
-	p.await(fmt.Sprintf("%d clusters are Ready", n), func(ctx context.Context) bool {
+	p.awaitCondition(fmt.Sprintf("%d clusters are Ready", n), func(ctx context.Context) bool {
 		var list v1alpha1.PostgresClusterList
 		if err := p.client.List(ctx, &list); err != nil {
 			p.t.Fatal(err)
@@ -157,88 +157,88 @@ func (p *plane) awaitReady(n int) {
 func (p *plane) awaitSteady(o *operator) {
 	p.t.Helper()
 	last, since := -1.0, time.Now()
-	p.await("no passes", func(context.Context) bool {
-		if now := o.metrics()["controller_runtime_reconcile_total"]; now != last {
+	p.awaitCondition("no passes", func(context.Context) bool {
+		if now := o.readMetrics()["controller_runtime_reconcile_total"]; now != last {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > 5*time.Second
 	})
 }
 
-// idle is what the operator takes while nothing happens.
-func (p *plane) idle(o *operator, r *report, many int) {
+// measureIdle is what the operator takes while nothing happens.
+func (p *plane) measureIdle(o *operator, r *report, many int) {
 	p.t.Helper()
-	o.collect()
-	p.audit.take()
-	before := o.metrics()
+	o.collectGarbage()
+	p.audit.takeRequests()
+	before := o.readMetrics()
 	time.Sleep(time.Minute)
-	after := o.metrics()
-	asked, watches := p.audit.take()
-	r.row("CPU of a minute without changes", fmt.Sprintf("%.2f s", after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"]), "")
-	r.row("Requests of a minute without changes", asked.String(), "0")
-	r.row("Watches opened again in that minute", watches.String(), "")
-	r.row(fmt.Sprintf("Memory, %d clusters", many), fmt.Sprintf("%s resident, %s of it live heap",
+	after := o.readMetrics()
+	asked, watches := p.audit.takeRequests()
+	r.addRow("CPU of a minute without changes", fmt.Sprintf("%.2f s", after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"]), "")
+	r.addRow("Requests of a minute without changes", asked.String(), "0")
+	r.addRow("Watches opened again in that minute", watches.String(), "")
+	r.addRow(fmt.Sprintf("Memory, %d clusters", many), fmt.Sprintf("%s resident, %s of it live heap",
 		mebibytes(after["process_resident_memory_bytes"]), mebibytes(before["go_memstats_heap_alloc_bytes"])), "< 300 MiB")
 }
 
-// steady is what passes take that find nothing to do.
-func (p *plane) steady(o *operator, r *report, many int) {
+// measureSteady is what passes take that find nothing to do.
+func (p *plane) measureSteady(o *operator, r *report, many int) {
 	p.t.Helper()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Provisioner: "example.com/none"}
 	if err := p.client.Create(p.t.Context(), class); err != nil {
 		p.t.Fatal(err)
 	}
 	p.awaitSteady(o)
-	p.audit.take()
-	before := o.metrics()
+	p.audit.takeRequests()
+	before := o.readMetrics()
 	for range steadyRounds {
-		p.force(o, class, many)
+		p.forcePass(o, class, many)
 	}
-	after := o.metrics()
+	after := o.readMetrics()
 	p.awaitSteady(o)
-	asked, watches := p.audit.take()
+	asked, watches := p.audit.takeRequests()
 	passes := after["controller_runtime_reconcile_total"] - before["controller_runtime_reconcile_total"]
-	r.row(fmt.Sprintf("Requests of %.0f steady passes", passes), asked.String(), "0")
-	r.row("Watches opened again meanwhile", watches.String(), "")
-	r.row("CPU of a steady pass", fmt.Sprintf("%.2f ms", 1000*(after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"])/passes), "")
+	r.addRow(fmt.Sprintf("Requests of %.0f steady passes", passes), asked.String(), "0")
+	r.addRow("Watches opened again meanwhile", watches.String(), "")
+	r.addRow("CPU of a steady pass", fmt.Sprintf("%.2f ms", 1000*(after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"])/passes), "")
 	if file := os.Getenv("BENCH_CPU"); file != "" {
-		profiled := o.profile(file)
+		profiled := o.profileCPU(file)
 		for !profiled() {
-			p.force(o, class, many)
+			p.forcePass(o, class, many)
 		}
 	}
 }
 
-// force one pass over every cluster: a StorageClass that changes makes all
+// forcePass one pass over every cluster: a StorageClass that changes makes all
 // look again.
-func (p *plane) force(o *operator, class *storagev1.StorageClass, many int) {
+func (p *plane) forcePass(o *operator, class *storagev1.StorageClass, many int) {
 	p.t.Helper()
-	before := o.metrics()["controller_runtime_reconcile_total"]
+	before := o.readMetrics()["controller_runtime_reconcile_total"]
 	metav1.SetMetaDataAnnotation(&class.ObjectMeta, "bench", time.Now().String())
 	if err := p.client.Update(p.t.Context(), class); err != nil {
 		p.t.Fatal(err)
 	}
-	p.await("a pass over every cluster", func(context.Context) bool {
-		return o.metrics()["controller_runtime_reconcile_total"] >= before+float64(many)
+	p.awaitCondition("a pass over every cluster", func(context.Context) bool {
+		return o.readMetrics()["controller_runtime_reconcile_total"] >= before+float64(many)
 	})
 }
 
 // port that a Service should have.
 const port = 5432
 
-// drift changes a Service's port, and says how long after the answer a watch
+// measureDrift changes a Service's port, and says how long after the answer a watch
 // shows it back.
-func (p *plane) drift(n int, suffix string) time.Duration {
+func (p *plane) measureDrift(n int, suffix string) time.Duration {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key(n).Namespace, Name: key(n).Name + suffix}}
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey(n).Namespace, Name: clusterKey(n).Name + suffix}}
 	watching, err := p.client.Watch(ctx, &corev1.ServiceList{}, client.InNamespace(service.Namespace), client.MatchingFields{"metadata.name": service.Name})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer watching.Stop()
-	began := p.patch(ctx, service)
+	began := p.patchService(ctx, service)
 	drifted := false
 	for event := range watching.ResultChan() {
 		s, ok := event.Object.(*corev1.Service)
@@ -255,7 +255,7 @@ func (p *plane) drift(n int, suffix string) time.Duration {
 	return 0
 }
 
-func (p *plane) patch(ctx context.Context, service *corev1.Service) time.Time {
+func (p *plane) patchService(ctx context.Context, service *corev1.Service) time.Time {
 	change := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/ports/0/port","value":15432}]`))
 	if err := p.client.Patch(ctx, service, change, client.FieldOwner("kubectl-edit")); err != nil && ctx.Err() == nil {
 		p.t.Error(err)
@@ -263,8 +263,8 @@ func (p *plane) patch(ctx context.Context, service *corev1.Service) time.Time {
 	return time.Now()
 }
 
-// storm changes a Service of every cluster as fast as eight clients can.
-func (p *plane) storm(many int) []time.Duration {
+// measureStorm changes a Service of every cluster as fast as eight clients can.
+func (p *plane) measureStorm(many int) []time.Duration {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
@@ -286,8 +286,8 @@ func (p *plane) storm(many int) []time.Duration {
 	for range 8 {
 		go func() {
 			for n := range numbers {
-				service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key(n).Namespace, Name: key(n).Name + "-ro"}}
-				at := p.patch(ctx, service)
+				service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterKey(n).Namespace, Name: clusterKey(n).Name + "-ro"}}
+				at := p.patchService(ctx, service)
 				mu.Lock()
 				patched[service.Name] = at
 				mu.Unlock()
@@ -333,22 +333,22 @@ type report struct {
 	rows []string
 }
 
-func (r *report) row(what, measured, target string) {
+func (r *report) addRow(what, measured, target string) {
 	row := fmt.Sprintf("| %s | %s | %s |", what, measured, target)
 	r.t.Log(row)
 	r.rows = append(r.rows, row)
 }
 
-func (r *report) latency(what, target string, took []time.Duration) {
+func (r *report) addLatency(what, target string, took []time.Duration) {
 	slices.Sort(took)
 	at := func(p float64) string {
 		return took[min(len(took)-1, int(p*float64(len(took))))].Round(time.Millisecond).String()
 	}
-	r.row(what, fmt.Sprintf("p50 %s, p99 %s, longest %s of %d", at(.5), at(.99), took[len(took)-1].Round(time.Millisecond), len(took)), target)
+	r.addRow(what, fmt.Sprintf("p50 %s, p99 %s, longest %s of %d", at(.5), at(.99), took[len(took)-1].Round(time.Millisecond), len(took)), target)
 }
 
-// publish the table, and write it where BENCH_REPORT says.
-func (r *report) publish() {
+// publishTable the table, and write it where BENCH_REPORT says.
+func (r *report) publishTable() {
 	r.t.Helper()
 	head := []string{fmt.Sprintf("%d cores of %s, shared with the API server, etcd, the controller manager and the simulated members.", runtime.NumCPU(), runtime.GOARCH),
 		"", "| what | measured | target |", "|---|---|---|"}

@@ -40,9 +40,9 @@ type plane struct {
 	audit      *auditLog
 }
 
-// start makes a control plane whose own controllers are not held back: the
+// startPlane makes a control plane whose own controllers are not held back: the
 // operator is what is measured.
-func start(t *testing.T) *plane {
+func startPlane(t *testing.T) *plane {
 	t.Helper()
 	logf.SetLogger(logr.Discard())
 	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
@@ -72,15 +72,15 @@ func start(t *testing.T) *plane {
 	if p.client, err = client.NewWithWatch(p.config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
-	p.kubeconfig = p.user(env, operatorName)
-	p.run("controller-manager", filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
-		"--kubeconfig="+p.user(env, "controller-manager"), "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
+	p.kubeconfig = p.newUser(env, operatorName)
+	p.runProgram("controller-manager", filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
+		"--kubeconfig="+p.newUser(env, "controller-manager"), "--leader-elect=false", "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--controllers=statefulset-controller,garbage-collector-controller,endpointslice-controller,disruption-controller,serviceaccount-controller")
 	return p
 }
 
-// user makes one who may do everything, and returns the file to log in with.
-func (p *plane) user(env *envtest.Environment, name string) string {
+// newUser makes one who may do everything, and returns the file to log in with.
+func (p *plane) newUser(env *envtest.Environment, name string) string {
 	p.t.Helper()
 	user, err := env.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
 	if err != nil {
@@ -97,8 +97,8 @@ func (p *plane) user(env *envtest.Environment, name string) string {
 	return file
 }
 
-// run starts a program that ends with the test.
-func (p *plane) run(name, binary string, args ...string) (stop func()) {
+// runProgram starts a program that ends with the test.
+func (p *plane) runProgram(name, binary string, args ...string) (stop func()) {
 	p.t.Helper()
 	log, err := os.Create(filepath.Join(p.dir, name+".log"))
 	if err != nil {
@@ -132,8 +132,8 @@ type operator struct {
 	stop    func()
 }
 
-// build makes the operator's binary.
-func (p *plane) build() string {
+// buildBinary makes the operator's binary.
+func (p *plane) buildBinary() string {
 	p.t.Helper()
 	binary := filepath.Join(p.dir, "holdfast")
 	cmd := exec.CommandContext(p.t.Context(), "go", "build", "-trimpath", "-o", binary, ".")
@@ -145,14 +145,14 @@ func (p *plane) build() string {
 	return binary
 }
 
-// operate starts the operator with its defaults, the election of a leader
+// startOperator starts the operator with its defaults, the election of a leader
 // apart.
-func (p *plane) operate(binary, address string) *operator {
+func (p *plane) startOperator(binary, address string) *operator {
 	p.t.Helper()
 	o := &operator{t: p.t, address: address}
-	o.stop = p.run("operator", binary, "manager", "--enable-leader-election=false", "--agent-image=holdfast:bench",
+	o.stop = p.runProgram("operator", binary, "manager", "--enable-leader-election=false", "--agent-image=holdfast:bench",
 		"--metrics-bind-address="+address, "--health-probe-bind-address=0")
-	p.await("the operator answers", func(ctx context.Context) bool {
+	p.awaitCondition("the operator answers", func(ctx context.Context) bool {
 		response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a local process
 		if err == nil {
 			response.Body.Close()
@@ -162,7 +162,7 @@ func (p *plane) operate(binary, address string) *operator {
 	return o
 }
 
-func (p *plane) await(what string, holds func(context.Context) bool) {
+func (p *plane) awaitCondition(what string, holds func(context.Context) bool) {
 	p.t.Helper()
 	deadline := time.Now().Add(25 * time.Minute)
 	for !holds(p.t.Context()) {
@@ -173,8 +173,8 @@ func (p *plane) await(what string, holds func(context.Context) bool) {
 	}
 }
 
-// metrics are the sums over all labels, by name.
-func (o *operator) metrics() map[string]float64 {
+// readMetrics are the sums over all labels, by name.
+func (o *operator) readMetrics() map[string]float64 {
 	o.t.Helper()
 	response, err := http.Get("http://" + o.address + "/metrics") //nolint:noctx // a local process
 	if err != nil {
@@ -197,20 +197,20 @@ func (o *operator) metrics() map[string]float64 {
 	return sums
 }
 
-// collect lets the operator collect its garbage, and keeps the heap's profile
+// collectGarbage lets the operator collect its garbage, and keeps the heap's profile
 // where BENCH_HEAP names a file.
-func (o *operator) collect() {
+func (o *operator) collectGarbage() {
 	o.t.Helper()
-	o.keep("heap?gc=1", os.Getenv("BENCH_HEAP"))
+	o.keepProfile("heap?gc=1", os.Getenv("BENCH_HEAP"))
 }
 
-// profile keeps where the next seconds of CPU go. What it returns says whether
+// profileCPU keeps where the next seconds of CPU go. What it returns says whether
 // they are over.
-func (o *operator) profile(file string) (over func() bool) {
+func (o *operator) profileCPU(file string) (over func() bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		o.keep("profile?seconds=15", file)
+		o.keepProfile("profile?seconds=15", file)
 	}()
 	return func() bool {
 		select {
@@ -222,8 +222,8 @@ func (o *operator) profile(file string) (over func() bool) {
 	}
 }
 
-// keep a profile in a file, if one is named.
-func (o *operator) keep(profile, file string) {
+// keepProfile a profile in a file, if one is named.
+func (o *operator) keepProfile(profile, file string) {
 	response, err := http.Get("http://" + o.address + "/debug/pprof/" + profile) //nolint:noctx // a local process
 	if err != nil {
 		o.t.Error(err)

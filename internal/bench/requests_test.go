@@ -48,9 +48,9 @@ func newAuditLog(t *testing.T, dir string) *auditLog {
 // requests by verb and resource.
 type requests map[string]int
 
-// take returns what was asked since the last call: requests, and apart from
+// takeRequests returns what was asked since the last call: requests, and apart from
 // them the watches that were opened.
-func (l *auditLog) take() (asked, watches requests) {
+func (l *auditLog) takeRequests() (asked, watches requests) {
 	l.t.Helper()
 	text, err := os.ReadFile(l.file)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *auditLog) take() (asked, watches requests) {
 	return asked, watches
 }
 
-func (r requests) sum() int {
+func (r requests) sumAll() int {
 	sum := 0
 	for _, n := range r {
 		sum += n
@@ -97,5 +97,5 @@ func (r requests) String() string {
 	for _, what := range slices.Sorted(maps.Keys(r)) {
 		parts = append(parts, fmt.Sprintf("%d %s", r[what], what))
 	}
-	return fmt.Sprintf("%d (%s)", r.sum(), strings.Join(parts, ", "))
+	return fmt.Sprintf("%d (%s)", r.sumAll(), strings.Join(parts, ", "))
 }

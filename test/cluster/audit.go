@@ -33,11 +33,11 @@ func auditCommand(o *options) *cobra.Command {
 		Short: "Count who asked the API server for what",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			query, err := a.query(time.Now())
+			query, err := a.newQuery(time.Now())
 			if err != nil {
 				return err
 			}
-			rows, err := countRequests(o.state(), query)
+			rows, err := countRequests(o.stateDir(), query)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func auditCommand(o *options) *cobra.Command {
 	return command
 }
 
-func (a auditOptions) query(now time.Time) (audit.Query, error) {
+func (a auditOptions) newQuery(now time.Time) (audit.Query, error) {
 	q := audit.Query{Objects: a.objects}
 	switch {
 	case a.since != 0 && a.from != "":
@@ -86,7 +86,7 @@ func (a auditOptions) query(now time.Time) (audit.Query, error) {
 }
 
 func countRequests(dir layout.Dir, q audit.Query) ([]audit.Row, error) {
-	names, err := audit.Files(dir.AuditLog(), q.From)
+	names, err := audit.ListFiles(dir.AuditLog(), q.From)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func countRequests(dir layout.Dir, q audit.Query) ([]audit.Row, error) {
 		defer file.Close()
 		readers = append(readers, file)
 	}
-	return audit.Count(io.MultiReader(readers...), q)
+	return audit.CountRequests(io.MultiReader(readers...), q)
 }
 
 func writeTable(out io.Writer, rows []audit.Row) error {
@@ -108,7 +108,7 @@ func writeTable(out io.Writer, rows []audit.Row) error {
 	for _, r := range rows {
 		client, _, _ := strings.Cut(r.UserAgent, " ")
 		object := strings.Trim(r.Namespace+"/"+r.Name, "/")
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Count, r.Failed(), r.Verb, r.Resource, r.User, client, object)
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Count, r.CountFailed(), r.Verb, r.Resource, r.User, client, object)
 	}
 	return w.Flush()
 }

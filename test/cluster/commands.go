@@ -42,7 +42,7 @@ func assetsCommand() *cobra.Command {
 }
 
 func printAssets(cmd *cobra.Command) error {
-	folder, err := artifact.Kubernetes(cmd.Context())
+	folder, err := artifact.BuildKubernetes(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func tagCommand() *cobra.Command {
 		Args:  cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, refs []string) error {
 			return node.OnAll(func(n layout.Node) error {
-				if err := node.Tag(n, refs[0], refs[1]); err != nil {
+				if err := node.TagImage(n, refs[0], refs[1]); err != nil {
 					return err
 				}
 				return node.TagDigest(n, refs[1])
@@ -101,7 +101,7 @@ func packCommand() *cobra.Command {
 			if out == "" {
 				out = binary + ".tar"
 			}
-			if err := image.Pack(image.Binary{Ref: ref, File: binary, Path: "/holdfast", User: "65532:65532"}, out); err != nil {
+			if err := image.PackBinary(image.Binary{Ref: ref, File: binary, Path: "/holdfast", User: "65532:65532"}, out); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), out)
@@ -121,7 +121,7 @@ func fluxCommand(o *options) *cobra.Command {
 		Short: "Run Flux's kustomize-controller on the cluster, building it when missing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return lifecycle.Exclusively(func() error { return lifecycle.Flux(cmd.Context(), o.state()) })
+			return lifecycle.RunExclusively(func() error { return lifecycle.StartFlux(cmd.Context(), o.stateDir()) })
 		},
 	}
 }
@@ -161,7 +161,7 @@ func imagesCommand(o *options) *cobra.Command {
 				if buildOnly {
 					continue
 				}
-				if err := lifecycle.Exclusively(func() error { return lifecycle.LoadImages(o.state(), name, lines, images) }); err != nil {
+				if err := lifecycle.RunExclusively(func() error { return lifecycle.LoadImages(o.stateDir(), name, lines, images) }); err != nil {
 					return err
 				}
 			}
@@ -185,7 +185,7 @@ func etcdCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			folder, err := artifact.Etcd(cmd.Context(), version)
+			folder, err := artifact.BuildEtcd(cmd.Context(), version)
 			if err != nil {
 				return err
 			}

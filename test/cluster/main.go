@@ -40,7 +40,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return o.complete()
+			return o.setDefaults()
 		},
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", ".cluster", "state folder")
@@ -51,19 +51,19 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-func (o *options) complete() error {
+func (o *options) setDefaults() error {
 	absolute, err := filepath.Abs(o.dir)
 	if err != nil {
 		return err
 	}
 	o.dir = absolute
 	if o.kubeconfig == "" {
-		o.kubeconfig = o.state().AdminKubeconfig()
+		o.kubeconfig = o.stateDir().AdminKubeconfig()
 	}
 	return nil
 }
 
-func (o *options) state() layout.Dir { return layout.Dir(o.dir) }
+func (o *options) stateDir() layout.Dir { return layout.Dir(o.dir) }
 
 func upCommand(o *options) *cobra.Command {
 	return &cobra.Command{
@@ -71,8 +71,8 @@ func upCommand(o *options) *cobra.Command {
 		Short: "Start the cluster, or mend what is missing of it; write the kubeconfig when it is ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return lifecycle.Exclusively(func() error {
-				return lifecycle.Up(cmd.Context(), o.state(), o.kubeconfig)
+			return lifecycle.RunExclusively(func() error {
+				return lifecycle.StartCluster(cmd.Context(), o.stateDir(), o.kubeconfig)
 			})
 		},
 	}
@@ -85,11 +85,11 @@ func downCommand(o *options) *cobra.Command {
 		Short: "Stop the cluster and remove its state",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return lifecycle.Exclusively(func() error {
-				if owner, ok := lifecycle.Owner(); whichever && ok {
+			return lifecycle.RunExclusively(func() error {
+				if owner, ok := lifecycle.FindOwner(); whichever && ok {
 					o.dir = string(owner)
 				}
-				if err := lifecycle.Down(o.state()); err != nil {
+				if err := lifecycle.StopCluster(o.stateDir()); err != nil {
 					return err
 				}
 				return removeIfThere(o.kubeconfig)
@@ -113,7 +113,7 @@ func statusCommand(o *options) *cobra.Command {
 		Short: "Say what runs, and in how much memory",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return lifecycle.WriteStatus(cmd.Context(), o.state(), cmd.OutOrStdout())
+			return lifecycle.WriteStatus(cmd.Context(), o.stateDir(), cmd.OutOrStdout())
 		},
 	}
 }

@@ -13,7 +13,7 @@ import (
 func nodeCommands(o *options) []*cobra.Command {
 	return []*cobra.Command{
 		nodeCommand("cut", "Pull a node's network cable; what runs on it goes on", func(n layout.Node) error {
-			return network.Unplug(n)
+			return network.UnplugNode(n)
 		}),
 		nodeCommand("heal", "Plug a node's network cable in again", func(n layout.Node) error {
 			return network.PlugIn(n)
@@ -22,7 +22,7 @@ func nodeCommands(o *options) []*cobra.Command {
 			return node.Stop(n)
 		}),
 		nodeCommand("start", "Boot a node that was stopped", func(n layout.Node) error {
-			return node.Start(o.state(), n, o.state().Programs())
+			return node.Start(o.stateDir(), n, o.stateDir().ProgramsDir())
 		}),
 	}
 }

@@ -44,8 +44,8 @@ var (
 
 const prompt = "$ "
 
-// Pages that are read: README.md and every page below docs of the repository.
-func Pages(root string) ([]string, error) {
+// ListPages that are read: README.md and every page below docs of the repository.
+func ListPages(root string) ([]string, error) {
 	found := []string{filepath.Join(root, "README.md")}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" {
@@ -56,8 +56,8 @@ func Pages(root string) ([]string, error) {
 	return found, err
 }
 
-// Blocks are a page's, in its order.
-func Blocks(root, page string) ([]Block, error) {
+// ReadBlocks are a page's, in its order.
+func ReadBlocks(root, page string) ([]Block, error) {
 	content, err := os.ReadFile(page)
 	if err != nil {
 		return nil, err
@@ -108,15 +108,15 @@ func (b *Block) setMark(above string) {
 	}
 }
 
-// All blocks of all pages.
-func All(root string) ([]Block, error) {
-	pages, err := Pages(root)
+// ReadAllBlocks blocks of all pages.
+func ReadAllBlocks(root string) ([]Block, error) {
+	pages, err := ListPages(root)
 	if err != nil {
 		return nil, err
 	}
 	var all []Block
 	for _, page := range pages {
-		blocks, err := Blocks(root, page)
+		blocks, err := ReadBlocks(root, page)
 		if err != nil {
 			return nil, err
 		}
@@ -125,8 +125,8 @@ func All(root string) ([]Block, error) {
 	return all, nil
 }
 
-// Commands of a block. Without prompts it is one script, that shows no output.
-func (b Block) Commands() []Command {
+// ParseCommands of a block. Without prompts it is one script, that shows no output.
+func (b Block) ParseCommands() []Command {
 	if b.Manifest {
 		return []Command{{Line: "kubectl apply -f - <<'EOF'\n" + b.Text + "EOF"}}
 	}
@@ -148,9 +148,9 @@ func (b Block) Commands() []Command {
 
 var word = regexp.MustCompile(`^[A-Za-z]+[,:.;]?$`)
 
-// Missing are the words of what a page shows that were not printed. Names with
+// MissingWords are the words of what a page shows that were not printed. Names with
 // figures, times and sizes differ from run to run, and are left out.
-func (c Command) Missing(printed string) []string {
+func (c Command) MissingWords(printed string) []string {
 	have := strings.Fields(printed)
 	var missing []string
 	for _, line := range c.Output {

@@ -17,7 +17,7 @@ func TestBlocks(t *testing.T) {
 	if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Blocks(root, page)
+	got, err := ReadBlocks(root, page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,10 +31,10 @@ func TestBlocks(t *testing.T) {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
 	commands := []Command{{Line: "get pg", Output: []string{"NAME  READY", "orders-0  3"}}, {Line: "f"}}
-	if diff := cmp.Diff(commands, got[1].Commands()); diff != "" {
+	if diff := cmp.Diff(commands, got[1].ParseCommands()); diff != "" {
 		t.Errorf("commands (-want +got):\n%s", diff)
 	}
-	if missing := commands[0].Missing("NAME AGE\norders-1 2"); !cmp.Equal(missing, []string{"READY"}) {
+	if missing := commands[0].MissingWords("NAME AGE\norders-1 2"); !cmp.Equal(missing, []string{"READY"}) {
 		t.Errorf("missing are %q", missing)
 	}
 }
@@ -55,7 +55,7 @@ func TestPagesAreFoundInFolders(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "docs", "picture.svg"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Pages(root)
+	got, err := ListPages(root)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,8 +124,8 @@ func probeService(namespace string) client.Object {
 	return &corev1.Service{ObjectMeta: probeMeta(namespace), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{"a": "b"}}}
 }
 
-// objects are the policy and its binding, for one namespace alone.
-func (r admissionRule) objects(namespace string) []client.Object {
+// policyObjects are the policy and its binding, for one namespace alone.
+func (r admissionRule) policyObjects(namespace string) []client.Object {
 	name := namespace + "-" + r.name
 	var mutations []admissionv1.Mutation
 	for _, patch := range r.patches {
@@ -157,10 +157,10 @@ func (r admissionRule) inForce(ctx context.Context, namespace string) (bool, err
 	return r.changed(probe), err
 }
 
-// admit puts the rules, and a LimitRange, in force for a namespace, and returns
+// installRules puts the rules, and a LimitRange, in force for a namespace, and returns
 // what takes them back: after it, and after the test, the API server changes
 // nothing any more.
-func admit(t *testing.T, namespace string) (lift func(*testing.T)) {
+func installRules(t *testing.T, namespace string) (lift func(*testing.T)) {
 	t.Helper()
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limits"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type:           corev1.LimitTypeContainer,
@@ -169,7 +169,7 @@ func admit(t *testing.T, namespace string) (lift func(*testing.T)) {
 	}}}}
 	objects := []client.Object{limits}
 	for _, rule := range admissionRules() {
-		objects = append(objects, rule.objects(namespace)...)
+		objects = append(objects, rule.policyObjects(namespace)...)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)

@@ -27,39 +27,39 @@ func admissionLeft(t *testing.T, k *kind) {
 	mirrorImages(t, k)
 	later := createSubject(t, k, newNamespace(t, "later"), orders, 1)
 	namespace := newNamespace(t, "")
-	lift := admit(t, namespace)
+	lift := installRules(t, namespace)
 	alone := createSubject(t, k, namespace, "alone", 1)
 	several := createSubject(t, k, namespace, orders, 3, `resources: {requests: {memory: 128Mi}, limits: {memory: 512Mi}}`)
 	all := []*subject{later, alone, several}
 	for _, c := range all {
 		c.waitReady()
 	}
-	t.Run("changed", func(t *testing.T) { admissionReported(t, alone.with(t), several.with(t)) })
-	several.kind.keep(several, "42")
+	t.Run("changed", func(t *testing.T) { admissionReported(t, alone.withTest(t), several.withTest(t)) })
+	several.kind.keepValue(several, "42")
 
 	// The policies come to a cluster that runs.
-	untouched := later.surroundings()
-	liftLater := admit(t, later.namespace)
-	members := fmt.Sprint(later.incarnations(), alone.incarnations(), several.incarnations())
+	untouched := later.storedObjects()
+	liftLater := installRules(t, later.namespace)
+	members := fmt.Sprint(later.allIncarnations(), alone.allIncarnations(), several.allIncarnations())
 	for _, c := range all {
-		c.handled()
+		c.awaitHandled()
 	}
 	t.Run("at-rest", func(t *testing.T) { admissionAtRest(t, begin, all) })
-	if now := fmt.Sprint(later.incarnations(), alone.incarnations(), several.incarnations()); now != members {
+	if now := fmt.Sprint(later.allIncarnations(), alone.allIncarnations(), several.allIncarnations()); now != members {
 		t.Errorf("members were touched: %s\nbefore\n%s", now, members)
 	}
-	if now := later.surroundings(); now != untouched {
+	if now := later.storedObjects(); now != untouched {
 		t.Errorf("policies changed what was there before them: %s\nbefore\n%s", now, untouched)
 	}
-	if said := synced(later); !strings.HasSuffix(said, ": every owned object is as declared") {
+	if said := syncedMessage(later); !strings.HasSuffix(said, ": every owned object is as declared") {
 		t.Error(said)
 	}
-	t.Run("made-anew", func(t *testing.T) { admissionOfNewPod(t, later.with(t)) })
+	t.Run("made-anew", func(t *testing.T) { admissionOfNewPod(t, later.withTest(t)) })
 
 	lift(t)
 	liftLater(t)
-	t.Run("lifted", func(t *testing.T) { admissionLifted(t, several.with(t)) })
-	if got := several.kind.kept(several); got != "42" {
+	t.Run("lifted", func(t *testing.T) { admissionLifted(t, several.withTest(t)) })
+	if got := several.kind.keptValue(several); got != "42" {
 		t.Errorf("kept %q", got)
 	}
 }
@@ -67,30 +67,30 @@ func admissionLeft(t *testing.T, k *kind) {
 // admissionReported: the pods are as the policies want them, and Synced says it.
 func admissionReported(t *testing.T, alone, several *subject) {
 	for _, c := range []*subject{alone, several} {
-		for _, pod := range c.pods() {
+		for _, pod := range c.listPods() {
 			if err := changedByPolicies(&pod, c == several); err != nil {
 				t.Errorf("%s: %v", pod.Name, err)
 			}
 		}
 		database := fmt.Sprintf(".spec.containers[name=%q]", c.kind.engine)
 		words := []string{
-			`Pod/` + c.pod(0), `.metadata.annotations["` + meshStatus + `"] (added)`, `.metadata.labels.` + admitted + ` (added)`,
+			`Pod/` + c.podName(0), `.metadata.annotations["` + meshStatus + `"] (added)`, `.metadata.labels.` + admitted + ` (added)`,
 			`.spec.containers[name="mesh"] (added)`, database + `.env[name="PROXY"] (added)`, database + `.resources`, `.spec.tolerations (added)`,
 			`StatefulSet/` + c.name + ` `, `.spec.template.spec.containers[name="logs"] (added)`,
 			`Service/` + c.name + c.kind.entry, `Service/` + c.name + c.kind.aside,
 		}
 		if c == several {
-			words = append(words, database+".image (changed to "+mirror, `.spec.initContainers[name="install"].image (changed)`, `Pod/`+c.pod(2))
+			words = append(words, database+".image (changed to "+mirror, `.spec.initContainers[name="install"].image (changed)`, `Pod/`+c.podName(2))
 		}
 		c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, words...)
-		t.Log(synced(c))
+		t.Log(syncedMessage(c))
 	}
 }
 
-// synced is what the condition says.
-func synced(c *subject) string {
+// syncedMessage is what the condition says.
+func syncedMessage(c *subject) string {
 	c.t.Helper()
-	for _, condition := range c.get().GetConditions() {
+	for _, condition := range c.getCluster().GetConditions() {
 		if condition.Type == v1alpha1.ConditionSynced {
 			return fmt.Sprintf("%s: Synced=%s/%s: %s", c.name, condition.Status, condition.Reason, condition.Message)
 		}
@@ -122,11 +122,11 @@ func changedByPolicies(pod *corev1.Pod, mirrored bool) error {
 	return nil
 }
 
-// surroundings are the StatefulSet and the Services, as they are stored.
-func (c *subject) surroundings() string {
+// storedObjects are the StatefulSet and the Services, as they are stored.
+func (c *subject) storedObjects() string {
 	c.t.Helper()
 	var set appsv1.StatefulSet
-	c.read(&set, c.name)
+	c.readObject(&set, c.name)
 	var services corev1.ServiceList
 	err := env.client.List(c.t.Context(), &services, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.name})
 	must(c.t, err, "list the Services")
@@ -140,26 +140,26 @@ func (c *subject) surroundings() string {
 // admissionAtRest: the operator asks the API server for nothing.
 func admissionAtRest(t *testing.T, begin time.Time, all []*subject) {
 	asked := func(from time.Time) []auditRow {
-		return slices.DeleteFunc(audit(t, from, operatorUser, true), func(r auditRow) bool {
+		return slices.DeleteFunc(auditRequests(t, from, operatorUser, true), func(r auditRow) bool {
 			return r.Verb == "watch" || !slices.ContainsFunc(all, func(c *subject) bool { return c.namespace == r.Namespace })
 		})
 	}
 	time.Sleep(settlePeriod)
 	var marks []int
 	for _, c := range all {
-		marks = append(marks, c.mark())
+		marks = append(marks, c.markPlace())
 	}
 	from := time.Now()
 	time.Sleep(quietMinute)
 	if noise := asked(from); len(noise) > 0 {
-		t.Errorf("in %s with nothing to do the operator asked:\n%s", quietMinute, table(noise))
+		t.Errorf("in %s with nothing to do the operator asked:\n%s", quietMinute, formatTable(noise))
 	}
 	for i, c := range all {
-		if changes := len(c.since(marks[i])); changes > 0 {
+		if changes := len(c.sinceMark(marks[i])); changes > 0 {
 			t.Errorf("%s/%s changed %d times with nothing to do", c.namespace, c.name, changes)
 		}
 	}
-	if !slices.ContainsFunc(asked(begin), auditRow.writes) {
+	if !slices.ContainsFunc(asked(begin), auditRow.isWrite) {
 		t.Error("the audit log shows none of the writes that made the clusters: it proves nothing")
 	}
 }
@@ -167,22 +167,22 @@ func admissionAtRest(t *testing.T, begin time.Time, all []*subject) {
 // admissionOfNewPod: a pod that is made anew is as the policies want it, once.
 func admissionOfNewPod(t *testing.T, c *subject) {
 	var pod corev1.Pod
-	c.read(&pod, c.pod(0))
+	c.readObject(&pod, c.podName(0))
 	must(t, env.client.Delete(t.Context(), &pod), "delete the pod")
 	c.waitFor(readyTimeout, "another pod serves", func(obj v1alpha1.Cluster) error {
-		pods := c.pods()
+		pods := c.listPods()
 		if len(pods) != 1 || pods[0].UID == pod.UID || !podReady(&pods[0]) {
 			return fmt.Errorf("%d pods", len(pods))
 		}
 		return rolledOut(obj)
 	})
-	member := c.incarnation(0)
-	c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, "Pod/"+c.pod(0),
+	member := c.podIncarnation(0)
+	c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, "Pod/"+c.podName(0),
 		fmt.Sprintf(".spec.containers[name=%q].image (changed to %s", c.kind.engine, mirror), `.spec.containers[name="mesh"] (added)`, ".spec.tolerations (added)")
-	t.Log(synced(c))
-	c.handled()
+	t.Log(syncedMessage(c))
+	c.awaitHandled()
 	time.Sleep(settlePeriod)
-	if now := c.incarnation(0); now != member {
+	if now := c.podIncarnation(0); now != member {
 		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 }
@@ -190,28 +190,28 @@ func admissionOfNewPod(t *testing.T, c *subject) {
 // admissionLifted: without the policies no pod is replaced either; one that is
 // made anew is without them, and Synced names the others alone.
 func admissionLifted(t *testing.T, c *subject) {
-	others := fmt.Sprint(c.incarnation(0), c.incarnation(1))
+	others := fmt.Sprint(c.podIncarnation(0), c.podIncarnation(1))
 	var pod corev1.Pod
-	c.read(&pod, c.pod(2))
+	c.readObject(&pod, c.podName(2))
 	must(t, env.client.Delete(t.Context(), &pod), "delete the pod")
 	c.waitFor(readyTimeout, "another pod serves", func(obj v1alpha1.Cluster) error {
-		pods := c.pods()
+		pods := c.listPods()
 		if len(pods) != 3 || pods[2].UID == pod.UID || !podReady(&pods[2]) {
 			return fmt.Errorf("%d pods", len(pods))
 		}
 		return rolledOut(obj)
 	})
-	c.handled()
+	c.awaitHandled()
 	c.waitFor(revertTimeout, "Synced names the pods that the policies made", func(v1alpha1.Cluster) error {
-		said := synced(c)
-		if strings.Contains(said, "Pod/"+c.pod(2)) {
+		said := syncedMessage(c)
+		if strings.Contains(said, "Pod/"+c.podName(2)) {
 			return fmt.Errorf("it says %s", said)
 		}
-		return holdsAll(said, "Pod/"+c.pod(0), "Pod/"+c.pod(1), `.spec.containers[name="mesh"] (added)`)
+		return holdsAll(said, "Pod/"+c.podName(0), "Pod/"+c.podName(1), `.spec.containers[name="mesh"] (added)`)
 	})
-	t.Log(synced(c))
+	t.Log(syncedMessage(c))
 	time.Sleep(settlePeriod)
-	if now := fmt.Sprint(c.incarnation(0), c.incarnation(1)); now != others {
+	if now := fmt.Sprint(c.podIncarnation(0), c.podIncarnation(1)); now != others {
 		t.Errorf("members were touched: %s\nbefore\n%s", now, others)
 	}
 	c.waitReady()

@@ -33,18 +33,18 @@ func agentOnEachMajor(t *testing.T) {
 		}
 	}
 	for major := range majors {
-		have := versions("postgres", major)
+		have := imageVersions("postgres", major)
 		t.Run(major, func(t *testing.T) { agentTests(t, program, have[len(have)-1]) })
 	}
 }
 
 func agentTests(t *testing.T, program []byte, version string) {
-	p := newClientOf(t, ref(t, "postgres", version))
+	p := newClientOf(t, imageRef(t, "postgres", version))
 	ctx, cancel := context.WithTimeout(t.Context(), agentTestsTimeout)
 	defer cancel()
-	p.upload(t, "/tmp/agent.test", program)
+	p.uploadProgram(t, "/tmp/agent.test", program)
 	var out bytes.Buffer
-	if err := stream(ctx, p.namespace, p.name, nil, &out, &out, "/tmp/agent.test", "-test.run", "^TestReal", "-test.v"); err != nil {
+	if err := streamCommand(ctx, p.namespace, p.name, nil, &out, &out, "/tmp/agent.test", "-test.run", "^TestReal", "-test.v"); err != nil {
 		t.Errorf("on PostgreSQL %s: %v\n%s", version, err, out.String())
 	}
 }

@@ -20,25 +20,25 @@ import (
 // out that the store is away, or back.
 const archiveTimeout = 3 * time.Minute
 
-// archives: the log of a cluster under writes goes to a store. When the store
+// testArchives: the log of a cluster under writes goes to a store. When the store
 // goes away the database goes on, also when the budget is used up; what is
 // missing then is known, and another backup made.
-func archives(t *testing.T) {
+func testArchives(t *testing.T) {
 	s := newStore(t, "", "2Gi")
 	c := newSubject(t, postgres, 2)
 	s.giveKeys(c.namespace)
 	c.waitReady()
-	before := c.incarnations()
-	at := fmt.Sprintf("url: 's3://%s/archived', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, s.endpoint())
-	c.change("backup: {enabled: true, continuous: true, walBudget: 64Mi, schedule: '0 0 1 1 *', destination: {" + at + "}}")
+	before := c.allIncarnations()
+	at := fmt.Sprintf("url: 's3://%s/archived', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, s.endpointURL())
+	c.changeSpec("backup: {enabled: true, continuous: true, walBudget: 64Mi, schedule: '0 0 1 1 *', destination: {" + at + "}}")
 	c.waitReady()
-	if c.incarnations() == before {
+	if c.allIncarnations() == before {
 		t.Error("nobody was restarted for the archive")
 	}
-	settled := c.incarnations()
+	settled := c.allIncarnations()
 	w := c.startWriter()
-	wal := fmt.Sprintf("archived/%s/%s/%s/wal/", c.namespace, c.name, c.get().GetUID())
-	s.waitStored(wal + "00000001/" + c.segment() + ".zst")
+	wal := fmt.Sprintf("archived/%s/%s/%s/wal/", c.namespace, c.name, c.getCluster().GetUID())
+	s.waitStored(wal + "00000001/" + c.closeSegment() + ".zst")
 	c.madeBackup("-first-")
 	c.waitFor(backupTimeout, "status says from when on all can be restored", func(obj v1alpha1.Cluster) error {
 		if a := obj.CommonStatus().Archive; a == nil || a.State != v1alpha1.ArchiveArchiving || a.RestorableFrom == nil {
@@ -47,17 +47,17 @@ func archives(t *testing.T) {
 		return nil
 	})
 
-	s.stop()
-	first := c.segment()
+	s.stopStore()
+	first := c.closeSegment()
 	for range 6 {
-		c.segment()
+		c.closeSegment()
 	}
 	c.waitCondition(archiveTimeout, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonArchiveGap, "given up", "spec.backup.walBudget")
 	w.goesOn()
 
-	s.start()
-	s.waitStored(wal + "00000001/" + c.segment() + ".zst")
-	gaps := s.keys(wal + "gaps/")
+	s.startStore()
+	s.waitStored(wal + "00000001/" + c.closeSegment() + ".zst")
+	gaps := s.listKeys(wal + "gaps/")
 	if len(gaps) == 0 { // the volume still had all of it
 		s.waitStored(wal + "00000001/" + first + ".zst")
 	} else {
@@ -65,8 +65,8 @@ func archives(t *testing.T) {
 	}
 	c.waitReady()
 	w.goesOn()
-	w.stop()
-	if now := c.incarnations(); now != settled {
+	w.stopWriting()
+	if now := c.allIncarnations(); now != settled {
 		t.Errorf("members were restarted: %s, before %s", now, settled)
 	}
 }
@@ -88,11 +88,11 @@ func (c *subject) madeBackup(infix string) {
 	})
 }
 
-// segment closes the one that the primary writes, and is its name.
-func (c *subject) segment() string {
+// closeSegment closes the one that the primary writes, and is its name.
+func (c *subject) closeSegment() string {
 	c.t.Helper()
 	query := func(sql string) string {
-		out, err := local(c.t.Context(), c.namespace, c.pod(0), "app", sql)
+		out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(0), "app", sql)
 		must(c.t, err, sql)
 		return strings.TrimSpace(out)
 	}
@@ -107,8 +107,8 @@ func (c *subject) segment() string {
 func (s *store) waitStored(key string) {
 	s.t.Helper()
 	eventually(s.t, archiveTimeout, "the store has "+key, func(context.Context) error {
-		if !slices.Contains(s.keys(key), key) {
-			return fmt.Errorf("it has %d objects there", len(s.keys(key[:strings.LastIndex(key, "/")+1])))
+		if !slices.Contains(s.listKeys(key), key) {
+			return fmt.Errorf("it has %d objects there", len(s.listKeys(key[:strings.LastIndex(key, "/")+1])))
 		}
 		return nil
 	})

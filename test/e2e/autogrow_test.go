@@ -29,65 +29,65 @@ func volumesGrowThemselves(t *testing.T) {
 	declared := c.waitReady().Generation
 	w := c.startWriter()
 
-	pods, mark := [2]string{c.incarnation(0), c.incarnation(1)}, c.mark()
-	c.sql(0, "create table filler (id int, content text)")
+	pods, mark := [2]string{c.podIncarnation(0), c.podIncarnation(1)}, c.markPlace()
+	c.runSQL(0, "create table filler (id int, content text)")
 	eventually(t, readyTimeout, "the volumes grow as rows are written", func(ctx context.Context) error {
-		if sizes := c.sizes(); sizes[0] > 512<<20 && sizes[1] == sizes[0] {
+		if sizes := c.claimSizes(); sizes[0] > 512<<20 && sizes[1] == sizes[0] {
 			return nil
 		}
-		_, err := local(ctx, c.namespace, c.pod(0), "app", "insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 8000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 8000) i")
 		if err == nil {
-			err = fmt.Errorf("they are of %v", c.sizes())
+			err = fmt.Errorf("they are of %v", c.claimSizes())
 		}
 		return err
 	})
 	c.waitGrown()
-	waitEvent(t, c.subject, v1alpha1.ReasonVolumeGrows, c.volume(0), "from 512Mi")
-	for _, seen := range c.since(mark) {
+	waitEvent(t, c.subject, v1alpha1.ReasonVolumeGrows, c.volumeName(0), "from 512Mi")
+	for _, seen := range c.sinceMark(mark) {
 		if ready := meta.FindStatusCondition(seen.GetConditions(), v1alpha1.ConditionReady); ready == nil || ready.Status != "True" || seen.GetGeneration() != declared {
 			t.Errorf("a volume that grew by itself shows in Ready: %+v", ready)
 		}
 	}
-	if now := [2]string{c.incarnation(0), c.incarnation(1)}; now != pods {
+	if now := [2]string{c.podIncarnation(0), c.podIncarnation(1)}; now != pods {
 		t.Errorf("growing touched the pods: %v, before %v", now, pods)
 	}
 	w.goesOn()
 
 	// Nothing grows while the cluster is suspended, so the volume fills up.
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = true })
-	c.fill(0, 100)
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = true })
+	c.fillVolume(0, 100)
 	eventually(t, stalledTimeout, "the database stops on its full volume", func(ctx context.Context) error {
 		// What fails does so for want of room; the log has to go on to a new file.
-		_, err := local(ctx, c.namespace, c.pod(0), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
-		for _, m := range c.get().Status.Members {
-			if m.Name == c.pod(0) && m.State == string(agentapi.StateHeld) {
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
+		for _, m := range c.getCluster().Status.Members {
+			if m.Name == c.podName(0) && m.State == string(agentapi.StateHeld) {
 				return nil
 			}
 		}
 		return fmt.Errorf("it still runs: %w", err)
 	})
 	c.waitStalled(v1alpha1.ReasonVolumeFull, "spec.suspend")
-	before := c.sizes()
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = false })
+	before := c.claimSizes()
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = false })
 	c.waitReady()
 	w.goesOn()
-	if after := c.sizes(); after[0] <= before[0] || after[1] != after[0] {
+	if after := c.claimSizes(); after[0] <= before[0] || after[1] != after[0] {
 		t.Errorf("the volumes were of %v, and are of %v", before, after)
 	}
-	c.unfill(0)
-	w.stop()
+	c.emptyVolume(0)
+	w.stopWriting()
 	c.waitReplayed(1)
-	w.check(1)
+	w.checkMember(1)
 
 	// At the maximum the cluster serves, and says so.
 	c.waitGrown()
-	most := *resource.NewQuantity(c.sizes()[0], resource.BinarySI)
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.AutoGrow.MaxSize = most })
+	most := *resource.NewQuantity(c.claimSizes()[0], resource.BinarySI)
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.AutoGrow.MaxSize = most })
 	c.waitReady()
-	c.fill(1, 90)
-	c.waitCondition(stalledTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonStorageAtMaximum, "spec.storage.autoGrow.maxSize "+most.String(), c.volume(1))
-	must(t, rolledOut(c.get()), "a cluster at the maximum is ready")
-	c.unfill(1)
+	c.fillVolume(1, 90)
+	c.waitCondition(stalledTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonStorageAtMaximum, "spec.storage.autoGrow.maxSize "+most.String(), c.volumeName(1))
+	must(t, rolledOut(c.getCluster()), "a cluster at the maximum is ready")
+	c.emptyVolume(1)
 	c.waitFor(stalledTimeout, "there is room again", func(obj *v1alpha1.PostgresCluster) error {
 		if cond := meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionDegraded); cond != nil {
 			return fmt.Errorf("%s: %s", cond.Reason, cond.Message)
@@ -96,13 +96,13 @@ func volumesGrowThemselves(t *testing.T) {
 	})
 }
 
-// sizes in bytes that the claims of both members ask for.
-func (c *cluster) sizes() [2]int64 {
+// claimSizes in bytes that the claims of both members ask for.
+func (c *cluster) claimSizes() [2]int64 {
 	c.t.Helper()
 	var sizes [2]int64
 	for n := range sizes {
 		var claim corev1.PersistentVolumeClaim
-		c.read(&claim, c.volume(n))
+		c.readObject(&claim, c.volumeName(n))
 		sizes[n] = claim.Spec.Resources.Requests.Storage().Value()
 	}
 	return sizes
@@ -112,13 +112,13 @@ func (c *cluster) sizes() [2]int64 {
 func (c *cluster) waitGrown() {
 	c.t.Helper()
 	eventually(c.t, readyTimeout, "the volumes have their size", func(ctx context.Context) error {
-		for n, want := range c.sizes() {
-			out, err := run(ctx, c.namespace, c.pod(n), "", "df", "-B1", "--output=size", agentapi.DataDir)
+		for n, want := range c.claimSizes() {
+			out, err := runCommand(ctx, c.namespace, c.podName(n), "", "df", "-B1", "--output=size", agentapi.DataDir)
 			if err != nil {
 				return err
 			}
 			if fields := strings.Fields(out); fields[len(fields)-1] != fmt.Sprint(want) {
-				return fmt.Errorf("%s has %s, want %d", c.pod(n), fields[len(fields)-1], want)
+				return fmt.Errorf("%s has %s, want %d", c.podName(n), fields[len(fields)-1], want)
 			}
 		}
 		return nil
@@ -128,19 +128,19 @@ func (c *cluster) waitGrown() {
 // fillerFile is what fill writes: a name that no agent takes for data.
 const fillerFile = agentapi.DataDir + "/.filler"
 
-// fill fills a member's volume to a share of it, in percent, or until nothing
+// fillVolume fills a member's volume to a share of it, in percent, or until nothing
 // more fits.
-func (c *cluster) fill(ordinal, percent int) {
+func (c *cluster) fillVolume(ordinal, percent int) {
 	c.t.Helper()
 	script := fmt.Sprintf(`bytes() { df -B1 --output="$1" %[1]s | tail -n 1; }
 head -c $(($(bytes size) * %[2]d / 100 - $(bytes used))) /dev/zero > %[3]s || true`, agentapi.DataDir, percent, fillerFile)
-	_, err := run(c.t.Context(), c.namespace, c.pod(ordinal), "", "sh", "-c", script)
-	must(c.t, err, "fill the volume of "+c.pod(ordinal))
+	_, err := runCommand(c.t.Context(), c.namespace, c.podName(ordinal), "", "sh", "-c", script)
+	must(c.t, err, "fill the volume of "+c.podName(ordinal))
 }
 
-// unfill takes away what fill wrote.
-func (c *cluster) unfill(ordinal int) {
+// emptyVolume takes away what fill wrote.
+func (c *cluster) emptyVolume(ordinal int) {
 	c.t.Helper()
-	_, err := run(c.t.Context(), c.namespace, c.pod(ordinal), "", "rm", fillerFile)
-	must(c.t, err, "remove the filler of "+c.pod(ordinal))
+	_, err := runCommand(c.t.Context(), c.namespace, c.podName(ordinal), "", "rm", fillerFile)
+	must(c.t, err, "remove the filler of "+c.podName(ordinal))
 }

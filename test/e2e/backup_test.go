@@ -27,22 +27,22 @@ import (
 // image may have to be pulled, and its volume to be made.
 const backupTimeout = 5 * time.Minute
 
-// backups of real databases, to a volume of the cluster's own: the first one as
+// testBackups of real databases, to a volume of the cluster's own: the first one as
 // soon as the cluster serves, then by hand and by schedule. They are complete and
 // verified, and gone with what they stored.
-func backups(t *testing.T, k *kind) {
+func testBackups(t *testing.T, k *kind) {
 	c := newSubject(t, k, 3, "backup: {schedule: '0 0 1 1 *', maxBackups: 1}")
 	c.waitReady()
 	c.madeBackup("-first-")
 	c.waitCondition(readyTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionTrue, v1alpha1.ReasonBackedUp, "-first-")
-	c.change("backup: {schedule: '* * * * *', maxBackups: 1}")
-	b := c.backup("by-hand", v1alpha1.DeletionDelete)
+	c.changeSpec("backup: {schedule: '* * * * *', maxBackups: 1}")
+	b := c.createBackup("by-hand", v1alpha1.DeletionDelete)
 	c.waitBackup(b)
 	r := b.Status.Result
-	if r == nil || r.Size.Sign() <= 0 || r.DataSize.Cmp(r.Size) < 0 || r.EndPosition == "" || r.Checksum == "" || r.Version != c.get().CommonStatus().Version {
+	if r == nil || r.Size.Sign() <= 0 || r.DataSize.Cmp(r.Size) < 0 || r.EndPosition == "" || r.Checksum == "" || r.Version != c.getCluster().CommonStatus().Version {
 		t.Errorf("%+v", b.Status)
 	}
-	if b.Status.Source == c.get().CommonStatus().Primary {
+	if b.Status.Source == c.getCluster().CommonStatus().Primary {
 		t.Errorf("%s was copied, and there were others", b.Status.Source)
 	}
 
@@ -69,7 +69,7 @@ func backups(t *testing.T, k *kind) {
 		}
 		return nil
 	})
-	c.change("backup: {schedule: '0 0 1 1 *'}")
+	c.changeSpec("backup: {schedule: '0 0 1 1 *'}")
 
 	must(t, env.client.Delete(t.Context(), b), "delete the backup")
 	eventually(t, backupTimeout, "the backup goes", func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func backupsFail(t *testing.T, k *kind) {
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "keys"}, StringData: map[string]string{"AWS_ACCESS_KEY_ID": "id"}}
 	must(t, env.client.Create(t.Context(), keys), "create the keys")
 	c.waitReady()
-	b := c.backup("half-a-key", v1alpha1.DeletionRetain)
+	b := c.createBackup("half-a-key", v1alpha1.DeletionRetain)
 	eventually(t, backupTimeout, "the backup has failed", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
 			return err
@@ -106,8 +106,8 @@ func backupsFail(t *testing.T, k *kind) {
 	c.waitReady()
 }
 
-// backup is one by hand.
-func (c *subject) backup(name string, policy v1alpha1.DeletionPolicy) *v1alpha1.Backup {
+// createBackup is one by hand.
+func (c *subject) createBackup(name string, policy v1alpha1.DeletionPolicy) *v1alpha1.Backup {
 	c.t.Helper()
 	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}}
 	b.Spec = v1alpha1.BackupSpec{ClusterRef: v1alpha1.ClusterReference{Kind: c.kind.name, Name: c.name}, DeletionPolicy: policy}

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// mistakes on a cluster with volumes of 1Gi.
-func mistakes(k *kind) []mistake {
+// listMistakes on a cluster with volumes of 1Gi.
+func listMistakes(k *kind) []mistake {
 	return append([]mistake{
 		{"smaller volume", `storage: {size: 512Mi}`, v1alpha1.ReasonStorageShrink, []string{"spec.storage.size", "1Gi"}},
 		{"other class", `storage: {storageClass: fixed}`, v1alpha1.ReasonStorageClassChanged, []string{"spec.storage.storageClass"}},
@@ -28,22 +28,22 @@ func mistakes(k *kind) []mistake {
 func badInputLiving(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
-	good := c.spec()
+	good := c.currentSpec()
 	w := c.startWriter()
-	first := c.incarnation(0)
-	for _, m := range mistakes(k) {
+	first := c.podIncarnation(0)
+	for _, m := range listMistakes(k) {
 		t.Run(m.name, func(t *testing.T) {
-			c, w := c.with(t), w.with(t)
-			c.change(m.spec)
+			c, w := c.withTest(t), w.withTest(t)
+			c.changeSpec(m.spec)
 			c.waitStalled(m.reason, m.words...)
 			w.goesOn()
-			c.restore(good)
+			c.restoreSpec(good)
 			c.waitReady()
 			w.goesOn()
 		})
 	}
-	w.stop()
-	if now := c.incarnation(0); now != first {
+	w.stopWriting()
+	if now := c.podIncarnation(0); now != first {
 		t.Errorf("a mistake touched the first member: %s, before %s", now, first)
 	}
 }
@@ -51,19 +51,19 @@ func badInputLiving(t *testing.T, k *kind) {
 func badStorageClass(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1, "storage: {size: 1Gi, storageClass: no-such-class}")
 	c.waitStalled(v1alpha1.ReasonStorageClassMissing, "spec.storage.storageClass", "no-such-class")
-	c.change("storage: {storageClass: null}")
+	c.changeSpec("storage: {storageClass: null}")
 	c.waitReady()
 }
 
 func fixedVolume(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1, "storage: {size: 1Gi, storageClass: fixed}")
 	c.waitReady()
-	member := c.incarnation(0)
-	c.change("storage: {size: 2Gi}")
+	member := c.podIncarnation(0)
+	c.changeSpec("storage: {size: 2Gi}")
 	c.waitStalled(v1alpha1.ReasonStorageNotExpandable, "spec.storage.size", "fixed")
-	c.change("storage: {size: 1Gi}")
+	c.changeSpec("storage: {size: 1Gi}")
 	c.waitReady()
-	if now := c.incarnation(0); now != member {
+	if now := c.podIncarnation(0); now != member {
 		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 }
@@ -90,8 +90,8 @@ func nameConflict(t *testing.T, k *kind) {
 	c := createSubject(t, k, namespace, orders, 1)
 	for _, obj := range foreign {
 		c.waitStalled(v1alpha1.ReasonNameConflict, obj.GetName())
-		now := fresh(obj)
-		c.read(now, obj.GetName())
+		now := emptyObjectOf(obj)
+		c.readObject(now, obj.GetName())
 		for _, m := range now.GetManagedFields() {
 			if m.Manager == v1alpha1.FieldManager {
 				t.Errorf("%s was touched", obj.GetName())
@@ -108,13 +108,13 @@ func otherMajorAdopted(t *testing.T) {
 	needImages(t, "postgres", "15", 1)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
 	c.waitReady()
-	c.sql(0, "create table kept (id int); insert into kept values (3)")
-	c.delete("PersistentVolumeClaim/data-orders-0", "Secret/orders-ca", "Secret/orders-internal")
-	c.create(1)
+	c.runSQL(0, "create table kept (id int); insert into kept values (3)")
+	c.deleteCluster("PersistentVolumeClaim/data-orders-0", "Secret/orders-ca", "Secret/orders-internal")
+	c.createCluster(1)
 	c.waitStalled(v1alpha1.ReasonVersionMismatch, "spec.version", "15")
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
 	c.waitReady()
-	if kept := c.sql(0, "select id from kept"); kept != "3" {
+	if kept := c.runSQL(0, "select id from kept"); kept != "3" {
 		t.Errorf("the row is %q", kept)
 	}
 }
@@ -124,7 +124,7 @@ func otherMajorAdopted(t *testing.T) {
 func quotaExceeded(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1)
 	c.waitReady()
-	member := c.incarnation(0)
+	member := c.podIncarnation(0)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "full"}, Spec: corev1.ResourceQuotaSpec{
 		Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("1")},
 	}}
@@ -136,9 +136,9 @@ func quotaExceeded(t *testing.T, k *kind) {
 		}
 		return err
 	})
-	c.scale(k.several)
+	c.scaleTo(k.several)
 	c.waitStalled(v1alpha1.ReasonForbidden, "quota")
-	if now := c.incarnation(0); now != member {
+	if now := c.podIncarnation(0); now != member {
 		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 	must(t, env.client.Delete(t.Context(), quota), "delete the quota")

@@ -29,7 +29,7 @@ func badInputRefused(t *testing.T, k *kind) {
 		{"a field that does not exist", orders, `replica: 3`, "spec.replica"},
 	}, k.refused...) {
 		t.Run(strings.ReplaceAll(test.name, " ", "-"), func(t *testing.T) {
-			err := createStrictly(t, k.manifest(t, namespace, test.object, test.spec))
+			err := createStrictly(t, k.newManifest(t, namespace, test.object, test.spec))
 			switch {
 			case err == nil:
 				t.Fatal("it is accepted")

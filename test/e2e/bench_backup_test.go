@@ -29,23 +29,23 @@ func TestBenchBackup(t *testing.T) {
 	pg := &cluster{c}
 	// A row takes 4 KiB on its page, half of a page: noise in hexadecimal digits,
 	// which compresses to about a half.
-	pg.sql(0, "create table filler (n int, noise text storage plain)")
+	pg.runSQL(0, "create table filler (n int, noise text storage plain)")
 	const part = 16 // MiB at a time: a command may not take long
 	for range benchData / part {
-		pg.sql(0, fmt.Sprintf(`insert into filler select n, (select string_agg(md5(random()::text || n || i), '') from generate_series(1, 120) i)
+		pg.runSQL(0, fmt.Sprintf(`insert into filler select n, (select string_agg(md5(random()::text || n || i), '') from generate_series(1, 120) i)
 			from generate_series(1, %d) n`, part*1024/4))
 	}
-	pg.sql(0, "checkpoint")
+	pg.runSQL(0, "checkpoint")
 
 	const runs = 3
 	var plainCopy, plainBack, copied, verified, fetched, recovered []time.Duration
 	var size float64
 	for n := range runs {
-		plainCopy = append(plainCopy, pg.basebackup("-Ft", "-Z", "client-zstd:3"))
-		plainBack = append(plainBack, pg.basebackup("-Fp", "-Z", "server-zstd:3"))
+		plainCopy = append(plainCopy, pg.runBasebackup("-Ft", "-Z", "client-zstd:3"))
+		plainBack = append(plainBack, pg.runBasebackup("-Fp", "-Z", "server-zstd:3"))
 
-		b := c.backup(fmt.Sprintf("bench-%d", n), v1alpha1.DeletionDelete)
-		took := c.steps(func() string {
+		b := c.createBackup(fmt.Sprintf("bench-%d", n), v1alpha1.DeletionDelete)
+		took := c.timeSteps(func() string {
 			must(t, env.client.Get(t.Context(), client.ObjectKeyFromObject(b), b), "read the backup")
 			if b.Status.Run == nil {
 				return ""
@@ -58,8 +58,8 @@ func TestBenchBackup(t *testing.T) {
 		verified = append(verified, took[v1alpha1.BackupStepVerifying])
 
 		again := createSubject(t, postgres, c.namespace, fmt.Sprintf("again-%d", n), 1, `storage: {size: 4Gi}`, "restore: {backup: "+b.Name+"}", "deletionPolicy: Delete")
-		took = c.steps(func() string {
-			st := again.get().CommonStatus().Restore
+		took = c.timeSteps(func() string {
+			st := again.getCluster().CommonStatus().Restore
 			if st.Done() {
 				return v1alpha1.RestoreStepDone
 			}
@@ -72,16 +72,16 @@ func TestBenchBackup(t *testing.T) {
 		fetched = append(fetched, took[v1alpha1.RestoreStepCopying])
 		recovered = append(recovered, took[v1alpha1.RestoreStepRecovering])
 		again.waitReady()
-		again.delete()
+		again.deleteCluster()
 		must(t, env.client.Delete(t.Context(), b), "delete the backup")
 	}
 
 	report := fmt.Sprintf("\n| %.0f MiB, median of %d | took | MiB/s | beside plain |\n|---|---|---|---|\n", size, runs)
 	row := func(what string, took, plain []time.Duration) {
-		m := median(took)
+		m := medianOf(took)
 		beside := ""
 		if plain != nil {
-			beside = fmt.Sprintf("%.0f %%", 100*median(plain).Seconds()/m.Seconds())
+			beside = fmt.Sprintf("%.0f %%", 100*medianOf(plain).Seconds()/m.Seconds())
 		}
 		report += fmt.Sprintf("| %s | %s | %.0f | %s |\n", what, m.Round(100*time.Millisecond), size/m.Seconds(), beside)
 	}
@@ -94,33 +94,33 @@ func TestBenchBackup(t *testing.T) {
 	t.Log(report)
 }
 
-func median(all []time.Duration) time.Duration {
+func medianOf(all []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(all))[len(all)/2]
 }
 
-// basebackup copies the primary beside itself, as a replica connects to it, and
+// runBasebackup copies the primary beside itself, as a replica connects to it, and
 // throws the copy away.
-func (c *cluster) basebackup(how ...string) time.Duration {
+func (c *cluster) runBasebackup(how ...string) time.Duration {
 	c.t.Helper()
 	const to = "/tmp/plain"
 	var stderr bytes.Buffer
 	do := func(command ...string) {
 		c.t.Helper()
-		if err := stream(c.t.Context(), c.namespace, c.pod(0), nil, &bytes.Buffer{}, &stderr, command...); err != nil {
+		if err := streamCommand(c.t.Context(), c.namespace, c.podName(0), nil, &bytes.Buffer{}, &stderr, command...); err != nil {
 			c.t.Fatalf("%v: %v: %s", command, err, stderr.String())
 		}
 	}
 	defer do("rm", "-rf", to)
 	tls := agentapi.RunDir + "/tls/"
 	from := fmt.Sprintf("host=%s.%s-members.%s.svc user=holdfast_replication sslmode=verify-full sslcert=%stls.crt sslkey=%stls.key sslrootcert=%sroots.crt",
-		c.pod(0), c.name, c.namespace, tls, tls, tls)
+		c.podName(0), c.name, c.namespace, tls, tls, tls)
 	began := time.Now()
 	do(append([]string{"pg_basebackup", "-d", from, "-D", to, "-X", "fetch", "-c", "fast"}, how...)...)
 	return time.Since(began)
 }
 
-// steps says how long each step took, until the last one is seen.
-func (c *subject) steps(now func() string, last string) map[string]time.Duration {
+// timeSteps says how long each step took, until the last one is seen.
+func (c *subject) timeSteps(now func() string, last string) map[string]time.Duration {
 	c.t.Helper()
 	took := map[string]time.Duration{}
 	step, since := "", time.Now()

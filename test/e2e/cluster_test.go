@@ -17,9 +17,9 @@ import (
 // cluster is a PostgresCluster under test.
 type cluster struct{ *subject }
 
-// small is a cluster of few resources, of the version of the quickstart, without
+// smallCluster is a cluster of few resources, of the version of the quickstart, without
 // backups.
-func small(namespace, name string, replicas int32) *v1alpha1.PostgresCluster {
+func smallCluster(namespace, name string, replicas int32) *v1alpha1.PostgresCluster {
 	return &v1alpha1.PostgresCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.PostgresClusterSpec{
@@ -41,36 +41,36 @@ func newCluster(t *testing.T, replicas int32, edits ...func(*v1alpha1.PostgresCl
 func createCluster(t *testing.T, namespace, name string, replicas int32, edits ...func(*v1alpha1.PostgresCluster)) *cluster {
 	t.Helper()
 	c := followCluster(t, namespace, name)
-	c.create(replicas, edits...)
+	c.createCluster(replicas, edits...)
 	return c
 }
 
 // followCluster is one that somebody else creates.
 func followCluster(t *testing.T, namespace, name string) *cluster {
 	t.Helper()
-	return &cluster{followed(t, postgres, namespace, name)}
+	return &cluster{followSubject(t, postgres, namespace, name)}
 }
 
-func (c *cluster) create(replicas int32, edits ...func(*v1alpha1.PostgresCluster)) {
+func (c *cluster) createCluster(replicas int32, edits ...func(*v1alpha1.PostgresCluster)) {
 	c.t.Helper()
-	obj := small(c.namespace, c.name, replicas)
+	obj := smallCluster(c.namespace, c.name, replicas)
 	for _, edit := range edits {
 		edit(obj)
 	}
 	must(c.t, env.client.Create(c.t.Context(), obj), "create the cluster")
 }
 
-func (c *cluster) with(t *testing.T) *cluster { return &cluster{c.subject.with(t)} }
+func (c *cluster) withTest(t *testing.T) *cluster { return &cluster{c.subject.withTest(t)} }
 
-func (c *cluster) get() *v1alpha1.PostgresCluster {
+func (c *cluster) getCluster() *v1alpha1.PostgresCluster {
 	c.t.Helper()
-	return asPostgres(c.subject.get())
+	return asPostgres(c.subject.getCluster())
 }
 
-// edit changes the object as a client with that field manager would.
-func (c *cluster) edit(change func(*v1alpha1.PostgresCluster)) {
+// editCluster changes the object as a client with that field manager would.
+func (c *cluster) editCluster(change func(*v1alpha1.PostgresCluster)) {
 	c.t.Helper()
-	obj := c.get()
+	obj := c.getCluster()
 	before := client.MergeFrom(obj.DeepCopy())
 	change(obj)
 	must(c.t, env.client.Patch(c.t.Context(), obj, before, client.FieldOwner("e2e")), "edit the cluster")
@@ -94,18 +94,18 @@ func asPostgres(obj v1alpha1.Cluster) *v1alpha1.PostgresCluster {
 	return typed
 }
 
-// sql runs a query in a member as the superuser.
-func (c *cluster) sql(ordinal int, query string) string {
+// runSQL runs a query in a member as the superuser.
+func (c *cluster) runSQL(ordinal int, query string) string {
 	c.t.Helper()
-	out, err := local(c.t.Context(), c.namespace, c.pod(ordinal), "app", query)
-	must(c.t, err, c.pod(ordinal)+": "+query)
+	out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(ordinal), "app", query)
+	must(c.t, err, c.podName(ordinal)+": "+query)
 	return out
 }
 
-// uri that applications connect with.
-func (c *cluster) uri() string {
+// connectionURI that applications connect with.
+func (c *cluster) connectionURI() string {
 	c.t.Helper()
-	uri := string(c.secret("-app")["uri"])
+	uri := string(c.readSecret("-app")["uri"])
 	if uri == "" {
 		c.t.Fatal("the connection Secret has no uri")
 	}

@@ -28,10 +28,10 @@ type killer struct {
 	killed map[string]bool
 }
 
-// moment is where the cluster stands.
-func (k *killer) moment(ctx context.Context) (string, error) {
+// currentMoment is where the cluster stands.
+func (k *killer) currentMoment(ctx context.Context) (string, error) {
 	obj := k.c.kind.empty()
-	if err := env.client.Get(ctx, k.c.key(""), obj); err != nil {
+	if err := env.client.Get(ctx, k.c.nameOf(""), obj); err != nil {
 		return "", err
 	}
 	moment := fmt.Sprintf("replicas %d", obj.Common().DesiredReplicas())
@@ -58,12 +58,12 @@ func (k *killer) moment(ctx context.Context) (string, error) {
 	return moment, nil
 }
 
-// drive watches the cluster until it is rolled out, and kills on the way.
-func (k *killer) drive() {
+// killUntilRolledOut watches the cluster until it is rolled out, and kills on the way.
+func (k *killer) killUntilRolledOut() {
 	k.c.t.Helper()
 	deadline := time.Now().Add(crashTimeout)
 	for time.Now().Before(deadline) {
-		moment, err := k.moment(k.c.t.Context())
+		moment, err := k.currentMoment(k.c.t.Context())
 		must(k.c.t, err, "look at the cluster")
 		if !k.killed[moment] {
 			must(k.c.t, killOperator(k.c.t.Context()), "kill the operator")
@@ -71,12 +71,12 @@ func (k *killer) drive() {
 			k.c.t.Log("killed at:", moment)
 			waitForLeader(k.c.t)
 		}
-		if rolledOut(k.c.get()) == nil {
+		if rolledOut(k.c.getCluster()) == nil {
 			return
 		}
 		time.Sleep(truthInterval)
 	}
-	k.c.t.Fatalf("the cluster does not get ready: %v", rolledOut(k.c.get()))
+	k.c.t.Fatalf("the cluster does not get ready: %v", rolledOut(k.c.getCluster()))
 }
 
 // waitForLeader waits until an operator that was not told to go leads.
@@ -88,9 +88,9 @@ func waitForLeader(t *testing.T) {
 	})
 }
 
-// identity of what there must be only one of, for all of a cluster's life. An
+// readIdentity of what there must be only one of, for all of a cluster's life. An
 // entry appears when its object does and never changes.
-func identity(ctx context.Context, c *subject) (map[string]string, error) {
+func readIdentity(ctx context.Context, c *subject) (map[string]string, error) {
 	out := map[string]string{}
 	var secrets corev1.SecretList
 	var volumes corev1.PersistentVolumeClaimList
@@ -125,7 +125,7 @@ func watchIdentity(c *subject) {
 	go func() {
 		defer close(done)
 		for ; ctx.Err() == nil; time.Sleep(pollInterval) {
-			now, err := identity(ctx, c)
+			now, err := readIdentity(ctx, c)
 			if err != nil && ctx.Err() == nil {
 				c.t.Errorf("look at the cluster's objects: %v", err)
 			}
@@ -149,22 +149,22 @@ func crashAtEachStep(t *testing.T, kind *kind) {
 	c := newSubject(t, kind, 1)
 	watchIdentity(c)
 	k := &killer{c: c, killed: map[string]bool{}}
-	k.drive()
-	kind.keep(c, "1")
-	first := c.incarnation(0)
+	k.killUntilRolledOut()
+	kind.keepValue(c, "1")
+	first := c.podIncarnation(0)
 	for _, members := range []int32{kind.several, 1} {
-		c.scale(members)
-		k.drive()
+		c.scaleTo(members)
+		k.killUntilRolledOut()
 		c.waitReady()
-		kind.united(c, int(members))
+		kind.awaitUnited(c, int(members))
 	}
 	if len(k.killed) < 5 {
 		t.Errorf("the operator was killed at few moments: %v", k.killed)
 	}
-	if now := c.incarnation(0); now != first {
+	if now := c.podIncarnation(0); now != first {
 		t.Errorf("the operator's crashes touched the first member: %s, before %s", now, first)
 	}
-	if kept := kind.kept(c); kept != "1" {
+	if kept := kind.keptValue(c); kept != "1" {
 		t.Errorf("what was kept is %q", kept)
 	}
 	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return operatorsRun(ctx, 1) })
@@ -176,13 +176,13 @@ func standbyTakesOver(t *testing.T) {
 	keepOperator(t)
 	c := newCluster(t, 1)
 	c.waitReady()
-	primary := c.incarnation(0)
+	primary := c.podIncarnation(0)
 	scaleOperator(t, 2)
 	waitForLeader(t)
 	first, err := operatorLeader(t.Context())
 	must(t, err, "who leads")
 	leader, standby := first.UID, types.UID("")
-	mark := c.mark()
+	mark := c.markPlace()
 	pods, err := operatorPods(t.Context())
 	must(t, err, "the operators")
 	for i := range pods {
@@ -201,18 +201,18 @@ func standbyTakesOver(t *testing.T) {
 		}
 		return err
 	})
-	c.handled()
-	for _, obj := range c.since(mark) {
+	c.awaitHandled()
+	for _, obj := range c.sinceMark(mark) {
 		if !meta.IsStatusConditionTrue(obj.GetConditions(), v1alpha1.ConditionReady) {
 			t.Errorf("while operators changed, the cluster was called %s: %v", obj.CommonStatus().Phase, obj.GetConditions())
 		}
 	}
 	// The metric is asked of the new leader: it was the one that put it back.
-	drift{"takeover", &corev1.Service{}, "-rw", update(func(s *corev1.Service) {
+	drift{"takeover", &corev1.Service{}, "-rw", updateObject(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "somebody-else"}
-	}), []trace{{path: ".spec.selector", operation: "Update"}}}.inflict(t, c.subject)
+	}), []trace{{path: ".spec.selector", operation: "Update"}}}.makeAndAwaitReverted(t, c.subject)
 	c.waitReady()
-	if now := c.incarnation(0); now != primary {
+	if now := c.podIncarnation(0); now != primary {
 		t.Errorf("the primary was touched: %s, before %s", now, primary)
 	}
 }

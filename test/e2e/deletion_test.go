@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// remains are the objects in the namespace that belong to the cluster, as
+// listRemaining are the objects in the namespace that belong to the cluster, as
 // Kind/name, those of Leases by their name alone.
-func (c *subject) remains(ctx context.Context) ([]string, error) {
+func (c *subject) listRemaining(ctx context.Context) ([]string, error) {
 	var found []string
 	for kind, list := range map[string]client.ObjectList{
 		"StatefulSet": &appsv1.StatefulSetList{}, "Service": &corev1.ServiceList{}, "ConfigMap": &corev1.ConfigMapList{},
@@ -54,14 +54,14 @@ func (c *subject) remains(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// delete deletes the cluster's object and waits until nothing but want is
+// deleteCluster deletes the cluster's object and waits until nothing but want is
 // there; a Lease may stay or go.
-func (c *subject) delete(want ...string) {
+func (c *subject) deleteCluster(want ...string) {
 	c.t.Helper()
-	must(c.t, env.client.Delete(c.t.Context(), c.get()), "delete the cluster")
+	must(c.t, env.client.Delete(c.t.Context(), c.getCluster()), "delete the cluster")
 	slices.Sort(want)
 	eventually(c.t, goneTimeout, fmt.Sprintf("nothing but %v remains", want), func(ctx context.Context) error {
-		have, err := c.remains(ctx)
+		have, err := c.listRemaining(ctx)
 		have = slices.DeleteFunc(have, func(name string) bool { return strings.HasPrefix(name, "Lease/") })
 		if err == nil && !slices.Equal(have, want) {
 			err = fmt.Errorf("there are %v", have)
@@ -73,61 +73,61 @@ func (c *subject) delete(want ...string) {
 func deletionRetains(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
-	k.keep(c, "7")
-	if got := k.serves(t, c); got != "7" {
+	k.keepValue(c, "7")
+	if got := k.checkServes(t, c); got != "7" {
 		t.Errorf("an application reads %q", got)
 	}
-	connection := c.secret("-app")
-	identifier := c.get().CommonStatus().SystemIdentifier
-	c.delete(c.retained(k.several)...)
+	connection := c.readSecret("-app")
+	identifier := c.getCluster().CommonStatus().SystemIdentifier
+	c.deleteCluster(c.retainedNames(k.several)...)
 
-	c.create(k.several)
+	c.createCluster(k.several)
 	obj := c.waitReady()
-	if got := k.serves(t, c); got != "7" {
+	if got := k.checkServes(t, c); got != "7" {
 		t.Errorf("what was kept came back as %q", got)
 	}
 	for key, before := range connection {
-		if now := c.secret("-app")[key]; string(now) != string(before) {
+		if now := c.readSecret("-app")[key]; string(now) != string(before) {
 			t.Errorf("applications would need another %s", key)
 		}
 	}
 	if now := obj.CommonStatus().SystemIdentifier; now != identifier || identifier == "" {
 		t.Errorf("the database system is %q, before %q", now, identifier)
 	}
-	k.united(c, int(k.several))
+	k.awaitUnited(c, int(k.several))
 }
 
 func deletionDeletes(t *testing.T, k *kind) {
 	const policy = "deletionPolicy: Delete"
 	c := newSubject(t, k, k.several, policy)
 	c.waitReady()
-	k.keep(c, "7")
+	k.keepValue(c, "7")
 	owned := map[string]client.Object{c.name + "-ca": &corev1.Secret{}, c.name + "-internal": &corev1.Secret{}}
 	for n := range k.several {
-		owned[c.volume(int(n))] = &corev1.PersistentVolumeClaim{}
+		owned[c.volumeName(int(n))] = &corev1.PersistentVolumeClaim{}
 	}
 	for name, obj := range owned {
-		c.read(obj, name)
-		if len(obj.GetOwnerReferences()) != 1 || obj.GetOwnerReferences()[0].UID != c.get().GetUID() {
+		c.readObject(obj, name)
+		if len(obj.GetOwnerReferences()) != 1 || obj.GetOwnerReferences()[0].UID != c.getCluster().GetUID() {
 			t.Errorf("%s is owned by %v", name, obj.GetOwnerReferences())
 		}
 	}
-	c.scale(1)
+	c.scaleTo(1)
 	c.waitReady()
 	for n := 1; n < int(k.several); n++ {
 		eventually(t, goneTimeout, "the former member's volume goes", func(ctx context.Context) error {
 			var v corev1.PersistentVolumeClaim
-			return gone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volume(n)}, &v))
+			return checkGone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(n)}, &v))
 		})
 	}
-	if kept := k.kept(c); kept != "7" {
+	if kept := k.keptValue(c); kept != "7" {
 		t.Errorf("what was kept is %q", kept)
 	}
-	c.delete()
+	c.deleteCluster()
 
-	c.create(1)
+	c.createCluster(1)
 	c.waitReady()
-	if kept := k.kept(c); kept != "" {
+	if kept := k.keptValue(c); kept != "" {
 		t.Errorf("what was deleted came back: %q", kept)
 	}
 }
@@ -149,7 +149,7 @@ func namespaceEndsWithoutOperator(t *testing.T, k *kind) {
 			}
 			return errors.Join(errors.New("it is still there"), err)
 		}
-		return gone(err)
+		return checkGone(err)
 	})
 	scaleOperator(t, 1)
 }

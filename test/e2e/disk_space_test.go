@@ -22,14 +22,14 @@ import (
 // freezer is the container that can freeze the store beside it.
 const freezer = "freezer"
 
-// freezable lets a store's pod be frozen: it then takes connections and requests,
+// makeFreezable lets a store's pod be frozen: it then takes connections and requests,
 // and answers none.
-func freezable(t *testing.T, pod *corev1.Pod) {
+func makeFreezable(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	pod.Spec.ShareProcessNamespace = ptr.To(true)
-	have := versions("postgres", "17")
+	have := imageVersions("postgres", "17")
 	helper := pod.Spec.Containers[0].DeepCopy()
-	helper.Name, helper.Image = freezer, ref(t, "postgres", have[len(have)-1])
+	helper.Name, helper.Image = freezer, imageRef(t, "postgres", have[len(have)-1])
 	helper.Command, helper.Args, helper.Env, helper.VolumeMounts = []string{"sleep", "infinity"}, nil, nil, nil
 	helper.ReadinessProbe = nil
 	store := &pod.Spec.Containers[0]
@@ -42,14 +42,14 @@ func freezable(t *testing.T, pod *corev1.Pod) {
 // newFreezableStore starts one that can be frozen.
 func newFreezableStore(t *testing.T, size string) *store {
 	t.Helper()
-	return newStoreOf(t, "", size, freezable)
+	return newStoreOf(t, "", size, makeFreezable)
 }
 
-// signal sends a signal to the store's process.
-func (s *store) signal(signal string) {
+// signalStore sends a signal to the store's process.
+func (s *store) signalStore(signal string) {
 	s.t.Helper()
 	script := `for p in /proc/[0-9]*; do if tr '\0' ' ' < $p/cmdline | grep -q -- '--iam-[d]ir'; then kill -` + signal + ` ${p#/proc/}; n=1; fi; done; [ -n "$n" ]`
-	_, err := run(inContainer(s.t.Context(), freezer), s.namespace, storeName, "", "sh", "-c", script)
+	_, err := runCommand(inContainer(s.t.Context(), freezer), s.namespace, storeName, "", "sh", "-c", script)
 	must(s.t, err, "send the store "+signal)
 }
 
@@ -61,20 +61,20 @@ func slowStore(t *testing.T) {
 	c := newSubject(t, postgres, 1, "storage: {size: 512Mi, storageClass: sized}")
 	s.giveKeys(c.namespace)
 	c.waitReady()
-	at := fmt.Sprintf("url: 's3://%s/slow', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, s.endpoint())
-	c.change("backup: {enabled: true, continuous: true, schedule: '0 0 1 1 *', destination: {" + at + "}}")
+	at := fmt.Sprintf("url: 's3://%s/slow', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, s.endpointURL())
+	c.changeSpec("backup: {enabled: true, continuous: true, schedule: '0 0 1 1 *', destination: {" + at + "}}")
 	c.waitReady()
-	archive := fmt.Sprintf("slow/%s/%s/%s/wal/", c.namespace, c.name, c.get().GetUID())
-	s.waitStored(archive + "00000001/" + c.segment() + ".zst")
+	archive := fmt.Sprintf("slow/%s/%s/%s/wal/", c.namespace, c.name, c.getCluster().GetUID())
+	s.waitStored(archive + "00000001/" + c.closeSegment() + ".zst")
 	c.madeBackup("-first-")
 	c.waitReady()
 	begun := c.postmasterStart()
 
 	w := c.startWriter()
-	s.signal("STOP")
-	(&cluster{c}).fill(0, 91)
+	s.signalStore("STOP")
+	(&cluster{c}).fillVolume(0, 91)
 	for range 8 {
-		c.segment()
+		c.closeSegment()
 		time.Sleep(5 * time.Second) // an application that writes 3 MB a second
 	}
 	c.waitCondition(archiveTimeout, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonArchiveGap, "disk space", "spec.backup.destination", "spec.storage.size")
@@ -83,14 +83,14 @@ func slowStore(t *testing.T) {
 		t.Errorf("the database was started at %s, and again at %s", begun, now)
 	}
 
-	s.signal("CONT")
-	s.waitStored(archive + "00000001/" + c.segment() + ".zst")
-	if len(s.keys(archive+"gaps/")) > 0 {
-		(&cluster{c}).unfill(0)
+	s.signalStore("CONT")
+	s.waitStored(archive + "00000001/" + c.closeSegment() + ".zst")
+	if len(s.listKeys(archive+"gaps/")) > 0 {
+		(&cluster{c}).emptyVolume(0)
 		c.madeBackup("-gap-")
 	}
 	c.waitReady()
-	w.stop()
+	w.stopWriting()
 	if now := c.postmasterStart(); now != begun {
 		t.Errorf("the database was started at %s, and again at %s", begun, now)
 	}
@@ -99,7 +99,7 @@ func slowStore(t *testing.T) {
 // postmasterStart is when the database of the first member was started.
 func (c *subject) postmasterStart() string {
 	c.t.Helper()
-	out, err := local(c.t.Context(), c.namespace, c.pod(0), "app", "select pg_postmaster_start_time()")
+	out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(0), "app", "select pg_postmaster_start_time()")
 	must(c.t, err, "ask when the database was started")
 	return strings.TrimSpace(out)
 }
@@ -111,11 +111,11 @@ func fullVolume(t *testing.T) {
 		obj.Spec.Storage = v1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), StorageClass: "sized"}
 	})
 	c.waitReady()
-	c.sql(0, "create table heap (id int, content text)")
-	before := c.incarnations()
-	c.fill(0, 100)
+	c.runSQL(0, "create table heap (id int, content text)")
+	before := c.allIncarnations()
+	c.fillVolume(0, 100)
 	fails := func(ctx context.Context) error {
-		_, err := local(ctx, c.namespace, c.pod(0), "app", "insert into heap select i, repeat(md5(i::text), 30) from generate_series(1, 2000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "insert into heap select i, repeat(md5(i::text), 30) from generate_series(1, 2000) i")
 		return err
 	}
 	eventually(t, stalledTimeout, "writes fail for want of disk space", func(ctx context.Context) error {
@@ -124,15 +124,15 @@ func fullVolume(t *testing.T) {
 		}
 		return fmt.Errorf("they do not")
 	})
-	c.waitCondition(stalledTimeout, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonVolumeFull, c.volume(0))
-	c.waitStalled(v1alpha1.ReasonVolumeFull, "spec.storage.size", "spec.storage.autoGrow.maxSize", c.volume(0))
-	mark := c.mark()
+	c.waitCondition(stalledTimeout, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonVolumeFull, c.volumeName(0))
+	c.waitStalled(v1alpha1.ReasonVolumeFull, "spec.storage.size", "spec.storage.autoGrow.maxSize", c.volumeName(0))
+	mark := c.markPlace()
 	for range 20 { // as an application does that is not told to stop
 		_ = fails(t.Context())
 		time.Sleep(time.Second)
 	}
 	var said []string
-	for _, seen := range c.since(mark) {
+	for _, seen := range c.sinceMark(mark) {
 		for _, kind := range []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionReady} {
 			cond := meta.FindStatusCondition(seen.GetConditions(), kind)
 			if text := kind + " " + string(cond.Status) + " " + cond.Message; !slices.Contains(said, text) {
@@ -144,14 +144,14 @@ func fullVolume(t *testing.T) {
 		t.Errorf("the status moves while nothing does:\n%s", strings.Join(said, "\n"))
 	}
 
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = resource.MustParse("1Gi") })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = resource.MustParse("1Gi") })
 	c.waitReady()
 	eventually(t, stalledTimeout, "writes go on", fails)
-	if now := c.incarnations(); now != before {
+	if now := c.allIncarnations(); now != before {
 		t.Errorf("members were restarted: %s, before %s", now, before)
 	}
 	c.waitReplayed(1)
-	if one, two := c.sql(0, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"), c.sql(1, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"); one != two {
+	if one, two := c.runSQL(0, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"), c.runSQL(1, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"); one != two {
 		t.Errorf("the members differ: %s and %s", one, two)
 	}
 }

@@ -32,7 +32,7 @@ func docsRun(t *testing.T) {
 	shop.waitReady()
 	config.waitReady()
 	shell := newDocsShell(t, root, namespace)
-	blocks, err := docs.All(root)
+	blocks, err := docs.ReadAllBlocks(root)
 	must(t, err, "read the pages")
 	ran := 0
 	for _, mark := range docsMarks {
@@ -70,7 +70,7 @@ func newDocsShell(t *testing.T, root, namespace string) docsShell {
 	must(t, err, "find kubectl")
 	s := docsShell{root: root, namespace: namespace, environment: append(os.Environ(),
 		"KUBECONFIG="+own, "PATH="+filepath.Dir(plugin)+":"+programs+":"+os.Getenv("PATH"))}
-	out, err := s.run(t.Context(), "kubectl config set-context --current --namespace=shop")
+	out, err := s.runLine(t.Context(), "kubectl config set-context --current --namespace=shop")
 	must(t, err, "choose the namespace: "+out)
 	return s
 }
@@ -79,19 +79,19 @@ func newDocsShell(t *testing.T, root, namespace string) docsShell {
 // the page shows.
 func (s docsShell) runBlock(t *testing.T, b docs.Block) {
 	t.Helper()
-	for _, c := range b.Commands() {
-		out, err := s.run(t.Context(), c.Line)
+	for _, c := range b.ParseCommands() {
+		out, err := s.runLine(t.Context(), c.Line)
 		if err != nil {
 			t.Errorf("%s: %s: %v\n%s", b, c.Line, err, out)
 		}
-		if missing := c.Missing(out); len(missing) > 0 {
+		if missing := c.MissingWords(out); len(missing) > 0 {
 			t.Errorf("%s: %s does not print %q:\n%s", b, c.Line, missing, out)
 		}
 	}
 }
 
-// run a line, or a script, of a page.
-func (s docsShell) run(ctx context.Context, line string) (string, error) {
+// runLine a line, or a script, of a page.
+func (s docsShell) runLine(ctx context.Context, line string) (string, error) {
 	for _, before := range []string{"-n ", "--namespace=", "namespace: "} {
 		line = strings.ReplaceAll(line, before+"shop", before+s.namespace)
 	}

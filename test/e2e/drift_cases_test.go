@@ -20,38 +20,38 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// harmless are changes to what surrounds the database. None of them, and
+// harmlessDrifts are changes to what surrounds the database. None of them, and
 // nothing that puts them back, may touch a pod.
-func harmless(k *kind) []drift {
+func harmlessDrifts(k *kind) []drift {
 	return append([]drift{
-		{"service", &corev1.Service{}, k.entry, update(func(s *corev1.Service) {
+		{"service", &corev1.Service{}, k.entry, updateObject(func(s *corev1.Service) {
 			s.Spec.Selector["app"] = "somebody-else"
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "extra", Port: 9999, TargetPort: intstr.FromInt32(9999)})
 		}), []trace{{path: ".spec.selector", operation: byUpdate}, {path: ".spec.ports", operation: byUpdate}}},
-		{"service-deleted", &corev1.Service{}, k.aside, remove, []trace{{operation: deleted, nobody: true}}},
-		{"role", &rbacv1.Role{}, "", update(func(r *rbacv1.Role) {
+		{"service-deleted", &corev1.Service{}, k.aside, deleteObject, []trace{{operation: deleted, nobody: true}}},
+		{"role", &rbacv1.Role{}, "", updateObject(func(r *rbacv1.Role) {
 			r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints"}, Verbs: []string{"get"}})
 		}), []trace{{path: ".rules", operation: byUpdate}}},
-		{"rolebinding", &rbacv1.RoleBinding{}, "", update(func(r *rbacv1.RoleBinding) {
+		{"rolebinding", &rbacv1.RoleBinding{}, "", updateObject(func(r *rbacv1.RoleBinding) {
 			r.Subjects = append(r.Subjects, rbacv1.Subject{Kind: "ServiceAccount", Name: "default", Namespace: r.Namespace})
 		}), []trace{{path: ".subjects", operation: byUpdate}}},
-		{"serviceaccount", &corev1.ServiceAccount{}, "", merge(`{"metadata":{"labels":{"app.kubernetes.io/name":null}}}`),
+		{"serviceaccount", &corev1.ServiceAccount{}, "", mergePatch(`{"metadata":{"labels":{"app.kubernetes.io/name":null}}}`),
 			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
-		{"serviceaccount-unlabelled", &corev1.ServiceAccount{}, "", merge(`{"metadata":{"labels":{"` + v1alpha1.LabelCluster + `":null}}}`),
+		{"serviceaccount-unlabelled", &corev1.ServiceAccount{}, "", mergePatch(`{"metadata":{"labels":{"` + v1alpha1.LabelCluster + `":null}}}`),
 			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
-		{"secret-key", &corev1.Secret{}, "-app", merge(`{"stringData":{"smuggled":"in"}}`),
+		{"secret-key", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"smuggled":"in"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
-		{"secret-deleted", &corev1.Secret{}, "-app", remove, []trace{{operation: deleted, nobody: true}}},
-		{"configmap", &corev1.ConfigMap{}, "-config", merge(`{"data":{"cluster.json":"{}"}}`),
+		{"secret-deleted", &corev1.Secret{}, "-app", deleteObject, []trace{{operation: deleted, nobody: true}}},
+		{"configmap", &corev1.ConfigMap{}, "-config", mergePatch(`{"data":{"cluster.json":"{}"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
 		{"scale", &appsv1.StatefulSet{}, "", scaleSet, []trace{{path: ".spec.replicas", operation: byUpdate, subresource: "scale"}}},
-		{"image", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[{"name":"` + k.engine + `","image":"example.invalid/database:1"}]}}}}`),
+		{"image", &appsv1.StatefulSet{}, "", strategicPatch(`{"spec":{"template":{"spec":{"containers":[{"name":"` + k.engine + `","image":"example.invalid/database:1"}]}}}}`),
 			[]trace{{path: ".image", operation: byUpdate}}},
-		{"container", &appsv1.StatefulSet{}, "", strategic(`{"spec":{"template":{"spec":{"containers":[
+		{"container", &appsv1.StatefulSet{}, "", strategicPatch(`{"spec":{"template":{"spec":{"containers":[
 			{"name":"miner","image":"example.invalid/miner:1"},{"name":"` + k.engine + `","env":[{"name":"` + k.poison + `","value":"-c fsync=off"}]}]}}}}`),
 			[]trace{{path: "miner", operation: byUpdate}, {path: k.poison, operation: byUpdate}}},
-		{"budget-deleted", &policyv1.PodDisruptionBudget{}, "", remove, []trace{{operation: deleted, nobody: true}}},
-		{"networkpolicy", &networkingv1.NetworkPolicy{}, "", update(func(p *networkingv1.NetworkPolicy) {
+		{"budget-deleted", &policyv1.PodDisruptionBudget{}, "", deleteObject, []trace{{operation: deleted, nobody: true}}},
+		{"networkpolicy", &networkingv1.NetworkPolicy{}, "", updateObject(func(p *networkingv1.NetworkPolicy) {
 			p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{})
 		}), []trace{{path: ".spec.ingress", operation: byUpdate}}},
 	}, k.drifts...)
@@ -66,18 +66,18 @@ func scaleSet(ctx context.Context, obj client.Object, manager client.FieldOwner)
 func driftReverted(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
-	k.keep(c, "42")
-	members := c.incarnations()
-	for _, d := range harmless(k) {
-		t.Run(d.name, func(t *testing.T) { d.inflict(t, c.with(t)) })
+	k.keepValue(c, "42")
+	members := c.allIncarnations()
+	for _, d := range harmlessDrifts(k) {
+		t.Run(d.name, func(t *testing.T) { d.makeAndAwaitReverted(t, c.withTest(t)) })
 	}
-	t.Run("managedfields-cleared", func(t *testing.T) { clearedManagedFields(t, c.with(t)) })
+	t.Run("managedfields-cleared", func(t *testing.T) { clearedManagedFields(t, c.withTest(t)) })
 	c.waitReady()
-	if now := c.incarnations(); now != members {
+	if now := c.allIncarnations(); now != members {
 		t.Errorf("members were touched: %s\nbefore\n%s", now, members)
 	}
-	t.Run("pod-image", func(t *testing.T) { podImageEdited(t, c.with(t)) })
-	if got := k.serves(t, c); got != "42" {
+	t.Run("pod-image", func(t *testing.T) { podImageEdited(t, c.withTest(t)) })
+	if got := k.checkServes(t, c); got != "42" {
 		t.Errorf("an application reads %q", got)
 	}
 }
@@ -85,7 +85,7 @@ func driftReverted(t *testing.T, k *kind) {
 // clearedManagedFields: what we own is taken back, and then guarded as before.
 func clearedManagedFields(t *testing.T, c *subject) {
 	var s corev1.Service
-	c.read(&s, c.name+c.kind.entry)
+	c.readObject(&s, c.name+c.kind.entry)
 	must(t, env.client.Patch(t.Context(), &s, client.RawPatch("application/json-patch+json",
 		[]byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`))), "clear managedFields")
 	eventually(t, revertTimeout, "the fields are ours again", func(ctx context.Context) error {
@@ -102,10 +102,10 @@ func clearedManagedFields(t *testing.T, c *subject) {
 		}
 		return nil
 	})
-	drift{"after-clearing", &corev1.Service{}, c.kind.entry, update(func(s *corev1.Service) {
+	drift{"after-clearing", &corev1.Service{}, c.kind.entry, updateObject(func(s *corev1.Service) {
 		s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 		s.Spec.Ports[0].TargetPort = intstr.FromInt32(1)
-	}), []trace{{path: ".targetPort", operation: byUpdate}}}.inflict(t, c)
+	}), []trace{{path: ".targetPort", operation: byUpdate}}}.makeAndAwaitReverted(t, c)
 }
 
 // podImageEdited is kubectl set image pod: the last member's is replaced, and no
@@ -115,12 +115,12 @@ func podImageEdited(t *testing.T, c *subject) {
 	other := k.otherImage(t)
 	var others []string
 	for n := range last {
-		others = append(others, c.incarnation(n))
+		others = append(others, c.podIncarnation(n))
 	}
 	var pod corev1.Pod
-	c.read(&pod, c.pod(last))
-	before, want := pod.DeepCopy(), c.get().CommonStatus().Image
-	must(t, strategic(fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"image":%q}]}}`, k.engine, other))(
+	c.readObject(&pod, c.podName(last))
+	before, want := pod.DeepCopy(), c.getCluster().CommonStatus().Image
+	must(t, strategicPatch(fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"image":%q}]}}`, k.engine, other))(
 		t.Context(), &pod, client.FieldOwner("kubectl-set")), "set the pod's image")
 	eventually(t, readyTimeout, "the pod is replaced", func(ctx context.Context) error {
 		var now corev1.Pod
@@ -133,18 +133,18 @@ func podImageEdited(t *testing.T, c *subject) {
 		}
 		return nil
 	})
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
-	waitEvent(t, c, v1alpha1.ReasonStepStarted, c.pod(last), "image")
+	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
+	waitEvent(t, c, v1alpha1.ReasonStepStarted, c.podName(last), "image")
 	for n, before := range others {
-		if now := c.incarnation(n); now != before {
+		if now := c.podIncarnation(n); now != before {
 			t.Errorf("another member was touched: %s, before %s", now, before)
 		}
 	}
-	k.united(c, last+1)
+	k.awaitUnited(c, last+1)
 }
 
-// whole: rolled out, and nothing is broken.
-func whole(obj v1alpha1.Cluster) error {
+// checkWhole: rolled out, and nothing is broken.
+func checkWhole(obj v1alpha1.Cluster) error {
 	if err := rolledOut(obj); err != nil {
 		return err
 	}
@@ -162,25 +162,25 @@ func driftWhileDown(t *testing.T, k *kind) {
 	keepOperator(t)
 	c := newSubject(t, k, 1)
 	c.waitReady()
-	member := c.incarnation(0)
+	member := c.podIncarnation(0)
 	scaleOperator(t, 0)
-	unseen := drift{"while-down", &corev1.Service{}, k.entry, update(func(s *corev1.Service) {
+	unseen := drift{"while-down", &corev1.Service{}, k.entry, updateObject(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "somebody-else"}
 	}), []trace{{path: ".spec.selector", operation: byUpdate}}}
 	var service, before corev1.Service
-	c.read(&before, c.name+k.entry)
-	c.read(&service, c.name+k.entry)
+	c.readObject(&before, c.name+k.entry)
+	c.readObject(&service, c.name+k.entry)
 	start := metav1.Now().Rfc3339Copy().Time
-	must(t, unseen.change(t.Context(), &service, client.FieldOwner(unseen.manager())), "edit the Service")
+	must(t, unseen.change(t.Context(), &service, client.FieldOwner(unseen.fieldManager())), "edit the Service")
 	must(t, env.client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}), "delete the budget")
 	scaleOperator(t, 1)
-	unseen.told(t, c, unseen.traces[0], start, "Reverted")
+	unseen.awaitReported(t, c, unseen.traces[0], start, "Reverted")
 	eventually(t, revertTimeout, "Service and budget are back", func(ctx context.Context) error {
-		if err := env.client.Get(ctx, c.key(""), &policyv1.PodDisruptionBudget{}); err != nil {
+		if err := env.client.Get(ctx, c.nameOf(""), &policyv1.PodDisruptionBudget{}); err != nil {
 			return err
 		}
 		var now corev1.Service
-		if err := env.client.Get(ctx, c.key(k.entry), &now); err != nil {
+		if err := env.client.Get(ctx, c.nameOf(k.entry), &now); err != nil {
 			return err
 		}
 		if fmt.Sprint(now.Spec.Selector) != fmt.Sprint(before.Spec.Selector) {
@@ -189,7 +189,7 @@ func driftWhileDown(t *testing.T, k *kind) {
 		return nil
 	})
 	c.waitReady()
-	if now := c.incarnation(0); now != member {
+	if now := c.podIncarnation(0); now != member {
 		t.Errorf("the member was touched: %s, before %s", now, member)
 	}
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// allow edits the budget, a field that changes nothing for the database.
-func allow(n int32) func(context.Context, client.Object, client.FieldOwner) error {
-	return update(func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(n)) })
+// allowDisruptions edits the budget, a field that changes nothing for the database.
+func allowDisruptions(n int32) func(context.Context, client.Object, client.FieldOwner) error {
+	return updateObject(func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = ptr.To(intstr.FromInt32(n)) })
 }
 
-func (c *subject) allowed() int {
+func (c *subject) allowedDisruptions() int {
 	c.t.Helper()
 	var b policyv1.PodDisruptionBudget
-	c.read(&b, c.name)
+	c.readObject(&b, c.name)
 	return b.Spec.MaxUnavailable.IntValue()
 }
 
@@ -35,43 +35,43 @@ func driftModes(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1, "drift: {mode: Report}")
 	c.waitReady()
 	t.Run("Report", func(t *testing.T) {
-		c := c.with(t)
-		d := drift{name: "reported", object: &policyv1.PodDisruptionBudget{}, change: allow(3)}
+		c := c.withTest(t)
+		d := drift{name: "reported", object: &policyv1.PodDisruptionBudget{}, change: allowDisruptions(3)}
 		start := time.Now().Truncate(time.Second)
 		var b policyv1.PodDisruptionBudget
-		c.read(&b, c.name)
-		must(t, d.change(t.Context(), &b, client.FieldOwner(d.manager())), "edit the budget")
-		d.told(t, c, trace{path: ".spec.maxUnavailable", operation: byUpdate}, start, "Reported")
-		c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted, "PodDisruptionBudget/"+c.name, d.manager())
-		c.handled()
-		if n := c.allowed(); n != 3 {
+		c.readObject(&b, c.name)
+		must(t, d.change(t.Context(), &b, client.FieldOwner(d.fieldManager())), "edit the budget")
+		d.awaitReported(t, c, trace{path: ".spec.maxUnavailable", operation: byUpdate}, start, "Reported")
+		c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonDrifted, "PodDisruptionBudget/"+c.name, d.fieldManager())
+		c.awaitHandled()
+		if n := c.allowedDisruptions(); n != 3 {
 			t.Errorf("reported drift was put back: %d", n)
 		}
 		c.waitReady()
 	})
 	t.Run("BackToRevert", func(t *testing.T) {
-		c := c.with(t)
-		c.change("drift: {mode: Revert}")
+		c := c.withTest(t)
+		c.changeSpec("drift: {mode: Revert}")
 		c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced)
-		if n := c.allowed(); n != 1 {
+		if n := c.allowedDisruptions(); n != 1 {
 			t.Errorf("synced, and the budget allows %d", n)
 		}
 	})
-	t.Run("Ignore", func(t *testing.T) { ignoredDrift(t, c.with(t)) })
+	t.Run("Ignore", func(t *testing.T) { ignoredDrift(t, c.withTest(t)) })
 }
 
 // ignoredDrift leaves one field of an object alone, and puts another back.
 func ignoredDrift(t *testing.T, c *subject) {
-	c.change("drift: {ignore: [{kind: PodDisruptionBudget, paths: [/spec/maxUnavailable]}]}")
+	c.changeSpec("drift: {ignore: [{kind: PodDisruptionBudget, paths: [/spec/maxUnavailable]}]}")
 	c.waitReady()
 	var b policyv1.PodDisruptionBudget
-	c.read(&b, c.name)
-	must(t, allow(4)(t.Context(), &b, "e2e-ignored"), "edit the budget")
-	c.handled()
-	guarded := drift{"beside-ignored", &policyv1.PodDisruptionBudget{}, "", merge(`{"metadata":{"labels":{"app.kubernetes.io/component":"mine"}}}`),
+	c.readObject(&b, c.name)
+	must(t, allowDisruptions(4)(t.Context(), &b, "e2e-ignored"), "edit the budget")
+	c.awaitHandled()
+	guarded := drift{"beside-ignored", &policyv1.PodDisruptionBudget{}, "", mergePatch(`{"metadata":{"labels":{"app.kubernetes.io/component":"mine"}}}`),
 		[]trace{{path: ".metadata.labels", operation: byUpdate}}}
-	guarded.inflict(t, c)
-	if n := c.allowed(); n != 4 {
+	guarded.makeAndAwaitReverted(t, c)
+	if n := c.allowedDisruptions(); n != 4 {
 		t.Errorf("ignored drift was put back: %d", n)
 	}
 	for _, r := range c.waitReady().CommonStatus().Drift.Last {
@@ -91,19 +91,19 @@ func driftContested(t *testing.T, k *kind) {
 	drop := fightBack(t, c.namespace)
 	var b policyv1.PodDisruptionBudget
 	eventually(t, revertTimeout, "the policy is in force", func(ctx context.Context) error {
-		c.read(&b, c.name)
+		c.readObject(&b, c.name)
 		if b.Spec.MaxUnavailable.IntValue() == 2 {
 			return nil
 		}
-		return errors.Join(errors.New("not yet"), merge(fmt.Sprintf(`{"metadata":{"annotations":{"e2e":"%d"}}}`, time.Now().UnixNano()))(ctx, &b, "e2e-contest"))
+		return errors.Join(errors.New("not yet"), mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{"e2e":"%d"}}}`, time.Now().UnixNano()))(ctx, &b, "e2e-contest"))
 	})
 	c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonContested, "PodDisruptionBudget/"+c.name, "maxUnavailable")
 	c.waitReady()
 	from := time.Now()
 	time.Sleep(contestPeriod)
 	writes := 0
-	for _, r := range audit(t, from, operatorUser, true) {
-		if r.Namespace == c.namespace && r.Name == c.name && r.Resource == "poddisruptionbudgets.policy" && r.writes() {
+	for _, r := range auditRequests(t, from, operatorUser, true) {
+		if r.Namespace == c.namespace && r.Name == c.name && r.Resource == "poddisruptionbudgets.policy" && r.isWrite() {
 			writes += r.Count
 		}
 	}
@@ -113,7 +113,7 @@ func driftContested(t *testing.T, k *kind) {
 	t.Logf("%d writes in %s", writes, contestPeriod)
 	drop()
 	c.waitCondition(2*revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced)
-	if n := c.allowed(); n != 1 {
+	if n := c.allowedDisruptions(); n != 1 {
 		t.Errorf("synced, and the budget allows %d", n)
 	}
 }

@@ -51,18 +51,18 @@ type trace struct {
 	subresource     string
 }
 
-func (d drift) manager() string { return "e2e-" + d.name }
+func (d drift) fieldManager() string { return "e2e-" + d.name }
 
-// kind of the object.
-func (d drift) kind(t testing.TB) string {
+// objectKind of the object.
+func (d drift) objectKind(t testing.TB) string {
 	gvk, err := apiutil.GVKForObject(d.object, env.client.Scheme())
 	must(t, err, "the object's kind")
 	return gvk.Kind
 }
 
-// content is what of an object counts: not its identity, not its history, and
+// comparableContent is what of an object counts: not its identity, not its history, and
 // not what controllers say of it.
-func content(obj client.Object) map[string]any {
+func comparableContent(obj client.Object) map[string]any {
 	data, err := json.Marshal(obj)
 	if err != nil {
 		panic(fmt.Sprintf("an object always marshals: %v", err))
@@ -86,8 +86,8 @@ func content(obj client.Object) map[string]any {
 	return fields
 }
 
-// fresh is an empty object of the same type.
-func fresh(obj client.Object) client.Object {
+// emptyObjectOf is an empty object of the same type.
+func emptyObjectOf(obj client.Object) client.Object {
 	out, ok := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(client.Object)
 	if !ok {
 		panic(fmt.Sprintf("%T is no pointer to an object", obj))
@@ -95,36 +95,36 @@ func fresh(obj client.Object) client.Object {
 	return out
 }
 
-// inflict makes the change and waits until it is put back and told.
-func (d drift) inflict(t *testing.T, c *subject) {
+// makeAndAwaitReverted makes the change and waits until it is put back and told.
+func (d drift) makeAndAwaitReverted(t *testing.T, c *subject) {
 	t.Helper()
-	before := fresh(d.object)
-	c.read(before, c.name+d.suffix)
-	live := fresh(d.object)
-	c.read(live, c.name+d.suffix)
+	before := emptyObjectOf(d.object)
+	c.readObject(before, c.name+d.suffix)
+	live := emptyObjectOf(d.object)
+	c.readObject(live, c.name+d.suffix)
 	start := time.Now().Truncate(time.Second)
-	must(t, d.change(t.Context(), live, client.FieldOwner(d.manager())), "make the change")
+	must(t, d.change(t.Context(), live, client.FieldOwner(d.fieldManager())), "make the change")
 	eventually(t, revertTimeout, "the change is put back", func(ctx context.Context) error {
-		now := fresh(d.object)
+		now := emptyObjectOf(d.object)
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(before), now); err != nil {
 			return err
 		}
-		if diff := cmp.Diff(content(before), content(now)); diff != "" {
+		if diff := cmp.Diff(comparableContent(before), comparableContent(now)); diff != "" {
 			return errors.New(diff)
 		}
 		return nil
 	})
 	for _, tr := range d.traces {
-		d.told(t, c, tr, start, "Reverted")
+		d.awaitReported(t, c, tr, start, "Reverted")
 	}
 }
 
-// told waits until status, an event and the metric speak of the drift.
-func (d drift) told(t *testing.T, c *subject, tr trace, start time.Time, action string) {
+// awaitReported waits until status, an event and the metric speak of the drift.
+func (d drift) awaitReported(t *testing.T, c *subject, tr trace, start time.Time, action string) {
 	t.Helper()
-	kind := d.kind(t)
+	kind := d.objectKind(t)
 	object := kind + "/" + c.name + d.suffix
-	manager, counted := d.manager(), d.manager()
+	manager, counted := d.fieldManager(), d.fieldManager()
 	if tr.nobody {
 		manager, counted = "", "unknown"
 	}
@@ -187,22 +187,22 @@ func notesOf(ctx context.Context, c *subject, reason string) ([]string, error) {
 	return notes, nil
 }
 
-// merge is a change by a JSON merge patch.
-func merge(patch string) func(context.Context, client.Object, client.FieldOwner) error {
+// mergePatch is a change by a JSON merge patch.
+func mergePatch(patch string) func(context.Context, client.Object, client.FieldOwner) error {
 	return func(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
 		return env.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(patch)), manager)
 	}
 }
 
-// strategic is a change by a strategic merge patch, as kubectl sends them.
-func strategic(patch string) func(context.Context, client.Object, client.FieldOwner) error {
+// strategicPatch is a change by a strategic merge patch, as kubectl sends them.
+func strategicPatch(patch string) func(context.Context, client.Object, client.FieldOwner) error {
 	return func(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
 		return env.client.Patch(ctx, obj, client.RawPatch(types.StrategicMergePatchType, []byte(patch)), manager)
 	}
 }
 
-// update is a change by a whole new object.
-func update[T client.Object](change func(T)) func(context.Context, client.Object, client.FieldOwner) error {
+// updateObject is a change by a whole new object.
+func updateObject[T client.Object](change func(T)) func(context.Context, client.Object, client.FieldOwner) error {
 	return func(ctx context.Context, obj client.Object, manager client.FieldOwner) error {
 		typed, ok := obj.(T)
 		if !ok {
@@ -213,17 +213,17 @@ func update[T client.Object](change func(T)) func(context.Context, client.Object
 	}
 }
 
-func remove(ctx context.Context, obj client.Object, _ client.FieldOwner) error {
+func deleteObject(ctx context.Context, obj client.Object, _ client.FieldOwner) error {
 	return env.client.Delete(ctx, obj)
 }
 
-// handled asks for a pass as Flux does, and waits until one was made: what was
+// awaitHandled asks for a pass as Flux does, and waits until one was made: what was
 // left alone until now is left alone.
-func (c *subject) handled() {
+func (c *subject) awaitHandled() {
 	c.t.Helper()
 	at := metav1.Now().Format(time.RFC3339Nano)
 	annotated := fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":%q}}}`, at)
-	must(c.t, merge(annotated)(c.t.Context(), c.get(), "e2e"), "ask for a pass")
+	must(c.t, mergePatch(annotated)(c.t.Context(), c.getCluster(), "e2e"), "ask for a pass")
 	c.waitFor(revertTimeout, "the request for a pass is handled", func(obj v1alpha1.Cluster) error {
 		if last := obj.CommonStatus().LastHandledReconcileAt; last != at {
 			return fmt.Errorf("the last one was %q", last)
@@ -232,8 +232,8 @@ func (c *subject) handled() {
 	})
 }
 
-// gone says whether reading found nothing.
-func gone(err error) error {
+// checkGone says whether reading found nothing.
+func checkGone(err error) error {
 	if err == nil {
 		return errors.New("it is still there")
 	}

@@ -33,15 +33,15 @@ func backupDrill(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1, drillsRest)
 	c.waitReady()
 	c.madeBackup("-first-")
-	k.keep(c, "7")
-	b := c.backup("by-hand", v1alpha1.DeletionRetain)
+	k.keepValue(c, "7")
+	b := c.createBackup("by-hand", v1alpha1.DeletionRetain)
 	c.waitBackup(b)
-	c.change(drillsNow)
+	c.changeSpec(drillsNow)
 	obj := c.waitFor(drillTimeout, "a drill has passed", drillIs(v1alpha1.DrillPassed))
 	if d := obj.CommonStatus().Drill; d.Backup != b.Name || len(d.Checked) < 3 || d.Duration == "" || d.LastPassedTime == nil || d.NextTime == nil {
 		t.Errorf("%+v", d)
 	}
-	c.change(drillsRest)
+	c.changeSpec(drillsRest)
 	c.waitFor(drillTimeout, "drills rest", drillIs(v1alpha1.DrillPassed))
 	eventually(t, goneTimeout, "Jobs and volumes of drills are gone", func(ctx context.Context) error {
 		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.PersistentVolumeClaimList{}} {
@@ -55,17 +55,17 @@ func backupDrill(t *testing.T, k *kind) {
 		return nil
 	})
 
-	c.damage()
-	c.change(drillsNow)
+	c.damageBackups()
+	c.changeSpec(drillsNow)
 	c.waitCondition(drillTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonDrillFailed, b.Name)
-	obj = c.get()
+	obj = c.getCluster()
 	if d := obj.CommonStatus().Drill; d.Result != v1alpha1.DrillFailed || d.Message == "" || d.LastPassedTime == nil {
 		t.Errorf("%+v", d)
 	}
 	if !meta.IsStatusConditionTrue(obj.GetConditions(), v1alpha1.ConditionReady) {
 		t.Error("a drill that failed made the cluster unready")
 	}
-	if got := k.kept(c); got != "7" {
+	if got := k.keptValue(c); got != "7" {
 		t.Errorf("the cluster holds %q", got)
 	}
 }
@@ -80,8 +80,8 @@ func drillIs(result string) func(v1alpha1.Cluster) error {
 	}
 }
 
-// damage a few bytes of what backups stored on the cluster's own volume.
-func (c *subject) damage() {
+// damageBackups a few bytes of what backups stored on the cluster's own volume.
+func (c *subject) damageBackups() {
 	c.t.Helper()
 	const writes = 65532
 	pod := clientPodOf(c.namespace, clientImage(c.t))
@@ -93,7 +93,7 @@ func (c *subject) damage() {
 	ctr.VolumeMounts, ctr.Command = []corev1.VolumeMount{{Name: "backups", MountPath: "/backups"}}, []string{"sleep", "infinity"}
 	damage := startClient(c.t, pod)
 	const script = `part=$(find /backups -type f -path '*/data/*' | sort | head -n 1) && test -n "$part" && printf rotten | dd of="$part" bs=1 seek=100 conv=notrunc`
-	_, err := run(c.t.Context(), damage.namespace, damage.name, "", "sh", "-c", script)
+	_, err := runCommand(c.t.Context(), damage.namespace, damage.name, "", "sh", "-c", script)
 	must(c.t, err, "damage what is stored")
 	must(c.t, env.client.Delete(c.t.Context(), pod), "delete the pod that damages")
 }

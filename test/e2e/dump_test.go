@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// dump writes down what a namespace holds when its test failed: objects,
+// dumpNamespace writes down what a namespace holds when its test failed: objects,
 // events, logs. Of Secrets only the names are kept.
-func dump(t *testing.T, namespace string) {
+func dumpNamespace(t *testing.T, namespace string) {
 	ctx, cancel := context.WithTimeout(context.Background(), podTimeout)
 	defer cancel()
 	root := os.Getenv("HOLDFAST_E2E_DUMP")
@@ -40,7 +40,7 @@ func dump(t *testing.T, namespace string) {
 		"services": &corev1.ServiceList{}, "configmaps": &corev1.ConfigMapList{}, "volumes": &corev1.PersistentVolumeClaimList{},
 		"budgets": &policyv1.PodDisruptionBudgetList{}, "events": &eventsv1.EventList{},
 	}
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		lists[k.name] = k.list()
 	}
 	for name, list := range lists {
@@ -58,20 +58,20 @@ func dump(t *testing.T, namespace string) {
 	}
 	dumpLogs(ctx, t, dir, namespace)
 	dumpLogs(ctx, t, dir, operatorNamespace)
-	summarise(t, lists, dir)
+	summariseDump(t, lists, dir)
 }
 
 func dumpLogs(ctx context.Context, t *testing.T, dir, namespace string) {
-	for key, text := range logs(ctx, t, namespace) {
+	for key, text := range readLogs(ctx, t, namespace) {
 		if err := os.WriteFile(filepath.Join(dir, key+".log"), []byte(text), 0o600); err != nil {
 			t.Logf("dump logs: %v", err)
 		}
 	}
 }
 
-// logs of every container in a namespace, those before a restart too, by
+// readLogs of every container in a namespace, those before a restart too, by
 // pod.container.
-func logs(ctx context.Context, t testing.TB, namespace string) map[string]string {
+func readLogs(ctx context.Context, t testing.TB, namespace string) map[string]string {
 	var pods corev1.PodList
 	if err := env.client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		t.Logf("logs of %s: %v", namespace, err)
@@ -92,11 +92,11 @@ func logs(ctx context.Context, t testing.TB, namespace string) map[string]string
 	return out
 }
 
-// summarise says in the test's output what a reader looks for first.
-func summarise(t *testing.T, lists map[string]client.ObjectList, dir string) {
+// summariseDump says in the test's output what a reader looks for first.
+func summariseDump(t *testing.T, lists map[string]client.ObjectList, dir string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "written down in %s\n", dir)
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		items, err := meta.ExtractList(lists[k.name])
 		if err != nil {
 			t.Logf("clusters: %v", err)

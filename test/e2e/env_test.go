@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 	}
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard()) // of streams that end while they are pinged
-	if err := connect(); err != nil {
+	if err := connectToCluster(); err != nil {
 		fmt.Fprintln(os.Stderr, "no cluster to test on:", err)
 		os.Exit(1)
 	}
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func connect() error {
+func connectToCluster() error {
 	path := os.Getenv("KUBECONFIG")
 	if path == "" {
 		path = filepath.Join(state, "kubeconfig")
@@ -116,7 +116,7 @@ func newNamespace(t *testing.T, purpose string) string {
 	must(t, env.client.Create(t.Context(), ns), "create a namespace")
 	t.Cleanup(func() {
 		if t.Failed() {
-			dump(t, ns.Name)
+			dumpNamespace(t, ns.Name)
 			if os.Getenv("HOLDFAST_E2E_KEEP") != "" {
 				t.Logf("namespace %s is kept", ns.Name)
 				return

@@ -23,15 +23,15 @@ type etcdApp struct {
 func newEtcdApp(t *testing.T, c *subject) *etcdApp {
 	t.Helper()
 	namespace := newNamespace(t, "app-")
-	copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "connection"}, Data: c.secret("-app")}
+	copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "connection"}, Data: c.readSecret("-app")}
 	must(t, env.client.Create(t.Context(), copied), "copy the connection Secret")
 	p := &etcdApp{endpoints: string(copied.Data["endpoints"])}
 	if p.endpoints == "" {
 		t.Fatal("the connection Secret has no endpoints")
 	}
-	pod := clientPodOf(namespace, ref(t, "etcd", newestEtcd("3.7")))
+	pod := clientPodOf(namespace, imageRef(t, "etcd", newestEtcd("3.7")))
 	// There is no shell to wait in.
-	pod.Spec.Containers[0].Command = append(p.etcdctl(), "watch", "nothing")
+	pod.Spec.Containers[0].Command = append(p.etcdctlCommand(), "watch", "nothing")
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "connection", MountPath: connection, ReadOnly: true}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "connection", VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: copied.Name},
@@ -40,35 +40,35 @@ func newEtcdApp(t *testing.T, c *subject) *etcdApp {
 	return p
 }
 
-// etcdctl that trusts the cluster and shows it the application's certificate.
-func (p *etcdApp) etcdctl() []string {
-	return append(p.stranger(), "--cert", connection+"/tls.crt", "--key", connection+"/tls.key")
+// etcdctlCommand that trusts the cluster and shows it the application's certificate.
+func (p *etcdApp) etcdctlCommand() []string {
+	return append(p.strangerCommand(), "--cert", connection+"/tls.crt", "--key", connection+"/tls.key")
 }
 
-// stranger trusts the cluster and shows it nothing.
-func (p *etcdApp) stranger() []string {
+// strangerCommand trusts the cluster and shows it nothing.
+func (p *etcdApp) strangerCommand() []string {
 	return []string{"etcdctl", "--endpoints", p.endpoints, "--cacert", connection + "/ca.crt"}
 }
 
-// ctl runs etcdctl, where a failure ends the test. A Service that was just made
+// runEtcdctl runs etcdctl, where a failure ends the test. A Service that was just made
 // may take the nodes a moment: reading is waited for.
-func (p *etcdApp) ctl(t *testing.T, arguments ...string) string {
+func (p *etcdApp) runEtcdctl(t *testing.T, arguments ...string) string {
 	t.Helper()
 	eventually(t, serviceTimeout, "an application reads", func(ctx context.Context) error {
-		_, err := run(ctx, p.namespace, p.name, "", append(p.etcdctl(), "get", "anything")...)
+		_, err := runCommand(ctx, p.namespace, p.name, "", append(p.etcdctlCommand(), "get", "anything")...)
 		return err
 	})
-	out, err := run(t.Context(), p.namespace, p.name, "", append(p.etcdctl(), arguments...)...)
+	out, err := runCommand(t.Context(), p.namespace, p.name, "", append(p.etcdctlCommand(), arguments...)...)
 	must(t, err, "etcdctl")
 	return out
 }
 
-// refused wants etcdctl without a certificate to get nothing. The server's word
+// awaitRefused wants etcdctl without a certificate to get nothing. The server's word
 // for it may be lost to a client that is still writing, never its refusal.
-func (p *etcdApp) refused(t *testing.T, arguments ...string) {
+func (p *etcdApp) awaitRefused(t *testing.T, arguments ...string) {
 	t.Helper()
 	eventually(t, serviceTimeout, "a client without a certificate is told why it is refused", func(ctx context.Context) error {
-		_, err := run(ctx, p.namespace, p.name, "", append(p.stranger(), arguments...)...)
+		_, err := runCommand(ctx, p.namespace, p.name, "", append(p.strangerCommand(), arguments...)...)
 		if err == nil {
 			t.Fatal("a client without a certificate is served")
 		}

@@ -24,13 +24,13 @@ func TestBenchEtcdWriteGap(t *testing.T) {
 		do   func()
 	}{
 		{"nothing happens for ten seconds", func() { time.Sleep(10 * time.Second) }},
-		{"1 → 3 members", func() { c.scale(3); c.waitReady() }},
-		{"3 → 5 members", func() { c.scale(5); c.waitReady() }},
-		{"5 → 3 members, the leader goes", func() { c.lead(4); c.scale(3); c.waitReady() }},
-		{"the leader's pod is deleted", func() { c.removeLeader(); c.whole() }},
-		{"the leader's pod is killed", func() { c.removeLeader(client.GracePeriodSeconds(0)); c.whole() }},
-		{"every member is restarted for a setting", func() { c.change(etcd.restarted); c.waitReady() }},
-		{"3 → 1 member, the leader goes", func() { c.lead(2); c.scale(1); c.waitReady() }},
+		{"1 → 3 members", func() { c.scaleTo(3); c.waitReady() }},
+		{"3 → 5 members", func() { c.scaleTo(5); c.waitReady() }},
+		{"5 → 3 members, the leader goes", func() { c.transferLeader(4); c.scaleTo(3); c.waitReady() }},
+		{"the leader's pod is deleted", func() { c.removeLeader(); c.awaitWhole() }},
+		{"the leader's pod is killed", func() { c.removeLeader(client.GracePeriodSeconds(0)); c.awaitWhole() }},
+		{"every member is restarted for a setting", func() { c.changeSpec(etcd.restarted); c.waitReady() }},
+		{"3 → 1 member, the leader goes", func() { c.transferLeader(2); c.scaleTo(1); c.waitReady() }},
 	} {
 		w.goesOn()
 		w.takeGap()
@@ -38,7 +38,7 @@ func TestBenchEtcdWriteGap(t *testing.T) {
 		w.goesOn()
 		report += fmt.Sprintf("| %s | %s |\n", step.what, w.takeGap())
 	}
-	w.stop()
+	w.stopWriting()
 	t.Log(report)
 }
 
@@ -46,13 +46,13 @@ func TestBenchEtcdWriteGap(t *testing.T) {
 func (c *subject) removeLeader(how ...client.DeleteOption) {
 	c.t.Helper()
 	var pod corev1.Pod
-	c.read(&pod, c.group().leader())
+	c.readObject(&pod, c.readGroup().leaderPod())
 	must(c.t, env.client.Delete(c.t.Context(), &pod, how...), "delete the leader's pod")
 }
 
-// whole waits until nothing is broken, after it was.
-func (c *subject) whole() {
+// awaitWhole waits until nothing is broken, after it was.
+func (c *subject) awaitWhole() {
 	c.t.Helper()
 	time.Sleep(settlePeriod)
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
 }

@@ -38,7 +38,7 @@ func etcdSeedManifest(t *testing.T) {
 			c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, storage: {size: 1Gi}", version), `backup: {schedule: "0 2 * * *"}`)
 			obj := c.waitReady()
 			nodes := map[string]bool{}
-			for _, pod := range c.pods() {
+			for _, pod := range c.listPods() {
 				nodes[pod.Spec.NodeName] = true
 			}
 			if len(nodes) != 3 {
@@ -48,24 +48,24 @@ func etcdSeedManifest(t *testing.T) {
 			if said.ReadyReplicas != 3 || said.Version != version || said.CredentialsSecret != c.name+"-app" || len(said.Members) != 3 {
 				t.Errorf("status says %+v", said)
 			}
-			etcd.united(c, 3)
+			etcd.awaitUnited(c, 3)
 			must(t, etcd.inForce(t.Context(), obj), "what the manifest declares")
 			c.waitFor(readyTimeout, "the member that leads is called so", func(obj v1alpha1.Cluster) error {
-				if said, leader := obj.CommonStatus().Primary, c.group().leader(); said != leader {
+				if said, leader := obj.CommonStatus().Primary, c.readGroup().leaderPod(); said != leader {
 					return fmt.Errorf("status says that %s leads, it is %s", said, leader)
 				}
 				return nil
 			})
 			app := newEtcdApp(t, c)
-			app.ctl(t, "put", "greeting", "hello")
-			if got := app.ctl(t, "get", "--print-value-only", "greeting"); got != "hello" {
+			app.runEtcdctl(t, "put", "greeting", "hello")
+			if got := app.runEtcdctl(t, "get", "--print-value-only", "greeting"); got != "hello" {
 				t.Errorf("the application reads %q", got)
 			}
-			app.refused(t, "get", "greeting")
-			b := c.backup("by-hand", v1alpha1.DeletionRetain)
+			app.awaitRefused(t, "get", "greeting")
+			b := c.createBackup("by-hand", v1alpha1.DeletionRetain)
 			c.waitBackup(b)
-			if b.Status.Result.Version != version || c.get().CommonStatus().NextBackup == nil {
-				t.Errorf("the backup says %+v, the cluster that the next one is at %v", b.Status.Result, c.get().CommonStatus().NextBackup)
+			if b.Status.Result.Version != version || c.getCluster().CommonStatus().NextBackup == nil {
+				t.Errorf("the backup says %+v, the cluster that the next one is at %v", b.Status.Result, c.getCluster().CommonStatus().NextBackup)
 			}
 		})
 	}
@@ -77,54 +77,54 @@ func etcdScale(t *testing.T) {
 	c := newSubject(t, etcd, 1)
 	c.waitReady()
 	w := c.startWriter()
-	first := c.incarnation(0)
+	first := c.podIncarnation(0)
 	watch := watchMembership(c)
 	for _, members := range []int{3, 5, 3, 1} {
-		before := len(c.pods())
+		before := len(c.listPods())
 		if members < before {
-			c.lead(before - 1)
+			c.transferLeader(before - 1)
 		}
-		mark := c.mark()
-		c.scale(int32(members))
+		mark := c.markPlace()
+		c.scaleTo(int32(members))
 		c.waitReady()
-		etcd.united(c, members)
+		etcd.awaitUnited(c, members)
 		// An election may have moved the leader before the operator could.
-		if members < before && c.ledUnder(mark, c.pod(before-1)) {
-			waitEvent(t, c, v1alpha1.ReasonStepStarted, "MoveLeader", c.pod(before-1)+" leads no longer")
+		if members < before && c.ledUnder(mark, c.podName(before-1)) {
+			waitEvent(t, c, v1alpha1.ReasonStepStarted, "MoveLeader", c.podName(before-1)+" leads no longer")
 		}
 		t.Logf("to %d members: the longest gap %s", members, w.takeGap())
 		w.goesOn()
 	}
 	watch()
-	w.stop()
-	if now := c.incarnation(0); now != first {
+	w.stopWriting()
+	if now := c.podIncarnation(0); now != first {
 		t.Errorf("scaling touched the first member: %s, before %s", now, first)
 	}
 }
 
-// lead makes a member the leader. A hand-over that takes too long is given up
+// transferLeader makes a member the leader. A hand-over that takes too long is given up
 // by etcd, and an election may take the place away again: it is asked for until
 // it is seen.
-func (c *subject) lead(ordinal int) {
+func (c *subject) transferLeader(ordinal int) {
 	c.t.Helper()
-	eventually(c.t, readyTimeout, c.pod(ordinal)+" leads", func(ctx context.Context) error {
-		g, err := groupOf(ctx, c.namespace, c.pod(0))
-		if err != nil || g.leader() == c.pod(ordinal) {
+	eventually(c.t, readyTimeout, c.podName(ordinal)+" leads", func(ctx context.Context) error {
+		g, err := groupOf(ctx, c.namespace, c.podName(0))
+		if err != nil || g.leaderPod() == c.podName(ordinal) {
 			return err
 		}
-		if g.leader() == "" {
+		if g.leaderPod() == "" {
 			return errors.New("nobody leads")
 		}
 		// Only the leader can give its place away.
-		_, err = inMember(ctx, c.namespace, g.leader(), "move-leader", fmt.Sprintf("%x", g.ids()[c.pod(ordinal)]))
-		return errors.Join(fmt.Errorf("%s leads", g.leader()), err)
+		_, err = inMember(ctx, c.namespace, g.leaderPod(), "move-leader", fmt.Sprintf("%x", g.memberIDs()[c.podName(ordinal)]))
+		return errors.Join(fmt.Errorf("%s leads", g.leaderPod()), err)
 	})
 }
 
 // ledUnder: the operator saw a member lead after it had read the spec that is
 // in force now.
 func (c *subject) ledUnder(mark int, pod string) bool {
-	return slices.ContainsFunc(c.since(mark), func(obj v1alpha1.Cluster) bool {
+	return slices.ContainsFunc(c.sinceMark(mark), func(obj v1alpha1.Cluster) bool {
 		status := obj.CommonStatus()
 		return status.Primary == pod && status.ObservedGeneration == obj.GetGeneration()
 	})
@@ -139,7 +139,7 @@ func watchMembership(c *subject) func() {
 	wait.Go(func() {
 		var before *group
 		for ; ctx.Err() == nil; time.Sleep(truthInterval) {
-			now, err := groupOf(ctx, c.namespace, c.pod(0))
+			now, err := groupOf(ctx, c.namespace, c.podName(0))
 			if err != nil {
 				continue // a member that comes or goes does not answer for a moment
 			}
@@ -185,26 +185,26 @@ func safeChange(before, now *group) error {
 func etcdKilledPods(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
-	ids := c.group().ids()
+	ids := c.readGroup().memberIDs()
 	w := c.startWriter()
 	for n := range 3 {
-		c.kill(n)
-		c.waitFor(readyTimeout, "the cluster is whole again", whole)
-		etcd.united(c, 3)
-		t.Logf("%s killed: the longest gap %s", c.pod(n), w.takeGap())
+		c.killPod(n)
+		c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
+		etcd.awaitUnited(c, 3)
+		t.Logf("%s killed: the longest gap %s", c.podName(n), w.takeGap())
 		w.goesOn()
 	}
-	if now := c.group().ids(); !maps.Equal(now, ids) {
+	if now := c.readGroup().memberIDs(); !maps.Equal(now, ids) {
 		t.Errorf("the members are %v, before %v", now, ids)
 	}
-	w.stop()
+	w.stopWriting()
 }
 
-// kill deletes a pod without a grace period and waits until it is another.
-func (c *subject) kill(ordinal int) {
+// killPod deletes a pod without a grace period and waits until it is another.
+func (c *subject) killPod(ordinal int) {
 	c.t.Helper()
 	var pod corev1.Pod
-	c.read(&pod, c.pod(ordinal))
+	c.readObject(&pod, c.podName(ordinal))
 	must(c.t, env.client.Delete(c.t.Context(), &pod, client.GracePeriodSeconds(0)), "kill the pod")
 	eventually(c.t, readyTimeout, "another pod runs", func(ctx context.Context) error {
 		var now corev1.Pod
@@ -225,33 +225,33 @@ func etcdLostVolumes(t *testing.T) {
 	identifier := c.waitReady().CommonStatus().SystemIdentifier
 	w := c.startWriter()
 	for _, n := range []int{2, 1, 0} {
-		before := c.group().ids()
-		mark := c.mark()
+		before := c.readGroup().memberIDs()
+		mark := c.markPlace()
 		c.loseVolumes(n)
-		c.waitFor(readyTimeout, "another member is in the place of "+c.pod(n), func(obj v1alpha1.Cluster) error {
-			if err := whole(obj); err != nil {
+		c.waitFor(readyTimeout, "another member is in the place of "+c.podName(n), func(obj v1alpha1.Cluster) error {
+			if err := checkWhole(obj); err != nil {
 				return err
 			}
-			g, err := groupOf(t.Context(), c.namespace, c.pod(n))
-			if err == nil && g.ids()[c.pod(n)] == before[c.pod(n)] {
+			g, err := groupOf(t.Context(), c.namespace, c.podName(n))
+			if err == nil && g.memberIDs()[c.podName(n)] == before[c.podName(n)] {
 				err = errors.New("it is the same one")
 			}
 			return err
 		})
-		etcd.united(c, 3)
-		for pod, id := range c.group().ids() {
-			if pod != c.pod(n) && before[pod] != id {
+		etcd.awaitUnited(c, 3)
+		for pod, id := range c.readGroup().memberIDs() {
+			if pod != c.podName(n) && before[pod] != id {
 				t.Errorf("%s is another member, too", pod)
 			}
 		}
-		c.wasDegraded(mark, c.pod(n))
-		t.Logf("%s lost its volume: the longest gap %s", c.pod(n), w.takeGap())
+		c.wasDegraded(mark, c.podName(n))
+		t.Logf("%s lost its volume: the longest gap %s", c.podName(n), w.takeGap())
 		w.goesOn()
 	}
-	if now := c.get().CommonStatus().SystemIdentifier; now != identifier {
+	if now := c.getCluster().CommonStatus().SystemIdentifier; now != identifier {
 		t.Errorf("another cluster was born: %s, before %s", now, identifier)
 	}
-	w.stop()
+	w.stopWriting()
 }
 
 // loseVolumes deletes members' volumes and, because a volume in use stays, their
@@ -261,7 +261,7 @@ func (c *subject) loseVolumes(ordinals ...int) {
 	lost := map[string]types.UID{}
 	for _, n := range ordinals {
 		volume := &corev1.PersistentVolumeClaim{}
-		c.read(volume, c.volume(n))
+		c.readObject(volume, c.volumeName(n))
 		lost[volume.Name] = volume.UID
 		must(c.t, env.client.Delete(c.t.Context(), volume), "delete the volume")
 	}
@@ -287,7 +287,7 @@ func (c *subject) loseVolumes(ordinals ...int) {
 func (c *subject) wasDegraded(mark int, member string) {
 	c.t.Helper()
 	var told []string
-	for _, obj := range c.since(mark) {
+	for _, obj := range c.sinceMark(mark) {
 		for _, cond := range obj.GetConditions() {
 			if cond.Type == v1alpha1.ConditionDegraded && cond.Status == metav1.ConditionTrue {
 				told = append(told, cond.Message)
@@ -315,13 +315,13 @@ func (c *subject) waitDegraded(member string) {
 func etcdUnreachable(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
-	ids := c.group().ids()
+	ids := c.readGroup().memberIDs()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "no-more-pods"}, Spec: corev1.ResourceQuotaSpec{
 		Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2")},
 	}}
 	must(t, env.client.Create(t.Context(), quota), "create a quota")
 	var pod corev1.Pod
-	c.read(&pod, c.pod(1))
+	c.readObject(&pod, c.podName(1))
 	eventually(t, revertTimeout, "the quota is in force", func(ctx context.Context) error {
 		err := env.client.Get(ctx, client.ObjectKeyFromObject(quota), quota)
 		if err == nil && len(quota.Status.Used) == 0 {
@@ -330,17 +330,17 @@ func etcdUnreachable(t *testing.T) {
 		return err
 	})
 	must(t, env.client.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)), "kill the pod")
-	c.waitDegraded(c.pod(1))
+	c.waitDegraded(c.podName(1))
 	time.Sleep(settlePeriod)
 	if err := env.client.Get(t.Context(), client.ObjectKeyFromObject(&pod), &pod); !apierrors.IsNotFound(err) {
 		t.Fatalf("the pod is there: %v", err)
 	}
-	g, err := membershipOf(t.Context(), c.namespace, c.pod(0))
+	g, err := membershipOf(t.Context(), c.namespace, c.podName(0))
 	must(t, err, "ask for the membership")
-	if now := g.ids(); !maps.Equal(now, ids) {
+	if now := g.memberIDs(); !maps.Equal(now, ids) {
 		t.Errorf("the members are %v, before %v", now, ids)
 	}
 	must(t, env.client.Delete(t.Context(), quota), "delete the quota")
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
-	etcd.united(c, 3)
+	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
+	etcd.awaitUnited(c, 3)
 }

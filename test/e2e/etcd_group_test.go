@@ -67,9 +67,9 @@ func membershipOf(ctx context.Context, namespace, pod string) (*group, error) {
 	return g, json.Unmarshal([]byte(out), g)
 }
 
-// is says what is wrong with a group of voters of these pods, all of which
+// checkVoters says what is wrong with a group of voters of these pods, all of which
 // follow the same leader.
-func (g *group) is(pods []string) error {
+func (g *group) checkVoters(pods []string) error {
 	var names []string
 	var errs []error
 	for _, m := range g.Members {
@@ -95,8 +95,8 @@ func (g *group) is(pods []string) error {
 	return errors.Join(errs...)
 }
 
-// leader is the pod that leads.
-func (g *group) leader() string {
+// leaderPod is the pod that leads.
+func (g *group) leaderPod() string {
 	for _, m := range g.Members {
 		if len(g.status) > 0 && m.ID == g.status[0].Status.Leader {
 			return m.Name
@@ -105,8 +105,8 @@ func (g *group) leader() string {
 	return ""
 }
 
-// ids of the members by their pods.
-func (g *group) ids() map[string]uint64 {
+// memberIDs of the members by their pods.
+func (g *group) memberIDs() map[string]uint64 {
 	ids := map[string]uint64{}
 	for _, m := range g.Members {
 		ids[m.Name] = m.ID
@@ -114,9 +114,9 @@ func (g *group) ids() map[string]uint64 {
 	return ids
 }
 
-func (c *subject) group() *group {
+func (c *subject) readGroup() *group {
 	c.t.Helper()
-	g, err := groupOf(c.t.Context(), c.namespace, c.pod(0))
+	g, err := groupOf(c.t.Context(), c.namespace, c.podName(0))
 	must(c.t, err, "ask for the membership")
 	return g
 }
@@ -127,13 +127,13 @@ func inMember(ctx context.Context, namespace, pod string, arguments ...string) (
 		"etcdctl", "--endpoints", "https://localhost:2379", "--cacert", agentapi.TLSDir + "/ca.crt",
 		"--cert", agentapi.TLSDir + "/tls.crt", "--key", agentapi.TLSDir + "/tls.key",
 	}, arguments...)
-	return run(inContainer(ctx, "etcd"), namespace, pod, "", command...)
+	return runCommand(inContainer(ctx, "etcd"), namespace, pod, "", command...)
 }
 
-// etcdctl runs it in a member's pod; a failure ends the test.
-func (c *subject) etcdctl(ordinal int, arguments ...string) string {
+// runEtcdctl runs it in a member's pod; a failure ends the test.
+func (c *subject) runEtcdctl(ordinal int, arguments ...string) string {
 	c.t.Helper()
-	out, err := inMember(c.t.Context(), c.namespace, c.pod(ordinal), arguments...)
-	must(c.t, err, c.pod(ordinal)+": etcdctl "+strings.Join(arguments, " "))
+	out, err := inMember(c.t.Context(), c.namespace, c.podName(ordinal), arguments...)
+	must(c.t, err, c.podName(ordinal)+": etcdctl "+strings.Join(arguments, " "))
 	return out
 }

@@ -13,28 +13,28 @@ import (
 func etcdPlugin(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
-	c.says(0, []string{"status"}, "ec/orders", "3/3", c.get().CommonStatus().Primary, "Ready")
-	c.says(0, []string{"status", "orders"}, "3/3 ready", "leader "+c.get().CommonStatus().Primary, "data ", "data-orders-2 1Gi", "Events")
+	c.pluginPrints(0, []string{"status"}, "ec/orders", "3/3", c.getCluster().CommonStatus().Primary, "Ready")
+	c.pluginPrints(0, []string{"status", "orders"}, "3/3 ready", "leader "+c.getCluster().CommonStatus().Primary, "data ", "data-orders-2 1Gi", "Events")
 	var report struct {
 		Members []struct {
 			DataBytes *int64 `json:"dataBytes"`
 		} `json:"members"`
 	}
-	must(t, json.Unmarshal([]byte(c.says(0, []string{"status", "ec/orders", "-o", "json"})), &report), "status -o json")
+	must(t, json.Unmarshal([]byte(c.pluginPrints(0, []string{"status", "ec/orders", "-o", "json"})), &report), "status -o json")
 	if len(report.Members) != 3 || report.Members[2].DataBytes == nil {
 		t.Errorf("members %+v", report.Members)
 	}
-	if out := c.says(0, []string{"drift", "orders", "--diff"}); out != "" {
+	if out := c.pluginPrints(0, []string{"drift", "orders", "--diff"}); out != "" {
 		t.Errorf("an untouched cluster differs: %s", out)
 	}
-	c.says(0, []string{"suspend", "orders"}, "ec/orders suspended")
-	c.says(0, []string{"resume", "orders"}, "ec/orders resumed")
-	c.says(0, []string{"reconcile", "orders", "--wait"}, "ec/orders is as declared")
-	c.says(0, []string{"logs", "orders", "--tail", "1"}, "orders-0 | ", "orders-1 | ", "orders-2 | ")
+	c.pluginPrints(0, []string{"suspend", "orders"}, "ec/orders suspended")
+	c.pluginPrints(0, []string{"resume", "orders"}, "ec/orders resumed")
+	c.pluginPrints(0, []string{"reconcile", "orders", "--wait"}, "ec/orders is as declared")
+	c.pluginPrints(0, []string{"logs", "orders", "--tail", "1"}, "orders-0 | ", "orders-1 | ", "orders-2 | ")
 	etcdctlInPlugin(c)
 
 	dir := t.TempDir()
-	out := c.says(0, []string{"credentials", "orders", "-o", "env", "--directory", dir}, "export ETCDCTL_KEY="+filepath.Join(dir, "tls.key"))
+	out := c.pluginPrints(0, []string{"credentials", "orders", "-o", "env", "--directory", dir}, "export ETCDCTL_KEY="+filepath.Join(dir, "tls.key"))
 	if !strings.Contains(out, "export ETCDCTL_ENDPOINTS=https://orders-client."+c.namespace+".svc:2379\n") {
 		t.Errorf("the endpoints are not in %s", out)
 	}
@@ -43,21 +43,21 @@ func etcdPlugin(t *testing.T) {
 // etcdctlInPlugin passes on arguments, standard input and the exit code.
 func etcdctlInPlugin(c *subject) {
 	c.t.Helper()
-	if out, complaints, code := c.plugin("hello", "etcdctl", "orders", "--", "put", "greeting"); out != "OK\n" || code != 0 {
+	if out, complaints, code := c.runPlugin("hello", "etcdctl", "orders", "--", "put", "greeting"); out != "OK\n" || code != 0 {
 		c.t.Errorf("put: %q, %q, exit code %d", out, complaints, code)
 	}
 	for _, member := range []string{"0", "2"} {
-		if out := c.says(0, []string{"etcdctl", "orders", "--member", member, "--", "get", "--print-value-only", "greeting"}); out != "hello\n" {
+		if out := c.pluginPrints(0, []string{"etcdctl", "orders", "--member", member, "--", "get", "--print-value-only", "greeting"}); out != "hello\n" {
 			c.t.Errorf("member %s says %q", member, out)
 		}
 	}
-	c.says(0, []string{"shell", "orders", "--", "etcdctl", "version"}, "etcdctl version")
-	stdout, stderr, _ := c.plugin("", "etcdctl", "orders", "--", "endpoint", "health", "--cluster")
+	c.pluginPrints(0, []string{"shell", "orders", "--", "etcdctl", "version"}, "etcdctl version")
+	stdout, stderr, _ := c.runPlugin("", "etcdctl", "orders", "--", "endpoint", "health", "--cluster")
 	if n := strings.Count(stdout+stderr, "is healthy"); n != 3 {
 		c.t.Errorf("%d members are healthy: %s%s", n, stdout, stderr)
 	}
-	c.says(1, []string{"shell", "orders"}, "has no shell", "kubectl holdfast etcdctl orders")
-	if _, _, code := c.plugin("", "etcdctl", "orders", "--", "no-such-command"); code == 0 {
+	c.pluginPrints(1, []string{"shell", "orders"}, "has no shell", "kubectl holdfast etcdctl orders")
+	if _, _, code := c.runPlugin("", "etcdctl", "orders", "--", "no-such-command"); code == 0 {
 		c.t.Error("the exit code of etcdctl is lost")
 	}
 }

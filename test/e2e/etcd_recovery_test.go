@@ -43,29 +43,29 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 	c := newSubject(t, etcd, 3, "progressDeadlineSeconds: 10")
 	c.waitReady()
 	w := c.startWriter()
-	w.stop()
-	etcd.united(c, 3)
-	survivor := c.incarnation(last)
+	w.stopWriting()
+	etcd.awaitUnited(c, 3)
+	survivor := c.podIncarnation(last)
 	c.loseVolumes(lost...)
 	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
-	if _, err := inMember(t.Context(), c.namespace, c.pod(last), "put", "alone", "yes"); err == nil {
+	if _, err := inMember(t.Context(), c.namespace, c.podName(last), "put", "alone", "yes"); err == nil {
 		t.Error("a minority takes writes")
 	}
 	time.Sleep(settlePeriod)
 	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
-	if now := c.incarnation(last); now != survivor {
+	if now := c.podIncarnation(last); now != survivor {
 		t.Errorf("the survivor was touched before it was asked for: %s, before %s", now, survivor)
 	}
 
-	c.order(recoverQuorum, "first")
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
-	etcd.united(c, 3)
-	w.check(0)
-	etcd.keep(c, "later")
+	c.requestRecovery(recoverQuorum, "first")
+	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
+	etcd.awaitUnited(c, 3)
+	w.checkMember(0)
+	etcd.keepValue(c, "later")
 	// The order stays where Git has it, and is obeyed once.
-	members := c.incarnations()
-	c.handled()
-	if now := c.incarnations(); now != members {
+	members := c.allIncarnations()
+	c.awaitHandled()
+	if now := c.allIncarnations(); now != members {
 		t.Errorf("the order was obeyed again: %s, before %s", now, members)
 	}
 	c.waitFor(revertTimeout, "the order is recorded", func(obj v1alpha1.Cluster) error {
@@ -78,11 +78,11 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 	})
 }
 
-// order annotates the object.
-func (c *subject) order(name, token string) {
+// requestRecovery annotates the object.
+func (c *subject) requestRecovery(name, token string) {
 	c.t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, token)
-	err := env.client.Patch(c.t.Context(), c.get(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
+	err := env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
 	must(c.t, err, "annotate the cluster")
 }
 
@@ -101,29 +101,29 @@ func (p *clientPod) fillEtcd(t *testing.T) {
 func etcdFull(t *testing.T) {
 	c := newSubject(t, etcd, 3, "quota: 32Mi")
 	c.waitReady()
-	etcd.keep(c, "precious")
-	members := c.incarnations()
+	etcd.keepValue(c, "precious")
+	members := c.allIncarnations()
 	app := newClient(t)
-	app.install(t, connection, c.secret("-app"))
+	app.installApplication(t, connection, c.readSecret("-app"))
 	app.fillEtcd(t)
 	eventually(t, spaceTimeout, "writes are served again", func(ctx context.Context) error {
-		_, err := inMember(ctx, c.namespace, c.pod(0), "put", "room", "again")
+		_, err := inMember(ctx, c.namespace, c.podName(0), "put", "room", "again")
 		return err
 	})
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
+	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
 	waitEvent(t, c, v1alpha1.ReasonStepStarted, "DisarmAlarm")
-	for _, s := range c.group().status {
+	for _, s := range c.readGroup().status {
 		if s.Status.Size > 16<<20 {
 			t.Errorf("%s still takes up %d bytes", s.Endpoint, s.Status.Size)
 		}
 	}
-	if kept := etcd.kept(c); kept != "precious" {
+	if kept := etcd.keptValue(c); kept != "precious" {
 		t.Errorf("what was kept is %q", kept)
 	}
-	if now := c.incarnations(); now != members {
+	if now := c.allIncarnations(); now != members {
 		t.Errorf("a member was restarted: %s, before %s", now, members)
 	}
-	etcd.united(c, 3)
+	etcd.awaitUnited(c, 3)
 }
 
 // etcdNodeStops: a node loses its power. The cluster serves on, names the
@@ -131,23 +131,23 @@ func etcdFull(t *testing.T) {
 func etcdNodeStops(t *testing.T) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
-	ids := c.group().ids()
+	ids := c.readGroup().memberIDs()
 	w := c.startWriter()
 	node := c.awayFromWriter(w)
-	lost := c.pods()[node]
-	t.Cleanup(func() { power(t, "start", lost.Spec.NodeName) })
-	power(t, "stop", lost.Spec.NodeName)
+	lost := c.listPods()[node]
+	t.Cleanup(func() { switchPower(t, "start", lost.Spec.NodeName) })
+	switchPower(t, "stop", lost.Spec.NodeName)
 	c.waitDegraded(lost.Name)
 	w.goesOn()
 	time.Sleep(settlePeriod)
-	power(t, "start", lost.Spec.NodeName)
-	c.waitFor(nodeTimeout, "the cluster is whole again", whole)
-	etcd.united(c, 3)
-	if now := c.group().ids(); fmt.Sprint(now) != fmt.Sprint(ids) {
+	switchPower(t, "start", lost.Spec.NodeName)
+	c.waitFor(nodeTimeout, "the cluster is whole again", checkWhole)
+	etcd.awaitUnited(c, 3)
+	if now := c.readGroup().memberIDs(); fmt.Sprint(now) != fmt.Sprint(ids) {
 		t.Errorf("the members are %v, before %v", now, ids)
 	}
 	t.Logf("a node stopped: the longest gap %s", w.takeGap())
-	w.stop()
+	w.stopWriting()
 }
 
 // awayFromWriter is a member on a node with neither the application nor the
@@ -163,7 +163,7 @@ func (c *subject) awayFromWriter(w *writer) int {
 	for i := range operators {
 		taken[operators[i].Spec.NodeName] = true
 	}
-	pods := c.pods()
+	pods := c.listPods()
 	for n := range pods {
 		if !taken[pods[n].Spec.NodeName] {
 			return n
@@ -173,8 +173,8 @@ func (c *subject) awayFromWriter(w *writer) int {
 	return 0
 }
 
-// power cuts or gives a node's.
-func power(t *testing.T, verb, node string) {
+// switchPower cuts or gives a node's.
+func switchPower(t *testing.T, verb, node string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()

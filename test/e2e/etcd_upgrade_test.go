@@ -21,7 +21,7 @@ func upgradePath(t *testing.T) []string {
 	for line, least := range map[string]int{"3.5": 26, "3.6": 11, "3.7": 0} {
 		newest := newestEtcd(line)
 		if patchOf(newest) < least {
-			skip(t, "needs etcd %s.%d or later, the nodes have %q", line, least, newest)
+			skipTest(t, "needs etcd %s.%d or later, the nodes have %q", line, least, newest)
 		}
 		path = append(path, newest)
 	}
@@ -37,42 +37,42 @@ func etcdUpgrades(t *testing.T) {
 	keepOperator(t)
 	c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, backup: {schedule: '0 0 1 1 *'}", path[0]))
 	c.waitReady()
-	ids := c.group().ids()
+	ids := c.readGroup().memberIDs()
 	w := c.startWriter()
 	for i, version := range path[1:] {
 		for _, jump := range path[min(i+2, len(path)):] {
-			c.change(fmt.Sprintf("version: %q", jump))
+			c.changeSpec(fmt.Sprintf("version: %q", jump))
 			c.waitStalled(v1alpha1.ReasonUpgradePath, "spec.version")
 			w.goesOn()
 		}
-		c.lead(2)
+		c.transferLeader(2)
 		pods := watchReplacements(c)
-		c.change(fmt.Sprintf("version: %q", version))
+		c.changeSpec(fmt.Sprintf("version: %q", version))
 		k := &killer{c: c, killed: map[string]bool{}}
-		k.drive()
-		pods.checkOnce(t, "version "+version, c.pod(0), c.pod(1), c.pod(2))
-		etcd.united(c, 3)
+		k.killUntilRolledOut()
+		pods.checkOnce(t, "version "+version, c.podName(0), c.podName(1), c.podName(2))
+		etcd.awaitUnited(c, 3)
 		c.wantPrecaution(path[i], version)
-		for _, s := range c.group().status {
+		for _, s := range c.readGroup().status {
 			if s.Status.Version != version {
 				t.Errorf("%s runs %s, want %s", s.Endpoint, s.Status.Version, version)
 			}
 		}
-		if said := c.get().CommonStatus().Version; said != version {
+		if said := c.getCluster().CommonStatus().Version; said != version {
 			t.Errorf("status says version %s, want %s", said, version)
 		}
 		t.Logf("to %s: the longest gap %s, killed at %d moments", version, w.takeGap(), len(k.killed))
 		w.goesOn()
 	}
-	if now := c.group().ids(); fmt.Sprint(now) != fmt.Sprint(ids) {
+	if now := c.readGroup().memberIDs(); fmt.Sprint(now) != fmt.Sprint(ids) {
 		t.Errorf("the members are %v, before %v", now, ids)
 	}
-	c.change(fmt.Sprintf("version: %q", path[1]))
+	c.changeSpec(fmt.Sprintf("version: %q", path[1]))
 	c.waitStalled(v1alpha1.ReasonDowngradeRefused, "spec.version")
 	w.goesOn()
-	c.change(fmt.Sprintf("version: %q", path[3]))
+	c.changeSpec(fmt.Sprintf("version: %q", path[3]))
 	c.waitReady()
-	w.stop()
+	w.stopWriting()
 }
 
 // checkOnce says whether each of these pods was replaced once, in any order.
@@ -102,7 +102,7 @@ func (c *subject) wantPrecaution(from, to string) {
 	if len(all.Items) != 1 || !all.Items[0].HasSucceeded() || all.Items[0].Status.Result.Version != from {
 		c.t.Fatalf("before %s there are the backups %+v", to, all.Items)
 	}
-	for _, pod := range c.pods() {
+	for _, pod := range c.listPods() {
 		if done := all.Items[0].Status.CompletionTime; pod.CreationTimestamp.Before(done) {
 			c.t.Errorf("%s runs %s since %s, and the backup was done at %s", pod.Name, to, pod.CreationTimestamp, done)
 		}

@@ -29,18 +29,18 @@ var buildEtcdWriter = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// application writes a key every 10 ms and reads the newest number back
+// applicationCommand writes a key every 10 ms and reads the newest number back
 // linearizably, over one client.
-func (etcdDatabase) application(c *subject, app *clientPod) []string {
+func (etcdDatabase) applicationCommand(c *subject, app *clientPod) []string {
 	c.t.Helper()
-	app.install(c.t, connection, c.secret("-app"))
+	app.installApplication(c.t, connection, c.readSecret("-app"))
 	return []string{"/tmp/etcdwriter", "-connection", connection, "-until", until}
 }
 
-func (etcdDatabase) written(c *subject, ordinal int) []int {
+func (etcdDatabase) writtenNumbers(c *subject, ordinal int) []int {
 	c.t.Helper()
 	var numbers []int
-	for _, key := range strings.Fields(c.etcdctl(ordinal, "get", "--prefix", "--keys-only", "written/")) {
+	for _, key := range strings.Fields(c.runEtcdctl(ordinal, "get", "--prefix", "--keys-only", "written/")) {
 		n, err := strconv.Atoi(strings.TrimPrefix(key, "written/"))
 		must(c.t, err, "read a key")
 		numbers = append(numbers, n)
@@ -48,15 +48,15 @@ func (etcdDatabase) written(c *subject, ordinal int) []int {
 	return numbers
 }
 
-// install puts the application and what it connects with into its pod.
-func (p *clientPod) install(t *testing.T, folder string, files map[string][]byte) {
+// installApplication puts the application and what it connects with into its pod.
+func (p *clientPod) installApplication(t *testing.T, folder string, files map[string][]byte) {
 	t.Helper()
-	_, err := run(t.Context(), p.namespace, p.name, "", "mkdir", "-p", folder)
+	_, err := runCommand(t.Context(), p.namespace, p.name, "", "mkdir", "-p", folder)
 	must(t, err, "make a folder")
 	for name, content := range files {
-		p.write(t, folder+"/"+name, string(content))
+		p.writeFile(t, folder+"/"+name, string(content))
 	}
 	program, err := buildEtcdWriter()
 	must(t, err, "build the application")
-	p.upload(t, "/tmp/etcdwriter", program)
+	p.uploadProgram(t, "/tmp/etcdwriter", program)
 }

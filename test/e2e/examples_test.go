@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// examples: each one works as it stands.
-func examples(t *testing.T) {
+// testExamples: each one works as it stands.
+func testExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	must(t, err, "list the examples")
 	if len(files) < 3 {
@@ -32,7 +32,7 @@ func examples(t *testing.T) {
 			needKind(t, k)
 			namespace := newNamespace(t, "")
 			obj.SetNamespace(namespace)
-			c := followed(t, k, namespace, obj.GetName())
+			c := followSubject(t, k, namespace, obj.GetName())
 			must(t, createStrictly(t, obj), "create the example")
 			ready := c.waitReady()
 			must(t, k.inForce(t.Context(), ready), "what the example declares")
@@ -43,17 +43,17 @@ func examples(t *testing.T) {
 
 func kindOf(t *testing.T, obj *unstructured.Unstructured) *kind {
 	t.Helper()
-	i := slices.IndexFunc(kinds(), func(k *kind) bool { return k.name == obj.GetKind() })
+	i := slices.IndexFunc(allKinds(), func(k *kind) bool { return k.name == obj.GetKind() })
 	if i < 0 {
 		t.Fatalf("a manifest of an unknown kind %s", obj.GetKind())
 	}
-	return kinds()[i]
+	return allKinds()[i]
 }
 
 // checkPods compares what a spec says of pods with the pods.
 func checkPods(t *testing.T, c *subject, spec *v1alpha1.CommonSpec) {
 	t.Helper()
-	for _, pod := range c.pods() {
+	for _, pod := range c.listPods() {
 		for key, value := range spec.PodLabels {
 			if pod.Labels[key] != value {
 				t.Errorf("%s: label %s is %q, want %q", pod.Name, key, pod.Labels[key], value)

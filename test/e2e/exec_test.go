@@ -38,9 +38,9 @@ func containerOf(ctx context.Context) string {
 	return name
 }
 
-// stream runs a command in a container until it ends. One that fails is run once
+// streamCommand runs a command in a container until it ends. One that fails is run once
 // more, while there is time.
-func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout, stderr io.Writer, command ...string) error {
+func streamCommand(ctx context.Context, namespace, pod string, stdin io.Reader, stdout, stderr io.Writer, command ...string) error {
 	request := env.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
 			Container: containerOf(ctx), Command: command, Stdin: stdin != nil, Stdout: true, Stderr: true,
@@ -60,9 +60,9 @@ func stream(ctx context.Context, namespace, pod string, stdin io.Reader, stdout,
 	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr})
 }
 
-// run runs a command and returns its output without the blanks around it; an
+// runCommand runs a command and returns its output without the blanks around it; an
 // error carries what the command complained about.
-func run(ctx context.Context, namespace, pod, stdin string, command ...string) (string, error) {
+func runCommand(ctx context.Context, namespace, pod, stdin string, command ...string) (string, error) {
 	return runWithin(ctx, execTimeout, namespace, pod, stdin, command...)
 }
 
@@ -74,7 +74,7 @@ func runWithin(ctx context.Context, timeout time.Duration, namespace, pod, stdin
 	if stdin != "" {
 		in = strings.NewReader(stdin)
 	}
-	if err := stream(ctx, namespace, pod, in, &stdout, &stderr, command...); err != nil {
+	if err := streamCommand(ctx, namespace, pod, in, &stdout, &stderr, command...); err != nil {
 		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(stdout.String()), nil
@@ -83,10 +83,10 @@ func runWithin(ctx context.Context, timeout time.Duration, namespace, pod, stdin
 // psql's options for output that is nothing but values.
 var plainOutput = []string{"-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"}
 
-// local runs a query as the superuser inside a member, over its socket.
-func local(ctx context.Context, namespace, pod, database, query string) (string, error) {
+// runLocalQuery runs a query as the superuser inside a member, over its socket.
+func runLocalQuery(ctx context.Context, namespace, pod, database, query string) (string, error) {
 	command := append([]string{"psql", "-h", agentapi.RunDir, "-U", "postgres", "-d", database}, plainOutput...)
-	return run(inContainer(ctx, "postgres"), namespace, pod, "", append(command, "-c", query)...)
+	return runCommand(inContainer(ctx, "postgres"), namespace, pod, "", append(command, "-c", query)...)
 }
 
 // clientPod is an application's: in another namespace than the cluster.
@@ -108,10 +108,10 @@ func clientImage(t *testing.T) string {
 		}
 	}
 	if len(lines) == 0 {
-		skip(t, "needs an image of postgres for its client")
+		skipTest(t, "needs an image of postgres for its client")
 	}
-	have := versions("postgres", strconv.Itoa(slices.Max(lines)))
-	return ref(t, "postgres", have[len(have)-1])
+	have := imageVersions("postgres", strconv.Itoa(slices.Max(lines)))
+	return imageRef(t, "postgres", have[len(have)-1])
 }
 
 // newClientOf starts one of an image.
@@ -159,10 +159,10 @@ func startClient(t *testing.T, pod *corev1.Pod) *clientPod {
 	return &clientPod{namespace: pod.Namespace, name: pod.Name}
 }
 
-// psql runs a query over a connection string.
-func (p *clientPod) psql(ctx context.Context, conninfo, query string) (string, error) {
+// runPsql runs a query over a connection string.
+func (p *clientPod) runPsql(ctx context.Context, conninfo, query string) (string, error) {
 	command := append([]string{"env", "PGCONNECT_TIMEOUT=5", "psql", conninfo}, plainOutput...)
-	return run(ctx, p.namespace, p.name, "", append(command, "-c", query)...)
+	return runCommand(ctx, p.namespace, p.name, "", append(command, "-c", query)...)
 }
 
 // mustPsql is psql, where a failure ends the test. A Service that was just
@@ -172,28 +172,28 @@ func (p *clientPod) mustPsql(t *testing.T, conninfo, query string) string {
 	t.Helper()
 	var out string
 	eventually(t, serviceTimeout, "a client connects", func(ctx context.Context) error {
-		_, err := p.psql(ctx, conninfo, "select 1")
+		_, err := p.runPsql(ctx, conninfo, "select 1")
 		return err
 	})
-	out, err := p.psql(t.Context(), conninfo, query)
+	out, err := p.runPsql(t.Context(), conninfo, query)
 	must(t, err, query)
 	return out
 }
 
-// write makes a file in the client's pod.
-func (p *clientPod) write(t *testing.T, path, content string) {
+// writeFile makes a file in the client's pod.
+func (p *clientPod) writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	if content == "" {
 		must(t, errors.New("nothing to write"), path)
 	}
-	_, err := run(t.Context(), p.namespace, p.name, content, "sh", "-c", "cat > "+path)
+	_, err := runCommand(t.Context(), p.namespace, p.name, content, "sh", "-c", "cat > "+path)
 	must(t, err, "write "+path)
 }
 
-// upload puts a program into the pod.
-func (p *clientPod) upload(t *testing.T, path string, program []byte) {
+// uploadProgram puts a program into the pod.
+func (p *clientPod) uploadProgram(t *testing.T, path string, program []byte) {
 	t.Helper()
 	var out bytes.Buffer
-	err := stream(t.Context(), p.namespace, p.name, bytes.NewReader(program), &out, &out, "sh", "-c", "cat > "+path+" && chmod +x "+path)
+	err := streamCommand(t.Context(), p.namespace, p.name, bytes.NewReader(program), &out, &out, "sh", "-c", "cat > "+path+" && chmod +x "+path)
 	must(t, err, "copy "+path+": "+out.String())
 }

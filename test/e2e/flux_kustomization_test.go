@@ -67,7 +67,7 @@ func (k *kustomization) endsWithTest() {
 	k.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
-		u, err := k.get(ctx)
+		u, err := k.getObject(ctx)
 		if err != nil {
 			return
 		}
@@ -75,7 +75,7 @@ func (k *kustomization) endsWithTest() {
 			takeAway(k.t, u)
 			return
 		}
-		k.t.Logf("Kustomization %s: %s", k.name, told(u))
+		k.t.Logf("Kustomization %s: %s", k.name, reportedMessage(u))
 		err = env.client.Delete(ctx, u)
 		if err == nil {
 			err = env.client.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -103,7 +103,7 @@ func takeAway(t *testing.T, objects ...client.Object) {
 	}
 }
 
-func (k *kustomization) get(ctx context.Context) (*unstructured.Unstructured, error) {
+func (k *kustomization) getObject(ctx context.Context) (*unstructured.Unstructured, error) {
 	u := fluxObject(kustomizeAPI, "Kustomization", k.namespace, k.name)
 	return u, env.client.Get(ctx, client.ObjectKeyFromObject(u), u)
 }
@@ -125,7 +125,7 @@ func readyCondition(u *unstructured.Unstructured) metav1.Condition {
 	return metav1.Condition{}
 }
 
-func told(u *unstructured.Unstructured) string {
+func reportedMessage(u *unstructured.Unstructured) string {
 	ready := readyCondition(u)
 	return fmt.Sprintf("Ready=%s/%s: %s", ready.Status, ready.Reason, ready.Message)
 }
@@ -135,14 +135,14 @@ func statusField(u *unstructured.Unstructured, field string) string {
 	return value
 }
 
-// applied says why a revision is not applied and healthy.
-func applied(u *unstructured.Unstructured, revision string) error {
+// checkApplied says why a revision is not applied and healthy.
+func checkApplied(u *unstructured.Unstructured, revision string) error {
 	result, err := status.Compute(u)
 	if err != nil {
 		return err
 	}
 	if result.Status != status.CurrentStatus || readyCondition(u).Status != metav1.ConditionTrue {
-		return errors.New(told(u))
+		return errors.New(reportedMessage(u))
 	}
 	if at := statusField(u, "lastAppliedRevision"); revision != "" && at != revision {
 		return fmt.Errorf("applied is %s, want %s", at, revision)
@@ -154,11 +154,11 @@ func applied(u *unstructured.Unstructured, revision string) error {
 func (k *kustomization) waitReady(revision string) {
 	k.t.Helper()
 	eventually(k.t, fluxTimeout, "Kustomization "+k.name+" is ready", func(ctx context.Context) error {
-		u, err := k.get(ctx)
+		u, err := k.getObject(ctx)
 		if err != nil {
 			return err
 		}
-		return applied(u, revision)
+		return checkApplied(u, revision)
 	})
 }
 
@@ -167,12 +167,12 @@ func (k *kustomization) waitReady(revision string) {
 func (k *kustomization) waitFailed(revision, reason string, words ...string) {
 	k.t.Helper()
 	eventually(k.t, fluxTimeout, "Kustomization "+k.name+" has failed", func(ctx context.Context) error {
-		u, err := k.get(ctx)
+		u, err := k.getObject(ctx)
 		if err != nil {
 			return err
 		}
 		if ready := readyCondition(u); ready.Status != metav1.ConditionFalse || ready.Reason != reason {
-			return errors.New(told(u))
+			return errors.New(reportedMessage(u))
 		}
 		if at := statusField(u, "lastAttemptedRevision"); at != revision {
 			return fmt.Errorf("attempted is %s, want %s", at, revision)
@@ -181,43 +181,43 @@ func (k *kustomization) waitFailed(revision, reason string, words ...string) {
 	})
 }
 
-// sync is flux reconcile kustomization, and waits for the end of it.
-func (k *kustomization) sync() {
+// reconcileNow is flux reconcile kustomization, and waits for the end of it.
+func (k *kustomization) reconcileNow() {
 	k.t.Helper()
 	at := time.Now().Format(time.RFC3339Nano)
 	u := fluxObject(kustomizeAPI, "Kustomization", k.namespace, k.name)
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, requestedAt, at)
 	must(k.t, env.client.Patch(k.t.Context(), u, client.RawPatch(types.MergePatchType, body)), "ask for a sync")
 	eventually(k.t, fluxTimeout, "Kustomization "+k.name+" is synced", func(ctx context.Context) error {
-		u, err := k.get(ctx)
+		u, err := k.getObject(ctx)
 		if err != nil {
 			return err
 		}
 		if handled := statusField(u, "lastHandledReconcileAt"); handled != at {
 			return fmt.Errorf("handled is %q, want %q", handled, at)
 		}
-		return applied(u, "")
+		return checkApplied(u, "")
 	})
 }
 
-// suspend is flux suspend, or flux resume.
-func (k *kustomization) suspend(suspended bool) {
+// setSuspended is flux suspend, or flux resume.
+func (k *kustomization) setSuspended(suspended bool) {
 	k.t.Helper()
 	u := fluxObject(kustomizeAPI, "Kustomization", k.namespace, k.name)
 	body := fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, suspended)
 	must(k.t, env.client.Patch(k.t.Context(), u, client.RawPatch(types.MergePatchType, body)), "suspend or resume")
 }
 
-// gate watches the Kustomization until the test ends: whenever it says that it
+// watchReadiness watches the Kustomization until the test ends: whenever it says that it
 // is ready, so must be what it waits for.
-func (k *kustomization) gate(open func(context.Context) error) {
+func (k *kustomization) watchReadiness(open func(context.Context) error) {
 	k.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(kustomizeAPI)
 	list.SetKind("KustomizationList")
 	watchUntilEnd(k.t, list, k.namespace, k.name, func(ctx context.Context, _ string, obj client.Object) {
 		u, ok := obj.(*unstructured.Unstructured)
-		if !ok || u.GetDeletionTimestamp() != nil || applied(u, "") != nil {
+		if !ok || u.GetDeletionTimestamp() != nil || checkApplied(u, "") != nil {
 			return
 		}
 		if err := open(ctx); err != nil && ctx.Err() == nil {
@@ -267,10 +267,10 @@ spec:
   version: "17"
   storage: {size: 1Gi}
   ` + unsaved + `
-` + indented(lines)
+` + indentLines(lines)
 }
 
-func indented(lines []string) string {
+func indentLines(lines []string) string {
 	var b strings.Builder
 	for _, line := range lines {
 		b.WriteString("  " + line + "\n")
@@ -283,25 +283,25 @@ func kustomizationFile(resources string, lines ...string) string {
 	return "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [" + resources + "]\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// deliver commits a cluster and waits until Flux says that it is there. The
+// deliverCluster commits a cluster and waits until Flux says that it is there. The
 // fields are of the Kustomization's spec.
-func deliver(t *testing.T, fields map[string]any, lines ...string) *delivery {
+func deliverCluster(t *testing.T, fields map[string]any, lines ...string) *delivery {
 	t.Helper()
 	needFlux(t)
 	d := &delivery{repository: newRepository(t, newNamespace(t, ""), "shop")}
 	d.c = followCluster(t, d.namespace, orders)
-	d.create()
+	d.createSource()
 	d.k = newKustomization(d.repository, "database", "./", fields)
-	d.k.waitReady(d.commit("a cluster", map[string]string{
+	d.k.waitReady(d.commitFiles("a cluster", map[string]string{
 		"kustomization.yaml": kustomizationFile("orders.yaml"), "orders.yaml": fluxCluster(lines...),
 	}))
-	must(t, rolledOut(d.c.get()), "the cluster, when Flux says that it is ready")
+	must(t, rolledOut(d.c.getCluster()), "the cluster, when Flux says that it is ready")
 	return d
 }
 
-// change commits the cluster with another spec and waits until it is rolled out.
-func (d *delivery) change(message string, lines ...string) {
+// commitSpec commits the cluster with another spec and waits until it is rolled out.
+func (d *delivery) commitSpec(message string, lines ...string) {
 	d.t.Helper()
-	d.k.waitReady(d.commit(message, map[string]string{"orders.yaml": fluxCluster(lines...)}))
-	must(d.t, rolledOut(d.c.get()), "the cluster, when Flux says that it is ready")
+	d.k.waitReady(d.commitFiles(message, map[string]string{"orders.yaml": fluxCluster(lines...)}))
+	must(d.t, rolledOut(d.c.getCluster()), "the cluster, when Flux says that it is ready")
 }

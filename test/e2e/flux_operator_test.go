@@ -39,16 +39,16 @@ func fluxExample(t *testing.T, file string) []*unstructured.Unstructured {
 	return objectsOf(t, data)
 }
 
-// uninstall removes the operator but for its namespace and the CRDs, which
+// uninstallOperator removes the operator but for its namespace and the CRDs, which
 // other clusters need. What nobody installs again is put back at the end.
-func uninstall(t *testing.T) {
+func uninstallOperator(t *testing.T) {
 	t.Helper()
 	var removed []client.Object
-	for _, obj := range rendered(t, "../../config/default") {
+	for _, obj := range renderFolder(t, "../../config/default") {
 		if kind := obj.GetKind(); kind == "Namespace" || kind == "CustomResourceDefinition" {
 			continue
 		}
-		was := live(t, obj)
+		was := liveObject(t, obj)
 		was.SetManagedFields(nil)
 		was.SetResourceVersion("")
 		was.SetUID("")
@@ -85,7 +85,7 @@ func operatorImage(t *testing.T) string {
 // an application's Job, in order, by dependsOn and wait alone.
 func fluxFromEmpty(t *testing.T) {
 	needFlux(t)
-	documented(t)
+	checkDocumented(t)
 	sources := fluxExample(t, "sources.yaml")
 	steps := []*unstructured.Unstructured{
 		operatorKustomization(t, operatorImage(t)), fluxExample(t, "database.yaml")[0], fluxExample(t, "app.yaml")[0],
@@ -93,10 +93,10 @@ func fluxFromEmpty(t *testing.T) {
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shopNamespace}}
 	all := []client.Object{steps[2], steps[1], steps[0], sources[0], sources[1], shop}
 	takeAway(t, all...)
-	uninstall(t)
+	uninstallOperator(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			dump(t, shopNamespace)
+			dumpNamespace(t, shopNamespace)
 		}
 		takeAway(t, all...)
 	})
@@ -107,7 +107,7 @@ func fluxFromEmpty(t *testing.T) {
 	for i, open := range []func(context.Context) error{operatorServes, serves, jobDone} {
 		k := &kustomization{t: t, namespace: fluxNamespace, name: steps[i].GetName()}
 		k.endsWithTest()
-		k.gate(open)
+		k.watchReadiness(open)
 		gates = append(gates, k)
 	}
 	watchUntilEnd(t, &batchv1.JobList{}, shopNamespace, "orders-schema", func(ctx context.Context, event string, _ client.Object) {
@@ -119,20 +119,20 @@ func fluxFromEmpty(t *testing.T) {
 		must(t, env.client.Create(t.Context(), obj.DeepCopy()), "create "+obj.GetKind()+" "+obj.GetName())
 	}
 
-	newRepository(t, fluxNamespace, "holdfast").commit("the operator", tree(t, "config"))
-	revision := newRepository(t, fluxNamespace, "shop").commit("the shop", shopFiles(t))
+	newRepository(t, fluxNamespace, "holdfast").commitFiles("the operator", readTree(t, "config"))
+	revision := newRepository(t, fluxNamespace, "shop").commitFiles("the shop", shopFiles(t))
 	gates[2].waitReady(revision)
-	if got := c.sql(0, "select count(*) from items"); got != "0" {
+	if got := c.runSQL(0, "select count(*) from items"); got != "0" {
 		t.Errorf("the Job's table has %s rows", got)
 	}
 }
 
-// documented: the walk-through shows every manifest as it is tried here.
-func documented(t *testing.T) {
+// checkDocumented: the walk-through shows every manifest as it is tried here.
+func checkDocumented(t *testing.T) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/guides/flux.md")
 	must(t, err, "read the walk-through")
-	for name, content := range tree(t, "examples/flux") {
+	for name, content := range readTree(t, "examples/flux") {
 		if !strings.Contains(string(page), "```yaml\n"+content+"```\n") {
 			t.Errorf("docs/guides/flux.md does not show %s", name)
 		}
@@ -143,7 +143,7 @@ func documented(t *testing.T) {
 func shopFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	for name, content := range tree(t, "examples/flux") {
+	for name, content := range readTree(t, "examples/flux") {
 		files[strings.TrimPrefix(name, "examples/flux/")] = content
 	}
 	return files
@@ -151,7 +151,7 @@ func shopFiles(t *testing.T) map[string]string {
 
 func clusterServes(ctx context.Context, c *cluster) error {
 	var obj v1alpha1.PostgresCluster
-	if err := env.client.Get(ctx, c.key(""), &obj); err != nil {
+	if err := env.client.Get(ctx, c.nameOf(""), &obj); err != nil {
 		return err
 	}
 	return rolledOut(&obj)
@@ -205,14 +205,14 @@ func fluxUpgrades(t *testing.T) {
 	upgraded := operatorKustomization(t, image)
 	unstructured.RemoveNestedField(upgraded.Object, "spec", "images")
 	r := newRepository(t, fluxNamespace, "holdfast")
-	takeAway(t, upgraded, r.source())
-	t.Cleanup(func() { takeAway(t, r.source()) })
-	r.create()
+	takeAway(t, upgraded, r.gitRepository())
+	t.Cleanup(func() { takeAway(t, r.gitRepository()) })
+	r.createSource()
 	must(t, env.client.Create(t.Context(), upgraded.DeepCopy()), "create the Kustomization")
 	k := &kustomization{t: t, namespace: fluxNamespace, name: upgraded.GetName()}
 	k.endsWithTest()
 	running := operatorIncarnation(t)
-	k.waitReady(r.commit("the operator that runs", withTag(t, tree(t, "config"), tag)))
+	k.waitReady(r.commitFiles("the operator that runs", withTag(t, readTree(t, "config"), tag)))
 	if now := operatorIncarnation(t); now != running {
 		t.Errorf("Flux replaced the operator by the same: %s, before %s", now, running)
 	}
@@ -222,18 +222,18 @@ func fluxUpgrades(t *testing.T) {
 	var before []string
 	var marks []int
 	for _, c := range clusters {
-		before, marks = append(before, c.incarnations()), append(marks, c.mark())
+		before, marks = append(before, c.allIncarnations()), append(marks, c.markPlace())
 	}
 	rolled := func(tag string) {
 		if got := operatorImage(t); got != name+":"+tag {
 			t.Errorf("the operator's image is %s", got)
 		}
 		for i, c := range clusters {
-			c.handled()
-			if now := c.incarnations(); now != before[i] {
+			c.awaitHandled()
+			if now := c.allIncarnations(); now != before[i] {
 				t.Errorf("a database restarted:\n%s\nbefore:\n%s", now, before[i])
 			}
-			for _, obj := range c.since(marks[i]) {
+			for _, obj := range c.sinceMark(marks[i]) {
 				if err := rolledOut(obj); err != nil {
 					t.Errorf("resourceVersion %s was not ready: %v", obj.GetResourceVersion(), err)
 				}
@@ -241,21 +241,21 @@ func fluxUpgrades(t *testing.T) {
 		}
 		w.goesOn()
 	}
-	next := withTag(t, tree(t, "config"), nextTag)
+	next := withTag(t, readTree(t, "config"), nextTag)
 	next[crdFile] = withField(t, next[crdFile])
-	k.waitReady(r.commit("the next operator", next))
+	k.waitReady(r.commitFiles("the next operator", next))
 	if !knowsField(t) {
 		t.Error("the CRD is as it was")
 	}
 	rolled(nextTag)
 	var set appsv1.StatefulSet
-	clusters[0].read(&set, orders)
+	clusters[0].readObject(&set, orders)
 	if image := set.Spec.Template.Spec.InitContainers[0].Image; image != name+":"+nextTag {
 		t.Errorf("the next members' agents would be of %s", image)
 	}
-	k.waitReady(r.revert())
+	k.waitReady(r.revertCommit())
 	rolled(tag)
-	w.stop()
+	w.stopWriting()
 }
 
 func waitAll(clusters []*cluster) []*cluster {
@@ -291,7 +291,7 @@ func withField(t *testing.T, crd string) string {
 
 func knowsField(t *testing.T) bool {
 	t.Helper()
-	crd := live(t, fluxObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "postgresclusters.holdfast.dev"))
+	crd := liveObject(t, fluxObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "postgresclusters.holdfast.dev"))
 	versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	must(t, err, "read the CRD")
 	fields, ok := versions[0].(map[string]any)

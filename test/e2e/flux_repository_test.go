@@ -46,7 +46,7 @@ func newRepository(t *testing.T, namespace, name string) *repository {
 	server := &http.Server{Handler: r, ReadHeaderTimeout: requestTimeout}
 	go server.Serve(listener) //nolint:errcheck // it ends with the test
 	t.Cleanup(func() { server.Close() })
-	r.git("init", "--quiet", "--initial-branch=main")
+	r.runGit("init", "--quiet", "--initial-branch=main")
 	return r
 }
 
@@ -64,7 +64,7 @@ func (r *repository) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	}
 }
 
-func (r *repository) git(arguments ...string) []byte {
+func (r *repository) runGit(arguments ...string) []byte {
 	r.t.Helper()
 	command := exec.CommandContext(r.t.Context(), "git", arguments...)
 	command.Dir = r.dir
@@ -79,9 +79,9 @@ func (r *repository) git(arguments ...string) []byte {
 	return out
 }
 
-// commit writes files, by their paths, and publishes the commit. A file of no
+// commitFiles writes files, by their paths, and publishes the commit. A file of no
 // content is removed. It returns the revision, as Flux writes it.
-func (r *repository) commit(message string, files map[string]string) string {
+func (r *repository) commitFiles(message string, files map[string]string) string {
 	r.t.Helper()
 	for name, content := range files {
 		path := filepath.Join(r.dir, name)
@@ -92,30 +92,30 @@ func (r *repository) commit(message string, files map[string]string) string {
 		must(r.t, os.MkdirAll(filepath.Dir(path), 0o755), "write to the repository")
 		must(r.t, os.WriteFile(path, []byte(content), 0o644), "write to the repository")
 	}
-	r.git("add", "--all")
-	r.git("commit", "--quiet", "--message", message)
-	return r.publish()
+	r.runGit("add", "--all")
+	r.runGit("commit", "--quiet", "--message", message)
+	return r.publishCommit()
 }
 
-// revert is git revert of the last commit.
-func (r *repository) revert() string {
+// revertCommit is git revert of the last commit.
+func (r *repository) revertCommit() string {
 	r.t.Helper()
-	r.git("revert", "--no-edit", "HEAD")
-	return r.publish()
+	r.runGit("revert", "--no-edit", "HEAD")
+	return r.publishCommit()
 }
 
-// publish does what source-controller does with a new commit.
-func (r *repository) publish() string {
+// publishCommit does what source-controller does with a new commit.
+func (r *repository) publishCommit() string {
 	r.t.Helper()
-	commit := strings.TrimSpace(string(r.git("rev-parse", "HEAD")))
-	archive := r.git("archive", "--format=tar.gz", "HEAD")
+	commit := strings.TrimSpace(string(r.runGit("rev-parse", "HEAD")))
+	archive := r.runGit("archive", "--format=tar.gz", "HEAD")
 	path := "/" + commit + ".tar.gz"
 	r.mu.Lock()
 	r.archives[path] = archive
 	r.mu.Unlock()
 	revision := "main@sha1:" + commit
 	now := metav1.Now().UTC().Format(time.RFC3339)
-	source := r.source()
+	source := r.gitRepository()
 	source.Object["status"] = map[string]any{
 		"observedGeneration": int64(1),
 		"artifact": map[string]any{
@@ -132,14 +132,14 @@ func (r *repository) publish() string {
 	return revision
 }
 
-func (r *repository) source() *unstructured.Unstructured {
+func (r *repository) gitRepository() *unstructured.Unstructured {
 	return fluxObject("source.toolkit.fluxcd.io/v1", "GitRepository", r.namespace, r.name)
 }
 
-// create makes the GitRepository that the commits are told of.
-func (r *repository) create() {
+// createSource makes the GitRepository that the commits are told of.
+func (r *repository) createSource() {
 	r.t.Helper()
-	source := r.source()
+	source := r.gitRepository()
 	source.Object["spec"] = map[string]any{"url": "https://git.example.com/" + r.name + ".git", "interval": "1h"}
 	must(r.t, env.client.Create(r.t.Context(), source), "create a GitRepository")
 }
@@ -153,9 +153,9 @@ func fluxObject(apiVersion, kind, namespace, name string) *unstructured.Unstruct
 	return u
 }
 
-// tree reads a folder of this source tree, as files of a repository under the
+// readTree reads a folder of this source tree, as files of a repository under the
 // same path.
-func tree(t *testing.T, folder string) map[string]string {
+func readTree(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	const root = "../.."
 	files := map[string]string{}

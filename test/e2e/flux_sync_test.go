@@ -40,20 +40,20 @@ func fluxIdleSyncs(t *testing.T) {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			t.Parallel()
 			r := newRepository(t, newNamespace(t, ""), "shop")
-			r.create()
-			revision := r.commit("an example", files)
-			objects := rendered(t, filepath.Join(r.dir, folder))
-			k := newKustomization(r, "database", "./"+folder, placement(t, objects, r.namespace))
+			r.createSource()
+			revision := r.commitFiles("an example", files)
+			objects := renderFolder(t, filepath.Join(r.dir, folder))
+			k := newKustomization(r, "database", "./"+folder, placeObjects(t, objects, r.namespace))
 			k.waitReady(revision)
 			idleSyncs(t, k, objects)
 		})
 	}
 }
 
-// placement is where Flux puts objects: those that name no namespace into this
+// placeObjects is where Flux puts objects: those that name no namespace into this
 // one, others, such as a stage's, where they say; their own namespace goes with
 // the test.
-func placement(t *testing.T, objects []*unstructured.Unstructured, namespace string) map[string]any {
+func placeObjects(t *testing.T, objects []*unstructured.Unstructured, namespace string) map[string]any {
 	t.Helper()
 	for _, obj := range objects {
 		if obj.GetNamespace() != "" {
@@ -62,7 +62,7 @@ func placement(t *testing.T, objects []*unstructured.Unstructured, namespace str
 			takeAway(t, stage)
 			t.Cleanup(func() {
 				if t.Failed() {
-					dump(t, stage.Name)
+					dumpNamespace(t, stage.Name)
 				}
 				takeAway(t, stage)
 			})
@@ -79,8 +79,8 @@ func placement(t *testing.T, objects []*unstructured.Unstructured, namespace str
 // can be applied: each file by itself, and each overlay.
 func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
 	t.Helper()
-	files = tree(t, "examples")
-	for name, content := range tree(t, "kustomize") {
+	files = readTree(t, "examples")
+	for name, content := range readTree(t, "kustomize") {
 		files[name] = content
 	}
 	for name, content := range files {
@@ -99,8 +99,8 @@ func exampleFolders(t *testing.T) (files map[string]string, folders []string) {
 	return files, folders
 }
 
-// rendered are the objects that kustomize makes of a folder.
-func rendered(t *testing.T, folder string) []*unstructured.Unstructured {
+// renderFolder are the objects that kustomize makes of a folder.
+func renderFolder(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "kubernetes", "kubectl"), "kustomize", folder).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -160,10 +160,10 @@ func writtenInSyncs(t *testing.T, k *kustomization, objects []*unstructured.Unst
 	}
 	from := time.Now()
 	for range syncs {
-		k.sync()
+		k.reconcileNow()
 	}
 	if rows := operatorWrites(t, from, clusterNamespace(objects)); len(rows) > 0 {
-		written = "the operator wrote:\n" + table(rows)
+		written = "the operator wrote:\n" + formatTable(rows)
 	}
 	for _, obj := range objects {
 		name := obj.GetKind() + "/" + obj.GetName()
@@ -186,11 +186,11 @@ func clusterNamespace(objects []*unstructured.Unstructured) string {
 // versionOf changes with every write.
 func versionOf(t *testing.T, obj *unstructured.Unstructured) string {
 	t.Helper()
-	live := live(t, obj)
+	live := liveObject(t, obj)
 	return fmt.Sprintf("generation %d, resourceVersion %s", live.GetGeneration(), live.GetResourceVersion())
 }
 
-func live(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
+func liveObject(t *testing.T, obj *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	out := fluxObject(obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName())
 	must(t, env.client.Get(t.Context(), client.ObjectKeyFromObject(obj), out), "read "+obj.GetName())
@@ -209,29 +209,29 @@ func dryRun(t *testing.T, k *kustomization, obj *unstructured.Unstructured) stri
 	applied.SetLabels(labels)
 	err := env.client.Patch(t.Context(), applied, client.Apply, client.FieldOwner(fluxManager), client.ForceOwnership, client.DryRunAll) //nolint:staticcheck // unstructured has no apply configuration
 	must(t, err, "apply without doing it")
-	return cmp.Diff(content(live(t, obj)), content(applied))
+	return cmp.Diff(comparableContent(liveObject(t, obj)), comparableContent(applied))
 }
 
 // operatorWrites are the operator's in one namespace since a time.
 func operatorWrites(t *testing.T, from time.Time, namespace string) []auditRow {
 	t.Helper()
-	return slices.DeleteFunc(audit(t, from, operatorUser, true), func(r auditRow) bool {
-		return r.Namespace != namespace || !r.writes()
+	return slices.DeleteFunc(auditRequests(t, from, operatorUser, true), func(r auditRow) bool {
+		return r.Namespace != namespace || !r.isWrite()
 	})
 }
 
 // fluxHandEdits: the operator puts children back, Flux the cluster's object,
 // each with one write, and then it is quiet.
 func fluxHandEdits(t *testing.T, period time.Duration) {
-	d := deliver(t, map[string]any{"interval": "10s"}, "replicas: 1", "parameters: {work_mem: 8MB}")
+	d := deliverCluster(t, map[string]any{"interval": "10s"}, "replicas: 1", "parameters: {work_mem: 8MB}")
 	time.Sleep(settlePeriod)
 	from := time.Now()
 	for _, edit := range []drift{
-		{"flux-service", &corev1.Service{}, "-rw", merge(`{"spec":{"selector":{"app":"somebody-else"}}}`), nil},
-		{"flux-configmap", &corev1.ConfigMap{}, "-config", merge(`{"data":{"cluster.json":"{}"}}`), nil},
-		{"flux-budget", &policyv1.PodDisruptionBudget{}, "", merge(`{"spec":{"maxUnavailable":7}}`), nil},
+		{"flux-service", &corev1.Service{}, "-rw", mergePatch(`{"spec":{"selector":{"app":"somebody-else"}}}`), nil},
+		{"flux-configmap", &corev1.ConfigMap{}, "-config", mergePatch(`{"data":{"cluster.json":"{}"}}`), nil},
+		{"flux-budget", &policyv1.PodDisruptionBudget{}, "", mergePatch(`{"spec":{"maxUnavailable":7}}`), nil},
 	} {
-		edit.inflict(t, d.c.subject)
+		edit.makeAndAwaitReverted(t, d.c.subject)
 	}
 	settleHandEdits(t, d)
 	for _, r := range operatorWrites(t, from, d.namespace) {
@@ -242,33 +242,33 @@ func fluxHandEdits(t *testing.T, period time.Duration) {
 		}
 	}
 
-	generation := d.c.get().Generation
-	d.c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["work_mem"] = "16MB" })
+	generation := d.c.getCluster().Generation
+	d.c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["work_mem"] = "16MB" })
 	d.c.waitFor(fluxTimeout, "Flux puts the cluster's object back", func(obj *v1alpha1.PostgresCluster) error {
 		if got := obj.Spec.Parameters["work_mem"]; got != "8MB" {
 			return fmt.Errorf("work_mem is %s", got)
 		}
 		return rolledOut(obj)
 	})
-	if got := d.c.sql(0, "show work_mem"); got != "8MB" {
+	if got := d.c.runSQL(0, "show work_mem"); got != "8MB" {
 		t.Errorf("work_mem is %s in the database", got)
 	}
-	if now := d.c.get().Generation; now != generation+2 {
+	if now := d.c.getCluster().Generation; now != generation+2 {
 		t.Errorf("generation %d after an edit and its correction, %d before", now, generation)
 	}
-	undeclared(t, d)
+	testUndeclared(t, d)
 	settleHandEdits(t, d)
 	nobodyWrites(t, d, period)
 }
 
-// undeclared: of what Git does not declare, Flux takes back what kubectl wrote
+// testUndeclared: of what Git does not declare, Flux takes back what kubectl wrote
 // and leaves other tools theirs.
-func undeclared(t *testing.T, d *delivery) {
+func testUndeclared(t *testing.T, d *delivery) {
 	t.Helper()
-	deadline := func() int32 { return ptr.Deref(d.c.get().Spec.ProgressDeadlineSeconds, 0) }
+	deadline := func() int32 { return ptr.Deref(d.c.getCluster().Spec.ProgressDeadlineSeconds, 0) }
 	original := deadline()
 	edit := func(manager client.FieldOwner) {
-		err := merge(`{"spec":{"progressDeadlineSeconds":300}}`)(t.Context(), d.c.get(), manager)
+		err := mergePatch(`{"spec":{"progressDeadlineSeconds":300}}`)(t.Context(), d.c.getCluster(), manager)
 		must(t, err, "edit the cluster's object")
 	}
 	edit("kubectl-edit")
@@ -279,7 +279,7 @@ func undeclared(t *testing.T, d *delivery) {
 		return nil
 	})
 	edit("platform-tool")
-	d.k.sync()
+	d.k.reconcileNow()
 	if got := deadline(); got != 300 {
 		t.Errorf("progressDeadlineSeconds is %d after a sync, another tool had set 300", got)
 	}
@@ -289,24 +289,24 @@ func undeclared(t *testing.T, d *delivery) {
 func settleHandEdits(t *testing.T, d *delivery) {
 	t.Helper()
 	time.Sleep(settlePeriod)
-	must(t, rolledOut(d.c.get()), "the cluster")
+	must(t, rolledOut(d.c.getCluster()), "the cluster")
 }
 
 // nobodyWrites listens, while Flux syncs every ten seconds.
 func nobodyWrites(t *testing.T, d *delivery, period time.Duration) {
 	t.Helper()
-	from, mark := time.Now(), d.c.mark()
-	before, err := d.k.get(t.Context())
+	from, mark := time.Now(), d.c.markPlace()
+	before, err := d.k.getObject(t.Context())
 	must(t, err, "read the Kustomization")
 	time.Sleep(period)
 	if rows := operatorWrites(t, from, d.namespace); len(rows) > 0 {
-		t.Errorf("with nothing to do the operator wrote:\n%s", table(rows))
+		t.Errorf("with nothing to do the operator wrote:\n%s", formatTable(rows))
 	}
-	if changes := len(d.c.since(mark)); changes > 0 {
+	if changes := len(d.c.sinceMark(mark)); changes > 0 {
 		t.Errorf("the cluster's object changed %d times with nothing to do", changes)
 	}
 	eventually(t, fluxTimeout, "Flux has synced meanwhile", func(ctx context.Context) error {
-		now, err := d.k.get(ctx)
+		now, err := d.k.getObject(ctx)
 		if err == nil && lastSync(now) == lastSync(before) {
 			err = errors.New("it has not")
 		}

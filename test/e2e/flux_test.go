@@ -25,7 +25,7 @@ import (
 // does to the operator itself is in TestWithOperator.
 func TestFlux(t *testing.T) {
 	needFlux(t)
-	together(t, []part{
+	runTogether(t, []part{
 		{"BadCommit", fluxBadCommit},
 		{"Commits", fluxCommits},
 		{"IdleSyncs", fluxIdleSyncs},
@@ -38,72 +38,72 @@ func TestFlux(t *testing.T) {
 // fluxBadCommit: what can never be is given up long before the timeout, the
 // primary goes on, and git revert mends it.
 func fluxBadCommit(t *testing.T) {
-	d := deliver(t, nil, "replicas: 2")
-	before := d.c.incarnation(0)
-	revision := d.commit("a version that there is not", map[string]string{
+	d := deliverCluster(t, nil, "replicas: 2")
+	before := d.c.podIncarnation(0)
+	revision := d.commitFiles("a version that there is not", map[string]string{
 		"orders.yaml": strings.Replace(fluxCluster("replicas: 2"), `"17"`, `"17.99"`, 1),
 	})
 	d.k.waitFailed(revision, "HealthCheckFailed", "stalled resources", "PostgresCluster/"+d.namespace+"/"+orders, "Failed")
 	d.c.waitStalled(v1alpha1.ReasonImageUnavailable, "spec.version", "17.99")
-	d.c.sql(0, "create table written (id int)")
-	d.k.waitReady(d.revert())
-	must(t, rolledOut(d.c.get()), "the cluster after git revert")
+	d.c.runSQL(0, "create table written (id int)")
+	d.k.waitReady(d.revertCommit())
+	must(t, rolledOut(d.c.getCluster()), "the cluster after git revert")
 	// What can be told without asking a registry is refused before anything is
 	// written, and the Kustomization carries our message.
-	revision = d.commit("an image that cannot be one", map[string]string{"orders.yaml": fluxCluster("replicas: 2", "image: Postgres 17")})
+	revision = d.commitFiles("an image that cannot be one", map[string]string{"orders.yaml": fluxCluster("replicas: 2", "image: Postgres 17")})
 	d.k.waitFailed(revision, "ReconciliationFailed", "PostgresCluster/"+d.namespace+"/"+orders, "spec.image", "can never be pulled")
-	d.k.waitReady(d.revert())
-	d.c.sql(0, "insert into written values (1)")
-	if now := d.c.incarnation(0); now != before {
+	d.k.waitReady(d.revertCommit())
+	d.c.runSQL(0, "insert into written values (1)")
+	if now := d.c.podIncarnation(0); now != before {
 		t.Errorf("the bad commit touched the database: %s, before %s", now, before)
 	}
 }
 
 // fluxCommits: each commit ends ready, or gone with its volumes kept.
 func fluxCommits(t *testing.T) {
-	d := deliver(t, nil, "replicas: 1")
-	d.c.sql(0, "create table kept (id int); insert into kept values (7)")
-	d.change("three members", "replicas: 3")
-	if n := len(d.c.pods()); n != 3 {
+	d := deliverCluster(t, nil, "replicas: 1")
+	d.c.runSQL(0, "create table kept (id int); insert into kept values (7)")
+	d.commitSpec("three members", "replicas: 3")
+	if n := len(d.c.listPods()); n != 3 {
 		t.Errorf("%d members, want 3", n)
 	}
-	d.change("a setting", "replicas: 3", "parameters: {work_mem: 11MB}")
-	d.c.wanted(3, "work_mem", "11MB")
+	d.commitSpec("a setting", "replicas: 3", "parameters: {work_mem: 11MB}")
+	d.c.awaitSetting(3, "work_mem", "11MB")
 	// A field that Flux owned alone goes with its line: back to the default, one.
-	d.change("no number of members", "parameters: {work_mem: 11MB}")
-	if n := len(d.c.pods()); n != 1 {
+	d.commitSpec("no number of members", "parameters: {work_mem: 11MB}")
+	if n := len(d.c.listPods()); n != 1 {
 		t.Errorf("%d members, want 1", n)
 	}
 
 	renamed := followCluster(t, d.namespace, "eu-"+orders)
-	d.k.waitReady(d.commit("another name", map[string]string{"kustomization.yaml": kustomizationFile("orders.yaml", "namePrefix: eu-")}))
-	must(t, rolledOut(renamed.get()), "the renamed cluster, when Flux says that it is ready")
-	d.pruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
+	d.k.waitReady(d.commitFiles("another name", map[string]string{"kustomization.yaml": kustomizationFile("orders.yaml", "namePrefix: eu-")}))
+	must(t, rolledOut(renamed.getCluster()), "the renamed cluster, when Flux says that it is ready")
+	d.awaitPruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
 
-	d.k.waitReady(d.revert())
-	must(t, rolledOut(d.c.get()), "the cluster of the old name")
-	d.pruned(renamed, "PersistentVolumeClaim/data-eu-orders-0")
-	if got := d.c.sql(0, "select id from kept"); got != "7" {
+	d.k.waitReady(d.revertCommit())
+	must(t, rolledOut(d.c.getCluster()), "the cluster of the old name")
+	d.awaitPruned(renamed, "PersistentVolumeClaim/data-eu-orders-0")
+	if got := d.c.runSQL(0, "select id from kept"); got != "7" {
 		t.Errorf("the cluster has %q again, want 7", got)
 	}
 
-	d.k.waitReady(d.commit("no cluster", map[string]string{
+	d.k.waitReady(d.commitFiles("no cluster", map[string]string{
 		"kustomization.yaml": kustomizationFile("nothing.yaml"), "orders.yaml": "",
 		"nothing.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: nothing}\n",
 	}))
-	d.pruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
+	d.awaitPruned(d.c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
 }
 
-// pruned waits until nothing of a cluster remains but volumes, the CA and
+// awaitPruned waits until nothing of a cluster remains but volumes, the CA and
 // credentials.
-func (d *delivery) pruned(c *cluster, volumes ...string) {
+func (d *delivery) awaitPruned(c *cluster, volumes ...string) {
 	d.t.Helper()
 	want := append(volumes, "Secret/"+c.name+"-ca", "Secret/"+c.name+"-internal")
 	eventually(d.t, goneTimeout, c.name+" is gone but for its volumes", func(ctx context.Context) error {
-		if err := gone(env.client.Get(ctx, c.key(""), &v1alpha1.PostgresCluster{})); err != nil {
+		if err := checkGone(env.client.Get(ctx, c.nameOf(""), &v1alpha1.PostgresCluster{})); err != nil {
 			return err
 		}
-		have, err := c.remains(ctx)
+		have, err := c.listRemaining(ctx)
 		have = slices.DeleteFunc(have, func(name string) bool { return strings.HasPrefix(name, "Lease/") })
 		if err == nil && !slices.Equal(have, want) {
 			err = fmt.Errorf("there are %v, want %v", have, want)
@@ -115,20 +115,20 @@ func (d *delivery) pruned(c *cluster, volumes ...string) {
 // fluxSuspend: suspend in Git is a state to be in, not one to wait for; the
 // annotation of flux reconcile is answered beside Flux.
 func fluxSuspend(t *testing.T) {
-	d := deliver(t, nil, "replicas: 1")
+	d := deliverCluster(t, nil, "replicas: 1")
 	d.answersKubectl()
-	d.change("hands off", "replicas: 1", "suspend: true")
-	if phase := d.c.get().Status.Phase; phase != v1alpha1.ReasonSuspended {
+	d.commitSpec("hands off", "replicas: 1", "suspend: true")
+	if phase := d.c.getCluster().Status.Phase; phase != v1alpha1.ReasonSuspended {
 		t.Errorf("the phase is %s", phase)
 	}
 	d.looseBudget()
-	d.c.handled()
-	if got := d.budget().Spec.MaxUnavailable; ptr.Deref(got, intstr.IntOrString{}) != intstr.FromInt32(7) {
+	d.c.awaitHandled()
+	if got := d.getBudget().Spec.MaxUnavailable; ptr.Deref(got, intstr.IntOrString{}) != intstr.FromInt32(7) {
 		t.Errorf("a suspended cluster's budget was put back to %s", got)
 	}
-	d.change("hands on", "replicas: 1")
+	d.commitSpec("hands on", "replicas: 1")
 	eventually(t, revertTimeout, "the budget is put back", func(context.Context) error {
-		if *d.budget().Spec.MaxUnavailable == intstr.FromInt32(7) {
+		if *d.getBudget().Spec.MaxUnavailable == intstr.FromInt32(7) {
 			return errors.New("it is as somebody left it")
 		}
 		return nil
@@ -141,7 +141,7 @@ func (d *delivery) answersKubectl() {
 	d.t.Helper()
 	const asked = "once"
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, requestedAt, asked)
-	must(d.t, merge(body)(d.t.Context(), d.c.get(), "kubectl-annotate"), "annotate the cluster's object")
+	must(d.t, mergePatch(body)(d.t.Context(), d.c.getCluster(), "kubectl-annotate"), "annotate the cluster's object")
 	answered := func(obj *v1alpha1.PostgresCluster) error {
 		if got := obj.Status.LastHandledReconcileAt; got != asked {
 			return fmt.Errorf("it is %q", got)
@@ -149,50 +149,50 @@ func (d *delivery) answersKubectl() {
 		return nil
 	}
 	d.c.waitFor(revertTimeout, "the request is answered", answered)
-	d.k.sync()
-	obj := d.c.get()
+	d.k.reconcileNow()
+	obj := d.c.getCluster()
 	if at, found := obj.Annotations[requestedAt]; found {
 		d.t.Errorf("after a sync the annotation is %q", at)
 	}
 	must(d.t, answered(obj), "the answer, after a sync")
 }
 
-func (d *delivery) budget() *policyv1.PodDisruptionBudget {
+func (d *delivery) getBudget() *policyv1.PodDisruptionBudget {
 	d.t.Helper()
 	var b policyv1.PodDisruptionBudget
-	d.c.read(&b, orders)
+	d.c.readObject(&b, orders)
 	return &b
 }
 
 // looseBudget is an edit by hand.
 func (d *delivery) looseBudget() {
 	d.t.Helper()
-	err := merge(`{"spec":{"maxUnavailable":7}}`)(d.t.Context(), d.budget(), "e2e")
+	err := mergePatch(`{"spec":{"maxUnavailable":7}}`)(d.t.Context(), d.getBudget(), "e2e")
 	must(d.t, err, "edit the budget")
 }
 
 // fluxAutoscaler: what Git does not say is somebody else's to say, handed over
 // as the walk-through has it.
 func fluxAutoscaler(t *testing.T) {
-	d := deliver(t, nil, "replicas: 1")
-	d.k.suspend(true)
+	d := deliverCluster(t, nil, "replicas: 1")
+	d.k.setSuspended(true)
 	body := []byte(`{"spec":{"replicas":2}}`)
-	err := env.client.SubResource("scale").Patch(t.Context(), d.c.get(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("kubectl"))
+	err := env.client.SubResource("scale").Patch(t.Context(), d.c.getCluster(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("kubectl"))
 	must(t, err, "scale as kubectl and autoscalers do")
 	scaled := d.c.waitReady()
-	revision := d.commit("replicas are an autoscaler's", map[string]string{"orders.yaml": fluxCluster()})
-	d.k.suspend(false)
+	revision := d.commitFiles("replicas are an autoscaler's", map[string]string{"orders.yaml": fluxCluster()})
+	d.k.setSuspended(false)
 	d.k.waitReady(revision)
 	for range 3 {
-		d.k.sync()
+		d.k.reconcileNow()
 	}
-	if now := d.c.get(); now.Generation != scaled.Generation {
+	if now := d.c.getCluster(); now.Generation != scaled.Generation {
 		t.Errorf("generation %d after syncs, %d before", now.Generation, scaled.Generation)
 	}
-	d.autoscale(3)
-	autoscaled := d.c.get()
-	d.change("a setting", "parameters: {work_mem: 11MB}")
-	now := d.c.get()
+	d.autoscaleMembers(3)
+	autoscaled := d.c.getCluster()
+	d.commitSpec("a setting", "parameters: {work_mem: 11MB}")
+	now := d.c.getCluster()
 	if ptr.Deref(now.Spec.Replicas, 0) != 3 || now.Status.ReadyReplicas != 3 {
 		t.Errorf("Flux scaled to %d", ptr.Deref(now.Spec.Replicas, 0))
 	}
@@ -207,11 +207,11 @@ func fluxAutoscaler(t *testing.T) {
 	}
 }
 
-// autoscale has Kubernetes' own autoscaler raise the members to its minimum,
+// autoscaleMembers has Kubernetes' own autoscaler raise the members to its minimum,
 // for which it needs no metrics, while Flux syncs.
-func (d *delivery) autoscale(least int32) {
+func (d *delivery) autoscaleMembers(least int32) {
 	d.t.Helper()
-	before := d.c.get().Generation
+	before := d.c.getCluster().Generation
 	must(d.t, env.client.Create(d.t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Name: orders, Namespace: d.namespace},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
@@ -226,9 +226,9 @@ func (d *delivery) autoscale(least int32) {
 		return rolledOut(obj)
 	})
 	for range 3 {
-		d.k.sync()
+		d.k.reconcileNow()
 	}
-	if now := d.c.get().Generation; now != before+1 {
+	if now := d.c.getCluster().Generation; now != before+1 {
 		d.t.Errorf("generation %d after the autoscaler and three syncs, %d before", now, before)
 	}
 }

@@ -27,35 +27,35 @@ const (
 func hungServer(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	c.sql(0, "create table kept as select generate_series(1, 1000) as n")
-	pod := c.incarnation(0)
+	c.runSQL(0, "create table kept as select generate_series(1, 1000) as n")
+	pod := c.podIncarnation(0)
 
 	// The agent alone: nothing happens to the database, nor to who finds it.
 	agent := c.agentOf(0)
-	c.signal("STOP", agent)
+	c.signalProcess("STOP", agent)
 	stopped := false
 	for end := time.Now().Add(agentPause); time.Now().Before(end); time.Sleep(pollInterval) {
-		have, err := behind(t.Context(), c.namespace, c.name+"-rw")
+		have, err := podsBehind(t.Context(), c.namespace, c.name+"-rw")
 		must(t, err, "look at the Service")
-		if stopped = stopped || !slices.Contains(have, c.pod(0)); stopped {
+		if stopped = stopped || !slices.Contains(have, c.podName(0)); stopped {
 			t.Errorf("an agent that stands still takes its database out of -rw: %v", have)
 			break
 		}
 	}
-	c.sql(0, "insert into kept values (1001)")
-	c.signal("CONT", agent)
+	c.runSQL(0, "insert into kept values (1001)")
+	c.signalProcess("CONT", agent)
 	c.waitReady()
 	if now := c.agentOf(0); now != agent {
 		t.Errorf("the agent was ended: %s, before %s", now, agent)
 	}
 
-	postmaster, err := run(t.Context(), c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+	postmaster, err := runCommand(t.Context(), c.namespace, c.podName(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
 	must(t, err, "find the postmaster")
 	began := time.Now()
-	c.signal("STOP", postmaster)
+	c.signalProcess("STOP", postmaster)
 	c.waitCondition(hungPeriod, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonPrimaryUnavailable, "new connection")
 	t.Logf("seen %s after the postmaster stood still", time.Since(began).Round(100*time.Millisecond))
-	c.waitCondition(hungPeriod, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonMemberDown, c.pod(0), "new connection")
+	c.waitCondition(hungPeriod, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonMemberDown, c.podName(0), "new connection")
 	c.waitFor(hungPeriod, "it is not Ready", func(obj *v1alpha1.PostgresCluster) error {
 		if rolledOut(obj) == nil {
 			return fmt.Errorf("it is: %+v", obj.Status.Conditions)
@@ -63,11 +63,11 @@ func hungServer(t *testing.T) {
 		return nil
 	})
 	c.waitBehind("-rw")
-	c.signal("CONT", postmaster)
+	c.signalProcess("CONT", postmaster)
 	c.waitReady()
-	c.waitBehind("-rw", c.pod(0))
+	c.waitBehind("-rw", c.podName(0))
 	eventually(t, serviceTimeout, "it is the same postmaster", func(ctx context.Context) error {
-		now, err := run(ctx, c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+		now, err := runCommand(ctx, c.namespace, c.podName(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
 		if err == nil && now != postmaster {
 			err = fmt.Errorf("%s, before %s", now, postmaster)
 		}
@@ -76,9 +76,9 @@ func hungServer(t *testing.T) {
 
 	// For good: it is killed, and started again.
 	began = time.Now()
-	c.signal("STOP", postmaster)
+	c.signalProcess("STOP", postmaster)
 	eventually(t, readyTimeout, "it was started again", func(ctx context.Context) error {
-		now, err := run(ctx, c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+		now, err := runCommand(ctx, c.namespace, c.podName(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
 		if err == nil && now == postmaster {
 			err = fmt.Errorf("it is %s", now)
 		}
@@ -86,18 +86,18 @@ func hungServer(t *testing.T) {
 	})
 	c.waitReady()
 	t.Logf("serves again %s after the postmaster stood still for good", time.Since(began).Round(100*time.Millisecond))
-	if got := c.sql(0, "select count(*) from kept"); got != "1001" {
+	if got := c.runSQL(0, "select count(*) from kept"); got != "1001" {
 		t.Errorf("rows: %s", got)
 	}
 	c.sameTables(1)
-	if now := c.incarnation(0); now != pod {
+	if now := c.podIncarnation(0); now != pod {
 		t.Errorf("its pod was touched: %s, before %s", now, pod)
 	}
 }
 
-// signal sends a signal to a process of the first member.
-func (c *cluster) signal(name, pid string) {
+// signalProcess sends a signal to a process of the first member.
+func (c *cluster) signalProcess(name, pid string) {
 	c.t.Helper()
-	_, err := run(c.t.Context(), c.namespace, c.pod(0), "", "sh", "-c", "kill -"+name+" "+pid)
+	_, err := runCommand(c.t.Context(), c.namespace, c.podName(0), "", "sh", "-c", "kill -"+name+" "+pid)
 	must(c.t, err, "send "+name+" to "+pid)
 }

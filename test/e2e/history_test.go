@@ -30,15 +30,15 @@ type history struct {
 	changed   chan struct{}
 }
 
-// follow watches one name in a namespace until the test ends.
-func follow(t *testing.T, k *kind, namespace, name string) *history {
+// followName watches one name in a namespace until the test ends.
+func followName(t *testing.T, k *kind, namespace, name string) *history {
 	t.Helper()
 	h := &history{changed: make(chan struct{}, 1), rolledOut: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h.watch(ctx, t, k, namespace, name)
+		h.watchName(ctx, t, k, namespace, name)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -47,7 +47,7 @@ func follow(t *testing.T, k *kind, namespace, name string) *history {
 	return h
 }
 
-func (h *history) watch(ctx context.Context, t *testing.T, k *kind, namespace, name string) {
+func (h *history) watchName(ctx context.Context, t *testing.T, k *kind, namespace, name string) {
 	for ctx.Err() == nil {
 		w, err := env.client.Watch(ctx, k.list(), &client.ListOptions{
 			Namespace: namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", name),
@@ -63,21 +63,21 @@ func (h *history) watch(ctx context.Context, t *testing.T, k *kind, namespace, n
 			if !ok {
 				break
 			}
-			if err := honest(c); err != nil {
+			if err := checkHonest(c); err != nil {
 				t.Errorf("at resourceVersion %s, phase %s: %v", c.GetResourceVersion(), c.CommonStatus().Phase, err)
 			}
-			if err := h.repaired(c); err != nil {
+			if err := h.checkRepaired(c); err != nil {
 				t.Errorf("at resourceVersion %s, phase %s: %v", c.GetResourceVersion(), c.CommonStatus().Phase, err)
 			}
-			h.add(c)
+			h.addStatus(c)
 		}
 		w.Stop()
 	}
 }
 
-// repaired says what is wrong with calling a repair a change: a generation that
+// checkRepaired says what is wrong with calling a repair a change: a generation that
 // was Ready once is rolled out, whatever breaks then.
-func (h *history) repaired(c v1alpha1.Cluster) error {
+func (h *history) checkRepaired(c v1alpha1.Cluster) error {
 	conditions, observed := c.GetConditions(), c.CommonStatus().ObservedGeneration
 	of := fmt.Sprintf("%s/%d", c.GetUID(), observed)
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) {
@@ -95,7 +95,7 @@ func (h *history) repaired(c v1alpha1.Cluster) error {
 	return nil
 }
 
-func (h *history) add(c v1alpha1.Cluster) {
+func (h *history) addStatus(c v1alpha1.Cluster) {
 	h.mu.Lock()
 	h.seen = append(h.seen, c)
 	h.mu.Unlock()
@@ -105,14 +105,14 @@ func (h *history) add(c v1alpha1.Cluster) {
 	}
 }
 
-// mark is a place in the history, to look at what came after it.
-func (h *history) mark() int {
+// markPlace is a place in the history, to look at what came after it.
+func (h *history) markPlace() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.seen)
 }
 
-func (h *history) since(mark int) []v1alpha1.Cluster {
+func (h *history) sinceMark(mark int) []v1alpha1.Cluster {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.seen[mark:])
@@ -121,7 +121,7 @@ func (h *history) since(mark int) []v1alpha1.Cluster {
 // phasesSince are the phases that came after a place, without repetition.
 func (h *history) phasesSince(mark int) []string {
 	var phases []string
-	for _, c := range h.since(mark) {
+	for _, c := range h.sinceMark(mark) {
 		if phase := c.CommonStatus().Phase; len(phases) == 0 || phases[len(phases)-1] != phase {
 			phases = append(phases, phase)
 		}
@@ -129,9 +129,9 @@ func (h *history) phasesSince(mark int) []string {
 	return phases
 }
 
-// honest says what a status may never say, whatever goes on.
-func honest(c v1alpha1.Cluster) error {
-	result, err := compute(c)
+// checkHonest says what a status may never say, whatever goes on.
+func checkHonest(c v1alpha1.Cluster) error {
+	result, err := computeStatus(c)
 	if err != nil {
 		return err
 	}

@@ -18,31 +18,31 @@ func movingTag(t *testing.T) {
 	older, newer := have[0], have[len(have)-1]
 	// Of the repository that the images have: by another name's digest the
 	// runtime would not know them.
-	repository, _, _ := strings.Cut(ref(t, "postgres", older), ":")
+	repository, _, _ := strings.Cut(imageRef(t, "postgres", older), ":")
 	moving := repository + ":17-moving"
-	tag(t, older, moving)
+	tagImage(t, older, moving)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = "17", moving })
 	obj := c.waitReady()
 	image := obj.Status.Image
 	if obj.Status.Version != older || !strings.Contains(image, "@sha256:") {
 		t.Fatalf("status says version %s and image %s, want %s by its digest", obj.Status.Version, image, older)
 	}
-	first := c.incarnation(0)
-	tag(t, newer, moving)
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Replicas = new(int32(2)) })
+	first := c.podIncarnation(0)
+	tagImage(t, newer, moving)
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Replicas = new(int32(2)) })
 	obj = c.waitReady()
 	if obj.Status.Image != image {
 		t.Errorf("the image became %s, before %s", obj.Status.Image, image)
 	}
 	for n := range 2 {
-		if v := c.sql(n, "show server_version"); !strings.HasPrefix(v, older) {
-			t.Errorf("%s runs %s, want %s", c.pod(n), v, older)
+		if v := c.runSQL(n, "show server_version"); !strings.HasPrefix(v, older) {
+			t.Errorf("%s runs %s, want %s", c.podName(n), v, older)
 		}
 	}
-	if now := c.incarnation(0); now != first {
+	if now := c.podIncarnation(0); now != first {
 		t.Errorf("the primary was touched: %s, before %s", now, first)
 	}
-	c.edit(func(obj *v1alpha1.PostgresCluster) {
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) {
 		obj.Spec.Version, obj.Spec.Image = v1alpha1.PostgresVersion(newer), ""
 	})
 	if obj = c.waitReady(); obj.Status.Version != newer {
@@ -50,9 +50,9 @@ func movingTag(t *testing.T) {
 	}
 }
 
-// tag lets a reference stand for a version's image on all nodes.
-func tag(t *testing.T, version, as string) {
+// tagImage lets a reference stand for a version's image on all nodes.
+func tagImage(t *testing.T, version, as string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", ref(t, "postgres", version), as).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", imageRef(t, "postgres", version), as).CombinedOutput()
 	must(t, err, "tag the image: "+string(out))
 }

@@ -33,8 +33,8 @@ func readImages() ([]image, error) {
 	return images, nil
 }
 
-// versions that the nodes have of a line, the oldest first.
-func versions(engine, line string) []string {
+// imageVersions that the nodes have of a line, the oldest first.
+func imageVersions(engine, line string) []string {
 	var found []string
 	for _, i := range env.images {
 		if i.Engine == engine && i.Line == line {
@@ -58,9 +58,9 @@ func patchOf(version string) int {
 // to skip one.
 func needImages(t *testing.T, engine, line string, count int) []string {
 	t.Helper()
-	have := versions(engine, line)
+	have := imageVersions(engine, line)
 	if len(have) < count {
-		skip(t, "needs %d image(s) of %s %s, the nodes have %d (test/cluster images %s)", count, engine, line, len(have), engine)
+		skipTest(t, "needs %d image(s) of %s %s, the nodes have %d (test/cluster images %s)", count, engine, line, len(have), engine)
 	}
 	return have
 }
@@ -68,13 +68,13 @@ func needImages(t *testing.T, engine, line string, count int) []string {
 // needVersion skips a test of a version that the nodes lack.
 func needVersion(t *testing.T, engine, line, version string) {
 	t.Helper()
-	if have := versions(engine, line); !slices.Contains(have, version) {
-		skip(t, "needs %s %s, the nodes have %q", engine, version, have)
+	if have := imageVersions(engine, line); !slices.Contains(have, version) {
+		skipTest(t, "needs %s %s, the nodes have %q", engine, version, have)
 	}
 }
 
-// ref is the image of a version.
-func ref(t testing.TB, engine, version string) string {
+// imageRef is the image of a version.
+func imageRef(t testing.TB, engine, version string) string {
 	t.Helper()
 	for _, i := range env.images {
 		if i.Engine == engine && i.Version == version && len(i.Refs) > 0 {

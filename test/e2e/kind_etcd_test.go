@@ -29,9 +29,9 @@ var etcd = &kind{
 	reloaded:  `parameters: {snapshot-count: "5000"}`,
 	restarted: `parameters: {max-wals: "7"}`,
 	drifts: []drift{
-		{"endpoints", &corev1.Secret{}, "-app", merge(`{"stringData":{"endpoints":"https://elsewhere.example:2379"}}`),
+		{"endpoints", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"endpoints":"https://elsewhere.example:2379"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
-		{"certificate", &corev1.Secret{}, "-app", merge(`{"stringData":{"tls.crt":"guessed"}}`),
+		{"certificate", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"tls.crt":"guessed"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
 	},
 	refused: []badManifest{
@@ -66,7 +66,7 @@ func etcdMistakes() []mistake {
 
 // newestEtcd is the newest patch of a line that the nodes have.
 func newestEtcd(line string) string {
-	have := versions("etcd", line)
+	have := imageVersions("etcd", line)
 	if len(have) == 0 {
 		return ""
 	}
@@ -75,25 +75,25 @@ func newestEtcd(line string) string {
 
 type etcdDatabase struct{}
 
-func (etcdDatabase) keep(c *subject, value string) {
+func (etcdDatabase) keepValue(c *subject, value string) {
 	c.t.Helper()
-	c.etcdctl(0, "put", "kept", value)
+	c.runEtcdctl(0, "put", "kept", value)
 }
 
-func (etcdDatabase) kept(c *subject) string {
+func (etcdDatabase) keptValue(c *subject) string {
 	c.t.Helper()
-	return c.etcdctl(0, "get", "--print-value-only", "kept")
+	return c.runEtcdctl(0, "get", "--print-value-only", "kept")
 }
 
-func (etcdDatabase) serves(t *testing.T, c *subject) string {
+func (etcdDatabase) checkServes(t *testing.T, c *subject) string {
 	t.Helper()
-	return newEtcdApp(t, c.with(t)).ctl(t, "get", "--print-value-only", "kept")
+	return newEtcdApp(t, c.withTest(t)).runEtcdctl(t, "get", "--print-value-only", "kept")
 }
 
 // otherImage is of another minor version: it must not even start on the data.
 func (etcdDatabase) otherImage(t *testing.T) string {
 	t.Helper()
-	return ref(t, "etcd", needImages(t, "etcd", "3.5", 1)[0])
+	return imageRef(t, "etcd", needImages(t, "etcd", "3.5", 1)[0])
 }
 
 func (etcdDatabase) inForce(ctx context.Context, obj v1alpha1.Cluster) error {
@@ -117,13 +117,13 @@ func (etcdDatabase) inForce(ctx context.Context, obj v1alpha1.Cluster) error {
 			}
 		}
 	}
-	have, err := behind(ctx, declared.Namespace, declared.Name+"-client")
+	have, err := podsBehind(ctx, declared.Namespace, declared.Name+"-client")
 	if err == nil && !slices.Equal(have, pods) {
 		err = fmt.Errorf("behind -client: %v, want %v", have, pods)
 	}
 	group, groupErr := groupOf(ctx, declared.Namespace, pods[0])
 	if groupErr == nil {
-		groupErr = group.is(pods)
+		groupErr = group.checkVoters(pods)
 	}
 	return errors.Join(append(errs, err, groupErr)...)
 }
@@ -161,15 +161,15 @@ func decodeNumbers(text string, into any) error {
 	return decoder.Decode(into)
 }
 
-// united: every pod a voter, one leader, and the same data on all.
-func (etcdDatabase) united(c *subject, members int) {
+// awaitUnited: every pod a voter, one leader, and the same data on all.
+func (etcdDatabase) awaitUnited(c *subject, members int) {
 	c.t.Helper()
 	var pods []string
 	for n := range members {
-		pods = append(pods, c.pod(n))
+		pods = append(pods, c.podName(n))
 	}
-	g := c.group()
-	if err := g.is(pods); err != nil {
+	g := c.readGroup()
+	if err := g.checkVoters(pods); err != nil {
 		c.t.Error(err)
 	}
 	var hashes []struct {
@@ -178,7 +178,7 @@ func (etcdDatabase) united(c *subject, members int) {
 			Hash uint64 `json:"hash"`
 		}
 	}
-	out := c.etcdctl(0, "endpoint", "hashkv", "--cluster", "--rev", fmt.Sprint(g.status[0].Status.Header.Revision), "-w", "json")
+	out := c.runEtcdctl(0, "endpoint", "hashkv", "--cluster", "--rev", fmt.Sprint(g.status[0].Status.Header.Revision), "-w", "json")
 	must(c.t, json.Unmarshal([]byte(out), &hashes), "read the hashes")
 	for _, h := range hashes {
 		if len(hashes) != members || h.HashKV.Hash != hashes[0].HashKV.Hash {

@@ -29,7 +29,7 @@ var postgres = &kind{
 	reloaded:  `parameters: {work_mem: 7MB}`,
 	restarted: `parameters: {max_connections: "123"}`,
 	drifts: []drift{
-		{"password", &corev1.Secret{}, "-app", merge(`{"stringData":{"password":"guessed"}}`),
+		{"password", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"password":"guessed"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
 	},
 	refused: []badManifest{
@@ -59,28 +59,28 @@ func postgresMistakes() []mistake {
 
 type postgresDatabase struct{}
 
-func (postgresDatabase) keep(c *subject, value string) {
+func (postgresDatabase) keepValue(c *subject, value string) {
 	c.t.Helper()
-	(&cluster{c}).sql(0, "set role app; create table if not exists kept (value text); truncate kept; insert into kept values ('"+value+"')")
+	(&cluster{c}).runSQL(0, "set role app; create table if not exists kept (value text); truncate kept; insert into kept values ('"+value+"')")
 }
 
-func (postgresDatabase) kept(c *subject) string {
+func (postgresDatabase) keptValue(c *subject) string {
 	c.t.Helper()
 	pg := &cluster{c}
-	if pg.sql(0, "select count(*) from pg_tables where tablename = 'kept'") == "0" {
+	if pg.runSQL(0, "select count(*) from pg_tables where tablename = 'kept'") == "0" {
 		return ""
 	}
-	return pg.sql(0, "select value from kept")
+	return pg.runSQL(0, "select value from kept")
 }
 
-func (postgresDatabase) serves(t *testing.T, c *subject) string {
+func (postgresDatabase) checkServes(t *testing.T, c *subject) string {
 	t.Helper()
-	return newClient(t).mustPsql(t, (&cluster{c.with(t)}).uri(), "select value from kept")
+	return newClient(t).mustPsql(t, (&cluster{c.withTest(t)}).connectionURI(), "select value from kept")
 }
 
 func (postgresDatabase) otherImage(t *testing.T) string {
 	t.Helper()
-	return ref(t, "postgres", needImages(t, "postgres", "17", 2)[0])
+	return imageRef(t, "postgres", needImages(t, "postgres", "17", 2)[0])
 }
 
 func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {
@@ -98,14 +98,14 @@ func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {
 			want += "|" + obj.Spec.Parameters[name]
 		}
 		query += ", (select count(*) from pg_settings where pending_restart)"
-		have, err := local(ctx, obj.Namespace, pod, "postgres", query)
+		have, err := runLocalQuery(ctx, obj.Namespace, pod, "postgres", query)
 		if err == nil && have != want+"|0" {
 			err = fmt.Errorf("%s has %s, want %s", pod, have, want+"|0")
 		}
 		errs = append(errs, err)
 	}
 	for service, want := range map[string][]string{"-rw": {obj.Name + "-0"}, "-ro": replicas} {
-		have, err := behind(ctx, obj.Namespace, obj.Name+service)
+		have, err := podsBehind(ctx, obj.Namespace, obj.Name+service)
 		if err == nil && !slices.Equal(have, want) {
 			err = fmt.Errorf("behind %s: %v, want %v", service, have, want)
 		}
@@ -114,13 +114,13 @@ func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// united: one primary, which sends to all others over TLS.
-func (postgresDatabase) united(c *subject, members int) {
+// awaitUnited: one primary, which sends to all others over TLS.
+func (postgresDatabase) awaitUnited(c *subject, members int) {
 	c.t.Helper()
 	pg := &cluster{c}
 	primaries := 0
 	for n := range members {
-		if pg.sql(n, "select pg_is_in_recovery()") == "f" {
+		if pg.runSQL(n, "select pg_is_in_recovery()") == "f" {
 			primaries++
 		}
 	}
@@ -129,13 +129,13 @@ func (postgresDatabase) united(c *subject, members int) {
 	}
 	var replicas []string
 	for n := 1; n < members; n++ {
-		replicas = append(replicas, c.pod(n))
+		replicas = append(replicas, c.podName(n))
 	}
-	have := strings.Fields(pg.sql(0, "select application_name from pg_stat_replication order by 1"))
+	have := strings.Fields(pg.runSQL(0, "select application_name from pg_stat_replication order by 1"))
 	if !slices.Equal(have, replicas) {
 		c.t.Errorf("the primary sends to %v, want %v", have, replicas)
 	}
-	if n := pg.sql(0, streamingOverTLS); n != strconv.Itoa(len(replicas)) {
+	if n := pg.runSQL(0, streamingOverTLS); n != strconv.Itoa(len(replicas)) {
 		c.t.Errorf("%s replicas stream over TLS, want %d", n, len(replicas))
 	}
 }
@@ -157,25 +157,25 @@ while [ ! -e ` + until + ` ]; do
 	sleep 0.05
 done`
 
-func (postgresDatabase) application(c *subject, app *clientPod) []string {
+func (postgresDatabase) applicationCommand(c *subject, app *clientPod) []string {
 	c.t.Helper()
-	uri := (&cluster{c}).uri()
+	uri := (&cluster{c}).connectionURI()
 	app.mustPsql(c.t, uri, "create table written (id int primary key)")
-	app.write(c.t, "/tmp/uri", uri)
+	app.writeFile(c.t, "/tmp/uri", uri)
 	return []string{"bash", "-c", inserts}
 }
 
-func (postgresDatabase) written(c *subject, ordinal int) []int {
+func (postgresDatabase) writtenNumbers(c *subject, ordinal int) []int {
 	c.t.Helper()
-	return (&cluster{c}).rows(ordinal, "true")
+	return (&cluster{c}).selectRows(ordinal, "true")
 }
 
-// rows of the application's that a member has, of those for which a condition
+// selectRows of the application's that a member has, of those for which a condition
 // holds.
-func (c *cluster) rows(ordinal int, condition string) []int {
+func (c *cluster) selectRows(ordinal int, condition string) []int {
 	c.t.Helper()
 	var numbers []int
-	for _, id := range strings.Fields(c.sql(ordinal, "select id from written where "+condition)) {
+	for _, id := range strings.Fields(c.runSQL(ordinal, "select id from written where "+condition)) {
 		n, err := strconv.Atoi(id)
 		must(c.t, err, "read a row")
 		numbers = append(numbers, n)

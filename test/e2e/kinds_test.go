@@ -56,29 +56,29 @@ type kind struct {
 
 // database is how the tests get at what a kind keeps.
 type database interface {
-	// keep stores a value, in the place of the one before.
-	keep(c *subject, value string)
-	// kept is what is stored, nothing when there is nothing.
-	kept(c *subject) string
-	// serves tells an application, which knows the connection Secret and lives in
+	// keepValue stores a value, in the place of the one before.
+	keepValue(c *subject, value string)
+	// keptValue is what is stored, nothing when there is nothing.
+	keptValue(c *subject) string
+	// checkServes tells an application, which knows the connection Secret and lives in
 	// another namespace, to read what is kept.
-	serves(t *testing.T, c *subject) string
+	checkServes(t *testing.T, c *subject) string
 	// inForce says what of a spec the members and the Services do not have.
 	inForce(ctx context.Context, obj v1alpha1.Cluster) error
-	// united says by the test's failure what keeps the members from being one
+	// awaitUnited says by the test's failure what keeps the members from being one
 	// cluster of so many.
-	united(c *subject, members int)
-	// application puts one that writes into a pod, and is the command to start
+	awaitUnited(c *subject, members int)
+	// applicationCommand puts one that writes into a pod, and is the command to start
 	// it; what it tells is for tale to hear.
-	application(c *subject, app *clientPod) []string
-	// written are the numbers of the application that a member has.
-	written(c *subject, ordinal int) []int
+	applicationCommand(c *subject, app *clientPod) []string
+	// writtenNumbers are the numbers of the application that a member has.
+	writtenNumbers(c *subject, ordinal int) []int
 	// otherImage is one that runs, and that no member should.
 	otherImage(t *testing.T) string
 }
 
-// kinds under test.
-func kinds() []*kind { return []*kind{postgres, etcd} }
+// allKinds under test.
+func allKinds() []*kind { return []*kind{postgres, etcd} }
 
 // badManifest is one that the API server refuses: the spec's lines come on top
 // of the least that a spec must say, null takes a field away.
@@ -102,9 +102,9 @@ func needKind(t *testing.T, k *kind) {
 // nothing to what the test looks at.
 const unsaved = "backup: {enabled: false}"
 
-// manifest of a cluster, with lines of YAML on top of the least. It has no
+// newManifest of a cluster, with lines of YAML on top of the least. It has no
 // backups unless they say so.
-func (k *kind) manifest(t testing.TB, namespace, name string, lines ...string) *unstructured.Unstructured {
+func (k *kind) newManifest(t testing.TB, namespace, name string, lines ...string) *unstructured.Unstructured {
 	t.Helper()
 	spec := specOf(t, append([]string{k.base(), unsaved}, lines...)...)
 	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
@@ -143,11 +143,11 @@ func createStrictly(t testing.TB, obj *unstructured.Unstructured) error {
 	return env.client.Create(t.Context(), obj, client.FieldValidation(metav1.FieldValidationStrict))
 }
 
-// retained are the names of what a deleted cluster leaves behind.
-func (c *subject) retained(members int32) []string {
+// retainedNames are the names of what a deleted cluster leaves behind.
+func (c *subject) retainedNames(members int32) []string {
 	names := []string{"Secret/" + c.name + "-ca", "Secret/" + c.name + "-internal"}
 	for n := range members {
-		names = append(names, "PersistentVolumeClaim/"+c.volume(int(n)))
+		names = append(names, "PersistentVolumeClaim/"+c.volumeName(int(n)))
 	}
 	return names
 }

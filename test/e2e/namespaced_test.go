@@ -35,11 +35,11 @@ func namespacedOperator(t *testing.T) {
 		"pod-security.kubernetes.io/enforce": "restricted",
 	}}}
 	takeAway(t, listed)
-	uninstall(t)
+	uninstallOperator(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			dump(t, listedNamespace)
-			dump(t, operatorNamespace)
+			dumpNamespace(t, listedNamespace)
+			dumpNamespace(t, operatorNamespace)
 		}
 		takeAway(t, listed)
 	})
@@ -49,14 +49,14 @@ func namespacedOperator(t *testing.T) {
 	elsewhere := createCluster(t, newNamespace(t, ""), orders, 1)
 	c := createCluster(t, listedNamespace, orders, 2)
 	c.waitReady()
-	if got := c.sql(0, "select count(*) from pg_stat_replication"); got != "1" {
+	if got := c.runSQL(0, "select count(*) from pg_stat_replication"); got != "1" {
 		t.Errorf("%s replicas stream, want 1", got)
 	}
 	c.revertsBudget()
 
-	rights(t, listedNamespace, elsewhere.namespace)
-	elsewhere.untouched()
-	for name, text := range logs(t.Context(), t, operatorNamespace) {
+	testRights(t, listedNamespace, elsewhere.namespace)
+	elsewhere.checkUntouched()
+	for name, text := range readLogs(t.Context(), t, operatorNamespace) {
 		if strings.Contains(text, "forbidden") {
 			t.Errorf("%s asks for what it has no right to:\n%s", name, text)
 		}
@@ -82,7 +82,7 @@ func installOverlay(t *testing.T, name, image string) {
 	file := fmt.Sprintf("resources: [%s]\nimages: [{name: registry.example.com/holdfast, newName: %s, newTag: %s}]\n", overlay, repository, tag)
 	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(file), 0o600), "write a kustomization")
 
-	for _, obj := range rendered(t, dir) {
+	for _, obj := range renderFolder(t, dir) {
 		if kind := obj.GetKind(); kind != "Namespace" && kind != "CustomResourceDefinition" {
 			t.Cleanup(func() { takeAway(t, obj) })
 		}
@@ -100,10 +100,10 @@ func (c *cluster) revertsBudget() {
 	c.t.Helper()
 	edited := intstr.FromInt32(7)
 	var budget policyv1.PodDisruptionBudget
-	c.read(&budget, c.name)
-	must(c.t, merge(`{"spec":{"maxUnavailable":7}}`)(c.t.Context(), &budget, "e2e"), "edit the budget")
+	c.readObject(&budget, c.name)
+	must(c.t, mergePatch(`{"spec":{"maxUnavailable":7}}`)(c.t.Context(), &budget, "e2e"), "edit the budget")
 	eventually(c.t, revertTimeout, "the budget is put back", func(ctx context.Context) error {
-		err := env.client.Get(ctx, c.key(""), &budget)
+		err := env.client.Get(ctx, c.nameOf(""), &budget)
 		if err == nil && budget.Spec.MaxUnavailable != nil && *budget.Spec.MaxUnavailable == edited {
 			err = errors.New("it is as somebody left it")
 		}
@@ -111,10 +111,10 @@ func (c *cluster) revertsBudget() {
 	})
 }
 
-// untouched: nobody has looked at the cluster, nor made anything for it.
-func (c *cluster) untouched() {
+// checkUntouched: nobody has looked at the cluster, nor made anything for it.
+func (c *cluster) checkUntouched() {
 	c.t.Helper()
-	obj := c.get()
+	obj := c.getCluster()
 	if obj.Status.ObservedGeneration != -1 || len(obj.Status.Conditions) > 0 {
 		c.t.Errorf("the operator reports on %s: %+v", c.namespace, obj.Status)
 	}
@@ -123,16 +123,16 @@ func (c *cluster) untouched() {
 			c.t.Errorf("the operator wrote to %s: %+v", c.namespace, entry)
 		}
 	}
-	have, err := c.remains(c.t.Context())
+	have, err := c.listRemaining(c.t.Context())
 	must(c.t, err, "list what the cluster consists of")
 	if len(have) > 0 {
 		c.t.Errorf("the operator made %v", have)
 	}
 }
 
-// rights asks, as kubectl auth can-i does, for every right of the operator's
+// testRights asks, as kubectl auth can-i does, for every right of the operator's
 // role: it has each in one namespace and none in the other.
-func rights(t *testing.T, inside, outside string) {
+func testRights(t *testing.T, inside, outside string) {
 	t.Helper()
 	var role rbacv1.ClusterRole
 	must(t, env.client.Get(t.Context(), client.ObjectKey{Name: "holdfast-manager"}, &role), "read the operator's role")
@@ -148,7 +148,7 @@ func rights(t *testing.T, inside, outside string) {
 					right.Resource, right.Subresource, _ = strings.Cut(resource, "/")
 					for namespace, want := range map[string]bool{inside: true, outside: false, "kube-system": false, metav1.NamespaceAll: false} {
 						right.Namespace = namespace
-						if got := may(t, right); got != want {
+						if got := isAllowed(t, right); got != want {
 							t.Errorf("the operator may %s %s.%s in %q: %t, want %t", verb, resource, group, namespace, got, want)
 						}
 						asked++
@@ -162,7 +162,7 @@ func rights(t *testing.T, inside, outside string) {
 	}
 }
 
-func may(t *testing.T, right authorizationv1.ResourceAttributes) bool {
+func isAllowed(t *testing.T, right authorizationv1.ResourceAttributes) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               "system:serviceaccount:" + operatorNamespace + ":" + operatorName,

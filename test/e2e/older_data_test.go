@@ -26,8 +26,8 @@ const (
 // keepCopy copies what is on the primary's volume, while nothing is written.
 func (c *cluster) keepCopy() {
 	c.t.Helper()
-	c.sql(0, "checkpoint")
-	_, err := run(c.t.Context(), c.namespace, c.pod(0), "", "sh", "-c",
+	c.runSQL(0, "checkpoint")
+	_, err := runCommand(c.t.Context(), c.namespace, c.podName(0), "", "sh", "-c",
 		volumeContent+"rm -rf "+olderCopy+" && mkdir "+olderCopy+" && cp -a pgdata leader.json "+olderCopy)
 	must(c.t, err, "copy the primary's volume")
 }
@@ -37,7 +37,7 @@ func (c *cluster) putCopyBack() {
 	c.t.Helper()
 	// A server that runs would write its own pg_control into the older copy.
 	must(c.t, c.toAll(0, "STOP"), "freeze the primary")
-	_, err := run(c.t.Context(), c.namespace, c.pod(0), "", "sh", "-c",
+	_, err := runCommand(c.t.Context(), c.namespace, c.podName(0), "", "sh", "-c",
 		volumeContent+"rm -rf "+newerCopy+" && mkdir "+newerCopy+" && mv pgdata leader.json "+newerCopy+" && cp -a "+olderCopy+"/pgdata "+olderCopy+"/leader.json .")
 	must(c.t, err, "put the older copy in place")
 	c.removePod(0)
@@ -46,16 +46,16 @@ func (c *cluster) putCopyBack() {
 // removePod deletes a pod without any grace.
 func (c *cluster) removePod(ordinal int) {
 	c.t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.pod(ordinal)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.podName(ordinal)}}
 	must(c.t, client.IgnoreNotFound(env.client.Delete(c.t.Context(), pod, client.GracePeriodSeconds(0))), "delete the pod")
 }
 
-// tables is a checksum per table of a member, read from the tables themselves.
-func (c *cluster) tables(ordinal int) string {
+// tableChecksums is a checksum per table of a member, read from the tables themselves.
+func (c *cluster) tableChecksums(ordinal int) string {
 	c.t.Helper()
 	var sums []string
-	for table := range strings.FieldsSeq(c.sql(ordinal, "select quote_ident(relname) from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by 1")) {
-		sums = append(sums, table+"="+c.sql(ordinal, "select count(*) || ':' || coalesce(sum(hashtextextended(t::text, 0)), 0) from public."+table+" t"))
+	for table := range strings.FieldsSeq(c.runSQL(ordinal, "select quote_ident(relname) from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by 1")) {
+		sums = append(sums, table+"="+c.runSQL(ordinal, "select count(*) || ':' || coalesce(sum(hashtextextended(t::text, 0)), 0) from public."+table+" t"))
 	}
 	return strings.Join(sums, " ")
 }
@@ -64,23 +64,23 @@ func (c *cluster) tables(ordinal int) string {
 func (c *cluster) sameTables(ordinal int) {
 	c.t.Helper()
 	c.waitReplayed(ordinal)
-	if own, its := c.tables(ordinal), c.tables(0); own != its {
-		c.t.Errorf("%s holds %s, and the primary %s", c.pod(ordinal), own, its)
+	if own, its := c.tableChecksums(ordinal), c.tableChecksums(0); own != its {
+		c.t.Errorf("%s holds %s, and the primary %s", c.podName(ordinal), own, its)
 	}
 }
 
-// write rows that tell one history from another.
-func (c *cluster) write(tag string, rows int) {
+// writeRows rows that tell one history from another.
+func (c *cluster) writeRows(tag string, rows int) {
 	c.t.Helper()
-	c.sql(0, "create table if not exists public.ledger (n bigserial primary key, tag text, pad text)")
-	c.sql(0, fmt.Sprintf("insert into public.ledger (tag, pad) select '%s', repeat(md5(g::text), 8) from generate_series(1, %d) g", tag, rows))
+	c.runSQL(0, "create table if not exists public.ledger (n bigserial primary key, tag text, pad text)")
+	c.runSQL(0, fmt.Sprintf("insert into public.ledger (tag, pad) select '%s', repeat(md5(g::text), 8) from generate_series(1, %d) g", tag, rows))
 }
 
 // goOnWithOlderData makes the request, and waits for its result.
 func (c *cluster) goOnWithOlderData(id string) {
 	c.t.Helper()
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataStale, v1alpha1.AnnotationContinueWithOlderData)
-	c.order(v1alpha1.AnnotationContinueWithOlderData, id)
+	c.requestRecovery(v1alpha1.AnnotationContinueWithOlderData, id)
 	c.waitFor(readyTimeout, "the request is carried out", func(obj *v1alpha1.PostgresCluster) error {
 		for _, o := range obj.Status.Requests {
 			if o.ID == id && strings.Contains(o.Result, "went on with older data, on timeline") {
@@ -96,12 +96,12 @@ func (c *cluster) goOnWithOlderData(id string) {
 func (c *cluster) giveUpMember(ordinal int) {
 	c.t.Helper()
 	volume := &corev1.PersistentVolumeClaim{}
-	c.read(volume, c.volume(ordinal))
+	c.readObject(volume, c.volumeName(ordinal))
 	must(c.t, env.client.Delete(c.t.Context(), volume), "delete the volume")
 	eventually(c.t, goneTimeout, "the volume goes", func(ctx context.Context) error {
 		c.removePod(ordinal)
 		now := &corev1.PersistentVolumeClaim{}
-		err := env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volume(ordinal)}, now)
+		err := env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(ordinal)}, now)
 		if client.IgnoreNotFound(err) == nil && (err != nil || now.UID != volume.UID) {
 			return nil
 		}
@@ -115,25 +115,25 @@ func (c *cluster) giveUpMember(ordinal int) {
 func olderData(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	c.write("before", 1000)
+	c.writeRows("before", 1000)
 	c.sameTables(1)
 	c.keepCopy()
-	c.write("lost", 20000)
+	c.writeRows("lost", 20000)
 	c.sameTables(1)
 
 	c.putCopyBack()
 	c.goOnWithOlderData("once")
-	c.write("after", 40000)
-	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.pod(1))
-	if lost := c.sql(0, "select count(*) from public.ledger where tag = 'lost'"); lost != "0" {
+	c.writeRows("after", 40000)
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
+	if lost := c.runSQL(0, "select count(*) from public.ledger where tag = 'lost'"); lost != "0" {
 		t.Errorf("%s rows are on the primary that were given up", lost)
 	}
-	if timeline := c.sql(0, "select timeline_id from pg_control_checkpoint()"); timeline == "1" {
+	if timeline := c.runSQL(0, "select timeline_id from pg_control_checkpoint()"); timeline == "1" {
 		t.Errorf("the primary went on on timeline %s", timeline)
 	}
 	// It stays so, whatever restarts it.
 	c.removePod(1)
-	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.pod(1))
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
 
 	c.giveUpMember(1)
 	c.waitReady()

@@ -152,14 +152,14 @@ func driftCount(ctx context.Context, kind, manager, action string) (float64, err
 	}
 	family := families["holdfast_drift_total"]
 	for _, m := range family.GetMetric() {
-		if labelled(m, map[string]string{"kind": kind, "manager": manager, "action": action}) {
+		if hasLabels(m, map[string]string{"kind": kind, "manager": manager, "action": action}) {
 			return m.GetCounter().GetValue(), nil
 		}
 	}
 	return 0, nil
 }
 
-func labelled(m *dto.Metric, want map[string]string) bool {
+func hasLabels(m *dto.Metric, want map[string]string) bool {
 	for _, pair := range m.GetLabel() {
 		if value, named := want[pair.GetName()]; named && value != pair.GetValue() {
 			return false

@@ -26,16 +26,16 @@ type auditRow struct {
 	Count                                            int
 }
 
-func (r auditRow) writes() bool {
+func (r auditRow) isWrite() bool {
 	return r.Verb == "create" || r.Verb == "update" || r.Verb == "patch" || r.Verb == "delete"
 }
 
 // operatorUser are the operator's service accounts.
 const operatorUser = "^system:serviceaccount:" + operatorNamespace + ":"
 
-// audit counts the requests of some users since a time, from the API server's
+// auditRequests counts the requests of some users since a time, from the API server's
 // own log, which test/cluster keeps.
-func audit(t *testing.T, from time.Time, user string, objects bool) []auditRow {
+func auditRequests(t *testing.T, from time.Time, user string, objects bool) []auditRow {
 	t.Helper()
 	args := []string{"--dir", state, "audit", "-o", "json", "--user", user, "--from", from.Format(time.RFC3339Nano)}
 	if objects {
@@ -48,7 +48,7 @@ func audit(t *testing.T, from time.Time, user string, objects bool) []auditRow {
 	return rows
 }
 
-func table(rows []auditRow) string {
+func formatTable(rows []auditRow) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
@@ -84,14 +84,14 @@ func endedElsewhere(r auditRow, namespace string) bool {
 	return strings.HasPrefix(r.Resource, "events.") && r.Namespace != namespace
 }
 
-// quiet: clusters of these kinds that nothing happens to cost the API server
+// testQuiet: clusters of these kinds that nothing happens to cost the API server
 // nothing but the operator's own Lease, and watches.
-func quiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
+func testQuiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
 	needKind(t, postgres)
 	namespace := newNamespace(t, "")
 	var all []*subject
 	for _, k := range of {
-		if len(versions(k.engine, k.line)) == 0 {
+		if len(imageVersions(k.engine, k.line)) == 0 {
 			notTested(t, "the nodes have no image for a quiet %s", k.name)
 			continue
 		}
@@ -105,25 +105,25 @@ func quiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
 	time.Sleep(settlePeriod)
 	marks := make([]int, len(all))
 	for i, c := range all {
-		marks[i] = c.mark()
+		marks[i] = c.markPlace()
 	}
 	from := time.Now()
 	time.Sleep(period)
 	var noise []auditRow
-	for _, r := range audit(t, from, operatorUser, true) {
+	for _, r := range auditRequests(t, from, operatorUser, true) {
 		lease := r.Namespace == operatorNamespace && r.Name == operatorLease && strings.HasPrefix(r.Resource, "leases.")
 		if r.Verb != "watch" && !lease && !endedElsewhere(r, namespace) {
 			noise = append(noise, r)
 		}
 	}
 	if len(noise) > 0 {
-		t.Errorf("in %s with nothing to do the operator asked:\n%s", period, table(noise))
+		t.Errorf("in %s with nothing to do the operator asked:\n%s", period, formatTable(noise))
 	}
 	for i, c := range all {
-		if changes := len(c.since(marks[i])); changes > 0 {
+		if changes := len(c.sinceMark(marks[i])); changes > 0 {
 			t.Errorf("%s changed %d times with nothing to do", c.name, changes)
 		}
 	}
 	t.Logf("in %s the agents of %d members asked:\n%s", period, len(all),
-		table(audit(t, from, "^system:serviceaccount:"+namespace+":", false)))
+		formatTable(auditRequests(t, from, "^system:serviceaccount:"+namespace+":", false)))
 }

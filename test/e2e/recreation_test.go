@@ -24,22 +24,22 @@ func recreatedWithOtherNames(t *testing.T) {
 	c := newCluster(t, 1, names("shop", "shopper"))
 	c.waitReady()
 	app := newClient(t)
-	app.mustPsql(t, c.uri(), "create table kept (id int); insert into kept values (7)")
-	uri := c.uri()
-	c.delete("PersistentVolumeClaim/data-orders-0", "Secret/orders-ca", "Secret/orders-internal")
+	app.mustPsql(t, c.connectionURI(), "create table kept (id int); insert into kept values (7)")
+	uri := c.connectionURI()
+	c.deleteCluster("PersistentVolumeClaim/data-orders-0", "Secret/orders-ca", "Secret/orders-internal")
 
-	c.create(1, names("store", "keeper"))
+	c.createCluster(1, names("store", "keeper"))
 	c.waitStalled(v1alpha1.ReasonBootstrapChanged, "spec.bootstrap", `"shop"`, `"shopper"`)
 	c.waitCondition(readyTimeout, v1alpha1.ConditionAvailable, "True", v1alpha1.ReasonAvailable)
-	if got := c.uri(); got != uri {
+	if got := c.connectionURI(); got != uri {
 		t.Error("applications would need another connection string")
 	}
 	if got := app.mustPsql(t, uri, "select id from kept"); got != "7" {
 		t.Errorf("the row came back as %q", got)
 	}
-	c.edit(names("", "")) // they are adopted
+	c.editCluster(names("", "")) // they are adopted
 	c.waitReady()
-	if got := c.uri(); got != uri {
+	if got := c.connectionURI(); got != uri {
 		t.Error("applications would need another connection string")
 	}
 }
@@ -49,17 +49,17 @@ func recreatedWithOtherNames(t *testing.T) {
 func recreatedWithoutVolumes(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1)
 	identifier := c.waitReady().CommonStatus().SystemIdentifier
-	c.delete(c.retained(1)...)
+	c.deleteCluster(c.retainedNames(1)...)
 	var lease coordinationv1.Lease
-	c.read(&lease, orders+k.lease)
+	c.readObject(&lease, orders+k.lease)
 	volume := &corev1.PersistentVolumeClaim{}
-	c.read(volume, c.volume(0))
+	c.readObject(volume, c.volumeName(0))
 	must(t, env.client.Delete(t.Context(), volume), "delete the volume")
 	eventually(t, goneTimeout, "the volume goes", func(ctx context.Context) error {
-		return gone(env.client.Get(ctx, client.ObjectKeyFromObject(volume), volume))
+		return checkGone(env.client.Get(ctx, client.ObjectKeyFromObject(volume), volume))
 	})
 
-	c.create(1)
+	c.createCluster(1)
 	if got := c.waitReady().CommonStatus().SystemIdentifier; got == identifier || got == "" {
 		t.Errorf("the database system is %q, before %q", got, identifier)
 	}

@@ -23,14 +23,14 @@ const agentKills = 6
 func agentDies(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	c.sql(0, "create table kept (n int); insert into kept select generate_series(1, 1000)")
-	before := c.incarnations()
+	c.runSQL(0, "create table kept (n int); insert into kept select generate_series(1, 1000)")
+	before := c.allIncarnations()
 	for range agentKills {
 		c.killAgent(0)
 	}
 	c.killAgent(1)
 	c.waitReady()
-	if now := c.incarnations(); now != before {
+	if now := c.allIncarnations(); now != before {
 		t.Errorf("the guard starts an agent again, not the kubelet:\n%s\nbefore\n%s", now, before)
 	}
 
@@ -38,7 +38,7 @@ func agentDies(t *testing.T) {
 	restarts := containerRestarts(t, c, 0)
 	// Go's first process hears of SIGQUIT as of a crash. Whether the answer
 	// arrives is a matter of luck.
-	_, _ = run(t.Context(), c.namespace, c.pod(0), "", "sh", "-c", "kill -QUIT 1")
+	_, _ = runCommand(t.Context(), c.namespace, c.podName(0), "", "sh", "-c", "kill -QUIT 1")
 	eventually(t, readyTimeout, "the container runs again", func(context.Context) error {
 		if containerRestarts(t, c, 0) == restarts {
 			return errors.New("it has not restarted")
@@ -46,9 +46,9 @@ func agentDies(t *testing.T) {
 		return nil
 	})
 	c.waitReady()
-	c.waitBehind("-rw", c.pod(0))
-	c.waitBehind("-ro", c.pod(1))
-	c.sql(0, "insert into kept values (1001)")
+	c.waitBehind("-rw", c.podName(0))
+	c.waitBehind("-ro", c.podName(1))
+	c.runSQL(0, "insert into kept values (1001)")
 	c.sameRows("kept", 0, 1)
 }
 
@@ -59,25 +59,25 @@ func (c *cluster) killAgent(ordinal int) {
 	before := c.agentOf(ordinal)
 	began := time.Now()
 	// Nothing in the container outlives it, and so does not what kills it.
-	_, _ = run(c.t.Context(), c.namespace, c.pod(ordinal), "", "sh", "-c", "kill -KILL "+before)
+	_, _ = runCommand(c.t.Context(), c.namespace, c.podName(ordinal), "", "sh", "-c", "kill -KILL "+before)
 	eventually(c.t, readyTimeout, "the database of another agent answers", func(ctx context.Context) error {
-		now, err := agentOf(ctx, c.namespace, c.pod(ordinal))
+		now, err := agentOf(ctx, c.namespace, c.podName(ordinal))
 		if err == nil && now == before {
 			err = errors.New("the agent was not killed")
 		}
 		if err == nil {
-			_, err = local(ctx, c.namespace, c.pod(ordinal), "app", "select 1")
+			_, err = runLocalQuery(ctx, c.namespace, c.podName(ordinal), "app", "select 1")
 		}
 		return err
 	})
-	c.t.Logf("%s answers %s after its agent was killed", c.pod(ordinal), time.Since(began).Round(100*time.Millisecond))
+	c.t.Logf("%s answers %s after its agent was killed", c.podName(ordinal), time.Since(began).Round(100*time.Millisecond))
 }
 
 // agentOf is the number of a member's agent in its container: the parent of the
 // postmaster.
 func agentOf(ctx context.Context, namespace, pod string) (string, error) {
 	const script = `p=$(head -n 1 /var/lib/holdfast/pgdata/postmaster.pid) && while read k v; do [ "$k" != PPid: ] || echo "$v"; done </proc/$p/status`
-	agent, err := run(ctx, namespace, pod, "", "sh", "-c", script)
+	agent, err := runCommand(ctx, namespace, pod, "", "sh", "-c", script)
 	if err == nil && (agent == "" || agent == "1" || agent == "0") {
 		err = fmt.Errorf("the postmaster's parent is %q", agent)
 	}
@@ -88,7 +88,7 @@ func (c *cluster) agentOf(ordinal int) string {
 	c.t.Helper()
 	var agent string
 	eventually(c.t, readyTimeout, "the agent is found", func(ctx context.Context) (err error) {
-		agent, err = agentOf(ctx, c.namespace, c.pod(ordinal))
+		agent, err = agentOf(ctx, c.namespace, c.podName(ordinal))
 		return err
 	})
 	return agent
@@ -98,11 +98,11 @@ func (c *cluster) agentOf(ordinal int) string {
 func (c *cluster) sameRows(table string, ordinals ...int) {
 	c.t.Helper()
 	sum := "select count(*) || ' ' || coalesce(md5(string_agg(t::text, ',' order by t::text)), '') from " + table + " t"
-	want := c.sql(0, sum)
+	want := c.runSQL(0, sum)
 	for _, n := range ordinals {
 		eventually(c.t, readyTimeout, "the rows are the same", func(context.Context) error {
-			if got := c.sql(n, sum); got != want {
-				return fmt.Errorf("%s of %s: %s, of the primary %s", table, c.pod(n), got, want)
+			if got := c.runSQL(n, sum); got != want {
+				return fmt.Errorf("%s of %s: %s, of the primary %s", table, c.podName(n), got, want)
 			}
 			return nil
 		})
@@ -115,33 +115,33 @@ func (c *cluster) sameRows(table string, ordinals ...int) {
 func outdatedPrimaryCrashes(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	c.sql(0, "create table kept (n int); insert into kept select generate_series(1, 1000)")
-	primary := c.incarnation(0)
-	c.change("nodeSelector: {holdfast.dev/test: nowhere}")
-	c.waitCondition(readyTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonMemberDown, c.pod(1), "cannot be scheduled")
+	c.runSQL(0, "create table kept (n int); insert into kept select generate_series(1, 1000)")
+	primary := c.podIncarnation(0)
+	c.changeSpec("nodeSelector: {holdfast.dev/test: nowhere}")
+	c.waitCondition(readyTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonMemberDown, c.podName(1), "cannot be scheduled")
 	for range 2 {
-		before, err := run(t.Context(), c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+		before, err := runCommand(t.Context(), c.namespace, c.podName(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
 		must(t, err, "find the postmaster")
 		began := time.Now()
-		_, err = run(t.Context(), c.namespace, c.pod(0), "", "sh", "-c", "kill -KILL "+before)
+		_, err = runCommand(t.Context(), c.namespace, c.podName(0), "", "sh", "-c", "kill -KILL "+before)
 		must(t, err, "kill the postmaster")
 		eventually(t, readyTimeout, "the primary answers", func(ctx context.Context) error {
-			now, err := run(ctx, c.namespace, c.pod(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
+			now, err := runCommand(ctx, c.namespace, c.podName(0), "", "head", "-n", "1", "/var/lib/holdfast/pgdata/postmaster.pid")
 			if err == nil && now == before {
 				err = errors.New("the postmaster was not killed")
 			}
 			if err == nil {
-				_, err = local(ctx, c.namespace, c.pod(0), "app", "insert into kept values (0)")
+				_, err = runLocalQuery(ctx, c.namespace, c.podName(0), "app", "insert into kept values (0)")
 			}
 			return err
 		})
 		t.Logf("an outdated primary takes writes %s after its crash", time.Since(began).Round(100*time.Millisecond))
-		c.waitBehind("-rw", c.pod(0))
+		c.waitBehind("-rw", c.podName(0))
 	}
-	if now := c.incarnation(0); now != primary {
+	if now := c.podIncarnation(0); now != primary {
 		t.Errorf("an outdated primary that crashed was replaced: %s, before %s", now, primary)
 	}
-	c.change("nodeSelector: null")
+	c.changeSpec("nodeSelector: null")
 	c.waitReady()
 	c.sameRows("kept", 1)
 }
@@ -149,7 +149,7 @@ func outdatedPrimaryCrashes(t *testing.T) {
 func containerRestarts(t *testing.T, c *cluster, ordinal int) int32 {
 	t.Helper()
 	var pod corev1.Pod
-	c.read(&pod, c.pod(ordinal))
+	c.readObject(&pod, c.podName(ordinal))
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == "postgres" {
 			return s.RestartCount

@@ -25,29 +25,29 @@ const restoreTimeout = backupTimeout + readyTimeout
 // never comes up in a test.
 const never = "backup: {schedule: '0 0 1 1 *'}"
 
-// restores: a cluster that is lost begins again under another name, with all
+// testRestores: a cluster that is lost begins again under another name, with all
 // that was acknowledged before its backup was begun.
-func restores(t *testing.T, k *kind) {
+func testRestores(t *testing.T, k *kind) {
 	c := newSubject(t, k, 3, never)
 	c.waitReady()
-	k.keep(c, "7")
+	k.keepValue(c, "7")
 	had, b := c.copiedUnderWrites("before-the-loss")
-	c.delete(append(c.retained(3), "PersistentVolumeClaim/"+c.name+v1alpha1.SuffixBackups)...)
+	c.deleteCluster(append(c.retainedNames(3), "PersistentVolumeClaim/"+c.name+v1alpha1.SuffixBackups)...)
 
 	again := createSubject(t, k, c.namespace, "again", 3, "restore: {backup: "+b.Name+"}")
 	again.wantRestored(had, b)
-	again.compacted(b)
-	k.united(again, 3)
+	again.checkCompacted(b)
+	k.awaitUnited(again, 3)
 
 	// Git declares it as before after it was lost once more: what its volumes
 	// hold is newer than the backup, and stays.
-	k.keep(again, "8")
-	again.delete(again.retained(3)...)
-	again.create(3, "restore: {backup: "+b.Name+"}")
-	again.waitStalled(v1alpha1.ReasonRestoreRefused, again.volume(0), "remove spec.restore")
-	again.change("restore: null")
+	k.keepValue(again, "8")
+	again.deleteCluster(again.retainedNames(3)...)
+	again.createCluster(3, "restore: {backup: "+b.Name+"}")
+	again.waitStalled(v1alpha1.ReasonRestoreRefused, again.volumeName(0), "remove spec.restore")
+	again.changeSpec("restore: null")
 	again.waitReady()
-	if got := k.serves(t, again); got != "8" {
+	if got := k.checkServes(t, again); got != "8" {
 		t.Errorf("an application reads %q", got)
 	}
 }
@@ -57,24 +57,24 @@ func restores(t *testing.T, k *kind) {
 func restoresFromStore(t *testing.T, k *kind) {
 	needKind(t, k)
 	s := newStore(t, "", "2Gi")
-	at := fmt.Sprintf("url: 's3://%s/%s', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, k.engine, s.endpoint())
+	at := fmt.Sprintf("url: 's3://%s/%s', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, k.engine, s.endpointURL())
 	lost := newNamespace(t, "lost-")
 	s.giveKeys(lost)
 	c := createSubject(t, k, lost, orders, 1, "backup: {schedule: '0 0 1 1 *', destination: {"+at+"}}")
 	c.waitReady()
 	c.madeBackup("-first-") // the next one is the newest
-	k.keep(c, "7")
+	k.keepValue(c, "7")
 	had, b := c.copiedUnderWrites("before-the-loss")
 	must(t, env.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: lost}}), "delete the namespace")
 	eventually(t, goneTimeout, "the namespace is gone", func(ctx context.Context) error {
-		return gone(env.client.Get(ctx, client.ObjectKey{Name: lost}, &corev1.Namespace{}))
+		return checkGone(env.client.Get(ctx, client.ObjectKey{Name: lost}, &corev1.Namespace{}))
 	})
 
 	namespace := newNamespace(t, "")
 	s.giveKeys(namespace)
 	again := createSubject(t, k, namespace, orders, k.several, "restore: {source: {"+at+", namespace: "+lost+"}}")
 	again.wantRestored(had, b)
-	again.compacted(b)
+	again.checkCompacted(b)
 }
 
 // restoresFail: what keeps a restore from beginning, or from coming to an end,
@@ -90,7 +90,7 @@ func restoresFail(t *testing.T, k *kind) {
 	refused.waitCondition(backupTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, accessKey)
 	var tries corev1.PodList
 	must(t, env.client.List(t.Context(), &tries, client.InNamespace(refused.namespace), client.HasLabels{v1alpha1.LabelRestore}), "list the tries")
-	if members := len(refused.pods()); len(tries.Items) != 1 || members > 0 {
+	if members := len(refused.listPods()); len(tries.Items) != 1 || members > 0 {
 		t.Errorf("%d pods tried what only a person can mend, and %d are members", len(tries.Items), members)
 	}
 }
@@ -110,10 +110,10 @@ func (c *subject) copiedUnderWrites(name string) (had map[int]bool, b *v1alpha1.
 	w.told.mu.Lock()
 	had = maps.Clone(w.told.acked)
 	w.told.mu.Unlock()
-	b = c.backup(name, v1alpha1.DeletionRetain)
+	b = c.createBackup(name, v1alpha1.DeletionRetain)
 	c.waitBackup(b)
 	w.goesOn()
-	w.stop()
+	w.stopWriting()
 	return had, b
 }
 
@@ -131,35 +131,35 @@ func (c *subject) wantRestored(had map[int]bool, b *v1alpha1.Backup) {
 		c.t.Errorf("it went through %v", phases)
 	}
 	lost := maps.Clone(had)
-	for _, n := range c.kind.written(c, 0) {
+	for _, n := range c.kind.writtenNumbers(c, 0) {
 		delete(lost, n)
 	}
 	if len(had) == 0 || len(lost) > 0 {
 		c.t.Errorf("%d of %d writes that were acknowledged before the backup are lost: %v", len(lost), len(had), slices.Sorted(maps.Keys(lost)))
 	}
-	if got := c.kind.serves(c.t, c); got != "7" {
+	if got := c.kind.checkServes(c.t, c); got != "7" {
 		c.t.Errorf("an application reads %q", got)
 	}
-	c.kind.keep(c, "9")
-	if got := c.kind.kept(c); got != "9" {
+	c.kind.keepValue(c, "9")
+	if got := c.kind.keptValue(c); got != "9" {
 		c.t.Errorf("what was written after the restore is %q", got)
 	}
 	eventually(c.t, goneTimeout, "what the restore needed is gone", func(ctx context.Context) error {
 		at := client.ObjectKey{Namespace: c.namespace, Name: c.name + v1alpha1.SuffixRestore}
-		return errors.Join(gone(env.client.Get(ctx, at, &batchv1.Job{})), gone(env.client.Get(ctx, at, &corev1.ConfigMap{})))
+		return errors.Join(checkGone(env.client.Get(ctx, at, &batchv1.Job{})), checkGone(env.client.Get(ctx, at, &corev1.ConfigMap{})))
 	})
 }
 
-// compacted: who watches an etcd that was restored from a revision of before is
+// checkCompacted: who watches an etcd that was restored from a revision of before is
 // told that it is gone, and is not left with what has never been.
-func (c *subject) compacted(b *v1alpha1.Backup) {
+func (c *subject) checkCompacted(b *v1alpha1.Backup) {
 	c.t.Helper()
 	if c.kind != etcd {
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	out, err := inMember(ctx, c.namespace, c.pod(0), "watch", "--prefix", "--rev="+b.Status.Result.EndPosition, "written/")
+	out, err := inMember(ctx, c.namespace, c.podName(0), "watch", "--prefix", "--rev="+b.Status.Result.EndPosition, "written/")
 	if err == nil {
 		c.t.Fatalf("a watch from revision %s goes on: %s", b.Status.Result.EndPosition, out)
 	}

@@ -21,14 +21,14 @@ func scaleUnderWrites(t *testing.T) {
 	c := newCluster(t, 1)
 	c.waitReady()
 	w := c.startWriter()
-	primary := c.incarnation(0)
+	primary := c.podIncarnation(0)
 	for _, step := range []struct {
 		members int32
 		phase   string
 	}{{3, v1alpha1.ReasonScalingUp}, {5, v1alpha1.ReasonScalingUp}, {2, v1alpha1.ReasonScalingDown}} {
-		mark := c.mark()
+		mark := c.markPlace()
 		watching := watchReadOnly(c, step.phase == v1alpha1.ReasonScalingUp)
-		c.scale(step.members)
+		c.scaleTo(step.members)
 		obj := c.waitReady()
 		watching()
 		checkMembers(t, c, obj, int(step.members))
@@ -41,15 +41,15 @@ func scaleUnderWrites(t *testing.T) {
 	}
 	for n := range 5 {
 		var volume corev1.PersistentVolumeClaim
-		c.read(&volume, c.volume(n))
+		c.readObject(&volume, c.volumeName(n))
 		if _, member := volume.Labels[v1alpha1.LabelMember]; member != (n < 2) || volume.DeletionTimestamp != nil {
 			t.Errorf("volume %s: labels %v, deleted %v", volume.Name, volume.Labels, volume.DeletionTimestamp)
 		}
 	}
-	w.stop()
+	w.stopWriting()
 	c.waitReplayed(1)
-	w.check(1)
-	if now := c.incarnation(0); now != primary {
+	w.checkMember(1)
+	if now := c.podIncarnation(0); now != primary {
 		t.Errorf("scaling touched the primary: %s, before %s", now, primary)
 	}
 }
@@ -61,7 +61,7 @@ func checkMembers(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster, want 
 	for _, m := range obj.Status.Members {
 		told = append(told, fmt.Sprintf("%s %s on %s", m.Name, m.Role, m.Node))
 	}
-	for i, pod := range c.pods() {
+	for i, pod := range c.listPods() {
 		role := v1alpha1.RoleReplica
 		if i == 0 {
 			role = v1alpha1.RolePrimary
@@ -123,11 +123,11 @@ func watchReadOnly(c *cluster, growing bool) func() {
 // notStreaming are the members behind the read-only Service that do not
 // stream, and those that do.
 func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, err error) {
-	pods, err := behind(ctx, c.namespace, c.name+"-ro")
+	pods, err := podsBehind(ctx, c.namespace, c.name+"-ro")
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := local(ctx, c.namespace, c.pod(0), "app", "select application_name from pg_stat_replication where state = 'streaming'")
+	out, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "select application_name from pg_stat_replication where state = 'streaming'")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,9 +138,9 @@ func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, 
 // waitReplayed waits until a replica has all that the primary has now.
 func (c *cluster) waitReplayed(ordinal int) {
 	c.t.Helper()
-	position := c.sql(0, "select pg_current_wal_lsn()")
+	position := c.runSQL(0, "select pg_current_wal_lsn()")
 	eventually(c.t, serviceTimeout, "the replica has everything", func(ctx context.Context) error {
-		out, err := local(ctx, c.namespace, c.pod(ordinal), "app", fmt.Sprintf("select pg_last_wal_replay_lsn() >= '%s'", position))
+		out, err := runLocalQuery(ctx, c.namespace, c.podName(ordinal), "app", fmt.Sprintf("select pg_last_wal_replay_lsn() >= '%s'", position))
 		if err == nil && out != "t" {
 			err = fmt.Errorf("it has not replayed %s", position)
 		}
@@ -154,18 +154,18 @@ func laggingReplicaLeaves(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
 	w := c.startWriter()
-	c.waitBehind("-ro", c.pod(1))
-	replica := c.incarnation(1)
-	c.sql(1, "select pg_wal_replay_pause()")
+	c.waitBehind("-ro", c.podName(1))
+	replica := c.podIncarnation(1)
+	c.runSQL(1, "select pg_wal_replay_pause()")
 	c.waitBehind("-ro")
 	w.goesOn()
-	c.sql(1, "select pg_wal_replay_resume()")
-	c.waitBehind("-ro", c.pod(1))
+	c.runSQL(1, "select pg_wal_replay_resume()")
+	c.waitBehind("-ro", c.podName(1))
 	c.waitReady()
-	w.stop()
+	w.stopWriting()
 	c.waitReplayed(1)
-	w.check(1)
-	if now := c.incarnation(1); now != replica {
+	w.checkMember(1)
+	if now := c.podIncarnation(1); now != replica {
 		t.Errorf("the replica was restarted: %s, before %s", now, replica)
 	}
 }

@@ -29,7 +29,7 @@ const frozenPeriod = 20 * time.Second
 
 // toAll sends a signal to every process of the database in a member's pod.
 func (c *cluster) toAll(ordinal int, signal string) error {
-	_, err := run(c.t.Context(), c.namespace, c.pod(ordinal), "", "bash", "-c",
+	_, err := runCommand(c.t.Context(), c.namespace, c.podName(ordinal), "", "bash", "-c",
 		`for p in /proc/[0-9]*; do [ "$(cat $p/comm 2>/dev/null)" = postgres ] && kill -`+signal+` ${p#/proc/} 2>/dev/null; done; true`)
 	return err
 }
@@ -39,16 +39,16 @@ func (c *cluster) toAll(ordinal int, signal string) error {
 func frozenPrimaryKeepsVolumes(t *testing.T) {
 	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
 	c.waitReady()
-	c.sql(0, "create table kept as select n, md5(n::text) from generate_series(1, 20000) n")
+	c.runSQL(0, "create table kept as select n, md5(n::text) from generate_series(1, 20000) n")
 	const checksum = "select count(*) || ' ' || md5(string_agg(md5, ',' order by n)) from kept"
-	before := c.sql(0, checksum)
+	before := c.runSQL(0, checksum)
 	must(t, c.toAll(0, "STOP"), "freeze the primary")
-	c.scale(1)
+	c.scaleTo(1)
 	for began := time.Now(); time.Since(began) < frozenPeriod; time.Sleep(pollInterval) {
 		must(t, c.toAll(0, "STOP"), "keep the primary frozen")
 		for n := 1; n < 3; n++ {
 			var volume corev1.PersistentVolumeClaim
-			c.read(&volume, c.volume(n))
+			c.readObject(&volume, c.volumeName(n))
 			if volume.DeletionTimestamp != nil {
 				t.Fatalf("volume %s was deleted %s after the primary was frozen", volume.Name, time.Since(began))
 			}
@@ -58,11 +58,11 @@ func frozenPrimaryKeepsVolumes(t *testing.T) {
 	for n := 1; n < 3; n++ {
 		eventually(t, goneTimeout, "the former member's volume goes", func(ctx context.Context) error {
 			var v corev1.PersistentVolumeClaim
-			return gone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volume(n)}, &v))
+			return checkGone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(n)}, &v))
 		})
 	}
 	c.waitReady()
-	if after := c.sql(0, checksum); after != before {
+	if after := c.runSQL(0, checksum); after != before {
 		t.Errorf("the table was %s, and is %s", before, after)
 	}
 }
@@ -73,25 +73,25 @@ func frozenPrimaryKeepsVolumes(t *testing.T) {
 func keptVolumes(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
-	k.keep(c, "7")
-	c.scale(1)
+	k.keepValue(c, "7")
+	c.scaleTo(1)
 	c.waitReady()
 	labelsComeBack(t, c, int(k.several))
-	c.change("deletionPolicy: Delete")
+	c.changeSpec("deletionPolicy: Delete")
 	c.waitReady()
 	var kept []string
 	for n := 1; n < int(k.several); n++ {
 		var volume corev1.PersistentVolumeClaim
-		c.read(&volume, c.volume(n))
+		c.readObject(&volume, c.volumeName(n))
 		if volume.DeletionTimestamp != nil || len(volume.OwnerReferences) > 0 {
 			t.Errorf("volume %s was kept, and is deleted at %v, owned by %v", volume.Name, volume.DeletionTimestamp, volume.OwnerReferences)
 		}
 		kept = append(kept, "PersistentVolumeClaim/"+volume.Name)
 	}
-	waitEvent(t, c, v1alpha1.ReasonVolumeKept, "kubectl delete pvc", c.volume(1))
-	c.scale(k.several)
+	waitEvent(t, c, v1alpha1.ReasonVolumeKept, "kubectl delete pvc", c.volumeName(1))
+	c.scaleTo(k.several)
 	c.waitReady()
-	if got := k.kept(c); got != "7" {
+	if got := k.keptValue(c); got != "7" {
 		t.Errorf("what was kept is %q", got)
 	}
 	if k == postgres {
@@ -99,13 +99,13 @@ func keptVolumes(t *testing.T, k *kind) {
 			(&cluster{c}).sameTables(n)
 		}
 	}
-	c.change("deletionPolicy: Retain")
+	c.changeSpec("deletionPolicy: Retain")
 	c.waitReady()
-	c.scale(1)
+	c.scaleTo(1)
 	c.waitReady()
-	c.change("deletionPolicy: Delete")
+	c.changeSpec("deletionPolicy: Delete")
 	c.waitReady()
-	c.delete(kept...)
+	c.deleteCluster(kept...)
 }
 
 // labelsComeBack takes the label by which the cache finds them off one object of
@@ -113,13 +113,13 @@ func keptVolumes(t *testing.T, k *kind) {
 func labelsComeBack(t *testing.T, c *subject, volumes int) {
 	t.Helper()
 	objects := []client.Object{
-		named(&appsv1.StatefulSet{}, c.name), named(&corev1.Service{}, c.name+"-members"), named(&corev1.ConfigMap{}, c.name+"-config"),
-		named(&corev1.Secret{}, c.name+"-ca"), named(&corev1.Secret{}, c.name+"-tls"), named(&corev1.ServiceAccount{}, c.name),
-		named(&rbacv1.Role{}, c.name), named(&rbacv1.RoleBinding{}, c.name), named(&policyv1.PodDisruptionBudget{}, c.name),
-		named(&networkingv1.NetworkPolicy{}, c.name), named(&corev1.Pod{}, c.pod(0)),
+		withName(&appsv1.StatefulSet{}, c.name), withName(&corev1.Service{}, c.name+"-members"), withName(&corev1.ConfigMap{}, c.name+"-config"),
+		withName(&corev1.Secret{}, c.name+"-ca"), withName(&corev1.Secret{}, c.name+"-tls"), withName(&corev1.ServiceAccount{}, c.name),
+		withName(&rbacv1.Role{}, c.name), withName(&rbacv1.RoleBinding{}, c.name), withName(&policyv1.PodDisruptionBudget{}, c.name),
+		withName(&networkingv1.NetworkPolicy{}, c.name), withName(&corev1.Pod{}, c.podName(0)),
 	}
 	for n := range volumes {
-		objects = append(objects, named(&corev1.PersistentVolumeClaim{}, c.volume(n)))
+		objects = append(objects, withName(&corev1.PersistentVolumeClaim{}, c.volumeName(n)))
 	}
 	none, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelCluster: nil}}})
 	must(t, err, "marshal")
@@ -148,14 +148,14 @@ func labelsComeBack(t *testing.T, c *subject, volumes int) {
 		}
 		return nil
 	})
-	waitEvent(t, c, v1alpha1.ReasonDriftReverted, "PersistentVolumeClaim/"+c.volume(volumes-1), v1alpha1.LabelCluster)
+	waitEvent(t, c, v1alpha1.ReasonDriftReverted, "PersistentVolumeClaim/"+c.volumeName(volumes-1), v1alpha1.LabelCluster)
 	obj := c.waitReady()
 	if stalled := meta.FindStatusCondition(obj.GetConditions(), v1alpha1.ConditionStalled); stalled != nil && stalled.Status == "True" {
 		t.Errorf("Stalled: %s", stalled.Message)
 	}
 }
 
-func named[T client.Object](obj T, name string) T {
+func withName[T client.Object](obj T, name string) T {
 	obj.SetName(name)
 	return obj
 }
@@ -166,10 +166,10 @@ func failedBackupsLetGo(t *testing.T) {
 	c := newSubject(t, postgres, 1, "deletionPolicy: Delete", "backup: {schedule: '0 0 1 1 *', volume: {size: 64Mi}}")
 	c.waitReady()
 	// Nothing can compress it.
-	_, err := local(t.Context(), c.namespace, c.pod(0), "app", `create table filler as
+	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(0), "app", `create table filler as
 		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)
 	must(t, err, "fill the database")
-	b := c.backup("full", v1alpha1.DeletionDelete)
+	b := c.createBackup("full", v1alpha1.DeletionDelete)
 	eventually(t, backupTimeout, "the backup has failed", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
 			return err
@@ -179,10 +179,10 @@ func failedBackupsLetGo(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, env.client.Delete(t.Context(), c.get()), "delete the cluster")
+	must(t, env.client.Delete(t.Context(), c.getCluster()), "delete the cluster")
 	must(t, env.client.Delete(t.Context(), b), "delete the backup")
 	eventually(t, goneTimeout, "the volume and the backup go", func(ctx context.Context) error {
 		var claim corev1.PersistentVolumeClaim
-		return errors.Join(gone(env.client.Get(ctx, c.key(v1alpha1.SuffixBackups), &claim)), gone(env.client.Get(ctx, client.ObjectKeyFromObject(b), b)))
+		return errors.Join(checkGone(env.client.Get(ctx, c.nameOf(v1alpha1.SuffixBackups), &claim)), checkGone(env.client.Get(ctx, client.ObjectKeyFromObject(b), b)))
 	})
 }

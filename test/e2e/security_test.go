@@ -17,21 +17,21 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// guarded are the secrets of a cluster by what they are: passwords and private
+// guardedSecrets are the secrets of a cluster by what they are: passwords and private
 // keys, also as Secrets hold them. Of a key, one line of its body.
-func (c *cluster) guarded() map[string]string {
+func (c *cluster) guardedSecrets() map[string]string {
 	c.t.Helper()
 	out := map[string]string{}
 	add := func(what, secret string) {
 		out[what] = secret
 		out[what+" in base64"] = base64.StdEncoding.EncodeToString([]byte(secret))
 	}
-	add("the application's password", string(c.secret("-app")["password"]))
-	for key, value := range c.secret("-internal") {
+	add("the application's password", string(c.readSecret("-app")["password"]))
+	for key, value := range c.readSecret("-internal") {
 		add("internal "+key, string(value))
 	}
 	for _, suffix := range []string{"-ca", "-tls"} {
-		for key, value := range c.secret(suffix) {
+		for key, value := range c.readSecret(suffix) {
 			if _, body, isKey := strings.Cut(string(value), "PRIVATE KEY-----\n"); isKey {
 				line, _, _ := strings.Cut(body, "\n")
 				add(suffix+" "+key, line)
@@ -54,22 +54,22 @@ func (c *cluster) guarded() map[string]string {
 func secretsStaySecret(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	secrets := c.guarded()
+	secrets := c.guardedSecrets()
 	app := newClient(t)
-	_, err := app.psql(t.Context(), strings.Replace(c.uri(), ":"+url.QueryEscape(string(c.secret("-app")["password"])), ":wrong", 1), "select 1")
+	_, err := app.runPsql(t.Context(), strings.Replace(c.connectionURI(), ":"+url.QueryEscape(string(c.readSecret("-app")["password"])), ":wrong", 1), "select 1")
 	if err == nil {
 		t.Error("a wrong password is let in")
 	}
-	app.mustPsql(t, c.uri(), "select 1")
-	_, err = app.psql(t.Context(), c.uri(), "select nonsense from nowhere")
+	app.mustPsql(t, c.connectionURI(), "select 1")
+	_, err = app.runPsql(t.Context(), c.connectionURI(), "select nonsense from nowhere")
 	if err == nil {
 		t.Error("nonsense is answered")
 	}
-	drift{"leak", &corev1.Secret{}, "-app", merge(`{"stringData":{"password":"guessed-by-somebody"}}`),
-		[]trace{{path: ".data", operation: "Update"}}}.inflict(t, c.subject)
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"max_connections": "111"} })
+	drift{"leak", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"password":"guessed-by-somebody"}}`),
+		[]trace{{path: ".data", operation: "Update"}}}.makeAndAwaitReverted(t, c.subject)
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"max_connections": "111"} })
 	c.waitReady()
-	for where, text := range c.public() {
+	for where, text := range c.publicTexts() {
 		for what, secret := range secrets {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s stands in %s", what, where)
@@ -78,13 +78,13 @@ func secretsStaySecret(t *testing.T) {
 	}
 }
 
-// public is what is read without a right to Secrets.
-func (c *cluster) public() map[string]string {
+// publicTexts is what is read without a right to Secrets.
+func (c *cluster) publicTexts() map[string]string {
 	c.t.Helper()
 	ctx := c.t.Context()
 	out := map[string]string{}
 	for _, namespace := range []string{c.namespace, operatorNamespace} {
-		for name, text := range logs(ctx, c.t, namespace) {
+		for name, text := range readLogs(ctx, c.t, namespace) {
 			out["the log of "+name] = text
 		}
 	}
@@ -98,9 +98,9 @@ func (c *cluster) public() map[string]string {
 		must(c.t, err, "marshal "+what)
 		out["the "+what] = string(data)
 	}
-	for _, pod := range c.pods() {
+	for _, pod := range c.listPods() {
 		for _, file := range []string{"cmdline", "environ"} {
-			text, err := run(ctx, c.namespace, pod.Name, "", "bash", "-c", "cat /proc/[0-9]*/"+file+" 2>/dev/null | tr '\\0' ' '")
+			text, err := runCommand(ctx, c.namespace, pod.Name, "", "bash", "-c", "cat /proc/[0-9]*/"+file+" 2>/dev/null | tr '\\0' ' '")
 			must(c.t, err, "read the processes of "+pod.Name)
 			out[fmt.Sprintf("/proc/*/%s of %s", file, pod.Name)] = text
 		}
@@ -117,8 +117,8 @@ func clientsUseTLS(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
 	app := newClient(t)
-	secret := c.secret("-app")
-	app.write(t, "/tmp/ca.crt", string(secret["ca.crt"]))
+	secret := c.readSecret("-app")
+	app.writeFile(t, "/tmp/ca.crt", string(secret["ca.crt"]))
 	for _, suffix := range []string{"-rw", "-ro"} {
 		host := strings.Replace(string(secret["host"]), "-rw.", suffix+".", 1)
 		conninfo := func(mode string) string {
@@ -128,7 +128,7 @@ func clientsUseTLS(t *testing.T) {
 		if got := app.mustPsql(t, conninfo("verify-full"), "select ssl from pg_stat_ssl where pid = pg_backend_pid()"); got != "t" {
 			t.Errorf("%s: the connection is not encrypted", suffix)
 		}
-		_, err := app.psql(t.Context(), conninfo("disable"), "select 1")
+		_, err := app.runPsql(t.Context(), conninfo("disable"), "select 1")
 		if err == nil || !strings.Contains(err.Error(), "pg_hba.conf") {
 			t.Errorf("%s: without TLS: %v", suffix, err)
 		}

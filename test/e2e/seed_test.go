@@ -37,16 +37,16 @@ func seedManifest(t *testing.T) {
 		t.Error("kubectl wait would go on waiting")
 	}
 	nodes := map[string]bool{}
-	for _, pod := range c.pods() {
+	for _, pod := range c.listPods() {
 		nodes[pod.Spec.NodeName] = true
 	}
 	if len(nodes) != 3 {
 		t.Errorf("three members are on %d nodes", len(nodes))
 	}
-	if n := c.sql(0, streamingOverTLS); n != "2" {
+	if n := c.runSQL(0, streamingOverTLS); n != "2" {
 		t.Errorf("%s replicas stream over TLS, want 2", n)
 	}
-	if obj.Status.ReadyReplicas != 3 || obj.Status.Primary != c.pod(0) || obj.Status.CredentialsSecret != c.name+"-app" || len(obj.Status.Members) != 3 {
+	if obj.Status.ReadyReplicas != 3 || obj.Status.Primary != c.podName(0) || obj.Status.CredentialsSecret != c.name+"-app" || len(obj.Status.Members) != 3 {
 		t.Errorf("status says %+v", obj.Status.CommonStatus)
 	}
 	checkEndpoints(t, c)
@@ -56,7 +56,7 @@ func seedManifest(t *testing.T) {
 func checkEndpoints(t *testing.T, c *cluster) {
 	t.Helper()
 	app := newClient(t)
-	uri := c.uri()
+	uri := c.connectionURI()
 	if !strings.Contains(uri, c.name+"-rw."+c.namespace) {
 		t.Errorf("the uri leads elsewhere than to %s-rw", c.name)
 	}
@@ -66,19 +66,19 @@ func checkEndpoints(t *testing.T, c *cluster) {
 		t.Errorf("%s-ro leads to a primary", c.name)
 	}
 	eventually(t, serviceTimeout, "a replica has the row", func(ctx context.Context) error {
-		rows, err := app.psql(ctx, readOnly, "select id from orders")
+		rows, err := app.runPsql(ctx, readOnly, "select id from orders")
 		if err == nil && rows != "1" {
 			err = fmt.Errorf("rows: %q", rows)
 		}
 		return err
 	})
-	_, err := app.psql(t.Context(), readOnly, "insert into orders values (2)")
+	_, err := app.runPsql(t.Context(), readOnly, "insert into orders values (2)")
 	if err == nil || !strings.Contains(err.Error(), "read-only transaction") {
 		t.Errorf("a write through %s-ro: %v", c.name, err)
 	}
-	have, err := behind(t.Context(), c.namespace, c.name+"-ro")
+	have, err := podsBehind(t.Context(), c.namespace, c.name+"-ro")
 	must(t, err, "endpoints")
-	if want := []string{c.pod(1), c.pod(2)}; !slices.Equal(have, want) {
+	if want := []string{c.podName(1), c.podName(2)}; !slices.Equal(have, want) {
 		t.Errorf("behind %s-ro: %v, want %v", c.name, have, want)
 	}
 }

@@ -54,8 +54,8 @@ func watchReplacements(c *subject) *replacements {
 	return r
 }
 
-// check says whether exactly these pods were replaced, in this order.
-func (r *replacements) check(t *testing.T, why string, want ...string) {
+// checkReplaced says whether exactly these pods were replaced, in this order.
+func (r *replacements) checkReplaced(t *testing.T, why string, want ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,39 +65,39 @@ func (r *replacements) check(t *testing.T, why string, want ...string) {
 	r.order = nil
 }
 
-// wanted waits until every member has a setting in force.
-func (c *cluster) wanted(members int, name, value string) {
+// awaitSetting waits until every member has a setting in force.
+func (c *cluster) awaitSetting(members int, name, value string) {
 	c.t.Helper()
 	for n := range members {
-		if got := c.sql(n, fmt.Sprintf("select current_setting('%s')", name)); got != value {
-			c.t.Errorf("%s has %s = %s, want %s", c.pod(n), name, got, value)
+		if got := c.runSQL(n, fmt.Sprintf("select current_setting('%s')", name)); got != value {
+			c.t.Errorf("%s has %s = %s, want %s", c.podName(n), name, got, value)
 		}
 	}
 }
 
-func settings(t *testing.T) {
+func testSettings(t *testing.T) {
 	c := newCluster(t, 3)
 	c.waitReady()
-	c.sql(0, "create table kept (id int); insert into kept values (1)")
+	c.runSQL(0, "create table kept (id int); insert into kept values (1)")
 	pods := watchReplacements(c.subject)
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "11MB"} })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "11MB"} })
 	c.waitReady()
-	c.wanted(3, "work_mem", "11MB")
-	pods.check(t, "a setting that is taken up by a reload")
+	c.awaitSetting(3, "work_mem", "11MB")
+	pods.checkReplaced(t, "a setting that is taken up by a reload")
 
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "150" })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "150" })
 	c.waitReady()
-	c.wanted(3, "max_connections", "150")
-	pods.check(t, "a setting that needs a restart", c.pod(2), c.pod(1), c.pod(0))
+	c.awaitSetting(3, "max_connections", "150")
+	pods.checkReplaced(t, "a setting that needs a restart", c.podName(2), c.podName(1), c.podName(0))
 
 	// Lower: a replica must not be below its primary at any time.
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "90" })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "90" })
 	c.waitReady()
-	c.wanted(3, "max_connections", "90")
-	if n := c.sql(0, streamingOverTLS); n != "2" {
+	c.awaitSetting(3, "max_connections", "90")
+	if n := c.runSQL(0, streamingOverTLS); n != "2" {
 		t.Errorf("%s replicas stream, want 2", n)
 	}
-	if kept := c.sql(0, "select id from kept"); kept != "1" {
+	if kept := c.runSQL(0, "select id from kept"); kept != "1" {
 		t.Errorf("the row is %q", kept)
 	}
 }
@@ -110,12 +110,12 @@ func minorUpgrade(t *testing.T) {
 	if obj.Status.Version != older {
 		t.Fatalf("status says version %s, want %s", obj.Status.Version, older)
 	}
-	c.sql(0, "create table kept (id int); insert into kept values (1)")
+	c.runSQL(0, "create table kept (id int); insert into kept values (1)")
 	pods := watchReplacements(c.subject)
-	mark := c.mark()
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(newer) })
+	mark := c.markPlace()
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(newer) })
 	obj = c.waitReady()
-	pods.check(t, "a new minor version", c.pod(2), c.pod(1), c.pod(0))
+	pods.checkReplaced(t, "a new minor version", c.podName(2), c.podName(1), c.podName(0))
 	if obj.Status.Version != newer {
 		t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
 	}
@@ -125,24 +125,24 @@ func minorUpgrade(t *testing.T) {
 		}
 	}
 	for n := range 3 {
-		if v := c.sql(n, "show server_version"); !strings.HasPrefix(v, newer) {
-			t.Errorf("%s runs %s, want %s", c.pod(n), v, newer)
+		if v := c.runSQL(n, "show server_version"); !strings.HasPrefix(v, newer) {
+			t.Errorf("%s runs %s, want %s", c.podName(n), v, newer)
 		}
 	}
 	if phases := c.phasesSince(mark); !slices.Contains(phases, v1alpha1.ReasonUpgrading) {
 		t.Errorf("the phases were %v, without %s", phases, v1alpha1.ReasonUpgrading)
 	}
 	// A minor version can be taken back.
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
 	if obj = c.waitReady(); obj.Status.Version != older {
 		t.Errorf("status says version %s after %s was taken back", obj.Status.Version, newer)
 	}
 	for n := range 3 {
-		if v := c.sql(n, "show server_version"); !strings.HasPrefix(v, older) {
-			t.Errorf("%s runs %s, want %s", c.pod(n), v, older)
+		if v := c.runSQL(n, "show server_version"); !strings.HasPrefix(v, older) {
+			t.Errorf("%s runs %s, want %s", c.podName(n), v, older)
 		}
 	}
-	if kept := c.sql(0, "select id from kept"); kept != "1" {
+	if kept := c.runSQL(0, "select id from kept"); kept != "1" {
 		t.Errorf("the row is %q", kept)
 	}
 }
@@ -150,25 +150,25 @@ func minorUpgrade(t *testing.T) {
 func volumeGrows(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	primary := c.incarnation(0)
+	primary := c.podIncarnation(0)
 	want := resource.MustParse("2Gi")
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = want })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Storage.Size = want })
 	c.waitReady()
 	for n := range 2 {
 		var volume corev1.PersistentVolumeClaim
-		c.read(&volume, c.volume(n))
+		c.readObject(&volume, c.volumeName(n))
 		if have := volume.Status.Capacity[corev1.ResourceStorage]; have.Cmp(want) < 0 {
 			t.Errorf("ready, and volume %s has %s", volume.Name, have.String())
 		}
 	}
-	if now := c.incarnation(0); now != primary {
+	if now := c.podIncarnation(0); now != primary {
 		t.Errorf("growing touched the primary: %s, before %s", now, primary)
 	}
 	// A member that comes later gets the new size.
-	c.scale(3)
+	c.scaleTo(3)
 	c.waitReady()
 	var volume corev1.PersistentVolumeClaim
-	c.read(&volume, c.volume(2))
+	c.readObject(&volume, c.volumeName(2))
 	if have := volume.Status.Capacity[corev1.ResourceStorage]; have.Cmp(want) < 0 {
 		t.Errorf("the new member's volume has %s", have.String())
 	}

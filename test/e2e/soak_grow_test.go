@@ -17,15 +17,15 @@ import (
 func etcdVolumesGrow(t *testing.T) {
 	c := newSubject(t, etcd, 3, `storage: {size: 512Mi, storageClass: sized, autoGrow: {maxSize: 1Gi, thresholdPercent: 50}}`, "quota: 160Mi")
 	c.waitReady()
-	members := c.incarnations()
-	etcd.keep(c, "precious")
+	members := c.allIncarnations()
+	etcd.keepValue(c, "precious")
 	app := newClient(t)
-	app.install(t, connection, c.secret("-app"))
+	app.installApplication(t, connection, c.readSecret("-app"))
 	app.fillEtcd(t)
 	eventually(t, readyTimeout, "all volumes have grown", func(context.Context) error {
 		for n := range 3 {
 			var claim corev1.PersistentVolumeClaim
-			c.read(&claim, c.volume(n))
+			c.readObject(&claim, c.volumeName(n))
 			asked, has := claim.Spec.Resources.Requests.Storage(), claim.Status.Capacity.Storage()
 			if asked.Value() <= 512<<20 || has.Cmp(*asked) < 0 {
 				return fmt.Errorf("%s has %s of %s", claim.Name, has, asked)
@@ -34,11 +34,11 @@ func etcdVolumesGrow(t *testing.T) {
 		return nil
 	})
 	waitEvent(t, c, v1alpha1.ReasonVolumeGrows, "from 512Mi", "50 %")
-	c.waitFor(readyTimeout, "the cluster is whole again", whole)
-	if now := c.incarnations(); now != members {
+	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
+	if now := c.allIncarnations(); now != members {
 		t.Errorf("growing touched the members: %s, before %s", now, members)
 	}
-	if kept := etcd.kept(c); kept != "precious" {
+	if kept := etcd.keptValue(c); kept != "precious" {
 		t.Errorf("what was kept is %q", kept)
 	}
 }

@@ -11,9 +11,9 @@ import (
 // that the end-to-end tests leave out.
 func TestSoakOtherKinds(t *testing.T) {
 	leftOut := func(k *kind, on []*kind) bool { return !slices.Contains(on, k) }
-	t.Run("Together", func(t *testing.T) { together(t, partsOfKinds(leftOut)) })
+	t.Run("Together", func(t *testing.T) { runTogether(t, partsOfKinds(leftOut)) })
 	for _, test := range withoutOperator {
-		for _, k := range kinds() {
+		for _, k := range allKinds() {
 			if leftOut(k, test.on) {
 				t.Run(k.prefix+test.name, func(t *testing.T) { test.run(t, k) })
 			}

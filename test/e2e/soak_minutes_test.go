@@ -30,19 +30,19 @@ type minutes struct {
 // slotFormat is how a slot is written in the name of its Backup, in UTC.
 const slotFormat = "20060102-1504"
 
-// watch notes what there is until the context ends.
-func (m *minutes) watch(ctx context.Context) {
+// watchBackups notes what there is until the context ends.
+func (m *minutes) watchBackups(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(pollInterval) {
 		var all v1alpha1.BackupList
 		obj := m.kind.empty()
-		if env.client.List(ctx, &all, client.InNamespace(m.namespace)) != nil || env.client.Get(ctx, m.key(""), obj) != nil {
+		if env.client.List(ctx, &all, client.InNamespace(m.namespace)) != nil || env.client.Get(ctx, m.nameOf(""), obj) != nil {
 			continue // asked again
 		}
-		m.note(all.Items, obj.CommonStatus().Schedules)
+		m.noteState(all.Items, obj.CommonStatus().Schedules)
 	}
 }
 
-func (m *minutes) note(all []v1alpha1.Backup, schedules []v1alpha1.ScheduleStatus) {
+func (m *minutes) noteState(all []v1alpha1.Backup, schedules []v1alpha1.ScheduleStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range all {
@@ -59,8 +59,8 @@ func (m *minutes) note(all []v1alpha1.Backup, schedules []v1alpha1.ScheduleStatu
 	}
 }
 
-// check goes through the slots between two times.
-func (m *minutes) check(from, to time.Time) {
+// checkSlots goes through the slots between two times.
+func (m *minutes) checkSlots(from, to time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	made, passed := 0, 0
@@ -94,7 +94,7 @@ func everyMinute(t *testing.T, period time.Duration) {
 	keepOperator(t)
 	scaleOperator(t, 2)
 	var all []*minutes
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		c := newSubject(t, k, 1, "backup: {schedule: '* * * * *'}")
 		all = append(all, &minutes{subject: c, made: map[string]map[string]bool{}, passed: map[string]string{}})
 	}
@@ -105,7 +105,7 @@ func everyMinute(t *testing.T, period time.Duration) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	for _, m := range all {
-		wait.Go(func() { m.watch(ctx) })
+		wait.Go(func() { m.watchBackups(ctx) })
 	}
 	troubleOperators(t, from.Add(period))
 	to := time.Now()
@@ -118,13 +118,13 @@ func everyMinute(t *testing.T, period time.Duration) {
 			}
 			return nil
 		})
-		m.change("backup: {schedule: '0 0 1 1 *'}")
+		m.changeSpec("backup: {schedule: '0 0 1 1 *'}")
 		m.waitEnded()
 	}
 	cancel()
 	wait.Wait()
 	for _, m := range all {
-		m.check(from, to)
+		m.checkSlots(from, to)
 	}
 }
 

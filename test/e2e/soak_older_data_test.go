@@ -36,7 +36,7 @@ func olderDataPeriod(t *testing.T) time.Duration {
 func olderDataAtRandom(t *testing.T, period time.Duration) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	c.write("first", 1000)
+	c.writeRows("first", 1000)
 	for round, end := 0, time.Now().Add(period); time.Now().Before(end); round++ {
 		id := fmt.Sprintf("round-%d", round)
 		procedure := rand.IntN(5)
@@ -45,11 +45,11 @@ func olderDataAtRandom(t *testing.T, period time.Duration) {
 		c.sameTables(1)
 		switch procedure {
 		case 0: // the primary dies
-			c.write(id, rows)
+			c.writeRows(id, rows)
 			c.removePod(0)
 			c.waitAnswers(0)
 		case 1: // both die at once
-			c.write(id, rows)
+			c.writeRows(id, rows)
 			c.removePod(1)
 			c.removePod(0)
 			c.waitAnswers(0)
@@ -57,25 +57,25 @@ func olderDataAtRandom(t *testing.T, period time.Duration) {
 			c.goBack(id, rows, rand.IntN(2) == 0)
 		case 3: // an older copy, while the replica starts anew
 			c.keepCopy()
-			c.write(id+"-lost", 20000)
+			c.writeRows(id+"-lost", 20000)
 			c.sameTables(1)
 			c.removePod(1)
 			c.putCopyBack()
 			c.goOnIfAsked(id)
-			c.write(id, rows)
+			c.writeRows(id, rows)
 		case 4: // an older copy, and a volume that a scale-down has kept
 			c.keepCopy()
-			c.write(id+"-lost", 20000)
+			c.writeRows(id+"-lost", 20000)
 			c.sameTables(1)
-			c.scale(1)
+			c.scaleTo(1)
 			c.waitReady()
 			c.putCopyBack()
 			c.goOnIfAsked(id)
-			c.write(id, rows)
-			c.scale(2)
+			c.writeRows(id, rows)
+			c.scaleTo(2)
 		}
 		c.settleOlderData(id)
-		if found := c.sql(0, fmt.Sprintf("select count(*) from public.ledger where tag = '%s'", id)); found != strconv.Itoa(rows) {
+		if found := c.runSQL(0, fmt.Sprintf("select count(*) from public.ledger where tag = '%s'", id)); found != strconv.Itoa(rows) {
 			t.Errorf("%s: %s of %d acknowledged rows are there", id, found, rows)
 		}
 	}
@@ -85,8 +85,8 @@ func olderDataAtRandom(t *testing.T, period time.Duration) {
 // to allow.
 func (c *cluster) waitAnswers(ordinal int) {
 	c.t.Helper()
-	eventually(c.t, readyTimeout, c.pod(ordinal)+" answers", func(ctx context.Context) error {
-		_, err := local(ctx, c.namespace, c.pod(ordinal), "app", "select 1")
+	eventually(c.t, readyTimeout, c.podName(ordinal)+" answers", func(ctx context.Context) error {
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(ordinal), "app", "select 1")
 		return err
 	})
 }
@@ -95,7 +95,7 @@ func (c *cluster) waitAnswers(ordinal int) {
 func (c *cluster) goBack(id string, rows int, withoutLease bool) {
 	c.t.Helper()
 	c.keepCopy()
-	c.write(id+"-lost", 20000)
+	c.writeRows(id+"-lost", 20000)
 	c.sameTables(1)
 	c.putCopyBack()
 	if withoutLease {
@@ -103,7 +103,7 @@ func (c *cluster) goBack(id string, rows int, withoutLease bool) {
 		must(c.t, client.IgnoreNotFound(env.client.Delete(c.t.Context(), lease)), "delete the Lease")
 	}
 	c.goOnIfAsked(id)
-	c.write(id, rows)
+	c.writeRows(id, rows)
 }
 
 // goOnIfAsked makes the request where the primary waits for it, until it serves.
@@ -113,12 +113,12 @@ func (c *cluster) goOnIfAsked(id string) {
 	c.waitFor(readyTimeout, "the primary serves", func(obj *v1alpha1.PostgresCluster) error {
 		for _, cond := range obj.Status.Conditions {
 			if cond.Type == v1alpha1.ConditionAvailable && cond.Status == metav1.ConditionTrue {
-				if _, err := local(c.t.Context(), c.namespace, c.pod(0), "app", "create temporary table probe ()"); err == nil {
+				if _, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(0), "app", "create temporary table probe ()"); err == nil {
 					return nil
 				}
 			}
 			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataStale && !requested {
-				c.order(v1alpha1.AnnotationContinueWithOlderData, id)
+				c.requestRecovery(v1alpha1.AnnotationContinueWithOlderData, id)
 				requested = true
 			}
 		}
@@ -135,13 +135,13 @@ func (c *cluster) settleOlderData(id string) {
 		for _, cond := range obj.Status.Conditions {
 			held = held || cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataDiverged
 			if cond.Type == v1alpha1.ConditionStalled && cond.Reason == v1alpha1.ReasonDataStale {
-				c.order(v1alpha1.AnnotationContinueWithOlderData, id+"-again")
+				c.requestRecovery(v1alpha1.AnnotationContinueWithOlderData, id+"-again")
 			}
 		}
 		if held {
 			return nil
 		}
-		if _, err := local(c.t.Context(), c.namespace, c.pod(1), "app", "select 1"); err != nil {
+		if _, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(1), "app", "select 1"); err != nil {
 			return err
 		}
 		return rolledOut(obj)

@@ -36,12 +36,12 @@ func TestSoakTakenOver(t *testing.T) {
 	waitForNamespacesToEnd(t)
 	installBefore(t)
 	var taken []*takenOver
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		taken = append(taken, madeBefore(t, k))
 	}
 	runIn(t, "../..", deploy)
 	for _, c := range taken {
-		t.Run(c.k.name, func(t *testing.T) { c.with(t).check() })
+		t.Run(c.k.name, func(t *testing.T) { c.withTest(t).checkRecords() })
 	}
 }
 
@@ -52,8 +52,8 @@ type takenOver struct {
 	members string // their pods, by UID and restarts
 }
 
-func (c *takenOver) with(t *testing.T) *takenOver {
-	return &takenOver{c.subject.with(t), c.k, c.members}
+func (c *takenOver) withTest(t *testing.T) *takenOver {
+	return &takenOver{c.subject.withTest(t), c.k, c.members}
 }
 
 // madeBefore is a cluster of three members that had more, with a request that
@@ -63,26 +63,26 @@ func madeBefore(t *testing.T, k *kind) *takenOver {
 	t.Helper()
 	c := newSubject(t, k, 5, "deletionPolicy: Delete")
 	c.waitReady()
-	k.keep(c, "7")
+	k.keepValue(c, "7")
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, divergedBefore)
 	for _, n := range []int{3, 4} {
 		volume := &corev1.PersistentVolumeClaim{}
-		c.read(volume, c.volume(n))
+		c.readObject(volume, c.volumeName(n))
 		must(t, env.client.Patch(t.Context(), volume, client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e")), "mark a volume")
 	}
-	c.scale(3)
+	c.scaleTo(3)
 	if k == etcd {
 		c.recordBefore(recoverQuorum, "first")
 	}
 	c.waitReady()
-	return &takenOver{c, k, c.incarnations()}
+	return &takenOver{c, k, c.allIncarnations()}
 }
 
 // recordBefore makes a request that the earlier operator has recorded as done.
 func (c *subject) recordBefore(name, id string) {
 	c.t.Helper()
 	eventually(c.t, revertTimeout, "the request is recorded", func(ctx context.Context) error {
-		u := unstructuredOf(c.t, c.get())
+		u := unstructuredOf(c.t, c.getCluster())
 		order := map[string]any{"type": strings.TrimPrefix(name, "holdfast.dev/"), "token": id, "result": "recovered"}
 		if err := unstructured.SetNestedSlice(u.Object, []any{order}, "status", "orders"); err != nil {
 			return err
@@ -91,15 +91,15 @@ func (c *subject) recordBefore(name, id string) {
 		u.Object = map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": c.kind.name, "metadata": metadata, "status": u.Object["status"]}
 		return env.client.Status().Patch(ctx, u, client.Apply, client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership) //nolint:staticcheck // unstructured has no apply configuration
 	})
-	c.order(name, id)
+	c.requestRecovery(name, id)
 }
 
-// check: the operator of today knows all that the earlier one recorded.
-func (c *takenOver) check() {
+// checkRecords: the operator of today knows all that the earlier one recorded.
+func (c *takenOver) checkRecords() {
 	c.t.Helper()
 	c.waitReady()
-	c.handled()
-	if now := c.incarnations(); now != c.members {
+	c.awaitHandled()
+	if now := c.allIncarnations(); now != c.members {
 		c.t.Errorf("the members are %s, before %s", now, c.members)
 	}
 	if c.k == etcd {
@@ -113,32 +113,32 @@ func (c *takenOver) check() {
 	}
 	for _, n := range []int{3, 4} {
 		volume := &corev1.PersistentVolumeClaim{}
-		c.read(volume, c.volume(n))
+		c.readObject(volume, c.volumeName(n))
 		if volume.DeletionTimestamp != nil {
 			c.t.Errorf("%s is deleted, though it is marked", volume.Name)
 		}
 	}
-	if got := c.k.kept(c.subject); got != "7" {
+	if got := c.k.keptValue(c.subject); got != "7" {
 		c.t.Errorf("what was kept is %q", got)
 	}
 	// A member joins those that run the earlier agent, and then all get today's.
-	before := c.incarnation(2)
+	before := c.podIncarnation(2)
 	c.loseVolumes(2)
 	eventually(c.t, readyTimeout, "a new member is in the place of the lost one", func(ctx context.Context) error {
 		var pod corev1.Pod
-		err := env.client.Get(ctx, c.key("-2"), &pod)
+		err := env.client.Get(ctx, c.nameOf("-2"), &pod)
 		if err == nil && (!podReady(&pod) || strings.Contains(before, string(pod.UID))) {
 			err = fmt.Errorf("it is %s", pod.Status.Phase)
 		}
 		return err
 	})
 	c.waitReady()
-	c.k.united(c.subject, 3)
-	c.change(c.k.restarted)
+	c.k.awaitUnited(c.subject, 3)
+	c.changeSpec(c.k.restarted)
 	c.waitFor(readyTimeout, "the members run today's agent", func(obj v1alpha1.Cluster) error { return c.k.inForce(context.Background(), obj) })
 	c.waitReady()
-	c.k.united(c.subject, 3)
-	if got := c.k.kept(c.subject); got != "7" {
+	c.k.awaitUnited(c.subject, 3)
+	if got := c.k.keptValue(c.subject); got != "7" {
 		c.t.Errorf("what was kept is %q after the roll-out", got)
 	}
 }

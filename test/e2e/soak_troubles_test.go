@@ -19,27 +19,27 @@ const outage = 5 * time.Minute
 // backups are complete in the end, and the database serves.
 func backupThroughTroubles(t *testing.T) {
 	s := newStore(t, "", "2Gi")
-	c := newSubject(t, postgres, 2, backedUpTo(s.at(bucket, "troubles"), "bandwidth: 1Mi"))
+	c := newSubject(t, postgres, 2, backedUpTo(s.destinationLine(bucket, "troubles"), "bandwidth: 1Mi"))
 	s.giveKeys(c.namespace)
 	c.waitReady()
 
-	away := c.backup("away", v1alpha1.DeletionRetain)
+	away := c.createBackup("away", v1alpha1.DeletionRetain)
 	c.waitMiddle(away)
-	s.stop()
+	s.stopStore()
 	time.Sleep(outage)
 	c.waitReady() // the database goes on
-	s.start()
+	s.startStore()
 	c.waitBackup(away)
 
-	dark := c.backup("dark", v1alpha1.DeletionRetain)
+	dark := c.createBackup("dark", v1alpha1.DeletionRetain)
 	pod := &corev1.Pod{}
-	c.read(pod, c.waitMiddle(dark))
+	c.readObject(pod, c.waitMiddle(dark))
 	node := pod.Spec.NodeName
-	t.Cleanup(func() { power(t, "start", node) })
-	power(t, "stop", node)
+	t.Cleanup(func() { switchPower(t, "start", node) })
+	switchPower(t, "stop", node)
 	time.Sleep(outage)
-	power(t, "start", node)
-	c.waitFor(nodeTimeout, "the cluster is whole again", whole)
+	switchPower(t, "start", node)
+	c.waitFor(nodeTimeout, "the cluster is whole again", checkWhole)
 	c.waitBackup(dark)
-	c.waitBackup(c.backup("after", v1alpha1.DeletionRetain))
+	c.waitBackup(c.createBackup("after", v1alpha1.DeletionRetain))
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// at is a destination in the store, as a line of a spec.
-func (s *store) at(bucket, prefix string) string {
-	return fmt.Sprintf("{url: 's3://%s/%s', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}}", bucket, prefix, s.endpoint())
+// destinationLine is a destination in the store, as a line of a spec.
+func (s *store) destinationLine(bucket, prefix string) string {
+	return fmt.Sprintf("{url: 's3://%s/%s', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}}", bucket, prefix, s.endpointURL())
 }
 
 // backedUpTo is a spec whose schedule never comes up.
@@ -34,7 +34,7 @@ func backedUpTo(destination string, more ...string) string {
 // backup, and unsaid once it is mended. The cluster serves all the time.
 func storeRefuses(t *testing.T, k *kind) {
 	s := newStore(t, "", "2Gi")
-	c := newSubject(t, k, 1, backedUpTo(s.at(bucket, "refused")))
+	c := newSubject(t, k, 1, backedUpTo(s.destinationLine(bucket, "refused")))
 	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonSecretMissing, "spec.backup.destination.credentialsSecretRef", "keys")
 	wrong := maps.Clone(s.access)
 	wrong[accessKey] = []byte("guessed")
@@ -50,16 +50,16 @@ func storeRefuses(t *testing.T, k *kind) {
 	keys.Data = s.access
 	must(t, env.client.Update(t.Context(), keys), "mend the keys")
 	c.waitUsable()
-	c.change(backedUpTo(s.at("missing", "refused")))
+	c.changeSpec(backedUpTo(s.destinationLine("missing", "refused")))
 	unusable("spec.backup.destination.url", "create it, or correct its name")
-	c.change(backedUpTo(s.at(bucket, "refused")))
+	c.changeSpec(backedUpTo(s.destinationLine(bucket, "refused")))
 	c.waitUsable()
-	for _, left := range s.keys("") {
+	for _, left := range s.listKeys("") {
 		if !strings.Contains(left, "/"+orders+"-first-") { // a backup's own
 			t.Errorf("what was tried left %q", left)
 		}
 	}
-	c.waitBackup(c.backup("mended", v1alpha1.DeletionRetain))
+	c.waitBackup(c.createBackup("mended", v1alpha1.DeletionRetain))
 }
 
 // waitUsable waits until the destination was found to be usable, and the first
@@ -82,37 +82,37 @@ func storeDamaged(t *testing.T, k *kind) {
 	s := newStore(t, "", "2Gi")
 	namespace := newNamespace(t, "")
 	s.giveKeys(namespace)
-	c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.at(bucket, "damaged")))
+	c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.destinationLine(bucket, "damaged")))
 	c.waitReady()
-	k.keep(c, "7")
+	k.keepValue(c, "7")
 	damage := map[string]func(b *v1alpha1.Backup){
 		"corrupted": func(b *v1alpha1.Backup) {
-			parts := s.keys("damaged/" + b.Status.Location.Prefix)
-			s.corrupt(parts[slices.IndexFunc(parts, func(key string) bool { return strings.Contains(key, "/data/") })])
+			parts := s.listKeys("damaged/" + b.Status.Location.Prefix)
+			s.corruptObject(parts[slices.IndexFunc(parts, func(key string) bool { return strings.Contains(key, "/data/") })])
 		},
-		"truncated": func(b *v1alpha1.Backup) { s.truncate("damaged/" + b.Status.Result.Manifest) },
+		"truncated": func(b *v1alpha1.Backup) { s.truncateObject("damaged/" + b.Status.Result.Manifest) },
 	}
 	words := map[string]string{"corrupted": "what the store holds is not what was written", "truncated": "manifest.json"}
 	for _, name := range slices.Sorted(maps.Keys(damage)) {
-		b := c.backup(name, v1alpha1.DeletionRetain)
+		b := c.createBackup(name, v1alpha1.DeletionRetain)
 		c.waitBackup(b)
 		damage[name](b)
 		refused := createSubject(t, k, namespace, "from-"+name, 1, "restore: {backup: "+name+"}")
 		refused.waitCondition(restoreTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, "nothing was restored", words[name])
-		for _, pod := range refused.pods() {
+		for _, pod := range refused.listPods() {
 			t.Errorf("member %s was started on what is %s", pod.Name, name)
 		}
 		claim := &corev1.PersistentVolumeClaim{}
-		refused.read(claim, refused.volume(0))
+		refused.readObject(claim, refused.volumeName(0))
 		if id := claim.Annotations[v1alpha1.AnnotationSystemIdentifier]; id != "" {
 			t.Errorf("the volume says that it holds the database system %s", id)
 		}
 	}
-	whole := c.backup("whole", v1alpha1.DeletionRetain)
+	whole := c.createBackup("whole", v1alpha1.DeletionRetain)
 	c.waitBackup(whole)
 	again := createSubject(t, k, namespace, "again", 1, "restore: {backup: whole}")
 	again.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
-	if got := k.serves(t, again); got != "7" {
+	if got := k.checkServes(t, again); got != "7" {
 		t.Errorf("an application reads %q", got)
 	}
 }
@@ -127,31 +127,31 @@ func storeShared(t *testing.T, k *kind) {
 	for n := range 2 {
 		namespace := newNamespace(t, fmt.Sprintf("shared%d-", n))
 		s.giveKeys(namespace)
-		c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.at(bucket, "shared")))
+		c := createSubject(t, k, namespace, orders, 1, backedUpTo(s.destinationLine(bucket, "shared")))
 		c.waitReady()
 		c.madeBackup("-first-")
-		k.keep(c, fmt.Sprint(10+n))
-		c.waitBackup(c.backup("same", v1alpha1.DeletionRetain))
+		k.keepValue(c, fmt.Sprint(10+n))
+		c.waitBackup(c.createBackup("same", v1alpha1.DeletionRetain))
 		for key, content := range had {
-			if !bytes.Equal(s.get(key), content) {
+			if !bytes.Equal(s.getObject(key), content) {
 				t.Errorf("%s is another one's now", key)
 			}
 		}
 		if n == 0 {
 			had = map[string][]byte{}
-			for _, key := range s.keys("shared/") {
-				had[key] = s.get(key)
+			for _, key := range s.listKeys("shared/") {
+				had[key] = s.getObject(key)
 			}
 		}
 		clusters = append(clusters, c)
 	}
-	if all := s.keys("shared/"); len(had) < 2 || len(all) < 2*len(had) {
+	if all := s.listKeys("shared/"); len(had) < 2 || len(all) < 2*len(had) {
 		t.Errorf("of %d objects %d are the first one's", len(all), len(had))
 	}
 	for n, c := range clusters {
 		again := createSubject(t, k, c.namespace, "again", 1, "restore: {backup: same}")
 		again.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
-		if got := k.serves(t, again); got != fmt.Sprint(10+n) {
+		if got := k.checkServes(t, again); got != fmt.Sprint(10+n) {
 			t.Errorf("cluster %d got back %q", n, got)
 		}
 	}
@@ -161,16 +161,16 @@ func storeShared(t *testing.T, k *kind) {
 // database serves, and backups go on where they went once it is declared again.
 func destinationRemoved(t *testing.T, k *kind) {
 	s := newStore(t, "", "2Gi")
-	c := newSubject(t, k, 1, backedUpTo(s.at(bucket, "removed")))
+	c := newSubject(t, k, 1, backedUpTo(s.destinationLine(bucket, "removed")))
 	s.giveKeys(c.namespace)
 	c.waitReady()
 	c.madeBackup("-first-")
-	c.change("backup: null")
+	c.changeSpec("backup: null")
 	c.waitStalled(v1alpha1.ReasonDestinationRemoved, "spec.backup.destination", bucket+"/removed", "spec.backup.volume")
 	c.waitCondition(readyTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonDestinationRemoved)
 	c.waitCondition(readyTimeout, v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonAvailable)
-	stored := s.keys("removed/")
-	b := c.backup("held", v1alpha1.DeletionRetain)
+	stored := s.listKeys("removed/")
+	b := c.createBackup("held", v1alpha1.DeletionRetain)
 	eventually(t, readyTimeout, "a backup by hand is held", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(b), b); err != nil {
 			return err
@@ -180,11 +180,11 @@ func destinationRemoved(t *testing.T, k *kind) {
 		}
 		return nil
 	})
-	must(t, gone(env.client.Get(t.Context(), c.key(v1alpha1.SuffixBackups), &corev1.PersistentVolumeClaim{})), "no volume for backups appears")
-	if now := s.keys("removed/"); !slices.Equal(now, stored) {
+	must(t, checkGone(env.client.Get(t.Context(), c.nameOf(v1alpha1.SuffixBackups), &corev1.PersistentVolumeClaim{})), "no volume for backups appears")
+	if now := s.listKeys("removed/"); !slices.Equal(now, stored) {
 		t.Errorf("the store has %q, before %q", now, stored)
 	}
-	c.change(backedUpTo(s.at(bucket, "removed")))
+	c.changeSpec(backedUpTo(s.destinationLine(bucket, "removed")))
 	c.waitReady()
 	c.waitBackup(b)
 	if at := b.Status.Location; at.ClaimName != "" {
@@ -196,15 +196,15 @@ func destinationRemoved(t *testing.T, k *kind) {
 // goes away, is complete all the same.
 func storeInterrupted(t *testing.T) {
 	s := newStore(t, "", "2Gi")
-	c := newSubject(t, postgres, 1, backedUpTo(s.at(bucket, "interrupted")))
+	c := newSubject(t, postgres, 1, backedUpTo(s.destinationLine(bucket, "interrupted")))
 	s.giveKeys(c.namespace)
 	c.waitReady()
 	c.madeBackup("-first-")
 	// PostgreSQL's empty database is about 40Mi: that takes so many seconds.
-	c.change(backedUpTo(s.at(bucket, "interrupted"), "bandwidth: 1Mi"))
+	c.changeSpec(backedUpTo(s.destinationLine(bucket, "interrupted"), "bandwidth: 1Mi"))
 	c.waitReady()
 
-	killed := c.backup("killed", v1alpha1.DeletionRetain)
+	killed := c.createBackup("killed", v1alpha1.DeletionRetain)
 	first := c.waitMiddle(killed)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: first}}
 	must(t, env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)), "kill the pod")
@@ -213,9 +213,9 @@ func storeInterrupted(t *testing.T) {
 		t.Errorf("%s is of the pod that was killed", killed.Status.Result.Manifest)
 	}
 
-	away := c.backup("away", v1alpha1.DeletionRetain)
+	away := c.createBackup("away", v1alpha1.DeletionRetain)
 	c.waitMiddle(away)
-	s.stop()
+	s.stopStore()
 	c.waitReady() // the database goes on
 	eventually(t, backupTimeout, "the backup says what it waits for", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(away), away); err != nil {
@@ -227,9 +227,9 @@ func storeInterrupted(t *testing.T) {
 		}
 		return holdsAll(busy.Message, "trying again", "it is tried until")
 	})
-	s.start()
+	s.startStore()
 	c.waitBackup(away)
-	if left := s.keys("interrupted/" + away.Status.Location.Prefix); !slices.Contains(left, "interrupted/"+away.Status.Result.Manifest) {
+	if left := s.listKeys("interrupted/" + away.Status.Location.Prefix); !slices.Contains(left, "interrupted/"+away.Status.Result.Manifest) {
 		t.Errorf("the store has %q", left)
 	}
 }
@@ -262,10 +262,10 @@ func backupVolumeFull(t *testing.T) {
 	c.waitReady()
 	c.madeBackup("-first-")
 	// Nobody can compress it.
-	_, err := local(t.Context(), c.namespace, c.pod(0), "app", `create table filler as
+	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(0), "app", `create table filler as
 		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)
 	must(t, err, "fill the database")
-	full := c.backup("full", v1alpha1.DeletionRetain)
+	full := c.createBackup("full", v1alpha1.DeletionRetain)
 	eventually(t, backupTimeout, "the backup has failed", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, client.ObjectKeyFromObject(full), full); err != nil {
 			return err
@@ -276,10 +276,10 @@ func backupVolumeFull(t *testing.T) {
 		return holdsAll(full.Status.Error, c.name+v1alpha1.SuffixBackups, "spec.backup.volume.size")
 	})
 	c.waitReady()
-	c.change("backup: {volume: {size: 512Mi}}")
+	c.changeSpec("backup: {volume: {size: 512Mi}}")
 	eventually(t, readyTimeout, "the volume grows", func(ctx context.Context) error {
 		claim := &corev1.PersistentVolumeClaim{}
-		if err := env.client.Get(ctx, c.key(v1alpha1.SuffixBackups), claim); err != nil {
+		if err := env.client.Get(ctx, c.nameOf(v1alpha1.SuffixBackups), claim); err != nil {
 			return err
 		}
 		if has := claim.Status.Capacity[corev1.ResourceStorage]; has.Value() < 512<<20 {
@@ -287,5 +287,5 @@ func backupVolumeFull(t *testing.T) {
 		}
 		return nil
 	})
-	c.waitBackup(c.backup("whole", v1alpha1.DeletionRetain))
+	c.waitBackup(c.createBackup("whole", v1alpha1.DeletionRetain))
 }

@@ -21,30 +21,30 @@ func storeKeeps(t *testing.T) {
 	_, err := rand.Read(content)
 	must(t, err, "make up an object")
 	for _, key := range []string{"one/kept", "one/corrupted", "two/truncated", "two/removed"} {
-		s.put(key, content)
+		s.putObject(key, content)
 	}
-	s.corrupt("one/corrupted")
-	s.truncate("two/truncated")
-	s.remove("two/removed")
+	s.corruptObject("one/corrupted")
+	s.truncateObject("two/truncated")
+	s.removeObject("two/removed")
 
 	app := newClient(t)
 	s.waitServed(app, true)
-	s.stop()
+	s.stopStore()
 	s.waitServed(app, false)
-	s.start()
+	s.startStore()
 	s.waitServed(app, true)
 
-	if keys := s.keys("one/"); !slices.Equal(keys, []string{"one/corrupted", "one/kept"}) {
+	if keys := s.listKeys("one/"); !slices.Equal(keys, []string{"one/corrupted", "one/kept"}) {
 		t.Errorf("below one/ there is %q", keys)
 	}
-	if keys := s.keys(""); len(keys) != 3 {
+	if keys := s.listKeys(""); len(keys) != 3 {
 		t.Errorf("there is %q", keys)
 	}
-	if !bytes.Equal(s.get("one/kept"), content) {
+	if !bytes.Equal(s.getObject("one/kept"), content) {
 		t.Error("an object changed while the store was stopped")
 	}
 	differ := 0
-	for n, b := range s.get("one/corrupted") {
+	for n, b := range s.getObject("one/corrupted") {
 		if b != content[n] {
 			differ++
 		}
@@ -52,7 +52,7 @@ func storeKeeps(t *testing.T) {
 	if differ != 1 {
 		t.Errorf("%d bytes of the corrupted object differ", differ)
 	}
-	if half := s.get("two/truncated"); !bytes.Equal(half, content[:len(content)/2]) {
+	if half := s.getObject("two/truncated"); !bytes.Equal(half, content[:len(content)/2]) {
 		t.Errorf("the truncated object has %d bytes", len(half))
 	}
 	s.refusesStrangers()
@@ -76,11 +76,11 @@ func (s *store) refusesStrangers() {
 		{with(accessKey, "guessed"), bucket, "SignatureDoesNotMatch"},
 		{s.access, "missing", "NoSuchBucket"},
 	} {
-		if err := put(s.t.Context(), s.client(c.access), c.bucket, "strange", []byte("content")); code(err) != c.want {
+		if err := putObject(s.t.Context(), s.newClient(c.access), c.bucket, "strange", []byte("content")); errorCode(err) != c.want {
 			s.t.Errorf("the store says %v, want %s", err, c.want)
 		}
 	}
-	err := put(s.t.Context(), s.client(with(trustedCA, string(userCA(s.t).CertPEM))), bucket, "strange", []byte("content"))
+	err := putObject(s.t.Context(), s.newClient(with(trustedCA, string(userCA(s.t).CertPEM))), bucket, "strange", []byte("content"))
 	if !errors.As(err, new(x509.UnknownAuthorityError)) {
 		s.t.Errorf("under another CA: %v", err)
 	}
@@ -90,16 +90,16 @@ func (s *store) refusesStrangers() {
 // when there is room.
 func (s *store) filledUp(content []byte) {
 	s.t.Helper()
-	s.fill()
-	if err := put(s.t.Context(), s.s3, bucket, "one/more", content); code(err) != storeIsFull {
+	s.fillVolume()
+	if err := putObject(s.t.Context(), s.s3, bucket, "one/more", content); errorCode(err) != storeIsFull {
 		s.t.Errorf("a full store says %v", err)
 	}
-	if !bytes.Equal(s.get("one/kept"), content) {
+	if !bytes.Equal(s.getObject("one/kept"), content) {
 		s.t.Error("an object changed while the store was full")
 	}
-	s.empty()
-	s.put("one/more", content)
-	if !bytes.Equal(s.get("one/more"), content) {
+	s.emptyVolume()
+	s.putObject("one/more", content)
+	if !bytes.Equal(s.getObject("one/more"), content) {
 		s.t.Error("an object changed on the way")
 	}
 }
@@ -108,9 +108,9 @@ func (s *store) filledUp(content []byte) {
 // not.
 func (s *store) waitServed(app *clientPod, want bool) {
 	s.t.Helper()
-	connect := fmt.Sprintf("timeout 2 bash -c '</dev/tcp/%s/%d' 2>/dev/null && echo true || echo false", s.host(), storePort)
+	connect := fmt.Sprintf("timeout 2 bash -c '</dev/tcp/%s/%d' 2>/dev/null && echo true || echo false", s.hostName(), storePort)
 	eventually(s.t, serviceTimeout, fmt.Sprintf("the store is reached: %t", want), func(ctx context.Context) error {
-		got, err := run(ctx, app.namespace, app.name, "", "bash", "-c", connect)
+		got, err := runCommand(ctx, app.namespace, app.name, "", "bash", "-c", connect)
 		if err == nil && got != fmt.Sprint(want) {
 			err = errors.New(got)
 		}

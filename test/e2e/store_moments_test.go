@@ -39,43 +39,43 @@ func newArchived(t *testing.T, size string, rows int, spec ...string) *archived 
 	a := &archived{s: newStore(t, "", size)}
 	namespace := newNamespace(t, "")
 	a.s.giveKeys(namespace)
-	a.at = fmt.Sprintf("url: 's3://%s/moments', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, a.s.endpoint())
+	a.at = fmt.Sprintf("url: 's3://%s/moments', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}", bucket, a.s.endpointURL())
 	a.subject = createSubject(t, postgres, namespace, orders, 1, append(spec, "backup: {continuous: true, schedule: '0 0 1 1 *', destination: {"+a.at+"}}")...)
 	a.waitReady()
-	a.wal = fmt.Sprintf("moments/%s/%s/%s/wal/", namespace, a.name, a.get().GetUID())
-	a.sql("create table ballast as select n, repeat(md5(n::text), 32) as text from generate_series(1, " + strconv.Itoa(rows) + ") n")
-	a.copied("early")
+	a.wal = fmt.Sprintf("moments/%s/%s/%s/wal/", namespace, a.name, a.getCluster().GetUID())
+	a.runSQL("create table ballast as select n, repeat(md5(n::text), 32) as text from generate_series(1, " + strconv.Itoa(rows) + ") n")
+	a.awaitCopied("early")
 	a.writer = a.startWriter()
 	a.goesOnFor(100)
-	a.copied("middle")
+	a.awaitCopied("middle")
 	a.goesOnFor(100)
 	clock := "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-	answer := strings.Split(a.sql("select "+clock+", pg_current_wal_insert_lsn(), "+clock), "|")
+	answer := strings.Split(a.runSQL("select "+clock+", pg_current_wal_insert_lsn(), "+clock), "|")
 	a.lsn = answer[1]
-	a.around = [2]time.Time{micros(t, answer[0]), micros(t, answer[2])}
+	a.around = [2]time.Time{parseMicros(t, answer[0]), parseMicros(t, answer[2])}
 	a.goesOnFor(100)
-	a.writer.stop()
-	a.s.waitStored(a.wal + "00000001/" + a.segment() + ".zst")
+	a.writer.stopWriting()
+	a.s.waitStored(a.wal + "00000001/" + a.closeSegment() + ".zst")
 	return a
 }
 
-func micros(t *testing.T, text string) time.Time {
+func parseMicros(t *testing.T, text string) time.Time {
 	t.Helper()
 	n, err := strconv.ParseInt(text, 10, 64)
 	must(t, err, "read a time of the database")
 	return time.UnixMicro(n)
 }
 
-func (a *archived) sql(query string) string {
+func (a *archived) runSQL(query string) string {
 	a.t.Helper()
-	out, err := local(a.t.Context(), a.namespace, a.pod(0), "app", query)
+	out, err := runLocalQuery(a.t.Context(), a.namespace, a.podName(0), "app", query)
 	must(a.t, err, query)
 	return strings.TrimSpace(out)
 }
 
-func (a *archived) copied(name string) {
+func (a *archived) awaitCopied(name string) {
 	a.t.Helper()
-	b := a.backup(name, v1alpha1.DeletionRetain)
+	b := a.createBackup(name, v1alpha1.DeletionRetain)
 	a.waitBackup(b)
 	a.backups = append(a.backups, b)
 }
@@ -83,17 +83,17 @@ func (a *archived) copied(name string) {
 // goesOnFor waits until so many more writes were acknowledged.
 func (a *archived) goesOnFor(writes int) {
 	a.t.Helper()
-	before := a.writer.count()
+	before := a.writer.countWrites()
 	eventually(a.t, readyTimeout, "writes go on", func(context.Context) error {
-		if now := a.writer.count(); now < before+writes {
+		if now := a.writer.countWrites(); now < before+writes {
 			return fmt.Errorf("%d acknowledged after %d", now, before)
 		}
 		return nil
 	})
 }
 
-// restored is a cluster that begins with the log up to a target.
-func (a *archived) restored(name, target string, spec ...string) *subject {
+// restoreTo is a cluster that begins with the log up to a target.
+func (a *archived) restoreTo(name, target string, spec ...string) *subject {
 	a.t.Helper()
 	return createSubject(a.t, postgres, a.namespace, name, 1, append(spec, "restore: {source: {"+a.at+", cluster: "+a.name+"}, target: {"+target+"}}")...)
 }
@@ -103,9 +103,9 @@ func (a *archived) restored(name, target string, spec ...string) *subject {
 func (a *archived) wantMoment(c *subject, before, after time.Time) {
 	a.t.Helper()
 	obj := c.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
-	have := postgres.written(c, 0)
-	missing, _ := a.writer.told.astray(have, before)
-	_, surplus := a.writer.told.astray(have, after)
+	have := postgres.writtenNumbers(c, 0)
+	missing, _ := a.writer.told.findAstray(have, before)
+	_, surplus := a.writer.told.findAstray(have, after)
 	if len(missing)+len(surplus) > 0 {
 		a.t.Errorf("%s at %s: of %d rows %v are missing and %v are too many", c.name, before.UTC().Format(time.RFC3339Nano), len(have), missing, surplus)
 	}
@@ -119,15 +119,15 @@ func (a *archived) wantMoment(c *subject, before, after time.Time) {
 // its end; and what comes back archives beside it.
 func restoresToMoments(t *testing.T) {
 	a := newArchived(t, "4Gi", 1000)
-	stored := a.s.keys(a.wal)
+	stored := a.s.listKeys(a.wal)
 	times := map[string]time.Time{}
-	for n, at := range a.writer.told.moments(3) {
+	for n, at := range a.writer.told.chooseMoments(3) {
 		name := fmt.Sprintf("at-%d", n)
 		times[name] = at
-		a.restored(name, "time: '"+at.UTC().Format("2006-01-02T15:04:05.000000Z")+"'")
+		a.restoreTo(name, "time: '"+at.UTC().Format("2006-01-02T15:04:05.000000Z")+"'")
 	}
-	position := a.restored("position", "lsn: "+a.lsn)
-	latest := a.restored("latest", "latest: true", "backup: {continuous: true, schedule: '0 0 1 1 *', destination: {"+a.at+"}}")
+	position := a.restoreTo("position", "lsn: "+a.lsn)
+	latest := a.restoreTo("latest", "latest: true", "backup: {continuous: true, schedule: '0 0 1 1 *', destination: {"+a.at+"}}")
 	for name, at := range times {
 		a.wantMoment(&subject{t: t, kind: postgres, namespace: a.namespace, name: name}, at, at)
 	}
@@ -135,21 +135,21 @@ func restoresToMoments(t *testing.T) {
 	end := time.Now().Add(time.Hour)
 	a.wantMoment(latest, end, end)
 
-	own := fmt.Sprintf("moments/%s/latest/%s/wal/", a.namespace, latest.get().GetUID())
+	own := fmt.Sprintf("moments/%s/latest/%s/wal/", a.namespace, latest.getCluster().GetUID())
 	eventually(t, archiveTimeout, "the restored cluster archives its own log", func(context.Context) error {
-		latest.segment()
-		if len(a.s.keys(own)) < 3 {
-			return fmt.Errorf("there is %v", a.s.keys(own))
+		latest.closeSegment()
+		if len(a.s.listKeys(own)) < 3 {
+			return fmt.Errorf("there is %v", a.s.listKeys(own))
 		}
 		return nil
 	})
-	if now := a.s.keys(a.wal); !slices.Equal(now, stored) {
+	if now := a.s.listKeys(a.wal); !slices.Equal(now, stored) {
 		t.Errorf("the archive of the source was %d objects, and is %d", len(stored), len(now))
 	}
 	// What was never archived is not made up, and what is still to come is not
 	// begun with.
-	future := a.restored("future", "time: '"+end.UTC().Format(time.RFC3339)+"'")
+	future := a.restoreTo("future", "time: '"+end.UTC().Format(time.RFC3339)+"'")
 	future.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreRefused, "spec.restore.target.time", "is in the future")
-	never := a.restored("never", "time: '"+time.Now().UTC().Format(time.RFC3339)+"'")
+	never := a.restoreTo("never", "time: '"+time.Now().UTC().Format(time.RFC3339)+"'")
 	never.waitCondition(restoreTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRestoreFailed, "the archived WAL ends before", "target.latest")
 }

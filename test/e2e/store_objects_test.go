@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// code that a store gave its error; empty where it gave none.
-func code(err error) string {
+// errorCode that a store gave its error; empty where it gave none.
+func errorCode(err error) string {
 	var answer smithy.APIError
 	if errors.As(err, &answer) {
 		return answer.ErrorCode()
@@ -23,8 +23,8 @@ func code(err error) string {
 	return ""
 }
 
-// keys of the objects whose keys begin so, in order.
-func (s *store) keys(prefix string) []string {
+// listKeys of the objects whose keys begin so, in order.
+func (s *store) listKeys(prefix string) []string {
 	s.t.Helper()
 	var keys []string
 	pages := s3.NewListObjectsV2Paginator(s.s3, &s3.ListObjectsV2Input{Bucket: ptr.To(bucket), Prefix: &prefix})
@@ -38,7 +38,7 @@ func (s *store) keys(prefix string) []string {
 	return keys
 }
 
-func (s *store) get(key string) []byte {
+func (s *store) getObject(key string) []byte {
 	s.t.Helper()
 	object, err := s.s3.GetObject(s.t.Context(), &s3.GetObjectInput{Bucket: ptr.To(bucket), Key: &key})
 	must(s.t, err, "get the store's "+key)
@@ -47,50 +47,50 @@ func (s *store) get(key string) []byte {
 	return content
 }
 
-func (s *store) put(key string, content []byte) {
+func (s *store) putObject(key string, content []byte) {
 	s.t.Helper()
-	must(s.t, put(s.t.Context(), s.s3, bucket, key, content), "put the store's "+key)
+	must(s.t, putObject(s.t.Context(), s.s3, bucket, key, content), "put the store's "+key)
 }
 
-func put(ctx context.Context, as *s3.Client, bucket, key string, content []byte) error {
+func putObject(ctx context.Context, as *s3.Client, bucket, key string, content []byte) error {
 	_, err := as.PutObject(ctx, &s3.PutObjectInput{Bucket: &bucket, Key: &key, Body: bytes.NewReader(content)})
 	return err
 }
 
-func (s *store) remove(key string) {
+func (s *store) removeObject(key string) {
 	s.t.Helper()
 	_, err := s.s3.DeleteObject(s.t.Context(), &s3.DeleteObjectInput{Bucket: ptr.To(bucket), Key: &key})
 	must(s.t, err, "remove the store's "+key)
 }
 
-// corrupt changes one byte in the middle of an object, as somebody else who
+// corruptObject changes one byte in the middle of an object, as somebody else who
 // may write does: the store vouches for what it has now.
-func (s *store) corrupt(key string) {
+func (s *store) corruptObject(key string) {
 	s.t.Helper()
-	content := s.get(key)
+	content := s.getObject(key)
 	content[len(content)/2] ^= 1
-	s.put(key, content)
+	s.putObject(key, content)
 }
 
-// truncate leaves half of an object.
-func (s *store) truncate(key string) {
+// truncateObject leaves half of an object.
+func (s *store) truncateObject(key string) {
 	s.t.Helper()
-	content := s.get(key)
-	s.put(key, content[:len(content)/2])
+	content := s.getObject(key)
+	s.putObject(key, content[:len(content)/2])
 }
 
 // fillers are the keys of what takes a store's room away.
 const fillers = "filler/"
 
-// fill takes all the room there is, on a volume that holds no more than it
+// fillVolume takes all the room there is, on a volume that holds no more than it
 // says.
-func (s *store) fill() {
+func (s *store) fillVolume() {
 	s.t.Helper()
 	left := s.size.Value()
 	for size := 8 << 20; size >= 4<<10; size /= 4 {
 		for n := 0; ; n++ {
-			err := put(s.t.Context(), s.s3, bucket, fmt.Sprintf("%s%d-%d", fillers, size, n), make([]byte, size))
-			if code(err) == storeIsFull {
+			err := putObject(s.t.Context(), s.s3, bucket, fmt.Sprintf("%s%d-%d", fillers, size, n), make([]byte, size))
+			if errorCode(err) == storeIsFull {
 				break
 			}
 			if left -= int64(size); err == nil && left < 0 {
@@ -101,11 +101,11 @@ func (s *store) fill() {
 	}
 }
 
-// empty makes room where fill took it.
-func (s *store) empty() {
+// emptyVolume makes room where fill took it.
+func (s *store) emptyVolume() {
 	s.t.Helper()
-	for _, key := range s.keys(fillers) {
-		s.remove(key)
+	for _, key := range s.listKeys(fillers) {
+		s.removeObject(key)
 	}
 }
 

@@ -75,7 +75,7 @@ func newStoreOf(t *testing.T, class, size string, change func(*testing.T, *corev
 	s := &store{t: t, namespace: newNamespace(t, "store-"), size: resource.MustParse(size), change: change}
 	ca, err := pki.NewCA("of the store", time.Now(), rand.Reader)
 	must(t, err, "make a CA")
-	certificate, key, err := pki.Issue(ca, pki.LeafRequest{CommonName: storeName, DNSNames: []string{s.host()}}, time.Now(), rand.Reader)
+	certificate, key, err := pki.Issue(ca, pki.LeafRequest{CommonName: storeName, DNSNames: []string{s.hostName()}}, time.Now(), rand.Reader)
 	must(t, err, "sign a certificate")
 	s.access = map[string][]byte{accessKeyID: []byte("holdfast"), accessKey: []byte(rand.Text()), trustedCA: ca.CertPEM}
 	secret := &corev1.Secret{Data: map[string][]byte{
@@ -96,29 +96,29 @@ func newStoreOf(t *testing.T, class, size string, change func(*testing.T, *corev
 		obj.SetName(storeName)
 		must(t, env.client.Create(t.Context(), obj), fmt.Sprintf("create the store's %T", obj))
 	}
-	s.start()
+	s.startStore()
 	_, err = s.s3.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: ptr.To(bucket)})
 	must(t, err, "create a bucket")
 	return s
 }
 
-// host by which pods of any namespace know the store.
-func (s *store) host() string { return storeName + "." + s.namespace + ".svc" }
+// hostName by which pods of any namespace know the store.
+func (s *store) hostName() string { return storeName + "." + s.namespace + ".svc" }
 
-// endpoint for clients in the cluster.
-func (s *store) endpoint() string { return fmt.Sprintf("https://%s:%d", s.host(), storePort) }
+// endpointURL for clients in the cluster.
+func (s *store) endpointURL() string { return fmt.Sprintf("https://%s:%d", s.hostName(), storePort) }
 
-// start it, or start it again.
-func (s *store) start() {
+// startStore it, or start it again.
+func (s *store) startStore() {
 	s.t.Helper()
-	pod := s.pod()
+	pod := s.storePod()
 	startClient(s.t, pod)
 	s.address = net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(storePort))
-	s.s3 = s.client(s.access)
+	s.s3 = s.newClient(s.access)
 }
 
-// stop it. Nobody can reach it, and it keeps what it has.
-func (s *store) stop() {
+// stopStore it. Nobody can reach it, and it keeps what it has.
+func (s *store) stopStore() {
 	s.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: storeName}}
 	must(s.t, env.client.Delete(s.t.Context(), pod), "delete the store's pod")
@@ -131,11 +131,11 @@ func (s *store) stop() {
 	})
 }
 
-// pod of the store: every object is a file of its volume. Without a folder for
+// storePod of the store: every object is a file of its volume. Without a folder for
 // users it would not call an unknown key what Amazon does.
-func (s *store) pod() *corev1.Pod {
-	have := versions("s3", storeLine)
-	pod := clientPodOf(s.namespace, ref(s.t, "s3", have[len(have)-1]))
+func (s *store) storePod() *corev1.Pod {
+	have := imageVersions("s3", storeLine)
+	pod := clientPodOf(s.namespace, imageRef(s.t, "s3", have[len(have)-1]))
 	pod.Name, pod.Labels = storeName, map[string]string{"app": storeName}
 	pod.Spec.SecurityContext.FSGroup = pod.Spec.SecurityContext.RunAsUser
 	pod.Spec.Volumes = []corev1.Volume{
@@ -169,12 +169,12 @@ func fromSecret(name, key string) corev1.EnvVar {
 	}}}
 }
 
-// client that knows this much. What fails is not tried again.
-func (s *store) client(access map[string][]byte) *s3.Client {
+// newClient that knows this much. What fails is not tried again.
+func (s *store) newClient(access map[string][]byte) *s3.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(access[trustedCA])
 	return s3.New(s3.Options{
-		BaseEndpoint: aws.String(s.endpoint()), UsePathStyle: true, Region: "us-east-1",
+		BaseEndpoint: aws.String(s.endpointURL()), UsePathStyle: true, Region: "us-east-1",
 		Credentials: credentials.NewStaticCredentialsProvider(string(access[accessKeyID]), string(access[accessKey]), ""),
 		Retryer:     aws.NopRetryer{},
 		HTTPClient: &http.Client{Transport: &http.Transport{

@@ -49,88 +49,88 @@ func newSubject(t *testing.T, k *kind, replicas int32, spec ...string) *subject 
 
 func createSubject(t *testing.T, k *kind, namespace, name string, replicas int32, spec ...string) *subject {
 	t.Helper()
-	c := followed(t, k, namespace, name)
-	c.create(replicas, spec...)
+	c := followSubject(t, k, namespace, name)
+	c.createCluster(replicas, spec...)
 	return c
 }
 
-// followed is a cluster that somebody else creates.
-func followed(t *testing.T, k *kind, namespace, name string) *subject {
+// followSubject is a cluster that somebody else creates.
+func followSubject(t *testing.T, k *kind, namespace, name string) *subject {
 	t.Helper()
-	return &subject{t: t, kind: k, namespace: namespace, name: name, history: follow(t, k, namespace, name)}
+	return &subject{t: t, kind: k, namespace: namespace, name: name, history: followName(t, k, namespace, name)}
 }
 
-func (c *subject) create(replicas int32, spec ...string) {
+func (c *subject) createCluster(replicas int32, spec ...string) {
 	c.t.Helper()
-	obj := c.kind.manifest(c.t, c.namespace, c.name, append([]string{fmt.Sprintf("replicas: %d", replicas)}, spec...)...)
+	obj := c.kind.newManifest(c.t, c.namespace, c.name, append([]string{fmt.Sprintf("replicas: %d", replicas)}, spec...)...)
 	must(c.t, createStrictly(c.t, obj), "create the cluster")
 }
 
-// with is the same cluster, for a part of a test.
-func (c *subject) with(t *testing.T) *subject {
+// withTest is the same cluster, for a part of a test.
+func (c *subject) withTest(t *testing.T) *subject {
 	part := *c
 	part.t = t
 	return &part
 }
 
-func (c *subject) key(suffix string) types.NamespacedName {
+func (c *subject) nameOf(suffix string) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.namespace, Name: c.name + suffix}
 }
 
-func (c *subject) pod(ordinal int) string { return fmt.Sprintf("%s-%d", c.name, ordinal) }
+func (c *subject) podName(ordinal int) string { return fmt.Sprintf("%s-%d", c.name, ordinal) }
 
-func (c *subject) volume(ordinal int) string { return "data-" + c.pod(ordinal) }
+func (c *subject) volumeName(ordinal int) string { return "data-" + c.podName(ordinal) }
 
-// read fetches an object of the cluster's namespace.
-func (c *subject) read(obj client.Object, name string) {
+// readObject fetches an object of the cluster's namespace.
+func (c *subject) readObject(obj client.Object, name string) {
 	c.t.Helper()
 	err := env.client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: name}, obj)
 	must(c.t, err, fmt.Sprintf("read %T %s", obj, name))
 }
 
-func (c *subject) get() v1alpha1.Cluster {
+func (c *subject) getCluster() v1alpha1.Cluster {
 	c.t.Helper()
 	obj := c.kind.empty()
-	c.read(obj, c.name)
+	c.readObject(obj, c.name)
 	return obj
 }
 
-// change merges lines of YAML into the spec; null takes a field away.
-func (c *subject) change(lines ...string) {
+// changeSpec merges lines of YAML into the spec; null takes a field away.
+func (c *subject) changeSpec(lines ...string) {
 	c.t.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": specOf(c.t, lines...)})
 	must(c.t, err, "marshal the change")
-	err = env.client.Patch(c.t.Context(), c.get(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
+	err = env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
 	must(c.t, err, "change the cluster")
 }
 
-// spec is the whole spec as it is now.
-func (c *subject) spec() any {
+// currentSpec is the whole spec as it is now.
+func (c *subject) currentSpec() any {
 	c.t.Helper()
-	return unstructuredOf(c.t, c.get()).Object["spec"]
+	return unstructuredOf(c.t, c.getCluster()).Object["spec"]
 }
 
-// restore puts a whole spec in the place of the present one.
-func (c *subject) restore(spec any) {
+// restoreSpec puts a whole spec in the place of the present one.
+func (c *subject) restoreSpec(spec any) {
 	c.t.Helper()
 	patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec", "value": spec}})
 	must(c.t, err, "marshal the spec")
-	err = env.client.Patch(c.t.Context(), c.get(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("e2e"))
+	err = env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner("e2e"))
 	must(c.t, err, "restore the spec")
 }
 
-// scale goes through the scale subresource, as kubectl scale does.
-func (c *subject) scale(replicas int32) {
+// scaleTo goes through the scale subresource, as kubectl scale does.
+func (c *subject) scaleTo(replicas int32) {
 	c.t.Helper()
 	body := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	err := env.client.SubResource("scale").Patch(c.t.Context(), c.get(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("e2e"))
+	err := env.client.SubResource("scale").Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("e2e"))
 	must(c.t, err, "scale the cluster")
 }
 
 // rolledOut says why the current generation is not ready; nil when it is, by
 // the condition and by kstatus.
 func rolledOut(c v1alpha1.Cluster) error {
-	result, err := compute(c)
+	result, err := computeStatus(c)
 	if err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func rolledOut(c v1alpha1.Cluster) error {
 	return nil
 }
 
-// compute is what Flux and others who use kstatus conclude.
-func compute(c v1alpha1.Cluster) (*status.Result, error) {
+// computeStatus is what Flux and others who use kstatus conclude.
+func computeStatus(c v1alpha1.Cluster) (*status.Result, error) {
 	fields, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (c *subject) waitFor(timeout time.Duration, what string, condition func(v1a
 	var obj v1alpha1.Cluster
 	eventually(c.t, timeout, what, func(ctx context.Context) error {
 		obj = c.kind.empty()
-		if err := env.client.Get(ctx, c.key(""), obj); err != nil {
+		if err := env.client.Get(ctx, c.nameOf(""), obj); err != nil {
 			return err
 		}
 		return condition(obj)
@@ -189,7 +189,7 @@ func (c *subject) waitReady() v1alpha1.Cluster {
 func (c *subject) waitStalled(reason string, words ...string) {
 	c.t.Helper()
 	c.waitCondition(stalledTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, words...)
-	result, err := compute(c.get())
+	result, err := computeStatus(c.getCluster())
 	must(c.t, err, "kstatus")
 	if result.Status != status.FailedStatus {
 		c.t.Errorf("kstatus says %s of a stalled cluster: %s", result.Status, result.Message)
@@ -211,8 +211,8 @@ func (c *subject) waitCondition(timeout time.Duration, kind string, want metav1.
 	})
 }
 
-// pods of the members, by ordinal.
-func (c *subject) pods() []corev1.Pod {
+// listPods of the members, by ordinal.
+func (c *subject) listPods() []corev1.Pod {
 	c.t.Helper()
 	pods, err := memberPods(c.t.Context(), c.namespace, c.name)
 	must(c.t, err, "list the members' pods")
@@ -241,12 +241,12 @@ func podReady(p *corev1.Pod) bool {
 	})
 }
 
-// incarnation is a pod and how often it restarted: the same one never went
+// podIncarnation is a pod and how often it restarted: the same one never went
 // away in between.
-func (c *subject) incarnation(ordinal int) string {
+func (c *subject) podIncarnation(ordinal int) string {
 	c.t.Helper()
 	var pod corev1.Pod
-	c.read(&pod, c.pod(ordinal))
+	c.readObject(&pod, c.podName(ordinal))
 	restarts := int32(0)
 	for _, s := range pod.Status.ContainerStatuses {
 		restarts += s.RestartCount
@@ -254,18 +254,18 @@ func (c *subject) incarnation(ordinal int) string {
 	return fmt.Sprintf("%s uid %s restarts %d", pod.Name, pod.UID, restarts)
 }
 
-// incarnations of every member.
-func (c *subject) incarnations() string {
+// allIncarnations of every member.
+func (c *subject) allIncarnations() string {
 	c.t.Helper()
 	var all []string
-	for n := range c.pods() {
-		all = append(all, c.incarnation(n))
+	for n := range c.listPods() {
+		all = append(all, c.podIncarnation(n))
 	}
 	return strings.Join(all, "\n")
 }
 
-// behind names the pods that a Service sends clients to.
-func behind(ctx context.Context, namespace, service string) ([]string, error) {
+// podsBehind names the pods that a Service sends clients to.
+func podsBehind(ctx context.Context, namespace, service string) ([]string, error) {
 	var list discoveryv1.EndpointSliceList
 	err := env.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
 	var pods []string
@@ -284,7 +284,7 @@ func behind(ctx context.Context, namespace, service string) ([]string, error) {
 func (c *subject) waitBehind(suffix string, want ...string) {
 	c.t.Helper()
 	eventually(c.t, serviceTimeout, fmt.Sprintf("%s%s sends clients to %v", c.name, suffix, want), func(ctx context.Context) error {
-		have, err := behind(ctx, c.namespace, c.name+suffix)
+		have, err := podsBehind(ctx, c.namespace, c.name+suffix)
 		if err == nil && !slices.Equal(have, want) {
 			err = fmt.Errorf("to %v", have)
 		}
@@ -292,10 +292,10 @@ func (c *subject) waitBehind(suffix string, want ...string) {
 	})
 }
 
-// secret is the content of one of the cluster's Secrets.
-func (c *subject) secret(suffix string) map[string][]byte {
+// readSecret is the content of one of the cluster's Secrets.
+func (c *subject) readSecret(suffix string) map[string][]byte {
 	c.t.Helper()
 	var s corev1.Secret
-	c.read(&s, c.name+suffix)
+	c.readObject(&s, c.name+suffix)
 	return s.Data
 }

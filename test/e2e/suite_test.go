@@ -9,7 +9,7 @@ import (
 
 // The kinds that a test is run with.
 var (
-	onBoth     = kinds()
+	onBoth     = allKinds()
 	onPostgres = []*kind{postgres}
 	onEtcd     = []*kind{etcd}
 )
@@ -36,9 +36,9 @@ var ofEveryKind = []struct {
 	{"FixedVolume", fixedVolume, onPostgres},
 	{"NameConflict", nameConflict, onEtcd},
 	{"Quota", quotaExceeded, onEtcd},
-	{"Backups", backups, onBoth},
+	{"Backups", testBackups, onBoth},
 	{"BackupsFail", backupsFail, onEtcd},
-	{"Restores", restores, onBoth},
+	{"Restores", testRestores, onBoth},
 	{"RestoresFromStore", restoresFromStore, onPostgres},
 	{"RestoresFail", restoresFail, onEtcd},
 	{"StoreRefuses", storeRefuses, onPostgres},
@@ -63,7 +63,7 @@ var ofPostgres = []part{
 	{"RetainOtherNames", recreatedWithOtherNames},
 	{"OtherMajorAdopted", otherMajorAdopted},
 	{"Secrecy", secretsStaySecret},
-	{"Settings", settings},
+	{"Settings", testSettings},
 	{"MinorUpgrade", minorUpgrade},
 	{"MovingTag", movingTag},
 	{"VolumeGrows", volumeGrows},
@@ -72,8 +72,8 @@ var ofPostgres = []part{
 	{"TLS", clientsUseTLS},
 	{"OwnCertificate", certificateOfOnesOwn},
 	{"OwnCA", caOfOnesOwn},
-	{"Examples", examples},
-	{"Plugin", plugin},
+	{"Examples", testExamples},
+	{"Plugin", testPlugin},
 	{"DocsRun", docsRun},
 }
 
@@ -93,7 +93,7 @@ var ofEtcd = []part{
 var ofBackups = []part{
 	{"Store", storeKeeps},
 	{"WriteTimes", writesHaveTimes},
-	{"StoreArchives", archives},
+	{"StoreArchives", testArchives},
 	{"SlowStore", slowStore},
 	{"StoreInterrupted", storeInterrupted},
 	{"BackupVolumeFull", backupVolumeFull},
@@ -104,13 +104,13 @@ var ofBackups = []part{
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
 	shared := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
-	together(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups))
+	runTogether(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups))
 }
 
 // partsOfKinds are the tests of every kind, with the kinds that are chosen.
 func partsOfKinds(choose func(k *kind, on []*kind) bool) []part {
 	var parts []part
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		for _, test := range ofEveryKind {
 			if choose(k, test.on) {
 				parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
@@ -126,8 +126,8 @@ type part struct {
 	run  func(*testing.T)
 }
 
-// together runs parts side by side.
-func together(t *testing.T, parts []part) {
+// runTogether runs parts side by side.
+func runTogether(t *testing.T, parts []part) {
 	t.Helper()
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func together(t *testing.T, parts []part) {
 // it. They run after the others and one by one.
 func TestWithOperator(t *testing.T) {
 	waitForNamespacesToEnd(t)
-	t.Run("Quiet", func(t *testing.T) { quiet(t, 10, quietMinute, kinds()...) })
+	t.Run("Quiet", func(t *testing.T) { testQuiet(t, 10, quietMinute, allKinds()...) })
 	for _, test := range withoutOperator {
 		for _, k := range test.on {
 			t.Run(k.prefix+test.name, func(t *testing.T) { test.run(t, k) })

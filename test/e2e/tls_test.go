@@ -30,9 +30,9 @@ func userCA(t *testing.T) *pki.CA {
 	return ca
 }
 
-// certificate for the cluster, as cert-manager writes it, and its serial
+// issueCertificate for the cluster, as cert-manager writes it, and its serial
 // number.
-func (c *cluster) certificate(ca *pki.CA) (map[string][]byte, string) {
+func (c *cluster) issueCertificate(ca *pki.CA) (map[string][]byte, string) {
 	c.t.Helper()
 	request := pki.LeafRequest{CommonName: c.name}
 	for _, host := range []string{c.name + "-rw", c.name + "-ro", "*." + c.name + "-members"} {
@@ -43,8 +43,8 @@ func (c *cluster) certificate(ca *pki.CA) (map[string][]byte, string) {
 	return map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": ca.CertPEM}, pki.Serial(certPEM)
 }
 
-// give puts data into a Secret of the user's.
-func (c *cluster) give(name string, data map[string][]byte) {
+// giveSecret puts data into a Secret of the user's.
+func (c *cluster) giveSecret(name string, data map[string][]byte) {
 	c.t.Helper()
 	s := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: data}
 	s.Namespace, s.Name = c.namespace, name
@@ -55,26 +55,26 @@ func (c *cluster) give(name string, data map[string][]byte) {
 	must(c.t, err, "write Secret "+name)
 }
 
-// shows waits until every member shows clients the certificate with a serial
+// awaitCertificate waits until every member shows clients the certificate with a serial
 // number, and lets them in who trust the CA.
-func (c *cluster) shows(app *clientPod, members int, ca *pki.CA, serial string) {
+func (c *cluster) awaitCertificate(app *clientPod, members int, ca *pki.CA, serial string) {
 	c.t.Helper()
-	app.write(c.t, "/tmp/roots.crt", string(ca.CertPEM))
-	secret := c.secret("-app")
+	app.writeFile(c.t, "/tmp/roots.crt", string(ca.CertPEM))
+	secret := c.readSecret("-app")
 	conninfo := func(host string) string {
 		return fmt.Sprintf("host=%s.%s.svc port=5432 user=%s password=%s dbname=%s sslrootcert=/tmp/roots.crt sslmode=verify-full",
 			host, c.namespace, secret["username"], secret["password"], secret["dbname"])
 	}
 	for n := range members {
-		eventually(c.t, tlsTimeout, c.pod(n)+" shows the certificate "+serial, func(ctx context.Context) error {
-			file, err := run(ctx, c.namespace, c.pod(n), "", "cat", "/run/holdfast/tls/server.crt")
+		eventually(c.t, tlsTimeout, c.podName(n)+" shows the certificate "+serial, func(ctx context.Context) error {
+			file, err := runCommand(ctx, c.namespace, c.podName(n), "", "cat", "/run/holdfast/tls/server.crt")
 			if err != nil {
 				return err
 			}
 			if got := pki.Serial([]byte(file)); got != serial {
 				return fmt.Errorf("it has %s", got)
 			}
-			_, err = app.psql(ctx, conninfo(c.pod(n)+"."+c.name+"-members"), "select 1")
+			_, err = app.runPsql(ctx, conninfo(c.podName(n)+"."+c.name+"-members"), "select 1")
 			return err
 		})
 	}
@@ -83,13 +83,13 @@ func (c *cluster) shows(app *clientPod, members int, ca *pki.CA, serial string) 
 	}
 }
 
-// followed makes every replica connect anew, and waits until it streams.
-func (c *cluster) followed(replicas int) {
+// awaitStreaming makes every replica connect anew, and waits until it streams.
+func (c *cluster) awaitStreaming(replicas int) {
 	c.t.Helper()
-	since := strings.TrimSpace(c.sql(0, "select clock_timestamp()"))
-	c.sql(0, "select pg_terminate_backend(pid) from pg_stat_replication")
+	since := strings.TrimSpace(c.runSQL(0, "select clock_timestamp()"))
+	c.runSQL(0, "select pg_terminate_backend(pid) from pg_stat_replication")
 	eventually(c.t, serviceTimeout, "replicas stream", func(ctx context.Context) error {
-		got, err := local(ctx, c.namespace, c.pod(0), "app", fmt.Sprintf("select count(*) from pg_stat_replication where state = 'streaming' and backend_start > '%s'", since))
+		got, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", fmt.Sprintf("select count(*) from pg_stat_replication where state = 'streaming' and backend_start > '%s'", since))
 		if err == nil && strings.TrimSpace(got) != fmt.Sprint(replicas) {
 			err = errors.New(got + " do")
 		}
@@ -103,45 +103,45 @@ func (c *cluster) followed(replicas int) {
 func certificateOfOnesOwn(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
-	app, before := newClient(t), []string{c.incarnation(0), c.incarnation(1)}
+	app, before := newClient(t), []string{c.podIncarnation(0), c.podIncarnation(1)}
 	w := c.startWriter()
 	ca, other := userCA(t), userCA(t)
-	data, serial := c.certificate(ca)
-	c.give("server", data)
-	c.edit(func(obj *v1alpha1.PostgresCluster) {
+	data, serial := c.issueCertificate(ca)
+	c.giveSecret("server", data)
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) {
 		obj.Spec.TLS.CertificateSecretRef = &v1alpha1.SecretReference{Name: "server"}
 	})
 	c.waitReady()
-	c.shows(app, 2, ca, serial)
-	c.followed(1)
+	c.awaitCertificate(app, 2, ca, serial)
+	c.awaitStreaming(1)
 	eventually(t, tlsTimeout, "applications get its CA alone", func(context.Context) error {
-		if got := c.secret("-app")["ca.crt"]; string(got) != string(ca.CertPEM) {
+		if got := c.readSecret("-app")["ca.crt"]; string(got) != string(ca.CertPEM) {
 			return fmt.Errorf("they get\n%s", got)
 		}
 		return nil
 	})
 
-	data, serial = c.certificate(ca)
-	c.give("server", data)
-	c.shows(app, 2, ca, serial)
+	data, serial = c.issueCertificate(ca)
+	c.giveSecret("server", data)
+	c.awaitCertificate(app, 2, ca, serial)
 
 	broken := map[string][]byte{"tls.crt": data["tls.crt"], "tls.key": other.KeyPEM, "ca.crt": ca.CertPEM}
-	c.give("server", broken)
+	c.giveSecret("server", broken)
 	c.waitStalled(v1alpha1.ReasonCertificateRefused, "spec.tls.certificateSecretRef", "tls.key does not belong")
-	c.shows(app, 2, ca, serial)
+	c.awaitCertificate(app, 2, ca, serial)
 
-	data, serial = c.certificate(other)
-	c.give("server", data)
-	c.shows(app, 2, other, serial)
-	c.followed(1)
+	data, serial = c.issueCertificate(other)
+	c.giveSecret("server", data)
+	c.awaitCertificate(app, 2, other, serial)
+	c.awaitStreaming(1)
 	c.waitReady()
 
-	c.edit(func(obj *v1alpha1.PostgresCluster) { obj.Spec.TLS = v1alpha1.TLSSpec{} })
+	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.TLS = v1alpha1.TLSSpec{} })
 	c.waitReady()
-	c.followed(1)
-	w.stop()
+	c.awaitStreaming(1)
+	w.stopWriting()
 	for n, was := range before {
-		if now := c.incarnation(n); now != was {
+		if now := c.podIncarnation(n); now != was {
 			t.Errorf("%s, before %s", now, was)
 		}
 	}
@@ -158,25 +158,25 @@ func caOfOnesOwn(t *testing.T) {
 		obj.Spec.TLS.CASecretRef = &v1alpha1.SecretReference{Name: "root"}
 	})
 	c.waitCondition(stalledTimeout, v1alpha1.ConditionStalled, "True", v1alpha1.ReasonSecretMissing, "spec.tls.caSecretRef")
-	c.give("root", pair(old))
+	c.giveSecret("root", pair(old))
 	c.waitReady()
-	before := []string{c.incarnation(0), c.incarnation(1)}
+	before := []string{c.podIncarnation(0), c.podIncarnation(1)}
 	w := c.startWriter()
-	c.give("root", pair(young))
+	c.giveSecret("root", pair(young))
 	eventually(t, tlsTimeout, "the new CA signs, and nobody trusts the old one", func(context.Context) error {
-		tls := c.secret("-tls")
+		tls := c.readSecret("-tls")
 		if !young.Signed(tls["tls.crt"]) || string(tls["ca.crt"]) != string(young.CertPEM) {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	c.followed(1)
+	c.awaitStreaming(1)
 	c.waitReady()
-	c.shows(newClient(t), 2, young, pki.Serial(c.secret("-tls")["tls.crt"]))
-	c.followed(1)
-	w.stop()
+	c.awaitCertificate(newClient(t), 2, young, pki.Serial(c.readSecret("-tls")["tls.crt"]))
+	c.awaitStreaming(1)
+	w.stopWriting()
 	for n, was := range before {
-		if now := c.incarnation(n); now != was {
+		if now := c.podIncarnation(n); now != was {
 			t.Errorf("%s, before %s", now, was)
 		}
 	}

@@ -33,7 +33,7 @@ func watchTruth(c *subject) *truth {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if err := w.sample(ctx); err != nil && ctx.Err() == nil {
+			if err := w.takeSample(ctx); err != nil && ctx.Err() == nil {
 				c.t.Error(err)
 			}
 			select {
@@ -50,10 +50,10 @@ func watchTruth(c *subject) *truth {
 	return w
 }
 
-// sample looks at the object before and after the pods: only what the same
+// takeSample looks at the object before and after the pods: only what the same
 // status said at both times was said of what lies between.
-func (w *truth) sample(ctx context.Context) error {
-	before, err := w.object(ctx)
+func (w *truth) takeSample(ctx context.Context) error {
+	before, err := w.getObject(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,15 +61,15 @@ func (w *truth) sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := w.object(ctx)
+	after, err := w.getObject(ctx)
 	if err != nil {
 		return err
 	}
 	w.samples++
-	if err := honest(before); err != nil {
+	if err := checkHonest(before); err != nil {
 		return err
 	}
-	result, err := compute(before)
+	result, err := computeStatus(before)
 	if err != nil {
 		return err
 	}
@@ -85,17 +85,17 @@ func (w *truth) sample(ctx context.Context) error {
 	if want := before.Common().DesiredReplicas(); ready != want || len(pods) != want {
 		return fmt.Errorf("generation %d is called current with %d pods, %d of them ready, instead of %d", before.GetGeneration(), len(pods), ready, want)
 	}
-	return w.verify(ctx, before)
+	return w.verifyClaim(ctx, before)
 }
 
-func (w *truth) object(ctx context.Context) (v1alpha1.Cluster, error) {
+func (w *truth) getObject(ctx context.Context) (v1alpha1.Cluster, error) {
 	obj := w.c.kind.empty()
-	return obj, env.client.Get(ctx, w.c.key(""), obj)
+	return obj, env.client.Get(ctx, w.c.nameOf(""), obj)
 }
 
-// verify asks the databases, when a generation is called current for the first
+// verifyClaim asks the databases, when a generation is called current for the first
 // time.
-func (w *truth) verify(ctx context.Context, obj v1alpha1.Cluster) error {
+func (w *truth) verifyClaim(ctx context.Context, obj v1alpha1.Cluster) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if obj.GetGeneration() == w.verified {
@@ -108,8 +108,8 @@ func (w *truth) verify(ctx context.Context, obj v1alpha1.Cluster) error {
 	return nil
 }
 
-// wait waits until the current generation was called rolled out, and verified.
-func (w *truth) wait() {
+// awaitRolledOut waits until the current generation was called rolled out, and verified.
+func (w *truth) awaitRolledOut() {
 	w.c.t.Helper()
 	obj := w.c.waitReady()
 	eventually(w.c.t, execTimeout, "the truth of the status is known", func(context.Context) error {
@@ -125,13 +125,13 @@ func (w *truth) wait() {
 func truthOfStatus(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1)
 	w := watchTruth(c)
-	w.wait()
-	c.scale(k.several)
-	w.wait()
-	c.change(k.reloaded)
-	w.wait()
-	c.change(k.restarted)
-	w.wait()
+	w.awaitRolledOut()
+	c.scaleTo(k.several)
+	w.awaitRolledOut()
+	c.changeSpec(k.reloaded)
+	w.awaitRolledOut()
+	c.changeSpec(k.restarted)
+	w.awaitRolledOut()
 	t.Log("phases:", strings.Join(c.phasesSince(0), " "))
 }
 
@@ -141,11 +141,11 @@ func truthThroughRestart(t *testing.T, k *kind) {
 	keepOperator(t)
 	c := newSubject(t, k, 1)
 	w := watchTruth(c)
-	w.wait()
+	w.awaitRolledOut()
 	must(t, killOperator(t.Context()), "kill the operator")
-	c.change(k.reloaded)
-	w.wait()
-	c.scale(k.several)
+	c.changeSpec(k.reloaded)
+	w.awaitRolledOut()
+	c.scaleTo(k.several)
 	c.waitFor(readyTimeout, "scaling is under way", func(obj v1alpha1.Cluster) error {
 		if obj.CommonStatus().ObservedGeneration != obj.GetGeneration() {
 			return errors.New("not observed yet")
@@ -153,6 +153,6 @@ func truthThroughRestart(t *testing.T, k *kind) {
 		return nil
 	})
 	must(t, killOperator(t.Context()), "kill the operator")
-	w.wait()
+	w.awaitRolledOut()
 	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return operatorsRun(ctx, 1) })
 }

@@ -27,8 +27,8 @@ func notTested(t *testing.T, format string, args ...any) {
 	untested.lines = append(untested.lines, t.Name()+": "+why)
 }
 
-// skip ends a test that cannot run here, and says so at the end of the run.
-func skip(t *testing.T, format string, args ...any) {
+// skipTest ends a test that cannot run here, and says so at the end of the run.
+func skipTest(t *testing.T, format string, args ...any) {
 	t.Helper()
 	notTested(t, format, args...)
 	t.SkipNow()

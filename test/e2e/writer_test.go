@@ -44,10 +44,10 @@ type tale struct {
 // between. Without the second time it was not acknowledged.
 type span struct{ begun, ended time.Time }
 
-// hear one line: "ack NUMBER MILLISECONDS", by the application's own clock,
+// hearLine one line: "ack NUMBER MILLISECONDS", by the application's own clock,
 // "begun" or "ended NUMBER MICROSECONDS", by the database's, or "stale" and what
 // it read that was older than what it had written.
-func (s *tale) hear(line string) {
+func (s *tale) hearLine(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var word string
@@ -74,16 +74,16 @@ func (s *tale) hear(line string) {
 func (c *subject) startWriter() *writer {
 	c.t.Helper()
 	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), told: &tale{acked: map[int]bool{}, spans: map[int]span{}}}
-	command := c.kind.application(c, w.app)
+	command := c.kind.applicationCommand(c, w.app)
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
 	go func() {
-		in.CloseWithError(stream(ctx, w.app.namespace, w.app.name, nil, in, io.Discard, command...))
+		in.CloseWithError(streamCommand(ctx, w.app.namespace, w.app.name, nil, in, io.Discard, command...))
 	}()
 	go func() {
 		defer close(w.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			w.told.hear(lines.Text())
+			w.told.hearLine(lines.Text())
 		}
 	}()
 	c.t.Cleanup(func() {
@@ -94,14 +94,14 @@ func (c *subject) startWriter() *writer {
 	return w
 }
 
-// with is the same writer, for a part of a test.
-func (w *writer) with(t *testing.T) *writer {
+// withTest is the same writer, for a part of a test.
+func (w *writer) withTest(t *testing.T) *writer {
 	part := *w
-	part.t, part.c = t, w.c.with(t)
+	part.t, part.c = t, w.c.withTest(t)
 	return &part
 }
 
-func (w *writer) count() int {
+func (w *writer) countWrites() int {
 	w.told.mu.Lock()
 	defer w.told.mu.Unlock()
 	return len(w.told.acked)
@@ -119,9 +119,9 @@ func (w *writer) takeGap() time.Duration {
 // goesOn waits until more was acknowledged: writes are served now.
 func (w *writer) goesOn() {
 	w.t.Helper()
-	before := w.count()
+	before := w.countWrites()
 	eventually(w.t, serviceTimeout, "writes go on", func(context.Context) error {
-		if now := w.count(); now < before+3 {
+		if now := w.countWrites(); now < before+3 {
 			return fmt.Errorf("%d acknowledged after %d", now, before)
 		}
 		return nil
@@ -131,10 +131,10 @@ func (w *writer) goesOn() {
 // until is the file in the application's pod whose coming ends the writing.
 const until = "/tmp/stop"
 
-// stop ends the writing. Everything that was acknowledged must be there.
-func (w *writer) stop() {
+// stopWriting ends the writing. Everything that was acknowledged must be there.
+func (w *writer) stopWriting() {
 	w.t.Helper()
-	w.app.write(w.t, until, "stop")
+	w.app.writeFile(w.t, until, "stop")
 	eventually(w.t, execTimeout, "the writer ends", func(context.Context) error {
 		select {
 		case <-w.done:
@@ -147,17 +147,17 @@ func (w *writer) stop() {
 	if len(w.told.stale) > 0 {
 		w.t.Errorf("reads were older than acknowledged writes: %v", w.told.stale)
 	}
-	w.check(0)
+	w.checkMember(0)
 }
 
-// check says which acknowledged writes a member lacks, once they have ended.
-func (w *writer) check(ordinal int) {
+// checkMember says which acknowledged writes a member lacks, once they have ended.
+func (w *writer) checkMember(ordinal int) {
 	w.t.Helper()
 	lost := maps.Clone(w.told.acked)
-	for _, n := range w.c.kind.written(w.c, ordinal) {
+	for _, n := range w.c.kind.writtenNumbers(w.c, ordinal) {
 		delete(lost, n)
 	}
 	if len(lost) > 0 || len(w.told.acked) == 0 {
-		w.t.Errorf("%s lost %d of %d acknowledged writes: %v", w.c.pod(ordinal), len(lost), len(w.told.acked), slices.Sorted(maps.Keys(lost)))
+		w.t.Errorf("%s lost %d of %d acknowledged writes: %v", w.c.podName(ordinal), len(lost), len(w.told.acked), slices.Sorted(maps.Keys(lost)))
 	}
 }

@@ -36,21 +36,21 @@ func main() {
 	pause := flag.Duration("pause", 10*time.Millisecond, "time between two writes")
 	fill := flag.Int("fill", 0, "instead, write over one key in values of so many KiB until there is no room")
 	flag.Parse()
-	client, err := connect(*folder)
+	client, err := newClient(*folder)
 	if err != nil {
 		log.Fatal(err)
 	}
 	if *fill > 0 {
 		err = fillUp(client, *fill<<10)
 	} else {
-		err = write(client, *until, *pause)
+		err = writeNumbers(client, *until, *pause)
 	}
 	if err := errors.Join(err, client.Close()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func connect(folder string) (*clientv3.Client, error) {
+func newClient(folder string) (*clientv3.Client, error) {
 	file := func(name string) []byte {
 		content, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
@@ -75,11 +75,11 @@ func connect(folder string) (*clientv3.Client, error) {
 	})
 }
 
-// write tells "ack NUMBER MILLISECONDS" of each write that was acknowledged,
+// writeNumbers tells "ack NUMBER MILLISECONDS" of each write that was acknowledged,
 // with the time since the start; one that was not is not tried again, and may
 // be there or not. A read that is older than an acknowledged write is "stale".
-func write(client *clientv3.Client, until string, pause time.Duration) error {
-	for begin(client) != nil {
+func writeNumbers(client *clientv3.Client, until string, pause time.Duration) error {
+	for writeFirstNumber(client) != nil {
 		time.Sleep(pause)
 	}
 	start := time.Now()
@@ -87,11 +87,11 @@ func write(client *clientv3.Client, until string, pause time.Duration) error {
 		if _, err := os.Stat(until); err == nil {
 			return nil
 		}
-		if err := put(client, n); err != nil {
+		if err := putNumber(client, n); err != nil {
 			fmt.Fprintf(os.Stderr, "write %d: %v\n", n, err)
 		} else {
 			fmt.Printf("ack %d %d\n", n, time.Since(start).Milliseconds())
-			if seen, err := get(client); err == nil && seen < n || errors.Is(err, errGone) {
+			if seen, err := getNumber(client); err == nil && seen < n || errors.Is(err, errGone) {
 				fmt.Printf("stale %d %d\n", n, seen)
 			}
 		}
@@ -99,24 +99,24 @@ func write(client *clientv3.Client, until string, pause time.Duration) error {
 	}
 }
 
-// begin makes the first number, which later ones are compared with.
-func begin(client *clientv3.Client) error {
+// writeFirstNumber makes the first number, which later ones are compared with.
+func writeFirstNumber(client *clientv3.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(last), "=", 0)).
-		Then(clientv3.OpPut(last, padded(0))).Commit()
+		Then(clientv3.OpPut(last, padNumber(0))).Commit()
 	return err
 }
 
-// padded numbers sort as they count.
-func padded(n int) string { return fmt.Sprintf("%012d", n) }
+// padNumber numbers sort as they count.
+func padNumber(n int) string { return fmt.Sprintf("%012d", n) }
 
-// put writes a key of its own and the newest number. A request that was given
+// putNumber writes a key of its own and the newest number. A request that was given
 // up may still be carried out: it must not put the number back.
-func put(client *clientv3.Client, n int) error {
+func putNumber(client *clientv3.Client, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	number := padded(n)
+	number := padNumber(n)
 	answer, err := client.Txn(ctx).If(clientv3.Compare(clientv3.Value(last), "<", number)).
 		Then(clientv3.OpPut("written/"+number, number), clientv3.OpPut(last, number)).Commit()
 	if err == nil && !answer.Succeeded {
@@ -125,7 +125,7 @@ func put(client *clientv3.Client, n int) error {
 	return err
 }
 
-func get(client *clientv3.Client) (int, error) {
+func getNumber(client *clientv3.Client) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	answer, err := client.Get(ctx, last)

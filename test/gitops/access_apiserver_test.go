@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-// may asks the API server what somebody may do to our kind or another.
-func may(t *testing.T, c client.Client, user, namespace, verb, group, resource string) bool {
+// isAllowed asks the API server what somebody may do to our kind or another.
+func isAllowed(t *testing.T, c client.Client, user, namespace, verb, group, resource string) bool {
 	t.Helper()
 	name, subresource := resource, ""
 	if n, err := fmt.Sscanf(resource, "postgresclusters/%s", &subresource); n == 1 && err == nil {
@@ -46,7 +46,7 @@ func installKinds(t *testing.T, c client.Client, built objects, kinds ...string)
 				ensureNamespace(t, c, o.GetNamespace())
 			}
 			if err := applyAs(t.Context(), c, o, "git", client.ForceOwnership); err != nil {
-				t.Fatalf("%s: %v", id(o), err)
+				t.Fatalf("%s: %v", objectID(o), err)
 			}
 			t.Cleanup(func() { _ = c.Delete(context.Background(), o) })
 		}
@@ -56,8 +56,8 @@ func installKinds(t *testing.T, c client.Client, built objects, kinds ...string)
 // The cluster's own roles view, edit and admin cover our kind.
 func TestTenantsRoles(t *testing.T) {
 	cluster := apitest.New(t)
-	c := administrator(t, cluster.Config)
-	installKinds(t, c, build(t, install), "ClusterRole")
+	c := newAdministrator(t, cluster.Config)
+	installKinds(t, c, buildKustomization(t, install), "ClusterRole")
 	for _, role := range []string{"view", "edit", "admin"} {
 		binding := &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: role},
@@ -88,9 +88,9 @@ func TestTenantsRoles(t *testing.T) {
 		for user, want := range map[string]bool{"view": test.view, "edit": test.edit, "admin": test.admin} {
 			what := fmt.Sprintf("%s %s %s: %t", user, test.verb, test.resource, want)
 			apitest.Eventually(t, what, func(context.Context) (bool, string) {
-				return may(t, c, user, cluster.Namespace, test.verb, "holdfast.dev", test.resource) == want, "not yet"
+				return isAllowed(t, c, user, cluster.Namespace, test.verb, "holdfast.dev", test.resource) == want, "not yet"
 			})
-			if may(t, c, user, "default", test.verb, "holdfast.dev", test.resource) {
+			if isAllowed(t, c, user, "default", test.verb, "holdfast.dev", test.resource) {
 				t.Errorf("%s may %s %s in a namespace that is not his", user, test.verb, test.resource)
 			}
 		}
@@ -101,8 +101,8 @@ func TestTenantsRoles(t *testing.T) {
 // sees nothing of the rest.
 func TestNamespacedRights(t *testing.T) {
 	cluster := apitest.New(t)
-	c := administrator(t, cluster.Config)
-	built := build(t, root+"/kustomize/overlays/namespaced")
+	c := newAdministrator(t, cluster.Config)
+	built := buildKustomization(t, root+"/kustomize/overlays/namespaced")
 	installKinds(t, c, built, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount")
 	const operator = "system:serviceaccount:holdfast-system:holdfast"
 	for _, test := range []struct {
@@ -122,7 +122,7 @@ func TestNamespacedRights(t *testing.T) {
 	} {
 		what := fmt.Sprintf("%s %s in %q: %t", test.verb, test.resource, test.namespace, test.want)
 		apitest.Eventually(t, what, func(context.Context) (bool, string) {
-			return may(t, c, operator, test.namespace, test.verb, test.group, test.resource) == test.want, "not yet"
+			return isAllowed(t, c, operator, test.namespace, test.verb, test.group, test.resource) == test.want, "not yet"
 		})
 	}
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-// guarded is a namespace in which the policies are known to be in force. They
+// withAdmission is a namespace in which the policies are known to be in force. They
 // hold for the whole API server, so the next test begins when they no longer do.
-func guarded(t *testing.T) (client.Client, *apitest.Cluster) {
+func withAdmission(t *testing.T) (client.Client, *apitest.Cluster) {
 	t.Helper()
 	cluster := apitest.New(t)
-	c := administrator(t, cluster.Config)
+	c := newAdministrator(t, cluster.Config)
 	t.Cleanup(func() {
 		apitest.Eventually(t, "the policies are gone", func(ctx context.Context) (bool, string) {
 			err := c.Create(ctx, cleanOut(metav1.NamespaceDefault, "probe"), client.DryRunAll)
@@ -31,7 +31,7 @@ func guarded(t *testing.T) (client.Client, *apitest.Cluster) {
 			return true, ""
 		})
 	})
-	installKinds(t, c, with(t, "admission-policy"), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	installKinds(t, c, withComponents(t, "admission-policy"), "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	apitest.Eventually(t, "the policies are in force", func(ctx context.Context) (bool, string) {
 		err := c.Create(ctx, cleanOut(cluster.Namespace, "probe"), client.DryRunAll)
 		if err == nil {
@@ -50,22 +50,22 @@ func cleanOut(namespace, name string) *v1alpha1.PostgresCluster {
 	return c
 }
 
-func refusal(t *testing.T, err error, part string) {
+func wantRefusal(t *testing.T, err error, part string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), part) {
 		t.Errorf("got %v, want a refusal that says %q", err, part)
 	}
 }
 
-func accepted(t *testing.T, err error) {
+func wantAccepted(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
 	}
 }
 
-// allow labels the namespace and waits until the policy knows.
-func allow(t *testing.T, c client.Client, namespace string) {
+// allowNamespace labels the namespace and waits until the policy knows.
+func allowNamespace(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"holdfast.dev/allow-data-deletion":"true"}}}`))
@@ -83,41 +83,41 @@ func allow(t *testing.T, c client.Client, namespace string) {
 
 // Data goes with a cluster only where the namespace allows it.
 func TestPolicyOnDeletionPolicy(t *testing.T) {
-	c, cluster := guarded(t)
-	refusal(t, c.Create(t.Context(), cleanOut(cluster.Namespace, "mistaken")), "allow-data-deletion=true")
+	c, cluster := withAdmission(t)
+	wantRefusal(t, c.Create(t.Context(), cleanOut(cluster.Namespace, "mistaken")), "allow-data-deletion=true")
 	kept := cleanOut(cluster.Namespace, "kept")
 	kept.Spec.DeletionPolicy = v1alpha1.DeletionRetain
-	accepted(t, c.Create(t.Context(), kept))
+	wantAccepted(t, c.Create(t.Context(), kept))
 	kept.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-	refusal(t, c.Update(t.Context(), kept), "allow-data-deletion=true")
+	wantRefusal(t, c.Update(t.Context(), kept), "allow-data-deletion=true")
 
-	allow(t, c, cluster.Namespace)
-	accepted(t, c.Create(t.Context(), cleanOut(cluster.Namespace, "meant")))
+	allowNamespace(t, c, cluster.Namespace)
+	wantAccepted(t, c.Create(t.Context(), cleanOut(cluster.Namespace, "meant")))
 }
 
 // Such a cluster is deleted after it was annotated with its name, or with its
 // namespace.
 func TestPolicyOnDeletion(t *testing.T) {
-	c, cluster := guarded(t)
-	allow(t, c, cluster.Namespace)
+	c, cluster := withAdmission(t)
+	allowNamespace(t, c, cluster.Namespace)
 	orders := cleanOut(cluster.Namespace, "orders")
-	accepted(t, c.Create(t.Context(), orders))
-	refusal(t, c.Delete(t.Context(), orders), "confirm-deletion=orders")
-	refusal(t, c.DeleteAllOf(t.Context(), orders, client.InNamespace(cluster.Namespace)), "confirm-deletion=orders")
+	wantAccepted(t, c.Create(t.Context(), orders))
+	wantRefusal(t, c.Delete(t.Context(), orders), "confirm-deletion=orders")
+	wantRefusal(t, c.DeleteAllOf(t.Context(), orders, client.InNamespace(cluster.Namespace)), "confirm-deletion=orders")
 	orders.Annotations = map[string]string{"holdfast.dev/confirm-deletion": "another"}
-	accepted(t, c.Update(t.Context(), orders))
-	refusal(t, c.Delete(t.Context(), orders), "confirm-deletion=orders")
+	wantAccepted(t, c.Update(t.Context(), orders))
+	wantRefusal(t, c.Delete(t.Context(), orders), "confirm-deletion=orders")
 
 	controller := rest.CopyConfig(cluster.Config)
 	controller.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:namespace-controller", Groups: []string{"system:masters"}}
-	accepted(t, administrator(t, controller).Delete(t.Context(), orders, client.DryRunAll))
+	wantAccepted(t, newAdministrator(t, controller).Delete(t.Context(), orders, client.DryRunAll))
 
 	orders.Annotations["holdfast.dev/confirm-deletion"] = "orders"
-	accepted(t, c.Update(t.Context(), orders))
-	accepted(t, c.Delete(t.Context(), orders))
+	wantAccepted(t, c.Update(t.Context(), orders))
+	wantAccepted(t, c.Delete(t.Context(), orders))
 
 	retained := cleanOut(cluster.Namespace, "retained")
 	retained.Spec.DeletionPolicy = v1alpha1.DeletionRetain
-	accepted(t, c.Create(t.Context(), retained))
-	accepted(t, c.Delete(t.Context(), retained))
+	wantAccepted(t, c.Create(t.Context(), retained))
+	wantAccepted(t, c.Delete(t.Context(), retained))
 }

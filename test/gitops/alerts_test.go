@@ -30,7 +30,7 @@ type rule struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-func alerts(t *testing.T) []rule {
+func readAlerts(t *testing.T) []rule {
 	t.Helper()
 	data, err := os.ReadFile(root + "/config/prometheus/rules.yaml")
 	if err != nil {
@@ -84,9 +84,9 @@ func agentSources(t *testing.T) string {
 	return all.String()
 }
 
-// exported are the metrics of the operator and of members, with the labels by
+// exportedMetrics are the metrics of the operator and of members, with the labels by
 // which alerts tell them apart: members by their pods.
-func exported(t *testing.T) map[string][]string {
+func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	if _, err := apply.New(nil, fake.NewClientBuilder().Build(), apply.Options{Registerer: metrics.Registry}); err != nil {
 		t.Fatal(err)
@@ -114,8 +114,8 @@ func exported(t *testing.T) map[string][]string {
 // Prometheus understands every alert, the operator or an agent exports every metric in it with
 // the labels that are asked for, and texts name labels that are there.
 func TestAlerts(t *testing.T) {
-	have := exported(t)
-	for _, r := range alerts(t) {
+	have := exportedMetrics(t)
+	for _, r := range readAlerts(t) {
 		t.Run(r.Alert, func(t *testing.T) {
 			expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
 			if err != nil {
@@ -147,7 +147,7 @@ func TestAlerts(t *testing.T) {
 			if selectors == 0 {
 				t.Error("it looks at no metric")
 			}
-			result := resulting(expr, have)
+			result := resultingLabels(expr, have)
 			for _, text := range r.Annotations {
 				for _, m := range reference.FindAllStringSubmatch(text, -1) {
 					if !slices.Contains(result, m[1]) {
@@ -162,9 +162,9 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// resulting are the labels of what an alert's expression yields: those that it
+// resultingLabels are the labels of what an alert's expression yields: those that it
 // is grouped by, which must be labels of the metrics below.
-func resulting(expr parser.Expr, have map[string][]string) []string {
+func resultingLabels(expr parser.Expr, have map[string][]string) []string {
 	var out []string
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		if aggregate, ok := node.(*parser.AggregateExpr); ok && !aggregate.Without {

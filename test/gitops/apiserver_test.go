@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { apitest.RunTests(m) }
 // strictly refuses unknown fields, as Flux and kubectl do.
 var strictly = client.FieldValidation(metav1.FieldValidationStrict)
 
-func administrator(t *testing.T, config *rest.Config) client.Client {
+func newAdministrator(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: scheme.Scheme})
 	if err != nil {
@@ -55,18 +55,18 @@ func ensureNamespace(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// example reads a manifest of examples/.
-func example(t *testing.T, file, namespace string) *unstructured.Unstructured {
+// readExample reads a manifest of examples/.
+func readExample(t *testing.T, file, namespace string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict([]byte(read(t, file)), &o.Object); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, file)), &o.Object); err != nil {
 		t.Fatal(err)
 	}
 	o.SetNamespace(namespace)
 	return o
 }
 
-func glob(t *testing.T, pattern string) []string {
+func globFiles(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, pattern))
 	if err != nil || len(files) == 0 {
@@ -78,12 +78,12 @@ func glob(t *testing.T, pattern string) []string {
 // The API server takes everything that kustomize builds here, without a field
 // that it does not know.
 func TestBuildsAreAccepted(t *testing.T) {
-	c := administrator(t, apitest.New(t).Config)
-	dirs := slices.Concat(glob(t, "kustomize/overlays/*"), glob(t, "examples/overlays/*"), glob(t, "examples/point-in-time"))
-	builds := map[string]objects{"every component": with(t, "admission-policy", "high-availability", "image-mirror",
+	c := newAdministrator(t, apitest.New(t).Config)
+	dirs := slices.Concat(globFiles(t, "kustomize/overlays/*"), globFiles(t, "examples/overlays/*"), globFiles(t, "examples/point-in-time"))
+	builds := map[string]objects{"every component": withComponents(t, "admission-policy", "high-availability", "image-mirror",
 		"monitoring", "namespaced", "network-policy", "restricted-namespaces")}
 	for _, dir := range dirs {
-		builds[dir] = build(t, dir)
+		builds[dir] = buildKustomization(t, dir)
 	}
 	for name, built := range builds {
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestBuildsAreAccepted(t *testing.T) {
 					ensureNamespace(t, c, o.GetNamespace())
 				}
 				if err := applyAs(t.Context(), c, o, "git", client.DryRunAll, client.ForceOwnership, strictly); err != nil {
-					t.Errorf("%s: %v", id(o), err)
+					t.Errorf("%s: %v", objectID(o), err)
 				}
 			}
 		})
@@ -110,13 +110,13 @@ func TestBuildsAreAccepted(t *testing.T) {
 // defaulting, and not when the operator has written its status.
 func TestAppliedStaysApplied(t *testing.T) {
 	cluster := apitest.New(t)
-	c := administrator(t, cluster.Config)
+	c := newAdministrator(t, cluster.Config)
 	manifests := map[string]*unstructured.Unstructured{}
-	for _, file := range glob(t, "examples/*.yaml") {
-		manifests[filepath.Base(file)] = example(t, file, cluster.Namespace)
+	for _, file := range globFiles(t, "examples/*.yaml") {
+		manifests[filepath.Base(file)] = readExample(t, file, cluster.Namespace)
 	}
-	for _, dir := range glob(t, "examples/overlays/*") {
-		o := build(t, dir).find(t, "PostgresCluster", "orders")
+	for _, dir := range globFiles(t, "examples/overlays/*") {
+		o := buildKustomization(t, dir).findObject(t, "PostgresCluster", "orders")
 		o.SetNamespace(cluster.Namespace)
 		manifests[filepath.Base(dir)] = o
 	}

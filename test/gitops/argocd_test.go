@@ -36,7 +36,7 @@ type (
 	}
 )
 
-func read(t *testing.T, elements ...string) string {
+func readFile(t *testing.T, elements ...string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(elements...))
 	if err != nil {
@@ -45,18 +45,18 @@ func read(t *testing.T, elements ...string) string {
 	return string(data)
 }
 
-func decode(t *testing.T, into any, elements ...string) {
+func decodeFile(t *testing.T, into any, elements ...string) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(read(t, elements...)), into); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, elements...)), into); err != nil {
 		t.Fatalf("%s: %v", filepath.Join(elements...), err)
 	}
 }
 
-// run decodes what a script returns.
-func run(t *testing.T, into any, script, inputPath string) {
+// runScript decodes what a script returns.
+func runScript(t *testing.T, into any, script, inputPath string) {
 	t.Helper()
 	input := map[string]any{}
-	decode(t, &input, inputPath)
+	decodeFile(t, &input, inputPath)
 	result, err := runLua(t, script, input)
 	if err == nil {
 		err = json.Unmarshal(result, into)
@@ -66,8 +66,8 @@ func run(t *testing.T, into any, script, inputPath string) {
 	}
 }
 
-// kinds are the folders that hold scripts.
-func kinds(t *testing.T) []string {
+// listKinds are the folders that hold scripts.
+func listKinds(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(customizations + "/*")
 	if err != nil || len(dirs) == 0 {
@@ -77,15 +77,15 @@ func kinds(t *testing.T) []string {
 }
 
 func TestArgoHealth(t *testing.T) {
-	for _, dir := range kinds(t) {
+	for _, dir := range listKinds(t) {
 		var tests healthTests
-		decode(t, &tests, dir, "health_test.yaml")
+		decodeFile(t, &tests, dir, "health_test.yaml")
 		seen := []string{}
 		for _, test := range tests.Tests {
 			seen = append(seen, filepath.Join(dir, test.InputPath))
 			t.Run(filepath.Base(dir)+"/"+filepath.Base(test.InputPath), func(t *testing.T) {
 				got := map[string]string{}
-				run(t, &got, read(t, dir, "health.lua"), filepath.Join(dir, test.InputPath))
+				runScript(t, &got, readFile(t, dir, "health.lua"), filepath.Join(dir, test.InputPath))
 				if diff := cmp.Diff(test.HealthStatus, got); diff != "" {
 					t.Errorf("health (-want +got):\n%s", diff)
 				}
@@ -99,15 +99,15 @@ func TestArgoHealth(t *testing.T) {
 func hasActions(dir string) bool { return filepath.Base(dir) != "Backup" }
 
 func TestArgoActions(t *testing.T) {
-	for _, dir := range slices.DeleteFunc(kinds(t), func(dir string) bool { return !hasActions(dir) }) {
+	for _, dir := range slices.DeleteFunc(listKinds(t), func(dir string) bool { return !hasActions(dir) }) {
 		dir = filepath.Join(dir, "actions")
 		var tests actionTests
-		decode(t, &tests, dir, "action_test.yaml")
+		decodeFile(t, &tests, dir, "action_test.yaml")
 		var seen []string
 		for _, test := range tests.DiscoveryTests {
 			t.Run("discovery/"+filepath.Base(test.InputPath), func(t *testing.T) {
 				got := map[string]map[string]any{}
-				run(t, &got, read(t, dir, "discovery.lua"), filepath.Join(dir, test.InputPath))
+				runScript(t, &got, readFile(t, dir, "discovery.lua"), filepath.Join(dir, test.InputPath))
 				want := map[string]map[string]any{}
 				for _, action := range test.Result {
 					name, _ := action["name"].(string)
@@ -124,8 +124,8 @@ func TestArgoActions(t *testing.T) {
 		for _, test := range tests.ActionTests {
 			t.Run(test.Action+"/"+filepath.Base(test.InputPath), func(t *testing.T) {
 				var got, want map[string]any
-				run(t, &got, read(t, dir, test.Action, "action.lua"), filepath.Join(dir, test.InputPath))
-				decode(t, &want, dir, test.ExpectedOutputPath)
+				runScript(t, &got, readFile(t, dir, test.Action, "action.lua"), filepath.Join(dir, test.InputPath))
+				decodeFile(t, &want, dir, test.ExpectedOutputPath)
 				if diff := cmp.Diff(withoutEmpty(want), withoutEmpty(got)); diff != "" {
 					t.Errorf("object (-want +got):\n%s", diff)
 				}
@@ -178,18 +178,18 @@ func TestScriptsHaveFewLibraries(t *testing.T) {
 // The component puts every script, as it is, into the argocd-cm of a user, and
 // keeps what else is in there.
 func TestArgoComponent(t *testing.T) {
-	built := overlay(t, "namespace: argocd\nresources: [cm.yaml]\ncomponents: [{root}/kustomize/argocd]\n",
+	built := buildOverlay(t, "namespace: argocd\nresources: [cm.yaml]\ncomponents: [{root}/kustomize/argocd]\n",
 		"cm.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: argocd-cm}\ndata: {url: https://argocd.example}\n")
-	cm := built.find(t, "ConfigMap", "argocd-cm")
-	data, _ := field(cm, "data").(map[string]any)
+	cm := built.findObject(t, "ConfigMap", "argocd-cm")
+	data, _ := fieldAt(cm, "data").(map[string]any)
 	if data["url"] != "https://argocd.example" {
 		t.Errorf("the user's own settings are gone: %v", data["url"])
 	}
 	want := 1
-	for _, dir := range kinds(t) {
+	for _, dir := range listKinds(t) {
 		want++
 		key := "holdfast.dev_" + filepath.Base(dir)
-		if data["resource.customizations.health."+key] != read(t, dir, "health.lua") {
+		if data["resource.customizations.health."+key] != readFile(t, dir, "health.lua") {
 			t.Errorf("health of %s is not that of its script: run make generate", key)
 		}
 		if !hasActions(dir) {
@@ -207,11 +207,11 @@ func TestArgoComponent(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), &actions); err != nil {
 			t.Fatal(err)
 		}
-		if actions.Discovery != read(t, dir, "actions", "discovery.lua") || len(actions.Definitions) != 3 {
+		if actions.Discovery != readFile(t, dir, "actions", "discovery.lua") || len(actions.Definitions) != 3 {
 			t.Errorf("actions of %s are not those of its scripts: run make generate", key)
 		}
 		for _, a := range actions.Definitions {
-			if a.Action != read(t, dir, "actions", a.Name, "action.lua") {
+			if a.Action != readFile(t, dir, "actions", a.Name, "action.lua") {
 				t.Errorf("action %s of %s is not that of its script: run make generate", a.Name, key)
 			}
 		}
@@ -219,7 +219,7 @@ func TestArgoComponent(t *testing.T) {
 	if len(data) != want {
 		t.Errorf("%d keys in argocd-cm, want %d", len(data), want)
 	}
-	if strings.Contains(read(t, root, "kustomize/argocd/argocd-cm.yaml"), "namespace:") {
+	if strings.Contains(readFile(t, root, "kustomize/argocd/argocd-cm.yaml"), "namespace:") {
 		t.Error("the patch names a namespace: Argo CD may be installed anywhere")
 	}
 }

@@ -24,9 +24,9 @@ const root = "../.."
 // objects is what one kustomization builds, in order.
 type objects []*unstructured.Unstructured
 
-// build runs kustomize with the options that Flux and Argo CD leave at their
+// buildKustomization runs kustomize with the options that Flux and Argo CD leave at their
 // defaults.
-func build(t *testing.T, dir string) objects {
+func buildKustomization(t *testing.T, dir string) objects {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
@@ -47,9 +47,9 @@ func build(t *testing.T, dir string) objects {
 	return out
 }
 
-// overlay builds a user's kustomization. {root} in it is the repository; more
+// buildOverlay builds a user's kustomization. {root} in it is the repository; more
 // files are given as pairs of name and content.
-func overlay(t *testing.T, kustomization string, files ...string) objects {
+func buildOverlay(t *testing.T, kustomization string, files ...string) objects {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -70,10 +70,10 @@ func overlay(t *testing.T, kustomization string, files ...string) objects {
 			t.Fatal(err)
 		}
 	}
-	return build(t, dir)
+	return buildKustomization(t, dir)
 }
 
-func id(o *unstructured.Unstructured) string {
+func objectID(o *unstructured.Unstructured) string {
 	name := o.GetName()
 	if o.GetNamespace() != "" {
 		name = o.GetNamespace() + "/" + name
@@ -81,9 +81,9 @@ func id(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + name
 }
 
-// find returns the object of a kind and name. A name that ends in a dash is the
+// findObject returns the object of a kind and name. A name that ends in a dash is the
 // beginning of a generated one.
-func (l objects) find(t *testing.T, kind, name string) *unstructured.Unstructured {
+func (l objects) findObject(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	for _, o := range l {
 		if o.GetKind() == kind && (o.GetName() == name || strings.HasSuffix(name, "-") && strings.HasPrefix(o.GetName(), name)) {
@@ -94,24 +94,24 @@ func (l objects) find(t *testing.T, kind, name string) *unstructured.Unstructure
 	return nil
 }
 
-// field is the value at a path of map keys; nil when there is none.
-func field(o *unstructured.Unstructured, path ...string) any {
+// fieldAt is the value at a path of map keys; nil when there is none.
+func fieldAt(o *unstructured.Unstructured, path ...string) any {
 	value, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...)
 	return value
 }
 
-// describe says how a build differs from the plain install: what is the same by
+// describeDifference says how a build differs from the plain install: what is the same by
 // name only, what differs in full. Schemas are left out.
-func describe(t *testing.T, plain, built objects) []byte {
+func describeDifference(t *testing.T, plain, built objects) []byte {
 	t.Helper()
 	before := map[string]*unstructured.Unstructured{}
 	for _, o := range plain {
-		before[id(o)] = o
+		before[objectID(o)] = o
 	}
 	var same, full bytes.Buffer
 	for _, o := range built {
-		if old := before[id(o)]; old != nil && cmp.Equal(old.Object, o.Object) {
-			fmt.Fprintf(&same, "# same: %s\n", id(o))
+		if old := before[objectID(o)]; old != nil && cmp.Equal(old.Object, o.Object) {
+			fmt.Fprintf(&same, "# same: %s\n", objectID(o))
 		} else {
 			o = o.DeepCopy()
 			if o.GetKind() == "CustomResourceDefinition" {
@@ -123,17 +123,17 @@ func describe(t *testing.T, plain, built objects) []byte {
 			}
 			fmt.Fprintf(&full, "---\n%s", text)
 		}
-		delete(before, id(o))
+		delete(before, objectID(o))
 	}
 	for _, o := range plain {
-		if before[id(o)] != nil {
-			fmt.Fprintf(&same, "# gone: %s\n", id(o))
+		if before[objectID(o)] != nil {
+			fmt.Fprintf(&same, "# gone: %s\n", objectID(o))
 		}
 	}
 	return append(same.Bytes(), full.Bytes()...)
 }
 
-func golden(t *testing.T, name string, got []byte) {
+func compareGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".yaml")
 	if *update {

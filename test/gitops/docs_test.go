@@ -14,7 +14,7 @@ import (
 // Every block of commands of the pages says which test runs it, or why none
 // does; and the tests that are named are there.
 func TestDocsBlocksAreRun(t *testing.T) {
-	blocks, err := docs.All(root)
+	blocks, err := docs.ReadAllBlocks(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestDocsBlocksAreRun(t *testing.T) {
 
 // TestDocsWithoutACluster runs the blocks that need nothing but the tree.
 func TestDocsWithoutACluster(t *testing.T) {
-	blocks, err := docs.All(root)
+	blocks, err := docs.ReadAllBlocks(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +60,14 @@ func TestDocsWithoutACluster(t *testing.T) {
 			continue
 		}
 		ran++
-		for _, c := range b.Commands() {
+		for _, c := range b.ParseCommands() {
 			shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", c.Line)
 			shell.Dir = root
 			out, err := shell.CombinedOutput()
 			if err != nil {
 				t.Errorf("%s: %s: %v\n%s", b, c.Line, err, out)
 			}
-			if missing := c.Missing(string(out)); len(missing) > 0 {
+			if missing := c.MissingWords(string(out)); len(missing) > 0 {
 				t.Errorf("%s: %s does not print %q:\n%s", b, c.Line, missing, out)
 			}
 		}

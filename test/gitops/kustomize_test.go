@@ -30,19 +30,19 @@ var components = map[string]string{
 
 // Every overlay, as it differs from the plain install.
 func TestOverlays(t *testing.T) {
-	plain := build(t, install)
-	golden(t, "default", describe(t, nil, plain))
+	plain := buildKustomization(t, install)
+	compareGolden(t, "default", describeDifference(t, nil, plain))
 	overlays, err := filepath.Glob(root + "/kustomize/overlays/*")
 	if err != nil || len(overlays) < 4 {
 		t.Fatalf("overlays: %v %v", overlays, err)
 	}
 	for _, dir := range overlays {
 		name := filepath.Base(dir)
-		t.Run(name, func(t *testing.T) { golden(t, name, describe(t, plain, build(t, dir))) })
+		t.Run(name, func(t *testing.T) { compareGolden(t, name, describeDifference(t, plain, buildKustomization(t, dir))) })
 	}
 	for _, stage := range []string{"base", "staging", "production"} {
 		t.Run("example "+stage, func(t *testing.T) {
-			golden(t, "example-"+stage, describe(t, nil, build(t, root+"/examples/overlays/"+stage)))
+			compareGolden(t, "example-"+stage, describeDifference(t, nil, buildKustomization(t, root+"/examples/overlays/"+stage)))
 		})
 	}
 }
@@ -53,15 +53,17 @@ func TestComponents(t *testing.T) {
 	if err != nil || len(dirs) != len(components) {
 		t.Fatalf("components: %v %v", dirs, err)
 	}
-	plain := build(t, install)
+	plain := buildKustomization(t, install)
 	for _, dir := range dirs {
 		name := filepath.Base(dir)
-		t.Run(name, func(t *testing.T) { golden(t, "component-"+name, describe(t, plain, with(t, name))) })
+		t.Run(name, func(t *testing.T) {
+			compareGolden(t, "component-"+name, describeDifference(t, plain, withComponents(t, name)))
+		})
 	}
 }
 
-// with is the plain install with components, in the order given.
-func with(t *testing.T, names ...string) objects {
+// withComponents is the plain install with components, in the order given.
+func withComponents(t *testing.T, names ...string) objects {
 	t.Helper()
 	var list, generators strings.Builder
 	for _, name := range names {
@@ -77,17 +79,17 @@ func with(t *testing.T, names ...string) objects {
 	if generators.Len() > 0 {
 		text += "configMapGenerator:\n" + generators.String()
 	}
-	return overlay(t, text)
+	return buildOverlay(t, text)
 }
 
 // Components do not get into each other's way: each pair in both orders, and all
 // together, are what each adds alone.
 func TestComponentsCombine(t *testing.T) {
 	names := slices.Sorted(maps.Keys(components))
-	none := facts(with(t))
+	none := countFacts(withComponents(t))
 	alone := map[string]map[string]int{}
 	for _, name := range names {
-		alone[name] = facts(with(t, name))
+		alone[name] = countFacts(withComponents(t, name))
 	}
 	backwards := slices.Clone(names)
 	slices.Reverse(backwards)
@@ -109,28 +111,28 @@ func TestComponentsCombine(t *testing.T) {
 			}
 		}
 		maps.DeleteFunc(want, func(_ string, count int) bool { return count == 0 })
-		if diff := cmp.Diff(want, facts(with(t, set...))); diff != "" {
+		if diff := cmp.Diff(want, countFacts(withComponents(t, set...))); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", set, diff)
 		}
 	}
 }
 
-// facts are what a combination must keep of each component: its objects, the
+// countFacts are what a combination must keep of each component: its objects, the
 // operator's containers with their arguments and environment, labels.
-func facts(built objects) map[string]int {
+func countFacts(built objects) map[string]int {
 	out := map[string]int{}
 	for _, o := range built {
-		out[id(o)]++
+		out[objectID(o)]++
 		for key, value := range o.GetLabels() {
-			out[id(o)+" label "+key+"="+value]++
+			out[objectID(o)+" label "+key+"="+value]++
 		}
 	}
 	for _, o := range built {
 		if o.GetKind() != "Deployment" {
 			continue
 		}
-		out[fmt.Sprint("replicas ", field(o, "spec", "replicas"))]++
-		for _, c := range containers(o) {
+		out[fmt.Sprint("replicas ", fieldAt(o, "spec", "replicas"))]++
+		for _, c := range listContainers(o) {
 			out[fmt.Sprint("container ", c["name"], " ", c["image"], " ", c["ports"], c["securityContext"])]++
 			for _, key := range []string{"args", "env"} {
 				list, _ := c[key].([]any)
@@ -143,8 +145,8 @@ func facts(built objects) map[string]int {
 	return out
 }
 
-func containers(deployment *unstructured.Unstructured) []map[string]any {
-	list, _ := field(deployment, "spec", "template", "spec", "containers").([]any)
+func listContainers(deployment *unstructured.Unstructured) []map[string]any {
+	list, _ := fieldAt(deployment, "spec", "template", "spec", "containers").([]any)
 	var out []map[string]any
 	for _, item := range list {
 		c, _ := item.(map[string]any)
@@ -161,17 +163,17 @@ func TestImagesEntryIsEnough(t *testing.T) {
 		if dir != "config/default" {
 			name = "registry.example.com/holdfast"
 		}
-		built := overlay(t, "resources: [{root}/"+dir+"]\nimages: [{name: "+name+", newName: registry.example/platform/holdfast, newTag: v9}]\n")
+		built := buildOverlay(t, "resources: [{root}/"+dir+"]\nimages: [{name: "+name+", newName: registry.example/platform/holdfast, newTag: v9}]\n")
 		for _, o := range built {
 			if o.GetKind() == "CustomResourceDefinition" {
 				continue
 			}
 			text := fmt.Sprint(o.Object)
 			if strings.Contains(text, name+":") {
-				t.Errorf("%s: %s still names the old image", dir, id(o))
+				t.Errorf("%s: %s still names the old image", dir, objectID(o))
 			}
 			if o.GetKind() == "Deployment" && strings.Count(text, mine) != 1 {
-				t.Errorf("%s: the new image stands %d times in %s", dir, strings.Count(text, mine), id(o))
+				t.Errorf("%s: the new image stands %d times in %s", dir, strings.Count(text, mine), objectID(o))
 			}
 		}
 	}
@@ -179,7 +181,7 @@ func TestImagesEntryIsEnough(t *testing.T) {
 
 // A user's patch of the Deployment merges by container name.
 func TestDeploymentPatchesMergeByName(t *testing.T) {
-	built := overlay(t, `
+	built := buildOverlay(t, `
 resources: [{root}/config/default]
 components: [{root}/kustomize/configurations]
 patches:
@@ -196,7 +198,7 @@ patches:
                 env: [{name: GOGC, value: "100"}]
                 resources: {limits: {memory: 1Gi}}
 `)
-	list := containers(built.find(t, "Deployment", "holdfast"))
+	list := listContainers(built.findObject(t, "Deployment", "holdfast"))
 	if len(list) != 2 {
 		t.Fatalf("%d containers, want manager and proxy", len(list))
 	}
@@ -224,7 +226,7 @@ func TestMirrorCoversEveryKind(t *testing.T) {
 	if len(flags) == 0 {
 		t.Fatal("the operator has no flag for a repository")
 	}
-	args := fmt.Sprint(containers(with(t, "image-mirror").find(t, "Deployment", "holdfast"))[0]["args"])
+	args := fmt.Sprint(listContainers(withComponents(t, "image-mirror").findObject(t, "Deployment", "holdfast"))[0]["args"])
 	for _, flag := range flags {
 		if !strings.Contains(args, "--"+string(flag[1])+"=") {
 			t.Errorf("the mirror leaves --%s out: %s", flag[1], args)

@@ -66,20 +66,20 @@ spec:
 // Names that kustomize generates or changes arrive wherever they are referred
 // to, and images and replicas work on clusters.
 func TestReferencesFollowNames(t *testing.T) {
-	built := overlay(t, prefixed, "objects.yaml", referring)
-	cluster := built.find(t, "PostgresCluster", "blue-orders")
-	pull := built.find(t, "Secret", "blue-pull-").GetName()
+	built := buildOverlay(t, prefixed, "objects.yaml", referring)
+	cluster := built.findObject(t, "PostgresCluster", "blue-orders")
+	pull := built.findObject(t, "Secret", "blue-pull-").GetName()
 	if !strings.HasPrefix(pull, "blue-pull-") || pull == "blue-pull-" {
 		t.Fatalf("the generated Secret is called %s", pull)
 	}
 	spread := func(o *unstructured.Unstructured) any {
-		list, _ := field(o, "spec", "topologySpreadConstraints").([]any)
+		list, _ := fieldAt(o, "spec", "topologySpreadConstraints").([]any)
 		item, _ := list[0].(map[string]any)
 		label, _, _ := unstructured.NestedString(item, "labelSelector", "matchLabels", "holdfast.dev/cluster")
 		return label
 	}
 	egress := func(o *unstructured.Unstructured) any {
-		rules, _ := field(o, "spec", "egress").([]any)
+		rules, _ := fieldAt(o, "spec", "egress").([]any)
 		rule, _ := rules[0].(map[string]any)
 		to, _ := rule["to"].([]any)
 		peer, _ := to[0].(map[string]any)
@@ -87,22 +87,22 @@ func TestReferencesFollowNames(t *testing.T) {
 		return label
 	}
 	secret := func(i int) any {
-		list, _ := field(cluster, "spec", "imagePullSecrets").([]any)
+		list, _ := fieldAt(cluster, "spec", "imagePullSecrets").([]any)
 		item, _ := list[i].(map[string]any)
 		return item["name"]
 	}
 	for name, c := range map[string]struct{ got, want any }{
 		"a generated Secret":        {secret(0), pull},
 		"a Secret from elsewhere":   {secret(1), "not-of-this-build"},
-		"a certificate":             {field(cluster, "spec", "tls", "certificateSecretRef", "name"), built.find(t, "Secret", "blue-server-").GetName()},
-		"a CA":                      {field(cluster, "spec", "tls", "caSecretRef", "name"), built.find(t, "Secret", "blue-root-").GetName()},
-		"priority class":            {field(cluster, "spec", "priorityClassName"), "blue-databases"},
-		"storage class":             {field(cluster, "spec", "storage", "storageClass"), "blue-fast"},
+		"a certificate":             {fieldAt(cluster, "spec", "tls", "certificateSecretRef", "name"), built.findObject(t, "Secret", "blue-server-").GetName()},
+		"a CA":                      {fieldAt(cluster, "spec", "tls", "caSecretRef", "name"), built.findObject(t, "Secret", "blue-root-").GetName()},
+		"priority class":            {fieldAt(cluster, "spec", "priorityClassName"), "blue-databases"},
+		"storage class":             {fieldAt(cluster, "spec", "storage", "storageClass"), "blue-fast"},
 		"spread over nodes":         {spread(cluster), "blue-orders"},
-		"what an application opens": {egress(built.find(t, "NetworkPolicy", "blue-shop")), "blue-orders"},
-		"image":                     {field(cluster, "spec", "image"), "registry.example/postgres:17.6"},
-		"replicas":                  {field(cluster, "spec", "replicas"), int64(5)},
-		"what an autoscaler scales": {field(built.find(t, "HorizontalPodAutoscaler", "blue-orders"), "spec", "scaleTargetRef", "name"), "blue-orders"},
+		"what an application opens": {egress(built.findObject(t, "NetworkPolicy", "blue-shop")), "blue-orders"},
+		"image":                     {fieldAt(cluster, "spec", "image"), "registry.example/postgres:17.6"},
+		"replicas":                  {fieldAt(cluster, "spec", "replicas"), int64(5)},
+		"what an autoscaler scales": {fieldAt(built.findObject(t, "HorizontalPodAutoscaler", "blue-orders"), "spec", "scaleTargetRef", "name"), "blue-orders"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", name, c.got, c.want)

@@ -37,8 +37,8 @@ var refersTo = []struct{ path, kind string }{
 // object: whoever adds such a field says above what it refers to.
 var namesSomething = regexp.MustCompile(`(^|\.)(name|backup|cluster|namespace)$|(Name|Ref|Class|Secret|Account|ConfigMap|Backup|Cluster)$`)
 
-// names are the fields of a kind's spec that could name an object, with lists as [].
-func names(schema map[string]any, path string) []string {
+// fieldNames are the fields of a kind's spec that could name an object, with lists as [].
+func fieldNames(schema map[string]any, path string) []string {
 	var found []string
 	properties, _ := schema["properties"].(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(properties)) {
@@ -50,9 +50,9 @@ func names(schema map[string]any, path string) []string {
 		if at == "affinity" || at == "topologySpreadConstraints" {
 			continue // labels and keys of nodes
 		}
-		found = append(found, names(below, at)...)
+		found = append(found, fieldNames(below, at)...)
 		if items, isList := below["items"].(map[string]any); isList {
-			found = append(found, names(items, at+"[]")...)
+			found = append(found, fieldNames(items, at+"[]")...)
 		}
 	}
 	return found
@@ -70,13 +70,13 @@ func TestEveryReferenceFollowsItsObject(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			followed := 0
 			for _, path := range fields {
-				to, known := referred(path)
+				to, known := referredKind(path)
 				if !known {
 					t.Errorf("spec.%s could name an object: say in refersTo which kind it does, and teach kustomize/configurations to follow it", path)
 				}
 				if to != "" {
 					followed++
-					follows(t, kind, path, to)
+					followsReference(t, kind, path, to)
 				}
 			}
 			if followed == 0 {
@@ -86,7 +86,7 @@ func TestEveryReferenceFollowsItsObject(t *testing.T) {
 	}
 }
 
-func referred(path string) (kind string, known bool) {
+func referredKind(path string) (kind string, known bool) {
 	for _, r := range refersTo {
 		if regexp.MustCompile(r.path).MatchString(path) {
 			return r.kind, true
@@ -113,11 +113,11 @@ func specFields(t *testing.T, file string) (kind string, fields []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kind, names(spec, "")
+	return kind, fieldNames(spec, "")
 }
 
-// follows builds an object that names another one, which is renamed.
-func follows(t *testing.T, kind, path, to string) {
+// followsReference builds an object that names another one, which is renamed.
+func followsReference(t *testing.T, kind, path, to string) {
 	t.Helper()
 	spec := any("thing")
 	keys := strings.Split(path, ".")
@@ -142,16 +142,16 @@ func follows(t *testing.T, kind, path, to string) {
 		if group == "" {
 			group = "holdfast.dev/v1alpha1"
 		}
-		built := overlay(t, "namePrefix: blue-\nresources: [objects.yaml]\ncomponents: [{root}/kustomize/configurations]\n", "objects.yaml",
+		built := buildOverlay(t, "namePrefix: blue-\nresources: [objects.yaml]\ncomponents: [{root}/kustomize/configurations]\n", "objects.yaml",
 			fmt.Sprintf("%s---\napiVersion: %s\nkind: %s\nmetadata: {name: thing}\n", text, group, target))
-		if got := at(built.find(t, kind, "blue-referring").Object["spec"], keys); got != "blue-thing" {
+		if got := valueAt(built.findObject(t, kind, "blue-referring").Object["spec"], keys); got != "blue-thing" {
 			t.Errorf("spec.%s of a %s is %v when the %s is renamed", path, kind, got, target)
 		}
 	}
 }
 
-// at is the value at a path; of lists, in the first item.
-func at(value any, keys []string) any {
+// valueAt is the value at a path; of lists, in the first item.
+func valueAt(value any, keys []string) any {
 	for _, key := range keys {
 		mapping, _ := value.(map[string]any)
 		name, isList := strings.CutSuffix(key, "[]")

@@ -18,8 +18,8 @@ import (
 // replicas; docs/guides/argocd.md says so.
 func TestAutoscaledReplicas(t *testing.T) {
 	cluster := apitest.New(t)
-	c := administrator(t, cluster.Config)
-	manifest := example(t, root+"/examples/postgrescluster.yaml", cluster.Namespace)
+	c := newAdministrator(t, cluster.Config)
+	manifest := readExample(t, root+"/examples/postgrescluster.yaml", cluster.Namespace)
 	declare := func(replicas any) {
 		t.Helper()
 		o := manifest.DeepCopy()
@@ -50,8 +50,8 @@ func TestAutoscaledReplicas(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(manifest), o); err != nil {
 			t.Fatal(err)
 		}
-		if got := field(o, "spec", "replicas"); got != replicas {
-			t.Errorf("%s: replicas %v, want %d (%v)", when, got, replicas, managers(o))
+		if got := fieldAt(o, "spec", "replicas"); got != replicas {
+			t.Errorf("%s: replicas %v, want %d (%v)", when, got, replicas, managerNames(o))
 		}
 	}
 	declare(nil)
@@ -82,7 +82,7 @@ func TestAutoscaledReplicas(t *testing.T) {
 	want("when somebody else owned it as well", 3)
 }
 
-func managers(o *unstructured.Unstructured) (names []string) {
+func managerNames(o *unstructured.Unstructured) (names []string) {
 	for _, entry := range o.GetManagedFields() {
 		names = append(names, entry.Manager+" "+string(entry.Operation)+" "+entry.Subresource)
 	}

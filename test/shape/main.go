@@ -62,7 +62,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "shape:", err)
 		os.Exit(1)
 	}
-	measured.print()
+	measured.printTable()
 	if *over {
 		measured.printOverBudget()
 	}
@@ -182,7 +182,7 @@ func isOneWord(name string) bool {
 	return true
 }
 
-func (s *shape) print() {
+func (s *shape) printTable() {
 	fmt.Println("| measure | value | where |\n|---|---|---|")
 	row := func(measure string, list []named, at int) {
 		if at < len(list) {

@@ -27,9 +27,9 @@ type model struct {
 	build int
 }
 
-// start makes a pod as the StatefulSet declares it, of the build that its tag
+// startPod makes a pod as the StatefulSet declares it, of the build that its tag
 // stands for at that moment.
-func (m *model) start(ordinal int) {
+func (m *model) startPod(ordinal int) {
 	pod := m.pod(ordinal)
 	template := m.o.StatefulSet.Spec.Template
 	pod.Spec.Containers[0].Image = template.Spec.Containers[0].Image
@@ -41,8 +41,8 @@ func (m *model) start(ordinal int) {
 	pod.Status.ContainerStatuses[0].ImageID = repository + "@" + digest
 }
 
-// advance has the member serve, in the pod that is there.
-func (m *model) advance(ordinal int) {
+// serveMember has the member serve, in the pod that is there.
+func (m *model) serveMember(ordinal int) {
 	old := *m.o.Pods[ordinal]
 	m.member(ordinal)
 	pod := m.o.Pods[ordinal]
@@ -51,8 +51,8 @@ func (m *model) advance(ordinal int) {
 	pod.Status.ContainerStatuses = old.Status.ContainerStatuses
 }
 
-// obey does what one plan asks for.
-func (m *model) obey(p engine.Plan) {
+// carryOut does what one plan asks for.
+func (m *model) carryOut(p engine.Plan) {
 	d, writable, _ := planDesired(m.c, m.o)
 	if writable && d.Minted.Complete {
 		m.statefulSet()
@@ -95,9 +95,9 @@ func (m *model) obey(p engine.Plan) {
 	}
 }
 
-// happen lets the cluster move by one member: pods appear and vanish as the
+// advanceCluster lets the cluster move by one member: pods appear and vanish as the
 // StatefulSet says, and agents take one step of their life.
-func (m *model) happen() {
+func (m *model) advanceCluster() {
 	if m.o.StatefulSet == nil {
 		return
 	}
@@ -109,14 +109,14 @@ func (m *model) happen() {
 			m.gone(n)
 			return
 		case n < d.Count && pod == nil:
-			m.start(n)
+			m.startPod(n)
 			return
 		case n < d.Count && m.o.Member(n) == nil:
-			m.advance(n)
+			m.serveMember(n)
 			m.status(n).Serving, m.status(n).State = false, agentapi.StateCloning
 			return
 		case n < d.Count && !judgeStanding(m.c, m.o, d, n).IsDone():
-			m.advance(n)
+			m.serveMember(n)
 			if n == 0 {
 				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"
 				m.status(n).SystemIdentifier = m.c.Status.SystemIdentifier
@@ -126,8 +126,8 @@ func (m *model) happen() {
 	}
 }
 
-// away is how many members do not serve.
-func (m *model) away() int {
+// countAway is how many members do not serve.
+func (m *model) countAway() int {
 	d, _, _ := planDesired(m.c, m.o)
 	away := 0
 	for n := range d.Count {
@@ -138,8 +138,8 @@ func (m *model) away() int {
 	return away
 }
 
-// edit changes the spec at random.
-func (m *model) edit() {
+// editSpec changes the spec at random.
+func (m *model) editSpec() {
 	switch m.random.IntN(4) {
 	case 0:
 		m.replicas(int32(1 + m.random.IntN(5)))
@@ -152,11 +152,11 @@ func (m *model) edit() {
 	}
 }
 
-func converge(t *testing.T, seed uint64) {
+func testConvergence(t *testing.T, seed uint64) {
 	m := &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 7))}
 	for pass := range 600 {
 		if pass < 300 && m.random.IntN(25) == 0 {
-			m.edit()
+			m.editSpec()
 		}
 		if pass < 300 && m.random.IntN(40) == 0 && len(m.o.Pods) > 0 {
 			m.gone(m.random.IntN(len(m.o.Pods)))
@@ -166,13 +166,13 @@ func converge(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d: volume %s deleted under Retain", seed, p.Step.Target)
 		}
 		if p.Step != nil && p.Step.Type == memberset.StepReplaceMember {
-			if serving := len(m.o.Pods) > 1 && m.away() > 0 && memberset.IsReady(podNamed(m, p.Step.Target)); serving {
+			if serving := len(m.o.Pods) > 1 && m.countAway() > 0 && memberset.IsReady(podNamed(m, p.Step.Target)); serving {
 				t.Fatalf("seed %d: %s replaced while another member is away", seed, p.Step.Target)
 			}
 		}
-		m.obey(p)
+		m.carryOut(p)
 		m.build += m.random.IntN(2)
-		m.happen()
+		m.advanceCluster()
 	}
 	p := m.plan()
 	for _, f := range p.Facts {
@@ -195,13 +195,13 @@ func converge(t *testing.T, seed uint64) {
 // one build everywhere.
 func TestPlanConverges(t *testing.T) {
 	for seed := range uint64(20) {
-		converge(t, seed)
+		testConvergence(t, seed)
 	}
 }
 
 func FuzzPlanConverges(f *testing.F) {
 	f.Add(uint64(1))
-	f.Fuzz(func(t *testing.T, seed uint64) { converge(t, seed) })
+	f.Fuzz(func(t *testing.T, seed uint64) { testConvergence(t, seed) })
 }
 
 func podNamed(m *model, name string) *corev1.Pod {

@@ -16,19 +16,19 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// recorded has a volume say with which names its data was made.
-func (w *world) recorded(ordinal int, id, database, owner string) {
+// recordFirstDatabase has a volume say with which names its data was made.
+func (w *world) recordFirstDatabase(ordinal int, id, database, owner string) {
 	w.o.Volumes[ordinal].Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: id,
 		v1alpha1.AnnotationDatabase: database, v1alpha1.AnnotationOwner: owner}
 }
 
-// says has the primary say with which names its data was made.
-func (w *world) says(database, owner, absent string) {
+// reportFirstDatabase has the primary say with which names its data was made.
+func (w *world) reportFirstDatabase(database, owner, absent string) {
 	w.status(0).Details = map[string]string{postgresapi.DetailDatabase: database, postgresapi.DetailOwner: owner, postgresapi.DetailAbsent: absent}
 }
 
-// connection is the database and the user of the connection Secret.
-func connection(p engine.Plan) string {
+// connectionOf is the database and the user of the connection Secret.
+func connectionOf(p engine.Plan) string {
 	for _, obj := range p.Objects {
 		if s, ok := obj.(*corev1ac.SecretApplyConfiguration); ok && strings.HasSuffix(*s.Name, objects.SuffixApp) {
 			return string(s.Data["dbname"]) + "/" + string(s.Data["username"]) + " " + string(s.Data["uri"])
@@ -37,7 +37,7 @@ func connection(p engine.Plan) string {
 	return ""
 }
 
-func stalls(p engine.Plan, conditionType string) string {
+func stalledMessage(p engine.Plan, conditionType string) string {
 	var reasons []string
 	for _, f := range p.Facts {
 		if f.Type == conditionType {
@@ -58,17 +58,20 @@ func TestConnectionFollowsTheData(t *testing.T) {
 		stalled, degraded string
 	}{
 		{"new data is made with what is declared", func(w *world) { w.o.Volumes[0].Annotations = nil }, "shop/shopper", "", ""},
-		{"the primary's data counts", func(w *world) { w.says("app", "app", "") }, "app/app", "BootstrapChanged", ""},
+		{"the primary's data counts", func(w *world) { w.reportFirstDatabase("app", "app", "") }, "app/app", "BootstrapChanged", ""},
 		{"a retained volume counts before anything runs",
-			func(w *world) { w.gone(0); w.recorded(0, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
+			func(w *world) { w.gone(0); w.recordFirstDatabase(0, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
 		{"a retained volume of another member counts",
-			func(w *world) { w.gone(0); w.volume(3, false); w.recorded(3, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
+			func(w *world) { w.gone(0); w.volume(3, false); w.recordFirstDatabase(3, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
 		{"the primary's data goes over what volumes say",
-			func(w *world) { w.says("shop", "shopper", ""); w.recorded(0, id, "app", "app") }, "shop/shopper", "", ""},
+			func(w *world) {
+				w.reportFirstDatabase("shop", "shopper", "")
+				w.recordFirstDatabase(0, id, "app", "app")
+			}, "shop/shopper", "", ""},
 		{"a volume of another database system says nothing",
-			func(w *world) { w.gone(0); w.recorded(0, "1", "app", "app") }, "shop/shopper", "", ""},
+			func(w *world) { w.gone(0); w.recordFirstDatabase(0, "1", "app", "app") }, "shop/shopper", "", ""},
 		{"what does not exist is reported",
-			func(w *world) { w.says("", "", "database shop and role shopper") }, "shop/shopper", "", "DatabaseMissing"},
+			func(w *world) { w.reportFirstDatabase("", "", "database shop and role shopper") }, "shop/shopper", "", "DatabaseMissing"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -78,13 +81,13 @@ func TestConnectionFollowsTheData(t *testing.T) {
 			tc.change(w)
 			p := w.plan()
 			database, owner, _ := strings.Cut(tc.want, "/")
-			if got := connection(p); !strings.HasPrefix(got, tc.want+" ") || !strings.Contains(got, "//"+owner+":") || !strings.Contains(got, "/"+database+"?") {
+			if got := connectionOf(p); !strings.HasPrefix(got, tc.want+" ") || !strings.Contains(got, "//"+owner+":") || !strings.Contains(got, "/"+database+"?") {
 				t.Errorf("connection %q, want %s", got, tc.want)
 			}
-			if got := stalls(p, v1alpha1.ConditionStalled); got != tc.stalled {
+			if got := stalledMessage(p, v1alpha1.ConditionStalled); got != tc.stalled {
 				t.Errorf("stalled for %q, want %q", got, tc.stalled)
 			}
-			if got := stalls(p, v1alpha1.ConditionDegraded); !strings.Contains(got, tc.degraded) || tc.degraded == "" && strings.Contains(got, "DatabaseMissing") {
+			if got := stalledMessage(p, v1alpha1.ConditionDegraded); !strings.Contains(got, tc.degraded) || tc.degraded == "" && strings.Contains(got, "DatabaseMissing") {
 				t.Errorf("degraded for %q, want %q", got, tc.degraded)
 			}
 		})
@@ -103,11 +106,11 @@ func TestUndeclaredNamesAreThoseOfTheData(t *testing.T) {
 	}{
 		{"new data has the default", v1alpha1.PostgresBootstrap{}, func(w *world) { w.o.Volumes[0].Annotations = nil }, "app/app", ""},
 		{"new data has what is declared and the default", v1alpha1.PostgresBootstrap{Database: "shop"}, func(w *world) { w.o.Volumes[0].Annotations = nil }, "shop/app", ""},
-		{"the names of a primary are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", ""},
-		{"the names of a volume are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.gone(0); w.recorded(0, id, "shop", "shopper") }, "shop/shopper", ""},
-		{"one is declared as it is, the other adopted", v1alpha1.PostgresBootstrap{Owner: "shopper"}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", ""},
-		{"one that is declared is another", v1alpha1.PostgresBootstrap{Owner: "app"}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
-		{"the default's name is declared", v1alpha1.PostgresBootstrap{Database: "app"}, func(w *world) { w.says("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
+		{"the names of a primary are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", ""},
+		{"the names of a volume are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.gone(0); w.recordFirstDatabase(0, id, "shop", "shopper") }, "shop/shopper", ""},
+		{"one is declared as it is, the other adopted", v1alpha1.PostgresBootstrap{Owner: "shopper"}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", ""},
+		{"one that is declared is another", v1alpha1.PostgresBootstrap{Owner: "app"}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
+		{"the default's name is declared", v1alpha1.PostgresBootstrap{Database: "app"}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -116,10 +119,10 @@ func TestUndeclaredNamesAreThoseOfTheData(t *testing.T) {
 			w.status(0).ConfigHash = hashNow(w)
 			tc.change(w)
 			p := w.plan()
-			if got := connection(p); !strings.HasPrefix(got, tc.want+" ") {
+			if got := connectionOf(p); !strings.HasPrefix(got, tc.want+" ") {
 				t.Errorf("connection %q, want %s", got, tc.want)
 			}
-			if got := stalls(p, v1alpha1.ConditionStalled); got != tc.stalled {
+			if got := stalledMessage(p, v1alpha1.ConditionStalled); got != tc.stalled {
 				t.Errorf("stalled for %q, want %q", got, tc.stalled)
 			}
 		})
@@ -160,16 +163,18 @@ func TestFresh(t *testing.T) {
 			v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
 		}, false},
 		{"a retained volume that a slow clock makes look new",
-			func(w *world) { says(w.volume(0, false), "another").CreationTimestamp = w.c.CreationTimestamp }, false},
+			func(w *world) {
+				ownedByCluster(w.volume(0, false), "another").CreationTimestamp = w.c.CreationTimestamp
+			}, false},
 		{"a retained volume that is being deleted, and that a slow clock makes look new", func(w *world) {
-			v := says(w.volume(0, true), "another")
+			v := ownedByCluster(w.volume(0, true), "another")
 			v.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7"
 			v.CreationTimestamp, v.DeletionTimestamp = w.c.CreationTimestamp, &metav1.Time{Time: now}
 		}, true},
 		{"its own volume that a fast clock makes look old",
-			func(w *world) { says(w.volume(0, true), string(w.c.UID)) }, true},
+			func(w *world) { ownedByCluster(w.volume(0, true), string(w.c.UID)) }, true},
 		{"its own volume that is being deleted and looks old", func(w *world) {
-			v := says(w.volume(0, true), string(w.c.UID))
+			v := ownedByCluster(w.volume(0, true), string(w.c.UID))
 			v.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7"
 			v.DeletionTimestamp = &metav1.Time{Time: now}
 		}, false},
@@ -186,8 +191,8 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// says makes a volume say whose it is.
-func says(v *corev1.PersistentVolumeClaim, cluster string) *corev1.PersistentVolumeClaim {
+// ownedByCluster makes a volume say whose it is.
+func ownedByCluster(v *corev1.PersistentVolumeClaim, cluster string) *corev1.PersistentVolumeClaim {
 	v.Annotations = map[string]string{v1alpha1.AnnotationCluster: cluster}
 	return v
 }
@@ -200,10 +205,10 @@ func TestVolumesSayWhose(t *testing.T) {
 		want   string
 	}{
 		"a new one":                        {func(*world) {}, "own"},
-		"its own":                          {func(w *world) { says(w.volume(0, true), "own") }, "own"},
+		"its own":                          {func(w *world) { ownedByCluster(w.volume(0, true), "own") }, "own"},
 		"one of before this was said":      {func(w *world) { w.volume(0, true) }, ""},
-		"one that is retained":             {func(w *world) { says(w.volume(0, false), "another") }, "another"},
-		"one that was retained and serves": {func(w *world) { says(w.volume(0, true), "another"); w.c.Status.SystemIdentifier = "7" }, "own"},
+		"one that is retained":             {func(w *world) { ownedByCluster(w.volume(0, false), "another") }, "another"},
+		"one that was retained and serves": {func(w *world) { ownedByCluster(w.volume(0, true), "another"); w.c.Status.SystemIdentifier = "7" }, "own"},
 		"one that does not say and serves": {func(w *world) { w.volume(0, true); w.c.Status.SystemIdentifier = "7" }, "own"},
 	} {
 		w := newWorld(t, 1)
@@ -235,7 +240,7 @@ func TestVolumesRecordTheFirstDatabase(t *testing.T) {
 	if got := d.Data[v1alpha1.AnnotationDatabase]; got != "" {
 		t.Errorf("recorded %q before the data says it", got)
 	}
-	w.says("orders", "shop", "")
+	w.reportFirstDatabase("orders", "shop", "")
 	d, _, _ = planDesired(w.c, w.o)
 	want := map[string]string{v1alpha1.AnnotationSystemIdentifier: "7300000000000000001", v1alpha1.AnnotationDatabase: "orders", v1alpha1.AnnotationOwner: "shop"}
 	for _, v := range d.Volumes {

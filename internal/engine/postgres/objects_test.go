@@ -61,7 +61,7 @@ func TestObjects(t *testing.T) {
 			}
 			d, _, _ := planDesired(w.c, w.o)
 			d.BackupsLater = false // as once there is a backup
-			golden(t, filepath.Join("testdata", name+".yaml"), render(t, clusterObjects(w.c, d)))
+			compareGolden(t, filepath.Join("testdata", name+".yaml"), renderYAML(t, clusterObjects(w.c, d)))
 		})
 	}
 }
@@ -71,15 +71,15 @@ func TestObjectsAreDeterministic(t *testing.T) {
 	w := settled(t, 3)
 	w.c.Spec.Parameters = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
 	d, _, _ := planDesired(w.c, w.o)
-	first := render(t, clusterObjects(w.c, d))
+	first := renderYAML(t, clusterObjects(w.c, d))
 	for range 20 {
-		if diff := cmp.Diff(string(first), string(render(t, clusterObjects(w.c, d)))); diff != "" {
+		if diff := cmp.Diff(string(first), string(renderYAML(t, clusterObjects(w.c, d)))); diff != "" {
 			t.Fatalf("objects differ:\n%s", diff)
 		}
 	}
 }
 
-func render(t *testing.T, objs []runtime.ApplyConfiguration) []byte {
+func renderYAML(t *testing.T, objs []runtime.ApplyConfiguration) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	for _, obj := range objs {
@@ -96,7 +96,7 @@ func render(t *testing.T, objs []runtime.ApplyConfiguration) []byte {
 	return out.Bytes()
 }
 
-func golden(t *testing.T, file string, got []byte) {
+func compareGolden(t *testing.T, file string, got []byte) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, got, 0o644); err != nil {

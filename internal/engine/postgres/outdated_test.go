@@ -134,7 +134,7 @@ func TestHungPrimaryIsNotAvailable(t *testing.T) {
 	m.Message = "PostgreSQL accepts no new connection"
 	p := w.plan()
 	want := outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", "Available/PrimaryUnavailable"}, 2}
-	if diff := cmp.Diff(want, judge(p)); diff != "" {
+	if diff := cmp.Diff(want, outcomeOf(p)); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}
 	for _, f := range p.Facts {

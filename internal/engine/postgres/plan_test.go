@@ -24,7 +24,7 @@ type outcome struct {
 	Count int
 }
 
-func judge(p engine.Plan) outcome {
+func outcomeOf(p engine.Plan) outcome {
 	var out outcome
 	out.Step = judgeStep(p.Step)
 	seen := map[string]bool{}
@@ -389,7 +389,7 @@ func TestPlan(t *testing.T) {
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.world(t)
-			if diff := cmp.Diff(tc.want, judge(w.plan())); diff != "" {
+			if diff := cmp.Diff(tc.want, outcomeOf(w.plan())); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
@@ -425,7 +425,7 @@ func TestStalledNamesFieldAndRemedy(t *testing.T) {
 		"class change": {func(w *world) { w.c.Spec.Storage.StorageClass = "fixed" }, []string{"spec.storage.storageClass", `set it to "standard"`}},
 		"class missing": {func(w *world) { w.c.Spec.Storage.StorageClass = "fast" },
 			[]string{"spec.storage.storageClass", "does not exist"}},
-		"bootstrap": {func(w *world) { w.c.Spec.Bootstrap.Database = "app"; w.says("shop", "app", "") }, []string{"spec.bootstrap", "\"shop\"", "SQL"}},
+		"bootstrap": {func(w *world) { w.c.Spec.Bootstrap.Database = "app"; w.reportFirstDatabase("shop", "app", "") }, []string{"spec.bootstrap", "\"shop\"", "SQL"}},
 		"parameter": {func(w *world) { w.status(0).ConfigError = "x: bad" }, []string{"spec.parameters", "x: bad"}},
 	}
 	for name, tc := range cases {

@@ -82,7 +82,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 			w.o.Volumes[0].Annotations = nil
 			w.c.Spec.Drift.Ignore = []v1alpha1.DriftIgnore{{Managers: []string{"mine"}}}
 		}, "2Gi"},
-		{"the first database goes first", func(w *world) { w.says("shop", "shop", "") }, "1Gi"},
+		{"the first database goes first", func(w *world) { w.reportFirstDatabase("shop", "shop", "") }, "1Gi"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
-// brought is a Secret of a user's that is there.
-func brought(name string, given pki.Given) *memberset.UserSecret {
+// userCertificate is a Secret of a user's that is there.
+func userCertificate(name string, given pki.Given) *memberset.UserSecret {
 	return &memberset.UserSecret{Name: name, ResourceVersion: "1", Given: given}
 }
 
@@ -38,7 +38,7 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 	trusts := func(w *world) {
 		given := server(w)
 		w.o.Minted.TLS = pki.TrustingServer(w.o.Minted.TLS, given.Roots)
-		w.o.Minted.User.Server = brought("server", given)
+		w.o.Minted.User.Server = userCertificate("server", given)
 	}
 	loads := func(w *world, ordinals ...int) {
 		for _, n := range ordinals {
@@ -52,7 +52,7 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 		fact string // type, reason and a part of the message
 	}{
 		{"the root is trusted first", func(w *world) {
-			w.o.Minted.User.Server = brought("server", server(w))
+			w.o.Minted.User.Server = userCertificate("server", server(w))
 		}, "TrustServerCA orders-tls", "Reconciling Configuring the certificate of another CA"},
 		{"a member has not taken it up", func(w *world) {
 			trusts(w)
@@ -84,7 +84,7 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 			w.o.Minted.User.Server = &memberset.UserSecret{Name: "server"}
 		}, "", `Stalled SecretMissing spec.tls.certificateSecretRef: there is no Secret "server" in this namespace`},
 		{"the Secret is of no use", func(w *world) {
-			w.o.Minted.User.Server = brought("server", pki.ReadServer(nil, nil))
+			w.o.Minted.User.Server = userCertificate("server", pki.ReadServer(nil, nil))
 		}, "", `Stalled CertificateRefused spec.tls.certificateSecretRef: Secret "server": it has no tls.crt`},
 		{"the CA is missing", func(w *world) {
 			w.o.Minted.User.CA = &memberset.UserSecret{Name: "root"}

@@ -182,7 +182,7 @@ func TestAutoGrow(t *testing.T) {
 			if got := sizes(t, p); got != tc.sizes {
 				t.Errorf("sizes %s, want %s", got, tc.sizes)
 			}
-			facts := slices.DeleteFunc(judge(p).Facts, func(f string) bool { return strings.HasPrefix(f, "Available/") })
+			facts := slices.DeleteFunc(outcomeOf(p).Facts, func(f string) bool { return strings.HasPrefix(f, "Available/") })
 			slices.Sort(facts)
 			slices.Sort(tc.facts)
 			if diff := cmp.Diff(tc.facts, facts, cmpopts.EquateEmpty()); diff != "" {

@@ -30,15 +30,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: render <folder of scripts>")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := renderScripts(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "render:", err)
 		os.Exit(1)
 	}
 }
 
-// run renders the scripts in dir, which lie as in Argo CD's own tree:
+// renderScripts renders the scripts in dir, which lie as in Argo CD's own tree:
 // <group>/<Kind>/health.lua and <group>/<Kind>/actions.
-func run(dir string) error {
+func renderScripts(dir string) error {
 	kinds, err := filepath.Glob(filepath.Join(dir, "*", "*", "health.lua"))
 	if err != nil {
 		return err

@@ -25,15 +25,15 @@ var storageManifest []byte
 //go:embed dns.yaml
 var dnsManifest []byte
 
-// Install applies the manifests.
-func Install(ctx context.Context, kubeconfig, kubectl string) error {
-	if err := apply(ctx, kubeconfig, kubectl, storageManifest, dnsManifest); err != nil {
+// InstallAddons applies the manifests.
+func InstallAddons(ctx context.Context, kubeconfig, kubectl string) error {
+	if err := applyManifests(ctx, kubeconfig, kubectl, storageManifest, dnsManifest); err != nil {
 		return fmt.Errorf("install add-ons: %w", err)
 	}
 	return nil
 }
 
-func apply(ctx context.Context, kubeconfig, kubectl string, manifests ...[]byte) error {
+func applyManifests(ctx context.Context, kubeconfig, kubectl string, manifests ...[]byte) error {
 	command := exec.CommandContext(ctx, kubectl, "--kubeconfig", kubeconfig, "apply", "--server-side",
 		"--force-conflicts", "--field-manager=holdfast-cluster", "-f", "-")
 	command.Stdin = bytes.NewReader(bytes.Join(manifests, []byte("---\n")))
@@ -43,8 +43,8 @@ func apply(ctx context.Context, kubeconfig, kubectl string, manifests ...[]byte)
 	return nil
 }
 
-// Client returns a client of the cluster.
-func Client(kubeconfig string) (*kubernetes.Clientset, error) {
+// NewClient returns a client of the cluster.
+func NewClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, err
@@ -53,15 +53,15 @@ func Client(kubeconfig string) (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// Serving says by an error what keeps the API server from being ready.
-func Serving(ctx context.Context, client kubernetes.Interface) error {
+// CheckServing says by an error what keeps the API server from being ready.
+func CheckServing(ctx context.Context, client kubernetes.Interface) error {
 	_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 	return err
 }
 
-// Ready says by an error what is not ready yet.
-func Ready(ctx context.Context, client kubernetes.Interface) error {
-	if err := Serving(ctx, client); err != nil {
+// CheckReady says by an error what is not ready yet.
+func CheckReady(ctx context.Context, client kubernetes.Interface) error {
+	if err := CheckServing(ctx, client); err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}
 	if err := nodesReady(ctx, client); err != nil {
@@ -71,8 +71,8 @@ func Ready(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return fmt.Errorf("CoreDNS: %w", err)
 	}
-	if s := dns.Status; s.ObservedGeneration < dns.Generation || int(s.NumberReady) < len(layout.Nodes()) {
-		return fmt.Errorf("CoreDNS is ready on %d of %d nodes", dns.Status.NumberReady, len(layout.Nodes()))
+	if s := dns.Status; s.ObservedGeneration < dns.Generation || int(s.NumberReady) < len(layout.AllNodes()) {
+		return fmt.Errorf("CoreDNS is ready on %d of %d nodes", dns.Status.NumberReady, len(layout.AllNodes()))
 	}
 	if _, err := client.StorageV1().StorageClasses().Get(ctx, "standard", metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("storage class: %w", err)
@@ -97,8 +97,8 @@ func nodesReady(ctx context.Context, client kubernetes.Interface) error {
 			}
 		}
 	}
-	if ready < len(layout.Nodes()) {
-		return fmt.Errorf("%d of %d nodes are ready", ready, len(layout.Nodes()))
+	if ready < len(layout.AllNodes()) {
+		return fmt.Errorf("%d of %d nodes are ready", ready, len(layout.AllNodes()))
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func nodesReady(ctx context.Context, client kubernetes.Interface) error {
 // HeardSince says by an error which node has not been heard of since that
 // time. For 50 seconds a lost node looks ready, and is none.
 func HeardSince(ctx context.Context, client kubernetes.Interface, since time.Time) error {
-	for _, n := range layout.Nodes() {
+	for _, n := range layout.AllNodes() {
 		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, n.Name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("lease of %s: %w", n.Name, err)

@@ -16,7 +16,7 @@ var fluxManifest []byte
 // InstallFlux applies Flux's kinds and its kustomize-controller of that image.
 func InstallFlux(ctx context.Context, kubeconfig, kubectl string, kinds []byte, image string) error {
 	manifest := bytes.Replace(fluxManifest, []byte("image: kustomize-controller\n"), []byte("image: "+image+"\n"), 1)
-	if err := apply(ctx, kubeconfig, kubectl, kinds, manifest); err != nil {
+	if err := applyManifests(ctx, kubeconfig, kubectl, kinds, manifest); err != nil {
 		return fmt.Errorf("install Flux: %w", err)
 	}
 	return nil

@@ -18,11 +18,11 @@ var kubernetesPrograms = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet",
 }
 
-// Kubernetes returns the folder of Kubernetes' programs, etcd and kubectl.
-func Kubernetes(ctx context.Context) (string, error) {
-	return build(ctx, "kubernetes", "kube", "building Kubernetes, about 5 minutes on two idle cores, once",
+// BuildKubernetes returns the folder of Kubernetes' programs, etcd and kubectl.
+func BuildKubernetes(ctx context.Context) (string, error) {
+	return buildOnce(ctx, "kubernetes", "kube", "building Kubernetes, about 5 minutes on two idle cores, once",
 		func(module, folder string) error {
-			version, err := pinned(ctx, module, "k8s.io/kubernetes")
+			version, err := pinnedVersion(ctx, module, "k8s.io/kubernetes")
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func Kubernetes(ctx context.Context) (string, error) {
 
 // CoreDNS returns the folder of the program coredns.
 func CoreDNS(ctx context.Context) (string, error) {
-	return build(ctx, "coredns", "coredns", "building CoreDNS, about a minute, once",
+	return buildOnce(ctx, "coredns", "coredns", "building CoreDNS, about a minute, once",
 		func(module, folder string) error {
 			return goBuild(ctx, module, ".", filepath.Join(folder, "coredns"), "")
 		})
@@ -49,49 +49,49 @@ func CoreDNS(ctx context.Context) (string, error) {
 // versitygw is the module of the S3 store for tests of backups.
 const versitygw = "github.com/versity/versitygw"
 
-// S3 returns the folder of the program versitygw, and its version.
-func S3(ctx context.Context) (folder, version string, err error) {
-	folder, err = build(ctx, "s3", "s3", "building versitygw, about 2 minutes on two idle cores, once",
+// BuildS3 returns the folder of the program versitygw, and its version.
+func BuildS3(ctx context.Context) (folder, version string, err error) {
+	folder, err = buildOnce(ctx, "s3", "s3", "building versitygw, about 2 minutes on two idle cores, once",
 		func(module, folder string) error {
 			return goBuild(ctx, module, versitygw+"/cmd/versitygw", filepath.Join(folder, "versitygw"), "")
 		})
 	if err != nil {
 		return "", "", err
 	}
-	source, err := Source()
+	source, err := FindSource()
 	if err != nil {
 		return "", "", err
 	}
-	version, err = pinned(ctx, filepath.Join(source, "s3"), versitygw)
+	version, err = pinnedVersion(ctx, filepath.Join(source, "s3"), versitygw)
 	return folder, strings.TrimPrefix(version, "v"), err
 }
 
-// Pause returns the folder of the program pause.
-func Pause(ctx context.Context) (string, error) {
-	return build(ctx, "pause", "pause", "building the pause program",
+// BuildPause returns the folder of the program pause.
+func BuildPause(ctx context.Context) (string, error) {
+	return buildOnce(ctx, "pause", "pause", "building the pause program",
 		func(module, folder string) error {
 			return goBuild(ctx, filepath.Dir(module), "./pause", filepath.Join(folder, "pause"), "")
 		})
 }
 
-func build(ctx context.Context, name, subfolder, what string, fill func(module, folder string) error) (string, error) {
-	source, err := Source()
+func buildOnce(ctx context.Context, name, subfolder, what string, fill func(module, folder string) error) (string, error) {
+	source, err := FindSource()
 	if err != nil {
 		return "", err
 	}
 	module := filepath.Join(source, subfolder)
 	files := []string{filepath.Join(module, "main.go"), filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}
-	key, err := Key(files, recipe)
+	key, err := ComputeKey(files, recipe)
 	if err != nil {
 		return "", err
 	}
-	return Make(name, key, func(folder string) error {
-		return Timed(what, func() error { return fill(module, folder) })
+	return MakeFolder(name, key, func(folder string) error {
+		return RunTimed(what, func() error { return fill(module, folder) })
 	})
 }
 
-// Timed says what goes on and how long it took.
-func Timed(what string, do func() error) error {
+// RunTimed says what goes on and how long it took.
+func RunTimed(what string, do func() error) error {
 	start := time.Now()
 	fmt.Fprintln(os.Stderr, what)
 	if err := do(); err != nil {
@@ -113,8 +113,8 @@ func goBuild(ctx context.Context, module, target, output, ldflags string) error 
 	return nil
 }
 
-// pinned is the version of a dependency by a module's go.mod.
-func pinned(ctx context.Context, module, dependency string) (string, error) {
+// pinnedVersion is the version of a dependency by a module's go.mod.
+func pinnedVersion(ctx context.Context, module, dependency string) (string, error) {
 	out, err := inModule(ctx, module, "list", "-m", "-f", "{{.Version}}", dependency)
 	if err != nil {
 		return "", fmt.Errorf("read the version of %s: %w", dependency, err)

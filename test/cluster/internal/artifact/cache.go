@@ -25,9 +25,9 @@ func CacheDir() (string, error) {
 	return filepath.Join(base, "holdfast"), nil
 }
 
-// Source finds the folder of this module: the working folder or one above it,
+// FindSource finds the folder of this module: the working folder or one above it,
 // or test/cluster in one of these.
-func Source() (string, error) {
+func FindSource() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -44,8 +44,8 @@ func Source() (string, error) {
 	}
 }
 
-// Key names what is made from these files and words.
-func Key(files []string, words ...string) (string, error) {
+// ComputeKey names what is made from these files and words.
+func ComputeKey(files []string, words ...string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, strings.Join(words, " "))
 	for _, file := range files {
@@ -61,10 +61,10 @@ func Key(files []string, words ...string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// Make returns the cached folder NAME-KEY, which fill makes when it is not
+// MakeFolder returns the cached folder NAME-KEY, which fill makes when it is not
 // there. A folder is in its place whole or not at all, so that a killed build
 // leaves nothing that looks finished.
-func Make(name, key string, fill func(folder string) error) (string, error) {
+func MakeFolder(name, key string, fill func(folder string) error) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err
@@ -121,8 +121,8 @@ func removeAbandoned(cache string) error {
 	return nil
 }
 
-// Forget removes a cached folder, so that Make makes it anew.
-func Forget(name, key string) error {
+// RemoveFolder removes a cached folder, so that Make makes it anew.
+func RemoveFolder(name, key string) error {
 	cache, err := CacheDir()
 	if err != nil {
 		return err

@@ -21,19 +21,19 @@ var etcdModules = map[string]string{
 // EtcdPrograms are in the folder that Etcd returns.
 func EtcdPrograms() []string { return []string{"etcd", "etcdctl", "etcdutl"} }
 
-// Etcd returns the folder of the programs of a version such as 3.5.9.
+// BuildEtcd returns the folder of the programs of a version such as 3.5.9.
 //
 // The module that it builds from is made on the way: the newest patch of a
 // line is asked for rather than written down, and a program cannot be
 // installed by its own module here, since etcd's modules replace each other.
-func Etcd(ctx context.Context, version string) (string, error) {
-	key, err := Key(nil, recipe, "etcd", version)
+func BuildEtcd(ctx context.Context, version string) (string, error) {
+	key, err := ComputeKey(nil, recipe, "etcd", version)
 	if err != nil {
 		return "", err
 	}
-	return Make("etcd-"+version, key, func(folder string) error {
+	return MakeFolder("etcd-"+version, key, func(folder string) error {
 		what := fmt.Sprintf("building etcd %s, about a minute, once", version)
-		return Timed(what, func() error { return buildEtcd(ctx, version, folder) })
+		return RunTimed(what, func() error { return buildEtcd(ctx, version, folder) })
 	})
 }
 

@@ -18,10 +18,10 @@ var fluxTypes = []string{
 	"github.com/fluxcd/source-controller/api/v1",
 }
 
-// Flux returns the folder of Flux's kustomize-controller and of crds.yaml, the
+// BuildFlux returns the folder of Flux's kustomize-controller and of crds.yaml, the
 // kinds that it works on.
-func Flux(ctx context.Context) (string, error) {
-	return build(ctx, "flux", "flux", "building Flux's kustomize-controller, about 4 minutes on two idle cores, once",
+func BuildFlux(ctx context.Context) (string, error) {
+	return buildOnce(ctx, "flux", "flux", "building Flux's kustomize-controller, about 4 minutes on two idle cores, once",
 		func(module, folder string) error {
 			const program = "kustomize-controller"
 			if err := goBuild(ctx, module, "github.com/fluxcd/"+program, filepath.Join(folder, program), ""); err != nil {

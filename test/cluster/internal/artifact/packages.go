@@ -45,11 +45,11 @@ func EnsurePackages(ctx context.Context) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("%s (not found: %s)", remedy, strings.Join(missing, ", "))
 	}
-	return Timed("installing "+strings.Join(missing, ", "), func() error {
-		if err := apt(ctx, "update", "-qq"); err != nil {
+	return RunTimed("installing "+strings.Join(missing, ", "), func() error {
+		if err := runAptGet(ctx, "update", "-qq"); err != nil {
 			return err
 		}
-		return apt(ctx, append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, missing...)...)
+		return runAptGet(ctx, append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, missing...)...)
 	})
 }
 
@@ -83,9 +83,9 @@ func missingPackages() []string {
 	return missing
 }
 
-// apt runs apt-get; a service that a package brings is not started, since the
+// runAptGet runs apt-get; a service that a package brings is not started, since the
 // cluster runs its own copies.
-func apt(ctx context.Context, arguments ...string) error {
+func runAptGet(ctx context.Context, arguments ...string) error {
 	command := exec.CommandContext(ctx, "apt-get", arguments...)
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 	if out, err := command.CombinedOutput(); err != nil {

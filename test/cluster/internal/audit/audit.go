@@ -62,9 +62,9 @@ type event struct {
 	} `json:"responseStatus"`
 }
 
-// Files are the log and its rotated parts, the oldest first, that may hold
+// ListFiles are the log and its rotated parts, the oldest first, that may hold
 // requests from that time on.
-func Files(log string, from time.Time) ([]string, error) {
+func ListFiles(log string, from time.Time) ([]string, error) {
 	extension := filepath.Ext(log)
 	rotated, err := filepath.Glob(strings.TrimSuffix(log, extension) + "-*" + extension)
 	if err != nil {
@@ -86,16 +86,16 @@ func Files(log string, from time.Time) ([]string, error) {
 	return files, nil
 }
 
-// Count reads logs, one event a line, and returns the rows, the most frequent
+// CountRequests reads logs, one event a line, and returns the rows, the most frequent
 // first. An unfinished last line, which the API server is about to end, does
 // not count.
-func Count(logs io.Reader, q Query) ([]Row, error) {
+func CountRequests(logs io.Reader, q Query) ([]Row, error) {
 	rows := map[Kind]*Row{}
 	reader := bufio.NewReaderSize(logs, 1<<20)
 	for {
 		line, err := reader.ReadBytes('\n')
 		if err == io.EOF {
-			return sorted(rows), nil
+			return sortRows(rows), nil
 		} else if err != nil {
 			return nil, err
 		}
@@ -106,20 +106,20 @@ func Count(logs io.Reader, q Query) ([]Row, error) {
 			}
 			return nil, fmt.Errorf("read audit event: %w", err)
 		}
-		if !counts(e) || e.Received.Before(q.From) {
+		if !isCounted(e) || e.Received.Before(q.From) {
 			continue
 		}
 		if q.User != nil && !q.User.MatchString(e.User.Username+" "+e.UserAgent) {
 			continue
 		}
-		add(rows, e, q.Objects)
+		addEvent(rows, e, q.Objects)
 	}
 }
 
-// counts says whether the event stands for its request. A watch is logged
+// isCounted says whether the event stands for its request. A watch is logged
 // when it starts and when it ends, which may be outside the time asked about;
 // one that was refused never started.
-func counts(e event) bool {
+func isCounted(e event) bool {
 	switch e.Stage {
 	case "ResponseStarted":
 		return e.Verb == "watch"
@@ -131,7 +131,7 @@ func counts(e event) bool {
 	return false
 }
 
-func add(rows map[Kind]*Row, e event, objects bool) {
+func addEvent(rows map[Kind]*Row, e event, objects bool) {
 	kind := kindOf(e, objects)
 	row, found := rows[kind]
 	if !found {
@@ -168,7 +168,7 @@ func kindOf(e event, objects bool) Kind {
 	return kind
 }
 
-func sorted(rows map[Kind]*Row) []Row {
+func sortRows(rows map[Kind]*Row) []Row {
 	list := make([]Row, 0, len(rows))
 	for _, row := range rows {
 		list = append(list, *row)
@@ -183,8 +183,8 @@ func sorted(rows map[Kind]*Row) []Row {
 	return list
 }
 
-// Failed is how many requests were answered with a code of 400 or more.
-func (r Row) Failed() int {
+// CountFailed is how many requests were answered with a code of 400 or more.
+func (r Row) CountFailed() int {
 	failed := 0
 	for code, count := range r.Codes {
 		if code >= 400 {

@@ -95,7 +95,7 @@ func TestCount(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := Count(strings.NewReader(c.log), c.query)
+			got, err := CountRequests(strings.NewReader(c.log), c.query)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,14 +108,14 @@ func TestCount(t *testing.T) {
 
 func TestCountByObject(t *testing.T) {
 	log := line("ResponseComplete", "get", "u", pod, "200", noon)
-	rows, err := Count(strings.NewReader(log), Query{Objects: true})
+	rows, err := CountRequests(strings.NewReader(log), Query{Objects: true})
 	if err != nil || len(rows) != 1 || rows[0].Namespace != "a" || rows[0].Name != "p" {
 		t.Errorf("got %+v, %v", rows, err)
 	}
 }
 
 func TestCountRefusesWhatIsNoLog(t *testing.T) {
-	if _, err := Count(strings.NewReader("hello\n"), Query{}); err == nil {
+	if _, err := CountRequests(strings.NewReader("hello\n"), Query{}); err == nil {
 		t.Error("no error")
 	}
 }
@@ -137,7 +137,7 @@ func TestFilesAreTheOnesWrittenSince(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := Files(filepath.Join(folder, "audit.log"), noon.Add(-90*time.Minute))
+	got, err := ListFiles(filepath.Join(folder, "audit.log"), noon.Add(-90*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

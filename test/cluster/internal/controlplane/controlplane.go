@@ -24,49 +24,49 @@ type Binaries struct {
 
 // EnsureServing starts etcd and the API server, which need nothing else.
 func EnsureServing(dir layout.Dir, b Binaries) error {
-	if err := layout.WriteFile(dir.Path("audit", "policy.yaml"), auditPolicy, 0o644); err != nil {
+	if err := layout.WriteFile(dir.JoinPath("audit", "policy.yaml"), auditPolicy, 0o644); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir.Path("etcd"), 0o700); err != nil {
+	if err := os.MkdirAll(dir.JoinPath("etcd"), 0o700); err != nil {
 		return err
 	}
-	return ensureAll(dir, etcd(dir, b), apiServer(dir, b))
+	return ensureAll(dir, etcdProgram(dir, b), apiServer(dir, b))
 }
 
 // EnsureControllers starts what acts on the API server's objects.
 func EnsureControllers(dir layout.Dir, b Binaries) error {
-	if err := os.MkdirAll(dir.Volumes(), 0o755); err != nil {
+	if err := os.MkdirAll(dir.VolumesDir(), 0o755); err != nil {
 		return err
 	}
-	return ensureAll(dir, controllerManager(dir, b), scheduler(dir, b), provisioner(dir, b))
+	return ensureAll(dir, controllerManager(dir, b), schedulerProgram(dir, b), provisionerProgram(dir, b))
 }
 
-// Names are the control plane's programs.
-func Names() []string {
+// ProgramNames are the control plane's programs.
+func ProgramNames() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "provisioner"}
 }
 
 func ensureAll(dir layout.Dir, programs ...process.Program) error {
 	for _, p := range programs {
-		if _, err := process.Ensure(dir, p); err != nil {
+		if _, err := process.EnsureRunning(dir, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func program(name string, command ...string) process.Program {
+func newProgram(name string, command ...string) process.Program {
 	return process.Program{
 		Name: name, Cgroup: layout.ControlPlaneCgroup(), Netns: layout.ControlPlaneNetns, Command: command,
 	}
 }
 
-// etcd is one member without fsync: the cluster is thrown away, and two cores
+// etcdProgram is one member without fsync: the cluster is thrown away, and two cores
 // have better things to wait for.
-func etcd(dir layout.Dir, b Binaries) process.Program {
-	return program("etcd", b.Kubernetes+"/etcd",
+func etcdProgram(dir layout.Dir, b Binaries) process.Program {
+	return newProgram("etcd", b.Kubernetes+"/etcd",
 		"--name=control-plane",
-		"--data-dir="+dir.Path("etcd"),
+		"--data-dir="+dir.JoinPath("etcd"),
 		"--listen-client-urls=http://127.0.0.1:2379",
 		"--advertise-client-urls=http://127.0.0.1:2379",
 		"--listen-peer-urls=http://127.0.0.1:2380",
@@ -80,36 +80,36 @@ func etcd(dir layout.Dir, b Binaries) process.Program {
 }
 
 func apiServer(dir layout.Dir, b Binaries) process.Program {
-	return program("kube-apiserver", b.Kubernetes+"/kube-apiserver",
+	return newProgram("kube-apiserver", b.Kubernetes+"/kube-apiserver",
 		"--advertise-address="+layout.ControlPlaneIP,
 		"--secure-port="+strconv.Itoa(layout.APIServerPort),
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--allow-privileged=true",
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		"--client-ca-file="+dir.PKI("ca.crt"),
-		"--tls-cert-file="+dir.PKI("apiserver.crt"),
-		"--tls-private-key-file="+dir.PKI("apiserver.key"),
+		"--client-ca-file="+dir.PKIFile("ca.crt"),
+		"--tls-cert-file="+dir.PKIFile("apiserver.crt"),
+		"--tls-private-key-file="+dir.PKIFile("apiserver.key"),
 		"--service-cluster-ip-range="+layout.ServiceCIDR,
 		"--service-account-issuer=https://kubernetes.default.svc."+layout.ClusterDomain,
-		"--service-account-key-file="+dir.PKI("service-accounts.pub"),
-		"--service-account-signing-key-file="+dir.PKI("service-accounts.key"),
+		"--service-account-key-file="+dir.PKIFile("service-accounts.pub"),
+		"--service-account-signing-key-file="+dir.PKIFile("service-accounts.key"),
 		// Names of nodes mean nothing to the API server's resolver.
 		"--kubelet-preferred-address-types=InternalIP",
-		"--kubelet-certificate-authority="+dir.PKI("ca.crt"),
-		"--kubelet-client-certificate="+dir.PKI("apiserver-kubelet.crt"),
-		"--kubelet-client-key="+dir.PKI("apiserver-kubelet.key"),
-		"--requestheader-client-ca-file="+dir.PKI("front-proxy-ca.crt"),
+		"--kubelet-certificate-authority="+dir.PKIFile("ca.crt"),
+		"--kubelet-client-certificate="+dir.PKIFile("apiserver-kubelet.crt"),
+		"--kubelet-client-key="+dir.PKIFile("apiserver-kubelet.key"),
+		"--requestheader-client-ca-file="+dir.PKIFile("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-username-headers=X-Remote-User",
-		"--proxy-client-cert-file="+dir.PKI("front-proxy.crt"),
-		"--proxy-client-key-file="+dir.PKI("front-proxy.key"),
+		"--proxy-client-cert-file="+dir.PKIFile("front-proxy.crt"),
+		"--proxy-client-key-file="+dir.PKIFile("front-proxy.key"),
 		// No kube-proxy runs here: extension servers and webhooks are reached
 		// by the addresses of their pods.
 		"--enable-aggregator-routing=true",
-		"--audit-policy-file="+dir.Path("audit", "policy.yaml"),
+		"--audit-policy-file="+dir.JoinPath("audit", "policy.yaml"),
 		"--audit-log-path="+dir.AuditLog(),
 		"--audit-log-mode=batch",
 		"--audit-log-maxsize=64",
@@ -119,8 +119,8 @@ func apiServer(dir layout.Dir, b Binaries) process.Program {
 }
 
 func controllerManager(dir layout.Dir, b Binaries) process.Program {
-	kubeconfig := dir.Kubeconfig("controller-manager")
-	return program("kube-controller-manager", b.Kubernetes+"/kube-controller-manager",
+	kubeconfig := dir.KubeconfigFile("controller-manager")
+	return newProgram("kube-controller-manager", b.Kubernetes+"/kube-controller-manager",
 		"--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig,
@@ -128,10 +128,10 @@ func controllerManager(dir layout.Dir, b Binaries) process.Program {
 		"--leader-elect=false",
 		// Each controller its own account: the audit log tells them apart.
 		"--use-service-account-credentials=true",
-		"--service-account-private-key-file="+dir.PKI("service-accounts.key"),
-		"--root-ca-file="+dir.PKI("ca.crt"),
-		"--cluster-signing-cert-file="+dir.PKI("ca.crt"),
-		"--cluster-signing-key-file="+dir.PKI("ca.key"),
+		"--service-account-private-key-file="+dir.PKIFile("service-accounts.key"),
+		"--root-ca-file="+dir.PKIFile("ca.crt"),
+		"--cluster-signing-cert-file="+dir.PKIFile("ca.crt"),
+		"--cluster-signing-key-file="+dir.PKIFile("ca.key"),
 		"--cluster-cidr="+layout.PodCIDR,
 		"--service-cluster-ip-range="+layout.ServiceCIDR,
 		"--allocate-node-cidrs=false",
@@ -139,9 +139,9 @@ func controllerManager(dir layout.Dir, b Binaries) process.Program {
 	)
 }
 
-func scheduler(dir layout.Dir, b Binaries) process.Program {
-	kubeconfig := dir.Kubeconfig("scheduler")
-	return program("kube-scheduler", b.Kubernetes+"/kube-scheduler",
+func schedulerProgram(dir layout.Dir, b Binaries) process.Program {
+	kubeconfig := dir.KubeconfigFile("scheduler")
+	return newProgram("kube-scheduler", b.Kubernetes+"/kube-scheduler",
 		"--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig,
 		"--authorization-kubeconfig="+kubeconfig,
@@ -151,16 +151,16 @@ func scheduler(dir layout.Dir, b Binaries) process.Program {
 	)
 }
 
-func provisioner(dir layout.Dir, b Binaries) process.Program {
-	return program("provisioner", b.Cluster, "provision",
-		"--kubeconfig="+dir.Kubeconfig("provisioner"), "--volumes="+dir.Volumes())
+func provisionerProgram(dir layout.Dir, b Binaries) process.Program {
+	return newProgram("provisioner", b.Cluster, "provision",
+		"--kubeconfig="+dir.KubeconfigFile("provisioner"), "--volumes="+dir.VolumesDir())
 }
 
-// Missing are the programs that do not run.
-func Missing(dir layout.Dir) []string {
+// MissingPrograms are the programs that do not run.
+func MissingPrograms(dir layout.Dir) []string {
 	var missing []string
-	for _, name := range Names() {
-		if !process.Running(dir, name) {
+	for _, name := range ProgramNames() {
+		if !process.IsRunning(dir, name) {
 			missing = append(missing, fmt.Sprintf("control plane: %s", name))
 		}
 	}

@@ -70,33 +70,33 @@ func EtcdVersion(ctx context.Context, line string, refresh bool) (string, error)
 	if strings.Count(line, ".") == 2 {
 		return line, nil
 	}
-	key, err := artifact.Key(nil)
+	key, err := artifact.ComputeKey(nil)
 	if err != nil {
 		return "", err
 	}
 	name := "etcd-newest-" + line
 	if refresh {
-		if err := artifact.Forget(name, key); err != nil {
+		if err := artifact.RemoveFolder(name, key); err != nil {
 			return "", err
 		}
 	}
-	folder, err := artifact.Make(name, key, func(folder string) error {
+	folder, err := artifact.MakeFolder(name, key, func(folder string) error {
 		newest, err := artifact.NewestEtcd(ctx, line)
 		if err != nil {
 			return err
 		}
-		return remember(folder, newest)
+		return writeRecord(folder, newest)
 	})
 	if err != nil {
 		return "", err
 	}
 	var version string
-	err = recall(folder, &version)
+	err = readRecord(folder, &version)
 	return version, err
 }
 
 func buildEtcd(ctx context.Context, version string) (Image, error) {
-	programs, err := artifact.Etcd(ctx, version)
+	programs, err := artifact.BuildEtcd(ctx, version)
 	if err != nil {
 		return Image{}, err
 	}
@@ -130,7 +130,7 @@ func packEtcd(programs string, image Image) error {
 	if err != nil {
 		return err
 	}
-	return write(image.Archive, image.Refs[0], v1.Config{
+	return writeArchive(image.Archive, image.Refs[0], v1.Config{
 		Cmd:        []string{bin + "/etcd"},
 		WorkingDir: data,
 		Env:        []string{"PATH=" + bin + ":/usr/bin:/bin"},

@@ -20,7 +20,7 @@ type Image struct {
 // manifest is the file in a cached folder that says what the folder holds.
 const manifest = "images.json"
 
-func remember(folder string, what any) error {
+func writeRecord(folder string, what any) error {
 	content, err := json.Marshal(what)
 	if err != nil {
 		return err
@@ -28,7 +28,7 @@ func remember(folder string, what any) error {
 	return os.WriteFile(filepath.Join(folder, manifest), content, 0o644)
 }
 
-func recall(folder string, what any) error {
+func readRecord(folder string, what any) error {
 	content, err := os.ReadFile(filepath.Join(folder, manifest))
 	if err != nil {
 		return err

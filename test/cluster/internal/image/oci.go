@@ -26,11 +26,11 @@ func PackOCI(b Binary, binaries map[string]string, archive string) error {
 	slices.Sort(processors)
 	for _, processor := range processors {
 		b.File = binaries[processor]
-		layer, err := b.layer()
+		layer, err := b.newLayer()
 		if err != nil {
 			return err
 		}
-		image, err := imageOf(processor, b.config(), layer)
+		image, err := imageOf(processor, b.newConfig(), layer)
 		if err != nil {
 			return err
 		}

@@ -26,17 +26,17 @@ type Binary struct {
 	User string
 }
 
-// Pack writes the image to an archive that containerd imports.
-func Pack(b Binary, archive string) error {
-	layer, err := b.layer()
+// PackBinary writes the image to an archive that containerd imports.
+func PackBinary(b Binary, archive string) error {
+	layer, err := b.newLayer()
 	if err != nil {
 		return err
 	}
-	return write(archive, b.Ref, b.config(), layer)
+	return writeArchive(archive, b.Ref, b.newConfig(), layer)
 }
 
-// layer of the program and the folders above it.
-func (b Binary) layer() (v1.Layer, error) {
+// newLayer of the program and the folders above it.
+func (b Binary) newLayer() (v1.Layer, error) {
 	return layerOf(func(w *tar.Writer) error {
 		if err := writeFolders(w, path.Dir(b.Path)); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (b Binary) layer() (v1.Layer, error) {
 	})
 }
 
-func (b Binary) config() v1.Config {
+func (b Binary) newConfig() v1.Config {
 	return v1.Config{
 		Entrypoint: []string{b.Path},
 		User:       b.User,
@@ -105,9 +105,9 @@ func layerOf(fill func(*tar.Writer) error) (v1.Layer, error) {
 // fastest compresses little: archives are read on the machine they are made on.
 var fastest = tarball.WithCompressionLevel(1)
 
-// write puts an image of one layer into an archive, in its place whole or not
+// writeArchive puts an image of one layer into an archive, in its place whole or not
 // at all. Without a time in it the same content has the same digest.
-func write(archive, ref string, config v1.Config, layers ...v1.Layer) error {
+func writeArchive(archive, ref string, config v1.Config, layers ...v1.Layer) error {
 	tag, err := name.NewTag(ref)
 	if err != nil {
 		return fmt.Errorf("image name %q: %w", ref, err)

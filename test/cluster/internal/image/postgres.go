@@ -84,31 +84,31 @@ func BuildPostgres(ctx context.Context, lines []string, refresh bool, complaints
 }
 
 func buildSuite(ctx context.Context, s suite, refresh bool, complaints io.Writer) ([]postgres, error) {
-	key, err := artifact.Key(nil, postgresScript, fmt.Sprint(s), recipe)
+	key, err := artifact.ComputeKey(nil, postgresScript, fmt.Sprint(s), recipe)
 	if err != nil {
 		return nil, err
 	}
 	name := "postgres-" + s.Name
 	if refresh {
-		if err := artifact.Forget(name, key); err != nil {
+		if err := artifact.RemoveFolder(name, key); err != nil {
 			return nil, err
 		}
 	}
-	folder, err := artifact.Make(name, key, func(folder string) error {
+	folder, err := artifact.MakeFolder(name, key, func(folder string) error {
 		what := fmt.Sprintf("building PostgreSQL %d from Debian %s, a minute or two, once", s.Major, s.Name)
-		return artifact.Timed(what, func() error {
+		return artifact.RunTimed(what, func() error {
 			built, err := fillSuite(ctx, s, folder, complaints)
 			if err != nil {
 				return err
 			}
-			return remember(folder, built)
+			return writeRecord(folder, built)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	var built []postgres
-	if err := recall(folder, &built); err != nil {
+	if err := readRecord(folder, &built); err != nil {
 		return nil, err
 	}
 	for i := range built {
@@ -125,7 +125,7 @@ func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer
 	if err != nil {
 		return nil, err
 	}
-	if err := bootstrap(ctx, s, base, mirrors.main); err != nil {
+	if err := runDebootstrap(ctx, s, base, mirrors.main); err != nil {
 		return nil, err
 	}
 	lines := map[string]string{s.Name: ""}
@@ -151,21 +151,21 @@ func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer
 	return built, nil
 }
 
-// bootstrap installs the suite's minimal system. Without a mirror debootstrap
+// runDebootstrap installs the suite's minimal system. Without a mirror debootstrap
 // takes its own default.
-func bootstrap(ctx context.Context, s suite, base, mirror string) error {
+func runDebootstrap(ctx context.Context, s suite, base, mirror string) error {
 	arguments := []string{"--variant=minbase", s.Name, base}
 	if mirror != "" {
 		arguments = append(arguments, mirror)
 	}
-	return quietly(exec.CommandContext(ctx, "debootstrap", arguments...))
+	return runQuietly(exec.CommandContext(ctx, "debootstrap", arguments...))
 }
 
 // buildImage makes one image; its version is what was really installed.
 func buildImage(ctx context.Context, s suite, source, aptLine, folder string) (postgres, error) {
 	root := filepath.Join(folder, "root")
 	defer os.RemoveAll(root)
-	err := quietly(exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private",
+	err := runQuietly(exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private",
 		"sh", "-c", postgresScript, "postgres.sh", filepath.Join(folder, "base"), root, strconv.Itoa(s.Major), aptLine))
 	if err != nil {
 		return postgres{}, err
@@ -188,14 +188,14 @@ func packRoot(ctx context.Context, root, ref string, config v1.Config, archive s
 	compressed := root + ".tar.gz"
 	defer os.Remove(compressed)
 	pack := `tar --create --directory "$0" --numeric-owner --sort=name . | gzip -1 > "$1"`
-	if err := quietly(exec.CommandContext(ctx, "sh", "-c", pack, root, compressed)); err != nil {
+	if err := runQuietly(exec.CommandContext(ctx, "sh", "-c", pack, root, compressed)); err != nil {
 		return err
 	}
 	layer, err := tarball.LayerFromFile(compressed)
 	if err != nil {
 		return err
 	}
-	return write(archive, ref, config, layer)
+	return writeArchive(archive, ref, config, layer)
 }
 
 // recipe changes when postgresConfig changes the image without the script
@@ -243,7 +243,7 @@ func withRefs(images []postgres) []postgres {
 	newest := map[int]int{}
 	for i, p := range images {
 		j, found := newest[p.Major]
-		if !found || minor(p.Version) > minor(images[j].Version) {
+		if !found || minorOf(p.Version) > minorOf(images[j].Version) {
 			newest[p.Major] = i
 		}
 	}
@@ -257,14 +257,14 @@ func withRefs(images []postgres) []postgres {
 	return images
 }
 
-func minor(version string) int {
+func minorOf(version string) int {
 	_, after, _ := strings.Cut(version, ".")
 	number, _ := strconv.Atoi(after)
 	return number
 }
 
-// quietly runs a command, and shows what it said only when it failed.
-func quietly(command *exec.Cmd) error {
+// runQuietly runs a command, and shows what it said only when it failed.
+func runQuietly(command *exec.Cmd) error {
 	out, err := command.CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")

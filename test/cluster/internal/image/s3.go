@@ -20,13 +20,13 @@ const s3Recipe = "1"
 // takes the one it built before: of one version, which go.mod pins, so that
 // there is nothing to refresh.
 func BuildS3(ctx context.Context, _ []string, _ bool, _ io.Writer) ([]Image, error) {
-	folder, version, err := artifact.S3(ctx)
+	folder, version, err := artifact.BuildS3(ctx)
 	if err != nil {
 		return nil, err
 	}
 	image, program := s3Image(folder, version)
 	if _, err := os.Stat(image.Archive); err != nil {
-		if err := Pack(program, image.Archive); err != nil {
+		if err := PackBinary(program, image.Archive); err != nil {
 			return nil, err
 		}
 	}

@@ -25,7 +25,7 @@ func TestS3Image(t *testing.T) {
 	if image.Line != "1.8" || image.Refs[0] != "docker.io/versity/versitygw:v1.8.0" {
 		t.Errorf("line %q, references %q", image.Line, image.Refs)
 	}
-	if err := Pack(program, image.Archive); err != nil {
+	if err := PackBinary(program, image.Archive); err != nil {
 		t.Fatal(err)
 	}
 	packed := read(t, image.Archive, image.Refs[0])

@@ -44,14 +44,14 @@ type Node struct {
 	Index int    // from 1
 }
 
-// Nodes are the three nodes, in order.
-func Nodes() []Node {
+// AllNodes are the three nodes, in order.
+func AllNodes() []Node {
 	return []Node{{"node-1", 1}, {"node-2", 2}, {"node-3", 3}}
 }
 
 // FindNode returns the node of that name.
 func FindNode(name string) (Node, error) {
-	for _, n := range Nodes() {
+	for _, n := range AllNodes() {
 		if n.Name == name {
 			return n, nil
 		}
@@ -65,14 +65,14 @@ func (n Node) IP() string { return fmt.Sprintf("10.89.0.%d", 10+n.Index) }
 // PodCIDR is the range of the node's pods.
 func (n Node) PodCIDR() string { return fmt.Sprintf("10.244.%d.0/24", n.Index) }
 
-// Zone is the value of the node's topology.kubernetes.io/zone.
-func (n Node) Zone() string { return fmt.Sprintf("zone-%d", n.Index) }
+// ZoneName is the value of the node's topology.kubernetes.io/zone.
+func (n Node) ZoneName() string { return fmt.Sprintf("zone-%d", n.Index) }
 
-// Netns is the node's network namespace.
-func (n Node) Netns() string { return "hf-" + n.Name }
+// NetnsName is the node's network namespace.
+func (n Node) NetnsName() string { return "hf-" + n.Name }
 
-// Port is the bridge's end of the node's cable.
-func (n Node) Port() string { return "hf-" + n.Name }
+// BridgePort is the bridge's end of the node's cable.
+func (n Node) BridgePort() string { return "hf-" + n.Name }
 
 // RunDir is what the node forgets when it reboots.
 func (n Node) RunDir() string { return filepath.Join(RunDir, n.Name) }
@@ -80,8 +80,8 @@ func (n Node) RunDir() string { return filepath.Join(RunDir, n.Name) }
 // ContainerdSocket is where the node's containerd listens.
 func (n Node) ContainerdSocket() string { return filepath.Join(n.RunDir(), "containerd.sock") }
 
-// Cgroup is the parent of the node's processes and pods.
-func (n Node) Cgroup() string { return filepath.Join(CgroupRoot, n.Name) }
+// CgroupPath is the parent of the node's processes and pods.
+func (n Node) CgroupPath() string { return filepath.Join(CgroupRoot, n.Name) }
 
 // ControlPlaneCgroup is the parent of the control plane's processes.
 func ControlPlaneCgroup() string { return filepath.Join(CgroupRoot, "control-plane") }
@@ -89,24 +89,24 @@ func ControlPlaneCgroup() string { return filepath.Join(CgroupRoot, "control-pla
 // Dir is the state folder.
 type Dir string
 
-// Path is a path under the state folder.
-func (d Dir) Path(elem ...string) string {
+// JoinPath is a path under the state folder.
+func (d Dir) JoinPath(elem ...string) string {
 	return filepath.Join(append([]string{string(d)}, elem...)...)
 }
 
-func (d Dir) PKI(name string) string        { return d.Path("pki", name) }
-func (d Dir) Kubeconfig(name string) string { return d.Path("kubeconfigs", name) }
-func (d Dir) Log(name string) string        { return d.Path("logs", name+".log") }
-func (d Dir) AuditLog() string              { return d.Path("audit", "audit.log") }
-func (d Dir) Volumes() string               { return d.Path("volumes") }
-func (d Dir) NodeDir(n Node) string         { return d.Path("nodes", n.Name) }
-func (d Dir) Images() string                { return d.Path("images.json") }
+func (d Dir) PKIFile(name string) string        { return d.JoinPath("pki", name) }
+func (d Dir) KubeconfigFile(name string) string { return d.JoinPath("kubeconfigs", name) }
+func (d Dir) LogFile(name string) string        { return d.JoinPath("logs", name+".log") }
+func (d Dir) AuditLog() string                  { return d.JoinPath("audit", "audit.log") }
+func (d Dir) VolumesDir() string                { return d.JoinPath("volumes") }
+func (d Dir) NodeDir(n Node) string             { return d.JoinPath("nodes", n.Name) }
+func (d Dir) ImagesDir() string                 { return d.JoinPath("images.json") }
 
-// Programs is a link to the folder of Kubernetes' programs, kubectl included.
-func (d Dir) Programs() string { return d.Path("bin", "kubernetes") }
+// ProgramsDir is a link to the folder of Kubernetes' programs, kubectl included.
+func (d Dir) ProgramsDir() string { return d.JoinPath("bin", "kubernetes") }
 
 // AdminKubeconfig is the default place of the kubeconfig that users get.
-func (d Dir) AdminKubeconfig() string { return d.Path("kubeconfig") }
+func (d Dir) AdminKubeconfig() string { return d.JoinPath("kubeconfig") }
 
 // WriteFile writes a file with its folders, whole or not at all.
 func WriteFile(path string, content []byte, mode os.FileMode) error {

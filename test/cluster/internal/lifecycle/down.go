@@ -11,32 +11,32 @@ import (
 	"github.com/holdfast-db/holdfast/test/cluster/internal/process"
 )
 
-// Owner is the state folder of the cluster that this machine has, or had.
-func Owner() (layout.Dir, bool) {
+// FindOwner is the state folder of the cluster that this machine has, or had.
+func FindOwner() (layout.Dir, bool) {
 	owner, err := os.ReadFile(filepath.Join(layout.RunDir, "dir"))
 	return layout.Dir(owner), err == nil && len(owner) > 0
 }
 
-// Down stops everything of the cluster and removes its state. It goes by the
+// StopCluster stops everything of the cluster and removes its state. It goes by the
 // cgroups and namespaces alone, so it also clears up after a start that was
 // killed, or when the state folder was deleted first.
-func Down(dir layout.Dir) error {
+func StopCluster(dir layout.Dir) error {
 	// The folder that the running cluster uses, if the caller named another.
-	if running, ok := Owner(); ok && running != dir {
+	if running, ok := FindOwner(); ok && running != dir {
 		return errors.New("the running cluster's state is in " + string(running) + ": name that with --dir, or use --any")
 	}
 	if err := process.KillCgroup(layout.CgroupRoot); err != nil {
 		return err
 	}
-	for _, n := range layout.Nodes() {
-		if err := node.Clean(dir, n); err != nil {
+	for _, n := range layout.AllNodes() {
+		if err := node.CleanNode(dir, n); err != nil {
 			return err
 		}
 	}
 	if err := process.UnmountUnder(string(dir), layout.RunDir); err != nil {
 		return err
 	}
-	if err := network.Remove(); err != nil {
+	if err := network.RemoveNetwork(); err != nil {
 		return err
 	}
 	if err := process.RemoveCgroup(layout.CgroupRoot); err != nil {
@@ -55,7 +55,7 @@ func removeState(dir layout.Dir) error {
 		"kubeconfig", started, "images.json", "audit", "bin", "etcd", "kubeconfigs", "loaded", "logs", "nodes", "pids", "pki", "volumes",
 	}
 	for _, name := range ours {
-		if err := os.RemoveAll(dir.Path(name)); err != nil {
+		if err := os.RemoveAll(dir.JoinPath(name)); err != nil {
 			return err
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-db/holdfast/test/cluster/internal/node"
 )
 
-// Flux brings Flux's kustomize-controller up on the cluster, building it where
+// StartFlux brings Flux's kustomize-controller up on the cluster, building it where
 // it was never built.
-func Flux(ctx context.Context, dir layout.Dir) error {
-	folder, err := artifact.Flux(ctx)
+func StartFlux(ctx context.Context, dir layout.Dir) error {
+	folder, err := artifact.BuildFlux(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,12 +33,12 @@ func Flux(ctx context.Context, dir layout.Dir) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig := dir.Kubeconfig("installer")
-	kubectl := filepath.Join(dir.Programs(), "kubectl")
+	kubeconfig := dir.KubeconfigFile("installer")
+	kubectl := filepath.Join(dir.ProgramsDir(), "kubectl")
 	if err := addons.InstallFlux(ctx, kubeconfig, kubectl, kinds, program.Ref); err != nil {
 		return err
 	}
-	client, err := addons.Client(kubeconfig)
+	client, err := addons.NewClient(kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func Flux(ctx context.Context, dir layout.Dir) error {
 func giveToNodes(b image.Binary) error {
 	archive := b.File + ".tar"
 	if _, err := os.Stat(archive); err != nil {
-		if err := image.Pack(b, archive); err != nil {
+		if err := image.PackBinary(b, archive); err != nil {
 			return err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // writes them into the state folder's list when all have them. With lines, the
 // images are of these alone.
 func LoadImages(dir layout.Dir, engine string, lines []string, images []image.Image) error {
-	err := artifact.Timed("giving the images of "+engine+" to the nodes", func() error {
+	err := artifact.RunTimed("giving the images of "+engine+" to the nodes", func() error {
 		return node.OnAll(func(n layout.Node) error {
 			for _, image := range images {
 				if err := loadInto(n, image); err != nil {
@@ -37,7 +37,7 @@ func LoadImages(dir layout.Dir, engine string, lines []string, images []image.Im
 // folder's list had of it, or of its lines.
 func listImages(dir layout.Dir, engine string, lines []string, images []image.Image) error {
 	var all []image.Image
-	content, err := os.ReadFile(dir.Images())
+	content, err := os.ReadFile(dir.ImagesDir())
 	if err == nil {
 		err = json.Unmarshal(content, &all)
 	}
@@ -51,7 +51,7 @@ func listImages(dir layout.Dir, engine string, lines []string, images []image.Im
 	if content, err = json.MarshalIndent(append(all, images...), "", "  "); err != nil {
 		return err
 	}
-	return layout.WriteFile(dir.Images(), append(content, '\n'), 0o644)
+	return layout.WriteFile(dir.ImagesDir(), append(content, '\n'), 0o644)
 }
 
 func loadInto(n layout.Node, p image.Image) error {
@@ -64,7 +64,7 @@ func loadInto(n layout.Node, p image.Image) error {
 		return err
 	}
 	for _, ref := range p.Refs[1:] {
-		if err := node.Tag(n, p.Refs[0], ref); err != nil {
+		if err := node.TagImage(n, p.Refs[0], ref); err != nil {
 			return err
 		}
 	}

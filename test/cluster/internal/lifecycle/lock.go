@@ -9,9 +9,9 @@ import (
 // lockFile is outside RunDir, which down removes.
 const lockFile = "/run/holdfast-cluster.lock"
 
-// Exclusively runs do while no other command starts or stops the cluster. The
+// RunExclusively runs do while no other command starts or stops the cluster. The
 // kernel drops the lock of a command that was killed.
-func Exclusively(do func() error) error {
+func RunExclusively(do func() error) error {
 	file, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o600)
 	if os.IsPermission(err) {
 		return do() // without root it fails by itself, saying what it needs

@@ -16,7 +16,7 @@ import (
 // WriteStatus writes what runs, and in how much memory: the nodes' own
 // programs apart from their pods.
 func WriteStatus(ctx context.Context, dir layout.Dir, out io.Writer) error {
-	if err := Healthy(ctx, dir); err != nil {
+	if err := CheckHealth(ctx, dir); err != nil {
 		fmt.Fprintln(out, "not healthy:", err)
 	} else {
 		fmt.Fprintln(out, "healthy")
@@ -25,16 +25,16 @@ func WriteStatus(ctx context.Context, dir layout.Dir, out io.Writer) error {
 	fmt.Fprintln(w, "PART\tNETWORK\tMISSING\tPROCESSES\tMEMORY")
 	line := func(part, network string, missing int, cgroup string) {
 		bytes, _ := process.MemoryBytes(cgroup) // none when it does not run
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d MiB\n", part, network, missing, len(process.Members(cgroup)), bytes>>20)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d MiB\n", part, network, missing, len(process.ListMembers(cgroup)), bytes>>20)
 	}
-	line("control plane", "", len(controlplane.Missing(dir)), layout.ControlPlaneCgroup())
-	for _, n := range layout.Nodes() {
+	line("control plane", "", len(controlplane.MissingPrograms(dir)), layout.ControlPlaneCgroup())
+	for _, n := range layout.AllNodes() {
 		state := "cut off"
 		if network.PluggedIn(n) {
 			state = "up"
 		}
-		line(n.Name, state, len(node.Missing(dir, n)), n.Cgroup()+"/system")
-		line(n.Name+" pods", "", 0, n.Cgroup()+"/kubepods")
+		line(n.Name, state, len(node.MissingPrograms(dir, n)), n.CgroupPath()+"/system")
+		line(n.Name+" pods", "", 0, n.CgroupPath()+"/kubepods")
 	}
 	line("all", "", 0, layout.CgroupRoot)
 	return w.Flush()

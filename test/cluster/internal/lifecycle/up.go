@@ -34,41 +34,41 @@ const (
 // folder holds the remains of a start that was cut short.
 const started = "started"
 
-// Up brings the cluster up, or mends what is missing of a running one. The
+// StartCluster brings the cluster up, or mends what is missing of a running one. The
 // kubeconfig is written when everything is ready, never before.
-func Up(ctx context.Context, dir layout.Dir, kubeconfig string) error {
-	if Healthy(ctx, dir) == nil {
+func StartCluster(ctx context.Context, dir layout.Dir, kubeconfig string) error {
+	if CheckHealth(ctx, dir) == nil {
 		return writeKubeconfig(dir, kubeconfig)
 	}
 	begin := time.Now()
 	if err := artifact.EnsurePackages(ctx); err != nil {
 		return err
 	}
-	if err := prepare(dir); err != nil {
+	if err := prepareMachine(dir); err != nil {
 		return err
 	}
 	binaries, err := buildBinaries(ctx, dir)
 	if err != nil {
 		return err
 	}
-	if err := start(ctx, dir, binaries); err != nil {
-		return fmt.Errorf("%w (logs: %s; to start afresh: down, then up)", err, dir.Path("logs"))
+	if err := startPrograms(ctx, dir, binaries); err != nil {
+		return fmt.Errorf("%w (logs: %s; to start afresh: down, then up)", err, dir.JoinPath("logs"))
 	}
-	if err := layout.WriteFile(dir.Path(started), nil, 0o644); err != nil {
+	if err := layout.WriteFile(dir.JoinPath(started), nil, 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "cluster ready after %s\n", time.Since(begin).Round(100*time.Millisecond))
 	return writeKubeconfig(dir, kubeconfig)
 }
 
-// Healthy says by an error what is wrong with the cluster of the state folder.
-func Healthy(ctx context.Context, dir layout.Dir) error {
-	if _, err := os.Stat(dir.Path(started)); err != nil {
+// CheckHealth says by an error what is wrong with the cluster of the state folder.
+func CheckHealth(ctx context.Context, dir layout.Dir) error {
+	if _, err := os.Stat(dir.JoinPath(started)); err != nil {
 		return errors.New("no cluster was started here")
 	}
-	missing := controlplane.Missing(dir)
-	for _, n := range layout.Nodes() {
-		missing = append(missing, node.Missing(dir, n)...)
+	missing := controlplane.MissingPrograms(dir)
+	for _, n := range layout.AllNodes() {
+		missing = append(missing, node.MissingPrograms(dir, n)...)
 		if !network.PluggedIn(n) {
 			missing = append(missing, n.Name+": cut off")
 		}
@@ -76,32 +76,32 @@ func Healthy(ctx context.Context, dir layout.Dir) error {
 	if len(missing) > 0 {
 		return fmt.Errorf("not running: %v", missing)
 	}
-	client, err := addons.Client(dir.Kubeconfig("installer"))
+	client, err := addons.NewClient(dir.KubeconfigFile("installer"))
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return addons.Ready(ctx, client)
+	return addons.CheckReady(ctx, client)
 }
 
-// prepare makes the machine fit for a start: remains of another cluster, of a
+// prepareMachine makes the machine fit for a start: remains of another cluster, of a
 // start cut short or of a boot before this one are cleared away.
-func prepare(dir layout.Dir) error {
-	if owner, ok := Owner(); ok && owner != dir {
-		if len(process.Members(layout.CgroupRoot)) > 0 {
+func prepareMachine(dir layout.Dir) error {
+	if owner, ok := FindOwner(); ok && owner != dir {
+		if len(process.ListMembers(layout.CgroupRoot)) > 0 {
 			return fmt.Errorf("another cluster of this kind uses the machine's addresses: take it down first (down --any, or down --dir %s)", owner)
 		}
-		if err := Down(owner); err != nil {
+		if err := StopCluster(owner); err != nil {
 			return fmt.Errorf("clear what a dead cluster left in %s: %w", owner, err)
 		}
 	}
-	_, startedErr := os.Stat(dir.Path(started))
+	_, startedErr := os.Stat(dir.JoinPath(started))
 	switch {
 	case startedErr == nil:
 		// A running cluster, or one to be revived with its objects.
 	case errors.Is(startedErr, fs.ErrNotExist):
-		if err := Down(dir); err != nil {
+		if err := StopCluster(dir); err != nil {
 			return fmt.Errorf("clear the remains of an earlier start: %w", err)
 		}
 	default:
@@ -115,46 +115,46 @@ func prepare(dir layout.Dir) error {
 func buildBinaries(ctx context.Context, dir layout.Dir) (controlplane.Binaries, error) {
 	var b controlplane.Binaries
 	var err error
-	if b.Kubernetes, err = artifact.Kubernetes(ctx); err != nil {
+	if b.Kubernetes, err = artifact.BuildKubernetes(ctx); err != nil {
 		return b, err
 	}
-	if err := link(b.Kubernetes, dir.Programs()); err != nil {
+	if err := replaceSymlink(b.Kubernetes, dir.ProgramsDir()); err != nil {
 		return b, err
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return b, err
 	}
-	b.Cluster = dir.Path("bin", "cluster")
+	b.Cluster = dir.JoinPath("bin", "cluster")
 	return b, copyFile(self, b.Cluster)
 }
 
-func start(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {
+func startPrograms(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {
 	archives, err := systemImages(ctx)
 	if err != nil {
 		return err
 	}
-	if err := pki.Ensure(dir); err != nil {
+	if err := pki.EnsureFiles(dir); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
-	if err := network.Ensure(); err != nil {
+	if err := network.EnsureNetwork(); err != nil {
 		return err
 	}
 	if err := controlplane.EnsureServing(dir, b); err != nil {
 		return err
 	}
-	client, err := addons.Client(dir.Kubeconfig("installer"))
+	client, err := addons.NewClient(dir.KubeconfigFile("installer"))
 	if err != nil {
 		return err
 	}
-	err = waitFor(ctx, "the API server", servingTimeout, func() error { return addons.Serving(ctx, client) })
+	err = waitFor(ctx, "the API server", servingTimeout, func() error { return addons.CheckServing(ctx, client) })
 	if err != nil {
 		return err
 	}
 	// First of all: the provisioner is refused until its role is there,
 	// and then waits longer with every attempt.
 	kubectl := filepath.Join(b.Kubernetes, "kubectl")
-	if err := addons.Install(ctx, dir.Kubeconfig("installer"), kubectl); err != nil {
+	if err := addons.InstallAddons(ctx, dir.KubeconfigFile("installer"), kubectl); err != nil {
 		return err
 	}
 	if err := controlplane.EnsureControllers(dir, b); err != nil {
@@ -165,7 +165,7 @@ func start(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {
 		return err
 	}
 	return waitFor(ctx, "the cluster", readyTimeout, func() error {
-		return cmp.Or(addons.HeardSince(ctx, client, begin), addons.Ready(ctx, client))
+		return cmp.Or(addons.HeardSince(ctx, client, begin), addons.CheckReady(ctx, client))
 	})
 }
 
@@ -190,7 +190,7 @@ func startNodes(dir layout.Dir, b controlplane.Binaries, archives map[string]str
 
 // systemImages packs the pause image and CoreDNS; it returns archives by name.
 func systemImages(ctx context.Context) (map[string]string, error) {
-	pause, err := artifact.Pause(ctx)
+	pause, err := artifact.BuildPause(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func systemImages(ctx context.Context) (map[string]string, error) {
 		if _, err := os.Stat(archive); err == nil {
 			continue
 		}
-		if err := image.Pack(i, archive); err != nil {
+		if err := image.PackBinary(i, archive); err != nil {
 			return nil, fmt.Errorf("pack %s: %w", i.Ref, err)
 		}
 	}
@@ -235,15 +235,15 @@ func waitFor(ctx context.Context, what string, timeout time.Duration, ready func
 }
 
 func writeKubeconfig(dir layout.Dir, path string) error {
-	content, err := os.ReadFile(dir.Kubeconfig("admin"))
+	content, err := os.ReadFile(dir.KubeconfigFile("admin"))
 	if err != nil {
 		return err
 	}
 	return layout.WriteFile(path, content, 0o600)
 }
 
-// link makes a symlink, or lets an old one point elsewhere.
-func link(target, path string) error {
+// replaceSymlink makes a symlink, or lets an old one point elsewhere.
+func replaceSymlink(target, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

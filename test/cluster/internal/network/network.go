@@ -21,15 +21,15 @@ const (
 	hostPort = "hf-hostport"
 )
 
-// Ensure builds what is missing of the network and plugs every cable in.
-func Ensure() error {
+// EnsureNetwork builds what is missing of the network and plugs every cable in.
+func EnsureNetwork() error {
 	if err := ensureControlPlane(); err != nil {
 		return err
 	}
 	if err := ensureHostLeg(); err != nil {
 		return err
 	}
-	for _, n := range layout.Nodes() {
+	for _, n := range layout.AllNodes() {
 		if err := EnsureNode(n); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func Ensure() error {
 func ensureControlPlane() error {
 	ns := layout.ControlPlaneNetns
 	if !namespaceExists(ns) {
-		if err := run("ip", "netns", "add", ns); err != nil {
+		if err := runCommand("ip", "netns", "add", ns); err != nil {
 			return err
 		}
 	}
@@ -54,7 +54,7 @@ func ensureControlPlane() error {
 		{"ip", "-n", ns, "link", "set", bridge, "up"},
 		setSysctl(ns, "net/ipv4/ip_forward", "0"),
 	}
-	for _, n := range layout.Nodes() {
+	for _, n := range layout.AllNodes() {
 		steps = append(steps, []string{"ip", "-n", ns, "route", "replace", n.PodCIDR(), "via", n.IP()})
 	}
 	return runAll(steps)
@@ -82,7 +82,7 @@ func ensureHostLeg() error {
 	steps = append(steps,
 		[]string{"ip", "route", "replace", "unreachable", layout.PodCIDR},
 		[]string{"ip", "route", "replace", "unreachable", layout.ServiceCIDR})
-	for _, n := range layout.Nodes() {
+	for _, n := range layout.AllNodes() {
 		steps = append(steps, []string{"ip", "route", "replace", n.PodCIDR(), "via", n.IP(), "dev", hostLink})
 	}
 	return runAll(steps)
@@ -90,9 +90,9 @@ func ensureHostLeg() error {
 
 // EnsureNode builds the node's namespace and cable, and plugs it in.
 func EnsureNode(n layout.Node) error {
-	ns := n.Netns()
+	ns := n.NetnsName()
 	if !namespaceExists(ns) {
-		if err := run("ip", "netns", "add", ns); err != nil {
+		if err := runCommand("ip", "netns", "add", ns); err != nil {
 			return err
 		}
 	}
@@ -100,9 +100,9 @@ func EnsureNode(n layout.Node) error {
 		control := layout.ControlPlaneNetns
 		steps := [][]string{
 			{"ip", "-n", ns, "link", "set", "lo", "up"},
-			{"ip", "-n", control, "link", "add", n.Port(), "type", "veth",
+			{"ip", "-n", control, "link", "add", n.BridgePort(), "type", "veth",
 				"peer", "name", "eth0", "address", hardwareAddress(10 + n.Index), "netns", ns},
-			{"ip", "-n", control, "link", "set", n.Port(), "master", bridge},
+			{"ip", "-n", control, "link", "set", n.BridgePort(), "master", bridge},
 			{"ip", "-n", ns, "addr", "add", n.IP() + "/24", "dev", "eth0"},
 			{"ip", "-n", ns, "link", "set", "eth0", "up"},
 			{"ip", "-n", ns, "route", "replace", "default", "via", layout.ControlPlaneIP},
@@ -110,7 +110,7 @@ func EnsureNode(n layout.Node) error {
 			// Pods ask a service address that may lead back to themselves.
 			setSysctl(ns, "net/ipv4/conf/all/rp_filter", "0"),
 		}
-		for _, other := range layout.Nodes() {
+		for _, other := range layout.AllNodes() {
 			if other != n {
 				steps = append(steps, []string{"ip", "-n", ns, "route", "replace", other.PodCIDR(), "via", other.IP()})
 			}
@@ -124,40 +124,40 @@ func EnsureNode(n layout.Node) error {
 
 // PlugIn joins the node to the others again.
 func PlugIn(n layout.Node) error {
-	return run("ip", "-n", layout.ControlPlaneNetns, "link", "set", n.Port(), "up")
+	return runCommand("ip", "-n", layout.ControlPlaneNetns, "link", "set", n.BridgePort(), "up")
 }
 
-// Unplug cuts the node off from the others, the control plane and the host;
+// UnplugNode cuts the node off from the others, the control plane and the host;
 // what runs on it goes on.
-func Unplug(n layout.Node) error {
-	return run("ip", "-n", layout.ControlPlaneNetns, "link", "set", n.Port(), "down")
+func UnplugNode(n layout.Node) error {
+	return runCommand("ip", "-n", layout.ControlPlaneNetns, "link", "set", n.BridgePort(), "down")
 }
 
 // PluggedIn says whether the node's cable is in.
 func PluggedIn(n layout.Node) bool {
-	out, err := exec.Command("ip", "-n", layout.ControlPlaneNetns, "-o", "link", "show", n.Port(), "up").Output()
+	out, err := exec.Command("ip", "-n", layout.ControlPlaneNetns, "-o", "link", "show", n.BridgePort(), "up").Output()
 	return err == nil && len(out) > 0
 }
 
 // RemoveNode removes the node's namespace, and its cable with it.
 func RemoveNode(n layout.Node) error {
-	if linkExists(layout.ControlPlaneNetns, n.Port()) {
-		if err := run("ip", "-n", layout.ControlPlaneNetns, "link", "del", n.Port()); err != nil {
+	if linkExists(layout.ControlPlaneNetns, n.BridgePort()) {
+		if err := runCommand("ip", "-n", layout.ControlPlaneNetns, "link", "del", n.BridgePort()); err != nil {
 			return err
 		}
 	}
-	return removeNamespace(n.Netns())
+	return removeNamespace(n.NetnsName())
 }
 
-// Remove removes all of it; what is not there is fine.
-func Remove() error {
-	for _, n := range layout.Nodes() {
+// RemoveNetwork removes all of it; what is not there is fine.
+func RemoveNetwork() error {
+	for _, n := range layout.AllNodes() {
 		if err := RemoveNode(n); err != nil {
 			return err
 		}
 	}
 	if linkExists("", hostLink) {
-		if err := run("ip", "link", "del", hostLink); err != nil {
+		if err := runCommand("ip", "link", "del", hostLink); err != nil {
 			return err
 		}
 	}
@@ -172,7 +172,7 @@ func removeNamespace(ns string) error {
 	if !namespaceExists(ns) {
 		return nil
 	}
-	return run("ip", "netns", "del", ns)
+	return runCommand("ip", "netns", "del", ns)
 }
 
 func namespaceExists(ns string) bool {
@@ -199,14 +199,14 @@ func setSysctl(ns, path, value string) []string {
 
 func runAll(steps [][]string) error {
 	for _, step := range steps {
-		if err := run(step...); err != nil {
+		if err := runCommand(step...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func run(command ...string) error {
+func runCommand(command ...string) error {
 	out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, strings.TrimSpace(string(out)))

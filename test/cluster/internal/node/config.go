@@ -106,10 +106,10 @@ syncFrequency: 10s
 evictionHard: {memory.available: 200Mi, nodefs.available: 2Gi, imagefs.available: 2Gi}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
-`, dir.PKI("ca.crt"), dir.PKI(n.Name+"-server.crt"), dir.PKI(n.Name+"-server.key"),
+`, dir.PKIFile("ca.crt"), dir.PKIFile(n.Name+"-server.crt"), dir.PKIFile(n.Name+"-server.key"),
 		layout.DNSServiceIP, layout.ClusterDomain, filepath.Join(dir.NodeDir(n), "resolv.conf"),
 		n.ContainerdSocket(), filepath.Join(dir.NodeDir(n), "pod-logs"),
-		filepath.Join(dir.NodeDir(n), "volume-plugins"), n.Cgroup())
+		filepath.Join(dir.NodeDir(n), "volume-plugins"), n.CgroupPath())
 }
 
 // proxyConfig leaves connection tracking's sizes alone: they are the
@@ -124,12 +124,12 @@ hostnameOverride: %s
 mode: nftables
 oomScoreAdj: 0
 conntrack: {maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-`, dir.Kubeconfig("proxy"), layout.PodCIDR, n.Name)
+`, dir.KubeconfigFile("proxy"), layout.PodCIDR, n.Name)
 }
 
 func nodeLabels(n layout.Node) string {
 	return strings.Join([]string{
 		"topology.kubernetes.io/region=local",
-		"topology.kubernetes.io/zone=" + n.Zone(),
+		"topology.kubernetes.io/zone=" + n.ZoneName(),
 	}, ",")
 }

@@ -22,14 +22,14 @@ import (
 // runtimeNamespace is containerd's namespace of what Kubernetes sees.
 const runtimeNamespace = "k8s.io"
 
-// Ensure starts what does not run of the node's programs. binaries is the
+// EnsureNode starts what does not run of the node's programs. binaries is the
 // folder of kubelet and kube-proxy.
-func Ensure(dir layout.Dir, n layout.Node, binaries string) error {
-	if len(Missing(dir, n)) == 0 {
+func EnsureNode(dir layout.Dir, n layout.Node, binaries string) error {
+	if len(MissingPrograms(dir, n)) == 0 {
 		return nil
 	}
-	if !process.Running(dir, name(n, "containerd")) && !process.Running(dir, name(n, "kubelet")) {
-		if err := reboot(dir, n); err != nil {
+	if !process.IsRunning(dir, programName(n, "containerd")) && !process.IsRunning(dir, programName(n, "kubelet")) {
+		if err := clearAfterReboot(dir, n); err != nil {
 			return err
 		}
 	}
@@ -37,46 +37,46 @@ func Ensure(dir layout.Dir, n layout.Node, binaries string) error {
 		return err
 	}
 	// The kubelet refuses a cgroup root that it did not find.
-	if err := process.MakeCgroup(n.Cgroup()); err != nil {
+	if err := process.MakeCgroup(n.CgroupPath()); err != nil {
 		return err
 	}
-	if _, err := process.Ensure(dir, containerd(dir, n)); err != nil {
+	if _, err := process.EnsureRunning(dir, containerdProgram(dir, n)); err != nil {
 		return err
 	}
 	if err := waitForContainerd(n); err != nil {
 		return err
 	}
-	if _, err := process.Ensure(dir, kubelet(dir, n, binaries)); err != nil {
+	if _, err := process.EnsureRunning(dir, kubeletProgram(dir, n, binaries)); err != nil {
 		return err
 	}
-	_, err := process.Ensure(dir, proxy(dir, n, binaries))
+	_, err := process.EnsureRunning(dir, proxyProgram(dir, n, binaries))
 	return err
 }
 
 // Stop ends the node as a power cut does: first nothing can be heard from it,
 // then everything on it is gone.
 func Stop(n layout.Node) error {
-	if err := network.Unplug(n); err != nil {
+	if err := network.UnplugNode(n); err != nil {
 		return err
 	}
-	return process.KillCgroup(n.Cgroup())
+	return process.KillCgroup(n.CgroupPath())
 }
 
 // Start starts a node that was stopped, or what is missing of one.
 func Start(dir layout.Dir, n layout.Node, binaries string) error {
-	if err := Ensure(dir, n, binaries); err != nil {
+	if err := EnsureNode(dir, n, binaries); err != nil {
 		return err
 	}
 	return network.PlugIn(n)
 }
 
-// reboot clears what a machine loses with its power: shims and pods that were
+// clearAfterReboot clears what a machine loses with its power: shims and pods that were
 // left, their mounts and network namespaces, and containerd's running state.
-func reboot(dir layout.Dir, n layout.Node) error {
-	if err := process.KillCgroup(n.Cgroup()); err != nil {
+func clearAfterReboot(dir layout.Dir, n layout.Node) error {
+	if err := process.KillCgroup(n.CgroupPath()); err != nil {
 		return err
 	}
-	if err := Clean(dir, n); err != nil {
+	if err := CleanNode(dir, n); err != nil {
 		return err
 	}
 	if err := network.RemoveNode(n); err != nil {
@@ -85,8 +85,8 @@ func reboot(dir layout.Dir, n layout.Node) error {
 	return network.EnsureNode(n)
 }
 
-// Clean removes mounts and running state of a node on which nothing runs.
-func Clean(dir layout.Dir, n layout.Node) error {
+// CleanNode removes mounts and running state of a node on which nothing runs.
+func CleanNode(dir layout.Dir, n layout.Node) error {
 	if err := process.UnmountUnder(n.RunDir(), dir.NodeDir(n)); err != nil {
 		return err
 	}
@@ -99,11 +99,11 @@ func Clean(dir layout.Dir, n layout.Node) error {
 	return os.RemoveAll(n.RunDir())
 }
 
-// Missing are the node's programs that do not run.
-func Missing(dir layout.Dir, n layout.Node) []string {
+// MissingPrograms are the node's programs that do not run.
+func MissingPrograms(dir layout.Dir, n layout.Node) []string {
 	var missing []string
 	for _, component := range []string{"containerd", "kubelet", "kube-proxy"} {
-		if !process.Running(dir, name(n, component)) {
+		if !process.IsRunning(dir, programName(n, component)) {
 			missing = append(missing, n.Name+": "+component)
 		}
 	}
@@ -114,23 +114,23 @@ func Missing(dir layout.Dir, n layout.Node) []string {
 // unpacked only when the first container needs it: most nodes never run most
 // images.
 func LoadImage(n layout.Node, archive string) error {
-	return ctr(n, "images", "import", "--no-unpack", "--digests=false", archive)
+	return runCtr(n, "images", "import", "--no-unpack", "--digests=false", archive)
 }
 
 // OnAll does something on all nodes at the same time.
 func OnAll(do func(layout.Node) error) error {
 	var wait sync.WaitGroup
-	errs := make([]error, len(layout.Nodes()))
-	for i, n := range layout.Nodes() {
+	errs := make([]error, len(layout.AllNodes()))
+	for i, n := range layout.AllNodes() {
 		wait.Go(func() { errs[i] = do(n) })
 	}
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
-// Tag gives an image that the node has another name.
-func Tag(n layout.Node, ref, other string) error {
-	return ctr(n, "images", "tag", "--force", ref, other)
+// TagImage gives an image that the node has another name.
+func TagImage(n layout.Node, ref, other string) error {
+	return runCtr(n, "images", "tag", "--force", ref, other)
 }
 
 // TagDigest gives an image the name with its digest too, as one has that was
@@ -145,7 +145,7 @@ func TagDigest(n layout.Node, ref string) error {
 	if digest == "" {
 		return fmt.Errorf("%s: image %s has no digest: %s", n.Name, ref, out)
 	}
-	return Tag(n, ref, ref[:strings.LastIndex(ref, ":")]+"@"+digest)
+	return TagImage(n, ref, ref[:strings.LastIndex(ref, ":")]+"@"+digest)
 }
 
 // HasImage says whether the node has an image of that name.
@@ -155,7 +155,7 @@ func HasImage(n layout.Node, ref string) bool {
 	return err == nil && strings.TrimSpace(string(out)) != ""
 }
 
-func ctr(n layout.Node, arguments ...string) error {
+func runCtr(n layout.Node, arguments ...string) error {
 	arguments = append([]string{"--address", n.ContainerdSocket(), "--namespace", runtimeNamespace}, arguments...)
 	out, err := exec.Command("ctr", arguments...).CombinedOutput()
 	if err != nil {
@@ -175,24 +175,24 @@ func waitForContainerd(n layout.Node) error {
 	return errors.New(n.Name + ": containerd does not answer")
 }
 
-func name(n layout.Node, component string) string { return n.Name + "-" + component }
+func programName(n layout.Node, component string) string { return n.Name + "-" + component }
 
-func program(n layout.Node, component string, command ...string) process.Program {
+func newProgram(n layout.Node, component string, command ...string) process.Program {
 	return process.Program{
 		// Beside the pods' cgroups: version 2 wants processes in leaves only.
-		Name: name(n, component), Cgroup: filepath.Join(n.Cgroup(), "system"), Netns: n.Netns(), Command: command,
+		Name: programName(n, component), Cgroup: filepath.Join(n.CgroupPath(), "system"), Netns: n.NetnsName(), Command: command,
 	}
 }
 
-func containerd(dir layout.Dir, n layout.Node) process.Program {
-	return program(n, "containerd", "containerd",
+func containerdProgram(dir layout.Dir, n layout.Node) process.Program {
+	return newProgram(n, "containerd", "containerd",
 		"--config", filepath.Join(dir.NodeDir(n), "containerd.toml"), "--log-level", "warn")
 }
 
-func kubelet(dir layout.Dir, n layout.Node, binaries string) process.Program {
-	return program(n, "kubelet", filepath.Join(binaries, "kubelet"),
+func kubeletProgram(dir layout.Dir, n layout.Node, binaries string) process.Program {
+	return newProgram(n, "kubelet", filepath.Join(binaries, "kubelet"),
 		"--config="+filepath.Join(dir.NodeDir(n), "kubelet.yaml"),
-		"--kubeconfig="+dir.Kubeconfig(n.Name),
+		"--kubeconfig="+dir.KubeconfigFile(n.Name),
 		"--root-dir="+filepath.Join(dir.NodeDir(n), "kubelet"),
 		"--hostname-override="+n.Name,
 		"--node-ip="+n.IP(),
@@ -200,7 +200,7 @@ func kubelet(dir layout.Dir, n layout.Node, binaries string) process.Program {
 	)
 }
 
-func proxy(dir layout.Dir, n layout.Node, binaries string) process.Program {
-	return program(n, "kube-proxy", filepath.Join(binaries, "kube-proxy"),
+func proxyProgram(dir layout.Dir, n layout.Node, binaries string) process.Program {
+	return newProgram(n, "kube-proxy", filepath.Join(binaries, "kube-proxy"),
 		"--config="+filepath.Join(dir.NodeDir(n), "proxy.yaml"))
 }

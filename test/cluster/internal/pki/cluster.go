@@ -19,11 +19,11 @@ var clients = []Request{
 	{File: "installer", User: "holdfast-cluster:installer", Groups: []string{"system:masters"}},
 }
 
-// Ensure makes every key, certificate and kubeconfig of the cluster, once: a
+// EnsureFiles makes every key, certificate and kubeconfig of the cluster, once: a
 // running cluster keeps the ones it has.
-func Ensure(dir layout.Dir) error {
+func EnsureFiles(dir layout.Dir) error {
 	const complete = "complete"
-	if _, err := os.Stat(dir.PKI(complete)); err == nil {
+	if _, err := os.Stat(dir.PKIFile(complete)); err == nil {
 		return nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -42,13 +42,13 @@ func Ensure(dir layout.Dir) error {
 	if err != nil {
 		return err
 	}
-	if err := frontProxy.Issue(dir, Request{File: "front-proxy", User: "front-proxy"}); err != nil {
+	if err := frontProxy.IssueCertificate(dir, Request{File: "front-proxy", User: "front-proxy"}); err != nil {
 		return err
 	}
 	if err := NewSigningKey(dir, "service-accounts"); err != nil {
 		return err
 	}
-	return layout.WriteFile(dir.PKI(complete), nil, 0o600)
+	return layout.WriteFile(dir.PKIFile(complete), nil, 0o600)
 }
 
 func issueServers(dir layout.Dir, ca *Authority) error {
@@ -60,14 +60,14 @@ func issueServers(dir layout.Dir, ca *Authority) error {
 			"kubernetes.default.svc." + layout.ClusterDomain,
 		},
 	}}
-	for _, n := range layout.Nodes() {
+	for _, n := range layout.AllNodes() {
 		requests = append(requests, Request{
 			File: n.Name + "-server", User: "system:node:" + n.Name, Groups: []string{"system:nodes"},
 			Names: []string{n.Name, n.IP()}, ForServerAuth: true,
 		})
 	}
 	for _, r := range requests {
-		if err := ca.Issue(dir, r); err != nil {
+		if err := ca.IssueCertificate(dir, r); err != nil {
 			return err
 		}
 	}
@@ -76,24 +76,24 @@ func issueServers(dir layout.Dir, ca *Authority) error {
 
 func issueClients(dir layout.Dir, ca *Authority) error {
 	kubelet := Request{File: "apiserver-kubelet", User: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}}
-	if err := ca.Issue(dir, kubelet); err != nil {
+	if err := ca.IssueCertificate(dir, kubelet); err != nil {
 		return err
 	}
 	requests := clients
-	for _, n := range layout.Nodes() {
+	for _, n := range layout.AllNodes() {
 		requests = append(requests, Request{
 			File: n.Name, User: "system:node:" + n.Name, Groups: []string{"system:nodes"},
 		})
 	}
 	for _, r := range requests {
-		if err := ca.Issue(dir, r); err != nil {
+		if err := ca.IssueCertificate(dir, r); err != nil {
 			return err
 		}
-		content, err := Kubeconfig(dir, r.File)
+		content, err := NewKubeconfig(dir, r.File)
 		if err != nil {
 			return err
 		}
-		if err := layout.WriteFile(dir.Kubeconfig(r.File), content, 0o600); err != nil {
+		if err := layout.WriteFile(dir.KubeconfigFile(r.File), content, 0o600); err != nil {
 			return err
 		}
 	}

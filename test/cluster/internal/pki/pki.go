@@ -65,8 +65,8 @@ func NewAuthority(dir layout.Dir, name string) (*Authority, error) {
 	return &Authority{name, certificate, key}, writePair(dir, name, der, key)
 }
 
-// Issue makes a certificate and writes it with its key as FILE.crt, FILE.key.
-func (a *Authority) Issue(dir layout.Dir, r Request) error {
+// IssueCertificate makes a certificate and writes it with its key as FILE.crt, FILE.key.
+func (a *Authority) IssueCertificate(dir layout.Dir, r Request) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -104,24 +104,24 @@ func NewSigningKey(dir layout.Dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := writePEM(dir.PKI(name+".pub"), "PUBLIC KEY", public); err != nil {
+	if err := writePEM(dir.PKIFile(name+".pub"), "PUBLIC KEY", public); err != nil {
 		return err
 	}
-	return writePEM(dir.PKI(name+".key"), "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
+	return writePEM(dir.PKIFile(name+".key"), "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
 }
 
-// Kubeconfig returns a kubeconfig, complete in itself, for the client
+// NewKubeconfig returns a kubeconfig, complete in itself, for the client
 // certificate of that base name.
-func Kubeconfig(dir layout.Dir, certificate string) ([]byte, error) {
-	authority, err := os.ReadFile(dir.PKI("ca.crt"))
+func NewKubeconfig(dir layout.Dir, certificate string) ([]byte, error) {
+	authority, err := os.ReadFile(dir.PKIFile("ca.crt"))
 	if err != nil {
 		return nil, err
 	}
-	cert, err := os.ReadFile(dir.PKI(certificate + ".crt"))
+	cert, err := os.ReadFile(dir.PKIFile(certificate + ".crt"))
 	if err != nil {
 		return nil, err
 	}
-	key, err := os.ReadFile(dir.PKI(certificate + ".key"))
+	key, err := os.ReadFile(dir.PKIFile(certificate + ".key"))
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +151,14 @@ func newTemplate(subject pkix.Name) (*x509.Certificate, error) {
 }
 
 func writePair(dir layout.Dir, name string, certificate []byte, key *ecdsa.PrivateKey) error {
-	if err := writePEM(dir.PKI(name+".crt"), "CERTIFICATE", certificate); err != nil {
+	if err := writePEM(dir.PKIFile(name+".crt"), "CERTIFICATE", certificate); err != nil {
 		return err
 	}
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return err
 	}
-	return writePEM(dir.PKI(name+".key"), "EC PRIVATE KEY", der)
+	return writePEM(dir.PKIFile(name+".key"), "EC PRIVATE KEY", der)
 }
 
 func writePEM(path, kind string, der []byte) error {

@@ -14,16 +14,16 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// unified says whether the machine has cgroup v2 only.
-func unified() bool {
+// isUnified says whether the machine has cgroup v2 only.
+func isUnified() bool {
 	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))
 	return err == nil
 }
 
-// hierarchies are the mounted trees that hold a folder per cgroup: one for
+// listHierarchies are the mounted trees that hold a folder per cgroup: one for
 // version 2, one per controller for version 1.
-func hierarchies() ([]string, error) {
-	if unified() {
+func listHierarchies() ([]string, error) {
+	if isUnified() {
 		return []string{cgroupMount}, nil
 	}
 	entries, err := os.ReadDir(cgroupMount)
@@ -46,7 +46,7 @@ func hierarchies() ([]string, error) {
 
 // MakeCgroup makes the cgroup in every hierarchy.
 func MakeCgroup(cgroup string) error {
-	roots, err := hierarchies()
+	roots, err := listHierarchies()
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func MakeCgroup(cgroup string) error {
 // no process may join.
 func makeChild(parent, name string) error {
 	child := filepath.Join(parent, name)
-	if unified() {
+	if isUnified() {
 		controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func makeChild(parent, name string) error {
 	}
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		inherited, err := os.ReadFile(filepath.Join(parent, file))
-		if err != nil || unified() {
+		if err != nil || isUnified() {
 			continue
 		}
 		if err := os.WriteFile(filepath.Join(child, file), inherited, 0o644); err != nil {
@@ -94,7 +94,7 @@ func makeChild(parent, name string) error {
 
 // procsFiles are the files that a process joins the cgroup by.
 func procsFiles(cgroup string) ([]string, error) {
-	roots, err := hierarchies()
+	roots, err := listHierarchies()
 	if err != nil {
 		return nil, err
 	}
@@ -108,14 +108,14 @@ func procsFiles(cgroup string) ([]string, error) {
 // membersHierarchy is the tree that membership is read from: every process is
 // in each of them, so any one that is always there will do.
 func membersHierarchy() string {
-	if unified() {
+	if isUnified() {
 		return cgroupMount
 	}
 	return filepath.Join(cgroupMount, "pids")
 }
 
-// Members are the ids of all processes in the cgroup and below.
-func Members(cgroup string) []int {
+// ListMembers are the ids of all processes in the cgroup and below.
+func ListMembers(cgroup string) []int {
 	var pids []int
 	top := filepath.Join(membersHierarchy(), cgroup)
 	_ = filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
@@ -138,7 +138,7 @@ func Members(cgroup string) []int {
 func KillCgroup(cgroup string) error {
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		pids := Members(cgroup)
+		pids := ListMembers(cgroup)
 		if len(pids) == 0 {
 			return nil
 		}
@@ -154,7 +154,7 @@ func KillCgroup(cgroup string) error {
 
 // RemoveCgroup removes an empty cgroup and those below from every hierarchy.
 func RemoveCgroup(cgroup string) error {
-	roots, err := hierarchies()
+	roots, err := listHierarchies()
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func removeTree(path string) error {
 // that could be dropped at any time.
 func MemoryBytes(cgroup string) (int64, error) {
 	path, key := filepath.Join(cgroupMount, "memory", cgroup, "memory.stat"), "total_rss"
-	if unified() {
+	if isUnified() {
 		path, key = filepath.Join(cgroupMount, cgroup, "memory.stat"), "anon"
 	}
 	content, err := os.ReadFile(path)

@@ -43,9 +43,9 @@ const launch = `for f in $CGROUP_PROCS; do echo $$ > "$f" || exit 1; done
 unset CGROUP_PROCS
 exec nsenter --net="$0" "$@"`
 
-// Ensure starts the program unless it runs; it says whether it started it.
-func Ensure(dir layout.Dir, p Program) (bool, error) {
-	if Running(dir, p.Name) {
+// EnsureRunning starts the program unless it runs; it says whether it started it.
+func EnsureRunning(dir layout.Dir, p Program) (bool, error) {
+	if IsRunning(dir, p.Name) {
 		return false, nil
 	}
 	if err := Start(dir, p); err != nil {
@@ -66,17 +66,17 @@ func Start(dir layout.Dir, p Program) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir.Path("logs"), 0o755); err != nil {
+	if err := os.MkdirAll(dir.JoinPath("logs"), 0o755); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(dir.Log(p.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := os.OpenFile(dir.LogFile(p.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	arguments := append([]string{"-c", launch, "/run/netns/" + p.Netns}, p.Command...)
 	command := exec.Command("/bin/sh", arguments...)
-	command.Env = append(environment(), "CGROUP_PROCS="+strings.Join(procs, " "))
+	command.Env = append(cleanEnvironment(), "CGROUP_PROCS="+strings.Join(procs, " "))
 	command.Dir = string(dir)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -96,9 +96,9 @@ func Start(dir layout.Dir, p Program) error {
 	return layout.WriteFile(recordPath(dir, p.Name), content, 0o644)
 }
 
-// environment is the caller's, less what would change how programs behave: a
+// cleanEnvironment is the caller's, less what would change how programs behave: a
 // proxy, a runtime's knobs, another cluster's kubeconfig.
-func environment() []string {
+func cleanEnvironment() []string {
 	kept := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 	for _, name := range []string{"TZ", "TMPDIR"} {
 		if value, found := os.LookupEnv(name); found {
@@ -108,8 +108,8 @@ func environment() []string {
 	return kept
 }
 
-// Running says whether the recorded process is still the one that was started.
-func Running(dir layout.Dir, name string) bool {
+// IsRunning says whether the recorded process is still the one that was started.
+func IsRunning(dir layout.Dir, name string) bool {
 	content, err := os.ReadFile(recordPath(dir, name))
 	if err != nil {
 		return false
@@ -123,7 +123,7 @@ func Running(dir layout.Dir, name string) bool {
 }
 
 func recordPath(dir layout.Dir, name string) string {
-	return dir.Path("pids", name+".json")
+	return dir.JoinPath("pids", name+".json")
 }
 
 // startTimeOf reads field 22 of /proc/PID/stat; the second field is a name in

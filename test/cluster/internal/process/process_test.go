@@ -35,11 +35,11 @@ func TestARecordIsOfOneProcessOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if Running(dir, "x") {
+	if IsRunning(dir, "x") {
 		t.Error("runs without a record")
 	}
 	write("nonsense")
-	if Running(dir, "x") {
+	if IsRunning(dir, "x") {
 		t.Error("runs by a broken record")
 	}
 	// The id of this test with the start of another process.
@@ -48,11 +48,11 @@ func TestARecordIsOfOneProcessOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(`{"pid":` + strconv.Itoa(os.Getpid()) + `,"startTime":"` + startTime + `0"}`)
-	if Running(dir, "x") {
+	if IsRunning(dir, "x") {
 		t.Error("a later process with the same id counts as the recorded one")
 	}
 	write(`{"pid":` + strconv.Itoa(os.Getpid()) + `,"startTime":"` + startTime + `"}`)
-	if !Running(dir, "x") {
+	if !IsRunning(dir, "x") {
 		t.Error("the recorded process does not count as running")
 	}
 }

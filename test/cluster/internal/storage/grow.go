@@ -21,7 +21,7 @@ func watchForGrowth(ctx context.Context, client kubernetes.Interface, claims cac
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
 	enqueue := func(object any) {
 		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
-			if _, wanted := growth(claim); wanted {
+			if _, wanted := requestedGrowth(claim); wanted {
 				queue.Add(types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 			}
 		}
@@ -34,17 +34,17 @@ func watchForGrowth(ctx context.Context, client kubernetes.Interface, claims cac
 		return err
 	}
 	context.AfterFunc(ctx, queue.ShutDown)
-	go work(ctx, client, queue)
+	go handleClaims(ctx, client, queue)
 	return nil
 }
 
-func work(ctx context.Context, client kubernetes.Interface, queue workqueue.TypedRateLimitingInterface[types.NamespacedName]) {
+func handleClaims(ctx context.Context, client kubernetes.Interface, queue workqueue.TypedRateLimitingInterface[types.NamespacedName]) {
 	for {
 		key, shutdown := queue.Get()
 		if shutdown {
 			return
 		}
-		if err := grow(ctx, client, key); err != nil {
+		if err := growVolume(ctx, client, key); err != nil {
 			klog.FromContext(ctx).Error(err, "grow", "claim", key)
 			queue.AddRateLimited(key)
 		} else {
@@ -54,21 +54,21 @@ func work(ctx context.Context, client kubernetes.Interface, queue workqueue.Type
 	}
 }
 
-// growth is the size that a bound claim asks for beyond the one it has.
-func growth(claim *corev1.PersistentVolumeClaim) (resource.Quantity, bool) {
+// requestedGrowth is the size that a bound claim asks for beyond the one it has.
+func requestedGrowth(claim *corev1.PersistentVolumeClaim) (resource.Quantity, bool) {
 	wanted := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	has, known := claim.Status.Capacity[corev1.ResourceStorage]
 	return wanted, known && claim.Status.Phase == corev1.ClaimBound && wanted.Cmp(has) > 0
 }
 
-// grow raises what the volume holds, its capacity and then the claim's, in the
+// growVolume raises what the volume holds, its capacity and then the claim's, in the
 // order that a driver's resizer does.
-func grow(ctx context.Context, client kubernetes.Interface, key types.NamespacedName) error {
+func growVolume(ctx context.Context, client kubernetes.Interface, key types.NamespacedName) error {
 	claim, err := client.CoreV1().PersistentVolumeClaims(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get claim: %w", err)
 	}
-	wanted, asked := growth(claim)
+	wanted, asked := requestedGrowth(claim)
 	if !asked {
 		return nil
 	}
@@ -81,7 +81,7 @@ func grow(ctx context.Context, client kubernetes.Interface, key types.Namespaced
 		return nil
 	}
 	if volume.Annotations[limited] == "true" {
-		if err := relimit(volume.Spec.Local.Path, wanted); err != nil {
+		if err := changeLimit(volume.Spec.Local.Path, wanted); err != nil {
 			return err
 		}
 	}

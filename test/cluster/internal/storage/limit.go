@@ -14,30 +14,30 @@ import (
 // they say, and the mark of such a volume.
 const limited = "holdfast.dev/limited"
 
-// limit makes a folder a file system of its own that holds so much, for anyone
+// limitFolder makes a folder a file system of its own that holds so much, for anyone
 // to write.
-func limit(path string, size resource.Quantity) error {
-	if err := mount(path, 0, fmt.Sprintf("size=%d,mode=0777", size.Value())); err != nil {
+func limitFolder(path string, size resource.Quantity) error {
+	if err := mountTmpfs(path, 0, fmt.Sprintf("size=%d,mode=0777", size.Value())); err != nil {
 		return fmt.Errorf("limit %s: %w", path, err)
 	}
 	return nil
 }
 
-// relimit changes how much a limited folder holds, wherever it is mounted by
+// changeLimit changes how much a limited folder holds, wherever it is mounted by
 // now.
-func relimit(path string, size resource.Quantity) error {
-	if err := mount(path, syscall.MS_REMOUNT, fmt.Sprintf("size=%d", size.Value())); err != nil {
+func changeLimit(path string, size resource.Quantity) error {
+	if err := mountTmpfs(path, syscall.MS_REMOUNT, fmt.Sprintf("size=%d", size.Value())); err != nil {
 		return fmt.Errorf("limit %s anew: %w", path, err)
 	}
 	return nil
 }
 
-func mount(path string, flags uintptr, options string) error {
+func mountTmpfs(path string, flags uintptr, options string) error {
 	return syscall.Mount("holdfast", path, "tmpfs", flags|syscall.MS_NOSUID|syscall.MS_NODEV, options)
 }
 
-// remove takes a folder away, and what is mounted on it.
-func remove(path string) error {
+// removeFolder takes a folder away, and what is mounted on it.
+func removeFolder(path string) error {
 	for {
 		err := syscall.Unmount(path, syscall.MNT_DETACH)
 		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {

@@ -19,10 +19,10 @@ func TestLimit(t *testing.T) {
 	if err := os.Mkdir(path, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := limit(path, resource.MustParse("1Mi")); err != nil {
+	if err := limitFolder(path, resource.MustParse("1Mi")); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = remove(path) })
+	t.Cleanup(func() { _ = removeFolder(path) })
 	write := func(name string, size int) error {
 		return os.WriteFile(filepath.Join(path, name), make([]byte, size), 0o600)
 	}
@@ -32,7 +32,7 @@ func TestLimit(t *testing.T) {
 	if err := write("second", 768<<10); err == nil {
 		t.Error("a volume of 1Mi holds more")
 	}
-	if err := relimit(path, resource.MustParse("2Mi")); err != nil {
+	if err := changeLimit(path, resource.MustParse("2Mi")); err != nil {
 		t.Fatal(err)
 	}
 	if err := write("second", 768<<10); err != nil {
@@ -45,7 +45,7 @@ func TestLimit(t *testing.T) {
 	if found, err := os.ReadFile(filepath.Join(path, "first")); err != nil || len(found) != 512<<10 {
 		t.Errorf("what it held is gone: %v", err)
 	}
-	if err := remove(path); err != nil {
+	if err := removeFolder(path); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); err == nil {

@@ -70,7 +70,7 @@ func (f *folders) Provision(_ context.Context, o controller.ProvisionOptions) (*
 	if o.StorageClass.Parameters[limited] != "true" {
 		return volume, controller.ProvisioningFinished, nil
 	}
-	if err := limit(path, volume.Spec.Capacity[corev1.ResourceStorage]); err != nil {
+	if err := limitFolder(path, volume.Spec.Capacity[corev1.ResourceStorage]); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
 	volume.Annotations = map[string]string{limited: "true"}
@@ -82,7 +82,7 @@ func (f *folders) Delete(_ context.Context, volume *corev1.PersistentVolume) err
 	if volume.Spec.Local == nil || filepath.Dir(volume.Spec.Local.Path) != f.root {
 		return fmt.Errorf("volume %s is not one of ours", volume.Name)
 	}
-	return remove(volume.Spec.Local.Path)
+	return removeFolder(volume.Spec.Local.Path)
 }
 
 func newVolume(o controller.ProvisionOptions, path string) *corev1.PersistentVolume {
