@@ -45,7 +45,7 @@ func LostLabels(obj metav1.Object, labels map[string]string) bool {
 	return lost && named && slices.ContainsFunc(obj.GetManagedFields(), isOwn)
 }
 
-// desiredLabels that are desired.
+// desiredLabels are the labels of the desired object.
 func (d *desired) desiredLabels() (map[string]string, error) {
 	if err := d.decodeRendering(); err != nil {
 		return nil, err

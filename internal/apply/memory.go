@@ -68,7 +68,7 @@ func (m *memory) ofOwner(owner types.UID) *ownerMemory {
 	return o
 }
 
-// computeHash of a desired object that has the rendering of the last check is known;
+// computeHash sets the hash of a desired object. With the rendering of the last check it is known;
 // of another one it is computed.
 func (o *ownerMemory) computeHash(d *desired) error {
 	if r := o.objects[d.id]; r != nil && r.judged.rendering == d.rendering {

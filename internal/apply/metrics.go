@@ -55,7 +55,7 @@ func (m *metrics) countDrift(d Drift) {
 	m.drifts.WithLabelValues(d.Object.GVK.Kind, m.managerLabel(d.Manager), d.Action).Inc()
 }
 
-// managerLabel of a manager: its name, as long as there are not too many.
+// managerLabel is the label of a manager: its name, as long as there are not too many.
 func (m *metrics) managerLabel(manager string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

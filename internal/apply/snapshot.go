@@ -210,7 +210,7 @@ func sumOf(data []byte) sum {
 // String is what stands in an annotation.
 func (s sum) String() string { return hex.EncodeToString(s[:]) }
 
-// digestOf of a value of JSON types.
+// digestOf is the digest of a value of JSON types.
 func digestOf(v any) sum {
 	data, err := json.Marshal(v)
 	if err != nil {

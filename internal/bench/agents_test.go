@@ -172,7 +172,7 @@ func (a *agents) announceChange(obj client.Object) {
 	}
 }
 
-// nextNews news of a namespace.
+// nextNews is closed at the next news of a namespace.
 func (a *agents) nextNews(namespace string) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,7 +195,7 @@ func (a *agents) serveAgents() {
 	a.t.Cleanup(func() { _ = server.Close() })
 }
 
-// splitServerName of a server name, as pod, cluster and namespace.
+// splitServerName is the member of a server name, as pod, cluster and namespace.
 func splitServerName(name string) (pod, cluster, namespace string, err error) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 4 {
@@ -226,7 +226,7 @@ func (a *agents) memberCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate
 	return a.pairs[key], nil
 }
 
-// answerPoll at once, or when there is another revision than the one asked about.
+// answerPoll answers at once, or when there is another revision than the one asked about.
 func (a *agents) answerPoll(w http.ResponseWriter, r *http.Request) {
 	wait, _ := time.ParseDuration(r.URL.Query().Get("wait"))
 	over := time.After(wait)

@@ -107,12 +107,12 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// clusterKey of the cluster with a number.
+// clusterKey is the key of the cluster with a number.
 func clusterKey(n int) types.NamespacedName {
 	return types.NamespacedName{Namespace: fmt.Sprintf("bench-%d", n/perNamespace), Name: fmt.Sprintf("orders-%d", n)}
 }
 
-// createClusters the clusters from one number up to another.
+// createClusters creates the clusters from one number up to another.
 func (p *plane) createClusters(from, to int) {
 	p.t.Helper()
 	for n := from; n < to; n++ {
@@ -209,7 +209,7 @@ func (p *plane) measureSteady(o *operator, r *report, many int) {
 	}
 }
 
-// forcePass one pass over every cluster: a StorageClass that changes makes all
+// forcePass forces one pass over every cluster: a StorageClass that changes makes all
 // look again.
 func (p *plane) forcePass(o *operator, class *storagev1.StorageClass, many int) {
 	p.t.Helper()
@@ -347,7 +347,7 @@ func (r *report) addLatency(what, target string, took []time.Duration) {
 	r.addRow(what, fmt.Sprintf("p50 %s, p99 %s, longest %s of %d", at(.5), at(.99), took[len(took)-1].Round(time.Millisecond), len(took)), target)
 }
 
-// publishTable the table, and write it where BENCH_REPORT says.
+// publishTable prints the table, and writes it where BENCH_REPORT says.
 func (r *report) publishTable() {
 	r.t.Helper()
 	head := []string{fmt.Sprintf("%d cores of %s, shared with the API server, etcd, the controller manager and the simulated members.", runtime.NumCPU(), runtime.GOARCH),

@@ -222,7 +222,7 @@ func (o *operator) profileCPU(file string) (over func() bool) {
 	}
 }
 
-// keepProfile a profile in a file, if one is named.
+// keepProfile writes a profile in a file, if one is named.
 func (o *operator) keepProfile(profile, file string) {
 	response, err := http.Get("http://" + o.address + "/debug/pprof/" + profile) //nolint:noctx // a local process
 	if err != nil {

@@ -75,7 +75,7 @@ const (
 	Minor
 )
 
-// FindObstacle two versions: what keeps next from taking over data of have, and the
+// FindObstacle compares two versions: what keeps next from taking over data of have, and the
 // version to run first.
 func FindObstacle(have, next Version) (Obstacle, Version) {
 	least, bound := leastPatch[have.Minor]

@@ -127,7 +127,7 @@ func backupOutcome(b *v1alpha1.Backup) (done bool, why error) {
 	return true, fmt.Errorf("stalled, %s: %s; it goes on once that is corrected", stalled.Reason, stalled.Message)
 }
 
-// describeStage of a backup, in a few words.
+// describeStage is the stage of a backup, in a few words.
 func describeStage(b *v1alpha1.Backup) string {
 	text := b.Status.Phase
 	if text == "" {

@@ -183,7 +183,7 @@ func (o *credentialsOptions) printCredentials(w io.Writer, k kind, data map[stri
 	return err
 }
 
-// shownValues that may be shown, by name.
+// shownValues are the values that may be shown, by name.
 func (o *credentialsOptions) shownValues(k kind, data map[string][]byte) map[string]string {
 	values := map[string]string{}
 	for _, key := range k.connection {
@@ -216,7 +216,7 @@ func (o *credentialsOptions) exportLines(k kind, data map[string][]byte) []strin
 	return lines
 }
 
-// shownURI without the password, unless that is asked for.
+// shownURI is the URI without the password, unless that is asked for.
 func (o *credentialsOptions) shownURI(k kind, data map[string][]byte) (string, error) {
 	full := string(data["uri"])
 	password := slices.ContainsFunc(k.connection, func(key connectionKey) bool { return key.secret && !key.file })
@@ -232,7 +232,7 @@ func (o *credentialsOptions) shownURI(k kind, data map[string][]byte) (string, e
 	return u.String(), nil
 }
 
-// quoteForShell for a POSIX shell.
+// quoteForShell quotes for a POSIX shell.
 func quoteForShell(s string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || slices.Contains([]rune("-_./:@%+,="), r)

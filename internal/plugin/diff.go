@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 )
 
-// renderDiff of one object in unified form, with who made the differences ahead of
+// renderDiff compares one object in unified form, with who made the differences ahead of
 // it; empty where there are none.
 func (v view) renderDiff(p apply.Preview) (string, error) {
 	live, result := p.Live, p.Result

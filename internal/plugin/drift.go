@@ -80,7 +80,7 @@ func (o *driftOptions) showHistory(cmd *cobra.Command, name string) error {
 	return err
 }
 
-// renderHistory of drift as a table.
+// renderHistory renders drift as a table.
 func (v view) renderHistory(records []v1alpha1.DriftRecord) []string {
 	lines := [][]cell{{}}
 	for _, title := range []string{"TIME", "AGE", "ACTION", "OBJECT", "PATH", "MANAGER", "OPERATION"} {

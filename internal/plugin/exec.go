@@ -155,7 +155,7 @@ func (o *execOptions) completeMember(cmd *cobra.Command, args []string, _ string
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// containerOf of the database in a member's pod.
+// containerOf is the container of the database in a member's pod.
 func containerOf(pod *corev1.Pod) string {
 	if name := pod.Annotations[annotationContainer]; name != "" {
 		return name
@@ -186,7 +186,7 @@ func (o *execOptions) runInMember(cmd *cobra.Command, c v1alpha1.Cluster, comman
 	return o.streamCommand(cmd, &pod, line)
 }
 
-// stdinTerminal that a person sits at, if it is one.
+// stdinTerminal is the terminal that a person sits at, if it is one.
 func (o *execOptions) stdinTerminal(cmd *cobra.Command) (*os.File, bool) {
 	file, isFile := cmd.InOrStdin().(*os.File)
 	return file, isFile && isTerminal(file) && stdoutIsTerminal(cmd)

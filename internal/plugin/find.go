@@ -62,7 +62,7 @@ type answers struct {
 	unknown error
 }
 
-// addAnswer an answer. A kind that the API server does not know has no clusters, as
+// addAnswer takes an answer. A kind that the API server does not know has no clusters, as
 // long as it knows another one.
 func (a *answers) addAnswer(err error, format string, args ...any) {
 	a.kinds++
@@ -121,7 +121,7 @@ func (s *session) describeMissing(ctx context.Context, name string) error {
 	return fmt.Errorf("%s: there are %s", text, strings.Join(names, ", "))
 }
 
-// listClusters of a namespace, or of all when it is empty, in a stable order. With
+// listClusters reads the clusters of a namespace, or of all when it is empty, in a stable order. With
 // an error, some may be missing.
 func (s *session) listClusters(ctx context.Context, namespace string) ([]v1alpha1.Cluster, error) {
 	var all []v1alpha1.Cluster

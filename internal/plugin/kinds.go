@@ -43,7 +43,7 @@ type kind struct {
 	environment func(files bool) [][2]string
 }
 
-// allKinds of cluster that there are.
+// allKinds are the kinds of cluster that there are.
 func allKinds() []kind { return []kind{postgresKind(), etcdKind()} }
 
 // kindOf a cluster, by its Go type: what was read does not always say its kind.

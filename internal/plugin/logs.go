@@ -94,7 +94,7 @@ func (o *logsOptions) memberNames(c v1alpha1.Cluster) ([]string, error) {
 	return names, nil
 }
 
-// reportFailures of members that could not be read; an error only where none could.
+// reportFailures warns of members that could not be read; an error only where none could.
 func reportFailures(cmd *cobra.Command, failures []error) error {
 	failed := 0
 	for _, err := range failures {

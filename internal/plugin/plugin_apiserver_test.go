@@ -112,7 +112,7 @@ func (w *world) createOrders(edits ...func(*v1alpha1.PostgresCluster)) *v1alpha1
 	return c
 }
 
-// createCluster a cluster as a person does.
+// createCluster creates a cluster as a person does.
 func (w *world) createCluster(c v1alpha1.Cluster) v1alpha1.Cluster {
 	w.t.Helper()
 	w.mustSucceed(w.person.Create(w.t.Context(), c))
@@ -197,7 +197,7 @@ func (w *world) patchObject(obj client.Object, name, body string) {
 	w.mustSucceed(w.person.Patch(w.t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(body))))
 }
 
-// objectVersions of all objects that the operator applies, by kind and name.
+// objectVersions are those of all objects that the operator applies, by kind and name.
 func (w *world) objectVersions() map[string]string {
 	w.t.Helper()
 	found := map[string]string{}

@@ -26,7 +26,7 @@ func (v view) formatAge(t metav1.Time) string {
 	return duration.HumanDuration(v.now.Sub(t.Time))
 }
 
-// renderTree of one cluster.
+// renderTree renders the report of one cluster.
 func (v view) renderTree(r Report) node {
 	root := node{text: v.renderTitle(r)}
 	add := func(title string, children []node) {
@@ -224,7 +224,7 @@ func (v view) renderMembers(r Report) []node {
 	return nodes
 }
 
-// roleCell of a member. In a group of equals it does not say who leads, and being
+// roleCell shows the role of a member. In a group of equals it does not say who leads, and being
 // no more than a member is nothing to highlight.
 func (r Report) roleCell(m MemberReport) cell {
 	equals := r.of.lead != v1alpha1.RolePrimary
@@ -310,7 +310,7 @@ func (v view) renderEvents(events []EventReport) []node {
 	return leafNodes(v.alignCells(lines))
 }
 
-// renderTable of clusters.
+// renderTable renders a list of clusters.
 func (v view) renderTable(list []v1alpha1.Cluster, namespaces bool) []string {
 	header := []string{"NAMESPACE", "CLUSTER", "VERSION", "READY", "PRIMARY", "PHASE", "SYNCED", "AGE", "STATUS"}
 	lines := [][]cell{{}}

@@ -80,7 +80,7 @@ func (w *Watcher) EventSource() source.Source {
 	})
 }
 
-// ReadVersions of the Secrets that a cluster names, by name; without those that are
+// ReadVersions returns the versions of the Secrets that a cluster names, by name; without those that are
 // not there. It is meant to be called in every pass, and sends nothing when
 // a cluster named a Secret before. Secrets that are no longer named are no
 // longer followed for this cluster.

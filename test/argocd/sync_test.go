@@ -168,10 +168,10 @@ func (a *argo) want(when string, desired *unstructured.Unstructured, serverSide,
 	}
 }
 
-// patch is somebody else's change.
+// patch is another client's change.
 func (a *argo) patch(o *unstructured.Unstructured, body string) {
 	a.t.Helper()
-	if err := a.client.Patch(a.t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(body)), client.FieldOwner("somebody")); err != nil {
+	if err := a.client.Patch(a.t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(body)), client.FieldOwner("another-client")); err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -277,9 +277,9 @@ func TestClustersAreSynced(t *testing.T) {
 				a.patch(desired, `{"spec":{"suspend":true}}`)
 				a.want("suspended by an action", desired, serverSide, false)
 				a.patch(desired, `{"spec":{"suspend":false},"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`)
-				a.want("resumed, and told to reconcile", desired, serverSide, false)
+				a.want("resumed, with a reconcile request", desired, serverSide, false)
 				a.patch(desired, fmt.Sprintf(`{"spec":{"version":%q}}`, otherVersions[desired.GetKind()]))
-				a.want("changed by somebody", desired, serverSide, true)
+				a.want("changed by another client", desired, serverSide, true)
 				a.sync(desired, serverSide)
 				a.want("synced again", desired, serverSide, false)
 			})

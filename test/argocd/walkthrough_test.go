@@ -95,7 +95,7 @@ func newWalk(t *testing.T) *walk {
 	path, _, _ := unstructured.NestedString(w.app.Object, "spec", "source", "path")
 	namespace, _, _ := unstructured.NestedString(w.app.Object, "spec", "destination", "namespace")
 	if path != "orders/production" || w.app.GetNamespace() != argoNamespace {
-		t.Fatalf("the page tells of orders/production and argocd, its Application of %s and %s", path, w.app.GetNamespace())
+		t.Fatalf("the page shows orders/production and argocd, its Application of %s and %s", path, w.app.GetNamespace())
 	}
 	w.cluster.SetAPIVersion("holdfast.dev/v1alpha1")
 	w.cluster.SetKind("PostgresCluster")
@@ -182,7 +182,7 @@ func (w *walk) create(o client.Object) {
 	}
 }
 
-// commits changes a file of the repository, and tells Argo CD as a webhook does.
+// commits changes a file of the repository, and notifies Argo CD as a webhook does.
 func (w *walk) commits(file string, change func(string) string) {
 	w.t.Helper()
 	w.git.commit(func(dir string) {
@@ -299,7 +299,7 @@ func (w *walk) patches(body string) {
 }
 
 // reports writes a status of the scripts' own tests, once the cluster is there,
-// for the generation that it has. Of what stalls, the page tells of an image.
+// for the generation that it has. Of what stalls, the page shows an image.
 func (w *walk) reports(state string) {
 	w.t.Helper()
 	w.until("applied", func() bool { return w.field("metadata", "name") != nil })

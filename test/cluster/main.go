@@ -68,7 +68,7 @@ func (o *options) stateDir() layout.Dir { return layout.Dir(o.dir) }
 func upCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "up",
-		Short: "Start the cluster, or mend what is missing of it; write the kubeconfig when it is ready",
+		Short: "Start the cluster, or repair what is missing of it; write the kubeconfig when it is ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return lifecycle.RunExclusively(func() error {

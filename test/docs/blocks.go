@@ -44,7 +44,7 @@ var (
 
 const prompt = "$ "
 
-// ListPages that are read: README.md and every page below docs of the repository.
+// ListPages lists the pages that are read: README.md and every page below docs of the repository.
 func ListPages(root string) ([]string, error) {
 	found := []string{filepath.Join(root, "README.md")}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
@@ -108,7 +108,7 @@ func (b *Block) setMark(above string) {
 	}
 }
 
-// ReadAllBlocks blocks of all pages.
+// ReadAllBlocks reads the blocks of all pages.
 func ReadAllBlocks(root string) ([]Block, error) {
 	pages, err := ListPages(root)
 	if err != nil {
@@ -125,7 +125,7 @@ func ReadAllBlocks(root string) ([]Block, error) {
 	return all, nil
 }
 
-// ParseCommands of a block. Without prompts it is one script, that shows no output.
+// ParseCommands returns the commands of a block. Without prompts it is one script, that shows no output.
 func (b Block) ParseCommands() []Command {
 	if b.Manifest {
 		return []Command{{Line: "kubectl apply -f - <<'EOF'\n" + b.Text + "EOF"}}

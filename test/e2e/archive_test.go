@@ -20,7 +20,7 @@ import (
 // out that the store is away, or back.
 const archiveTimeout = 3 * time.Minute
 
-// testArchives: the log of a cluster under writes goes to a store. When the store
+// testArchives: the WAL of a cluster under writes goes to a store. When the store
 // goes away the database goes on, also when the budget is used up; what is
 // missing then is known, and another backup made.
 func testArchives(t *testing.T) {
@@ -33,7 +33,7 @@ func testArchives(t *testing.T) {
 	c.changeSpec("backup: {enabled: true, continuous: true, walBudget: 64Mi, schedule: '0 0 1 1 *', destination: {" + at + "}}")
 	c.waitReady()
 	if c.allIncarnations() == before {
-		t.Error("nobody was restarted for the archive")
+		t.Error("no member was restarted for the archive")
 	}
 	settled := c.allIncarnations()
 	w := c.startWriter()

@@ -43,8 +43,8 @@ func volumesGrowThemselves(t *testing.T) {
 	})
 	c.waitGrown()
 	waitEvent(t, c.subject, v1alpha1.ReasonVolumeGrows, c.volumeName(0), "from 512Mi")
-	for _, seen := range c.sinceMark(mark) {
-		if ready := meta.FindStatusCondition(seen.GetConditions(), v1alpha1.ConditionReady); ready == nil || ready.Status != "True" || seen.GetGeneration() != declared {
+	for _, status := range c.sinceMark(mark) {
+		if ready := meta.FindStatusCondition(status.GetConditions(), v1alpha1.ConditionReady); ready == nil || ready.Status != "True" || status.GetGeneration() != declared {
 			t.Errorf("a volume that grew by itself shows in Ready: %+v", ready)
 		}
 	}
@@ -57,7 +57,7 @@ func volumesGrowThemselves(t *testing.T) {
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = true })
 	c.fillVolume(0, 100)
 	eventually(t, stalledTimeout, "the database stops on its full volume", func(ctx context.Context) error {
-		// What fails does so for want of room; the log has to go on to a new file.
+		// What fails does so because the disk is full; the WAL has to go on to a new file.
 		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
 		for _, m := range c.getCluster().Status.Members {
 			if m.Name == c.podName(0) && m.State == string(agentapi.StateHeld) {
@@ -88,7 +88,7 @@ func volumesGrowThemselves(t *testing.T) {
 	c.waitCondition(stalledTimeout, v1alpha1.ConditionDegraded, "True", v1alpha1.ReasonStorageAtMaximum, "spec.storage.autoGrow.maxSize "+most.String(), c.volumeName(1))
 	must(t, rolledOut(c.getCluster()), "a cluster at the maximum is ready")
 	c.emptyVolume(1)
-	c.waitFor(stalledTimeout, "there is room again", func(obj *v1alpha1.PostgresCluster) error {
+	c.waitFor(stalledTimeout, "there is disk space again", func(obj *v1alpha1.PostgresCluster) error {
 		if cond := meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionDegraded); cond != nil {
 			return fmt.Errorf("%s: %s", cond.Reason, cond.Message)
 		}
@@ -96,7 +96,7 @@ func volumesGrowThemselves(t *testing.T) {
 	})
 }
 
-// claimSizes in bytes that the claims of both members ask for.
+// claimSizes are the sizes in bytes that the claims of both members ask for.
 func (c *cluster) claimSizes() [2]int64 {
 	c.t.Helper()
 	var sizes [2]int64

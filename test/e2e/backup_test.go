@@ -27,7 +27,7 @@ import (
 // image may have to be pulled, and its volume to be made.
 const backupTimeout = 5 * time.Minute
 
-// testBackups of real databases, to a volume of the cluster's own: the first one as
+// testBackups makes backups of real databases, to a volume of the cluster's own: the first one as
 // soon as the cluster serves, then by hand and by schedule. They are complete and
 // verified, and gone with what they stored.
 func testBackups(t *testing.T, k *kind) {
@@ -82,7 +82,7 @@ func testBackups(t *testing.T, k *kind) {
 	c.waitReady()
 }
 
-// backupsFail shows what a store that is not there looks like.
+// backupsFail shows what is reported of a store that is not there.
 func backupsFail(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1, "backup: {schedule: '0 0 1 1 *', destination: {url: 's3://nowhere', endpoint: 'https://store.invalid', credentialsSecretRef: {name: keys}}}")
 	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "keys"}, StringData: map[string]string{"AWS_ACCESS_KEY_ID": "id"}}
@@ -101,7 +101,7 @@ func backupsFail(t *testing.T, k *kind) {
 	var pods corev1.PodList
 	must(t, env.client.List(t.Context(), &pods, client.InNamespace(c.namespace), client.MatchingLabels{batchv1.JobNameLabel: b.Name + "-copy"}), "list the pods")
 	if len(pods.Items) != 1 {
-		t.Errorf("%d pods tried what only a person can mend", len(pods.Items))
+		t.Errorf("%d pods tried what only a person can fix", len(pods.Items))
 	}
 	c.waitReady()
 }

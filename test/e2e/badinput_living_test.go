@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// listMistakes on a cluster with volumes of 1Gi.
+// listMistakes lists mistakes on a cluster with volumes of 1Gi.
 func listMistakes(k *kind) []mistake {
 	return append([]mistake{
 		{"smaller volume", `storage: {size: 512Mi}`, v1alpha1.ReasonStorageShrink, []string{"spec.storage.size", "1Gi"}},
@@ -24,7 +24,7 @@ func listMistakes(k *kind) []mistake {
 }
 
 // badInputLiving makes one mistake after the other on a living cluster: each is
-// named, takes nothing away, and is over when the spec is mended.
+// named, takes nothing away, and is over when the spec is fixed.
 func badInputLiving(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
@@ -68,12 +68,12 @@ func fixedVolume(t *testing.T, k *kind) {
 	}
 }
 
-// nameConflict: somebody else's objects are left alone.
+// nameConflict: another owner's objects are left alone.
 func nameConflict(t *testing.T, k *kind) {
 	needKind(t, k)
 	namespace := newNamespace(t, "")
 	meta := func(suffix string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: orders + suffix, Labels: map[string]string{"app": "somebody-else"}}
+		return metav1.ObjectMeta{Namespace: namespace, Name: orders + suffix, Labels: map[string]string{"app": "another-client"}}
 	}
 	foreign := []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta("-config"), Data: map[string]string{"theirs": "yes"}},
@@ -85,7 +85,7 @@ func nameConflict(t *testing.T, k *kind) {
 		}},
 	}
 	for _, obj := range foreign {
-		must(t, env.client.Create(t.Context(), obj, client.FieldOwner("somebody-else")), "create a foreign object")
+		must(t, env.client.Create(t.Context(), obj, client.FieldOwner("another-client")), "create a foreign object")
 	}
 	c := createSubject(t, k, namespace, orders, 1)
 	for _, obj := range foreign {
@@ -119,8 +119,8 @@ func otherMajorAdopted(t *testing.T) {
 	}
 }
 
-// quotaExceeded: what the namespace has no room for is told, and made when
-// there is room.
+// quotaExceeded: what the namespace has no quota for is reported, and made when
+// there is quota.
 func quotaExceeded(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1)
 	c.waitReady()

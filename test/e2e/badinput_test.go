@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// badInputRefused: what can be told from the manifest alone is refused at
+// badInputRefused: what can be known from the manifest alone is refused at
 // once, with a message that names the field.
 func badInputRefused(t *testing.T, k *kind) {
 	namespace := newNamespace(t, "")

@@ -119,7 +119,7 @@ func (c *cluster) runBasebackup(how ...string) time.Duration {
 	return time.Since(began)
 }
 
-// timeSteps says how long each step took, until the last one is seen.
+// timeSteps says how long each step took, until the last one is observed.
 func (c *subject) timeSteps(now func() string, last string) map[string]time.Duration {
 	c.t.Helper()
 	took := map[string]time.Duration{}

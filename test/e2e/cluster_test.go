@@ -45,7 +45,7 @@ func createCluster(t *testing.T, namespace, name string, replicas int32, edits .
 	return c
 }
 
-// followCluster is one that somebody else creates.
+// followCluster is one that another client creates.
 func followCluster(t *testing.T, namespace, name string) *cluster {
 	t.Helper()
 	return &cluster{followSubject(t, postgres, namespace, name)}
@@ -102,7 +102,7 @@ func (c *cluster) runSQL(ordinal int, query string) string {
 	return out
 }
 
-// connectionURI that applications connect with.
+// connectionURI is the one that applications connect with.
 func (c *cluster) connectionURI() string {
 	c.t.Helper()
 	uri := string(c.readSecret("-app")["uri"])

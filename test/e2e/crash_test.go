@@ -64,7 +64,7 @@ func (k *killer) killUntilRolledOut() {
 	deadline := time.Now().Add(crashTimeout)
 	for time.Now().Before(deadline) {
 		moment, err := k.currentMoment(k.c.t.Context())
-		must(k.c.t, err, "look at the cluster")
+		must(k.c.t, err, "read the cluster")
 		if !k.killed[moment] {
 			must(k.c.t, killOperator(k.c.t.Context()), "kill the operator")
 			k.killed[moment] = true
@@ -79,7 +79,7 @@ func (k *killer) killUntilRolledOut() {
 	k.c.t.Fatalf("the cluster does not get ready: %v", rolledOut(k.c.getCluster()))
 }
 
-// waitForLeader waits until an operator that was not told to go leads.
+// waitForLeader waits until an operator that was not stopped leads.
 func waitForLeader(t *testing.T) {
 	t.Helper()
 	eventually(t, leaderTimeout, "an operator leads", func(ctx context.Context) error {
@@ -88,7 +88,7 @@ func waitForLeader(t *testing.T) {
 	})
 }
 
-// readIdentity of what there must be only one of, for all of a cluster's life. An
+// readIdentity reads the identity of what there must be only one of, for all of a cluster's life. An
 // entry appears when its object does and never changes.
 func readIdentity(ctx context.Context, c *subject) (map[string]string, error) {
 	out := map[string]string{}
@@ -117,7 +117,7 @@ func readIdentity(ctx context.Context, c *subject) (map[string]string, error) {
 	return out, nil
 }
 
-// watchIdentity looks all the time whether anything is made twice.
+// watchIdentity checks all the time whether anything is made twice.
 func watchIdentity(c *subject) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -127,10 +127,10 @@ func watchIdentity(c *subject) {
 		for ; ctx.Err() == nil; time.Sleep(pollInterval) {
 			now, err := readIdentity(ctx, c)
 			if err != nil && ctx.Err() == nil {
-				c.t.Errorf("look at the cluster's objects: %v", err)
+				c.t.Errorf("read the cluster's objects: %v", err)
 			}
 			for what, id := range now {
-				if before, seen := known[what]; seen && before != id {
+				if before, recorded := known[what]; recorded && before != id {
 					c.t.Errorf("%s was made twice", what)
 				}
 				known[what] = id
@@ -209,7 +209,7 @@ func standbyTakesOver(t *testing.T) {
 	}
 	// The metric is asked of the new leader: it was the one that put it back.
 	drift{"takeover", &corev1.Service{}, "-rw", updateObject(func(s *corev1.Service) {
-		s.Spec.Selector = map[string]string{"app": "somebody-else"}
+		s.Spec.Selector = map[string]string{"app": "another-client"}
 	}), []trace{{path: ".spec.selector", operation: "Update"}}}.makeAndAwaitReverted(t, c.subject)
 	c.waitReady()
 	if now := c.podIncarnation(0); now != primary {

@@ -127,14 +127,14 @@ func fullVolume(t *testing.T) {
 	c.waitCondition(stalledTimeout, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonVolumeFull, c.volumeName(0))
 	c.waitStalled(v1alpha1.ReasonVolumeFull, "spec.storage.size", "spec.storage.autoGrow.maxSize", c.volumeName(0))
 	mark := c.markPlace()
-	for range 20 { // as an application does that is not told to stop
+	for range 20 { // as an application does that is not stopped
 		_ = fails(t.Context())
 		time.Sleep(time.Second)
 	}
 	var said []string
-	for _, seen := range c.sinceMark(mark) {
+	for _, status := range c.sinceMark(mark) {
 		for _, kind := range []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionReady} {
-			cond := meta.FindStatusCondition(seen.GetConditions(), kind)
+			cond := meta.FindStatusCondition(status.GetConditions(), kind)
 			if text := kind + " " + string(cond.Status) + " " + cond.Message; !slices.Contains(said, text) {
 				said = append(said, text)
 			}

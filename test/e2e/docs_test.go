@@ -90,7 +90,7 @@ func (s docsShell) runBlock(t *testing.T, b docs.Block) {
 	}
 }
 
-// runLine a line, or a script, of a page.
+// runLine runs a line, or a script, of a page.
 func (s docsShell) runLine(ctx context.Context, line string) (string, error) {
 	for _, before := range []string{"-n ", "--namespace=", "namespace: "} {
 		line = strings.ReplaceAll(line, before+"shop", before+s.namespace)

@@ -25,10 +25,10 @@ import (
 func harmlessDrifts(k *kind) []drift {
 	return append([]drift{
 		{"service", &corev1.Service{}, k.entry, updateObject(func(s *corev1.Service) {
-			s.Spec.Selector["app"] = "somebody-else"
+			s.Spec.Selector["app"] = "another-client"
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "extra", Port: 9999, TargetPort: intstr.FromInt32(9999)})
 		}), []trace{{path: ".spec.selector", operation: byUpdate}, {path: ".spec.ports", operation: byUpdate}}},
-		{"service-deleted", &corev1.Service{}, k.aside, deleteObject, []trace{{operation: deleted, nobody: true}}},
+		{"service-deleted", &corev1.Service{}, k.aside, deleteObject, []trace{{operation: deleted, unattributed: true}}},
 		{"role", &rbacv1.Role{}, "", updateObject(func(r *rbacv1.Role) {
 			r.Rules = append(r.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"endpoints"}, Verbs: []string{"get"}})
 		}), []trace{{path: ".rules", operation: byUpdate}}},
@@ -36,12 +36,12 @@ func harmlessDrifts(k *kind) []drift {
 			r.Subjects = append(r.Subjects, rbacv1.Subject{Kind: "ServiceAccount", Name: "default", Namespace: r.Namespace})
 		}), []trace{{path: ".subjects", operation: byUpdate}}},
 		{"serviceaccount", &corev1.ServiceAccount{}, "", mergePatch(`{"metadata":{"labels":{"app.kubernetes.io/name":null}}}`),
-			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
+			[]trace{{path: ".metadata.labels", operation: removed, unattributed: true}}},
 		{"serviceaccount-unlabelled", &corev1.ServiceAccount{}, "", mergePatch(`{"metadata":{"labels":{"` + v1alpha1.LabelCluster + `":null}}}`),
-			[]trace{{path: ".metadata.labels", operation: removed, nobody: true}}},
+			[]trace{{path: ".metadata.labels", operation: removed, unattributed: true}}},
 		{"secret-key", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"smuggled":"in"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
-		{"secret-deleted", &corev1.Secret{}, "-app", deleteObject, []trace{{operation: deleted, nobody: true}}},
+		{"secret-deleted", &corev1.Secret{}, "-app", deleteObject, []trace{{operation: deleted, unattributed: true}}},
 		{"configmap", &corev1.ConfigMap{}, "-config", mergePatch(`{"data":{"cluster.json":"{}"}}`),
 			[]trace{{path: ".data", operation: byUpdate}}},
 		{"scale", &appsv1.StatefulSet{}, "", scaleSet, []trace{{path: ".spec.replicas", operation: byUpdate, subresource: "scale"}}},
@@ -50,7 +50,7 @@ func harmlessDrifts(k *kind) []drift {
 		{"container", &appsv1.StatefulSet{}, "", strategicPatch(`{"spec":{"template":{"spec":{"containers":[
 			{"name":"miner","image":"example.invalid/miner:1"},{"name":"` + k.engine + `","env":[{"name":"` + k.poison + `","value":"-c fsync=off"}]}]}}}}`),
 			[]trace{{path: "miner", operation: byUpdate}, {path: k.poison, operation: byUpdate}}},
-		{"budget-deleted", &policyv1.PodDisruptionBudget{}, "", deleteObject, []trace{{operation: deleted, nobody: true}}},
+		{"budget-deleted", &policyv1.PodDisruptionBudget{}, "", deleteObject, []trace{{operation: deleted, unattributed: true}}},
 		{"networkpolicy", &networkingv1.NetworkPolicy{}, "", updateObject(func(p *networkingv1.NetworkPolicy) {
 			p.Spec.Ingress = append(p.Spec.Ingress, networkingv1.NetworkPolicyIngressRule{})
 		}), []trace{{path: ".spec.ingress", operation: byUpdate}}},
@@ -157,7 +157,7 @@ func checkWhole(obj v1alpha1.Cluster) error {
 }
 
 // driftWhileDown: what happened while no operator ran is put back when one
-// starts, and told with the name of whoever did it.
+// starts, and reported with the name of the client that did it.
 func driftWhileDown(t *testing.T, k *kind) {
 	keepOperator(t)
 	c := newSubject(t, k, 1)
@@ -165,7 +165,7 @@ func driftWhileDown(t *testing.T, k *kind) {
 	member := c.podIncarnation(0)
 	scaleOperator(t, 0)
 	unseen := drift{"while-down", &corev1.Service{}, k.entry, updateObject(func(s *corev1.Service) {
-		s.Spec.Selector = map[string]string{"app": "somebody-else"}
+		s.Spec.Selector = map[string]string{"app": "another-client"}
 	}), []trace{{path: ".spec.selector", operation: byUpdate}}}
 	var service, before corev1.Service
 	c.readObject(&before, c.name+k.entry)

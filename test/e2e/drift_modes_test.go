@@ -76,14 +76,14 @@ func ignoredDrift(t *testing.T, c *subject) {
 	}
 	for _, r := range c.waitReady().CommonStatus().Drift.Last {
 		if r.Manager == "e2e-ignored" {
-			t.Errorf("ignored drift is told: %+v", r)
+			t.Errorf("ignored drift is reported: %+v", r)
 		}
 	}
 	c.waitCondition(revertTimeout, v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced)
 }
 
 // driftContested: an admission policy changes the budget whenever it is
-// written. It cannot be won; it must be told, with few writes, and be over
+// written. It cannot be won; it must be reported, with few writes, and be over
 // when the policy is.
 func driftContested(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1)

@@ -23,14 +23,14 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// How changes are told of.
+// How changes are reported.
 const (
 	byUpdate = "Update"
 	removed  = "removed"
 	deleted  = "deleted"
 )
 
-// drift is one change that somebody else makes to one owned object.
+// drift is one change that another client makes to one owned object.
 type drift struct {
 	// name of the case, and the manager that makes the change.
 	name string
@@ -39,21 +39,21 @@ type drift struct {
 	suffix string
 	// change does it, with the given field manager.
 	change func(ctx context.Context, obj client.Object, manager client.FieldOwner) error
-	// traces are what must be told, one for each field.
+	// traces are what must be reported, one for each field.
 	traces []trace
 }
 
-// trace is what is told of a drift. The manager is the case's, unless the API
+// trace is what is reported of a drift. The manager is the case's, unless the API
 // server keeps no record of who it was.
 type trace struct {
 	path, operation string
-	nobody          bool
+	unattributed    bool
 	subresource     string
 }
 
 func (d drift) fieldManager() string { return "e2e-" + d.name }
 
-// objectKind of the object.
+// objectKind is the kind of the object.
 func (d drift) objectKind(t testing.TB) string {
 	gvk, err := apiutil.GVKForObject(d.object, env.client.Scheme())
 	must(t, err, "the object's kind")
@@ -95,7 +95,7 @@ func emptyObjectOf(obj client.Object) client.Object {
 	return out
 }
 
-// makeAndAwaitReverted makes the change and waits until it is put back and told.
+// makeAndAwaitReverted makes the change and waits until it is put back and reported.
 func (d drift) makeAndAwaitReverted(t *testing.T, c *subject) {
 	t.Helper()
 	before := emptyObjectOf(d.object)
@@ -125,17 +125,17 @@ func (d drift) awaitReported(t *testing.T, c *subject, tr trace, start time.Time
 	kind := d.objectKind(t)
 	object := kind + "/" + c.name + d.suffix
 	manager, counted := d.fieldManager(), d.fieldManager()
-	if tr.nobody {
+	if tr.unattributed {
 		manager, counted = "", "unknown"
 	}
 	shown := manager
 	if tr.subresource != "" {
 		shown += " (" + tr.subresource + ")"
 	}
-	c.waitFor(revertTimeout, fmt.Sprintf("status tells of %s%s by %q", object, tr.path, shown), func(obj v1alpha1.Cluster) error {
+	c.waitFor(revertTimeout, fmt.Sprintf("status reports %s%s by %q", object, tr.path, shown), func(obj v1alpha1.Cluster) error {
 		drift := obj.CommonStatus().Drift
 		if drift == nil {
-			return errors.New("it tells of no drift")
+			return errors.New("it reports no drift")
 		}
 		for _, r := range drift.Last {
 			if r.Object == object && strings.Contains(r.Path, tr.path) && r.Manager == shown &&
@@ -143,7 +143,7 @@ func (d drift) awaitReported(t *testing.T, c *subject, tr trace, start time.Time
 				return nil
 			}
 		}
-		return fmt.Errorf("it tells of %+v", drift.Last)
+		return fmt.Errorf("it reports %+v", drift.Last)
 	})
 	waitEvent(t, c, "Drift"+action, object, tr.path, manager, tr.operation)
 	eventually(t, revertTimeout, "holdfast_drift_total counts "+object+" by "+manager, func(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (d drift) awaitReported(t *testing.T, c *subject, tr trace, start time.Time
 // waitEvent waits for an event on the cluster's object with all of the words.
 func waitEvent(t *testing.T, c *subject, reason string, words ...string) {
 	t.Helper()
-	eventually(t, revertTimeout, fmt.Sprintf("an event %s tells of %q", reason, words), func(ctx context.Context) error {
+	eventually(t, revertTimeout, fmt.Sprintf("an event %s reports %q", reason, words), func(ctx context.Context) error {
 		notes, err := notesOf(ctx, c, reason)
 		if err != nil {
 			return err

@@ -80,7 +80,7 @@ func drillIs(result string) func(v1alpha1.Cluster) error {
 	}
 }
 
-// damageBackups a few bytes of what backups stored on the cluster's own volume.
+// damageBackups damages a few bytes of what backups stored on the cluster's own volume.
 func (c *subject) damageBackups() {
 	c.t.Helper()
 	const writes = 65532

@@ -69,7 +69,7 @@ func dumpLogs(ctx context.Context, t *testing.T, dir, namespace string) {
 	}
 }
 
-// readLogs of every container in a namespace, those before a restart too, by
+// readLogs reads the logs of every container in a namespace, those before a restart too, by
 // pod.container.
 func readLogs(ctx context.Context, t testing.TB, namespace string) map[string]string {
 	var pods corev1.PodList
@@ -92,7 +92,7 @@ func readLogs(ctx context.Context, t testing.TB, namespace string) map[string]st
 	return out
 }
 
-// summariseDump says in the test's output what a reader looks for first.
+// summariseDump says in the test's output what a reader needs first.
 func summariseDump(t *testing.T, lists map[string]client.ObjectList, dir string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "written down in %s\n", dir)

@@ -40,7 +40,7 @@ func newEtcdApp(t *testing.T, c *subject) *etcdApp {
 	return p
 }
 
-// etcdctlCommand that trusts the cluster and shows it the application's certificate.
+// etcdctlCommand is an etcdctl that trusts the cluster and shows it the application's certificate.
 func (p *etcdApp) etcdctlCommand() []string {
 	return append(p.strangerCommand(), "--cert", connection+"/tls.crt", "--key", connection+"/tls.key")
 }
@@ -67,7 +67,7 @@ func (p *etcdApp) runEtcdctl(t *testing.T, arguments ...string) string {
 // for it may be lost to a client that is still writing, never its refusal.
 func (p *etcdApp) awaitRefused(t *testing.T, arguments ...string) {
 	t.Helper()
-	eventually(t, serviceTimeout, "a client without a certificate is told why it is refused", func(ctx context.Context) error {
+	eventually(t, serviceTimeout, "a client without a certificate gets the reason why it is refused", func(ctx context.Context) error {
 		_, err := runCommand(ctx, p.namespace, p.name, "", append(p.strangerCommand(), arguments...)...)
 		if err == nil {
 			t.Fatal("a client without a certificate is served")

@@ -102,9 +102,9 @@ func etcdScale(t *testing.T) {
 	}
 }
 
-// transferLeader makes a member the leader. A hand-over that takes too long is given up
+// transferLeader makes a member the leader. A transfer that takes too long is given up
 // by etcd, and an election may take the place away again: it is asked for until
-// it is seen.
+// it is observed.
 func (c *subject) transferLeader(ordinal int) {
 	c.t.Helper()
 	eventually(c.t, readyTimeout, c.podName(ordinal)+" leads", func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func (c *subject) transferLeader(ordinal int) {
 			return err
 		}
 		if g.leaderPod() == "" {
-			return errors.New("nobody leads")
+			return errors.New("no member leads")
 		}
 		// Only the leader can give its place away.
 		_, err = inMember(ctx, c.namespace, g.leaderPod(), "move-leader", fmt.Sprintf("%x", g.memberIDs()[c.podName(ordinal)]))
@@ -130,7 +130,7 @@ func (c *subject) ledUnder(mark int, pod string) bool {
 	})
 }
 
-// watchMembership looks all the time at the membership as the first member sees
+// watchMembership reads all the time the membership as the first member sees
 // it, until the function that it returns is called: at most one member is on
 // its way in, and no voter comes that never started.
 func watchMembership(c *subject) func() {
@@ -169,7 +169,7 @@ func safeChange(before, now *group) error {
 		if m.Learner || m.Name == "" {
 			incoming++
 		}
-		// Who was added and promoted between two looks has started meanwhile.
+		// Who was added and promoted between two checks has started meanwhile.
 		if m.Name == "" && !m.Learner {
 			errs = append(errs, fmt.Errorf("%v has a vote and never started; before: %+v", m.PeerURLs, was))
 		}
@@ -249,7 +249,7 @@ func etcdLostVolumes(t *testing.T) {
 		w.goesOn()
 	}
 	if now := c.getCluster().CommonStatus().SystemIdentifier; now != identifier {
-		t.Errorf("another cluster was born: %s, before %s", now, identifier)
+		t.Errorf("another cluster was bootstrapped: %s, before %s", now, identifier)
 	}
 	w.stopWriting()
 }
@@ -282,20 +282,20 @@ func (c *subject) loseVolumes(ordinals ...int) {
 	})
 }
 
-// wasDegraded wants the history to tell of a degraded cluster, with the member
+// wasDegraded wants the history to have a degraded cluster, with the member
 // named.
 func (c *subject) wasDegraded(mark int, member string) {
 	c.t.Helper()
-	var told []string
+	var reported []string
 	for _, obj := range c.sinceMark(mark) {
 		for _, cond := range obj.GetConditions() {
 			if cond.Type == v1alpha1.ConditionDegraded && cond.Status == metav1.ConditionTrue {
-				told = append(told, cond.Message)
+				reported = append(reported, cond.Message)
 			}
 		}
 	}
-	if !slices.ContainsFunc(told, func(message string) bool { return strings.Contains(message, member) }) {
-		c.t.Errorf("%s was not named while the cluster was degraded: %q", member, slices.Compact(told))
+	if !slices.ContainsFunc(reported, func(message string) bool { return strings.Contains(message, member) }) {
+		c.t.Errorf("%s was not named while the cluster was degraded: %q", member, slices.Compact(reported))
 	}
 }
 

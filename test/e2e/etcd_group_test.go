@@ -105,7 +105,7 @@ func (g *group) leaderPod() string {
 	return ""
 }
 
-// memberIDs of the members by their pods.
+// memberIDs are those of the members by their pods.
 func (g *group) memberIDs() map[string]uint64 {
 	ids := map[string]uint64{}
 	for _, m := range g.Members {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// spaceTimeout is for a full database to be emptied: members look at their
+// spaceTimeout is for a full database to be emptied: members check their
 // size once a minute.
 const spaceTimeout = 8 * time.Minute
 
@@ -27,7 +27,7 @@ const recoverQuorum = v1alpha1.AnnotationRecoverQuorum
 
 // etcdMajorityLost: two of three volumes are gone, those of the last members or
 // of the first. Nothing is guessed; following the procedure that the status
-// tells brings back the data of the survivor. That is a repair all the time: the
+// reports brings back the data of the survivor. That is a repair all the time: the
 // history of the status has no change under way, although none would have made
 // progress in time.
 func etcdMajorityLost(t *testing.T) {
@@ -79,9 +79,9 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 }
 
 // requestRecovery annotates the object.
-func (c *subject) requestRecovery(name, token string) {
+func (c *subject) requestRecovery(name, id string) {
 	c.t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, token)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, id)
 	err := env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
 	must(c.t, err, "annotate the cluster")
 }
@@ -96,7 +96,7 @@ func (p *clientPod) fillEtcd(t *testing.T) {
 	}
 }
 
-// etcdFull: the data has grown to the quota. Room is made, it is told, and
+// etcdFull: the data has grown to the quota. Space is freed, that is reported, and
 // writes are served again.
 func etcdFull(t *testing.T) {
 	c := newSubject(t, etcd, 3, "quota: 32Mi")

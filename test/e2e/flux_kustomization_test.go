@@ -26,7 +26,7 @@ const (
 	requestedAt = "reconcile.fluxcd.io/requestedAt"
 )
 
-// fluxTimeout is for Flux to notice, apply and check: it looks at what it waits
+// fluxTimeout is for Flux to notice, apply and check: it polls what it waits
 // for every five seconds.
 const fluxTimeout = 4 * time.Minute
 

@@ -40,7 +40,7 @@ func fluxExample(t *testing.T, file string) []*unstructured.Unstructured {
 }
 
 // uninstallOperator removes the operator but for its namespace and the CRDs, which
-// other clusters need. What nobody installs again is put back at the end.
+// other clusters need. What no test installs again is put back at the end.
 func uninstallOperator(t *testing.T) {
 	t.Helper()
 	var removed []client.Object

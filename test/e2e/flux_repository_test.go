@@ -26,7 +26,7 @@ import (
 const machineAddress = "10.89.0.254"
 
 // repository is a Git repository, and what Flux's source-controller does with
-// one: every commit is packed, served, and told of in the status of a
+// one: every commit is packed, served, and announced in the status of a
 // GitRepository of that name.
 type repository struct {
 	t               *testing.T
@@ -128,7 +128,7 @@ func (r *repository) publishCommit() string {
 		}},
 	}
 	err := env.client.SubResource("status").Patch(r.t.Context(), source, client.Apply, client.FieldOwner("e2e-source"), client.ForceOwnership) //nolint:staticcheck // unstructured has no apply configuration
-	must(r.t, err, "tell Flux of a commit")
+	must(r.t, err, "announce a commit to Flux")
 	return revision
 }
 
@@ -136,7 +136,7 @@ func (r *repository) gitRepository() *unstructured.Unstructured {
 	return fluxObject("source.toolkit.fluxcd.io/v1", "GitRepository", r.namespace, r.name)
 }
 
-// createSource makes the GitRepository that the commits are told of.
+// createSource makes the GitRepository that the commits are announced in.
 func (r *repository) createSource() {
 	r.t.Helper()
 	source := r.gitRepository()

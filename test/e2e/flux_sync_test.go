@@ -30,7 +30,7 @@ import (
 const syncs = 10
 
 // fluxIdleSyncs: every example and every overlay, synced again and again, is
-// written by nobody and differs from Git in nothing.
+// written by no client and differs from Git in nothing.
 func fluxIdleSyncs(t *testing.T) {
 	files, folders := exampleFolders(t)
 	if len(folders) < 6 {
@@ -126,8 +126,8 @@ func objectsOf(t *testing.T, data []byte) []*unstructured.Unstructured {
 	}
 }
 
-// idleSyncs looks three times at most: on a busy machine a replica falls behind
-// for a moment, and that is told. What a sync sets off comes every time.
+// idleSyncs tries three times at most: on a busy machine a replica falls behind
+// for a moment, and that is reported. What a sync sets off comes every time.
 func idleSyncs(t *testing.T, k *kustomization, objects []*unstructured.Unstructured) {
 	t.Helper()
 	const tries = 3
@@ -227,7 +227,7 @@ func fluxHandEdits(t *testing.T, period time.Duration) {
 	time.Sleep(settlePeriod)
 	from := time.Now()
 	for _, edit := range []drift{
-		{"flux-service", &corev1.Service{}, "-rw", mergePatch(`{"spec":{"selector":{"app":"somebody-else"}}}`), nil},
+		{"flux-service", &corev1.Service{}, "-rw", mergePatch(`{"spec":{"selector":{"app":"another-client"}}}`), nil},
 		{"flux-configmap", &corev1.ConfigMap{}, "-config", mergePatch(`{"data":{"cluster.json":"{}"}}`), nil},
 		{"flux-budget", &policyv1.PodDisruptionBudget{}, "", mergePatch(`{"spec":{"maxUnavailable":7}}`), nil},
 	} {
@@ -285,7 +285,7 @@ func testUndeclared(t *testing.T, d *delivery) {
 	}
 }
 
-// settleHandEdits waits until events and status have told of what was done.
+// settleHandEdits waits until events and status have reported what was done.
 func settleHandEdits(t *testing.T, d *delivery) {
 	t.Helper()
 	time.Sleep(settlePeriod)

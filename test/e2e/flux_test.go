@@ -36,7 +36,7 @@ func TestFlux(t *testing.T) {
 }
 
 // fluxBadCommit: what can never be is given up long before the timeout, the
-// primary goes on, and git revert mends it.
+// primary goes on, and git revert fixes it.
 func fluxBadCommit(t *testing.T) {
 	d := deliverCluster(t, nil, "replicas: 2")
 	before := d.c.podIncarnation(0)
@@ -48,7 +48,7 @@ func fluxBadCommit(t *testing.T) {
 	d.c.runSQL(0, "create table written (id int)")
 	d.k.waitReady(d.revertCommit())
 	must(t, rolledOut(d.c.getCluster()), "the cluster after git revert")
-	// What can be told without asking a registry is refused before anything is
+	// What is known without a request to a registry is refused before anything is
 	// written, and the Kustomization carries our message.
 	revision = d.commitFiles("an image that cannot be one", map[string]string{"orders.yaml": fluxCluster("replicas: 2", "image: Postgres 17")})
 	d.k.waitFailed(revision, "ReconciliationFailed", "PostgresCluster/"+d.namespace+"/"+orders, "spec.image", "can never be pulled")
@@ -129,7 +129,7 @@ func fluxSuspend(t *testing.T) {
 	d.commitSpec("hands on", "replicas: 1")
 	eventually(t, revertTimeout, "the budget is put back", func(context.Context) error {
 		if *d.getBudget().Spec.MaxUnavailable == intstr.FromInt32(7) {
-			return errors.New("it is as somebody left it")
+			return errors.New("it is as the other client left it")
 		}
 		return nil
 	})
@@ -171,7 +171,7 @@ func (d *delivery) looseBudget() {
 	must(d.t, err, "edit the budget")
 }
 
-// fluxAutoscaler: what Git does not say is somebody else's to say, handed over
+// fluxAutoscaler: what Git does not say another manager may say, left to it
 // as the walk-through has it.
 func fluxAutoscaler(t *testing.T) {
 	d := deliverCluster(t, nil, "replicas: 1")

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// hungPeriod is for a postmaster to stand still: long enough to be seen, and
+	// hungPeriod is for a postmaster to stand still: long enough to be noticed, and
 	// too short to be killed for it.
 	hungPeriod = 40 * time.Second
 	// agentPause is for an agent to stand still without its database.
 	agentPause = 17 * time.Second
 )
 
-// hungServer: a postmaster stands still. Its old sessions go on, and nobody can
-// connect any more: that is told, and no Service leads there.
+// hungServer: a postmaster stands still. Its old sessions go on, and no client can
+// connect any more: that is reported, and no Service leads there.
 func hungServer(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
@@ -36,7 +36,7 @@ func hungServer(t *testing.T) {
 	stopped := false
 	for end := time.Now().Add(agentPause); time.Now().Before(end); time.Sleep(pollInterval) {
 		have, err := podsBehind(t.Context(), c.namespace, c.name+"-rw")
-		must(t, err, "look at the Service")
+		must(t, err, "read the Service")
 		if stopped = stopped || !slices.Contains(have, c.podName(0)); stopped {
 			t.Errorf("an agent that stands still takes its database out of -rw: %v", have)
 			break
@@ -54,7 +54,7 @@ func hungServer(t *testing.T) {
 	began := time.Now()
 	c.signalProcess("STOP", postmaster)
 	c.waitCondition(hungPeriod, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonPrimaryUnavailable, "new connection")
-	t.Logf("seen %s after the postmaster stood still", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("noticed %s after the postmaster stood still", time.Since(began).Round(100*time.Millisecond))
 	c.waitCondition(hungPeriod, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonMemberDown, c.podName(0), "new connection")
 	c.waitFor(hungPeriod, "it is not Ready", func(obj *v1alpha1.PostgresCluster) error {
 		if rolledOut(obj) == nil {

@@ -23,8 +23,8 @@ import (
 // history is every status that a cluster had, as a watch shows it. Whatever
 // holds of all of them at all times is checked on the way.
 type history struct {
-	mu   sync.Mutex
-	seen []v1alpha1.Cluster
+	mu       sync.Mutex
+	statuses []v1alpha1.Cluster
 	// rolledOut are the generations that were Ready once, by the cluster's UID.
 	rolledOut map[string]bool
 	changed   chan struct{}
@@ -97,7 +97,7 @@ func (h *history) checkRepaired(c v1alpha1.Cluster) error {
 
 func (h *history) addStatus(c v1alpha1.Cluster) {
 	h.mu.Lock()
-	h.seen = append(h.seen, c)
+	h.statuses = append(h.statuses, c)
 	h.mu.Unlock()
 	select {
 	case h.changed <- struct{}{}:
@@ -105,17 +105,17 @@ func (h *history) addStatus(c v1alpha1.Cluster) {
 	}
 }
 
-// markPlace is a place in the history, to look at what came after it.
+// markPlace is a place in the history, to read what came after it.
 func (h *history) markPlace() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.seen)
+	return len(h.statuses)
 }
 
 func (h *history) sinceMark(mark int) []v1alpha1.Cluster {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Clone(h.seen[mark:])
+	return slices.Clone(h.statuses[mark:])
 }
 
 // phasesSince are the phases that came after a place, without repetition.

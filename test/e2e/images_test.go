@@ -33,7 +33,7 @@ func readImages() ([]image, error) {
 	return images, nil
 }
 
-// imageVersions that the nodes have of a line, the oldest first.
+// imageVersions are those that the nodes have of a line, the oldest first.
 func imageVersions(engine, line string) []string {
 	var found []string
 	for _, i := range env.images {

@@ -144,7 +144,7 @@ func (postgresDatabase) awaitUnited(c *subject, members int) {
 const streamingOverTLS = `select count(*) from pg_stat_replication r join pg_stat_ssl s using (pid)
 	where r.state = 'streaming' and s.ssl`
 
-// inserts one row after the other, each over a new connection, and tells the
+// inserts one row after the other, each over a new connection, and reports the
 // database's time before and after.
 const inserts = `
 uri=$(cat /tmp/uri)
@@ -170,7 +170,7 @@ func (postgresDatabase) writtenNumbers(c *subject, ordinal int) []int {
 	return (&cluster{c}).selectRows(ordinal, "true")
 }
 
-// selectRows of the application's that a member has, of those for which a condition
+// selectRows returns rows of the application's that a member has, of those for which a condition
 // holds.
 func (c *cluster) selectRows(ordinal int, condition string) []int {
 	c.t.Helper()

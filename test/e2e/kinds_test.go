@@ -60,7 +60,7 @@ type database interface {
 	keepValue(c *subject, value string)
 	// keptValue is what is stored, nothing when there is nothing.
 	keptValue(c *subject) string
-	// checkServes tells an application, which knows the connection Secret and lives in
+	// checkServes has an application, which knows the connection Secret and lives in
 	// another namespace, to read what is kept.
 	checkServes(t *testing.T, c *subject) string
 	// inForce says what of a spec the members and the Services do not have.
@@ -69,7 +69,7 @@ type database interface {
 	// cluster of so many.
 	awaitUnited(c *subject, members int)
 	// applicationCommand puts one that writes into a pod, and is the command to start
-	// it; what it tells is for tale to hear.
+	// it; tale reads what it reports.
 	applicationCommand(c *subject, app *clientPod) []string
 	// writtenNumbers are the numbers of the application that a member has.
 	writtenNumbers(c *subject, ordinal int) []int
@@ -77,7 +77,7 @@ type database interface {
 	otherImage(t *testing.T) string
 }
 
-// allKinds under test.
+// allKinds are the kinds under test.
 func allKinds() []*kind { return []*kind{postgres, etcd} }
 
 // badManifest is one that the API server refuses: the spec's lines come on top
@@ -99,10 +99,10 @@ func needKind(t *testing.T, k *kind) {
 }
 
 // unsaved is a cluster without backups: a night that falls into a test adds
-// nothing to what the test looks at.
+// nothing to what the test checks.
 const unsaved = "backup: {enabled: false}"
 
-// newManifest of a cluster, with lines of YAML on top of the least. It has no
+// newManifest is the manifest of a cluster, with lines of YAML on top of the least. It has no
 // backups unless they say so.
 func (k *kind) newManifest(t testing.TB, namespace, name string, lines ...string) *unstructured.Unstructured {
 	t.Helper()

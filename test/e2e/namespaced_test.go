@@ -25,7 +25,7 @@ import (
 // listedNamespace is the one that the overlay lists.
 const listedNamespace = "databases"
 
-// namespacedOperator: the overlay's operator runs clusters where it is told to,
+// namespacedOperator: the overlay's operator runs clusters where it is configured to,
 // and neither touches one elsewhere nor could. It takes the place of the
 // cluster-wide one: two would fight over the listed namespace.
 func namespacedOperator(t *testing.T) {
@@ -105,13 +105,13 @@ func (c *cluster) revertsBudget() {
 	eventually(c.t, revertTimeout, "the budget is put back", func(ctx context.Context) error {
 		err := env.client.Get(ctx, c.nameOf(""), &budget)
 		if err == nil && budget.Spec.MaxUnavailable != nil && *budget.Spec.MaxUnavailable == edited {
-			err = errors.New("it is as somebody left it")
+			err = errors.New("it is as the other client left it")
 		}
 		return err
 	})
 }
 
-// checkUntouched: nobody has looked at the cluster, nor made anything for it.
+// checkUntouched: no operator has observed the cluster, nor made anything for it.
 func (c *cluster) checkUntouched() {
 	c.t.Helper()
 	obj := c.getCluster()

@@ -69,7 +69,7 @@ func (c *cluster) sameTables(ordinal int) {
 	}
 }
 
-// writeRows rows that tell one history from another.
+// writeRows writes rows that distinguish one history from another.
 func (c *cluster) writeRows(tag string, rows int) {
 	c.t.Helper()
 	c.runSQL(0, "create table if not exists public.ledger (n bigserial primary key, tag text, pad text)")

@@ -68,7 +68,7 @@ func operatorLeader(ctx context.Context) (*corev1.Pod, error) {
 			return &pods[i], nil
 		}
 	}
-	return nil, fmt.Errorf("nobody leads: the Lease is held by %q", holder)
+	return nil, fmt.Errorf("no operator leads: the Lease is held by %q", holder)
 }
 
 // scaleOperator sets how many operators run, and waits until it is so.

@@ -62,7 +62,7 @@ func (c *subject) runPlugin(stdin string, args ...string) (stdout, stderr string
 	return out.String(), complaints.String(), cmd.ProcessState.ExitCode()
 }
 
-// pluginPrints runs the plugin and looks for words in what it prints.
+// pluginPrints runs the plugin and searches for words in what it prints.
 func (c *subject) pluginPrints(code int, args []string, words ...string) string {
 	c.t.Helper()
 	stdout, stderr, got := c.runPlugin("", args...)
@@ -146,7 +146,7 @@ func pluginOnDrifting(c *cluster) {
 	c.pluginPrints(1, []string{"drift", "orders", "--diff"}, ".spec.type by kubectl-edit", "-  type: NodePort", "+  type: ClusterIP")
 	c.readObject(&service, "orders-ro")
 	if service.Spec.Type != corev1.ServiceTypeNodePort {
-		c.t.Error("looking put it back")
+		c.t.Error("the diff put it back")
 	}
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Drift.Mode = v1alpha1.DriftRevert })
 	eventually(c.t, revertTimeout, "the drift is put back", func(ctx context.Context) error {

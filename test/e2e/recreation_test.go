@@ -45,7 +45,7 @@ func recreatedWithOtherNames(t *testing.T) {
 }
 
 // recreatedWithoutVolumes: when every volume was deleted by hand, what the
-// first cluster left behind keeps nobody from starting anew.
+// first cluster left behind keeps no cluster from starting anew.
 func recreatedWithoutVolumes(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1)
 	identifier := c.waitReady().CommonStatus().SystemIdentifier

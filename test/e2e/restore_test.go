@@ -78,7 +78,7 @@ func restoresFromStore(t *testing.T, k *kind) {
 }
 
 // restoresFail: what keeps a restore from beginning, or from coming to an end,
-// is told with what to mend, and no member starts on what is not there.
+// is reported with what to fix, and no member starts on what is not there.
 func restoresFail(t *testing.T, k *kind) {
 	missing := newSubject(t, k, 1, "restore: {backup: nothing}")
 	missing.waitStalled(v1alpha1.ReasonBackupMissing, "spec.restore.backup", "nothing")
@@ -91,7 +91,7 @@ func restoresFail(t *testing.T, k *kind) {
 	var tries corev1.PodList
 	must(t, env.client.List(t.Context(), &tries, client.InNamespace(refused.namespace), client.HasLabels{v1alpha1.LabelRestore}), "list the tries")
 	if members := len(refused.listPods()); len(tries.Items) != 1 || members > 0 {
-		t.Errorf("%d pods tried what only a person can mend, and %d are members", len(tries.Items), members)
+		t.Errorf("%d pods tried what only a person can fix, and %d are members", len(tries.Items), members)
 	}
 }
 
@@ -107,9 +107,9 @@ func (s *store) giveKeys(namespace string) {
 func (c *subject) copiedUnderWrites(name string) (had map[int]bool, b *v1alpha1.Backup) {
 	c.t.Helper()
 	w := c.startWriter()
-	w.told.mu.Lock()
-	had = maps.Clone(w.told.acked)
-	w.told.mu.Unlock()
+	w.report.mu.Lock()
+	had = maps.Clone(w.report.acked)
+	w.report.mu.Unlock()
 	b = c.createBackup(name, v1alpha1.DeletionRetain)
 	c.waitBackup(b)
 	w.goesOn()
@@ -151,7 +151,7 @@ func (c *subject) wantRestored(had map[int]bool, b *v1alpha1.Backup) {
 }
 
 // checkCompacted: who watches an etcd that was restored from a revision of before is
-// told that it is gone, and is not left with what has never been.
+// answered that it is gone, and is not left with what has never been.
 func (c *subject) checkCompacted(b *v1alpha1.Backup) {
 	c.t.Helper()
 	if c.kind != etcd {

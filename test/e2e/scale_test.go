@@ -57,9 +57,9 @@ func scaleUnderWrites(t *testing.T) {
 // checkMembers compares status with the pods that there are.
 func checkMembers(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster, want int) {
 	t.Helper()
-	var told, are, replicas []string
+	var reported, are, replicas []string
 	for _, m := range obj.Status.Members {
-		told = append(told, fmt.Sprintf("%s %s on %s", m.Name, m.Role, m.Node))
+		reported = append(reported, fmt.Sprintf("%s %s on %s", m.Name, m.Role, m.Node))
 	}
 	for i, pod := range c.listPods() {
 		role := v1alpha1.RoleReplica
@@ -70,8 +70,8 @@ func checkMembers(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster, want 
 		}
 		are = append(are, fmt.Sprintf("%s %s on %s", pod.Name, role, pod.Spec.NodeName))
 	}
-	if !slices.Equal(told, are) || len(are) != want {
-		t.Errorf("status tells of %v, there are %v, want %d", told, are, want)
+	if !slices.Equal(reported, are) || len(are) != want {
+		t.Errorf("status reports %v, there are %v, want %d", reported, are, want)
 	}
 	if obj.Status.Replicas != int32(want) || obj.Status.ReadyReplicas != int32(want) {
 		t.Errorf("status says %d of %d ready, want %d", obj.Status.ReadyReplicas, obj.Status.Replicas, want)
@@ -80,11 +80,11 @@ func checkMembers(t *testing.T, c *cluster, obj *v1alpha1.PostgresCluster, want 
 }
 
 // strayLimit is how long a member that stopped streaming may stay behind the
-// read-only Service: two seconds, and one for the looks at both.
+// read-only Service: two seconds, and one for the reads of both.
 const strayLimit = 3 * time.Second
 
-// watchReadOnly looks whether the read-only Service sends clients to members
-// that stream, and to nobody else, until the function that it returns is
+// watchReadOnly checks whether the read-only Service sends clients to members
+// that stream, and to no other, until the function that it returns is
 // called. A member that leaves stops streaming before the nodes can know, and
 // one that connects again does not stream for a moment.
 func watchReadOnly(c *cluster, growing bool) func() {

@@ -34,7 +34,7 @@ func (c *cluster) toAll(ordinal int, signal string) error {
 	return err
 }
 
-// frozenPrimaryKeepsVolumes: while the primary answers nobody, no copy of its data
+// frozenPrimaryKeepsVolumes: while the primary does not answer, no copy of its data
 // is deleted, whatever it said before.
 func frozenPrimaryKeepsVolumes(t *testing.T) {
 	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })

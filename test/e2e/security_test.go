@@ -49,7 +49,7 @@ func (c *cluster) guardedSecrets() map[string]string {
 	return out
 }
 
-// secretsStaySecret looks for them wherever more people can read than Secrets:
+// secretsStaySecret searches for them wherever more people can read than Secrets:
 // after a life with scaling, drift and a restart.
 func secretsStaySecret(t *testing.T) {
 	c := newCluster(t, 2)
@@ -65,7 +65,7 @@ func secretsStaySecret(t *testing.T) {
 	if err == nil {
 		t.Error("nonsense is answered")
 	}
-	drift{"leak", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"password":"guessed-by-somebody"}}`),
+	drift{"leak", &corev1.Secret{}, "-app", mergePatch(`{"stringData":{"password":"guessed-by-a-person"}}`),
 		[]trace{{path: ".data", operation: "Update"}}}.makeAndAwaitReverted(t, c.subject)
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"max_connections": "111"} })
 	c.waitReady()
@@ -105,7 +105,7 @@ func (c *cluster) publicTexts() map[string]string {
 			out[fmt.Sprintf("/proc/*/%s of %s", file, pod.Name)] = text
 		}
 		if !strings.Contains(out["/proc/*/cmdline of "+pod.Name], "postgres") {
-			c.t.Errorf("no process of PostgreSQL in %s is seen", pod.Name)
+			c.t.Errorf("no process of PostgreSQL in %s is found", pod.Name)
 		}
 	}
 	return out

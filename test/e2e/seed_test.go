@@ -32,7 +32,7 @@ func seedManifest(t *testing.T) {
 		obj.Namespace = name.Namespace
 	})
 	obj := c.waitReady()
-	// What kubectl wait --for=condition=Ready looks at.
+	// What kubectl wait --for=condition=Ready reads.
 	if !meta.IsStatusConditionPresentAndEqual(obj.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue) {
 		t.Error("kubectl wait would go on waiting")
 	}

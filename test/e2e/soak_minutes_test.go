@@ -81,15 +81,15 @@ func (m *minutes) checkSlots(from, to time.Time) {
 			m.t.Errorf("%s: %s has no backup, and nothing says why", m.name, name)
 		}
 	}
-	m.t.Logf("%s: %d backups, %d slots passed over", m.name, made, passed)
+	m.t.Logf("%s: %d backups, %d slots skipped", m.name, made, passed)
 	if made == 0 {
 		m.t.Errorf("%s: no backup at all", m.name)
 	}
 }
 
 // everyMinute: a schedule of every minute, under operators that are killed and
-// whose leader changes at random. Each slot has one backup, or is on record as
-// passed over; and all that were begun come to their end.
+// whose leader changes at random. Each slot has one backup, or is recorded as
+// skipped; and all that were begun come to their end.
 func everyMinute(t *testing.T, period time.Duration) {
 	keepOperator(t)
 	scaleOperator(t, 2)
@@ -128,7 +128,7 @@ func everyMinute(t *testing.T, period time.Duration) {
 	}
 }
 
-// troubleOperators kills the leader, or everybody, or takes the Lease away, at
+// troubleOperators kills the leader, or every operator, or takes the Lease away, at
 // random until a time has come.
 func troubleOperators(t *testing.T, until time.Time) {
 	t.Helper()

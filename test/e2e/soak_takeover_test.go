@@ -83,8 +83,8 @@ func (c *subject) recordBefore(name, id string) {
 	c.t.Helper()
 	eventually(c.t, revertTimeout, "the request is recorded", func(ctx context.Context) error {
 		u := unstructuredOf(c.t, c.getCluster())
-		order := map[string]any{"type": strings.TrimPrefix(name, "holdfast.dev/"), "token": id, "result": "recovered"}
-		if err := unstructured.SetNestedSlice(u.Object, []any{order}, "status", "orders"); err != nil {
+		request := map[string]any{"type": strings.TrimPrefix(name, "holdfast.dev/"), "token": id, "result": "recovered"}
+		if err := unstructured.SetNestedSlice(u.Object, []any{request}, "status", "orders"); err != nil {
 			return err
 		}
 		metadata := map[string]any{"namespace": c.namespace, "name": c.name, "resourceVersion": u.GetResourceVersion()}

@@ -31,7 +31,7 @@ func backedUpTo(destination string, more ...string) string {
 }
 
 // storeRefuses: what is wrong with a destination is said before there is a
-// backup, and unsaid once it is mended. The cluster serves all the time.
+// backup, and withdrawn once it is fixed. The cluster serves all the time.
 func storeRefuses(t *testing.T, k *kind) {
 	s := newStore(t, "", "2Gi")
 	c := newSubject(t, k, 1, backedUpTo(s.destinationLine(bucket, "refused")))
@@ -48,7 +48,7 @@ func storeRefuses(t *testing.T, k *kind) {
 	unusable("spec.backup.destination.credentialsSecretRef", "check the keys of the Secret")
 
 	keys.Data = s.access
-	must(t, env.client.Update(t.Context(), keys), "mend the keys")
+	must(t, env.client.Update(t.Context(), keys), "fix the credentials")
 	c.waitUsable()
 	c.changeSpec(backedUpTo(s.destinationLine("missing", "refused")))
 	unusable("spec.backup.destination.url", "create it, or correct its name")
@@ -59,7 +59,7 @@ func storeRefuses(t *testing.T, k *kind) {
 			t.Errorf("what was tried left %q", left)
 		}
 	}
-	c.waitBackup(c.createBackup("mended", v1alpha1.DeletionRetain))
+	c.waitBackup(c.createBackup("fixed", v1alpha1.DeletionRetain))
 }
 
 // waitUsable waits until the destination was found to be usable, and the first
@@ -261,7 +261,7 @@ func backupVolumeFull(t *testing.T) {
 	c := newSubject(t, postgres, 1, "backup: {schedule: '0 0 1 1 *', volume: {size: 64Mi, storageClass: sized}}")
 	c.waitReady()
 	c.madeBackup("-first-")
-	// Nobody can compress it.
+	// It cannot be compressed.
 	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(0), "app", `create table filler as
 		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)
 	must(t, err, "fill the database")

@@ -59,7 +59,7 @@ func storeKeeps(t *testing.T) {
 	s.filledUp(content)
 }
 
-// refusesStrangers: wrong keys and another bucket are told apart, and nobody
+// refusesStrangers: wrong credentials and another bucket are distinguished, and no client
 // has to trust the store's certificate.
 func (s *store) refusesStrangers() {
 	s.t.Helper()
@@ -87,7 +87,7 @@ func (s *store) refusesStrangers() {
 }
 
 // filledUp: a full store takes nothing more, keeps what it has, and takes more
-// when there is room.
+// when there is space.
 func (s *store) filledUp(content []byte) {
 	s.t.Helper()
 	s.fillVolume()

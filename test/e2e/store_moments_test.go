@@ -22,7 +22,7 @@ type archived struct {
 	*subject
 	s  *store
 	at string
-	// wal is where the log lies in the store.
+	// wal is where the WAL lies in the store.
 	wal     string
 	backups []*v1alpha1.Backup
 	writer  *writer
@@ -92,7 +92,7 @@ func (a *archived) goesOnFor(writes int) {
 	})
 }
 
-// restoreTo is a cluster that begins with the log up to a target.
+// restoreTo is a cluster that begins with the WAL up to a target.
 func (a *archived) restoreTo(name, target string, spec ...string) *subject {
 	a.t.Helper()
 	return createSubject(a.t, postgres, a.namespace, name, 1, append(spec, "restore: {source: {"+a.at+", cluster: "+a.name+"}, target: {"+target+"}}")...)
@@ -104,8 +104,8 @@ func (a *archived) wantMoment(c *subject, before, after time.Time) {
 	a.t.Helper()
 	obj := c.waitFor(restoreTimeout, "the cluster is restored and ready", rolledOut)
 	have := postgres.writtenNumbers(c, 0)
-	missing, _ := a.writer.told.findAstray(have, before)
-	_, surplus := a.writer.told.findAstray(have, after)
+	missing, _ := a.writer.report.findAstray(have, before)
+	_, surplus := a.writer.report.findAstray(have, after)
 	if len(missing)+len(surplus) > 0 {
 		a.t.Errorf("%s at %s: of %d rows %v are missing and %v are too many", c.name, before.UTC().Format(time.RFC3339Nano), len(have), missing, surplus)
 	}
@@ -121,7 +121,7 @@ func restoresToMoments(t *testing.T) {
 	a := newArchived(t, "4Gi", 1000)
 	stored := a.s.listKeys(a.wal)
 	times := map[string]time.Time{}
-	for n, at := range a.writer.told.chooseMoments(3) {
+	for n, at := range a.writer.report.chooseMoments(3) {
 		name := fmt.Sprintf("at-%d", n)
 		times[name] = at
 		a.restoreTo(name, "time: '"+at.UTC().Format("2006-01-02T15:04:05.000000Z")+"'")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// errorCode that a store gave its error; empty where it gave none.
+// errorCode is the code that a store gave its error; empty where it gave none.
 func errorCode(err error) string {
 	var answer smithy.APIError
 	if errors.As(err, &answer) {
@@ -23,7 +23,7 @@ func errorCode(err error) string {
 	return ""
 }
 
-// listKeys of the objects whose keys begin so, in order.
+// listKeys are those of the objects whose keys begin so, in order.
 func (s *store) listKeys(prefix string) []string {
 	s.t.Helper()
 	var keys []string
@@ -63,7 +63,7 @@ func (s *store) removeObject(key string) {
 	must(s.t, err, "remove the store's "+key)
 }
 
-// corruptObject changes one byte in the middle of an object, as somebody else who
+// corruptObject changes one byte in the middle of an object, as another client who
 // may write does: the store vouches for what it has now.
 func (s *store) corruptObject(key string) {
 	s.t.Helper()
@@ -79,10 +79,10 @@ func (s *store) truncateObject(key string) {
 	s.putObject(key, content[:len(content)/2])
 }
 
-// fillers are the keys of what takes a store's room away.
+// fillers are the keys of what takes a store's space away.
 const fillers = "filler/"
 
-// fillVolume takes all the room there is, on a volume that holds no more than it
+// fillVolume takes all the space there is, on a volume that holds no more than it
 // says.
 func (s *store) fillVolume() {
 	s.t.Helper()
@@ -101,7 +101,7 @@ func (s *store) fillVolume() {
 	}
 }
 
-// emptyVolume makes room where fill took it.
+// emptyVolume frees the space that fillVolume took.
 func (s *store) emptyVolume() {
 	s.t.Helper()
 	for _, key := range s.listKeys(fillers) {

@@ -102,13 +102,13 @@ func newStoreOf(t *testing.T, class, size string, change func(*testing.T, *corev
 	return s
 }
 
-// hostName by which pods of any namespace know the store.
+// hostName is the name by which pods of any namespace know the store.
 func (s *store) hostName() string { return storeName + "." + s.namespace + ".svc" }
 
-// endpointURL for clients in the cluster.
+// endpointURL is for clients in the cluster.
 func (s *store) endpointURL() string { return fmt.Sprintf("https://%s:%d", s.hostName(), storePort) }
 
-// startStore it, or start it again.
+// startStore starts it, for the first time or again.
 func (s *store) startStore() {
 	s.t.Helper()
 	pod := s.storePod()
@@ -117,7 +117,7 @@ func (s *store) startStore() {
 	s.s3 = s.newClient(s.access)
 }
 
-// stopStore it. Nobody can reach it, and it keeps what it has.
+// stopStore stops it: it cannot be reached, and keeps what it has.
 func (s *store) stopStore() {
 	s.t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: storeName}}
@@ -131,7 +131,7 @@ func (s *store) stopStore() {
 	})
 }
 
-// storePod of the store: every object is a file of its volume. Without a folder for
+// storePod is the pod of the store: every object is a file of its volume. Without a folder for
 // users it would not call an unknown key what Amazon does.
 func (s *store) storePod() *corev1.Pod {
 	have := imageVersions("s3", storeLine)
@@ -169,7 +169,7 @@ func fromSecret(name, key string) corev1.EnvVar {
 	}}}
 }
 
-// newClient that knows this much. What fails is not tried again.
+// newClient is a client that knows this much. What fails is not tried again.
 func (s *store) newClient(access map[string][]byte) *s3.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(access[trustedCA])

@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// orders is the name of nearly every cluster here: namespaces tell them apart.
+// orders is the name of nearly every cluster here: namespaces distinguish them.
 const orders = "orders"
 
 // subject is a cluster under test, of whichever kind.
@@ -54,7 +54,7 @@ func createSubject(t *testing.T, k *kind, namespace, name string, replicas int32
 	return c
 }
 
-// followSubject is a cluster that somebody else creates.
+// followSubject is a cluster that another client creates.
 func followSubject(t *testing.T, k *kind, namespace, name string) *subject {
 	t.Helper()
 	return &subject{t: t, kind: k, namespace: namespace, name: name, history: followName(t, k, namespace, name)}
@@ -211,7 +211,7 @@ func (c *subject) waitCondition(timeout time.Duration, kind string, want metav1.
 	})
 }
 
-// listPods of the members, by ordinal.
+// listPods reads the pods of the members, by ordinal.
 func (c *subject) listPods() []corev1.Pod {
 	c.t.Helper()
 	pods, err := memberPods(c.t.Context(), c.namespace, c.name)
@@ -254,7 +254,7 @@ func (c *subject) podIncarnation(ordinal int) string {
 	return fmt.Sprintf("%s uid %s restarts %d", pod.Name, pod.UID, restarts)
 }
 
-// allIncarnations of every member.
+// allIncarnations are those of every member.
 func (c *subject) allIncarnations() string {
 	c.t.Helper()
 	var all []string

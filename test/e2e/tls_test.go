@@ -30,7 +30,7 @@ func userCA(t *testing.T) *pki.CA {
 	return ca
 }
 
-// issueCertificate for the cluster, as cert-manager writes it, and its serial
+// issueCertificate issues one for the cluster, as cert-manager writes it, and its serial
 // number.
 func (c *cluster) issueCertificate(ca *pki.CA) (map[string][]byte, string) {
 	c.t.Helper()
@@ -163,7 +163,7 @@ func caOfOnesOwn(t *testing.T) {
 	before := []string{c.podIncarnation(0), c.podIncarnation(1)}
 	w := c.startWriter()
 	c.giveSecret("root", pair(young))
-	eventually(t, tlsTimeout, "the new CA signs, and nobody trusts the old one", func(context.Context) error {
+	eventually(t, tlsTimeout, "the new CA signs, and no member trusts the old one", func(context.Context) error {
 		tls := c.readSecret("-tls")
 		if !young.Signed(tls["tls.crt"]) || string(tls["ca.crt"]) != string(young.CertPEM) {
 			return errors.New("not yet")

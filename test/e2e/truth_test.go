@@ -25,7 +25,7 @@ type truth struct {
 	samples  int
 }
 
-// watchTruth looks until the test ends.
+// watchTruth checks until the test ends.
 func watchTruth(c *subject) *truth {
 	w := &truth{c: c}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -45,12 +45,12 @@ func watchTruth(c *subject) *truth {
 	c.t.Cleanup(func() {
 		cancel()
 		<-done
-		c.t.Logf("looked %d times", w.samples)
+		c.t.Logf("checked %d times", w.samples)
 	})
 	return w
 }
 
-// takeSample looks at the object before and after the pods: only what the same
+// takeSample reads the object before and after the pods: only what the same
 // status said at both times was said of what lies between.
 func (w *truth) takeSample(ctx context.Context) error {
 	before, err := w.getObject(ctx)

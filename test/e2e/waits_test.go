@@ -4,7 +4,7 @@ package e2e
 
 import "time"
 
-// How often something is looked at.
+// How often something is polled.
 const (
 	// truthInterval is how often the truth of a status is checked.
 	truthInterval = 50 * time.Millisecond
@@ -19,7 +19,7 @@ const (
 	readyTimeout = 4 * time.Minute
 	// stalledTimeout is for bad input to be called so.
 	stalledTimeout = 90 * time.Second
-	// revertTimeout is for drift to be put back and told.
+	// revertTimeout is for drift to be put back and reported.
 	revertTimeout = 60 * time.Second
 	// goneTimeout is for garbage collection, and for a namespace to end.
 	goneTimeout = 3 * time.Minute
@@ -30,7 +30,7 @@ const (
 	// crashTimeout is for a change through which the operator is killed at every
 	// step.
 	crashTimeout = 10 * time.Minute
-	// nodeTimeout is for a node to stop or to come back, and to be seen to.
+	// nodeTimeout is for a node to stop or to come back, and to be repaired.
 	nodeTimeout = 4 * time.Minute
 	// podTimeout is for a client's pod to run.
 	podTimeout = 90 * time.Second

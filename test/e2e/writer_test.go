@@ -17,18 +17,18 @@ import (
 )
 
 // writer is an application in a pod of its own that writes one number after the
-// other and tells which were acknowledged. One that was not is not tried again:
+// other and reports which were acknowledged. One that was not is not tried again:
 // it may be there or not.
 type writer struct {
-	t    *testing.T
-	c    *subject
-	app  *clientPod
-	done chan struct{}
-	told *tale
+	t      *testing.T
+	c      *subject
+	app    *clientPod
+	done   chan struct{}
+	report *writerReport
 }
 
-// tale is what the application told.
-type tale struct {
+// writerReport is what the application reported.
+type writerReport struct {
 	mu sync.Mutex
 	// acked are the numbers that were acknowledged.
 	acked map[int]bool
@@ -44,10 +44,10 @@ type tale struct {
 // between. Without the second time it was not acknowledged.
 type span struct{ begun, ended time.Time }
 
-// hearLine one line: "ack NUMBER MILLISECONDS", by the application's own clock,
+// hearLine reads one line: "ack NUMBER MILLISECONDS", by the application's own clock,
 // "begun" or "ended NUMBER MICROSECONDS", by the database's, or "stale" and what
 // it read that was older than what it had written.
-func (s *tale) hearLine(line string) {
+func (s *writerReport) hearLine(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var word string
@@ -73,7 +73,7 @@ func (s *tale) hearLine(line string) {
 // startWriter writes until stop, or the test's end.
 func (c *subject) startWriter() *writer {
 	c.t.Helper()
-	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), told: &tale{acked: map[int]bool{}, spans: map[int]span{}}}
+	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), report: &writerReport{acked: map[int]bool{}, spans: map[int]span{}}}
 	command := c.kind.applicationCommand(c, w.app)
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
@@ -83,7 +83,7 @@ func (c *subject) startWriter() *writer {
 	go func() {
 		defer close(w.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			w.told.hearLine(lines.Text())
+			w.report.hearLine(lines.Text())
 		}
 	}()
 	c.t.Cleanup(func() {
@@ -102,17 +102,17 @@ func (w *writer) withTest(t *testing.T) *writer {
 }
 
 func (w *writer) countWrites() int {
-	w.told.mu.Lock()
-	defer w.told.mu.Unlock()
-	return len(w.told.acked)
+	w.report.mu.Lock()
+	defer w.report.mu.Unlock()
+	return len(w.report.acked)
 }
 
 // takeGap is the longest time without an acknowledgement since the last call.
 func (w *writer) takeGap() time.Duration {
-	w.told.mu.Lock()
-	defer w.told.mu.Unlock()
-	gap := w.told.gap
-	w.told.gap = 0
+	w.report.mu.Lock()
+	defer w.report.mu.Unlock()
+	gap := w.report.gap
+	w.report.gap = 0
 	return gap
 }
 
@@ -143,9 +143,9 @@ func (w *writer) stopWriting() {
 			return errors.New("it still runs")
 		}
 	})
-	w.t.Logf("%d writes acknowledged", len(w.told.acked))
-	if len(w.told.stale) > 0 {
-		w.t.Errorf("reads were older than acknowledged writes: %v", w.told.stale)
+	w.t.Logf("%d writes acknowledged", len(w.report.acked))
+	if len(w.report.stale) > 0 {
+		w.t.Errorf("reads were older than acknowledged writes: %v", w.report.stale)
 	}
 	w.checkMember(0)
 }
@@ -153,11 +153,11 @@ func (w *writer) stopWriting() {
 // checkMember says which acknowledged writes a member lacks, once they have ended.
 func (w *writer) checkMember(ordinal int) {
 	w.t.Helper()
-	lost := maps.Clone(w.told.acked)
+	lost := maps.Clone(w.report.acked)
 	for _, n := range w.c.kind.writtenNumbers(w.c, ordinal) {
 		delete(lost, n)
 	}
-	if len(lost) > 0 || len(w.told.acked) == 0 {
-		w.t.Errorf("%s lost %d of %d acknowledged writes: %v", w.c.podName(ordinal), len(lost), len(w.told.acked), slices.Sorted(maps.Keys(lost)))
+	if len(lost) > 0 || len(w.report.acked) == 0 {
+		w.t.Errorf("%s lost %d of %d acknowledged writes: %v", w.c.podName(ordinal), len(lost), len(w.report.acked), slices.Sorted(maps.Keys(lost)))
 	}
 }

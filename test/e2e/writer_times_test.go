@@ -16,8 +16,8 @@ import (
 
 // findAstray says what is wrong with a restore to a time that has these writes: it
 // lacks some that had been acknowledged, or has some that had not begun or that
-// nobody began.
-func (s *tale) findAstray(have []int, at time.Time) (missing, surplus []int) {
+// no client began.
+func (s *writerReport) findAstray(have []int, at time.Time) (missing, surplus []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	restored := map[int]bool{}
@@ -37,10 +37,10 @@ func (s *tale) findAstray(have []int, at time.Time) (missing, surplus []int) {
 	return missing, surplus
 }
 
-// chooseMoments at which a restore is easily wrong: a write was just acknowledged, or
+// chooseMoments chooses moments at which a restore is easily wrong: a write was just acknowledged, or
 // is about to begin. They are in order, of writes chosen at random, and before
 // the last of them: no restore goes further than the last commit.
-func (s *tale) chooseMoments(count int) []time.Time {
+func (s *writerReport) chooseMoments(count int) []time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	writes := slices.SortedFunc(maps.Values(s.spans), func(a, b span) int { return a.begun.Compare(b.begun) })
@@ -72,19 +72,19 @@ func writesHaveTimes(t *testing.T) {
 		return nil
 	})
 	w.stopWriting()
-	moments := w.told.chooseMoments(20)
+	moments := w.report.chooseMoments(20)
 	had := map[time.Time][]int{}
 	for _, at := range moments {
 		had[at] = c.selectRows(0, fmt.Sprintf("pg_xact_commit_timestamp(xmin) <= '%s'", at.UTC().Format(time.RFC3339Nano)))
-		if missing, surplus := w.told.findAstray(had[at], at); len(missing)+len(surplus) > 0 {
+		if missing, surplus := w.report.findAstray(had[at], at); len(missing)+len(surplus) > 0 {
 			t.Errorf("at %s, of %d rows %v are missing and %v are too many", at, len(had[at]), missing, surplus)
 		}
 	}
 	early, late := moments[0], moments[len(moments)-1]
-	if missing, surplus := w.told.findAstray(had[early], late); len(missing) == 0 || len(surplus) > 0 {
+	if missing, surplus := w.report.findAstray(had[early], late); len(missing) == 0 || len(surplus) > 0 {
 		t.Errorf("a restore that ended early lacks %v and has %v", missing, surplus)
 	}
-	if missing, surplus := w.told.findAstray(had[late], early); len(missing) > 0 || len(surplus) == 0 {
+	if missing, surplus := w.report.findAstray(had[late], early); len(missing) > 0 || len(surplus) == 0 {
 		t.Errorf("a restore that ended late lacks %v and has %v", missing, surplus)
 	}
 }

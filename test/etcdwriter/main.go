@@ -1,5 +1,5 @@
 // Command etcdwriter is an application of an etcd cluster, for tests: it writes
-// one key after the other, reads each back linearizably, and tells which writes
+// one key after the other, reads each back linearizably, and reports which writes
 // were acknowledged and when. What it connects with lies in the folder of a
 // connection Secret.
 package main
@@ -34,7 +34,7 @@ func main() {
 	folder := flag.String("connection", "/tmp/connection", "folder with endpoints, ca.crt, tls.crt and tls.key")
 	until := flag.String("until", "/tmp/stop", "the file whose coming ends the writing")
 	pause := flag.Duration("pause", 10*time.Millisecond, "time between two writes")
-	fill := flag.Int("fill", 0, "instead, write over one key in values of so many KiB until there is no room")
+	fill := flag.Int("fill", 0, "instead, write over one key in values of so many KiB until the database is full")
 	flag.Parse()
 	client, err := newClient(*folder)
 	if err != nil {
@@ -75,7 +75,7 @@ func newClient(folder string) (*clientv3.Client, error) {
 	})
 }
 
-// writeNumbers tells "ack NUMBER MILLISECONDS" of each write that was acknowledged,
+// writeNumbers reports "ack NUMBER MILLISECONDS" of each write that was acknowledged,
 // with the time since the start; one that was not is not tried again, and may
 // be there or not. A read that is older than an acknowledged write is "stale".
 func writeNumbers(client *clientv3.Client, until string, pause time.Duration) error {
@@ -91,8 +91,8 @@ func writeNumbers(client *clientv3.Client, until string, pause time.Duration) er
 			fmt.Fprintf(os.Stderr, "write %d: %v\n", n, err)
 		} else {
 			fmt.Printf("ack %d %d\n", n, time.Since(start).Milliseconds())
-			if seen, err := getNumber(client); err == nil && seen < n || errors.Is(err, errGone) {
-				fmt.Printf("stale %d %d\n", n, seen)
+			if read, err := getNumber(client); err == nil && read < n || errors.Is(err, errGone) {
+				fmt.Printf("stale %d %d\n", n, read)
 			}
 		}
 		time.Sleep(pause)
@@ -108,7 +108,7 @@ func writeFirstNumber(client *clientv3.Client) error {
 	return err
 }
 
-// padNumber numbers sort as they count.
+// padNumber pads a number, so that numbers sort as they count.
 func padNumber(n int) string { return fmt.Sprintf("%012d", n) }
 
 // putNumber writes a key of its own and the newest number. A request that was given

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-// isAllowed asks the API server what somebody may do to our kind or another.
+// isAllowed asks the API server what a user may do to our kind or another.
 func isAllowed(t *testing.T, c client.Client, user, namespace, verb, group, resource string) bool {
 	t.Helper()
 	name, subresource := resource, ""

@@ -85,7 +85,7 @@ func agentSources(t *testing.T) string {
 }
 
 // exportedMetrics are the metrics of the operator and of members, with the labels by
-// which alerts tell them apart: members by their pods.
+// which alerts distinguish them: members by their pods.
 func exportedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	if _, err := apply.New(nil, fake.NewClientBuilder().Build(), apply.Options{Registerer: metrics.Registry}); err != nil {
@@ -135,7 +135,7 @@ func TestAlerts(t *testing.T) {
 				selectors++
 				known, ok := have[selector.Name]
 				if !ok {
-					t.Errorf("nobody exports %s", selector.Name)
+					t.Errorf("no component exports %s", selector.Name)
 				}
 				for _, m := range selector.LabelMatchers {
 					if m.Name != model.MetricNameLabel && !slices.Contains(known, m.Name) && !slices.Contains(fromTarget, m.Name) {
@@ -145,7 +145,7 @@ func TestAlerts(t *testing.T) {
 				return nil
 			})
 			if selectors == 0 {
-				t.Error("it looks at no metric")
+				t.Error("it reads no metric")
 			}
 			result := resultingLabels(expr, have)
 			for _, text := range r.Annotations {

@@ -95,7 +95,7 @@ func TestArgoHealth(t *testing.T) {
 	}
 }
 
-// hasActions says whether a kind can be told to do something: a backup cannot.
+// hasActions says whether a kind has actions: a backup cannot.
 func hasActions(dir string) bool { return filepath.Base(dir) != "Backup" }
 
 func TestArgoActions(t *testing.T) {
@@ -134,7 +134,7 @@ func TestArgoActions(t *testing.T) {
 	}
 }
 
-// wantAll fails for a file that no test looks at.
+// wantAll fails for a file that no test reads.
 func wantAll(t *testing.T, seen []string, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -148,7 +148,7 @@ func wantAll(t *testing.T, seen []string, pattern string) {
 	}
 }
 
-// withoutEmpty drops what Lua cannot tell from nothing.
+// withoutEmpty drops what Lua cannot distinguish from nothing.
 func withoutEmpty(value any) any {
 	fields, ok := value.(map[string]any)
 	if !ok {

@@ -216,7 +216,7 @@ patches:
 }
 
 // The image mirror names a repository for each kind of database that the
-// operator looks images up for.
+// operator resolves images for.
 func TestMirrorCoversEveryKind(t *testing.T) {
 	source, err := os.ReadFile(root + "/main.go")
 	if err != nil {

@@ -34,7 +34,7 @@ var refersTo = []struct{ path, kind string }{
 }
 
 // namesSomething says of a field by its name alone whether it could name an
-// object: whoever adds such a field says above what it refers to.
+// object: a developer who adds such a field says above what it refers to.
 var namesSomething = regexp.MustCompile(`(^|\.)(name|backup|cluster|namespace)$|(Name|Ref|Class|Secret|Account|ConfigMap|Backup|Cluster)$`)
 
 // fieldNames are the fields of a kind's spec that could name an object, with lists as [].

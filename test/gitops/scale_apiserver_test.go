@@ -69,7 +69,7 @@ func TestAutoscaledReplicas(t *testing.T) {
 	declare(nil)
 	want("when the declaration is taken out of Git", 1)
 
-	// The way out that keeps what is there: somebody else owns the field first.
+	// The way out that keeps what is there: another manager owns the field first.
 	declare(int64(3))
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(3)}}}
 	o.SetGroupVersionKind(manifest.GroupVersionKind())
@@ -79,7 +79,7 @@ func TestAutoscaledReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	declare(nil)
-	want("when somebody else owned it as well", 3)
+	want("when another manager owned it as well", 3)
 }
 
 func managerNames(o *unstructured.Unstructured) (names []string) {

@@ -42,7 +42,7 @@ func signalTo(t *testing.T, pid int, signal syscall.Signal) {
 	}
 }
 
-// Issue 11, point 5: old sessions of a postmaster that stands still go on, and
+// Old sessions of a postmaster that stands still go on, and
 // nobody can connect any more.
 func TestRealHungServerLeavesAndIsStartedAgain(t *testing.T) {
 	w := newWorld(t, 1)
@@ -124,7 +124,7 @@ func TestRealFullServerIsNotHung(t *testing.T) {
 	}
 }
 
-// Issue 11, point 8: a primary that stands still in the middle of a copy holds
+// A primary that stands still in the middle of a copy holds
 // that up for a while, and not for ever.
 func TestRealCopyFromFrozenPrimaryIsTriedAgain(t *testing.T) {
 	w := newWorld(t, 2)
@@ -172,7 +172,7 @@ func TestRealCopyFromFrozenPrimaryIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Issue 11, point 8: ALTER SYSTEM overrules nothing of Holdfast's, on the versions
+// ALTER SYSTEM overrules nothing of Holdfast's, on the versions
 // that cannot forbid it.
 func TestRealAlterSystemOverrulesNothingOwned(t *testing.T) {
 	w := newWorld(t, 1)

@@ -52,7 +52,7 @@ func TestTidyNeverLosesTheOnlyData(t *testing.T) {
 	}
 }
 
-// Issue 11, point 8: of two copies in a row that never streamed, neither takes the
+// Of two copies in a row that never streamed, neither takes the
 // place of the data that was kept for them.
 func TestSecondCopyKeepsTheOldestData(t *testing.T) {
 	dir := t.TempDir()

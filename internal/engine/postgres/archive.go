@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
-// archiveRecheck is how often is looked whether an archive has begun: of older
-// agents, nothing reports that, and of time that passes, nobody.
+// archiveRecheck is how often it is checked whether an archive has begun: older
+// agents do not report that, and no watch reports that time passes.
 const archiveRecheck = 15 * time.Second
 
 // judgeArchive says what is wrong with the archive of the log. It is never a

@@ -127,12 +127,12 @@ func TestArchiveFacts(t *testing.T) {
 				t.Errorf("step %v", p.Step)
 			}
 			if waits := c.says != nil && c.says.Gap == &justNow; waits && p.Recheck != archiveRecheck {
-				t.Errorf("looks again in %s", p.Recheck)
+				t.Errorf("checks again in %s", p.Recheck)
 			}
 		})
 	}
 	for name, change := range map[string]func(w *world){
-		"nobody wants one":               func(w *world) { w.c.Spec.Backup = nil; w.member(0) },
+		"no archive is declared":         func(w *world) { w.c.Spec.Backup = nil; w.member(0) },
 		"the primary is to be restarted": func(w *world) { w.status(0).PendingRestart = []string{"archive_mode"} },
 	} {
 		w := settled(t, 1)
@@ -183,7 +183,7 @@ func TestArchiveStatus(t *testing.T) {
 	}{
 		{"nothing is stored yet", nil, nil, &agentapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
 		{"the first is stored", was(v1alpha1.ArchiveWaiting, nil), nil, stored, 0, begun, ""},
-		{"once that is on record", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, 0, was(v1alpha1.ArchiveArchiving, at(time.Hour)), first},
+		{"once that is recorded", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, 0, was(v1alpha1.ArchiveArchiving, at(time.Hour)), first},
 		{"of a cluster that was made again", was(v1alpha1.ArchiveArchiving, at(time.Hour)), func(w *world) { w.c.UID = "another" }, stored, 0, was(v1alpha1.ArchiveArchiving, at(time.Hour)), "orders-first-48469b"},
 		{"of an archive that began again", was(v1alpha1.ArchiveArchiving, at(time.Minute)), nil, stored, 0, was(v1alpha1.ArchiveArchiving, at(time.Minute)), "orders-first-a947aa"},
 		{"one from the second before neither", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, stored, time.Hour + time.Second, was(v1alpha1.ArchiveArchiving, at(time.Hour)), first},
@@ -192,17 +192,17 @@ func TestArchiveStatus(t *testing.T) {
 		{"an agent that began anew", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{}, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
 		{"it fails", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{Last: "x", Late: true}, 0, was(v1alpha1.ArchiveFailing, at(time.Hour)), ""},
 		{"it fails from the first", nil, nil, &agentapi.ArchiveStatus{Error: "wrong keys"}, 0, was(v1alpha1.ArchiveFailing, nil), ""},
-		{"that is mended", was(v1alpha1.ArchiveFailing, nil), nil, &agentapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
+		{"that is fixed", was(v1alpha1.ArchiveFailing, nil), nil, &agentapi.ArchiveStatus{}, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
 		{"log is given up", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{Last: "x", Gap: &agentapi.ArchiveGap{From: "a"}}, 0, was(v1alpha1.ArchiveFailing, at(time.Hour)), ""},
 		{"after a hole it begins anew", was(v1alpha1.ArchiveArchiving, at(time.Hour)), nil, &agentapi.ArchiveStatus{Last: "x", Gap: hole}, 2 * time.Minute, holed, "orders-gap-453b7aa6"},
 		{"a hole from before counts no more", was(v1alpha1.ArchiveArchiving, at(time.Second)), nil, &agentapi.ArchiveStatus{Last: "x", Gap: hole}, time.Millisecond, was(v1alpha1.ArchiveArchiving, at(time.Second)), ""},
 		{"elsewhere before", elsewhere, nil, stored, time.Minute, moved(0, nil), ""},
 		{"nothing was stored since it moved", moved(time.Minute, nil), nil, storedAt(time.Minute), 0, moved(time.Minute, nil), ""},
 		{"the first since it moved", moved(time.Minute, nil), nil, storedAt(time.Second), 0, moved(time.Minute, at(0)), ""},
-		{"once that is on record, too", moved(time.Hour, at(time.Hour)), nil, &agentapi.ArchiveStatus{}, 0, moved(time.Hour, at(time.Hour)), first},
+		{"once that is recorded, too", moved(time.Hour, at(time.Hour)), nil, &agentapi.ArchiveStatus{}, 0, moved(time.Hour, at(time.Hour)), first},
 		{"an older agent", nil, nil, nil, 0, was(v1alpha1.ArchiveFailing, nil), ""},
 		{"settings that are not taken up yet", nil, func(w *world) { w.status(0).PendingRestart = []string{"archive_mode"} }, stored, 0, was(v1alpha1.ArchiveWaiting, nil), ""},
-		{"a primary that nobody sees", was(v1alpha1.ArchiveArchiving, at(time.Hour)), func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, stored, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
+		{"a primary that does not report", was(v1alpha1.ArchiveArchiving, at(time.Hour)), func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, stored, time.Minute, was(v1alpha1.ArchiveArchiving, at(time.Hour)), ""},
 		{"turned off", was(v1alpha1.ArchiveArchiving, at(time.Hour)), func(w *world) { w.c.Spec.Backup.Continuous = false }, stored, 0, nil, ""},
 	}
 	for _, c := range cases {
@@ -230,7 +230,7 @@ func TestArchiveStatus(t *testing.T) {
 			}
 			begins := c.want != nil && (c.want.State == v1alpha1.ArchiveWaiting || c.want.Since != nil && (c.was == nil || !c.want.Since.Equal(c.was.Since)))
 			if soon := p.Recheck == archiveRecheck; soon != begins {
-				t.Errorf("looks again in %s", p.Recheck)
+				t.Errorf("checks again in %s", p.Recheck)
 			}
 			if got != c.demand {
 				t.Errorf("demand %q, want %q", got, c.demand)

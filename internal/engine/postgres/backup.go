@@ -12,7 +12,7 @@ import (
 )
 
 // PlanCopy implements engine.Engine: a replica that follows is copied, where
-// there is one. Members let nobody stream but by their own certificate. The copy
+// there is one. Members let only clients with a member's certificate stream. The copy
 // must reach what any of them had.
 func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.CopyPlan {
 	s := membersOf(c)
@@ -40,12 +40,12 @@ func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) 
 			newest = *m
 		}
 	}
-	order := append(replicas, primary...)
-	if len(order) == 0 {
+	preferred := append(replicas, primary...)
+	if len(preferred) == 0 {
 		return engine.CopyPlan{Waits: "no member serves"}
 	}
 	p := engine.CopyPlan{
-		Program: containerName, Image: memberset.RunningImage(s, o.Pods[order[0]]), Sources: memberset.CopySources(s, order, Port),
+		Program: containerName, Image: memberset.RunningImage(s, o.Pods[preferred[0]]), Sources: memberset.CopySources(s, preferred, Port),
 		SystemIdentifier: c.Status.SystemIdentifier, Secret: s.Named(objects.SuffixTLS), Expected: expected,
 	}
 	if newest.Position > 0 {

@@ -23,7 +23,7 @@ func TestPlanCopy(t *testing.T) {
 		name     string
 		replicas int
 		change   func(w *world)
-		order    string
+		sources  string
 		atLeast  string
 	}{
 		{"replicas first", 3, at(0, 1, 0x1_0000_0100), "orders-2 orders-1 orders-0", "1:1/100"},
@@ -36,7 +36,7 @@ func TestPlanCopy(t *testing.T) {
 		}, "orders-0", "1:0/3000060"},
 		{"the primary, where it is alone", 1, func(*world) {}, "orders-0", "1:0/3000060"},
 		{"no position, where none is known", 1, at(0, 0, 0), "orders-0", ""},
-		{"nobody", 1, func(w *world) { w.status(0).State, w.status(0).Serving = agentapi.StateFailed, false }, "", ""},
+		{"no member", 1, func(w *world) { w.status(0).State, w.status(0).Serving = agentapi.StateFailed, false }, "", ""},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,11 +46,11 @@ func TestPlanCopy(t *testing.T) {
 			}
 			tc.change(w)
 			got := (&Engine{}).PlanCopy(w.c, w.o)
-			var order []string
+			var sources []string
 			for _, source := range got.Sources {
-				order = append(order, source.Name)
+				sources = append(sources, source.Name)
 			}
-			if strings.Join(order, " ") != tc.order || got.AtLeast != tc.atLeast || (got.Waits == "") != (tc.order != "") {
+			if strings.Join(sources, " ") != tc.sources || got.AtLeast != tc.atLeast || (got.Waits == "") != (tc.sources != "") {
 				t.Errorf("%+v", got)
 			}
 		})

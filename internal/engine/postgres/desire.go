@@ -111,7 +111,7 @@ func versionRefused(c *v1alpha1.PostgresCluster, o memberset.Observation) (reaso
 }
 
 // declaredVersion is what the spec said of the version that runs, as far as the
-// image that is declared tells; the running one where it does not. Another word
+// image that is declared says it; the running one where it does not. Another word
 // for the same version would restart the members.
 func declaredVersion(c *v1alpha1.PostgresCluster, o memberset.Observation, running string) string {
 	if c.Spec.Image != "" || o.StatefulSet == nil {

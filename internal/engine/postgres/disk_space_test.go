@@ -18,7 +18,7 @@ func TestDiskFull(t *testing.T) {
 		change func(w *world)
 		want   map[string]string
 	}{
-		{"it has room", func(*world) {}, map[string]string{
+		{"it has space", func(*world) {}, map[string]string{
 			"Ready": "True Ready: 2 of 2 members serve, orders-0 takes writes", "Available": "True Available: 2 of 2 members serve, orders-0 takes writes"}},
 		{"the primary's volume is full", func(w *world) { w.status(0).DiskFull = true }, map[string]string{
 			"Ready": "False VolumeFull: member orders-0: volume data-orders-0 " + remedy, "Stalled": "True VolumeFull: member orders-0: volume data-orders-0 " + remedy,

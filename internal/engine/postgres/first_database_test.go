@@ -129,7 +129,7 @@ func TestUndeclaredNamesAreThoseOfTheData(t *testing.T) {
 	}
 }
 
-// A cluster is fresh until it is born, and never over what it inherits.
+// A cluster is fresh until it is bootstrapped, and never over what it inherits.
 func TestFresh(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -162,23 +162,23 @@ func TestFresh(t *testing.T) {
 			v.CreationTimestamp, v.DeletionTimestamp = w.c.CreationTimestamp, &metav1.Time{Time: now}
 			v.Annotations = map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}
 		}, false},
-		{"a retained volume that a slow clock makes look new",
+		{"a retained volume that a slow clock makes appear new",
 			func(w *world) {
 				ownedByCluster(w.volume(0, false), "another").CreationTimestamp = w.c.CreationTimestamp
 			}, false},
-		{"a retained volume that is being deleted, and that a slow clock makes look new", func(w *world) {
+		{"a retained volume that is being deleted, and that a slow clock makes appear new", func(w *world) {
 			v := ownedByCluster(w.volume(0, true), "another")
 			v.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7"
 			v.CreationTimestamp, v.DeletionTimestamp = w.c.CreationTimestamp, &metav1.Time{Time: now}
 		}, true},
-		{"its own volume that a fast clock makes look old",
+		{"its own volume that a fast clock makes appear old",
 			func(w *world) { ownedByCluster(w.volume(0, true), string(w.c.UID)) }, true},
-		{"its own volume that is being deleted and looks old", func(w *world) {
+		{"its own volume that is being deleted and appears old", func(w *world) {
 			v := ownedByCluster(w.volume(0, true), string(w.c.UID))
 			v.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7"
 			v.DeletionTimestamp = &metav1.Time{Time: now}
 		}, false},
-		{"a born cluster", func(w *world) { w.c.Status.SystemIdentifier = "7" }, false},
+		{"a bootstrapped cluster", func(w *world) { w.c.Status.SystemIdentifier = "7" }, false},
 	}
 	for _, tc := range cases {
 		w := newWorld(t, 1)
@@ -197,7 +197,7 @@ func ownedByCluster(v *corev1.PersistentVolumeClaim, cluster string) *corev1.Per
 	return v
 }
 
-// A volume says which cluster it was made for; when the birth is on record, which
+// A volume says which cluster it was made for; when the bootstrap is recorded, which
 // cluster's data it holds.
 func TestVolumesSayWhose(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -221,7 +221,7 @@ func TestVolumesSayWhose(t *testing.T) {
 	}
 }
 
-// A plan tells by which volumes it was made.
+// A plan records from which volumes it was made.
 func TestClaimsOfAPlan(t *testing.T) {
 	w := settled(t, 3)
 	w.o.Volumes[1].DeletionTimestamp = &metav1.Time{Time: now}
@@ -233,7 +233,7 @@ func TestClaimsOfAPlan(t *testing.T) {
 	}
 }
 
-// What the data says is written on every volume, and told to the members.
+// What the data says is written on every volume, and reported to the members.
 func TestVolumesRecordTheFirstDatabase(t *testing.T) {
 	w := settled(t, 2)
 	d, _, _ := planDesired(w.c, w.o)
@@ -251,6 +251,6 @@ func TestVolumesRecordTheFirstDatabase(t *testing.T) {
 		}
 	}
 	if config := string(d.Config); !strings.Contains(config, `"database": "orders"`) || !strings.Contains(config, `"owner": "shop"`) {
-		t.Errorf("the members are told %s", config)
+		t.Errorf("the members get %s", config)
 	}
 }

@@ -90,12 +90,12 @@ func TestATagIsResolvedOnce(t *testing.T) {
 			w.o.StatefulSet = nil
 			w.running(0, older).Spec.Containers[0].Image = at(older)
 		}, at(older)},
-		{"not to what somebody wrote into the StatefulSet", func(w *world) {
+		{"not to what another client wrote into the StatefulSet", func(w *world) {
 			w.template(at(newer), asked)
 			w.c.Status.Image = at(older)
 			w.running(0, older)
 		}, at(older)},
-		{"not to another image that somebody set on a pod", func(w *world) {
+		{"not to another image that another client set on a pod", func(w *world) {
 			w.running(0, newer).Spec.Containers[0].Image = "example.invalid/miner:1"
 			w.running(1, older)
 		}, at(older)},

@@ -26,10 +26,10 @@ func requested(t *testing.T, w *world) string {
 
 func TestOlderData(t *testing.T) {
 	type outcome struct {
-		Orders  []v1alpha1.RequestStatus
-		Request string
+		Requests []v1alpha1.RequestStatus
+		Request  string
 	}
-	order := func(result string) []v1alpha1.RequestStatus {
+	request := func(result string) []v1alpha1.RequestStatus {
 		return []v1alpha1.RequestStatus{{Type: "continue-with-older-data", ID: "go", Target: "orders-0", Result: result}}
 	}
 	const notNeeded = "not needed: orders-0 is not held for older data"
@@ -39,36 +39,36 @@ func TestOlderData(t *testing.T) {
 		want   outcome
 	}{
 		{"nothing is requested", func(w *world) { delete(w.c.Annotations, v1alpha1.AnnotationContinueWithOlderData) }, outcome{}},
-		{"a request is recorded before its member hears of it", func(*world) {}, outcome{Orders: order("")}},
-		{"a request on record is passed on", func(w *world) { w.c.Status.Requests = order("") }, outcome{order(""), "go orders-0"}},
+		{"a request is recorded before its member gets it", func(*world) {}, outcome{Requests: request("")}},
+		{"a recorded request is passed on", func(w *world) { w.c.Status.Requests = request("") }, outcome{request(""), "go orders-0"}},
 		{"so it is when the annotation is gone", func(w *world) {
-			w.c.Status.Requests = order("")
+			w.c.Status.Requests = request("")
 			delete(w.c.Annotations, v1alpha1.AnnotationContinueWithOlderData)
-		}, outcome{order(""), "go orders-0"}},
+		}, outcome{request(""), "go orders-0"}},
 		{"so it is while its member starts", func(w *world) {
-			w.c.Status.Requests = order("")
+			w.c.Status.Requests = request("")
 			m := w.status(0)
 			m.State, m.Hold = agentapi.StateRecovering, ""
-		}, outcome{order(""), "go orders-0"}},
+		}, outcome{request(""), "go orders-0"}},
 		{"its member has carried it out", func(w *world) {
-			w.c.Status.Requests = order("")
+			w.c.Status.Requests = request("")
 			m := w.status(0)
 			m.Recovered, m.Timeline = "go", 2
-		}, outcome{Orders: order("orders-0 went on with older data, on timeline 2")}},
+		}, outcome{Requests: request("orders-0 went on with older data, on timeline 2")}},
 		{"the newer volume came back", func(w *world) {
-			w.c.Status.Requests = order("")
+			w.c.Status.Requests = request("")
 			m := w.status(0)
 			m.State, m.Hold, m.Serving, m.Role = agentapi.StateRunning, "", true, v1alpha1.RolePrimary
-		}, outcome{Orders: order(notNeeded)}},
-		{"an ID is carried out once", func(w *world) { w.c.Status.Requests = order("done") }, outcome{Orders: order("done")}},
+		}, outcome{Requests: request(notNeeded)}},
+		{"an ID is carried out once", func(w *world) { w.c.Status.Requests = request("done") }, outcome{Requests: request("done")}},
 		{"another ID is taken up", func(w *world) {
-			w.c.Status.Requests = order("done")
+			w.c.Status.Requests = request("done")
 			w.c.Status.Requests[0].ID = "before"
-		}, outcome{Orders: order("")}},
+		}, outcome{Requests: request("")}},
 		{"a primary that serves is not asked to", func(w *world) {
 			m := w.status(0)
 			m.State, m.Hold, m.Serving, m.Role = agentapi.StateRunning, "", true, v1alpha1.RolePrimary
-		}, outcome{Orders: order(notNeeded)}},
+		}, outcome{Requests: request(notNeeded)}},
 		{"a member that has not said what holds it is waited for", func(w *world) {
 			m := w.status(0)
 			m.State, m.Hold = agentapi.StateStarting, ""

@@ -119,7 +119,7 @@ func TestOutdatedPodIsFirstItsAgentsToRestart(t *testing.T) {
 				t.Errorf("replaced: %v, want %v: %+v", replaced, tc.replaced, p.Step)
 			}
 			if tc.recheck != 0 && p.Recheck != tc.recheck {
-				t.Errorf("looked at again in %s, want %s", p.Recheck, tc.recheck)
+				t.Errorf("checked again in %s, want %s", p.Recheck, tc.recheck)
 			}
 		})
 	}

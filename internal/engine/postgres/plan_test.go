@@ -27,13 +27,13 @@ type outcome struct {
 func outcomeOf(p engine.Plan) outcome {
 	var out outcome
 	out.Step = judgeStep(p.Step)
-	seen := map[string]bool{}
+	reported := map[string]bool{}
 	for _, f := range p.Facts {
 		text := f.Type + "/" + f.Reason
-		if !seen[text] {
+		if !reported[text] {
 			out.Facts = append(out.Facts, text)
 		}
-		seen[text] = true
+		reported[text] = true
 	}
 	for _, obj := range p.Objects {
 		if set := statefulSetOf(obj); set != nil {
@@ -168,7 +168,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"ReplaceMember orders-0", []string{"Reconciling/Restarting", "Reconciling/Configuring", available}, 2}},
-		{"an outdated pod whose image cannot be had is replaced at once, so that mending the spec mends the cluster",
+		{"an outdated pod whose image cannot be had is replaced at once, so that fixing the spec fixes the cluster",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
 				w.c.Spec.Version = "17.99"
@@ -247,7 +247,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Reconciling/Resizing", available}, 1}},
-		{"an unknown storage class writes nothing that could not be mended later",
+		{"an unknown storage class writes nothing that could not be fixed later",
 			func(t *testing.T) *world {
 				w := newWorld(t, 1)
 				w.mint()
@@ -272,7 +272,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Stalled/DataVersionMismatch", "Degraded/MemberDown", "Reconciling/MemberDown", down}, 1}},
-		{"a replica that has no room for a copy stalls with what it needs, and the primary serves",
+		{"a replica that has no disk space for a copy stalls with what it needs, and the primary serves",
 			func(t *testing.T) *world { return held(t, 1, agentapi.HoldVolumeFull) },
 			outcome{"", []string{"Stalled/VolumeFull", "Degraded/MemberDown", "Reconciling/MemberDown", available}, 2}},
 		{"a primary whose volume is an older one stalls and takes no writes",
@@ -334,7 +334,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Degraded/DataMissing", "Reconciling/Restarting", available}, 1}},
-		{"the last copies are kept while nobody is primary, even under Delete",
+		{"the last copies are kept while no member is primary, even under Delete",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
@@ -343,7 +343,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Reconciling/ScalingUp", "Reconciling/Configuring", "Reconciling/ScalingDown", down}, 3}},
-		{"a volume of a former member stays while nobody is primary, even under Delete",
+		{"a volume of a former member stays while no member is primary, even under Delete",
 			func(t *testing.T) *world {
 				w := settled(t, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
@@ -413,7 +413,7 @@ func hashNow(w *world) string {
 	return agentapi.HashConfig(d.Config)
 }
 
-// A message without a field or a remedy helps nobody.
+// A message without a field or a remedy does not help.
 func TestStalledNamesFieldAndRemedy(t *testing.T) {
 	cases := map[string]struct {
 		change func(w *world)
@@ -457,7 +457,7 @@ func TestSecretsStayOutOfFactsAndReport(t *testing.T) {
 	}
 }
 
-// The birth latch comes from status, from any volume, or from the first
+// The initialization guard comes from status, from any volume, or from the first
 // member; each alone is enough.
 func TestBirthLatch(t *testing.T) {
 	const id = "7300000000000000001"
@@ -474,16 +474,16 @@ func TestBirthLatch(t *testing.T) {
 			w.mint()
 			source(w)
 			if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != id {
-				t.Errorf("latch %q, want %q", got, id)
+				t.Errorf("system identifier %q, want %q", got, id)
 			}
 		})
 	}
-	t.Run("a replica's word is not enough to be born", func(t *testing.T) {
+	t.Run("a replica's report is not enough for a bootstrap", func(t *testing.T) {
 		w := newWorld(t, 2)
 		w.mint()
 		w.member(1).SystemIdentifier = id
 		if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != "" {
-			t.Errorf("latch %q from a replica", got)
+			t.Errorf("system identifier %q from a replica", got)
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestPolicyOfASuspendedCluster(t *testing.T) {
 			w.owned(w.o.Volumes[1])
 			w.o.Volumes[1].DeletionTimestamp = &metav1.Time{Time: now}
 		}, ""},
-		{"a volume of somebody else's is left alone", v1alpha1.DeletionDelete, func(w *world) {
+		{"a volume of another owner is left alone", v1alpha1.DeletionDelete, func(w *world) {
 			w.owned(w.o.Volumes[0])
 			w.owned(w.o.Volumes[1])
 			w.owned(w.o.DataSecrets["orders-ca"])
@@ -63,7 +63,7 @@ func TestPolicyOfASuspendedCluster(t *testing.T) {
 }
 
 // A volume grows in an apply of its own: one that is refused must not keep the
-// policy, or the birth, from being written.
+// policy, or the bootstrap, from being written.
 func TestVolumeGrowsLast(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -73,7 +73,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 		{"a volume that is as desired grows", func(w *world) {}, "2Gi"},
 		{"the deletion policy goes first", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete }, "1Gi"},
 		{"retaining goes first", func(w *world) { w.owned(w.o.Volumes[0]) }, "1Gi"},
-		{"the birth goes first", func(w *world) { w.o.Volumes[0].Annotations = nil }, "1Gi"},
+		{"the bootstrap goes first", func(w *world) { w.o.Volumes[0].Annotations = nil }, "1Gi"},
 		{"nothing waits where drift may stay", func(w *world) {
 			w.o.Volumes[0].Annotations = nil
 			w.c.Spec.Drift.Mode = v1alpha1.DriftReport

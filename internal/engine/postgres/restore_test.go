@@ -44,7 +44,7 @@ func TestPlanRestore(t *testing.T) {
 		t.Errorf("without its class: %+v", r.Faults)
 	}
 	if w := settled(t, 1); !(&Engine{}).PlanRestore(w.c, w.o).Living {
-		t.Error("a database lives, and nobody sees it")
+		t.Error("a database runs, and it is not observed")
 	}
 }
 
@@ -71,12 +71,12 @@ func TestHalfRestored(t *testing.T) {
 			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationRestoredBy: "another-uid"}
 			c.change(w)
 			p := planCluster(w.c, w.o, now)
-			told := false
+			refused := false
 			for _, f := range p.Facts {
-				told = told || f.Reason == v1alpha1.ReasonRestoreRefused && strings.Contains(f.Message, "data-orders-0")
+				refused = refused || f.Reason == v1alpha1.ReasonRestoreRefused && strings.Contains(f.Message, "data-orders-0")
 			}
-			if told != c.wants || len(p.Objects) == 0 != c.wants {
-				t.Errorf("told %t, %d objects", told, len(p.Objects))
+			if refused != c.wants || len(p.Objects) == 0 != c.wants {
+				t.Errorf("refused %t, %d objects", refused, len(p.Objects))
 			}
 		})
 	}

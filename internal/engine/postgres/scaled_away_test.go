@@ -41,9 +41,9 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"the primary answered since", func(w *world) {}, "DeleteVolume data-orders-2"},
 		{"the long poll was out before the pod ended", func(w *world) { asked(w, now.Add(-61*time.Second)) }, ""},
 		{"its agent may not have noticed yet that the database hangs", func(w *world) { asked(w, now.Add(-58*time.Second)) }, ""},
-		{"nobody knows when the pod ended", func(w *world) { w.o.Ended = nil }, ""},
+		{"it is unknown when the pod ended", func(w *world) { w.o.Ended = nil }, ""},
 		{"the primary does not serve", func(w *world) { w.status(0).Serving = false }, ""},
-		{"the primary could not look at its position", func(w *world) { w.status(0).PositionOld = true }, ""},
+		{"the primary could not read its position", func(w *world) { w.status(0).PositionOld = true }, ""},
 		{"the primary did not flush since", func(w *world) { w.status(0).Flushed = false }, ""},
 		{"the primary starts", func(w *world) { w.status(0).State = agentapi.StateRecovering }, ""},
 		{"a replica answers in its place", func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, ""},
@@ -52,7 +52,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"it was kept when its member left", func(w *world) { w.left(2, v1alpha1.DeletionRetain) }, ""},
 		{"it says nothing of how its member left", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationScaledAway) }, ""},
 		{"an earlier cluster scaled it away", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] = "earlier" }, ""},
-		{"nobody knows whose it is", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationCluster) }, ""},
+		{"it is unknown whose it is", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationCluster) }, ""},
 		{"its data is ahead", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationDiverged] = "true" }, ""},
 		{"the policy says Retain by now", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, ""},
 	}
@@ -70,7 +70,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 			if tc.want == "" && w.o.Volumes[2].Annotations[v1alpha1.AnnotationScaledAway] == "Delete" && w.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete &&
 				w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] == string(w.c.UID) && w.o.Volumes[2].Annotations[v1alpha1.AnnotationDiverged] == "" &&
 				(p.Recheck == 0 || p.Recheck > time.Minute) {
-				t.Errorf("it is looked at again after %s", p.Recheck)
+				t.Errorf("it is checked again after %s", p.Recheck)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 	if got := w.o.Membership(); got != 1 {
 		t.Errorf("a label makes a former member's volume one of %d members'", got)
 	}
-	check("somebody labelled it as a member's", "Retain", false)
+	check("another client labelled it as a member's", "Retain", false)
 	w.replicas(2)
 	check("a member again", "", true)
 	w.member(1)

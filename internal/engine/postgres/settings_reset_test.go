@@ -28,7 +28,7 @@ func TestAlterSystemIsDriftOnce(t *testing.T) {
 		}
 		for _, d := range p.Drifts {
 			all = append(all, d.Operation+" "+d.Object.String()+" "+d.Path+" "+d.Action)
-			// As the status has it on record.
+			// As the status has it recorded.
 			record := v1alpha1.DriftRecord{Time: metav1.NewTime(d.Time.Truncate(time.Second)), Object: d.Object.String(), Path: d.Path, Operation: d.Operation, Action: d.Action}
 			if w.c.Status.Drift == nil {
 				w.c.Status.Drift = &v1alpha1.DriftStatus{}

@@ -32,7 +32,7 @@ func server(w *world) pki.Given {
 	return pki.ReadServer(map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": ca.CertPEM}, s.ServerNames())
 }
 
-// What spec.tls names is brought into use step by step, and what is wrong with
+// What spec.tls names is taken into use step by step, and what is wrong with
 // it is said.
 func TestPlanOfBroughtCertificates(t *testing.T) {
 	trusts := func(w *world) {

@@ -55,10 +55,10 @@ func (w *world) asks(ordinal int, size string) {
 	w.o.Volumes[ordinal].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 }
 
-// holdFull has a member wait for room on a volume that is full.
-func (w *world) holdFull(ordinal int, room int64) {
+// holdFull has a member wait for disk space on a volume that is full.
+func (w *world) holdFull(ordinal int, space int64) {
 	m := w.status(ordinal)
-	m.State, m.Hold, m.Serving, m.Role, m.RoomNeeded = agentapi.StateHeld, agentapi.HoldVolumeFull, false, v1alpha1.RoleMember, room
+	m.State, m.Hold, m.Serving, m.Role, m.RoomNeeded = agentapi.StateHeld, agentapi.HoldVolumeFull, false, v1alpha1.RoleMember, space
 	m.Message = "the volume is full: set spec.storage.size to more"
 	if ordinal == 0 {
 		w.o.ServicePods[suffixRW] = map[string]bool{}
@@ -75,7 +75,7 @@ func TestAutoGrow(t *testing.T) {
 		sizes    string
 		facts    []string
 	}{
-		{"a volume with room stays as it is", 2, func(w *world) { w.fill(0, 79) }, "1Gi 1Gi", nil},
+		{"a volume with space stays as it is", 2, func(w *world) { w.fill(0, 79) }, "1Gi 1Gi", nil},
 		{"one volume that is filled grows all of them", 3, func(w *world) { w.fill(1, 80) }, "1229Mi 1229Mi 1229Mi", []string{grows}},
 		{"another threshold", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.ThresholdPercent = 90; w.fill(0, 89) }, "1Gi", nil},
 		{"another step", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.StepPercent = 50; w.fill(0, 80) }, "1536Mi", []string{grows}},
@@ -88,7 +88,7 @@ func TestAutoGrow(t *testing.T) {
 			w.sized(0, "1229Mi")
 			w.fill(0, 90)
 		}, "1475Mi 1475Mi", []string{"Reconciling/ScalingUp", grows}},
-		{"a claim without a volume yet grows once it has one, and holds up nobody", 2, func(w *world) {
+		{"a claim without a volume yet grows once it has one, and holds up no other", 2, func(w *world) {
 			w.o.Volumes[1].Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 			w.gone(1)
 			w.fill(0, 90)
@@ -100,7 +100,7 @@ func TestAutoGrow(t *testing.T) {
 		}, "1229Mi 1Gi", []string{"Degraded/StorageNotExpandable", grows}},
 		{"a volume without a class cannot grow", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = nil; w.fill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
 		{"nor can one whose class is gone", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("gone"); w.fill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
-		{"a class that cannot be looked at is tried", 1, func(w *world) { w.o.StorageClasses = nil; w.fill(0, 90) }, "1229Mi", []string{grows}},
+		{"a class that cannot be read is tried", 1, func(w *world) { w.o.StorageClasses = nil; w.fill(0, 90) }, "1229Mi", []string{grows}},
 		{"a growth that was cut short goes on", 2, func(w *world) { w.sized(0, "1229Mi"); w.fill(0, 70) }, "1229Mi 1229Mi", []string{grows}},
 		{"what a member said before its volume grew does not grow it again", 1, func(w *world) { w.fill(0, 81); w.sized(0, "1229Mi") }, "1229Mi", nil},
 		{"a larger size is a change that was asked for", 1, func(w *world) { w.fill(0, 90); w.c.Spec.Storage.Size = resource.MustParse("1500Mi") }, "1500Mi",
@@ -122,7 +122,7 @@ func TestAutoGrow(t *testing.T) {
 		{"folders of one disk have no size of their own", 1, func(w *world) {
 			w.status(0).VolumeSize, w.status(0).VolumeUsed = 100*gibibyte, 85*gibibyte
 		}, "1Gi", []string{"Degraded/StorageUnbounded"}},
-		{"and need none while the disk has room", 1, func(w *world) {
+		{"and need none while the disk has space", 1, func(w *world) {
 			w.status(0).VolumeSize, w.status(0).VolumeUsed = 100*gibibyte, 75*gibibyte
 		}, "1Gi", nil},
 		{"nothing grows while the cluster is suspended", 1, func(w *world) { w.fill(0, 85); w.c.Spec.Suspend = true }, "1Gi", []string{"Degraded/Suspended"}},
@@ -134,13 +134,13 @@ func TestAutoGrow(t *testing.T) {
 			w.asks(0, "1236Mi")
 			w.asks(1, "1236Mi")
 		}, "1236Mi 1236Mi", append([]string{full, down[0], grows}, down[1])},
-		{"a member that has not looked at its larger volume yet does not make it grow again", 2, func(w *world) {
+		{"a member that has not checked its larger volume yet does not make it grow again", 2, func(w *world) {
 			w.fill(1, 100)
 			w.holdFull(1, 24*mebibyte)
 			w.sized(0, "1600Mi")
 			w.sized(1, "1600Mi")
 		}, "1600Mi 1600Mi", append([]string{full}, down...)},
-		{"a copy that does not fit gets its room at once", 2, func(w *world) { w.holdFull(1, 1200*mebibyte) }, "1689Mi 1689Mi",
+		{"a copy that does not fit gets its space at once", 2, func(w *world) { w.holdFull(1, 1200*mebibyte) }, "1689Mi 1689Mi",
 			append([]string{full, down[0], grows}, down[1])},
 		{"a full volume at the maximum is a dead end", 2, func(w *world) {
 			w.sized(0, "2Gi")
@@ -150,7 +150,7 @@ func TestAutoGrow(t *testing.T) {
 		}, "2Gi 2Gi", append([]string{"Stalled/VolumeFull", down[0], atMost}, down[1])},
 		{"a volume that fills fast grows before it is filled to the threshold, so far that it lasts", 2, func(w *world) { w.fill(0, 50); w.status(0).VolumeRate = 5 * mebibyte },
 			"1974Mi 1974Mi", []string{grows}},
-		{"one that has room for as long as a growth takes does not", 1, func(w *world) { w.fill(0, 40); w.status(0).VolumeRate = 5 * mebibyte }, "1Gi", nil},
+		{"one that has space for as long as a growth takes does not", 1, func(w *world) { w.fill(0, 40); w.status(0).VolumeRate = 5 * mebibyte }, "1Gi", nil},
 		{"a rate lasts for no more than twice the size", 1, func(w *world) {
 			w.c.Spec.Storage.AutoGrow.MaxSize = resource.MustParse("20Gi")
 			w.fill(0, 50)
@@ -232,7 +232,7 @@ func TestNoAutoGrow(t *testing.T) {
 	}
 }
 
-// Every growth of every volume is told, with what it is for.
+// Every growth of every volume is reported, with what it is for.
 func TestGrowthNotes(t *testing.T) {
 	cases := map[string]struct {
 		change func(w *world)
@@ -293,7 +293,7 @@ func TestGrowthNamesFieldAndRemedy(t *testing.T) {
 	}
 }
 
-// A volume that grows by itself leaves Ready alone: nobody asked for a change.
+// A volume that grows by itself leaves Ready alone: no client asked for a change.
 func TestGrowthKeepsReady(t *testing.T) {
 	w := growing(t, 2)
 	w.fill(1, 85)
@@ -328,7 +328,7 @@ func growAtRandom(t *testing.T, seed uint64) {
 		n := random.IntN(2)
 		claim := w.o.Volumes[n]
 		switch random.IntN(4) {
-		case 0: // the member looks at its volume
+		case 0: // the member checks its volume
 			capacity := claim.Status.Capacity[corev1.ResourceStorage]
 			m := w.status(n)
 			m.VolumeSize = capacity.Value() / 100 * (91 + int64(seed%10))
@@ -339,7 +339,7 @@ func growAtRandom(t *testing.T, seed uint64) {
 			}
 		case 1: // the volume becomes what its claim asks for
 			claim.Status.Capacity = claim.Spec.Resources.Requests
-		case 2: // somebody writes
+		case 2: // a client writes
 			used[n] += random.Int64N(gibibyte / 20)
 			most = max(most, used[n])
 		default:

@@ -33,7 +33,7 @@ type world struct {
 	t *testing.T
 }
 
-// newWorld is a cluster of n members that nobody has acted on yet.
+// newWorld is a cluster of n members that no step has acted on yet.
 func newWorld(t *testing.T, replicas int) *world {
 	t.Helper()
 	n := int32(replicas)

@@ -114,7 +114,7 @@ func listUnknowns(c v1alpha1.Cluster, o memberset.Observation) []string {
 	return list
 }
 
-// imageRepository of an image reference, without tag and digest.
+// imageRepository is the repository of an image reference, without tag and digest.
 func imageRepository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {

@@ -104,7 +104,7 @@ func nodesReady(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // HeardSince says by an error which node has not been heard of since that
-// time. For 50 seconds a lost node looks ready, and is none.
+// time. For 50 seconds a lost node is reported ready, and is not.
 func HeardSince(ctx context.Context, client kubernetes.Interface, since time.Time) error {
 	for _, n := range layout.AllNodes() {
 		lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, n.Name, metav1.GetOptions{})

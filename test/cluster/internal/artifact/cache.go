@@ -63,7 +63,7 @@ func ComputeKey(files []string, words ...string) (string, error) {
 
 // MakeFolder returns the cached folder NAME-KEY, which fill makes when it is not
 // there. A folder is in its place whole or not at all, so that a killed build
-// leaves nothing that looks finished.
+// leaves nothing that appears finished.
 func MakeFolder(name, key string, fill func(folder string) error) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {

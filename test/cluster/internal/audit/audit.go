@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Query selects requests and says how finely they are told apart.
+// Query selects requests and says how finely they are distinguished.
 type Query struct {
 	From    time.Time      // received at or after; zero for all there is
 	User    *regexp.Regexp // on "user userAgent"; nil for everyone

@@ -126,7 +126,7 @@ func controllerManager(dir layout.Dir, b Binaries) process.Program {
 		"--authorization-kubeconfig="+kubeconfig,
 		"--bind-address=127.0.0.1",
 		"--leader-elect=false",
-		// Each controller its own account: the audit log tells them apart.
+		// Each controller its own account: the audit log distinguishes them.
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file="+dir.PKIFile("service-accounts.key"),
 		"--root-ca-file="+dir.PKIFile("ca.crt"),

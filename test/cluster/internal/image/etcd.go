@@ -112,7 +112,7 @@ func buildEtcd(ctx context.Context, version string) (Image, error) {
 	return image, packEtcd(programs, image)
 }
 
-// packEtcd lays the image out as the official one is: the programs, nobody's
+// packEtcd lays the image out as the official one is: the programs, no user's
 // shell, and no user of its own.
 func packEtcd(programs string, image Image) error {
 	const bin, data = "/usr/local/bin", "/var/lib/etcd"

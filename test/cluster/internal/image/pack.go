@@ -35,7 +35,7 @@ func PackBinary(b Binary, archive string) error {
 	return writeArchive(archive, b.Ref, b.newConfig(), layer)
 }
 
-// newLayer of the program and the folders above it.
+// newLayer is the layer of the program and the folders above it.
 func (b Binary) newLayer() (v1.Layer, error) {
 	return layerOf(func(w *tar.Writer) error {
 		if err := writeFolders(w, path.Dir(b.Path)); err != nil {
@@ -84,7 +84,7 @@ func writeFile(w *tar.Writer, file string, content []byte, mode int64) error {
 	return err
 }
 
-// layerOf is a layer of what fill writes, and of a /tmp for whoever needs one.
+// layerOf is a layer of what fill writes, and of a /tmp for programs that need one.
 func layerOf(fill func(*tar.Writer) error) (v1.Layer, error) {
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)

@@ -14,7 +14,7 @@ import (
 // believed of the next ones.
 func TestRemoveState(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"nodes/node-1/image", "loaded/holdfast-1", "volumes/a", "kubeconfig", "somebody's"} {
+	for _, name := range []string{"nodes/node-1/image", "loaded/holdfast-1", "volumes/a", "kubeconfig", "another"} {
 		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestRemoveState(t *testing.T) {
 	for _, e := range left {
 		names = append(names, e.Name())
 	}
-	if diff := cmp.Diff([]string{"somebody's"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"another"}, names); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }

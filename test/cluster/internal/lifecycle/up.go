@@ -1,4 +1,4 @@
-// Package lifecycle brings the whole cluster up, mends it and takes it down.
+// Package lifecycle brings the whole cluster up, repairs it and takes it down.
 package lifecycle
 
 import (
@@ -34,7 +34,7 @@ const (
 // folder holds the remains of a start that was cut short.
 const started = "started"
 
-// StartCluster brings the cluster up, or mends what is missing of a running one. The
+// StartCluster brings the cluster up, or repairs what is missing of a running one. The
 // kubeconfig is written when everything is ready, never before.
 func StartCluster(ctx context.Context, dir layout.Dir, kubeconfig string) error {
 	if CheckHealth(ctx, dir) == nil {

@@ -31,7 +31,7 @@ func writeConfiguration(dir layout.Dir, n layout.Node) error {
 }
 
 // containerdConfig keeps everything of the node's in folders of its own; the
-// pods' network namespaces too, so that they can be told from other nodes'.
+// pods' network namespaces too, so that they can be distinguished from other nodes'.
 func containerdConfig(dir layout.Dir, n layout.Node) string {
 	return fmt.Sprintf(`version = 2
 root = %q

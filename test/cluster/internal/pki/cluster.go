@@ -9,7 +9,7 @@ import (
 )
 
 // clients are the users with a kubeconfig of their own, so that the audit log
-// tells them apart.
+// distinguishes them.
 var clients = []Request{
 	{File: "admin", User: "admin", Groups: []string{"system:masters"}},
 	{File: "controller-manager", User: "system:kube-controller-manager"},

@@ -73,7 +73,7 @@ func makeChild(parent, name string) error {
 			return err
 		}
 		for _, c := range strings.Fields(string(controllers)) {
-			// A controller that cannot be passed on is one that nobody needs here.
+			// A controller that cannot be passed on is one that no node needs here.
 			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+c), 0o644)
 		}
 	}

@@ -30,14 +30,14 @@ type Program struct {
 }
 
 // record is what is kept of a started program. StartTime is in clock ticks
-// since boot and tells a process from a later one with the same id.
+// since boot and distinguishes a process from a later one with the same id.
 type record struct {
 	PID       int    `json:"pid"`
 	StartTime string `json:"startTime"`
 }
 
 // launch joins the cgroup before anything of the program runs, so that no
-// child can be born outside; nsenter, unlike "ip netns exec", leaves /sys and
+// child can start outside; nsenter, unlike "ip netns exec", leaves /sys and
 // the cgroup mounts in it alone.
 const launch = `for f in $CGROUP_PROCS; do echo $$ > "$f" || exit 1; done
 unset CGROUP_PROCS
@@ -57,7 +57,7 @@ func EnsureRunning(dir layout.Dir, p Program) (bool, error) {
 // Start starts the program in a session of its own.
 func Start(dir layout.Dir, p Program) error {
 	if _, err := exec.LookPath(p.Command[0]); err != nil {
-		return err // the shell would say so in the log only
+		return err // the shell would say so in its log file only
 	}
 	if err := MakeCgroup(p.Cgroup); err != nil {
 		return err
