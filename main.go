@@ -229,12 +229,12 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 	}
 	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]controller.Copies{}, clusters: map[string]client.Object{}}
 	if err := errors.Join(
-		wireKind(w, "PostgresCluster", o.postgresRepository,
+		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
 			}),
-		wireKind(w, "EtcdCluster", o.etcdRepository,
+		wireKind(w, "EtcdCluster", o.etcdRepository, etcd.DecodeStatus,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.EtcdCluster, etcd.Observation] {
 				return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
@@ -286,8 +286,8 @@ type kindEngine[C v1alpha1.Cluster, O any] interface {
 
 // wireKind makes the controller of one kind, its engine, and the poller of its
 // members.
-func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
-	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members")})
+func wireKind[C v1alpha1.Cluster, O any](w wiring, kind, repository string, decode func([]byte) (agentapi.Status, error), newCluster func() C, newEngine func(*memberset.MemberEngine) kindEngine[C, O]) error {
+	poller := agentclient.New(agentclient.Options{Log: w.mgr.GetLogger().WithName("members"), Decode: decode})
 	if err := w.mgr.Add(poller); err != nil {
 		return fmt.Errorf("set up %s: %w", kind, err)
 	}

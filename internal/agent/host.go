@@ -48,6 +48,10 @@ type HostOptions struct {
 	// Handlers answer the operator and the members at further paths; nil for
 	// none.
 	Handlers map[string]http.Handler
+	// OmitMoving leaves out of a status what moves all the time of what only this
+	// engine reports, and MarkDown what is true only while the database runs; nil
+	// for nothing.
+	OmitMoving, MarkDown func(*agentapi.Status)
 }
 
 // Host is what stands around a database in its pod, whichever it is: what the
@@ -71,11 +75,11 @@ func NewHost(o HostOptions) *Host {
 		o:            o,
 		Certificates: statusserver.NewCertificates(o.TLSDir),
 		Config:       NewConfigSource(o.Identity, o.ConfigFile, o.Log),
-		Store: statusserver.NewStore(agentapi.Status{
+		Store: statusserver.NewEngineStore(agentapi.Status{
 			Pod: o.Identity.Pod, PodUID: o.Identity.PodUID, AgentVersion: o.Version,
 			Role: v1alpha1.RoleMember, State: agentapi.StateStarting, Version: o.DatabaseVersion,
 			Lag: -1,
-		}),
+		}, o.OmitMoving),
 	}
 	look := o.Space
 	if look == nil {
@@ -220,7 +224,10 @@ func (h *Host) Report(state agentapi.State, hold agentapi.Hold, message string) 
 	before := h.Store.Get()
 	h.Store.Update(func(s *agentapi.Status) {
 		s.State, s.Hold, s.Message = state, hold, message
-		s.Serving, s.Lag, s.Role, s.Source = false, -1, v1alpha1.RoleMember, ""
+		s.Serving, s.Lag, s.Role = false, -1, v1alpha1.RoleMember
+		if h.o.MarkDown != nil {
+			h.o.MarkDown(s)
+		}
 		if hold != agentapi.HoldVolumeFull {
 			s.RoomNeeded = 0
 		}

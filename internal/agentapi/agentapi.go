@@ -1,7 +1,8 @@
 // Package agentapi holds the wire types between a member's agent, its peers
 // and the operator. What only one engine has is typed in postgresapi and
-// etcdapi, and embedded here: on the wire an object stays flat, so that agents
-// and operators of different versions understand each other.
+// etcdapi: a Status carries it as its Engine, a ClusterConfig embeds it. On the
+// wire an object stays flat, so that agents and operators of different versions
+// understand each other.
 //
 // Over mutual TLS, the agent answers a Status at StatusPath. With the query
 // parameters after=<Status.Revision> and wait=<Go duration> it answers when the

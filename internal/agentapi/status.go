@@ -1,10 +1,8 @@
 package agentapi
 
 import (
+	"encoding/json"
 	"time"
-
-	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
-	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // State is what a member is doing.
@@ -79,12 +77,13 @@ const (
 	HoldVolumeFull Hold = "VolumeFull"
 )
 
-// Status is what a member says of itself.
+// Status is what a member reports of itself. On the wire it is one flat object:
+// the fields of Engine stand beside the others.
 type Status struct {
-	// Revision changes whenever anything else here does, Time, Position, WALEnd,
-	// PositionOld, DataSize, DataInUse and Lag apart, VolumeUsed when it passes
-	// a whole percent of VolumeSize, from half of it on, and VolumeSize when its
-	// first digits change. Of Archive it follows what is wrong: Late, Error and
+	// Revision changes whenever anything else here does, Time, Position, DataSize
+	// and Lag apart, and what moves all the time of Engine; VolumeUsed when it
+	// passes a whole percent of VolumeSize, from half of it on, and VolumeSize when
+	// its first digits change. Of Archive it follows what is wrong: Late, Error and
 	// Gap, and Oldest while it is late. Opaque.
 	Revision string `json:"revision"`
 	// Time when the status was taken, by the member's clock.
@@ -121,8 +120,8 @@ type Status struct {
 	// ConfigError says which parameter the database refuses, and why; the
 	// last good settings stay in force.
 	ConfigError string `json:"configError,omitempty"`
-	// PendingRestart names the parameters that wait for a restart, sorted;
-	// PendingTrust, PendingLimit and PendingLog among them.
+	// PendingRestart names the parameters that wait for a restart, sorted, and
+	// what else of its engine does.
 	PendingRestart []string `json:"pendingRestart,omitempty"`
 	// WaitsForPrimary names the parameters, sorted, whose declared value a
 	// replica may take up only when its primary runs with it: it would not
@@ -138,8 +137,8 @@ type Status struct {
 	// at most a minute old, 0 while unknown. Of a cluster with a primary, only
 	// the primary says it.
 	DataSize int64 `json:"dataSize,omitempty"`
-	// Recovered is the token of the last Recovery, or the ID of the last
-	// OlderDataRequest, that was carried out here.
+	// Recovered is the ID of the last request to the member that was carried out
+	// here.
 	Recovered string `json:"recovered,omitempty"`
 	// VolumeSize and VolumeUsed are of the file system on the member's volume,
 	// in bytes; 0 while unknown. What only root may fill counts as used.
@@ -173,7 +172,50 @@ type Status struct {
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`
 
-	// What members of one engine alone report.
-	postgresapi.ReplicationStatus
-	etcdapi.GroupStatus
+	// Engine is what only members of one engine report, in a type of that engine;
+	// nil for nothing. Read it with ReadEngineStatus.
+	Engine any `json:"-"`
+}
+
+// ReadEngineStatus is what the member of the engine with the type E alone reports;
+// the zero value where nothing of that type is there.
+func ReadEngineStatus[E any](s *Status) E {
+	own, _ := s.Engine.(E)
+	return own
+}
+
+// ChangeEngineStatus changes what the member of the engine with the type E alone
+// reports. A copy of the status that was made before keeps what it had.
+func ChangeEngineStatus[E any](s *Status, change func(*E)) {
+	own := ReadEngineStatus[E](s)
+	change(&own)
+	s.Engine = own
+}
+
+// MarshalJSON writes the fields of Engine behind the others, in the same object.
+func (s Status) MarshalJSON() ([]byte, error) {
+	type general Status
+	text, err := json.Marshal(general(s))
+	if err != nil || s.Engine == nil {
+		return text, err
+	}
+	own, err := json.Marshal(s.Engine)
+	if err != nil || string(own) == "{}" {
+		return text, err
+	}
+	return append(append(text[:len(text)-1], ','), own[1:]...), nil
+}
+
+// DecodeStatus reads the status of a member whose engine reports an E.
+func DecodeStatus[E any](text []byte) (Status, error) {
+	var s Status
+	var own E
+	if err := json.Unmarshal(text, &s); err != nil {
+		return Status{}, err
+	}
+	if err := json.Unmarshal(text, &own); err != nil {
+		return Status{}, err
+	}
+	s.Engine = own
+	return s, nil
 }

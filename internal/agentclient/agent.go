@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +36,7 @@ type agent struct {
 	wait   time.Duration
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	tls    *tls.Config // nil without usable material
+	decode func([]byte) (agentapi.Status, error)
 
 	conn  *tls.Conn // nil while there is no connection
 	limit *io.LimitedReader
@@ -44,7 +44,7 @@ type agent struct {
 }
 
 func newAgent(m Member, config *tls.Config, opts Options) *agent {
-	a := &agent{member: m, wait: opts.Wait, dial: opts.Dial}
+	a := &agent{member: m, wait: opts.Wait, dial: opts.Dial, decode: opts.Decode}
 	if config != nil {
 		a.tls = config.Clone()
 		a.tls.ServerName = m.ServerName
@@ -154,12 +154,12 @@ func (a *agent) closeConnection() {
 }
 
 func (a *agent) decodeStatus(body []byte) (*agentapi.Status, error) {
-	status := new(agentapi.Status)
-	if err := json.Unmarshal(body, status); err != nil {
+	status, err := a.decode(body)
+	if err != nil {
 		return nil, fmt.Errorf("decode answer: %w", err)
 	}
 	if types.UID(status.PodUID) != a.member.UID {
 		return nil, fmt.Errorf("another pod answers: UID %s in place of %s", status.PodUID, a.member.UID)
 	}
-	return status, nil
+	return &status, nil
 }

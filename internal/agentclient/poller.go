@@ -88,6 +88,9 @@ type Options struct {
 	// UnreachableAfter is how long a member may fail to answer before that is
 	// reported. Default: 3 s.
 	UnreachableAfter time.Duration
+	// Decode reads an answer, with what only members of the engine report.
+	// Default: without that.
+	Decode func([]byte) (agentapi.Status, error)
 }
 
 // Poller asks the members of all clusters of one kind. It asks no member before
@@ -140,6 +143,9 @@ func New(opts Options) *Poller {
 	}
 	if opts.UnreachableAfter == 0 {
 		opts.UnreachableAfter = 3 * time.Second
+	}
+	if opts.Decode == nil {
+		opts.Decode = agentapi.DecodeStatus[struct{}]
 	}
 	if opts.Dial == nil {
 		opts.Dial = dialer.DialContext

@@ -439,7 +439,7 @@ func TestBadAnswersAreErrorsAndNothingElse(t *testing.T) {
 			http.Redirect(w, r, "https://10.0.0.9/", http.StatusFound)
 		}, "302"},
 		"a cut":       {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
-		"wrong types": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"timeline":"x"}`)) }, "decode answer"},
+		"wrong types": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"position":"x"}`)) }, "decode answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runInBubble(t, func(t *testing.T, w *world) {

@@ -138,6 +138,7 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 	if _, tag, found := strings.Cut(pod.Spec.Containers[0].Image, etcdRepository+":v"); found {
 		m.Version = tag
 	}
+	own := etcdapi.GroupStatus{}
 	switch {
 	case id == 0:
 		m.State, m.Serving, m.SystemIdentifier = agentapi.StateWaiting, false, ""
@@ -148,11 +149,13 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 	case member.Learner:
 		m.State, m.Serving = agentapi.StateCatchingUp, false
 	default:
-		m.State, m.DataUnused = agentapi.StateRunning, g.unused
+		m.State = agentapi.StateRunning
+		own.DataUnused = g.unused
 	}
 	view := slices.Clone(g.members)
 	slices.SortFunc(view, func(a, b etcdapi.GroupMember) int { return cmp.Compare(a.ID, b.ID) })
-	m.Group = &etcdapi.Group{Self: hex(id), Leader: hex(g.leader), Members: view}
+	own.Group = &etcdapi.Group{Self: hex(id), Leader: hex(g.leader), Members: view}
+	m.Engine = own
 }
 
 // restored is a group of one that a restore made on a volume.

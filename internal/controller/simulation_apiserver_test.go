@@ -300,7 +300,10 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*agentapi.Stat
 		}
 		s.mu.Lock()
 		capacity := claim.Status.Capacity[corev1.ResourceStorage]
-		m.VolumeSize, m.VolumeUsed, m.Resets = capacity.Value(), s.used[pod.Name], s.altered[pod.Name]
+		m.VolumeSize, m.VolumeUsed = capacity.Value(), s.used[pod.Name]
+		if resets := s.altered[pod.Name]; len(resets) > 0 {
+			m.Engine = postgresapi.ReplicationStatus{Resets: resets}
+		}
 		s.mu.Unlock()
 	}
 	s.kind.says(s, pod, m)

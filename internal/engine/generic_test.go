@@ -18,7 +18,7 @@ var generic = []string{"engine", "engine/memberset", "engine/memberset/objects",
 
 // wireFiles put the flat objects of the wire together, of what every engine has
 // and of the parts of each: there, and nowhere else, the parts are named.
-var wireFiles = []string{"agentapi.go", "config.go", "engines.go", "restore.go", "status.go"}
+var wireFiles = []string{"agentapi.go", "config.go", "restore.go", "status.go"}
 
 // engineFields are fields of the wire that only one engine has. Fields whose name
 // Kubernetes' own types have too, such as Group, are not among them.

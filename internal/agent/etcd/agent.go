@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // agent is the process beside etcd.
@@ -65,16 +66,17 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 	a.Host = agent.NewHost(agent.HostOptions{
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
-		Space:    space,
-		Allocate: func() error { return diskspace.AllocateIn(o.DataDir) },
+		Space:      space,
+		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
+		OmitMoving: omitMoving,
 	})
 	a.local = newLocal(a.Certificates, o)
-	pod, peers := o.Identity.Pod, statusserver.NewPeers(a.Certificates, o.AgentAddress)
+	pod, peers := o.Identity.Pod, statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[etcdapi.GroupStatus])
 	a.gate = &gate{
 		pod: pod, dir: o.DataDir, version: version, log: o.Log, space: space,
 		config:   func() *agent.Config { config, _ := a.Config.Current(); return config },
 		register: leaseclient.NewRegistry(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
-		confirm: func(ctx context.Context, t agentapi.JoinGrant, data logState) confirmation {
+		confirm: func(ctx context.Context, t etcdapi.JoinGrant, data logState) confirmation {
 			return a.local.confirm(ctx, t, data, pod)
 		},
 		object: func(ctx context.Context, data logState) string {
@@ -161,10 +163,12 @@ func (a *etcdAgent) step(ctx context.Context) (time.Duration, error) {
 // describe reports what is known of the volume before etcd runs.
 func (a *etcdAgent) describe(d decision, f facts) {
 	a.Store.Update(func(s *agentapi.Status) {
-		s.DataVersion = f.Volume.version()
 		s.SystemIdentifier, s.Position = f.Volume.Log.Cluster, f.Volume.Log.Commit
-		s.LostMember, s.RoomNeeded, s.Recovered = d.Lost, d.Room, f.Volume.Mark.Recovered
-		s.Group, s.Alarms = f.Volume.group(), nil
+		s.RoomNeeded, s.Recovered = d.Room, f.Volume.Mark.Recovered
+		changeGroup(s, func(g *etcdapi.GroupStatus) {
+			g.DataVersion, g.LostMember = f.Volume.version(), d.Lost
+			g.Group, g.Alarms = f.Volume.group(), nil
+		})
 		if d.Action == actHold || d.Action == actWait {
 			s.ConfigHash, s.PendingRestart, s.TrustHash = f.ConfigHash, nil, ""
 		}

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // brieflyLimit is how long a start may take that does not serve.
@@ -29,7 +29,7 @@ func (a *etcdAgent) birth(ctx context.Context, f facts) error {
 	}
 	pod, directory := a.o.Identity.Pod, filepath.Join(a.o.DataDir, birthName)
 	s := start{
-		Data: directory, Alone: true, State: agentapi.JoinNew,
+		Data: directory, Alone: true, State: etcdapi.JoinNew,
 		Cluster: map[string]string{pod: a.o.PeerURL(pod)}, Token: f.Cluster + "-" + f.Volume.Mark.Volume,
 	}
 	if err := a.alone(ctx, s, leads); err != nil {

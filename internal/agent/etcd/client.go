@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // local asks the etcd of this pod, and the peer ports of others.
@@ -143,7 +143,7 @@ func (l *local) remove(ctx context.Context, member string) error {
 
 // members asks the peer port at a URL for the membership as that member sees
 // it. It answers without a leader, too.
-func (l *local) members(ctx context.Context, peer string) (cluster string, list []agentapi.GroupMember, err error) {
+func (l *local) members(ctx context.Context, peer string) (cluster string, list []etcdapi.GroupMember, err error) {
 	_, client, err := l.current()
 	if err != nil {
 		return "", nil, err
@@ -164,7 +164,7 @@ func (l *local) members(ctx context.Context, peer string) (cluster string, list 
 	return response.Header.Get("X-Etcd-Cluster-ID"), list, err
 }
 
-func parseMembers(body io.Reader) ([]agentapi.GroupMember, error) {
+func parseMembers(body io.Reader) ([]etcdapi.GroupMember, error) {
 	var found []struct {
 		ID        uint64   `json:"id"`
 		PeerURLs  []string `json:"peerURLs"`
@@ -174,18 +174,18 @@ func parseMembers(body io.Reader) ([]agentapi.GroupMember, error) {
 	if err := json.NewDecoder(body).Decode(&found); err != nil {
 		return nil, fmt.Errorf("read the members: %w", err)
 	}
-	var list []agentapi.GroupMember
+	var list []etcdapi.GroupMember
 	for _, m := range found {
-		list = append(list, agentapi.GroupMember{ID: hex(m.ID), Name: m.Name, PeerURL: strings.Join(m.PeerURLs, ","), Learner: m.IsLearner})
+		list = append(list, etcdapi.GroupMember{ID: hex(m.ID), Name: m.Name, PeerURL: strings.Join(m.PeerURLs, ","), Learner: m.IsLearner})
 	}
-	slices.SortFunc(list, func(a, b agentapi.GroupMember) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b etcdapi.GroupMember) int { return strings.Compare(a.ID, b.ID) })
 	return list, nil
 }
 
 // confirm asks the other members of a ticket about it. One answer that knows
 // the ticket's member is proof: the group admits an address only after it has
 // removed whoever had it before.
-func (l *local) confirm(ctx context.Context, t agentapi.JoinGrant, data logState, pod string) confirmation {
+func (l *local) confirm(ctx context.Context, t etcdapi.JoinGrant, data logState, pod string) confirmation {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	answers := make(chan confirmation, len(t.InitialCluster))
@@ -217,7 +217,7 @@ func (l *local) confirm(ctx context.Context, t agentapi.JoinGrant, data logState
 
 // counts says whether a membership has the ticket's member at the pod's
 // address, and no longer the member of the data.
-func counts(list []agentapi.GroupMember, t agentapi.JoinGrant, data, pod string) confirmation {
+func counts(list []etcdapi.GroupMember, t etcdapi.JoinGrant, data, pod string) confirmation {
 	result := confirmNo
 	for _, m := range list {
 		switch {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/etcdversion"
 )
 
@@ -28,8 +29,8 @@ type facts struct {
 	Cluster string
 	Fresh   bool
 	// Ticket for this pod; nil without one.
-	Ticket   *agentapi.JoinGrant
-	Recovery *agentapi.Recovery
+	Ticket   *etcdapi.JoinGrant
+	Recovery *etcdapi.Recovery
 	// Leaderless is the token of the order before which it was made sure that
 	// nobody leads.
 	Leaderless string
@@ -124,7 +125,7 @@ func decide(f facts) decision {
 		return decideData(f)
 	case f.Ticket == nil:
 		return decideUnasked(f)
-	case f.Ticket.State == agentapi.JoinNew:
+	case f.Ticket.State == etcdapi.JoinNew:
 		return decideSeed(f)
 	default:
 		return decideJoiner(f)
@@ -334,7 +335,7 @@ func (f facts) mayBeOld() bool {
 
 // replaced says whether the ticket is for another member than the data's.
 func (f facts) replaced() bool {
-	return f.Ticket != nil && f.Ticket.State == agentapi.JoinExisting && f.Ticket.MemberID != f.Volume.Log.Member
+	return f.Ticket != nil && f.Ticket.State == etcdapi.JoinExisting && f.Ticket.MemberID != f.Volume.Log.Member
 }
 
 // recovers says whether this member is ordered to go on alone, and has not yet.
@@ -350,7 +351,7 @@ func (f facts) wantsRegister() bool {
 
 // wantsConfirmation says whether what the group says matters.
 func (f facts) wantsConfirmation() bool {
-	if f.Ticket == nil || f.Ticket.State != agentapi.JoinExisting {
+	if f.Ticket == nil || f.Ticket.State != etcdapi.JoinExisting {
 		return false
 	}
 	return f.Volume.Content == contentEmpty || f.Volume.Content == contentData && f.replaced()

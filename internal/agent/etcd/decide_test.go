@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 const ours, theirs = "cdf818194e3a8c32", "1ce95a1b8bb8d0c1"
@@ -37,17 +38,17 @@ func restored(cluster string, m mark) volume {
 
 func empty(m mark) volume { return volume{Mark: m} }
 
-func joining(id string) *agentapi.JoinGrant {
-	return &agentapi.JoinGrant{MemberID: id, State: agentapi.JoinExisting}
+func joining(id string) *etcdapi.JoinGrant {
+	return &etcdapi.JoinGrant{MemberID: id, State: etcdapi.JoinExisting}
 }
 
-func seeding() *agentapi.JoinGrant {
-	return &agentapi.JoinGrant{MemberID: agentapi.SeedMember, State: agentapi.JoinNew}
+func seeding() *etcdapi.JoinGrant {
+	return &etcdapi.JoinGrant{MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew}
 }
 
 // ordered is the order to go on alone, for the member a under a pod.
-func ordered(pod string) *agentapi.Recovery {
-	return &agentapi.Recovery{Token: "1", Pod: pod, MemberID: "a"}
+func ordered(pod string) *etcdapi.Recovery {
+	return &etcdapi.Recovery{Token: "1", Pod: pod, MemberID: "a"}
 }
 
 func started(id, volume string) leaseclient.Register {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 func optionsForTest() Options {
@@ -38,7 +39,7 @@ func all(flags ...string) map[string]bool {
 }
 
 func TestCommandLine(t *testing.T) {
-	join := start{Data: "/data/etcd", State: agentapi.JoinExisting, Cluster: map[string]string{"orders-1": "https://orders-1.svc:2380", "orders-0": "https://orders-0.svc:2380"}}
+	join := start{Data: "/data/etcd", State: etcdapi.JoinExisting, Cluster: map[string]string{"orders-1": "https://orders-1.svc:2380", "orders-0": "https://orders-0.svc:2380"}}
 	old, late := release{3, 5}, release{3, 7}
 	for name, c := range map[string]struct {
 		args    []string

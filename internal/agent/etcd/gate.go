@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // gate keeps etcd from starting where it must not: it finds out what to do
@@ -27,7 +27,7 @@ type gate struct {
 	register register
 	// confirm asks the group about a ticket, for a volume with the data of a
 	// member or an empty one.
-	confirm func(ctx context.Context, t agentapi.JoinGrant, data logState) confirmation
+	confirm func(ctx context.Context, t etcdapi.JoinGrant, data logState) confirmation
 	// object asks the other members what speaks against going on without them.
 	object func(ctx context.Context, data logState) string
 	space  func() diskspace.Space

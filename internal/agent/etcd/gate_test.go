@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // shelf is a register that one member has to itself.
@@ -41,7 +41,7 @@ func gateForTest(t *testing.T, config *agent.Config, s *shelf) *gate {
 	return &gate{
 		pod: "orders-1", dir: t.TempDir(), log: slog.New(slog.DiscardHandler), register: s,
 		config: func() *agent.Config { return config }, space: func() diskspace.Space { return diskspace.Space{} },
-		confirm: func(context.Context, agentapi.JoinGrant, logState) confirmation { return confirmYes },
+		confirm: func(context.Context, etcdapi.JoinGrant, logState) confirmation { return confirmYes },
 	}
 }
 
@@ -55,8 +55,8 @@ func TestGateOfAnEarlierCluster(t *testing.T) {
 		t.Fatal(f, err)
 	}
 	config.UID, config.Fresh = "new", true
-	config.Tickets = map[string]agentapi.JoinGrant{"orders-1": *seeding()}
-	config.Recovery = &agentapi.Recovery{Pod: "orders-1"}
+	config.Tickets = map[string]etcdapi.JoinGrant{"orders-1": *seeding()}
+	config.Recovery = &etcdapi.Recovery{Pod: "orders-1"}
 	_, f, err := g.next(t.Context())
 	if f.Ticket != nil || f.Recovery != nil || f.Fresh || err != nil {
 		t.Errorf("%+v %v", f, err)

@@ -75,7 +75,8 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	send(pendingMetric, float64(len(s.PendingRestart)))
 	send(configErrorMetric, truth(s.ConfigError != ""))
 	send(indexMetric, float64(s.Position))
-	if g := s.Group; g != nil {
+	own := readGroup(s)
+	if g := own.Group; g != nil {
 		send(leaderMetric, truth(g.Leader != ""))
 		send(leadsMetric, truth(g.Leader != "" && g.Leader == g.Self))
 		for _, m := range g.Members {
@@ -84,12 +85,12 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 			}
 		}
 	}
-	if s.DataLimit > 0 {
+	if own.DataLimit > 0 {
 		send(sizeMetric, float64(s.DataSize))
-		send(inUseMetric, float64(s.DataInUse))
-		send(quotaMetric, float64(s.DataLimit))
+		send(inUseMetric, float64(own.DataInUse))
+		send(quotaMetric, float64(own.DataLimit))
 	}
-	for _, alarm := range s.Alarms {
+	for _, alarm := range own.Alarms {
 		name, id, _ := strings.Cut(alarm, ":")
 		send(alarmMetric, 1, name, id)
 	}

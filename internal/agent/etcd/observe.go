@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 const (
@@ -34,7 +35,7 @@ type sight struct {
 	// Status as etcd answers clients; nil when it does not.
 	Status *clientv3.StatusResponse
 	// Members as the peer port has them; nil when it does not answer.
-	Members []agentapi.GroupMember
+	Members []etcdapi.GroupMember
 	// Log is read when etcd does not answer clients, and Led is then what its
 	// metrics say: with a long log to go through, it follows a leader long before
 	// it answers.
@@ -68,14 +69,14 @@ func (l *life) look(ctx context.Context) sight {
 }
 
 // counted says whether a membership has this member.
-func (l *life) counted(list []agentapi.GroupMember) bool {
+func (l *life) counted(list []etcdapi.GroupMember) bool {
 	id := l.member
 	if id == "" {
 		log, _ := readLog(l.o.data())
 		id = log.Member
 		l.member = id
 	}
-	return slices.ContainsFunc(list, func(m agentapi.GroupMember) bool { return m.ID == id })
+	return slices.ContainsFunc(list, func(m etcdapi.GroupMember) bool { return m.ID == id })
 }
 
 // observe reports what etcd does until ctx ends.
@@ -115,9 +116,9 @@ func (l *life) take(s sight) {
 	message = joined(message, elsewhere, objection)
 	group := groupOf(s, self)
 	l.Store.Update(func(st *agentapi.Status) {
-		st.State, st.Message, st.Hold, st.LostMember = state, message, "", ""
-		st.Serving = state == agentapi.StateRunning
-		st.Group, st.Lag = group, 0
+		st.State, st.Message, st.Hold = state, message, ""
+		st.Serving, st.Lag = state == agentapi.StateRunning, 0
+		changeGroup(st, func(g *etcdapi.GroupStatus) { g.LostMember, g.Group = "", group })
 		if s.Status == nil {
 			if s.Log.Cluster != "" {
 				st.SystemIdentifier, st.Position = s.Log.Cluster, max(s.Log.Commit, st.Position)
@@ -125,10 +126,12 @@ func (l *life) take(s sight) {
 			return
 		}
 		st.SystemIdentifier, st.Version, st.Position = hex(s.Status.Header.ClusterId), s.Status.Version, s.Status.RaftIndex
-		st.Alarms = alarms(s.Status.Errors)
-		st.DataSize, st.DataInUse = s.Status.DbSize, s.Status.DbSizeInUse
-		st.DataLimit = quota(s.Status.DbSizeQuota, l.limit)
-		st.DataFill, st.DataUnused = fill(st.DataSize, st.DataLimit), unused(st.DataSize, st.DataInUse)
+		st.DataSize = s.Status.DbSize
+		changeGroup(st, func(g *etcdapi.GroupStatus) {
+			g.Alarms = alarms(s.Status.Errors)
+			g.DataInUse, g.DataLimit = s.Status.DbSizeInUse, quota(s.Status.DbSizeQuota, l.limit)
+			g.DataFill, g.DataUnused = fill(st.DataSize, g.DataLimit), unused(st.DataSize, g.DataInUse)
+		})
 	})
 	l.served(state == agentapi.StateRunning)
 }
@@ -180,11 +183,11 @@ func joined(sentences ...string) string {
 	return strings.Join(slices.DeleteFunc(sentences, func(s string) bool { return s == "" }), "; ")
 }
 
-func groupOf(s sight, self string) *agentapi.Group {
+func groupOf(s sight, self string) *etcdapi.Group {
 	if s.Status == nil && s.Members == nil {
 		return nil
 	}
-	g := &agentapi.Group{Self: self, Members: s.Members}
+	g := &etcdapi.Group{Self: self, Members: s.Members}
 	if s.Status != nil && s.Status.Leader != 0 {
 		g.Leader = hex(s.Status.Leader)
 	}

@@ -12,10 +12,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 func TestSituation(t *testing.T) {
-	members := []agentapi.GroupMember{{ID: "a"}}
+	members := []etcdapi.GroupMember{{ID: "a"}}
 	status := func(leader uint64, learner bool) *clientv3.StatusResponse {
 		return &clientv3.StatusResponse{Leader: leader, IsLearner: learner}
 	}
@@ -70,20 +71,20 @@ func TestParseMembers(t *testing.T) {
 	// As etcd 3.5 and 3.7 write it.
 	got, err := parseMembers(strings.NewReader(`[{"id":10276657743932975437,"peerURLs":["https://b:2380"],"isLearner":true},
 		{"id":18,"peerURLs":["https://a:2380"],"name":"a","clientURLs":["https://a:2379"]}]`))
-	want := []agentapi.GroupMember{{ID: "12", Name: "a", PeerURL: "https://a:2380"}, {ID: "8e9e05c52164694d", PeerURL: "https://b:2380", Learner: true}}
+	want := []etcdapi.GroupMember{{ID: "12", Name: "a", PeerURL: "https://a:2380"}, {ID: "8e9e05c52164694d", PeerURL: "https://b:2380", Learner: true}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("(-want +got):\n%s %v", diff, err)
 	}
 }
 
 func TestCounts(t *testing.T) {
-	ticket := agentapi.JoinGrant{MemberID: "b", InitialCluster: map[string]string{"orders-1": "https://1:2380", "orders-0": "https://0:2380"}}
-	other := agentapi.GroupMember{ID: "z", PeerURL: "https://0:2380"}
-	with := func(id, url string) []agentapi.GroupMember {
-		return []agentapi.GroupMember{{ID: id, PeerURL: url}, other}
+	ticket := etcdapi.JoinGrant{MemberID: "b", InitialCluster: map[string]string{"orders-1": "https://1:2380", "orders-0": "https://0:2380"}}
+	other := etcdapi.GroupMember{ID: "z", PeerURL: "https://0:2380"}
+	with := func(id, url string) []etcdapi.GroupMember {
+		return []etcdapi.GroupMember{{ID: id, PeerURL: url}, other}
 	}
 	for name, c := range map[string]struct {
-		list []agentapi.GroupMember
+		list []etcdapi.GroupMember
 		data string
 		want confirmation
 	}{
@@ -91,7 +92,7 @@ func TestCounts(t *testing.T) {
 		"the member at another address":        {with("b", "https://2:2380"), "", confirmNo},
 		"another member at the address":        {with("c", "https://1:2380"), "", confirmNo},
 		"in place of the member of the data":   {with("b", "https://1:2380"), "a", confirmYes},
-		"beside the member of the data":        {append(with("b", "https://1:2380"), agentapi.GroupMember{ID: "a"}), "a", confirmNo},
+		"beside the member of the data":        {append(with("b", "https://1:2380"), etcdapi.GroupMember{ID: "a"}), "a", confirmNo},
 		"the member of the data and no other":  {with("a", "https://1:2380"), "a", confirmNo},
 		"a list that does not know it, so far": {nil, "", confirmNo},
 	} {

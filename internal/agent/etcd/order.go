@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // An order to go on alone was given while nobody led. It is obeyed only while
@@ -49,7 +50,7 @@ func (h hearing) with(s sight, now time.Duration) hearing {
 	return next
 }
 
-func voters(list []agentapi.GroupMember) int {
+func voters(list []etcdapi.GroupMember) int {
 	count := 0
 	for _, m := range list {
 		if !m.Learner {
@@ -88,11 +89,11 @@ func othersObject(ctx context.Context, others []string, data logState, ask func(
 	for _, pod := range others {
 		go func() {
 			s, err := ask(ctx, pod)
-			if err != nil || s.SystemIdentifier != data.Cluster || s.Group == nil || s.Group.Leader == "" || s.Group.Leader == data.Member {
+			if err != nil || s.SystemIdentifier != data.Cluster || readGroup(s).Group == nil || readGroup(s).Group.Leader == "" || readGroup(s).Group.Leader == data.Member {
 				answers <- ""
 				return
 			}
-			answers <- "the quorum is back: " + pod + " says that " + s.Group.Leader + " leads"
+			answers <- "the quorum is back: " + pod + " says that " + readGroup(s).Group.Leader + " leads"
 		}()
 	}
 	objection := ""
@@ -139,7 +140,7 @@ func (l *life) obey(ctx context.Context, d decision, f facts) {
 // one with a vote has gone on alone. Clients may have written since, so etcd is
 // not forced again: that drops what it does not know to be agreed on after a
 // crash, and whoever leads alone has told clients of that, too.
-func (l *life) finishAlone(ctx context.Context, order agentapi.Recovery) {
+func (l *life) finishAlone(ctx context.Context, order etcdapi.Recovery) {
 	l.mu.Lock()
 	l.objection = ""
 	l.mu.Unlock()

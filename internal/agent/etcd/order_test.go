@@ -19,16 +19,16 @@ import (
 )
 
 // answering is what etcd, as the member a, answers when it hears of a leader.
-func answering(leader uint64, others ...agentapi.GroupMember) sight {
+func answering(leader uint64, others ...etcdapi.GroupMember) sight {
 	return sight{
 		Status:  &clientv3.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 0xa}, Leader: leader},
-		Members: append(others, agentapi.GroupMember{ID: "a"}),
+		Members: append(others, etcdapi.GroupMember{ID: "a"}),
 	}
 }
 
 func TestHearing(t *testing.T) {
-	voter, learner := agentapi.GroupMember{ID: "b"}, agentapi.GroupMember{ID: "c", Learner: true}
-	peersOnly := sight{Members: []agentapi.GroupMember{{ID: "a"}, voter}}
+	voter, learner := etcdapi.GroupMember{ID: "b"}, etcdapi.GroupMember{ID: "c", Learner: true}
+	peersOnly := sight{Members: []etcdapi.GroupMember{{ID: "a"}, voter}}
 	behind := sight{Members: peersOnly.Members, Led: true}
 	// A look each second, and what speaks against going on alone after the last.
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestElection(t *testing.T) {
 
 func TestOthersObject(t *testing.T) {
 	says := func(cluster, leader string) agentapi.Status {
-		return agentapi.Status{SystemIdentifier: cluster, GroupStatus: etcdapi.GroupStatus{Group: &agentapi.Group{Leader: leader}}}
+		return agentapi.Status{SystemIdentifier: cluster, Engine: etcdapi.GroupStatus{Group: &etcdapi.Group{Leader: leader}}}
 	}
 	for name, c := range map[string]struct {
 		say  map[string]agentapi.Status

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 func TestRealLife(t *testing.T) {
@@ -23,13 +24,15 @@ func TestRealLife(t *testing.T) {
 
 	for i, r := range members {
 		status := r.until("knowing all", func(s agentapi.Status) bool {
-			return s.Serving && len(s.Group.Members) == 3 && !slices.ContainsFunc(s.Group.Members, func(m agentapi.GroupMember) bool { return m.Learner || m.Name == "" })
+			return s.Serving && len(readGroup(s).Group.Members) == 3 && !slices.ContainsFunc(readGroup(s).Group.Members, func(m etcdapi.GroupMember) bool { return m.Learner || m.Name == "" })
 		})
-		if log, err := readLog(filepath.Join(volumes[i], dataName)); err != nil || log.Member != status.Group.Self || log.Cluster != status.SystemIdentifier || log.Commit == 0 {
-			t.Errorf("the log of %s says %+v, %v; etcd %+v", status.Pod, log, err, status.Group)
+		if log, err := readLog(filepath.Join(volumes[i], dataName)); err != nil || log.Member != readGroup(status).Group.Self || log.Cluster != status.SystemIdentifier || log.Commit == 0 {
+			t.Errorf("the log of %s says %+v, %v; etcd %+v", status.Pod, log, err, readGroup(status).Group)
 		}
-		r.until("keeping its version", func(s agentapi.Status) bool { return s.DataVersion != "" && s.DataVersion == s.Version })
-		if status.Group.Leader != first.Store.Get().Group.Self || status.TrustHash == "" || status.DataLimit != defaultQuota {
+		r.until("keeping its version", func(s agentapi.Status) bool {
+			return readGroup(s).DataVersion != "" && readGroup(s).DataVersion == s.Version
+		})
+		if readGroup(status).Group.Leader != readGroup(first.Store.Get()).Group.Self || status.TrustHash == "" || readGroup(status).DataLimit != defaultQuota {
 			t.Errorf("%+v", status)
 		}
 	}
@@ -38,7 +41,7 @@ func TestRealLife(t *testing.T) {
 	// The leader hands over before it stops.
 	first.stop()
 	members[1].until("hearing of another leader", func(s agentapi.Status) bool {
-		return s.Serving && s.Group.Leader != "" && s.Group.Leader != first.Store.Get().Group.Self
+		return s.Serving && readGroup(s).Group.Leader != "" && readGroup(s).Group.Leader != readGroup(first.Store.Get()).Group.Self
 	})
 	put(t, w.dial(1, 2), "a", "2")
 	again := w.start(0, volumes[0])
@@ -83,7 +86,7 @@ func TestRealParameters(t *testing.T) {
 		c.Parameters, c.DataLimit = map[string]string{"snapshot-count": "6000", "experimental-watch-progress-notify-interval": "5s"}, 1<<30
 	})
 	status = r.until("waiting for a restart", func(s agentapi.Status) bool { return s.ConfigHash == hash && s.ConfigError == "" })
-	if len(status.PendingRestart) != 3 || !slices.Contains(status.PendingRestart, agentapi.PendingLimit) || !slices.Contains(status.PendingRestart, "snapshot-count") {
+	if len(status.PendingRestart) != 3 || !slices.Contains(status.PendingRestart, etcdapi.PendingLimit) || !slices.Contains(status.PendingRestart, "snapshot-count") {
 		t.Errorf("pending: %v", status.PendingRestart)
 	}
 	w.configure(func(c *agentapi.ClusterConfig) {
@@ -98,7 +101,7 @@ func TestRealParameters(t *testing.T) {
 	hash = w.configure(func(c *agentapi.ClusterConfig) { c.Parameters = map[string]string{"snapshot-count": "6000"} })
 	r = w.start(0, volume)
 	status = r.until("configured", func(s agentapi.Status) bool { return s.Serving && s.ConfigHash == hash })
-	if status.PendingRestart != nil || status.DataLimit != 1<<30 {
+	if status.PendingRestart != nil || readGroup(status).DataLimit != 1<<30 {
 		t.Errorf("%+v", status)
 	}
 	r.stop()

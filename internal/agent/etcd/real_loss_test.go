@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // Volumes that are lost one after the other, the seed's too.
@@ -23,11 +24,11 @@ func TestRealLostVolumes(t *testing.T) {
 	put(t, c, "a", "1")
 	members := []*run{first, w.grow(c, 1, t.TempDir()), w.grow(c, 2, t.TempDir())}
 	for i, r := range members {
-		lost := r.Store.Get().Group.Self
+		lost := readGroup(r.Store.Get()).Group.Self
 		r.stop()
 		r = w.start(i, t.TempDir())
 		held := r.untilHeld(agentapi.HoldDataMissing)
-		if held.LostMember != lost || held.SystemIdentifier != "" || held.Serving {
+		if readGroup(held).LostMember != lost || held.SystemIdentifier != "" || held.Serving {
 			t.Errorf("%+v", held)
 		}
 		w.remove(c, lost)
@@ -45,7 +46,7 @@ func TestRealLostRegister(t *testing.T) {
 	volume := t.TempDir()
 	w.seed(t.TempDir())
 	second := w.grow(w.dial(0), 1, volume)
-	lost := second.Store.Get().Group.Self
+	lost := readGroup(second.Store.Get()).Group.Self
 	second.stop()
 	leases := w.client.CoordinationV1().Leases("shop")
 	if err := leases.Delete(t.Context(), "orders-members", metav1.DeleteOptions{}); err != nil {
@@ -55,8 +56,8 @@ func TestRealLostRegister(t *testing.T) {
 	second.untilState(agentapi.StateRunning)
 	w.again(func() error { _, err := leases.Get(t.Context(), "orders-members", metav1.GetOptions{}); return err })
 	second.stop()
-	if held := w.start(1, t.TempDir()).untilHeld(agentapi.HoldDataMissing); held.LostMember != lost {
-		t.Errorf("lost %q, want %s", held.LostMember, lost)
+	if held := w.start(1, t.TempDir()).untilHeld(agentapi.HoldDataMissing); readGroup(held).LostMember != lost {
+		t.Errorf("lost %q, want %s", readGroup(held).LostMember, lost)
 	}
 }
 
@@ -68,7 +69,7 @@ func TestRealRemoved(t *testing.T) {
 	c := w.dial(0)
 	volume := t.TempDir()
 	second := w.grow(c, 1, volume)
-	id := second.Store.Get().Group.Self
+	id := readGroup(second.Store.Get()).Group.Self
 	w.remove(c, id)
 	second.untilHeld(agentapi.HoldRemoved)
 	second.stop()
@@ -93,7 +94,7 @@ func TestRealRecovery(t *testing.T) {
 	before := third.untilState(agentapi.StateRunning)
 	order := func(token string) {
 		w.configure(func(c *agentapi.ClusterConfig) {
-			c.Recovery = &agentapi.Recovery{Token: token, Pod: "orders-2", MemberID: before.Group.Self}
+			c.Recovery = &etcdapi.Recovery{Token: token, Pod: "orders-2", MemberID: readGroup(before).Group.Self}
 		})
 	}
 	order("early")
@@ -101,8 +102,8 @@ func TestRealRecovery(t *testing.T) {
 	third.until("holding off", holdsOff)
 	third.stop()
 	third = w.start(2, volumes[2])
-	if status := third.until("holding off from its start", holdsOff); len(status.Group.Members) != 3 || status.Recovered != "" {
-		t.Errorf("%+v %+v", status, status.Group)
+	if status := third.until("holding off from its start", holdsOff); len(readGroup(status).Group.Members) != 3 || status.Recovered != "" {
+		t.Errorf("%+v %+v", status, readGroup(status).Group)
 	}
 	w.configure(func(c *agentapi.ClusterConfig) { c.Recovery = nil })
 	third.until("without an order", func(s agentapi.Status) bool { return s.Message == "" })
@@ -118,8 +119,8 @@ func TestRealRecovery(t *testing.T) {
 
 	order("go")
 	status := third.until("alone", func(s agentapi.Status) bool { return s.Serving && s.Recovered == "go" })
-	if len(status.Group.Members) != 1 || status.SystemIdentifier != before.SystemIdentifier || status.Group.Self != before.Group.Self {
-		t.Errorf("%+v %+v", status, status.Group)
+	if len(readGroup(status).Group.Members) != 1 || status.SystemIdentifier != before.SystemIdentifier || readGroup(status).Group.Self != readGroup(before).Group.Self {
+		t.Errorf("%+v %+v", status, readGroup(status).Group)
 	}
 	c = w.dial(2)
 	if got := get(t, c, "a"); got != "1" {
@@ -131,7 +132,7 @@ func TestRealRecovery(t *testing.T) {
 	learner, term := w.admit(c, 0), w.term(c)
 	order("again")
 	status = third.until("done again", func(s agentapi.Status) bool {
-		return s.Serving && s.Recovered == "again" && s.Group != nil && len(s.Group.Members) == 1
+		return s.Serving && s.Recovered == "again" && readGroup(s).Group != nil && len(readGroup(s).Group.Members) == 1
 	})
 	if now := w.term(c); now != term || status.Message != "" {
 		t.Errorf("term %d, before %d; learner %s; %+v", now, term, learner, status)
@@ -149,8 +150,8 @@ func TestRealRecovery(t *testing.T) {
 	third.stop()
 	third = w.start(2, volumes[2])
 	status = third.untilState(agentapi.StateRunning)
-	if len(status.Group.Members) != 2 {
-		t.Errorf("%+v", status.Group)
+	if len(readGroup(status).Group.Members) != 2 {
+		t.Errorf("%+v", readGroup(status).Group)
 	}
 }
 
@@ -184,7 +185,7 @@ func TestRealHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	older := w.start(0, volume)
-	if status := older.untilHeld(agentapi.HoldDataVersion); status.DataVersion != "3.1.0" {
+	if status := older.untilHeld(agentapi.HoldDataVersion); readGroup(status).DataVersion != "3.1.0" {
 		t.Errorf("%+v", status)
 	}
 	older.stop()
@@ -194,7 +195,7 @@ func TestRealHolds(t *testing.T) {
 
 	// A seed's ticket does not bring a born cluster about again.
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets = map[string]agentapi.JoinGrant{"orders-0": {MemberID: agentapi.SeedMember, State: agentapi.JoinNew}}
+		c.Tickets = map[string]etcdapi.JoinGrant{"orders-0": {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew}}
 		c.SystemIdentifier = ""
 	})
 	lost := w.start(0, t.TempDir())
@@ -231,15 +232,15 @@ func TestRealRecoveryDropsLearners(t *testing.T) {
 	for i := range 20 {
 		put(t, c, "b", strconv.Itoa(i))
 	}
-	id := second.untilState(agentapi.StateRunning).Group.Self
+	id := readGroup(second.untilState(agentapi.StateRunning)).Group.Self
 	third.stop()
 	first.stop()
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets, c.Recovery = nil, &agentapi.Recovery{Token: "go", Pod: "orders-1", MemberID: id}
+		c.Tickets, c.Recovery = nil, &etcdapi.Recovery{Token: "go", Pod: "orders-1", MemberID: id}
 	})
 	status := second.until("alone", func(s agentapi.Status) bool { return s.Serving && s.Recovered == "go" })
-	if len(status.Group.Members) != 1 || status.Group.Self != id {
-		t.Errorf("%+v", status.Group)
+	if len(readGroup(status).Group.Members) != 1 || readGroup(status).Group.Self != id {
+		t.Errorf("%+v", readGroup(status).Group)
 	}
 	c = w.dial(1)
 	third = w.start(2, volumes[2])

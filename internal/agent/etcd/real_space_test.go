@@ -32,8 +32,8 @@ func TestRealQuota(t *testing.T) {
 	if err == nil {
 		t.Fatal("the quota was never reached")
 	}
-	full := r.until("full", func(s agentapi.Status) bool { return len(s.Alarms) > 0 && s.DataFill >= 95 })
-	if full.Alarms[0] != "NOSPACE:"+full.Group.Self || full.DataLimit != 64<<20 || !full.Serving {
+	full := r.until("full", func(s agentapi.Status) bool { return len(readGroup(s).Alarms) > 0 && readGroup(s).DataFill >= 95 })
+	if readGroup(full).Alarms[0] != "NOSPACE:"+readGroup(full).Group.Self || readGroup(full).DataLimit != 64<<20 || !full.Serving {
 		t.Errorf("%+v", full)
 	}
 
@@ -47,7 +47,9 @@ func TestRealQuota(t *testing.T) {
 	if _, err := c.AlarmDisarm(w.context(), &clientv3.AlarmMember{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("with room again", func(s agentapi.Status) bool { return len(s.Alarms) == 0 && s.DataUnused == 0 && s.DataFill < 50 })
+	r.until("with room again", func(s agentapi.Status) bool {
+		return len(readGroup(s).Alarms) == 0 && readGroup(s).DataUnused == 0 && readGroup(s).DataFill < 50
+	})
 
 	// What a compaction frees is told, as soon as etcd has written again.
 	for range 20 {
@@ -64,5 +66,5 @@ func TestRealQuota(t *testing.T) {
 		put(t, c, "b", fmt.Sprint(i))
 		time.Sleep(100 * time.Millisecond) // etcd counts at its commits
 	}
-	r.until("with space to give back", func(s agentapi.Status) bool { return s.DataUnused >= 50 })
+	r.until("with space to give back", func(s agentapi.Status) bool { return readGroup(s).DataUnused >= 50 })
 }

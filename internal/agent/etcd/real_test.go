@@ -38,6 +38,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // world is a cluster of agents in this process; the test is its operator.
@@ -178,7 +179,7 @@ func (r *run) until(what string, is func(agentapi.Status) bool) agentapi.Status 
 		select {
 		case <-changed:
 		case <-deadline:
-			r.t.Fatalf("%s: not %s: %+v %+v", r.o.Identity.Pod, what, status, status.Group)
+			r.t.Fatalf("%s: not %s: %+v %+v", r.o.Identity.Pod, what, status, readGroup(status).Group)
 		}
 	}
 }
@@ -186,7 +187,7 @@ func (r *run) until(what string, is func(agentapi.Status) bool) agentapi.Status 
 func (r *run) untilState(state agentapi.State) agentapi.Status {
 	r.t.Helper()
 	return r.until(string(state), func(s agentapi.Status) bool {
-		return s.State == state && (s.Group == nil || s.Group.Self != "" || state == agentapi.StateDisconnected)
+		return s.State == state && (readGroup(s).Group == nil || readGroup(s).Group.Self != "" || state == agentapi.StateDisconnected)
 	})
 }
 
@@ -233,7 +234,7 @@ func (w *world) seed(volume string) *run {
 	w.t.Helper()
 	pod := w.config.Members[0]
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets = map[string]agentapi.JoinGrant{pod: {MemberID: agentapi.SeedMember, State: agentapi.JoinNew, InitialCluster: map[string]string{pod: w.peerURL(pod)}}}
+		c.Tickets = map[string]etcdapi.JoinGrant{pod: {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew, InitialCluster: map[string]string{pod: w.peerURL(pod)}}}
 	})
 	r := w.start(0, volume)
 	born := r.untilState(agentapi.StateRunning)
@@ -263,7 +264,7 @@ func (w *world) admit(c *clientv3.Client, ordinal int) string {
 	}
 	id := hex(added.Member.ID)
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets = map[string]agentapi.JoinGrant{pod: {MemberID: id, State: agentapi.JoinExisting, InitialCluster: peers}}
+		c.Tickets = map[string]etcdapi.JoinGrant{pod: {MemberID: id, State: etcdapi.JoinExisting, InitialCluster: peers}}
 	})
 	return id
 }
@@ -309,11 +310,11 @@ func (w *world) enter(c *clientv3.Client, r *run, ordinal int) {
 	w.t.Helper()
 	id := w.admit(c, ordinal)
 	learner := r.untilState(agentapi.StateCatchingUp)
-	if learner.Group.Self != id {
-		w.t.Errorf("%s joined as %s, admitted was %s", r.o.Identity.Pod, learner.Group.Self, id)
+	if readGroup(learner).Group.Self != id {
+		w.t.Errorf("%s joined as %s, admitted was %s", r.o.Identity.Pod, readGroup(learner).Group.Self, id)
 	}
 	w.promote(c, id)
-	r.until("voting", func(s agentapi.Status) bool { return s.Serving && s.Group.Self == id })
+	r.until("voting", func(s agentapi.Status) bool { return s.Serving && readGroup(s).Group.Self == id })
 }
 
 func put(t *testing.T, c *clientv3.Client, key, value string) {

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // issued is a client's certificate by the authority in dir.
@@ -118,7 +119,7 @@ func TestRealCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	status = r.until("waiting for a restart", func(s agentapi.Status) bool { return len(s.PendingRestart) > 0 })
-	if status.PendingRestart[0] != agentapi.PendingTrust || status.TrustHash != agentapi.HashConfig(ca) || !status.Serving {
+	if status.PendingRestart[0] != etcdapi.PendingTrust || status.TrustHash != agentapi.HashConfig(ca) || !status.Serving {
 		t.Errorf("%+v", status)
 	}
 	r.stop()

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // life is one run of etcd.
@@ -80,7 +81,7 @@ func (a *etcdAgent) join(ctx context.Context, f facts) error {
 	if err := begin(a.o.DataDir, t.MemberID); err != nil {
 		return err
 	}
-	err := a.serve(ctx, start{Data: a.o.data(), State: agentapi.JoinExisting, Cluster: t.InitialCluster}, f.Volume)
+	err := a.serve(ctx, start{Data: a.o.data(), State: etcdapi.JoinExisting, Cluster: t.InitialCluster}, f.Volume)
 	if _, logged := readLog(a.o.data()); errors.Is(logged, errNoLog) {
 		return errors.Join(err, begin(a.o.DataDir, ""))
 	}
@@ -289,7 +290,7 @@ func (l *life) handOver() error {
 		return err
 	}
 	self := hex(status.Header.MemberId)
-	heirs := l.reachable(ctx, slices.DeleteFunc(list, func(m agentapi.GroupMember) bool { return m.Learner || m.ID == self || m.Name == "" }))
+	heirs := l.reachable(ctx, slices.DeleteFunc(list, func(m etcdapi.GroupMember) bool { return m.Learner || m.ID == self || m.Name == "" }))
 	for _, heir := range heirs {
 		move, cancel := context.WithTimeout(ctx, 2*time.Second)
 		err = l.local.moveLeader(move, heir.ID)
@@ -303,10 +304,10 @@ func (l *life) handOver() error {
 }
 
 // reachable are the members that answer on their peer port, the quickest first.
-func (l *life) reachable(ctx context.Context, list []agentapi.GroupMember) []agentapi.GroupMember {
+func (l *life) reachable(ctx context.Context, list []etcdapi.GroupMember) []etcdapi.GroupMember {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	answers := make(chan *agentapi.GroupMember, len(list))
+	answers := make(chan *etcdapi.GroupMember, len(list))
 	for _, m := range list {
 		go func() {
 			if _, _, err := l.local.members(ctx, m.PeerURL); err != nil {
@@ -316,7 +317,7 @@ func (l *life) reachable(ctx context.Context, list []agentapi.GroupMember) []age
 			answers <- &m
 		}()
 	}
-	var found []agentapi.GroupMember
+	var found []etcdapi.GroupMember
 	for range list {
 		if m := <-answers; m != nil {
 			found = append(found, *m)

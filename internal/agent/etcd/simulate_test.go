@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // writeLog makes a data directory with the log of a member.
@@ -119,7 +119,7 @@ func (a *actor) boot() {
 	a.gate = &gate{
 		pod: a.pod, dir: a.dir, log: slog.New(slog.DiscardHandler), register: a,
 		config: func() *agent.Config { return a.config }, space: func() diskspace.Space { return diskspace.Space{} },
-		confirm: func(_ context.Context, t agentapi.JoinGrant, data logState) confirmation {
+		confirm: func(_ context.Context, t etcdapi.JoinGrant, data logState) confirmation {
 			m := a.lab.group[t.MemberID]
 			switch {
 			case a.lab.r.IntN(8) == 0:
@@ -142,7 +142,7 @@ func (l *lab) admit(peer, name string, voter bool, id string) {
 // operator computes the configuration from what it sees now.
 func (l *lab) operator() *agent.Config {
 	c := &agent.Config{}
-	c.UID, c.SystemIdentifier, c.Tickets = "u", l.system, map[string]agentapi.JoinGrant{}
+	c.UID, c.SystemIdentifier, c.Tickets = "u", l.system, map[string]etcdapi.JoinGrant{}
 	if l.system == "" && len(l.group) == 0 {
 		c.Tickets["orders-0"] = *seeding()
 	}

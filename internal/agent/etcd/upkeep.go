@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // upkeep takes up what changes outside, as far as that goes without a restart,
@@ -104,7 +105,9 @@ func (l *life) keepVersion() {
 		return
 	}
 	l.versionKept = true
-	l.Store.Update(func(s *agentapi.Status) { s.DataVersion = l.version })
+	l.Store.Update(func(s *agentapi.Status) {
+		changeGroup(s, func(g *etcdapi.GroupStatus) { g.DataVersion = l.version })
+	})
 }
 
 // takeConfig looks at a new configuration, and at what of it etcd runs with.
@@ -134,13 +137,13 @@ func (l *life) takeConfig(ctx context.Context, config *agent.Config) {
 func (l *life) tell(config *agent.Config, declared choice) {
 	pending := differing(declared.Parameters, l.choice.Parameters)
 	if config.DataLimit != l.limit {
-		pending = append(pending, agentapi.PendingLimit)
+		pending = append(pending, etcdapi.PendingLimit)
 	}
 	if bundle, _ := l.Certificates.Current(); bundle != nil && agentapi.HashConfig(bundle.CAPEM) != l.trust {
-		pending = append(pending, agentapi.PendingTrust)
+		pending = append(pending, etcdapi.PendingTrust)
 	}
 	if l.logOld {
-		pending = append(pending, agentapi.PendingLog)
+		pending = append(pending, etcdapi.PendingLog)
 	}
 	slices.Sort(pending)
 	if len(pending) == 0 {

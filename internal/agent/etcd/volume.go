@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 // Names on the volume.
@@ -215,11 +215,11 @@ func inspect(dir string) (volume, error) {
 
 // group is what the volume alone knows of the member's group: whose data it is,
 // when that is on record. When a majority is lost, that decides who goes on.
-func (v volume) group() *agentapi.Group {
+func (v volume) group() *etcdapi.Group {
 	if v.Content != contentData || v.Mark.Member != v.Log.Member {
 		return nil
 	}
-	return &agentapi.Group{Self: v.Log.Member}
+	return &etcdapi.Group{Self: v.Log.Member}
 }
 
 // version that has served the data last; empty while that is not known.

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
 func TestReadLog(t *testing.T) {
@@ -156,9 +157,9 @@ func TestGroupOfAVolume(t *testing.T) {
 	unsettled.Mark.Member, other.Mark.Member = "", "a"
 	for name, c := range map[string]struct {
 		volume volume
-		want   *agentapi.Group
+		want   *etcdapi.Group
 	}{
-		"a member on record":               {data("a"), &agentapi.Group{Self: "a"}},
+		"a member on record":               {data("a"), &etcdapi.Group{Self: "a"}},
 		"a member that is not on record":   {unsettled, nil},
 		"another member than is on record": {other, nil},
 		"no data":                          {empty(mark{Member: "a"}), nil},
@@ -180,8 +181,8 @@ func TestKeepVersion(t *testing.T) {
 		t.Helper()
 		l.keepVersion()
 		v, err := inspect(dir)
-		if err != nil || v.version() != want || store.Get().DataVersion != want || v.Mark.Recovered != "1" || v.Mark.Member != "a" {
-			t.Errorf("the volume has %+v, the status %q; want %q; %v", v.Mark, store.Get().DataVersion, want, err)
+		if err != nil || v.version() != want || readGroup(store.Get()).DataVersion != want || v.Mark.Recovered != "1" || v.Mark.Member != "a" {
+			t.Errorf("the volume has %+v, the status %q; want %q; %v", v.Mark, readGroup(store.Get()).DataVersion, want, err)
 		}
 	}
 	kept("")

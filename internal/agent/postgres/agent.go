@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // agent is the process beside PostgreSQL.
@@ -128,7 +129,8 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: a.version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
 		Space: a.space, Allocate: a.allocate, Flush: a.flushRecord,
-		Handlers: map[string]http.Handler{agentapi.ComparisonPath: http.HandlerFunc(a.compareWAL)},
+		OmitMoving: omitMoving, MarkDown: markDown,
+		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: http.HandlerFunc(a.compareWAL)},
 	})
 	a.lease = leaseclient.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client, o.Log)
 	a.lease.RecordAtRenewal(a.flushed.record(a.boot))
@@ -139,7 +141,7 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 			a.Store.Update(func(to *agentapi.Status) { to.Archive = status })
 		},
 	})
-	a.peers = statusserver.NewPeers(a.Certificates, o.AgentAddress)
+	a.peers = statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[postgresapi.ReplicationStatus])
 	for _, dir := range []string{o.RunDir, filepath.Join(o.RunDir, "tls")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the run directory: %w", err)

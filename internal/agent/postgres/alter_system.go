@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // dropAltered removes from a stopped server's data what ALTER SYSTEM has set of
@@ -46,11 +47,11 @@ func (a *postgresAgent) dropAltered() error {
 // reportResets reports settings that were reset, with the values that they had.
 func (a *postgresAgent) reportResets(values map[string]string, at time.Time) {
 	a.Store.Update(func(s *agentapi.Status) {
-		resets := slices.DeleteFunc(slices.Clone(s.Resets), func(r agentapi.Reset) bool { _, again := values[r.Parameter]; return again })
+		resets := slices.DeleteFunc(slices.Clone(readReplication(*s).Resets), func(r postgresapi.Reset) bool { _, again := values[r.Parameter]; return again })
 		for _, name := range slices.Sorted(maps.Keys(values)) {
-			resets = append(resets, agentapi.Reset{Parameter: name, Was: settings.RedactValue(name, values[name]), Time: at.UTC().Truncate(time.Second)})
+			resets = append(resets, postgresapi.Reset{Parameter: name, Was: settings.RedactValue(name, values[name]), Time: at.UTC().Truncate(time.Second)})
 		}
-		s.Resets = resets
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Resets = resets })
 	})
 }
 

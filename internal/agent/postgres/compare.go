@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -47,7 +49,7 @@ func findEvidence(dir string, end lsn.Point) (walEvidence, error) {
 }
 
 // differs says whether a primary that holds the same part holds another one.
-func (e walEvidence) differs(answer agentapi.WALComparison) bool {
+func (e walEvidence) differs(answer postgresapi.WALComparison) bool {
 	return answer.Sum != "" && len(e.Sums) > 0 && !slices.ContainsFunc(e.Sums, func(d wal.WayDigest) bool { return d.Sum == answer.Sum })
 }
 
@@ -67,7 +69,7 @@ func (e walEvidence) ofOneWay() (walEvidence, bool) {
 
 // diverged says whether a primary's answer proves that the data which ends with
 // this WAL, on just that timeline, holds what the primary's does not.
-func (e walEvidence) diverged(answer agentapi.WALComparison) bool {
+func (e walEvidence) diverged(answer postgresapi.WALComparison) bool {
 	switch {
 	case e.End.Timeline > answer.Timeline, !answer.Descends:
 		return true
@@ -80,7 +82,7 @@ func (e walEvidence) diverged(answer agentapi.WALComparison) bool {
 
 // contained says whether a primary's answer leaves nothing of the data that the
 // primary lacks.
-func (e walEvidence) contained(answer agentapi.WALComparison) bool {
+func (e walEvidence) contained(answer postgresapi.WALComparison) bool {
 	return !e.diverged(answer) && (answer.Left > 0 || e.End.Position <= answer.Position)
 }
 
@@ -90,18 +92,18 @@ func (a *postgresAgent) compareWAL(w http.ResponseWriter, r *http.Request) {
 	timeline, err := strconv.ParseInt(r.URL.Query().Get("timeline"), 10, 32)
 	from, fromErr := strconv.ParseUint(r.URL.Query().Get("from"), 10, 64)
 	to, toErr := strconv.ParseUint(r.URL.Query().Get("to"), 10, 64)
-	if err != nil || fromErr != nil || toErr != nil || timeline < 0 || to < from || to-from > agentapi.ComparisonMost {
+	if err != nil || fromErr != nil || toErr != nil || timeline < 0 || to < from || to-from > postgresapi.ComparisonMost {
 		http.Error(w, "timeline, from and to must be a part of the WAL", http.StatusBadRequest)
 		return
 	}
 	a.refreshPosition(r.Context())
 	status := a.Store.Get()
 	// An old position is the least that this member holds, which will do.
-	if status.Role != v1alpha1.RolePrimary || !status.Serving || status.Timeline < 1 {
+	if status.Role != v1alpha1.RolePrimary || !status.Serving || readReplication(status).Timeline < 1 {
 		http.Error(w, "this member does not lead", http.StatusServiceUnavailable)
 		return
 	}
-	answer, err := compareWith(filepath.Join(a.o.pgdata(), "pg_wal"), agentapi.WALPoint{Timeline: status.Timeline, Position: status.Position}, timeline, from, to)
+	answer, err := compareWith(filepath.Join(a.o.pgdata(), "pg_wal"), postgresapi.WALPoint{Timeline: readReplication(status).Timeline, Position: status.Position}, timeline, from, to)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -112,8 +114,8 @@ func (a *postgresAgent) compareWAL(w http.ResponseWriter, r *http.Request) {
 
 // compareWith compares a part of a timeline's WAL with a directory that goes as
 // far as own.
-func compareWith(dir string, own agentapi.WALPoint, timeline int64, from, to uint64) (agentapi.WALComparison, error) {
-	answer := agentapi.WALComparison{WALPoint: own, Descends: timeline == own.Timeline || timeline == 0}
+func compareWith(dir string, own postgresapi.WALPoint, timeline int64, from, to uint64) (postgresapi.WALComparison, error) {
+	answer := postgresapi.WALComparison{WALPoint: own, Descends: timeline == own.Timeline || timeline == 0}
 	current := uint32(own.Timeline) //nolint:gosec // PostgreSQL's are so long
 	histories, err := wal.ReadHistories(dir)
 	if err != nil {
@@ -134,15 +136,27 @@ func compareWith(dir string, own agentapi.WALPoint, timeline int64, from, to uin
 
 // askComparison compares evidence with the primary's WAL, of a timeline or, for
 // 0, as the primary has it. The evidence is returned that the answer is about.
-func (a *postgresAgent) askComparison(ctx context.Context, primary string, timeline int64, e walEvidence) (walEvidence, agentapi.WALComparison, error) {
+func (a *postgresAgent) askComparison(ctx context.Context, primary string, timeline int64, e walEvidence) (walEvidence, postgresapi.WALComparison, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	answer, err := a.peers.CompareWAL(ctx, primary, timeline, e.From, e.End.Position)
+	answer, err := a.askPeer(ctx, primary, timeline, e.From, e.End.Position)
 	if err == nil && answer.Sum == "" && e.Short != nil {
 		e = *e.Short
-		answer, err = a.peers.CompareWAL(ctx, primary, timeline, e.From, e.End.Position)
+		answer, err = a.askPeer(ctx, primary, timeline, e.From, e.End.Position)
 	}
 	return e, answer, err
+}
+
+// askPeer asks a peer that leads what its WAL has to do with a part of the own: of
+// a timeline, or, for 0, of its own way. The deadline is the context's; the error
+// is errors.ErrUnsupported of an agent that is too old to know.
+func (a *postgresAgent) askPeer(ctx context.Context, pod string, timeline int64, from, to uint64) (postgresapi.WALComparison, error) {
+	var answer postgresapi.WALComparison
+	query := url.Values{}
+	query.Set("timeline", strconv.FormatInt(timeline, 10))
+	query.Set("from", strconv.FormatUint(from, 10))
+	query.Set("to", strconv.FormatUint(to, 10))
+	return answer, a.peers.AskPeer(ctx, pod, postgresapi.ComparisonPath+"?"+query.Encode(), &answer)
 }
 
 // compareAtRest compares the WAL of data that does not run with the primary's,
@@ -183,7 +197,7 @@ func (a *postgresAgent) compareAtRest(ctx context.Context, f facts) (bool, error
 }
 
 // markDiverged marks data whose history is not the primary's.
-func (a *postgresAgent) markDiverged(e walEvidence, answer agentapi.WALComparison) error {
+func (a *postgresAgent) markDiverged(e walEvidence, answer postgresapi.WALComparison) error {
 	m := aheadMark{Own: e.End, Primary: lsn.Point{Timeline: answer.Timeline, Position: answer.Position}, Left: answer.Left, Differs: e.differs(answer)}
 	a.log.Error("the data is of another history than the primary's", "own", m.Own.String(), "primary", m.Primary.String(), "left", answer.Left, "differs", m.Differs)
 	return markAhead(a.o.DataDir, m)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -46,20 +46,20 @@ func TestEvidence(t *testing.T) {
 		own                 string
 		end                 lsn.Point
 		of                  string
-		leads               agentapi.WALPoint
+		leads               postgresapi.WALPoint
 		diverged, contained bool
 	}{
-		{"the same history, behind", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, agentapi.WALPoint{Timeline: 1, Position: 5 * mb}, false, true},
-		{"the same position, another history", segments(t, 1, 1, "abx"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, agentapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
-		{"another history in the segment before", segments(t, 1, 1, "axc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, agentapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
-		{"the primary has not come so far", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, agentapi.WALPoint{Timeline: 1, Position: 3*mb + 400}, false, false},
-		{"the primary has dropped that part", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, segments(t, 1, 8, "x"), agentapi.WALPoint{Timeline: 1, Position: 9 * mb}, false, true},
-		{"the primary has dropped the segment before", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, segments(t, 1, 3, "cd"), agentapi.WALPoint{Timeline: 1, Position: 5 * mb}, false, true},
-		{"it is of another history there", segments(t, 1, 1, "abx"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, segments(t, 1, 3, "cd"), agentapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
-		{"a later timeline than the primary's", segments(t, 2, 1, "abc"), lsn.Point{Timeline: 2, Position: 3*mb + 500}, primary, agentapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
-		{"a timeline that the primary left later", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, forked, agentapi.WALPoint{Timeline: 3, Position: 5 * mb}, false, true},
-		{"a timeline that the primary left before", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + mb/2 + 1}, forked, agentapi.WALPoint{Timeline: 3, Position: 5 * mb}, true, false},
-		{"a timeline that the primary never was on", segments(t, 2, 1, "abc"), lsn.Point{Timeline: 2, Position: 3*mb + 500}, forked, agentapi.WALPoint{Timeline: 3, Position: 5 * mb}, true, false},
+		{"the same history, behind", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, postgresapi.WALPoint{Timeline: 1, Position: 5 * mb}, false, true},
+		{"the same position, another history", segments(t, 1, 1, "abx"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, postgresapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
+		{"another history in the segment before", segments(t, 1, 1, "axc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, postgresapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
+		{"the primary has not come so far", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, primary, postgresapi.WALPoint{Timeline: 1, Position: 3*mb + 400}, false, false},
+		{"the primary has dropped that part", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, segments(t, 1, 8, "x"), postgresapi.WALPoint{Timeline: 1, Position: 9 * mb}, false, true},
+		{"the primary has dropped the segment before", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, segments(t, 1, 3, "cd"), postgresapi.WALPoint{Timeline: 1, Position: 5 * mb}, false, true},
+		{"it is of another history there", segments(t, 1, 1, "abx"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, segments(t, 1, 3, "cd"), postgresapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
+		{"a later timeline than the primary's", segments(t, 2, 1, "abc"), lsn.Point{Timeline: 2, Position: 3*mb + 500}, primary, postgresapi.WALPoint{Timeline: 1, Position: 5 * mb}, true, false},
+		{"a timeline that the primary left later", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + 500}, forked, postgresapi.WALPoint{Timeline: 3, Position: 5 * mb}, false, true},
+		{"a timeline that the primary left before", segments(t, 1, 1, "abc"), lsn.Point{Timeline: 1, Position: 3*mb + mb/2 + 1}, forked, postgresapi.WALPoint{Timeline: 3, Position: 5 * mb}, true, false},
+		{"a timeline that the primary never was on", segments(t, 2, 1, "abc"), lsn.Point{Timeline: 2, Position: 3*mb + 500}, forked, postgresapi.WALPoint{Timeline: 3, Position: 5 * mb}, true, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestEvidenceOfEveryWay(t *testing.T) {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	for letters, differs := range map[string]bool{"abc": false, "abx": false, "aby": true} {
-		answer, err := compareWith(segments(t, 2, 1, letters), agentapi.WALPoint{Timeline: 2, Position: 5 * segmentBytes}, 0, e.From, e.End.Position)
+		answer, err := compareWith(segments(t, 2, 1, letters), postgresapi.WALPoint{Timeline: 2, Position: 5 * segmentBytes}, 0, e.From, e.End.Position)
 		if err != nil || answer.Sum == "" {
 			t.Fatalf("%+v, %v", answer, err)
 		}

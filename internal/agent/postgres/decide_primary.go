@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // leading are the facts that only a primary's start is decided from.
@@ -20,7 +21,7 @@ type leading struct {
 	// Leader is what the volume has on record of its time as a primary's.
 	Leader leaderRecord
 	// Request to go on with older data, for this member; nil for none.
-	Request *agentapi.OlderDataRequest
+	Request *postgresapi.OlderDataRequest
 	// PodUID and Boot, the boot ID of the kernel, are of now.
 	PodUID, Boot string
 	// Continues says that this process has led with this data since it claimed

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 const ours, theirs = "7000000000000000001", "7000000000000000002"
@@ -138,7 +139,7 @@ func TestDecidePrimary(t *testing.T) {
 // Data whose WAL lacks what a start needs is neither started nor copied over,
 // whatever else is known of it.
 func TestDecideMissingWAL(t *testing.T) {
-	older := &agentapi.OlderDataRequest{ID: "once", Pod: "orders-0"}
+	older := &postgresapi.OlderDataRequest{ID: "once", Pod: "orders-0"}
 	lease := leaseclient.Record{Claim: leaseclient.ClaimMine, SystemIdentifier: ours}
 	hold := verdict{actHold, agentapi.HoldWALMissing}
 	cases := []struct {

@@ -30,10 +30,11 @@ func floor(r leaseclient.Record) lsn.Point {
 // pointOf is where the log of a primary ends. Of another database system, or by
 // an old word, nothing is known: it would pass for data that is behind.
 func pointOf(s agentapi.Status, systemIdentifier string) lsn.Point {
-	if s.PositionOld || s.SystemIdentifier != systemIdentifier {
-		return lsn.Point{Timeline: s.Timeline}
+	own := readReplication(s)
+	if own.PositionOld || s.SystemIdentifier != systemIdentifier {
+		return lsn.Point{Timeline: own.Timeline}
 	}
-	return lsn.Point{Timeline: s.Timeline, Position: s.Position}
+	return lsn.Point{Timeline: own.Timeline, Position: s.Position}
 }
 
 // ahead says whether data that goes as far as own holds what a primary does

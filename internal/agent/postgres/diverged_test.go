@@ -43,7 +43,7 @@ func TestAhead(t *testing.T) {
 func TestPointOf(t *testing.T) {
 	a := &postgresAgent{
 		Host: &agent.Host{Store: statusserver.NewStore(agentapi.Status{
-			Role: v1alpha1.RolePrimary, Serving: true, SystemIdentifier: ours, Position: 0x20, ReplicationStatus: postgresapi.ReplicationStatus{Timeline: 1},
+			Role: v1alpha1.RolePrimary, Serving: true, SystemIdentifier: ours, Position: 0x20, Engine: postgresapi.ReplicationStatus{Timeline: 1},
 		})},
 		positions: server.NewSession(t.TempDir(), 1, "none"), // nobody answers
 	}

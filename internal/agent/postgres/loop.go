@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // Pauses between two looks while the database does not run.
@@ -122,7 +123,8 @@ func (a *postgresAgent) gather(ctx context.Context) (facts, agentapi.Status, err
 		}
 	}
 	a.Store.Update(func(s *agentapi.Status) {
-		s.SystemIdentifier, s.Timeline = f.Volume.Control.SystemIdentifier, f.Volume.Control.Timeline
+		s.SystemIdentifier = f.Volume.Control.SystemIdentifier
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = f.Volume.Control.Timeline })
 	})
 	a.gatherConfig(&f)
 	var primary agentapi.Status
@@ -175,11 +177,13 @@ func (a *postgresAgent) lookAhead(f facts) (*aheadMark, error) {
 // reportDiverged reports of data that is marked where the primary was that led
 // without it.
 func (a *postgresAgent) reportDiverged(f facts) {
-	var led *agentapi.WALPoint
+	var led *postgresapi.WALPoint
 	if f.Ahead != nil && f.Volume.Content == contentData {
-		led = &agentapi.WALPoint{Timeline: f.Ahead.Primary.Timeline, Position: f.Ahead.Primary.Position}
+		led = &postgresapi.WALPoint{Timeline: f.Ahead.Primary.Timeline, Position: f.Ahead.Primary.Position}
 	}
-	a.Store.Update(func(s *agentapi.Status) { s.Diverged = led })
+	a.Store.Update(func(s *agentapi.Status) {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Diverged = led })
+	})
 }
 
 // lookLease reads the Lease. A holder that cannot read it goes by what it

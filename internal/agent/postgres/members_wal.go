@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -90,13 +91,14 @@ func (a *postgresAgent) askMembers(ctx context.Context, pods []string, systemIde
 // walOf is how far the data of a member goes, by what it says.
 func walOf(s agentapi.Status, systemIdentifier string) memberWAL {
 	m := memberWAL{Pod: s.Pod}
+	own := readReplication(s)
 	switch {
 	case s.SystemIdentifier != "" && s.SystemIdentifier != systemIdentifier:
 		m.Known = true // nothing of this database system
-	case s.WALEnd != nil:
-		m.Known, m.End = true, lsn.Point{Timeline: s.WALEnd.Timeline, Position: s.WALEnd.Position}
-		if s.Diverged != nil {
-			m.Without = lsn.Point{Timeline: s.Diverged.Timeline, Position: s.Diverged.Position}
+	case own.WALEnd != nil:
+		m.Known, m.End = true, lsn.Point{Timeline: own.WALEnd.Timeline, Position: own.WALEnd.Position}
+		if own.Diverged != nil {
+			m.Without = lsn.Point{Timeline: own.Diverged.Timeline, Position: own.Diverged.Position}
 		}
 	}
 	return m
@@ -150,15 +152,17 @@ func (a *postgresAgent) gatherWAL(f *facts) (err error) {
 
 // reportWALEnd says how far the data goes that does not run.
 func (a *postgresAgent) reportWALEnd(f facts) {
-	var end *agentapi.WALPoint
+	var end *postgresapi.WALPoint
 	switch {
 	case f.Volume.Content == contentEmpty:
-		end = &agentapi.WALPoint{}
+		end = &postgresapi.WALPoint{}
 	case f.Volume.Content == contentData && f.Volume.Control.SystemIdentifier != "" && f.End.Position > 0:
 		own := f.end()
-		end = &agentapi.WALPoint{Timeline: own.Timeline, Position: own.Position}
+		end = &postgresapi.WALPoint{Timeline: own.Timeline, Position: own.Position}
 	}
-	a.Store.Update(func(s *agentapi.Status) { s.WALEnd = end })
+	a.Store.Update(func(s *agentapi.Status) {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.WALEnd = end })
+	})
 }
 
 // flushedWAL is how far the WAL of a primary is on its disk, for renewals of the

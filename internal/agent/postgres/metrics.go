@@ -67,7 +67,7 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	}
 	held, _ := c.lease.Held()
 	send(leaseMetric, metrics.BoolValue(held))
-	send(timelineMetric, float64(status.Timeline))
+	send(timelineMetric, float64(readReplication(status).Timeline))
 	send(pendingMetric, float64(len(status.PendingRestart)))
 	send(configErrorMetric, metrics.BoolValue(status.ConfigError != ""))
 	if status.Lag >= 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 const (
@@ -59,7 +60,8 @@ func (a *postgresAgent) refreshPosition(ctx context.Context) {
 		return // whoever asked has gone
 	}
 	a.Store.Update(func(s *agentapi.Status) {
-		if s.PositionOld = err != nil; err == nil {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.PositionOld = err != nil })
+		if err == nil {
 			s.Position, a.position.at = uint64(position), time.Now()
 		}
 	})
@@ -99,9 +101,11 @@ func (a *postgresAgent) refreshReceived(ctx context.Context) {
 		return // what was observed last stands
 	}
 	a.Store.Update(func(s *agentapi.Status) {
-		if s.WALEnd != nil {
-			s.WALEnd = lsn.Furthest(s.WALEnd, lsn.Point{Timeline: s.WALEnd.Timeline, Position: uint64(received)})
-		}
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) {
+			if r.WALEnd != nil {
+				r.WALEnd = lsn.Furthest(r.WALEnd, lsn.Point{Timeline: r.WALEnd.Timeline, Position: uint64(received)})
+			}
+		})
 	})
 }
 
@@ -196,7 +200,8 @@ func (l *life) observePrimary(seen sight, err error) {
 			return
 		}
 		s.State, s.Message, s.Hold = agentapi.StateRunning, "", ""
-		s.Position, s.Timeline, s.Lag = uint64(seen.Position), seen.Timeline, 0
+		s.Position, s.Lag = uint64(seen.Position), 0
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = seen.Timeline })
 	})
 	if err == nil && prepared && l.Store.Get().Role != v1alpha1.RolePrimary {
 		l.log.Info("takes writes")
@@ -270,13 +275,18 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 			s.Lag = lag.Lag.Seconds()
 		}
 		if err == nil {
-			s.Position, s.Timeline = uint64(seen.Position), seen.Timeline
-			s.WALEnd = lsn.Furthest(s.WALEnd, lsn.Point{Timeline: seen.Timeline, Position: uint64(seen.Received)})
+			s.Position = uint64(seen.Position)
 		}
-		s.Source = ""
-		if seen.Receiving {
-			s.Source = source
-		}
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) {
+			if err == nil {
+				r.Timeline = seen.Timeline
+				r.WALEnd = lsn.Furthest(r.WALEnd, lsn.Point{Timeline: seen.Timeline, Position: uint64(seen.Received)})
+			}
+			r.Source = ""
+			if seen.Receiving {
+				r.Source = source
+			}
+		})
 	})
 	if role != before {
 		l.log.Info("role", "role", role, "primary", int(view), "lagKnown", lag.Known, "lag", lag.Lag.String())

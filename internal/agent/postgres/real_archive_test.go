@@ -292,8 +292,8 @@ func TestRealArchiveOnANewTimeline(t *testing.T) {
 	}
 	withServer(t, successor, []string{"restore_command = 'false'", "wal_keep_size = 1GB"}, func(*pgx.Conn) {})
 	primary = w.start(0, successor, "uid-0c")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.Timeline != 2 {
-		t.Errorf("on timeline %d", got.Timeline)
+	if got := primary.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 2 {
+		t.Errorf("on timeline %d", readReplication(got).Timeline)
 	}
 	primary.rows("new")
 	primary.untilArchived(primary.segment())

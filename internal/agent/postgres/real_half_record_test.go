@@ -42,8 +42,8 @@ func TestRealHalfARecordIsNothingMore(t *testing.T) {
 			}
 			primary = w.start(0, volumes[0], "uid-0b")
 			got := primary.untilRole(v1alpha1.RolePrimary)
-			if c.newTimeline != (got.Timeline > 1) || c.newTimeline && got.Position > written {
-				t.Errorf("leads at %d on timeline %d; %d was received", got.Position, got.Timeline, written)
+			if c.newTimeline != (readReplication(got).Timeline > 1) || c.newTimeline && got.Position > written {
+				t.Errorf("leads at %d on timeline %d; %d was received", got.Position, readReplication(got).Timeline, written)
 			}
 			primary.fill("after", "1000")
 			replica.until("a replica, or held", func(s agentapi.Status) bool {

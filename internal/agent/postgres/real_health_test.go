@@ -204,13 +204,13 @@ func TestRealAlterSystemOverrulesNothingOwned(t *testing.T) {
 	if got := primary.query("select current_setting('fsync') || current_setting('full_page_writes') || current_setting('synchronous_standby_names')"); got != "onon" {
 		t.Errorf("in force for a moment: %s", got)
 	}
-	status := primary.until("reset", func(s agentapi.Status) bool { return len(s.Resets) == 4 })
+	status := primary.until("reset", func(s agentapi.Status) bool { return len(readReplication(s).Resets) == 4 })
 	said := map[string]string{}
-	for _, r := range status.Resets {
+	for _, r := range readReplication(status).Resets {
 		said[r.Parameter] = r.Was
 	}
 	if said["fsync"] != "off" || said["synchronous_standby_names"] != "*" || said["primary_conninfo"] != "(not shown)" || said["full_page_writes"] != "off" {
-		t.Errorf("resets: %+v", status.Resets)
+		t.Errorf("resets: %+v", readReplication(status).Resets)
 	}
 	primary.untilSetting("primary_conninfo", "")
 	in(primary)
@@ -233,7 +233,7 @@ func TestRealAlterSystemOverrulesNothingOwned(t *testing.T) {
 	again := w.start(0, volume, "uid-0b")
 	again.untilRole(v1alpha1.RolePrimary)
 	in(again)
-	if got := again.Store.Get().Resets; len(got) != 3 || got[0].Parameter != "fsync" || got[0].Was != "off" {
+	if got := readReplication(again.Store.Get()).Resets; len(got) != 3 || got[0].Parameter != "fsync" || got[0].Was != "off" {
 		t.Errorf("resets at the start: %+v", got)
 	}
 	if !holds("work_mem") || holds("fsync") || holds("primary_conninfo") || holds("restore_command") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // snapshot is a copy of a volume at rest.
@@ -25,7 +26,7 @@ func snapshot(t *testing.T, volume string) string {
 // goOn is what the operator passes on when a person accepts an older volume.
 func (w *world) goOn(id string) {
 	w.t.Helper()
-	w.configure(func(c *agentapi.ClusterConfig) { c.OlderData = &agentapi.OlderDataRequest{ID: id, Pod: "orders-0"} })
+	w.configure(func(c *agentapi.ClusterConfig) { c.OlderData = &postgresapi.OlderDataRequest{ID: id, Pod: "orders-0"} })
 }
 
 // outgrown makes a volume, an older copy of it, and a primary that runs on the
@@ -57,8 +58,8 @@ func TestRealOldVolumeDoesNotLead(t *testing.T) {
 	given := w.start(0, old, "uid-0e")
 	given.untilHeld(agentapi.HoldDataStale)
 	w.goOn("once")
-	if got := given.untilRole(v1alpha1.RolePrimary); got.Timeline != 2 || got.Recovered != "once" {
-		t.Errorf("leads on timeline %d, request %q", got.Timeline, got.Recovered)
+	if got := given.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 2 || got.Recovered != "once" {
+		t.Errorf("leads on timeline %d, request %q", readReplication(got).Timeline, got.Recovered)
 	}
 }
 

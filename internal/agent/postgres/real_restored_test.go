@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // Data that was restored for a new cluster becomes its primary's, though an
@@ -44,14 +45,14 @@ func TestRealRestored(t *testing.T) {
 	before.stop()
 	mustWrite(t, filepath.Join(volume, dataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
 	primary, replica := w.start(0, volume, "uid-0c"), w.start(1, t.TempDir(), "uid-1")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != born || got.Timeline != 2 {
-		t.Errorf("%s on timeline %d", got.SystemIdentifier, got.Timeline)
+	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != born || readReplication(got).Timeline != 2 {
+		t.Errorf("%s on timeline %d", got.SystemIdentifier, readReplication(got).Timeline)
 	}
 	if rows := primary.query("select count(*)::text from public.rows"); rows != "1000" {
 		t.Errorf("%s rows", rows)
 	}
 	replica.untilRole(v1alpha1.RoleReplica)
-	primary.until("prepared", func(s agentapi.Status) bool { return s.Details[agentapi.DetailOwner] == "app" })
+	primary.until("prepared", func(s agentapi.Status) bool { return s.Details[postgresapi.DetailOwner] == "app" })
 	for password, fits := range map[string]bool{"n3w": true, "s3cret": false} {
 		conn, err := pgx.Connect(context.Background(), fmt.Sprintf("host=localhost port=%d user=app password=%s dbname=app sslmode=require", w.agents[0].database, password))
 		if (err == nil) != fits {

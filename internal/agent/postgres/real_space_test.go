@@ -162,8 +162,8 @@ func TestRealFullVolumeInAPromotion(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := w.start(0, dir, "uid-0c")
-	if got := again.untilRole(v1alpha1.RolePrimary); got.Timeline != 5 {
-		t.Errorf("leads on timeline %d", got.Timeline)
+	if got := again.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 5 {
+		t.Errorf("leads on timeline %d", readReplication(got).Timeline)
 	}
 	if got := again.query("select string_agg(name, ' ' order by name) from public.kept"); got != "before last meanwhile" {
 		t.Errorf("the rows are %s", got)

@@ -23,16 +23,16 @@ func TestRealReplicaOfATimelineThatWasGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	primary := w.start(0, volumes[0], "uid-0c") // on a timeline of its own
-	second := primary.untilRole(v1alpha1.RolePrimary).Timeline
+	second := readReplication(primary.untilRole(v1alpha1.RolePrimary)).Timeline
 	primary.fill("second", "100")
 	replica.untilRole(v1alpha1.RoleReplica)
 	replica.sameContent(primary)
-	replica.until("on its timeline", func(s agentapi.Status) bool { return s.Timeline == second })
+	replica.until("on its timeline", func(s agentapi.Status) bool { return readReplication(s).Timeline == second })
 	primary.stop()
 
 	w.goOn("once")
 	other := w.start(0, old, "uid-0d")
-	if third := other.untilRole(v1alpha1.RolePrimary).Timeline; third <= second {
+	if third := readReplication(other.untilRole(v1alpha1.RolePrimary)).Timeline; third <= second {
 		t.Errorf("goes on on timeline %d after %d", third, second)
 	}
 	other.fill("third", "100")

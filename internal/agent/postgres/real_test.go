@@ -39,6 +39,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // world is a cluster of agents in this process.
@@ -59,7 +60,7 @@ type address struct{ agent, database int }
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
 	w := &world{t: t, client: fake.NewClientset(), tls: t.TempDir(), secret: t.TempDir()}
-	w.config = agentapi.ClusterConfig{Kind: "PostgresCluster", Namespace: "shop", Name: "orders", UID: "u", FirstDatabase: agentapi.FirstDatabase{Database: "app", Owner: "app"}, VolumeSize: 1 << 30}
+	w.config = agentapi.ClusterConfig{Kind: "PostgresCluster", Namespace: "shop", Name: "orders", UID: "u", FirstDatabase: postgresapi.FirstDatabase{Database: "app", Owner: "app"}, VolumeSize: 1 << 30}
 	for i := range members {
 		w.agents = append(w.agents, address{freePort(t), freePort(t)})
 		w.config.Members = append(w.config.Members, "orders-"+strconv.Itoa(i))

@@ -106,8 +106,8 @@ func TestRealOlderCopyAndAReplicaThatWasAway(t *testing.T) {
 	w, volumes, old := twoMembers(t)
 	w.goOn("once")
 	primary := w.start(0, old, "uid-0c")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.Timeline != 2 {
-		t.Errorf("goes on on timeline %d", got.Timeline)
+	if got := primary.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 2 {
+		t.Errorf("goes on on timeline %d", readReplication(got).Timeline)
 	}
 	primary.fill("after", "40000")
 	primary.exec("checkpoint")
@@ -149,8 +149,8 @@ func TestRealOlderCopyAndAnEditedLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		primary := w.start(0, old, "uid-0c")
-		if got := primary.untilRole(v1alpha1.RolePrimary); got.Timeline < 2 {
-			t.Errorf("goes on on timeline %d", got.Timeline)
+		if got := primary.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline < 2 {
+			t.Errorf("goes on on timeline %d", readReplication(got).Timeline)
 		}
 		primary.fill("after", "40000")
 		w.diverged(primary, volumes[1])
@@ -237,8 +237,8 @@ func TestRealCrashWithoutTheOtherMember(t *testing.T) {
 	primary.stop()
 
 	primary = w.start(0, volumes[0], "uid-0d")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.Timeline != 2 {
-		t.Errorf("leads on timeline %d", got.Timeline)
+	if got := primary.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 2 {
+		t.Errorf("leads on timeline %d", readReplication(got).Timeline)
 	}
 	primary.fill("on", "100")
 	replica := w.start(1, volumes[1], "uid-1b")
@@ -249,8 +249,8 @@ func TestRealCrashWithoutTheOtherMember(t *testing.T) {
 	primary.o.StopTimeout = 0
 	primary.stop()
 	primary = w.start(0, volumes[0], "uid-0e")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.Timeline != 2 {
-		t.Errorf("leads on timeline %d", got.Timeline)
+	if got := primary.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 2 {
+		t.Errorf("leads on timeline %d", readReplication(got).Timeline)
 	}
 	replica.untilRole(v1alpha1.RoleReplica)
 	primary.fill("again", "100")
@@ -275,8 +275,8 @@ func TestRealInterruptedPromotionBurnsItsTimeline(t *testing.T) {
 	replica := w.start(1, volumes[1], "uid-1b")
 	replica.until("serving", func(s agentapi.Status) bool { return s.Serving })
 	primary := w.start(0, volumes[0], "uid-0c")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.Timeline != 5 {
-		t.Errorf("leads on timeline %d", got.Timeline)
+	if got := primary.untilRole(v1alpha1.RolePrimary); readReplication(got).Timeline != 5 {
+		t.Errorf("leads on timeline %d", readReplication(got).Timeline)
 	}
 	primary.fill("after", "1000")
 	replica.untilRole(v1alpha1.RoleReplica)

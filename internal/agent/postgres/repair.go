@@ -180,7 +180,8 @@ func (l *life) replaceData(ctx context.Context, proof bool) error {
 	}
 	l.SetRole("member")
 	l.Store.Update(func(s *agentapi.Status) {
-		s.State, s.Serving, s.Lag, s.Source = agentapi.StateCloning, false, -1, ""
+		s.State, s.Serving, s.Lag = agentapi.StateCloning, false, -1
+		markDown(s)
 		s.Message = "can no longer follow, for the primary has not kept what it needs: copies the data of " + primary.Pod + " again"
 	})
 	l.log.Warn("can no longer follow: copies the data again", "primary", primary.Pod)

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // life is one run of the database server.
@@ -453,7 +454,7 @@ func (l *life) detail(found map[string]string) {
 		if details == nil {
 			details = map[string]string{}
 		}
-		for _, key := range []string{agentapi.DetailDatabase, agentapi.DetailOwner, agentapi.DetailAbsent} {
+		for _, key := range []string{postgresapi.DetailDatabase, postgresapi.DetailOwner, postgresapi.DetailAbsent} {
 			delete(details, key)
 		}
 		maps.Copy(details, found)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -192,7 +193,9 @@ func (l *life) completeTimeline(ctx context.Context) error {
 	}
 	l.control = control
 	record = record.completed(control)
-	l.Store.Update(func(s *agentapi.Status) { s.Timeline = control.Timeline })
+	l.Store.Update(func(s *agentapi.Status) {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = control.Timeline })
+	})
 	l.Store.Update(reportRequest(record))
 	return writeLeader(l.o.DataDir, record)
 }

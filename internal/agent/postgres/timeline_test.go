@@ -49,7 +49,7 @@ func leads() facts {
 }
 
 func TestDecideTimeline(t *testing.T) {
-	request := &agentapi.OlderDataRequest{ID: "now", Pod: "orders-0"}
+	request := &postgresapi.OlderDataRequest{ID: "now", Pod: "orders-0"}
 	silent := func(f *facts) { f.Members[0] = memberWAL{Pod: "orders-1"} }
 	cases := []struct {
 		name   string
@@ -262,16 +262,16 @@ func TestFlushedIsRecordedAtRenewal(t *testing.T) {
 }
 
 func TestWALOf(t *testing.T) {
-	end := &agentapi.WALPoint{Timeline: 2, Position: 0x60}
+	end := &postgresapi.WALPoint{Timeline: 2, Position: 0x60}
 	for name, c := range map[string]struct {
 		status agentapi.Status
 		want   memberWAL
 	}{
 		"a member that does not know yet":  {agentapi.Status{SystemIdentifier: ours}, memberWAL{}},
-		"a member with data":               {agentapi.Status{SystemIdentifier: ours, ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true, End: at(2, "0/60")}},
-		"a member that is held for it":     {agentapi.Status{SystemIdentifier: ours, ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: end, Diverged: &agentapi.WALPoint{Timeline: 2, Position: 0x50}}}, memberWAL{Known: true, Without: at(2, "0/50"), End: at(2, "0/60")}},
-		"a member without data":            {agentapi.Status{ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: &agentapi.WALPoint{}}}, memberWAL{Known: true}},
-		"a member with another system's":   {agentapi.Status{SystemIdentifier: theirs, ReplicationStatus: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true}},
+		"a member with data":               {agentapi.Status{SystemIdentifier: ours, Engine: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true, End: at(2, "0/60")}},
+		"a member that is held for it":     {agentapi.Status{SystemIdentifier: ours, Engine: postgresapi.ReplicationStatus{WALEnd: end, Diverged: &postgresapi.WALPoint{Timeline: 2, Position: 0x50}}}, memberWAL{Known: true, Without: at(2, "0/50"), End: at(2, "0/60")}},
+		"a member without data":            {agentapi.Status{Engine: postgresapi.ReplicationStatus{WALEnd: &postgresapi.WALPoint{}}}, memberWAL{Known: true}},
+		"a member with another system's":   {agentapi.Status{SystemIdentifier: theirs, Engine: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true}},
 		"a member that has not looked yet": {agentapi.Status{}, memberWAL{}},
 	} {
 		if got := walOf(c.status, ours); got != c.want {

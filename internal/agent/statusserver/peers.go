@@ -9,8 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -22,6 +20,7 @@ import (
 type Peers struct {
 	certificates *Certificates
 	address      func(pod string) string
+	decode       func([]byte) (agentapi.Status, error)
 
 	mu     sync.Mutex
 	bundle *Bundle
@@ -30,9 +29,10 @@ type Peers struct {
 }
 
 // NewPeers asks a pod's agent at address(pod), a host:port whose host the
-// pod's certificate carries.
-func NewPeers(certificates *Certificates, address func(pod string) string) *Peers {
-	return &Peers{certificates: certificates, address: address, at: map[string]string{}}
+// pod's certificate carries. Their answers are read with decode, which knows what
+// only members of this engine report.
+func NewPeers(certificates *Certificates, address func(pod string) string, decode func([]byte) (agentapi.Status, error)) *Peers {
+	return &Peers{certificates: certificates, address: address, decode: decode, at: map[string]string{}}
 }
 
 // Locate says at which IP address a pod is, whatever its name resolves to. It
@@ -69,28 +69,21 @@ func (p *Peers) dial(ctx context.Context, network, address string) (net.Conn, er
 
 // Status of a peer, as of now. The deadline is the context's.
 func (p *Peers) Status(ctx context.Context, pod string) (agentapi.Status, error) {
-	var status agentapi.Status
-	err := p.ask(ctx, pod, agentapi.StatusPath, &status)
+	var text json.RawMessage
+	if err := p.AskPeer(ctx, pod, agentapi.StatusPath, &text); err != nil {
+		return agentapi.Status{}, err
+	}
+	status, err := p.decode(text)
 	if err == nil && status.Pod != pod {
 		err = fmt.Errorf("asked %s for its status, %q answered", pod, status.Pod)
 	}
 	return status, err
 }
 
-// CompareWAL asks a peer that leads what its WAL has to do with a part of the
-// own: of a timeline, or, for 0, of its own way. The deadline is the context's;
-// the error is errors.ErrUnsupported of an agent that is too old to know.
-func (p *Peers) CompareWAL(ctx context.Context, pod string, timeline int64, from, to uint64) (agentapi.WALComparison, error) {
-	var answer agentapi.WALComparison
-	query := url.Values{}
-	query.Set("timeline", strconv.FormatInt(timeline, 10))
-	query.Set("from", strconv.FormatUint(from, 10))
-	query.Set("to", strconv.FormatUint(to, 10))
-	return answer, p.ask(ctx, pod, agentapi.ComparisonPath+"?"+query.Encode(), &answer)
-}
-
-// ask reads the JSON that a peer answers.
-func (p *Peers) ask(ctx context.Context, pod, path string, into any) error {
+// AskPeer reads the JSON that a peer answers at a path. The deadline is the
+// context's; the error is errors.ErrUnsupported of an agent that does not know the
+// path.
+func (p *Peers) AskPeer(ctx context.Context, pod, path string, into any) error {
 	client, err := p.current()
 	if err != nil {
 		return err

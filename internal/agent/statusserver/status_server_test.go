@@ -203,7 +203,7 @@ func TestStatusIsForTheClusterOnly(t *testing.T) {
 	server, _ := ca.certificates(t, agentapi.MemberName)
 	address := serveStatus(t, server, NewStore(agentapi.Status{Pod: "orders-0"}))
 	ask := func(c *Certificates) error {
-		_, err := NewPeers(c, func(string) string { return address }).Status(context.Background(), "orders-0")
+		_, err := NewPeers(c, func(string) string { return address }, agentapi.DecodeStatus[struct{}]).Status(context.Background(), "orders-0")
 		return err
 	}
 	for _, name := range []string{agentapi.MemberName, agentapi.OperatorName} {
@@ -220,7 +220,7 @@ func TestStatusIsForTheClusterOnly(t *testing.T) {
 	if err := ask(foreign); err == nil {
 		t.Error("another authority's operator read the status")
 	}
-	if _, err := NewPeers(server, func(string) string { return address }).Status(context.Background(), "orders-1"); err == nil {
+	if _, err := NewPeers(server, func(string) string { return address }, agentapi.DecodeStatus[struct{}]).Status(context.Background(), "orders-1"); err == nil {
 		t.Error("another pod's answer was taken")
 	}
 }

@@ -16,6 +16,9 @@ import (
 // to change.
 type Store struct {
 	boot string
+	// omit leaves out of a status what moves all the time of the engine's own; nil
+	// for nothing.
+	omit func(*agentapi.Status)
 
 	mu      sync.Mutex
 	status  agentapi.Status
@@ -25,8 +28,12 @@ type Store struct {
 
 // NewStore starts with the given status. Revisions of two stores never match,
 // so that a restart of the agent is a change.
-func NewStore(initial agentapi.Status) *Store {
-	s := &Store{boot: rand.Text()[:8], status: initial, changed: make(chan struct{})}
+func NewStore(initial agentapi.Status) *Store { return NewEngineStore(initial, nil) }
+
+// NewEngineStore is NewStore for an engine that reports what moves all the time:
+// omit leaves that out, and it makes no new revision.
+func NewEngineStore(initial agentapi.Status, omit func(*agentapi.Status)) *Store {
+	s := &Store{boot: rand.Text()[:8], omit: omit, status: initial, changed: make(chan struct{})}
 	s.status.DownSince = down(initial)
 	s.status.Revision = s.revision()
 	return s
@@ -64,7 +71,7 @@ func (s *Store) Update(change func(*agentapi.Status)) {
 	if s.status.Serving {
 		s.status.Failures = 0
 	}
-	if reflect.DeepEqual(stable(before), stable(s.status)) {
+	if reflect.DeepEqual(s.stable(before), s.stable(s.status)) {
 		return
 	}
 	s.counter++
@@ -107,13 +114,15 @@ func (s *Store) snapshot() agentapi.Status {
 func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counter) }
 
 // stable leaves out what moves all the time.
-func stable(s agentapi.Status) agentapi.Status {
-	s.Time, s.Position, s.PositionOld, s.Lag = time.Time{}, 0, false, 0
-	s.DataSize, s.DataInUse, s.WALEnd = 0, 0, nil
-	s.VolumeRate = pressing(s)
-	s.VolumeUsed, s.VolumeSize = filled(s), coarse(s.VolumeSize)
-	s.Archive = wrong(s.Archive)
-	return s
+func (s *Store) stable(status agentapi.Status) agentapi.Status {
+	status.Time, status.Position, status.Lag, status.DataSize = time.Time{}, 0, 0, 0
+	if s.omit != nil {
+		s.omit(&status)
+	}
+	status.VolumeRate = pressing(status)
+	status.VolumeUsed, status.VolumeSize = filled(status), coarse(status.VolumeSize)
+	status.Archive = wrong(status.Archive)
+	return status
 }
 
 // wrong is what of an archive anybody waits for.

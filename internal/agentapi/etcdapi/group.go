@@ -1,5 +1,5 @@
 // Package etcdapi holds what only etcd's agents, their peers and the operator
-// exchange. Its types are embedded in those of agentapi.
+// exchange. Its types are parts of those of agentapi.
 package etcdapi
 
 // What PendingRestart may name beside parameters.

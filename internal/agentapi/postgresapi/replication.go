@@ -1,5 +1,5 @@
 // Package postgresapi holds what only PostgreSQL's agents, their peers and the
-// operator exchange. Its types are embedded in those of agentapi.
+// operator exchange. Its types are parts of those of agentapi.
 //
 // Beside its status, the agent answers a WALComparison at ComparisonPath.
 package postgresapi

@@ -81,7 +81,7 @@ func askGroup(ctx context.Context, group Group, s engine.Step) error {
 // findLeader is the pod that says that it leads.
 func (e *Engine) findLeader(c *v1alpha1.EtcdCluster) string {
 	for pod, m := range e.Members.Get(membersOf(c).Key()) {
-		if m.Status != nil && m.Err == "" && m.Status.Group != nil && m.Status.Group.Leader != "" && m.Status.Group.Self == m.Status.Group.Leader {
+		if m.Status != nil && m.Err == "" && readGroup(m.Status).Group != nil && readGroup(m.Status).Group.Leader != "" && readGroup(m.Status).Group.Self == readGroup(m.Status).Group.Leader {
 			return pod
 		}
 	}

@@ -39,5 +39,5 @@ func isCopyable(o Observation, g group, n int) bool {
 	if !g.healthy[n] || !memberset.IsReady(o.Pods[n]) || o.Pods[n].DeletionTimestamp != nil {
 		return false
 	}
-	return !slices.Contains(o.Member(n).Alarms, alarmCorrupt+":"+g.members[n].ID)
+	return !slices.Contains(readGroup(o.Member(n)).Alarms, alarmCorrupt+":"+g.members[n].ID)
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
@@ -35,7 +36,7 @@ func TestPlanCopy(t *testing.T) {
 			w.say()
 			if tc.corrupt >= 0 {
 				for n := range tc.replicas {
-					w.status(n).Alarms = []string{"CORRUPT:" + w.data[tc.corrupt]}
+					w.changeGroup(n, func(g *etcdapi.GroupStatus) { g.Alarms = []string{"CORRUPT:" + w.data[tc.corrupt]} })
 				}
 			}
 			got := (&Engine{}).PlanCopy(w.c, w.o)

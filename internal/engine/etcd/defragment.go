@@ -148,5 +148,5 @@ func (j *judgement) wastesSpace(ordinal, percent int, since time.Time) bool {
 	}
 	// What the member says of its size may be older than its last one.
 	lately := tried && j.now.Sub(at) < pauses[stepDefragment]
-	return j.g.healthy[ordinal] && j.o.Member(ordinal).DataUnused >= percent && !lately
+	return j.g.healthy[ordinal] && readGroup(j.o.Member(ordinal)).DataUnused >= percent && !lately
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
@@ -33,7 +34,7 @@ func hourly(t *testing.T) *world {
 	w.c.Spec.Defragmentation.Schedule = "@hourly"
 	w.c.Status.Schedules = recordSchedule(lastSlot, now, "")
 	for n := range 3 {
-		w.status(n).DataUnused = 60
+		w.changeGroup(n, func(g *etcdapi.GroupStatus) { g.DataUnused = 60 })
 	}
 	return w
 }
@@ -111,7 +112,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.tried("Defragment config-1", 0)
 				w.leader = w.data[1]
 				w.say()
-				w.status(0).DataUnused = 60
+				w.changeGroup(0, func(g *etcdapi.GroupStatus) { g.DataUnused = 60 })
 				return w
 			},
 			"Defragment config-0", recordSchedule(lastSlot, now, ""), 0},
@@ -131,7 +132,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 			func(t *testing.T) *world {
 				w := hourly(t)
 				for n := range 3 {
-					w.status(n).DataUnused = 45
+					w.changeGroup(n, func(g *etcdapi.GroupStatus) { g.DataUnused = 45 })
 				}
 				return w
 			},
@@ -141,7 +142,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w := hourly(t)
 				w.gone(2)
 				w.say()
-				w.status(1).DataUnused = 60
+				w.changeGroup(1, func(g *etcdapi.GroupStatus) { g.DataUnused = 60 })
 				return w
 			},
 			"", recordSchedule(lastSlot, now, ""), 0},
@@ -161,7 +162,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				w.tried("Defragment config-2", 10*time.Minute)
 				w.tried("Defragment config-1", 10*time.Minute)
 				w.tried("Defragment config-0", 30*time.Minute)
-				w.status(1).DataUnused = 95
+				w.changeGroup(1, func(g *etcdapi.GroupStatus) { g.DataUnused = 95 })
 				return w
 			},
 			"", func() []v1alpha1.ScheduleStatus {

@@ -36,7 +36,7 @@ func (j *judgement) hasAlarm(name string) bool {
 	if !j.g.led {
 		return false
 	}
-	for _, a := range j.o.Member(j.g.leader).Alarms {
+	for _, a := range readGroup(j.o.Member(j.g.leader)).Alarms {
 		if kind, _, _ := strings.Cut(a, ":"); kind == name {
 			return true
 		}
@@ -47,7 +47,7 @@ func (j *judgement) hasAlarm(name string) bool {
 // isFull says whether some member has used up its quota.
 func (j *judgement) isFull() bool {
 	for n := range j.g.healthy {
-		if j.o.Member(n).DataFill >= fullPercent {
+		if readGroup(j.o.Member(n)).DataFill >= fullPercent {
 			return true
 		}
 	}
@@ -74,7 +74,7 @@ func (j *judgement) spaceStep() *engine.Step {
 // defragmentation. What it says of its unused space is not all: without writes,
 // etcd does not count what a compaction has freed.
 func (j *judgement) mayShrink(ordinal int) bool {
-	if !j.g.healthy[ordinal] || j.o.Member(ordinal).DataFill < fullPercent {
+	if !j.g.healthy[ordinal] || readGroup(j.o.Member(ordinal)).DataFill < fullPercent {
 		return false
 	}
 	if j.wastesSpace(ordinal, worthPercent, time.Time{}) {
@@ -103,7 +103,7 @@ func (j *judgement) inVain() bool {
 	}
 	last := compacted
 	for n := range j.g.healthy {
-		if j.o.Member(n).DataFill < fullPercent {
+		if readGroup(j.o.Member(n)).DataFill < fullPercent {
 			continue
 		}
 		at := j.o.Tried[stepDefragment+" "+j.PodName(n)]
@@ -125,7 +125,7 @@ func (j *judgement) inVain() bool {
 func (j *judgement) judgeSpace() {
 	if j.hasAlarm(alarmCorrupt) {
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonDataCorrupt,
-			"etcd says that members' data differs (%s): find the odd one with etcdctl endpoint hashkv, delete its PersistentVolumeClaim and its pod, and disarm the alarm with etcdctl alarm disarm", strings.Join(j.o.Member(j.g.leader).Alarms, ", "))
+			"etcd says that members' data differs (%s): find the odd one with etcdctl endpoint hashkv, delete its PersistentVolumeClaim and its pod, and disarm the alarm with etcdctl alarm disarm", strings.Join(readGroup(j.o.Member(j.g.leader)).Alarms, ", "))
 	}
 	if !j.hasAlarm(alarmNoSpace) {
 		return

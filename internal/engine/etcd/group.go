@@ -71,15 +71,15 @@ func (g *group) observeMembers(o Observation) []etcdapi.GroupMember {
 	newest := uint64(0)
 	for n := range objects.MostMembers {
 		m := o.Member(n)
-		if m == nil || m.Group == nil || len(m.Group.Members) == 0 {
+		if m == nil || readGroup(m).Group == nil || len(readGroup(m).Group.Members) == 0 {
 			continue
 		}
-		if m.Group.Leader != "" && m.Group.Self == m.Group.Leader && m.Serving {
+		if readGroup(m).Group.Leader != "" && readGroup(m).Group.Self == readGroup(m).Group.Leader && m.Serving {
 			g.known, g.led, g.leader = true, true, n
-			return m.Group.Members
+			return readGroup(m).Group.Members
 		}
 		if view == nil || m.Position > newest {
-			view, newest, g.known = m.Group.Members, m.Position, true
+			view, newest, g.known = readGroup(m).Group.Members, m.Position, true
 		}
 	}
 	return view
@@ -87,7 +87,7 @@ func (g *group) observeMembers(o Observation) []etcdapi.GroupMember {
 
 // canVote says whether a pod serves as the member that the group counts.
 func canVote(m *agentapi.Status, as etcdapi.GroupMember) bool {
-	return m != nil && m.Serving && m.State == agentapi.StateRunning && !as.Learner && m.Group != nil && m.Group.Self == as.ID
+	return m != nil && m.Serving && m.State == agentapi.StateRunning && !as.Learner && readGroup(m).Group != nil && readGroup(m).Group.Self == as.ID
 }
 
 // countVoters is the number of members that have a vote, of the cluster or not.

@@ -111,7 +111,7 @@ func (j *judgement) removeLostStep() *engine.Step {
 		if m == nil || !j.g.led {
 			continue
 		}
-		if m.LostMember == "" || m.LostMember != member.ID {
+		if readGroup(m).LostMember == "" || readGroup(m).LostMember != member.ID {
 			j.judgeEmpty(n, m, member)
 			continue
 		}
@@ -147,7 +147,7 @@ func (j *judgement) promoteStep() *engine.Step {
 		return nil
 	}
 	m, member := j.o.Member(n), j.g.members[n]
-	if m == nil || !member.Learner || member.Name == "" || m.Group == nil || m.Group.Self != member.ID {
+	if m == nil || !member.Learner || member.Name == "" || readGroup(m).Group == nil || readGroup(m).Group.Self != member.ID {
 		return nil
 	}
 	return j.paceStep(j.stepOn(n, stepPromoteMember, member.ID, "it has started, and is to vote"))

@@ -90,7 +90,7 @@ func judgeStanding(c *v1alpha1.EtcdCluster, o Observation, d objects.Desired, or
 // isRepairing says whether a member that is held down comes back without a person:
 // the group, where it has a leader, removes it and admits its pod anew.
 func (j *judgement) isRepairing(m *agentapi.Status) bool {
-	return j.g.led && (m.Hold == agentapi.HoldRemoved || m.Hold == agentapi.HoldDataMissing && m.LostMember != "")
+	return j.g.led && (m.Hold == agentapi.HoldRemoved || m.Hold == agentapi.HoldDataMissing && readGroup(m).LostMember != "")
 }
 
 // nextStep is the one operation to do now; the order is the priority.

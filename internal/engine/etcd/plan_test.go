@@ -85,7 +85,7 @@ func TestPlan(t *testing.T) {
 				w.replicas(3)
 				w.learner(1)
 				w.say()
-				w.status(1).Group.Self = ""
+				readGroup(w.status(1)).Group.Self = ""
 				return w
 			},
 			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingUp", available}, 2}},
@@ -253,7 +253,7 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := full(t, 0)
 				for n := range 3 {
-					w.status(n).DataFill = 40
+					w.changeGroup(n, func(g *etcdapi.GroupStatus) { g.DataFill = 40 })
 				}
 				return w
 			},
@@ -277,21 +277,25 @@ func TestPlan(t *testing.T) {
 			},
 			outcome{"Defragment config-2", []string{"Stalled/QuotaExceeded", refused}, 3}},
 		{"unused space is given back by one member at a time",
-			func(t *testing.T) *world { w := settled(t, 3); w.status(1).DataUnused = 50; return w },
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.changeGroup(1, func(g *etcdapi.GroupStatus) { g.DataUnused = 50 })
+				return w
+			},
 			outcome{"Defragment config-1", []string{available}, 3}},
 		{"but not while a member is away",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.gone(2)
 				w.say()
-				w.status(1).DataUnused = 50
+				w.changeGroup(1, func(g *etcdapi.GroupStatus) { g.DataUnused = 50 })
 				return w
 			},
 			outcome{"", []string{"Reconciling/ScalingUp", available}, 3}},
 		{"nor again before it has rested",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
-				w.status(1).DataUnused = 50
+				w.changeGroup(1, func(g *etcdapi.GroupStatus) { g.DataUnused = 50 })
 				w.o.Tried["Defragment config-1"] = now.Add(-5 * time.Minute)
 				return w
 			},
@@ -300,7 +304,7 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.c.Spec.Defragmentation.ThresholdPercent = new(int32(100))
-				w.status(1).DataUnused = 95
+				w.changeGroup(1, func(g *etcdapi.GroupStatus) { g.DataUnused = 95 })
 				return w
 			},
 			outcome{"", []string{available}, 3}},
@@ -370,8 +374,9 @@ func full(t *testing.T, unused int) *world {
 
 func (w *world) fill(unused int) {
 	for n := range 3 {
-		m := w.status(n)
-		m.Alarms, m.DataFill, m.DataUnused = []string{"NOSPACE:a1"}, 100, unused
+		w.changeGroup(n, func(g *etcdapi.GroupStatus) {
+			g.Alarms, g.DataFill, g.DataUnused = []string{"NOSPACE:a1"}, 100, unused
+		})
 	}
 }
 

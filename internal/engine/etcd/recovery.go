@@ -74,7 +74,7 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 		switch {
 		case m != nil && m.Recovered == r.status.ID:
 			end(r.status.Target + " went on with its data, and the others join anew")
-		case isEmptyMember(o, n), m != nil && m.Group != nil && m.Group.Self != "" && m.Group.Self != r.status.MemberID:
+		case isEmptyMember(o, n), m != nil && readGroup(m).Group != nil && readGroup(m).Group.Self != "" && readGroup(m).Group.Self != r.status.MemberID:
 			end("failed: " + r.status.Target + " has lost its data")
 		case m == nil:
 			r.awaited = true
@@ -93,7 +93,7 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 func isEmptyMember(o Observation, ordinal int) bool {
 	pod, volume := o.Pods[ordinal], o.Volumes[ordinal]
 	if m := o.Member(ordinal); m != nil {
-		return m.LostMember != "" || waitsEmpty(m)
+		return readGroup(m).LostMember != "" || waitsEmpty(m)
 	}
 	return pod != nil && hasNoNode(pod) &&
 		volume != nil && volume.DeletionTimestamp == nil && volume.Status.Phase == corev1.ClaimPending && volume.Spec.VolumeName == ""
@@ -110,7 +110,7 @@ func hasNoNode(pod *corev1.Pod) bool {
 // waitsEmpty says that an agent has looked at its volume, found nothing, and
 // waits for a join grant or a request.
 func waitsEmpty(m *agentapi.Status) bool {
-	return m.State == agentapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && m.Group == nil
+	return m.State == agentapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && readGroup(m).Group == nil
 }
 
 // listSurvivors sorts the members of a group without a leader by what is known of
@@ -120,13 +120,13 @@ func listSurvivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost
 	for n := range objects.MostMembers {
 		member, counted := g.members[n]
 		m := o.Member(n)
-		viewed := m != nil && m.SystemIdentifier != "" && m.Group != nil && m.Group.Self != ""
+		viewed := m != nil && m.SystemIdentifier != "" && readGroup(m).Group != nil && readGroup(m).Group.Self != ""
 		neverRan := member.Name == "" && o.Pods[n] == nil && n >= o.Membership()
 		switch {
 		case !counted && (o.Pods[n] == nil || viewed || isEmptyMember(o, n)):
 		case isEmptyMember(o, n), neverRan:
 			lost = append(lost, n)
-		case viewed && m.Group.Self == member.ID:
+		case viewed && readGroup(m).Group.Self == member.ID:
 			alive = append(alive, n)
 		case viewed:
 			lost = append(lost, n) // the data of a member before it

@@ -40,8 +40,8 @@ func (w *world) told() *etcdapi.Recovery {
 // apart is a group whose members do not reach each other.
 func (w *world) apart() {
 	for n := range w.o.Pods {
-		if m := w.status(n); m.Group != nil {
-			m.Group.Leader, m.State, m.Serving = "", agentapi.StateDisconnected, false
+		if m := w.status(n); readGroup(m).Group != nil {
+			readGroup(m).Group.Leader, m.State, m.Serving = "", agentapi.StateDisconnected, false
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 		{"not heard", func(w *world) { w.gone(0) }, "", "order anew with another token"},
 		{"its volume was lost", func(w *world) { w.emptied(0); w.say() }, "failed: config-0 has lost its data", ""},
 		{"its claim is new", func(w *world) { delete(w.o.Members, "config-0"); w.unbound(0) }, "failed: config-0 has lost its data", ""},
-		{"it is another member by now", func(w *world) { w.status(0).Group.Self = "ff" }, "failed: config-0 has lost its data", ""},
+		{"it is another member by now", func(w *world) { readGroup(w.status(0)).Group.Self = "ff" }, "failed: config-0 has lost its data", ""},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -218,7 +218,9 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.data[1] = w.lost[1]
 			w.say()
 			w.apart()
-			w.status(0).Group = &etcdapi.Group{Self: w.data[0], Members: []etcdapi.GroupMember{w.group[w.data[0]]}}
+			w.changeGroup(0, func(g *etcdapi.GroupStatus) {
+				g.Group = &etcdapi.Group{Self: w.data[0], Members: []etcdapi.GroupMember{w.group[w.data[0]]}}
+			})
 			w.status(0).Position, w.status(1).Position = 7, 8
 			return w
 		}, "config-0, config-1 have their data", ""},
@@ -243,7 +245,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.say()
 			m := w.status(3)
 			m.SystemIdentifier, m.State, m.Hold = clusterID, agentapi.StateHeld, agentapi.HoldRemoved
-			m.Group = &etcdapi.Group{Self: "ff"}
+			m.Engine = etcdapi.GroupStatus{Group: &etcdapi.Group{Self: "ff"}}
 			return w
 		}, "", "config-0"},
 		{"the volume of one was given up with its node", func(t *testing.T) *world {

@@ -229,7 +229,7 @@ func (w *world) saysOf(n int, pod *corev1.Pod, view etcdapi.Group) *agentapi.Sta
 	counted, found := w.group[id]
 	switch {
 	case id == "" && w.lost[n] != "":
-		m.State, m.Hold, m.LostMember = agentapi.StateHeld, agentapi.HoldDataMissing, w.lost[n]
+		m.State, m.Hold, m.Engine = agentapi.StateHeld, agentapi.HoldDataMissing, etcdapi.GroupStatus{LostMember: w.lost[n]}
 		return m
 	case id == "":
 		return m
@@ -238,7 +238,7 @@ func (w *world) saysOf(n int, pod *corev1.Pod, view etcdapi.Group) *agentapi.Sta
 		return m
 	}
 	m.SystemIdentifier = clusterID
-	m.Group = &etcdapi.Group{Self: id, Leader: view.Leader, Members: view.Members}
+	m.Engine = etcdapi.GroupStatus{Group: &etcdapi.Group{Self: id, Leader: view.Leader, Members: view.Members}}
 	switch {
 	case view.Leader == "":
 		m.State = agentapi.StateDisconnected
@@ -260,6 +260,11 @@ func (w *world) config() []byte {
 // status is what the member of an ordinal says, to be changed by a case.
 func (w *world) status(ordinal int) *agentapi.Status {
 	return w.o.Members[membersOf(w.c).PodName(ordinal)].Status
+}
+
+// changeGroup changes what of it only members of etcd report.
+func (w *world) changeGroup(ordinal int, change func(*etcdapi.GroupStatus)) {
+	agentapi.ChangeEngineStatus(w.status(ordinal), change)
 }
 
 // gone removes a member's pod.

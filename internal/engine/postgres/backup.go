@@ -36,7 +36,7 @@ func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) 
 		default:
 			continue
 		}
-		if cmp.Or(cmp.Compare(m.Timeline, newest.Timeline), cmp.Compare(m.Position, newest.Position)) > 0 {
+		if cmp.Or(cmp.Compare(readReplication(m).Timeline, readReplication(&newest).Timeline), cmp.Compare(m.Position, newest.Position)) > 0 {
 			newest = *m
 		}
 	}
@@ -49,7 +49,7 @@ func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) 
 		SystemIdentifier: c.Status.SystemIdentifier, Secret: s.Named(objects.SuffixTLS), Expected: expected,
 	}
 	if newest.Position > 0 {
-		p.AtLeast = fmt.Sprintf("%d:%X/%X", newest.Timeline, newest.Position>>32, uint32(newest.Position))
+		p.AtLeast = fmt.Sprintf("%d:%X/%X", readReplication(&newest).Timeline, newest.Position>>32, uint32(newest.Position))
 	}
 	return p
 }

@@ -12,12 +12,15 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
 func TestPlanCopy(t *testing.T) {
 	at := func(n int, timeline int64, position uint64) func(w *world) {
-		return func(w *world) { w.status(n).Timeline, w.status(n).Position = timeline, position }
+		return func(w *world) {
+			w.status(n).Engine, w.status(n).Position = postgresapi.ReplicationStatus{Timeline: timeline}, position
+		}
 	}
 	cases := []struct {
 		name     string
@@ -32,7 +35,7 @@ func TestPlanCopy(t *testing.T) {
 		{"replicas that serve", 3, func(w *world) { w.status(2).Serving = false }, "orders-1 orders-0", "1:0/3000060"},
 		{"replicas that stay", 3, func(w *world) { w.o.Pods[2].DeletionTimestamp = &metav1.Time{Time: now} }, "orders-1 orders-0", "1:0/3000060"},
 		{"not what a member has that cannot be copied", 2, func(w *world) {
-			w.status(1).State, w.status(1).Timeline = agentapi.StateDisconnected, 7
+			w.status(1).State, w.status(1).Engine = agentapi.StateDisconnected, postgresapi.ReplicationStatus{Timeline: 7}
 		}, "orders-0", "1:0/3000060"},
 		{"the primary, where it is alone", 1, func(*world) {}, "orders-0", "1:0/3000060"},
 		{"no position, where none is known", 1, at(0, 0, 0), "orders-0", ""},

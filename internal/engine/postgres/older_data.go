@@ -51,7 +51,7 @@ func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation) olderDa
 func (r *olderData) carryOut(m *agentapi.Status, serves bool) {
 	switch {
 	case m != nil && m.Recovered == r.status.ID:
-		r.status.Result = fmt.Sprintf("%s went on with older data, on timeline %d", r.status.Target, m.Timeline)
+		r.status.Result = fmt.Sprintf("%s went on with older data, on timeline %d", r.status.Target, readReplication(m).Timeline)
 	case serves:
 		r.status.Result = "not needed: " + r.status.Target + " is not held for older data"
 	default:

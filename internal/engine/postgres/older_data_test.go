@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // requested is the request in the configuration of the members; empty for none.
@@ -53,7 +54,7 @@ func TestOlderData(t *testing.T) {
 		{"its member has carried it out", func(w *world) {
 			w.c.Status.Requests = request("")
 			m := w.status(0)
-			m.Recovered, m.Timeline = "go", 2
+			m.Recovered, m.Engine = "go", postgresapi.ReplicationStatus{Timeline: 2}
 		}, outcome{Requests: request("orders-0 went on with older data, on timeline 2")}},
 		{"the newer volume came back", func(w *world) {
 			w.c.Status.Requests = request("")

@@ -105,7 +105,7 @@ func (j *judgement) nextStep(now time.Time) *engine.Step {
 // disk: what is left may be the last copy.
 func (j *judgement) servesSince(since time.Time) bool {
 	m := j.Observed.Member(primaryOrdinal)
-	return m != nil && m.Role == v1alpha1.RolePrimary && m.State == agentapi.StateRunning && m.Serving && !m.PositionOld && m.Flushed &&
+	return m != nil && m.Role == v1alpha1.RolePrimary && m.State == agentapi.StateRunning && m.Serving && !readReplication(m).PositionOld && m.Flushed &&
 		j.Observed.AnsweredSince(primaryOrdinal, since)
 }
 

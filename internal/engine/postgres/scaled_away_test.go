@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
@@ -43,7 +44,9 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"its agent may not have noticed yet that the database hangs", func(w *world) { asked(w, now.Add(-58*time.Second)) }, ""},
 		{"it is unknown when the pod ended", func(w *world) { w.o.Ended = nil }, ""},
 		{"the primary does not serve", func(w *world) { w.status(0).Serving = false }, ""},
-		{"the primary could not read its position", func(w *world) { w.status(0).PositionOld = true }, ""},
+		{"the primary could not read its position", func(w *world) {
+			w.changeReplication(0, func(r *postgresapi.ReplicationStatus) { r.PositionOld = true })
+		}, ""},
 		{"the primary did not flush since", func(w *world) { w.status(0).Flushed = false }, ""},
 		{"the primary starts", func(w *world) { w.status(0).State = agentapi.StateRecovering }, ""},
 		{"a replica answers in its place", func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, ""},

@@ -18,7 +18,7 @@ func describeReset(r postgresapi.Reset) string { return "parameter " + r.Paramet
 func (j *judgement) listResets() (all []string) {
 	for n := range j.Desired.Count {
 		if m := j.Observed.Member(n); m != nil {
-			for _, r := range m.Resets {
+			for _, r := range readReplication(m).Resets {
 				all = append(all, "ALTER SYSTEM on member "+j.PodName(n)+": "+describeReset(r))
 			}
 		}
@@ -34,7 +34,7 @@ func (j *judgement) alterDrifts() (drifts []apply.Drift) {
 		if m == nil {
 			continue
 		}
-		for _, r := range m.Resets {
+		for _, r := range readReplication(m).Resets {
 			d := apply.Drift{
 				Time:   metav1.NewTime(r.Time),
 				Object: apply.ObjectID{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Namespace: j.Key().Namespace, Name: j.PodName(n)},

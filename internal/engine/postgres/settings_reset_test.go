@@ -15,9 +15,9 @@ import (
 // the member reports it.
 func TestAlterSystemIsDriftOnce(t *testing.T) {
 	w := settled(t, 2)
-	w.status(0).Resets = []postgresapi.Reset{
-		{Parameter: "fsync", Was: "off", Time: now.Add(-time.Minute)}, {Parameter: "primary_conninfo", Was: "(not shown)", Time: now.Add(-time.Minute)}}
-	w.status(1).Resets = []postgresapi.Reset{{Parameter: "fsync", Was: "off", Time: now.Add(-time.Second)}}
+	w.status(0).Engine = postgresapi.ReplicationStatus{Resets: []postgresapi.Reset{
+		{Parameter: "fsync", Was: "off", Time: now.Add(-time.Minute)}, {Parameter: "primary_conninfo", Was: "(not shown)", Time: now.Add(-time.Minute)}}}
+	w.status(1).Engine = postgresapi.ReplicationStatus{Resets: []postgresapi.Reset{{Parameter: "fsync", Was: "off", Time: now.Add(-time.Second)}}}
 	words := []string{
 		"ALTER SYSTEM on member orders-0: parameter fsync, was off", "ALTER SYSTEM on member orders-0: parameter primary_conninfo, was (not shown)",
 		"ALTER SYSTEM on member orders-1: parameter fsync, was off"}
@@ -46,7 +46,7 @@ func TestAlterSystemIsDriftOnce(t *testing.T) {
 	if again := drifts(); len(again) != 0 {
 		t.Errorf("drifts again: %v", again)
 	}
-	w.status(0).Resets[0].Time = now
+	readReplication(w.status(0)).Resets[0].Time = now
 	if diff := cmp.Diff(want[:1], drifts()); diff != "" {
 		t.Errorf("drifts of the next statement (-want +got):\n%s", diff)
 	}

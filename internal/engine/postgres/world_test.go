@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -162,6 +163,11 @@ func (w *world) member(ordinal int) *agentapi.Status {
 // status is what the member of an ordinal says, to be changed by a case.
 func (w *world) status(ordinal int) *agentapi.Status {
 	return w.o.Members[membersOf(w.c).PodName(ordinal)].Status
+}
+
+// changeReplication changes what of it only members of PostgreSQL report.
+func (w *world) changeReplication(ordinal int, change func(*postgresapi.ReplicationStatus)) {
+	agentapi.ChangeEngineStatus(w.status(ordinal), change)
 }
 
 // planCluster from what is observed, with pods as the cache holds them.

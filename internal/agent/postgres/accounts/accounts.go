@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // Bootstrapped is the comment on the replication role that says that the first
@@ -142,7 +142,7 @@ func EnsureAccount(ctx context.Context, conn *pgx.Conn, declared Account) (map[s
 	if first.Done && !first.named() && absent != "" {
 		// Nobody knows with which names this data was made: these are not the
 		// ones, and a role of this name is somebody else's.
-		return map[string]string{agentapi.DetailAbsent: absent}, nil
+		return map[string]string{postgresapi.DetailAbsent: absent}, nil
 	}
 	if err := keepPassword(ctx, conn, acc, found); err != nil {
 		return nil, err
@@ -156,9 +156,9 @@ func EnsureAccount(ctx context.Context, conn *pgx.Conn, declared Account) (map[s
 }
 
 func (a Account) details(absent string) map[string]string {
-	details := map[string]string{agentapi.DetailDatabase: a.Database, agentapi.DetailOwner: a.Owner}
+	details := map[string]string{postgresapi.DetailDatabase: a.Database, postgresapi.DetailOwner: a.Owner}
 	if absent != "" {
-		details[agentapi.DetailAbsent] = absent
+		details[postgresapi.DetailAbsent] = absent
 	}
 	return details
 }

@@ -4,7 +4,7 @@ package lsn
 import (
 	"fmt"
 
-	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 // Extent is how far the WAL on a volume goes. The complete records end at Point;
@@ -43,9 +43,9 @@ func Parse(timeline int64, position string) Point {
 }
 
 // Furthest is the later of what a member reported of its WAL and what is observed now.
-func Furthest(before *agentapi.WALPoint, now Point) *agentapi.WALPoint {
+func Furthest(before *postgresapi.WALPoint, now Point) *postgresapi.WALPoint {
 	if before != nil && !now.Newer(Point{before.Timeline, before.Position}) {
 		return before
 	}
-	return &agentapi.WALPoint{Timeline: now.Timeline, Position: now.Position}
+	return &postgresapi.WALPoint{Timeline: now.Timeline, Position: now.Position}
 }

@@ -1,0 +1,16 @@
+package etcd
+
+import (
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+)
+
+// DecodeStatus reads a member's answer.
+func DecodeStatus(text []byte) (agentapi.Status, error) {
+	return agentapi.DecodeStatus[etcdapi.GroupStatus](text)
+}
+
+// readGroup is what of a status only members of etcd report.
+func readGroup(m *agentapi.Status) etcdapi.GroupStatus {
+	return agentapi.ReadEngineStatus[etcdapi.GroupStatus](m)
+}
