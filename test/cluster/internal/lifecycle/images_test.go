@@ -28,7 +28,7 @@ func TestListKeepsOthers(t *testing.T) {
 	if err := listImages(dir, "postgres", []string{"18"}, []image.Image{other}); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(dir.Images())
+	content, err := os.ReadFile(dir.ImagesDir())
 	if err != nil {
 		t.Fatal(err)
 	}
