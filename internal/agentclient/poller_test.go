@@ -301,7 +301,7 @@ func TestAChangeWakesTheLoopAtOnce(t *testing.T) {
 	})
 }
 
-func TestASteadyMemberIsAskedSeldomAndWakesNobody(t *testing.T) {
+func TestASteadyMemberIsAskedSeldomAndWakesNoCluster(t *testing.T) {
 	runInBubble(t, func(t *testing.T, w *world) {
 		w.watchMembers(nil)
 		w.wasWoken()
@@ -516,7 +516,7 @@ func TestForgetStopsAsking(t *testing.T) {
 	})
 }
 
-func TestUnusableTLSMaterialIsReportedAndMended(t *testing.T) {
+func TestUnusableTLSMaterialIsReportedUntilItIsRepaired(t *testing.T) {
 	runInBubble(t, func(t *testing.T, w *world) {
 		for name, spoil := range map[string]func(*ClientTLS){
 			"no certificate": func(c *ClientTLS) { c.CertPEM = nil },
@@ -537,7 +537,7 @@ func TestUnusableTLSMaterialIsReportedAndMended(t *testing.T) {
 	})
 }
 
-func TestNobodyAsksBeforeStart(t *testing.T) {
+func TestNoMemberIsAskedBeforeStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		n.setFault(errors.New("connection refused"))

@@ -44,8 +44,8 @@ func (r *repository) NewRepoServerClient() (utilio.Closer, apiclient.RepoServerS
 	return utilio.NopCloser, r, nil
 }
 
-// commit changes the folder, as a whole.
-func (r *repository) commit(change func(dir string)) {
+// commitChange changes the folder, as a whole.
+func (r *repository) commitChange(change func(dir string)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(r.dir)
@@ -57,7 +57,7 @@ func (r *repository) commit(change func(dir string)) {
 func (r *repository) GenerateManifest(_ context.Context, in *apiclient.ManifestRequest, _ ...grpc.CallOption) (*apiclient.ManifestResponse, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	built, err := kustomize(filepath.Join(r.dir, in.ApplicationSource.Path))
+	built, err := runKustomize(filepath.Join(r.dir, in.ApplicationSource.Path))
 	if err != nil {
 		return nil, err
 	}

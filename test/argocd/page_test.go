@@ -11,8 +11,8 @@ import (
 
 const page = root + "/docs/guides/argocd.md"
 
-// section is what the page says below a heading, up to the next of its rank.
-func section(t *testing.T, heading string) string {
+// readSection is what the page says below a heading, up to the next of its rank.
+func readSection(t *testing.T, heading string) string {
 	t.Helper()
 	data, err := os.ReadFile(page)
 	if err != nil {
@@ -29,10 +29,10 @@ func section(t *testing.T, heading string) string {
 
 var fenced = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// manifest decodes the first YAML of a section.
-func manifest(t *testing.T, heading string, into any) {
+// decodeManifest decodes the first YAML of a section.
+func decodeManifest(t *testing.T, heading string, into any) {
 	t.Helper()
-	block := fenced.FindStringSubmatch(section(t, heading))
+	block := fenced.FindStringSubmatch(readSection(t, heading))
 	if block == nil {
 		t.Fatalf("no YAML below %q", heading)
 	}
@@ -44,11 +44,11 @@ func manifest(t *testing.T, heading string, into any) {
 // row is one line of a table of two columns.
 type row struct{ what, shows string }
 
-// rows are those of the first table of a section, without its head.
-func rows(t *testing.T, heading string) []row {
+// readRows are those of the first table of a section, without its head.
+func readRows(t *testing.T, heading string) []row {
 	t.Helper()
 	var out []row
-	for line := range strings.Lines(section(t, heading)) {
+	for line := range strings.Lines(readSection(t, heading)) {
 		cells := strings.Split(strings.TrimSpace(line), " | ")
 		switch {
 		case len(cells) == 2 && strings.HasPrefix(line, "|"):

@@ -29,7 +29,7 @@ const (
 // Argo CD's own log is noise.
 func init() { log.SetOutput(io.Discard) }
 
-func decode(t *testing.T, into any, elements ...string) {
+func decodeFile(t *testing.T, into any, elements ...string) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(elements...))
 	if err == nil {
@@ -40,7 +40,7 @@ func decode(t *testing.T, into any, elements ...string) {
 	}
 }
 
-func object(t *testing.T, elements ...string) *unstructured.Unstructured {
+func readObject(t *testing.T, elements ...string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
 	data, err := os.ReadFile(filepath.Join(elements...))
@@ -58,11 +58,11 @@ func object(t *testing.T, elements ...string) *unstructured.Unstructured {
 
 const argoNamespace = "argocd"
 
-// overrides are what Argo CD reads from an argocd-cm with our patch.
-func overrides(t *testing.T) map[string]v1alpha1.ResourceOverride {
+// readOverrides are what Argo CD reads from an argocd-cm with our patch.
+func readOverrides(t *testing.T) map[string]v1alpha1.ResourceOverride {
 	t.Helper()
 	cm, secret := &corev1.ConfigMap{}, &corev1.Secret{}
-	decode(t, cm, root, "kustomize/argocd/argocd-cm.yaml")
+	decodeFile(t, cm, root, "kustomize/argocd/argocd-cm.yaml")
 	secret.Name = "argocd-secret"
 	for _, meta := range []interface {
 		SetNamespace(string)
@@ -86,20 +86,20 @@ func overridesIn(t *testing.T, c kubernetes.Interface) map[string]v1alpha1.Resou
 
 // Argo CD agrees with every test of a health script.
 func TestHealth(t *testing.T) {
-	scripts := lua.ResourceHealthOverrides(overrides(t))
+	scripts := lua.ResourceHealthOverrides(readOverrides(t))
 	var file struct {
 		Tests []struct {
 			InputPath    string              `json:"inputPath"`
 			HealthStatus health.HealthStatus `json:"healthStatus"`
 		} `json:"tests"`
 	}
-	decode(t, &file, kind, "health_test.yaml")
+	decodeFile(t, &file, kind, "health_test.yaml")
 	if len(file.Tests) < 10 {
 		t.Fatalf("only %d tests", len(file.Tests))
 	}
 	for _, test := range file.Tests {
 		t.Run(filepath.Base(test.InputPath), func(t *testing.T) {
-			got, err := scripts.GetResourceHealth(object(t, kind, test.InputPath))
+			got, err := scripts.GetResourceHealth(readObject(t, kind, test.InputPath))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestHealth(t *testing.T) {
 
 // Argo CD agrees with every test of actions.
 func TestActions(t *testing.T) {
-	vm := lua.VM{ResourceOverrides: overrides(t)}
+	vm := lua.VM{ResourceOverrides: readOverrides(t)}
 	var file struct {
 		DiscoveryTests []struct {
 			InputPath string                    `json:"inputPath"`
@@ -124,10 +124,10 @@ func TestActions(t *testing.T) {
 			ExpectedOutputPath string `json:"expectedOutputPath"`
 		} `json:"actionTests"`
 	}
-	decode(t, &file, kind, "actions/action_test.yaml")
+	decodeFile(t, &file, kind, "actions/action_test.yaml")
 	byName := func(a, b v1alpha1.ResourceAction) int { return cmp.Compare(a.Name, b.Name) }
 	for _, test := range file.DiscoveryTests {
-		input := object(t, kind, "actions", test.InputPath)
+		input := readObject(t, kind, "actions", test.InputPath)
 		scripts, err := vm.GetResourceActionDiscovery(input)
 		if err != nil {
 			t.Fatal(err)
@@ -143,8 +143,8 @@ func TestActions(t *testing.T) {
 		}
 	}
 	for _, test := range file.ActionTests {
-		got := act(t, vm, test.Action, object(t, kind, "actions", test.InputPath))
-		want := object(t, kind, "actions", test.ExpectedOutputPath)
+		got := runAction(t, vm, test.Action, readObject(t, kind, "actions", test.InputPath))
+		want := readObject(t, kind, "actions", test.ExpectedOutputPath)
 		for _, o := range []*unstructured.Unstructured{got, want} {
 			// The time of an order is now.
 			if a := o.GetAnnotations(); a["reconcile.fluxcd.io/requestedAt"] != "" {
@@ -157,8 +157,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// act is the object as an action wants it.
-func act(t *testing.T, vm lua.VM, name string, o *unstructured.Unstructured) *unstructured.Unstructured {
+// runAction is the object as an action wants it.
+func runAction(t *testing.T, vm lua.VM, name string, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	action, err := vm.GetResourceAction(o, name)
 	if err != nil {

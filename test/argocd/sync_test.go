@@ -96,8 +96,8 @@ func newArgo(t *testing.T) *argo {
 	return a
 }
 
-// sync is what Argo CD does to make live as Git says.
-func (a *argo) sync(desired *unstructured.Unstructured, serverSide bool) {
+// syncObject is what Argo CD does to make live as Git says.
+func (a *argo) syncObject(desired *unstructured.Unstructured, serverSide bool) {
 	a.t.Helper()
 	if ns := desired.GetNamespace(); ns != "" {
 		err := a.client.Create(a.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
@@ -114,8 +114,8 @@ func (a *argo) sync(desired *unstructured.Unstructured, serverSide bool) {
 // manager is the name that Argo CD applies under.
 const manager = "argocd-controller"
 
-// live is what the API server has.
-func (a *argo) live(desired *unstructured.Unstructured) *unstructured.Unstructured {
+// liveObject is what the API server has.
+func (a *argo) liveObject(desired *unstructured.Unstructured) *unstructured.Unstructured {
 	a.t.Helper()
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(desired.GroupVersionKind())
@@ -138,7 +138,7 @@ func (a *argo) outOfSync(desired *unstructured.Unstructured, serverSide bool) ma
 			continue // only chosen by the sync option ServerSideApply
 		}
 		builder := argodiff.NewDiffConfigBuilder().
-			WithDiffSettings(nil, overrides(a.t), true, normalizers.IgnoreNormalizerOpts{}).
+			WithDiffSettings(nil, readOverrides(a.t), true, normalizers.IgnoreNormalizerOpts{}).
 			WithTracking("app.kubernetes.io/instance", "annotation").
 			WithNoCache().WithLogger(logr.Discard()).WithGVKParser(a.parser).WithManager(manager).
 			WithServerSideDryRunner(diff.NewK8sServerSideDryRunner(a.dryRuns))
@@ -147,7 +147,7 @@ func (a *argo) outOfSync(desired *unstructured.Unstructured, serverSide bool) ma
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		result, err := argodiff.StateDiff(a.live(desired), desired.DeepCopy(), settings)
+		result, err := argodiff.StateDiff(a.liveObject(desired), desired.DeepCopy(), settings)
 		if err != nil {
 			a.t.Fatalf("%s: %v", name, err)
 		}
@@ -159,7 +159,7 @@ func (a *argo) outOfSync(desired *unstructured.Unstructured, serverSide bool) ma
 	return out
 }
 
-func (a *argo) want(when string, desired *unstructured.Unstructured, serverSide, modified bool) {
+func (a *argo) wantState(when string, desired *unstructured.Unstructured, serverSide, modified bool) {
 	a.t.Helper()
 	for how, got := range a.outOfSync(desired, serverSide) {
 		if got != modified {
@@ -168,19 +168,19 @@ func (a *argo) want(when string, desired *unstructured.Unstructured, serverSide,
 	}
 }
 
-// patch is another client's change.
-func (a *argo) patch(o *unstructured.Unstructured, body string) {
+// patchObject is another client's change.
+func (a *argo) patchObject(o *unstructured.Unstructured, body string) {
 	a.t.Helper()
 	if err := a.client.Patch(a.t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(body)), client.FieldOwner("another-client")); err != nil {
 		a.t.Fatal(err)
 	}
 }
 
-// report is what the operator writes.
-func (a *argo) report(o *unstructured.Unstructured) {
+// writeStatus is what the operator writes.
+func (a *argo) writeStatus(o *unstructured.Unstructured) {
 	a.t.Helper()
 	status := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
-		"observedGeneration": a.live(o).GetGeneration(), "phase": "Ready", "readyReplicas": int64(1), "primary": o.GetName() + "-0",
+		"observedGeneration": a.liveObject(o).GetGeneration(), "phase": "Ready", "readyReplicas": int64(1), "primary": o.GetName() + "-0",
 		"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "serves",
 			"observedGeneration": int64(1), "lastTransitionTime": "2026-01-01T00:00:00Z"}},
 	}}}
@@ -192,17 +192,17 @@ func (a *argo) report(o *unstructured.Unstructured) {
 	}
 }
 
-// clusters are those of every example and of every stage.
-func clusters(t *testing.T) map[string]*unstructured.Unstructured {
+// readClusters are those of every example and of every stage.
+func readClusters(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
 	out := map[string]*unstructured.Unstructured{}
 	files, _ := filepath.Glob(root + "/examples/*.yaml")
 	for _, file := range files {
-		out[filepath.Base(file)] = object(t, file)
+		out[filepath.Base(file)] = readObject(t, file)
 	}
 	dirs, _ := filepath.Glob(root + "/examples/overlays/*")
 	for _, dir := range dirs {
-		for _, o := range build(t, dir) {
+		for _, o := range buildFolder(t, dir) {
 			if o.GetKind() == "PostgresCluster" {
 				out[filepath.Base(dir)] = o
 			}
@@ -214,16 +214,16 @@ func clusters(t *testing.T) map[string]*unstructured.Unstructured {
 	return out
 }
 
-func build(t *testing.T, dir string) []*unstructured.Unstructured {
+func buildFolder(t *testing.T, dir string) []*unstructured.Unstructured {
 	t.Helper()
-	built, err := kustomize(dir)
+	built, err := runKustomize(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return built
 }
 
-func kustomize(dir string) ([]*unstructured.Unstructured, error) {
+func runKustomize(dir string) ([]*unstructured.Unstructured, error) {
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		return nil, err
@@ -243,8 +243,8 @@ func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// track marks an object as belonging to an application, as Argo CD does.
-func track(o *unstructured.Unstructured) {
+// addTracking marks an object as belonging to an application, as Argo CD does.
+func addTracking(o *unstructured.Unstructured) {
 	annotations := o.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -262,26 +262,26 @@ var otherVersions = map[string]string{"PostgresCluster": "15", "EtcdCluster": "3
 // when what Git says was changed. No ignoreDifferences is set.
 func TestClustersAreSynced(t *testing.T) {
 	a := newArgo(t)
-	for name, cluster := range clusters(t) {
+	for name, cluster := range readClusters(t) {
 		for _, serverSide := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s server-side apply %t", name, serverSide), func(t *testing.T) {
 				a := &argo{t: t, client: a.client, resources: a.resources, dryRuns: a.dryRuns, parser: a.parser}
 				desired := cluster.DeepCopy()
 				desired.SetNamespace("argo")
-				track(desired)
-				a.sync(desired, serverSide)
+				addTracking(desired)
+				a.syncObject(desired, serverSide)
 				t.Cleanup(func() { _ = a.client.Delete(context.Background(), desired) })
-				a.want("just made", desired, serverSide, false)
-				a.report(desired)
-				a.want("with status", desired, serverSide, false)
-				a.patch(desired, `{"spec":{"suspend":true}}`)
-				a.want("suspended by an action", desired, serverSide, false)
-				a.patch(desired, `{"spec":{"suspend":false},"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`)
-				a.want("resumed, with a reconcile request", desired, serverSide, false)
-				a.patch(desired, fmt.Sprintf(`{"spec":{"version":%q}}`, otherVersions[desired.GetKind()]))
-				a.want("changed by another client", desired, serverSide, true)
-				a.sync(desired, serverSide)
-				a.want("synced again", desired, serverSide, false)
+				a.wantState("just made", desired, serverSide, false)
+				a.writeStatus(desired)
+				a.wantState("with status", desired, serverSide, false)
+				a.patchObject(desired, `{"spec":{"suspend":true}}`)
+				a.wantState("suspended by an action", desired, serverSide, false)
+				a.patchObject(desired, `{"spec":{"suspend":false},"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"now"}}}`)
+				a.wantState("resumed, with a reconcile request", desired, serverSide, false)
+				a.patchObject(desired, fmt.Sprintf(`{"spec":{"version":%q}}`, otherVersions[desired.GetKind()]))
+				a.wantState("changed by another client", desired, serverSide, true)
+				a.syncObject(desired, serverSide)
+				a.wantState("synced again", desired, serverSide, false)
 			})
 		}
 	}
@@ -298,17 +298,17 @@ func TestInstallationIsSynced(t *testing.T) {
 		for _, serverSide := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s server-side apply %t", filepath.Base(dir), serverSide), func(t *testing.T) {
 				a := &argo{t: t, client: a.client, resources: a.resources, dryRuns: a.dryRuns, parser: a.parser}
-				for _, desired := range build(t, dir) {
+				for _, desired := range buildFolder(t, dir) {
 					if desired.GroupVersionKind().Group == "monitoring.coreos.com" {
 						continue // another operator's kinds
 					}
-					track(desired)
-					a.sync(desired, serverSide)
+					addTracking(desired)
+					a.syncObject(desired, serverSide)
 					if kind := desired.GetKind(); kind != "Namespace" && kind != "CustomResourceDefinition" {
 						// What one overlay sets is not the next one's.
 						t.Cleanup(func() { _ = a.client.Delete(context.Background(), desired) })
 					}
-					a.want("just made", desired, serverSide, false)
+					a.wantState("just made", desired, serverSide, false)
 				}
 			})
 		}

@@ -40,35 +40,35 @@ func TestWalkThrough(t *testing.T) {
 	w := newWalk(t)
 	steps := map[string]func(){
 		"`orders/production` is committed": func() {
-			w.create(w.app)
-			w.reports("creating")
+			w.createObject(w.app)
+			w.writeStatus("creating")
 		},
-		"the database takes writes":                         func() { w.reports("ready") },
-		"you run the action Suspend on the cluster":         func() { w.runs("suspend"); w.reports("suspended") },
-		"you run Resume: the Job is applied":                func() { w.runs("resume"); w.reports("ready"); w.completes("migrate") },
-		"you commit a version that does not exist":          func() { w.commitsVersion("17", "17.999"); w.reports("stalled") },
-		"you revert that commit":                            func() { w.commitsVersion("17.999", "17"); w.reports("ready") },
+		"the database takes writes":                         func() { w.writeStatus("ready") },
+		"you run the action Suspend on the cluster":         func() { w.runAction("suspend"); w.writeStatus("suspended") },
+		"you run Resume: the Job is applied":                func() { w.runAction("resume"); w.writeStatus("ready"); w.completeJob("migrate") },
+		"you commit a version that does not exist":          func() { w.commitsVersion("17", "17.999"); w.writeStatus("stalled") },
+		"you revert that commit":                            func() { w.commitsVersion("17.999", "17"); w.writeStatus("ready") },
 		"you commit a Job for the database, in sync wave 1": w.commitsJob,
 		"another client changes `spec.replicas` with kubectl: it is set back": func() {
-			w.patches(`{"spec":{"replicas":5}}`)
-			w.until("three members again", func() bool { return w.field("spec", "replicas") == int64(3) })
-			w.reports("ready")
+			w.patchCluster(`{"spec":{"replicas":5}}`)
+			w.awaitCondition("three members again", func() bool { return w.fieldOf("spec", "replicas") == int64(3) })
+			w.writeStatus("ready")
 		},
 		"you remove the cluster from Git, and it is pruned": func() {
-			w.commits("production/kustomization.yaml", func(string) string {
+			w.commitChange("production/kustomization.yaml", func(string) string {
 				return "namespace: orders-production\nresources: [namespace.yaml, migrate.yaml]\n"
 			})
-			w.collects(w.cluster)
+			w.collectGarbage(w.cluster)
 			secrets := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "SecretList"}}
 			if err := w.client.List(t.Context(), secrets, client.InNamespace(w.cluster.GetNamespace())); err != nil {
 				t.Fatal(err)
 			}
 			for _, generated := range secrets.Items {
-				w.collects(&generated)
+				w.collectGarbage(&generated)
 			}
 		},
 	}
-	table := rows(t, "## A walk-through")
+	table := readRows(t, "## A walk-through")
 	if len(table) != len(steps) {
 		t.Fatalf("the page has %d steps, the test %d", len(table), len(steps))
 	}
@@ -78,7 +78,7 @@ func TestWalkThrough(t *testing.T) {
 			t.Fatalf("no test for the step %q", row.what)
 		}
 		step()
-		w.shows(row)
+		w.awaitShown(row)
 	}
 }
 
@@ -91,7 +91,7 @@ func newWalk(t *testing.T) *walk {
 	if w.client, err = client.New(config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
-	manifest(t, "## A walk-through", &w.app.Object)
+	decodeManifest(t, "## A walk-through", &w.app.Object)
 	path, _, _ := unstructured.NestedString(w.app.Object, "spec", "source", "path")
 	namespace, _, _ := unstructured.NestedString(w.app.Object, "spec", "destination", "namespace")
 	if path != "orders/production" || w.app.GetNamespace() != argoNamespace {
@@ -102,10 +102,10 @@ func newWalk(t *testing.T) *walk {
 	w.cluster.SetName("orders")
 	w.cluster.SetNamespace(namespace)
 	// As the page says: the example's overlays, under another name.
-	copied(t, root+"/examples/overlays", w.git.dir+"/orders")
-	copied(t, root+"/kustomize", w.git.dir+"/../kustomize")
+	copyFolder(t, root+"/examples/overlays", w.git.dir+"/orders")
+	copyFolder(t, root+"/kustomize", w.git.dir+"/../kustomize")
 
-	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: argoNamespace}})
+	w.createObject(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: argoNamespace}})
 	project := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
 			"sourceRepos":              []any{"*"},
@@ -116,32 +116,32 @@ func newWalk(t *testing.T) *walk {
 	project.SetGroupVersionKind(v1alpha1.AppProjectSchemaGroupVersionKind)
 	project.SetName("default")
 	project.SetNamespace(argoNamespace)
-	w.create(project)
-	for _, o := range w.installation() {
-		w.create(o)
+	w.createObject(project)
+	for _, o := range w.buildInstallation() {
+		w.createObject(o)
 	}
 	startController(t, w.git)
 	return w
 }
 
-func copied(t *testing.T, from, to string) {
+func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// installation builds the kustomization that the page begins with. What is not
+// buildInstallation builds the kustomization that the page begins with. What is not
 // ours in it is stood for by what the settings are read from; its version must
 // be the one that is tested.
-func (w *walk) installation() []*unstructured.Unstructured {
+func (w *walk) buildInstallation() []*unstructured.Unstructured {
 	w.t.Helper()
 	var k struct {
 		Resources  []string `json:"resources"`
 		Components []string `json:"components"`
 		Namespace  string   `json:"namespace"`
 	}
-	manifest(w.t, "## Install health checks and actions", &k)
+	decodeManifest(w.t, "## Install health checks and actions", &k)
 	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/argoproj/argo-cd/v3").Output()
 	if err != nil {
 		w.t.Fatal(err)
@@ -151,7 +151,7 @@ func (w *walk) installation() []*unstructured.Unstructured {
 	}
 	ours, _, _ := strings.Cut(strings.TrimPrefix(k.Components[0], "https://github.com/holdfast-db/holdfast//"), "?")
 	dir := w.t.TempDir()
-	copied(w.t, root+"/kustomize", dir+"/kustomize")
+	copyFolder(w.t, root+"/kustomize", dir+"/kustomize")
 	labels := `{app.kubernetes.io/part-of: argocd}`
 	files := map[string]string{
 		"kustomization.yaml": fmt.Sprintf("namespace: %s\nresources: [argocd.yaml]\ncomponents: [../%s]\n", k.Namespace, ours),
@@ -159,12 +159,12 @@ func (w *walk) installation() []*unstructured.Unstructured {
 			"{apiVersion: v1, kind: Secret, metadata: {name: argocd-secret, labels: " + labels + "}, stringData: {server.secretkey: any}}\n",
 	}
 	for name, content := range files {
-		write(w.t, filepath.Join(dir, "argocd", name), content)
+		writeFile(w.t, filepath.Join(dir, "argocd", name), content)
 	}
-	return build(w.t, filepath.Join(dir, "argocd"))
+	return buildFolder(w.t, filepath.Join(dir, "argocd"))
 }
 
-func write(t *testing.T, file, content string) {
+func writeFile(t *testing.T, file, content string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(file), 0o700)
 	if err == nil {
@@ -175,25 +175,25 @@ func write(t *testing.T, file, content string) {
 	}
 }
 
-func (w *walk) create(o client.Object) {
+func (w *walk) createObject(o client.Object) {
 	w.t.Helper()
 	if err := w.client.Create(w.t.Context(), o); err != nil && !apierrors.IsAlreadyExists(err) {
 		w.t.Fatal(err)
 	}
 }
 
-// commits changes a file of the repository, and notifies Argo CD as a webhook does.
-func (w *walk) commits(file string, change func(string) string) {
+// commitChange changes a file of the repository, and notifies Argo CD as a webhook does.
+func (w *walk) commitChange(file string, change func(string) string) {
 	w.t.Helper()
-	w.git.commit(func(dir string) {
+	w.git.commitChange(func(dir string) {
 		file := filepath.Join(dir, "orders", file)
 		before, _ := os.ReadFile(file)
-		write(w.t, file, change(string(before)))
+		writeFile(w.t, file, change(string(before)))
 	})
-	w.refresh()
+	w.requestRefresh()
 }
 
-func (w *walk) refresh() {
+func (w *walk) requestRefresh() {
 	w.t.Helper()
 	hook := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"}}}`))
 	if err := w.client.Patch(w.t.Context(), w.app.DeepCopy(), hook); err != nil {
@@ -203,26 +203,26 @@ func (w *walk) refresh() {
 
 func (w *walk) commitsVersion(from, to string) {
 	w.t.Helper()
-	w.commits("base/postgrescluster.yaml", func(s string) string {
+	w.commitChange("base/postgrescluster.yaml", func(s string) string {
 		return strings.Replace(s, fmt.Sprintf("version: %q", from), fmt.Sprintf("version: %q", to), 1)
 	})
-	w.until("version "+to, func() bool { return w.field("spec", "version") == to })
+	w.awaitCondition("version "+to, func() bool { return w.fieldOf("spec", "version") == to })
 }
 
 // commitsJob adds a Job, which has to wait for the cluster.
 func (w *walk) commitsJob() {
 	w.t.Helper()
-	write(w.t, filepath.Join(w.git.dir, "orders/production/migrate.yaml"), `
+	writeFile(w.t, filepath.Join(w.git.dir, "orders/production/migrate.yaml"), `
 apiVersion: batch/v1
 kind: Job
 metadata: {name: migrate, annotations: {argocd.argoproj.io/sync-wave: "1"}}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: migrate, image: registry.example.com/migrate}]}}}
 `)
-	w.commits("production/kustomization.yaml", func(s string) string {
+	w.commitChange("production/kustomization.yaml", func(s string) string {
 		return strings.Replace(s, "- namespace.yaml\n", "- namespace.yaml\n  - migrate.yaml\n", 1)
 	})
-	w.until("waiting for the cluster", func() bool {
-		o := w.read().Status.OperationState
+	w.awaitCondition("waiting for the cluster", func() bool {
+		o := w.readApplication().Status.OperationState
 		return o != nil && strings.Contains(o.Message, "waiting for healthy state of holdfast.dev/PostgresCluster/orders")
 	})
 	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.cluster.GetNamespace(), Name: "migrate"}, &batchv1.Job{}); !apierrors.IsNotFound(err) {
@@ -230,11 +230,11 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: migrate, imag
 	}
 }
 
-// completes is the end of a Job, which nothing here would run.
-func (w *walk) completes(name string) {
+// completeJob is the end of a Job, which nothing here would run.
+func (w *walk) completeJob(name string) {
 	w.t.Helper()
 	job := &batchv1.Job{}
-	w.until("Job "+name, func() bool {
+	w.awaitCondition("Job "+name, func() bool {
 		return w.client.Get(w.t.Context(), client.ObjectKey{Namespace: w.cluster.GetNamespace(), Name: name}, job) == nil
 	})
 	now := metav1.Now()
@@ -247,11 +247,11 @@ func (w *walk) completes(name string) {
 	}
 }
 
-// collects is the garbage collector's part in a deletion: there is none here.
-func (w *walk) collects(o *unstructured.Unstructured) {
+// collectGarbage is the garbage collector's part in a deletion: there is none here.
+func (w *walk) collectGarbage(o *unstructured.Unstructured) {
 	w.t.Helper()
 	key, o := client.ObjectKeyFromObject(o), o.DeepCopy()
-	w.until(key.Name+" pruned", func() bool {
+	w.awaitCondition(key.Name+" pruned", func() bool {
 		err := w.client.Get(w.t.Context(), key, o)
 		if err == nil && o.GetDeletionTimestamp() != nil {
 			o.SetFinalizers(nil)
@@ -261,12 +261,12 @@ func (w *walk) collects(o *unstructured.Unstructured) {
 	})
 }
 
-// runs is an action, as Argo CD's server runs it: discovered, run, and sent as
+// runAction is an action, as Argo CD's server runs it: discovered, run, and sent as
 // a patch of what it changed.
-func (w *walk) runs(action string) {
+func (w *walk) runAction(action string) {
 	w.t.Helper()
 	vm := lua.VM{ResourceOverrides: overridesIn(w.t, kubernetes.NewForConfigOrDie(config))}
-	live := w.live()
+	live := w.liveCluster()
 	script, err := vm.GetResourceActionDiscovery(live)
 	if err != nil {
 		w.t.Fatal(err)
@@ -278,19 +278,19 @@ func (w *walk) runs(action string) {
 	for _, o := range offered {
 		if o.Name == action && !o.Disabled {
 			before, _ := live.MarshalJSON()
-			after, _ := act(w.t, vm, action, live.DeepCopy()).MarshalJSON()
+			after, _ := runAction(w.t, vm, action, live.DeepCopy()).MarshalJSON()
 			patch, err := jsonpatch.CreateMergePatch(before, after)
 			if err != nil {
 				w.t.Fatal(err)
 			}
-			w.patches(string(patch))
+			w.patchCluster(string(patch))
 			return
 		}
 	}
 	w.t.Fatalf("the action %s is not offered: %+v", action, offered)
 }
 
-func (w *walk) patches(body string) {
+func (w *walk) patchCluster(body string) {
 	w.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(body))
 	if err := w.client.Patch(w.t.Context(), w.cluster.DeepCopy(), patch, client.FieldOwner("kubectl-edit")); err != nil {
@@ -298,12 +298,12 @@ func (w *walk) patches(body string) {
 	}
 }
 
-// reports writes a status of the scripts' own tests, once the cluster is there,
+// writeStatus writes a status of the scripts' own tests, once the cluster is there,
 // for the generation that it has. Of what stalls, the page shows an image.
-func (w *walk) reports(state string) {
+func (w *walk) writeStatus(state string) {
 	w.t.Helper()
-	w.until("applied", func() bool { return w.field("metadata", "name") != nil })
-	status, _, _ := unstructured.NestedMap(object(w.t, kind, "testdata", state+".yaml").Object, "status")
+	w.awaitCondition("applied", func() bool { return w.fieldOf("metadata", "name") != nil })
+	status, _, _ := unstructured.NestedMap(readObject(w.t, kind, "testdata", state+".yaml").Object, "status")
 	text, err := json.Marshal(status)
 	if err != nil {
 		w.t.Fatal(err)
@@ -314,7 +314,7 @@ func (w *walk) reports(state string) {
 		w.t.Fatal(err)
 	}
 	report.Object["status"] = status["status"]
-	generation := w.field("metadata", "generation")
+	generation := w.fieldOf("metadata", "generation")
 	if err := unstructured.SetNestedField(report.Object, generation, "status", "observedGeneration"); err != nil {
 		w.t.Fatal(err)
 	}
@@ -325,8 +325,8 @@ func (w *walk) reports(state string) {
 
 const unavailable = "pod orders-2, image docker.io/library/postgres:17.999: not found: check spec.version, spec.image and spec.imagePullSecrets"
 
-// live is the cluster, or nothing.
-func (w *walk) live() *unstructured.Unstructured {
+// liveCluster is the cluster, or nothing.
+func (w *walk) liveCluster() *unstructured.Unstructured {
 	w.t.Helper()
 	o := w.cluster.DeepCopy()
 	err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o)
@@ -339,14 +339,14 @@ func (w *walk) live() *unstructured.Unstructured {
 	return o
 }
 
-func (w *walk) field(path ...string) any {
+func (w *walk) fieldOf(path ...string) any {
 	w.t.Helper()
-	value, _, _ := unstructured.NestedFieldNoCopy(w.live().Object, path...)
+	value, _, _ := unstructured.NestedFieldNoCopy(w.liveCluster().Object, path...)
 	return value
 }
 
-// read is the Application as Argo CD keeps it.
-func (w *walk) read() *v1alpha1.Application {
+// readApplication is the Application as Argo CD keeps it.
+func (w *walk) readApplication() *v1alpha1.Application {
 	w.t.Helper()
 	o, app := w.app.DeepCopy(), &v1alpha1.Application{}
 	err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(o), o)
@@ -362,25 +362,25 @@ func (w *walk) read() *v1alpha1.Application {
 	return app
 }
 
-// shows waits until Argo CD shows, of what is committed, what the page says.
-func (w *walk) shows(step row) {
+// awaitShown waits until Argo CD shows, of what is committed, what the page says.
+func (w *walk) awaitShown(step row) {
 	w.t.Helper()
-	w.until(step.what+": "+step.shows, func() bool {
-		s := w.read().Status
+	w.awaitCondition(step.what+": "+step.shows, func() bool {
+		s := w.readApplication().Status
 		return s.Sync.Revision == fmt.Sprintf("%040d", w.git.revision) && step.shows == fmt.Sprintf("%s, %s", s.Sync.Status, s.Health.Status)
 	})
-	for _, r := range w.read().Status.Resources {
+	for _, r := range w.readApplication().Status.Resources {
 		if r.Kind == "PostgresCluster" && strings.HasSuffix(step.shows, "Degraded") && r.Health.Message != unavailable {
 			w.t.Errorf("%s: the cluster's health says %q, want %q", step.what, r.Health.Message, unavailable)
 		}
 	}
 }
 
-func (w *walk) until(what string, is func() bool) {
+func (w *walk) awaitCondition(what string, is func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(90 * time.Second); !is(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			app, _ := json.MarshalIndent(w.read().Status, "", " ")
+			app, _ := json.MarshalIndent(w.readApplication().Status, "", " ")
 			w.t.Fatalf("not so: %s: %s", what, app)
 		}
 	}

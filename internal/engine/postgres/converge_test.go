@@ -34,8 +34,8 @@ func (m *model) startPod(ordinal int) {
 	template := m.o.StatefulSet.Spec.Template
 	pod.Spec.Containers[0].Image = template.Spec.Containers[0].Image
 	pod.Annotations[v1alpha1.AnnotationImage] = template.Annotations[v1alpha1.AnnotationImage]
-	_, digest, latched := strings.Cut(pod.Spec.Containers[0].Image, "@")
-	if !latched {
+	_, digest, pinned := strings.Cut(pod.Spec.Containers[0].Image, "@")
+	if !pinned {
 		digest = fmt.Sprintf("sha256:%064d", m.build)
 	}
 	pod.Status.ContainerStatuses[0].ImageID = repository + "@" + digest
@@ -81,7 +81,7 @@ func (m *model) carryOut(p engine.Plan) {
 		m.replaced++
 		for n, pod := range m.o.Pods {
 			if pod.UID == p.Step.UID {
-				m.gone(n)
+				m.removePod(n)
 			}
 		}
 	case memberset.StepDeleteVolume:
@@ -91,7 +91,7 @@ func (m *model) carryOut(p engine.Plan) {
 			}
 		}
 	default:
-		m.mint()
+		m.mintSecrets()
 	}
 }
 
@@ -106,7 +106,7 @@ func (m *model) advanceCluster() {
 		pod := m.o.Pods[n]
 		switch {
 		case n >= d.Count && pod != nil:
-			m.gone(n)
+			m.removePod(n)
 			return
 		case n < d.Count && pod == nil:
 			m.startPod(n)
@@ -142,7 +142,7 @@ func (m *model) countAway() int {
 func (m *model) editSpec() {
 	switch m.random.IntN(4) {
 	case 0:
-		m.replicas(int32(1 + m.random.IntN(5)))
+		m.declareReplicas(int32(1 + m.random.IntN(5)))
 	case 1:
 		m.c.Spec.PodLabels = map[string]string{"rev": fmt.Sprint(m.random.IntN(1000))}
 	case 2:
@@ -159,7 +159,7 @@ func testConvergence(t *testing.T, seed uint64) {
 			m.editSpec()
 		}
 		if pass < 300 && m.random.IntN(40) == 0 && len(m.o.Pods) > 0 {
-			m.gone(m.random.IntN(len(m.o.Pods)))
+			m.removePod(m.random.IntN(len(m.o.Pods)))
 		}
 		p := m.plan()
 		if p.Step != nil && p.Step.Type == memberset.StepDeleteVolume {

@@ -60,16 +60,16 @@ func TestConnectionFollowsTheData(t *testing.T) {
 		{"new data is made with what is declared", func(w *world) { w.o.Volumes[0].Annotations = nil }, "shop/shopper", "", ""},
 		{"the primary's data counts", func(w *world) { w.reportFirstDatabase("app", "app", "") }, "app/app", "BootstrapChanged", ""},
 		{"a retained volume counts before anything runs",
-			func(w *world) { w.gone(0); w.recordFirstDatabase(0, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
+			func(w *world) { w.removePod(0); w.recordFirstDatabase(0, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
 		{"a retained volume of another member counts",
-			func(w *world) { w.gone(0); w.volume(3, false); w.recordFirstDatabase(3, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
+			func(w *world) { w.removePod(0); w.volume(3, false); w.recordFirstDatabase(3, id, "app", "app") }, "app/app", "BootstrapChanged", ""},
 		{"the primary's data goes over what volumes say",
 			func(w *world) {
 				w.reportFirstDatabase("shop", "shopper", "")
 				w.recordFirstDatabase(0, id, "app", "app")
 			}, "shop/shopper", "", ""},
 		{"a volume of another database system says nothing",
-			func(w *world) { w.gone(0); w.recordFirstDatabase(0, "1", "app", "app") }, "shop/shopper", "", ""},
+			func(w *world) { w.removePod(0); w.recordFirstDatabase(0, "1", "app", "app") }, "shop/shopper", "", ""},
 		{"what does not exist is reported",
 			func(w *world) { w.reportFirstDatabase("", "", "database shop and role shopper") }, "shop/shopper", "", "DatabaseMissing"},
 	}
@@ -107,7 +107,7 @@ func TestUndeclaredNamesAreThoseOfTheData(t *testing.T) {
 		{"new data has the default", v1alpha1.PostgresBootstrap{}, func(w *world) { w.o.Volumes[0].Annotations = nil }, "app/app", ""},
 		{"new data has what is declared and the default", v1alpha1.PostgresBootstrap{Database: "shop"}, func(w *world) { w.o.Volumes[0].Annotations = nil }, "shop/app", ""},
 		{"the names of a primary are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", ""},
-		{"the names of a volume are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.gone(0); w.recordFirstDatabase(0, id, "shop", "shopper") }, "shop/shopper", ""},
+		{"the names of a volume are adopted", v1alpha1.PostgresBootstrap{}, func(w *world) { w.removePod(0); w.recordFirstDatabase(0, id, "shop", "shopper") }, "shop/shopper", ""},
 		{"one is declared as it is, the other adopted", v1alpha1.PostgresBootstrap{Owner: "shopper"}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", ""},
 		{"one that is declared is another", v1alpha1.PostgresBootstrap{Owner: "app"}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},
 		{"the default's name is declared", v1alpha1.PostgresBootstrap{Database: "app"}, func(w *world) { w.reportFirstDatabase("shop", "shopper", "") }, "shop/shopper", "BootstrapChanged"},

@@ -103,12 +103,12 @@ func TestOutdatedPodIsFirstItsAgentsToRestart(t *testing.T) {
 		}, replaced: true},
 		"one that never ran": {world: func(t *testing.T) *world {
 			w, _ := downPrimary(t, 2, agentapi.StateFailed, 0)
-			w.waiting(0, "PodInitializing")
+			w.setWaiting(0, "PodInitializing")
 			return w
 		}, replaced: true},
 		"one whose image cannot be had": {world: func(t *testing.T) *world {
 			w, _ := downPrimary(t, 1, agentapi.StateFailed, 0)
-			w.waiting(0, "ImagePullBackOff")
+			w.setWaiting(0, "ImagePullBackOff")
 			return w
 		}, replaced: true},
 	}

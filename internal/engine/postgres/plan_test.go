@@ -62,13 +62,13 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world { return newWorld(t, 3) },
 			outcome{"MintCredentials orders-internal", []string{"Reconciling/Creating", down}, 0}},
 		{"a cluster whose secrets exist gets all its members at once",
-			func(t *testing.T) *world { w := newWorld(t, 3); w.mint(); return w },
+			func(t *testing.T) *world { w := newWorld(t, 3); w.mintSecrets(); return w },
 			outcome{"", []string{"Reconciling/Creating", down}, 3}},
 		{"a settled cluster needs nothing",
 			func(t *testing.T) *world { return settled(t, 3) },
 			outcome{"", []string{available}, 3}},
 		{"growing starts the new members at once and goes on serving",
-			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); return w },
+			func(t *testing.T) *world { w := settled(t, 1); w.declareReplicas(3); return w },
 			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingUp", available}, 3}},
 		{"a new member that copies is syncing",
 			func(t *testing.T) *world {
@@ -81,12 +81,12 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world { w := settled(t, 2); delete(w.o.ServicePods[suffixRO], "orders-1"); return w },
 			outcome{"", []string{"Reconciling/UpdatingEndpoints", available}, 2}},
 		{"shrinking goes one member at a time, from the highest ordinal",
-			func(t *testing.T) *world { w := settled(t, 5); w.replicas(2); return w },
+			func(t *testing.T) *world { w := settled(t, 5); w.declareReplicas(2); return w },
 			outcome{"", []string{"Reconciling/Configuring", "Reconciling/ScalingDown", available}, 4}},
 		{"shrinking waits until the member before has left",
 			func(t *testing.T) *world {
 				w := settled(t, 5)
-				w.replicas(2)
+				w.declareReplicas(2)
 				w.volume(4, false)
 				return w
 			},
@@ -99,7 +99,7 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 2)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
-				w.left(2, v1alpha1.DeletionDelete)
+				w.addFormerVolume(2, v1alpha1.DeletionDelete)
 				return w
 			},
 			outcome{"DeleteVolume data-orders-2", []string{available, "Reconciling/ScalingDown"}, 2}},
@@ -108,7 +108,7 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 2)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
-				w.left(2, v1alpha1.DeletionDelete)
+				w.addFormerVolume(2, v1alpha1.DeletionDelete)
 				w.pod(2)
 				return w
 			},
@@ -140,7 +140,7 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.c.Spec.PodLabels = map[string]string{"team": "shop"}
-				w.gone(2)
+				w.removePod(2)
 				return w
 			},
 			outcome{"", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 3}},
@@ -173,7 +173,7 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 2)
 				w.c.Spec.Version = "17.99"
 				w.pod(1)
-				w.waiting(1, "ImagePullBackOff")
+				w.setWaiting(1, "ImagePullBackOff")
 				w.c.Spec.Version = "17"
 				return w
 			},
@@ -183,7 +183,7 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 2)
 				w.c.Spec.Version = "17.99"
 				w.pod(1)
-				w.waiting(1, "ImagePullBackOff")
+				w.setWaiting(1, "ImagePullBackOff")
 				w.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationRollout: w.o.Pods[1].Annotations[v1alpha1.AnnotationRollout]}
 				w.c.Spec.Version = "17"
 				return w
@@ -194,14 +194,14 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 2)
 				w.c.Spec.Version = "17.99"
 				w.pod(1)
-				w.waiting(1, "ImagePullBackOff")
+				w.setWaiting(1, "ImagePullBackOff")
 				return w
 			},
 			outcome{"", []string{"Stalled/ImageUnavailable", "Degraded/MemberDown", "Reconciling/Upgrading", "Reconciling/ScalingUp", available}, 2}},
 		{"a pod that never started with an older agent is replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 2)
-				w.waiting(1, "CrashLoopBackOff")
+				w.setWaiting(1, "CrashLoopBackOff")
 				w.o.Pods[1].Spec.InitContainers[0].Image = "holdfast:broken"
 				return w
 			},
@@ -250,7 +250,7 @@ func TestPlan(t *testing.T) {
 		{"an unknown storage class writes nothing that could not be fixed later",
 			func(t *testing.T) *world {
 				w := newWorld(t, 1)
-				w.mint()
+				w.mintSecrets()
 				w.c.Spec.Storage.StorageClass = "fast"
 				return w
 			},
@@ -285,7 +285,7 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := held(t, 1, agentapi.HoldDataDiverged)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				w.replicas(1)
+				w.declareReplicas(1)
 				return w
 			},
 			outcome{"", []string{"Stalled/DataDiverged", "Degraded/MemberDown", "Reconciling/Configuring", "Reconciling/MemberDown", "Reconciling/ScalingDown", available}, 2}},
@@ -294,7 +294,7 @@ func TestPlan(t *testing.T) {
 				w := held(t, 1, agentapi.HoldDataDiverged)
 				obeyVolume(t, w, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				w.replicas(1)
+				w.declareReplicas(1)
 				w.o.Members["orders-1"] = agentclient.Observation{}
 				w.o.Pods[1].Status.Conditions = nil
 				return w
@@ -304,9 +304,9 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := held(t, 1, agentapi.HoldDataDiverged)
 				obeyVolume(t, w, 1)
-				w.gone(1)
+				w.removePod(1)
 				delete(w.o.Volumes[1].Labels, v1alpha1.LabelMember)
-				w.replicas(1)
+				w.declareReplicas(1)
 				d, _, _ := planDesired(w.c, w.o)
 				w.status(0).ConfigHash = agentapi.HashConfig(d.Config)
 				obeyVolume(t, w, 1)
@@ -338,8 +338,8 @@ func TestPlan(t *testing.T) {
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				w.replicas(1)
-				w.gone(0)
+				w.declareReplicas(1)
+				w.removePod(0)
 				return w
 			},
 			outcome{"", []string{"Reconciling/ScalingUp", "Reconciling/Configuring", "Reconciling/ScalingDown", down}, 3}},
@@ -348,7 +348,7 @@ func TestPlan(t *testing.T) {
 				w := settled(t, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 				w.volume(1, false)
-				w.gone(0)
+				w.removePod(0)
 				return w
 			},
 			outcome{"", []string{"Reconciling/ScalingUp", down}, 1}},
@@ -459,7 +459,7 @@ func TestSecretsStayOutOfFactsAndReport(t *testing.T) {
 
 // The initialization guard comes from status, from any volume, or from the first
 // member; each alone is enough.
-func TestBirthLatch(t *testing.T) {
+func TestInitializationGuard(t *testing.T) {
 	const id = "7300000000000000001"
 	sources := map[string]func(w *world){
 		"status": func(w *world) { w.c.Status.SystemIdentifier = id },
@@ -471,7 +471,7 @@ func TestBirthLatch(t *testing.T) {
 	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			w.mint()
+			w.mintSecrets()
 			source(w)
 			if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != id {
 				t.Errorf("system identifier %q, want %q", got, id)
@@ -480,7 +480,7 @@ func TestBirthLatch(t *testing.T) {
 	}
 	t.Run("a replica's report is not enough for a bootstrap", func(t *testing.T) {
 		w := newWorld(t, 2)
-		w.mint()
+		w.mintSecrets()
 		w.member(1).SystemIdentifier = id
 		if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != "" {
 			t.Errorf("system identifier %q from a replica", got)

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// owned gives an object an owner reference to the cluster.
-func (w *world) owned(obj metav1.Object) {
+// setOwner gives an object an owner reference to the cluster.
+func (w *world) setOwner(obj metav1.Object) {
 	obj.SetOwnerReferences([]metav1.OwnerReference{{Kind: "PostgresCluster", Name: w.c.Name, UID: w.c.UID, Controller: new(true)}})
 }
 
@@ -28,18 +28,18 @@ func TestPolicyOfASuspendedCluster(t *testing.T) {
 		want   string
 	}{
 		{"what is as the policy says is left alone", v1alpha1.DeletionRetain, func(w *world) {}, ""},
-		{"a volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.Volumes[1]) }, "ApplyDeletionPolicyToVolume data-orders-1"},
-		{"a former member's volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.volume(3, false)) }, "ApplyDeletionPolicyToVolume data-orders-3"},
-		{"a secret that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.owned(w.o.DataSecrets["orders-ca"]) }, "ApplyDeletionPolicyToSecret orders-ca"},
-		{"what would stay goes", v1alpha1.DeletionDelete, func(w *world) { w.owned(w.o.Volumes[0]) }, "ApplyDeletionPolicyToVolume data-orders-1"},
+		{"a volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.setOwner(w.o.Volumes[1]) }, "ApplyDeletionPolicyToVolume data-orders-1"},
+		{"a former member's volume that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.setOwner(w.volume(3, false)) }, "ApplyDeletionPolicyToVolume data-orders-3"},
+		{"a secret that would go is retained", v1alpha1.DeletionRetain, func(w *world) { w.setOwner(w.o.DataSecrets["orders-ca"]) }, "ApplyDeletionPolicyToSecret orders-ca"},
+		{"what would stay goes", v1alpha1.DeletionDelete, func(w *world) { w.setOwner(w.o.Volumes[0]) }, "ApplyDeletionPolicyToVolume data-orders-1"},
 		{"a volume on its way out is left alone", v1alpha1.DeletionRetain, func(w *world) {
-			w.owned(w.o.Volumes[1])
+			w.setOwner(w.o.Volumes[1])
 			w.o.Volumes[1].DeletionTimestamp = &metav1.Time{Time: now}
 		}, ""},
 		{"a volume of another owner is left alone", v1alpha1.DeletionDelete, func(w *world) {
-			w.owned(w.o.Volumes[0])
-			w.owned(w.o.Volumes[1])
-			w.owned(w.o.DataSecrets["orders-ca"])
+			w.setOwner(w.o.Volumes[0])
+			w.setOwner(w.o.Volumes[1])
+			w.setOwner(w.o.DataSecrets["orders-ca"])
 			delete(w.volume(3, false).Labels, v1alpha1.LabelManagedBy)
 		}, ""},
 		{"an outdated pod is not replaced", v1alpha1.DeletionRetain, func(w *world) { w.c.Spec.PodLabels = map[string]string{"a": "b"} }, ""},
@@ -72,7 +72,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 	}{
 		{"a volume that is as desired grows", func(w *world) {}, "2Gi"},
 		{"the deletion policy goes first", func(w *world) { w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete }, "1Gi"},
-		{"retaining goes first", func(w *world) { w.owned(w.o.Volumes[0]) }, "1Gi"},
+		{"retaining goes first", func(w *world) { w.setOwner(w.o.Volumes[0]) }, "1Gi"},
 		{"the bootstrap goes first", func(w *world) { w.o.Volumes[0].Annotations = nil }, "1Gi"},
 		{"nothing waits where drift may stay", func(w *world) {
 			w.o.Volumes[0].Annotations = nil

@@ -29,11 +29,11 @@ func TestRefusalsNameTheField(t *testing.T) {
 		never  string
 	}{
 		{"the version goes back to what was declared, not to what runs",
-			func(w *world) { w.template("postgres:17", repository+":17"); w.c.Spec.Version = "18" },
+			func(w *world) { w.declareImage("postgres:17", repository+":17"); w.c.Spec.Version = "18" },
 			func(*world) []string { return []string{`spec.version "18"`, `set spec.version to "17" again`} }, ""},
 		{"a minor version that was declared is the one to go back to",
 			func(w *world) {
-				w.template("postgres:17", repository+":"+running(w))
+				w.declareImage("postgres:17", repository+":"+running(w))
 				w.c.Spec.Version = "18"
 			},
 			func(w *world) []string { return []string{`set spec.version to "` + running(w) + `" again`} }, `set spec.version to "17"`},
@@ -72,7 +72,7 @@ func TestRefusalsNameTheField(t *testing.T) {
 			}, ""},
 		{"a pod that a quota keeps out",
 			func(w *world) {
-				w.gone(1)
+				w.removePod(1)
 				w.o.Uncreated = map[int]string{1: `pods "orders-1" is forbidden: exceeded quota: compute, requested: limits.memory=1Gi, used: limits.memory=1Gi, limited: limits.memory=1Gi`}
 			},
 			func(*world) []string {

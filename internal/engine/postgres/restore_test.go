@@ -66,7 +66,7 @@ func TestHalfRestored(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, 1)
-			w.mint()
+			w.mintSecrets()
 			w.volume(0, true)
 			w.o.Volumes[0].Annotations = map[string]string{v1alpha1.AnnotationRestoredBy: "another-uid"}
 			c.change(w)

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
-// resolve is a pass that found no progress for so long.
-func (w *world) resolve(stuck time.Duration) {
+// passWithoutProgress is a pass that found no progress for so long.
+func (w *world) passWithoutProgress(stuck time.Duration) {
 	w.t.Helper()
 	condition.Resolve(w.c, condition.Input{Facts: w.plan().Facts, Stuck: stuck, Deadline: time.Minute})
 	w.c.Status.ObservedGeneration = w.c.Generation
@@ -24,7 +24,7 @@ func (w *world) resolve(stuck time.Duration) {
 // person could put right is right again.
 func TestLostPrimaryIsNoChange(t *testing.T) {
 	w := settled(t, 2)
-	w.resolve(time.Hour)
+	w.passWithoutProgress(time.Hour)
 	if !conditions.IsTrue(w.c, v1alpha1.ConditionReady) {
 		t.Fatal("not rolled out at first")
 	}
@@ -36,12 +36,12 @@ func TestLostPrimaryIsNoChange(t *testing.T) {
 			m := w.status(0)
 			m.State, m.Hold, m.Serving, m.Message = agentapi.StateHeld, agentapi.HoldDataStale, false, "its data is older"
 		}},
-		{"its pod is gone", func() { w.gone(0) }},
-		{"the replica is gone, too", func() { w.gone(1) }},
+		{"its pod is gone", func() { w.removePod(0) }},
+		{"the replica is gone, too", func() { w.removePod(1) }},
 	} {
 		step.change()
 		for range 2 {
-			w.resolve(time.Hour)
+			w.passWithoutProgress(time.Hour)
 		}
 		if conditions.Has(w.c, v1alpha1.ConditionReconciling) || conditions.GetReason(w.c, v1alpha1.ConditionStalled) == v1alpha1.ReasonProgressDeadline {
 			t.Errorf("%s: %v", step.what, w.c.Status.Conditions)
@@ -55,13 +55,13 @@ func TestRestartIsNoScalingUp(t *testing.T) {
 		return slices.ContainsFunc(w.plan().Facts, func(f condition.Fact) bool { return f.Reason == v1alpha1.ReasonScalingUp })
 	}
 	w := settled(t, 3)
-	w.resolve(0)
+	w.passWithoutProgress(0)
 	w.c.Generation, w.c.Spec.PodLabels = 2, map[string]string{"team": "shop"}
-	w.gone(2)
+	w.removePod(2)
 	if scalingUp(w) {
 		t.Error("a roll-out of three members scales up")
 	}
-	w.replicas(5)
+	w.declareReplicas(5)
 	if !scalingUp(w) {
 		t.Error("from three members to five nothing scales up")
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// left is the volume of a member that was scaled away under a policy, whose pod
+// addFormerVolume is the volume of a member that was scaled away under a policy, whose pod
 // has been gone for a while.
-func (w *world) left(ordinal int, under v1alpha1.DeletionPolicy) *corev1.PersistentVolumeClaim {
+func (w *world) addFormerVolume(ordinal int, under v1alpha1.DeletionPolicy) *corev1.PersistentVolumeClaim {
 	v := w.volume(ordinal, false)
 	v.Annotations = map[string]string{v1alpha1.AnnotationScaledAway: string(under), v1alpha1.AnnotationCluster: string(w.c.UID)}
 	if w.o.Ended == nil {
@@ -52,7 +52,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"a replica answers in its place", func(w *world) { w.status(0).Role = v1alpha1.RoleReplica }, ""},
 		{"another pod answered", func(w *world) { w.o.Pods[0].UID = "another" }, ""},
 		{"the primary stops", func(w *world) { w.o.Pods[0].DeletionTimestamp = &metav1.Time{Time: now} }, ""},
-		{"it was kept when its member left", func(w *world) { w.left(2, v1alpha1.DeletionRetain) }, ""},
+		{"it was kept when its member left", func(w *world) { w.addFormerVolume(2, v1alpha1.DeletionRetain) }, ""},
 		{"it says nothing of how its member left", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationScaledAway) }, ""},
 		{"an earlier cluster scaled it away", func(w *world) { w.o.Volumes[2].Annotations[v1alpha1.AnnotationCluster] = "earlier" }, ""},
 		{"it is unknown whose it is", func(w *world) { delete(w.o.Volumes[2].Annotations, v1alpha1.AnnotationCluster) }, ""},
@@ -63,7 +63,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := settled(t, 2)
 			w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-			w.left(2, v1alpha1.DeletionDelete)
+			w.addFormerVolume(2, v1alpha1.DeletionDelete)
 			w.status(0).ConfigHash, w.status(1).ConfigHash = hashNow(w), hashNow(w)
 			tc.change(w)
 			p := w.plan()
@@ -95,7 +95,7 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 			}
 			live.Labels, live.Annotations, live.OwnerReferences = ac.Labels, ac.Annotations, nil
 			if len(ac.OwnerReferences) > 0 {
-				w.owned(live)
+				w.setOwner(live)
 			}
 		}
 	}
@@ -111,9 +111,9 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 		}
 	}
 	check("a member under Retain", "", false)
-	w.replicas(1)
+	w.declareReplicas(1)
 	check("scaled away under Retain", "Retain", false)
-	w.gone(1)
+	w.removePod(1)
 	w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 	check("Delete comes later", "Retain", false)
 	w.o.Volumes[1].Labels[v1alpha1.LabelMember] = "1"
@@ -121,10 +121,10 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 		t.Errorf("a label makes a former member's volume one of %d members'", got)
 	}
 	check("another client labelled it as a member's", "Retain", false)
-	w.replicas(2)
+	w.declareReplicas(2)
 	check("a member again", "", true)
 	w.member(1)
-	w.replicas(1)
+	w.declareReplicas(1)
 	check("scaled away under Delete", "Delete", true)
 	check("in the next pass", "Delete", true)
 	w.c.Spec.DeletionPolicy = v1alpha1.DeletionRetain
@@ -144,15 +144,15 @@ func TestPolicyOfTheScaleDownStays(t *testing.T) {
 func TestKeptVolumesAreReported(t *testing.T) {
 	w := settled(t, 2)
 	w.o.Volumes[1].Labels[v1alpha1.LabelMember] = "1"
-	w.replicas(1)
+	w.declareReplicas(1)
 	notes := w.plan().Notes
 	if len(notes) != 1 || notes[0].Name != "data-orders-1" ||
 		notes[0].Message != "volume data-orders-1 stays, also when the cluster is deleted: its member is scaled away while spec.deletionPolicy is Retain. To delete the data: kubectl delete pvc -n shop data-orders-1" {
 		t.Errorf("notes %+v", notes)
 	}
-	w.gone(1)
-	w.left(1, v1alpha1.DeletionRetain)
-	w.left(3, v1alpha1.DeletionRetain)
+	w.removePod(1)
+	w.addFormerVolume(1, v1alpha1.DeletionRetain)
+	w.addFormerVolume(3, v1alpha1.DeletionRetain)
 	if notes := w.plan().Notes; len(notes) != 0 {
 		t.Errorf("notes %+v of what is kept already", notes)
 	}
@@ -162,7 +162,7 @@ func TestKeptVolumesAreReported(t *testing.T) {
 		notes[0].Message != "volumes data-orders-1, data-orders-3 stay, also when the cluster is deleted: spec.deletionPolicy became Delete after their members had been scaled away. To delete the data: kubectl delete pvc -n shop data-orders-1 data-orders-3" {
 		t.Errorf("notes %+v", notes)
 	}
-	w.owned(w.o.Volumes[0])
+	w.setOwner(w.o.Volumes[0])
 	if notes := w.plan().Notes; len(notes) != 0 {
 		t.Errorf("notes %+v once the policy is in force", notes)
 	}

@@ -65,7 +65,7 @@ func TestPlanOfBroughtCertificates(t *testing.T) {
 		{"a member without a node is not waited for", func(w *world) {
 			trusts(w)
 			loads(w, 0, 1)
-			w.replicas(3)
+			w.declareReplicas(3)
 			w.volume(2, true)
 			w.pod(2).Spec.NodeName = ""
 		}, "ServeCertificate orders-tls", "Reconciling Configuring another certificate"},

@@ -33,25 +33,25 @@ func growing(t *testing.T, replicas int) *world {
 	d, _, _ := planDesired(w.c, w.o)
 	for n := range replicas {
 		w.o.Volumes[n].Annotations = d.Data
-		w.fill(n, 25)
+		w.reportFill(n, 25)
 	}
 	return w
 }
 
-// fill says how full a member's volume is, whose file system takes all of it.
-func (w *world) fill(ordinal int, percent int64) {
+// reportFill says how full a member's volume is, whose file system takes all of it.
+func (w *world) reportFill(ordinal int, percent int64) {
 	capacity := w.o.Volumes[ordinal].Status.Capacity[corev1.ResourceStorage]
 	m := w.status(ordinal)
 	m.VolumeSize, m.VolumeUsed = capacity.Value(), (capacity.Value()*percent+99)/100
 }
 
-// sized gives a volume a size that it asks for and has.
-func (w *world) sized(ordinal int, size string) {
-	w.asks(ordinal, size)
+// setSize gives a volume a size that it asks for and has.
+func (w *world) setSize(ordinal int, size string) {
+	w.requestSize(ordinal, size)
 	w.o.Volumes[ordinal].Status.Capacity = w.o.Volumes[ordinal].Spec.Resources.Requests
 }
 
-func (w *world) asks(ordinal int, size string) {
+func (w *world) requestSize(ordinal int, size string) {
 	w.o.Volumes[ordinal].Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
 }
 
@@ -75,49 +75,49 @@ func TestAutoGrow(t *testing.T) {
 		sizes    string
 		facts    []string
 	}{
-		{"a volume with space stays as it is", 2, func(w *world) { w.fill(0, 79) }, "1Gi 1Gi", nil},
-		{"one volume that is filled grows all of them", 3, func(w *world) { w.fill(1, 80) }, "1229Mi 1229Mi 1229Mi", []string{grows}},
-		{"another threshold", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.ThresholdPercent = 90; w.fill(0, 89) }, "1Gi", nil},
-		{"another step", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.StepPercent = 50; w.fill(0, 80) }, "1536Mi", []string{grows}},
-		{"the last step ends at the maximum", 1, func(w *world) { w.sized(0, "1900Mi"); w.fill(0, 90) }, "2Gi", []string{grows}},
-		{"a volume that grew stays as large, without a word", 1, func(w *world) { w.sized(0, "1229Mi"); w.fill(0, 70) }, "1229Mi", nil},
-		{"nothing grows further before it has its size", 2, func(w *world) { w.asks(0, "1229Mi"); w.asks(1, "1229Mi"); w.fill(1, 99) }, "1229Mi 1229Mi", []string{grows}},
+		{"a volume with space stays as it is", 2, func(w *world) { w.reportFill(0, 79) }, "1Gi 1Gi", nil},
+		{"one volume that is filled grows all of them", 3, func(w *world) { w.reportFill(1, 80) }, "1229Mi 1229Mi 1229Mi", []string{grows}},
+		{"another threshold", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.ThresholdPercent = 90; w.reportFill(0, 89) }, "1Gi", nil},
+		{"another step", 1, func(w *world) { w.c.Spec.Storage.AutoGrow.StepPercent = 50; w.reportFill(0, 80) }, "1536Mi", []string{grows}},
+		{"the last step ends at the maximum", 1, func(w *world) { w.setSize(0, "1900Mi"); w.reportFill(0, 90) }, "2Gi", []string{grows}},
+		{"a volume that grew stays as large, without a word", 1, func(w *world) { w.setSize(0, "1229Mi"); w.reportFill(0, 70) }, "1229Mi", nil},
+		{"nothing grows further before it has its size", 2, func(w *world) { w.requestSize(0, "1229Mi"); w.requestSize(1, "1229Mi"); w.reportFill(1, 99) }, "1229Mi 1229Mi", []string{grows}},
 		{"what another volume waits for does not let one fill up that has its size", 2, func(w *world) {
-			w.asks(1, "1229Mi")
-			w.gone(1)
-			w.sized(0, "1229Mi")
-			w.fill(0, 90)
+			w.requestSize(1, "1229Mi")
+			w.removePod(1)
+			w.setSize(0, "1229Mi")
+			w.reportFill(0, 90)
 		}, "1475Mi 1475Mi", []string{"Reconciling/ScalingUp", grows}},
 		{"a claim without a volume yet grows once it has one, and holds up no other", 2, func(w *world) {
 			w.o.Volumes[1].Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
-			w.gone(1)
-			w.fill(0, 90)
+			w.removePod(1)
+			w.reportFill(0, 90)
 		}, "1229Mi 1Gi", []string{"Reconciling/ScalingUp", grows}},
 		{"a volume that may grow does not fill up beside one that may not", 2, func(w *world) {
 			w.o.Volumes[1].Spec.StorageClassName = new("fixed")
-			w.fill(0, 90)
-			w.fill(1, 90)
+			w.reportFill(0, 90)
+			w.reportFill(1, 90)
 		}, "1229Mi 1Gi", []string{"Degraded/StorageNotExpandable", grows}},
-		{"a volume without a class cannot grow", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = nil; w.fill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
-		{"nor can one whose class is gone", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("gone"); w.fill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
-		{"a class that cannot be read is tried", 1, func(w *world) { w.o.StorageClasses = nil; w.fill(0, 90) }, "1229Mi", []string{grows}},
-		{"a growth that was cut short goes on", 2, func(w *world) { w.sized(0, "1229Mi"); w.fill(0, 70) }, "1229Mi 1229Mi", []string{grows}},
-		{"what a member said before its volume grew does not grow it again", 1, func(w *world) { w.fill(0, 81); w.sized(0, "1229Mi") }, "1229Mi", nil},
-		{"a larger size is a change that was asked for", 1, func(w *world) { w.fill(0, 90); w.c.Spec.Storage.Size = resource.MustParse("1500Mi") }, "1500Mi",
+		{"a volume without a class cannot grow", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = nil; w.reportFill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
+		{"nor can one whose class is gone", 1, func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("gone"); w.reportFill(0, 90) }, "1Gi", []string{"Degraded/StorageNotExpandable"}},
+		{"a class that cannot be read is tried", 1, func(w *world) { w.o.StorageClasses = nil; w.reportFill(0, 90) }, "1229Mi", []string{grows}},
+		{"a growth that was cut short goes on", 2, func(w *world) { w.setSize(0, "1229Mi"); w.reportFill(0, 70) }, "1229Mi 1229Mi", []string{grows}},
+		{"what a member said before its volume grew does not grow it again", 1, func(w *world) { w.reportFill(0, 81); w.setSize(0, "1229Mi") }, "1229Mi", nil},
+		{"a larger size is a change that was asked for", 1, func(w *world) { w.reportFill(0, 90); w.c.Spec.Storage.Size = resource.MustParse("1500Mi") }, "1500Mi",
 			[]string{"Reconciling/Configuring", "Reconciling/Resizing"}},
 		{"a member that says nothing asks for nothing", 1, func(w *world) { w.status(0).VolumeSize, w.status(0).VolumeUsed = 0, gibibyte }, "1Gi", nil},
-		{"a new member's volume is as large as the others", 1, func(w *world) { w.sized(0, "1229Mi"); w.replicas(2) }, "1229Mi 1229Mi",
+		{"a new member's volume is as large as the others", 1, func(w *world) { w.setSize(0, "1229Mi"); w.declareReplicas(2) }, "1229Mi 1229Mi",
 			[]string{"Reconciling/Configuring", "Reconciling/ScalingUp"}},
-		{"at the maximum it says so", 1, func(w *world) { w.sized(0, "2Gi"); w.fill(0, 80) }, "2Gi", []string{atMost}},
-		{"a volume that is too large for the maximum stays, and the others do not follow", 2, func(w *world) { w.sized(0, "3Gi"); w.fill(0, 10) }, "3Gi 2Gi",
+		{"at the maximum it says so", 1, func(w *world) { w.setSize(0, "2Gi"); w.reportFill(0, 80) }, "2Gi", []string{atMost}},
+		{"a volume that is too large for the maximum stays, and the others do not follow", 2, func(w *world) { w.setSize(0, "3Gi"); w.reportFill(0, 10) }, "3Gi 2Gi",
 			[]string{"Stalled/StorageShrinkRefused", grows}},
 		{"a class that does not let volumes grow", 2, func(w *world) {
 			for n := range 2 {
 				w.o.Volumes[n].Spec.StorageClassName = new("fixed")
 			}
-			w.fill(1, 85)
+			w.reportFill(1, 85)
 		}, "1Gi 1Gi", []string{"Degraded/StorageNotExpandable"}},
-		{"a mistake elsewhere in the storage does not let a volume fill up", 1, func(w *world) { w.fill(0, 85); w.c.Spec.Storage.StorageClass = "fixed" }, "1229Mi",
+		{"a mistake elsewhere in the storage does not let a volume fill up", 1, func(w *world) { w.reportFill(0, 85); w.c.Spec.Storage.StorageClass = "fixed" }, "1229Mi",
 			[]string{"Stalled/StorageClassChanged", grows}},
 		{"folders of one disk have no size of their own", 1, func(w *world) {
 			w.status(0).VolumeSize, w.status(0).VolumeUsed = 100*gibibyte, 85*gibibyte
@@ -125,51 +125,51 @@ func TestAutoGrow(t *testing.T) {
 		{"and need none while the disk has space", 1, func(w *world) {
 			w.status(0).VolumeSize, w.status(0).VolumeUsed = 100*gibibyte, 75*gibibyte
 		}, "1Gi", nil},
-		{"nothing grows while the cluster is suspended", 1, func(w *world) { w.fill(0, 85); w.c.Spec.Suspend = true }, "1Gi", []string{"Degraded/Suspended"}},
-		{"a full volume grows and is no dead end", 2, func(w *world) { w.fill(1, 100); w.holdFull(1, 24*mebibyte) }, "1236Mi 1236Mi",
+		{"nothing grows while the cluster is suspended", 1, func(w *world) { w.reportFill(0, 85); w.c.Spec.Suspend = true }, "1Gi", []string{"Degraded/Suspended"}},
+		{"a full volume grows and is no dead end", 2, func(w *world) { w.reportFill(1, 100); w.holdFull(1, 24*mebibyte) }, "1236Mi 1236Mi",
 			append([]string{full, down[0], grows}, down[1])},
 		{"a member that waits for its volume is no dead end", 2, func(w *world) {
-			w.fill(1, 100)
+			w.reportFill(1, 100)
 			w.holdFull(1, 24*mebibyte)
-			w.asks(0, "1236Mi")
-			w.asks(1, "1236Mi")
+			w.requestSize(0, "1236Mi")
+			w.requestSize(1, "1236Mi")
 		}, "1236Mi 1236Mi", append([]string{full, down[0], grows}, down[1])},
 		{"a member that has not checked its larger volume yet does not make it grow again", 2, func(w *world) {
-			w.fill(1, 100)
+			w.reportFill(1, 100)
 			w.holdFull(1, 24*mebibyte)
-			w.sized(0, "1600Mi")
-			w.sized(1, "1600Mi")
+			w.setSize(0, "1600Mi")
+			w.setSize(1, "1600Mi")
 		}, "1600Mi 1600Mi", append([]string{full}, down...)},
 		{"a copy that does not fit gets its space at once", 2, func(w *world) { w.holdFull(1, 1200*mebibyte) }, "1689Mi 1689Mi",
 			append([]string{full, down[0], grows}, down[1])},
 		{"a full volume at the maximum is a dead end", 2, func(w *world) {
-			w.sized(0, "2Gi")
-			w.sized(1, "2Gi")
-			w.fill(1, 100)
+			w.setSize(0, "2Gi")
+			w.setSize(1, "2Gi")
+			w.reportFill(1, 100)
 			w.holdFull(1, 24*mebibyte)
 		}, "2Gi 2Gi", append([]string{"Stalled/VolumeFull", down[0], atMost}, down[1])},
-		{"a volume that fills fast grows before it is filled to the threshold, so far that it lasts", 2, func(w *world) { w.fill(0, 50); w.status(0).VolumeRate = 5 * mebibyte },
+		{"a volume that fills fast grows before it is filled to the threshold, so far that it lasts", 2, func(w *world) { w.reportFill(0, 50); w.status(0).VolumeRate = 5 * mebibyte },
 			"1974Mi 1974Mi", []string{grows}},
-		{"one that has space for as long as a growth takes does not", 1, func(w *world) { w.fill(0, 40); w.status(0).VolumeRate = 5 * mebibyte }, "1Gi", nil},
+		{"one that has space for as long as a growth takes does not", 1, func(w *world) { w.reportFill(0, 40); w.status(0).VolumeRate = 5 * mebibyte }, "1Gi", nil},
 		{"a rate lasts for no more than twice the size", 1, func(w *world) {
 			w.c.Spec.Storage.AutoGrow.MaxSize = resource.MustParse("20Gi")
-			w.fill(0, 50)
+			w.reportFill(0, 50)
 			w.status(0).VolumeRate = gibibyte
 		}, "2Gi", []string{grows}},
 		{"nothing that fills fast grows beyond the maximum, and a rate alone is no fault", 1, func(w *world) {
-			w.sized(0, "2Gi")
-			w.fill(0, 70)
+			w.setSize(0, "2Gi")
+			w.reportFill(0, 70)
 			w.status(0).VolumeRate = gibibyte
 		}, "2Gi", nil},
 		{"a rate from before the volume grew does not make it grow again", 1, func(w *world) {
-			w.fill(0, 50)
+			w.reportFill(0, 50)
 			w.status(0).VolumeRate = 5 * mebibyte
-			w.sized(0, "1974Mi")
+			w.setSize(0, "1974Mi")
 		}, "1974Mi", nil},
-		{"the rate of a copy that is made ends with the copy", 1, func(w *world) { w.fill(0, 50); w.status(0).VolumeRate, w.status(0).Serving = gibibyte, false }, "1Gi",
+		{"the rate of a copy that is made ends with the copy", 1, func(w *world) { w.reportFill(0, 50); w.status(0).VolumeRate, w.status(0).Serving = gibibyte, false }, "1Gi",
 			[]string{"Reconciling/Syncing"}},
-		{"writes that fail on a volume that grows", 1, func(w *world) { w.fill(0, 100); w.status(0).DiskFull = true }, "1229Mi", []string{full, grows}},
-		{"writes that fail at the maximum are a dead end", 1, func(w *world) { w.sized(0, "2Gi"); w.fill(0, 100); w.status(0).DiskFull = true }, "2Gi",
+		{"writes that fail on a volume that grows", 1, func(w *world) { w.reportFill(0, 100); w.status(0).DiskFull = true }, "1229Mi", []string{full, grows}},
+		{"writes that fail at the maximum are a dead end", 1, func(w *world) { w.setSize(0, "2Gi"); w.reportFill(0, 100); w.status(0).DiskFull = true }, "2Gi",
 			[]string{"Stalled/VolumeFull", atMost}},
 		{"a full volume under an older agent is one, too", 2, func(w *world) { w.holdFull(1, 0); w.status(1).VolumeSize = 0 }, "1Gi 1Gi",
 			append([]string{"Stalled/VolumeFull"}, down...)},
@@ -216,11 +216,11 @@ func sizes(t *testing.T, p engine.Plan) string {
 func TestNoAutoGrow(t *testing.T) {
 	w := growing(t, 1)
 	w.c.Spec.Storage.AutoGrow = nil
-	w.fill(0, 99)
+	w.reportFill(0, 99)
 	if p := w.plan(); sizes(t, p) != "1Gi" || len(p.Notes) > 0 {
 		t.Errorf("sizes %s, notes %v", sizes(t, p), p.Notes)
 	}
-	w.sized(0, "1229Mi")
+	w.setSize(0, "1229Mi")
 	var stalled string
 	for _, f := range w.plan().Facts {
 		if f.Type == v1alpha1.ConditionStalled && f.Reason == v1alpha1.ReasonStorageShrink {
@@ -238,17 +238,17 @@ func TestGrowthNotes(t *testing.T) {
 		change func(w *world)
 		want   []string
 	}{
-		"filled": {func(w *world) { w.fill(1, 80) }, []string{
+		"filled": {func(w *world) { w.reportFill(1, 80) }, []string{
 			"volume data-orders-0 grows from 1Gi to 1229Mi, since volume data-orders-1 is filled to 80 % or more",
 			"volume data-orders-1 grows from 1Gi to 1229Mi, since volume data-orders-1 is filled to 80 % or more"}},
-		"held": {func(w *world) { w.fill(1, 100); w.holdFull(1, 24*mebibyte) }, []string{
+		"held": {func(w *world) { w.reportFill(1, 100); w.holdFull(1, 24*mebibyte) }, []string{
 			"volume data-orders-0 grows from 1Gi to 1236Mi, since volume data-orders-1 lacks the 24Mi of disk space that its member needs to go on",
 			"volume data-orders-1 grows from 1Gi to 1236Mi, since volume data-orders-1 lacks the 24Mi of disk space that its member needs to go on"}},
-		"asked for":   {func(w *world) { w.c.Spec.Storage.Size = resource.MustParse("2Gi"); w.sized(0, "2Gi") }, []string{"volume data-orders-1 grows from 1Gi to 2Gi, as spec.storage.size asks for"}},
-		"cut short":   {func(w *world) { w.sized(0, "1229Mi") }, []string{"volume data-orders-1 grows from 1Gi to 1229Mi, so that all members have as much disk space"}},
-		"under way":   {func(w *world) { w.asks(0, "1229Mi"); w.asks(1, "1229Mi") }, nil},
+		"asked for":   {func(w *world) { w.c.Spec.Storage.Size = resource.MustParse("2Gi"); w.setSize(0, "2Gi") }, []string{"volume data-orders-1 grows from 1Gi to 2Gi, as spec.storage.size asks for"}},
+		"cut short":   {func(w *world) { w.setSize(0, "1229Mi") }, []string{"volume data-orders-1 grows from 1Gi to 1229Mi, so that all members have as much disk space"}},
+		"under way":   {func(w *world) { w.requestSize(0, "1229Mi"); w.requestSize(1, "1229Mi") }, nil},
 		"not due":     {func(*world) {}, nil},
-		"not allowed": {func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("fixed"); w.fill(0, 90) }, nil},
+		"not allowed": {func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("fixed"); w.reportFill(0, 90) }, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -271,10 +271,10 @@ func TestGrowthNamesFieldAndRemedy(t *testing.T) {
 		change func(w *world)
 		want   []string
 	}{
-		"at the maximum":          {func(w *world) { w.sized(0, "2Gi"); w.fill(0, 90) }, []string{"spec.storage.autoGrow.maxSize 2Gi", "2458Mi or more"}},
-		"a copy at the maximum":   {func(w *world) { w.sized(0, "2Gi"); w.fill(0, 50); w.holdFull(0, 3*gibibyte) }, []string{"3Gi of disk space", "spec.storage.autoGrow.maxSize 2Gi", "4623Mi or more"}},
-		"a maximum that is less":  {func(w *world) { w.sized(0, "3Gi") }, []string{"spec.storage.autoGrow.maxSize 2Gi", "at least 3Gi"}},
-		"a class that forbids it": {func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("fixed"); w.fill(0, 90) }, []string{"\"fixed\"", "allowVolumeExpansion"}},
+		"at the maximum":          {func(w *world) { w.setSize(0, "2Gi"); w.reportFill(0, 90) }, []string{"spec.storage.autoGrow.maxSize 2Gi", "2458Mi or more"}},
+		"a copy at the maximum":   {func(w *world) { w.setSize(0, "2Gi"); w.reportFill(0, 50); w.holdFull(0, 3*gibibyte) }, []string{"3Gi of disk space", "spec.storage.autoGrow.maxSize 2Gi", "4623Mi or more"}},
+		"a maximum that is less":  {func(w *world) { w.setSize(0, "3Gi") }, []string{"spec.storage.autoGrow.maxSize 2Gi", "at least 3Gi"}},
+		"a class that forbids it": {func(w *world) { w.o.Volumes[0].Spec.StorageClassName = new("fixed"); w.reportFill(0, 90) }, []string{"\"fixed\"", "allowVolumeExpansion"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestGrowthNamesFieldAndRemedy(t *testing.T) {
 // A volume that grows by itself leaves Ready alone: no client asked for a change.
 func TestGrowthKeepsReady(t *testing.T) {
 	w := growing(t, 2)
-	w.fill(1, 85)
+	w.reportFill(1, 85)
 	condition.Resolve(w.c, condition.Input{Facts: w.plan().Facts})
 	for _, cond := range w.c.Status.Conditions {
 		switch {
@@ -350,7 +350,7 @@ func growAtRandom(t *testing.T, seed uint64) {
 				if size.Cmp(before) < 0 || size.Cmp(auto.MaxSize) > 0 || size.Value() > max(bound, gibibyte, (ahead+64*mebibyte)*10/9*int64(100+auto.StepPercent)/100+mebibyte) {
 					t.Fatalf("volume %d goes from %s to %s with %d used: at most %d, and %s", i, before.String(), text, most, bound, auto.MaxSize.String())
 				}
-				w.asks(i, text)
+				w.requestSize(i, text)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, replicas int) *world {
 func settled(t *testing.T, replicas int) *world {
 	t.Helper()
 	w := newWorld(t, replicas)
-	w.mint()
+	w.mintSecrets()
 	w.c.Status.SystemIdentifier, w.c.Status.Version = "7300000000000000001", "17.4"
 	w.statefulSet()
 	for n := range replicas {
@@ -75,8 +75,8 @@ func settled(t *testing.T, replicas int) *world {
 	return w
 }
 
-// mint makes what the steps would have made.
-func (w *world) mint() {
+// mintSecrets makes what the steps would have made.
+func (w *world) mintSecrets() {
 	w.t.Helper()
 	ca, err := pki.NewCA("test", now, rand.Reader)
 	if err != nil {
@@ -185,8 +185,8 @@ func (w *world) plan() engine.Plan {
 	return planCluster(w.c, o, now)
 }
 
-// gone removes a member's pod.
-func (w *world) gone(ordinal int) {
+// removePod removes a member's pod.
+func (w *world) removePod(ordinal int) {
 	name := membersOf(w.c).PodName(ordinal)
 	delete(w.o.Pods, ordinal)
 	delete(w.o.Members, name)
@@ -194,11 +194,11 @@ func (w *world) gone(ordinal int) {
 	delete(w.o.ServicePods[suffixRW], name)
 }
 
-// replicas changes what is declared.
-func (w *world) replicas(n int32) { w.c.Spec.Replicas = &n }
+// declareReplicas changes what is declared.
+func (w *world) declareReplicas(n int32) { w.c.Spec.Replicas = &n }
 
-// waiting puts a pod's container into a waiting state of the kubelet.
-func (w *world) waiting(ordinal int, reason string) {
+// setWaiting puts a pod's container into a waiting state of the kubelet.
+func (w *world) setWaiting(ordinal int, reason string) {
 	p := w.o.Pods[ordinal]
 	p.Status.Conditions = nil
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, Image: p.Spec.Containers[0].Image,
