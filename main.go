@@ -104,7 +104,7 @@ func newRootCommand() *cobra.Command {
 	}
 	agents := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
 	agents.AddCommand(agent.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
-	root.AddCommand(managerCommand(), agents, jobCommand(), wal.Command())
+	root.AddCommand(managerCommand(), agents, jobCommand(), wal.NewCommand())
 	root.AddCommand(plugin.NewVerbCommands()...)
 	return root
 }
@@ -112,10 +112,10 @@ func newRootCommand() *cobra.Command {
 // jobCommand is what the operator's Jobs run, out of the way of the verbs.
 func jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "What the operator's Jobs run", Hidden: true}
-	job.AddCommand(backup.Command(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "etcd": backupetcd.New}))
-	job.AddCommand(backup.CheckCommand())
+	job.AddCommand(backup.NewCommand(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "etcd": backupetcd.New}))
+	job.AddCommand(backup.NewCheckCommand())
 	restoring := map[string]func(agentapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "etcd": restoreetcd.New}
-	job.AddCommand(restore.Command(version, restoring), restore.DrillCommand(restoring))
+	job.AddCommand(restore.NewCommand(version, restoring), restore.NewDrillCommand(restoring))
 	return job
 }
 

@@ -46,7 +46,7 @@ func newAuthority(t testing.TB) authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{serverName}}, now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{serverName}}, now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func newAuthority(t testing.TB) authority {
 
 func (a authority) newClient(t testing.TB) ClientTLS {
 	t.Helper()
-	certPEM, keyPEM, err := pki.Issue(a.ca, pki.LeafRequest{CommonName: agentapi.OperatorName, Usage: pki.UsageClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(a.ca, pki.LeafRequest{CommonName: agentapi.OperatorName, Usage: pki.UsageClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type meanwhile struct {
 	do func()
 }
 
-func (s *meanwhile) Verify(ctx context.Context, from io.Reader) (Facts, error) {
-	facts, err := s.text.Verify(ctx, from)
+func (s *meanwhile) VerifyCopy(ctx context.Context, from io.Reader) (Facts, error) {
+	facts, err := s.text.VerifyCopy(ctx, from)
 	s.do()
 	return facts, err
 }
@@ -40,7 +40,7 @@ func TestPartsThatAreRemovedBeforeTheEnd(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		err := attempt(t, dir, "pod-a", source, heard).Take(t.Context())
+		err := attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context())
 		if err == nil || InVain(err) || heard.last.Result != nil || !strings.Contains(err.Error(), "000001") {
 			t.Errorf("%s: %v; told %+v", what, err, heard.last)
 		}
@@ -58,10 +58,10 @@ func TestEarlierAttemptsStayUntilTheEnd(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(part), 0o700), os.WriteFile(part, []byte("x"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	seen := false
-	source := &meanwhile{text{lines: 5000}, func() { _, err := os.Stat(part); seen = err == nil }}
-	if err := attempt(t, dir, "pod-b", source, heard).Take(t.Context()); err != nil || !seen {
-		t.Errorf("%v; still there: %v", err, seen)
+	stillThere := false
+	source := &meanwhile{text{lines: 5000}, func() { _, err := os.Stat(part); stillThere = err == nil }}
+	if err := attempt(t, dir, "pod-b", source, heard).TakeBackup(t.Context()); err != nil || !stillThere {
+		t.Errorf("%v; still there: %v", err, stillThere)
 	}
 	if _, err := os.Stat(part); err == nil {
 		t.Error("what was left stays")
@@ -73,11 +73,11 @@ func TestEarlierAttemptsStayUntilTheEnd(t *testing.T) {
 func TestTwoAttemptsAtOnce(t *testing.T) {
 	dir, first, second := t.TempDir(), &ear{}, &ear{}
 	source := &meanwhile{text{lines: 5000}, func() {
-		if err := attempt(t, dir, "pod-b", &text{lines: 5000}, second).Take(t.Context()); err != nil {
+		if err := attempt(t, dir, "pod-b", &text{lines: 5000}, second).TakeBackup(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}}
-	err := attempt(t, dir, "pod-a", source, first).Take(t.Context())
+	err := attempt(t, dir, "pod-a", source, first).TakeBackup(t.Context())
 	if err == nil && first.last.Result.Manifest != second.last.Result.Manifest {
 		t.Errorf("two results: %s, %s", first.last.Result.Manifest, second.last.Result.Manifest)
 	}
@@ -85,7 +85,7 @@ func TestTwoAttemptsAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	third := &ear{}
-	if err := attempt(t, dir, "pod-c", &text{lines: 5000, breaks: 1}, third).Take(t.Context()); err != nil || third.last.Result.Manifest != second.last.Result.Manifest {
+	if err := attempt(t, dir, "pod-c", &text{lines: 5000, breaks: 1}, third).TakeBackup(t.Context()); err != nil || third.last.Result.Manifest != second.last.Result.Manifest {
 		t.Errorf("what was told of is not whole: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestTwoAttemptsAtOnce(t *testing.T) {
 func TestFailuresLeaveNothing(t *testing.T) {
 	for name, source := range map[string]Source{"for good": &refusing{text{lines: 5000}}, "for now": &text{lines: 50000, breaks: 40000}} {
 		dir := t.TempDir()
-		if err := attempt(t, dir, "pod-a", source, &ear{}).Take(t.Context()); err == nil {
+		if err := attempt(t, dir, "pod-a", source, &ear{}).TakeBackup(t.Context()); err == nil {
 			t.Fatal("it does not fail")
 		}
 		if left := stored(t, dir); len(left) != 0 {
@@ -103,16 +103,16 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	}
 }
 
-// A backup that nobody wants any more is removed by the pod that made it.
+// A backup that is not needed any more is removed by the pod that made it.
 func TestUnwanted(t *testing.T) {
 	for _, why := range []error{errGone, errGivenUp} {
 		dir := t.TempDir()
-		err := attempt(t, dir, "pod-a", &text{lines: 5000}, &refusingEar{why: why}).Take(t.Context())
+		err := attempt(t, dir, "pod-a", &text{lines: 5000}, &refusingEar{why: why}).TakeBackup(t.Context())
 		if !errors.Is(err, why) || !InVain(err) {
 			t.Error(err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
-		err = attempt(t, dir, "pod-b", &meanwhile{text{lines: 5000}, func() { cancel(why) }}, &refusingEar{why: why}).Take(ctx)
+		err = attempt(t, dir, "pod-b", &meanwhile{text{lines: 5000}, func() { cancel(why) }}, &refusingEar{why: why}).TakeBackup(ctx)
 		if !errors.Is(err, why) || !InVain(err) {
 			t.Error(err)
 		}
@@ -127,12 +127,12 @@ type refusingEar struct {
 	why error
 }
 
-// A pod that is told to stop says how it ended all the same, and a complete
+// A pod that is asked to stop says how it ended all the same, and a complete
 // backup counts.
-func TestToldToStop(t *testing.T) {
+func TestAskedToStop(t *testing.T) {
 	dir, heard := t.TempDir(), &ear{}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := attempt(t, dir, "pod-a", &meanwhile{text{lines: 5000}, cancel}, heard).Take(ctx); err == nil || InVain(err) || heard.last.Error == "" {
+	if err := attempt(t, dir, "pod-a", &meanwhile{text{lines: 5000}, cancel}, heard).TakeBackup(ctx); err == nil || InVain(err) || heard.last.Error == "" {
 		t.Errorf("%v; told %+v", err, heard.last)
 	}
 	if left := stored(t, dir); len(left) != 0 {
@@ -147,12 +147,12 @@ type group struct {
 	system string
 }
 
-func (g *group) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error) {
+func (g *group) CopyMember(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error) {
 	if err := g.unfit[member.Name]; err != nil {
 		_, _ = fmt.Fprintln(to, "what a copy begins with")
 		return Facts{}, err
 	}
-	facts, err := g.text.Copy(ctx, member, to)
+	facts, err := g.text.CopyMember(ctx, member, to)
 	if g.system != "" {
 		facts.SystemIdentifier = g.system
 	}
@@ -180,7 +180,7 @@ func TestNextMember(t *testing.T) {
 		a := attempt(t, dir, "pod-a", &group{text{lines: 5000}, tc.unfit, tc.system}, heard)
 		a.Task.Sources = []agentapi.BackupSource{{Name: "a"}, {Name: "b"}}
 		a.Task.SystemIdentifier = "7"
-		err := a.Take(t.Context())
+		err := a.TakeBackup(t.Context())
 		if tc.source == "" {
 			if err == nil || InVain(err) != tc.vain || len(stored(t, dir)) != 0 {
 				t.Errorf("%s: %v; stored %v", tc.name, err, stored(t, dir))
@@ -216,4 +216,4 @@ type writes func([]byte) (int, error)
 
 func (w writes) Write(p []byte) (int, error) { return w(p) }
 
-func (e *refusingEar) Conclude(context.Context, v1alpha1.BackupRun) error { return e.why }
+func (e *refusingEar) ReportEnd(context.Context, v1alpha1.BackupRun) error { return e.why }

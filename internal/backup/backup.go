@@ -31,29 +31,29 @@ type Facts struct {
 	Version string
 	// SystemIdentifier of the database system, where it has one.
 	SystemIdentifier string
-	// Start and End position in the database's log.
+	// Start and End position in the database's WAL.
 	Start, End string
 	// Ended is when the database had surely written End, by any clock that its
-	// copy tells of; zero where it tells of none.
+	// copy has; zero where it has none.
 	Ended time.Time
 }
 
 // Source is a database that is copied.
 type Source interface {
-	// Copy writes a copy of one member as a stream. It refuses a member that is
+	// CopyMember writes a copy of one member as a stream. It refuses a member that is
 	// not fit, if it can before it writes anything.
-	Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error)
-	// Verify reads a whole copy to its end, and says what it holds. Its error
+	CopyMember(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error)
+	// VerifyCopy reads a whole copy to its end, and says what it holds. Its error
 	// says what is wrong with the copy.
-	Verify(ctx context.Context, from io.Reader) (Facts, error)
+	VerifyCopy(ctx context.Context, from io.Reader) (Facts, error)
 }
 
-// Reporter tells the operator.
+// Reporter reports to the operator.
 type Reporter interface {
-	// Report is told now and then how far a step is; what it fails with is lost.
-	Report(ctx context.Context, run v1alpha1.BackupRun)
-	// Conclude tells how the run ended, and does not give up soon.
-	Conclude(ctx context.Context, run v1alpha1.BackupRun) error
+	// ReportProgress reports now and then how far a step is; what it fails with is lost.
+	ReportProgress(ctx context.Context, run v1alpha1.BackupRun)
+	// ReportEnd reports how the run ended, and does not give up soon.
+	ReportEnd(ctx context.Context, run v1alpha1.BackupRun) error
 }
 
 // Taker makes one backup.
@@ -80,10 +80,10 @@ type Taker struct {
 	refused map[string]bool
 }
 
-// Take makes the backup and tells how it ended.
-func (t *Taker) Take(ctx context.Context) error {
+// TakeBackup makes the backup and reports how it ended.
+func (t *Taker) TakeBackup(ctx context.Context) error {
 	run := v1alpha1.BackupRun{Pod: t.Pod, Step: v1alpha1.BackupStepCopying}
-	result, err := t.take(ctx, &run)
+	result, err := t.makeBackup(ctx, &run)
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errUnwanted) {
 		err = cause
 	}
@@ -94,41 +94,41 @@ func (t *Taker) Take(ctx context.Context) error {
 		run.Error, run.Permanent = t.describeFault(err), InVain(err)
 		t.Log.Error("the backup failed", "error", run.Error, "permanent", run.Permanent)
 	}
-	if told := t.conclude(ctx, run); err == nil || errors.Is(told, errUnwanted) {
-		err = told
+	if failed := t.reportEnd(ctx, run); err == nil || errors.Is(failed, errUnwanted) {
+		err = failed
 	} else {
-		err = errors.Join(err, told)
+		err = errors.Join(err, failed)
 	}
 	if t.store == nil {
 		return err
 	}
 	if result == nil && err != nil || InVain(err) {
-		t.withdraw(ctx, InVain(err))
+		t.removeAttempt(ctx, InVain(err))
 	}
 	return errors.Join(err, t.store.Close())
 }
 
-// conclude tells how it ended, also when the pod is told to stop: there is
+// reportEnd reports how it ended, also when the pod is asked to stop: there is
 // little time left then for a failure.
-func (t *Taker) conclude(ctx context.Context, run v1alpha1.BackupRun) error {
-	telling := context.WithoutCancel(ctx)
+func (t *Taker) reportEnd(ctx context.Context, run v1alpha1.BackupRun) error {
+	reporting := context.WithoutCancel(ctx)
 	if ctx.Err() != nil && run.Result == nil {
 		var cancel context.CancelFunc
-		telling, cancel = context.WithTimeout(telling, lastWords)
+		reporting, cancel = context.WithTimeout(reporting, lastWords)
 		defer cancel()
 	}
-	return t.Reporter.Conclude(telling, run)
+	return t.Reporter.ReportEnd(reporting, run)
 }
 
 const (
-	// lastWords is the time for a report of a pod that is told to stop, and
+	// lastWords is the time for a report of a pod that is asked to stop, and
 	// cleanup for what it stored: both are within what Kubernetes waits.
 	lastWords, cleanup = 8 * time.Second, 15 * time.Second
 	// removal is the time for the latter where no other attempt follows.
 	removal = 10 * time.Minute
 )
 
-func (t *Taker) take(ctx context.Context, run *v1alpha1.BackupRun) (_ *v1alpha1.BackupResult, err error) {
+func (t *Taker) makeBackup(ctx context.Context, run *v1alpha1.BackupRun) (_ *v1alpha1.BackupResult, err error) {
 	source, err := t.Source(t.Task)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (t *Taker) take(ctx context.Context, run *v1alpha1.BackupRun) (_ *v1alpha1.
 	}
 	t.store.OnRetry = t.noteRetry
 	stop := t.followRetries(ctx, *run)
-	result, err := t.earlier(ctx, source, run)
+	result, err := t.findEarlier(ctx, source, run)
 	if stop(); result != nil || err != nil {
 		return result, err
 	}
@@ -153,7 +153,7 @@ func (t *Taker) take(ctx context.Context, run *v1alpha1.BackupRun) (_ *v1alpha1.
 		return nil, err
 	}
 	defer t.followRetries(ctx, *run)()
-	return t.seal(ctx, m)
+	return t.sealBackup(ctx, m)
 }
 
 // copyAny copies the first member that can be copied, and checks what is stored.
@@ -161,7 +161,7 @@ func (t *Taker) copyAny(ctx context.Context, source Source, m *Manifest, run *v1
 	var failed []error
 	for n, member := range t.Task.Sources {
 		if n > 0 {
-			if err := erase(ctx, t.store, t.own()); err != nil {
+			if err := eraseObjects(ctx, t.store, t.ownPrefix()); err != nil {
 				return err
 			}
 		}
@@ -184,11 +184,11 @@ func (t *Taker) copyAny(ctx context.Context, source Source, m *Manifest, run *v1
 
 func (t *Taker) copyFrom(ctx context.Context, source Source, member agentapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) error {
 	m.Source = member.Name
-	copied, err := t.copy(ctx, source, member, m, run)
+	copied, err := t.copyMember(ctx, source, member, m, run)
 	if err != nil {
 		return err
 	}
-	found, err := t.verify(ctx, source, t.own()+dataPrefix, *m, run)
+	found, err := t.verifyStored(ctx, source, t.ownPrefix()+dataPrefix, *m, run)
 	if err != nil {
 		return fmt.Errorf("verify what is stored: %w", err)
 	}
@@ -196,24 +196,24 @@ func (t *Taker) copyFrom(ctx context.Context, source Source, member agentapi.Bac
 	m.SystemIdentifier = cmp.Or(found.SystemIdentifier, copied.SystemIdentifier)
 	m.Start, m.End = cmp.Or(found.Start, copied.Start), cmp.Or(found.End, copied.End)
 	m.Finished, m.Ended = time.Now().UTC(), found.Ended
-	return t.expected(m.SystemIdentifier)
+	return t.checkSystem(m.SystemIdentifier)
 }
 
-// expected refuses another database system than the task's.
-func (t *Taker) expected(systemIdentifier string) error {
+// checkSystem refuses another database system than the task's.
+func (t *Taker) checkSystem(systemIdentifier string) error {
 	if want := t.Task.SystemIdentifier; want != "" && systemIdentifier != want {
 		return &Permanent{fmt.Errorf("the copy is of the database system %s, and the cluster's is %s", systemIdentifier, want)}
 	}
 	return nil
 }
 
-// copy streams the database into the store.
-func (t *Taker) copy(ctx context.Context, source Source, member agentapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) (Facts, error) {
+// copyMember streams the database into the store.
+func (t *Taker) copyMember(ctx context.Context, source Source, member agentapi.BackupSource, m *Manifest, run *v1alpha1.BackupRun) (Facts, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	run.Step = v1alpha1.BackupStepCopying
 	counted := &Counter{}
-	defer t.follow(ctx, run, func() string { return progress(counted.Load(), t.Task.Expected) })()
+	defer t.followStep(ctx, run, func() string { return formatProgress(counted.Load(), t.Task.Expected) })()
 
 	packed, out := io.Pipe()
 	var facts Facts
@@ -223,7 +223,7 @@ func (t *Taker) copy(ctx context.Context, source Source, member agentapi.BackupS
 		defer close(ended)
 		compressed, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(2))
 		if err == nil {
-			facts, err = source.Copy(ctx, member, t.pace.writer(ctx, io.MultiWriter(compressed, hash, counted)))
+			facts, err = source.CopyMember(ctx, member, t.pace.paceWriter(ctx, io.MultiWriter(compressed, hash, counted)))
 			if closed := compressed.Close(); err == nil {
 				err = closed
 			}
@@ -231,7 +231,7 @@ func (t *Taker) copy(ctx context.Context, source Source, member agentapi.BackupS
 		failed = err
 		_ = out.CloseWithError(err) // nil is the end of the stream
 	}()
-	parts, err := t.store.WriteParts(ctx, t.own()+dataPrefix, packed, cmp.Or(t.PartSize, store.PartSize), func(store.Part) {})
+	parts, err := t.store.WriteParts(ctx, t.ownPrefix()+dataPrefix, packed, cmp.Or(t.PartSize, store.PartSize), func(store.Part) {})
 	if err != nil {
 		cancel()
 		_ = packed.CloseWithError(err)
@@ -245,19 +245,19 @@ func (t *Taker) copy(ctx context.Context, source Source, member agentapi.BackupS
 	return facts, nil
 }
 
-// verify reads what is stored, all of it.
-func (t *Taker) verify(ctx context.Context, source Source, prefix string, m Manifest, run *v1alpha1.BackupRun) (Facts, error) {
+// verifyStored reads what is stored, all of it.
+func (t *Taker) verifyStored(ctx context.Context, source Source, prefix string, m Manifest, run *v1alpha1.BackupRun) (Facts, error) {
 	run.Step = v1alpha1.BackupStepVerifying
 	counted := &Counter{}
-	defer t.follow(ctx, run, func() string { return progress(counted.Load(), m.DataSize) })()
+	defer t.followStep(ctx, run, func() string { return formatProgress(counted.Load(), m.DataSize) })()
 	data, err := OpenData(ctx, t.store, prefix, m)
 	if err != nil {
 		return Facts{}, err
 	}
 	defer data.Close()
 	hash := sha256.New()
-	stream := io.TeeReader(t.pace.reader(ctx, data), io.MultiWriter(hash, counted))
-	facts, err := source.Verify(ctx, stream)
+	stream := io.TeeReader(t.pace.paceReader(ctx, data), io.MultiWriter(hash, counted))
+	facts, err := source.VerifyCopy(ctx, stream)
 	if err != nil {
 		return Facts{}, err
 	}
@@ -270,18 +270,18 @@ func (t *Taker) verify(ctx context.Context, source Source, prefix string, m Mani
 	return facts, nil
 }
 
-// follow reports on a step until what it returns is called.
-func (t *Taker) follow(ctx context.Context, run *v1alpha1.BackupRun, now func() string) (stop func()) {
+// followStep reports on a step until what it returns is called.
+func (t *Taker) followStep(ctx context.Context, run *v1alpha1.BackupRun, now func() string) (stop func()) {
 	state := *run
-	return Follow(ctx, t.Every, func() string { return now() + "\n" + t.retrying() }, func(ctx context.Context, text string) {
+	return FollowProgress(ctx, t.Every, func() string { return now() + "\n" + t.retryReason() }, func(ctx context.Context, text string) {
 		state.Progress, state.Error, _ = strings.Cut(text, "\n")
-		t.Reporter.Report(ctx, state)
+		t.Reporter.ReportProgress(ctx, state)
 	})
 }
 
-// progress of n bytes, as a share where the whole is known. What is expected is
+// formatProgress writes n bytes, as a share where the whole is known. What is expected is
 // a guess: it is never called done before it is.
-func progress(n, expected int64) string {
+func formatProgress(n, expected int64) string {
 	if expected <= 0 {
 		return resource.NewQuantity(n>>20<<20, resource.BinarySI).String()
 	}

@@ -35,7 +35,7 @@ var endedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var errBroken = errors.New("the database went away")
 
-func (s *text) Copy(_ context.Context, _ agentapi.BackupSource, to io.Writer) (Facts, error) {
+func (s *text) CopyMember(_ context.Context, _ agentapi.BackupSource, to io.Writer) (Facts, error) {
 	for n := range s.lines {
 		if s.breaks > 0 && n == s.breaks {
 			return Facts{}, errBroken
@@ -47,7 +47,7 @@ func (s *text) Copy(_ context.Context, _ agentapi.BackupSource, to io.Writer) (F
 	return Facts{Version: "17.4", SystemIdentifier: "7"}, nil
 }
 
-func (s *text) Verify(_ context.Context, from io.Reader) (Facts, error) {
+func (s *text) VerifyCopy(_ context.Context, from io.Reader) (Facts, error) {
 	data, err := io.ReadAll(from)
 	if err != nil {
 		return Facts{}, err
@@ -68,7 +68,7 @@ type ear struct {
 	deaf int
 }
 
-func (e *ear) Report(_ context.Context, run v1alpha1.BackupRun) {
+func (e *ear) ReportProgress(_ context.Context, run v1alpha1.BackupRun) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(e.steps); n == 0 || e.steps[n-1] != run.Step {
@@ -76,7 +76,7 @@ func (e *ear) Report(_ context.Context, run v1alpha1.BackupRun) {
 	}
 }
 
-func (e *ear) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
+func (e *ear) ReportEnd(_ context.Context, run v1alpha1.BackupRun) error {
 	if e.deaf > 0 {
 		e.deaf--
 		return errors.New("the API server is away")
@@ -119,7 +119,7 @@ func stored(t *testing.T, dir string) []string {
 
 func TestTake(t *testing.T) {
 	dir, source, heard := t.TempDir(), &text{lines: 50000}, &ear{}
-	if err := attempt(t, dir, "pod-a", source, heard).Take(t.Context()); err != nil {
+	if err := attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r := heard.last.Result
@@ -138,7 +138,7 @@ func TestTake(t *testing.T) {
 // and nothing that looks like a backup.
 func TestAttemptThatBreaks(t *testing.T) {
 	dir, heard := t.TempDir(), &ear{}
-	err := attempt(t, dir, "pod-a", &text{lines: 50000, breaks: 40000}, heard).Take(t.Context())
+	err := attempt(t, dir, "pod-a", &text{lines: 50000, breaks: 40000}, heard).TakeBackup(t.Context())
 	if !errors.Is(err, errBroken) || InVain(err) || heard.last.Result != nil || heard.last.Error == "" || heard.last.Permanent {
 		t.Fatalf("%v; told %+v", err, heard.last)
 	}
@@ -147,7 +147,7 @@ func TestAttemptThatBreaks(t *testing.T) {
 			t.Errorf("%s of a copy that broke", name)
 		}
 	}
-	if err := attempt(t, dir, "pod-b", &text{lines: 50000}, heard).Take(t.Context()); err != nil {
+	if err := attempt(t, dir, "pod-b", &text{lines: 50000}, heard).TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range stored(t, dir) {
@@ -157,15 +157,15 @@ func TestAttemptThatBreaks(t *testing.T) {
 	}
 }
 
-// A backup that is complete, and only could not be told of, is not made again.
+// A backup that is complete, and only could not be reported, is not made again.
 func TestAttemptThatCouldNotTell(t *testing.T) {
 	dir, source, heard := t.TempDir(), &text{lines: 5000}, &ear{deaf: 1}
-	if err := attempt(t, dir, "pod-a", source, heard).Take(t.Context()); err == nil || InVain(err) {
+	if err := attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context()); err == nil || InVain(err) {
 		t.Fatal(err)
 	}
 	before := stored(t, dir)
 	source.breaks = 1 // a copy would fail
-	if err := attempt(t, dir, "pod-b", source, heard).Take(t.Context()); err != nil {
+	if err := attempt(t, dir, "pod-b", source, heard).TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, stored(t, dir)); diff != "" || heard.last.Result == nil || source.verified != 2 {
@@ -183,11 +183,11 @@ func TestStoredDataThatChanges(t *testing.T) {
 	for what, harm := range harms {
 		t.Run(what, func(t *testing.T) {
 			dir, source, heard := t.TempDir(), &text{lines: 5000}, &ear{deaf: 1}
-			_ = attempt(t, dir, "pod-a", source, heard).Take(t.Context())
+			_ = attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context())
 			if err := harm(filepath.Join(dir, "shop/orders/orders-1-u/pod-a/data/000001")); err != nil {
 				t.Fatal(err)
 			}
-			if err := attempt(t, dir, "pod-b", source, heard).Take(t.Context()); err != nil {
+			if err := attempt(t, dir, "pod-b", source, heard).TakeBackup(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if r := heard.last.Result; r == nil || !strings.Contains(r.Manifest, "/pod-b/") {
@@ -209,7 +209,7 @@ func TestManifestOfOtherData(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir, source, heard := t.TempDir(), &text{lines: 5000}, &ear{deaf: 1}
-			_ = attempt(t, dir, "pod-a", source, heard).Take(t.Context())
+			_ = attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context())
 			file := filepath.Join(dir, "shop/orders/orders-1-u/pod-a/manifest.json")
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -225,7 +225,7 @@ func TestManifestOfOtherData(t *testing.T) {
 			if err := os.WriteFile(file, data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := attempt(t, dir, "pod-b", source, heard).Take(t.Context()); err != nil {
+			if err := attempt(t, dir, "pod-b", source, heard).TakeBackup(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if r := heard.last.Result; r == nil || !strings.Contains(r.Manifest, "/pod-b/") {
@@ -239,7 +239,7 @@ func TestManifestOfOtherData(t *testing.T) {
 func TestCopyThatIsRefused(t *testing.T) {
 	heard := &ear{}
 	source := &refusing{text{lines: 10}}
-	err := attempt(t, t.TempDir(), "pod-a", source, heard).Take(t.Context())
+	err := attempt(t, t.TempDir(), "pod-a", source, heard).TakeBackup(t.Context())
 	if !InVain(err) || !heard.last.Permanent || heard.last.Step != v1alpha1.BackupStepVerifying || !strings.Contains(heard.last.Error, "no database") {
 		t.Errorf("%v; told %+v", err, heard.last)
 	}
@@ -247,13 +247,13 @@ func TestCopyThatIsRefused(t *testing.T) {
 
 type refusing struct{ text }
 
-func (*refusing) Verify(context.Context, io.Reader) (Facts, error) {
+func (*refusing) VerifyCopy(context.Context, io.Reader) (Facts, error) {
 	return Facts{}, &Permanent{errors.New("this is no database")}
 }
 
 func TestStoreThatIsNotThere(t *testing.T) {
 	heard := &ear{}
-	err := attempt(t, "/nonexistent", "pod-a", &text{lines: 1}, heard).Take(t.Context())
+	err := attempt(t, "/nonexistent", "pod-a", &text{lines: 1}, heard).TakeBackup(t.Context())
 	if !InVain(err) || !heard.last.Permanent {
 		t.Errorf("%v; told %+v", err, heard.last)
 	}
@@ -264,7 +264,7 @@ func TestProgress(t *testing.T) {
 		n, expected int64
 		want        string
 	}{{0, 100, "0%"}, {45, 100, "45%"}, {200, 100, "99%"}, {5 << 20, 0, "5Mi"}} {
-		if got := progress(tc.n, tc.expected); got != tc.want {
+		if got := formatProgress(tc.n, tc.expected); got != tc.want {
 			t.Errorf("%d of %d: %s", tc.n, tc.expected, got)
 		}
 	}
@@ -276,8 +276,8 @@ type cut struct {
 	with error
 }
 
-func (c *cut) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error) {
-	facts, err := c.text.Copy(ctx, member, to)
+func (c *cut) CopyMember(ctx context.Context, member agentapi.BackupSource, to io.Writer) (Facts, error) {
+	facts, err := c.text.CopyMember(ctx, member, to)
 	return facts, errors.Join(err, c.with)
 }
 
@@ -285,18 +285,18 @@ func (c *cut) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writ
 func TestCopyThatIsCutOff(t *testing.T) {
 	for _, with := range []error{io.EOF, io.ErrUnexpectedEOF, fmt.Errorf("receive: %w", io.ErrUnexpectedEOF)} {
 		dir, heard := t.TempDir(), &ear{}
-		err := attempt(t, dir, "pod-a", &cut{text{lines: 5000}, with}, heard).Take(t.Context())
+		err := attempt(t, dir, "pod-a", &cut{text{lines: 5000}, with}, heard).TakeBackup(t.Context())
 		if !errors.Is(err, with) || InVain(err) || heard.last.Result != nil || len(stored(t, dir)) != 0 {
 			t.Errorf("%v; told %+v; stored %v", err, heard.last, stored(t, dir))
 		}
 	}
 }
 
-// The manifest tells when the database had written the end; one of before, when
+// The manifest says when the database had written the end; one of before, when
 // the copy was finished.
 func TestEndedBy(t *testing.T) {
 	dir, heard := t.TempDir(), &ear{}
-	if err := attempt(t, dir, "pod-a", &text{lines: 3}, heard).Take(t.Context()); err != nil {
+	if err := attempt(t, dir, "pod-a", &text{lines: 3}, heard).TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s, err := store.Open(t.Context(), store.Location{URL: "file://" + dir}, nil)

@@ -15,26 +15,28 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// checkPatience is for a store that does not answer: somebody wants to know,
+// checkPatience is for a store that does not answer: its state is waited for,
 // and it is asked again later.
 var checkPatience = store.Patience{First: time.Second, Longest: 10 * time.Second, Total: time.Minute}
 
 // terminationLog is where a container leaves its last words.
 const terminationLog = "/dev/termination-log"
 
-// CheckCommand tries whether a store can be used, once, and leaves what it found
+// NewCheckCommand tries whether a store can be used, once, and leaves what it found
 // where the operator reads it.
-func CheckCommand() *cobra.Command {
+func NewCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check-store", Short: "Try whether a store takes, gives and forgets objects of a cluster", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return exit(check(cmd.Context(), terminationLog)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return exitError(checkStore(cmd.Context(), terminationLog))
+		},
 	}
 }
 
-func check(ctx context.Context, lastWords string) error {
+func checkStore(ctx context.Context, lastWords string) error {
 	err := tryStore(ctx)
 	if err != nil {
-		// Where this cannot be written, the log's last lines stand for it.
+		// Where this cannot be written, the last lines of the text log stand for it.
 		_ = os.WriteFile(lastWords, []byte(DescribeFault(err, false)), 0o600)
 	}
 	return err
@@ -53,7 +55,7 @@ func tryStore(ctx context.Context) error {
 		return err
 	}
 	s.Patience = checkPatience
-	return errors.Join(s.Check(ctx, task.Prefix), s.Close())
+	return errors.Join(s.CheckAccess(ctx, task.Prefix), s.Close())
 }
 
 // DescribeFault names the field of the destination that an error is in, where it is in

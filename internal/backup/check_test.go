@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// TestCheckStore: what a store does not let a cluster do is told apart, with the
-// field to mend, and what is tried leaves nothing.
+// TestCheckStore: what a store does not let a cluster do is distinguished, with the
+// field to repair, and what is tried leaves nothing.
 func TestCheckStore(t *testing.T) {
 	before := checkPatience
 	checkPatience = store.Patience{First: time.Microsecond, Longest: time.Millisecond, Total: 50 * time.Millisecond}
@@ -80,17 +80,17 @@ func TestCheckStore(t *testing.T) {
 			if test.endpoint != "" {
 				task.Store.Endpoint = test.endpoint
 			}
-			told, err := json.Marshal(task)
+			encoded, err := json.Marshal(task)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Setenv(agentapi.EnvTask, string(told))
+			t.Setenv(agentapi.EnvTask, string(encoded))
 			said := filepath.Join(t.TempDir(), "said")
 			most := 0
-			err = check(t.Context(), said)
+			err = checkStore(t.Context(), said)
 			if name == "it forgets nothing" {
 				most = 1 // however often it is tried
-				err = check(t.Context(), said)
+				err = checkStore(t.Context(), said)
 			}
 			if (err == nil) != (test.says == nil) || InVain(err) != test.permanent {
 				t.Fatalf("%v, in vain %t", err, InVain(err))
@@ -120,7 +120,7 @@ func TestCheckStore(t *testing.T) {
 	}
 	for _, task := range []string{"", "{}", `{"prefix": "shop"}`} {
 		t.Setenv(agentapi.EnvTask, task)
-		if err := check(t.Context(), filepath.Join(t.TempDir(), "said")); !InVain(err) {
+		if err := checkStore(t.Context(), filepath.Join(t.TempDir(), "said")); !InVain(err) {
 			t.Errorf("task %q: %v", task, err)
 		}
 	}

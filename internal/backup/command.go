@@ -19,15 +19,15 @@ import (
 
 const verbSweep = "sweep"
 
-// Command is what Jobs run; sources make the Source of a task, by the name
+// NewCommand is what Jobs run; sources make the Source of a task, by the name
 // that its engine's container has.
-func Command(version string, sources map[string]func(agentapi.BackupTask) (Source, error)) *cobra.Command {
+func NewCommand(version string, sources map[string]func(agentapi.BackupTask) (Source, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: "backup", Short: "Copy a database to a store, or remove such a copy: what the operator's Jobs run"}
 	for name, source := range sources {
 		cmd.AddCommand(&cobra.Command{
 			Use: name, Short: "Back up " + name, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return exit(take(cmd.Context(), version, source))
+				return exitError(runBackup(cmd.Context(), version, source))
 			},
 		})
 	}
@@ -37,7 +37,9 @@ func Command(version string, sources map[string]func(agentapi.BackupTask) (Sourc
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: short, Args: cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error { return exit(remove(cmd.Context(), verb == verbSweep)) },
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return exitError(runRemoval(cmd.Context(), verb == verbSweep))
+			},
 		})
 	}
 	return cmd
@@ -54,14 +56,14 @@ func (e *Exit) Error() string { return e.Err.Error() }
 // Unwrap makes the error itself known.
 func (e *Exit) Unwrap() error { return e.Err }
 
-func exit(err error) error {
+func exitError(err error) error {
 	if InVain(err) {
 		return &Exit{agentapi.ExitPermanent, err}
 	}
 	return err
 }
 
-func take(ctx context.Context, version string, source func(agentapi.BackupTask) (Source, error)) error {
+func runBackup(ctx context.Context, version string, source func(agentapi.BackupTask) (Source, error)) error {
 	task, err := readTask()
 	if err != nil {
 		return err
@@ -77,16 +79,16 @@ func take(ctx context.Context, version string, source func(agentapi.BackupTask) 
 	if err != nil {
 		return fmt.Errorf("set up the API client: %w", err)
 	}
-	log := logger(task)
+	log := newLogger(task)
 	t := &Taker{
 		Task: task, Pod: os.Getenv(agentapi.EnvPodName), Log: log, Source: source,
 		Open:     func(ctx context.Context) (*store.Store, error) { return openStore(ctx, task) },
 		Reporter: &Object{Client: client, Task: task, Log: log, Cancel: cancel},
 	}
-	return t.Take(ctx)
+	return t.TakeBackup(ctx)
 }
 
-func remove(ctx context.Context, unlessWhole bool) error {
+func runRemoval(ctx context.Context, unlessWhole bool) error {
 	task, err := readTask()
 	if err != nil {
 		return err
@@ -102,27 +104,27 @@ func remove(ctx context.Context, unlessWhole bool) error {
 		}
 		for _, o := range stored {
 			if isManifest(o.Key) {
-				logger(task).Info("the backup is whole and stays", "manifest", o.Key)
+				newLogger(task).Info("the backup is whole and stays", "manifest", o.Key)
 				return s.Close()
 			}
 		}
 	}
-	if err := erase(ctx, s, task.Prefix); err != nil {
+	if err := eraseObjects(ctx, s, task.Prefix); err != nil {
 		return err
 	}
-	logger(task).Info("the backup is removed", "prefix", task.Prefix)
+	newLogger(task).Info("the backup is removed", "prefix", task.Prefix)
 	if task.Log != nil {
 		archive := &wal.Archive{Store: s, Prefix: task.Log.Prefix}
-		files, err := archive.Prune(ctx, task.Log.Kept)
+		files, err := archive.PruneFiles(ctx, task.Log.Kept)
 		if err != nil {
 			return err
 		}
-		logger(task).Info("WAL that no backup needs is removed", "prefix", task.Log.Prefix, "files", files)
+		newLogger(task).Info("WAL that no backup needs is removed", "prefix", task.Log.Prefix, "files", files)
 	}
 	return s.Close()
 }
 
-func logger(task agentapi.BackupTask) *slog.Logger {
+func newLogger(task agentapi.BackupTask) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("backup", task.Namespace+"/"+task.Name)
 }
 

@@ -23,7 +23,7 @@ func run(t *testing.T, verb string, task agentapi.BackupTask) error {
 		t.Fatal(err)
 	}
 	t.Setenv(agentapi.EnvTask, string(data))
-	cmd := Command("test", map[string]func(agentapi.BackupTask) (Source, error){
+	cmd := NewCommand("test", map[string]func(agentapi.BackupTask) (Source, error){
 		"text": func(agentapi.BackupTask) (Source, error) { return &text{}, nil },
 	})
 	cmd.SetArgs([]string{verb})
@@ -101,7 +101,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// What another try does not mend has an exit code of its own; and nothing is
+// What another try does not repair has an exit code of its own; and nothing is
 // ever removed without a prefix.
 func TestExitCodes(t *testing.T) {
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestMounts(t *testing.T) {
 	if err != nil || string(id.RootsPEM) != "ca.crt\n\n" && string(id.RootsPEM) != "ca.crt\n" {
 		t.Errorf("%q, %v", id.RootsPEM, err)
 	}
-	if _, err := id.Config(); err == nil {
+	if _, err := id.TLSConfig(); err == nil {
 		t.Error("a certificate that is none is taken")
 	}
 	if err := os.WriteFile(filepath.Join(dir, "server-ca.crt"), []byte("server"), 0o600); err != nil {

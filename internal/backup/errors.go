@@ -33,9 +33,9 @@ func (p *passing) Error() string { return p.err.Error() }
 // Is makes the error known for what else it is.
 func (p *passing) Is(target error) bool { return errors.Is(p.err, target) }
 
-// Refused is the error of a program that read a copy and ended with err. That
-// is for good, unless somebody has stopped it.
-func Refused(ctx context.Context, program string, err error, says string) error {
+// ExplainRefusal makes the error of a program that read a copy and ended with err.
+// That is for good, unless the program was stopped.
+func ExplainRefusal(ctx context.Context, program string, err error, says string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -51,11 +51,11 @@ var errUnwanted = errors.New("the backup is not needed any more")
 
 // Reasons of errUnwanted.
 var (
-	errGone    = unwanted("the Backup has been deleted")
-	errGivenUp = unwanted("the Backup has been given up")
+	errGone    = newUnwanted("the Backup has been deleted")
+	errGivenUp = newUnwanted("the Backup has been given up")
 )
 
-func unwanted(why string) error { return &Permanent{&reason{why}} }
+func newUnwanted(why string) error { return &Permanent{&reason{why}} }
 
 type reason struct{ why string }
 

@@ -15,7 +15,7 @@ const ManifestName = manifestName
 // DataOf is the prefix of the parts that a manifest lists.
 func DataOf(manifest string) string { return strings.TrimSuffix(manifest, manifestName) + dataPrefix }
 
-// OpenStore opens a store with the keys that the operator mounts.
+// OpenStore opens a store with the credentials that the operator mounts.
 func OpenStore(ctx context.Context, at agentapi.BackupStore) (*store.Store, error) {
 	secret, err := store.ReadSecret(agentapi.StoreDir)
 	if err != nil {
@@ -24,22 +24,22 @@ func OpenStore(ctx context.Context, at agentapi.BackupStore) (*store.Store, erro
 	return store.Open(ctx, store.Location{URL: at.URL, Volume: at.Volume, Size: at.Size, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle}, secret)
 }
 
-// Whole says why a backup is none although it has a manifest: a removal of
-// before, or an attempt that was given up, may have taken parts of it.
-func Whole(ctx context.Context, s *store.Store, manifest string, m Manifest) error {
+// CheckWhole says why a backup is none although it has a manifest: an earlier
+// removal, or an attempt that was given up, may have taken parts of it.
+func CheckWhole(ctx context.Context, s *store.Store, manifest string, m Manifest) error {
 	stored, err := s.List(ctx, DataOf(manifest))
 	if err != nil {
 		return err
 	}
-	if name := m.lacks(DataOf(manifest), stored); name != "" {
+	if name := m.findMissing(DataOf(manifest), stored); name != "" {
 		return &Permanent{fmt.Errorf("%s lists the part %s, which is not there, or not of its size", manifest, name)}
 	}
 	return nil
 }
 
-// lacks names a part that is not among the objects below a prefix; empty for
+// findMissing names a part that is not among the objects below a prefix; empty for
 // none.
-func (m Manifest) lacks(prefix string, stored []store.Object) string {
+func (m Manifest) findMissing(prefix string, stored []store.Object) string {
 	sizes := map[string]int64{}
 	for _, o := range stored {
 		sizes[o.Key] = o.Size
@@ -52,9 +52,9 @@ func (m Manifest) lacks(prefix string, stored []store.Object) string {
 	return ""
 }
 
-// erase removes all that lies below a prefix, manifests first: whenever it is
+// eraseObjects removes all that lies below a prefix, manifests first: whenever it is
 // cut off, what is left is not taken for a backup.
-func erase(ctx context.Context, s *store.Store, prefix string) error {
+func eraseObjects(ctx context.Context, s *store.Store, prefix string) error {
 	return s.DeleteAll(ctx, prefix, isManifest)
 }
 

@@ -45,11 +45,11 @@ func TestEraseThatIsCutOff(t *testing.T) {
 	if err := s.Put(t.Context(), "a/pod/manifest.json", nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := erase(t.Context(), s, "a/"); err == nil {
+	if err := eraseObjects(t.Context(), s, "a/"); err == nil {
 		t.Error("nobody said that parts could not be deleted")
 	}
 	left, err := s.List(t.Context(), "a/")
-	if err != nil || len(left) != parts || len(manifests(left)) != 0 {
-		t.Errorf("%d objects left, %d manifests, %v", len(left), len(manifests(left)), err)
+	if err != nil || len(left) != parts || len(listManifests(left)) != 0 {
+		t.Errorf("%d objects left, %d manifests, %v", len(left), len(listManifests(left)), err)
 	}
 }

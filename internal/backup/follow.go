@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Follow tells how far a step is, at once and then every so often (five seconds,
-// where every is zero) when that is another text, until stop is called. After
-// stop returned, nothing is told.
-func Follow(ctx context.Context, every time.Duration, progress func() string, tell func(ctx context.Context, progress string)) (stop func()) {
+// FollowProgress reports how far a step is, at once and then every so often (five
+// seconds, where every is zero) when that is another text, until stop is called.
+// After stop returned, nothing is reported.
+func FollowProgress(ctx context.Context, every time.Duration, progress func() string, report func(ctx context.Context, progress string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -19,7 +19,7 @@ func Follow(ctx context.Context, every time.Duration, progress func() string, te
 		defer tick.Stop()
 		for first, last := true, ""; ; first = false {
 			if now := progress(); first || now != last {
-				tell(ctx, now)
+				report(ctx, now)
 				last = now
 			}
 			select {

@@ -45,14 +45,14 @@ type Manifest struct {
 	// Version and SystemIdentifier of the database.
 	Version          string `json:"version"`
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
-	// Start and End position in the database's log.
+	// Start and End position in the database's WAL.
 	Start string `json:"start,omitempty"`
 	End   string `json:"end"`
 	// Started and Finished are the times of the copy.
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
 	// Ended is when the database had written End, by the latest of the clocks
-	// that the copy tells of; zero where it does not say so.
+	// that the copy has; zero where it does not say so.
 	Ended time.Time `json:"ended,omitzero"`
 	// Compression of the stream that the parts are cut from.
 	Compression string       `json:"compression"`
@@ -70,7 +70,7 @@ func (m Manifest) EndedBy() time.Time {
 	return m.Ended
 }
 
-func (m Manifest) render() ([]byte, error) {
+func (m Manifest) renderJSON() ([]byte, error) {
 	data, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("render the manifest: %w", err)
@@ -78,23 +78,23 @@ func (m Manifest) render() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// size of what is stored.
-func (m Manifest) size() (n int64) {
+// sumParts is the size of what is stored.
+func (m Manifest) sumParts() (n int64) {
 	for _, p := range m.Parts {
 		n += p.Size
 	}
 	return n
 }
 
-func (m Manifest) result(key, sum string) *v1alpha1.BackupResult {
+func (m Manifest) buildResult(key, sum string) *v1alpha1.BackupResult {
 	bytes := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 	return &v1alpha1.BackupResult{
-		Size: bytes(m.size()), DataSize: bytes(m.DataSize), Source: m.Source, Version: m.Version, SystemIdentifier: m.SystemIdentifier,
+		Size: bytes(m.sumParts()), DataSize: bytes(m.DataSize), Source: m.Source, Version: m.Version, SystemIdentifier: m.SystemIdentifier,
 		StartPosition: m.Start, EndPosition: m.End, Manifest: key, Checksum: sum,
 	}
 }
 
-func checksum(data []byte) string {
+func checksumOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
@@ -112,7 +112,7 @@ func ReadManifest(ctx context.Context, s *store.Store, key string) (Manifest, st
 	if m.Format != manifestFormat || m.Compression != compression {
 		return Manifest{}, "", &Permanent{fmt.Errorf("%s has the format %d with compression %q, which this version of Holdfast does not know: use a newer one", key, m.Format, m.Compression)}
 	}
-	return m, checksum(data), nil
+	return m, checksumOf(data), nil
 }
 
 // OpenData is the stream that a backup was made from. It must be closed.

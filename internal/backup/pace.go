@@ -21,10 +21,10 @@ func newPace(bytesPerSecond int64) *pace {
 	if bytesPerSecond <= 0 {
 		return nil
 	}
-	return &pace{limiter: rate.NewLimiter(rate.Limit(bytesPerSecond), int(bytesPerSecond)), now: time.Now, sleep: sleep}
+	return &pace{limiter: rate.NewLimiter(rate.Limit(bytesPerSecond), int(bytesPerSecond)), now: time.Now, sleep: sleepFor}
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func sleepFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -35,8 +35,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pass waits until so many bytes may pass.
-func (p *pace) pass(ctx context.Context, bytes int) error {
+// waitFor waits until so many bytes may pass.
+func (p *pace) waitFor(ctx context.Context, bytes int) error {
 	for bytes > 0 {
 		n := min(bytes, p.limiter.Burst())
 		bytes -= n
@@ -50,8 +50,8 @@ func (p *pace) pass(ctx context.Context, bytes int) error {
 	return nil
 }
 
-// writer has what is written to another one wait for its turn.
-func (p *pace) writer(ctx context.Context, to io.Writer) io.Writer {
+// paceWriter has what is written to another one wait for its turn.
+func (p *pace) paceWriter(ctx context.Context, to io.Writer) io.Writer {
 	if p == nil {
 		return to
 	}
@@ -66,18 +66,18 @@ type pacedWriter struct {
 
 // Write implements io.Writer.
 func (w *pacedWriter) Write(data []byte) (int, error) {
-	if err := w.pace.pass(w.ctx, len(data)); err != nil {
+	if err := w.pace.waitFor(w.ctx, len(data)); err != nil {
 		return 0, err
 	}
 	return w.to.Write(data)
 }
 
-// Paced reads no more than so many bytes a second; 0 for no limit.
-func Paced(ctx context.Context, from io.Reader, bytesPerSecond int64) io.Reader {
-	return newPace(bytesPerSecond).reader(ctx, from)
+// PaceReader reads no more than so many bytes a second; 0 for no limit.
+func PaceReader(ctx context.Context, from io.Reader, bytesPerSecond int64) io.Reader {
+	return newPace(bytesPerSecond).paceReader(ctx, from)
 }
 
-func (p *pace) reader(ctx context.Context, from io.Reader) io.Reader {
+func (p *pace) paceReader(ctx context.Context, from io.Reader) io.Reader {
 	if p == nil {
 		return from
 	}
@@ -93,7 +93,7 @@ type pacedReader struct {
 // Read implements io.Reader. The end of the data waits for nothing.
 func (r *pacedReader) Read(data []byte) (int, error) {
 	n, err := r.from.Read(data)
-	if late := r.pace.pass(r.ctx, n); late != nil && err == nil {
+	if late := r.pace.waitFor(r.ctx, n); late != nil && err == nil {
 		err = late
 	}
 	return n, err

@@ -26,17 +26,17 @@ func TestPace(t *testing.T) {
 	const perSecond = 64 << 10
 	content := bytes.Repeat([]byte("holdfast"), 10*perSecond/8)
 	ways := map[string]func(p *pace, to io.Writer) error{
-		"written at once": func(p *pace, to io.Writer) error { _, err := p.writer(t.Context(), to).Write(content); return err },
+		"written at once": func(p *pace, to io.Writer) error { _, err := p.paceWriter(t.Context(), to).Write(content); return err },
 		"written in pieces": func(p *pace, to io.Writer) error {
-			_, err := io.CopyBuffer(p.writer(t.Context(), to), struct{ io.Reader }{bytes.NewReader(content)}, make([]byte, 999))
+			_, err := io.CopyBuffer(p.paceWriter(t.Context(), to), struct{ io.Reader }{bytes.NewReader(content)}, make([]byte, 999))
 			return err
 		},
 		"read at once": func(p *pace, to io.Writer) error {
-			_, err := io.CopyBuffer(to, p.reader(t.Context(), bytes.NewReader(content)), make([]byte, len(content)))
+			_, err := io.CopyBuffer(to, p.paceReader(t.Context(), bytes.NewReader(content)), make([]byte, len(content)))
 			return err
 		},
 		"read in small parts": func(p *pace, to io.Writer) error {
-			_, err := io.Copy(to, p.reader(t.Context(), iotest.HalfReader(bytes.NewReader(content))))
+			_, err := io.Copy(to, p.paceReader(t.Context(), iotest.HalfReader(bytes.NewReader(content))))
 			return err
 		},
 	}
@@ -54,21 +54,21 @@ func TestPace(t *testing.T) {
 
 func TestNoPace(t *testing.T) {
 	from, to := bytes.NewReader(nil), &bytes.Buffer{}
-	if Paced(t.Context(), from, 0) != io.Reader(from) || newPace(0).writer(t.Context(), to) != io.Writer(to) {
+	if PaceReader(t.Context(), from, 0) != io.Reader(from) || newPace(0).paceWriter(t.Context(), to) != io.Writer(to) {
 		t.Error("something is in the way")
 	}
 }
 
-// Who waits is told to stop, and the error is why.
+// A copy that waits is asked to stop, and the error is why.
 func TestPaceIsLeft(t *testing.T) {
 	why := errors.New("nobody wants it any more")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	p := newPace(1)
-	if n, err := p.writer(ctx, io.Discard).Write([]byte("ab")); n != 0 || !errors.Is(err, why) {
+	if n, err := p.paceWriter(ctx, io.Discard).Write([]byte("ab")); n != 0 || !errors.Is(err, why) {
 		t.Errorf("wrote %d, %v", n, err)
 	}
-	if _, err := io.Copy(io.Discard, newPace(1).reader(ctx, bytes.NewReader([]byte("ab")))); !errors.Is(err, why) {
+	if _, err := io.Copy(io.Discard, newPace(1).paceReader(ctx, bytes.NewReader([]byte("ab")))); !errors.Is(err, why) {
 		t.Error(err)
 	}
 }
@@ -79,7 +79,7 @@ func TestTakeKeepsPace(t *testing.T) {
 	taker := attempt(t, t.TempDir(), "pod-a", &text{lines: 50000}, heard)
 	var waited func() time.Duration
 	taker.pace, waited = clocked(64 << 10)
-	if err := taker.Take(t.Context()); err != nil {
+	if err := taker.TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	seconds := float64(2*heard.last.Result.DataSize.Value())/(64<<10) - 1
@@ -88,7 +88,7 @@ func TestTakeKeepsPace(t *testing.T) {
 	}
 	again := attempt(t, t.TempDir(), "pod-b", &text{lines: 5}, &ear{})
 	again.Task.Bandwidth = 1 << 20
-	if err := again.Take(t.Context()); err != nil || again.pace == nil || again.pace.limiter.Burst() != 1<<20 {
+	if err := again.TakeBackup(t.Context()); err != nil || again.pace == nil || again.pace.limiter.Burst() != 1<<20 {
 		t.Errorf("%+v, %v", again.pace, err)
 	}
 }

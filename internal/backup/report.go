@@ -34,9 +34,9 @@ type Object struct {
 // for a quarter of an hour before all of it is checked again.
 var patience = store.Patience{First: time.Second, Longest: 30 * time.Second, Total: 15 * time.Minute}
 
-// Report implements Reporter.
-func (o *Object) Report(ctx context.Context, run v1alpha1.BackupRun) {
-	switch err := o.apply(ctx, run); {
+// ReportProgress implements Reporter.
+func (o *Object) ReportProgress(ctx context.Context, run v1alpha1.BackupRun) {
+	switch err := o.applyRun(ctx, run); {
 	case errors.Is(err, errUnwanted):
 		o.Cancel(err)
 	case err != nil && ctx.Err() == nil:
@@ -44,10 +44,10 @@ func (o *Object) Report(ctx context.Context, run v1alpha1.BackupRun) {
 	}
 }
 
-// Conclude implements Reporter.
-func (o *Object) Conclude(ctx context.Context, run v1alpha1.BackupRun) error {
-	err := patience.Try(ctx, func(ctx context.Context) (bool, error) {
-		err := o.apply(ctx, run)
+// ReportEnd implements Reporter.
+func (o *Object) ReportEnd(ctx context.Context, run v1alpha1.BackupRun) error {
+	err := patience.TryUntilDone(ctx, func(ctx context.Context) (bool, error) {
+		err := o.applyRun(ctx, run)
 		if err != nil {
 			o.Log.Warn("cannot report how it ended", "error", err.Error())
 		}
@@ -59,8 +59,8 @@ func (o *Object) Conclude(ctx context.Context, run v1alpha1.BackupRun) error {
 	return nil
 }
 
-// gone says whether an apply found no Backup, or another one of its name.
-func gone(err error) bool {
+// isGone says whether an apply found no Backup, or another one of its name.
+func isGone(err error) bool {
 	if errors.Is(err, errGone) || apierrors.IsNotFound(err) {
 		return true
 	}
@@ -76,8 +76,8 @@ func gone(err error) bool {
 		slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// givenUp says whether a Backup has ended without this attempt.
-func givenUp(b *v1alpha1.Backup, run v1alpha1.BackupRun) bool {
+// isGivenUp says whether a Backup has ended without this attempt.
+func isGivenUp(b *v1alpha1.Backup, run v1alpha1.BackupRun) bool {
 	if !b.IsFinished() {
 		return false
 	}
@@ -85,7 +85,7 @@ func givenUp(b *v1alpha1.Backup, run v1alpha1.BackupRun) bool {
 	return taken == nil || !strings.Contains(taken.Manifest, "/"+run.Pod+"/") && (run.Result == nil || run.Result.Manifest != taken.Manifest)
 }
 
-func (o *Object) apply(ctx context.Context, run v1alpha1.BackupRun) error {
+func (o *Object) applyRun(ctx context.Context, run v1alpha1.BackupRun) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	run.BackupUID = o.Task.UID
@@ -100,7 +100,7 @@ func (o *Object) apply(ctx context.Context, run v1alpha1.BackupRun) error {
 	force := true
 	answer, err := o.Client.Resource(v1alpha1.GroupVersion.WithResource("backups")).Namespace(o.Task.Namespace).Patch(ctx, o.Task.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: v1alpha1.BackupFieldManager, Force: &force}, "status")
-	if gone(err) {
+	if isGone(err) {
 		return errGone
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func (o *Object) apply(ctx context.Context, run v1alpha1.BackupRun) error {
 	if string(b.UID) != o.Task.UID {
 		return errGone // another one has the name: a status is written whatever the UID
 	}
-	if givenUp(&b, run) {
+	if isGivenUp(&b, run) {
 		return errGivenUp
 	}
 	return nil

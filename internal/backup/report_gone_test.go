@@ -31,7 +31,7 @@ func TestGone(t *testing.T) {
 		{"the right is not there", apierrors.NewForbidden(backups, "orders-1", nil), false},
 	}
 	for _, tc := range cases {
-		if got := gone(tc.err); got != tc.gone {
+		if got := isGone(tc.err); got != tc.gone {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 	}

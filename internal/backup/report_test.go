@@ -43,23 +43,23 @@ func TestConcludeLasts(t *testing.T) {
 				}
 				return nil, nil
 			})
-			if err := o.Conclude(t.Context(), v1alpha1.BackupRun{Pod: "a"}); (err == nil) != good {
+			if err := o.ReportEnd(t.Context(), v1alpha1.BackupRun{Pod: "a"}); (err == nil) != good {
 				t.Errorf("away for %s: %v", away, err)
 			}
 		})
 	}
 }
 
-// Nothing that was not told counts as told.
+// Nothing that was not reported counts as reported.
 func TestConcludeWhenAllIsOver(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	o := object(func() (map[string]any, error) { return nil, nil })
-	if err := o.Conclude(ctx, v1alpha1.BackupRun{Pod: "a"}); err == nil {
+	if err := o.ReportEnd(ctx, v1alpha1.BackupRun{Pod: "a"}); err == nil {
 		t.Error("it says that it has told")
 	}
 	heard := &ear{}
-	if err := attempt(t, t.TempDir(), "pod-a", &text{lines: 10}, &lastMinute{heard, cancel}).Take(t.Context()); err != nil || heard.last.Result == nil {
+	if err := attempt(t, t.TempDir(), "pod-a", &text{lines: 10}, &lastMinute{heard, cancel}).TakeBackup(t.Context()); err != nil || heard.last.Result == nil {
 		t.Errorf("%v; told %+v", err, heard.last)
 	}
 }
@@ -70,11 +70,11 @@ type lastMinute struct {
 	cancel func()
 }
 
-func (l *lastMinute) Conclude(ctx context.Context, run v1alpha1.BackupRun) error {
+func (l *lastMinute) ReportEnd(ctx context.Context, run v1alpha1.BackupRun) error {
 	if ctx.Done() != nil {
 		return errors.New("it could be cut off")
 	}
-	return l.ear.Conclude(ctx, run)
+	return l.ear.ReportEnd(ctx, run)
 }
 
 // Who has no Backup any more, or whose Backup has ended without it, is unwanted;
@@ -108,11 +108,11 @@ func TestUnwantedAttempts(t *testing.T) {
 	for _, tc := range cases {
 		o := object(func() (map[string]any, error) { return tc.status, tc.err })
 		run := v1alpha1.BackupRun{Pod: "pod-a", Result: &v1alpha1.BackupResult{Manifest: "shop/orders/orders-1-u/pod-0/manifest.json"}}
-		var told error
-		o.Cancel = func(err error) { told = err }
-		o.Report(t.Context(), run)
-		if err := o.Conclude(t.Context(), run); !errors.Is(err, tc.want) || !errors.Is(told, tc.want) || InVain(err) != (tc.want != nil) {
-			t.Errorf("%s: %v, told %v", tc.name, err, told)
+		var cause error
+		o.Cancel = func(err error) { cause = err }
+		o.ReportProgress(t.Context(), run)
+		if err := o.ReportEnd(t.Context(), run); !errors.Is(err, tc.want) || !errors.Is(cause, tc.want) || InVain(err) != (tc.want != nil) {
+			t.Errorf("%s: %v, cause %v", tc.name, err, cause)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestUnwantedAttempts(t *testing.T) {
 			apierrors.NewConflict(resource, "orders-1", errors.New("the object has been modified")),
 		} {
 			o := object(func() (map[string]any, error) { return nil, err })
-			if err := o.Conclude(t.Context(), v1alpha1.BackupRun{Pod: "pod-a"}); err == nil || InVain(err) {
+			if err := o.ReportEnd(t.Context(), v1alpha1.BackupRun{Pod: "pod-a"}); err == nil || InVain(err) {
 				t.Error(err)
 			}
 		}

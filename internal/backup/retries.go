@@ -17,8 +17,8 @@ func (t *Taker) noteRetry(err error, until time.Time) {
 	t.retries.Store(text)
 }
 
-// retrying is why the store is asked again now; empty where it is not.
-func (t *Taker) retrying() string {
+// retryReason is why the store is asked again now; empty where it is not.
+func (t *Taker) retryReason() string {
 	text, _ := t.retries.Load().(string)
 	return text
 }
@@ -30,12 +30,12 @@ func (t *Taker) describeFault(err error) string { return DescribeFault(err, t.Ta
 // nothing else, until what it returns is called.
 func (t *Taker) followRetries(ctx context.Context, run v1alpha1.BackupRun) (stop func()) {
 	reported := false
-	return Follow(ctx, t.Every, t.retrying, func(ctx context.Context, text string) {
+	return FollowProgress(ctx, t.Every, t.retryReason, func(ctx context.Context, text string) {
 		if text == "" && !reported {
 			return
 		}
 		reported = true
 		run.Error = text
-		t.Reporter.Report(ctx, run)
+		t.Reporter.ReportProgress(ctx, run)
 	})
 }

@@ -15,8 +15,8 @@ import (
 // listener hands on every report.
 type listener struct{ runs chan v1alpha1.BackupRun }
 
-func (l *listener) Report(_ context.Context, run v1alpha1.BackupRun) { l.runs <- run }
-func (l *listener) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
+func (l *listener) ReportProgress(_ context.Context, run v1alpha1.BackupRun) { l.runs <- run }
+func (l *listener) ReportEnd(_ context.Context, run v1alpha1.BackupRun) error {
 	l.runs <- run
 	return nil
 }
@@ -45,7 +45,7 @@ func TestRetriesAreReported(t *testing.T) {
 	stop()
 
 	taker.noteRetry(busy, until)
-	stop = taker.follow(t.Context(), &run, func() string { return "45%" })
+	stop = taker.followStep(t.Context(), &run, func() string { return "45%" })
 	next(want)
 	taker.noteRetry(nil, until)
 	next("")
@@ -60,7 +60,7 @@ func TestEndNamesTheField(t *testing.T) {
 		taker := attempt(t, t.TempDir(), "pod", &text{}, said)
 		taker.Task.Store = agentapi.BackupStore{Volume: volume}
 		taker.Open = func(context.Context) (*store.Store, error) { return nil, refused }
-		if err := taker.Take(t.Context()); err == nil || !strings.HasPrefix(said.last.Error, want) || !said.last.Permanent {
+		if err := taker.TakeBackup(t.Context()); err == nil || !strings.HasPrefix(said.last.Error, want) || !said.last.Permanent {
 			t.Errorf("%v: %+v", err, said.last)
 		}
 	}

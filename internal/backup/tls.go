@@ -36,8 +36,8 @@ func readIdentity(dir string) (id Identity, err error) {
 	return id, nil
 }
 
-// Config is for a client of the database.
-func (id Identity) Config() (*tls.Config, error) {
+// TLSConfig is for a client of the database.
+func (id Identity) TLSConfig() (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(id.CertPEM, id.KeyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("the pod's certificate: %w", err)

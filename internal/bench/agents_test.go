@@ -267,7 +267,7 @@ func (a *agents) memberStatus(ctx context.Context, name string) (*agentapi.Statu
 	s := &agentapi.Status{
 		Time: time.Now(), Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RolePrimary, State: agentapi.StateRunning, Serving: true,
 		Version: "17.4", SystemIdentifier: "7300000000000000001",
-		ConfigHash: agentapi.HashConfig([]byte(config.Data[agentapi.ConfigKey])), CertificateSerial: pki.Serial(secret.Data["tls.crt"]),
+		ConfigHash: agentapi.HashConfig([]byte(config.Data[agentapi.ConfigKey])), CertificateSerial: pki.ReadSerial(secret.Data["tls.crt"]),
 	}
 	s.Revision = s.PodUID + s.ConfigHash + s.CertificateSerial
 	return s, nil

@@ -74,7 +74,7 @@ func TestForeignSecretsAreNotUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.create(&corev1.Secret{ObjectMeta: meta("orders-ca"), Data: pki.CAState{Current: ca}.Data()})
+	w.create(&corev1.Secret{ObjectMeta: meta("orders-ca"), Data: pki.CAState{Current: ca}.SecretData()})
 	w.create(&corev1.Secret{ObjectMeta: meta("orders-internal"), StringData: map[string]string{"app-password": "theirs"}})
 	c := w.NewPostgresCluster("orders", 1)
 	w.create(c)

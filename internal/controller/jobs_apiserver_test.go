@@ -128,7 +128,7 @@ func (j *jobs) report(ctx context.Context, s *simulation, pod *corev1.Pod) error
 		return err
 	}
 	reporter := &backup.Object{Client: as, Task: task, Log: slog.New(slog.DiscardHandler), Cancel: func(error) {}}
-	return reporter.Conclude(ctx, run)
+	return reporter.ReportEnd(ctx, run)
 }
 
 // A pod whose Backup was deleted and made anew has nothing to say of that.
@@ -145,7 +145,7 @@ func TestReportOfAnotherBackup(t *testing.T) {
 	for uid, gone := range map[types.UID]bool{b.UID: false, "another": true} {
 		task := agentapi.BackupTask{Namespace: b.Namespace, Name: b.Name, UID: string(uid)}
 		reporter := &backup.Object{Client: as, Task: task, Log: slog.New(slog.DiscardHandler), Cancel: func(error) {}}
-		err := reporter.Conclude(t.Context(), v1alpha1.BackupRun{Pod: "p", Step: v1alpha1.BackupStepCopying})
+		err := reporter.ReportEnd(t.Context(), v1alpha1.BackupRun{Pod: "p", Step: v1alpha1.BackupStepCopying})
 		if (err != nil) != gone || gone && !backup.InVain(err) {
 			t.Errorf("%s: %v", uid, err)
 		}

@@ -60,7 +60,7 @@ func realStore(data map[string]string) func(*world) {
 				return err
 			}
 			s.Patience = store.Patience{First: time.Millisecond, Longest: time.Millisecond, Total: 20 * time.Millisecond}
-			return s.Check(ctx, task.Prefix)
+			return s.CheckAccess(ctx, task.Prefix)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (r *restores) report(ctx context.Context, s *simulation, pod *corev1.Pod, t
 		return err
 	}
 	reporter := &restore.ConfigMap{Client: as, Task: task, Pod: pod.Name, Log: slog.New(slog.DiscardHandler), Pause: 50 * time.Millisecond, Limit: time.Minute}
-	return reporter.Conclude(ctx, run)
+	return reporter.ReportEnd(ctx, run)
 }
 
 func (r *restores) end(ctx context.Context, s *simulation, pod *corev1.Pod) error {

@@ -287,7 +287,7 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*agentapi.Stat
 	m := &agentapi.Status{
 		Pod: pod.Name, PodUID: string(pod.UID), Serving: true, SystemIdentifier: system,
 		ConfigHash:        agentapi.HashConfig([]byte(config.Data[agentapi.ConfigKey])),
-		CertificateSerial: pki.Serial(tls.Data["tls.crt"]),
+		CertificateSerial: pki.ReadSerial(tls.Data["tls.crt"]),
 		TLSHash:           agentapi.HashTLS(tls.Data),
 	}
 	var told agentapi.ClusterConfig

@@ -41,7 +41,7 @@ func (w *world) certificate(ca *pki.CA, names ...string) map[string][]byte {
 	for _, name := range names {
 		request.DNSNames = append(request.DNSNames, name+"."+w.Namespace+".svc")
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, request, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, request, time.Now(), rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestCAOfOnesOwn(t *testing.T) {
 	w.awaitReady(c)
 	settled := func(ca *pki.CA) func(map[string]string) bool {
 		return func(s map[string]string) bool {
-			return ca.Signed([]byte(s["tls.crt"])) && s["ca.crt"] == string(ca.CertPEM)
+			return ca.HasSigned([]byte(s["tls.crt"])) && s["ca.crt"] == string(ca.CertPEM)
 		}
 	}
 	w.awaitSecret("orders-tls", "the CA signs", settled(old))

@@ -34,14 +34,14 @@ type Wanted struct {
 	Leaf   LeafRequest
 	// Server is the certificate that clients are to see; nil for the members'
 	// own. Hold keeps the one they see now.
-	Server *Given
+	Server *UserProvided
 	Hold   bool
 }
 
 // Material is what there is to know of what members mount, held against what
 // they should: it is small and holds no key. It changes bundle first, leaves
-// later: nobody serves a certificate before everybody trusts who signed it,
-// and nobody is distrusted before his certificate is out of use.
+// later: no member serves a certificate before all trust who signed it, and
+// none is distrusted before its certificate is out of use.
 type Material struct {
 	leaf Leaf
 	// signer says by whom the leaf is signed.
@@ -62,7 +62,7 @@ type Material struct {
 	other, unknown, surplus, hold bool
 }
 
-// signedBy tells who signed a leaf.
+// signedBy says who signed a leaf.
 type signedBy int
 
 const (
@@ -79,7 +79,7 @@ func ReadMaterial(data map[string][]byte, want Wanted) Material {
 	m := Material{signs: want.Signer.CertPEM != nil, hold: want.Hold}
 	m.readLeaf(data, want)
 	if want.Signer.Trust != nil {
-		m.missing, m.extra = differ(data[keyBundle], want.Signer.Trust)
+		m.missing, m.extra = compareBundles(data[keyBundle], want.Signer.Trust)
 	}
 	m.readServer(data, want)
 	return m
@@ -100,12 +100,12 @@ func (m *Material) readLeaf(data map[string][]byte, want Wanted) {
 // whoSigned finds the CA that signed a certificate: the one that is to, or one
 // of the trusted.
 func whoSigned(cert *x509.Certificate, bundle, wanted []byte) (by signedBy, signer []byte) {
-	if ca, err := parseCert(wanted); err == nil && issued(ca, cert) {
+	if ca, err := parseCert(wanted); err == nil && isIssuedBy(ca, cert) {
 		return signedByWanted, wanted
 	}
 	for _, ca := range parseAll(bundle) {
-		if issued(ca, cert) {
-			return signedByFormer, encode(pemCertificate, ca.Raw)
+		if isIssuedBy(ca, cert) {
+			return signedByFormer, encodePEM(pemCertificate, ca.Raw)
 		}
 	}
 	return signedByNobody, wanted
@@ -117,14 +117,14 @@ func (m *Material) readServer(data map[string][]byte, want Wanted) {
 		wanted, roots = want.Server.CertPEM, want.Server.Roots
 	}
 	m.other = !bytes.Equal(data[keyServerCert], wanted)
-	m.unknown, m.surplus = differ(serverRoots(data), roots)
+	m.unknown, m.surplus = compareBundles(serverRoots(data), roots)
 	m.roots = data[keyServerRoots] != nil
 	cert, err := parseCert(data[keyServerCert])
 	if err != nil {
 		return
 	}
 	m.served = validityOf(cert)
-	if key, err := parseKey(data[keyServerKey]); err != nil || !belongs(key, cert) {
+	if key, err := parseKey(data[keyServerKey]); err != nil || !isKeyOf(key, cert) {
 		m.other = true
 	}
 }
@@ -137,9 +137,9 @@ func serverRoots(data map[string][]byte) []byte {
 	return data[keyBundle]
 }
 
-// differ compares lists of certificates: whether have misses some of want, and
+// compareBundles compares lists of certificates: whether have misses some of want, and
 // whether it has more.
-func differ(have, want []byte) (missing, extra bool) {
+func compareBundles(have, want []byte) (missing, extra bool) {
 	in := func(list [][]byte) func([]byte) bool {
 		return func(der []byte) bool {
 			return !slices.ContainsFunc(list, func(other []byte) bool { return bytes.Equal(other, der) })
@@ -178,9 +178,9 @@ type Change struct {
 	Reason string
 }
 
-// Next is what to do next. Loaded says that every member uses what it mounts
+// NextChange is what to do next. Loaded says that every member uses what it mounts
 // as it is now.
-func (m Material) Next(loaded bool, now time.Time) Change {
+func (m Material) NextChange(loaded bool, now time.Time) Change {
 	if c := m.nextLeaf(loaded, now); c != (Change{}) {
 		return c
 	}
@@ -188,7 +188,7 @@ func (m Material) Next(loaded bool, now time.Time) Change {
 }
 
 func (m Material) nextLeaf(loaded bool, now time.Time) Change { //nolint:gocyclo // an ordered switch: first match wins
-	reason, due := m.due(now)
+	reason, due := m.checkRenewal(now)
 	switch {
 	case !m.signs && m.missing && m.leaf.serial != "":
 		return Change{MaterialTrust, "a CA is to be trusted"}
@@ -196,8 +196,8 @@ func (m Material) nextLeaf(loaded bool, now time.Time) Change { //nolint:gocyclo
 		return Change{}
 	case m.signer == signedByNobody:
 		return Change{MaterialIssue, reason}
-	case m.signer == signedByFormer && m.leaf.expired(now):
-		// Whoever could be asked distrusts it already.
+	case m.signer == signedByFormer && m.leaf.isExpired(now):
+		// Any member that could be asked distrusts it already.
 		return Change{MaterialIssue, "the certificate has expired"}
 	case m.missing && m.signer == signedByFormer:
 		return Change{MaterialTrust, "another CA is to sign the members' certificate"}
@@ -221,7 +221,7 @@ func (m Material) nextServer(loaded bool, now time.Time) Change {
 		return Change{}
 	case m.unknown:
 		return Change{MaterialTrustServer, "clients are to see the certificate of another CA"}
-	case m.other && (loaded || !m.surplus || m.served != validity{} && m.served.expired(now)):
+	case m.other && (loaded || !m.surplus || m.served != validity{} && m.served.isExpired(now)):
 		return Change{MaterialServe, "clients are to see another certificate"}
 	case m.other:
 		return Change{Reason: "members take up the CA of the certificate that clients are to see"}
@@ -231,78 +231,78 @@ func (m Material) nextServer(loaded bool, now time.Time) Change {
 	return Change{}
 }
 
-// Settled says that members mount what they should of their own certificate,
+// IsSettled says that members mount what they should of their own certificate,
 // whether or not they have loaded it.
-func (m Material) Settled(now time.Time) bool {
+func (m Material) IsSettled(now time.Time) bool {
 	if !m.signs {
 		return !m.missing
 	}
-	_, due := m.due(now)
+	_, due := m.checkRenewal(now)
 	return m.signer == signedByWanted && !due && !m.missing && !m.extra
 }
 
-// due says whether the members' certificate must be issued again, and why.
-func (m Material) due(now time.Time) (reason string, yes bool) {
+// checkRenewal says whether the members' certificate must be issued again, and why.
+func (m Material) checkRenewal(now time.Time) (reason string, yes bool) {
 	reason, yes = m.leaf.NeedsRenewal(now)
 	return reason, yes && (!m.last || m.leaf.fault != "")
 }
 
-// Renewal is when the members' certificate is due; zero for never.
-func (m Material) Renewal() time.Time {
+// RenewalTime is when the members' certificate is due; zero for never.
+func (m Material) RenewalTime() time.Time {
 	if m.last {
 		return time.Time{}
 	}
 	return m.leaf.RenewalTime()
 }
 
-// Strange says that members trust, or clients see, what somebody brought, or
+// HasUserProvided says that members trust, or clients see, what a user provides, or
 // did a moment ago.
-func (m Material) Strange() bool {
+func (m Material) HasUserProvided() bool {
 	return m.signer == signedByFormer || m.served != validity{} || m.roots
 }
 
-// Leaf is what is known of the members' own certificate.
-func (m Material) Leaf() Leaf { return m.leaf }
+// MemberLeaf is what is known of the members' own certificate.
+func (m Material) MemberLeaf() Leaf { return m.leaf }
 
 // SignedByWanted says that who is to sign did.
 func (m Material) SignedByWanted() bool { return m.signer == signedByWanted }
 
-// Reissued is what members mount with a new certificate. A nil trust leaves
-// who is trusted, and adds nobody.
-func Reissued(data map[string][]byte, certPEM, keyPEM []byte, trust ...[]byte) map[string][]byte {
+// WithLeaf is what members mount with a new certificate. A nil trust leaves who is
+// trusted, and adds no CA.
+func WithLeaf(data map[string][]byte, certPEM, keyPEM []byte, trust ...[]byte) map[string][]byte {
 	out := maps.Clone(data)
 	if out == nil {
 		out = map[string][]byte{}
 	}
 	out[keyCurrentCert], out[keyCurrentKey] = certPEM, keyPEM
-	return trusting(out, Bundle(trust...))
+	return withBundle(out, JoinBundle(trust...))
 }
 
-// Trusting is what members mount when they trust more CAs.
-func Trusting(data map[string][]byte, trust []byte) map[string][]byte {
-	return trusting(maps.Clone(data), Bundle(trust, data[keyBundle]))
+// WithTrust is what members mount when they trust more CAs.
+func WithTrust(data map[string][]byte, trust []byte) map[string][]byte {
+	return withBundle(maps.Clone(data), JoinBundle(trust, data[keyBundle]))
 }
 
-// trusting keeps the roots of what clients see whole while that is, or just
+// withBundle keeps the roots of what clients see whole while that is, or just
 // was, the members' own certificate.
-func trusting(out map[string][]byte, bundle []byte) map[string][]byte {
+func withBundle(out map[string][]byte, bundle []byte) map[string][]byte {
 	out[keyBundle] = bundle
 	if roots := out[keyServerRoots]; roots != nil && out[keyServerCert] == nil {
-		out[keyServerRoots] = Bundle(roots, bundle)
+		out[keyServerRoots] = JoinBundle(roots, bundle)
 	}
 	return out
 }
 
-// TrustingServer is what members mount when roots verify what clients see, too.
-func TrustingServer(data map[string][]byte, roots []byte) map[string][]byte {
+// WithServerTrust is what members mount when roots verify what clients see, too.
+func WithServerTrust(data map[string][]byte, roots []byte) map[string][]byte {
 	out := maps.Clone(data)
-	out[keyServerRoots] = Bundle(roots, serverRoots(data))
+	out[keyServerRoots] = JoinBundle(roots, serverRoots(data))
 	return out
 }
 
-// Serving is what members mount when clients see another certificate; nil is
+// WithServerCertificate is what members mount when clients see another certificate; nil is
 // the members' own.
-func Serving(data map[string][]byte, certPEM, keyPEM []byte) map[string][]byte {
+func WithServerCertificate(data map[string][]byte, certPEM, keyPEM []byte) map[string][]byte {
 	out := maps.Clone(data)
 	delete(out, keyServerCert)
 	delete(out, keyServerKey)
@@ -312,13 +312,13 @@ func Serving(data map[string][]byte, certPEM, keyPEM []byte) map[string][]byte {
 	return out
 }
 
-// TrustingServerOnly is what members mount when nothing but roots verifies
+// WithServerTrustOnly is what members mount when nothing but roots verifies
 // what clients see; nil is what verifies the members' own certificate.
-func TrustingServerOnly(data map[string][]byte, roots []byte) map[string][]byte {
+func WithServerTrustOnly(data map[string][]byte, roots []byte) map[string][]byte {
 	out := maps.Clone(data)
 	delete(out, keyServerRoots)
 	if roots != nil {
-		out[keyServerRoots] = Bundle(roots)
+		out[keyServerRoots] = JoinBundle(roots)
 	}
 	return out
 }
@@ -326,7 +326,7 @@ func TrustingServerOnly(data map[string][]byte, roots []byte) map[string][]byte 
 // ClientRoots are the CAs that clients need to verify what they see.
 func ClientRoots(data map[string][]byte) []byte {
 	if data[keyServerRoots] != nil && data[keyServerCert] == nil {
-		return Bundle(data[keyServerRoots], data[keyBundle])
+		return JoinBundle(data[keyServerRoots], data[keyBundle])
 	}
 	return serverRoots(data)
 }

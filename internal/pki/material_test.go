@@ -41,7 +41,7 @@ func (f *fleet) serve(server, root *party) {
 	f.server, f.root, f.want.Server = server, root, nil
 	if server != nil {
 		g := ReadServer(server.secret(f.t, root), names)
-		if fault := g.Fault(f.now); fault != "" {
+		if fault := g.FindFault(f.now); fault != "" {
 			f.t.Fatal(fault)
 		}
 		f.want.Server = &g
@@ -61,31 +61,31 @@ func (f *fleet) loaded() bool {
 func (f *fleet) step() bool {
 	f.t.Helper()
 	m := ReadMaterial(f.data, f.want)
-	next := m.Next(f.loaded(), f.now)
+	next := m.NextChange(f.loaded(), f.now)
 	f.steps = append(f.steps, next.Type)
 	switch next.Type {
 	case MaterialNone:
 		f.steps = f.steps[:len(f.steps)-1]
 		return false
 	case MaterialTrust:
-		f.data = Trusting(f.data, f.want.Signer.Trust)
+		f.data = WithTrust(f.data, f.want.Signer.Trust)
 	case MaterialIssue:
 		certPEM, keyPEM := issue(f.t, f.ca, member, f.now)
-		f.data = Reissued(f.data, certPEM, keyPEM, f.want.Signer.Trust, f.data["ca.crt"])
+		f.data = WithLeaf(f.data, certPEM, keyPEM, f.want.Signer.Trust, f.data["ca.crt"])
 	case MaterialForget:
 		certPEM, keyPEM := issue(f.t, f.ca, member, f.now)
-		f.data = Reissued(f.data, certPEM, keyPEM, f.want.Signer.Trust)
+		f.data = WithLeaf(f.data, certPEM, keyPEM, f.want.Signer.Trust)
 	case MaterialTrustServer:
-		f.data = TrustingServer(f.data, f.roots())
+		f.data = WithServerTrust(f.data, f.roots())
 	case MaterialServe:
-		f.data = Serving(f.data, nil, nil)
+		f.data = WithServerCertificate(f.data, nil, nil)
 		if f.server != nil {
-			f.data = Serving(f.data, f.want.Server.CertPEM, f.server.keyPEM(f.t))
+			f.data = WithServerCertificate(f.data, f.want.Server.CertPEM, f.server.keyPEM(f.t))
 		}
 	case MaterialForgetServer:
-		f.data = TrustingServerOnly(f.data, nil)
+		f.data = WithServerTrustOnly(f.data, nil)
 		if f.server != nil {
-			f.data = TrustingServerOnly(f.data, f.want.Server.Roots)
+			f.data = WithServerTrustOnly(f.data, f.want.Server.Roots)
 		}
 	}
 	return true
@@ -119,7 +119,7 @@ func served(data map[string][]byte) []byte {
 	return data["tls.crt"]
 }
 
-// check that everybody trusts everybody.
+// check that all trust each other.
 func (f *fleet) check() {
 	f.t.Helper()
 	for i, reader := range f.members {
@@ -140,7 +140,7 @@ func (f *fleet) check() {
 }
 
 // Whoever is to sign and whatever clients are to see, and however late a member
-// takes up what it mounts: everybody trusts everybody all the time, and in the
+// takes up what it mounts: all trust each other all the time, and in the
 // end just what is wanted is there.
 func TestNobodyIsEverDistrusted(t *testing.T) {
 	cas := []*CA{newCA(t, start), newCA(t, start), newCA(t, start)}
@@ -192,7 +192,7 @@ func TestTheOrderOfChanges(t *testing.T) {
 		{"the first certificate", func(f *fleet) { f.data = nil }, "[IssueCertificate]"},
 		{"another CA signs", func(f *fleet) { f.sign(young) }, "[TrustCA IssueCertificate DropFormerCA]"},
 		{"the CA is trusted beside the next one", func(f *fleet) {
-			f.want.Signer.Trust = Bundle(old.CertPEM, young.CertPEM)
+			f.want.Signer.Trust = JoinBundle(old.CertPEM, young.CertPEM)
 		}, "[IssueCertificate]"},
 		{"no CA can sign, and one is to be trusted", func(f *fleet) { f.want.Signer = Signer{Trust: young.CertPEM} }, "[TrustCA]"},
 		{"no CA is there", func(f *fleet) { f.want.Signer = Signer{} }, "[]"},
@@ -238,7 +238,7 @@ func TestTheOrderOfChanges(t *testing.T) {
 			if got := fmt.Sprint(f.steps); got != tc.want {
 				t.Errorf("the steps are %s, want %s", got, tc.want)
 			}
-			if again := ReadMaterial(f.data, f.want); f.want.Signer.Trust != nil && !again.Settled(f.now) {
+			if again := ReadMaterial(f.data, f.want); f.want.Signer.Trust != nil && !again.IsSettled(f.now) {
 				t.Error("it is not settled")
 			}
 		})
@@ -254,7 +254,7 @@ func TestAChangeWaitsForMembers(t *testing.T) {
 	f.settle()
 	f.sign(young)
 	f.step() // the CA is trusted
-	next := func() Change { return ReadMaterial(f.data, f.want).Next(false, f.now) }
+	next := func() Change { return ReadMaterial(f.data, f.want).NextChange(false, f.now) }
 	if c := next(); c.Type != MaterialNone || c.Reason == "" {
 		t.Errorf("%+v", c)
 	}
@@ -287,7 +287,7 @@ func TestACANearItsEnd(t *testing.T) {
 		f.now = f.now.Add(time.Hour)
 		f.settle()
 	}
-	if len(f.steps) > 0 || !ReadMaterial(f.data, f.want).Renewal().IsZero() {
+	if len(f.steps) > 0 || !ReadMaterial(f.data, f.want).RenewalTime().IsZero() {
 		t.Errorf("%d certificates in its last days", len(f.steps))
 	}
 }

@@ -94,7 +94,7 @@ func NewCA(name string, now time.Time, rand io.Reader) (*CA, error) {
 		MaxPathLenZero:        true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	certPEM, keyPEM, err := sign(template, template, key, key, rand)
+	certPEM, keyPEM, err := signCertificate(template, template, key, key, rand)
 	if err != nil {
 		return nil, err
 	}
@@ -115,28 +115,28 @@ func ParseCA(certPEM, keyPEM []byte) (*CA, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !belongs(key, cert) {
+	if !isKeyOf(key, cert) {
 		return nil, errors.New("the key does not belong to the CA's certificate")
 	}
 	return &CA{CertPEM: certPEM, KeyPEM: keyPEM, cert: cert, key: key}, nil
 }
 
-// Signed says whether the CA signed a certificate; none did without a CA.
-func (ca *CA) Signed(certPEM []byte) bool {
+// HasSigned says whether the CA signed a certificate; none did without a CA.
+func (ca *CA) HasSigned(certPEM []byte) bool {
 	cert, err := parseCert(certPEM)
-	return ca != nil && err == nil && issued(ca.cert, cert)
+	return ca != nil && err == nil && isIssuedBy(ca.cert, cert)
 }
 
-// issued says whether a certificate is of a CA: by the key, and by the names
-// that whoever verifies it looks for the CA by. A CA that was renewed with its
+// isIssuedBy says whether a certificate is of a CA: by the key, and by the names
+// by which a verifier looks for the CA. A CA that was renewed with its
 // key may have others.
-func issued(ca, cert *x509.Certificate) bool {
+func isIssuedBy(ca, cert *x509.Certificate) bool {
 	named := len(cert.AuthorityKeyId) == 0 || len(ca.SubjectKeyId) == 0 || bytes.Equal(cert.AuthorityKeyId, ca.SubjectKeyId)
 	return named && bytes.Equal(cert.RawIssuer, ca.RawSubject) && cert.CheckSignatureFrom(ca) == nil
 }
 
-// Issue makes a key and a certificate that ca signs. For rand see NewCA.
-func Issue(ca *CA, req LeafRequest, now time.Time, rand io.Reader) (certPEM, keyPEM []byte, err error) {
+// IssueLeaf makes a key and a certificate that ca signs. For rand see NewCA.
+func IssueLeaf(ca *CA, req LeafRequest, now time.Time, rand io.Reader) (certPEM, keyPEM []byte, err error) {
 	serial, err := newSerial(rand)
 	if err != nil {
 		return nil, nil, err
@@ -160,14 +160,14 @@ func Issue(ca *CA, req LeafRequest, now time.Time, rand io.Reader) (certPEM, key
 		NotBefore:    now.Add(-backDate),
 		NotAfter:     notAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  req.Usage.extended(),
+		ExtKeyUsage:  req.Usage.extendedUsages(),
 	}
-	return sign(template, ca.cert, key, ca.key, rand)
+	return signCertificate(template, ca.cert, key, ca.key, rand)
 }
 
-// Serial is the certificate's serial number in hex, as a member reports it;
+// ReadSerial returns the certificate's serial number in hex, as a member reports it;
 // empty when there is no readable certificate.
-func Serial(certPEM []byte) string {
+func ReadSerial(certPEM []byte) string {
 	cert, err := parseCert(certPEM)
 	if err != nil {
 		return ""
@@ -175,30 +175,30 @@ func Serial(certPEM []byte) string {
 	return cert.SerialNumber.Text(16)
 }
 
-// Bundle joins certificates into one list to trust: each once, in the order of
+// JoinBundle joins certificates into one list to trust: each once, in the order of
 // first appearance, without whatever else stood between them.
-func Bundle(certs ...[]byte) []byte {
+func JoinBundle(certs ...[]byte) []byte {
 	var bundle []byte
-	seen := map[string]bool{}
+	listed := map[string]bool{}
 	for _, block := range certBlocks(certs...) {
-		if seen[string(block)] {
+		if listed[string(block)] {
 			continue
 		}
-		seen[string(block)] = true
-		bundle = append(bundle, encode(pemCertificate, block)...)
+		listed[string(block)] = true
+		bundle = append(bundle, encodePEM(pemCertificate, block)...)
 	}
 	return bundle
 }
 
-func (u Usage) extended() []x509.ExtKeyUsage {
+func (u Usage) extendedUsages() []x509.ExtKeyUsage {
 	if u == UsageClient {
 		return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	}
 	return []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 }
 
-// sign makes the certificate of subject's key, signed with the issuer's.
-func sign(template, issuer *x509.Certificate, subject *ecdsa.PrivateKey, signer crypto.Signer, rand io.Reader) (certPEM, keyPEM []byte, err error) {
+// signCertificate makes the certificate of subject's key, signed with the issuer's.
+func signCertificate(template, issuer *x509.Certificate, subject *ecdsa.PrivateKey, signer crypto.Signer, rand io.Reader) (certPEM, keyPEM []byte, err error) {
 	der, err := x509.CreateCertificate(rand, template, issuer, &subject.PublicKey, signer)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sign certificate: %w", err)
@@ -207,7 +207,7 @@ func sign(template, issuer *x509.Certificate, subject *ecdsa.PrivateKey, signer 
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode key: %w", err)
 	}
-	return encode(pemCertificate, der), encode(pemKey, keyDER), nil
+	return encodePEM(pemCertificate, der), encodePEM(pemKey, keyDER), nil
 }
 
 // newSerial draws 127 bits, so that the number is positive and 16 bytes long
@@ -235,7 +235,7 @@ func parseCert(certPEM []byte) (*x509.Certificate, error) {
 }
 
 // parseKey reads an RSA or ECDSA key in any of the forms that it is written in.
-// Blocks before it, such as a curve's parameters, are passed over.
+// Blocks before it, such as a curve's parameters, are skipped.
 func parseKey(keyPEM []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(keyPEM); block != nil; block, rest = pem.Decode(rest) {
 		var parsed any
@@ -264,8 +264,8 @@ func parseKey(keyPEM []byte) (crypto.Signer, error) {
 	return nil, errors.New("no unencrypted private key in PEM form")
 }
 
-// belongs says whether a certificate is that of a key.
-func belongs(key crypto.Signer, cert *x509.Certificate) bool {
+// isKeyOf says whether a certificate is that of a key.
+func isKeyOf(key crypto.Signer, cert *x509.Certificate) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(cert.PublicKey)
 }
@@ -291,7 +291,7 @@ func certBlocks(texts ...[]byte) [][]byte {
 	return blocks
 }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	var b bytes.Buffer
 	// A bytes.Buffer takes every write, and there are no headers to refuse.
 	_ = pem.Encode(&b, &pem.Block{Type: kind, Bytes: der})

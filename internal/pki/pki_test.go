@@ -33,7 +33,7 @@ func newCA(t *testing.T, now time.Time) *CA {
 
 func issue(t *testing.T, ca *CA, req LeafRequest, now time.Time) (certPEM, keyPEM []byte) {
 	t.Helper()
-	certPEM, keyPEM, err := Issue(ca, req, now, rand.Reader)
+	certPEM, keyPEM, err := IssueLeaf(ca, req, now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestNoRandomnessMeansNoCertificate(t *testing.T) {
 	if _, err := NewCA("orders", start, broken); err == nil {
 		t.Error("NewCA went on without randomness")
 	}
-	if _, _, err := Issue(newCA(t, start), member, start, broken); err == nil {
+	if _, _, err := IssueLeaf(newCA(t, start), member, start, broken); err == nil {
 		t.Error("Issue went on without randomness")
 	}
 	if _, err := NewPassword(broken); err == nil {
@@ -151,11 +151,11 @@ func TestNoRandomnessMeansNoCertificate(t *testing.T) {
 func TestBundleHoldsEachCertificateOnce(t *testing.T) {
 	a, b := newCA(t, start), newCA(t, start)
 	noise := append([]byte("# a comment\n"), a.CertPEM...)
-	got := Bundle(a.CertPEM, nil, b.CertPEM, noise, a.KeyPEM, []byte("not PEM"))
+	got := JoinBundle(a.CertPEM, nil, b.CertPEM, noise, a.KeyPEM, []byte("not PEM"))
 	if want := append(bytes.Clone(a.CertPEM), b.CertPEM...); !bytes.Equal(got, want) {
 		t.Errorf("bundle is\n%s\nwant\n%s", got, want)
 	}
-	if Bundle() != nil {
+	if JoinBundle() != nil {
 		t.Error("a bundle of nothing is not empty")
 	}
 }
@@ -227,26 +227,26 @@ func TestRenewalTimeIsWhenRenewalBegins(t *testing.T) {
 func TestSerialIsTheCertificatesOwn(t *testing.T) {
 	certPEM, _ := issue(t, newCA(t, start), member, start)
 	leaf := ReadLeaf(certPEM, nil, nil, member)
-	if got := Serial(certPEM); got != leaf.Serial() || !regexp.MustCompile(`^[0-9a-f]{1,32}$`).MatchString(got) {
+	if got := ReadSerial(certPEM); got != leaf.SerialNumber() || !regexp.MustCompile(`^[0-9a-f]{1,32}$`).MatchString(got) {
 		t.Errorf("serial is %q", got)
 	}
-	if got := Serial([]byte("x")); got != "" {
+	if got := ReadSerial([]byte("x")); got != "" {
 		t.Errorf("an unreadable certificate has serial %q", got)
 	}
 }
 
 func TestPassword(t *testing.T) {
 	shape := regexp.MustCompile(`^[A-Za-z0-9]{32}$`)
-	seen := map[string]bool{}
+	used := map[string]bool{}
 	for range 100 {
 		p, err := NewPassword(rand.Reader)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !shape.MatchString(p) || seen[p] {
+		if !shape.MatchString(p) || used[p] {
 			t.Fatalf("%q has the wrong shape or came twice", p)
 		}
-		seen[p] = true
+		used[p] = true
 	}
 	// 248 and above would favour the first letters of the alphabet.
 	p, err := NewPassword(io.MultiReader(bytes.NewReader(bytes.Repeat([]byte{248, 255}, 16)), bytes.NewReader(bytes.Repeat([]byte{247}, 32))))

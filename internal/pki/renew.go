@@ -29,12 +29,12 @@ func ReadLeaf(certPEM, keyPEM, caPEM []byte, want LeafRequest) Leaf {
 	if err != nil {
 		return Leaf{fault: "the certificate is unreadable"}
 	}
-	return Leaf{serial: cert.SerialNumber.Text(16), fault: fault(cert, keyPEM, caPEM, want), validity: validityOf(cert)}
+	return Leaf{serial: cert.SerialNumber.Text(16), fault: findFault(cert, keyPEM, caPEM, want), validity: validityOf(cert)}
 }
 
-// fault of a certificate that is readable. It holds no times, so that it is
+// findFault says what is wrong with a certificate that is readable. It holds no times, so that it is
 // the same on every call.
-func fault(cert *x509.Certificate, keyPEM, caPEM []byte, want LeafRequest) string {
+func findFault(cert *x509.Certificate, keyPEM, caPEM []byte, want LeafRequest) string {
 	key, err := parseKey(keyPEM)
 	if err != nil {
 		return "the key is unreadable"
@@ -44,7 +44,7 @@ func fault(cert *x509.Certificate, keyPEM, caPEM []byte, want LeafRequest) strin
 		return "the CA's certificate is unreadable"
 	}
 	switch {
-	case !belongs(key, cert):
+	case !isKeyOf(key, cert):
 		return "the key does not belong to the certificate"
 	case cert.CheckSignatureFrom(ca) != nil:
 		return "the certificate is not signed by the current CA"
@@ -52,7 +52,7 @@ func fault(cert *x509.Certificate, keyPEM, caPEM []byte, want LeafRequest) strin
 		return fmt.Sprintf("the common name is %q, not %q", cert.Subject.CommonName, want.CommonName)
 	case !sameNames(cert.DNSNames, want.DNSNames):
 		return "the DNS names differ"
-	case !slices.Equal(cert.ExtKeyUsage, want.Usage.extended()):
+	case !slices.Equal(cert.ExtKeyUsage, want.Usage.extendedUsages()):
 		return "the usage differs"
 	}
 	return ""
@@ -73,8 +73,8 @@ func (l Leaf) NeedsRenewal(now time.Time) (reason string, yes bool) {
 	return "", false
 }
 
-// Serial is what the function Serial says of the certificate.
-func (l Leaf) Serial() string { return l.serial }
+// SerialNumber is what ReadSerial says of the certificate.
+func (l Leaf) SerialNumber() string { return l.serial }
 
 // RenewalTime is what the function RenewalTime says of the certificate.
 func (l Leaf) RenewalTime() time.Time {
@@ -101,7 +101,7 @@ func validityOf(cert *x509.Certificate) validity {
 	return validity{cert.NotBefore, cert.NotAfter}
 }
 
-func (v validity) expired(now time.Time) bool { return now.After(v.notAfter) }
+func (v validity) isExpired(now time.Time) bool { return now.After(v.notAfter) }
 
 func (v validity) twoThirds() time.Time {
 	return v.notBefore.Add(v.notAfter.Sub(v.notBefore) / 3 * 2)

@@ -31,7 +31,7 @@ type CAState struct {
 	Retired []byte
 }
 
-// ParseCAState reads what Data wrote. It never fails: a CA that is unreadable
+// ParseCAState reads what SecretData wrote. It never fails: a CA that is unreadable
 // is nil, and as much of it as can still be trusted is in Retired.
 func ParseCAState(data map[string][]byte) CAState {
 	var s CAState
@@ -42,21 +42,21 @@ func ParseCAState(data map[string][]byte) CAState {
 		s.Next = ca
 	}
 	for _, der := range certBlocks(data[keyBundle], data[keyCurrentCert], data[keyNextCert]) {
-		if s.Current.is(der) || s.Next.is(der) {
+		if s.Current.hasCertificate(der) || s.Next.hasCertificate(der) {
 			continue
 		}
 		if cert, err := x509.ParseCertificate(der); err == nil && cert.IsCA {
-			s.Retired = Bundle(s.Retired, encode(pemCertificate, der))
+			s.Retired = JoinBundle(s.Retired, encodePEM(pemCertificate, der))
 		}
 	}
 	return s
 }
 
-// Data is the content of the Secret that holds the CAs: tls.crt and tls.key of
+// SecretData is the content of the Secret that holds the CAs: tls.crt and tls.key of
 // the current one, next.crt and next.key during a rotation, and in ca.crt
 // everything that is to be trusted.
-func (s CAState) Data() map[string][]byte {
-	data := map[string][]byte{keyBundle: s.Bundle()}
+func (s CAState) SecretData() map[string][]byte {
+	data := map[string][]byte{keyBundle: s.TrustedBundle()}
 	if s.Current != nil {
 		data[keyCurrentCert], data[keyCurrentKey] = s.Current.CertPEM, s.Current.KeyPEM
 	}
@@ -66,30 +66,30 @@ func (s CAState) Data() map[string][]byte {
 	return data
 }
 
-// Bundle is what everybody must trust in this state, in PEM form.
-func (s CAState) Bundle() []byte {
+// TrustedBundle is what all members and clients must trust in this state, in PEM form.
+func (s CAState) TrustedBundle() []byte {
 	var certs [][]byte
 	for _, ca := range []*CA{s.Current, s.Next} {
 		if ca != nil {
 			certs = append(certs, ca.CertPEM)
 		}
 	}
-	return Bundle(append(certs, s.Retired)...)
+	return JoinBundle(append(certs, s.Retired)...)
 }
 
 // Trust is what there is to know of a CAState without its certificates and
 // keys: it is small and holds no secret.
 type Trust struct {
-	// Bundle is what everybody must trust, in PEM form.
+	// Bundle is what all members and clients must trust, in PEM form.
 	Bundle []byte
 
 	current, next *validity
 	retired       []validity
 }
 
-// Trust is read once and then answers every question but signing.
-func (s CAState) Trust() Trust {
-	t := Trust{Bundle: s.Bundle(), current: s.Current.validity(), next: s.Next.validity()}
+// ReadTrust reads once what then answers every question but signing.
+func (s CAState) ReadTrust() Trust {
+	t := Trust{Bundle: s.TrustedBundle(), current: s.Current.certificateValidity(), next: s.Next.certificateValidity()}
 	for _, der := range certBlocks(s.Retired) {
 		if cert, err := x509.ParseCertificate(der); err == nil {
 			t.retired = append(t.retired, validityOf(cert))
@@ -98,10 +98,10 @@ func (s CAState) Trust() Trust {
 	return t
 }
 
-// Signs says whether there is a CA that can sign.
-func (t Trust) Signs() bool { return t.current != nil }
+// CanSign says whether there is a CA that can sign.
+func (t Trust) CanSign() bool { return t.current != nil }
 
-func (ca *CA) validity() *validity {
+func (ca *CA) certificateValidity() *validity {
 	if ca == nil {
 		return nil
 	}
@@ -133,23 +133,23 @@ type Rotation struct {
 
 // Rollout is how far members have taken up what was issued.
 type Rollout struct {
-	// BundleServed: every member trusts all of CAState.Bundle.
+	// BundleServed: every member trusts all of CAState.TrustedBundle.
 	BundleServed bool
 	// LeavesMoved: every leaf in use is signed by CAState.Current.
 	LeavesMoved bool
 }
 
 // RotateStep is what to do next about the cluster's CAs, at most one step.
-func RotateStep(t Trust, seen Rollout, now time.Time) Rotation { //nolint:gocyclo // an ordered switch: first match wins
+func RotateStep(t Trust, rollout Rollout, now time.Time) Rotation { //nolint:gocyclo // an ordered switch: first match wins
 	switch {
 	case t.current == nil && t.next == nil && !t.retiredValid(now):
 		return Rotation{RotateCreate, "the cluster has no CA"}
-	case t.next != nil && t.next.expired(now):
+	case t.next != nil && t.next.isExpired(now):
 		return Rotation{RotateAddNext, "the next CA expired before it was used"}
-	case t.next != nil && seen.BundleServed:
+	case t.next != nil && rollout.BundleServed:
 		return Rotation{RotatePromote, "every member trusts the next CA"}
-	case t.next != nil && !t.verifies(now):
-		// Nobody could be asked whether the bundle is served: connections
+	case t.next != nil && !t.canVerify(now):
+		// No member could be asked whether the bundle is served: connections
 		// fail already, and waiting would keep it so.
 		return Rotation{RotatePromote, "the current CA has expired"}
 	case t.next != nil:
@@ -158,7 +158,7 @@ func RotateStep(t Trust, seen Rollout, now time.Time) Rotation { //nolint:gocycl
 		return Rotation{RotateAddNext, "the current CA is unreadable"}
 	case t.current.pastTwoThirds(now):
 		return Rotation{RotateAddNext, "two thirds of the current CA's life are over"}
-	case len(t.retired) > 0 && seen.LeavesMoved:
+	case len(t.retired) > 0 && rollout.LeavesMoved:
 		return Rotation{RotateDropRetired, "every leaf is signed by the current CA"}
 	case len(t.retired) > 0 && !t.retiredValid(now):
 		return Rotation{RotateDropRetired, "the retired CAs have expired"}
@@ -166,8 +166,8 @@ func RotateStep(t Trust, seen Rollout, now time.Time) Rotation { //nolint:gocycl
 	return Rotation{}
 }
 
-// Rotate does a step. The name is that of a CA that the step makes.
-func Rotate(s CAState, step RotateType, name string, now time.Time, rand io.Reader) (CAState, error) {
+// RotateCA does a step. The name is that of a CA that the step makes.
+func RotateCA(s CAState, step RotateType, name string, now time.Time, rand io.Reader) (CAState, error) {
 	switch step {
 	case RotateCreate, RotateAddNext:
 		ca, err := NewCA(name, now, rand)
@@ -184,7 +184,7 @@ func Rotate(s CAState, step RotateType, name string, now time.Time, rand io.Read
 			return s, fmt.Errorf("%s: there is no next CA", step)
 		}
 		if s.Current != nil {
-			s.Retired = Bundle(s.Current.CertPEM, s.Retired)
+			s.Retired = JoinBundle(s.Current.CertPEM, s.Retired)
 		}
 		s.Current, s.Next = s.Next, nil
 		return s, nil
@@ -197,13 +197,13 @@ func Rotate(s CAState, step RotateType, name string, now time.Time, rand io.Read
 	return s, fmt.Errorf("unknown step %q", step)
 }
 
-// verifies says whether leaves of the past can still be verified.
-func (t Trust) verifies(now time.Time) bool {
-	return t.current != nil && !t.current.expired(now) || t.retiredValid(now)
+// canVerify says whether leaves of the past can still be verified.
+func (t Trust) canVerify(now time.Time) bool {
+	return t.current != nil && !t.current.isExpired(now) || t.retiredValid(now)
 }
 
 func (t Trust) retiredValid(now time.Time) bool {
-	return slices.ContainsFunc(t.retired, func(v validity) bool { return !v.expired(now) })
+	return slices.ContainsFunc(t.retired, func(v validity) bool { return !v.isExpired(now) })
 }
 
-func (ca *CA) is(der []byte) bool { return ca != nil && bytes.Equal(ca.cert.Raw, der) }
+func (ca *CA) hasCertificate(der []byte) bool { return ca != nil && bytes.Equal(ca.cert.Raw, der) }

@@ -16,11 +16,11 @@ func TestRotateStep(t *testing.T) {
 	both := Rollout{BundleServed: true, LeavesMoved: true}
 
 	for _, tc := range []struct {
-		name  string
-		state CAState
-		seen  Rollout
-		after time.Duration
-		want  RotateType
+		name    string
+		state   CAState
+		rollout Rollout
+		after   time.Duration
+		want    RotateType
 	}{
 		{"a new cluster gets a CA", CAState{}, Rollout{}, 0, RotateCreate},
 		{"a young CA stays", CAState{Current: old}, both, 6 * year, RotateNone},
@@ -38,7 +38,7 @@ func TestRotateStep(t *testing.T) {
 		{"a CA lost long ago needs no bridge", CAState{Retired: old.CertPEM}, Rollout{}, 11 * year, RotateCreate},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := RotateStep(tc.state.Trust(), tc.seen, start.Add(tc.after)); got.Type != tc.want || (got.Reason == "") != (tc.want == RotateNone) {
+			if got := RotateStep(tc.state.ReadTrust(), tc.rollout, start.Add(tc.after)); got.Type != tc.want || (got.Reason == "") != (tc.want == RotateNone) {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
 		})
@@ -52,7 +52,7 @@ func TestEveryMemberTrustsEveryOtherThroughoutARotation(t *testing.T) {
 	now := start
 	state := step(t, CAState{}, Rollout{}, now, RotateCreate)
 	leaf, _ := issue(t, state.Current, member, now)
-	members := []holding{{state.Bundle(), leaf}, {state.Bundle(), leaf}}
+	members := []holding{{state.TrustedBundle(), leaf}, {state.TrustedBundle(), leaf}}
 	check := func(when string) {
 		t.Helper()
 		for _, reader := range members {
@@ -69,40 +69,40 @@ func TestEveryMemberTrustsEveryOtherThroughoutARotation(t *testing.T) {
 	members[0].leaf, members[1].leaf = leaf, leaf
 	state = step(t, state, Rollout{BundleServed: true, LeavesMoved: true}, now, RotateAddNext)
 	for i := range members {
-		members[i].bundle = state.Bundle()
+		members[i].bundle = state.TrustedBundle()
 		check("taking up the longer bundle")
 	}
 	state = step(t, state, Rollout{BundleServed: true}, now, RotatePromote)
 	leaf, _ = issue(t, state.Current, member, now)
 	for i := range members {
-		members[i] = holding{state.Bundle(), leaf}
+		members[i] = holding{state.TrustedBundle(), leaf}
 		check("taking up the new leaf")
 	}
 	state = step(t, state, Rollout{BundleServed: true, LeavesMoved: true}, now, RotateDropRetired)
 	for i := range members {
-		members[i].bundle = state.Bundle()
+		members[i].bundle = state.TrustedBundle()
 		check("taking up the shorter bundle")
 	}
-	if got := RotateStep(state.Trust(), Rollout{}, now); got.Type != RotateNone {
+	if got := RotateStep(state.ReadTrust(), Rollout{}, now); got.Type != RotateNone {
 		t.Errorf("the rotation does not end: %+v", got)
 	}
-	if n := len(certBlocks(state.Bundle())); n != 1 {
+	if n := len(certBlocks(state.TrustedBundle())); n != 1 {
 		t.Errorf("%d CAs are trusted after the rotation", n)
 	}
 }
 
 // step does the step that is due, by way of what is stored.
-func step(t *testing.T, s CAState, seen Rollout, now time.Time, want RotateType) CAState {
+func step(t *testing.T, s CAState, rollout Rollout, now time.Time, want RotateType) CAState {
 	t.Helper()
-	got := RotateStep(s.Trust(), seen, now)
+	got := RotateStep(s.ReadTrust(), rollout, now)
 	if got.Type != want {
 		t.Fatalf("the step is %+v, want %s", got, want)
 	}
-	s, err := Rotate(s, got.Type, "orders", now, rand.Reader)
+	s, err := RotateCA(s, got.Type, "orders", now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ParseCAState(s.Data())
+	return ParseCAState(s.SecretData())
 }
 
 func verifies(t *testing.T, bundle, leafPEM []byte, now time.Time) bool {
@@ -128,8 +128,8 @@ func TestStateSurvivesItsSecret(t *testing.T) {
 		"all of them":               full,
 		"a successor of a lost one": {Next: b, Retired: c.CertPEM},
 	} {
-		got := ParseCAState(s.Data())
-		if !maps.EqualFunc(got.Data(), s.Data(), bytes.Equal) {
+		got := ParseCAState(s.SecretData())
+		if !maps.EqualFunc(got.SecretData(), s.SecretData(), bytes.Equal) {
 			t.Errorf("%s: comes back as another state", name)
 		}
 	}
@@ -145,23 +145,23 @@ func TestALostKeyKeepsItsCertificateTrusted(t *testing.T) {
 			delete(d, keyBundle)
 		},
 	} {
-		data := CAState{Current: a}.Data()
+		data := CAState{Current: a}.SecretData()
 		damage(data)
 		s := ParseCAState(data)
-		if s.Current != nil || !bytes.Equal(s.Bundle(), a.CertPEM) {
-			t.Errorf("%s: current is %v and the bundle\n%s", name, s.Current, s.Bundle())
+		if s.Current != nil || !bytes.Equal(s.TrustedBundle(), a.CertPEM) {
+			t.Errorf("%s: current is %v and the bundle\n%s", name, s.Current, s.TrustedBundle())
 		}
-		if got := RotateStep(s.Trust(), Rollout{}, start); got.Type != RotateAddNext {
+		if got := RotateStep(s.ReadTrust(), Rollout{}, start); got.Type != RotateAddNext {
 			t.Errorf("%s: the step is %+v", name, got)
 		}
 	}
 }
 
 func TestRotateRefusesWhatTheStateDoesNotAllow(t *testing.T) {
-	if _, err := Rotate(CAState{}, RotatePromote, "orders", start, rand.Reader); err == nil {
+	if _, err := RotateCA(CAState{}, RotatePromote, "orders", start, rand.Reader); err == nil {
 		t.Error("promoted a CA that does not exist")
 	}
-	if _, err := Rotate(CAState{}, "Nonsense", "orders", start, rand.Reader); err == nil {
+	if _, err := RotateCA(CAState{}, "Nonsense", "orders", start, rand.Reader); err == nil {
 		t.Error("did a step of an unknown type")
 	}
 }

@@ -20,7 +20,7 @@ func TestCommandRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(agentapi.EnvTask, tc.task)
-			cmd := Command("test", map[string]func(agentapi.RestoreTask) (Engine, error){"postgres": func(agentapi.RestoreTask) (Engine, error) {
+			cmd := NewCommand("test", map[string]func(agentapi.RestoreTask) (Engine, error){"postgres": func(agentapi.RestoreTask) (Engine, error) {
 				t.Error("an engine was made")
 				return nil, nil //nolint:nilnil // never reached
 			}})

@@ -18,15 +18,15 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// DrillCommand is what Jobs run that restore on trial.
-func DrillCommand(engines map[string]func(agentapi.RestoreTask) (Engine, error)) *cobra.Command {
+// NewDrillCommand is what Jobs run that restore on trial.
+func NewDrillCommand(engines map[string]func(agentapi.RestoreTask) (Engine, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: "drill", Short: "Restore a backup on trial, and look at what came of it: what the operator's Jobs run"}
 	for name, engine := range engines {
 		cmd.AddCommand(&cobra.Command{
 			Use: name, Short: "Restore " + name + " on trial", Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				report, err := runDrill(cmd.Context(), engine)
-				err = errors.Join(err, leave(agentapi.TerminationLog, report))
+				err = errors.Join(err, leaveReport(agentapi.TerminationLog, report))
 				if backup.InVain(err) {
 					return &backup.Exit{Code: agentapi.ExitPermanent, Err: err}
 				}
@@ -48,20 +48,20 @@ func runDrill(ctx context.Context, newEngine func(agentapi.RestoreTask) (Engine,
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("cluster", task.Namespace+"/"+task.Name)
 	r := &Restorer{
-		Task: task, Volume: agentapi.DataDir, Engine: engine, Reporter: &logged{log: log}, Log: log,
+		Task: task, Volume: agentapi.DataDir, Engine: engine, Reporter: &logReporter{log: log}, Log: log,
 		Open: func(ctx context.Context) (*store.Store, error) { return backup.OpenStore(ctx, task.Store) },
 	}
-	return r.Drill(ctx)
+	return r.DrillBackup(ctx)
 }
 
-// Drill restores a backup on trial, as Restore does, and has the database read
+// DrillBackup restores a backup on trial, as RestoreVolume does, and has the database read
 // all of it. Where an attempt before was cut off, it goes on from what is on the
 // volume.
-func (r *Restorer) Drill(ctx context.Context) (agentapi.DrillReport, error) {
-	report, err := r.drill(ctx)
+func (r *Restorer) DrillBackup(ctx context.Context) (agentapi.DrillReport, error) {
+	report, err := r.restoreAndCheck(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			err = explain(err)
+			err = explainFailure(err)
 		}
 		report.Error = err.Error()
 		r.Log.Error("the drill failed", "error", report.Error, "permanent", backup.InVain(err))
@@ -71,8 +71,8 @@ func (r *Restorer) Drill(ctx context.Context) (agentapi.DrillReport, error) {
 	return report, nil
 }
 
-func (r *Restorer) drill(ctx context.Context) (report agentapi.DrillReport, err error) {
-	result, err := r.restore(ctx)
+func (r *Restorer) restoreAndCheck(ctx context.Context) (report agentapi.DrillReport, err error) {
+	result, err := r.restoreBackup(ctx)
 	if err != nil {
 		return report, err
 	}
@@ -84,7 +84,7 @@ func (r *Restorer) drill(ctx context.Context) (report agentapi.DrillReport, err 
 		return report, err
 	}
 	defer func() { _ = lock.Close() }()
-	checked, err := r.Engine.Check(ctx, lock, filepath.Join(r.Volume, r.Engine.Layout().Data))
+	checked, err := r.Engine.CheckData(ctx, lock, filepath.Join(r.Volume, r.Engine.VolumeLayout().Data))
 	report.Checked = append(report.Checked, checked...)
 	if err != nil {
 		return report, fmt.Errorf("look at the restored database: %w", err)
@@ -92,11 +92,11 @@ func (r *Restorer) drill(ctx context.Context) (report agentapi.DrillReport, err 
 	return report, nil
 }
 
-// leave a report as the last words of the container, cut so that it stays what
+// leaveReport writes a report as the last words of the container, cut so that it stays what
 // can be read.
-func leave(path string, report agentapi.DrillReport) error {
+func leaveReport(path string, report agentapi.DrillReport) error {
 	const most = agentapi.TerminationLimit / 4 // what JSON needs for a byte is rarely more than two
-	report.Error = cut(report.Error, most)
+	report.Error = cutText(report.Error, most)
 	for {
 		data, err := json.Marshal(report)
 		if err != nil {
@@ -111,29 +111,30 @@ func leave(path string, report agentapi.DrillReport) error {
 		case n > 0:
 			report.Checked = report.Checked[:n-1]
 		default:
-			report.Error = cut(report.Error, len(report.Error)/2)
+			report.Error = cutText(report.Error, len(report.Error)/2)
 		}
 	}
 }
 
-func cut(text string, most int) string {
+func cutText(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// logged tells of the steps in the log: nobody else asks before the end.
-type logged struct {
+// logReporter reports the steps in the text log: nothing else reads them before the
+// end.
+type logReporter struct {
 	log  *slog.Logger
 	last string
 }
 
-func (l *logged) Report(_ context.Context, run Run) {
+func (l *logReporter) ReportProgress(_ context.Context, run Run) {
 	if run.Step != l.last {
 		l.last = run.Step
 		l.log.Info(strings.ToLower(run.Step))
 	}
 }
 
-func (l *logged) Conclude(context.Context, Run) error { return nil }
+func (l *logReporter) ReportEnd(context.Context, Run) error { return nil }

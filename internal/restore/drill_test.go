@@ -20,12 +20,12 @@ func (w *world) drill(t *testing.T) (agentapi.DrillReport, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	r := &Restorer{
-		Task: w.task, Volume: w.volume, Open: w.open, Engine: w.engine, Reporter: &logged{log: log}, Log: log, passed: w.passed, space: w.space,
+		Task: w.task, Volume: w.volume, Open: w.open, Engine: w.engine, Reporter: &logReporter{log: log}, Log: log, passed: w.passed, space: w.space,
 	}
-	return r.Drill(t.Context())
+	return r.DrillBackup(t.Context())
 }
 
-// A drill restores a backup as a restore does, and looks at it.
+// A drill restores a backup as a restore does, and checks it.
 func TestDrill(t *testing.T) {
 	w := newWorld(t)
 	w.backup(t, "c-1", "monday", files{"a": "1", "b": "2"})
@@ -44,9 +44,9 @@ func TestDrillThatFails(t *testing.T) {
 		inVain  bool
 		checked int
 	}{
-		"the database is not sound": {func(_ *testing.T, w *world) { w.engine.unsound = permanent("table orders: a page is torn") }, "table orders: a page is torn", true, 2},
+		"the database is not sound": {func(_ *testing.T, w *world) { w.engine.unsound = newPermanent("table orders: a page is torn") }, "table orders: a page is torn", true, 2},
 		"nobody knows":              {func(_ *testing.T, w *world) { w.engine.unsound = errors.New("the server has ended") }, "the server has ended", false, 2},
-		"it does not recover":       {func(_ *testing.T, w *world) { w.engine.dies = permanent("no checkpoint") }, "no checkpoint", true, 0},
+		"it does not recover":       {func(_ *testing.T, w *world) { w.engine.dies = newPermanent("no checkpoint") }, "no checkpoint", true, 0},
 		"a part was changed in the store": {func(t *testing.T, w *world) {
 			parts, err := filepath.Glob(filepath.Join(w.dir, "shop/orders/c-1/*/*/data/*"))
 			if err != nil || len(parts) == 0 {
@@ -75,7 +75,7 @@ func TestDrillThatFails(t *testing.T) {
 	}
 }
 
-// An attempt that was cut off anywhere is taken up by the next one, which looks
+// An attempt that was cut off anywhere is taken up by the next one, which checks
 // at everything.
 func TestDrillAgain(t *testing.T) {
 	steps := []string{"intent", "work", "copy", "recovered", "proof", "durable", "placed", "tidied", "checked"}
@@ -115,7 +115,7 @@ func TestLastWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "last")
-			if err := leave(path, report); err != nil {
+			if err := leaveReport(path, report); err != nil {
 				t.Fatal(err)
 			}
 			text, err := os.ReadFile(path)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/backup"
 )
 
-// A manifest is no backup where parts of it are not there: it is passed over
+// A manifest is no backup where parts of it are not there: it is skipped
 // where there is a newer one, and named where it is the newest.
 func TestFindBesideATornOne(t *testing.T) {
 	spoil := map[string]func(part string) error{

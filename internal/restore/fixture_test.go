@@ -48,12 +48,12 @@ func (f files) tar(t *testing.T) []byte {
 // source copies files.
 type source struct{ data []byte }
 
-func (s source) Copy(_ context.Context, _ agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
+func (s source) CopyMember(_ context.Context, _ agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
 	_, err := to.Write(s.data)
 	return backup.Facts{Version: "1.2", SystemIdentifier: "sys", End: "42"}, err
 }
 
-func (s source) Verify(_ context.Context, from io.Reader) (backup.Facts, error) {
+func (s source) VerifyCopy(_ context.Context, from io.Reader) (backup.Facts, error) {
 	_, err := io.Copy(io.Discard, from)
 	return backup.Facts{}, err
 }
@@ -75,11 +75,11 @@ type engine struct {
 	checked int
 }
 
-func (e *engine) Layout() Layout { return Layout{Data: "db", Proof: "inner"} }
+func (e *engine) VolumeLayout() Layout { return Layout{Data: "db", Proof: "inner"} }
 
-func (e *engine) Fits(context.Context, backup.Manifest) (int64, error) { return e.need, e.fits }
+func (e *engine) CheckFit(context.Context, backup.Manifest) (int64, error) { return e.need, e.fits }
 
-func (e *engine) Unpack(_ context.Context, from io.Reader, dir string) error {
+func (e *engine) UnpackCopy(_ context.Context, from io.Reader, dir string) error {
 	for archive := tar.NewReader(from); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -98,18 +98,18 @@ func (e *engine) Unpack(_ context.Context, from io.Reader, dir string) error {
 	}
 }
 
-func (e *engine) Precedes(m backup.Manifest, _ v1alpha1.RestoreTarget) bool {
+func (e *engine) EndsBefore(m backup.Manifest, _ v1alpha1.RestoreTarget) bool {
 	return !slices.Contains(e.late, m.Backup)
 }
 
-func (e *engine) Archived(_ context.Context, _ *store.Store, m backup.Manifest, _ v1alpha1.RestoreTarget) error {
+func (e *engine) CheckArchive(_ context.Context, _ *store.Store, m backup.Manifest, _ v1alpha1.RestoreTarget) error {
 	if slices.Contains(e.left, m.Backup) {
 		return &Left{errors.New("it has been left")}
 	}
 	return e.unarchived
 }
 
-func (e *engine) Recover(_ context.Context, job Recovery) (Outcome, error) {
+func (e *engine) RecoverCopy(_ context.Context, job Recovery) (Outcome, error) {
 	e.recovered++
 	e.job = job
 	data := filepath.Join(job.Dir, Recovered)
@@ -129,26 +129,26 @@ func (e *engine) Recover(_ context.Context, job Recovery) (Outcome, error) {
 	return out, errors.Join(err, e.dies)
 }
 
-func (e *engine) Check(_ context.Context, _ *volumelock.VolumeLock, data string) ([]string, error) {
+func (e *engine) CheckData(_ context.Context, _ *volumelock.VolumeLock, data string) ([]string, error) {
 	e.checked++
 	entries, err := os.ReadDir(data)
 	return []string{fmt.Sprintf("%d files", len(entries)-1)}, errors.Join(err, e.unsound)
 }
 
-// reports are what the operator was told.
+// reports are what was reported to the operator.
 type reports struct {
 	last  Run
 	steps []string
 	fails error
 }
 
-func (r *reports) Report(_ context.Context, run Run) {
+func (r *reports) ReportProgress(_ context.Context, run Run) {
 	if n := len(r.steps); n == 0 || r.steps[n-1] != run.Step {
 		r.steps = append(r.steps, run.Step)
 	}
 }
 
-func (r *reports) Conclude(_ context.Context, run Run) error {
+func (r *reports) ReportEnd(_ context.Context, run Run) error {
 	r.last = run
 	return r.fails
 }
@@ -195,7 +195,7 @@ func (w *world) backup(t *testing.T, clusterUID, name string, content files) *v1
 		Task: task, Pod: "pod", Log: slog.New(slog.DiscardHandler), Reporter: said, PartSize: 1 << 10, Open: w.open,
 		Source: func(agentapi.BackupTask) (backup.Source, error) { return source{content.tar(t)}, nil },
 	}
-	if err := taker.Take(t.Context()); err != nil {
+	if err := taker.TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return said.result
@@ -203,9 +203,9 @@ func (w *world) backup(t *testing.T, clusterUID, name string, content files) *v1
 
 type taken struct{ result *v1alpha1.BackupResult }
 
-func (c *taken) Report(context.Context, v1alpha1.BackupRun) {}
+func (c *taken) ReportProgress(context.Context, v1alpha1.BackupRun) {}
 
-func (c *taken) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
+func (c *taken) ReportEnd(_ context.Context, run v1alpha1.BackupRun) error {
 	c.result = run.Result
 	return nil
 }
@@ -216,7 +216,7 @@ func (w *world) restore(t *testing.T) error {
 		Task: w.task, Volume: w.volume, Open: w.open, Engine: w.engine, Reporter: w.said, Log: slog.New(slog.DiscardHandler), passed: w.passed,
 		space: w.space,
 	}
-	return r.Restore(t.Context())
+	return r.RestoreVolume(t.Context())
 }
 
 // content of a directory, by path; of a directory itself a slash.

@@ -24,22 +24,22 @@ type ConfigMap struct {
 	Task   agentapi.RestoreTask
 	Pod    string
 	Log    *slog.Logger
-	// Pause between two tries to tell how it ended, and Limit of all of them.
+	// Pause between two tries to report how it ended, and Limit of all of them.
 	Pause, Limit time.Duration
 }
 
-// Report implements Reporter.
-func (c *ConfigMap) Report(ctx context.Context, run Run) {
-	if err := c.apply(ctx, run); err != nil && ctx.Err() == nil {
+// ReportProgress implements Reporter.
+func (c *ConfigMap) ReportProgress(ctx context.Context, run Run) {
+	if err := c.applyRun(ctx, run); err != nil && ctx.Err() == nil {
 		c.Log.Warn("cannot report", "error", err.Error())
 	}
 }
 
-// Conclude implements Reporter.
-func (c *ConfigMap) Conclude(ctx context.Context, run Run) error {
+// ReportEnd implements Reporter.
+func (c *ConfigMap) ReportEnd(ctx context.Context, run Run) error {
 	var err error
 	waited := wait.PollUntilContextTimeout(ctx, c.Pause, c.Limit, true, func(ctx context.Context) (bool, error) {
-		if err = c.apply(ctx, run); err != nil {
+		if err = c.applyRun(ctx, run); err != nil {
 			c.Log.Warn("cannot report how it ended", "error", err.Error())
 		}
 		return err == nil, nil
@@ -53,10 +53,10 @@ func (c *ConfigMap) Conclude(ctx context.Context, run Run) error {
 	return nil
 }
 
-func (c *ConfigMap) apply(ctx context.Context, run Run) error {
+func (c *ConfigMap) applyRun(ctx context.Context, run Run) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	data, err := c.data(run)
+	data, err := c.renderData(run)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (c *ConfigMap) apply(ctx context.Context, run Run) error {
 	return err
 }
 
-func (c *ConfigMap) data(run Run) (map[string]string, error) {
+func (c *ConfigMap) renderData(run Run) (map[string]string, error) {
 	data := map[string]string{
 		agentapi.RestoreKeyClusterUID: c.Task.UID, agentapi.RestoreKeyPod: c.Pod,
 		agentapi.RestoreKeyStep: run.Step, agentapi.RestoreKeyProgress: run.Progress,

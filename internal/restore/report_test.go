@@ -27,7 +27,7 @@ func newReporter(t *testing.T) (*ConfigMap, *fake.Clientset) {
 	}, client
 }
 
-func told(t *testing.T, client *fake.Clientset) *corev1.ConfigMap {
+func reported(t *testing.T, client *fake.Clientset) *corev1.ConfigMap {
 	t.Helper()
 	m, err := client.CoreV1().ConfigMaps("shop").Get(t.Context(), "again-restore", metav1.GetOptions{})
 	if err != nil {
@@ -40,22 +40,22 @@ func told(t *testing.T, client *fake.Clientset) *corev1.ConfigMap {
 // one's.
 func TestReport(t *testing.T) {
 	c, client := newReporter(t)
-	if err := c.Conclude(t.Context(), Run{Step: v1alpha1.RestoreStepCopying, Progress: "40%", Err: permanent("spec.version: no")}); err != nil {
+	if err := c.ReportEnd(t.Context(), Run{Step: v1alpha1.RestoreStepCopying, Progress: "40%", Err: newPermanent("spec.version: no")}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"clusterUID": "c-2", "pod": "pod-1", "step": "Copying", "progress": "40%", "error": "spec.version: no", "permanent": "true"}
-	if diff := cmp.Diff(want, told(t, client).Data); diff != "" {
+	if diff := cmp.Diff(want, reported(t, client).Data); diff != "" {
 		t.Errorf("a failure (-want +got):\n%s", diff)
 	}
-	c.Report(t.Context(), Run{Step: v1alpha1.RestoreStepFinding})
+	c.ReportProgress(t.Context(), Run{Step: v1alpha1.RestoreStepFinding})
 	want = map[string]string{"clusterUID": "c-2", "pod": "pod-1", "step": "Finding", "progress": ""}
-	if diff := cmp.Diff(want, told(t, client).Data); diff != "" {
+	if diff := cmp.Diff(want, reported(t, client).Data); diff != "" {
 		t.Errorf("the next attempt (-want +got):\n%s", diff)
 	}
-	if err := c.Conclude(t.Context(), Run{Step: v1alpha1.RestoreStepDone, Progress: "100%", Result: &v1alpha1.RestoreResult{Backup: "nightly", EndPosition: "42"}}); err != nil {
+	if err := c.ReportEnd(t.Context(), Run{Step: v1alpha1.RestoreStepDone, Progress: "100%", Result: &v1alpha1.RestoreResult{Backup: "nightly", EndPosition: "42"}}); err != nil {
 		t.Fatal(err)
 	}
-	got := told(t, client)
+	got := reported(t, client)
 	want = map[string]string{"clusterUID": "c-2", "pod": "pod-1", "step": "Done", "progress": "100%",
 		"result": `{"backup":"nightly","clusterUID":"","manifest":"","checksum":"","version":"","systemIdentifier":"","endPosition":"42","size":"0"}`}
 	if diff := cmp.Diff(want, got.Data); diff != "" || got.Labels["whose"] == "" {
@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 }
 
 // An API server that is away is waited for, and no success is claimed that
-// nobody heard of.
+// no operator heard of.
 func TestConcludeWaits(t *testing.T) {
 	c, client := newReporter(t)
 	left := 5
@@ -72,17 +72,17 @@ func TestConcludeWaits(t *testing.T) {
 		left--
 		return left >= 0, nil, errors.New("away")
 	})
-	if err := c.Conclude(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err != nil || told(t, client).Data[agentapi.RestoreKeyStep] != "Done" {
+	if err := c.ReportEnd(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err != nil || reported(t, client).Data[agentapi.RestoreKeyStep] != "Done" {
 		t.Error(err)
 	}
 	left = 1 << 30
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := c.Conclude(ended, Run{Step: v1alpha1.RestoreStepDone}); err == nil {
+	if err := c.ReportEnd(ended, Run{Step: v1alpha1.RestoreStepDone}); err == nil {
 		t.Error("told, it says, when there was no time left")
 	}
 	c.Limit = 20 * time.Millisecond
-	if err := c.Conclude(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err == nil {
+	if err := c.ReportEnd(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err == nil {
 		t.Error("told, it says, to nobody")
 	}
 }

@@ -124,7 +124,7 @@ func TestRestoreAfterFailedRecovery(t *testing.T) {
 	w.check(t, data)
 }
 
-// A result that could not be told is told by the next attempt.
+// A result that could not be reported is reported by the next attempt.
 func TestRestoreThatCouldNotTell(t *testing.T) {
 	w := newWorld(t)
 	w.backup(t, "c-1", "nightly", data)
@@ -274,7 +274,7 @@ func TestRestoreRefusesBackups(t *testing.T) {
 			return nil
 		}, "is of a PostgresCluster"},
 		"one that the image cannot take over": {func(w *world, _ *v1alpha1.BackupResult) error {
-			w.engine.fits = permanent("spec.version: set it to more")
+			w.engine.fits = newPermanent("spec.version: set it to more")
 			return nil
 		}, "spec.version"},
 		"one that is larger than the volume": {func(w *world, _ *v1alpha1.BackupResult) error {
@@ -354,7 +354,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A backup that cannot be read is passed over where there is a newer one, and
+// A backup that cannot be read is skipped where there is a newer one, and
 // never taken for none where it is the newest.
 func TestFindBesideABrokenOne(t *testing.T) {
 	w := newWorld(t)

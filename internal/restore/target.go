@@ -12,34 +12,34 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// words of a target; empty for the end of a backup.
-func words(t *v1alpha1.RestoreTarget) string {
+// describeTarget is a target in words; empty for the end of a backup.
+func describeTarget(t *v1alpha1.RestoreTarget) string {
 	if t == nil {
 		return ""
 	}
 	return t.String()
 }
 
-// find the backup that the task asks for.
-func (r *Restorer) find(ctx context.Context, s *store.Store) (string, error) {
+// findBackup finds the backup that the task asks for.
+func (r *Restorer) findBackup(ctx context.Context, s *store.Store) (string, error) {
 	t := r.Task
 	if t.Target == nil {
-		return find(ctx, s, t.Prefix, t.Backup)
+		return findNewest(ctx, s, t.Prefix, t.Backup)
 	}
-	all, err := ofOne(ctx, s, t.Prefix)
+	all, err := listOneCluster(ctx, s, t.Prefix)
 	if err != nil {
 		return "", err
 	}
-	readable, broken, err := read(ctx, s, all, t.Backup)
+	readable, broken, err := readManifests(ctx, s, all, t.Backup)
 	if err != nil {
 		return "", err
 	}
 	if len(readable) == 0 { // as without a target
-		return find(ctx, s, t.Prefix, t.Backup)
+		return findNewest(ctx, s, t.Prefix, t.Backup)
 	}
-	// Whichever of those before the target it is, the log leads to the same: one
-	// that is not whole may be passed over.
-	newest, torn, err := newestOf(ctx, s, r.followed(ctx, s, r.before(readable)))
+	// Whichever of those before the target it is, the WAL leads to the same: one
+	// that is not whole may be skipped.
+	newest, torn, err := newestOf(ctx, s, r.skipLeft(ctx, s, r.filterBefore(readable)))
 	switch {
 	case err != nil:
 		return "", err
@@ -56,33 +56,33 @@ func (r *Restorer) find(ctx context.Context, s *store.Store) (string, error) {
 	return newest.key, nil
 }
 
-// before leaves those that end before the task's target.
-func (r *Restorer) before(all []found) (before []found) {
+// filterBefore keeps those that end before the task's target.
+func (r *Restorer) filterBefore(all []found) (before []found) {
 	for _, f := range all {
-		if r.Engine.Precedes(f.Manifest, *r.Task.Target) {
+		if r.Engine.EndsBefore(f.Manifest, *r.Task.Target) {
 			before = append(before, f)
 		}
 	}
 	return before
 }
 
-// leads says why the log beside a backup does not lead to the task's target, as
+// checkTarget says why the WAL beside a backup does not lead to the task's target, as
 // far as that is known before it is read.
-func (r *Restorer) leads(ctx context.Context, s *store.Store, m backup.Manifest) error {
+func (r *Restorer) checkTarget(ctx context.Context, s *store.Store, m backup.Manifest) error {
 	switch {
 	case r.Task.Target == nil:
 		return nil
-	case !r.Engine.Precedes(m, *r.Task.Target):
+	case !r.Engine.EndsBefore(m, *r.Task.Target):
 		return r.tooEarly(ctx, s, m)
 	}
-	return r.Engine.Archived(ctx, s, m, *r.Task.Target)
+	return r.Engine.CheckArchive(ctx, s, m, *r.Task.Target)
 }
 
-// followed passes over the newest backups of a branch that the cluster has left,
+// skipLeft skips the newest backups of a branch that the cluster has left,
 // where an older one leads to what it went on with.
-func (r *Restorer) followed(ctx context.Context, s *store.Store, all []found) []found {
+func (r *Restorer) skipLeft(ctx context.Context, s *store.Store, all []found) []found {
 	for i, f := range all {
-		err := r.Engine.Archived(ctx, s, f.Manifest, *r.Task.Target)
+		err := r.Engine.CheckArchive(ctx, s, f.Manifest, *r.Task.Target)
 		if left := (*Left)(nil); !errors.As(err, &left) {
 			return all[i:] // what else is wrong is said of the one that is chosen
 		}
@@ -95,12 +95,12 @@ func (r *Restorer) followed(ctx context.Context, s *store.Store, all []found) []
 // backup.
 func (r *Restorer) tooEarly(ctx context.Context, s *store.Store, m backup.Manifest) error {
 	says := fmt.Sprintf("spec.restore.target: %s lies before the end of the backup %s, which is %s, at %s", r.Task.Target, m.Backup, m.End, m.EndedBy().Format(time.RFC3339))
-	all, err := r.others(ctx, s, m)
+	all, err := r.listOthers(ctx, s, m)
 	if err != nil {
 		return err
 	}
-	if fit := r.before(all); len(fit) > 0 {
-		return permanent("%s: name another one that ends before it: %s", says, names(fit))
+	if fit := r.filterBefore(all); len(fit) > 0 {
+		return newPermanent("%s: name another one that ends before it: %s", says, listNames(fit))
 	}
 	if len(all) > 0 {
 		oldest := all[len(all)-1]
@@ -108,17 +108,17 @@ func (r *Restorer) tooEarly(ctx context.Context, s *store.Store, m backup.Manife
 			m = oldest.Manifest
 		}
 	}
-	return permanent("%s: no backup ends before it, and what can be brought back begins with the end of %s, at %s", says, m.Backup, m.EndedBy().Format(time.RFC3339))
+	return newPermanent("%s: no backup ends before it, and what can be brought back begins with the end of %s, at %s", says, m.Backup, m.EndedBy().Format(time.RFC3339))
 }
 
-// otherwise says which other backup to name where a recovery has missed its
+// suggestOther says which other backup to name where a recovery has missed its
 // target.
-func (r *Restorer) otherwise(ctx context.Context, s *store.Store, m backup.Manifest, failed error) error {
+func (r *Restorer) suggestOther(ctx context.Context, s *store.Store, m backup.Manifest, failed error) error {
 	missed := (*Missed)(nil)
 	if !errors.As(failed, &missed) || !missed.Early && r.Task.Target.Name == "" {
 		return failed
 	}
-	all, err := r.others(ctx, s, m)
+	all, err := r.listOthers(ctx, s, m)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
@@ -131,17 +131,17 @@ func (r *Restorer) otherwise(ctx context.Context, s *store.Store, m backup.Manif
 	if len(older) == 0 {
 		return fmt.Errorf("%w; there is no older backup of this cluster", failed)
 	}
-	return fmt.Errorf("%w; if it lies before that, name an older backup: %s", failed, names(older))
+	return fmt.Errorf("%w; if it lies before that, name an older backup: %s", failed, listNames(older))
 }
 
-// others are the backups of the same cluster in the same store, the newest
+// listOthers lists the backups of the same cluster in the same store, the newest
 // first.
-func (r *Restorer) others(ctx context.Context, s *store.Store, m backup.Manifest) (others []found, err error) {
-	all, err := manifests(ctx, s, fmt.Sprintf("%s/%s/%s/", m.Namespace, m.Cluster, m.ClusterUID))
+func (r *Restorer) listOthers(ctx context.Context, s *store.Store, m backup.Manifest) (others []found, err error) {
+	all, err := listManifests(ctx, s, fmt.Sprintf("%s/%s/%s/", m.Namespace, m.Cluster, m.ClusterUID))
 	if err != nil {
 		return nil, err
 	}
-	readable, _, err := read(ctx, s, all, "")
+	readable, _, err := readManifests(ctx, s, all, "")
 	for _, f := range readable {
 		if f.BackupUID != m.BackupUID && f.Kind == m.Kind {
 			others = append(others, f)
@@ -150,8 +150,8 @@ func (r *Restorer) others(ctx context.Context, s *store.Store, m backup.Manifest
 	return others, err
 }
 
-// names of a few backups.
-func names(all []found) string {
+// listNames joins the names of a few backups.
+func listNames(all []found) string {
 	const few = 3
 	var names []string
 	for _, f := range all[:min(few, len(all))] {

@@ -15,7 +15,7 @@ import (
 )
 
 // A moment is brought back from the newest backup before it, and what came back
-// is told.
+// is reported.
 func TestRestoreToATarget(t *testing.T) {
 	spoil := func(t *testing.T, w *world, b *v1alpha1.BackupResult) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestRestoreToATarget(t *testing.T) {
 		}, "", []string{"the end of the backup newest", "name another one that ends before it: first ("}},
 		{"there is none of the name", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) { w.task.Backup = "nothing" }, "", []string{"no complete backup nothing"}},
 		{"there is no log", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
-			w.engine.unarchived = permanent("there is no log")
+			w.engine.unarchived = newPermanent("there is no log")
 		}, "", []string{"there is no log"}},
 		{"the log lacks a restore point", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
 			w.task.Target = &v1alpha1.RestoreTarget{Name: "p"}
@@ -97,7 +97,7 @@ func TestRestoreToATarget(t *testing.T) {
 				t.Fatalf("%v, %+v", err, got)
 			}
 			w.check(t, files{"base": c.want})
-			// What is in place is told again.
+			// What is in place is reported again.
 			w.said.last = Run{}
 			if err := w.restore(t); err != nil || w.said.last.Result == nil || !w.said.last.Result.RecoveredTo.Equal(got.RecoveredTo) || w.engine.recovered != 1 {
 				t.Errorf("again: %v, %+v", err, w.said.last.Result)

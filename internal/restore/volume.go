@@ -26,7 +26,7 @@ const Recovered = "data"
 // before anything else is, and goes when the data is in its place.
 type intent struct {
 	ClusterUID string `json:"clusterUID"`
-	// Asked is the wish that the manifest was chosen for.
+	// Asked is the request that the manifest was chosen for.
 	Asked    string `json:"asked"`
 	Manifest string `json:"manifest"`
 	Checksum string `json:"checksum"`
@@ -34,8 +34,8 @@ type intent struct {
 	Target string `json:"target,omitempty"`
 }
 
-// sight is what was found on the volume.
-type sight struct {
+// observation is what was read of the volume.
+type observation struct {
 	// Restored is the proof in the data directory; zero without data, and
 	// without a proof.
 	Restored agent.Restored
@@ -54,16 +54,18 @@ type Layout struct {
 	Proof string
 }
 
-func (l Layout) proof(data string) string { return filepath.Join(data, l.Proof, agent.RestoredFile) }
+func (l Layout) proofFile(data string) string {
+	return filepath.Join(data, l.Proof, agent.RestoredFile)
+}
 
-// look at the volume. Names that begin with a dot are no data, as they are none
-// to the agents.
-func look(volume string, layout Layout) (sight, error) {
+// observeVolume reads what is on the volume. Names that begin with a dot are no data,
+// as they are none to the agents.
+func observeVolume(volume string, layout Layout) (observation, error) {
 	entries, err := os.ReadDir(volume)
 	if err != nil {
-		return sight{}, fmt.Errorf("read the volume: %w", err)
+		return observation{}, fmt.Errorf("read the volume: %w", err)
 	}
-	var s sight
+	var s observation
 	for _, entry := range entries {
 		switch name := entry.Name(); {
 		case name == intentName:
@@ -74,7 +76,7 @@ func look(volume string, layout Layout) (sight, error) {
 			s.Work = true
 		case name == layout.Data:
 			// One that cannot be read was never written by a restore.
-			s.Restored, _ = agent.ReadRestored(layout.proof(filepath.Join(volume, name)))
+			s.Restored, _ = agent.ReadRestored(layout.proofFile(filepath.Join(volume, name)))
 			s.Data = name
 		case name == "lost+found", strings.HasPrefix(name, "."):
 		default:
@@ -82,7 +84,7 @@ func look(volume string, layout Layout) (sight, error) {
 		}
 	}
 	if s.Work && s.Intent == nil && s.Data == "" {
-		s.Data = workName // nobody said that it may go
+		s.Data = workName // no intent says that it may go
 	}
 	return s, nil
 }
@@ -99,7 +101,7 @@ func readIntent(volume string) (*intent, error) {
 	return i, nil
 }
 
-func (i intent) write(volume string) error {
+func (i intent) writeTo(volume string) error {
 	return writeDurably(filepath.Join(volume, intentName), i)
 }
 
@@ -135,9 +137,9 @@ func clearWork(work string) error {
 	return nil
 }
 
-// tidy removes what a restore needed, once its data is in its place: the intent
+// removeWork removes what a restore needed, once its data is in its place: the intent
 // last, for it is what allows the rest to go.
-func tidy(volume string) error {
+func removeWork(volume string) error {
 	if err := clearWork(filepath.Join(volume, workName)); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forget what the node's memory still has of a file.
-func forget(f *os.File) error {
+// dropCache drops what the node's memory still has of a file.
+func dropCache(f *os.File) error {
 	return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
 }

@@ -4,4 +4,4 @@ package store
 
 import "os"
 
-func forget(*os.File) error { return nil }
+func dropCache(*os.File) error { return nil }

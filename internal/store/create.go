@@ -21,7 +21,7 @@ var ErrExists = errors.New("it is there already")
 // key at the same moment, there the later one wins. So it is in a directory,
 // but for those that use the same Store.
 func (s *Store) Create(ctx context.Context, key string, data []byte) error {
-	there, err := s.Has(ctx, key)
+	there, err := s.HasObject(ctx, key)
 	if err == nil && there {
 		return ErrExists
 	}
@@ -29,19 +29,19 @@ func (s *Store) Create(ctx context.Context, key string, data []byte) error {
 		return err
 	}
 	there = false
-	err = s.try(ctx, "write "+key, int64(len(data)), func(ctx context.Context) error {
-		if s.keep != nil { // a directory is looked at, and then written
+	err = s.tryRequest(ctx, "write "+key, int64(len(data)), func(ctx context.Context) error {
+		if s.keep != nil { // a directory is read, and then written
 			s.creating.Lock()
 			defer s.creating.Unlock()
 		}
-		err := s.upload(ctx, key, data, true)
-		if status, code := answered(err); status == http.StatusNotImplemented || code == "NotImplemented" {
-			err = s.upload(ctx, key, data, false)
+		err := s.uploadObject(ctx, key, data, true)
+		if status, code := answerStatus(err); status == http.StatusNotImplemented || code == "NotImplemented" {
+			err = s.uploadObject(ctx, key, data, false)
 		}
 		if there = gcerrors.Code(err) == gcerrors.FailedPrecondition; there {
 			return nil
 		}
-		if _, code := answered(err); code == "ConditionalRequestConflict" {
+		if _, code := answerStatus(err); code == "ConditionalRequestConflict" {
 			return errors.New("another client writes it") // and another try shows what
 		}
 		if err != nil || s.keep == nil {
@@ -55,13 +55,13 @@ func (s *Store) Create(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-func (s *Store) upload(ctx context.Context, key string, data []byte, fresh bool) error {
+func (s *Store) uploadObject(ctx context.Context, key string, data []byte, fresh bool) error {
 	return s.bucket.Upload(ctx, key, bytes.NewReader(data), &blob.WriterOptions{ContentType: "application/octet-stream", IfNotExist: fresh})
 }
 
-// Has says whether an object is there.
-func (s *Store) Has(ctx context.Context, key string) (there bool, err error) {
-	err = s.try(ctx, "look for "+key, 0, func(ctx context.Context) error {
+// HasObject says whether an object is there.
+func (s *Store) HasObject(ctx context.Context, key string) (there bool, err error) {
+	err = s.tryRequest(ctx, "look for "+key, 0, func(ctx context.Context) error {
 		there, err = s.bucket.Exists(ctx, key)
 		return err
 	})

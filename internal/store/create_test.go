@@ -11,13 +11,13 @@ import (
 func TestCreate(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		if there, err := s.Has(ctx, "a/1"); there || err != nil {
+		if there, err := s.HasObject(ctx, "a/1"); there || err != nil {
 			t.Errorf("there before it was written: %v, %v", there, err)
 		}
 		if err := s.Create(ctx, "a/1", []byte("first")); err != nil {
 			t.Fatal(err)
 		}
-		if there, err := s.Has(ctx, "a/1"); !there || err != nil {
+		if there, err := s.HasObject(ctx, "a/1"); !there || err != nil {
 			t.Errorf("not there: %v, %v", there, err)
 		}
 		if err := s.Create(ctx, "a/1", []byte("second")); !errors.Is(err, ErrExists) {
@@ -89,7 +89,7 @@ func TestCreateOnPoorServices(t *testing.T) {
 	}
 }
 
-// discard is an answer that nobody gets.
+// discard is an answer that no caller gets.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }

@@ -36,7 +36,7 @@ type Error struct {
 	Field string
 	// Remedy says what to do about it; empty where waiting is all.
 	Remedy string
-	// Permanent says that another try is in vain until a person mends it.
+	// Permanent says that another try is in vain until a person repairs it.
 	Permanent bool
 	// Missing says that the object, or its bucket, is not there.
 	Missing bool
@@ -78,7 +78,7 @@ const (
 // fault is what a code of a store means.
 type fault struct{ field, remedy string }
 
-// faults that no other try mends, by the codes that S3 and Azure give them.
+// faults that no other try repairs, by the codes that S3 and Azure give them.
 var faults = map[string]fault{
 	"InvalidAccessKeyId":           {FieldCredentials, remedyCredentials},
 	"SignatureDoesNotMatch":        {FieldCredentials, remedyCredentials},
@@ -105,22 +105,22 @@ var passing = map[string]bool{
 	"RequestTimeout": true, "IncompleteBody": true, "BadDigest": true, "OperationAborted": true, "SlowDown": true, "TooManyRequests": true,
 }
 
-// explain says what an error of a store means.
-func (s *Store) explain(op string, err error) error {
+// explainError says what an error of a store means.
+func (s *Store) explainError(op string, err error) error {
 	if err == nil {
 		return nil
 	}
 	e := &Error{Op: op, Err: said{err}}
-	answer, code := answered(err)
+	answer, code := answerStatus(err)
 	known, found := faults[code]
 	switch {
-	case s.passes(err, code):
+	case s.isTransient(err, code):
 	case found:
 		e.Field, e.Remedy, e.Permanent = known.field, known.remedy, true
 		e.Missing = known.remedy == remedyBucket
 	case answer == http.StatusInsufficientStorage:
 		e.Field, e.Remedy, e.Permanent = FieldURL, remedyFull, true
-	case e.way(err):
+	case e.explainTransport(err):
 	case answer == http.StatusUnauthorized:
 		e.Field, e.Remedy, e.Permanent = FieldCredentials, remedyCredentials, true
 	case answer == http.StatusForbidden:
@@ -137,19 +137,19 @@ func (s *Store) explain(op string, err error) error {
 		e.Field = s.address
 	}
 	if e.Remedy == remedyFull {
-		return s.full(e)
+		return s.explainFull(e)
 	}
 	return e
 }
 
-// passes says whether the next try may well succeed.
-func (s *Store) passes(err error, code string) bool {
+// isTransient says whether the next try may well succeed.
+func (s *Store) isTransient(err error, code string) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || passing[code] ||
 		s.ownIdentity && code == "ExpiredToken" // the next try has another one
 }
 
 // said is an error without what only its machinery knows: the queries of its
-// URLs may hold a signature that lets anybody in.
+// URLs may hold a signature that lets any client in.
 type said struct{ err error }
 
 // queries of URLs, as errors print them.
@@ -166,7 +166,7 @@ const longestAnswer = 200
 // Error implements error.
 func (s said) Error() string {
 	text := machinery.ReplaceAllString(s.err.Error(), "")
-	if status, code := answered(s.err); status > 0 {
+	if status, code := answerStatus(s.err); status > 0 {
 		text = fmt.Sprintf("the store answered %d", status)
 		if words := answerOf(s.err, code); words != "" {
 			text += ", " + words
@@ -205,13 +205,13 @@ func answerOf(err error, code string) string {
 // Is makes the error known for what it is, and nothing more of it.
 func (s said) Is(target error) bool { return errors.Is(s.err, target) }
 
-// way says whether the error is one of the way to the store, or of a directory,
+// explainTransport says whether the error is one of the way to the store, or of a directory,
 // and what it means.
-func (e *Error) way(err error) bool {
+func (e *Error) explainTransport(err error) bool {
 	var name *net.DNSError
 	var token *oauth2.RetrieveError
 	switch {
-	case untrusted(err):
+	case isUntrusted(err):
 		e.Field, e.Remedy, e.Permanent = FieldEndpoint, remedyCertificate, true
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		e.Field, e.Remedy = FieldEndpoint, remedyNoServer
@@ -229,9 +229,9 @@ func (e *Error) way(err error) bool {
 	return true
 }
 
-// answered is the status of HTTP that a store answered with, and its own code
+// answerStatus returns the status of HTTP that a store answered with, and its own code
 // for the error; 0 and "" where it did not.
-func answered(err error) (status int, code string) {
+func answerStatus(err error) (status int, code string) {
 	var s3 smithy.APIError
 	if errors.As(err, &s3) {
 		code = s3.ErrorCode()
@@ -250,7 +250,7 @@ func answered(err error) (status int, code string) {
 	return status, code
 }
 
-func untrusted(err error) bool {
+func isUntrusted(err error) bool {
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// What a store says becomes the field to mend, and what to do. Nothing that a
-// person must mend is tried twice.
+// What a store says becomes the field to repair, and what to do. Nothing that a
+// person must repair is tried twice.
 func TestErrors(t *testing.T) {
 	service := newService(t)
 	cases := []struct {
@@ -92,7 +92,7 @@ func TestFull(t *testing.T) {
 		"the volume orders-backups: ": {URL: "file://" + dir, Volume: "orders-backups"}, "s3://backups/team: ": {URL: "s3://backups/team"},
 	} {
 		s := open(t, at, nil)
-		err := s.try(t.Context(), "write a", 0, func(context.Context) error { return &os.PathError{Op: "write", Path: dir, Err: syscall.ENOSPC} })
+		err := s.tryRequest(t.Context(), "write a", 0, func(context.Context) error { return &os.PathError{Op: "write", Path: dir, Err: syscall.ENOSPC} })
 		var e *Error
 		if !errors.As(err, &e) || !e.Permanent || !strings.Contains(err.Error(), "write a in "+name) || strings.Contains(err.Error(), "spec.backup.volume.size") != (at.Volume != "") || !strings.Contains(err.Error(), remedyFull) {
 			t.Error(err)
@@ -109,7 +109,7 @@ func TestSignaturesStaySecret(t *testing.T) {
 	for name, endpoint := range map[string]string{"nobody listens": "https://127.0.0.1:1", "no such host": "https://store.invalid", "the connection breaks": broken.URL} {
 		s := open(t, Location{URL: "azblob://backups/team", Endpoint: endpoint}, Secret{KeyAzureAccount: []byte("acme"), KeyAzureSignature: []byte("?sv=2024&sig=c2VjcmV0%3D&se=2030"), KeyCA: ca})
 		s.Patience = Patience{}
-		for _, err := range []error{s.Put(t.Context(), "a", []byte("data")), s.Check(t.Context(), "a/"), s.DeleteAll(t.Context(), "a/", nil)} {
+		for _, err := range []error{s.Put(t.Context(), "a", []byte("data")), s.CheckAccess(t.Context(), "a/"), s.DeleteAll(t.Context(), "a/", nil)} {
 			var way *url.Error
 			if err == nil || strings.Contains(err.Error(), "sig") || strings.Contains(err.Error(), "c2Vj") || errors.As(err, &way) {
 				t.Errorf("%s: %+v", name, err)
@@ -146,7 +146,7 @@ func TestErrorsOfTheWay(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			err := open(t, tc.at, tc.secret).Check(t.Context(), "a/")
+			err := open(t, tc.at, tc.secret).CheckAccess(t.Context(), "a/")
 			var e *Error
 			if !errors.As(err, &e) || e.Field != tc.field || e.Permanent != tc.permanent {
 				t.Errorf("%+v", err)

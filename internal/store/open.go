@@ -31,14 +31,14 @@ import (
 	"golang.org/x/oauth2/google"
 )
 
-// Open makes a store ready. It asks nothing of it: see Check.
+// Open makes a store ready. It asks nothing of it: see CheckAccess.
 func Open(ctx context.Context, at Location, secret Secret) (*Store, error) {
-	u, err := parse(at)
+	u, err := parseLocation(at)
 	if err != nil {
 		return nil, err
 	}
 	certified()
-	roots, err := trusted(secret)
+	roots, err := readRoots(secret)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func Open(ctx context.Context, at Location, secret Secret) (*Store, error) {
 		s.bucket, err = openAzure(ctx, at, u.Host, secret, roots)
 	case "file":
 		s.bucket, err = openDirectory(u.Path)
-		s.keep = func(key string) error { return keep(u.Path, key) }
+		s.keep = func(key string) error { return syncFile(u.Path, key) }
 		s.clear = func(prefix string) error { return clearDirectory(u.Path, prefix) }
 		prefix = ""
 		if at.Volume != "" {
@@ -75,33 +75,33 @@ func Open(ctx context.Context, at Location, secret Secret) (*Store, error) {
 	return s, nil
 }
 
-// wrong is an error in a field.
-func wrong(field, format string, args ...any) error {
+// fieldError is an error in a field.
+func fieldError(field, format string, args ...any) error {
 	return &Error{Op: "open the store", Field: field, Permanent: true, Err: fmt.Errorf(format, args...)}
 }
 
-func parse(at Location) (*url.URL, error) {
+func parseLocation(at Location) (*url.URL, error) {
 	u, err := url.Parse(at.URL)
 	switch {
 	case err != nil:
-		return nil, wrong(FieldURL, "%w", err)
+		return nil, fieldError(FieldURL, "%w", err)
 	case u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return nil, wrong(FieldURL, "%q has more than a bucket and a prefix: options are fields of their own, and keys belong into a Secret", at.URL)
+		return nil, fieldError(FieldURL, "%q has more than a bucket and a prefix: options are fields of their own, and keys belong into a Secret", at.URL)
 	case u.Scheme == "file" && (u.Host != "" || !strings.HasPrefix(u.Path, "/")):
-		return nil, wrong(FieldURL, "%q is no directory: write three slashes, such as file:///backups", at.URL)
+		return nil, fieldError(FieldURL, "%q is no directory: write three slashes, such as file:///backups", at.URL)
 	case u.Scheme == "file":
 		return u, nil
 	case u.Scheme != "s3" && u.Scheme != "gs" && u.Scheme != "azblob":
-		return nil, wrong(FieldURL, "%q is no store that is known: write s3://bucket/prefix, gs://bucket/prefix or azblob://container/prefix", at.URL)
+		return nil, fieldError(FieldURL, "%q is no store that is known: write s3://bucket/prefix, gs://bucket/prefix or azblob://container/prefix", at.URL)
 	case u.Host == "" || strings.Contains(u.Host, ":"):
-		return nil, wrong(FieldURL, "%q names no bucket: write %s://bucket/prefix, and the address of a service into endpoint", at.URL, u.Scheme)
+		return nil, fieldError(FieldURL, "%q names no bucket: write %s://bucket/prefix, and the address of a service into endpoint", at.URL, u.Scheme)
 	}
 	return u, nil
 }
 
-// trusted adds the CA of the Secret to those that the image trusts; nil without
+// readRoots adds the CA of the Secret to those that the image trusts; nil without
 // one.
-func trusted(secret Secret) (*x509.CertPool, error) {
+func readRoots(secret Secret) (*x509.CertPool, error) {
 	ca := secret[KeyCA]
 	if len(ca) == 0 {
 		return nil, nil
@@ -111,34 +111,34 @@ func trusted(secret Secret) (*x509.CertPool, error) {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, wrong(FieldCredentials, "%s holds no certificate: it is to be the CA of the endpoint, as PEM", KeyCA)
+		return nil, fieldError(FieldCredentials, "%s holds no certificate: it is to be the CA of the endpoint, as PEM", KeyCA)
 	}
 	return pool, nil
 }
 
-func trust(transport *http.Transport, roots *x509.CertPool) {
+func trustRoots(transport *http.Transport, roots *x509.CertPool) {
 	if roots != nil {
 		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
 }
 
-func transport(roots *x509.CertPool) *http.Transport {
+func newTransport(roots *x509.CertPool) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	trust(t, roots)
+	trustRoots(t, roots)
 	return t
 }
 
-// pair reads two keys that need each other.
-func pair(secret Secret, first, second string) (a, b string, err error) {
+// readPair reads two keys that need each other.
+func readPair(secret Secret, first, second string) (a, b string, err error) {
 	a, b = strings.TrimSpace(string(secret[first])), strings.TrimSpace(string(secret[second]))
 	if (a == "") != (b == "") {
-		return "", "", wrong(FieldCredentials, "the Secret has one of %s and %s: it needs both, or neither to use the pod's own identity", first, second)
+		return "", "", fieldError(FieldCredentials, "the Secret has one of %s and %s: it needs both, or neither to use the pod's own identity", first, second)
 	}
 	return a, b, nil
 }
 
 func openS3(ctx context.Context, at Location, bucket string, secret Secret, roots *x509.CertPool) (*blob.Bucket, error) {
-	id, key, err := pair(secret, KeyS3ID, KeyS3Secret)
+	id, key, err := readPair(secret, KeyS3ID, KeyS3Secret)
 	if err != nil {
 		return nil, err
 	}
@@ -152,15 +152,15 @@ func openS3(ctx context.Context, at Location, bucket string, secret Secret, root
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
-		return nil, wrong(FieldCredentials, "%w", err)
+		return nil, fieldError(FieldCredentials, "%w", err)
 	}
 	if roots != nil { // otherwise AWS_CA_BUNDLE counts
-		cfg.HTTPClient = awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { trust(t, roots) })
+		cfg.HTTPClient = awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { trustRoots(t, roots) })
 	}
 	of := &s3blob.Options{}
 	if at.Endpoint != "" {
 		if e, err := url.Parse(at.Endpoint); err != nil || e.Scheme != "http" && e.Scheme != "https" || e.Host == "" {
-			return nil, wrong(FieldEndpoint, "%q is no address: write it as https://host:port", at.Endpoint)
+			return nil, fieldError(FieldEndpoint, "%q is no address: write it as https://host:port", at.Endpoint)
 		}
 		cfg.BaseEndpoint = aws.String(at.Endpoint)
 		// Amazon's newer checksums are not what others speak.
@@ -183,11 +183,11 @@ func openGoogle(ctx context.Context, bucket string, secret Secret, roots *x509.C
 		found, err = google.FindDefaultCredentials(ctx, scopeGoogle)
 	}
 	if err != nil {
-		return nil, wrong(FieldCredentials, "%w: put the key of a service account into %s of the Secret, or give the pod an identity", err, KeyGoogle)
+		return nil, fieldError(FieldCredentials, "%w: put the key of a service account into %s of the Secret, or give the pod an identity", err, KeyGoogle)
 	}
-	signed, err := gcp.NewHTTPClient(transport(roots), gcp.CredentialsTokenSource(found))
+	signed, err := gcp.NewHTTPClient(newTransport(roots), gcp.CredentialsTokenSource(found))
 	if err != nil {
-		return nil, wrong(FieldCredentials, "%w", err)
+		return nil, fieldError(FieldCredentials, "%w", err)
 	}
 	return gcsblob.OpenBucket(ctx, signed, bucket, nil)
 }
@@ -195,13 +195,13 @@ func openGoogle(ctx context.Context, bucket string, secret Secret, roots *x509.C
 func openAzure(ctx context.Context, at Location, name string, secret Secret, roots *x509.CertPool) (*blob.Bucket, error) {
 	account := strings.TrimSpace(cmp.Or(string(secret[KeyAzureAccount]), os.Getenv(KeyAzureAccount)))
 	if account == "" {
-		return nil, wrong(FieldCredentials, "the Secret does not name the account: put it into %s", KeyAzureAccount)
+		return nil, fieldError(FieldCredentials, "the Secret does not name the account: put it into %s", KeyAzureAccount)
 	}
 	address := cmp.Or(strings.TrimRight(at.Endpoint, "/"), "https://"+account+".blob.core.windows.net") + "/" + name
-	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: transport(roots)}, Retry: policy.RetryOptions{MaxRetries: -1}}}
+	options := &container.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: newTransport(roots)}, Retry: policy.RetryOptions{MaxRetries: -1}}}
 	c, err := azureClient(address, account, secret, options)
 	if err != nil {
-		return nil, wrong(FieldCredentials, "%w", err)
+		return nil, fieldError(FieldCredentials, "%w", err)
 	}
 	return azureblob.OpenBucket(ctx, c, nil)
 }
@@ -229,7 +229,7 @@ func azureClient(address, account string, secret Secret, options *container.Clie
 
 func openDirectory(dir string) (*blob.Bucket, error) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, wrong(FieldURL, "there is no directory %s", dir)
+		return nil, fieldError(FieldURL, "there is no directory %s", dir)
 	}
 	return fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite, DirFileMode: 0o750})
 }
@@ -244,9 +244,9 @@ func clearDirectory(dir, prefix string) error {
 	return root.RemoveAll(filepath.FromSlash(strings.TrimSuffix(prefix, "/")))
 }
 
-// keep makes a file, and that it is there, survive a failure of the node. The
+// syncFile makes a file, and that it is there, survive a failure of the node. The
 // group may read it: a restore runs as another user.
-func keep(dir, key string) error {
+func syncFile(dir, key string) error {
 	name := filepath.Join(dir, filepath.FromSlash(key))
 	if err := os.Chmod(name, 0o640); err != nil {
 		return err
@@ -257,7 +257,7 @@ func keep(dir, key string) error {
 			return err
 		}
 		// What is read afterwards is to be what the disk has.
-		if err := errors.Join(f.Sync(), forget(f), f.Close()); err != nil {
+		if err := errors.Join(f.Sync(), dropCache(f), f.Close()); err != nil {
 			return err
 		}
 		if name == filepath.Clean(dir) {

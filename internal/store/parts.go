@@ -29,15 +29,15 @@ const PartSize = 15 << 20
 const atOnce = 4
 
 // WriteParts cuts a stream into parts below a prefix, each of a size in bytes
-// but for the last. Each that is stored is told to done, in any order.
+// but for the last. Each that is stored is passed to done, in any order.
 func (s *Store) WriteParts(ctx context.Context, prefix string, from io.Reader, size int, done func(Part)) ([]Part, error) {
 	group, writing := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	told := make(chan Part)
+	stored := make(chan Part)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
-		for p := range told {
+		for p := range stored {
 			done(p)
 		}
 	}()
@@ -63,12 +63,12 @@ func (s *Store) WriteParts(ctx context.Context, prefix string, from io.Reader, s
 			if err := s.Put(writing, prefix+part.Name, data[:n]); err != nil {
 				return err
 			}
-			told <- part
+			stored <- part
 			return nil
 		})
 	}
 	err := group.Wait()
-	close(told)
+	close(stored)
 	<-finished
 	if failed == nil {
 		failed = err
@@ -91,7 +91,7 @@ func (s *Store) ReadParts(ctx context.Context, prefix string, parts []Part) io.R
 				return
 			case r.next <- answer:
 			}
-			go func() { answer <- s.fetch(ctx, prefix, p) }()
+			go func() { answer <- s.fetchPart(ctx, prefix, p) }()
 		}
 	}()
 	return r
@@ -102,8 +102,8 @@ type fetched struct {
 	err  error
 }
 
-func (s *Store) fetch(ctx context.Context, prefix string, p Part) fetched {
-	data, err := s.get(ctx, prefix+p.Name, p.Size)
+func (s *Store) fetchPart(ctx context.Context, prefix string, p Part) fetched {
+	data, err := s.getObject(ctx, prefix+p.Name, p.Size)
 	if err != nil {
 		return fetched{nil, err}
 	}

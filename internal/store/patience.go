@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Patience is how long something is tried again that may mend itself.
+// Patience is how long something is tried again that may repair itself.
 type Patience struct {
 	// First is the pause after the first try. Each is twice the one before,
 	// but never longer than Longest.
@@ -16,9 +16,9 @@ type Patience struct {
 	Total time.Duration
 }
 
-// Try does something until it is done, is final, or patience ends. A context
+// TryUntilDone does something until it is done, is final, or patience ends. A context
 // that is done ends it, too, and at once.
-func (p Patience) Try(ctx context.Context, do func(context.Context) (final bool, err error)) error {
+func (p Patience) TryUntilDone(ctx context.Context, do func(context.Context) (final bool, err error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

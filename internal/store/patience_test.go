@@ -31,7 +31,7 @@ func TestPatienceLasts(t *testing.T) {
 	}{{0, true}, {time.Second, true}, {5 * time.Minute, true}, {10 * time.Minute, true}, {15 * time.Minute, false}, {24 * time.Hour, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			tries, begun := 0, time.Now()
-			err := (&Store{Patience: patience}).try(t.Context(), "write a", 0, outage(tc.away, &tries))
+			err := (&Store{Patience: patience}).tryRequest(t.Context(), "write a", 0, outage(tc.away, &tries))
 			if (err == nil) != tc.good {
 				t.Errorf("away for %s: %v", tc.away, err)
 			}
@@ -46,7 +46,7 @@ func TestPatienceLasts(t *testing.T) {
 func TestRequestsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		err := (&Store{Patience: patience}).try(t.Context(), "write a", 16<<20, func(ctx context.Context) error {
+		err := (&Store{Patience: patience}).tryRequest(t.Context(), "write a", 16<<20, func(ctx context.Context) error {
 			if tries++; tries == 3 {
 				return nil
 			}
@@ -57,7 +57,7 @@ func TestRequestsThatHang(t *testing.T) {
 			t.Errorf("%d tries, %v", tries, err)
 		}
 		begun := time.Now()
-		err = (&Store{Patience: patience}).try(t.Context(), "write a", 0, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		err = (&Store{Patience: patience}).tryRequest(t.Context(), "write a", 0, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		if e := (*Error)(nil); !errors.As(err, &e) || e.Permanent || time.Since(begun) > 15*time.Minute {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
@@ -70,12 +70,12 @@ func TestPatienceEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		tries := 0
 		time.AfterFunc(time.Minute, func() { cancel(errors.New("told to stop")) })
-		err := (&Store{Patience: patience}).try(ctx, "write a", 0, outage(time.Hour, &tries))
+		err := (&Store{Patience: patience}).tryRequest(ctx, "write a", 0, outage(time.Hour, &tries))
 		if err == nil || !errors.Is(err, errAway) || context.Cause(ctx).Error() != "told to stop" {
 			t.Error(err)
 		}
 		tries = 0
-		if err := (&Store{Patience: patience}).try(ctx, "delete a", 0, outage(0, &tries)); err == nil || tries != 0 {
+		if err := (&Store{Patience: patience}).tryRequest(ctx, "delete a", 0, outage(0, &tries)); err == nil || tries != 0 {
 			t.Errorf("%d tries, %v", tries, err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 )
 
 // In an image without any certificate a process trusts the public authorities
-// when it was told to.
+// when it was asked to.
 func TestCertified(t *testing.T) {
 	const child = "HOLDFAST_TEST_WITHOUT_ROOTS"
 	if os.Getenv(child) == "" {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// space is the room of a volume whose storage does not enforce its size: what is
+// space is that of a volume whose storage does not enforce its size: what is
 // written beyond that is taken from others on the same disk, databases perhaps.
 type space struct {
 	dir string
@@ -25,18 +25,18 @@ type space struct {
 	counted, own bool
 }
 
-// disk is a file system: what is free of it for everybody, what is taken, and how
+// disk is a file system: what is free of it for all users, what is taken, and how
 // much there is in all; nothing where that is unknown.
 type disk struct{ free, taken, total int64 }
 
-// take says why so much more is not to be written, and what to do about it. A
+// takeSpace takes so much, or says why so much more is not to be written, and what to do about it. A
 // volume that is a file system of its own knows by itself when it is full.
-func (s *space) take(more int64) (remedy string, err error) {
+func (s *space) takeSpace(more int64) (remedy string, err error) {
 	d := s.disk(s.dir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.counted {
-		s.used, s.counted = filled(s.dir), true
+		s.used, s.counted = sumFiles(s.dir), true
 		s.own = s.isOwn(d)
 	}
 	if s.own {
@@ -46,7 +46,7 @@ func (s *space) take(more int64) (remedy string, err error) {
 		return remedyDisk, fmt.Errorf("only %s of the disk that it is on are free, and members need some", inMiB(d.free))
 	}
 	if s.used+more > s.size {
-		s.used = filled(s.dir) // some may be gone
+		s.used = sumFiles(s.dir) // some may be gone
 	}
 	if s.used+more > s.size {
 		return remedyFull, fmt.Errorf("it holds %s of %s", inMiB(s.used), inMiB(s.size))
@@ -69,9 +69,9 @@ func leastFree(total int64) int64 { return min(max(total/50, 48<<20), 1<<30) }
 
 func inMiB(n int64) string { return resource.NewQuantity(n>>20<<20, resource.BinarySI).String() }
 
-// filled is how much the files below a directory hold. What cannot be read is
+// sumFiles is how much the files below a directory hold. What cannot be read is
 // none of the store's.
-func filled(dir string) (n int64) {
+func sumFiles(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			if entry != nil && entry.IsDir() {
@@ -87,20 +87,20 @@ func filled(dir string) (n int64) {
 	return n
 }
 
-// room refuses to write so much where the volume has no room for it.
-func (s *Store) room(op string, more int64) error {
+// checkSpace refuses to write so much where the volume has no disk space for it.
+func (s *Store) checkSpace(op string, more int64) error {
 	if s.space == nil {
 		return nil
 	}
-	remedy, err := s.space.take(more)
+	remedy, err := s.space.takeSpace(more)
 	if err == nil {
 		return nil
 	}
-	return s.full(&Error{Op: op, Field: FieldURL, Permanent: true, Err: err, Remedy: remedy})
+	return s.explainFull(&Error{Op: op, Field: FieldURL, Permanent: true, Err: err, Remedy: remedy})
 }
 
-// full says which store has no room left.
-func (s *Store) full(e *Error) error {
+// explainFull says which store has no disk space left.
+func (s *Store) explainFull(e *Error) error {
 	e.Op += " in " + s.name
 	if s.volume && e.Remedy == remedyFull {
 		e.Remedy += "; spec.backup.volume.size is its size"

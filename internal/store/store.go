@@ -1,6 +1,6 @@
 // Package store keeps objects by name in S3 and what speaks it, in Google Cloud
-// Storage, in Azure Blob Storage, or in a directory. It tells what is worth
-// another try from what only a person can mend, and names the field to mend.
+// Storage, in Azure Blob Storage, or in a directory. It distinguishes what is worth
+// another try from what only a person can repair, and names the field to repair.
 package store
 
 import (
@@ -70,9 +70,9 @@ type Store struct {
 	name string
 	// volume says that it is one of the cluster's own.
 	volume bool
-	// space of it; nil where it is not looked at.
+	// space of it; nil where it is not checked.
 	space *space
-	// ownIdentity says that no Secret holds the keys: tokens are made anew.
+	// ownIdentity says that no Secret holds credentials: tokens are made anew.
 	ownIdentity bool
 	// Patience with a store that does not answer.
 	Patience Patience
@@ -95,7 +95,7 @@ const (
 	pageSize = 1000
 	// deletions are how many objects are deleted at once.
 	deletions = 8
-	// unknownSize is allowed to an object whose size nobody said.
+	// unknownSize is allowed to an object whose size is not known.
 	unknownSize = 16 << 20
 )
 
@@ -111,10 +111,10 @@ func (s *Store) Close() error { return s.bucket.Close() }
 
 // Put writes a whole object. It replaces one of that key.
 func (s *Store) Put(ctx context.Context, key string, data []byte) error {
-	if err := s.room("write "+key, int64(len(data))); err != nil {
+	if err := s.checkSpace("write "+key, int64(len(data))); err != nil {
 		return err
 	}
-	return s.try(ctx, "write "+key, int64(len(data)), func(ctx context.Context) error {
+	return s.tryRequest(ctx, "write "+key, int64(len(data)), func(ctx context.Context) error {
 		// Any other way of writing, with an MD5 too, panics on Azure when it fails.
 		err := s.bucket.Upload(ctx, key, bytes.NewReader(data), &blob.WriterOptions{ContentType: "application/octet-stream"})
 		if err != nil || s.keep == nil {
@@ -126,12 +126,12 @@ func (s *Store) Put(ctx context.Context, key string, data []byte) error {
 
 // Get reads a whole object. The error of one that is not there is NotFound.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	return s.get(ctx, key, unknownSize)
+	return s.getObject(ctx, key, unknownSize)
 }
 
-func (s *Store) get(ctx context.Context, key string, size int64) ([]byte, error) {
+func (s *Store) getObject(ctx context.Context, key string, size int64) ([]byte, error) {
 	var data []byte
-	err := s.try(ctx, "read "+key, size, func(ctx context.Context) (err error) {
+	err := s.tryRequest(ctx, "read "+key, size, func(ctx context.Context) (err error) {
 		data, err = s.bucket.ReadAll(ctx, key)
 		return err
 	})
@@ -141,18 +141,18 @@ func (s *Store) get(ctx context.Context, key string, size int64) ([]byte, error)
 // List is what lies below a prefix, by key.
 func (s *Store) List(ctx context.Context, prefix string) ([]Object, error) {
 	var found []Object
-	err := s.pages(ctx, &blob.ListOptions{Prefix: prefix}, func(o *blob.ListObject) {
+	err := s.listPages(ctx, &blob.ListOptions{Prefix: prefix}, func(o *blob.ListObject) {
 		found = append(found, Object{Key: o.Key, Size: o.Size, Time: o.ModTime})
 	})
 	slices.SortFunc(found, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
 	return found, err
 }
 
-// Dirs are the directories right below a prefix, sorted: each begins with the
-// prefix, as a key does, and ends with a slash. What they hold is not looked at.
-func (s *Store) Dirs(ctx context.Context, prefix string) ([]string, error) {
+// ListDirs lists the directories right below a prefix, sorted: each begins with the
+// prefix, as a key does, and ends with a slash. What they hold is not read.
+func (s *Store) ListDirs(ctx context.Context, prefix string) ([]string, error) {
 	var found []string
-	err := s.pages(ctx, &blob.ListOptions{Prefix: prefix, Delimiter: "/"}, func(o *blob.ListObject) {
+	err := s.listPages(ctx, &blob.ListOptions{Prefix: prefix, Delimiter: "/"}, func(o *blob.ListObject) {
 		if o.IsDir {
 			found = append(found, o.Key)
 		}
@@ -165,12 +165,12 @@ func (s *Store) Dirs(ctx context.Context, prefix string) ([]string, error) {
 // finished meanwhile has lost its temporary name, and the list fails for it.
 const listTries = 20
 
-// pages asks for a list, page by page.
-func (s *Store) pages(ctx context.Context, options *blob.ListOptions, each func(*blob.ListObject)) error {
+// listPages asks for a list, page by page.
+func (s *Store) listPages(ctx context.Context, options *blob.ListOptions, each func(*blob.ListObject)) error {
 	for token := blob.FirstPageToken; len(token) > 0; {
 		var page []*blob.ListObject
 		var next []byte
-		err := s.try(ctx, "list "+options.Prefix, 0, func(ctx context.Context) (err error) {
+		err := s.tryRequest(ctx, "list "+options.Prefix, 0, func(ctx context.Context) (err error) {
 			for range listTries {
 				if page, next, err = s.bucket.ListPage(ctx, token, pageSize, options); !errors.Is(err, fs.ErrNotExist) {
 					break
@@ -191,7 +191,7 @@ func (s *Store) pages(ctx context.Context, options *blob.ListOptions, each func(
 
 // Delete removes an object. That it is gone already is no error.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	err := s.try(ctx, "delete "+key, 0, func(ctx context.Context) error { return s.bucket.Delete(ctx, key) })
+	err := s.tryRequest(ctx, "delete "+key, 0, func(ctx context.Context) error { return s.bucket.Delete(ctx, key) })
 	if NotFound(err) {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (s *Store) DeleteAll(ctx context.Context, prefix string, first func(key str
 	if s.clear == nil {
 		return nil
 	}
-	return s.explain("delete "+prefix, s.clear(prefix))
+	return s.explainError("delete "+prefix, s.clear(prefix))
 }
 
 func (s *Store) deleteEach(ctx context.Context, some []Object) error {
@@ -239,16 +239,16 @@ func (s *Store) deleteEach(ctx context.Context, some []Object) error {
 
 const (
 	// probe is the name of the object by which a store is checked. It is always
-	// the same one, so that keys that may not delete leave no more than that.
+	// the same one, so that credentials that may not delete leave no more than that.
 	probe = "probe-store"
 	// probeTries are for another check of the same prefix, which removes it.
 	probeTries = 3
 )
 
-// Check says whether the store can do all that backups need below a prefix, by
+// CheckAccess says whether the store can do all that backups need below a prefix, by
 // doing it with an object of its own. The first thing that it cannot do is the
 // error. All checks of a prefix write the same, and may be done at a time.
-func (s *Store) Check(ctx context.Context, prefix string) error {
+func (s *Store) CheckAccess(ctx context.Context, prefix string) error {
 	key := prefix + probe
 	if _, err := s.List(ctx, key); err != nil {
 		return s.noStore(err)
@@ -278,19 +278,19 @@ func (s *Store) noStore(err error) error {
 	return err
 }
 
-// try does something with so many bytes until it is done, cannot be done, or
+// tryRequest does something with so many bytes until it is done, cannot be done, or
 // patience ends. A request that hangs is one that failed.
-func (s *Store) try(ctx context.Context, op string, size int64, do func(context.Context) error) error {
+func (s *Store) tryRequest(ctx context.Context, op string, size int64, do func(context.Context) error) error {
 	allowed := answerTime + time.Duration(size/slowest)*time.Second
 	until, failed := time.Now().Add(s.Patience.Total), false
-	return s.Patience.Try(ctx, func(ctx context.Context) (final bool, err error) {
+	return s.Patience.TryUntilDone(ctx, func(ctx context.Context) (final bool, err error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, allowed, fmt.Errorf("no answer within %s", allowed))
 		defer cancel()
 		err = do(ctx)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		err = s.explain(op, err)
+		err = s.explainError(op, err)
 		var e *Error
 		final = errors.As(err, &e) && e.Permanent
 		if s.OnRetry != nil && (failed || err != nil) && !final {

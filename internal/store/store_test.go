@@ -121,7 +121,7 @@ func TestObjects(t *testing.T) {
 			t.Error(err)
 		}
 		want(t, s, "ab/1", "b")
-		if err := s.Check(ctx, "shop/orders/uid/"); err != nil {
+		if err := s.CheckAccess(ctx, "shop/orders/uid/"); err != nil {
 			t.Error(err)
 		}
 		want(t, s, "ab/1", "b") // the check leaves nothing
@@ -150,12 +150,12 @@ func TestDirs(t *testing.T) {
 			"": {"shop/", "shopping/"}, "shop/": {"shop/orders/", "shop/other/"}, "shop/o": {"shop/orders/", "shop/other/"},
 			"shop/other/": nil, "nobody/": nil, "shop/orders/0007/": {"shop/orders/0007/data/"},
 		} {
-			got, err := s.Dirs(t.Context(), prefix)
+			got, err := s.ListDirs(t.Context(), prefix)
 			if diff := cmp.Diff(names, got); diff != "" || err != nil {
 				t.Errorf("%q: %v (-want +got):\n%s", prefix, err, diff)
 			}
 		}
-		if got, err := s.Dirs(t.Context(), "shop/orders/"); len(got) != many || got[many-1] != "shop/orders/1006/" || err != nil {
+		if got, err := s.ListDirs(t.Context(), "shop/orders/"); len(got) != many || got[many-1] != "shop/orders/1006/" || err != nil {
 			t.Errorf("%d directories, %v", len(got), err)
 		}
 		want(t, s, append(keys, "shop/other/1", "shop/readme", "shopping/1")...)
@@ -219,10 +219,10 @@ func TestParts(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		for _, length := range []int{0, 1, 999, 1000, 1001, 12345} {
 			prefix := fmt.Sprintf("%d/", length)
-			stream, told := text(length), int64(0)
-			parts, err := s.WriteParts(t.Context(), prefix, io.MultiReader(bytes.NewReader(stream[:length/3]), bytes.NewReader(stream[length/3:])), 1000, func(p Part) { told += p.Size })
-			if err != nil || told != int64(length) || len(parts) != (length+999)/1000 {
-				t.Fatalf("%d bytes: %d parts, told of %d bytes, %v", length, len(parts), told, err)
+			stream, reported := text(length), int64(0)
+			parts, err := s.WriteParts(t.Context(), prefix, io.MultiReader(bytes.NewReader(stream[:length/3]), bytes.NewReader(stream[length/3:])), 1000, func(p Part) { reported += p.Size })
+			if err != nil || reported != int64(length) || len(parts) != (length+999)/1000 {
+				t.Fatalf("%d bytes: %d parts, reported %d bytes, %v", length, len(parts), reported, err)
 			}
 			r := s.ReadParts(t.Context(), prefix, parts)
 			got, err := io.ReadAll(r)

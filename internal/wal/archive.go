@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// Names of objects beside the log's own.
+// Names of objects beside those of the WAL.
 const (
 	ownerName = "owner"
 	gapPrefix = "gaps/"
@@ -35,7 +35,7 @@ type Owner struct {
 	SystemIdentifier string `json:"systemIdentifier"`
 }
 
-// Archive is the log of one database system in a store.
+// Archive is the WAL of one database system in a store.
 type Archive struct {
 	Store *store.Store
 	// Prefix of all its objects; it ends with a slash.
@@ -49,7 +49,7 @@ type Archive struct {
 	packer  *zstd.Encoder
 }
 
-// Open opens the store of an archive, with the keys that are mounted in a
+// Open opens the store of an archive, with the credentials that are mounted in a
 // directory.
 func Open(ctx context.Context, at agentapi.BackupStore, prefix string, secret store.Secret) (*Archive, error) {
 	s, err := store.Open(ctx, store.Location{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle}, secret)
@@ -62,10 +62,9 @@ func Open(ctx context.Context, at agentapi.BackupStore, prefix string, secret st
 // Close lets go of the store.
 func (a *Archive) Close() error { return a.Store.Close() }
 
-// Claim makes the archive the owner's, before anything is stored there. It
-// refuses one that is somebody else's: two database systems must never write
-// into one.
-func (a *Archive) Claim(ctx context.Context, o Owner) error {
+// ClaimArchive makes the archive the owner's, before anything is stored there. It
+// refuses one of another owner: two database systems must never write into one.
+func (a *Archive) ClaimArchive(ctx context.Context, o Owner) error {
 	data, err := json.MarshalIndent(o, "", " ")
 	if err != nil {
 		return err
@@ -75,7 +74,7 @@ func (a *Archive) Claim(ctx context.Context, o Owner) error {
 	if !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	found, err := a.Owner(ctx)
+	found, err := a.ReadOwner(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,8 +85,8 @@ func (a *Archive) Claim(ctx context.Context, o Owner) error {
 	return nil
 }
 
-// Owner of the archive; NotFound where it has none yet.
-func (a *Archive) Owner(ctx context.Context) (o Owner, err error) {
+// ReadOwner reads whose the archive is; NotFound where it has none yet.
+func (a *Archive) ReadOwner(ctx context.Context) (o Owner, err error) {
 	data, err := a.Store.Get(ctx, a.Prefix+ownerName)
 	if err != nil {
 		return o, err
@@ -101,11 +100,11 @@ func (a *Archive) Owner(ctx context.Context) (o Owner, err error) {
 // buffers hold what is packed.
 var buffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
-// Put stores a file under its name, once: one that is there already is
+// StoreFile stores a file under its name, once: one that is there already is
 // compared, and never replaced. A partial segment that differs is stored beside
 // it.
-func (a *Archive) Put(ctx context.Context, path, name string) error {
-	key, packed, err := object(name)
+func (a *Archive) StoreFile(ctx context.Context, path, name string) error {
+	key, packed, err := objectKey(name)
 	if err != nil {
 		return &Refusal{err.Error()}
 	}
@@ -122,22 +121,22 @@ func (a *Archive) Put(ctx context.Context, path, name string) error {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buffer)
 	buffer.Reset()
-	if err := a.pack(buffer, f, packed); err != nil {
+	if err := a.compressFile(buffer, f, packed); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	err = a.Store.Create(ctx, a.Prefix+key, buffer.Bytes())
 	if !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	err = a.same(ctx, path, name)
+	err = a.compareStored(ctx, path, name)
 	if differs := (*Refusal)(nil); errors.As(err, &differs) && partialName.MatchString(name) {
 		return a.putBeside(ctx, path, name, buffer.Bytes())
 	}
 	return err
 }
 
-// pack compresses one file at a time: the pod's memory is the database's.
-func (a *Archive) pack(to *bytes.Buffer, from io.Reader, packed bool) (err error) {
+// compressFile compresses one file at a time: the pod's memory is the database's.
+func (a *Archive) compressFile(to *bytes.Buffer, from io.Reader, packed bool) (err error) {
 	if !packed {
 		_, err = to.ReadFrom(from)
 		return err
@@ -157,15 +156,15 @@ func (a *Archive) pack(to *bytes.Buffer, from io.Reader, packed bool) (err error
 	return a.packer.Close()
 }
 
-// same compares a file with what the archive holds under its name.
-func (a *Archive) same(ctx context.Context, path, name string) error {
+// compareStored compares a file with what the archive holds under its name.
+func (a *Archive) compareStored(ctx context.Context, path, name string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	equal := false
-	err = a.read(ctx, name, func(stored io.Reader) (err error) {
+	err = a.readStored(ctx, name, func(stored io.Reader) (err error) {
 		equal, err = equalStreams(f, stored)
 		return err
 	})
@@ -195,10 +194,10 @@ func equalStreams(a, b io.Reader) (bool, error) {
 	}
 }
 
-// read hands out what the archive holds under a name. What cannot be unpacked
+// readStored passes on what the archive holds under a name. What cannot be unpacked
 // is a Refusal.
-func (a *Archive) read(ctx context.Context, name string, with func(io.Reader) error) error {
-	key, packed, err := object(name)
+func (a *Archive) readStored(ctx context.Context, name string, with func(io.Reader) error) error {
+	key, packed, err := objectKey(name)
 	if err != nil {
 		return &Refusal{err.Error()}
 	}
@@ -217,7 +216,7 @@ func (a *Archive) read(ctx context.Context, name string, with func(io.Reader) er
 	return with(refusing{unpacked, a.Prefix + key})
 }
 
-// refusing says of a stream that is broken that no other try mends it.
+// refusing says of a stream that is broken that no other try repairs it.
 type refusing struct {
 	io.Reader
 	key string
@@ -232,18 +231,18 @@ func (r refusing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Has says whether the archive holds a file.
-func (a *Archive) Has(ctx context.Context, name string) (bool, error) {
-	key, _, err := object(name)
+// HasFile says whether the archive holds a file.
+func (a *Archive) HasFile(ctx context.Context, name string) (bool, error) {
+	key, _, err := objectKey(name)
 	if err != nil {
 		return false, &Refusal{err.Error()}
 	}
-	return a.Store.Has(ctx, a.Prefix+key)
+	return a.Store.HasObject(ctx, a.Prefix+key)
 }
 
-// Segments are the names of whole segments that the archive holds of a
+// ListSegments lists the names of whole segments that the archive holds of a
 // timeline, and when each was taken.
-func (a *Archive) Segments(ctx context.Context, timeline uint32) (map[string]time.Time, error) {
+func (a *Archive) ListSegments(ctx context.Context, timeline uint32) (map[string]time.Time, error) {
 	all, err := a.Store.List(ctx, fmt.Sprintf("%s%08X/", a.Prefix, timeline))
 	if err != nil {
 		return nil, err
@@ -258,12 +257,12 @@ func (a *Archive) Segments(ctx context.Context, timeline uint32) (map[string]tim
 	return found, nil
 }
 
-// History reads the history of a timeline; the first has none.
-func (a *Archive) History(ctx context.Context, timeline uint32) (h History, err error) {
+// ReadHistory reads the history of a timeline; the first has none.
+func (a *Archive) ReadHistory(ctx context.Context, timeline uint32) (h History, err error) {
 	if timeline <= 1 {
 		return nil, nil
 	}
-	err = a.read(ctx, HistoryName(timeline), func(r io.Reader) error {
+	err = a.readStored(ctx, HistoryName(timeline), func(r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if err == nil {
 			h, err = ParseHistory(data)
@@ -273,8 +272,8 @@ func (a *Archive) History(ctx context.Context, timeline uint32) (h History, err 
 	return h, err
 }
 
-// PutGap records log that is missing for good. It may be recorded twice.
-func (a *Archive) PutGap(ctx context.Context, gap agentapi.ArchiveGap) error {
+// RecordGap records WAL that is missing for good. It may be recorded twice.
+func (a *Archive) RecordGap(ctx context.Context, gap agentapi.ArchiveGap) error {
 	data, err := json.MarshalIndent(gap, "", " ")
 	if err != nil {
 		return err
@@ -286,8 +285,8 @@ func (a *Archive) PutGap(ctx context.Context, gap agentapi.ArchiveGap) error {
 	return err
 }
 
-// Gaps are all that is known to be missing, the one that ended last at the end.
-func (a *Archive) Gaps(ctx context.Context) ([]agentapi.ArchiveGap, error) {
+// ListGaps lists all that is known to be missing, the one that ended last at the end.
+func (a *Archive) ListGaps(ctx context.Context) ([]agentapi.ArchiveGap, error) {
 	all, err := a.Store.List(ctx, a.Prefix+gapPrefix)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// Exit codes that PostgreSQL tells apart.
+// Exit codes that PostgreSQL distinguishes.
 const (
 	// exitMissing: an archive_command failed; a restore_command found nothing.
 	exitMissing = 1
@@ -32,8 +32,8 @@ func (e *Exit) Error() string { return e.Err.Error() }
 // Unwrap makes the error itself known.
 func (e *Exit) Unwrap() error { return e.Err }
 
-// Command are the programs that PostgreSQL calls.
-func Command() *cobra.Command {
+// NewCommand makes the programs that PostgreSQL calls.
+func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "wal", Short: "Archive or restore a file of PostgreSQL's log: what the database calls", Hidden: true}
 	cmd.AddCommand(archiveCommand(), restoreCommand())
 	return cmd
@@ -44,7 +44,7 @@ func archiveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "archive FILE", Short: "Have the agent archive a file of this name", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := Ask(cmd.Context(), socket, args[0])
+			err := AskAgent(cmd.Context(), socket, args[0])
 			switch {
 			case errors.Is(err, ErrStopping):
 				return &Exit{exitFatal, err} // without the tries and pauses that a shutdown would wait for
@@ -65,13 +65,13 @@ func restoreCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := func() error {
 				if socket != "" {
-					return Ask(cmd.Context(), socket, args[0]+" "+args[1])
+					return AskAgent(cmd.Context(), socket, args[0]+" "+args[1])
 				}
 				a, err := openFrom(cmd, from, keys)
 				if err != nil {
 					return err
 				}
-				return errors.Join(a.Fetch(cmd.Context(), args[0], args[1], scratch), a.Close())
+				return errors.Join(a.FetchFile(cmd.Context(), args[0], args[1], scratch), a.Close())
 			}()
 			switch {
 			case errors.Is(err, ErrMissing):

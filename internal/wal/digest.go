@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// Digest is the SHA-256, in hex, of the WAL from one position to another, as the
+// DigestRange computes the SHA-256, in hex, of the WAL from one position to another, as the
 // way to a timeline has it in a pg_wal directory. The error is fs.ErrNotExist
 // where the directory does not hold all of it.
-func Digest(dir string, timeline uint32, from, to uint64) (string, error) {
-	size, _, err := sizes(dir)
+func DigestRange(dir string, timeline uint32, from, to uint64) (string, error) {
+	size, _, err := readSizes(dir)
 	if err != nil {
 		return "", err
 	}
@@ -24,7 +24,7 @@ func Digest(dir string, timeline uint32, from, to uint64) (string, error) {
 	}
 	sum := sha256.New()
 	for at := from; at < to; {
-		segment := histories[timeline].At(timeline, at/uint64(size), size)
+		segment := histories[timeline].SegmentAt(timeline, at/uint64(size), size)
 		end := min((at/uint64(size)+1)*uint64(size), to)
 		if err := digestPart(sum, filepath.Join(dir, segment.Name(size)), int64(at%uint64(size)), int64(end-at)); err != nil { //nolint:gosec // less than a segment
 			return "", err
@@ -51,7 +51,7 @@ func digestPart(to io.Writer, path string, from, length int64) error {
 // and from where the directory holds what comes before: the segment before it,
 // or the same one.
 func LastSegments(dir string, timeline uint32, to uint64) (from, last uint64, err error) {
-	size, _, err := sizes(dir)
+	size, _, err := readSizes(dir)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -62,7 +62,7 @@ func LastSegments(dir string, timeline uint32, to uint64) (from, last uint64, er
 	number := (max(to, 1) - 1) / uint64(size)
 	from, last = number*uint64(size), number*uint64(size)
 	if number > 0 {
-		before := histories[timeline].At(timeline, number-1, size)
+		before := histories[timeline].SegmentAt(timeline, number-1, size)
 		if _, err := os.Stat(filepath.Join(dir, before.Name(size))); err == nil {
 			from -= uint64(size)
 		}
@@ -76,16 +76,16 @@ type WayDigest struct {
 	Sum      string
 }
 
-// Digests are those of the WAL from one position to another by every way that a
+// DigestWays computes those of the WAL from one position to another by every way that a
 // pg_wal directory holds, of the timelines from one on.
-func Digests(dir string, timeline uint32, from, to uint64) ([]WayDigest, error) {
+func DigestWays(dir string, timeline uint32, from, to uint64) ([]WayDigest, error) {
 	histories, err := ReadHistories(dir)
 	if err != nil {
 		return nil, err
 	}
 	var found []WayDigest
-	for _, way := range ways(histories, timeline) {
-		sum, err := Digest(dir, way, from, to)
+	for _, way := range listWays(histories, timeline) {
+		sum, err := DigestRange(dir, way, from, to)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

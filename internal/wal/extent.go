@@ -28,12 +28,12 @@ type Extent struct {
 // timelines where the directory holds them. Timelines from before on do not
 // count; 0 for all. No server may run there.
 func FindExtent(dir string, timeline uint32, from uint64, before uint32) (Extent, error) {
-	r, err := newRecords(dir, timeline)
+	r, err := newRecordReader(dir, timeline)
 	if err != nil {
 		return Extent{}, err
 	}
-	defer r.close()
-	end, err := r.follow(from)
+	defer r.closeSegment()
+	end, err := r.followRecords(from)
 	if err != nil {
 		return Extent{}, err
 	}
@@ -46,24 +46,24 @@ func FindExtent(dir string, timeline uint32, from uint64, before uint32) (Extent
 // FindEnd follows the records in a pg_wal directory from where one ends, such as
 // the last that a server has replayed, to the end of the last complete one up to
 // a position, by the way that goes furthest of a timeline and those after it. No
-// server may write WAL there. Reach tells half a record that follows it.
+// server may write WAL there. Reach is behind half a record that follows it.
 func FindEnd(dir string, timeline uint32, from, to uint64) (Extent, error) {
 	histories, err := ReadHistories(dir)
 	if err != nil {
 		return Extent{}, err
 	}
 	var furthest Extent
-	for _, way := range ways(histories, timeline) {
-		r, err := newRecords(dir, way)
+	for _, way := range listWays(histories, timeline) {
+		r, err := newRecordReader(dir, way)
 		if err != nil {
 			return Extent{}, err
 		}
 		r.to = to
-		end, err := r.follow(from)
+		end, err := r.followRecords(from)
 		if err == nil {
 			end, err = r.followChildren(from, end, 0)
 		}
-		r.close()
+		r.closeSegment()
 		if err != nil {
 			return Extent{}, err
 		}
@@ -76,7 +76,7 @@ func FindEnd(dir string, timeline uint32, from, to uint64) (Extent, error) {
 
 // followChildren follows the newest timeline before a number that came from the
 // one that was followed; before is 0 for any number.
-func (r *records) followChildren(from uint64, end Extent, before uint32) (Extent, error) {
+func (r *recordReader) followChildren(from uint64, end Extent, before uint32) (Extent, error) {
 	children, err := childTimelines(r.dir, end.Timeline, from, end.Position)
 	if err != nil {
 		return Extent{}, err
@@ -86,16 +86,16 @@ func (r *records) followChildren(from uint64, end Extent, before uint32) (Extent
 			continue
 		}
 		r.timeline = child.Timeline
-		r.close()
-		if later, err := r.follow(child.Position); err == nil && later.Position > child.Position {
+		r.closeSegment()
+		if later, err := r.followRecords(child.Position); err == nil && later.Position > child.Position {
 			return later, nil
 		}
 	}
 	return end, nil
 }
 
-// ways are a timeline and those after it.
-func ways(histories map[uint32]History, timeline uint32) []uint32 {
+// listWays lists a timeline and those after it.
+func listWays(histories map[uint32]History, timeline uint32) []uint32 {
 	found := []uint32{timeline}
 	for later := range histories {
 		if later > timeline {
@@ -151,8 +151,8 @@ func ReadHistories(dir string) (map[uint32]History, error) {
 	return found, nil
 }
 
-// sizes of the segments and pages in a pg_wal directory.
-func sizes(dir string) (segment, page int64, err error) {
+// readSizes reads the sizes of the segments and pages in a pg_wal directory.
+func readSizes(dir string) (segment, page int64, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return 0, 0, err
@@ -194,8 +194,8 @@ const (
 // errEnd says that there is no page, or none that continues what came before.
 var errEnd = errors.New("the WAL ends")
 
-// records reads the records of one timeline.
-type records struct {
+// recordReader reads the records of one timeline.
+type recordReader struct {
 	dir      string
 	size     int64
 	timeline uint32
@@ -210,23 +210,23 @@ type records struct {
 	system uint64
 }
 
-func newRecords(dir string, timeline uint32) (*records, error) {
-	size, page, err := sizes(dir)
+func newRecordReader(dir string, timeline uint32) (*recordReader, error) {
+	size, page, err := readSizes(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &records{dir: dir, size: size, timeline: timeline, block: page}, nil
+	return &recordReader{dir: dir, size: size, timeline: timeline, block: page}, nil
 }
 
-func (r *records) close() {
+func (r *recordReader) closeSegment() {
 	if r.file != nil {
 		_ = r.file.Close()
 	}
 	r.file, r.page, r.magic = nil, nil, 0
 }
 
-// open opens a segment, unless it is open; errEnd where there is none.
-func (r *records) open(number uint64) error {
+// openSegment opens a segment, unless it is open; errEnd where there is none.
+func (r *recordReader) openSegment(number uint64) error {
 	if r.file != nil && number == r.number {
 		return nil
 	}
@@ -245,9 +245,9 @@ func (r *records) open(number uint64) error {
 	return nil
 }
 
-// load reads the page at a position; errEnd where it is not one of this WAL.
-func (r *records) load(at uint64) error {
-	if err := r.open(at / uint64(r.size)); err != nil {
+// loadPage reads the page at a position; errEnd where it is not one of this WAL.
+func (r *recordReader) loadPage(at uint64) error {
+	if err := r.openSegment(at / uint64(r.size)); err != nil {
 		return err
 	}
 	page := make([]byte, r.block)
@@ -285,11 +285,11 @@ func headerOf(page []byte) uint64 {
 	return shortHeader
 }
 
-// follow reads records from one on.
-func (r *records) follow(from uint64) (Extent, error) {
+// followRecords reads records from one on.
+func (r *recordReader) followRecords(from uint64) (Extent, error) {
 	position, previous := from, uint64(0)
 	for {
-		next, start, reach, err := r.record(position, previous)
+		next, start, reach, err := r.readRecord(position, previous)
 		if errors.Is(err, errEnd) || err == nil && r.to != 0 && next > r.to {
 			return Extent{r.timeline, position, max(position, reach)}, nil
 		}
@@ -300,13 +300,13 @@ func (r *records) follow(from uint64) (Extent, error) {
 	}
 }
 
-// record reads one, and returns where it ends and where it begins. At errEnd,
+// readRecord reads one, and returns where it ends and where it begins. At errEnd,
 // reach is where the pages of one end that is not complete.
-func (r *records) record(at, previous uint64) (next, start, reach uint64, err error) {
+func (r *recordReader) readRecord(at, previous uint64) (next, start, reach uint64, err error) {
 	block := uint64(r.block)
 	page := at - at%block
 	if r.page == nil || r.at != page {
-		if err := r.load(page); err != nil {
+		if err := r.loadPage(page); err != nil {
 			return 0, 0, 0, err
 		}
 	}
@@ -317,10 +317,10 @@ func (r *records) record(at, previous uint64) (next, start, reach uint64, err er
 		}
 	}
 	p := piece{r: r, at: start, crc: crc32.New(castagnoli), previous: previous, start: start}
-	err = p.read()
+	err = p.readRecord()
 	if errors.Is(err, errOverwritten) {
 		// What was begun was given up, and the page goes on with another.
-		return r.record(r.at, previous)
+		return r.readRecord(r.at, previous)
 	}
 	if err != nil {
 		return 0, 0, p.reach, err

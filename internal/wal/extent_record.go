@@ -7,20 +7,20 @@ import (
 
 // piece is a record that is being read, from page to page.
 type piece struct {
-	r               *records
+	r               *recordReader
 	start, previous uint64
 	at, reach       uint64
 	header          []byte
 	crc             hash.Hash32
 }
 
-// read takes in the whole record, and checks it.
-func (p *piece) read() error {
+// readRecord takes in the whole record, and checks it.
+func (p *piece) readRecord() error {
 	left, first := uint64(4), true
 	var total uint64
 	for left > 0 {
 		if offset := p.at - p.r.at; offset >= uint64(p.r.block) {
-			if err := p.turn(left); err != nil {
+			if err := p.turnPage(left); err != nil {
 				return err
 			}
 		}
@@ -35,8 +35,8 @@ func (p *piece) read() error {
 			left, first = total, false
 			continue
 		}
-		p.take(p.r.page[offset : offset+n])
-		if len(p.header) == recordHeader && !p.plausible() {
+		p.addData(p.r.page[offset : offset+n])
+		if len(p.header) == recordHeader && !p.isPlausible() {
 			return errEnd
 		}
 		left -= n
@@ -49,11 +49,11 @@ func (p *piece) read() error {
 	return nil
 }
 
-// turn goes on to the next page, which must continue the record.
-func (p *piece) turn(left uint64) error {
+// turnPage goes on to the next page, which must continue the record.
+func (p *piece) turnPage(left uint64) error {
 	next := p.r.at + uint64(p.r.block)
 	p.reach = next
-	if err := p.r.load(next); err != nil {
+	if err := p.r.loadPage(next); err != nil {
 		return err
 	}
 	switch info := pageInfo(p.r.page); {
@@ -66,8 +66,8 @@ func (p *piece) turn(left uint64) error {
 	return nil
 }
 
-// take keeps the header, and sums up the rest.
-func (p *piece) take(data []byte) {
+// addData keeps the header, and sums up the rest.
+func (p *piece) addData(data []byte) {
 	if missing := recordHeader - len(p.header); missing > 0 {
 		n := min(missing, len(data))
 		p.header = append(p.header, data[:n]...)
@@ -76,7 +76,7 @@ func (p *piece) take(data []byte) {
 	p.crc.Write(data) //nolint:errcheck // it never fails
 }
 
-// plausible says whether the header follows the record before.
-func (p *piece) plausible() bool {
+// isPlausible says whether the header follows the record before.
+func (p *piece) isPlausible() bool {
 	return p.previous == 0 || binary.NativeEndian.Uint64(p.header[8:]) == p.previous
 }

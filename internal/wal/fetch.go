@@ -23,20 +23,20 @@ import (
 const fetchedAtOnce = 4
 
 // ErrMissing says that the archive does not hold a file, nor any that would
-// come after it: the log ends here.
+// come after it: the WAL ends here.
 var ErrMissing = errors.New("the archive holds no such file")
 
-// Fetch writes a file of the archive to a path. Segments that a recovery will
+// FetchFile writes a file of the archive to a path. Segments that a recovery will
 // ask for next are fetched at the same time, into a directory of its own, where
 // each is found then.
 //
-// A store that does not answer is not the end of the log, and nor is a hole in
+// A store that does not answer is not the end of the WAL, and nor is a hole in
 // it: both are other errors than ErrMissing.
-func (a *Archive) Fetch(ctx context.Context, name, to, scratch string) error {
+func (a *Archive) FetchFile(ctx context.Context, name, to, scratch string) error {
 	if !IsSegment(name) {
-		err := a.fetch(ctx, name, to)
+		err := a.fetchOne(ctx, name, to)
 		if store.NotFound(err) {
-			return a.missing(ctx)
+			return a.checkMissing(ctx)
 		}
 		return err
 	}
@@ -44,23 +44,23 @@ func (a *Archive) Fetch(ctx context.Context, name, to, scratch string) error {
 		return err
 	}
 	clearBefore(scratch, name)
-	if err := move(filepath.Join(scratch, name), to); !errors.Is(err, fs.ErrNotExist) {
+	if err := moveFile(filepath.Join(scratch, name), to); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	group, fetching := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.fetch(fetching, name, to) })
+	group.Go(func() error { return a.fetchOne(fetching, name, to) })
 	next := name
 	for range fetchedAtOnce - 1 {
-		next = after(next)
+		next = nextSegment(next)
 		ahead := next
 		group.Go(func() error {
-			_ = a.fetch(fetching, ahead, filepath.Join(scratch, ahead)) // it is asked for again
+			_ = a.fetchOne(fetching, ahead, filepath.Join(scratch, ahead)) // it is asked for again
 			return nil
 		})
 	}
 	err := group.Wait()
 	if store.NotFound(err) {
-		if err := a.missing(ctx); !errors.Is(err, ErrMissing) {
+		if err := a.checkMissing(ctx); !errors.Is(err, ErrMissing) {
 			return err
 		}
 		return a.atEnd(ctx, name)
@@ -68,8 +68,8 @@ func (a *Archive) Fetch(ctx context.Context, name, to, scratch string) error {
 	return err
 }
 
-// move also moves from one file system to another.
-func move(from, to string) error {
+// moveFile also moves from one file system to another.
+func moveFile(from, to string) error {
 	err := os.Rename(from, to)
 	if !errors.Is(err, unix.EXDEV) {
 		return err
@@ -79,7 +79,7 @@ func move(from, to string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	if err := write(f, to); err != nil {
+	if err := writeFile(f, to); err != nil {
 		return err
 	}
 	return os.Remove(from)
@@ -96,26 +96,26 @@ func clearBefore(scratch, name string) {
 	}
 }
 
-// usual size of a segment, in bytes.
-const usual = 16 << 20
+// usualSize is that of a segment, in bytes.
+const usualSize = 16 << 20
 
-// after is the name that comes next, where segments have the usual size: of
+// nextSegment returns the name that comes next, where segments have the usual size: of
 // others some are fetched in vain.
-func after(name string) string {
-	s, ok := Parse(name, usual)
+func nextSegment(name string) string {
+	s, ok := ParseSegment(name, usualSize)
 	if !ok {
 		return name
 	}
 	s.Number++
-	return s.Name(usual)
+	return s.Name(usualSize)
 }
 
-// fetch writes one file, which gets its name when it is whole.
-func (a *Archive) fetch(ctx context.Context, name, to string) error {
-	return a.read(ctx, name, func(r io.Reader) error { return write(r, to) })
+// fetchOne writes one file, which gets its name when it is whole.
+func (a *Archive) fetchOne(ctx context.Context, name, to string) error {
+	return a.readStored(ctx, name, func(r io.Reader) error { return writeFile(r, to) })
 }
 
-func write(from io.Reader, to string) error {
+func writeFile(from io.Reader, to string) error {
 	temporary := to + ".fetching"
 	f, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -128,9 +128,9 @@ func write(from io.Reader, to string) error {
 	return errors.Join(err, os.Remove(temporary))
 }
 
-// missing tells an archive that does not hold a file from none.
-func (a *Archive) missing(ctx context.Context) error {
-	_, err := a.Owner(ctx)
+// checkMissing distinguishes an archive that does not hold a file from none.
+func (a *Archive) checkMissing(ctx context.Context) error {
+	_, err := a.ReadOwner(ctx)
 	if store.NotFound(err) {
 		return &Refusal{fmt.Sprintf("there is no archive at %s", a.Prefix)}
 	}
@@ -140,20 +140,20 @@ func (a *Archive) missing(ctx context.Context) error {
 	return ErrMissing
 }
 
-// atEnd says whether the log ends before a segment, or goes on behind a hole:
-// what was given up, or what somebody removed. A timeline that others came from
+// atEnd says whether the WAL ends before a segment, or goes on behind a hole: what
+// was given up, or what another client removed. A timeline that others came from
 // may hold more than any of them goes on from.
 func (a *Archive) atEnd(ctx context.Context, name string) error {
-	gaps, err := a.Gaps(ctx)
+	gaps, err := a.ListGaps(ctx)
 	if err != nil {
 		return err
 	}
 	for _, gap := range gaps {
-		if within(gap, name) {
+		if isInGap(gap, name) {
 			return &Refusal{fmt.Sprintf("the WAL from %s to %s was given up while the store accepted none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
 		}
 	}
-	timelines, err := a.Store.Dirs(ctx, a.Prefix)
+	timelines, err := a.Store.ListDirs(ctx, a.Prefix)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 			return ErrMissing
 		}
 	}
-	stored, err := a.Segments(ctx, uint32(own))
+	stored, err := a.ListSegments(ctx, uint32(own))
 	if err != nil {
 		return err
 	}
@@ -180,9 +180,9 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 	return ErrMissing
 }
 
-// within says whether a segment was given up in a gap, which is a stretch of
+// isInGap says whether a segment was given up in a gap, which is a stretch of
 // numbers on a stretch of timelines.
-func within(gap agentapi.ArchiveGap, name string) bool {
+func isInGap(gap agentapi.ArchiveGap, name string) bool {
 	between := func(from, part, to string) bool { return from <= part && part <= to }
 	return IsSegment(gap.From) && IsSegment(gap.To) &&
 		between(gap.From[:8], name[:8], gap.To[:8]) && between(gap.From[8:], name[8:], gap.To[8:])

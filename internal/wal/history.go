@@ -9,7 +9,7 @@ import (
 // Turn is where a timeline was left for the next one.
 type Turn struct {
 	Timeline uint32
-	// Position in the log, in bytes.
+	// Position in the WAL, in bytes.
 	Position uint64
 }
 
@@ -60,9 +60,9 @@ func ParsePosition(text string) (uint64, error) {
 	return h<<32 | l, nil
 }
 
-// At is the segment of a number, on the way that the log took to a timeline
+// SegmentAt is the segment of a number, on the way that the WAL took to a timeline
 // with this history.
-func (h History) At(timeline uint32, number uint64, size int64) Segment {
+func (h History) SegmentAt(timeline uint32, number uint64, size int64) Segment {
 	for _, t := range h {
 		if number < t.Position/uint64(size) {
 			return Segment{t.Timeline, number}

@@ -8,10 +8,10 @@ import (
 // HoldsRecord says whether a pg_wal directory holds the complete record at a
 // position of a timeline. No server may run there.
 func HoldsRecord(dir string, timeline uint32, at uint64) (bool, error) {
-	r, err := newRecords(dir, timeline)
+	r, err := newRecordReader(dir, timeline)
 	if err == nil {
-		defer r.close()
-		_, _, _, err = r.record(at, 0)
+		defer r.closeSegment()
+		_, _, _, err = r.readRecord(at, 0)
 	}
 	switch {
 	case errors.Is(err, errEnd), errors.Is(err, errNoWAL), errors.Is(err, fs.ErrNotExist):

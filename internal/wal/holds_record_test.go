@@ -14,7 +14,7 @@ func TestHoldsRecordOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	zeroed := t.TempDir()
-	if err := os.WriteFile(filepath.Join(zeroed, "000000010000000000000001"), make([]byte, usual), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(zeroed, "000000010000000000000001"), make([]byte, usualSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, dir := range map[string]string{"no directory": filepath.Join(empty, "absent"), "empty": empty, "truncated": truncated, "zeroed": zeroed} {

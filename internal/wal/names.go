@@ -1,4 +1,4 @@
-// Package wal keeps PostgreSQL's write-ahead log in a store: where each of its
+// Package wal keeps PostgreSQL's WAL in a store: where each of its
 // files lies, that none is ever replaced, what is missing between them, and how
 // a recovery reads them back. It also holds the two programs that PostgreSQL
 // calls for that, which the agent and Jobs run.
@@ -13,10 +13,10 @@ import (
 	"strconv"
 )
 
-// Segment is a file of the log.
+// Segment is a file of the WAL.
 type Segment struct {
 	Timeline uint32
-	// Number of the segment, from the beginning of the log.
+	// Number of the segment, from the beginning of the WAL.
 	Number uint64
 }
 
@@ -29,8 +29,8 @@ func (s Segment) Name(size int64) string {
 	return fmt.Sprintf("%08X%08X%08X", s.Timeline, s.Number/perLog(size), s.Number%perLog(size))
 }
 
-// Parse reads the name of a segment.
-func Parse(name string, size int64) (Segment, bool) {
+// ParseSegment reads the name of a segment.
+func ParseSegment(name string, size int64) (Segment, bool) {
 	if !segmentName.MatchString(name) || !validSize(size) {
 		return Segment{}, false
 	}
@@ -47,7 +47,7 @@ func Parse(name string, size int64) (Segment, bool) {
 // validSize says whether PostgreSQL can have segments of a size.
 func validSize(size int64) bool { return size >= 1<<20 && size <= 1<<30 && size&(size-1) == 0 }
 
-// Names of what PostgreSQL archives. A backup's label is told from a segment,
+// Names of what PostgreSQL archives. A backup's label is distinguished from a segment,
 // too: a recovery asks for none.
 var (
 	segmentName = regexp.MustCompile(`^[0-9A-F]{24}$`)
@@ -63,15 +63,15 @@ func IsSegment(name string) bool { return segmentName.MatchString(name) }
 // IsHistory says whether a name is that of a timeline's history.
 func IsHistory(name string) bool { return historyName.MatchString(name) }
 
-// HistoryName is the file that tells where a timeline came from.
+// HistoryName is the file that says where a timeline came from.
 func HistoryName(timeline uint32) string { return fmt.Sprintf("%08X.history", timeline) }
 
 // packedSuffix of objects that are compressed.
 const packedSuffix = ".zst"
 
-// object is where a file lies, below the archive, and whether it is compressed
+// objectKey says where a file lies, below the archive, and whether it is compressed
 // there: texts, which people read, are not.
-func object(name string) (key string, packed bool, err error) {
+func objectKey(name string) (key string, packed bool, err error) {
 	switch {
 	case segmentName.MatchString(name), partialName.MatchString(name), besideName.MatchString(name):
 		return name[:8] + "/" + name + packedSuffix, true, nil
@@ -102,7 +102,7 @@ func checkHeader(f *os.File, name, systemIdentifier string) error {
 	if err := binary.Read(io.NewSectionReader(f, 0, 64), binary.NativeEndian, &h); err != nil {
 		return &Refusal{fmt.Sprintf("%s is too short to be a segment", name)}
 	}
-	s, ok := Parse(name[:24], info.Size())
+	s, ok := ParseSegment(name[:24], info.Size())
 	if !ok || int64(h.SegmentSize) != info.Size() || h.Position != s.Number*uint64(info.Size()) {
 		return &Refusal{fmt.Sprintf("%s does not hold the segment that it is named after", name)}
 	}
@@ -112,7 +112,7 @@ func checkHeader(f *os.File, name, systemIdentifier string) error {
 	return nil
 }
 
-// Refusal is an error that another try does not mend.
+// Refusal is an error that another try does not repair.
 type Refusal struct{ Message string }
 
 func (r *Refusal) Error() string { return r.Message }

@@ -30,13 +30,13 @@ func (a *Archive) putBeside(ctx context.Context, path, name string, data []byte)
 		return err
 	}
 	beside := name + "." + hex.EncodeToString(sum.Sum(nil))[:16]
-	key, _, err := object(beside)
+	key, _, err := objectKey(beside)
 	if err != nil {
 		return &Refusal{err.Error()}
 	}
 	err = a.Store.Create(ctx, a.Prefix+key, data)
 	if errors.Is(err, store.ErrExists) {
-		return a.same(ctx, path, beside)
+		return a.compareStored(ctx, path, beside)
 	}
 	if err == nil && a.Log != nil {
 		a.Log.Warn("the archive holds another partial segment of this name, which stays: this one is stored beside it", "file", name, "object", a.Prefix+key)

@@ -18,7 +18,7 @@ func TestPutPartialThatDiffers(t *testing.T) {
 	first, second := segment(t, t.TempDir(), name, 1), segment(t, t.TempDir(), name, 2)
 	for range 2 { // what was interrupted is stored again
 		for _, path := range []string{first, second} {
-			if err := a.Put(ctx, path, name); err != nil {
+			if err := a.StoreFile(ctx, path, name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -33,20 +33,20 @@ func TestPutPartialThatDiffers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		if err := a.read(ctx, object, func(r io.Reader) error { _, err := got.ReadFrom(r); return err }); err != nil || !bytes.Equal(got.Bytes(), want) {
+		if err := a.readStored(ctx, object, func(r io.Reader) error { _, err := got.ReadFrom(r); return err }); err != nil || !bytes.Equal(got.Bytes(), want) {
 			t.Errorf("%s holds another content: %v", object, err)
 		}
 	}
-	if found, err := a.Segments(ctx, 1); len(found) != 0 || err != nil {
+	if found, err := a.ListSegments(ctx, 1); len(found) != 0 || err != nil {
 		t.Errorf("a recovery takes %v, %v", found, err)
 	}
-	if there, err := a.Has(ctx, whole); there || err != nil {
+	if there, err := a.HasFile(ctx, whole); there || err != nil {
 		t.Errorf("it passes for the whole segment, %v", err)
 	}
-	if err := a.Put(ctx, segment(t, t.TempDir(), "000000020000000000000009", 1), "000000020000000000000009"); err != nil {
+	if err := a.StoreFile(ctx, segment(t, t.TempDir(), "000000020000000000000009", 1), "000000020000000000000009"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := a.Prune(ctx, []string{"2:0/900028"}); n != 2 || err != nil {
+	if n, err := a.PruneFiles(ctx, []string{"2:0/900028"}); n != 2 || err != nil {
 		t.Errorf("%d are removed, %v", n, err)
 	}
 }

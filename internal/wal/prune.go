@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Prune removes the log that no backup needs any more to be gone on from, and
+// PruneFiles removes the WAL that no backup needs any more to be gone on from, and
 // says how many files that were. Kept are the positions that the backups that
 // are kept begin at, such as 1:0/2000028; without any, nothing is removed.
-func (a *Archive) Prune(ctx context.Context, kept []string) (int, error) {
+func (a *Archive) PruneFiles(ctx context.Context, kept []string) (int, error) {
 	all, err := a.Store.List(ctx, a.Prefix)
 	if err != nil {
 		return 0, err
@@ -20,7 +20,7 @@ func (a *Archive) Prune(ctx context.Context, kept []string) (int, error) {
 	var names []string
 	for _, o := range all {
 		name := strings.TrimSuffix(o.Key[strings.LastIndex(o.Key, "/")+1:], packedSuffix)
-		if key, _, err := object(name); err == nil && o.Key == a.Prefix+key {
+		if key, _, err := objectKey(name); err == nil && o.Key == a.Prefix+key {
 			keys[name] = o.Key
 			names = append(names, name)
 		}
@@ -38,7 +38,7 @@ func (a *Archive) Prune(ctx context.Context, kept []string) (int, error) {
 		starts = append(starts, start)
 	}
 	removed := 0
-	for _, name := range surplus(names, starts, size) {
+	for _, name := range listSurplus(names, starts, size) {
 		if err := a.Store.Delete(ctx, keys[name]); err != nil {
 			return removed, err
 		}
@@ -51,7 +51,7 @@ func (a *Archive) Prune(ctx context.Context, kept []string) (int, error) {
 func (a *Archive) segmentSize(ctx context.Context, names []string) (size int64, err error) {
 	for _, name := range names {
 		if IsSegment(name) {
-			err = a.read(ctx, name, func(r io.Reader) (err error) {
+			err = a.readStored(ctx, name, func(r io.Reader) (err error) {
 				size, err = io.Copy(io.Discard, r)
 				return err
 			})
@@ -72,16 +72,16 @@ func parseStart(text string, size int64) (Segment, error) {
 	return Segment{uint32(t), at / uint64(size)}, err
 }
 
-// surplus are the names of what lies before every backup that is kept, by
+// listSurplus lists the names of what lies before every backup that is kept, by
 // timeline and by position. What a backup may be gone on with never does: it
 // lies behind its start, on its timeline or one that came of it. Histories stay:
-// they are short, and say which way the log took.
-func surplus(names []string, kept []Segment, size int64) (drop []string) {
+// they are short, and say which way the WAL took.
+func listSurplus(names []string, kept []Segment, size int64) (drop []string) {
 	for _, name := range names {
 		if IsHistory(name) || len(name) < 24 || len(kept) == 0 {
 			continue
 		}
-		s, ok := Parse(name[:24], size)
+		s, ok := ParseSegment(name[:24], size)
 		for _, start := range kept {
 			ok = ok && s.Timeline <= start.Timeline && s.Number < start.Number
 		}

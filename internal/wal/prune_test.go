@@ -11,40 +11,40 @@ import (
 func TestPrune(t *testing.T) {
 	a, _ := archive(t)
 	dir, ctx := t.TempDir(), t.Context()
-	if removed, err := a.Prune(ctx, []string{"1:0/900000"}); removed != 0 || err != nil {
+	if removed, err := a.PruneFiles(ctx, []string{"1:0/900000"}); removed != 0 || err != nil {
 		t.Errorf("an archive that is empty: %d, %v", removed, err)
 	}
-	if err := a.Claim(ctx, Owner{SystemIdentifier: identity}); err != nil {
+	if err := a.ClaimArchive(ctx, Owner{SystemIdentifier: identity}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range uint64(8) {
 		name := Segment{1, n + 1}.Name(mebibyte)
-		if err := a.Put(ctx, segment(t, dir, name, 1), name); err != nil {
+		if err := a.StoreFile(ctx, segment(t, dir, name, 1), name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	left := func(want int) {
 		t.Helper()
-		found, err := a.Segments(ctx, 1)
+		found, err := a.ListSegments(ctx, 1)
 		if len(found) != want || err != nil {
 			t.Errorf("%d are left, want %d, %v", len(found), want, err)
 		}
 	}
-	if removed, err := a.Prune(ctx, nil); removed != 0 || err != nil {
+	if removed, err := a.PruneFiles(ctx, nil); removed != 0 || err != nil {
 		t.Errorf("without a backup: %d, %v", removed, err)
 	}
-	if removed, err := a.Prune(ctx, []string{"1:0/700000", "0/400000"}); removed != 0 || !refused(err) {
+	if removed, err := a.PruneFiles(ctx, []string{"1:0/700000", "0/400000"}); removed != 0 || !refused(err) {
 		t.Errorf("a position that is none: %d, %v", removed, err)
 	}
 	left(8)
-	if removed, err := a.Prune(ctx, []string{"1:0/700000", "1:0/400028"}); removed != 3 || err != nil {
+	if removed, err := a.PruneFiles(ctx, []string{"1:0/700000", "1:0/400028"}); removed != 3 || err != nil {
 		t.Errorf("removed %d, %v", removed, err)
 	}
 	left(5)
-	if there, err := a.Has(ctx, Segment{1, 4}.Name(mebibyte)); !there || err != nil {
+	if there, err := a.HasFile(ctx, Segment{1, 4}.Name(mebibyte)); !there || err != nil {
 		t.Errorf("the segment that a backup begins in: %v, %v", there, err)
 	}
-	if _, err := a.Owner(ctx); err != nil {
+	if _, err := a.ReadOwner(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -64,13 +64,13 @@ func TestSurplus(t *testing.T) {
 		{"two", []Segment{{1, 5}, {3, 2}}, nil},
 	}
 	for _, c := range cases {
-		if diff := cmp.Diff(c.want, surplus(all, c.kept, mebibyte)); diff != "" {
+		if diff := cmp.Diff(c.want, listSurplus(all, c.kept, mebibyte)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 	}
 }
 
-// Whichever way the log took, all that a kept backup may be gone on with stays:
+// Whichever way the WAL took, all that a kept backup may be gone on with stays:
 // on its own timeline, and on every one that came of it.
 func TestSurplusIsNeverNeeded(t *testing.T) {
 	dropped := 0
@@ -99,15 +99,15 @@ func TestSurplusIsNeverNeeded(t *testing.T) {
 			l := lines[timeline]
 			kept = append(kept, Segment{timeline, l.begin + uint64(r.Intn(int(l.end-l.begin)))})
 		}
-		drop := surplus(names, kept, mebibyte)
+		drop := listSurplus(names, kept, mebibyte)
 		dropped += len(drop)
 		for _, start := range kept {
 			for timeline, l := range lines {
-				if l.history.At(timeline, start.Number, mebibyte) != start {
+				if l.history.SegmentAt(timeline, start.Number, mebibyte) != start {
 					continue // the backup is not on the way to this one
 				}
 				for n := start.Number; n < l.end; n++ {
-					if needed := l.history.At(timeline, n, mebibyte).Name(mebibyte); slices.Contains(drop, needed) {
+					if needed := l.history.SegmentAt(timeline, n, mebibyte).Name(mebibyte); slices.Contains(drop, needed) {
 						t.Fatalf("seed %d: %s is dropped, which %+v needs on the way to timeline %d", seed, needed, start, timeline)
 					}
 				}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Answers of whoever archives.
+// Answers of the process that archives.
 const (
 	answerStored   = "stored"
 	answerStopping = "stopping"
@@ -21,9 +21,9 @@ const (
 // is when it runs again.
 var ErrStopping = errors.New("the database is being stopped, and archives later")
 
-// Ask has whoever listens at a socket archive a file, or fetch one, and returns
+// AskAgent has the process that listens at a socket archive a file, or fetch one, and returns
 // when that is done.
-func Ask(ctx context.Context, socket, name string) error {
+func AskAgent(ctx context.Context, socket, name string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
 		return fmt.Errorf("reach the agent: %w", err)
@@ -50,9 +50,9 @@ func Ask(ctx context.Context, socket, name string) error {
 	}
 }
 
-// Serve answers whoever asks at a listener until ctx ends. A caller that has
+// ServeSocket answers the callers of a listener until ctx ends. A caller that has
 // gone is taken to ask no more.
-func Serve(ctx context.Context, listener net.Listener, archive func(ctx context.Context, asked string) error) {
+func ServeSocket(ctx context.Context, listener net.Listener, archive func(ctx context.Context, asked string) error) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	for {

@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// timelines that the archive holds files of, the newest first.
-func (a *Archive) timelines(ctx context.Context) ([]uint32, error) {
-	dirs, err := a.Store.Dirs(ctx, a.Prefix)
+// listTimelines lists those that the archive holds files of, the newest first.
+func (a *Archive) listTimelines(ctx context.Context) ([]uint32, error) {
+	dirs, err := a.Store.ListDirs(ctx, a.Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -38,10 +38,10 @@ type Way struct {
 	Unknown []uint32
 }
 
-// From is the way to the newest timeline that came from a position of another
+// FindWay finds the way to the newest timeline that came from a position of another
 // one.
-func (a *Archive) From(ctx context.Context, timeline uint32, position uint64) (Way, error) {
-	all, err := a.timelines(ctx)
+func (a *Archive) FindWay(ctx context.Context, timeline uint32, position uint64) (Way, error) {
+	all, err := a.listTimelines(ctx)
 	if err != nil {
 		return Way{}, err
 	}
@@ -50,7 +50,7 @@ func (a *Archive) From(ctx context.Context, timeline uint32, position uint64) (W
 		if newest <= timeline {
 			break
 		}
-		h, err := a.History(ctx, newest)
+		h, err := a.ReadHistory(ctx, newest)
 		if store.NotFound(err) {
 			unknown = append(unknown, newest)
 			continue
@@ -62,18 +62,18 @@ func (a *Archive) From(ctx context.Context, timeline uint32, position uint64) (W
 			return Way{newest, timeline, h, unknown}, nil
 		}
 	}
-	h, err := a.History(ctx, timeline)
+	h, err := a.ReadHistory(ctx, timeline)
 	if store.NotFound(err) {
 		err = &Refusal{fmt.Sprintf("the archive at %s lacks %s: another client has removed it", a.Prefix, HistoryName(timeline))}
 	}
 	return Way{timeline, timeline, h, unknown}, err
 }
 
-// Beside are the timelines of which the archive holds log that a way does not
-// lead to: what was written after they were left, or by members that nobody
-// followed.
-func (a *Archive) Beside(ctx context.Context, w Way) (beside []uint32, err error) {
-	all, err := a.timelines(ctx)
+// ListBeside lists the timelines of which the archive holds WAL that a way does not
+// lead to: what was written after they were left, or by members that no other
+// member followed.
+func (a *Archive) ListBeside(ctx context.Context, w Way) (beside []uint32, err error) {
+	all, err := a.listTimelines(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +81,12 @@ func (a *Archive) Beside(ctx context.Context, w Way) (beside []uint32, err error
 		if t == w.Timeline {
 			continue
 		}
-		stored, err := a.Segments(ctx, t)
+		stored, err := a.ListSegments(ctx, t)
 		if err != nil {
 			return nil, err
 		}
 		for name := range stored {
-			if s, ok := Parse(name, usual); ok && !w.through(s) {
+			if s, ok := ParseSegment(name, usualSize); ok && !w.leadsThrough(s) {
 				beside = append(beside, t)
 				break
 			}
@@ -96,19 +96,19 @@ func (a *Archive) Beside(ctx context.Context, w Way) (beside []uint32, err error
 	return beside, nil
 }
 
-// through says whether it leads through a segment of the usual size: what that
+// leadsThrough says whether the way leads through a segment of the usual size: what that
 // begins with is on the way, and what it ends with may not be.
-func (w Way) through(s Segment) bool {
+func (w Way) leadsThrough(s Segment) bool {
 	for _, t := range w.History {
 		if t.Timeline == s.Timeline {
-			return s.Number*usual < t.Position
+			return s.Number*usualSize < t.Position
 		}
 	}
 	return s.Timeline == w.Timeline
 }
 
-// along the way: the segments of it that the archive holds.
-func (a *Archive) along(ctx context.Context, w Way) (found []Segment, err error) {
+// listAlong lists the segments of a way that the archive holds.
+func (a *Archive) listAlong(ctx context.Context, w Way) (found []Segment, err error) {
 	timelines := []uint32{w.Timeline}
 	for _, t := range w.History {
 		timelines = append(timelines, t.Timeline)
@@ -117,12 +117,12 @@ func (a *Archive) along(ctx context.Context, w Way) (found []Segment, err error)
 		if timeline < w.From {
 			continue
 		}
-		stored, err := a.Segments(ctx, timeline)
+		stored, err := a.ListSegments(ctx, timeline)
 		if err != nil {
 			return nil, err
 		}
 		for name := range stored {
-			if s, ok := Parse(name, usual); ok && w.through(s) {
+			if s, ok := ParseSegment(name, usualSize); ok && w.leadsThrough(s) {
 				found = append(found, s)
 			}
 		}
@@ -130,14 +130,14 @@ func (a *Archive) along(ctx context.Context, w Way) (found []Segment, err error)
 	return found, nil
 }
 
-// Begin is where a segment of the usual size begins, such as 0/5000000; empty
+// StartOf is where a segment of the usual size begins, such as 0/5000000; empty
 // for what is no segment.
-func Begin(name string) string {
-	s, ok := Parse(name, usual)
+func StartOf(name string) string {
+	s, ok := ParseSegment(name, usualSize)
 	if !ok {
 		return ""
 	}
-	return FormatPosition(s.Number * usual)
+	return FormatPosition(s.Number * usualSize)
 }
 
 // FormatPosition writes a position as PostgreSQL does.

@@ -28,7 +28,7 @@ func laid(t *testing.T, stored string, files map[string]string) {
 // what lies beside it.
 func TestTheWay(t *testing.T) {
 	seg := func(timeline uint32, number uint64) string {
-		return fmt.Sprintf("%08X/%s.zst", timeline, Segment{timeline, number}.Name(usual))
+		return fmt.Sprintf("%08X/%s.zst", timeline, Segment{timeline, number}.Name(usualSize))
 	}
 	history := func(timeline uint32) string { return fmt.Sprintf("%08X/%s", timeline, HistoryName(timeline)) }
 	// 2 left 1 at 0/5000100; 3 left 1 before that, and 4 came of 2.
@@ -73,7 +73,7 @@ func TestTheWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			way, err := a.From(t.Context(), c.timeline, at)
+			way, err := a.FindWay(t.Context(), c.timeline, at)
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("%+v, %v", way, err)
@@ -83,7 +83,7 @@ func TestTheWay(t *testing.T) {
 			if err != nil || way.Timeline != c.want || !slices.Equal(way.Unknown, c.unknown) {
 				t.Errorf("%+v, %v", way, err)
 			}
-			beside, err := a.Beside(t.Context(), way)
+			beside, err := a.ListBeside(t.Context(), way)
 			if diff := cmp.Diff(c.beside, beside); err != nil || diff != "" {
 				t.Errorf("beside it: %v %s", err, diff)
 			}
@@ -93,17 +93,17 @@ func TestTheWay(t *testing.T) {
 
 func TestBegin(t *testing.T) {
 	for name, want := range map[string]string{"0000000200000001000000FF": "1/FF000000", "00000002.history": "", "000000020000000100000100": ""} {
-		if got := Begin(name); got != want {
+		if got := StartOf(name); got != want {
 			t.Errorf("%s begins at %q", name, got)
 		}
 	}
 }
 
 // What a recovery asks for comes from a socket: what is there, what is not, what
-// nobody can have, and nothing but files of the log.
+// no archive can have, and nothing but files of the WAL.
 func TestSupply(t *testing.T) {
 	a, stored := archive(t)
-	if err := a.Claim(t.Context(), Owner{}); err != nil {
+	if err := a.ClaimArchive(t.Context(), Owner{}); err != nil {
 		t.Fatal(err)
 	}
 	dir, err := os.MkdirTemp("/tmp", "hf's") // a socket's path is short, and needs quotes
@@ -115,7 +115,7 @@ func TestSupply(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(data, "pg_wal"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	first, second, third := Segment{1, 1}.Name(usual), Segment{1, 2}.Name(usual), Segment{1, 3}.Name(usual)
+	first, second, third := Segment{1, 1}.Name(usualSize), Segment{1, 2}.Name(usualSize), Segment{1, 3}.Name(usualSize)
 	put(t, a, func() string { laid(t, dir, map[string]string{"x": "content"}); return filepath.Join(dir, "x") }(), first)
 	laid(t, stored, map[string]string{"00000001/" + second + packedSuffix: "no archive", "gaps/g": fmt.Sprintf(`{"from":%q,"to":%q}`, third, third)})
 	var fetched []string
@@ -125,12 +125,12 @@ func TestSupply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go s.Serve(t.Context(), listener)
-	if got, want := s.Command("/bin/hold fast", socket), "'/bin/hold fast' wal restore --socket '"+strings.ReplaceAll(socket, "'", `'\''`)+"' %f %p"; got != want {
+	go s.ServeSocket(t.Context(), listener)
+	if got, want := s.RestoreCommand("/bin/hold fast", socket), "'/bin/hold fast' wal restore --socket '"+strings.ReplaceAll(socket, "'", `'\''`)+"' %f %p"; got != want {
 		t.Errorf("the command is %s", got)
 	}
 	ask := func(asked string) (code int) {
-		cmd := Command()
+		cmd := NewCommand()
 		cmd.SetArgs(append([]string{"restore", "--socket", socket}, strings.Fields(asked)...))
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		if ended := (*Exit)(nil); errors.As(cmd.Execute(), &ended) {
@@ -144,24 +144,24 @@ func TestSupply(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(data, "pg_wal", "RECOVERYXLOG")); string(got) != "content" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if code := ask("00000009.history pg_wal/RECOVERYHISTORY"); code != exitMissing || s.Failed() != nil {
-		t.Errorf("what is not there: %d, %v", code, s.Failed())
+	if code := ask("00000009.history pg_wal/RECOVERYHISTORY"); code != exitMissing || s.FetchError() != nil {
+		t.Errorf("what is not there: %d, %v", code, s.FetchError())
 	}
 	for _, c := range []struct{ asked, want string }{{second, "cannot be unpacked"}, {third, "given up"}} {
 		code := ask(c.asked + " pg_wal/X")
-		if hole := s.Hole(t.Context()); code != exitMissing || hole == nil || !strings.Contains(hole.Error(), c.want) || s.Failed() != nil {
-			t.Errorf("what nobody can have: %d, %v, %v", code, hole, s.Failed())
+		if hole := s.FindHole(t.Context()); code != exitMissing || hole == nil || !strings.Contains(hole.Error(), c.want) || s.FetchError() != nil {
+			t.Errorf("what nobody can have: %d, %v, %v", code, hole, s.FetchError())
 		}
 	}
 	for _, asked := range []string{first + " ../../X", first + " /tmp/X", "PG_VERSION pg_wal/X"} {
-		if code := ask(asked); code != exitFatal || s.Failed() != nil {
+		if code := ask(asked); code != exitFatal || s.FetchError() != nil {
 			t.Errorf("%s: %d", asked, code)
 		}
 	}
 	if err := errors.Join(os.Rename(stored, stored+".away"), os.WriteFile(stored, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if code := ask(first + " pg_wal/X"); code != exitFatal || s.Failed() == nil {
-		t.Errorf("a store that is away: %d, %v", code, s.Failed())
+	if code := ask(first + " pg_wal/X"); code != exitFatal || s.FetchError() == nil {
+		t.Errorf("a store that is away: %d, %v", code, s.FetchError())
 	}
 }

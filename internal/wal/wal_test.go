@@ -42,7 +42,7 @@ func TestNames(t *testing.T) {
 		{"00000002.history", 16 * mebibyte, Segment{}, false},
 	}
 	for _, c := range cases {
-		got, ok := Parse(c.name, c.size)
+		got, ok := ParseSegment(c.name, c.size)
 		if got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v, %t", c.name, got, ok)
 		}
@@ -56,12 +56,12 @@ func TestNames(t *testing.T) {
 		"00000002.history":                         "00000002/00000002.history",
 		"000000010000000000000001.00000028.backup": "00000001/000000010000000000000001.00000028.backup",
 	} {
-		if got, _, err := object(name); got != want || err != nil {
+		if got, _, err := objectKey(name); got != want || err != nil {
 			t.Errorf("%s lies at %s, %v", name, got, err)
 		}
 	}
 	for _, name := range []string{"", "../000000010000000000000001", "RECOVERYXLOG", "000000010000000000000001.zst", "00000001.history\n"} {
-		if got, _, err := object(name); err == nil {
+		if got, _, err := objectKey(name); err == nil {
 			t.Errorf("%q lies at %s", name, got)
 		}
 	}
@@ -73,7 +73,7 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
 	for number, timeline := range map[uint64]uint32{1: 1, 4: 1, 5: 2, 8: 2, 9: 3, 10: 3} {
-		if got := h.At(3, number, 16*mebibyte); got != (Segment{timeline, number}) {
+		if got := h.SegmentAt(3, number, 16*mebibyte); got != (Segment{timeline, number}) {
 			t.Errorf("segment %d is %+v, want it on %d", number, got, timeline)
 		}
 	}
@@ -89,11 +89,11 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// segment makes a file of the log: its header, and some content.
+// segment makes a file of the WAL: its header, and some content.
 func segment(t *testing.T, dir, name string, content int64) string {
 	t.Helper()
 	const size = mebibyte
-	s, ok := Parse(name[:24], size)
+	s, ok := ParseSegment(name[:24], size)
 	if !ok {
 		t.Fatalf("%s is no segment of a mebibyte", name)
 	}
@@ -136,20 +136,20 @@ func refused(err error) bool {
 func TestClaim(t *testing.T) {
 	a, _ := archive(t)
 	mine := Owner{"PostgresCluster", "shop", "orders", "uid", "1"}
-	if _, err := a.Owner(t.Context()); !store.NotFound(err) {
+	if _, err := a.ReadOwner(t.Context()); !store.NotFound(err) {
 		t.Errorf("an archive of nobody: %v", err)
 	}
 	for range 2 {
-		if err := a.Claim(t.Context(), mine); err != nil {
+		if err := a.ClaimArchive(t.Context(), mine); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, other := range []Owner{{"PostgresCluster", "shop", "orders", "uid", "2"}, {"PostgresCluster", "shop", "orders", "other", "1"}} {
-		if err := a.Claim(t.Context(), other); !refused(err) || !strings.Contains(err.Error(), "destination") {
+		if err := a.ClaimArchive(t.Context(), other); !refused(err) || !strings.Contains(err.Error(), "destination") {
 			t.Errorf("%+v: %v", other, err)
 		}
 	}
-	if got, err := a.Owner(t.Context()); got != mine || err != nil {
+	if got, err := a.ReadOwner(t.Context()); got != mine || err != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -160,7 +160,7 @@ func TestPut(t *testing.T) {
 	const name = "000000010000000000000007"
 	path := segment(t, dir, name, 1)
 	for range 2 { // what is there already, and is the same, is stored
-		if err := a.Put(ctx, path, name); err != nil {
+		if err := a.StoreFile(ctx, path, name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,45 +168,45 @@ func TestPut(t *testing.T) {
 	if err != nil || len(before) > int(mebibyte)*3/4 {
 		t.Fatalf("%d bytes are stored, %v", len(before), err)
 	}
-	if err := a.Put(ctx, segment(t, dir, name, 2), name); !refused(err) {
+	if err := a.StoreFile(ctx, segment(t, dir, name, 2), name); !refused(err) {
 		t.Errorf("another content: %v", err)
 	}
 	longer, err := os.ReadFile(path)
 	if err := errors.Join(err, os.WriteFile(path, append(longer, 0), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Put(ctx, path, name); !refused(err) {
+	if err := a.StoreFile(ctx, path, name); !refused(err) {
 		t.Errorf("a file that is longer: %v", err)
 	}
 	if after, err := os.ReadFile(filepath.Join(stored, "00000001", name+".zst")); !bytes.Equal(before, after) || err != nil {
 		t.Errorf("it was replaced, %v", err)
 	}
 	other := segment(t, dir, "000000010000000000000009", 1)
-	if err := a.Put(ctx, other, "000000010000000000000008"); !refused(err) {
+	if err := a.StoreFile(ctx, other, "000000010000000000000008"); !refused(err) {
 		t.Errorf("a recycled file: %v", err)
 	}
 	a.system = "1"
-	if err := a.Put(ctx, other, "000000010000000000000009"); !refused(err) {
+	if err := a.StoreFile(ctx, other, "000000010000000000000009"); !refused(err) {
 		t.Errorf("another system's: %v", err)
 	}
-	if err := a.Put(ctx, filepath.Join(dir, "absent"), "00000001000000000000000A"); !errors.Is(err, os.ErrNotExist) {
+	if err := a.StoreFile(ctx, filepath.Join(dir, "absent"), "00000001000000000000000A"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	history := filepath.Join(dir, "00000002.history")
 	if err := os.WriteFile(history, []byte("1\t0/800000\tx\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Put(ctx, history, "00000002.history"); err != nil {
+	if err := a.StoreFile(ctx, history, "00000002.history"); err != nil {
 		t.Error(err)
 	}
-	if h, err := a.History(ctx, 2); len(h) != 1 || err != nil {
+	if h, err := a.ReadHistory(ctx, 2); len(h) != 1 || err != nil {
 		t.Errorf("%+v, %v", h, err)
 	}
-	found, err := a.Segments(ctx, 1)
+	found, err := a.ListSegments(ctx, 1)
 	if len(found) != 1 || found[name].IsZero() || err != nil {
 		t.Errorf("%v, %v", found, err)
 	}
-	if there, err := a.Has(ctx, name); !there || err != nil {
+	if there, err := a.HasFile(ctx, name); !there || err != nil {
 		t.Errorf("%v, %v", there, err)
 	}
 }
@@ -216,7 +216,7 @@ func TestPutOverDamage(t *testing.T) {
 	a, stored := archive(t)
 	const name = "000000010000000000000007"
 	path := segment(t, t.TempDir(), name, 1)
-	if err := a.Put(t.Context(), path, name); err != nil {
+	if err := a.StoreFile(t.Context(), path, name); err != nil {
 		t.Fatal(err)
 	}
 	object := filepath.Join(stored, "00000001", name+".zst")
@@ -233,7 +233,7 @@ func TestPutOverDamage(t *testing.T) {
 		if err := os.WriteFile(object, damage(bytes.Clone(data)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Put(t.Context(), path, name); !refused(err) {
+		if err := a.StoreFile(t.Context(), path, name); !refused(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -243,10 +243,10 @@ func TestFetch(t *testing.T) {
 	a, stored := archive(t)
 	dir, scratch, ctx := t.TempDir(), filepath.Join(t.TempDir(), "scratch"), t.Context()
 	to := filepath.Join(dir, "RECOVERYXLOG")
-	if err := a.Fetch(ctx, "00000002.history", to, scratch); !refused(err) {
+	if err := a.FetchFile(ctx, "00000002.history", to, scratch); !refused(err) {
 		t.Errorf("no archive: %v", err)
 	}
-	if err := a.Claim(ctx, Owner{}); err != nil {
+	if err := a.ClaimArchive(ctx, Owner{}); err != nil {
 		t.Fatal(err)
 	}
 	const usual = 16 << 20
@@ -262,7 +262,7 @@ func TestFetch(t *testing.T) {
 		put(t, a, path, name)
 	}
 	for i, name := range files {
-		if err := a.Fetch(ctx, name, to, scratch); err != nil {
+		if err := a.FetchFile(ctx, name, to, scratch); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got, err := os.ReadFile(to); string(got) != fmt.Sprint("content of ", i) || err != nil {
@@ -284,7 +284,7 @@ func TestFetch(t *testing.T) {
 		}
 	}
 	for _, name := range []string{Segment{1, 261}.Name(usual), "00000002.history"} {
-		if err := a.Fetch(ctx, name, to, scratch); !errors.Is(err, ErrMissing) {
+		if err := a.FetchFile(ctx, name, to, scratch); !errors.Is(err, ErrMissing) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -294,7 +294,7 @@ func TestFetch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.Fetch(ctx, files[5], to, scratch); err != nil {
+	if err := a.FetchFile(ctx, files[5], to, scratch); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(scratch); len(left) != 1 || left[0].Name() != files[6] || err != nil {
@@ -306,11 +306,11 @@ func TestFetch(t *testing.T) {
 func TestFetchDamage(t *testing.T) {
 	a, stored := archive(t)
 	const name = "000000010000000000000007"
-	if err := errors.Join(a.Claim(t.Context(), Owner{}), a.Put(t.Context(), segment(t, t.TempDir(), name, 1), name)); err == nil {
+	if err := errors.Join(a.ClaimArchive(t.Context(), Owner{}), a.StoreFile(t.Context(), segment(t, t.TempDir(), name, 1), name)); err == nil {
 		t.Fatal("a segment of another system was stored")
 	}
 	a.system = identity
-	if err := a.Put(t.Context(), segment(t, t.TempDir(), name, 1), name); err != nil {
+	if err := a.StoreFile(t.Context(), segment(t, t.TempDir(), name, 1), name); err != nil {
 		t.Fatal(err)
 	}
 	object := filepath.Join(stored, "00000001", name+".zst")
@@ -326,7 +326,7 @@ func TestFetchDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		to := filepath.Join(t.TempDir(), "to")
-		if err := a.Fetch(t.Context(), name, to, t.TempDir()); !refused(err) {
+		if err := a.FetchFile(t.Context(), name, to, t.TempDir()); !refused(err) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
@@ -344,13 +344,13 @@ func put(t *testing.T, a *Archive, path, name string) {
 	}
 	defer func() { _ = f.Close() }()
 	var data bytes.Buffer
-	key, packed, err := object(name)
-	if err := errors.Join(err, a.pack(&data, f, packed), a.Store.Create(t.Context(), a.Prefix+key, data.Bytes())); err != nil {
+	key, packed, err := objectKey(name)
+	if err := errors.Join(err, a.compressFile(&data, f, packed), a.Store.Create(t.Context(), a.Prefix+key, data.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A hole in the log is not its end, and nor is a store that does not answer.
+// A hole in the WAL is not its end, and nor is a store that does not answer.
 func TestFetchPastTheEnd(t *testing.T) {
 	const usual = 16 << 20
 	name := func(timeline uint32, n uint64) string { return Segment{timeline, n}.Name(usual) }
@@ -374,7 +374,7 @@ func TestFetchPastTheEnd(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, _ := archive(t)
 			dir := t.TempDir()
-			if err := a.Claim(t.Context(), Owner{}); err != nil {
+			if err := a.ClaimArchive(t.Context(), Owner{}); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range c.stored {
@@ -386,12 +386,12 @@ func TestFetchPastTheEnd(t *testing.T) {
 			}
 			if c.gap != nil {
 				for range 2 {
-					if err := a.PutGap(t.Context(), *c.gap); err != nil {
+					if err := a.RecordGap(t.Context(), *c.gap); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			err := a.Fetch(t.Context(), c.ask, filepath.Join(dir, "to"), filepath.Join(dir, "scratch"))
+			err := a.FetchFile(t.Context(), c.ask, filepath.Join(dir, "to"), filepath.Join(dir, "scratch"))
 			if errors.Is(err, ErrMissing) != c.ends || refused(err) == c.ends {
 				t.Errorf("ends %t: %v", c.ends, err)
 			}
@@ -405,11 +405,11 @@ func TestGaps(t *testing.T) {
 	first := agentapi.ArchiveGap{From: "B", To: "C", After: "A", Begun: at(1), Ended: at(2)}
 	second := agentapi.ArchiveGap{From: "A", To: "A", Begun: at(3), Ended: at(4)}
 	for _, gap := range []agentapi.ArchiveGap{second, first, first} {
-		if err := a.PutGap(t.Context(), gap); err != nil {
+		if err := a.RecordGap(t.Context(), gap); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := a.Gaps(t.Context())
+	got, err := a.ListGaps(t.Context())
 	if diff := cmp.Diff([]agentapi.ArchiveGap{first, second}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -427,7 +427,7 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun, left := make(chan bool), make(chan bool)
-	go Serve(t.Context(), listener, func(ctx context.Context, name string) error {
+	go ServeSocket(t.Context(), listener, func(ctx context.Context, name string) error {
 		switch name {
 		case "good":
 			return nil
@@ -441,25 +441,25 @@ func TestAsk(t *testing.T) {
 		}
 		return errors.New("bad\nname")
 	})
-	if err := Ask(t.Context(), socket, "good"); err != nil {
+	if err := AskAgent(t.Context(), socket, "good"); err != nil {
 		t.Error(err)
 	}
-	if err := Ask(t.Context(), socket, "stop"); !errors.Is(err, ErrStopping) {
+	if err := AskAgent(t.Context(), socket, "stop"); !errors.Is(err, ErrStopping) {
 		t.Error(err)
 	}
-	if err := Ask(t.Context(), socket, "other"); err == nil || err.Error() != "bad name" {
+	if err := AskAgent(t.Context(), socket, "other"); err == nil || err.Error() != "bad name" {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan error)
-	go func() { asked <- Ask(ctx, socket, "slow") }()
+	go func() { asked <- AskAgent(ctx, socket, "slow") }()
 	<-begun
 	cancel()
 	if err := <-asked; err == nil {
 		t.Error("stored, although nobody waited")
 	}
 	<-left
-	if err := Ask(t.Context(), filepath.Join(dir, "absent"), "good"); err == nil {
+	if err := AskAgent(t.Context(), filepath.Join(dir, "absent"), "good"); err == nil {
 		t.Error("stored by nobody")
 	}
 }

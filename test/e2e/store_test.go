@@ -75,7 +75,7 @@ func newStoreOf(t *testing.T, class, size string, change func(*testing.T, *corev
 	s := &store{t: t, namespace: newNamespace(t, "store-"), size: resource.MustParse(size), change: change}
 	ca, err := pki.NewCA("of the store", time.Now(), rand.Reader)
 	must(t, err, "make a CA")
-	certificate, key, err := pki.Issue(ca, pki.LeafRequest{CommonName: storeName, DNSNames: []string{s.hostName()}}, time.Now(), rand.Reader)
+	certificate, key, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: storeName, DNSNames: []string{s.hostName()}}, time.Now(), rand.Reader)
 	must(t, err, "sign a certificate")
 	s.access = map[string][]byte{accessKeyID: []byte("holdfast"), accessKey: []byte(rand.Text()), trustedCA: ca.CertPEM}
 	secret := &corev1.Secret{Data: map[string][]byte{

@@ -38,9 +38,9 @@ func (c *cluster) issueCertificate(ca *pki.CA) (map[string][]byte, string) {
 	for _, host := range []string{c.name + "-rw", c.name + "-ro", "*." + c.name + "-members"} {
 		request.DNSNames = append(request.DNSNames, host+"."+c.namespace+".svc")
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, request, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, request, time.Now(), rand.Reader)
 	must(c.t, err, "sign a certificate")
-	return map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": ca.CertPEM}, pki.Serial(certPEM)
+	return map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": ca.CertPEM}, pki.ReadSerial(certPEM)
 }
 
 // giveSecret puts data into a Secret of the user's.
@@ -71,7 +71,7 @@ func (c *cluster) awaitCertificate(app *clientPod, members int, ca *pki.CA, seri
 			if err != nil {
 				return err
 			}
-			if got := pki.Serial([]byte(file)); got != serial {
+			if got := pki.ReadSerial([]byte(file)); got != serial {
 				return fmt.Errorf("it has %s", got)
 			}
 			_, err = app.runPsql(ctx, conninfo(c.podName(n)+"."+c.name+"-members"), "select 1")
@@ -165,14 +165,14 @@ func caOfOnesOwn(t *testing.T) {
 	c.giveSecret("root", pair(young))
 	eventually(t, tlsTimeout, "the new CA signs, and no member trusts the old one", func(context.Context) error {
 		tls := c.readSecret("-tls")
-		if !young.Signed(tls["tls.crt"]) || string(tls["ca.crt"]) != string(young.CertPEM) {
+		if !young.HasSigned(tls["tls.crt"]) || string(tls["ca.crt"]) != string(young.CertPEM) {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	c.awaitStreaming(1)
 	c.waitReady()
-	c.awaitCertificate(newClient(t), 2, young, pki.Serial(c.readSecret("-tls")["tls.crt"]))
+	c.awaitCertificate(newClient(t), 2, young, pki.ReadSerial(c.readSecret("-tls")["tls.crt"]))
 	c.awaitStreaming(1)
 	w.stopWriting()
 	for n, was := range before {

@@ -27,37 +27,37 @@ type etcdAgent struct {
 	release release
 
 	programs programs
-	gate     *gate
+	guard    *startGuard
 	local    *local
 
 	// crashes counts starts in a row that came to nothing, and refused is why
 	// the declared parameters were last given up for that.
 	crashes int
 	refused string
-	// notRenewed says that a snapshot for the next version could not be had.
-	notRenewed bool
+	// snapshotFailed says that a snapshot for the next version could not be had.
+	snapshotFailed bool
 	// older is what etcd says of data that is newer than itself.
 	older string
 }
 
-// Run looks after etcd until ctx ends, and then until it has stopped in order.
+// Run supervises etcd until ctx ends, and then until it has stopped in order.
 func Run(ctx context.Context, o Options) error {
 	a, err := newAgent(ctx, o)
 	if err != nil {
 		return err
 	}
-	return a.run(ctx)
+	return a.runAgent(ctx)
 }
 
-func (a *etcdAgent) run(ctx context.Context) error {
-	err := a.Run(ctx, func(context.Context) {}, a.metricsHandler(), a.loop)
-	a.local.close()
+func (a *etcdAgent) runAgent(ctx context.Context) error {
+	err := a.Run(ctx, func(context.Context) {}, a.metricsHandler(), a.repeatSteps)
+	a.local.closeClients()
 	return err
 }
 
 func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 	a := &etcdAgent{o: o, log: o.Log, programs: programs{process.Programs{Dir: o.BinDir, Processes: process.NewProcesses()}}}
-	version, release, err := a.programs.version(ctx)
+	version, release, err := a.programs.readVersion(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,19 +72,19 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 	})
 	a.local = newLocal(a.Certificates, o)
 	pod, peers := o.Identity.Pod, statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[etcdapi.GroupStatus])
-	a.gate = &gate{
+	a.guard = &startGuard{
 		pod: pod, dir: o.DataDir, version: version, log: o.Log, space: space,
-		config:   func() *agent.Config { config, _ := a.Config.Current(); return config },
-		register: leaseclient.NewRegistry(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
-		confirm: func(ctx context.Context, t etcdapi.JoinGrant, data logState) confirmation {
-			return a.local.confirm(ctx, t, data, pod)
+		config:     func() *agent.Config { config, _ := a.Config.Current(); return config },
+		membership: leaseclient.NewMembershipLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
+		confirm: func(ctx context.Context, t etcdapi.JoinGrant, data raftLogState) confirmation {
+			return a.local.confirmGrant(ctx, t, data, pod)
 		},
-		object: func(ctx context.Context, data logState) string {
+		findObjection: func(ctx context.Context, data raftLogState) string {
 			others := slices.DeleteFunc(slices.Clone(a.Members()), func(other string) bool { return other == pod })
-			return othersObject(ctx, others, data, peers.Status)
+			return findOthersObjection(ctx, others, data, peers.Status)
 		},
 	}
-	if err := os.MkdirAll(o.tls(), 0o700); err != nil {
+	if err := os.MkdirAll(o.etcdTLSDir(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the run directory: %w", err)
 	}
 	return a, nil
@@ -100,59 +100,59 @@ func leaseLabels(cluster string) map[string]string {
 	}
 }
 
-// Pauses between two looks while etcd does not run.
+// Pauses between two observations while etcd does not run.
 const (
 	pauseWaiting = 500 * time.Millisecond
-	pauseAsking  = time.Second // each look asks the API server
+	pauseAsking  = time.Second // each observation asks the API server
 	pauseHeld    = time.Second
 	pauseOlder   = 15 * time.Second // only another image helps
 )
 
-// loop gathers, decides and does one thing, again and again, until ctx ends.
-func (a *etcdAgent) loop(ctx context.Context) { a.Loop(ctx, a.o.DataDir, a.step) }
+// repeatSteps observes, plans and does one thing, again and again, until ctx ends.
+func (a *etcdAgent) repeatSteps(ctx context.Context) { a.Loop(ctx, a.o.DataDir, a.doStep) }
 
-// step does the next thing, and says how long to wait before the one after.
-func (a *etcdAgent) step(ctx context.Context) (time.Duration, error) {
+// doStep does the next thing, and says how long to wait before the one after.
+func (a *etcdAgent) doStep(ctx context.Context) (time.Duration, error) {
 	if a.older != "" {
 		a.Report(agentapi.StateHeld, agentapi.HoldDataVersion, a.older)
 		return pauseOlder, nil
 	}
-	d, f, err := a.gate.next(ctx)
+	d, f, err := a.guard.planNext(ctx)
 	if err != nil {
 		return 0, err
 	}
 	// What etcd heard counts for one step: after another, a quorum may be back.
-	a.gate.leaderless = ""
-	a.describe(d, f)
+	a.guard.leaderless = ""
+	a.reportVolume(d, f)
 	switch d.Action {
 	case actHold:
 		a.Report(agentapi.StateHeld, d.Hold, d.Message)
 		return pauseHeld, nil
 	case actWait:
 		a.Report(agentapi.StateWaiting, "", d.Message)
-		if f.wantsRegister() {
+		if f.needsMembership() {
 			return pauseAsking, nil
 		}
 		return pauseWaiting, nil
-	case actBirth:
+	case actBootstrap:
 		a.Report(agentapi.StateInitializing, "", d.Message)
-		return 0, a.birth(ctx, f)
+		return 0, a.bootstrapCluster(ctx, f)
 	case actRecover:
-		if objection := a.gate.object(ctx, f.Volume.Log); objection != "" {
+		if objection := a.guard.findObjection(ctx, f.Volume.RaftLog); objection != "" {
 			a.log.Warn("does not go on alone", "because", objection)
 			return 0, nil
 		}
 		a.Report(agentapi.StateInitializing, "", d.Message)
-		return 0, a.recover(ctx, f)
+		return 0, a.recoverQuorum(ctx, f)
 	case actJoin:
-		return 0, a.join(ctx, f)
+		return 0, a.joinGroup(ctx, f)
 	case actStart:
-		if err := a.renew(ctx, f.Volume); err != nil {
+		if err := a.snapshotOldEntries(ctx, f.Volume); err != nil {
 			return 0, err
 		}
-		return 0, a.serve(ctx, start{Data: a.o.data()}, f.Volume)
+		return 0, a.serveEtcd(ctx, start{Data: a.o.etcdDir()}, f.Volume)
 	}
-	if _, err := a.gate.do(ctx, d, f); err != nil {
+	if _, err := a.guard.carryOut(ctx, d, f); err != nil {
 		a.log.Info("tried again", "step", d.Message, "error", err.Error())
 		a.Report(agentapi.StateWaiting, "", d.Message)
 		return pauseAsking, nil
@@ -160,14 +160,14 @@ func (a *etcdAgent) step(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// describe reports what is known of the volume before etcd runs.
-func (a *etcdAgent) describe(d decision, f facts) {
+// reportVolume reports what is known of the volume before etcd runs.
+func (a *etcdAgent) reportVolume(d plan, f observation) {
 	a.Store.Update(func(s *agentapi.Status) {
-		s.SystemIdentifier, s.Position = f.Volume.Log.Cluster, f.Volume.Log.Commit
-		s.RoomNeeded, s.Recovered = d.Room, f.Volume.Mark.Recovered
+		s.SystemIdentifier, s.Position = f.Volume.RaftLog.Cluster, f.Volume.RaftLog.Commit
+		s.RoomNeeded, s.Recovered = d.SpaceNeeded, f.Volume.Mark.Recovered
 		changeGroup(s, func(g *etcdapi.GroupStatus) {
-			g.DataVersion, g.LostMember = f.Volume.version(), d.Lost
-			g.Group, g.Alarms = f.Volume.group(), nil
+			g.DataVersion, g.LostMember = f.Volume.servedVersion(), d.Lost
+			g.Group, g.Alarms = f.Volume.knownGroup(), nil
 		})
 		if d.Action == actHold || d.Action == actWait {
 			s.ConfigHash, s.PendingRestart, s.TrustHash = f.ConfigHash, nil, ""

@@ -51,9 +51,9 @@ func newLocal(certificates *statusserver.Certificates, o Options) *local {
 	return l
 }
 
-// current returns clients with the current certificate; those with an older one
+// openClients returns clients with the current certificate; those with an older one
 // are given up.
-func (l *local) current() (*clientv3.Client, *http.Client, error) {
+func (l *local) openClients() (*clientv3.Client, *http.Client, error) {
 	bundle, _ := l.certificates.Current()
 	if bundle == nil {
 		return nil, nil, errors.New("no certificate yet")
@@ -72,7 +72,7 @@ func (l *local) current() (*clientv3.Client, *http.Client, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the client: %w", err)
 	}
-	l.shut()
+	l.dropClients()
 	l.bundle, l.client = bundle, client
 	l.http = &http.Client{Transport: &http.Transport{
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certificates, RootCAs: bundle.Roots},
@@ -83,43 +83,43 @@ func (l *local) current() (*clientv3.Client, *http.Client, error) {
 
 // clientTLS is how a client of etcd connects with a certificate.
 func (l *local) clientTLS(bundle *statusserver.Bundle) *tls.Config {
-	seen := x509.NewCertPool()
-	seen.AppendCertsFromPEM(bundle.ServerCAPEM)
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{bundle.Certificate}, RootCAs: seen, ServerName: l.name}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle.ServerCAPEM)
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{bundle.Certificate}, RootCAs: roots, ServerName: l.name}
 }
 
-// shut is called with the lock held.
-func (l *local) shut() {
+// dropClients is called with the lock held.
+func (l *local) dropClients() {
 	if l.client != nil {
 		_ = l.client.Close()
 		l.http.CloseIdleConnections()
 	}
 }
 
-func (l *local) close() {
+func (l *local) closeClients() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shut()
+	l.dropClients()
 	l.bundle, l.client, l.http = nil, nil, nil
 }
 
-// status asks etcd what it does. It answers only once it has heard of a leader
+// fetchStatus asks etcd what it does. It answers only once it has heard of a leader
 // since its start.
-func (l *local) status(ctx context.Context) (*clientv3.StatusResponse, error) {
-	client, _, err := l.current()
+func (l *local) fetchStatus(ctx context.Context) (*clientv3.StatusResponse, error) {
+	client, _, err := l.openClients()
 	if err != nil {
 		return nil, err
 	}
 	return client.Status(ctx, "https://"+l.endpoint)
 }
 
-// moveLeader hands the lead over to another member. Only the leader can.
+// moveLeader transfers leadership to another member. Only the leader can.
 func (l *local) moveLeader(ctx context.Context, to string) error {
-	client, _, err := l.current()
+	client, _, err := l.openClients()
 	if err != nil {
 		return err
 	}
-	id, err := unhex(to)
+	id, err := parseID(to)
 	if err != nil {
 		return err
 	}
@@ -127,13 +127,13 @@ func (l *local) moveLeader(ctx context.Context, to string) error {
 	return err
 }
 
-// remove takes a member out of the group.
-func (l *local) remove(ctx context.Context, member string) error {
-	client, _, err := l.current()
+// removeMember takes a member out of the group.
+func (l *local) removeMember(ctx context.Context, member string) error {
+	client, _, err := l.openClients()
 	if err != nil {
 		return err
 	}
-	id, err := unhex(member)
+	id, err := parseID(member)
 	if err != nil {
 		return err
 	}
@@ -141,10 +141,10 @@ func (l *local) remove(ctx context.Context, member string) error {
 	return err
 }
 
-// members asks the peer port at a URL for the membership as that member sees
+// fetchMembers asks the peer port at a URL for the membership as that member sees
 // it. It answers without a leader, too.
-func (l *local) members(ctx context.Context, peer string) (cluster string, list []etcdapi.GroupMember, err error) {
-	_, client, err := l.current()
+func (l *local) fetchMembers(ctx context.Context, peer string) (cluster string, list []etcdapi.GroupMember, err error) {
+	_, client, err := l.openClients()
 	if err != nil {
 		return "", nil, err
 	}
@@ -176,16 +176,16 @@ func parseMembers(body io.Reader) ([]etcdapi.GroupMember, error) {
 	}
 	var list []etcdapi.GroupMember
 	for _, m := range found {
-		list = append(list, etcdapi.GroupMember{ID: hex(m.ID), Name: m.Name, PeerURL: strings.Join(m.PeerURLs, ","), Learner: m.IsLearner})
+		list = append(list, etcdapi.GroupMember{ID: formatID(m.ID), Name: m.Name, PeerURL: strings.Join(m.PeerURLs, ","), Learner: m.IsLearner})
 	}
 	slices.SortFunc(list, func(a, b etcdapi.GroupMember) int { return strings.Compare(a.ID, b.ID) })
 	return list, nil
 }
 
-// confirm asks the other members of a ticket about it. One answer that knows
-// the ticket's member is proof: the group admits an address only after it has
-// removed whoever had it before.
-func (l *local) confirm(ctx context.Context, t etcdapi.JoinGrant, data logState, pod string) confirmation {
+// confirmGrant asks the other members of a join grant about it. One answer that
+// knows the grant's member is proof: the group admits an address only after it has
+// removed the member that had it before.
+func (l *local) confirmGrant(ctx context.Context, t etcdapi.JoinGrant, data raftLogState, pod string) confirmation {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	answers := make(chan confirmation, len(t.InitialCluster))
@@ -196,12 +196,12 @@ func (l *local) confirm(ctx context.Context, t etcdapi.JoinGrant, data logState,
 		}
 		asked++
 		go func() {
-			cluster, list, err := l.members(ctx, url)
+			cluster, list, err := l.fetchMembers(ctx, url)
 			if err != nil || data.Cluster != "" && cluster != data.Cluster {
 				answers <- confirmNone
 				return
 			}
-			answers <- counts(list, t, data.Member, pod)
+			answers <- confirmMembership(list, t, data.Member, pod)
 		}()
 	}
 	result := confirmNone
@@ -215,9 +215,9 @@ func (l *local) confirm(ctx context.Context, t etcdapi.JoinGrant, data logState,
 	return result
 }
 
-// counts says whether a membership has the ticket's member at the pod's
+// confirmMembership says whether a membership has the grant's member at the pod's
 // address, and no longer the member of the data.
-func counts(list []etcdapi.GroupMember, t etcdapi.JoinGrant, data, pod string) confirmation {
+func confirmMembership(list []etcdapi.GroupMember, t etcdapi.JoinGrant, data, pod string) confirmation {
 	result := confirmNo
 	for _, m := range list {
 		switch {

@@ -23,7 +23,7 @@ func NewCommand(version string) *cobra.Command {
 	})
 }
 
-// findPrograms looks for etcd on the path, and where its own image has it.
+// findPrograms finds etcd on the path, and where its own image has it.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("etcd"); err == nil {
 		return filepath.Dir(path), nil

@@ -13,8 +13,8 @@ import (
 )
 
 // flags are etcd's settings by name, without dashes. They go on the command
-// line rather than into a file: there etcd would pass over a name that it does
-// not know, and read a duration as a number.
+// line rather than into a file: there etcd would skip a name that it does not
+// know, and read a duration as a number.
 type flags map[string]string
 
 // start is what a first start or a recovery adds.
@@ -48,15 +48,15 @@ func (o Options) commandLine(version release, s start, parameters map[string]str
 // release is a version of etcd, such as 3.6.
 type release struct{ Major, Minor int }
 
-// renamed says whether the release has the names without "experimental-", and
+// hasStableNames says whether the release has the names without "experimental-", and
 // feature gates.
-func (r release) renamed() bool { return r.Major > 3 || r.Minor >= 6 }
+func (r release) hasStableNames() bool { return r.Major > 3 || r.Minor >= 6 }
 
 // defaultFlags are what etcd's maintainers recommend and is not its default:
 // members compare their data with the others' when they start and after each
 // compaction.
 func defaultFlags(version release, parameters map[string]string) flags {
-	if !version.renamed() {
+	if !version.hasStableNames() {
 		return flags{"experimental-initial-corrupt-check": "true", "experimental-compact-hash-check-enabled": "true"}
 	}
 	for name := range parameters {
@@ -87,15 +87,15 @@ func (o Options) ownFlags(version release, s start, limit int64) flags {
 		"initial-advertise-peer-urls": o.PeerURL(pod),
 		"initial-cluster":             pod + "=" + o.PeerURL(pod),
 		"client-cert-auth":            "true",
-		"trusted-ca-file":             o.trust(),
-		"cert-file":                   filepath.Join(o.tls(), "server.crt"),
-		"key-file":                    filepath.Join(o.tls(), "server.key"),
-		"client-cert-file":            filepath.Join(o.tls(), "tls.crt"),
-		"client-key-file":             filepath.Join(o.tls(), "tls.key"),
+		"trusted-ca-file":             o.trustFile(),
+		"cert-file":                   filepath.Join(o.etcdTLSDir(), "server.crt"),
+		"key-file":                    filepath.Join(o.etcdTLSDir(), "server.key"),
+		"client-cert-file":            filepath.Join(o.etcdTLSDir(), "tls.crt"),
+		"client-key-file":             filepath.Join(o.etcdTLSDir(), "tls.key"),
 		"peer-client-cert-auth":       "true",
-		"peer-trusted-ca-file":        o.trust(),
-		"peer-cert-file":              filepath.Join(o.tls(), "tls.crt"),
-		"peer-key-file":               filepath.Join(o.tls(), "tls.key"),
+		"peer-trusted-ca-file":        o.trustFile(),
+		"peer-cert-file":              filepath.Join(o.etcdTLSDir(), "tls.crt"),
+		"peer-key-file":               filepath.Join(o.etcdTLSDir(), "tls.key"),
 		// Applications have certificates of the same authority.
 		"peer-cert-allowed-cn":  agentapi.MemberName,
 		"strict-reconfig-check": "true",
@@ -104,7 +104,7 @@ func (o Options) ownFlags(version release, s start, limit int64) flags {
 	}
 	// etcd would look a peer's address up backwards, and want the name that
 	// comes back in the certificate. The common name says more.
-	all[unprefixed("experimental-peer-skip-client-san-verification", version)] = "true"
+	all[trimExperimental("experimental-peer-skip-client-san-verification", version)] = "true"
 	if limit > 0 {
 		all["quota-backend-bytes"] = strconv.FormatInt(limit, 10)
 	}
@@ -134,10 +134,10 @@ func joinCluster(peers map[string]string) string {
 
 const experimental = "experimental-"
 
-// unprefixed is the name that a flag which was once experimental has in a
+// trimExperimental returns the name that a flag which was once experimental has in a
 // release.
-func unprefixed(name string, version release) string {
-	if version.renamed() {
+func trimExperimental(name string, version release) string {
+	if version.hasStableNames() {
 		return strings.TrimPrefix(name, experimental)
 	}
 	return name
@@ -156,8 +156,8 @@ var (
 	ownPrefixes = []string{"listen-", "peer-", "discovery", "proxy-"}
 )
 
-// refused are the declared parameters, by name, that are Holdfast's own.
-func refused(parameters map[string]string) map[string]string {
+// findOwnParameters finds the declared parameters, by name, that are Holdfast's own.
+func findOwnParameters(parameters map[string]string) map[string]string {
 	found := map[string]string{}
 	for name := range parameters {
 		own := slices.Contains(ownNames, name) || slices.ContainsFunc(ownPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

@@ -54,7 +54,7 @@ func TestCommandLine(t *testing.T) {
 		"only members are peers": {
 			optionsForTest().commandLine(late, join, nil, 0),
 			[]string{"--peer-cert-allowed-cn=" + agentapi.MemberName, "--peer-client-cert-auth=true", "--client-cert-auth=true"}, "quota"},
-		"a birth is out of everybody's reach": {
+		"a bootstrap is out of reach of all clients": {
 			optionsForTest().commandLine(late, start{Data: "/data/etcd.init", Alone: true, State: "new", Token: "u-v", Cluster: map[string]string{"orders-1": "x"}}, nil, 0),
 			[]string{"--listen-peer-urls=https://127.0.0.1:2380", "--listen-client-urls=https://127.0.0.1:2379", "--initial-cluster-token=u-v"}, "force-new"},
 		"a recovery forces a new cluster": {

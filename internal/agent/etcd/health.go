@@ -10,7 +10,7 @@ import (
 // connectAnew asks etcd's port for clients over a connection of its own. Before
 // etcd has answered clients once it may be silent for as long as it reads its
 // data.
-func (l *life) connectAnew(ctx context.Context) error {
+func (l *etcdRun) connectAnew(ctx context.Context) error {
 	l.mu.Lock()
 	before := l.answered
 	l.mu.Unlock()

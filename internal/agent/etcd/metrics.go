@@ -24,25 +24,25 @@ import (
 // is missing from it.
 const scrapeLimit = 3 * time.Second
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
+func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("holdfast_"+name, help, labels, nil)
 }
 
 var (
-	upMetric          = gauge("etcd_up", "Whether the member has a vote and a leader, and answers clients.")
-	leaderMetric      = gauge("etcd_has_leader", "Whether the member knows a leader.")
-	leadsMetric       = gauge("etcd_is_leader", "Whether the member is the leader.")
-	learnerMetric     = gauge("etcd_is_learner", "Whether the member follows without a vote.")
-	indexMetric       = gauge("etcd_raft_index", "Last index of the Raft log that the member knows to be committed.")
-	sizeMetric        = gauge("etcd_data_size_bytes", "Size of the database on the volume.")
-	inUseMetric       = gauge("etcd_data_in_use_bytes", "Part of the database's size that holds data.")
-	quotaMetric       = gauge("etcd_quota_bytes", "Size at which etcd refuses writes.")
-	alarmMetric       = gauge("etcd_alarm", "Alarms that are raised: 1 for each.", "alarm", "member")
-	pendingMetric     = gauge("etcd_settings_pending_restart", "Settings that wait for a restart.")
-	configErrorMetric = gauge("etcd_config_error", "Whether etcd refuses declared parameters.")
-	expiryMetric      = gauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
-	volumeSizeMetric  = gauge("volume_size_bytes", "Size of the member's volume.")
-	volumeFreeMetric  = gauge("volume_available_bytes", "Free space on the member's volume.")
+	upMetric          = newGauge("etcd_up", "Whether the member has a vote and a leader, and answers clients.")
+	leaderMetric      = newGauge("etcd_has_leader", "Whether the member knows a leader.")
+	leadsMetric       = newGauge("etcd_is_leader", "Whether the member is the leader.")
+	learnerMetric     = newGauge("etcd_is_learner", "Whether the member follows without a vote.")
+	indexMetric       = newGauge("etcd_raft_index", "Last index of the Raft log that the member knows to be committed.")
+	sizeMetric        = newGauge("etcd_data_size_bytes", "Size of the database on the volume.")
+	inUseMetric       = newGauge("etcd_data_in_use_bytes", "Part of the database's size that holds data.")
+	quotaMetric       = newGauge("etcd_quota_bytes", "Size at which etcd refuses writes.")
+	alarmMetric       = newGauge("etcd_alarm", "Alarms that are raised: 1 for each.", "alarm", "member")
+	pendingMetric     = newGauge("etcd_settings_pending_restart", "Settings that wait for a restart.")
+	configErrorMetric = newGauge("etcd_config_error", "Whether etcd refuses declared parameters.")
+	expiryMetric      = newGauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
+	volumeSizeMetric  = newGauge("volume_size_bytes", "Size of the member's volume.")
+	volumeFreeMetric  = newGauge("volume_available_bytes", "Free space on the member's volume.")
 )
 
 // collector answers a scrape from what the agent knows.
@@ -53,7 +53,7 @@ type collector struct{ *etcdAgent }
 func (a *etcdAgent) metricsHandler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	all := prometheus.Gatherers{registry, prometheus.GathererFunc(a.scrape)}
+	all := prometheus.Gatherers{registry, prometheus.GathererFunc(a.scrapeEtcd)}
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 2, ErrorHandling: promhttp.ContinueOnError})
 }
 
@@ -71,17 +71,17 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, value float64, labels ...string) {
 		into <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	send(upMetric, truth(s.Serving))
+	send(upMetric, boolValue(s.Serving))
 	send(pendingMetric, float64(len(s.PendingRestart)))
-	send(configErrorMetric, truth(s.ConfigError != ""))
+	send(configErrorMetric, boolValue(s.ConfigError != ""))
 	send(indexMetric, float64(s.Position))
 	own := readGroup(s)
 	if g := own.Group; g != nil {
-		send(leaderMetric, truth(g.Leader != ""))
-		send(leadsMetric, truth(g.Leader != "" && g.Leader == g.Self))
+		send(leaderMetric, boolValue(g.Leader != ""))
+		send(leadsMetric, boolValue(g.Leader != "" && g.Leader == g.Self))
 		for _, m := range g.Members {
 			if m.ID == g.Self {
-				send(learnerMetric, truth(m.Learner))
+				send(learnerMetric, boolValue(m.Learner))
 			}
 		}
 	}
@@ -97,18 +97,18 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if !s.CertificateExpiry.IsZero() {
 		send(expiryMetric, float64(s.CertificateExpiry.Unix()))
 	}
-	if space := c.gate.space(); space.Total > 0 {
+	if space := c.guard.space(); space.Total > 0 {
 		send(volumeSizeMetric, float64(space.Total))
 		send(volumeFreeMetric, float64(space.Free))
 	}
 }
 
-// scrape asks etcd for its own metrics. Those of its process and of Go's
-// runtime are left out: under these names the agent tells of itself.
-func (a *etcdAgent) scrape() ([]*dto.MetricFamily, error) {
+// scrapeEtcd asks etcd for its own metrics. Those of its process and of Go's
+// runtime are left out: under these names the agent reports itself.
+func (a *etcdAgent) scrapeEtcd() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
-	families, err := a.ask(ctx)
+	families, err := a.fetchMetrics(ctx)
 	var own []*dto.MetricFamily
 	for name, family := range families {
 		if !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_") {
@@ -122,20 +122,20 @@ func (a *etcdAgent) scrape() ([]*dto.MetricFamily, error) {
 func (a *etcdAgent) hasLeader(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	families, _ := a.ask(ctx)
+	families, _ := a.fetchMetrics(ctx)
 	return slices.ContainsFunc(families["etcd_server_has_leader"].GetMetric(), func(m *dto.Metric) bool { return m.GetGauge().GetValue() == 1 })
 }
 
-// ask etcd for its metrics; none while it does not run.
-func (a *etcdAgent) ask(ctx context.Context) (map[string]*dto.MetricFamily, error) {
-	families, err := metricsOf(ctx, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(a.o.MetricsPort))+"/metrics")
+// fetchMetrics asks etcd for its metrics; none while it does not run.
+func (a *etcdAgent) fetchMetrics(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	families, err := readMetrics(ctx, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(a.o.MetricsPort))+"/metrics")
 	if dial := (*url.Error)(nil); errors.As(err, &dial) {
 		return nil, nil // it does not run
 	}
 	return families, err
 }
 
-func metricsOf(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
+func readMetrics(ctx context.Context, url string) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func metricsOf(ctx context.Context, url string) (map[string]*dto.MetricFamily, e
 	return families, nil
 }
 
-func truth(b bool) float64 {
+func boolValue(b bool) float64 {
 	if b {
 		return 1
 	}

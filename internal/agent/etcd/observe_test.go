@@ -21,27 +21,27 @@ func TestSituation(t *testing.T) {
 		return &clientv3.StatusResponse{Leader: leader, IsLearner: learner}
 	}
 	for _, c := range []struct {
-		name  string
-		sight sight
-		up    bool
-		want  agentapi.State
+		name     string
+		observed serverObservation
+		up       bool
+		want     agentapi.State
 	}{
-		{"nothing answers yet", sight{}, false, agentapi.StateRecovering},
-		{"nothing answers any more", sight{}, true, agentapi.StateDisconnected},
-		{"after a start without a quorum only the peer port answers", sight{Members: members}, true, agentapi.StateDisconnected},
-		{"the leader is lost", sight{Members: members, Status: status(0, false)}, true, agentapi.StateDisconnected},
-		{"a learner has no vote", sight{Members: members, Status: status(7, true)}, true, agentapi.StateCatchingUp},
-		{"a learner without a leader", sight{Members: members, Status: status(0, true)}, true, agentapi.StateDisconnected},
-		{"a member serves", sight{Members: members, Status: status(7, false)}, true, agentapi.StateRunning},
+		{"nothing answers yet", serverObservation{}, false, agentapi.StateRecovering},
+		{"nothing answers any more", serverObservation{}, true, agentapi.StateDisconnected},
+		{"after a start without a quorum only the peer port answers", serverObservation{Members: members}, true, agentapi.StateDisconnected},
+		{"the leader is lost", serverObservation{Members: members, Status: status(0, false)}, true, agentapi.StateDisconnected},
+		{"a learner has no vote", serverObservation{Members: members, Status: status(7, true)}, true, agentapi.StateCatchingUp},
+		{"a learner without a leader", serverObservation{Members: members, Status: status(0, true)}, true, agentapi.StateDisconnected},
+		{"a member serves", serverObservation{Members: members, Status: status(7, false)}, true, agentapi.StateRunning},
 	} {
-		if got, message := situation(c.sight, c.up); got != c.want {
+		if got, message := describeState(c.observed, c.up); got != c.want {
 			t.Errorf("%s: %s (%s), want %s", c.name, got, message, c.want)
 		}
 	}
 }
 
 func TestAlarms(t *testing.T) {
-	got := alarms([]string{"memberID:255 alarm:NOSPACE ", "etcdserver: no leader", "memberID:16  alarm:CORRUPT", "memberID:255 alarm:NOSPACE "})
+	got := parseAlarms([]string{"memberID:255 alarm:NOSPACE ", "etcdserver: no leader", "memberID:16  alarm:CORRUPT", "memberID:255 alarm:NOSPACE "})
 	if diff := cmp.Diff([]string{"CORRUPT:10", "NOSPACE:ff"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -61,7 +61,7 @@ func TestSteps(t *testing.T) {
 		{100 * mi, 41 * mi, 0, 0, 55},     // no quota
 		{101 * mi, mi, 100 * mi, 100, 95}, // over it
 	} {
-		if f, u := fill(c.size, c.limit), unused(c.size, c.inUse); f != c.fill || u != c.unused {
+		if f, u := fillPercent(c.size, c.limit), unusedPercent(c.size, c.inUse); f != c.fill || u != c.unused {
 			t.Errorf("%+v: fill %d, unused %d", c, f, u)
 		}
 	}
@@ -78,7 +78,7 @@ func TestParseMembers(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	ticket := etcdapi.JoinGrant{MemberID: "b", InitialCluster: map[string]string{"orders-1": "https://1:2380", "orders-0": "https://0:2380"}}
+	grant := etcdapi.JoinGrant{MemberID: "b", InitialCluster: map[string]string{"orders-1": "https://1:2380", "orders-0": "https://0:2380"}}
 	other := etcdapi.GroupMember{ID: "z", PeerURL: "https://0:2380"}
 	with := func(id, url string) []etcdapi.GroupMember {
 		return []etcdapi.GroupMember{{ID: id, PeerURL: url}, other}
@@ -96,7 +96,7 @@ func TestCounts(t *testing.T) {
 		"the member of the data and no other":  {with("a", "https://1:2380"), "a", confirmNo},
 		"a list that does not know it, so far": {nil, "", confirmNo},
 	} {
-		if got := counts(c.list, ticket, c.data, "orders-1"); got != c.want {
+		if got := confirmMembership(c.list, grant, c.data, "orders-1"); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}

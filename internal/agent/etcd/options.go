@@ -85,11 +85,11 @@ func listenHost(pod string) string {
 	return "0.0.0.0"
 }
 
-// data is the data directory.
-func (o Options) data() string { return filepath.Join(o.DataDir, dataName) }
+// etcdDir is the data directory.
+func (o Options) etcdDir() string { return filepath.Join(o.DataDir, dataName) }
 
-// tls is where etcd finds certificates. It reads them at every handshake, but
+// etcdTLSDir is where etcd finds certificates. It reads them at every handshake, but
 // the bundle of authorities only when it starts.
-func (o Options) tls() string { return filepath.Join(o.RunDir, "tls") }
+func (o Options) etcdTLSDir() string { return filepath.Join(o.RunDir, "tls") }
 
-func (o Options) trust() string { return filepath.Join(o.tls(), "ca.crt") }
+func (o Options) trustFile() string { return filepath.Join(o.etcdTLSDir(), "ca.crt") }

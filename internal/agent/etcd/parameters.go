@@ -21,8 +21,8 @@ import (
 // programs are etcd's.
 type programs struct{ process.Programs }
 
-// version of etcd, such as 3.6.4, and its release.
-func (p programs) version(ctx context.Context) (string, release, error) {
+// readVersion reads the version of etcd, such as 3.6.4, and its release.
+func (p programs) readVersion(ctx context.Context) (string, release, error) {
 	out, err := p.Run(ctx, "etcd", "--version")
 	if err != nil {
 		return "", release{}, err
@@ -55,8 +55,8 @@ func (r *refusal) Error() string { return r.message }
 // then ends.
 const nowhere = "/dev/null/etcd"
 
-// accepts has etcd check a command line. It fails with a *refusal.
-func (p programs) accepts(ctx context.Context, args []string) error {
+// checkArguments has etcd check a command line. It fails with a *refusal.
+func (p programs) checkArguments(ctx context.Context, args []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	_, err := p.Run(ctx, "etcd", append(slices.Clone(args), "--data-dir="+nowhere)...)
@@ -85,10 +85,10 @@ func refusalIn(stderr string) error {
 	}
 	var last logLine
 	for line := range strings.Lines(stderr) {
-		switch parsed := parseLog(line); {
+		switch parsed := parseLogLine(line); {
 		case strings.Contains(parsed.Message, "failed to list data directory"):
 			return nil // everything before that was well
-		case parsed.worth():
+		case parsed.isReason():
 			last = parsed
 		}
 	}
@@ -98,15 +98,15 @@ func refusalIn(stderr string) error {
 	return &refusal{message: last.String()}
 }
 
-// logLine is a line of etcd's log.
+// logLine is a line that etcd writes to its text log.
 type logLine struct {
 	Level   string `json:"level"`
 	Message string `json:"msg"`
 	Error   string `json:"error"`
 }
 
-// parseLog reads a line; one that is no log is its own message.
-func parseLog(line string) logLine {
+// parseLogLine reads a line; one that is no log is its own message.
+func parseLogLine(line string) logLine {
 	var parsed logLine
 	if json.Unmarshal([]byte(line), &parsed) != nil {
 		return logLine{Message: strings.TrimSpace(line)}
@@ -114,8 +114,8 @@ func parseLog(line string) logLine {
 	return parsed
 }
 
-// worth says whether the line may be the reason of an end.
-func (l logLine) worth() bool {
+// isReason says whether the line may be the reason of an end.
+func (l logLine) isReason() bool {
 	return l.Error != "" || l.Level == "fatal" || l.Level == "panic" || l.Level == "error" || strings.HasPrefix(l.Message, "panic:")
 }
 
@@ -135,15 +135,15 @@ type choice struct {
 	Refused string
 }
 
-// choose takes of the declared parameters what etcd accepts. What it refuses
+// chooseParameters takes of the declared parameters what etcd accepts. What it refuses
 // without naming a flag falls back to the parameters that worked last.
-func choose(declared, proven map[string]string, accepts func(map[string]string) error) (choice, error) {
+func chooseParameters(declared, proven map[string]string, accepts func(map[string]string) error) (choice, error) {
 	c := choice{Parameters: maps.Clone(declared)}
 	if c.Parameters == nil {
 		c.Parameters = map[string]string{}
 	}
 	var reasons []string
-	for name, reason := range refused(declared) {
+	for name, reason := range findOwnParameters(declared) {
 		delete(c.Parameters, name)
 		reasons = append(reasons, reason)
 	}
@@ -169,7 +169,7 @@ func choose(declared, proven map[string]string, accepts func(map[string]string) 
 			reasons = append(reasons, no.message)
 		case !declaredSo:
 			return choice{}, err // not even without parameters
-		case undefined(no) && !tried[other] && len(refused(map[string]string{other: ""})) == 0:
+		case isUndefined(no) && !tried[other] && len(findOwnParameters(map[string]string{other: ""})) == 0:
 			tried[no.flag], tried[other] = true, true
 			delete(c.Parameters, no.flag)
 			c.Parameters[other] = value
@@ -184,7 +184,7 @@ func choose(declared, proven map[string]string, accepts func(map[string]string) 
 	}
 }
 
-func undefined(r *refusal) bool { return strings.HasSuffix(r.message, "unrecognized parameter") }
+func isUndefined(r *refusal) bool { return strings.HasSuffix(r.message, "unrecognized parameter") }
 
 // otherName is what another release calls a flag: most experimental ones have
 // lost their prefix.
@@ -209,8 +209,8 @@ func provenParameters(dir string) map[string]string {
 	return parameters
 }
 
-// prove keeps the parameters as those that etcd serves with.
-func prove(dir string, parameters map[string]string) error {
+// saveProven keeps the parameters as those that etcd serves with.
+func saveProven(dir string, parameters map[string]string) error {
 	data, err := json.Marshal(parameters)
 	if err != nil {
 		return err
@@ -218,8 +218,8 @@ func prove(dir string, parameters map[string]string) error {
 	return atomicfile.WriteFile(filepath.Join(dir, parametersName), data)
 }
 
-// differing are the names, sorted, whose values differ.
-func differing(a, b map[string]string) []string {
+// listDifferences lists the names, sorted, whose values differ.
+func listDifferences(a, b map[string]string) []string {
 	names := map[string]bool{}
 	for name, value := range a {
 		if other, there := b[name]; !there || other != value {

@@ -80,7 +80,7 @@ func TestChoose(t *testing.T) {
 		"and when what worked is refused, too": {
 			set{"a": "mixed", "b": "2"}, set{"a": "mixed", "b": "1"}, set{}, "they do not go together; they do not go together"},
 	} {
-		got, err := choose(c.declared, c.proven, accepts)
+		got, err := chooseParameters(c.declared, c.proven, accepts)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -89,17 +89,17 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	away := errors.New("no process could be started")
-	if _, err := choose(set{"a": "1"}, nil, func(set) error { return away }); !errors.Is(err, away) {
+	if _, err := chooseParameters(set{"a": "1"}, nil, func(set) error { return away }); !errors.Is(err, away) {
 		t.Errorf("a check that could not be made: %v", err)
 	}
-	if _, err := choose(nil, nil, func(set) error { return &refusal{message: "the certificate"} }); err == nil {
+	if _, err := chooseParameters(nil, nil, func(set) error { return &refusal{message: "the certificate"} }); err == nil {
 		t.Error("settings that are refused without parameters, too")
 	}
 }
 
 func TestParseVersion(t *testing.T) {
 	version, r, err := parseVersion("etcd Version: 3.5.9\nGit SHA: bdbbde998\nGo Version: go1.19.9\n")
-	if version != "3.5.9" || r != (release{3, 5}) || r.renamed() || err != nil {
+	if version != "3.5.9" || r != (release{3, 5}) || r.hasStableNames() || err != nil {
 		t.Errorf("%s %v %v", version, r, err)
 	}
 	if _, _, err := parseVersion("sqlite 3\n"); err == nil || !strings.Contains(err.Error(), "sqlite 3") {
@@ -109,10 +109,10 @@ func TestParseVersion(t *testing.T) {
 
 func TestDiffering(t *testing.T) {
 	a, b := map[string]string{"x": "1", "y": "2", "same": "0"}, map[string]string{"y": "3", "z": "4", "same": "0"}
-	if diff := cmp.Diff([]string{"x", "y", "z"}, differing(a, b)); diff != "" {
+	if diff := cmp.Diff([]string{"x", "y", "z"}, listDifferences(a, b)); diff != "" {
 		t.Error(diff)
 	}
-	if got := differing(a, a); len(got) != 0 {
+	if got := listDifferences(a, a); len(got) != 0 {
 		t.Error(got)
 	}
 }

@@ -26,8 +26,8 @@ func TestRealLife(t *testing.T) {
 		status := r.until("knowing all", func(s agentapi.Status) bool {
 			return s.Serving && len(readGroup(s).Group.Members) == 3 && !slices.ContainsFunc(readGroup(s).Group.Members, func(m etcdapi.GroupMember) bool { return m.Learner || m.Name == "" })
 		})
-		if log, err := readLog(filepath.Join(volumes[i], dataName)); err != nil || log.Member != readGroup(status).Group.Self || log.Cluster != status.SystemIdentifier || log.Commit == 0 {
-			t.Errorf("the log of %s says %+v, %v; etcd %+v", status.Pod, log, err, readGroup(status).Group)
+		if log, err := readRaftLog(filepath.Join(volumes[i], dataName)); err != nil || log.Member != readGroup(status).Group.Self || log.Cluster != status.SystemIdentifier || log.Commit == 0 {
+			t.Errorf("the Raft log of %s says %+v, %v; etcd %+v", status.Pod, log, err, readGroup(status).Group)
 		}
 		r.until("keeping its version", func(s agentapi.Status) bool {
 			return readGroup(s).DataVersion != "" && readGroup(s).DataVersion == s.Version
@@ -38,7 +38,7 @@ func TestRealLife(t *testing.T) {
 	}
 	scrape(t, w.ports[0].probe)
 
-	// The leader hands over before it stops.
+	// The leader transfers leadership before it stops.
 	first.stop()
 	members[1].until("hearing of another leader", func(s agentapi.Status) bool {
 		return s.Serving && readGroup(s).Group.Leader != "" && readGroup(s).Group.Leader != readGroup(first.Store.Get()).Group.Self

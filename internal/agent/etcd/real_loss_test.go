@@ -39,9 +39,9 @@ func TestRealLostVolumes(t *testing.T) {
 	}
 }
 
-// The register is deleted, and then a volume is lost: who ran in between has put
-// the member back on record.
-func TestRealLostRegister(t *testing.T) {
+// The membership record is deleted, and then a volume is lost: the agent that ran in
+// between has recorded the member again.
+func TestRealLostMembershipRecord(t *testing.T) {
 	w := newWorld(t, 2)
 	volume := t.TempDir()
 	w.seed(t.TempDir())
@@ -76,14 +76,14 @@ func TestRealRemoved(t *testing.T) {
 	again := w.start(1, volume)
 	again.untilHeld(agentapi.HoldRemoved)
 	w.enter(c, again, 1)
-	if _, err := readLog(filepath.Join(volume, removedPrefix+id)); err != nil {
+	if _, err := readRaftLog(filepath.Join(volume, removedPrefix+id)); err != nil {
 		t.Errorf("the old data is not kept: %v", err)
 	}
 }
 
-// Of three members two are lost for good: the third goes on by order, with all
-// that it has, and one that comes back late is told that it was removed. While
-// they were there, an order did nothing.
+// Of three members two are lost for good: the third goes on by request, with all
+// that it has, and one that comes back late learns that it was removed. While
+// they were there, a request did nothing.
 func TestRealRecovery(t *testing.T) {
 	w := newWorld(t, 3)
 	volumes := []string{t.TempDir(), t.TempDir(), t.TempDir()}
@@ -92,12 +92,12 @@ func TestRealRecovery(t *testing.T) {
 	second, third := w.grow(c, 1, volumes[1]), w.grow(c, 2, volumes[2])
 	put(t, c, "a", "1")
 	before := third.untilState(agentapi.StateRunning)
-	order := func(token string) {
+	request := func(token string) {
 		w.configure(func(c *agentapi.ClusterConfig) {
 			c.Recovery = &etcdapi.Recovery{Token: token, Pod: "orders-2", MemberID: readGroup(before).Group.Self}
 		})
 	}
-	order("early")
+	request("early")
 	holdsOff := func(s agentapi.Status) bool { return s.Serving && strings.Contains(s.Message, "the quorum is back") }
 	third.until("holding off", holdsOff)
 	third.stop()
@@ -106,18 +106,18 @@ func TestRealRecovery(t *testing.T) {
 		t.Errorf("%+v %+v", status, readGroup(status).Group)
 	}
 	w.configure(func(c *agentapi.ClusterConfig) { c.Recovery = nil })
-	third.until("without an order", func(s agentapi.Status) bool { return s.Message == "" })
+	third.until("without a request", func(s agentapi.Status) bool { return s.Message == "" })
 	first.stop()
 	second.stop()
 	third.untilState(agentapi.StateDisconnected)
 	third.stop()
 	third = w.start(2, volumes[2])
-	alone := third.until("without a leader", func(s agentapi.Status) bool { return s.State == agentapi.StateDisconnected })
-	if alone.Position == 0 || alone.SystemIdentifier != before.SystemIdentifier {
-		t.Errorf("%+v", alone)
+	leaderless := third.until("without a leader", func(s agentapi.Status) bool { return s.State == agentapi.StateDisconnected })
+	if leaderless.Position == 0 || leaderless.SystemIdentifier != before.SystemIdentifier {
+		t.Errorf("%+v", leaderless)
 	}
 
-	order("go")
+	request("go")
 	status := third.until("alone", func(s agentapi.Status) bool { return s.Serving && s.Recovered == "go" })
 	if len(readGroup(status).Group.Members) != 1 || status.SystemIdentifier != before.SystemIdentifier || readGroup(status).Group.Self != readGroup(before).Group.Self {
 		t.Errorf("%+v %+v", status, readGroup(status).Group)
@@ -126,11 +126,11 @@ func TestRealRecovery(t *testing.T) {
 	if got := get(t, c, "a"); got != "1" {
 		t.Errorf("a is %q", got)
 	}
-	// It leads, and nobody else has a vote: as after a recovery that was cut off
+	// It leads, and no other member has a vote: as after a recovery that was cut off
 	// before it was marked. Clients may have written since: etcd is not forced
 	// again, and does not even restart.
 	learner, term := w.admit(c, 0), w.term(c)
-	order("again")
+	request("again")
 	status = third.until("done again", func(s agentapi.Status) bool {
 		return s.Serving && s.Recovered == "again" && readGroup(s).Group != nil && len(readGroup(s).Group.Members) == 1
 	})
@@ -146,7 +146,7 @@ func TestRealRecovery(t *testing.T) {
 	if got := get(t, w.dial(1), "b"); got != "2" {
 		t.Errorf("b is %q", got)
 	}
-	// The order is still there, and does nothing any more.
+	// The request is still there, and does nothing any more.
 	third.stop()
 	third = w.start(2, volumes[2])
 	status = third.untilState(agentapi.StateRunning)
@@ -189,11 +189,11 @@ func TestRealHolds(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 	older.stop()
-	if err := m.write(volume); err != nil {
+	if err := m.writeTo(volume); err != nil {
 		t.Fatal(err)
 	}
 
-	// A seed's ticket does not bring a born cluster about again.
+	// A seed's join grant does not bootstrap a cluster again.
 	w.configure(func(c *agentapi.ClusterConfig) {
 		c.Tickets = map[string]etcdapi.JoinGrant{"orders-0": {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew}}
 		c.SystemIdentifier = ""

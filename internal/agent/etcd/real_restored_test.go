@@ -19,7 +19,7 @@ import (
 )
 
 // Data that was restored for a new cluster founds its group, though an earlier
-// cluster of the name has left its register, and goes on record before it
+// cluster of the name has left its membership record, and is recorded before it
 // serves; others join it.
 func TestRealRestored(t *testing.T) {
 	w := newWorld(t, 2)
@@ -39,9 +39,9 @@ func TestRealRestored(t *testing.T) {
 	if status.SystemIdentifier != restored || restored == old {
 		t.Errorf("serves %s after %s, restored was %s", status.SystemIdentifier, old, restored)
 	}
-	register, err := founder.gate.register.Look(context.Background())
-	if err != nil || register.Cluster != "u2" || register.SystemIdentifier != restored || len(register.Starts) != 1 {
-		t.Errorf("the register says %+v, %v", register, err)
+	record, err := founder.guard.membership.ReadRecord(context.Background())
+	if err != nil || record.Cluster != "u2" || record.SystemIdentifier != restored || len(record.Starts) != 1 {
+		t.Errorf("the record says %+v, %v", record, err)
 	}
 	c := w.dial(0)
 	if got := get(t, c, "key"); got != "value" {
@@ -50,7 +50,7 @@ func TestRealRestored(t *testing.T) {
 	w.grow(c, 1, t.TempDir())
 }
 
-// A group whose own authentication is on tells nobody its status who has no name
+// A group whose own authentication is on answers its status to no client without a name
 // in it. It is restored all the same.
 func TestRealRestoredWithAuthentication(t *testing.T) {
 	w := newWorld(t, 1)
@@ -107,8 +107,8 @@ func restoredSnapshot(t *testing.T, w *world, volume string, first ...func(*clie
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
-	alone := &Alone{Programs: programs, Lock: lock, Data: data, Member: "orders-0", PeerURL: w.peerURL("orders-0"), ClientPort: freePort(t), PeerPort: freePort(t)}
-	found, err := alone.Look(context.Background())
+	standalone := &Standalone{Programs: programs, Lock: lock, Data: data, Member: "orders-0", PeerURL: w.peerURL("orders-0"), ClientPort: freePort(t), PeerPort: freePort(t)}
+	found, err := standalone.Inspect(context.Background())
 	if err != nil || found.Members != 1 || found.Revision < 2 || found.Corrupt {
 		t.Fatalf("%+v, %v", found, err)
 	}

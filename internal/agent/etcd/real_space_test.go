@@ -37,7 +37,7 @@ func TestRealQuota(t *testing.T) {
 		t.Errorf("%+v", full)
 	}
 
-	// As the operator mends it.
+	// As the operator repairs it.
 	if _, err := c.Compact(w.context(), last, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +47,11 @@ func TestRealQuota(t *testing.T) {
 	if _, err := c.AlarmDisarm(w.context(), &clientv3.AlarmMember{}); err != nil {
 		t.Fatal(err)
 	}
-	r.until("with room again", func(s agentapi.Status) bool {
+	r.until("with space again", func(s agentapi.Status) bool {
 		return len(readGroup(s).Alarms) == 0 && readGroup(s).DataUnused == 0 && readGroup(s).DataFill < 50
 	})
 
-	// What a compaction frees is told, as soon as etcd has written again.
+	// What a compaction frees is reported, as soon as etcd has written again.
 	for range 20 {
 		done, err := c.Put(w.context(), "a", value)
 		if err != nil {

@@ -154,7 +154,7 @@ func (w *world) start(ordinal int, volume string) *run {
 		w.t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- a.run(ctx) }()
+	go func() { ended <- a.runAgent(ctx) }()
 	r := &run{etcdAgent: a, t: w.t}
 	r.stop = func() {
 		cancel()
@@ -237,14 +237,14 @@ func (w *world) seed(volume string) *run {
 		c.Tickets = map[string]etcdapi.JoinGrant{pod: {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew, InitialCluster: map[string]string{pod: w.peerURL(pod)}}}
 	})
 	r := w.start(0, volume)
-	born := r.untilState(agentapi.StateRunning)
+	bootstrapped := r.untilState(agentapi.StateRunning)
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.SystemIdentifier, c.Fresh, c.Tickets = born.SystemIdentifier, false, nil
+		c.SystemIdentifier, c.Fresh, c.Tickets = bootstrapped.SystemIdentifier, false, nil
 	})
 	return r
 }
 
-// admit adds a learner for a pod, and gives it a ticket.
+// admit adds a learner for a pod, and gives it a join grant.
 func (w *world) admit(c *clientv3.Client, ordinal int) string {
 	w.t.Helper()
 	pod := w.config.Members[ordinal]
@@ -262,7 +262,7 @@ func (w *world) admit(c *clientv3.Client, ordinal int) string {
 		}
 		peers[name] = m.PeerURLs[0]
 	}
-	id := hex(added.Member.ID)
+	id := formatID(added.Member.ID)
 	w.configure(func(c *agentapi.ClusterConfig) {
 		c.Tickets = map[string]etcdapi.JoinGrant{pod: {MemberID: id, State: etcdapi.JoinExisting, InitialCluster: peers}}
 	})
@@ -272,7 +272,7 @@ func (w *world) admit(c *clientv3.Client, ordinal int) string {
 // promote gives a learner its vote, as soon as it has caught up.
 func (w *world) promote(c *clientv3.Client, id string) {
 	w.t.Helper()
-	number, _ := unhex(id)
+	number, _ := parseID(id)
 	w.again(func() error { _, err := c.MemberPromote(w.context(), number); return err })
 	w.configure(func(c *agentapi.ClusterConfig) { c.Tickets = nil })
 }
@@ -292,7 +292,7 @@ func (w *world) again(try func() error) {
 
 func (w *world) remove(c *clientv3.Client, id string) {
 	w.t.Helper()
-	number, _ := unhex(id)
+	number, _ := parseID(id)
 	w.again(func() error { _, err := c.MemberRemove(w.context(), number); return err })
 }
 

@@ -78,7 +78,7 @@ func TestRealCertificates(t *testing.T) {
 		t.Errorf("an application: %v", err)
 	}
 	if err := ask(t, w, &tls.Config{RootCAs: own}); err == nil {
-		t.Error("somebody came in without a certificate")
+		t.Error("a client came in without a certificate")
 	}
 	peers := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{app}, RootCAs: own}}}
 	if response, err := peers.Get(w.peerURL("orders-0") + "/members"); err == nil {
@@ -97,10 +97,10 @@ func TestRealCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen := &tls.Config{Certificates: []tls.Certificate{app}, RootCAs: theirs, ServerName: "orders-0.orders-members.shop.svc"}
+	trusting := &tls.Config{Certificates: []tls.Certificate{app}, RootCAs: theirs, ServerName: "orders-0.orders-members.shop.svc"}
 	var err error
 	for range 50 {
-		if err = ask(t, w, seen); err == nil {
+		if err = ask(t, w, trusting); err == nil {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
-// writeLog makes a data directory with the log of a member.
-func writeLog(t *testing.T, data string, s logState) {
+// writeLog makes a data directory with the Raft log of a member.
+func writeLog(t *testing.T, data string, s raftLogState) {
 	t.Helper()
 	dir := filepath.Join(data, "member", "wal")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -36,8 +36,8 @@ func writeLog(t *testing.T, data string, s logState) {
 		}
 		log = append(log, record(kind, body)...)
 	}
-	id, _ := unhex(s.Member)
-	cluster, _ := unhex(s.Cluster)
+	id, _ := parseID(s.Member)
+	cluster, _ := parseID(s.Cluster)
 	numbers(recordMetadata, id, cluster)
 	numbers(recordState, 2, 0, s.Commit)
 	if err := os.WriteFile(filepath.Join(dir, "0000000000000000-0000000000000000.wal"), append(log, make([]byte, 64)...), 0o600); err != nil {
@@ -57,52 +57,52 @@ type group struct {
 // and go. Only etcd and the operator are simulated: gates, volumes and marks
 // are real.
 type lab struct {
-	t        *testing.T
-	r        *rand.Rand
-	register leaseclient.Register
-	version  int
-	group    map[string]*group
-	order    []string
-	served   map[string]bool // clusters that served anybody
-	system   string          // as the operator has it in the status
-	agents   []*actor
-	next     uint64
-	trace    []string
-	joins    int
+	t       *testing.T
+	r       *rand.Rand
+	record  leaseclient.MembershipRecord
+	version int
+	group   map[string]*group
+	order   []string
+	served  map[string]bool // clusters that served anybody
+	system  string          // as the operator has it in the status
+	agents  []*actor
+	next    uint64
+	trace   []string
+	joins   int
 }
 
 // actor is one agent with its volume; two of them may have one name.
 type actor struct {
 	lab     *lab
 	pod     string
-	gate    *gate
+	gate    *startGuard
 	dir     string
 	epoch   int // counts how often the volume was emptied
 	config  *agent.Config
-	seen    int // version of the register that was looked at last
+	read    int // version of the record that was read last
 	reports string
 	lost    string
 	pending func()
 }
 
-func (a *actor) Look(context.Context) (leaseclient.Register, error) {
+func (a *actor) ReadRecord(context.Context) (leaseclient.MembershipRecord, error) {
 	if a.lab.r.IntN(10) == 0 {
-		return leaseclient.Register{}, errors.New("the API server is away")
+		return leaseclient.MembershipRecord{}, errors.New("the API server is away")
 	}
-	a.seen = a.lab.version
-	return a.lab.register, nil
+	a.read = a.lab.version
+	return a.lab.record, nil
 }
 
-func (a *actor) Write(_ context.Context, next leaseclient.Register) error {
+func (a *actor) WriteRecord(_ context.Context, next leaseclient.MembershipRecord) error {
 	switch {
-	case a.seen != a.lab.version:
+	case a.read != a.lab.version:
 		return errors.New("conflict")
 	case a.lab.r.IntN(10) == 0:
 		return errors.New("the API server is away")
 	}
 	a.lab.version++
-	a.seen = a.lab.version
-	a.lab.register = next
+	a.read = a.lab.version
+	a.lab.record = next
 	if a.lab.r.IntN(10) == 0 {
 		return errors.New("the answer was lost")
 	}
@@ -116,10 +116,10 @@ func (l *lab) note(format string, args ...any) {
 // boot starts an agent anew: what it had in memory is gone.
 func (a *actor) boot() {
 	a.pending, a.reports, a.lost = nil, "", ""
-	a.gate = &gate{
-		pod: a.pod, dir: a.dir, log: slog.New(slog.DiscardHandler), register: a,
+	a.gate = &startGuard{
+		pod: a.pod, dir: a.dir, log: slog.New(slog.DiscardHandler), membership: a,
 		config: func() *agent.Config { return a.config }, space: func() diskspace.Space { return diskspace.Space{} },
-		confirm: func(_ context.Context, t etcdapi.JoinGrant, data logState) confirmation {
+		confirm: func(_ context.Context, t etcdapi.JoinGrant, data raftLogState) confirmation {
 			m := a.lab.group[t.MemberID]
 			switch {
 			case a.lab.r.IntN(8) == 0:
@@ -183,7 +183,7 @@ func (l *lab) act() {
 		return
 	}
 	l.next++
-	id := hex(l.next)
+	id := formatID(l.next)
 	l.admit(pod, "", false, id)
 	l.note("admit %s as %s", pod, id)
 }
@@ -196,17 +196,17 @@ func (a *actor) step() {
 		do()
 		return
 	}
-	if id, err := a.gate.settle(context.Background()); err == nil && id != "" {
+	if id, err := a.gate.settleMember(context.Background()); err == nil && id != "" {
 		a.reports = id
 		a.lab.settled(a)
 	}
-	d, f, err := a.gate.next(context.Background())
+	d, f, err := a.gate.planNext(context.Background())
 	if err != nil {
 		a.lab.t.Fatal(err)
 	}
 	a.lost = d.Lost
 	a.pending = func() {
-		if done, err := a.gate.do(context.Background(), d, f); done {
+		if done, err := a.gate.carryOut(context.Background(), d, f); done {
 			a.lab.note("%s@%s: %s %v", a.pod, a.volume(), d.Message, err)
 			return
 		}
@@ -214,41 +214,41 @@ func (a *actor) step() {
 	}
 }
 
-// settled: the operator hears of a cluster when its member is on record.
+// settled: the operator hears of a cluster when its member is recorded.
 func (l *lab) settled(a *actor) {
-	if v, err := inspect(a.dir); err == nil && l.system == "" {
-		l.system = v.Log.Cluster
+	if v, err := inspectVolume(a.dir); err == nil && l.system == "" {
+		l.system = v.RaftLog.Cluster
 	}
 }
 
 func (a *actor) volume() string { return fmt.Sprintf("%s.%d", filepath.Base(a.dir), a.epoch) }
 
 // etcd does what etcd would.
-func (a *actor) etcd(d decision, f facts) {
+func (a *actor) etcd(d plan, f observation) {
 	l := a.lab
 	data := filepath.Join(a.dir, dataName)
 	switch d.Action {
-	case actBirth:
-		if err := os.MkdirAll(filepath.Join(a.dir, birthName), 0o700); err != nil {
+	case actBootstrap:
+		if err := os.MkdirAll(filepath.Join(a.dir, bootstrapName), 0o700); err != nil {
 			l.t.Fatal(err)
 		}
 		if l.r.IntN(4) == 0 {
 			return // crashed in the middle
 		}
 		l.next += 2
-		writeLog(l.t, filepath.Join(a.dir, birthName), logState{Member: hex(l.next), Cluster: hex(l.next + 1), Commit: 4})
-		if err := atomicfile.Move(filepath.Join(a.dir, birthName), data); err != nil {
+		writeLog(l.t, filepath.Join(a.dir, bootstrapName), raftLogState{Member: formatID(l.next), Cluster: formatID(l.next + 1), Commit: 4})
+		if err := atomicfile.Move(filepath.Join(a.dir, bootstrapName), data); err != nil {
 			l.t.Fatal(err)
 		}
-		l.note("%s@%s: born %s of %s", a.pod, a.volume(), hex(l.next), hex(l.next+1))
+		l.note("%s@%s: bootstrapped %s of %s", a.pod, a.volume(), formatID(l.next), formatID(l.next+1))
 		l.next++
 	case actJoin:
-		if err := begin(a.dir, f.Ticket.MemberID); err != nil {
+		if err := markBegun(a.dir, f.JoinGrant.MemberID); err != nil {
 			l.t.Fatal(err)
 		}
 		a.join(data)
 	case actStart:
-		log := f.Volume.Log
+		log := f.Volume.RaftLog
 		l.served[log.Cluster] = true
 		if len(l.group) == 0 {
 			l.admit(a.pod, a.pod, true, log.Member)
@@ -262,7 +262,7 @@ func (a *actor) etcd(d decision, f facts) {
 }
 
 // join takes the member that the group counts at this address now, whatever
-// the ticket said.
+// the join grant said.
 func (a *actor) join(data string) {
 	l := a.lab
 	for _, id := range l.order {
@@ -276,13 +276,13 @@ func (a *actor) join(data string) {
 		if l.r.IntN(6) == 0 {
 			_ = os.MkdirAll(filepath.Join(data, "member", "snap"), 0o700)
 			if l.r.IntN(2) == 0 {
-				_ = begin(a.dir, "") // the agent saw etcd end without a log
+				_ = markBegun(a.dir, "") // the agent saw etcd end without a log
 			}
 			return
 		}
 		l.joins++
 		m.starts = append(m.starts, a.volume())
-		writeLog(l.t, data, logState{Member: id, Cluster: l.system, Commit: 9})
+		writeLog(l.t, data, raftLogState{Member: id, Cluster: l.system, Commit: 9})
 		l.note("%s@%s: joined as %s", a.pod, a.volume(), id)
 		return
 	}
@@ -322,7 +322,7 @@ func (a *actor) clear(pattern string) {
 	}
 }
 
-// check looks for what must never be.
+// check finds what must never be.
 func (l *lab) check() {
 	for id, m := range l.group {
 		if len(m.starts) > 1 && m.voter {

@@ -19,7 +19,7 @@ import (
 // Names on the volume.
 const (
 	dataName       = "etcd"      // the data directory
-	birthName      = "etcd.init" // one that a birth works on
+	bootstrapName  = "etcd.init" // one that a bootstrap works on
 	markName       = "volume.json"
 	parametersName = "parameters.json"
 	// removedPrefix is followed by the ID of a member that the group has
@@ -37,12 +37,12 @@ const (
 	contentUnknown
 )
 
-// volume is what was found on the volume.
+// volume is what was observed on the volume.
 type volume struct {
 	Content content
 	// Unknown says why the content is unknown.
 	Unknown string
-	Log     logState
+	RaftLog raftLogState
 	Mark    mark
 	// RestoredFor is the UID of the cluster that the data was restored for;
 	// empty for none.
@@ -53,17 +53,17 @@ type volume struct {
 
 // mark is what the agent keeps on the volume, beside the data.
 type mark struct {
-	// Volume is a random name, by which the register knows the volume; it is
+	// Volume is a random name, by which the membership record knows the volume; it is
 	// given before the first start.
 	Volume string `json:"volume,omitempty"`
-	// Begun is the ID whose first start on this volume has begun. Without a log
-	// it cannot be told from one whose data has gone, unless the agent saw it
+	// Begun is the ID whose first start on this volume has begun. Without a
+	// Raft log it looks like one whose data has gone, unless the agent observed it
 	// end without one.
 	Begun string `json:"begun,omitempty"`
-	// Member is the ID whose start on this volume is on record.
+	// Member is the ID whose start on this volume is recorded.
 	Member string `json:"member,omitempty"`
 	// Cluster is the ID of the etcd cluster that is known to be this cluster's:
-	// its birth is on record.
+	// its bootstrap is recorded.
 	Cluster string `json:"cluster,omitempty"`
 	// Recovered is the token of the last recovery that was carried out.
 	Recovered string `json:"recovered,omitempty"`
@@ -93,8 +93,8 @@ func readMark(dir string) (mark, error) {
 	return m, nil
 }
 
-// write replaces the mark, durably.
-func (m mark) write(dir string) error {
+// writeTo replaces the mark, durably.
+func (m mark) writeTo(dir string) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("mark the volume: %w", err)
@@ -124,28 +124,28 @@ func nameVolume(dir string) error {
 		return err
 	}
 	m.Volume = rand.Text()
-	return m.write(dir)
+	return m.writeTo(dir)
 }
 
-// begin marks that the first start of a member begins, or that it ended
-// without having made a log; then the ID is empty.
-func begin(dir, id string) error {
+// markBegun marks that the first start of a member begins, or that it ended
+// without having made a Raft log; then the ID is empty.
+func markBegun(dir, id string) error {
 	m, err := readMark(dir)
 	if err != nil || m.Begun == id {
 		return err
 	}
 	m.Begun = id
-	return m.write(dir)
+	return m.writeTo(dir)
 }
 
-// recovered marks that an order to go on alone was carried out.
-func recovered(dir, token string) error {
+// markRecovered marks that a request to go on alone was carried out.
+func markRecovered(dir, token string) error {
 	m, err := readMark(dir)
 	if err != nil {
 		return err
 	}
 	m.Recovered = token
-	return m.write(dir)
+	return m.writeTo(dir)
 }
 
 // keepVersion marks which version serves the data of a member.
@@ -153,14 +153,15 @@ func keepVersion(dir, id, version string) error {
 	m, err := readMark(dir)
 	if next := (served{id, version}); err == nil && m.Served != next {
 		m.Served = next
-		err = m.write(dir)
+		err = m.writeTo(dir)
 	}
 	return err
 }
 
-// tidy removes a birth that was not finished: nobody ever reached it.
-func tidy(dir string) error {
-	if err := os.RemoveAll(filepath.Join(dir, birthName)); err != nil {
+// removeUnfinished removes a bootstrap that was not finished: no client ever
+// reached it.
+func removeUnfinished(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, bootstrapName)); err != nil {
 		return fmt.Errorf("tidy the volume: %w", err)
 	}
 	return nil
@@ -184,8 +185,8 @@ func dropAside(dir string) (bool, error) {
 	return true, err
 }
 
-// inspect looks at the volume.
-func inspect(dir string) (volume, error) {
+// inspectVolume observes what is on the volume.
+func inspectVolume(dir string) (volume, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return volume{}, fmt.Errorf("read the volume: %w", err)
@@ -213,32 +214,32 @@ func inspect(dir string) (volume, error) {
 	return v, nil
 }
 
-// group is what the volume alone knows of the member's group: whose data it is,
-// when that is on record. When a majority is lost, that decides who goes on.
-func (v volume) group() *etcdapi.Group {
-	if v.Content != contentData || v.Mark.Member != v.Log.Member {
+// knownGroup is what the volume alone knows of the member's group: whose data it is,
+// when that is recorded. When a majority is lost, that decides who goes on.
+func (v volume) knownGroup() *etcdapi.Group {
+	if v.Content != contentData || v.Mark.Member != v.RaftLog.Member {
 		return nil
 	}
-	return &etcdapi.Group{Self: v.Log.Member}
+	return &etcdapi.Group{Self: v.RaftLog.Member}
 }
 
-// version that has served the data last; empty while that is not known.
-func (v volume) version() string {
-	if v.Content != contentData || v.Mark.Served.Member != v.Log.Member {
+// servedVersion is the version that has served the data last; empty while that is not known.
+func (v volume) servedVersion() string {
+	if v.Content != contentData || v.Mark.Served.Member != v.RaftLog.Member {
 		return ""
 	}
 	return v.Mark.Served.Version
 }
 
-// withData judges a data directory. One without a log is what the first start
+// withData judges a data directory. One without a Raft log is what the first start
 // of a member left that had not come so far as to have data; one that cannot be
 // read is neither that nor something else's.
 func (v volume) withData(data string) (volume, error) {
 	var err error
 	var unreadable *fs.PathError
-	v.Log, err = readLog(data)
+	v.RaftLog, err = readRaftLog(data)
 	switch {
-	case errors.Is(err, errNoLog):
+	case errors.Is(err, errNoRaftLog):
 		v.Content = contentEmpty
 		return v, nil
 	case errors.As(err, &unreadable):

@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
-func TestReadLog(t *testing.T) {
+func TestReadRaftLog(t *testing.T) {
 	data := t.TempDir()
-	if _, err := readLog(data); !errors.Is(err, errNoLog) {
+	if _, err := readRaftLog(data); !errors.Is(err, errNoRaftLog) {
 		t.Errorf("no log: %v", err)
 	}
-	want := logState{Member: "8e9e05c52164694d", Cluster: ours, Commit: 70000}
+	want := raftLogState{Member: "8e9e05c52164694d", Cluster: ours, Commit: 70000}
 	writeLog(t, data, want)
-	read := func() logState {
+	read := func() raftLogState {
 		t.Helper()
-		got, err := readLog(data)
+		got, err := readRaftLog(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +32,7 @@ func TestReadLog(t *testing.T) {
 	if diff := cmp.Diff(want, read()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// A newer file of the log goes further, and what etcd is writing is torn.
+	// A newer file of the Raft log goes further, and what etcd is writing is torn.
 	other := t.TempDir()
 	newer := want
 	newer.Commit = 80000
@@ -52,7 +52,7 @@ func TestReadLog(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, wal, "0000000000000002-0000000000000a00.wal"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := readLog(data); err == nil {
+	if got, err := readRaftLog(data); err == nil {
 		t.Errorf("a log that does not say whose it is: %+v", got)
 	}
 }
@@ -61,7 +61,7 @@ func TestInspect(t *testing.T) {
 	dir := t.TempDir()
 	check := func(what string, content content) volume {
 		t.Helper()
-		v, err := inspect(dir)
+		v, err := inspectVolume(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("a first start without a log", contentEmpty)
-	writeLog(t, filepath.Join(dir, dataName), logState{Member: "a", Cluster: ours})
+	writeLog(t, filepath.Join(dir, dataName), raftLogState{Member: "a", Cluster: ours})
 	check("data", contentData)
 	if err := os.Mkdir(filepath.Join(dir, "pgdata"), 0o700); err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestInspect(t *testing.T) {
 }
 
 // A log that cannot be read is no volume without data: its member is not lost.
-func TestUnreadableLog(t *testing.T) {
+func TestUnreadableRaftLog(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, dataName, "member", "wal")
 	if err := os.MkdirAll(filepath.Dir(log), 0o700); err != nil {
@@ -122,17 +122,17 @@ func TestUnreadableLog(t *testing.T) {
 	if err := os.WriteFile(log, nil, 0o600); err != nil { // no directory, so that root cannot read it either
 		t.Fatal(err)
 	}
-	if v, err := inspect(dir); err == nil {
+	if v, err := inspectVolume(dir); err == nil {
 		t.Errorf("content %d (%s)", v.Content, v.Unknown)
 	}
-	if err := (&gate{dir: dir}).clearStart(); err == nil {
+	if err := (&startGuard{dir: dir}).clearStart(); err == nil {
 		t.Error("it was cleared away")
 	}
 }
 
 // A first start moves away what an earlier one left, and never data.
 func TestClearStart(t *testing.T) {
-	g := &gate{dir: t.TempDir()}
+	g := &startGuard{dir: t.TempDir()}
 	if err := g.clearStart(); err != nil {
 		t.Errorf("an empty volume: %v", err)
 	}
@@ -146,7 +146,7 @@ func TestClearStart(t *testing.T) {
 	if rest, _ := filepath.Glob(filepath.Join(g.dir, removedPrefix+"rest-*", dataName)); len(rest) != 1 {
 		t.Errorf("what was left is at %v", rest)
 	}
-	writeLog(t, data, logState{Member: "a", Cluster: ours})
+	writeLog(t, data, raftLogState{Member: "a", Cluster: ours})
 	if err := g.clearStart(); err == nil {
 		t.Error("data was moved away")
 	}
@@ -159,29 +159,29 @@ func TestGroupOfAVolume(t *testing.T) {
 		volume volume
 		want   *etcdapi.Group
 	}{
-		"a member on record":               {data("a"), &etcdapi.Group{Self: "a"}},
-		"a member that is not on record":   {unsettled, nil},
-		"another member than is on record": {other, nil},
-		"no data":                          {empty(mark{Member: "a"}), nil},
+		"a recorded member":               {data("a"), &etcdapi.Group{Self: "a"}},
+		"a member that is not recorded":   {unsettled, nil},
+		"another member than is recorded": {other, nil},
+		"no data":                         {empty(mark{Member: "a"}), nil},
 	} {
-		if diff := cmp.Diff(c.want, c.volume.group()); diff != "" {
+		if diff := cmp.Diff(c.want, c.volume.knownGroup()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
 // The volume learns the version once etcd has had a leader, and the member is
-// on record: what never ran in its group has not served the data.
+// recorded: what never ran in its group has not served the data.
 func TestKeepVersion(t *testing.T) {
 	dir := t.TempDir()
-	settled(t, dir, mark{Volume: "v1", Recovered: "1"}, logState{Member: "a", Cluster: ours})
+	settled(t, dir, mark{Volume: "v1", Recovered: "1"}, raftLogState{Member: "a", Cluster: ours})
 	store := statusserver.NewStore(agentapi.Status{})
-	l := &life{etcdAgent: &etcdAgent{o: Options{DataDir: dir}, version: "3.6.16", Host: &agent.Host{Store: store}}}
+	l := &etcdRun{etcdAgent: &etcdAgent{o: Options{DataDir: dir}, version: "3.6.16", Host: &agent.Host{Store: store}}}
 	kept := func(want string) {
 		t.Helper()
 		l.keepVersion()
-		v, err := inspect(dir)
-		if err != nil || v.version() != want || readGroup(store.Get()).DataVersion != want || v.Mark.Recovered != "1" || v.Mark.Member != "a" {
+		v, err := inspectVolume(dir)
+		if err != nil || v.servedVersion() != want || readGroup(store.Get()).DataVersion != want || v.Mark.Recovered != "1" || v.Mark.Member != "a" {
 			t.Errorf("the volume has %+v, the status %q; want %q; %v", v.Mark, readGroup(store.Get()).DataVersion, want, err)
 		}
 	}
@@ -199,10 +199,10 @@ func TestKeepVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Served.Member = "b"
-	if err := m.write(dir); err != nil {
+	if err := m.writeTo(dir); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := inspect(dir); v.version() != "" || err != nil {
-		t.Errorf("the version of other data: %q, %v", v.version(), err)
+	if v, err := inspectVolume(dir); v.servedVersion() != "" || err != nil {
+		t.Errorf("the version of other data: %q, %v", v.servedVersion(), err)
 	}
 }

@@ -7,10 +7,10 @@ const (
 	LeaseDuration   = 10 * time.Second
 	LeaseRenewal    = 2 * time.Second
 	LeaseTimeout    = 1500 * time.Millisecond
-	leaseLookGapMax = 4 * time.Second
+	leaseReadGapMax = 4 * time.Second
 )
 
-// expiry counts how long a Lease was seen, without interruption, not to move.
+// expiry counts how long a Lease was read, without interruption, without a change.
 type expiry struct {
 	counting bool
 	uid      string
@@ -19,21 +19,21 @@ type expiry struct {
 	last     time.Duration
 }
 
-// saw takes in a successful reading. Another Lease of the same name, any write
+// recordReading counts a successful reading. Another Lease of the same name, any write
 // to it, or a pause in the readings starts the count again.
-func (e expiry) saw(uid, version string, now time.Duration) expiry {
-	if !e.counting || e.uid != uid || e.version != version || now-e.last > leaseLookGapMax {
+func (e expiry) recordReading(uid, version string, now time.Duration) expiry {
+	if !e.counting || e.uid != uid || e.version != version || now-e.last > leaseReadGapMax {
 		return expiry{counting: true, uid: uid, version: version, since: now, last: now}
 	}
 	e.last = now
 	return e
 }
 
-// failed takes in a reading that failed: it starts the count again.
-func (e expiry) failed() expiry { return expiry{} }
+// recordFailure starts the count again after a reading that failed.
+func (e expiry) recordFailure() expiry { return expiry{} }
 
-// over says whether the whole duration was seen to pass.
-func (e expiry) over(duration time.Duration) bool {
+// hasPassed says whether the whole duration was observed to pass.
+func (e expiry) hasPassed(duration time.Duration) bool {
 	return e.counting && e.last-e.since >= duration
 }
 
@@ -56,7 +56,7 @@ const (
 	ClaimHeld
 	// ClaimReleased: its holder shut down in order and gave it up.
 	ClaimReleased
-	// ClaimExpired: its holder was not seen to renew it for its whole duration.
+	// ClaimExpired: its holder did not renew it for its whole duration.
 	ClaimExpired
 )
 
@@ -67,7 +67,7 @@ func claimState(r Record, self string, e expiry) ClaimState {
 		return ClaimMine
 	case r.HolderUID == "" && r.ShutdownPosition != "":
 		return ClaimReleased
-	case e.over(r.Duration):
+	case e.hasPassed(r.Duration):
 		return ClaimExpired
 	default:
 		return ClaimHeld

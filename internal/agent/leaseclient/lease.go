@@ -80,7 +80,7 @@ type Record struct {
 }
 
 // Lease says which member may take writes. One goroutine claims, annotates and
-// releases; Keep renews beside it.
+// releases; RenewWhileHeld renews beside it.
 type Lease struct {
 	id     identity.Identity
 	name   string
@@ -101,7 +101,7 @@ type Lease struct {
 
 // NewLease is the Lease <cluster>-primary of the member's cluster, made with
 // the labels when it is missing. Owners are asked at every write whose deletion
-// takes the Lease along: nobody's while it is to outlive its cluster.
+// takes the Lease along: none while it is to outlive its cluster.
 func NewLease(id identity.Identity, labels map[string]string, owners func() []metav1.OwnerReference, client kubernetes.Interface, log *slog.Logger) *Lease {
 	return &Lease{
 		owners: owners,
@@ -113,42 +113,42 @@ func NewLease(id identity.Identity, labels map[string]string, owners func() []me
 }
 
 // RecordAtRenewal has every renewal edit the annotations, too, by what is in
-// memory: a renewal never waits for a disk. Call it before Keep.
+// memory: a renewal never waits for a disk. Call it before RenewWhileHeld.
 func (l *Lease) RecordAtRenewal(edit func(annotations map[string]string)) { l.renewed = edit }
 
-// Look reads the Lease. Claims expire only for a member that looks at least
-// every few seconds.
-func (l *Lease) Look(ctx context.Context) (Record, error) {
+// ReadRecord reads the Lease. Claims expire only for a member that reads it at
+// least every few seconds.
+func (l *Lease) ReadRecord(ctx context.Context) (Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, LeaseTimeout)
 	defer cancel()
 	object, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if apierrors.IsNotFound(err) {
-		l.expiry, l.object = l.expiry.failed(), nil
-		l.lose()
+		l.expiry, l.object = l.expiry.recordFailure(), nil
+		l.markLost()
 		return Record{Claim: ClaimMissing}, nil
 	}
 	if err != nil {
-		l.expiry = l.expiry.failed()
+		l.expiry = l.expiry.recordFailure()
 		return Record{}, fmt.Errorf("read Lease %s: %w", l.name, err)
 	}
 	l.object = object
-	l.expiry = l.expiry.saw(string(object.UID), object.ResourceVersion, l.now())
+	l.expiry = l.expiry.recordReading(string(object.UID), object.ResourceVersion, l.now())
 	record := recordOf(object)
 	record.Claim = claimState(record, l.id.PodUID, l.expiry)
 	if record.Claim == ClaimMine && !l.held {
 		record.Claim = ClaimLapsed
 	}
 	if record.Claim != ClaimMine {
-		l.lose()
+		l.markLost()
 	}
 	return record, nil
 }
 
-// Last is what the Lease said when it was read or written last, while this
+// LastRecord returns what the Lease said when it was read or written last, while this
 // member holds it.
-func (l *Lease) Last() (Record, bool) {
+func (l *Lease) LastRecord() (Record, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.held || l.object == nil {
@@ -159,15 +159,15 @@ func (l *Lease) Last() (Record, bool) {
 	return record, true
 }
 
-// Claim takes the Lease as it was looked at last, or makes it, for the cluster
+// ClaimLease takes the Lease as it was read last, or makes it, for the cluster
 // of a UID. With forget, all that an earlier cluster recorded on it goes in the
 // same write.
-func (l *Lease) Claim(ctx context.Context, cluster string, forget bool) error {
+func (l *Lease) ClaimLease(ctx context.Context, cluster string, forget bool) error {
 	ctx, cancel := context.WithTimeout(ctx, LeaseTimeout)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := claimed(l.object, l.id, l.name, l.labels, time.Now())
+	next := buildClaim(l.object, l.id, l.name, l.labels, time.Now())
 	if forget {
 		for _, name := range []string{v1alpha1.AnnotationSystemIdentifier, AnnotationTimeline, AnnotationCheckpoint, AnnotationFlushed, AnnotationReserved, AnnotationBoot} {
 			delete(next.Annotations, name)
@@ -191,25 +191,25 @@ func (l *Lease) Claim(ctx context.Context, cluster string, forget bool) error {
 	return nil
 }
 
-// Held says whether this member holds the Lease as far as it knows, and
+// CheckHeld says whether this member holds the Lease as far as it knows, and
 // returns a channel that is closed when it learns otherwise.
-func (l *Lease) Held() (bool, <-chan struct{}) {
+func (l *Lease) CheckHeld() (bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held, l.lost
 }
 
-// Annotate records facts on the Lease while this member holds it.
-func (l *Lease) Annotate(ctx context.Context, annotations map[string]string) error {
-	return l.write(ctx, func(object *coordinationv1.Lease) {
+// AnnotateLease records facts on the Lease while this member holds it.
+func (l *Lease) AnnotateLease(ctx context.Context, annotations map[string]string) error {
+	return l.writeLease(ctx, func(object *coordinationv1.Lease) {
 		maps.Copy(object.Annotations, annotations)
 	})
 }
 
-// Release gives the Lease up after a shutdown in order, at the given timeline
-// and position of the log. Nothing may run any more that could write.
-func (l *Lease) Release(ctx context.Context, timeline int64, position string) error {
-	err := l.write(ctx, func(object *coordinationv1.Lease) {
+// ReleaseLease gives the Lease up after a shutdown in order, at the given timeline
+// and position of the WAL. Nothing may run any more that could write.
+func (l *Lease) ReleaseLease(ctx context.Context, timeline int64, position string) error {
+	err := l.writeLease(ctx, func(object *coordinationv1.Lease) {
 		object.Spec.HolderIdentity = new("")
 		object.Annotations[AnnotationTimeline] = strconv.FormatInt(timeline, 10)
 		object.Annotations[AnnotationCheckpoint] = position
@@ -224,8 +224,8 @@ func (l *Lease) Release(ctx context.Context, timeline int64, position string) er
 	return err
 }
 
-// Keep renews the Lease while it is held, until ctx ends.
-func (l *Lease) Keep(ctx context.Context) {
+// RenewWhileHeld renews the Lease while it is held, until ctx ends.
+func (l *Lease) RenewWhileHeld(ctx context.Context) {
 	ticker := time.NewTicker(LeaseRenewal)
 	defer ticker.Stop()
 	failing := false
@@ -235,10 +235,10 @@ func (l *Lease) Keep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if held, _ := l.Held(); !held {
+		if held, _ := l.CheckHeld(); !held {
 			continue
 		}
-		err := l.write(ctx, func(object *coordinationv1.Lease) {
+		err := l.writeLease(ctx, func(object *coordinationv1.Lease) {
 			if l.renewed != nil {
 				l.renewed(object.Annotations)
 			}
@@ -250,9 +250,9 @@ func (l *Lease) Keep(ctx context.Context) {
 	}
 }
 
-// write changes and renews the Lease as it was last seen; after a conflict as
+// writeLease changes and renews the Lease as it was last read; after a conflict as
 // it is, if this member still holds it.
-func (l *Lease) write(ctx context.Context, change func(*coordinationv1.Lease)) error {
+func (l *Lease) writeLease(ctx context.Context, change func(*coordinationv1.Lease)) error {
 	ctx, cancel := context.WithTimeout(ctx, LeaseTimeout)
 	defer cancel()
 	l.mu.Lock()
@@ -276,38 +276,39 @@ func (l *Lease) write(ctx context.Context, change func(*coordinationv1.Lease)) e
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("write Lease %s: %w", l.name, err)
 		}
-		if err := l.reread(ctx); err != nil {
+		if err := l.resolveConflict(ctx); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("write Lease %s: it changes all the time", l.name)
 }
 
-// reread finds out what a conflict means.
-func (l *Lease) reread(ctx context.Context) error {
+// resolveConflict finds out what a conflict means.
+func (l *Lease) resolveConflict(ctx context.Context) error {
 	object, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return l.remake(ctx)
+		return l.recreateLease(ctx)
 	case err != nil:
 		return fmt.Errorf("read Lease %s: %w", l.name, err)
 	case recordOf(object).HolderUID != l.id.PodUID:
-		l.lose()
+		l.markLost()
 		return ErrLeaseLost
 	}
 	l.object = object
 	return nil
 }
 
-// remake makes the Lease again with all that it recorded, when somebody
-// deleted it under its holder. Whoever makes one first is the holder.
-func (l *Lease) remake(ctx context.Context) error {
+// recreateLease makes the Lease again with all that it recorded, when
+// another client deleted it under its holder. The first member to make one is the
+// holder.
+func (l *Lease) recreateLease(ctx context.Context) error {
 	next := l.object.DeepCopy()
 	next.UID, next.ResourceVersion, next.Generation, next.ManagedFields = "", "", 0, nil
 	next.CreationTimestamp = metav1.Time{}
 	object, err := l.client.Create(ctx, next, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager})
 	if apierrors.IsAlreadyExists(err) {
-		l.lose()
+		l.markLost()
 		return ErrLeaseLost
 	}
 	if err != nil {
@@ -317,20 +318,20 @@ func (l *Lease) remake(ctx context.Context) error {
 	return nil
 }
 
-// lose is called with the lock held.
-func (l *Lease) lose() {
+// markLost is called with the lock held.
+func (l *Lease) markLost() {
 	if l.held {
 		l.held = false
 		close(l.lost)
 	}
 }
 
-// claimed is the Lease with the claimant as its holder. The term rises when
+// buildClaim makes the Lease with the claimant as its holder. The term rises when
 // the holder changes.
-func claimed(seen *coordinationv1.Lease, id identity.Identity, name string, labels map[string]string, now time.Time) *coordinationv1.Lease {
+func buildClaim(observed *coordinationv1.Lease, id identity.Identity, name string, labels map[string]string, now time.Time) *coordinationv1.Lease {
 	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: id.Namespace, Labels: labels}}
-	if seen != nil {
-		next = seen.DeepCopy()
+	if observed != nil {
+		next = observed.DeepCopy()
 	}
 	if next.Annotations == nil {
 		next.Annotations = map[string]string{}

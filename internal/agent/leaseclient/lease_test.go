@@ -21,42 +21,42 @@ import (
 var me = identity.Identity{Namespace: "shop", Cluster: "orders", Pod: "orders-0", PodUID: "uid-0", Address: "10.0.0.7"}
 
 func TestExpiry(t *testing.T) {
-	type look struct {
+	type reading struct {
 		at           time.Duration
 		uid, version string
 		fails        bool
 	}
-	every := func(from, to time.Duration, uid, version string) (looks []look) {
+	every := func(from, to time.Duration, uid, version string) (readings []reading) {
 		for at := from; at <= to; at += time.Second {
-			looks = append(looks, look{at: at, uid: uid, version: version})
+			readings = append(readings, reading{at: at, uid: uid, version: version})
 		}
-		return looks
+		return readings
 	}
 	s := time.Second
 	cases := []struct {
-		name  string
-		looks []look
-		want  bool
+		name     string
+		readings []reading
+		want     bool
 	}{
 		{"one look proves nothing", every(0, 0, "a", "1"), false},
 		{"nine seconds are not enough", every(0, 9*s, "a", "1"), false},
 		{"ten seconds without a write are over", every(0, 10*s, "a", "1"), true},
 		{"a renewal starts again", append(every(0, 9*s, "a", "1"), every(10*s, 19*s, "a", "2")...), false},
-		{"a failed look starts again", append(append(every(0, 9*s, "a", "1"), look{at: 10 * s, fails: true}), every(11*s, 20*s, "a", "1")...), false},
+		{"a failed reading starts again", append(append(every(0, 9*s, "a", "1"), reading{at: 10 * s, fails: true}), every(11*s, 20*s, "a", "1")...), false},
 		{"another Lease of the name starts again", append(every(0, 9*s, "a", "1"), every(10*s, 19*s, "b", "1")...), false},
 		{"a pause in the looks starts again", append(every(0, 2*s, "a", "1"), every(10*s, 19*s, "a", "1")...), false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var e expiry
-			for _, l := range c.looks {
+			for _, l := range c.readings {
 				if l.fails {
-					e = e.failed()
+					e = e.recordFailure()
 				} else {
-					e = e.saw(l.uid, l.version, l.at)
+					e = e.recordReading(l.uid, l.version, l.at)
 				}
 			}
-			if got := e.over(LeaseDuration); got != c.want {
+			if got := e.hasPassed(LeaseDuration); got != c.want {
 				t.Errorf("over is %v", got)
 			}
 		})
@@ -101,9 +101,9 @@ func newTestLease(objects ...runtime.Object) (*Lease, *fake.Clientset) {
 	return NewLease(me, map[string]string{v1alpha1.LabelCluster: "orders"}, func() []metav1.OwnerReference { return nil }, client, slog.New(slog.DiscardHandler)), client
 }
 
-func look(t *testing.T, l *Lease) Record {
+func readLease(t *testing.T, l *Lease) Record {
 	t.Helper()
-	record, err := l.Look(context.Background())
+	record, err := l.ReadRecord(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,32 +113,32 @@ func look(t *testing.T, l *Lease) Record {
 func TestLeaseIsMadeKeptAndReleased(t *testing.T) {
 	ctx := context.Background()
 	l, _ := newTestLease()
-	if got := look(t, l).Claim; got != ClaimMissing {
+	if got := readLease(t, l).Claim; got != ClaimMissing {
 		t.Fatalf("claim is %v", got)
 	}
-	if err := l.Claim(ctx, "u", false); err != nil {
+	if err := l.ClaimLease(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Annotate(ctx, map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}); err != nil {
+	if err := l.AnnotateLease(ctx, map[string]string{v1alpha1.AnnotationSystemIdentifier: "7"}); err != nil {
 		t.Fatal(err)
 	}
-	r := look(t, l)
+	r := readLease(t, l)
 	if r.Claim != ClaimMine || r.Term != 1 || r.SystemIdentifier != "7" || r.Address != "10.0.0.7" || r.RenewTime.IsZero() {
 		t.Errorf("record is %+v", r)
 	}
-	if err := l.Release(ctx, 2, "0/5000028"); err != nil {
+	if err := l.ReleaseLease(ctx, 2, "0/5000028"); err != nil {
 		t.Fatal(err)
 	}
-	if held, _ := l.Held(); held {
+	if held, _ := l.CheckHeld(); held {
 		t.Error("held after the release")
 	}
-	if r := look(t, l); r.Claim != ClaimReleased || r.Timeline != 2 || r.Checkpoint != "0/5000028" || r.ShutdownPosition != "0/5000028" || r.SystemIdentifier != "7" {
+	if r := readLease(t, l); r.Claim != ClaimReleased || r.Timeline != 2 || r.Checkpoint != "0/5000028" || r.ShutdownPosition != "0/5000028" || r.SystemIdentifier != "7" {
 		t.Errorf("record is %+v", r)
 	}
-	if err := l.Claim(ctx, "u", false); err != nil {
+	if err := l.ClaimLease(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
-	if r := look(t, l); r.Claim != ClaimMine || r.Term != 2 || r.ShutdownPosition != "" || r.Checkpoint != "0/5000028" || r.Timeline != 2 {
+	if r := readLease(t, l); r.Claim != ClaimMine || r.Term != 2 || r.ShutdownPosition != "" || r.Checkpoint != "0/5000028" || r.Timeline != 2 {
 		t.Errorf("record is %+v", r)
 	}
 }
@@ -151,13 +151,13 @@ func TestClaimOfALeaseThatWasLeftBehind(t *testing.T) {
 	}
 	for _, forget := range []bool{false, true} {
 		l, _ := newTestLease(left)
-		if r := look(t, l); r.Cluster != "old" {
+		if r := readLease(t, l); r.Cluster != "old" {
 			t.Errorf("cluster is %q", r.Cluster)
 		}
-		if err := l.Claim(ctx, "new", forget); err != nil {
+		if err := l.ClaimLease(ctx, "new", forget); err != nil {
 			t.Fatal(err)
 		}
-		r := look(t, l)
+		r := readLease(t, l)
 		if r.Cluster != "new" || r.Term != 5 || r.Claim != ClaimMine {
 			t.Errorf("record is %+v", r)
 		}
@@ -174,11 +174,11 @@ func TestClaimKeepsTheShutdownOfAnOlderAgent(t *testing.T) {
 		released := heldBy("")
 		released.Annotations[AnnotationCheckpoint], released.Annotations[AnnotationShutdownPosition] = before, "0/90"
 		l, _ := newTestLease(released)
-		look(t, l)
-		if err := l.Claim(context.Background(), "u", false); err != nil {
+		readLease(t, l)
+		if err := l.ClaimLease(context.Background(), "u", false); err != nil {
 			t.Fatal(err)
 		}
-		if r := look(t, l); r.Checkpoint != "0/90" {
+		if r := readLease(t, l); r.Checkpoint != "0/90" {
 			t.Errorf("checkpoint %q became %q", before, r.Checkpoint)
 		}
 	}
@@ -186,11 +186,11 @@ func TestClaimKeepsTheShutdownOfAnOlderAgent(t *testing.T) {
 
 func TestLeaseOfThisPodKeepsItsTerm(t *testing.T) {
 	l, _ := newTestLease(heldBy("uid-0"))
-	look(t, l)
-	if err := l.Claim(context.Background(), "u", false); err != nil {
+	readLease(t, l)
+	if err := l.ClaimLease(context.Background(), "u", false); err != nil {
 		t.Fatal(err)
 	}
-	if r := look(t, l); r.Term != 4 {
+	if r := readLease(t, l); r.Term != 4 {
 		t.Errorf("term is %d", r.Term)
 	}
 }
@@ -202,14 +202,14 @@ func conflict() error {
 func TestLeaseIsLostToAnotherHolder(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
-	look(t, l)
-	if err := l.Claim(ctx, "u", false); err != nil {
+	readLease(t, l)
+	if err := l.ClaimLease(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
-	_, lost := l.Held()
+	_, lost := l.CheckHeld()
 	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict() })
 	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, heldBy("uid-1"), nil })
-	if err := l.write(ctx, func(*coordinationv1.Lease) {}); !errors.Is(err, ErrLeaseLost) {
+	if err := l.writeLease(ctx, func(*coordinationv1.Lease) {}); !errors.Is(err, ErrLeaseLost) {
 		t.Fatalf("error is %v", err)
 	}
 	select {
@@ -222,20 +222,20 @@ func TestLeaseIsLostToAnotherHolder(t *testing.T) {
 func TestLeaseOutlivesAnOutage(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
-	look(t, l)
-	if err := l.Claim(ctx, "u", false); err != nil {
+	readLease(t, l)
+	if err := l.ClaimLease(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")
 	})
-	if err := l.write(ctx, func(*coordinationv1.Lease) {}); err == nil {
+	if err := l.writeLease(ctx, func(*coordinationv1.Lease) {}); err == nil {
 		t.Fatal("a write went through")
 	}
-	if _, err := l.Look(ctx); err == nil {
+	if _, err := l.ReadRecord(ctx); err == nil {
 		t.Fatal("a look went through")
 	}
-	if r, held := l.Last(); !held || r.SystemIdentifier != "7" {
+	if r, held := l.LastRecord(); !held || r.SystemIdentifier != "7" {
 		t.Errorf("after an outage: %v, %+v", held, r)
 	}
 }
@@ -243,29 +243,29 @@ func TestLeaseOutlivesAnOutage(t *testing.T) {
 func TestDeletedLeaseIsMadeAgainWithItsLatch(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
-	look(t, l)
-	if err := l.Claim(ctx, "u", false); err != nil {
+	readLease(t, l)
+	if err := l.ClaimLease(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := client.CoordinationV1().Leases("shop").Delete(ctx, "orders-primary", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.write(ctx, func(*coordinationv1.Lease) {}); err != nil {
+	if err := l.writeLease(ctx, func(*coordinationv1.Lease) {}); err != nil {
 		t.Fatal(err)
 	}
-	if r := look(t, l); r.Claim != ClaimMine || r.SystemIdentifier != "7" || r.Term != 4 {
+	if r := readLease(t, l); r.Claim != ClaimMine || r.SystemIdentifier != "7" || r.Term != 4 {
 		t.Errorf("record is %+v", r)
 	}
 }
 
 func TestClaimIsLostToWhoeverWasFirst(t *testing.T) {
 	l, client := newTestLease(heldBy("uid-1"))
-	look(t, l)
+	readLease(t, l)
 	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict() })
-	if err := l.Claim(context.Background(), "u", false); err == nil {
+	if err := l.ClaimLease(context.Background(), "u", false); err == nil {
 		t.Error("won against another's write")
 	}
-	if held, _ := l.Held(); held {
+	if held, _ := l.CheckHeld(); held {
 		t.Error("held")
 	}
 }
@@ -275,33 +275,33 @@ func TestClaimIsLostToWhoeverWasFirst(t *testing.T) {
 func TestRenewalRecords(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l, client := newTestLease(heldBy("uid-0"))
-	look(t, l)
-	if err := l.Claim(ctx, "u", false); err != nil {
+	readLease(t, l)
+	if err := l.ClaimLease(ctx, "u", false); err != nil {
 		t.Fatal(err)
 	}
 	l.RecordAtRenewal(func(annotations map[string]string) {
 		annotations[AnnotationTimeline], annotations[AnnotationFlushed], annotations[AnnotationBoot] = "3", "0/70", "kernel"
 	})
-	if err := l.Annotate(ctx, map[string]string{AnnotationReserved: "4"}); err != nil {
+	if err := l.AnnotateLease(ctx, map[string]string{AnnotationReserved: "4"}); err != nil {
 		t.Fatal(err)
 	}
 	kept := make(chan struct{})
-	go func() { defer close(kept); l.Keep(ctx) }()
-	for look(t, l).Flushed == "" {
+	go func() { defer close(kept); l.RenewWhileHeld(ctx) }()
+	for readLease(t, l).Flushed == "" {
 		time.Sleep(50 * time.Millisecond)
 	}
 	cancel()
 	<-kept
-	if r := look(t, l); r.Timeline != 3 || r.Flushed != "0/70" || r.Boot != "kernel" || r.Reserved != 4 {
+	if r := readLease(t, l); r.Timeline != 3 || r.Flushed != "0/70" || r.Boot != "kernel" || r.Reserved != 4 {
 		t.Errorf("record is %+v", r)
 	}
 	other := NewLease(identity.Identity{Namespace: "shop", Cluster: "orders", Pod: "orders-0", PodUID: "uid-9"}, nil,
 		func() []metav1.OwnerReference { return nil }, client, slog.New(slog.DiscardHandler))
-	look(t, other)
-	if err := other.Claim(context.Background(), "u", false); err != nil {
+	readLease(t, other)
+	if err := other.ClaimLease(context.Background(), "u", false); err != nil {
 		t.Fatal(err)
 	}
-	if r := look(t, other); r.Flushed != "0/70" || r.Boot != "" || r.Reserved != 4 || r.Timeline != 3 {
+	if r := readLease(t, other); r.Flushed != "0/70" || r.Boot != "" || r.Reserved != 4 || r.Timeline != 3 {
 		t.Errorf("its successor reads %+v", r)
 	}
 }

@@ -22,10 +22,10 @@ import (
 // started on.
 const AnnotationStarts = "holdfast.dev/starts"
 
-// startsMost bounds the list: the oldest starts are of members that have left
+// maxStarts bounds the list: the oldest starts are of members that have left
 // the group long ago. The last of each pod stays however old it is, for it says
 // which member was lost when the pod's volume is.
-const startsMost = 200
+const maxStarts = 200
 
 // Start is the record that a member was started on a volume.
 type Start struct {
@@ -36,10 +36,10 @@ type Start struct {
 	Volume string `json:"volume"`
 }
 
-// Register is what the members of a group have on record together. The zero
-// value is that of a cluster of which nothing is on record.
-type Register struct {
-	// SystemIdentifier of the data that the cluster was born with.
+// MembershipRecord is what the members of a group have recorded together. The zero
+// value is that of a cluster of which nothing is recorded.
+type MembershipRecord struct {
+	// SystemIdentifier of the data that the cluster was bootstrapped with.
 	SystemIdentifier string
 	// Cluster is the UID of the cluster's object that it was last written for:
 	// a record may outlive its cluster.
@@ -48,8 +48,8 @@ type Register struct {
 	Starts []Start
 }
 
-// Start of a member, if one is on record.
-func (r Register) Start(id string) (Start, bool) {
+// FindStart finds the start of a member, if one is recorded.
+func (r MembershipRecord) FindStart(id string) (Start, bool) {
 	i := slices.IndexFunc(r.Starts, func(s Start) bool { return s.Member == id })
 	if i < 0 {
 		return Start{}, false
@@ -57,8 +57,8 @@ func (r Register) Start(id string) (Start, bool) {
 	return r.Starts[i], true
 }
 
-// Last is the member that was started last under the pod; empty for none.
-func (r Register) Last(pod string) string {
+// FindLastMember finds the member that was started last under the pod; empty for none.
+func (r MembershipRecord) FindLastMember(pod string) string {
 	for _, s := range slices.Backward(r.Starts) {
 		if s.Pod == pod {
 			return s.Member
@@ -67,13 +67,13 @@ func (r Register) Last(pod string) string {
 	return ""
 }
 
-// WithStart puts a start on record, in place of one of the same member.
-func (r Register) WithStart(start Start) Register {
+// WithStart adds a start, in place of one of the same member.
+func (r MembershipRecord) WithStart(start Start) MembershipRecord {
 	r.Starts = append(slices.DeleteFunc(slices.Clone(r.Starts), func(s Start) bool { return s.Member == start.Member }), start)
-	surplus, all := len(r.Starts)-startsMost, r
+	surplus, all := len(r.Starts)-maxStarts, r
 	r.Starts = nil
 	for _, s := range all.Starts {
-		if surplus > 0 && all.Last(s.Pod) != s.Member {
+		if surplus > 0 && all.FindLastMember(s.Pod) != s.Member {
 			surplus--
 			continue
 		}
@@ -82,10 +82,10 @@ func (r Register) WithStart(start Start) Register {
 	return r
 }
 
-// Registry keeps the Register on the Lease <cluster>-members. Nobody holds that
-// Lease: every write is bound to what was read before it, so that of two that
-// disagree one fails.
-type Registry struct {
+// MembershipLease keeps the MembershipRecord on the Lease <cluster>-members, which
+// has no holder: every write is bound to what was read before it, so that of two
+// that disagree one fails.
+type MembershipLease struct {
 	id     identity.Identity
 	name   string
 	labels map[string]string
@@ -96,17 +96,17 @@ type Registry struct {
 	object *coordinationv1.Lease // as last read or written; nil when it was missing
 }
 
-// NewRegistry makes the Lease with the labels when it is missing. Owners are
+// NewMembershipLease makes the Lease with the labels when it is missing. Owners are
 // asked at every write whose deletion takes the Lease along.
-func NewRegistry(id identity.Identity, labels map[string]string, owners func() []metav1.OwnerReference, client kubernetes.Interface) *Registry {
-	return &Registry{
+func NewMembershipLease(id identity.Identity, labels map[string]string, owners func() []metav1.OwnerReference, client kubernetes.Interface) *MembershipLease {
+	return &MembershipLease{
 		id: id, name: id.Cluster + "-members", labels: labels, owners: owners,
 		client: client.CoordinationV1().Leases(id.Namespace),
 	}
 }
 
-// Look reads the Register.
-func (r *Registry) Look(ctx context.Context) (Register, error) {
+// ReadRecord reads the MembershipRecord.
+func (r *MembershipLease) ReadRecord(ctx context.Context) (MembershipRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, LeaseTimeout)
 	defer cancel()
 	object, err := r.client.Get(ctx, r.name, metav1.GetOptions{})
@@ -114,21 +114,21 @@ func (r *Registry) Look(ctx context.Context) (Register, error) {
 		object, err = nil, nil
 	}
 	if err != nil {
-		return Register{}, fmt.Errorf("read Lease %s: %w", r.name, err)
+		return MembershipRecord{}, fmt.Errorf("read Lease %s: %w", r.name, err)
 	}
-	register, err := registerOf(object)
+	record, err := membershipOf(object)
 	if err != nil {
-		return Register{}, fmt.Errorf("read Lease %s: %w", r.name, err)
+		return MembershipRecord{}, fmt.Errorf("read Lease %s: %w", r.name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.object = object
-	return register, nil
+	return record, nil
 }
 
-// Write replaces the Register that was looked at last. It fails when another
+// WriteRecord replaces the MembershipRecord that was read last. It fails when another
 // has written since.
-func (r *Registry) Write(ctx context.Context, next Register) error {
+func (r *MembershipLease) WriteRecord(ctx context.Context, next MembershipRecord) error {
 	ctx, cancel := context.WithTimeout(ctx, LeaseTimeout)
 	defer cancel()
 	r.mu.Lock()
@@ -162,17 +162,17 @@ func (r *Registry) Write(ctx context.Context, next Register) error {
 	return nil
 }
 
-func registerOf(object *coordinationv1.Lease) (Register, error) {
+func membershipOf(object *coordinationv1.Lease) (MembershipRecord, error) {
 	if object == nil {
-		return Register{}, nil
+		return MembershipRecord{}, nil
 	}
-	r := Register{
+	r := MembershipRecord{
 		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
 		Cluster:          object.Annotations[AnnotationCluster],
 	}
 	if text := object.Annotations[AnnotationStarts]; text != "" {
 		if err := json.Unmarshal([]byte(text), &r.Starts); err != nil {
-			return Register{}, fmt.Errorf("annotation %s: %w", AnnotationStarts, err)
+			return MembershipRecord{}, fmt.Errorf("annotation %s: %w", AnnotationStarts, err)
 		}
 	}
 	return r, nil

@@ -51,32 +51,32 @@ func versioned(client *fake.Clientset) *fake.Clientset {
 }
 
 // Of two members that write from the same reading one fails, so that no two
-// volumes are on record for one member.
+// volumes are recorded for one member.
 func TestRegistryRefusesTheSecondWriter(t *testing.T) {
 	client := versioned(fake.NewClientset())
-	nobody := func() []metav1.OwnerReference { return nil }
-	open := func(pod string) *Registry {
-		return NewRegistry(identity.Identity{Namespace: "shop", Cluster: "orders", Pod: pod}, nil, nobody, client)
+	noOwners := func() []metav1.OwnerReference { return nil }
+	open := func(pod string) *MembershipLease {
+		return NewMembershipLease(identity.Identity{Namespace: "shop", Cluster: "orders", Pod: pod}, nil, noOwners, client)
 	}
 	first, second := open("orders-0"), open("orders-1")
-	write := func(r *Registry, start Start) error {
-		register, err := r.Look(t.Context())
+	write := func(r *MembershipLease, start Start) error {
+		record, err := r.ReadRecord(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The other one looks at the same time.
+		// The other one reads at the same time.
 		other := first
 		if r == first {
 			other = second
 		}
-		seen, err := other.Look(t.Context())
+		stale, err := other.ReadRecord(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Write(t.Context(), register.WithStart(start)); err != nil {
+		if err := r.WriteRecord(t.Context(), record.WithStart(start)); err != nil {
 			t.Fatal(err)
 		}
-		return other.Write(t.Context(), seen.WithStart(Start{Member: start.Member, Pod: "other", Volume: "other"}))
+		return other.WriteRecord(t.Context(), stale.WithStart(Start{Member: start.Member, Pod: "other", Volume: "other"}))
 	}
 	a, b := Start{"a", "orders-0", "v0"}, Start{"b", "orders-1", "v1"}
 	for i, err := range []error{write(first, a), write(second, b)} {
@@ -84,25 +84,25 @@ func TestRegistryRefusesTheSecondWriter(t *testing.T) {
 			t.Errorf("write %d: the second writer went through", i)
 		}
 	}
-	got, err := first.Look(t.Context())
-	if diff := cmp.Diff(Register{Starts: []Start{a, b}}, got); diff != "" || err != nil {
+	got, err := first.ReadRecord(t.Context())
+	if diff := cmp.Diff(MembershipRecord{Starts: []Start{a, b}}, got); diff != "" || err != nil {
 		t.Errorf("(-want +got):\n%s %v", diff, err)
 	}
 }
 
 func TestRegisterKeepsTheNewestStarts(t *testing.T) {
-	r := Register{}.WithStart(Start{Member: "old", Pod: "orders-0", Volume: "u"})
-	for i := range startsMost + 5 {
+	r := MembershipRecord{}.WithStart(Start{Member: "old", Pod: "orders-0", Volume: "u"})
+	for i := range maxStarts + 5 {
 		r = r.WithStart(Start{Member: fmt.Sprint(i), Pod: "orders-1", Volume: "v"})
 	}
 	r = r.WithStart(Start{Member: "7", Pod: "orders-1", Volume: "w"})
-	if _, there := r.Start("5"); there || len(r.Starts) != startsMost {
+	if _, there := r.FindStart("5"); there || len(r.Starts) != maxStarts {
 		t.Errorf("%d starts, the oldest among them: %v", len(r.Starts), there)
 	}
-	if s, _ := r.Start("7"); s.Volume != "w" {
+	if s, _ := r.FindStart("7"); s.Volume != "w" {
 		t.Errorf("member 7 is on record on %q", s.Volume)
 	}
-	last := []string{r.Last("orders-0"), r.Last("orders-1"), r.Last("orders-2")}
+	last := []string{r.FindLastMember("orders-0"), r.FindLastMember("orders-1"), r.FindLastMember("orders-2")}
 	if diff := cmp.Diff([]string{"old", "7", ""}, last); diff != "" {
 		t.Errorf("last of the pods (-want +got):\n%s", diff)
 	}

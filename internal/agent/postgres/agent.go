@@ -101,7 +101,7 @@ func (a *postgresAgent) run(ctx context.Context) error {
 	if err := a.archive.ServeSocket(outer, a.o.RunDir); err != nil {
 		return err
 	}
-	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.loop, a.lease.Keep)
+	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.loop, a.lease.RenewWhileHeld)
 	for _, s := range []*server.Session{a.control, a.scrape, a.positions} {
 		s.Close()
 	}

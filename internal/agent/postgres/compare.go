@@ -40,11 +40,11 @@ func findEvidence(dir string, end lsn.Point) (walEvidence, error) {
 		return walEvidence{}, err
 	}
 	e := walEvidence{End: end, From: from}
-	if e.Sums, err = wal.Digests(dir, timeline, from, end.Position); err != nil || last == from {
+	if e.Sums, err = wal.DigestWays(dir, timeline, from, end.Position); err != nil || last == from {
 		return e, err
 	}
 	e.Short = &walEvidence{End: end, From: last}
-	e.Short.Sums, err = wal.Digests(dir, timeline, last, end.Position)
+	e.Short.Sums, err = wal.DigestWays(dir, timeline, last, end.Position)
 	return e, err
 }
 
@@ -129,7 +129,7 @@ func compareWith(dir string, own postgresapi.WALPoint, timeline int64, from, to 
 	}
 	if answer.Descends && to <= limit {
 		// Where it is not all there any more, the answer has no sum.
-		answer.Sum, _ = wal.Digest(dir, current, from, to)
+		answer.Sum, _ = wal.DigestRange(dir, current, from, to)
 	}
 	return answer, nil
 }

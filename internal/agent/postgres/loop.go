@@ -64,7 +64,7 @@ func (a *postgresAgent) step(ctx context.Context) (time.Duration, error) { //nol
 		return pauseWaiting, nil
 	case actClaim:
 		a.Report(agentapi.StateWaiting, "", d.Message)
-		if err := a.lease.Claim(ctx, f.Cluster, f.leftBehind()); err != nil {
+		if err := a.lease.ClaimLease(ctx, f.Cluster, f.leftBehind()); err != nil {
 			a.log.Info("the Lease was not won", "error", err.Error())
 			return pauseClaim, nil
 		}
@@ -190,12 +190,12 @@ func (a *postgresAgent) reportDiverged(f facts) {
 // wrote: a crash of the database during an outage of the API server does not
 // end the reign.
 func (a *postgresAgent) lookLease(ctx context.Context) leaseclient.Record {
-	record, err := a.lease.Look(ctx)
+	record, err := a.lease.ReadRecord(ctx)
 	if err == nil {
 		return record
 	}
 	a.log.Info("the Lease cannot be read", "error", err.Error())
-	record, _ = a.lease.Last()
+	record, _ = a.lease.LastRecord()
 	return record
 }
 
@@ -207,7 +207,7 @@ func (a *postgresAgent) recordBirth(ctx context.Context, control server.ControlD
 		facts[leaseclient.AnnotationTimeline] = fmt.Sprint(control.Timeline)
 		facts[leaseclient.AnnotationCheckpoint] = control.Checkpoint
 	}
-	err := a.lease.Annotate(ctx, facts)
+	err := a.lease.AnnotateLease(ctx, facts)
 	if err != nil {
 		a.log.Info("the bootstrap is not recorded yet", "error", err.Error())
 		wait(ctx, pauseClaim)

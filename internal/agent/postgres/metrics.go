@@ -65,7 +65,7 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	for _, role := range []string{v1alpha1.RolePrimary, v1alpha1.RoleReplica, v1alpha1.RoleMember} {
 		send(roleMetric, metrics.BoolValue(status.Role == role), role)
 	}
-	held, _ := c.lease.Held()
+	held, _ := c.lease.CheckHeld()
 	send(leaseMetric, metrics.BoolValue(held))
 	send(timelineMetric, float64(readReplication(status).Timeline))
 	send(pendingMetric, float64(len(status.PendingRestart)))

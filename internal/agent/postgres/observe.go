@@ -391,7 +391,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 func (l *life) askLease(ctx context.Context, s silence, now time.Duration) silence {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	record, err := l.lease.Look(ctx)
+	record, err := l.lease.ReadRecord(ctx)
 	if err != nil || record.Claim == leaseclient.ClaimMissing {
 		return s.unexplained(now)
 	}

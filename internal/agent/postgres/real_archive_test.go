@@ -28,7 +28,7 @@ import (
 // TestMain is also the program that the database calls.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "wal" {
-		cmd := wal.Command()
+		cmd := wal.NewCommand()
 		cmd.SetArgs(os.Args[2:])
 		cmd.SilenceUsage = true
 		code, ended := 0, (*wal.Exit)(nil)

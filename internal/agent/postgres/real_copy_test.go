@@ -112,7 +112,7 @@ func (r *run) untilReplayed(position string) {
 func (r *run) untilRecorded(position string) {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		record, err := r.lease.Look(context.Background())
+		record, err := r.lease.ReadRecord(context.Background())
 		if err == nil && record.Checkpoint == position {
 			return
 		}

@@ -62,7 +62,7 @@ type life struct {
 // serve runs the database until it ends, must end, or ctx does. A primary is
 // only started by a holder of the Lease; it begins a timeline, unless that is 0.
 func (a *postgresAgent) serve(ctx context.Context, control server.ControlData, primary bool, begins int64) error {
-	if held, _ := a.lease.Held(); primary && !held {
+	if held, _ := a.lease.CheckHeld(); primary && !held {
 		return nil
 	}
 	l := &life{
@@ -134,7 +134,7 @@ func (l *life) startWith(ctx context.Context, in settings.Input) error {
 		return err
 	}
 	l.server, started.Stopping = started, l.archive.EndRun
-	_, lost := l.lease.Held()
+	_, lost := l.lease.CheckHeld()
 	var silent health.Answers
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.answers(ctx)
@@ -230,7 +230,7 @@ func (l *life) watch(ctx context.Context) error {
 		running.Go(func() { l.measure(helpers) })
 	}
 	finish := func() { stop(); running.Wait() }
-	_, lost := l.lease.Held()
+	_, lost := l.lease.CheckHeld()
 	select {
 	case <-ctx.Done():
 		finish()
@@ -313,12 +313,12 @@ func (l *life) recordCheckpoint(ctx context.Context) {
 		l.checkpointed, l.checkpointedAt = seen, now
 		return
 	}
-	record, held := l.lease.Last()
+	record, held := l.lease.LastRecord()
 	// Another timeline is recorded by a renewal first, which forgets the checkpoint.
 	if !held || now-l.checkpointedAt < checkpointAge || record.Timeline != timeline || !seen.Newer(lsn.Parse(timeline, record.Checkpoint)) {
 		return
 	}
-	err = l.lease.Annotate(ctx, map[string]string{leaseclient.AnnotationCheckpoint: position})
+	err = l.lease.AnnotateLease(ctx, map[string]string{leaseclient.AnnotationCheckpoint: position})
 	if err != nil {
 		l.log.Info("the checkpoint is not recorded yet", "error", err.Error())
 	}

@@ -63,7 +63,7 @@ func (l *life) release() {
 		err = fmt.Errorf("pg_control says %q", control.State)
 	}
 	if err == nil {
-		err = l.lease.Release(ctx, control.Timeline, control.Checkpoint)
+		err = l.lease.ReleaseLease(ctx, control.Timeline, control.Checkpoint)
 	}
 	if err != nil {
 		l.log.Warn("the Lease was not released, a successor has to wait for it", "error", err.Error())

@@ -100,7 +100,7 @@ func (a *postgresAgent) reserveTimeline(ctx context.Context, f facts, d decision
 		// What was reserved before may be known to no one who answers.
 		next += 16 + rand.Int64N(48) //nolint:gosec // it need not be secret
 	}
-	if err := a.lease.Annotate(ctx, map[string]string{leaseclient.AnnotationReserved: strconv.FormatInt(next, 10)}); err != nil {
+	if err := a.lease.AnnotateLease(ctx, map[string]string{leaseclient.AnnotationReserved: strconv.FormatInt(next, 10)}); err != nil {
 		return 0, err
 	}
 	record := f.Leader

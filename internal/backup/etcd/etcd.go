@@ -34,7 +34,7 @@ type Source struct {
 	Cluster string
 	// Program reads snapshots: etcdutl.
 	Program string
-	// Scratch is a directory with room for one.
+	// Scratch is a directory with disk space for one.
 	Scratch string
 
 	// revision that the group had when the copy began.
@@ -47,7 +47,7 @@ func New(task agentapi.BackupTask) (backup.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := id.Config()
+	config, err := id.TLSConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +79,11 @@ const (
 	keepalive = 10 * time.Second
 )
 
-// Copy implements backup.Source: a snapshot as etcd streams it, the data file
+// CopyMember implements backup.Source: a snapshot as etcd streams it, the data file
 // with its SHA-256 behind it. All of it is fetched and read before any goes on:
 // while a member streams, what it no longer needs is not used again, and its
 // file grows, so it must not wait for a store.
-func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
+func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
 	c, err := clientv3.New(clientv3.Config{
 		Context: ctx, Endpoints: []string{"https://" + member.Address}, DialTimeout: dialTimeout, TLS: s.TLS, Logger: zap.NewNop(),
 		DialKeepAliveTime: keepalive, DialKeepAliveTimeout: keepalive,
@@ -92,9 +92,9 @@ func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.W
 		return backup.Facts{}, fmt.Errorf("reach etcd: %w", err)
 	}
 	defer c.Close() //nolint:errcheck // nothing is written through it
-	facts, err := s.fit(ctx, c)
+	facts, err := s.checkFit(ctx, c)
 	if err != nil {
-		return backup.Facts{}, fmt.Errorf("etcd at %s: %w", member.Address, refused(err))
+		return backup.Facts{}, fmt.Errorf("etcd at %s: %w", member.Address, markPermanent(err))
 	}
 	file, err := os.CreateTemp(s.Scratch, "snapshot-*.db")
 	if err != nil {
@@ -102,10 +102,10 @@ func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.W
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // it goes with the pod
 	defer file.Close()
-	if err := fetch(ctx, c, file); err != nil {
+	if err := fetchSnapshot(ctx, c, file); err != nil {
 		return backup.Facts{}, err
 	}
-	if _, err := s.inspect(ctx, file.Name()); err != nil {
+	if _, err := s.inspectSnapshot(ctx, file.Name()); err != nil {
 		return backup.Facts{}, err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
@@ -117,9 +117,9 @@ func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.W
 	return facts, nil
 }
 
-// fit refuses a member whose data is not the cluster's: it never was, is not
+// checkFit refuses a member whose data is not the cluster's: it never was, is not
 // yet, or is not any more. What it has must reach what the group has now.
-func (s *Source) fit(ctx context.Context, c *clientv3.Client) (facts backup.Facts, err error) {
+func (s *Source) checkFit(ctx context.Context, c *clientv3.Client) (facts backup.Facts, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	status, err := c.Status(ctx, c.Endpoints()[0])
@@ -152,14 +152,14 @@ func (s *Source) fit(ctx context.Context, c *clientv3.Client) (facts backup.Fact
 	return facts, nil
 }
 
-// fetch a whole snapshot.
-func fetch(ctx context.Context, c *clientv3.Client, file *os.File) error {
+// fetchSnapshot fetches a whole snapshot.
+func fetchSnapshot(ctx context.Context, c *clientv3.Client, file *os.File) error {
 	sum := &trailed{hash: sha256.New()}
 	watched, to, stop := backup.Watch(ctx, io.MultiWriter(file, sum))
 	defer stop()
 	snapshot, err := c.SnapshotWithVersion(watched)
 	if err != nil {
-		return fmt.Errorf("ask for a snapshot: %w", refused(err))
+		return fmt.Errorf("ask for a snapshot: %w", markPermanent(err))
 	}
 	defer snapshot.Snapshot.Close()
 	if _, err := io.Copy(to, snapshot.Snapshot); err != nil {
@@ -168,19 +168,19 @@ func fetch(ctx context.Context, c *clientv3.Client, file *os.File) error {
 		}
 		return fmt.Errorf("copy the snapshot: %w", err)
 	}
-	return sum.check()
+	return sum.checkSum()
 }
 
-// refused marks what etcd will answer again.
-func refused(err error) error {
+// markPermanent marks what etcd will answer again.
+func markPermanent(err error) error {
 	if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) {
 		return &backup.Permanent{Err: fmt.Errorf("%w: etcd's authentication is on, and a snapshot takes the role root: grant it to the user app, whose certificate backups log in by", err)}
 	}
 	return err
 }
 
-// Verify implements backup.Source.
-func (s *Source) Verify(ctx context.Context, from io.Reader) (backup.Facts, error) {
+// VerifyCopy implements backup.Source.
+func (s *Source) VerifyCopy(ctx context.Context, from io.Reader) (backup.Facts, error) {
 	file, err := os.CreateTemp(s.Scratch, "snapshot-*.db")
 	if err != nil {
 		return backup.Facts{}, fmt.Errorf("make room to verify: %w", err)
@@ -191,23 +191,23 @@ func (s *Source) Verify(ctx context.Context, from io.Reader) (backup.Facts, erro
 	if _, err := io.Copy(io.MultiWriter(file, data), from); err != nil {
 		return backup.Facts{}, err
 	}
-	if err := data.check(); err != nil {
+	if err := data.checkSum(); err != nil {
 		return backup.Facts{}, &backup.Permanent{Err: err}
 	}
 	if err := file.Close(); err != nil {
 		return backup.Facts{}, fmt.Errorf("write the snapshot: %w", err)
 	}
-	return s.inspect(ctx, file.Name())
+	return s.inspectSnapshot(ctx, file.Name())
 }
 
-// inspect has etcd's own program read a snapshot, all of it.
-func (s *Source) inspect(ctx context.Context, file string) (backup.Facts, error) {
+// inspectSnapshot has etcd's own program read a snapshot, all of it.
+func (s *Source) inspectSnapshot(ctx context.Context, file string) (backup.Facts, error) {
 	cmd := exec.CommandContext(ctx, s.Program, "snapshot", "status", filepath.Clean(file), "--write-out=json")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return backup.Facts{}, backup.Refused(ctx, "etcdutl", err, stderr.String())
+		return backup.Facts{}, backup.ExplainRefusal(ctx, "etcdutl", err, stderr.String())
 	}
 	if !json.Valid(out) {
 		return backup.Facts{}, &backup.Permanent{Err: fmt.Errorf("etcdutl says of the snapshot: %q", cmp.Or(string(out), "nothing"))}
@@ -238,7 +238,7 @@ func (t *trailed) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *trailed) check() error {
+func (t *trailed) checkSum() error {
 	if len(t.tail) < sha256.Size {
 		return fmt.Errorf("the snapshot ends after %d bytes", len(t.tail))
 	}

@@ -35,7 +35,7 @@ func TestTrailed(t *testing.T) {
 			if _, err := io.Copy(struct{ io.Writer }{got}, from); err != nil {
 				t.Fatal(err)
 			}
-			if err := got.check(); (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			if err := got.checkSum(); (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%s, %s: %v", tc.name, pieces, err)
 			}
 		}
@@ -50,10 +50,10 @@ func sum256(data []byte) []byte {
 // A snapshot that is none is refused before etcd's program is asked.
 func TestVerifyRefusesWhatIsNoSnapshot(t *testing.T) {
 	s := &Source{Program: "/nonexistent", Scratch: t.TempDir()}
-	if _, err := s.Verify(t.Context(), strings.NewReader("hello")); !backup.InVain(err) {
+	if _, err := s.VerifyCopy(t.Context(), strings.NewReader("hello")); !backup.InVain(err) {
 		t.Error(err)
 	}
-	if _, err := s.Verify(t.Context(), bytes.NewReader(sum256(nil))); err == nil || !strings.Contains(err.Error(), "etcdutl") {
+	if _, err := s.VerifyCopy(t.Context(), bytes.NewReader(sum256(nil))); err == nil || !strings.Contains(err.Error(), "etcdutl") {
 		t.Error(err)
 	}
 }

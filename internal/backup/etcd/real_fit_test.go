@@ -22,7 +22,7 @@ func TestRealUnfit(t *testing.T) {
 	refuses := func(of agentapi.BackupSource, says string, vain bool) {
 		t.Helper()
 		var stream bytes.Buffer
-		if _, err := s.Copy(t.Context(), of, &stream); err == nil || stream.Len() > 0 || backup.InVain(err) != vain || !strings.Contains(err.Error(), says) {
+		if _, err := s.CopyMember(t.Context(), of, &stream); err == nil || stream.Len() > 0 || backup.InVain(err) != vain || !strings.Contains(err.Error(), says) {
 			t.Errorf("%d bytes, %v", stream.Len(), err)
 		}
 	}
@@ -72,11 +72,11 @@ func TestRealUnfit(t *testing.T) {
 func TestRealSnapshotThatIsBehind(t *testing.T) {
 	s, member, _ := startEtcd(t)
 	var stream bytes.Buffer
-	if _, err := s.Copy(t.Context(), member, &stream); err != nil {
+	if _, err := s.CopyMember(t.Context(), member, &stream); err != nil {
 		t.Fatal(err)
 	}
 	s.revision++
-	if _, err := s.Verify(t.Context(), &stream); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "revision") {
+	if _, err := s.VerifyCopy(t.Context(), &stream); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "revision") {
 		t.Error(err)
 	}
 }

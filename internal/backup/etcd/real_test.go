@@ -77,7 +77,7 @@ func identity(t *testing.T, dir string) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: "app", DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: "app", DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func identity(t *testing.T, dir string) *tls.Config {
 			t.Fatal(err)
 		}
 	}
-	config, err := backup.Identity{CertPEM: certPEM, KeyPEM: keyPEM, RootsPEM: ca.CertPEM}.Config()
+	config, err := backup.Identity{CertPEM: certPEM, KeyPEM: keyPEM, RootsPEM: ca.CertPEM}.TLSConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +121,14 @@ func TestRealCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stream bytes.Buffer
-	copied, err := s.Copy(t.Context(), member, &stream)
+	copied, err := s.CopyMember(t.Context(), member, &stream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := strconv.FormatUint(before.Header.ClusterId, 16); copied.SystemIdentifier != want || !strings.HasPrefix(copied.Version, "3.") {
 		t.Errorf("%+v of cluster %s", copied, want)
 	}
-	found, err := s.Verify(t.Context(), bytes.NewReader(stream.Bytes()))
+	found, err := s.VerifyCopy(t.Context(), bytes.NewReader(stream.Bytes()))
 	if want := strconv.FormatInt(before.Header.Revision, 10); err != nil || found.End != want {
 		t.Errorf("%+v, %v; want revision %s", found, err, want)
 	}
@@ -142,7 +142,7 @@ func TestRealCopy(t *testing.T) {
 }
 
 // Data with nothing in it, or nothing any more, is copied as well, and what it
-// begins with again is no earlier than what clients have seen.
+// begins with again is no earlier than what clients have observed.
 func TestRealCopyOfNothing(t *testing.T) {
 	s, member, c := startEtcd(t)
 	step := func(name string, change func() (int64, error)) {
@@ -152,10 +152,10 @@ func TestRealCopyOfNothing(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var stream bytes.Buffer
-		if _, err := s.Copy(t.Context(), member, &stream); err != nil {
+		if _, err := s.CopyMember(t.Context(), member, &stream); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if found, err := s.Verify(t.Context(), &stream); err != nil || found.End != strconv.FormatInt(want, 10) {
+		if found, err := s.VerifyCopy(t.Context(), &stream); err != nil || found.End != strconv.FormatInt(want, 10) {
 			t.Errorf("%s: %+v, %v; want revision %d", name, found, err, want)
 		}
 	}
@@ -176,22 +176,22 @@ func TestRealCopyOfNothing(t *testing.T) {
 func TestRealVerifyRefuses(t *testing.T) {
 	s, member, _ := startEtcd(t)
 	var stream bytes.Buffer
-	if _, err := s.Copy(t.Context(), member, &stream); err != nil {
+	if _, err := s.CopyMember(t.Context(), member, &stream); err != nil {
 		t.Fatal(err)
 	}
 	data := stream.Bytes()[:stream.Len()-32]
 	clear(data[:8192])
-	if _, err := s.Verify(t.Context(), bytes.NewReader(append(bytes.Clone(data), sum256(data)...))); !backup.InVain(err) || !strings.Contains(err.Error(), "etcdutl") {
+	if _, err := s.VerifyCopy(t.Context(), bytes.NewReader(append(bytes.Clone(data), sum256(data)...))); !backup.InVain(err) || !strings.Contains(err.Error(), "etcdutl") {
 		t.Error(err)
 	}
 }
 
-// Somebody without a certificate of the cluster gets nothing, and soon.
+// A client without a certificate of the cluster gets nothing, and soon.
 func TestRealStranger(t *testing.T) {
 	s, member, _ := startEtcd(t)
 	s.TLS = s.TLS.Clone()
 	s.TLS.RootCAs = x509.NewCertPool()
-	if _, err := s.Copy(t.Context(), member, io.Discard); err == nil || errors.Is(err, context.Canceled) {
+	if _, err := s.CopyMember(t.Context(), member, io.Discard); err == nil || errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -13,9 +13,9 @@ import (
 const revisionBytes = 17
 
 // revisionOf a snapshot: what etcd begins with when it starts on it. That is
-// the newest revision of a key, as etcdutl tells it, or the one that was
-// compacted last, where all later ones are gone: who has deleted every key has
-// good data, too. Nothing was ever written at 1.
+// the newest revision of a key, as etcdutl says it, or the one that was
+// compacted last, where all later ones are gone: a cluster with every key deleted
+// has good data, too. Nothing was ever written at 1.
 func revisionOf(file string) (revision int64, err error) {
 	db, err := bbolt.Open(file, 0o400, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {

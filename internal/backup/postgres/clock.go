@@ -20,22 +20,22 @@ import (
 // programControl reads pg_control.
 const programControl = "pg_controldata"
 
-// clock is the latest time that a copy tells of, by whichever clock: that of the
-// member that was copied, and that of the primary, which wrote the log and goes
-// by which a moment is named. Whatever was committed in the copy, was by then.
+// clock is the latest time that a copy has, by either clock: that of the member that
+// was copied, and that of the primary, which wrote the WAL and by which a moment is
+// named. Whatever was committed in the copy, was by then.
 type clock struct{ at time.Time }
 
-func (c *clock) tells(at time.Time) {
+func (c *clock) noteTime(at time.Time) {
 	if at.After(c.at) {
 		c.at = at.UTC()
 	}
 }
 
-// sent is a sign of the log that PostgreSQL made up as it sent it: by the clock
+// noteHeader takes the time of a sign of WAL that PostgreSQL made up as it sent it: by the clock
 // of the member, in whole seconds.
-func (c *clock) sent(header *tar.Header) {
+func (c *clock) noteHeader(header *tar.Header) {
 	if header.Typeflag == tar.TypeReg && path.Dir(path.Clean(header.Name)) == statusDir {
-		c.tells(header.ModTime.Add(time.Second))
+		c.noteTime(header.ModTime.Add(time.Second))
 	}
 }
 
@@ -43,14 +43,14 @@ func (c *clock) sent(header *tar.Header) {
 // of the primary.
 var saysEnded = regexp.MustCompile(`desc: (?:COMMIT|ABORT|PREPARE)[A-Z_]*\b.*?([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?) UTC`)
 
-// hear the transactions that a part of the log ends.
-func (c *clock) hear(log io.Reader) error {
-	lines := bufio.NewReader(log)
+// readTransactions notes the transactions that a part of the WAL ends.
+func (c *clock) readTransactions(dump io.Reader) error {
+	lines := bufio.NewReader(dump)
 	for {
 		line, err := lines.ReadString('\n')
 		if found := saysEnded.FindStringSubmatch(line); found != nil {
 			if at, err := time.Parse("2006-01-02 15:04:05.999999", found[1]); err == nil {
-				c.tells(at)
+				c.noteTime(at)
 			}
 		}
 		if err == io.EOF { //nolint:errorlint // as it is documented
@@ -65,9 +65,9 @@ func (c *clock) hear(log io.Reader) error {
 // environment of programs whose words are read.
 var environment = []string{"LC_ALL=C", "TZ=UTC"}
 
-// read a range of the log, each record of it, and hear what it ends.
-func (s *Source) read(ctx context.Context, logs string, r logRange, ended *clock) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.Programs, programLog), "--rmgr=Transaction", "--path="+logs, //nolint:gosec // the image's own
+// readWAL reads a range of the WAL, each record of it, and notes what it ends.
+func (s *Source) readWAL(ctx context.Context, logs string, r walRange, ended *clock) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.Programs, programWALDump), "--rmgr=Transaction", "--path="+logs, //nolint:gosec // the image's own
 		fmt.Sprintf("--timeline=%d", r.Timeline), "--start="+r.Start, "--end="+r.End)
 	wrong := &strings.Builder{}
 	cmd.Env, cmd.Stderr = environment, wrong
@@ -76,19 +76,19 @@ func (s *Source) read(ctx context.Context, logs string, r logRange, ended *clock
 		err = cmd.Start()
 	}
 	if err != nil {
-		return backup.Refused(ctx, programLog, err, "")
+		return backup.ExplainRefusal(ctx, programWALDump, err, "")
 	}
-	unheard := ended.hear(out)
+	unheard := ended.readTransactions(out)
 	if err := cmd.Wait(); err != nil {
-		return backup.Refused(ctx, programLog, err, lastLine(wrong.String()))
+		return backup.ExplainRefusal(ctx, programWALDump, err, lastLine(wrong.String()))
 	}
 	return unheard
 }
 
-// checkpointed tells of the latest checkpoint that the copy knows: the primary
-// looks at its clock, in whole seconds, before it settles where one begins, so
+// noteCheckpoint takes the time of the latest checkpoint that the copy knows: the primary
+// reads its clock, in whole seconds, before it settles where one begins, so
 // what lies before that was committed by then.
-func (s *Source) checkpointed(ctx context.Context, logs string, ended *clock) error {
+func (s *Source) noteCheckpoint(ctx context.Context, logs string, ended *clock) error {
 	dir := filepath.Join(logs, "control")
 	file := filepath.Join(dir, filepath.FromSlash(controlName))
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -101,7 +101,7 @@ func (s *Source) checkpointed(ctx context.Context, logs string, ended *clock) er
 	cmd.Env = environment
 	out, err := cmd.Output()
 	if err != nil {
-		return backup.Refused(ctx, programControl, err, lastLine(string(out)))
+		return backup.ExplainRefusal(ctx, programControl, err, lastLine(string(out)))
 	}
 	for line := range strings.Lines(string(out)) {
 		if says, found := strings.CutPrefix(line, "Time of latest checkpoint:"); found {
@@ -109,7 +109,7 @@ func (s *Source) checkpointed(ctx context.Context, logs string, ended *clock) er
 			if err != nil {
 				return fmt.Errorf("%s says when the latest checkpoint was, and not how: %w", programControl, err)
 			}
-			ended.tells(at.Add(time.Second))
+			ended.noteTime(at.Add(time.Second))
 		}
 	}
 	return nil

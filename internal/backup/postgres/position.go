@@ -11,15 +11,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// position in the log of a timeline.
+// position in the WAL of a timeline.
 type position struct {
 	timeline uint64
 	at       uint64
 }
 
-// before says whether q is further. A newer timeline is, wherever it began: it
+// isBefore says whether q is further. A newer timeline is, wherever it began: it
 // is what the cluster has agreed on.
-func (p position) before(q position) bool {
+func (p position) isBefore(q position) bool {
 	return p.timeline < q.timeline || p.timeline == q.timeline && p.at < q.at
 }
 
@@ -55,11 +55,11 @@ const (
 // identity is what a member says of itself.
 type identity struct {
 	system string
-	// has is what it has of the log.
+	// has is what it has of the WAL.
 	has position
 }
 
-func identify(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
+func identifyMember(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
 	answer, err := conn.Exec(ctx, "IDENTIFY_SYSTEM").ReadAll()
 	if err != nil {
 		return identity{}, fmt.Errorf("ask which database it is: %w", err)
@@ -72,11 +72,11 @@ func identify(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
 	return identity{string(row[0]), has}, err
 }
 
-// fit waits until a member has what the copy must reach, and lets it settle. A
+// awaitFit waits until a member has what the copy must reach, and lets it settle. A
 // replica's copy ends where its files are known to be consistent, which is on
 // record from time to time: the second of two checkpoints in a row records all
 // that was replayed. The copy itself asks for that one.
-func (s *Source) fit(ctx context.Context, conn *pgconn.PgConn, address string) error {
+func (s *Source) awaitFit(ctx context.Context, conn *pgconn.PgConn, address string) error {
 	if s.AtLeast == "" {
 		return nil
 	}
@@ -84,27 +84,27 @@ func (s *Source) fit(ctx context.Context, conn *pgconn.PgConn, address string) e
 	if err != nil {
 		return err
 	}
-	err = s.Patience.Try(ctx, func(ctx context.Context) (bool, error) {
+	err = s.Patience.TryUntilDone(ctx, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		seen, err := identify(ctx, conn)
-		if err == nil && seen.has.before(want) {
-			return false, fmt.Errorf("it has WAL up to %s, and the cluster had it up to %s when the copy was planned", seen.has, want)
+		member, err := identifyMember(ctx, conn)
+		if err == nil && member.has.isBefore(want) {
+			return false, fmt.Errorf("it has WAL up to %s, and the cluster had it up to %s when the copy was planned", member.has, want)
 		}
 		return err != nil, err
 	})
 	if err != nil || conn.ParameterStatus("in_hot_standby") != "on" {
 		return err
 	}
-	return s.checkpoint(ctx, address)
+	return s.requestCheckpoint(ctx, address)
 }
 
-// checkpoint makes a replica record what it has: a copy does so before it
+// requestCheckpoint makes a replica record what it has: a copy does so before it
 // begins, and goes no further.
-func (s *Source) checkpoint(ctx context.Context, address string) error {
+func (s *Source) requestCheckpoint(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointTime)
 	defer cancel()
-	conn, err := s.dial(ctx, address)
+	conn, err := s.dialMember(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type Source struct {
 	AtLeast string
 	// Label of the backup, in PostgreSQL's own terms.
 	Label string
-	// Scratch is a directory with room for the log in a copy.
+	// Scratch is a directory with disk space for the WAL in a copy.
 	Scratch string
 	// Patience with a replica that is behind AtLeast.
 	Patience store.Patience
@@ -80,7 +80,7 @@ func findPrograms() (string, error) {
 		if server, err := filepath.EvalSymlinks(found[0]); err == nil {
 			dir := filepath.Dir(server)
 			_, copies := os.Stat(filepath.Join(dir, programCopy))
-			_, reads := os.Stat(filepath.Join(dir, programLog))
+			_, reads := os.Stat(filepath.Join(dir, programWALDump))
 			if copies == nil && reads == nil {
 				return dir, nil
 			}
@@ -90,19 +90,19 @@ func findPrograms() (string, error) {
 }
 
 const (
-	programCopy = "pg_basebackup"
-	programLog  = "pg_waldump"
+	programCopy    = "pg_basebackup"
+	programWALDump = "pg_waldump"
 )
 
-// Copy implements backup.Source: a tar of the data directory, with the log that
+// CopyMember implements backup.Source: a tar of the data directory, with the WAL that
 // it needs in it, and PostgreSQL's own manifest of the files.
-func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
-	conn, facts, err := s.hold(ctx, member.Address)
+func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, to io.Writer) (backup.Facts, error) {
+	conn, facts, err := s.holdWAL(ctx, member.Address)
 	if err != nil {
 		return facts, err
 	}
 	defer hangUp(ctx, conn) // the slot goes with it
-	if err := s.fit(ctx, conn, member.Address); err != nil {
+	if err := s.awaitFit(ctx, conn, member.Address); err != nil {
 		return facts, fmt.Errorf("PostgreSQL at %s: %w", member.Address, err)
 	}
 	dir, err := os.MkdirTemp(s.Scratch, "identity-")
@@ -110,10 +110,10 @@ func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.W
 		return facts, fmt.Errorf("make room for the certificate: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // it goes with the pod
-	if err := s.write(dir); err != nil {
+	if err := s.writeIdentity(dir); err != nil {
 		return facts, err
 	}
-	info, err := conninfo(member.Address, dir)
+	info, err := buildConninfo(member.Address, dir)
 	if err != nil {
 		return facts, err
 	}
@@ -121,18 +121,18 @@ func (s *Source) Copy(ctx context.Context, member agentapi.BackupSource, to io.W
 		"--pgdata=-", "--format=tar", "--wal-method=fetch", "--checkpoint=fast", "--manifest-checksums=SHA256",
 		"--label="+s.Label, "--no-password", "--dbname="+info)
 	cmd.Env = []string{"LC_ALL=C", "TZ=UTC", "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
-	return facts, s.stream(ctx, cmd, to)
+	return facts, s.streamOutput(ctx, cmd, to)
 }
 
-// lenience is how long a program has to end that is told to.
+// lenience is how long a program has to end that is asked to.
 var lenience = 10 * time.Second
 
 // inVain is what pg_basebackup says that it says again of the same member.
 var inVain = regexp.MustCompile("checksum|tablespace")
 
-// stream what a program writes. What it has written when it ends is taken in
+// streamOutput streams what a program writes. What it has written when it ends is taken in
 // full, however long that takes.
-func (s *Source) stream(ctx context.Context, cmd *exec.Cmd, to io.Writer) error {
+func (s *Source) streamOutput(ctx context.Context, cmd *exec.Cmd, to io.Writer) error {
 	watched, out, stop := backup.Watch(ctx, to)
 	defer stop()
 	var stderr bytes.Buffer
@@ -158,8 +158,8 @@ func (s *Source) stream(ctx context.Context, cmd *exec.Cmd, to io.Writer) error 
 	return err
 }
 
-// dial a member as one that streams.
-func (s *Source) dial(ctx context.Context, address string) (*pgconn.PgConn, error) {
+// dialMember connects to a member as one that streams.
+func (s *Source) dialMember(ctx context.Context, address string) (*pgconn.PgConn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("the address of the member: %w", err)
@@ -168,7 +168,7 @@ func (s *Source) dial(ctx context.Context, address string) (*pgconn.PgConn, erro
 	if err != nil {
 		return nil, fmt.Errorf("the address of the member: %w", err)
 	}
-	if config.TLSConfig, err = s.Identity.Config(); err != nil {
+	if config.TLSConfig, err = s.Identity.TLSConfig(); err != nil {
 		return nil, err
 	}
 	config.TLSConfig.ServerName = host
@@ -187,17 +187,17 @@ func hangUp(ctx context.Context, conn *pgconn.PgConn) {
 	_ = conn.Close(closing)
 }
 
-// hold makes the member keep the log that the copy will need, for as long as
+// holdWAL makes the member keep the WAL that the copy will need, for as long as
 // the connection lives, and asks which database it is.
-func (s *Source) hold(ctx context.Context, address string) (*pgconn.PgConn, backup.Facts, error) {
+func (s *Source) holdWAL(ctx context.Context, address string) (*pgconn.PgConn, backup.Facts, error) {
 	facts := backup.Facts{}
-	conn, err := s.dial(ctx, address)
+	conn, err := s.dialMember(ctx, address)
 	if err != nil {
 		return nil, facts, err
 	}
 	asking, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	seen, err := identify(asking, conn)
+	seen, err := identifyMember(asking, conn)
 	if err == nil && s.System != "" && seen.system != s.System {
 		err = &backup.Permanent{Err: fmt.Errorf("it holds the database system %s, and %s is to be copied", seen.system, s.System)}
 	}
@@ -216,8 +216,8 @@ func (s *Source) hold(ctx context.Context, address string) (*pgconn.PgConn, back
 	return conn, facts, nil
 }
 
-// write the identity where libpq finds it, with the modes that it asks for.
-func (s *Source) write(dir string) error {
+// writeIdentity writes the identity where libpq finds it, with the modes that it asks for.
+func (s *Source) writeIdentity(dir string) error {
 	for name, data := range map[string][]byte{"tls.crt": s.Identity.CertPEM, "tls.key": s.Identity.KeyPEM, "roots.crt": s.Identity.RootsPEM} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return fmt.Errorf("write the certificate: %w", err)
@@ -226,7 +226,7 @@ func (s *Source) write(dir string) error {
 	return nil
 }
 
-func conninfo(address, dir string) (string, error) {
+func buildConninfo(address, dir string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", fmt.Errorf("the address of the member: %w", err)

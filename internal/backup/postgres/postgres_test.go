@@ -17,7 +17,7 @@ func TestStreamThatIsTakenSlowly(t *testing.T) {
 	defer func(is time.Duration) { lenience = is }(lenience)
 	lenience = 50 * time.Millisecond
 	slow := &slowWriter{pause: 10 * lenience}
-	if err := (&Source{}).stream(t.Context(), exec.Command("head", "-c", "60000", "/dev/zero"), slow); err != nil || slow.n != 60000 {
+	if err := (&Source{}).streamOutput(t.Context(), exec.Command("head", "-c", "60000", "/dev/zero"), slow); err != nil || slow.n != 60000 {
 		t.Errorf("%d bytes, %v", slow.n, err)
 	}
 }
@@ -33,11 +33,11 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A program is told to end when its copy is, and why is what counts.
+// A program is asked to end when its copy is, and why is what counts.
 func TestStreamThatIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	end := errors.New("told to stop")
-	err := (&Source{}).stream(ctx, exec.Command("cat", "/dev/zero"), writer(func(p []byte) (int, error) { cancel(end); return len(p), nil }))
+	err := (&Source{}).streamOutput(ctx, exec.Command("cat", "/dev/zero"), writer(func(p []byte) (int, error) { cancel(end); return len(p), nil }))
 	if !errors.Is(err, end) {
 		t.Error(err)
 	}
@@ -46,7 +46,7 @@ func TestStreamThatIsCancelled(t *testing.T) {
 // What a member says again the next time is another member's to do.
 func TestStreamThatFails(t *testing.T) {
 	for says, vain := range map[string]bool{"checksum error occurred": true, "can only write single tablespace to stdout": true, "connection to server was lost": false} {
-		err := (&Source{}).stream(t.Context(), exec.Command("sh", "-c", "echo '"+says+"' >&2; exit 1"), io.Discard)
+		err := (&Source{}).streamOutput(t.Context(), exec.Command("sh", "-c", "echo '"+says+"' >&2; exit 1"), io.Discard)
 		if backup.InVain(err) != vain || err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}

@@ -33,10 +33,10 @@ func (s *server) position(t *testing.T) string {
 func (s *server) copied(t *testing.T, source *Source) (*bytes.Buffer, backup.Facts) {
 	t.Helper()
 	var stream bytes.Buffer
-	if _, err := source.Copy(t.Context(), s.member(), &stream); err != nil {
+	if _, err := source.CopyMember(t.Context(), s.member(), &stream); err != nil {
 		t.Fatal(err)
 	}
-	found, err := source.Verify(t.Context(), bytes.NewReader(stream.Bytes()))
+	found, err := source.VerifyCopy(t.Context(), bytes.NewReader(stream.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,19 +98,19 @@ func TestRealUnfit(t *testing.T) {
 	source := r.source(t)
 	source.AtLeast, source.Patience = s.position(t), store.Patience{First: time.Millisecond, Longest: time.Millisecond, Total: time.Second}
 	var stream bytes.Buffer
-	if _, err := source.Copy(t.Context(), r.member(), &stream); err == nil || backup.InVain(err) || stream.Len() > 0 || !strings.Contains(err.Error(), "when the copy was planned") {
+	if _, err := source.CopyMember(t.Context(), r.member(), &stream); err == nil || backup.InVain(err) || stream.Len() > 0 || !strings.Contains(err.Error(), "when the copy was planned") {
 		t.Errorf("%d bytes, %v", stream.Len(), err)
 	}
-	if _, err := source.Copy(t.Context(), s.member(), io.Discard); err != nil {
+	if _, err := source.CopyMember(t.Context(), s.member(), io.Discard); err != nil {
 		t.Error(err)
 	}
 	source.System = "7300000000000000001"
-	if _, err := source.Copy(t.Context(), s.member(), &stream); !backup.InVain(err) || stream.Len() > 0 {
+	if _, err := source.CopyMember(t.Context(), s.member(), &stream); !backup.InVain(err) || stream.Len() > 0 {
 		t.Errorf("%d bytes, %v", stream.Len(), err)
 	}
 }
 
-// One bit of the log that is another than it was is found.
+// One bit of the WAL that is another than it was is found.
 func TestRealLogThatRots(t *testing.T) {
 	s := startPostgres(t)
 	source := s.source(t)
@@ -135,11 +135,11 @@ func TestRealLogThatRots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := source.Verify(t.Context(), pack(t, files)); err != nil {
+	if _, err := source.VerifyCopy(t.Context(), pack(t, files)); err != nil {
 		t.Fatal(err)
 	}
 	files["pg_wal/"+filepath.Base(segments[0])][start.at%(16<<20)+30] ^= 1
-	if _, err := source.Verify(t.Context(), pack(t, files)); !backup.InVain(err) || !strings.Contains(err.Error(), "pg_waldump") {
+	if _, err := source.VerifyCopy(t.Context(), pack(t, files)); !backup.InVain(err) || !strings.Contains(err.Error(), "pg_waldump") {
 		t.Error(err)
 	}
 }

@@ -64,7 +64,7 @@ func (s *server) certify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,13 +157,13 @@ func TestRealCopy(t *testing.T) {
 		}
 	}()
 	var stream bytes.Buffer
-	facts, err := s.source(t).Copy(t.Context(), s.member(), &stream)
+	facts, err := s.source(t).CopyMember(t.Context(), s.member(), &stream)
 	stop()
 	<-ended
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := s.source(t).Verify(t.Context(), bytes.NewReader(stream.Bytes()))
+	found, err := s.source(t).VerifyCopy(t.Context(), bytes.NewReader(stream.Bytes()))
 	if err != nil || facts.SystemIdentifier == "" || facts.Version == "" || !strings.HasPrefix(found.Start, "1:0/") || !strings.HasPrefix(found.End, "1:0/") {
 		t.Fatalf("%+v, %+v, %v", facts, found, err)
 	}
@@ -208,22 +208,22 @@ func unpack(t *testing.T, from io.Reader, dir string) {
 	}
 }
 
-// Somebody whom the server does not know gets nothing, and is told why.
+// A client that the server does not know gets nothing, and learns why.
 func TestRealStranger(t *testing.T) {
 	s := startPostgres(t)
 	known := s.identity
 	s.certify(t) // another CA, which the running server has not read
 	s.identity.RootsPEM = known.RootsPEM
-	if _, err := s.source(t).Copy(t.Context(), s.member(), io.Discard); err == nil || !strings.Contains(err.Error(), "reach PostgreSQL") {
+	if _, err := s.source(t).CopyMember(t.Context(), s.member(), io.Discard); err == nil || !strings.Contains(err.Error(), "reach PostgreSQL") {
 		t.Error(err)
 	}
 }
 
-// Where nobody takes the copy any more, the program ends.
+// Where no reader takes the copy any more, the program ends.
 func TestRealCopyThatIsCancelled(t *testing.T) {
 	s := startPostgres(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := s.source(t).Copy(ctx, s.member(), writer(func([]byte) (int, error) { cancel(); return 0, io.ErrClosedPipe })); err == nil {
+	if _, err := s.source(t).CopyMember(ctx, s.member(), writer(func([]byte) (int, error) { cancel(); return 0, io.ErrClosedPipe })); err == nil {
 		t.Error("a copy that nobody took is whole")
 	}
 }

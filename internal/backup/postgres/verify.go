@@ -22,10 +22,10 @@ import (
 // Names in a base backup.
 const (
 	manifestName = "backup_manifest"
-	logDir       = "pg_wal"
-	// statusDir holds a sign for each segment of the log, which PostgreSQL makes
-	// up while it sends the log, after the end of the backup.
-	statusDir = logDir + "/archive_status"
+	walDir       = "pg_wal"
+	// statusDir holds a sign for each segment of the WAL, which PostgreSQL makes
+	// up while it sends the WAL, after the end of the backup.
+	statusDir = walDir + "/archive_status"
 	// controlName is sent last, and holds the time of the latest checkpoint.
 	controlName = "global/pg_control"
 )
@@ -33,7 +33,7 @@ const (
 // manifest is PostgreSQL's own, of the versions that Holdfast runs.
 type manifest struct {
 	Files    []listed    `json:"Files"`
-	Ranges   []logRange  `json:"WAL-Ranges"`
+	Ranges   []walRange  `json:"WAL-Ranges"`
 	System   json.Number `json:"System-Identifier"`
 	Checksum string      `json:"Manifest-Checksum"`
 }
@@ -46,8 +46,8 @@ type listed struct {
 	Checksum  string `json:"Checksum"`
 }
 
-// logRange is a part of the log that the copy needs to be consistent.
-type logRange struct {
+// walRange is a part of the WAL that the copy needs to be consistent.
+type walRange struct {
 	Timeline uint32 `json:"Timeline"`
 	Start    string `json:"Start-LSN"`
 	End      string `json:"End-LSN"`
@@ -59,10 +59,10 @@ type file struct {
 	checksum string
 }
 
-// Verify implements backup.Source: what pg_verifybackup does, on a stream. Every
+// VerifyCopy implements backup.Source: what pg_verifybackup does, on a stream. Every
 // file is as PostgreSQL's manifest lists it, none is missing or beside it, the
-// manifest is whole, and the log that the copy needs is there and can be read.
-func (s *Source) Verify(ctx context.Context, from io.Reader) (backup.Facts, error) {
+// manifest is whole, and the WAL that the copy needs is there and can be read.
+func (s *Source) VerifyCopy(ctx context.Context, from io.Reader) (backup.Facts, error) {
 	files, text, ended := map[string]file{}, []byte(nil), clock{}
 	logs, err := os.MkdirTemp(s.Scratch, "log-")
 	if err != nil {
@@ -78,37 +78,37 @@ func (s *Source) Verify(ctx context.Context, from io.Reader) (backup.Facts, erro
 			return backup.Facts{}, fmt.Errorf("read the copy: %w", err)
 		}
 		name := path.Clean(header.Name)
-		ended.sent(header)
+		ended.noteHeader(header)
 		switch {
 		case name == manifestName:
 			text, err = io.ReadAll(archive)
-		case header.Typeflag == tar.TypeReg && (path.Dir(name) == logDir || name == controlName):
-			files[name], err = keep(archive, filepath.Join(logs, path.Base(name)))
+		case header.Typeflag == tar.TypeReg && (path.Dir(name) == walDir || name == controlName):
+			files[name], err = keepSegment(archive, filepath.Join(logs, path.Base(name)))
 		case header.Typeflag == tar.TypeReg:
-			files[name], err = digest(archive)
+			files[name], err = digestFile(archive)
 		}
 		if err != nil {
 			return backup.Facts{}, fmt.Errorf("read %s of the copy: %w", name, err)
 		}
 	}
-	facts, ranges, err := check(files, text)
+	facts, ranges, err := checkCopy(files, text)
 	if err != nil {
 		return backup.Facts{}, &backup.Permanent{Err: err}
 	}
 	for _, r := range ranges {
-		if err := s.read(ctx, logs, r, &ended); err != nil {
+		if err := s.readWAL(ctx, logs, r, &ended); err != nil {
 			return backup.Facts{}, err
 		}
 	}
-	if err := s.checkpointed(ctx, logs, &ended); err != nil {
+	if err := s.noteCheckpoint(ctx, logs, &ended); err != nil {
 		return backup.Facts{}, err
 	}
 	facts.Ended = ended.at
-	return facts, s.reaches(facts.End)
+	return facts, s.checkEnd(facts.End)
 }
 
-// reaches refuses a copy that ends too early. Another one may not.
-func (s *Source) reaches(end string) error {
+// checkEnd refuses a copy that ends too early. Another one may not.
+func (s *Source) checkEnd(end string) error {
 	if s.AtLeast == "" {
 		return nil
 	}
@@ -117,54 +117,54 @@ func (s *Source) reaches(end string) error {
 		return err
 	}
 	got, err := readPosition(end)
-	if err == nil && got.before(want) {
+	if err == nil && got.isBefore(want) {
 		err = fmt.Errorf("the copy ends at %s, and the cluster had WAL up to %s when it was planned", got, want)
 	}
 	return err
 }
 
-// keep a segment of the log, to be read when all of it is there.
-func keep(from io.Reader, name string) (file, error) {
+// keepSegment keeps a segment of the WAL, to be read when all of it is there.
+func keepSegment(from io.Reader, name string) (file, error) {
 	to, err := os.Create(name) //nolint:gosec // the base name alone
 	if err != nil {
 		return file{}, err
 	}
-	f, err := digest(io.TeeReader(from, to))
+	f, err := digestFile(io.TeeReader(from, to))
 	return f, errors.Join(err, to.Close())
 }
 
-func digest(from io.Reader) (file, error) {
+func digestFile(from io.Reader) (file, error) {
 	sum := sha256.New()
 	n, err := io.Copy(sum, from)
 	return file{n, hex.EncodeToString(sum.Sum(nil))}, err
 }
 
-func check(files map[string]file, text []byte) (backup.Facts, []logRange, error) {
+func checkCopy(files map[string]file, text []byte) (backup.Facts, []walRange, error) {
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
 		return backup.Facts{}, nil, fmt.Errorf("the copy has no manifest that can be read: %w", err)
 	}
-	if err := m.whole(text); err != nil {
+	if err := m.checkSum(text); err != nil {
 		return backup.Facts{}, nil, err
 	}
-	if err := m.lists(files); err != nil {
+	if err := m.compareFiles(files); err != nil {
 		return backup.Facts{}, nil, err
 	}
 	if len(m.Ranges) == 0 {
 		return backup.Facts{}, nil, errors.New("the copy does not say which WAL it needs")
 	}
 	for _, r := range m.Ranges {
-		if err := r.covered(files); err != nil {
+		if err := r.checkCovered(files); err != nil {
 			return backup.Facts{}, nil, err
 		}
 	}
 	// The newest timeline comes first.
 	first, last := m.Ranges[len(m.Ranges)-1], m.Ranges[0]
-	return backup.Facts{SystemIdentifier: m.System.String(), Start: first.position(first.Start), End: last.position(last.End)}, m.Ranges, nil
+	return backup.Facts{SystemIdentifier: m.System.String(), Start: first.formatPosition(first.Start), End: last.formatPosition(last.End)}, m.Ranges, nil
 }
 
-// whole compares a manifest with the checksum in its last line.
-func (m manifest) whole(text []byte) error {
+// checkSum compares a manifest with the checksum in its last line.
+func (m manifest) checkSum(text []byte) error {
 	end := bytes.LastIndex(text, []byte(`"Manifest-Checksum"`))
 	if end < 0 {
 		return errors.New("the manifest of the copy has no checksum")
@@ -175,8 +175,8 @@ func (m manifest) whole(text []byte) error {
 	return nil
 }
 
-// lists compares files with those of the manifest.
-func (m manifest) lists(files map[string]file) error {
+// compareFiles compares files with those of the manifest.
+func (m manifest) compareFiles(files map[string]file) error {
 	known := make(map[string]bool, len(m.Files))
 	for _, want := range m.Files {
 		name := want.Path
@@ -199,7 +199,7 @@ func (m manifest) lists(files map[string]file) error {
 		}
 	}
 	for name := range files {
-		if !known[name] && !strings.HasPrefix(name, logDir+"/") && !unlisted[name] {
+		if !known[name] && !strings.HasPrefix(name, walDir+"/") && !unlisted[name] {
 			return fmt.Errorf("file %s of the copy is not listed", name)
 		}
 	}
@@ -209,10 +209,10 @@ func (m manifest) lists(files map[string]file) error {
 // unlisted are the files that pg_verifybackup does not look for either.
 var unlisted = map[string]bool{"postgresql.auto.conf": true, "standby.signal": true, "recovery.signal": true}
 
-func (r logRange) position(at string) string { return fmt.Sprintf("%d:%s", r.Timeline, at) }
+func (r walRange) formatPosition(at string) string { return fmt.Sprintf("%d:%s", r.Timeline, at) }
 
-// covered says which segment of the log is missing.
-func (r logRange) covered(files map[string]file) error {
+// checkCovered says which segment of the WAL is missing.
+func (r walRange) checkCovered(files map[string]file) error {
 	start, err := parsePosition(r.Start)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (r logRange) covered(files map[string]file) error {
 	}
 	perID := uint64(1<<32) / size
 	for n := start / size; n <= (end-1)/size; n++ {
-		name := fmt.Sprintf("%s/%08X%08X%08X", logDir, r.Timeline, n/perID, n%perID)
+		name := fmt.Sprintf("%s/%08X%08X%08X", walDir, r.Timeline, n/perID, n%perID)
 		if f, found := files[name]; !found || uint64(f.size) != size {
 			return fmt.Errorf("the WAL segment %s is missing from the copy, which is not consistent without", name)
 		}
@@ -238,11 +238,11 @@ func (r logRange) covered(files map[string]file) error {
 	return nil
 }
 
-// segmentSize is that of the log's segments: all have the same, a power of two.
+// segmentSize is that of the WAL's segments: all have the same, a power of two.
 func segmentSize(files map[string]file) uint64 {
 	size := int64(0)
 	for name, f := range files {
-		base, inLog := strings.CutPrefix(name, logDir+"/")
+		base, inLog := strings.CutPrefix(name, walDir+"/")
 		if inLog && len(base) == 24 && strings.Trim(base, "0123456789ABCDEF") == "" {
 			size = max(size, f.size)
 		}

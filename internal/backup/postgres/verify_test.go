@@ -37,7 +37,7 @@ func listing(files map[string][]byte, ranges string) []byte {
 	b.WriteString("{ \"PostgreSQL-Backup-Manifest-Version\": 2,\n\"System-Identifier\": 7300000000000000001,\n\"Files\": [")
 	first := true
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if strings.HasPrefix(name, logDir) {
+		if strings.HasPrefix(name, walDir) {
 			continue
 		}
 		if !first {
@@ -83,7 +83,7 @@ func source(t *testing.T, code int) *Source {
 	t.Helper()
 	s := &Source{Programs: t.TempDir(), Scratch: t.TempDir()}
 	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >%s/args; echo 'error in WAL record' >&2; exit %d\n", s.Programs, code)
-	if err := os.WriteFile(filepath.Join(s.Programs, programLog), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(s.Programs, programWALDump), []byte(script), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
 	says(t, s, programControl, "")
@@ -99,7 +99,7 @@ func says(t *testing.T, s *Source, program, words string) {
 	}
 }
 
-// A copy has ended by the latest time that it tells of, by whichever clock: the
+// A copy has ended by the latest time that it has, by either clock: the
 // primary's may be ahead of that of the replica that was copied.
 func TestVerifyEnded(t *testing.T) {
 	const line = "rmgr: Transaction len (rec/tot):     66/    66, tx:        722, lsn: 0/003004B0, prev 0/00300438, desc: "
@@ -116,17 +116,17 @@ func TestVerifyEnded(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			s, files := source(t, 0), copied()
-			says(t, s, programLog, c.log)
+			says(t, s, programWALDump, c.log)
 			says(t, s, programControl, c.control)
 			files["pg_wal/archive_status/000000020000000000000001.done"] = nil
-			if facts, err := s.Verify(t.Context(), pack(t, files)); err != nil || !facts.Ended.Equal(c.want) {
+			if facts, err := s.VerifyCopy(t.Context(), pack(t, files)); err != nil || !facts.Ended.Equal(c.want) {
 				t.Errorf("%s, %v", facts.Ended, err)
 			}
 		})
 	}
 	s := source(t, 0)
 	says(t, s, programControl, "Time of latest checkpoint: yesterday")
-	if _, err := s.Verify(t.Context(), pack(t, copied())); err == nil || backup.InVain(err) {
+	if _, err := s.VerifyCopy(t.Context(), pack(t, copied())); err == nil || backup.InVain(err) {
 		t.Error(err)
 	}
 }
@@ -134,7 +134,7 @@ func TestVerifyEnded(t *testing.T) {
 // The log is read, and a copy is refused for what is wrong with it.
 func TestVerifyReadsLog(t *testing.T) {
 	s := source(t, 0)
-	if _, err := s.Verify(t.Context(), pack(t, copied())); err != nil {
+	if _, err := s.VerifyCopy(t.Context(), pack(t, copied())); err != nil {
 		t.Fatal(err)
 	}
 	args, err := os.ReadFile(filepath.Join(s.Programs, "args"))
@@ -144,24 +144,24 @@ func TestVerifyReadsLog(t *testing.T) {
 	if left, err := os.ReadDir(s.Scratch); len(left) != 0 || err != nil {
 		t.Errorf("%v is left, %v", left, err)
 	}
-	if _, err := source(t, 1).Verify(t.Context(), pack(t, copied())); !backup.InVain(err) || !strings.Contains(err.Error(), "error in WAL record") {
+	if _, err := source(t, 1).VerifyCopy(t.Context(), pack(t, copied())); !backup.InVain(err) || !strings.Contains(err.Error(), "error in WAL record") {
 		t.Error(err)
 	}
 }
 
-// A program that somebody stops says nothing about the copy.
+// A program that is stopped says nothing about the copy.
 func TestVerifyThatIsStopped(t *testing.T) {
 	s := source(t, 0)
 	script := "#!/bin/sh\nkill -9 $$\n"
-	if err := os.WriteFile(filepath.Join(s.Programs, programLog), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(s.Programs, programWALDump), []byte(script), 0o700); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	if _, err := s.Verify(t.Context(), pack(t, copied())); err == nil || backup.InVain(err) {
+	if _, err := s.VerifyCopy(t.Context(), pack(t, copied())); err == nil || backup.InVain(err) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("told to stop"))
-	if _, err := s.Verify(ctx, pack(t, copied())); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "told to stop") {
+	if _, err := s.VerifyCopy(ctx, pack(t, copied())); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "told to stop") {
 		t.Error(err)
 	}
 }
@@ -173,23 +173,23 @@ func TestVerifyReaches(t *testing.T) {
 	} {
 		s := source(t, 0)
 		s.AtLeast = atLeast
-		if _, err := s.Verify(t.Context(), pack(t, copied())); (err == nil) != good || backup.InVain(err) {
+		if _, err := s.VerifyCopy(t.Context(), pack(t, copied())); (err == nil) != good || backup.InVain(err) {
 			t.Errorf("%s: %v", atLeast, err)
 		}
 	}
 }
 
 func TestVerifyGoodCopy(t *testing.T) {
-	facts, err := source(t, 0).Verify(t.Context(), pack(t, copied()))
+	facts, err := source(t, 0).VerifyCopy(t.Context(), pack(t, copied()))
 	want := backup.Facts{SystemIdentifier: "7300000000000000001", Start: "2:0/300028", End: "2:0/400100"}
 	if err != nil || facts != want {
 		t.Errorf("%+v, %v", facts, err)
 	}
-	// The signs that come with the log tell when it was sent, to the second.
+	// The signs that come with the WAL say when it was sent, to the second.
 	files := copied()
 	files["pg_wal/archive_status/000000020000000000000001.done"], files["pg_wal/archive_status/000000020000000000000002.done"] = nil, nil
 	want.Ended = sent.Add(time.Second)
-	if facts, err = source(t, 0).Verify(t.Context(), pack(t, files)); err != nil || facts != want {
+	if facts, err = source(t, 0).VerifyCopy(t.Context(), pack(t, files)); err != nil || facts != want {
 		t.Errorf("%+v, %v", facts, err)
 	}
 }
@@ -214,7 +214,7 @@ func TestVerifyRefuses(t *testing.T) {
 			f["pg_wal/000000020000000000000004"] = f["pg_wal/000000020000000000000004"][1:]
 		}, "000000020000000000000004 is missing"},
 		{"no log", func(f map[string][]byte) {
-			maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, logDir) })
+			maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, walDir) })
 		}, "holds no WAL"},
 		{"no range of the log", func(f map[string][]byte) {
 			delete(f, manifestName)
@@ -225,7 +225,7 @@ func TestVerifyRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			files := copied()
 			tc.harm(files)
-			_, err := source(t, 0).Verify(t.Context(), pack(t, files))
+			_, err := source(t, 0).VerifyCopy(t.Context(), pack(t, files))
 			if !backup.InVain(err) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%v", err)
 			}
@@ -237,7 +237,7 @@ func TestVerifyRefuses(t *testing.T) {
 // fault.
 func TestVerifyStreamThatEnds(t *testing.T) {
 	whole := pack(t, copied()).Bytes()
-	if _, err := source(t, 0).Verify(t.Context(), bytes.NewReader(whole[:len(whole)/2])); err == nil || backup.InVain(err) {
+	if _, err := source(t, 0).VerifyCopy(t.Context(), bytes.NewReader(whole[:len(whole)/2])); err == nil || backup.InVain(err) {
 		t.Error(err)
 	}
 }

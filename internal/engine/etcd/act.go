@@ -50,7 +50,7 @@ func (e *Engine) Act(ctx context.Context, c *v1alpha1.EtcdCluster, s engine.Step
 	return askGroup(ctx, group, s)
 }
 
-// askGroup etcd to do a step. It does so under what it holds true itself at that
+// askGroup asks etcd to do a step. It does so under what it holds true itself at that
 // moment, not what was observed.
 func askGroup(ctx context.Context, group Group, s engine.Step) error {
 	switch s.Type {

@@ -20,21 +20,21 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// model is a world that obeys: objects become pods and volumes, steps change
+// model is a world that follows plans: objects become pods and volumes, steps change
 // the group as etcd would, agents follow their configuration, and what is
 // observed of a member is as old as it happens to be.
 type model struct {
 	*world
 	random *rand.Rand
-	// applied is what the members were told last, and count what the
+	// applied is what was applied to the members last, and count what the
 	// StatefulSet declares.
-	applied agentapi.ClusterConfig
-	count   int
-	pods    int
-	time    time.Time
-	births  int
+	applied    agentapi.ClusterConfig
+	count      int
+	pods       int
+	time       time.Time
+	bootstraps int
 	// started says on which volume a member's ID began, and recovered which pod
-	// obeyed a token.
+	// followed a request.
 	started   map[string]string
 	recovered map[string]int
 	emptied   map[int]int
@@ -66,8 +66,8 @@ func (m *model) refresh(n int) {
 	m.o.Members[pod.Name] = status
 }
 
-// obey does what one plan asks for.
-func (m *model) obey(p engine.Plan) {
+// followPlan does what one plan asks for.
+func (m *model) followPlan(p engine.Plan) {
 	m.c.Status.SystemIdentifier, m.c.Status.Version, m.c.Status.Requests = p.Report.SystemIdentifier, p.Report.Version, p.Report.Requests
 	for _, obj := range p.Objects {
 		switch obj := obj.(type) {
@@ -181,24 +181,24 @@ func (m *model) agent(n int) bool {
 		m.elect()
 		return true
 	}
-	ticket, found := m.applied.Tickets[name]
+	grant, found := m.applied.Tickets[name]
 	if !found {
 		return false
 	}
 	volume := fmt.Sprintf("%d/%d", n, m.emptied[n])
 	switch {
-	case ticket.State == etcdapi.JoinNew && m.data[n] == "" && m.births == 0:
-		m.births++
+	case grant.State == etcdapi.JoinNew && m.data[n] == "" && m.bootstraps == 0:
+		m.bootstraps++
 		m.join(n)
 		m.started[m.data[n]] = volume
-	case ticket.State == etcdapi.JoinExisting && m.quorate():
-		member, counted := m.group[ticket.MemberID]
+	case grant.State == etcdapi.JoinExisting && m.quorate():
+		member, counted := m.group[grant.MemberID]
 		_, current := m.group[m.data[n]]
 		if !counted || member.Name != "" || current && m.data[n] != "" {
 			return false
 		}
-		if other, before := m.started[ticket.MemberID]; before && other != volume {
-			m.t.Fatalf("%s started on %s and %s", ticket.MemberID, other, volume)
+		if other, before := m.started[grant.MemberID]; before && other != volume {
+			m.t.Fatalf("%s started on %s and %s", grant.MemberID, other, volume)
 		}
 		member.Name = name
 		m.group[member.ID], m.data[n], m.started[member.ID] = member, member.ID, volume
@@ -240,7 +240,7 @@ func (m *model) disturb() {
 	m.rescue()
 }
 
-// others says whether a voter has data, the member apart: what nobody has any
+// others says whether a voter has data, the member apart: what no member has any
 // more, only a backup brings back.
 func (m *model) others(ordinal int) bool {
 	for _, member := range m.group {
@@ -282,7 +282,7 @@ func converge(t *testing.T, seed uint64) {
 			m.rescue()
 		}
 		m.time = m.time.Add(time.Second)
-		m.obey(planCluster(m.c, m.o, m.time))
+		m.followPlan(planCluster(m.c, m.o, m.time))
 		m.happen()
 	}
 	p := planCluster(m.c, m.o, m.time)
@@ -295,13 +295,13 @@ func converge(t *testing.T, seed uint64) {
 	if len(m.group) != want || len(m.o.Pods) != want || p.Step != nil {
 		t.Fatalf("%d members and %d pods, want %d; step %v", len(m.group), len(m.o.Pods), want, p.Step)
 	}
-	if m.births != 1 {
-		t.Fatalf("born %d times", m.births)
+	if m.bootstraps != 1 {
+		t.Fatalf("bootstrapped %d times", m.bootstraps)
 	}
 }
 
 // Whatever is edited, whatever pods die and volumes are emptied: no step costs
-// the quorum, no member's ID starts on two volumes, nothing is born twice, one
+// the quorum, no member's ID starts on two volumes, nothing is bootstrapped twice, one
 // member at most goes on alone, and the cluster comes to rest as declared.
 func TestPlanConverges(t *testing.T) {
 	for _, seed := range []uint64{0, 1, 2, 4, 5, 6, 7, 3, 9, 145, 155} { // the last four have found faults

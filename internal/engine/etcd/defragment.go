@@ -59,7 +59,7 @@ func (j *judgement) isDefragmentationDue() bool {
 	return j.c.Spec.Defragmentation.Schedule == "" || !j.run.slot.IsZero()
 }
 
-// endRun of the run: each member that had something to give back was defragmented.
+// endRun ends the run: each member that had something to give back was defragmented.
 func (r *run) endRun() {
 	if r.slot.IsZero() {
 		return
@@ -91,7 +91,7 @@ func (j *judgement) judgeRun() {
 }
 
 // defragmentStep gives back what is not in use, while nothing else is to be
-// done and everybody is well: in a run each member once, and otherwise whenever
+// done and all members are well: in a run each member once, and otherwise whenever
 // that is worth it.
 func (j *judgement) defragmentStep() *engine.Step {
 	threshold := 50
@@ -123,7 +123,7 @@ func (j *judgement) defragmentStep() *engine.Step {
 
 // defragmentStep is the step for the next of some members: followers from the
 // highest ordinal down, the leader last, when it leads no more. A member answers
-// nobody meanwhile.
+// no client meanwhile.
 func (j *judgement) defragmentMembersStep(which func(ordinal int) bool, why string) *engine.Step {
 	for n := j.Desired.Count - 1; n >= 0; n-- {
 		if n != j.g.leader && which(n) {

@@ -237,7 +237,7 @@ func TestSpaceDoesNotWaitForTheSchedule(t *testing.T) {
 	}
 }
 
-// Compactions that led to room for writes say nothing of the next time that
+// Compactions that led to space for writes say nothing of the next time that
 // space runs out.
 func TestCompactionsAreForgottenWithTheAlarm(t *testing.T) {
 	tried := map[string]time.Time{}

@@ -42,11 +42,11 @@ func planDesired(c *v1alpha1.EtcdCluster, o Observation, g group, r recovery, be
 	return d, writable, slices.Concat(facts, before.facts, faults)
 }
 
-// countMembers of members that have a pod. The membership leads, and the pods follow:
+// countMembers is the number of members that have a pod. The membership leads, and the pods follow:
 // a pod appears when its member was admitted, and goes when it was removed. A
-// member that is to be replaced keeps its pod; so does one that ran, while nobody
-// leads: its claim may be a new one that does not say yet whose it is, and without
-// its pod nobody would ever say what has become of its data.
+// member that is to be replaced keeps its pod; so does one that ran, while no
+// member leads: its claim may be a new one that does not say yet whose it is, and
+// without its pod it would never be known what has become of its data.
 func countMembers(c *v1alpha1.EtcdCluster, o Observation, g group) int {
 	have := o.Membership()
 	if !g.led {

@@ -29,7 +29,7 @@ const suffixClient = "-client"
 // containerName of the database in a member's pod.
 const containerName = "etcd"
 
-// kind is what an EtcdCluster's members are. Members tell applications from
+// kind is what an EtcdCluster's members are. Members distinguish applications from
 // each other by the common name of their certificates.
 var kind = objects.Kind{
 	GVK:         v1alpha1.GroupVersion.WithKind("EtcdCluster"),
@@ -56,7 +56,7 @@ type Engine struct {
 	attempts attempts
 }
 
-// Observation is one cluster as it is seen.
+// Observation is one cluster as it is observed.
 type Observation struct {
 	memberset.Observation
 	// Tried says when a step was last done, by its type and target.
@@ -68,12 +68,12 @@ type Observation struct {
 
 // Observe implements engine.Engine.
 func (e *Engine) Observe(ctx context.Context, c *v1alpha1.EtcdCluster) (Observation, error) {
-	seen, err := e.MemberEngine.Observe(ctx, membersOf(c))
+	observed, err := e.MemberEngine.Observe(ctx, membersOf(c))
 	if err != nil {
 		return Observation{}, err
 	}
 	before, err := e.observePrecaution(ctx, c)
-	return Observation{Observation: seen, Tried: e.attempts.listAttempts(membersOf(c).Key()), Precaution: before}, err
+	return Observation{Observation: observed, Tried: e.attempts.listAttempts(membersOf(c).Key()), Precaution: before}, err
 }
 
 // Forget drops what is remembered of a cluster that is gone.
@@ -111,7 +111,7 @@ func (a *attempts) noteAttempt(cluster types.NamespacedName, s engine.Step, at t
 	noteIn(a.clusters[cluster], s, at)
 }
 
-// noteIn a cluster's attempts that a step was tried. With the alarm the
+// noteIn notes in a cluster's attempts that a step was tried. With the alarm the
 // compactions that led there are forgotten.
 func noteIn(tried map[string]time.Time, s engine.Step, at time.Time) {
 	tried[attemptKey(s)] = at

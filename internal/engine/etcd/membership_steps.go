@@ -31,7 +31,7 @@ var pauses = map[string]time.Duration{
 	stepRemoveMember:  2 * time.Second,
 	stepMoveLeader:    2 * time.Second,
 	stepDisarm:        5 * time.Second,
-	// Members look at the size of their data once a minute.
+	// Members observe the size of their data once a minute.
 	stepDefragment: 90 * time.Second,
 	stepCompact:    5 * time.Minute,
 }
@@ -66,7 +66,7 @@ func (j *judgement) recheckIn(wait time.Duration) {
 	}
 }
 
-// isolateStep is a paced step that nothing else is done beside: what is seen may be
+// isolateStep is a paced step that nothing else is done beside: what is observed may be
 // from before it.
 func (j *judgement) isolateStep(s *engine.Step) *engine.Step {
 	next := j.paceStep(s)
@@ -128,7 +128,7 @@ func (j *judgement) removeLostStep() *engine.Step {
 	return nil
 }
 
-// judgeEmpty says that a member's volume is empty although the group has seen
+// judgeEmpty says that a member's volume is empty although the group has counted
 // it, while no record says why.
 func (j *judgement) judgeEmpty(n int, m *agentapi.Status, member etcdapi.GroupMember) {
 	leader := j.o.Members[j.PodName(j.g.leader)]
@@ -173,8 +173,8 @@ func (j *judgement) addStep() *engine.Step {
 }
 
 // removeStep removes the member with the highest ordinal that is not declared
-// any more, once the pod of the one before it is gone. The leader hands over
-// first.
+// any more, once the pod of the one before it is gone. Leadership is
+// transferred first.
 func (j *judgement) removeStep() *engine.Step {
 	n := j.g.countOrdinals() - 1
 	if !j.g.led || n < j.c.Spec.DesiredReplicas() {

@@ -129,8 +129,8 @@ func (j *judgement) agreeSince(since time.Time) bool {
 	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.countVoters())
 }
 
-// replaceStep replaces an outdated pod. The leader hands over first, where
-// there is a member to transfer the leadership to.
+// replaceStep replaces an outdated pod. Leadership is transferred first,
+// where there is a member to take it.
 func (j *judgement) replaceStep() *engine.Step {
 	s := j.ReplaceStep(j.g.leader)
 	if s == nil || !j.g.led {

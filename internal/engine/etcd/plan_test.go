@@ -380,9 +380,9 @@ func (w *world) fill(unused int) {
 	}
 }
 
-// Tickets admit nobody whom the leader does not count.
+// Join grants admit no member that the leader does not count.
 func TestTickets(t *testing.T) {
-	ticket := func(w *world, pod string) etcdapi.JoinGrant {
+	grant := func(w *world, pod string) etcdapi.JoinGrant {
 		w.say()
 		g := groupOf(w.c, w.o)
 		d, _, _ := planDesired(w.c, w.o, g, recovery{}, precaution{})
@@ -392,11 +392,11 @@ func TestTickets(t *testing.T) {
 	t.Run("the seed's, until there is a cluster", func(t *testing.T) {
 		w := newWorld(t, 3)
 		want := etcdapi.JoinGrant{MemberID: "seed", State: "new", InitialCluster: map[string]string{"config-0": url(0)}}
-		if diff := cmp.Diff(want, ticket(w, "config-0")); diff != "" {
+		if diff := cmp.Diff(want, grant(w, "config-0")); diff != "" {
 			t.Error(diff)
 		}
 		w.c.Status.SystemIdentifier = clusterID
-		if got := ticket(w, "config-0"); got.State != "" {
+		if got := grant(w, "config-0"); got.State != "" {
 			t.Errorf("a second seed: %+v", got)
 		}
 	})
@@ -404,13 +404,13 @@ func TestTickets(t *testing.T) {
 		w := settled(t, 1)
 		id := w.admit(1)
 		want := etcdapi.JoinGrant{MemberID: id, State: "existing", InitialCluster: map[string]string{"config-0": url(0), "config-1": url(1)}}
-		if diff := cmp.Diff(want, ticket(w, "config-1")); diff != "" {
+		if diff := cmp.Diff(want, grant(w, "config-1")); diff != "" {
 			t.Error(diff)
 		}
 		m := w.group[id]
 		m.Name = "config-1"
 		w.group[id] = m
-		if got := ticket(w, "config-1"); got.State != "" {
+		if got := grant(w, "config-1"); got.State != "" {
 			t.Errorf("a ticket after the start: %+v", got)
 		}
 	})
@@ -419,13 +419,13 @@ func TestTickets(t *testing.T) {
 		w.admit(3)
 		w.gone(0)
 		w.leader = ""
-		if got := ticket(w, "config-3"); got.State != "" {
+		if got := grant(w, "config-3"); got.State != "" {
 			t.Errorf("a ticket without a leader: %+v", got)
 		}
 	})
 }
 
-// The quota that nobody declares follows what volumes can be, and not what they
+// The quota that is not declared follows what volumes can be, and not what they
 // became by themselves: etcd takes up another one only with a restart.
 func TestQuota(t *testing.T) {
 	gib := func(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }

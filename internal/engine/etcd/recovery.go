@@ -14,30 +14,30 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// orderRecoverQuorum is the type of the order, as status has it.
-var orderRecoverQuorum = strings.TrimPrefix(v1alpha1.AnnotationRecoverQuorum, v1alpha1.GroupVersion.Group+"/")
+// requestRecoverQuorum is the type of the request, as status has it.
+var requestRecoverQuorum = strings.TrimPrefix(v1alpha1.AnnotationRecoverQuorum, v1alpha1.GroupVersion.Group+"/")
 
-// recovery is how far the order to go on without a lost majority has come.
+// recovery is how far the request to go on without a lost majority has come.
 type recovery struct {
 	// status is what is recorded of the last request; nil for none.
 	status *v1alpha1.RequestStatus
-	// order for the members; nil while there is none to carry out.
+	// request for the members; nil while there is none to carry out.
 	request *etcdapi.Recovery
-	// underWay says that an order was taken up and is not done.
+	// underWay says that a request was taken up and is not done.
 	underWay bool
 	// awaited says that its member is not heard.
 	awaited bool
-	// refused says why the order cannot be taken up, and what to do.
+	// refused says why the request cannot be taken up, and what to do.
 	refused string
 }
 
-// recoveryOf takes up an order once. Who goes on is chosen once, too: the choice
+// recoveryOf takes up a request once. Who goes on is chosen once, too: the choice
 // is recorded in the status before any member hears of it, for two members
 // that went on alone would be two clusters.
 func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 	var r recovery
 	for i := range c.Status.Requests {
-		if c.Status.Requests[i].Type == orderRecoverQuorum {
+		if c.Status.Requests[i].Type == requestRecoverQuorum {
 			r.status = c.Status.Requests[i].DeepCopy()
 		}
 	}
@@ -46,13 +46,13 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 	case r.status != nil && r.status.Result == "":
 		r.carryOut(c, o, g)
 	case token == "" || r.status != nil && r.status.ID == token || o.AwaitsFirstAnswer():
-		// nothing is ordered, or nothing is known
+		// nothing is requested, or nothing is known
 	case g.led || c.Status.SystemIdentifier == "":
-		r.status = &v1alpha1.RequestStatus{Type: orderRecoverQuorum, ID: token, Result: "not needed: the quorum is not lost"}
+		r.status = &v1alpha1.RequestStatus{Type: requestRecoverQuorum, ID: token, Result: "not needed: the quorum is not lost"}
 	default:
 		target, refused := chooseSurvivor(c, o, g)
 		if r.refused = refused; refused == "" {
-			r.status = &v1alpha1.RequestStatus{Type: orderRecoverQuorum, ID: token,
+			r.status = &v1alpha1.RequestStatus{Type: requestRecoverQuorum, ID: token,
 				Target: membersOf(c).PodName(target), MemberID: g.members[target].ID}
 			r.underWay = true
 		}
@@ -61,8 +61,9 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 }
 
 // carryOut asks the member that was chosen to go on, until it has. The choice
-// ends only when it cannot be obeyed any more: who was chosen may have obeyed
-// without being heard, and who leads as the only one with a vote has, and marks it.
+// ends only when it cannot be followed any more: the member may have followed it
+// without being heard, and one that leads as the only one with a vote has, and marks
+// it.
 func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 	r.underWay = true
 	end := func(result string) { r.underWay, r.status.Result = false, result }
@@ -79,7 +80,7 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 		case m == nil:
 			r.awaited = true
 		case g.led && (g.leader != n || g.countVoters() > 1):
-			// The quorum came back before the order went out, or before its
+			// The quorum came back before the request went out, or before its
 			// member heard of it: to go on alone now would make two groups.
 			end("not needed: the quorum came back")
 		default:
@@ -107,7 +108,7 @@ func hasNoNode(pod *corev1.Pod) bool {
 	})
 }
 
-// waitsEmpty says that an agent has looked at its volume, found nothing, and
+// waitsEmpty says that an agent has read its volume, found nothing, and
 // waits for a join grant or a request.
 func waitsEmpty(m *agentapi.Status) bool {
 	return m.State == agentapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && readGroup(m).Group == nil
@@ -197,7 +198,7 @@ func (j *judgement) nothingLeft() bool {
 }
 
 // judgeRecovery says what a lost majority asks of a person, and what becomes of
-// the order.
+// the request.
 func (j *judgement) judgeRecovery() {
 	switch {
 	case j.r.awaited:

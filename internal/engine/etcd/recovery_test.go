@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentclient"
 )
 
-// ordered is a cluster of three of whom only the first has data, with an order
+// requestedRecovery is a cluster of three of whom only the first has data, with a request
 // to go on.
-func ordered(t *testing.T) *world {
+func requestedRecovery(t *testing.T) *world {
 	w := settled(t, 3)
 	w.emptied(1)
 	w.emptied(2)
@@ -27,8 +27,8 @@ func ordered(t *testing.T) *world {
 	return w
 }
 
-// told is the order that the members get.
-func (w *world) told() *etcdapi.Recovery {
+// memberRequest is the request that the members get.
+func (w *world) memberRequest() *etcdapi.Recovery {
 	w.t.Helper()
 	var config agentapi.ClusterConfig
 	if err := json.Unmarshal(w.config(), &config); err != nil {
@@ -47,29 +47,29 @@ func (w *world) apart() {
 }
 
 // A quorum that came back, before the member that was chosen went on alone,
-// ends the order: to send it would make two groups.
+// ends the request: to send it would make two groups.
 func TestRecoveryEndsWithTheNeedForIt(t *testing.T) {
-	w := ordered(t)
+	w := requestedRecovery(t)
 	w.c.Status.Requests = w.plan().Report.Requests
 	w.data[1] = w.lost[1]
 	w.elect()
 	w.say()
 	orders := w.plan().Report.Requests
-	if got := w.told(); got != nil || len(orders) != 1 || orders[0].Result != "not needed: the quorum came back" {
+	if got := w.memberRequest(); got != nil || len(orders) != 1 || orders[0].Result != "not needed: the quorum came back" {
 		t.Errorf("%+v, %+v", orders, got)
 	}
 }
 
-// Whoever leads as the only one with a vote has gone on alone. It was cut off
-// before it could mark that, and nobody is admitted before it has.
+// A member that leads as the only one with a vote has gone on alone. It was cut off
+// before it could mark that, and no member is admitted before it has.
 func TestRecoveryThatWasCutOffIsFinished(t *testing.T) {
-	w := ordered(t)
+	w := requestedRecovery(t)
 	w.c.Status.Requests = w.plan().Report.Requests
 	w.group = map[string]etcdapi.GroupMember{w.data[0]: w.group[w.data[0]]}
 	w.say()
 	p := w.plan()
-	if got := w.told(); got == nil || p.Report.Requests[0].Result != "" || p.Step != nil {
-		t.Fatalf("told %+v, %+v, step %v", got, p.Report.Requests, p.Step)
+	if got := w.memberRequest(); got == nil || p.Report.Requests[0].Result != "" || p.Step != nil {
+		t.Fatalf("sent %+v, %+v, step %v", got, p.Report.Requests, p.Step)
 	}
 	w.status(0).Recovered = "go"
 	if p = w.plan(); !strings.Contains(p.Report.Requests[0].Result, "went on") || p.Step == nil || p.Step.Type != stepAddLearner {
@@ -78,13 +78,13 @@ func TestRecoveryThatWasCutOffIsFinished(t *testing.T) {
 }
 
 func TestRecoveryIsAcceptedOnce(t *testing.T) {
-	w := ordered(t)
+	w := requestedRecovery(t)
 	p := w.plan()
 	chosen := []v1alpha1.RequestStatus{{Type: "recover-quorum", ID: "go", Target: "config-0", MemberID: w.data[0]}}
 	if diff := cmp.Diff(chosen, p.Report.Requests); diff != "" {
 		t.Fatal(diff)
 	}
-	if got := w.told(); got != nil {
+	if got := w.memberRequest(); got != nil {
 		t.Fatalf("%+v is told before the choice is on record", got)
 	}
 	if p.Step != nil || p.Recheck == 0 {
@@ -98,25 +98,25 @@ func TestRecoveryIsAcceptedOnce(t *testing.T) {
 	w.apart()
 	w.status(1).Position = 1000
 	want := &etcdapi.Recovery{Token: "go", Pod: "config-0", MemberID: w.data[0]}
-	if diff := cmp.Diff(want, w.told()); diff != "" {
+	if diff := cmp.Diff(want, w.memberRequest()); diff != "" {
 		t.Error(diff)
 	}
 	w.status(0).Recovered = "go"
 	done := w.plan().Report.Requests
-	if len(done) != 1 || done[0].Result == "" || w.told() != nil {
-		t.Errorf("%+v, %+v", done, w.told())
+	if len(done) != 1 || done[0].Result == "" || w.memberRequest() != nil {
+		t.Errorf("%+v, %+v", done, w.memberRequest())
 	}
 
-	// A token that is left in Git is never obeyed again.
+	// A token that is left in Git is never followed again.
 	w.c.Status.Requests = done
 	w.status(0).Recovered = ""
-	if again := w.plan().Report.Requests; cmp.Diff(done, again) != "" || w.told() != nil {
-		t.Errorf("%+v, %+v", again, w.told())
+	if again := w.plan().Report.Requests; cmp.Diff(done, again) != "" || w.memberRequest() != nil {
+		t.Errorf("%+v, %+v", again, w.memberRequest())
 	}
 }
 
-// An order ends when its member has nothing to go on with, and goes on while
-// that is not known: who is not heard may have obeyed.
+// A request ends when its member has nothing to go on with, and goes on while
+// that is not known: who is not heard may have followed it.
 func TestRecoveryEndsWithItsMember(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -131,14 +131,14 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.c.Status.Requests = w.plan().Report.Requests
 			w.c.Annotations[v1alpha1.AnnotationRecoverQuorum] = "again"
 			tc.change(w)
 			p := w.plan()
 			got := p.Report.Requests
-			if len(got) != 1 || got[0].ID != "go" || got[0].Result != tc.result || w.told() != nil {
-				t.Errorf("%+v, told %+v", got, w.told())
+			if len(got) != 1 || got[0].ID != "go" || got[0].Result != tc.result || w.memberRequest() != nil {
+				t.Errorf("%+v, sent %+v", got, w.memberRequest())
 			}
 			said := false
 			for _, f := range p.Facts {
@@ -151,8 +151,8 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 	}
 }
 
-// Whoever was chosen may need another image before it can obey: without a new
-// pod the order would never end. A pod that runs is left alone meanwhile.
+// The chosen member may need another image before it can follow: without a new
+// pod the request would never end. A pod that runs is left alone meanwhile.
 func TestRecoveryWaitsForNoOutdatedPod(t *testing.T) {
 	cases := []struct {
 		name   string
@@ -176,7 +176,7 @@ func TestRecoveryWaitsForNoOutdatedPod(t *testing.T) {
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.c.Status.Requests = w.plan().Report.Requests
 			w.c.Spec.Image = "registry.example/etcd:fixed"
 			for _, n := range []int{1, 2} {
@@ -202,7 +202,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 		says   string
 		target string
 	}{
-		{"only one has data", ordered, "", "config-0"},
+		{"only one has data", requestedRecovery, "", "config-0"},
 		{"of several with data, the newest goes on", func(t *testing.T) *world {
 			w := settled(t, 5)
 			for _, n := range []int{0, 2, 3} {
@@ -214,7 +214,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			return w
 		}, "", "config-4"},
 		{"what the newest data says of the group counts, not what the first member says", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.data[1] = w.lost[1]
 			w.say()
 			w.apart()
@@ -225,7 +225,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			return w
 		}, "config-0, config-1 have their data", ""},
 		{"a pod that nobody counts is not heard, and may have newer data", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.volume(3, true)
 			w.pod(3)
 			w.say()
@@ -233,13 +233,13 @@ func TestRecoveryIsRefused(t *testing.T) {
 			return w
 		}, "what config-3 has is not known", ""},
 		{"one was admitted, and has no pod yet", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.admit(3)
 			w.say()
 			return w
 		}, "", "config-0"},
 		{"one that the group has removed has nothing newer", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.volume(3, true)
 			w.pod(3)
 			w.say()
@@ -249,33 +249,33 @@ func TestRecoveryIsRefused(t *testing.T) {
 			return w
 		}, "", "config-0"},
 		{"the volume of one was given up with its node", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			delete(w.o.Members, "config-2")
 			w.unbound(2)
 			return w
 		}, "", "config-0"},
 		{"the claim of one is new, and its pod runs somewhere all the same", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			delete(w.o.Members, "config-2")
 			w.unbound(2)
 			w.o.Pods[2].Spec.NodeName = "node-2"
 			return w
 		}, "what config-2 has is not known", ""},
 		{"the claim of one is new, and its pod may go to any node", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			delete(w.o.Members, "config-2")
 			w.unbound(2)
 			w.o.Pods[2].Status.Conditions = nil
 			return w
 		}, "what config-2 has is not known", ""},
 		{"one was admitted and never ran", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.lost[2] = ""
 			w.say()
 			return w
 		}, "", "config-0"},
 		{"only one that never had a vote has data", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.emptied(0)
 			w.data[1] = w.lost[1]
 			member := w.group[w.data[1]]
@@ -285,14 +285,14 @@ func TestRecoveryIsRefused(t *testing.T) {
 			return w
 		}, "config-1 never had a vote", ""},
 		{"one is not heard, and may have newer data", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.o.Members["config-2"] = agentclient.Observation{Err: "timeout"}
 			return w
 		}, "what config-2 has is not known", ""},
-		{"the pod of one is gone, and its volume may come back", func(t *testing.T) *world { w := ordered(t); w.gone(2); return w },
+		{"the pod of one is gone, and its volume may come back", func(t *testing.T) *world { w := requestedRecovery(t); w.gone(2); return w },
 			"what config-2 has is not known", ""},
 		{"a majority has its data", func(t *testing.T) *world {
-			w := ordered(t)
+			w := requestedRecovery(t)
 			w.data[1] = w.lost[1]
 			w.say()
 			w.apart()
@@ -327,7 +327,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("nobody was asked yet", func(t *testing.T) {
-		w := ordered(t)
+		w := requestedRecovery(t)
 		w.o.Asking = true
 		w.gone(0)
 		w.pod(0).Status.Conditions = settled(t, 1).o.Pods[0].Status.Conditions
@@ -341,7 +341,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 // StatefulSet, and say of no member yet whose they are. Their members keep their
 // pods: by them alone it is known that nothing is left of their data.
 func TestLostMembersKeepTheirPods(t *testing.T) {
-	w := ordered(t)
+	w := requestedRecovery(t)
 	for _, n := range []int{1, 2} {
 		w.unbound(n)
 		delete(w.o.Volumes[n].Labels, v1alpha1.LabelMember)

@@ -22,7 +22,7 @@ const (
 	// precautionLasts is how old a backup may be that an upgrade goes by when it
 	// begins.
 	precautionLasts = 24 * time.Hour
-	// precautionRecheck is how often an upgrade looks how far its backup is.
+	// precautionRecheck is how often an upgrade checks how far its backup is.
 	precautionRecheck = 15 * time.Second
 )
 
@@ -47,7 +47,7 @@ func precautionName(c *v1alpha1.EtcdCluster, running string) string {
 }
 
 // observePrecaution finds the backup of that name; nil for none. Status says what
-// runs, at least until somebody was heard.
+// runs, at least until a member was heard.
 func (e *Engine) observePrecaution(ctx context.Context, c *v1alpha1.EtcdCluster) (*v1alpha1.Backup, error) {
 	name := precautionName(c, c.Status.Version)
 	if name == "" {
@@ -124,7 +124,7 @@ func versionOf(image string) (etcdversion.Version, bool) {
 }
 
 // copyTime is when the copy of a backup was begun, by the clock that its age is
-// told by. One may have waited for its turn.
+// measured by. One may have waited for its turn.
 func copyTime(b *v1alpha1.Backup) time.Time {
 	if b.Status.StartTime != nil {
 		return b.Status.StartTime.Time
@@ -168,7 +168,7 @@ func precautionOf(c *v1alpha1.EtcdCluster, o Observation, now time.Time) precaut
 	return reconcilingPrecaution(c, "backup %s is made first", name)
 }
 
-// reconcilingPrecaution way, and waited for.
+// reconcilingPrecaution is one under way, and waited for.
 func reconcilingPrecaution(c *v1alpha1.EtcdCluster, format string, args ...any) precaution {
 	return precaution{holds: true, facts: []condition.Fact{{
 		Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonBackingUp,

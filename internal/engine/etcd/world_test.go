@@ -49,7 +49,7 @@ type world struct {
 	version map[int]string
 }
 
-// newWorld is a cluster of n members that nobody has acted on yet.
+// newWorld is a cluster of n members that no pass has acted on yet.
 func newWorld(t *testing.T, replicas int32) *world {
 	t.Helper()
 	return &world{
@@ -100,7 +100,7 @@ func (w *world) mint() {
 	}
 	state := pki.CAState{Current: ca}
 	issue := func(request pki.LeafRequest) (certPEM, keyPEM []byte) {
-		certPEM, keyPEM, err := pki.Issue(ca, request, now, rand.Reader)
+		certPEM, keyPEM, err := pki.IssueLeaf(ca, request, now, rand.Reader)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -109,8 +109,8 @@ func (w *world) mint() {
 	certPEM, keyPEM := issue(membersOf(w.c).Leaf())
 	appCert, appKey := issue(pki.LeafRequest{CommonName: kind.Application, Usage: pki.UsageClient})
 	w.o.Minted = memberset.Minted{
-		CA:       state.Data(),
-		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
+		CA:       state.SecretData(),
+		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},
 		Internal: map[string][]byte{memberset.KeyAppCert: appCert, memberset.KeyAppKey: appKey},
 	}.WithCertificates(membersOf(w.c), now)
 }
@@ -223,7 +223,7 @@ func (w *world) say() {
 func (w *world) saysOf(n int, pod *corev1.Pod, view etcdapi.Group) *agentapi.Status {
 	m := &agentapi.Status{
 		Pod: pod.Name, PodUID: string(pod.UID), Role: v1alpha1.RoleMember, State: agentapi.StateWaiting, Version: w.version[n],
-		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]), TrustHash: agentapi.HashConfig(w.o.Minted.TLS["ca.crt"]),
+		CertificateSerial: pki.ReadSerial(w.o.Minted.TLS["tls.crt"]), TrustHash: agentapi.HashConfig(w.o.Minted.TLS["ca.crt"]),
 	}
 	id := w.data[n]
 	counted, found := w.group[id]
@@ -250,7 +250,7 @@ func (w *world) saysOf(n int, pod *corev1.Pod, view etcdapi.Group) *agentapi.Sta
 	return m
 }
 
-// config as the members would be told it now.
+// config as the members would get it now.
 func (w *world) config() []byte {
 	g := groupOf(w.c, w.o)
 	d, _, _ := planDesired(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
@@ -281,7 +281,7 @@ func (w *world) emptied(ordinal int) {
 }
 
 // unbound gives a member a claim that has no volume yet, and a pod that no node
-// has room for.
+// has space for.
 func (w *world) unbound(ordinal int) {
 	v := w.volume(ordinal, true)
 	v.Spec.VolumeName, v.Status = "", corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}

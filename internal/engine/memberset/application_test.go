@@ -27,7 +27,7 @@ func TestApplicationCertificate(t *testing.T) {
 	if w.minted.IsComplete(w.set) || next() != stepIssueAppCert {
 		t.Fatalf("without a certificate: %q", next())
 	}
-	certPEM, keyPEM, err := pki.Issue(pki.ParseCAState(w.minted.CA).Current, w.set.ApplicationLeaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(pki.ParseCAState(w.minted.CA).Current, w.set.ApplicationLeaf(), now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,10 +64,10 @@ func (m Minted) readCertificates(s objects.Set, now time.Time) *certificates {
 		return m.read
 	}
 	state := pki.ParseCAState(m.CA)
-	c := &certificates{origin: from, trust: state.Trust(), own: from.ca == "", hash: agentapi.HashTLS(m.TLS)}
+	c := &certificates{origin: from, trust: state.ReadTrust(), own: from.ca == "", hash: agentapi.HashTLS(m.TLS)}
 	if from.caStays {
 		// Holdfast's own CA goes on while it is the one in use.
-		c.own = state.Current.Signed(m.TLS["tls.crt"])
+		c.own = state.Current.HasSigned(m.TLS["tls.crt"])
 	}
 	want := m.wantMaterial(s, c, state)
 	c.bundle, c.material = want.Signer.Trust, pki.ReadMaterial(m.TLS, want)
@@ -101,7 +101,7 @@ func (m Minted) wantMaterial(s objects.Set, c *certificates, state pki.CAState) 
 		want.Signer = pki.Signer{CertPEM: m.User.CA.CertPEM, Trust: m.User.CA.Roots}
 	}
 	if c.server != "" {
-		want.Server = &m.User.Server.Given
+		want.Server = &m.User.Server.UserProvided
 	}
 	return want
 }
@@ -127,7 +127,7 @@ func (o Observation) usesCertificates(pod *corev1.Pod, c *certificates) bool {
 	case m.Status.TLSHash == "" && o.Minted.User == (UserCertificates{}):
 		// An agent that does not say more says which certificate it serves,
 		// and that is issued again when the bundle changes.
-		return m.Status.CertificateSerial == c.material.Leaf().Serial()
+		return m.Status.CertificateSerial == c.material.MemberLeaf().SerialNumber()
 	}
 	return m.Status.TLSHash == c.hash
 }
@@ -159,9 +159,9 @@ func (j *Judgement) JudgeCertificates(now time.Time) {
 	}
 	c := j.Observed.Minted.readCertificates(j.Set, now)
 	j.Observed.Minted.read = c // for the rest of the pass
-	next := c.material.Next(j.Observed.allUseCertificates(c), now)
+	next := c.material.NextChange(j.Observed.allUseCertificates(c), now)
 	switch {
-	case j.Observed.Minted.TLS == nil || c.own && j.Observed.Minted.User == (UserCertificates{}) && !c.material.Strange():
+	case j.Observed.Minted.TLS == nil || c.own && j.Observed.Minted.User == (UserCertificates{}) && !c.material.HasUserProvided():
 	case next.Type == pki.MaterialNone && next.Reason != "":
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "%s", next.Reason)
 	case condition.RolledOut(j.Cluster):
@@ -192,7 +192,7 @@ func (j *Judgement) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
 func (j *Judgement) NextCheck(now time.Time) time.Duration {
 	m := j.Observed.Minted
 	read := m.readCertificates(j.Set, now)
-	times := []time.Time{read.material.Renewal()}
+	times := []time.Time{read.material.RenewalTime()}
 	if read.application != nil {
 		times = append(times, read.application.RenewalTime())
 	}

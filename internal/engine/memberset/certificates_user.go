@@ -36,7 +36,7 @@ type UserSecret struct {
 	// Name of the Secret, and the version that was read; none when it is not
 	// there.
 	Name, ResourceVersion string
-	pki.Given
+	pki.UserProvided
 
 	// seen is the version of its metadata.
 	observedVersion string
@@ -54,7 +54,7 @@ func (b *UserSecret) NextCheck(now time.Time) time.Time {
 	if b.retryAt.After(now) {
 		return b.retryAt
 	}
-	return b.Next(now)
+	return b.NextChange(now)
 }
 
 // FindFault of the Secret now; empty for none. A nil one has none.
@@ -62,12 +62,12 @@ func (b *UserSecret) FindFault(now time.Time) string {
 	if b == nil || b.ResourceVersion == "" {
 		return ""
 	}
-	return b.Fault(now)
+	return b.FindFault(now)
 }
 
 // isUsable says whether there is something that can be used now.
 func (b *UserSecret) isUsable(now time.Time) bool {
-	return b != nil && b.ResourceVersion != "" && b.Fault(now) == ""
+	return b != nil && b.ResourceVersion != "" && b.FindFault(now) == ""
 }
 
 // rememberUserCertificates reads what spec.tls names, each Secret once per version.
@@ -82,13 +82,13 @@ func (k *MemberEngine) observeUserSecrets(ctx context.Context, s objects.Set) er
 		return err
 	}
 	var now UserCertificates
-	now.Server, err = k.readUserSecret(ctx, s, tls.CertificateSecretRef, versions, before.Server, func(data map[string][]byte) pki.Given {
+	now.Server, err = k.readUserSecret(ctx, s, tls.CertificateSecretRef, versions, before.Server, func(data map[string][]byte) pki.UserProvided {
 		return pki.ReadServer(data, s.ServerNames())
 	})
 	if err != nil {
 		return err
 	}
-	now.CA, err = k.readUserSecret(ctx, s, tls.CASecretRef, versions, before.CA, func(data map[string][]byte) pki.Given {
+	now.CA, err = k.readUserSecret(ctx, s, tls.CASecretRef, versions, before.CA, func(data map[string][]byte) pki.UserProvided {
 		return pki.ReadAuthority(data, s.Leaf(), rand.Reader)
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (k *MemberEngine) observeUserSecrets(ctx context.Context, s objects.Set) er
 
 // readUserSecret a Secret, unless it is the one that was read before.
 func (k *MemberEngine) readUserSecret(ctx context.Context, s objects.Set, ref *v1alpha1.SecretReference, versions map[string]string,
-	before *UserSecret, parse func(map[string][]byte) pki.Given) (*UserSecret, error) {
+	before *UserSecret, parse func(map[string][]byte) pki.UserProvided) (*UserSecret, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -117,12 +117,12 @@ func (k *MemberEngine) readUserSecret(ctx context.Context, s objects.Set, ref *v
 	case apierrors.IsNotFound(err):
 		return b, nil
 	case apierrors.IsForbidden(err):
-		b.ResourceVersion, b.Given, b.retryAt = b.observedVersion, pki.Refused("the operator may not read it: see its RBAC"), now.Add(refusedFor)
+		b.ResourceVersion, b.UserProvided, b.retryAt = b.observedVersion, pki.RefuseUnreadable("the operator may not read it: see its RBAC"), now.Add(refusedFor)
 		return b, nil
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", ref.Name, err)
 	}
-	b.ResourceVersion, b.Given = secret.ResourceVersion, parse(secret.Data)
+	b.ResourceVersion, b.UserProvided = secret.ResourceVersion, parse(secret.Data)
 	return b, nil
 }
 

@@ -117,7 +117,7 @@ func TestASecretThatChangesIsJudgedFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, s.Leaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, s.Leaf(), now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestTheOperatorIsLetInByWhoIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	brought := &UserSecret{Name: "root", ResourceVersion: "1", Given: pki.ReadAuthority(
+	brought := &UserSecret{Name: "root", ResourceVersion: "1", UserProvided: pki.ReadAuthority(
 		map[string][]byte{"tls.crt": ca.CertPEM, "tls.key": ca.KeyPEM}, w.set.Leaf(), rand.Reader)}
 	for name, tc := range map[string]struct {
 		ca    *UserSecret
@@ -171,7 +171,7 @@ func TestTheOperatorIsLetInByWhoIsThere(t *testing.T) {
 		trust []byte
 	}{
 		"Holdfast's own":       {nil, true, w.minted.TLS["ca.crt"]},
-		"one that is to sign":  {brought, false, pki.Bundle(ca.CertPEM, w.minted.TLS["ca.crt"])},
+		"one that is to sign":  {brought, false, pki.JoinBundle(ca.CertPEM, w.minted.TLS["ca.crt"])},
 		"one that is not here": {&UserSecret{Name: "root"}, true, w.minted.TLS["ca.crt"]},
 	} {
 		var v secretCache

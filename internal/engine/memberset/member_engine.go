@@ -65,7 +65,7 @@ func (k *MemberEngine) Credentials(s objects.Set) (agentclient.ClientTLS, bool) 
 	now := k.Clock.Now()
 	m := k.secretCache.observeSecrets(s, nil, now)
 	credentials, ok := k.secretCache.clientCredentials(s, m, now)
-	credentials.CAPEM = pki.Bundle(credentials.CAPEM, pki.ClientRoots(m.TLS))
+	credentials.CAPEM = pki.JoinBundle(credentials.CAPEM, pki.ClientRoots(m.TLS))
 	return credentials, ok
 }
 

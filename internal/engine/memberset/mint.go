@@ -39,7 +39,7 @@ func MintStep(s objects.Set, o Observation, now time.Time) *engine.Step {
 	read := o.Minted.readCertificates(s, now)
 	loaded := o.allUseCertificates(read)
 	if read.own {
-		done := loaded && read.material.Settled(now)
+		done := loaded && read.material.IsSettled(now)
 		// No agent can say when applications have taken up theirs: a retired CA
 		// that they may log in by is trusted until it expires.
 		moved := done && s.Application == ""
@@ -47,7 +47,7 @@ func MintStep(s objects.Set, o Observation, now time.Time) *engine.Step {
 			return &engine.Step{Type: string(r.Type), Target: s.Named(objects.SuffixCA), Message: r.Reason}
 		}
 	}
-	next := read.material.Next(loaded, now)
+	next := read.material.NextChange(loaded, now)
 	if why := read.staleApplication(next, now); why != "" {
 		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(objects.SuffixInternal), Message: why}
 	}
@@ -129,16 +129,16 @@ func (k secretMinter) makeSecretData(ctx context.Context, s objects.Set, step en
 	case step.Target == s.Named(objects.SuffixTLS):
 		return k.changeMaterial(ctx, s, pki.MaterialStep(step.Type), known)
 	}
-	next, err := pki.Rotate(pki.ParseCAState(known.CA), pki.RotateType(step.Type), s.Key().String(), now, rand.Reader)
+	next, err := pki.RotateCA(pki.ParseCAState(known.CA), pki.RotateType(step.Type), s.Key().String(), now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	if pki.RotateType(step.Type) == pki.RotateCreate {
 		// Members that still serve what a lost CA signed stay trusted until
 		// they have moved.
-		next.Retired = pki.Bundle(known.TLS["ca.crt"])
+		next.Retired = pki.JoinBundle(known.TLS["ca.crt"])
 	}
-	return next.Data(), nil
+	return next.SecretData(), nil
 }
 
 // changeMaterial changes what members mount; nil when the user-provided one is another by now.
@@ -148,25 +148,25 @@ func (k secretMinter) changeMaterial(ctx context.Context, s objects.Set, step pk
 	want := known.wantMaterial(s, read, state)
 	switch step {
 	case pki.MaterialTrust:
-		return pki.Trusting(known.TLS, want.Signer.Trust), nil
+		return pki.WithTrust(known.TLS, want.Signer.Trust), nil
 	case pki.MaterialIssue, pki.MaterialForget:
 		ca, err := k.findSigner(ctx, s, read, known, state)
 		if ca == nil || err != nil {
 			return nil, err
 		}
-		certPEM, keyPEM, err := pki.Issue(ca, want.Leaf, now, rand.Reader)
+		certPEM, keyPEM, err := pki.IssueLeaf(ca, want.Leaf, now, rand.Reader)
 		if err != nil {
 			return nil, err
 		}
 		if step == pki.MaterialForget {
-			return pki.Reissued(known.TLS, certPEM, keyPEM, want.Signer.Trust), nil
+			return pki.WithLeaf(known.TLS, certPEM, keyPEM, want.Signer.Trust), nil
 		}
-		issued := pki.Reissued(known.TLS, certPEM, keyPEM, want.Signer.Trust, known.TLS["ca.crt"])
+		issued := pki.WithLeaf(known.TLS, certPEM, keyPEM, want.Signer.Trust, known.TLS["ca.crt"])
 		if known.TLS != nil || want.Server == nil {
 			return issued, nil
 		}
 		// The first members serve it from their first moment.
-		return k.serveCertificate(ctx, s, pki.TrustingServerOnly(issued, want.Server.Roots), known, want)
+		return k.serveCertificate(ctx, s, pki.WithServerTrustOnly(issued, want.Server.Roots), known, want)
 	case pki.MaterialServe:
 		return k.serveCertificate(ctx, s, known.TLS, known, want)
 	}
@@ -176,11 +176,11 @@ func (k secretMinter) changeMaterial(ctx context.Context, s objects.Set, step pk
 	}
 	switch {
 	case step == pki.MaterialTrustServer:
-		return pki.TrustingServer(known.TLS, roots), nil
+		return pki.WithServerTrust(known.TLS, roots), nil
 	case step == pki.MaterialForgetServer && want.Server != nil:
-		return pki.TrustingServerOnly(known.TLS, roots), nil
+		return pki.WithServerTrustOnly(known.TLS, roots), nil
 	case step == pki.MaterialForgetServer:
-		return pki.TrustingServerOnly(known.TLS, nil), nil
+		return pki.WithServerTrustOnly(known.TLS, nil), nil
 	}
 	return nil, fmt.Errorf("unknown step %q", step)
 }
@@ -193,7 +193,7 @@ func (k secretMinter) issueApplicationCertificate(ctx context.Context, s objects
 	if ca == nil || err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, s.ApplicationLeaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, s.ApplicationLeaf(), now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -220,13 +220,13 @@ func (k secretMinter) findSigner(ctx context.Context, s objects.Set, read *certi
 // another by now.
 func (k secretMinter) serveCertificate(ctx context.Context, s objects.Set, data map[string][]byte, known Minted, want pki.Wanted) (map[string][]byte, error) {
 	if want.Server == nil {
-		return pki.Serving(data, nil, nil), nil
+		return pki.WithServerCertificate(data, nil, nil), nil
 	}
 	pair, err := k.readKeyPair(ctx, s, known.User.Server)
 	if pair == nil || err != nil {
 		return nil, err
 	}
-	return pki.Serving(data, want.Server.CertPEM, pair["tls.key"]), nil
+	return pki.WithServerCertificate(data, want.Server.CertPEM, pair["tls.key"]), nil
 }
 
 // completePasswords are those that are known, and new ones for what is missing.

@@ -148,8 +148,8 @@ func (v *secretCache) clientCredentials(s objects.Set, m Minted, now time.Time) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	e := v.findEntry(s)
-	e.client.CAPEM = pki.Bundle(read.bundle, m.TLS["ca.crt"])
-	if !read.own || !read.trust.Signs() || m.TLS != nil && !read.material.SignedByWanted() {
+	e.client.CAPEM = pki.JoinBundle(read.bundle, m.TLS["ca.crt"])
+	if !read.own || !read.trust.CanSign() || m.TLS != nil && !read.material.SignedByWanted() {
 		e.client.CertPEM, e.client.KeyPEM, e.signer = m.TLS["tls.crt"], m.TLS["tls.key"], nil
 		return e.client, m.TLS != nil
 	}
@@ -157,7 +157,7 @@ func (v *secretCache) clientCredentials(s objects.Set, m Minted, now time.Time) 
 		return e.client, true
 	}
 	state := pki.ParseCAState(m.CA) // with its key, for as long as it signs
-	certPEM, keyPEM, err := pki.Issue(state.Current, pki.LeafRequest{CommonName: agentapi.OperatorName, Usage: pki.UsageClient}, now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(state.Current, pki.LeafRequest{CommonName: agentapi.OperatorName, Usage: pki.UsageClient}, now, rand.Reader)
 	if err != nil {
 		return agentclient.ClientTLS{}, false
 	}

@@ -35,11 +35,11 @@ func newMinted(t *testing.T) minted {
 		t.Fatal(err)
 	}
 	state := pki.CAState{Current: ca}
-	certPEM, keyPEM, err := pki.Issue(ca, s.Leaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, s.Leaf(), now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return minted{s, Minted{CA: state.Data(), TLS: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()}}}
+	return minted{s, Minted{CA: state.SecretData(), TLS: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()}}}
 }
 
 // What the vault says of certificates is what the newest of them say, and they
@@ -47,7 +47,7 @@ func newMinted(t *testing.T) minted {
 func TestVaultReadsCertificatesOnce(t *testing.T) {
 	w, other := newMinted(t), newMinted(t)
 	var v secretCache
-	if read := v.observeSecrets(w.set, nil, now).read; read.trust.Signs() || read.material.Leaf().Serial() != "" {
+	if read := v.observeSecrets(w.set, nil, now).read; read.trust.CanSign() || read.material.MemberLeaf().SerialNumber() != "" {
 		t.Fatalf("an empty vault knows %+v", read)
 	}
 	for _, put := range []struct {
@@ -63,10 +63,10 @@ func TestVaultReadsCertificatesOnce(t *testing.T) {
 	} {
 		v.rememberSecret(w.set, w.set.Named(put.suffix), put.data)
 		m := v.observeSecrets(w.set, nil, now)
-		if stale := !m.read.material.Settled(now); m.read.trust.Signs() != put.signs || stale != put.stale {
-			t.Errorf("%s: signs %t and stale %t, want %t and %t", put.name, m.read.trust.Signs(), stale, put.signs, put.stale)
+		if stale := !m.read.material.IsSettled(now); m.read.trust.CanSign() != put.signs || stale != put.stale {
+			t.Errorf("%s: signs %t and stale %t, want %t and %t", put.name, m.read.trust.CanSign(), stale, put.signs, put.stale)
 		}
-		if got, want := m.read.material.Leaf().Serial(), pki.Serial(m.TLS["tls.crt"]); got != want {
+		if got, want := m.read.material.MemberLeaf().SerialNumber(), pki.ReadSerial(m.TLS["tls.crt"]); got != want {
 			t.Errorf("%s: serial %q, want %q", put.name, got, want)
 		}
 		if again := v.observeSecrets(w.set, nil, now); again.read != m.read {
@@ -91,8 +91,8 @@ func TestVaultReadsWhatTheCacheShows(t *testing.T) {
 	}
 	edited := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: w.set.Named(objects.SuffixCA)}, Data: map[string][]byte{"tls.crt": []byte("x")}}
 	read := v.observeSecrets(w.set, []corev1.Secret{edited}, now).read
-	if stale := !read.material.Settled(now); stale || !read.trust.Signs() {
-		t.Errorf("stale %t, signs %t", stale, read.trust.Signs())
+	if stale := !read.material.IsSettled(now); stale || !read.trust.CanSign() {
+		t.Errorf("stale %t, signs %t", stale, read.trust.CanSign())
 	}
 }
 
@@ -115,7 +115,7 @@ func TestVaultForgetsWithTheCluster(t *testing.T) {
 		t.Error("issued twice under one CA")
 	}
 	v.forgetCluster(w.set.Key())
-	if m := v.observeSecrets(w.set, nil, now); m.CA != nil || m.read.trust.Signs() {
+	if m := v.observeSecrets(w.set, nil, now); m.CA != nil || m.read.trust.CanSign() {
 		t.Error("what was minted outlives the cluster")
 	}
 	v.rememberSecret(w.set, w.set.Named(objects.SuffixCA), w.minted.CA)

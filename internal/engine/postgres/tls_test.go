@@ -13,19 +13,19 @@ import (
 )
 
 // userCertificate is a Secret of a user's that is there.
-func userCertificate(name string, given pki.Given) *memberset.UserSecret {
-	return &memberset.UserSecret{Name: name, ResourceVersion: "1", Given: given}
+func userCertificate(name string, given pki.UserProvided) *memberset.UserSecret {
+	return &memberset.UserSecret{Name: name, ResourceVersion: "1", UserProvided: given}
 }
 
 // server is a good certificate for clients, of a CA of its own.
-func server(w *world) pki.Given {
+func server(w *world) pki.UserProvided {
 	w.t.Helper()
 	ca, err := pki.NewCA("of the user", now, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	s := membersOf(w.c)
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: "x", DNSNames: s.ServerNames()}, now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: "x", DNSNames: s.ServerNames()}, now, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func server(w *world) pki.Given {
 func TestPlanOfBroughtCertificates(t *testing.T) {
 	trusts := func(w *world) {
 		given := server(w)
-		w.o.Minted.TLS = pki.TrustingServer(w.o.Minted.TLS, given.Roots)
+		w.o.Minted.TLS = pki.WithServerTrust(w.o.Minted.TLS, given.Roots)
 		w.o.Minted.User.Server = userCertificate("server", given)
 	}
 	loads := func(w *world, ordinals ...int) {

@@ -83,13 +83,13 @@ func (w *world) mintSecrets() {
 		w.t.Fatal(err)
 	}
 	state := pki.CAState{Current: ca}
-	certPEM, keyPEM, err := pki.Issue(ca, membersOf(w.c).Leaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, membersOf(w.c).Leaf(), now, rand.Reader)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.o.Minted = memberset.Minted{
-		CA:       state.Data(),
-		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.Bundle()},
+		CA:       state.SecretData(),
+		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},
 		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
 	}.WithCertificates(membersOf(w.c), now)
 }
@@ -147,7 +147,7 @@ func (w *world) member(ordinal int) *agentapi.Status {
 		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: agentapi.StateStreaming, Serving: true,
 		Version: "17.4", SystemIdentifier: w.c.Status.SystemIdentifier,
 		ConfigHash:        agentapi.HashConfig(d.Config),
-		CertificateSerial: pki.Serial(w.o.Minted.TLS["tls.crt"]),
+		CertificateSerial: pki.ReadSerial(w.o.Minted.TLS["tls.crt"]),
 		TLSHash:           agentapi.HashTLS(w.o.Minted.TLS),
 	}
 	if ordinal == 0 {

@@ -29,7 +29,7 @@ func TestFits(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := &Engine{Version: tc.image, Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}}
-			need, err := e.Fits(t.Context(), backup.Manifest{Version: tc.backup, DataSize: 1 << 30})
+			need, err := e.CheckFit(t.Context(), backup.Manifest{Version: tc.backup, DataSize: 1 << 30})
 			if tc.says == "" && (err != nil || need <= 2<<30) || tc.says != "" && (!backup.InVain(err) || !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("%d, %v; want %q", need, err, tc.says)
 			}

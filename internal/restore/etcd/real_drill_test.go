@@ -56,7 +56,7 @@ func filled(t *testing.T) *world {
 func TestRealDrill(t *testing.T) {
 	w := filled(t)
 	r := w.trial(t)
-	report, err := r.Drill(t.Context())
+	report, err := r.DrillBackup(t.Context())
 	if refuses(t, r.Volume, err) {
 		return
 	}
@@ -71,7 +71,7 @@ func TestRealDrillOfBadData(t *testing.T) {
 	w := filled(t)
 	r := w.trial(t)
 	r.Engine = &rotten{r.Engine.(*Engine)}
-	report, err := r.Drill(t.Context())
+	report, err := r.DrillBackup(t.Context())
 	if refuses(t, r.Volume, err) {
 		return
 	}
@@ -86,7 +86,7 @@ func TestRealDrillOfBadData(t *testing.T) {
 // rotten overwrites all but the first pages of what was restored.
 type rotten struct{ *Engine }
 
-func (r *rotten) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
+func (r *rotten) CheckData(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
 	name := filepath.Join(data, "member", "snap", "db")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -96,5 +96,5 @@ func (r *rotten) Check(ctx context.Context, lock *volumelock.VolumeLock, data st
 	if err := os.WriteFile(name, text, 0o600); err != nil {
 		return nil, err
 	}
-	return r.Engine.Check(ctx, lock, data)
+	return r.Engine.CheckData(ctx, lock, data)
 }

@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: "app", DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: "app", DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	if w.config, err = (backup.Identity{CertPEM: certPEM, KeyPEM: keyPEM, RootsPEM: ca.CertPEM}).Config(); err != nil {
+	if w.config, err = (backup.Identity{CertPEM: certPEM, KeyPEM: keyPEM, RootsPEM: ca.CertPEM}).TLSConfig(); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -129,7 +129,7 @@ func (w *world) backup(t *testing.T) *v1alpha1.BackupResult {
 			return &backupetcd.Source{TLS: w.config, Program: filepath.Join(w.bin, "etcdutl"), Scratch: t.TempDir()}, nil
 		},
 	}
-	if err := taker.Take(t.Context()); err != nil {
+	if err := taker.TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return said.result
@@ -137,9 +137,9 @@ func (w *world) backup(t *testing.T) *v1alpha1.BackupResult {
 
 type concluded struct{ result *v1alpha1.BackupResult }
 
-func (c *concluded) Report(context.Context, v1alpha1.BackupRun) {}
+func (c *concluded) ReportProgress(context.Context, v1alpha1.BackupRun) {}
 
-func (c *concluded) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
+func (c *concluded) ReportEnd(_ context.Context, run v1alpha1.BackupRun) error {
 	c.result = run.Result
 	return nil
 }
@@ -147,9 +147,9 @@ func (c *concluded) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
 // reports of a restore.
 type reports struct{ last restore.Run }
 
-func (r *reports) Report(context.Context, restore.Run) {}
+func (r *reports) ReportProgress(context.Context, restore.Run) {}
 
-func (r *reports) Conclude(_ context.Context, run restore.Run) error {
+func (r *reports) ReportEnd(_ context.Context, run restore.Run) error {
 	r.last = run
 	return nil
 }
@@ -170,7 +170,7 @@ func (w *world) restore(t *testing.T, volume string) (*v1alpha1.RestoreResult, e
 			Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}, ClientPort: freePort(t), PeerPort: freePort(t),
 		},
 	}
-	err = r.Restore(t.Context())
+	err = r.RestoreVolume(t.Context())
 	return said.last.Result, err
 }
 
@@ -192,8 +192,8 @@ func refuses(t *testing.T, volume string, err error) bool {
 }
 
 // What was there when the snapshot was taken is there after its restore, in a
-// group of its own, at a revision that nobody has seen; clients that watched
-// from one that they have seen are told that it is compacted.
+// group of its own, at a revision that no client has observed; clients that watched
+// from one that they have observed learn that it is compacted.
 func TestRealRestore(t *testing.T) {
 	w := newWorld(t)
 	c, stop := w.start(t, filepath.Join(t.TempDir(), "data"))
@@ -230,8 +230,8 @@ func TestRealRestore(t *testing.T) {
 		t.Errorf("revision %d after %s", got.Header.Revision, taken.EndPosition)
 	}
 	watching := again.Watch(t.Context(), "key-", clientv3.WithPrefix(), clientv3.WithRev(later.Header.Revision))
-	if told := <-watching; !errors.Is(told.Err(), rpctypes.ErrCompacted) {
-		t.Errorf("a watcher is told %v", told.Err())
+	if answer := <-watching; !errors.Is(answer.Err(), rpctypes.ErrCompacted) {
+		t.Errorf("a watcher gets %v", answer.Err())
 	}
 }
 
@@ -250,7 +250,7 @@ func TestRealRestoreOfABadSnapshot(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, snapshotName), []byte(strings.Repeat("no snapshot ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Recover(t.Context(), restore.Recovery{Lock: lock, Manifest: backup.Manifest{End: taken.EndPosition}, Dir: dir}); !backup.InVain(err) || !strings.Contains(err.Error(), "refuses") {
+	if _, err := e.RecoverCopy(t.Context(), restore.Recovery{Lock: lock, Manifest: backup.Manifest{End: taken.EndPosition}, Dir: dir}); !backup.InVain(err) || !strings.Contains(err.Error(), "refuses") {
 		t.Error(err)
 	}
 }

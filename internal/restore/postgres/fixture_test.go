@@ -49,7 +49,7 @@ func newServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certPEM, keyPEM, err := pki.Issue(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, pki.LeafRequest{CommonName: agentapi.MemberName, DNSNames: []string{"localhost"}, Usage: pki.UsageServerAndClient}, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func (s *server) backupAs(t *testing.T, dir, name string) *v1alpha1.BackupResult
 			return &backuppostgres.Source{Identity: s.identity, Programs: s.bin, Label: "test's", Scratch: t.TempDir()}, nil
 		},
 	}
-	if err := taker.Take(t.Context()); err != nil {
+	if err := taker.TakeBackup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return said.result
@@ -154,9 +154,9 @@ func (s *server) backupAs(t *testing.T, dir, name string) *v1alpha1.BackupResult
 
 type concluded struct{ result *v1alpha1.BackupResult }
 
-func (c *concluded) Report(context.Context, v1alpha1.BackupRun) {}
+func (c *concluded) ReportProgress(context.Context, v1alpha1.BackupRun) {}
 
-func (c *concluded) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
+func (c *concluded) ReportEnd(_ context.Context, run v1alpha1.BackupRun) error {
 	c.result = run.Result
 	return nil
 }
@@ -164,9 +164,9 @@ func (c *concluded) Conclude(_ context.Context, run v1alpha1.BackupRun) error {
 // reports of a restore.
 type reports struct{ last restore.Run }
 
-func (r *reports) Report(context.Context, restore.Run) {}
+func (r *reports) ReportProgress(context.Context, restore.Run) {}
 
-func (r *reports) Conclude(_ context.Context, run restore.Run) error {
+func (r *reports) ReportEnd(_ context.Context, run restore.Run) error {
 	r.last = run
 	return nil
 }

@@ -30,13 +30,13 @@ type Engine struct {
 	Major   int
 	// BinDir holds its programs; RunDir is for sockets.
 	BinDir, RunDir string
-	// Program that the database calls for its log: this one.
+	// Program that the database calls for its WAL: this one.
 	Program string
 }
 
 // New is the engine of the image, in the pod of a Job.
 func New(task agentapi.RestoreTask) (restore.Engine, error) {
-	if err := readable(task.Target); err != nil {
+	if err := checkTarget(task.Target); err != nil {
 		return nil, err
 	}
 	version, major, dir, err := recovery.ImageVersion(context.Background())
@@ -50,11 +50,11 @@ func New(task agentapi.RestoreTask) (restore.Engine, error) {
 	return &Engine{Version: version, Major: major, BinDir: dir, RunDir: agentapi.RunDir, Program: program}, nil
 }
 
-// Layout implements restore.Engine.
-func (e *Engine) Layout() restore.Layout { return restore.Layout{Data: postgres.DataName} }
+// VolumeLayout implements restore.Engine.
+func (e *Engine) VolumeLayout() restore.Layout { return restore.Layout{Data: postgres.DataName} }
 
-// Fits implements restore.Engine: files are those of a major version.
-func (e *Engine) Fits(_ context.Context, m backup.Manifest) (int64, error) {
+// CheckFit implements restore.Engine: files are those of a major version.
+func (e *Engine) CheckFit(_ context.Context, m backup.Manifest) (int64, error) {
 	digits, _, _ := strings.Cut(m.Version, ".")
 	switch major, err := strconv.Atoi(digits); {
 	case err != nil:
@@ -65,9 +65,9 @@ func (e *Engine) Fits(_ context.Context, m backup.Manifest) (int64, error) {
 	return dataspace.SpaceForCopy(m.DataSize), nil
 }
 
-// Unpack implements restore.Engine: a tar of the data directory. It writes
+// UnpackCopy implements restore.Engine: a tar of the data directory. It writes
 // nothing outside of dir, whatever the tar says.
-func (e *Engine) Unpack(ctx context.Context, from io.Reader, dir string) error {
+func (e *Engine) UnpackCopy(ctx context.Context, from io.Reader, dir string) error {
 	if err := os.Mkdir(filepath.Join(dir, restore.Recovered), 0o700); err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (e *Engine) Unpack(ctx context.Context, from io.Reader, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := unpack(root, header, archive); err != nil {
+		if err := unpackEntry(root, header, archive); err != nil {
 			return fmt.Errorf("unpack %s: %w", header.Name, err)
 		}
 	}
 	return ctx.Err()
 }
 
-func unpack(root *os.Root, header *tar.Header, from io.Reader) error {
+func unpackEntry(root *os.Root, header *tar.Header, from io.Reader) error {
 	name := path.Clean(header.Name)
 	switch header.Typeflag {
 	case tar.TypeDir:
@@ -111,15 +111,15 @@ func unpack(root *os.Root, header *tar.Header, from io.Reader) error {
 	return errors.Join(err, file.Close())
 }
 
-// Recover implements restore.Engine.
-func (e *Engine) Recover(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
+// RecoverCopy implements restore.Engine.
+func (e *Engine) RecoverCopy(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
 	copied := recovery.Copy{Dir: filepath.Join(job.Dir, restore.Recovered), Beside: job.Dir, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: job.Lock}
 	var end recovery.End
 	var err error
 	if job.Target == nil {
 		end, err = copied.Recover(ctx)
 	} else {
-		end, err = e.follow(ctx, copied, job)
+		end, err = e.followWAL(ctx, copied, job)
 	}
 	if bad := (*recovery.BadCopy)(nil); errors.As(err, &bad) {
 		return restore.Outcome{}, &backup.Permanent{Err: err}
@@ -131,21 +131,21 @@ func (e *Engine) Recover(ctx context.Context, job restore.Recovery) (restore.Out
 	_, position, _ := strings.Cut(m.End, ":")
 	switch {
 	case end.SystemIdentifier != m.SystemIdentifier:
-		return restore.Outcome{}, permanent("the copy is of the database system %s, and its manifest says %s", end.SystemIdentifier, m.SystemIdentifier)
+		return restore.Outcome{}, newPermanent("the copy is of the database system %s, and its manifest says %s", end.SystemIdentifier, m.SystemIdentifier)
 	case !end.Reaches(position):
-		return restore.Outcome{}, permanent("the recovery ended at %s, and the manifest of the copy says %s", end.Position, position)
+		return restore.Outcome{}, newPermanent("the recovery ended at %s, and the manifest of the copy says %s", end.Position, position)
 	case job.Target == nil:
 		return restore.Outcome{SystemIdentifier: end.SystemIdentifier}, nil
 	}
 	return restore.Outcome{SystemIdentifier: end.SystemIdentifier, End: end.Left, Last: end.Last}, nil
 }
 
-func permanent(format string, args ...any) error {
+func newPermanent(format string, args ...any) error {
 	return &backup.Permanent{Err: fmt.Errorf(format, args...)}
 }
 
-// Check implements restore.Engine.
-func (e *Engine) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
+// CheckData implements restore.Engine.
+func (e *Engine) CheckData(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
 	copied := recovery.Copy{Dir: data, Major: e.Major, BinDir: e.BinDir, RunDir: e.RunDir, Lock: lock}
 	found, err := copied.Check(ctx)
 	if bad := (*recovery.BadCopy)(nil); errors.As(err, &bad) {
@@ -154,11 +154,11 @@ func (e *Engine) Check(ctx context.Context, lock *volumelock.VolumeLock, data st
 	if err != nil {
 		return nil, err
 	}
-	return words(found), nil
+	return describeSoundness(found), nil
 }
 
-// words for what was found to be good, and for what could not be looked at.
-func words(found recovery.Soundness) []string {
+// describeSoundness says what was found to be good, and what could not be checked.
+func describeSoundness(found recovery.Soundness) []string {
 	said := []string{fmt.Sprintf("every row of %d tables in %d databases was read, %s in all", found.Tables, found.Databases, resource.NewQuantity(found.Size>>20<<20, resource.BinarySI))}
 	if found.Structure {
 		said = append(said, "amcheck found tables and B-tree indexes sound")

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Args[1] == "put" {
 		err = put(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
 	} else {
-		cmd := wal.Command()
+		cmd := wal.NewCommand()
 		cmd.SetArgs(os.Args[2:])
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
 		err = cmd.Execute()
@@ -52,10 +52,10 @@ func put(dir, uid, system, path, name string) error {
 	}
 	archive := &wal.Archive{Store: s, Prefix: agentapi.ArchivePrefix("shop", "orders", uid)}
 	owner := wal.Owner{Kind: "PostgresCluster", Namespace: "shop", Cluster: "orders", ClusterUID: uid, SystemIdentifier: system}
-	if err := archive.Claim(context.Background(), owner); err != nil {
+	if err := archive.ClaimArchive(context.Background(), owner); err != nil {
 		return err
 	}
-	return archive.Put(context.Background(), path, name)
+	return archive.StoreFile(context.Background(), path, name)
 }
 
 // archives starts a server that archives its log, as the one of a cluster with a
@@ -89,7 +89,7 @@ func (s *server) archived(t *testing.T) string {
 	}
 }
 
-// stop in order, and with all of the log archived.
+// stop in order, and with all of the WAL archived.
 func (s *server) stop(t *testing.T) {
 	t.Helper()
 	s.run(t, "pg_ctl", "--pgdata="+s.data, "--mode=fast", "--wait", "stop")

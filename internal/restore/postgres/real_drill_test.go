@@ -42,7 +42,7 @@ func TestRealDrill(t *testing.T) {
 			dir := t.TempDir()
 			primary.backup(t, dir)
 			r, _ := newRestorer(t, dir, t.TempDir())
-			report, err := r.Drill(t.Context())
+			report, err := r.DrillBackup(t.Context())
 			if err != nil || report.Backup != "nightly" {
 				t.Fatal(err, report)
 			}
@@ -59,8 +59,8 @@ func TestRealDrill(t *testing.T) {
 	}
 }
 
-// What was set by ALTER SYSTEM on the source decides nothing: nobody else reaches
-// the server of a drill, and it runs nobody's programs.
+// What was set by ALTER SYSTEM on the source decides nothing: no client reaches
+// the server of a drill, and it runs no programs of users.
 func TestRealDrillWithTheSourcesSettings(t *testing.T) {
 	primary := startPrimary(t)
 	primary.query(t, shop[0])
@@ -74,7 +74,7 @@ func TestRealDrillWithTheSourcesSettings(t *testing.T) {
 	dir := t.TempDir()
 	primary.backup(t, dir)
 	r, _ := newRestorer(t, dir, t.TempDir())
-	if report, err := r.Drill(t.Context()); err != nil {
+	if report, err := r.DrillBackup(t.Context()); err != nil {
 		t.Fatal(err, report)
 	}
 	if _, err := os.Stat(ran); err == nil {
@@ -118,7 +118,7 @@ func TestRealDrillOfBadData(t *testing.T) {
 			primary.backup(t, dir)
 			r, _ := newRestorer(t, dir, t.TempDir())
 			r.Engine = &rotten{Engine: r.Engine.(*Engine), file: file, spoil: tc.spoil}
-			report, err := r.Drill(t.Context())
+			report, err := r.DrillBackup(t.Context())
 			if !backup.InVain(err) || !strings.Contains(report.Error, tc.says) {
 				t.Errorf("%v; want %s", err, tc.says)
 			}
@@ -133,7 +133,7 @@ type rotten struct {
 	spoil func(page []byte)
 }
 
-func (r *rotten) Check(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
+func (r *rotten) CheckData(ctx context.Context, lock *volumelock.VolumeLock, data string) ([]string, error) {
 	name := filepath.Join(data, r.file)
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *rotten) Check(ctx context.Context, lock *volumelock.VolumeLock, data st
 	if err := os.WriteFile(name, text, 0o600); err != nil {
 		return nil, err
 	}
-	return r.Engine.Check(ctx, lock, data)
+	return r.Engine.CheckData(ctx, lock, data)
 }
 
 // A pod that was killed while the database was read is followed by one that
@@ -154,7 +154,7 @@ func TestRealDrillAgain(t *testing.T) {
 	dir, volume := t.TempDir(), t.TempDir()
 	primary.backup(t, dir)
 	r, _ := newRestorer(t, dir, volume)
-	if err := r.Restore(t.Context()); err != nil {
+	if err := r.RestoreVolume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	crashed := newServer(t)
@@ -162,7 +162,7 @@ func TestRealDrillAgain(t *testing.T) {
 	crashed.start(t, " -c ssl=off")
 	crashed.query(t, "create table more as select n from generate_series(1, 20000) n")
 	crashed.run(t, "pg_ctl", "--pgdata="+crashed.data, "--mode=immediate", "--wait", "stop")
-	report, err := r.Drill(t.Context())
+	report, err := r.DrillBackup(t.Context())
 	if err != nil || !strings.Contains(strings.Join(report.Checked, "; "), "every row of 2 tables") {
 		t.Error(err, report)
 	}

@@ -82,7 +82,7 @@ func (p *past) back(t *testing.T, target v1alpha1.RestoreTarget) (*server, *v1al
 	volume := t.TempDir()
 	r, said := newRestorer(t, p.dir, volume)
 	r.Task.Target = &target
-	if err := r.Restore(t.Context()); err != nil {
+	if err := r.RestoreVolume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	restored := newServer(t)
@@ -167,7 +167,7 @@ func TestRealPointInTime(t *testing.T) {
 func inclusive(t *testing.T, p *past) {
 	all, _ := p.back(t, v1alpha1.RestoreTarget{Latest: true})
 	const exact = `YYYY-MM-DD"T"HH24:MI:SS.US"Z"`
-	// The last row of all: nobody else commits beside it.
+	// The last row of all: no other client commits beside it.
 	at := all.query(t, "select to_char(max(pg_xact_commit_timestamp(xmin)) at time zone 'utc', '"+exact+"') from rows")
 	n := all.query(t, "select n::text from rows order by pg_xact_commit_timestamp(xmin) desc limit 1")
 	moment, err := time.Parse(time.RFC3339, at)
@@ -189,7 +189,7 @@ func missed(t *testing.T, p *past) {
 		volume := t.TempDir()
 		r, _ := newRestorer(t, p.dir, volume)
 		task(&r.Task)
-		err := r.Restore(t.Context())
+		err := r.RestoreVolume(t.Context())
 		if !backup.InVain(err) {
 			t.Fatalf("it may be tried again: %v", err)
 		}
@@ -229,7 +229,7 @@ func missed(t *testing.T, p *past) {
 		r.Engine = believing{r.Engine}
 		r.Task.Manifest, r.Task.Target = p.middle.Manifest, &v1alpha1.RestoreTarget{Time: stamp(at)}
 		early := (*restore.Missed)(nil)
-		if err := r.Restore(t.Context()); !errors.As(err, &early) || !early.Early || !backup.InVain(err) || !strings.Contains(err.Error(), "name an older backup: early") {
+		if err := r.RestoreVolume(t.Context()); !errors.As(err, &early) || !early.Early || !backup.InVain(err) || !strings.Contains(err.Error(), "name an older backup: early") {
 			t.Error(err)
 		}
 	})
@@ -270,4 +270,4 @@ func hole(t *testing.T, p *past, fails func(*testing.T, func(*agentapi.RestoreTa
 // believing takes any backup to end before any target.
 type believing struct{ restore.Engine }
 
-func (believing) Precedes(backup.Manifest, v1alpha1.RestoreTarget) bool { return true }
+func (believing) EndsBefore(backup.Manifest, v1alpha1.RestoreTarget) bool { return true }

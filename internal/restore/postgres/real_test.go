@@ -31,7 +31,7 @@ func TestRealRestore(t *testing.T) {
 			dir, volume := t.TempDir(), t.TempDir()
 			taken := source.backup(t, dir)
 			r, said := newRestorer(t, dir, volume)
-			if err := r.Restore(t.Context()); err != nil {
+			if err := r.RestoreVolume(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			result := said.last.Result
@@ -41,8 +41,8 @@ func TestRealRestore(t *testing.T) {
 			if names := namesIn(t, volume); names != volumelock.LockFile+" pgdata" {
 				t.Errorf("the volume holds %s", names)
 			}
-			// Another attempt tells the same.
-			err := r.Restore(t.Context())
+			// Another attempt reports the same.
+			err := r.RestoreVolume(t.Context())
 			if diff := cmp.Diff(result, said.last.Result); err != nil || diff != "" {
 				t.Errorf("%v (-first +second):\n%s", err, diff)
 			}
@@ -87,14 +87,14 @@ func TestRealRestoreAgain(t *testing.T) {
 	ctx, cut := context.WithCancel(t.Context())
 	whole := r.Engine
 	r.Engine = &cutOff{whole, cut}
-	if err := r.Restore(ctx); err == nil || backup.InVain(err) || said.last.Err == nil {
+	if err := r.RestoreVolume(ctx); err == nil || backup.InVain(err) || said.last.Err == nil {
 		t.Fatalf("%v, %+v", err, said.last)
 	}
 	if names := namesIn(t, volume); names != volumelock.LockFile+" data.restoring restore.json" {
 		t.Errorf("the volume holds %s", names)
 	}
 	r.Engine = whole
-	if err := r.Restore(t.Context()); err != nil {
+	if err := r.RestoreVolume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	second := newServer(t)
@@ -106,7 +106,7 @@ func TestRealRestoreAgain(t *testing.T) {
 		t.Errorf("the copy ends at %s", taken.EndPosition)
 	}
 	r, _ = newRestorer(t, dir, volume)
-	if err := r.Restore(t.Context()); err != nil {
+	if err := r.RestoreVolume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	third := newServer(t)
@@ -117,13 +117,13 @@ func TestRealRestoreAgain(t *testing.T) {
 	}
 }
 
-// cutOff is told to stop as soon as the server runs.
+// cutOff is asked to stop as soon as the server runs.
 type cutOff struct {
 	restore.Engine
 	cut context.CancelFunc
 }
 
-func (c *cutOff) Recover(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
+func (c *cutOff) RecoverCopy(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
 	go func() {
 		for ctx.Err() == nil {
 			if _, err := os.Stat(filepath.Join(job.Dir, restore.Recovered, "postmaster.pid")); err == nil {
@@ -132,7 +132,7 @@ func (c *cutOff) Recover(ctx context.Context, job restore.Recovery) (restore.Out
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	return c.Engine.Recover(ctx, job)
+	return c.Engine.RecoverCopy(ctx, job)
 }
 
 // A file that is not what PostgreSQL copied is found, though it is what was
@@ -143,7 +143,7 @@ func TestRealRestoreOfABadCopy(t *testing.T) {
 	primary.backup(t, dir)
 	r, _ := newRestorer(t, dir, volume)
 	r.Engine = &spoiled{r.Engine}
-	if err := r.Restore(t.Context()); !backup.InVain(err) || !strings.Contains(err.Error(), "refuses the copy") {
+	if err := r.RestoreVolume(t.Context()); !backup.InVain(err) || !strings.Contains(err.Error(), "refuses the copy") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(volume, "pgdata")); err == nil {
@@ -154,7 +154,7 @@ func TestRealRestoreOfABadCopy(t *testing.T) {
 // spoiled changes a byte of what was unpacked.
 type spoiled struct{ restore.Engine }
 
-func (s *spoiled) Recover(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
+func (s *spoiled) RecoverCopy(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
 	name := filepath.Join(job.Dir, restore.Recovered, "pg_xact", "0000")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -164,5 +164,5 @@ func (s *spoiled) Recover(ctx context.Context, job restore.Recovery) (restore.Ou
 	if err := os.WriteFile(name, text, 0o600); err != nil {
 		return restore.Outcome{}, err
 	}
-	return s.Engine.Recover(ctx, job)
+	return s.Engine.RecoverCopy(ctx, job)
 }

@@ -413,7 +413,7 @@ func (s *Archiver) openArchive(ctx context.Context, place Place) (*wal.Archive, 
 
 // store is put where no test holds it up.
 func (s *Archiver) putInArchive(ctx context.Context, archive *wal.Archive, name string) error {
-	return archive.Put(ctx, s.walPath(name), name)
+	return archive.StoreFile(ctx, s.walPath(name), name)
 }
 
 // path of a file of the log.
@@ -448,10 +448,10 @@ func (s *Archiver) recordStored(archive *wal.Archive, name string) error {
 
 // claim makes the archive ours, and says what is known to be missing.
 func (s *Archiver) claimArchive(ctx context.Context, archive *wal.Archive, owner wal.Owner) ([]agentapi.ArchiveGap, error) {
-	if err := archive.Claim(ctx, owner); err != nil {
+	if err := archive.ClaimArchive(ctx, owner); err != nil {
 		return nil, err
 	}
-	return archive.Gaps(ctx)
+	return archive.ListGaps(ctx)
 }
 
 // ServeSocket answers the programs that the database calls, until ctx ends.
@@ -465,7 +465,7 @@ func (s *Archiver) ServeSocket(ctx context.Context, dir string) error {
 		return err
 	}
 	s.filesAhead = ctx
-	go wal.Serve(ctx, listener, s.archiveFile)
+	go wal.ServeSocket(ctx, listener, s.archiveFile)
 	go s.watchArchive(ctx)
 	return nil
 }

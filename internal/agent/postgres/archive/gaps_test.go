@@ -45,7 +45,7 @@ func (a *archiving) givesUp(number, next uint64, stored ...uint64) {
 	go func() { asked <- a.ask(segmentName(1, number)) }()
 	for _, n := range stored {
 		for there := false; !there; time.Sleep(time.Millisecond) {
-			there, _ = a.openedArchive().Has(a.t.Context(), segmentName(1, n))
+			there, _ = a.openedArchive().HasFile(a.t.Context(), segmentName(1, n))
 		}
 	}
 	a.ready(1, next)
@@ -191,7 +191,7 @@ func TestArchiveGapOfAnArchiveThatWasOff(t *testing.T) {
 	asked := make(chan error, 1)
 	go func() { asked <- a.archiveFile(ctx, segmentName(1, 2)) }()
 	for there := false; !there; time.Sleep(time.Millisecond) {
-		there, _ = a.openedArchive().Has(t.Context(), segmentName(1, 3))
+		there, _ = a.openedArchive().HasFile(t.Context(), segmentName(1, 3))
 	}
 	cancel()
 	if err := <-asked; !errors.Is(err, context.Canceled) {

@@ -82,7 +82,7 @@ func (s *Archiver) PreparedSegments(size int64) int64 {
 	entries, _ := os.ReadDir(filepath.Join(s.pgdata, "pg_wal", "archive_status"))
 	for _, e := range entries {
 		name, _ := strings.CutSuffix(strings.TrimSuffix(e.Name(), ".done"), dataspace.ReadySuffix)
-		if complete, ok := wal.Parse(name, size); ok {
+		if complete, ok := wal.ParseSegment(name, size); ok {
 			newest = max(newest, complete.Number)
 		}
 	}
@@ -93,7 +93,7 @@ func (s *Archiver) PreparedSegments(size int64) int64 {
 	entries, _ = os.ReadDir(filepath.Join(s.pgdata, "pg_wal"))
 	for _, e := range entries {
 		// The one after the newest that is complete is being written.
-		if segment, ok := wal.Parse(e.Name(), size); ok && segment.Number > newest+1 {
+		if segment, ok := wal.ParseSegment(e.Name(), size); ok && segment.Number > newest+1 {
 			prepared++
 		}
 	}

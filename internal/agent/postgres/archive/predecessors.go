@@ -27,7 +27,7 @@ func (s *Archiver) storePredecessors(ctx context.Context, archive *wal.Archive, 
 		return err
 	}
 	size := info.Size()
-	segment, ok := wal.Parse(name, size)
+	segment, ok := wal.ParseSegment(name, size)
 	if !ok || segment.Number == 0 {
 		return nil // the archive refuses what is no segment
 	}
@@ -57,14 +57,14 @@ type wayStart struct {
 func (s *Archiver) wayStart(to wal.Segment, size int64) (from wayStart) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sound, ok := wal.Parse(s.sound, size); ok && sound.Timeline == to.Timeline {
+	if sound, ok := wal.ParseSegment(s.sound, size); ok && sound.Timeline == to.Timeline {
 		from.number, from.known = sound.Number, true
 	}
-	if checked, ok := wal.Parse(s.checked, size); ok && checked.Timeline == to.Timeline && checked.Number > 0 {
+	if checked, ok := wal.ParseSegment(s.checked, size); ok && checked.Timeline == to.Timeline && checked.Number > 0 {
 		from.number, from.known = max(from.number, checked.Number-1), true
 	}
 	if from.giving = s.giving; s.giving != nil {
-		from.given, _ = wal.Parse(s.giving.From, size)
+		from.given, _ = wal.ParseSegment(s.giving.From, size)
 	}
 	return from
 }
@@ -87,7 +87,7 @@ func (s *Archiver) findHistory(ctx context.Context, archive *wal.Archive, timeli
 	name := wal.HistoryName(timeline)
 	data, err := os.ReadFile(s.walPath(name))
 	if errors.Is(err, os.ErrNotExist) {
-		h, err := archive.History(ctx, timeline)
+		h, err := archive.ReadHistory(ctx, timeline)
 		if store.NotFound(err) {
 			return nil, nil // data that began on this timeline, as far as anybody knows
 		}
@@ -96,7 +96,7 @@ func (s *Archiver) findHistory(ctx context.Context, archive *wal.Archive, timeli
 	if err != nil {
 		return nil, err
 	}
-	if err := archive.Put(ctx, s.walPath(name), name); err != nil {
+	if err := archive.StoreFile(ctx, s.walPath(name), name); err != nil {
 		return nil, err
 	}
 	return wal.ParseHistory(data)
@@ -113,7 +113,7 @@ type way struct {
 }
 
 func (w way) segmentAt(number uint64) wal.Segment {
-	return w.history.At(w.to.Timeline, number, w.size)
+	return w.history.SegmentAt(w.to.Timeline, number, w.size)
 }
 
 // heldSegment is one that the archive holds, and since when.
@@ -131,13 +131,13 @@ func (w way) listHeld(ctx context.Context, after uint64) ([]heldSegment, error) 
 	}
 	var found []heldSegment
 	for _, timeline := range timelines {
-		stored, err := w.archive.Segments(ctx, timeline)
+		stored, err := w.archive.ListSegments(ctx, timeline)
 		if err != nil {
 			return nil, err
 		}
 		reached := false
 		for name, at := range stored {
-			if s, ok := wal.Parse(name, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
+			if s, ok := wal.ParseSegment(name, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
 				found = append(found, heldSegment{s, at})
 				reached = reached || s.Number <= after
 			}
@@ -153,7 +153,7 @@ func (w way) listHeld(ctx context.Context, after uint64) ([]heldSegment, error) 
 // recorded is the number of the newest segment that is recorded as missing; 0 for
 // none.
 func (w way) recorded(ctx context.Context) (newest uint64, err error) {
-	gaps, err := w.archive.Gaps(ctx)
+	gaps, err := w.archive.ListGaps(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -166,7 +166,7 @@ func (w way) recorded(ctx context.Context) (newest uint64, err error) {
 		w.mu.Unlock()
 	}
 	for _, gap := range gaps {
-		if s, ok := wal.Parse(gap.To, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
+		if s, ok := wal.ParseSegment(gap.To, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
 			newest = max(newest, s.Number)
 		}
 	}
@@ -186,7 +186,7 @@ func (w way) here(after uint64, held []heldSegment) ([]wal.Segment, error) {
 	}
 	var found []wal.Segment
 	for _, e := range entries {
-		if s, ok := wal.Parse(e.Name(), w.size); ok && s.Number > after && s.Number < w.to.Number && w.segmentAt(s.Number) == s && !stored[s.Number] {
+		if s, ok := wal.ParseSegment(e.Name(), w.size); ok && s.Number > after && s.Number < w.to.Number && w.segmentAt(s.Number) == s && !stored[s.Number] {
 			found = append(found, s)
 		}
 	}
@@ -280,7 +280,7 @@ func (w way) recordMissing(ctx context.Context, after uint64, stored []heldSegme
 			if before != nil {
 				gap.After, gap.Begun = before.Name(w.size), before.since.UTC()
 			}
-			if err := w.archive.PutGap(ctx, *gap); err != nil {
+			if err := w.archive.RecordGap(ctx, *gap); err != nil {
 				return fmt.Errorf("record what is missing: %w", err)
 			}
 			w.log.Error("the archive lacks WAL for good: a new base backup is needed", "from", gap.From, "to", gap.To)

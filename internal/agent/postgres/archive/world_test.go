@@ -171,7 +171,7 @@ func (a *archiving) holds(timeline uint32, numbers ...uint64) {
 		a.t.Fatal(err)
 	}
 	defer func() { _ = archive.Close() }()
-	found, err := archive.Segments(a.t.Context(), timeline)
+	found, err := archive.ListSegments(a.t.Context(), timeline)
 	want := map[string]bool{}
 	for _, n := range numbers {
 		want[segmentName(timeline, n)] = true
@@ -193,11 +193,11 @@ func (a *archiving) gaps(want ...[2]uint64) {
 		a.t.Fatal(err)
 	}
 	defer func() { _ = archive.Close() }()
-	found, err := archive.Gaps(a.t.Context())
+	found, err := archive.ListGaps(a.t.Context())
 	var got [][2]uint64
 	for _, gap := range found {
-		from, _ := wal.Parse(gap.From, mebibyte)
-		to, _ := wal.Parse(gap.To, mebibyte)
+		from, _ := wal.ParseSegment(gap.From, mebibyte)
+		to, _ := wal.ParseSegment(gap.To, mebibyte)
 		got = append(got, [2]uint64{from.Number, to.Number})
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

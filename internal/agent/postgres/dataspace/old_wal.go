@@ -54,7 +54,7 @@ func FindOldWAL(pgdata string, control server.ControlData, promoting bool) (old 
 		return old, err
 	}
 	for _, e := range entries { // sorted
-		segment, ok := wal.Parse(e.Name(), old.Size)
+		segment, ok := wal.ParseSegment(e.Name(), old.Size)
 		switch marked := func(suffix string) bool { return hasMark(pgdata, e.Name(), suffix) }; {
 		case !ok || segment.Number >= needed || !e.Type().IsRegular():
 		case marked(ReadySuffix):

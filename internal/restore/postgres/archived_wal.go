@@ -21,20 +21,20 @@ import (
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
-// readable says why nobody can tell what a target means; the API server lets
+// checkTarget says why it is unclear what a target means; the API server lets
 // through a day that no month has.
-func readable(t *v1alpha1.RestoreTarget) error {
+func checkTarget(t *v1alpha1.RestoreTarget) error {
 	if t == nil || t.Time == "" {
 		return nil
 	}
 	if _, err := time.Parse(time.RFC3339, t.Time); err != nil {
-		return permanent("spec.restore.target.time: %w", err)
+		return newPermanent("spec.restore.target.time: %w", err)
 	}
 	return nil
 }
 
-// Precedes implements restore.Engine. Where a restore point is, nobody knows.
-func (e *Engine) Precedes(m backup.Manifest, target v1alpha1.RestoreTarget) bool {
+// EndsBefore implements restore.Engine. Where a restore point is, is unknown.
+func (e *Engine) EndsBefore(m backup.Manifest, target v1alpha1.RestoreTarget) bool {
 	switch {
 	case target.Time != "":
 		at, err := time.Parse(time.RFC3339, target.Time)
@@ -52,46 +52,46 @@ func endOf(m backup.Manifest) (timeline uint32, position uint64, err error) {
 	first, rest, _ := strings.Cut(m.End, ":")
 	t, err := strconv.ParseUint(first, 10, 32)
 	if err != nil {
-		return 0, 0, permanent("the manifest of the backup does not say where it ends: %q", m.End)
+		return 0, 0, newPermanent("the manifest of the backup does not say where it ends: %q", m.End)
 	}
 	position, err = wal.ParsePosition(rest)
 	return uint32(t), position, err
 }
 
-// archiveOf is the log of the cluster that a backup is of.
+// archiveOf is the WAL archive of the cluster that a backup is of.
 func archiveOf(s *store.Store, m backup.Manifest) *wal.Archive {
 	return &wal.Archive{Store: s, Prefix: agentapi.ArchivePrefix(m.Namespace, m.Cluster, m.ClusterUID)}
 }
 
-// Archived implements restore.Engine.
-func (e *Engine) Archived(ctx context.Context, s *store.Store, m backup.Manifest, target v1alpha1.RestoreTarget) error {
+// CheckArchive implements restore.Engine.
+func (e *Engine) CheckArchive(ctx context.Context, s *store.Store, m backup.Manifest, target v1alpha1.RestoreTarget) error {
 	archive := archiveOf(s, m)
-	owner, err := archive.Owner(ctx)
+	owner, err := archive.ReadOwner(ctx)
 	switch {
 	case store.NotFound(err):
-		return permanent("spec.restore.target: there is no log at %s, beside the backup %s: the cluster was backed up without spec.backup.continuous, or to another destination then; remove the target to restore the backup as it is", archive.Prefix, m.Backup)
+		return newPermanent("spec.restore.target: there is no log at %s, beside the backup %s: the cluster was backed up without spec.backup.continuous, or to another destination then; remove the target to restore the backup as it is", archive.Prefix, m.Backup)
 	case err != nil:
 		return inVain(err)
 	case owner.SystemIdentifier != m.SystemIdentifier:
-		return permanent("spec.restore.target: the archive at %s is of the database system %s, and the backup %s of %s", archive.Prefix, owner.SystemIdentifier, m.Backup, m.SystemIdentifier)
+		return newPermanent("spec.restore.target: the archive at %s is of the database system %s, and the backup %s of %s", archive.Prefix, owner.SystemIdentifier, m.Backup, m.SystemIdentifier)
 	case !target.Latest && target.Time == "":
 		return nil // a position or a name says itself what is meant
 	}
-	return left(ctx, archive, m, target)
+	return checkNotLeft(ctx, archive, m, target)
 }
 
-// left says that newer timelines hold log that a backup does not lead to: what
+// checkNotLeft says that newer timelines hold WAL that a backup does not lead to: what
 // the cluster had at a time is there.
-func left(ctx context.Context, archive *wal.Archive, m backup.Manifest, target v1alpha1.RestoreTarget) error {
+func checkNotLeft(ctx context.Context, archive *wal.Archive, m backup.Manifest, target v1alpha1.RestoreTarget) error {
 	timeline, position, err := endOf(m)
 	if err != nil {
 		return err
 	}
-	way, err := archive.From(ctx, timeline, position)
+	way, err := archive.FindWay(ctx, timeline, position)
 	if err != nil {
 		return inVain(err)
 	}
-	beside, err := archive.Beside(ctx, way)
+	beside, err := archive.ListBeside(ctx, way)
 	if err != nil {
 		return inVain(err)
 	}
@@ -111,8 +111,8 @@ func inVain(err error) error {
 	return err
 }
 
-// setting of PostgreSQL that ends a recovery at a target.
-func setting(t v1alpha1.RestoreTarget) (name, value string, err error) {
+// targetSetting is the setting of PostgreSQL that ends a recovery at a target.
+func targetSetting(t v1alpha1.RestoreTarget) (name, value string, err error) {
 	switch {
 	case t.Time != "":
 		at, err := time.Parse(time.RFC3339, t.Time)
@@ -125,21 +125,21 @@ func setting(t v1alpha1.RestoreTarget) (name, value string, err error) {
 	return "", "", nil
 }
 
-// follow recovers a copy with the log beside it.
-func (e *Engine) follow(ctx context.Context, copied recovery.Copy, job restore.Recovery) (recovery.End, error) {
+// followWAL recovers a copy with the WAL beside it.
+func (e *Engine) followWAL(ctx context.Context, copied recovery.Copy, job restore.Recovery) (recovery.End, error) {
 	archive := archiveOf(job.Store, job.Manifest)
 	timeline, position, err := endOf(job.Manifest)
 	if err != nil {
 		return recovery.End{}, err
 	}
-	way, err := archive.From(ctx, timeline, position)
+	way, err := archive.FindWay(ctx, timeline, position)
 	if err != nil {
 		return recovery.End{}, inVain(err)
 	}
 	if len(way.Unknown) > 0 && job.Target.Latest {
-		return recovery.End{}, permanent("spec.restore.target.latest: the archive at %s lacks the histories of the timelines %v, so it is unknown which WAL is the latest: name a time", archive.Prefix, way.Unknown)
+		return recovery.End{}, newPermanent("spec.restore.target.latest: the archive at %s lacks the histories of the timelines %v, so it is unknown which WAL is the latest: name a time", archive.Prefix, way.Unknown)
 	}
-	beside, err := archive.Beside(ctx, way)
+	beside, err := archive.ListBeside(ctx, way)
 	if err != nil {
 		return recovery.End{}, inVain(err)
 	}
@@ -147,32 +147,32 @@ func (e *Engine) follow(ctx context.Context, copied recovery.Copy, job restore.R
 	if len(beside) > 0 {
 		job.Log.Warn("the archive holds log that does not lead to that timeline: check that what is to be brought back is not in it", "timelines", beside)
 	}
-	name, value, err := setting(*job.Target)
+	name, value, err := targetSetting(*job.Target)
 	if err != nil {
 		return recovery.End{}, &backup.Permanent{Err: err}
 	}
-	far := &distance{tell: job.Progress}
-	supply := &wal.Supply{Archive: archive, Way: way, Patience: patience, Dir: copied.Dir, Scratch: filepath.Join(job.Dir, "log"), Fetched: far.fetched}
-	stop, socket, err := e.serve(ctx, supply)
+	far := &recoveryProgress{report: job.Progress}
+	supply := &wal.Supply{Archive: archive, Way: way, Patience: patience, Dir: copied.Dir, Scratch: filepath.Join(job.Dir, "log"), Fetched: far.noteFetched}
+	stop, socket, err := e.serveWAL(ctx, supply)
 	if err != nil {
 		return recovery.End{}, err
 	}
 	defer stop()
-	copied.Archived = &recovery.ArchivedWAL{Command: supply.Command(e.Program, socket), Timeline: way.Timeline, Target: name, Value: value, Report: far.passed}
+	copied.Archived = &recovery.ArchivedWAL{Command: supply.RestoreCommand(e.Program, socket), Timeline: way.Timeline, Target: name, Value: value, Report: far.notePassed}
 	end, err := copied.Recover(ctx)
 	if err != nil {
-		return end, explain(ctx, *job.Target, job.Manifest, supply, beside, err)
+		return end, explainFailure(ctx, *job.Target, job.Manifest, supply, beside, err)
 	}
-	return end, judge(ctx, *job.Target, supply, end.Left)
+	return end, judgeEnd(ctx, *job.Target, supply, end.Left)
 }
 
-// patience with log that is under way: what fills slowly is stored within
+// patience with WAL that is under way: what fills slowly is stored within
 // minutes.
 const patience = 5 * time.Minute
 
-// serve a database's restore_command at a socket, until what it returns is
+// serveWAL answers a database's restore_command at a socket, until what it returns is
 // called.
-func (e *Engine) serve(ctx context.Context, supply *wal.Supply) (stop func(), socket string, err error) {
+func (e *Engine) serveWAL(ctx context.Context, supply *wal.Supply) (stop func(), socket string, err error) {
 	socket = filepath.Join(e.RunDir, "log.sock")
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
 	if err != nil {
@@ -182,7 +182,7 @@ func (e *Engine) serve(ctx context.Context, supply *wal.Supply) (stop func(), so
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		supply.Serve(serving, listener)
+		supply.ServeSocket(serving, listener)
 	}()
 	return func() {
 		cancel()
@@ -190,34 +190,34 @@ func (e *Engine) serve(ctx context.Context, supply *wal.Supply) (stop func(), so
 	}, socket, nil
 }
 
-// judge where a recovery has ended that took itself to be done, by the archive
+// judgeEnd judges where a recovery has ended that took itself to be done, by the archive
 // as it is now.
-func judge(ctx context.Context, t v1alpha1.RestoreTarget, supply *wal.Supply, at string) error {
+func judgeEnd(ctx context.Context, t v1alpha1.RestoreTarget, supply *wal.Supply, at string) error {
 	_, position, _ := strings.Cut(at, ":")
 	end, err := wal.ParsePosition(position)
 	if err != nil {
 		return err
 	}
-	if err = supply.Astray(end); err == nil && t.Latest {
-		err = supply.Whole(ctx, end)
+	if err = supply.CheckOnWay(end); err == nil && t.Latest {
+		err = supply.CheckComplete(ctx, end)
 	}
 	if err == nil {
 		return nil
 	}
-	return inVain(fmt.Errorf("spec.restore.target: the archived WAL cannot be followed to %s: %w", goal(t), err))
+	return inVain(fmt.Errorf("spec.restore.target: the archived WAL cannot be followed to %s: %w", describeGoal(t), err))
 }
 
-// goal of a recovery in the log.
-func goal(t v1alpha1.RestoreTarget) string {
+// describeGoal is the goal of a recovery in the WAL.
+func describeGoal(t v1alpha1.RestoreTarget) string {
 	if t.Latest {
 		return "its end"
 	}
 	return t.String()
 }
 
-// explain what a recovery failed with.
-func explain(ctx context.Context, t v1alpha1.RestoreTarget, m backup.Manifest, supply *wal.Supply, beside []uint32, err error) error {
-	if failed := supply.Failed(); failed != nil {
+// explainFailure says what a recovery failed with.
+func explainFailure(ctx context.Context, t v1alpha1.RestoreTarget, m backup.Manifest, supply *wal.Supply, beside []uint32, err error) error {
+	if failed := supply.FetchError(); failed != nil {
 		return fmt.Errorf("fetch the WAL: %w", failed)
 	}
 	missed := (*recovery.Missed)(nil)
@@ -227,7 +227,7 @@ func explain(ctx context.Context, t v1alpha1.RestoreTarget, m backup.Manifest, s
 	case missed.Early:
 		return &restore.Missed{Early: true, Err: fmt.Errorf("spec.restore.target: %s lies before the end of the backup %s, by what the WAL itself says", &t, m.Backup)}
 	}
-	hole := ended(ctx, supply, missed.End)
+	hole := explainEnd(ctx, supply, missed.End)
 	if hole != nil && !errors.As(hole, new(*wal.Refusal)) {
 		return fmt.Errorf("read the WAL: %w", hole)
 	}
@@ -247,35 +247,35 @@ func explain(ctx context.Context, t v1alpha1.RestoreTarget, m backup.Manifest, s
 	return &restore.Missed{Err: errors.New(says + "; target.latest brings back all of it")}
 }
 
-// ended is why a recovery that has missed its target did not go on, or went
-// wrong; nil where the log ends.
-func ended(ctx context.Context, supply *wal.Supply, last string) error {
+// explainEnd says why a recovery that has missed its target did not go on, or went
+// wrong; nil where the WAL ends.
+func explainEnd(ctx context.Context, supply *wal.Supply, last string) error {
 	if end, err := wal.ParsePosition(last); err == nil {
-		if err := supply.Astray(end); err != nil {
+		if err := supply.CheckOnWay(end); err != nil {
 			return err
 		}
 	}
-	return supply.Hole(ctx)
+	return supply.FindHole(ctx)
 }
 
-// distance that a recovery has come.
-type distance struct {
-	tell func(string)
+// recoveryProgress is how far a recovery has come.
+type recoveryProgress struct {
+	report func(string)
 
 	mu   sync.Mutex
 	at   string
 	last time.Time
 }
 
-func (d *distance) fetched(name string) {
-	if at := wal.Begin(name); at != "" {
-		d.says(func() { d.at = at })
+func (d *recoveryProgress) noteFetched(name string) {
+	if at := wal.StartOf(name); at != "" {
+		d.updateText(func() { d.at = at })
 	}
 }
 
-func (d *distance) passed(last time.Time) { d.says(func() { d.last = last }) }
+func (d *recoveryProgress) notePassed(last time.Time) { d.updateText(func() { d.last = last }) }
 
-func (d *distance) says(now func()) {
+func (d *recoveryProgress) updateText(now func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now()
@@ -283,5 +283,5 @@ func (d *distance) says(now func()) {
 	if !d.last.IsZero() {
 		text = strings.TrimSpace(text + " (" + d.last.Format(time.RFC3339) + ")")
 	}
-	d.tell(text)
+	d.report(text)
 }

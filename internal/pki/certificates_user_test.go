@@ -20,13 +20,13 @@ import (
 
 var names = []string{"orders-rw.shop.svc", "*.orders-members.shop.svc"}
 
-// party is somebody of a user's own PKI.
+// party is one of a user's own PKI.
 type party struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-func (p *party) pem() []byte { return encode(pemCertificate, p.cert.Raw) }
+func (p *party) pem() []byte { return encodePEM(pemCertificate, p.cert.Raw) }
 
 func (p *party) keyPEM(t *testing.T) []byte {
 	t.Helper()
@@ -34,7 +34,7 @@ func (p *party) keyPEM(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encode(pemKey, der)
+	return encodePEM(pemKey, der)
 }
 
 // secret of a party, whose CA's certificates are roots.
@@ -161,7 +161,7 @@ func TestWhatServesAndWhatDoesNot(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := ReadServer(tc.data, names)
-			got := g.Fault(start)
+			got := g.FindFault(start)
 			if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Fatalf("the fault is %q, want %q", got, tc.want)
 			}
@@ -190,10 +190,10 @@ func TestWhenAGivenCertificateServes(t *testing.T) {
 		{11 * 24 * time.Hour, "expired at 2030-01-12T03:04:05Z: renew it", -1},
 	} {
 		now := start.Add(tc.after)
-		if got := g.Fault(now); (tc.fault == "") != (got == "") || !strings.Contains(got, tc.fault) {
+		if got := g.FindFault(now); (tc.fault == "") != (got == "") || !strings.Contains(got, tc.fault) {
 			t.Errorf("after %s: %q, want %q", tc.after, got, tc.fault)
 		}
-		if got := g.Next(now); tc.next < 0 && !got.IsZero() || tc.next >= 0 && !got.Equal(start.Add(tc.next)) {
+		if got := g.NextChange(now); tc.next < 0 && !got.IsZero() || tc.next >= 0 && !got.Equal(start.Add(tc.next)) {
 			t.Errorf("after %s: the next change is at %s", tc.after, got)
 		}
 	}
@@ -231,7 +231,7 @@ func TestWhichCAMaySign(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := ReadAuthority(tc.data, member, rand.Reader)
-			if got := g.Fault(start); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			if got := g.FindFault(start); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Fatalf("the fault is %q, want %q", got, tc.want)
 			}
 			if tc.want != "" {
@@ -247,7 +247,7 @@ func TestWhichCAMaySign(t *testing.T) {
 			}
 		})
 	}
-	if got := ReadAuthority(root.secret(t), member, rand.Reader).Fault(start.Add(11 * year)); !strings.Contains(got, "expired") {
+	if got := ReadAuthority(root.secret(t), member, rand.Reader).FindFault(start.Add(11 * year)); !strings.Contains(got, "expired") {
 		t.Errorf("an expired CA: %q", got)
 	}
 }
@@ -263,8 +263,8 @@ func TestKeysInEveryForm(t *testing.T) {
 		pem []byte
 		key crypto.Signer
 	}{
-		"SEC 1":    {slices.Concat(encode("EC PARAMETERS", []byte{6, 0}), encode(pemECKey, sec1)), ec},
-		"PKCS #1":  {encode(pemRSAKey, x509.MarshalPKCS1PrivateKey(r)), r},
+		"SEC 1":    {slices.Concat(encodePEM("EC PARAMETERS", []byte{6, 0}), encodePEM(pemECKey, sec1)), ec},
+		"PKCS #1":  {encodePEM(pemRSAKey, x509.MarshalPKCS1PrivateKey(r)), r},
 		"PKCS #8":  {(&party{key: r}).keyPEM(t), r},
 		"no block": {[]byte("x"), nil},
 		"sealed":   {pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")}), nil},

@@ -66,7 +66,7 @@ func TestArchived(t *testing.T) {
 			maps.Copy(files, c.files)
 			s, m := archived(t, files)
 			m.End = c.end
-			err := (&Engine{}).Archived(t.Context(), s, m, c.target)
+			err := (&Engine{}).CheckArchive(t.Context(), s, m, c.target)
 			if errors.As(err, new(*restore.Left)) != c.left || c.left != (err != nil) {
 				t.Fatal(err)
 			}
@@ -97,13 +97,13 @@ func TestJudge(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			err := judge(t.Context(), c.target, &wal.Supply{Archive: archive, Way: over}, c.left)
+			err := judgeEnd(t.Context(), c.target, &wal.Supply{Archive: archive, Way: over}, c.left)
 			if (err == nil) != (c.says == "") || err != nil && (!backup.InVain(err) || !strings.Contains(err.Error(), c.says)) {
 				t.Error(err)
 			}
 		})
 	}
-	if err := judge(t.Context(), lsn, &wal.Supply{Archive: archive, Way: over}, "nowhere"); err == nil {
+	if err := judgeEnd(t.Context(), lsn, &wal.Supply{Archive: archive, Way: over}, "nowhere"); err == nil {
 		t.Error("an end that nobody knows is taken for good")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // recovered asks a supply as PostgreSQL does, from a segment on: of each number
 // the newest timeline first that had begun by then and none that is older than
-// what was read, in the archive and then in the copy. It says where the log
+// what was read, in the archive and then in the copy. It says where the WAL
 // ended that was read.
 func recovered(t *testing.T, s *Supply, from uint64, copied []Segment) uint64 {
 	t.Helper()
@@ -27,7 +27,7 @@ func recovered(t *testing.T, s *Supply, from uint64, copied []Segment) uint64 {
 		if i+1 < len(s.Way.History) {
 			next = s.Way.History[i+1].Timeline
 		}
-		begins[next] = turn.Position / usual
+		begins[next] = turn.Position / usualSize
 		timelines = append(timelines, turn.Timeline)
 	}
 	slices.Sort(timelines)
@@ -39,7 +39,7 @@ func recovered(t *testing.T, s *Supply, from uint64, copied []Segment) uint64 {
 				continue
 			}
 			segment := Segment{timeline, n}
-			err := s.fetch(t.Context(), segment.Name(usual)+" pg_wal/X")
+			err := s.fetchAsked(t.Context(), segment.Name(usualSize)+" pg_wal/X")
 			if err == nil || slices.Contains(copied, segment) {
 				reading = timeline
 				return true
@@ -54,13 +54,13 @@ func recovered(t *testing.T, s *Supply, from uint64, copied []Segment) uint64 {
 	for read(n) {
 		n++
 	}
-	return n * usual
+	return n * usualSize
 }
 
-// Whatever the archive lacks: who was led astray is told so, and who has not
+// Whatever the archive lacks: a recovery that was led astray says so, and one that has not
 // read all of it.
 func TestTheEnd(t *testing.T) {
-	const turn, boundary = 5*usual + 0x100, 5 * usual
+	const turn, boundary = 5*usualSize + 0x100, 5 * usualSize
 	seg := func(timeline uint32, number uint64) Segment { return Segment{timeline, number} }
 	straight := Way{Timeline: 1, From: 1}
 	over := Way{Timeline: 2, From: 1, History: History{{1, turn}}}
@@ -72,7 +72,7 @@ func TestTheEnd(t *testing.T) {
 		gap     *agentapi.ArchiveGap
 		copied  []Segment
 		later   []Segment
-		ends    uint64 // where a target, or the log itself, ended it; 0 for all that was read
+		ends    uint64 // where a target, or the WAL itself, ended it; 0 for all that was read
 		astray  string
 		whole   string
 	}{
@@ -126,11 +126,11 @@ func TestTheEnd(t *testing.T) {
 		},
 		{
 			name: "the log was given up", way: straight, stored: []Segment{seg(1, 3), seg(1, 6)},
-			gap: &agentapi.ArchiveGap{From: seg(1, 4).Name(usual), To: seg(1, 5).Name(usual)}, whole: "was given up",
+			gap: &agentapi.ArchiveGap{From: seg(1, 4).Name(usualSize), To: seg(1, 5).Name(usualSize)}, whole: "was given up",
 		},
 		{
 			name: "the log of what was left was given up", way: Way{2, 1, History{{1, boundary}}, nil}, stored: []Segment{seg(1, 3), seg(1, 4)},
-			gap: &agentapi.ArchiveGap{From: seg(1, 5).Name(usual), To: seg(1, 6).Name(usual)},
+			gap: &agentapi.ArchiveGap{From: seg(1, 5).Name(usualSize), To: seg(1, 6).Name(usualSize)},
 		},
 	}
 	for _, c := range cases {
@@ -141,10 +141,10 @@ func TestTheEnd(t *testing.T) {
 				keep(t, a, segment)
 			}
 			for _, segment := range c.damaged {
-				laid(t, stored, map[string]string{fmt.Sprintf("%08X/%s%s", segment.Timeline, segment.Name(usual), packedSuffix): "no archive"})
+				laid(t, stored, map[string]string{fmt.Sprintf("%08X/%s%s", segment.Timeline, segment.Name(usualSize), packedSuffix): "no archive"})
 			}
 			if c.gap != nil {
-				if err := a.PutGap(t.Context(), *c.gap); err != nil {
+				if err := a.RecordGap(t.Context(), *c.gap); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -161,9 +161,9 @@ func TestTheEnd(t *testing.T) {
 					t.Errorf("%s at %s: %v", what, FormatPosition(end), err)
 				}
 			}
-			says("astray", s.Astray(end), c.astray)
+			says("astray", s.CheckOnWay(end), c.astray)
 			if c.astray == "" {
-				says("whole", s.Whole(t.Context(), end), c.whole)
+				says("whole", s.CheckComplete(t.Context(), end), c.whole)
 			}
 		})
 	}
@@ -180,7 +180,7 @@ func TestUnderWay(t *testing.T) {
 			keep(t, a, Segment{1, 5})
 			recovered(t, s, 3, nil)
 			time.AfterFunc(comes, func() { keep(t, a, Segment{1, 4}) })
-			if err := s.Hole(t.Context()); (err == nil) != want {
+			if err := s.FindHole(t.Context()); (err == nil) != want {
 				t.Errorf("it comes after %s: %v", comes, err)
 			}
 			time.Sleep(comes)
@@ -195,10 +195,10 @@ func TestNoEnd(t *testing.T) {
 	s := supplied(t, a, Way{Timeline: 1, From: 1})
 	keep(t, a, Segment{1, 3})
 	keep(t, a, Segment{1, 4})
-	if err := s.fetch(t.Context(), Segment{1, 3}.Name(usual)+" pg_wal/X"); err != nil {
+	if err := s.fetchAsked(t.Context(), Segment{1, 3}.Name(usualSize)+" pg_wal/X"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Whole(t.Context(), 3*usual+8); !refused(err) || !strings.Contains(err.Error(), "goes on after 000000010000000000000003") {
+	if err := s.CheckComplete(t.Context(), 3*usualSize+8); !refused(err) || !strings.Contains(err.Error(), "goes on after 000000010000000000000003") {
 		t.Error(err)
 	}
 }
@@ -207,7 +207,7 @@ func TestNoEnd(t *testing.T) {
 func supplied(t *testing.T, a *Archive, way Way) *Supply {
 	t.Helper()
 	dir := t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "pg_wal"), 0o700), a.Claim(t.Context(), Owner{})); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "pg_wal"), 0o700), a.ClaimArchive(t.Context(), Owner{})); err != nil {
 		t.Fatal(err)
 	}
 	return &Supply{Archive: a, Way: way, Dir: dir, Scratch: filepath.Join(t.TempDir(), "scratch"), Fetched: func(string) {}}
@@ -216,9 +216,9 @@ func supplied(t *testing.T, a *Archive, way Way) *Supply {
 // keep a segment in an archive.
 func keep(t *testing.T, a *Archive, s Segment) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), s.Name(usual))
+	path := filepath.Join(t.TempDir(), s.Name(usualSize))
 	if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	put(t, a, path, s.Name(usual))
+	put(t, a, path, s.Name(usualSize))
 }

@@ -13,8 +13,8 @@ import (
 // Soundness is what was found when all of the data was read.
 type Soundness struct {
 	Found
-	// Closed says that etcd's own authentication is on: it tells nobody what it
-	// holds who has no password. Nothing else is set then.
+	// Closed says that etcd's own authentication is on: it answers no client that
+	// has no password. Nothing else is set then.
 	Closed bool
 	// Keys that were read with their values, and the Size of both in bytes.
 	Keys, Size int64
@@ -31,15 +31,15 @@ const (
 	hashLimit = 30 * time.Minute
 )
 
-// Read starts etcd as Look does, and has it read everything: every revision for
+// ReadAll starts etcd as Inspect does, and has it read everything: every revision for
 // its hash, and every key through the interface that clients use.
-func (a *Alone) Read(ctx context.Context) (Soundness, error) {
+func (a *Standalone) ReadAll(ctx context.Context) (Soundness, error) {
 	var s Soundness
-	found, err := a.look(ctx, func(ctx context.Context, client *clientv3.Client) error {
+	found, err := a.inspectWith(ctx, func(ctx context.Context, client *clientv3.Client) error {
 		hashing, cancel := context.WithTimeout(ctx, hashLimit)
 		defer cancel()
 		hash, err := client.HashKV(hashing, client.Endpoints()[0], 0)
-		if closed(err) {
+		if requiresLogin(err) {
 			s.Closed = true
 			return nil
 		}
@@ -53,7 +53,7 @@ func (a *Alone) Read(ctx context.Context) (Soundness, error) {
 	return s, err
 }
 
-func closed(err error) bool {
+func requiresLogin(err error) bool {
 	for _, refusal := range []error{rpctypes.ErrUserEmpty, rpctypes.ErrPermissionDenied, rpctypes.ErrPermissionNotGranted} {
 		if errors.Is(err, refusal) {
 			return true
@@ -69,7 +69,7 @@ func (s *Soundness) readKeys(ctx context.Context, client *clientv3.Client) error
 		page, cancel := context.WithTimeout(ctx, pageLimit)
 		got, err := client.Get(page, from, clientv3.WithFromKey(), clientv3.WithLimit(pageKeys), clientv3.WithRev(revision))
 		cancel()
-		if closed(err) {
+		if requiresLogin(err) {
 			s.Closed = true
 			return nil
 		}

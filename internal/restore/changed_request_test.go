@@ -136,7 +136,7 @@ func TestRestoreOfWhatWasChosen(t *testing.T) {
 	}
 }
 
-// Data that is in its place is never given up by itself, nor told to be what
+// Data that is in its place is never given up by itself, nor said to be what
 // the cluster asks for now.
 func TestRestoreOverWhatWasAskedForBefore(t *testing.T) {
 	for name, tc := range changes {
@@ -177,7 +177,7 @@ func TestRestoreOfWhatNoLongerFits(t *testing.T) {
 		change func(w *world)
 		says   string
 	}{
-		"another image":           {func(w *world) { w.engine.fits = permanent("spec.version: set it back") }, "spec.version"},
+		"another image":           {func(w *world) { w.engine.fits = newPermanent("spec.version: set it back") }, "spec.version"},
 		"a smaller size declared": {func(w *world) { w.engine.need, w.task.VolumeSize = 1<<20, 1<<19 }, "spec.storage.size"},
 		"less room": {func(w *world) {
 			w.engine.need, w.space = 1<<20, func() diskspace.Space { return diskspace.Space{Free: 1 << 19, Total: 1 << 30} }
@@ -195,7 +195,7 @@ func TestRestoreOfWhatNoLongerFits(t *testing.T) {
 	}
 }
 
-// What an earlier attempt has copied takes no room from this one.
+// What an earlier attempt has copied takes no disk space from this one.
 func TestRestoreBesideUnfinishedWork(t *testing.T) {
 	w, _, _, _ := newChoice(t)
 	w.engine.need = 1 << 20

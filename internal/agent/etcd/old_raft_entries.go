@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/etcdversion"
 )
 
-// Up to 3.5 etcd put what it knew of its members into the log in the form of its
+// Up to 3.5 etcd put what it knew of its members into the Raft log in the form of its
 // second API. 3.6 writes that form no more and still reads it; 3.7 panics on it.
 // A member starts by reading its log from the newest snapshot on, so a snapshot
 // that 3.6 takes after such an entry lets 3.7 take over. etcd takes one after
@@ -32,48 +32,48 @@ const (
 	oldFormMethod = 2
 )
 
-// oldForm is the index of the last entry in the old form that follows the newest
+// lastOldEntry is the index of the last entry in the old form that follows the newest
 // snapshot of a data directory; 0 for none.
-func oldForm(data string) (uint64, error) {
+func lastOldEntry(data string) (uint64, error) {
 	snapshots := snapshotFiles(data)
 	oldest := uint64(0)
 	if len(snapshots) > 0 {
 		oldest = slices.Min(snapshots)
 	}
-	files, err := logFrom(data, oldest)
+	files, err := raftLogFilesFrom(data, oldest)
 	if err != nil {
 		return 0, err
 	}
-	var h history
+	var h raftHistory
 	for _, name := range files {
-		if err := h.read(name); err != nil {
+		if err := h.readFile(name); err != nil {
 			return 0, fmt.Errorf("read the Raft log %s: %w", filepath.Base(name), err)
 		}
 	}
-	newest := h.newest(snapshots)
+	newest := h.newestSnapshot(snapshots)
 	if len(h.old) == 0 || h.old[len(h.old)-1] <= newest {
 		return 0, nil
 	}
 	return h.old[len(h.old)-1], nil
 }
 
-// history is what is read of a log: the indexes of entries in the old form and
+// raftHistory is what is read of a Raft log: the indexes of entries in the old form and
 // of snapshots, and how far it is agreed on.
-type history struct {
+type raftHistory struct {
 	old, snapshots []uint64
 	commit         uint64
 }
 
-func (h *history) read(name string) error {
+func (h *raftHistory) readFile(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	return records(file, h.take)
+	return readRecords(file, h.addRecord)
 }
 
-func (h *history) take(record []byte) {
+func (h *raftHistory) addRecord(record []byte) {
 	fields := fieldsOf(record)
 	content := fieldsOf(fields[recordDataField].bytes)
 	switch fields[recordTypeField].number {
@@ -92,9 +92,9 @@ func (h *history) take(record []byte) {
 	}
 }
 
-// newest is the last of some snapshots that etcd starts from: a crash may leave
-// a file that the log does not know of, which etcd passes over.
-func (h *history) newest(files []uint64) uint64 {
+// newestSnapshot is the last of some snapshots that etcd starts from: a crash may leave
+// a file that the Raft log does not know of, which etcd skips.
+func (h *raftHistory) newestSnapshot(files []uint64) uint64 {
 	newest := uint64(0)
 	for _, index := range h.snapshots {
 		if index > newest && index <= h.commit && slices.Contains(files, index) {
@@ -104,10 +104,10 @@ func (h *history) newest(files []uint64) uint64 {
 	return newest
 }
 
-// logFrom are the files of the log that hold what follows an index: each is
+// raftLogFilesFrom are the files of the Raft log that hold what follows an index: each is
 // named after its number and the first index in it.
-func logFrom(data string, index uint64) ([]string, error) {
-	names, err := logFiles(data)
+func raftLogFilesFrom(data string, index uint64) ([]string, error) {
+	names, err := raftLogFiles(data)
 	if err != nil {
 		return nil, err
 	}
@@ -141,51 +141,51 @@ func secondNumber(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// renew lets etcd take a snapshot, so that the next version finds nothing in its
-// log that it cannot read. It is done before the member serves, so that members
+// snapshotOldEntries lets etcd take a snapshot, so that the next version finds
+// nothing in its Raft log that it cannot read. It is done before the member serves, so that members
 // take turns at it as they take turns at an upgrade. A failure keeps no member
 // down: it is tried with the next pod.
-func (a *etcdAgent) renew(ctx context.Context, v volume) error {
-	if a.release.Minor != lastReader || a.notRenewed {
+func (a *etcdAgent) snapshotOldEntries(ctx context.Context, v volume) error {
+	if a.release.Minor != lastReader || a.snapshotFailed {
 		return nil
 	}
-	last, err := oldForm(a.o.data())
+	last, err := lastOldEntry(a.o.etcdDir())
 	if err != nil || last == 0 {
 		return err
 	}
-	if last > v.Log.Commit {
+	if last > v.RaftLog.Commit {
 		return nil // whether it stays is not decided yet
 	}
 	a.log.Info("takes a snapshot for the next version", "entry", last)
 	a.Report(agentapi.StateRecovering, "", "takes a snapshot for the next version")
-	err = a.briefly(ctx, start{Data: a.o.data(), Snapshot: true}, func() bool {
-		if files := snapshotFiles(a.o.data()); len(files) == 0 || slices.Max(files) < last {
+	err = a.runBriefly(ctx, start{Data: a.o.etcdDir(), Snapshot: true}, func() bool {
+		if files := snapshotFiles(a.o.etcdDir()); len(files) == 0 || slices.Max(files) < last {
 			return false
 		}
-		left, err := oldForm(a.o.data())
+		left, err := lastOldEntry(a.o.etcdDir())
 		return err == nil && left < last
 	})
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("no snapshot was taken for the next version", "error", err.Error())
-		a.notRenewed = true
+		a.snapshotFailed = true
 		return nil
 	}
 	return err
 }
 
-// judgeLog looks once, when all members run a version that writes the old form
+// judgeRaftLog checks once, when all members run a version that writes the old form
 // no more, whether one that did not yet has left an entry since this one began.
-func (l *life) judgeLog() {
+func (l *etcdRun) judgeRaftLog() {
 	l.mu.Lock()
 	v, known := etcdversion.Parse(l.storageVersion)
 	l.mu.Unlock()
-	if l.logJudged || l.release.Minor != lastReader || !known || v.Minor < lastReader {
+	if l.raftLogJudged || l.release.Minor != lastReader || !known || v.Minor < lastReader {
 		return
 	}
-	last, err := oldForm(l.o.data())
+	last, err := lastOldEntry(l.o.etcdDir())
 	if err != nil {
 		l.log.Warn("cannot read the Raft log", "error", err.Error())
 		return
 	}
-	l.logJudged, l.logOld = true, last > 0 && !l.notRenewed
+	l.raftLogJudged, l.raftLogOld = true, last > 0 && !l.snapshotFailed
 }

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// logState is what the write-ahead log says of a data directory: whose data it
+// raftLogState is what the Raft log says of a data directory: whose data it
 // is, and how far it goes. It is read from the files, so that it is known
 // without a running etcd, and without a quorum.
-type logState struct {
+type raftLogState struct {
 	// Member and Cluster are the IDs in hex, as etcd prints them.
 	Member, Cluster string
 	// Commit is the last index that the member knew to be committed when it
@@ -26,7 +26,7 @@ type logState struct {
 	Commit uint64
 }
 
-// Types of records in the log, and the fields that are read of them. They have
+// Types of records in the Raft log, and the fields that are read of them. They have
 // been the same since etcd 2.
 const (
 	recordMetadata = 1
@@ -41,32 +41,32 @@ const (
 	stateCommit     = 3
 )
 
-// errNoLog says that a directory holds no log: no data of a member.
-var errNoLog = errors.New("no Raft log")
+// errNoRaftLog says that a directory holds no Raft log: no data of a member.
+var errNoRaftLog = errors.New("no Raft log")
 
-// readLog reads the newest file of the log of a data directory: each begins
-// with whose data it is and the state so far. A torn end is passed over, for
-// etcd may be writing it.
-func readLog(data string) (logState, error) {
-	names, err := logFiles(data)
+// readRaftLog reads the newest file of the Raft log of a data directory: each begins
+// with whose data it is and the state so far. A torn end is skipped, for etcd may be
+// writing it.
+func readRaftLog(data string) (raftLogState, error) {
+	names, err := raftLogFiles(data)
 	if err != nil {
-		return logState{}, err
+		return raftLogState{}, err
 	}
 	file, err := os.Open(names[len(names)-1])
 	if err != nil {
-		return logState{}, fmt.Errorf("read the Raft log: %w", err)
+		return raftLogState{}, fmt.Errorf("read the Raft log: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	s, err := scanLog(file)
+	s, err := scanRaftLog(file)
 	if err != nil {
-		return logState{}, fmt.Errorf("read the Raft log %s: %w", filepath.Base(file.Name()), err)
+		return raftLogState{}, fmt.Errorf("read the Raft log %s: %w", filepath.Base(file.Name()), err)
 	}
 	return s, nil
 }
 
-// logFiles are the files of the log, the oldest first. A directory that cannot
-// be read is not one without a log: whoever takes it for that gives up its data.
-func logFiles(data string) ([]string, error) {
+// raftLogFiles are the files of the Raft log, the oldest first. A directory that
+// cannot be read is not one without a Raft log: its data would be given up.
+func raftLogFiles(data string) ([]string, error) {
 	directory := filepath.Join(data, "member", "wal")
 	entries, err := os.ReadDir(directory)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -79,16 +79,16 @@ func logFiles(data string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, errNoLog
+		return nil, errNoRaftLog
 	}
 	slices.Sort(names)
 	return names, nil
 }
 
-// scanLog reads whose a log is and the state so far.
-func scanLog(file io.ReadSeeker) (logState, error) {
-	var s logState
-	if err := records(file, func(record []byte) { s = s.with(record) }); err != nil {
+// scanRaftLog reads whose a Raft log is and the state so far.
+func scanRaftLog(file io.ReadSeeker) (raftLogState, error) {
+	var s raftLogState
+	if err := readRecords(file, func(record []byte) { s = s.withRecord(record) }); err != nil {
 		return s, err
 	}
 	if s.Member == "" {
@@ -97,10 +97,10 @@ func scanLog(file io.ReadSeeker) (logState, error) {
 	return s, nil
 }
 
-// records hands out those of a file, but for large ones, up to a torn end: eight
+// readRecords passes on the records of a file, but for large ones, up to a torn end: eight
 // bytes of their length, with the padding that follows in the topmost, and the
 // record.
-func records(file io.ReadSeeker, take func(record []byte)) error {
+func readRecords(file io.ReadSeeker, take func(record []byte)) error {
 	buffer := make([]byte, 0, 4<<10)
 	for {
 		var frame uint64
@@ -134,13 +134,13 @@ func unlessEnd(err error) error {
 	return err
 }
 
-// with takes in a record.
-func (s logState) with(record []byte) logState {
+// withRecord adds a record.
+func (s raftLogState) withRecord(record []byte) raftLogState {
 	fields := fieldsOf(record)
 	data := fieldsOf(fields[recordDataField].bytes)
 	switch fields[recordTypeField].number {
 	case recordMetadata:
-		s.Member, s.Cluster = hex(data[metadataMember].number), hex(data[metadataCluster].number)
+		s.Member, s.Cluster = formatID(data[metadataMember].number), formatID(data[metadataCluster].number)
 	case recordState:
 		s.Commit = max(s.Commit, data[stateCommit].number)
 	}
@@ -180,10 +180,10 @@ func fieldsOf(message []byte) map[protowire.Number]field {
 	return fields
 }
 
-// hex is an ID as etcd prints it.
-func hex(id uint64) string { return strconv.FormatUint(id, 16) }
+// formatID writes an ID as etcd prints it.
+func formatID(id uint64) string { return strconv.FormatUint(id, 16) }
 
-// unhex is the ID that etcd's API takes.
-func unhex(id string) (uint64, error) {
+// parseID reads an ID as etcd's API takes it.
+func parseID(id string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(id), 16, 64)
 }

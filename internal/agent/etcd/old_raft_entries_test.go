@@ -104,7 +104,7 @@ func TestOldForm(t *testing.T) {
 			[]string{"0000000000000002-0000000000000004.snap"}, 4},
 		{"after the snapshot", map[string][]logEntry{first: {{1, oldRequest}, {4, oldRequest}, {4, agreed}, {4, snapshot}}, second: {{5, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap"}, 5},
-		{"a snapshot that the log does not know of is none", map[string][]logEntry{first: {{1, oldRequest}, {2, request}, {7, agreed}}},
+		{"a snapshot that the Raft log does not know of is none", map[string][]logEntry{first: {{1, oldRequest}, {2, request}, {7, agreed}}},
 			[]string{"0000000000000002-0000000000000007.snap"}, 1},
 		{"a broken snapshot is none", map[string][]logEntry{first: {{1, oldRequest}}},
 			[]string{"0000000000000002-0000000000000004.snap.broken"}, 1},
@@ -123,7 +123,7 @@ func TestOldForm(t *testing.T) {
 			for _, name := range tc.snapshots {
 				writeTo(t, filepath.Join(data, "member", "snap", name), []byte("x"))
 			}
-			if got, err := oldForm(data); got != tc.want || err != nil {
+			if got, err := lastOldEntry(data); got != tc.want || err != nil {
 				t.Errorf("%d, %v, want %d", got, err, tc.want)
 			}
 		})
@@ -140,12 +140,12 @@ func writeTo(t *testing.T, path string, data []byte) {
 	}
 }
 
-// What only versions up to 3.6 read keeps 3.7 down, and nobody else; data that
-// 3.7 has served is not looked at again.
+// What only versions up to 3.6 read keeps 3.7 down, and no other version; data that
+// 3.7 has served is not checked again.
 func TestOldFormKeepsTheNextVersionDown(t *testing.T) {
 	for _, tc := range []struct {
-		served, ours string
-		looks, holds bool
+		served, ours  string
+		checks, holds bool
 	}{
 		{"3.5.35", "3.6.16", false, false},
 		{"3.6.16", "3.6.17", false, false},
@@ -153,13 +153,13 @@ func TestOldFormKeepsTheNextVersionDown(t *testing.T) {
 		{"", "3.7.3", true, true},
 		{"3.7.1", "3.7.3", false, false},
 	} {
-		f := facts{Version: tc.ours}
+		f := observation{Version: tc.ours}
 		f.Volume.Content = contentData
-		f.Volume.Log.Member, f.Volume.Mark.Served = "a", served{"a", tc.served}
-		if f.mayBeOld() != tc.looks {
-			t.Errorf("%+v: looks %v", tc, !tc.looks)
+		f.Volume.RaftLog.Member, f.Volume.Mark.Served = "a", served{"a", tc.served}
+		if f.mayHaveOldEntries() != tc.checks {
+			t.Errorf("%+v: checks %v", tc, !tc.checks)
 		}
-		f.OldForm = f.mayBeOld()
+		f.OldEntries = f.mayHaveOldEntries()
 		if why := f.refusedVersion(); (why != "") != tc.holds || tc.holds && !strings.Contains(why, "set spec.version to a 3.6") {
 			t.Errorf("%+v: %q", tc, why)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
-// upkeep takes up what changes outside, as far as that goes without a restart,
+// maintainRun takes up what changes outside, as far as that goes without a restart,
 // and says what waits for one.
-func (l *life) upkeep(ctx context.Context) {
+func (l *etcdRun) maintainRun(ctx context.Context) {
 	for {
 		config, configChanged := l.Config.Current()
 		bundle, certificateChanged := l.Certificates.Current()
@@ -23,16 +23,16 @@ func (l *life) upkeep(ctx context.Context) {
 				l.log.Warn("the certificate is not taken up", "error", err.Error())
 			}
 		}
-		pause := upkeepInterval
-		if l.settle(ctx) {
-			l.keepOnRecord(ctx, clock.Boottime())
+		pause := maintenanceInterval
+		if l.settleMember(ctx) {
+			l.keepRecorded(ctx, clock.Boottime())
 		} else {
 			pause = settleInterval
 		}
 		l.keepVersion()
-		l.judgeLog()
+		l.judgeRaftLog()
 		l.takeConfig(ctx, config)
-		l.overtaken(ctx)
+		l.checkOvertaken(ctx)
 		l.giveUpAside()
 		select {
 		case <-ctx.Done():
@@ -44,47 +44,47 @@ func (l *life) upkeep(ctx context.Context) {
 	}
 }
 
-// settle records the member, and says whether it is.
-func (l *life) settle(ctx context.Context) bool {
+// settleMember records the member, and says whether it is.
+func (l *etcdRun) settleMember(ctx context.Context) bool {
 	l.mu.Lock()
 	settled := l.self != ""
 	l.mu.Unlock()
 	if settled {
 		return true
 	}
-	id, err := l.gate.settle(ctx)
+	id, err := l.guard.settleMember(ctx)
 	if err != nil {
 		l.log.Info("the member is not recorded yet", "error", err.Error())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.self, l.elsewhere = id, claim(err)
+	l.self, l.elsewhere = id, describeClaim(err)
 	return id != ""
 }
 
-// keepOnRecord looks now and then whether the register still has the member:
-// without its record, nobody would know who it was once its volume is lost.
-func (l *life) keepOnRecord(ctx context.Context, now time.Duration) {
+// keepRecorded checks now and then whether the member is still recorded: without
+// its record, it would be unknown who it was once its volume is lost.
+func (l *etcdRun) keepRecorded(ctx context.Context, now time.Duration) {
 	if now < l.recordDue {
 		return
 	}
-	err := l.gate.keep(ctx)
+	err := l.guard.ensureRecorded(ctx)
 	l.recordDue = now + recordInterval
 	if err != nil {
 		l.log.Error("the member is not recorded", "error", err.Error())
-		if claim(err) == "" {
+		if describeClaim(err) == "" {
 			l.recordDue = now + recordRetry
 			return
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.elsewhere = claim(err)
+	l.elsewhere = describeClaim(err)
 }
 
-// claim is what an error says of another volume that claims to be this member;
+// describeClaim is what an error says of another volume that claims to be this member;
 // empty when it is another error.
-func claim(err error) string {
+func describeClaim(err error) string {
 	if errors.Is(err, errElsewhere) {
 		return err.Error()
 	}
@@ -93,7 +93,7 @@ func claim(err error) string {
 
 // keepVersion marks the volume with the version that has served it, for the
 // next start, whichever cluster's object it is under.
-func (l *life) keepVersion() {
+func (l *etcdRun) keepVersion() {
 	l.mu.Lock()
 	self, led := l.self, l.led
 	l.mu.Unlock()
@@ -110,8 +110,8 @@ func (l *life) keepVersion() {
 	})
 }
 
-// takeConfig looks at a new configuration, and at what of it etcd runs with.
-func (l *life) takeConfig(ctx context.Context, config *agent.Config) {
+// takeConfig takes up a new configuration, and what of it etcd runs with.
+func (l *etcdRun) takeConfig(ctx context.Context, config *agent.Config) {
 	if config == nil {
 		return
 	}
@@ -119,10 +119,10 @@ func (l *life) takeConfig(ctx context.Context, config *agent.Config) {
 	if config.Hash != l.declared {
 		accepts := func(parameters map[string]string) error {
 			args := l.o.commandLine(l.release, start{Data: nowhere}, parameters, config.DataLimit)
-			return l.programs.accepts(ctx, args)
+			return l.programs.checkArguments(ctx, args)
 		}
 		var err error
-		if declared, err = choose(config.Parameters, l.choice.Parameters, accepts); err != nil {
+		if declared, err = chooseParameters(config.Parameters, l.choice.Parameters, accepts); err != nil {
 			l.log.Warn("configuration not taken up yet", "error", err.Error())
 			return
 		}
@@ -130,19 +130,19 @@ func (l *life) takeConfig(ctx context.Context, config *agent.Config) {
 	} else if l.next.Parameters != nil {
 		declared = l.next
 	}
-	l.tell(config, declared)
+	l.reportConfig(config, declared)
 }
 
-// tell reports what etcd runs with, and what waits for a restart.
-func (l *life) tell(config *agent.Config, declared choice) {
-	pending := differing(declared.Parameters, l.choice.Parameters)
+// reportConfig reports what etcd runs with, and what waits for a restart.
+func (l *etcdRun) reportConfig(config *agent.Config, declared choice) {
+	pending := listDifferences(declared.Parameters, l.choice.Parameters)
 	if config.DataLimit != l.limit {
 		pending = append(pending, etcdapi.PendingLimit)
 	}
 	if bundle, _ := l.Certificates.Current(); bundle != nil && agentapi.HashConfig(bundle.CAPEM) != l.trust {
 		pending = append(pending, etcdapi.PendingTrust)
 	}
-	if l.logOld {
+	if l.raftLogOld {
 		pending = append(pending, etcdapi.PendingLog)
 	}
 	slices.Sort(pending)
@@ -161,23 +161,23 @@ func (l *life) tell(config *agent.Config, declared choice) {
 	}
 }
 
-// overtaken asks for another run when the data must not run as it does: it is
-// another member's turn, or an order has come.
-func (l *life) overtaken(ctx context.Context) {
-	d, f, err := l.gate.next(ctx)
+// checkOvertaken asks for another run when the data must not run as it does: it is
+// another member's turn, or a request has come.
+func (l *etcdRun) checkOvertaken(ctx context.Context) {
+	d, f, err := l.guard.planNext(ctx)
 	switch {
 	case err != nil:
 	case d.Action == actSetAside:
 		l.log.Warn("stops to begin anew", "because", d.Message)
-		l.again()
+		l.requestRestart()
 	default:
-		l.obey(ctx, d, f)
+		l.followRecoveryRequest(ctx, d, f)
 	}
 }
 
 // giveUpAside removes the data of removed members, once the one in their place
 // has had a vote and served for a while.
-func (l *life) giveUpAside() {
+func (l *etcdRun) giveUpAside() {
 	l.mu.Lock()
 	since := l.voting
 	l.mu.Unlock()

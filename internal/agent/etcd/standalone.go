@@ -35,13 +35,13 @@ func ImageVersion(ctx context.Context) (version, dir string, err error) {
 	if dir, err = findPrograms(); err != nil {
 		return "", "", err
 	}
-	version, _, err = programs{process.Programs{Dir: dir, Processes: process.NewProcesses()}}.version(ctx)
+	version, _, err = programs{process.Programs{Dir: dir, Processes: process.NewProcesses()}}.readVersion(ctx)
 	return version, dir, err
 }
 
-// Alone runs etcd once on the data of a group of one, which nobody has reached
-// yet, and nobody reaches now: it listens on the loopback interface only.
-type Alone struct {
+// Standalone runs etcd once on the data of a group of one, which no client has
+// reached yet, and none reaches now: it listens on the loopback interface only.
+type Standalone struct {
 	Programs        process.Programs
 	Lock            *volumelock.VolumeLock
 	Data            string
@@ -66,16 +66,16 @@ type Found struct {
 // stopLimit is how long etcd may take to stop.
 const stopLimit = time.Minute
 
-// Look starts etcd, waits until it leads, asks what there is, and stops it in
+// Inspect starts etcd, waits until it leads, asks what there is, and stops it in
 // order.
-func (a *Alone) Look(ctx context.Context) (Found, error) {
-	return a.look(ctx, func(context.Context, *clientv3.Client) error { return nil })
+func (a *Standalone) Inspect(ctx context.Context) (Found, error) {
+	return a.inspectWith(ctx, func(context.Context, *clientv3.Client) error { return nil })
 }
 
-// look does as Look says, with one more question before etcd is stopped.
-func (a *Alone) look(ctx context.Context, also func(context.Context, *clientv3.Client) error) (Found, error) {
+// inspectWith does as Inspect says, with one more question before etcd is stopped.
+func (a *Standalone) inspectWith(ctx context.Context, also func(context.Context, *clientv3.Client) error) (Found, error) {
 	at := func(port int) string { return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-	server, err := a.Programs.Serve(a.Lock, a.listen, "etcd", "--name="+a.Member, "--data-dir="+a.Data,
+	server, err := a.Programs.Serve(a.Lock, a.readLogLine, "etcd", "--name="+a.Member, "--data-dir="+a.Data,
 		"--listen-client-urls="+at(a.ClientPort), "--advertise-client-urls="+at(a.ClientPort), "--listen-peer-urls="+at(a.PeerPort),
 		"--initial-advertise-peer-urls="+a.PeerURL, "--initial-cluster="+a.Member+"="+a.PeerURL,
 		"--quota-backend-bytes=-1", "--logger=zap", "--log-outputs=stderr")
@@ -88,7 +88,7 @@ func (a *Alone) look(ctx context.Context, also func(context.Context, *clientv3.C
 		return Found{}, fmt.Errorf("set up the client: %w", err)
 	}
 	defer client.Close() //nolint:errcheck // nothing is written through it
-	status, err := a.wait(ctx, server, client)
+	status, err := a.awaitLeader(ctx, server, client)
 	if err != nil {
 		return Found{}, err
 	}
@@ -98,7 +98,7 @@ func (a *Alone) look(ctx context.Context, also func(context.Context, *clientv3.C
 	}
 	asking, cancel := context.WithTimeout(ctx, dropLimit)
 	defer cancel()
-	if found.Cluster, found.Members, err = membersTold(asking, at(a.PeerPort)); err != nil {
+	if found.Cluster, found.Members, err = fetchPeerMembers(asking, at(a.PeerPort)); err != nil {
 		return Found{}, fmt.Errorf("ask etcd for its members: %w", err)
 	}
 	if err := also(ctx, client); err != nil {
@@ -111,16 +111,16 @@ func (a *Alone) look(ctx context.Context, also func(context.Context, *clientv3.C
 	return found, nil
 }
 
-// wait until etcd leads, as long as it takes to read its data.
-func (a *Alone) wait(ctx context.Context, server *process.Server, client *clientv3.Client) (*clientv3.StatusResponse, error) {
+// awaitLeader waits until etcd leads, as long as it takes to read its data.
+func (a *Standalone) awaitLeader(ctx context.Context, server *process.Server, client *clientv3.Client) (*clientv3.StatusResponse, error) {
 	for {
 		asking, cancel := context.WithTimeout(ctx, time.Second)
 		status, err := client.Status(asking, client.Endpoints()[0])
-		if closed(err) {
-			status, err = told(asking, client.Endpoints()[0])
+		if requiresLogin(err) {
+			status, err = readOpenStatus(asking, client.Endpoints()[0])
 		}
 		cancel()
-		if err == nil && leads(status) {
+		if err == nil && isLeading(status) {
 			return status, nil
 		}
 		select {
@@ -135,10 +135,10 @@ func (a *Alone) wait(ctx context.Context, server *process.Server, client *client
 	}
 }
 
-// told is what etcd tells everybody of its status: where its own authentication
-// is on, it answers nobody else who asks without a name.
-func told(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
-	families, err := metricsOf(ctx, endpoint+"/metrics")
+// readOpenStatus reads what etcd says of its status to any client: where its own
+// authentication is on, it answers nothing else to one without a name.
+func readOpenStatus(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	families, err := readMetrics(ctx, endpoint+"/metrics")
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func told(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error
 		}
 		return 0
 	}
-	_, health, err := fetch(ctx, endpoint+"/health")
+	_, health, err := fetchURL(ctx, endpoint+"/health")
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +162,9 @@ func told(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error
 	return status, nil
 }
 
-// membersTold is what a group tells those who want to join it.
-func membersTold(ctx context.Context, peer string) (cluster string, members int, err error) {
-	header, body, err := fetch(ctx, peer+"/members")
+// fetchPeerMembers asks for what a group says to joining members.
+func fetchPeerMembers(ctx context.Context, peer string) (cluster string, members int, err error) {
+	header, body, err := fetchURL(ctx, peer+"/members")
 	if err != nil {
 		return "", 0, err
 	}
@@ -173,10 +173,10 @@ func membersTold(ctx context.Context, peer string) (cluster string, members int,
 		return "", 0, err
 	}
 	id, err := strconv.ParseUint(header.Get("X-Etcd-Cluster-Id"), 16, 64)
-	return hex(id), len(list), err
+	return formatID(id), len(list), err
 }
 
-func fetch(ctx context.Context, url string) (http.Header, []byte, error) {
+func fetchURL(ctx context.Context, url string) (http.Header, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, nil, err
@@ -190,8 +190,8 @@ func fetch(ctx context.Context, url string) (http.Header, []byte, error) {
 	return response.Header, body, err
 }
 
-func (a *Alone) listen(line string) {
-	if parsed := parseLog(line); parsed.worth() {
+func (a *Standalone) readLogLine(line string) {
+	if parsed := parseLogLine(line); parsed.isReason() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.last = parsed

@@ -17,59 +17,59 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// asked is what the cluster wants, whatever that is found to be: what was chosen
-// for one wish is not what another one means.
-func asked(t agentapi.RestoreTask) string {
+// requestHash stands for what the cluster asks for, whatever that is found to be:
+// what was chosen for one request is not what another one means.
+func requestHash(t agentapi.RestoreTask) string {
 	all := []string{t.Store.URL, t.Store.Volume, t.Store.Endpoint, t.Store.Region, t.Prefix, t.Backup, t.Manifest}
 	if t.Target != nil {
-		all = append(all, words(t.Target))
+		all = append(all, describeTarget(t.Target))
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", all))
 	return hex.EncodeToString(sum[:16])
 }
 
-// wants says whether the task still means a backup that was chosen when another
+// wantsSame says whether the task still means a backup that was chosen when another
 // attempt asked. A manifest's checksum stands for all that is in the backup,
 // wherever it lies.
-func (r *Restorer) wants(before, manifest, checksum, target string) bool {
+func (r *Restorer) wantsSame(before, manifest, checksum, target string) bool {
 	t := r.Task
-	return before == asked(t) || t.Manifest != "" && t.Manifest == manifest && t.Checksum != "" && t.Checksum == checksum && target == words(t.Target)
+	return before == requestHash(t) || t.Manifest != "" && t.Manifest == manifest && t.Checksum != "" && t.Checksum == checksum && target == describeTarget(t.Target)
 }
 
-// wish in words.
-func (r *Restorer) wish() (wish string) {
+// describeRequest says in words what is asked for.
+func (r *Restorer) describeRequest() (text string) {
 	switch t := r.Task; {
 	case t.Manifest != "":
-		wish = t.Manifest
+		text = t.Manifest
 	case t.Backup != "":
-		wish = fmt.Sprintf("the backup %s below %s", t.Backup, t.Prefix)
+		text = fmt.Sprintf("the backup %s below %s", t.Backup, t.Prefix)
 	default:
-		wish = "the newest backup below " + t.Prefix
+		text = "the newest backup below " + t.Prefix
 	}
 	if r.Task.Target != nil {
-		wish += " to " + r.Task.Target.String()
+		text += " to " + r.Task.Target.String()
 	}
-	return wish
+	return text
 }
 
-// aim says what the volume is restored from, compared with the cluster: it may
-// have changed since an earlier attempt.
-func (r *Restorer) aim(ctx context.Context, s *store.Store, before *intent) (intent, backup.Manifest, error) {
-	at, m, err := r.choose(ctx, s, before)
+// resolveIntent says what the volume is restored from, compared with the cluster: it
+// may have changed since an earlier attempt.
+func (r *Restorer) resolveIntent(ctx context.Context, s *store.Store, before *intent) (intent, backup.Manifest, error) {
+	at, m, err := r.chooseBackup(ctx, s, before)
 	if err == nil {
-		err = r.fits(ctx, m)
+		err = r.checkFit(ctx, m)
 	}
 	if err == nil {
-		err = r.leads(ctx, s, m)
+		err = r.checkTarget(ctx, s, m)
 	}
 	return at, m, err
 }
 
-// choose a backup. What an earlier attempt has chosen counts, as long as the
+// chooseBackup chooses a backup. What an earlier attempt has chosen counts, as long as the
 // cluster asks for the same, and it is there where it was not asked for by its
 // manifest.
-func (r *Restorer) choose(ctx context.Context, s *store.Store, before *intent) (intent, backup.Manifest, error) {
-	if before != nil && r.wants(before.Asked, before.Manifest, before.Checksum, before.Target) {
+func (r *Restorer) chooseBackup(ctx context.Context, s *store.Store, before *intent) (intent, backup.Manifest, error) {
+	if before != nil && r.wantsSame(before.Asked, before.Manifest, before.Checksum, before.Target) {
 		m, err := readManifest(ctx, s, before.Manifest, before.Checksum)
 		if r.Task.Manifest != "" || !store.NotFound(err) {
 			return *before, m, err
@@ -79,21 +79,21 @@ func (r *Restorer) choose(ctx context.Context, s *store.Store, before *intent) (
 	key, named := r.Task.Manifest, r.Task.Manifest != ""
 	if !named {
 		var err error
-		if key, err = r.find(ctx, s); err != nil {
+		if key, err = r.findBackup(ctx, s); err != nil {
 			return intent{}, backup.Manifest{}, err
 		}
 	}
 	m, sum, err := backup.ReadManifest(ctx, s, key)
 	if want := r.Task.Checksum; err == nil && named && want != "" && sum != want {
-		err = permanent("the manifest %s has the checksum %s, and the Backup says %s: another client has changed it", key, sum, want)
+		err = newPermanent("the manifest %s has the checksum %s, and the Backup says %s: another client has changed it", key, sum, want)
 	}
-	return intent{ClusterUID: r.Task.UID, Asked: asked(r.Task), Manifest: key, Checksum: sum, Target: words(r.Task.Target)}, m, err
+	return intent{ClusterUID: r.Task.UID, Asked: requestHash(r.Task), Manifest: key, Checksum: sum, Target: describeTarget(r.Task.Target)}, m, err
 }
 
 func readManifest(ctx context.Context, s *store.Store, key, checksum string) (backup.Manifest, error) {
 	m, sum, err := backup.ReadManifest(ctx, s, key)
 	if err == nil && sum != checksum {
-		err = permanent("the manifest %s has changed since the restore was begun: it had the checksum %s, and has %s", key, checksum, sum)
+		err = newPermanent("the manifest %s has changed since the restore was begun: it had the checksum %s, and has %s", key, checksum, sum)
 	}
 	return m, err
 }
@@ -111,30 +111,30 @@ func (r *Restorer) unlessGone(ctx context.Context, s *store.Store, manifest stri
 	return fmt.Errorf("the backup %s was removed while it was restored: %s", manifest, failed.Error())
 }
 
-// fits compares a backup with the cluster.
-func (r *Restorer) fits(ctx context.Context, m backup.Manifest) error {
+// checkFit compares a backup with the cluster.
+func (r *Restorer) checkFit(ctx context.Context, m backup.Manifest) error {
 	if m.Kind != r.Task.Kind {
-		return permanent("spec.restore: the backup is of a %s, and this is a %s", m.Kind, r.Task.Kind)
+		return newPermanent("spec.restore: the backup is of a %s, and this is a %s", m.Kind, r.Task.Kind)
 	}
-	need, err := r.Engine.Fits(ctx, m)
+	need, err := r.Engine.CheckFit(ctx, m)
 	if err != nil {
 		return err
 	}
 	if r.Task.VolumeSize > 0 && need > r.Task.VolumeSize {
-		return permanent("spec.storage.size: the backup needs a volume of %s, and the members' have %s", quantity(need), quantity(r.Task.VolumeSize))
+		return newPermanent("spec.storage.size: the backup needs a volume of %s, and the members' have %s", formatBytes(need), formatBytes(r.Task.VolumeSize))
 	}
 	space := diskspace.SpaceOf(r.Volume)
 	if r.space != nil {
 		space = r.space()
 	}
 	if !space.Fits(need) {
-		return permanent("spec.storage.size: the backup needs %s, and the volume has %s free", quantity(need), quantity(space.Free))
+		return newPermanent("spec.storage.size: the backup needs %s, and the volume has %s free", formatBytes(need), formatBytes(space.Free))
 	}
 	return nil
 }
 
-// quantity of bytes in round numbers.
-func quantity(n int64) string {
+// formatBytes writes a number of bytes in round numbers.
+func formatBytes(n int64) string {
 	const unit = 1 << 20
 	return resource.NewQuantity((n+unit-1)/unit*unit, resource.BinarySI).String()
 }
@@ -149,15 +149,15 @@ type found struct {
 	why error
 }
 
-// find looks below a cluster's prefix for the newest backup, or the newest of a
+// findNewest looks below a cluster's prefix for the newest backup, or the newest of a
 // name. One that cannot be restored is never taken for none where it is the
 // newest.
-func find(ctx context.Context, s *store.Store, prefix, name string) (string, error) {
-	all, err := ofOne(ctx, s, prefix)
+func findNewest(ctx context.Context, s *store.Store, prefix, name string) (string, error) {
+	all, err := listOneCluster(ctx, s, prefix)
 	if err != nil {
 		return "", err
 	}
-	readable, broken, err := read(ctx, s, all, name)
+	readable, broken, err := readManifests(ctx, s, all, name)
 	if err != nil {
 		return "", err
 	}
@@ -170,30 +170,30 @@ func find(ctx context.Context, s *store.Store, prefix, name string) (string, err
 	case newest == nil && broken != nil:
 		return "", broken.why
 	case newest == nil:
-		return "", permanent("spec.restore.source: there is no complete %s below %s", strings.TrimSpace("backup "+name), prefix)
+		return "", newPermanent("spec.restore.source: there is no complete %s below %s", strings.TrimSpace("backup "+name), prefix)
 	case torn != nil && torn.BackupUID != newest.BackupUID:
-		return "", permanent("spec.restore.source.backup: the newest backup, %s, is not whole, name another one: %w", torn.Backup, torn.why)
+		return "", newPermanent("spec.restore.source.backup: the newest backup, %s, is not whole, name another one: %w", torn.Backup, torn.why)
 	case name == "" && broken != nil && broken.written.After(newest.written):
-		return "", permanent("spec.restore.source.backup: the newest backup cannot be read, name another one: %w", broken.why)
+		return "", newPermanent("spec.restore.source.backup: the newest backup cannot be read, name another one: %w", broken.why)
 	}
 	return newest.key, nil
 }
 
-// ofOne are the manifests below a prefix, of one cluster.
-func ofOne(ctx context.Context, s *store.Store, prefix string) ([]found, error) {
-	all, err := manifests(ctx, s, prefix)
+// listOneCluster lists the manifests below a prefix, of one cluster.
+func listOneCluster(ctx context.Context, s *store.Store, prefix string) ([]found, error) {
+	all, err := listManifests(ctx, s, prefix)
 	if err != nil {
 		return nil, err
 	}
-	if clusters := uids(all); len(clusters) > 1 {
-		return nil, permanent("spec.restore.source.clusterUID: there are backups of several clusters below %s, say which: %s", prefix, strings.Join(clusters, ", "))
+	if clusters := clusterUIDs(all); len(clusters) > 1 {
+		return nil, newPermanent("spec.restore.source.clusterUID: there are backups of several clusters below %s, say which: %s", prefix, strings.Join(clusters, ", "))
 	}
 	return all, nil
 }
 
-// read manifests, newest first, of a name where there is one, and say which is
+// readManifests reads manifests, newest first, of a name where there is one, and say which is
 // the newest of those that cannot be read.
-func read(ctx context.Context, s *store.Store, all []found, name string) (readable []found, broken *found, err error) {
+func readManifests(ctx context.Context, s *store.Store, all []found, name string) (readable []found, broken *found, err error) {
 	for _, f := range all {
 		f.Manifest, _, f.why = backup.ReadManifest(ctx, s, f.key)
 		switch {
@@ -217,7 +217,7 @@ func read(ctx context.Context, s *store.Store, all []found, name string) (readab
 // have removed the other's.
 func newestOf(ctx context.Context, s *store.Store, sorted []found) (newest, torn *found, err error) {
 	for _, f := range sorted {
-		f.why = backup.Whole(ctx, s, f.key, f.Manifest)
+		f.why = backup.CheckWhole(ctx, s, f.key, f.Manifest)
 		switch {
 		case f.why == nil:
 			return &f, torn, nil
@@ -230,18 +230,18 @@ func newestOf(ctx context.Context, s *store.Store, sorted []found) (newest, torn
 	return nil, torn, nil
 }
 
-// manifests below the prefix of a cluster, in
+// listManifests lists those below the prefix of a cluster, in
 // <namespace>/<cluster>/<uid>/<backup>-<uid>/<attempt>/.
-func manifests(ctx context.Context, s *store.Store, prefix string) ([]found, error) {
+func listManifests(ctx context.Context, s *store.Store, prefix string) ([]found, error) {
 	const cluster, attempt = 3, 5
 	if !strings.HasSuffix(prefix, "/") {
-		return nil, permanent("the task has no prefix: %q", prefix)
+		return nil, newPermanent("the task has no prefix: %q", prefix)
 	}
 	dirs := []string{prefix}
 	for depth := strings.Count(prefix, "/"); depth < attempt; depth++ {
 		var below []string
 		for _, dir := range dirs {
-			names, err := s.Dirs(ctx, dir)
+			names, err := s.ListDirs(ctx, dir)
 			if err != nil {
 				return nil, fmt.Errorf("look for backups: %w", err)
 			}
@@ -262,7 +262,7 @@ func manifests(ctx context.Context, s *store.Store, prefix string) ([]found, err
 	return list, nil
 }
 
-func uids(list []found) []string {
+func clusterUIDs(list []found) []string {
 	var uids []string
 	for _, f := range list {
 		uids = append(uids, f.uid)

@@ -17,48 +17,48 @@ import (
 // brieflyLimit is how long a start may take that does not serve.
 const brieflyLimit = 2 * time.Minute
 
-// dropLimit is how long one look at who is left may take.
+// dropLimit is how long one check of who is left may take.
 const dropLimit = 5 * time.Second
 
-// birth begins a new group beside its place, and moves it there only when it is
-// whole: etcd cannot go on from a log without its first entries. The token has
-// the volume's name, so that two births never pass for one cluster.
-func (a *etcdAgent) birth(ctx context.Context, f facts) error {
-	if err := a.gate.clearStart(); err != nil {
+// bootstrapCluster begins a new group beside its place, and moves it there only when
+// it is whole: etcd cannot go on from a Raft log without its first entries. The token
+// has the volume's name, so that two bootstraps never pass for one cluster.
+func (a *etcdAgent) bootstrapCluster(ctx context.Context, f observation) error {
+	if err := a.guard.clearStart(); err != nil {
 		return err
 	}
-	pod, directory := a.o.Identity.Pod, filepath.Join(a.o.DataDir, birthName)
+	pod, directory := a.o.Identity.Pod, filepath.Join(a.o.DataDir, bootstrapName)
 	s := start{
 		Data: directory, Alone: true, State: etcdapi.JoinNew,
 		Cluster: map[string]string{pod: a.o.PeerURL(pod)}, Token: f.Cluster + "-" + f.Volume.Mark.Volume,
 	}
-	if err := a.alone(ctx, s, leads); err != nil {
+	if err := a.runIsolated(ctx, s, isLeading); err != nil {
 		return fmt.Errorf("begin the cluster: %w", err)
 	}
-	return atomicfile.Move(directory, a.o.data())
+	return atomicfile.Move(directory, a.o.etcdDir())
 }
 
-// recover drops all other members from the group, and marks the order as
+// recoverQuorum drops all other members from the group, and marks the request as
 // carried out. After a crash in between the member is the only one with a vote,
-// or hears of no leader as before; see obey.
-func (a *etcdAgent) recover(ctx context.Context, f facts) error {
+// or hears of no leader as before; see followRecoveryRequest.
+func (a *etcdAgent) recoverQuorum(ctx context.Context, f observation) error {
 	a.log.Warn("drops all other members", "order", f.Recovery.Token)
-	err := a.alone(ctx, start{Data: a.o.data(), Alone: true, ForceNew: true}, func(s *clientv3.StatusResponse) bool {
-		return leads(s) && a.dropOthers(ctx, hex(s.Header.MemberId))
+	err := a.runIsolated(ctx, start{Data: a.o.etcdDir(), Alone: true, ForceNew: true}, func(s *clientv3.StatusResponse) bool {
+		return isLeading(s) && a.dropOthers(ctx, formatID(s.Header.MemberId))
 	})
 	if err != nil {
 		return fmt.Errorf("go on without the other members: %w", err)
 	}
-	return recovered(a.o.DataDir, f.Recovery.Token)
+	return markRecovered(a.o.DataDir, f.Recovery.Token)
 }
 
 // dropOthers removes the members that a forced start has left in the list, and
 // says whether there are none: etcd before 3.5.25 and 3.6.6 leaves a learner
-// that it knows from a snapshot. Whoever leads alone decides that alone.
+// that it knows from a snapshot. A member that leads alone decides that alone.
 func (a *etcdAgent) dropOthers(ctx context.Context, self string) bool {
 	ctx, cancel := context.WithTimeout(ctx, dropLimit)
 	defer cancel()
-	_, list, err := a.local.members(ctx, a.local.peer)
+	_, list, err := a.local.fetchMembers(ctx, a.local.peer)
 	if err != nil || len(list) == 1 && list[0].ID == self {
 		return err == nil
 	}
@@ -67,31 +67,31 @@ func (a *etcdAgent) dropOthers(ctx context.Context, self string) bool {
 			continue
 		}
 		a.log.Warn("drops a member that was left", "member", m.ID, "learner", m.Learner)
-		if err := a.local.remove(ctx, m.ID); err != nil {
+		if err := a.local.removeMember(ctx, m.ID); err != nil {
 			a.log.Info("tried again", "step", "drop a member", "error", err.Error())
 		}
 	}
 	return false
 }
 
-func leads(s *clientv3.StatusResponse) bool {
+func isLeading(s *clientv3.StatusResponse) bool {
 	return s.Header != nil && s.Leader != 0 && s.Leader == s.Header.MemberId
 }
 
-// alone runs etcd briefly on the loopback interface, until done says so of what
+// runIsolated runs etcd briefly on the loopback interface, until done says so of what
 // it answers.
-func (a *etcdAgent) alone(ctx context.Context, s start, done func(*clientv3.StatusResponse) bool) error {
-	return a.briefly(ctx, s, func() bool {
-		look, cancel := context.WithTimeout(ctx, time.Second)
+func (a *etcdAgent) runIsolated(ctx context.Context, s start, done func(*clientv3.StatusResponse) bool) error {
+	return a.runBriefly(ctx, s, func() bool {
+		asking, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		status, err := a.local.status(look)
+		status, err := a.local.fetchStatus(asking)
 		return err == nil && done(status)
 	})
 }
 
-// briefly runs etcd without the user's parameters until done says so, and stops
+// runBriefly runs etcd without the user's parameters until done says so, and stops
 // it in order.
-func (a *etcdAgent) briefly(ctx context.Context, s start, done func() bool) error {
+func (a *etcdAgent) runBriefly(ctx context.Context, s start, done func() bool) error {
 	if err := a.writeTrust(); err != nil {
 		return err
 	}
@@ -99,19 +99,19 @@ func (a *etcdAgent) briefly(ctx context.Context, s start, done func() bool) erro
 	if config, _ := a.Config.Current(); config != nil {
 		limit = config.DataLimit
 	}
-	l := &life{etcdAgent: a}
+	l := &etcdRun{etcdAgent: a}
 	var err error
-	l.server, err = a.programs.Serve(a.Lock, l.listen, "etcd", a.o.commandLine(a.release, s, nil, limit)...)
+	l.server, err = a.programs.Serve(a.Lock, l.readLogLine, "etcd", a.o.commandLine(a.release, s, nil, limit)...)
 	if err != nil {
 		return err
 	}
-	defer l.kill()
+	defer l.killServer()
 	ctx, cancel := context.WithTimeout(ctx, brieflyLimit)
 	defer cancel()
 	for !done() {
 		select {
 		case <-l.server.Done():
-			return errors.New("etcd ended: " + l.reason())
+			return errors.New("etcd ended: " + l.explainEnd())
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(50 * time.Millisecond):

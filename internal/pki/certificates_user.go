@@ -17,9 +17,8 @@ import (
 // not start.
 const leastRSABits = 2048
 
-// Given is what there is to know of a certificate, or of a CA, that somebody
-// brought in a Secret. It holds no key.
-type Given struct {
+// UserProvided is what there is to know of a certificate, or of a CA, that a user provides in a Secret. It holds no key.
+type UserProvided struct {
 	// CertPEM is the certificate, followed by the intermediate ones.
 	CertPEM []byte
 	// Roots verify it, in PEM form.
@@ -31,21 +30,21 @@ type Given struct {
 	validity
 }
 
-// Fault is why it cannot be used now, and what helps; empty when it can.
-func (g Given) Fault(now time.Time) string {
+// FindFault says why it cannot be used now, and what helps; empty when it can.
+func (g UserProvided) FindFault(now time.Time) string {
 	switch {
 	case g.fault != "":
 		return g.fault
 	case now.Before(g.notBefore):
 		return fmt.Sprintf("it is not valid before %s: wait, or correct the clock of its signer", g.notBefore.UTC().Format(time.RFC3339))
-	case g.expired(now):
+	case g.isExpired(now):
 		return fmt.Sprintf("it, or what signed it, expired at %s: renew it", g.notAfter.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
-// Next is the next time at which Fault changes by itself; zero for never.
-func (g Given) Next(now time.Time) time.Time {
+// NextChange is the next time at which FindFault changes by itself; zero for never.
+func (g UserProvided) NextChange(now time.Time) time.Time {
 	for _, at := range []time.Time{g.notBefore, g.notAfter.Add(time.Second)} {
 		if g.fault == "" && at.After(now) {
 			return at
@@ -58,27 +57,27 @@ func (g Given) Next(now time.Time) time.Time {
 // ca.crt as kubernetes.io/tls has them, and holds it against the names that it
 // must carry, wildcards among them. Without ca.crt the root must stand in
 // tls.crt.
-func ReadServer(data map[string][]byte, names []string) Given {
+func ReadServer(data map[string][]byte, names []string) UserProvided {
 	g, err := readServer(data, names)
 	if err != nil {
-		return Given{fault: err.Error()}
+		return UserProvided{fault: err.Error()}
 	}
 	return g
 }
 
-func readServer(data map[string][]byte, names []string) (Given, error) {
+func readServer(data map[string][]byte, names []string) (UserProvided, error) {
 	cert, err := readPair(data)
 	if err != nil {
-		return Given{}, err
+		return UserProvided{}, err
 	}
 	if cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
-		return Given{}, errors.New("the certificate's key usage lacks digital signature: add it")
+		return UserProvided{}, errors.New("the certificate's key usage lacks digital signature: add it")
 	}
 	if cert.SignatureAlgorithm == x509.PureEd25519 {
-		return Given{}, errors.New("the certificate is signed with Ed25519, to which clients cannot bind a login by password: have it signed by a CA with an RSA or ECDSA key")
+		return UserProvided{}, errors.New("the certificate is signed with Ed25519, to which clients cannot bind a login by password: have it signed by a CA with an RSA or ECDSA key")
 	}
-	if missing := lacks(cert, names); len(missing) > 0 {
-		return Given{}, fmt.Errorf("the certificate lacks the DNS names %s: add them", strings.Join(missing, ", "))
+	if missing := listMissing(cert, names); len(missing) > 0 {
+		return UserProvided{}, fmt.Errorf("the certificate lacks the DNS names %s: add them", strings.Join(missing, ", "))
 	}
 	roots := data[keyBundle]
 	if len(certBlocks(roots)) == 0 {
@@ -86,14 +85,14 @@ func readServer(data map[string][]byte, names []string) (Given, error) {
 	}
 	chain, err := chainTo(cert, parseAll(data[keyCurrentCert], roots), parseAll(roots))
 	if err != nil {
-		return Given{}, err
+		return UserProvided{}, err
 	}
 	for _, c := range chain {
 		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() < leastRSABits {
-			return Given{}, fmt.Errorf("the RSA key of %q has %d bits: databases take %d at least", c.Subject.String(), key.N.BitLen(), leastRSABits)
+			return UserProvided{}, fmt.Errorf("the RSA key of %q has %d bits: databases take %d at least", c.Subject.String(), key.N.BitLen(), leastRSABits)
 		}
 	}
-	return Given{CertPEM: Bundle(data[keyCurrentCert]), Roots: Bundle(roots), validity: common(chain)}, nil
+	return UserProvided{CertPEM: JoinBundle(data[keyCurrentCert]), Roots: JoinBundle(roots), validity: commonValidity(chain)}, nil
 }
 
 // readPair reads a certificate and makes sure that its key is there.
@@ -111,14 +110,14 @@ func readPair(data map[string][]byte) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tls.key is unusable (%w): put the unencrypted RSA or ECDSA key there in PEM form", err)
 	}
-	if !belongs(key, cert) {
+	if !isKeyOf(key, cert) {
 		return nil, errors.New("tls.key does not belong to the first certificate in tls.crt: put the pair there that belongs together")
 	}
 	return cert, nil
 }
 
-// lacks says which names a certificate does not carry.
-func lacks(cert *x509.Certificate, names []string) []string {
+// listMissing lists which names a certificate does not carry.
+func listMissing(cert *x509.Certificate, names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		host := name
 		if rest, wild := strings.CutPrefix(name, "*."); wild {
@@ -153,7 +152,9 @@ func chainTo(cert *x509.Certificate, all, trusted []*x509.Certificate) ([]*x509.
 	for _, at := range times {
 		var chains [][]*x509.Certificate
 		if chains, err = cert.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: at}); err == nil {
-			return slices.MaxFunc(chains, func(a, b []*x509.Certificate) int { return common(a).notAfter.Compare(common(b).notAfter) }), nil
+			return slices.MaxFunc(chains, func(a, b []*x509.Certificate) int {
+				return commonValidity(a).notAfter.Compare(commonValidity(b).notAfter)
+			}), nil
 		}
 	}
 	return nil, fmt.Errorf("no root in ca.crt verifies tls.crt (%w): put the root that signed it into ca.crt, and intermediate certificates into tls.crt", err)
@@ -164,8 +165,8 @@ func signedItself(c *x509.Certificate) bool {
 	return bytes.Equal(c.RawSubject, c.RawIssuer) && c.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature) == nil
 }
 
-// common is when all of some certificates are valid.
-func common(chain []*x509.Certificate) validity {
+// commonValidity is when all of some certificates are valid.
+func commonValidity(chain []*x509.Certificate) validity {
 	v := validityOf(chain[0])
 	for _, c := range chain[1:] {
 		if c.NotBefore.After(v.notBefore) {
@@ -180,13 +181,13 @@ func common(chain []*x509.Certificate) validity {
 
 // ReadAuthority reads a CA from tls.crt and tls.key, and makes sure that what
 // it is wanted to sign can be verified. For rand see NewCA.
-func ReadAuthority(data map[string][]byte, want LeafRequest, rand io.Reader) Given {
+func ReadAuthority(data map[string][]byte, want LeafRequest, rand io.Reader) UserProvided {
 	ca, err := readAuthority(data, want, rand)
 	if err != nil {
-		return Given{fault: err.Error()}
+		return UserProvided{fault: err.Error()}
 	}
-	own := Bundle(ca.CertPEM)
-	return Given{CertPEM: own, Roots: own, validity: validityOf(ca.cert)}
+	own := JoinBundle(ca.CertPEM)
+	return UserProvided{CertPEM: own, Roots: own, validity: validityOf(ca.cert)}
 }
 
 func readAuthority(data map[string][]byte, want LeafRequest, rand io.Reader) (*CA, error) {
@@ -209,7 +210,7 @@ func readAuthority(data map[string][]byte, want LeafRequest, rand io.Reader) (*C
 	case rsaKey && key.N.BitLen() < leastRSABits:
 		return nil, fmt.Errorf("the CA's RSA key has %d bits: databases take %d at least", key.N.BitLen(), leastRSABits)
 	}
-	ca, err := ParseCA(Bundle(encode(pemCertificate, cert.Raw)), data[keyCurrentKey])
+	ca, err := ParseCA(JoinBundle(encodePEM(pemCertificate, cert.Raw)), data[keyCurrentKey])
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +220,7 @@ func readAuthority(data map[string][]byte, want LeafRequest, rand io.Reader) (*C
 // tryOut signs a certificate and verifies it: a CA may be limited to names or
 // uses that do not fit.
 func (ca *CA) tryOut(want LeafRequest, rand io.Reader) error {
-	certPEM, _, err := Issue(ca, want, ca.cert.NotBefore.Add(backDate), rand)
+	certPEM, _, err := IssueLeaf(ca, want, ca.cert.NotBefore.Add(backDate), rand)
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func (ca *CA) tryOut(want LeafRequest, rand io.Reader) error {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
-	for _, usage := range want.Usage.extended() {
+	for _, usage := range want.Usage.extendedUsages() {
 		_, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: ca.cert.NotBefore.Add(time.Second), KeyUsages: []x509.ExtKeyUsage{usage}})
 		if err != nil {
 			return fmt.Errorf("what the CA signs for members is not valid (%w): lift the CA's limits, or bring another", err)
@@ -249,5 +250,5 @@ func parseAll(texts ...[]byte) []*x509.Certificate {
 	return all
 }
 
-// Refused is what cannot even be read.
-func Refused(fault string) Given { return Given{fault: fault} }
+// RefuseUnreadable is a certificate that cannot even be read.
+func RefuseUnreadable(fault string) UserProvided { return UserProvided{fault: fault} }
