@@ -42,7 +42,7 @@ func TestPartsThatAreRemovedBeforeTheEnd(t *testing.T) {
 		}}
 		err := attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context())
 		if err == nil || InVain(err) || heard.last.Result != nil || !strings.Contains(err.Error(), "000001") {
-			t.Errorf("%s: %v; told %+v", what, err, heard.last)
+			t.Errorf("%s: %v; reported %+v", what, err, heard.last)
 		}
 		if left := stored(t, dir); len(left) != 0 {
 			t.Errorf("%s: %v is left", what, left)
@@ -86,7 +86,7 @@ func TestTwoAttemptsAtOnce(t *testing.T) {
 	}
 	third := &ear{}
 	if err := attempt(t, dir, "pod-c", &text{lines: 5000, breaks: 1}, third).TakeBackup(t.Context()); err != nil || third.last.Result.Manifest != second.last.Result.Manifest {
-		t.Errorf("what was told of is not whole: %v", err)
+		t.Errorf("what was reported is not whole: %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAskedToStop(t *testing.T) {
 	dir, heard := t.TempDir(), &ear{}
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := attempt(t, dir, "pod-a", &meanwhile{text{lines: 5000}, cancel}, heard).TakeBackup(ctx); err == nil || InVain(err) || heard.last.Error == "" {
-		t.Errorf("%v; told %+v", err, heard.last)
+		t.Errorf("%v; reported %+v", err, heard.last)
 	}
 	if left := stored(t, dir); len(left) != 0 {
 		t.Errorf("%v is left", left)
@@ -188,7 +188,7 @@ func TestNextMember(t *testing.T) {
 			continue
 		}
 		if err != nil || heard.last.Result.Source != tc.source {
-			t.Errorf("%s: %v; told %+v", tc.name, err, heard.last)
+			t.Errorf("%s: %v; reported %+v", tc.name, err, heard.last)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func TestAttemptThatBreaks(t *testing.T) {
 	dir, heard := t.TempDir(), &ear{}
 	err := attempt(t, dir, "pod-a", &text{lines: 50000, breaks: 40000}, heard).TakeBackup(t.Context())
 	if !errors.Is(err, errBroken) || InVain(err) || heard.last.Result != nil || heard.last.Error == "" || heard.last.Permanent {
-		t.Fatalf("%v; told %+v", err, heard.last)
+		t.Fatalf("%v; reported %+v", err, heard.last)
 	}
 	for _, name := range stored(t, dir) {
 		if strings.HasSuffix(name, "manifest.json") {
@@ -158,7 +158,7 @@ func TestAttemptThatBreaks(t *testing.T) {
 }
 
 // A backup that is complete, and only could not be reported, is not made again.
-func TestAttemptThatCouldNotTell(t *testing.T) {
+func TestAttemptThatCouldNotReport(t *testing.T) {
 	dir, source, heard := t.TempDir(), &text{lines: 5000}, &ear{deaf: 1}
 	if err := attempt(t, dir, "pod-a", source, heard).TakeBackup(t.Context()); err == nil || InVain(err) {
 		t.Fatal(err)
@@ -241,7 +241,7 @@ func TestCopyThatIsRefused(t *testing.T) {
 	source := &refusing{text{lines: 10}}
 	err := attempt(t, t.TempDir(), "pod-a", source, heard).TakeBackup(t.Context())
 	if !InVain(err) || !heard.last.Permanent || heard.last.Step != v1alpha1.BackupStepVerifying || !strings.Contains(heard.last.Error, "no database") {
-		t.Errorf("%v; told %+v", err, heard.last)
+		t.Errorf("%v; reported %+v", err, heard.last)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestStoreThatIsNotThere(t *testing.T) {
 	heard := &ear{}
 	err := attempt(t, "/nonexistent", "pod-a", &text{lines: 1}, heard).TakeBackup(t.Context())
 	if !InVain(err) || !heard.last.Permanent {
-		t.Errorf("%v; told %+v", err, heard.last)
+		t.Errorf("%v; reported %+v", err, heard.last)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestCopyThatIsCutOff(t *testing.T) {
 		dir, heard := t.TempDir(), &ear{}
 		err := attempt(t, dir, "pod-a", &cut{text{lines: 5000}, with}, heard).TakeBackup(t.Context())
 		if !errors.Is(err, with) || InVain(err) || heard.last.Result != nil || len(stored(t, dir)) != 0 {
-			t.Errorf("%v; told %+v; stored %v", err, heard.last, stored(t, dir))
+			t.Errorf("%v; reported %+v; stored %v", err, heard.last, stored(t, dir))
 		}
 	}
 }

@@ -63,16 +63,16 @@ func TestCheckStore(t *testing.T) {
 		says             []string
 		permanent        bool
 	}{
-		"it can be used":        {bucket: "acme", refuses: nothing},
-		"it cannot be listed":   {"acme", "", method(http.MethodGet, true), []string{"spec.backup.destination.credentialsSecretRef: list shop/orders/uid/probe-", rights}, true},
-		"it takes nothing":      {"acme", "", method(http.MethodPut, false), []string{"spec.backup.destination.credentialsSecretRef: write shop/orders/uid/probe-", rights}, true},
-		"it gives nothing":      {"acme", "", method(http.MethodGet, false), []string{"spec.backup.destination.credentialsSecretRef: read shop/orders/uid/probe-", rights}, true},
-		"it forgets nothing":    {"acme", "", method(http.MethodDelete, false), []string{"spec.backup.destination.credentialsSecretRef: delete shop/orders/uid/probe-", rights}, true},
-		"another one is at it":  {bucket: "acme", refuses: another(2)},
-		"it loses what it took": {"acme", "", another(99), []string{"read shop/orders/uid/probe-"}, true},
-		"there is no bucket":    {"other", "", nothing, []string{"spec.backup.destination.url: ", "create it, or correct its name"}, true},
-		"there is no host":      {"acme", "http://store.invalid", nothing, []string{"spec.backup.destination.endpoint: ", "check its name"}, false},
-		"nobody listens there":  {"acme", "http://127.0.0.1:1", nothing, []string{"refused"}, false},
+		"it can be used":          {bucket: "acme", refuses: nothing},
+		"it cannot be listed":     {"acme", "", method(http.MethodGet, true), []string{"spec.backup.destination.credentialsSecretRef: list shop/orders/uid/probe-", rights}, true},
+		"it takes nothing":        {"acme", "", method(http.MethodPut, false), []string{"spec.backup.destination.credentialsSecretRef: write shop/orders/uid/probe-", rights}, true},
+		"it gives nothing":        {"acme", "", method(http.MethodGet, false), []string{"spec.backup.destination.credentialsSecretRef: read shop/orders/uid/probe-", rights}, true},
+		"it forgets nothing":      {"acme", "", method(http.MethodDelete, false), []string{"spec.backup.destination.credentialsSecretRef: delete shop/orders/uid/probe-", rights}, true},
+		"another one is at it":    {bucket: "acme", refuses: another(2)},
+		"it loses what it took":   {"acme", "", another(99), []string{"read shop/orders/uid/probe-"}, true},
+		"there is no bucket":      {"other", "", nothing, []string{"spec.backup.destination.url: ", "create it, or correct its name"}, true},
+		"there is no host":        {"acme", "http://store.invalid", nothing, []string{"spec.backup.destination.endpoint: ", "check its name"}, false},
+		"no server listens there": {"acme", "http://127.0.0.1:1", nothing, []string{"refused"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refuses = test.refuses

@@ -53,7 +53,7 @@ func TestRemove(t *testing.T) {
 
 // The log that no other backup needs goes along; an archive that is not there is
 // no reason to stay.
-func TestRemoveTakesLogAlong(t *testing.T) {
+func TestRemoveTakesWALAlong(t *testing.T) {
 	dir := t.TempDir()
 	task := agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c/a-1/", Log: &agentapi.LogTask{Prefix: "shop/orders/c/wal/", Kept: []string{"1:0/300028"}}}
 	if err := run(t, "remove", task); err != nil {
@@ -167,6 +167,6 @@ func TestMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := readIdentity(dir); err == nil {
-		t.Error("nobody to trust is no error")
+		t.Error("no CA to trust is no error")
 	}
 }

@@ -46,7 +46,7 @@ func TestEraseThatIsCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := eraseObjects(t.Context(), s, "a/"); err == nil {
-		t.Error("nobody said that parts could not be deleted")
+		t.Error("no error said that parts could not be deleted")
 	}
 	left, err := s.List(t.Context(), "a/")
 	if err != nil || len(left) != parts || len(listManifests(left)) != 0 {

@@ -11,7 +11,7 @@ import (
 
 // Progress is reported at once and when it changes, and never after the end: a late
 // word would stand over what the next step says.
-func TestFollowTellsWhatChanges(t *testing.T) {
+func TestFollowReportsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var counted Counter
 		var reported []string

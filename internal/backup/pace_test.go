@@ -61,7 +61,7 @@ func TestNoPace(t *testing.T) {
 
 // A copy that waits is asked to stop, and the error is why.
 func TestPaceIsLeft(t *testing.T) {
-	why := errors.New("nobody wants it any more")
+	why := errors.New("it is not needed any more")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	p := newPace(1)

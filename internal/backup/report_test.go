@@ -56,11 +56,11 @@ func TestConcludeWhenAllIsOver(t *testing.T) {
 	cancel()
 	o := object(func() (map[string]any, error) { return nil, nil })
 	if err := o.ReportEnd(ctx, v1alpha1.BackupRun{Pod: "a"}); err == nil {
-		t.Error("it says that it has told")
+		t.Error("it says that it has reported")
 	}
 	heard := &ear{}
 	if err := attempt(t, t.TempDir(), "pod-a", &text{lines: 10}, &lastMinute{heard, cancel}).TakeBackup(t.Context()); err != nil || heard.last.Result == nil {
-		t.Errorf("%v; told %+v", err, heard.last)
+		t.Errorf("%v; reported %+v", err, heard.last)
 	}
 }
 

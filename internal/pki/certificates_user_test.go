@@ -173,7 +173,7 @@ func TestWhatServesAndWhatDoesNot(t *testing.T) {
 }
 
 // What expires first ends it, and the next change is known beforehand.
-func TestWhenAGivenCertificateServes(t *testing.T) {
+func TestWhenAUserCertificateServes(t *testing.T) {
 	root := signed(t, nil, ecKey(t), func(c *x509.Certificate) {
 		authority("root")(c)
 		c.NotAfter = start.Add(10 * 24 * time.Hour)

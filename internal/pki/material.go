@@ -66,8 +66,8 @@ type Material struct {
 type signedBy int
 
 const (
-	// signedByNobody that is trusted.
-	signedByNobody signedBy = iota
+	// signedByUntrusted is by no CA that is trusted.
+	signedByUntrusted signedBy = iota
 	// signedByFormer is by a CA that is trusted still.
 	signedByFormer
 	// signedByWanted is by who is to sign.
@@ -108,7 +108,7 @@ func whoSigned(cert *x509.Certificate, bundle, wanted []byte) (by signedBy, sign
 			return signedByFormer, encodePEM(pemCertificate, ca.Raw)
 		}
 	}
-	return signedByNobody, wanted
+	return signedByUntrusted, wanted
 }
 
 func (m *Material) readServer(data map[string][]byte, want Wanted) {
@@ -194,7 +194,7 @@ func (m Material) nextLeaf(loaded bool, now time.Time) Change { //nolint:gocyclo
 		return Change{MaterialTrust, "a CA is to be trusted"}
 	case !m.signs:
 		return Change{}
-	case m.signer == signedByNobody:
+	case m.signer == signedByUntrusted:
 		return Change{MaterialIssue, reason}
 	case m.signer == signedByFormer && m.leaf.isExpired(now):
 		// Any member that could be asked distrusts it already.

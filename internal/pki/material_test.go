@@ -139,10 +139,10 @@ func (f *fleet) check() {
 	}
 }
 
-// Whoever is to sign and whatever clients are to see, and however late a member
+// Whichever CA is to sign and whatever clients are to see, and however late a member
 // takes up what it mounts: all trust each other all the time, and in the
 // end just what is wanted is there.
-func TestNobodyIsEverDistrusted(t *testing.T) {
+func TestNoMemberIsEverDistrusted(t *testing.T) {
 	cas := []*CA{newCA(t, start), newCA(t, start), newCA(t, start)}
 	var roots []*party
 	for i := range 2 {

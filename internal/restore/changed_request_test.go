@@ -79,7 +79,7 @@ func TestRestoreOfWhatIsAskedForNow(t *testing.T) {
 	}
 }
 
-// Another store is another wish: there, the same prefix means another backup.
+// Another store is another request: there, the same prefix means another backup.
 func TestRestoreFromAnotherStore(t *testing.T) {
 	w, _, _, _ := newChoice(t)
 	w.dies(t, "intent")
@@ -179,7 +179,7 @@ func TestRestoreOfWhatNoLongerFits(t *testing.T) {
 	}{
 		"another image":           {func(w *world) { w.engine.fits = newPermanent("spec.version: set it back") }, "spec.version"},
 		"a smaller size declared": {func(w *world) { w.engine.need, w.task.VolumeSize = 1<<20, 1<<19 }, "spec.storage.size"},
-		"less room": {func(w *world) {
+		"less space": {func(w *world) {
 			w.engine.need, w.space = 1<<20, func() diskspace.Space { return diskspace.Space{Free: 1 << 19, Total: 1 << 30} }
 		}, "spec.storage.size"},
 	}

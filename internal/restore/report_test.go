@@ -79,10 +79,10 @@ func TestConcludeWaits(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.ReportEnd(ended, Run{Step: v1alpha1.RestoreStepDone}); err == nil {
-		t.Error("told, it says, when there was no time left")
+		t.Error("reported, it says, when there was no time left")
 	}
 	c.Limit = 20 * time.Millisecond
 	if err := c.ReportEnd(t.Context(), Run{Step: v1alpha1.RestoreStepDone}); err == nil {
-		t.Error("told, it says, to nobody")
+		t.Error("reported, it says, to no operator")
 	}
 }

@@ -125,7 +125,7 @@ func TestRestoreAfterFailedRecovery(t *testing.T) {
 }
 
 // A result that could not be reported is reported by the next attempt.
-func TestRestoreThatCouldNotTell(t *testing.T) {
+func TestRestoreThatCouldNotReport(t *testing.T) {
 	w := newWorld(t)
 	w.backup(t, "c-1", "nightly", data)
 	w.said.fails = errors.New("no API server")
@@ -145,17 +145,17 @@ func TestRestoreRefusesVolumes(t *testing.T) {
 		volume files
 		says   string
 	}{
-		"data":                                    {files{"db/base": "x"}, "holds data (db)"},
-		"data restored for another cluster":       {files{"db/inner/" + agent.RestoredFile: proofOf("c-1")}, "holds data (db)"},
-		"data whose proof is torn":                {files{"db/inner/" + agent.RestoredFile: "{"}, "holds data (db)"},
-		"data with our intent":                    {files{"db/base": "x", intentName: intentOf("c-2")}, "holds data (db)"},
-		"something unknown":                       {files{"letters": "x"}, "holds data (letters)"},
-		"something unknown with our intent":       {files{"letters": "x", intentName: intentOf("c-2")}, "holds data (letters)"},
-		"another engine's data":                   {files{"other/base": "x"}, "holds data (other)"},
-		"what an agent keeps beside its data":     {files{"volume.json": "{}"}, "holds data (volume.json)"},
-		"the intent of another cluster":           {files{intentName: intentOf("c-1"), workName + "/base": "x"}, "unfinished restore of another"},
-		"an intent that is torn":                  {files{intentName: "{", workName + "/base": "x"}, "holds data"},
-		"unfinished work that nobody answers for": {files{workName + "/base": "x"}, "holds data"},
+		"data":                                  {files{"db/base": "x"}, "holds data (db)"},
+		"data restored for another cluster":     {files{"db/inner/" + agent.RestoredFile: proofOf("c-1")}, "holds data (db)"},
+		"data whose proof is torn":              {files{"db/inner/" + agent.RestoredFile: "{"}, "holds data (db)"},
+		"data with our intent":                  {files{"db/base": "x", intentName: intentOf("c-2")}, "holds data (db)"},
+		"something unknown":                     {files{"letters": "x"}, "holds data (letters)"},
+		"something unknown with our intent":     {files{"letters": "x", intentName: intentOf("c-2")}, "holds data (letters)"},
+		"another engine's data":                 {files{"other/base": "x"}, "holds data (other)"},
+		"what an agent keeps beside its data":   {files{"volume.json": "{}"}, "holds data (volume.json)"},
+		"the intent of another cluster":         {files{intentName: intentOf("c-1"), workName + "/base": "x"}, "unfinished restore of another"},
+		"an intent that is torn":                {files{intentName: "{", workName + "/base": "x"}, "holds data"},
+		"unfinished work that no intent allows": {files{workName + "/base": "x"}, "holds data"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

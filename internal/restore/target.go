@@ -37,7 +37,7 @@ func (r *Restorer) findBackup(ctx context.Context, s *store.Store) (string, erro
 	if len(readable) == 0 { // as without a target
 		return findNewest(ctx, s, t.Prefix, t.Backup)
 	}
-	// Whichever of those before the target it is, the WAL leads to the same: one
+	// Of all those before the target, the WAL leads to the same: one
 	// that is not whole may be skipped.
 	newest, torn, err := newestOf(ctx, s, r.skipLeft(ctx, s, r.filterBefore(readable)))
 	switch {

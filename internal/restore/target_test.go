@@ -52,14 +52,14 @@ func TestRestoreToATarget(t *testing.T) {
 		{"the one that is named is too late", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
 			w.engine.late, w.task.Backup = []string{"newest"}, "newest"
 		}, "", []string{"the end of the backup newest", "name another one that ends before it: first ("}},
-		{"so is the one on record", func(_ *testing.T, w *world, _, newest *v1alpha1.BackupResult) {
+		{"so is the recorded one", func(_ *testing.T, w *world, _, newest *v1alpha1.BackupResult) {
 			w.engine.late, w.task.Manifest = []string{"newest"}, newest.Manifest
 		}, "", []string{"the end of the backup newest", "name another one that ends before it: first ("}},
 		{"there is none of the name", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) { w.task.Backup = "nothing" }, "", []string{"no complete backup nothing"}},
 		{"there is no log", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
 			w.engine.unarchived = newPermanent("there is no log")
 		}, "", []string{"there is no log"}},
-		{"the log lacks a restore point", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
+		{"the WAL lacks a restore point", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
 			w.task.Target = &v1alpha1.RestoreTarget{Name: "p"}
 			w.engine.dies = &Missed{Err: errors.New("it is not there")}
 		}, "", []string{"it is not there", "name an older backup: first ("}},
@@ -67,10 +67,10 @@ func TestRestoreToATarget(t *testing.T) {
 			w.task.Target, w.task.Backup = &v1alpha1.RestoreTarget{Name: "p"}, "first"
 			w.engine.dies = &Missed{Err: errors.New("it is not there")}
 		}, "", []string{"it is not there", "there is no older backup"}},
-		{"the log knows better", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
+		{"the WAL knows better", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
 			w.engine.dies = &Missed{Early: true, Err: errors.New("it is before the end")}
 		}, "", []string{"it is before the end", "name an older backup: first ("}},
-		{"the log ends before", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
+		{"the WAL ends before", func(_ *testing.T, w *world, _, _ *v1alpha1.BackupResult) {
 			w.engine.dies = &Missed{Err: errors.New("it ends before")}
 		}, "", []string{"it ends before"}},
 	}

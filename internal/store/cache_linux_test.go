@@ -26,7 +26,7 @@ func TestWrittenIsForgotten(t *testing.T) {
 	defer f.Close()
 	var stat unix.Cachestat_t
 	if err := unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &stat, 0); err != nil {
-		t.Skipf("this kernel does not tell: %v", err)
+		t.Skipf("this kernel does not say: %v", err)
 	}
 	if stat.Cache != 0 {
 		t.Errorf("%d pages are still in memory", stat.Cache)

@@ -30,7 +30,7 @@ func TestDeleteAllInOrder(t *testing.T) {
 	service.refuse.Store(&refuse)
 	first := func(key string) bool { return strings.HasSuffix(key, "/manifest") }
 	if err := s.DeleteAll(t.Context(), "a/", first); err == nil {
-		t.Error("nobody said that it could not be deleted")
+		t.Error("no error said that it could not be deleted")
 	}
 	want(t, s, append(keys[1:], keys[0])...)
 	service.refuse.Store(nil)

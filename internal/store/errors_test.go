@@ -38,7 +38,7 @@ func TestErrors(t *testing.T) {
 		{"a quota", 403, "QuotaExceeded", FieldURL, remedyFull},
 		{"a session that is over", 400, "ExpiredToken", FieldCredentials, remedyCredentials},
 		{"a proxy that refuses", 403, "", FieldCredentials, remedyRights},
-		{"what nobody knows", 400, "Strange", "", ""},
+		{"what is unknown", 400, "Strange", "", ""},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestSignaturesStaySecret(t *testing.T) {
 	defer broken.Close()
 	broken.Config.ErrorLog = log.New(io.Discard, "", 0)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: broken.Certificate().Raw})
-	for name, endpoint := range map[string]string{"nobody listens": "https://127.0.0.1:1", "no such host": "https://store.invalid", "the connection breaks": broken.URL} {
+	for name, endpoint := range map[string]string{"no server listens": "https://127.0.0.1:1", "no such host": "https://store.invalid", "the connection breaks": broken.URL} {
 		s := open(t, Location{URL: "azblob://backups/team", Endpoint: endpoint}, Secret{KeyAzureAccount: []byte("acme"), KeyAzureSignature: []byte("?sv=2024&sig=c2VjcmV0%3D&se=2030"), KeyCA: ca})
 		s.Patience = Patience{}
 		for _, err := range []error{s.Put(t.Context(), "a", []byte("data")), s.CheckAccess(t.Context(), "a/"), s.DeleteAll(t.Context(), "a/", nil)} {
@@ -139,9 +139,9 @@ func TestErrorsOfTheWay(t *testing.T) {
 		field     string
 		permanent bool
 	}{
-		{"a certificate that nobody trusts", service.location(), stranger, FieldEndpoint, true},
+		{"a certificate that no client trusts", service.location(), stranger, FieldEndpoint, true},
 		{"a host that is not there", Location{URL: "s3://backups", Endpoint: "https://store.invalid", PathStyle: true}, service.secret(), FieldEndpoint, false},
-		{"nobody who listens", Location{URL: "s3://backups", Endpoint: "https://127.0.0.1:1", PathStyle: true}, service.secret(), FieldEndpoint, false},
+		{"no server that listens", Location{URL: "s3://backups", Endpoint: "https://127.0.0.1:1", PathStyle: true}, service.secret(), FieldEndpoint, false},
 		{"another bucket", Location{URL: "s3://other", Endpoint: service.URL, PathStyle: true}, service.secret(), FieldURL, true},
 	}
 	for _, tc := range cases {
@@ -196,7 +196,7 @@ func TestRefusedToOpen(t *testing.T) {
 		{"a CA that is none", Location{URL: "s3://backups"}, Secret{KeyCA: []byte("ca")}, FieldCredentials},
 		{"a key of Google that is none", Location{URL: "gs://backups"}, Secret{KeyGoogle: []byte("{}")}, FieldCredentials},
 		{"an account of Azure without a name", Location{URL: "azblob://backups"}, Secret{KeyAzureKey: []byte("a2V5")}, FieldCredentials},
-		{"a signature that everybody could read", Location{URL: "azblob://backups", Endpoint: "http://store:10000"}, Secret{KeyAzureAccount: []byte("acme"), KeyAzureSignature: []byte("sig=x")}, FieldCredentials},
+		{"a signature that all could read", Location{URL: "azblob://backups", Endpoint: "http://store:10000"}, Secret{KeyAzureAccount: []byte("acme"), KeyAzureSignature: []byte("sig=x")}, FieldCredentials},
 		{"a key of Azure that is none", Location{URL: "azblob://backups"}, Secret{KeyAzureAccount: []byte("acme"), KeyAzureKey: []byte("?")}, FieldCredentials},
 	}
 	for _, tc := range cases {

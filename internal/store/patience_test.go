@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var errAway = errors.New("nobody is there")
+var errAway = errors.New("no server is there")
 
 // outage is a store that is away for so long, by the clock of a synctest bubble.
 func outage(lasts time.Duration, tries *int) func(context.Context) error {
@@ -64,14 +64,14 @@ func TestRequestsThatHang(t *testing.T) {
 	})
 }
 
-// Nobody is asked any more once the context is done: neither again, nor at all.
+// No store is asked any more once the context is done: neither again, nor at all.
 func TestPatienceEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		tries := 0
-		time.AfterFunc(time.Minute, func() { cancel(errors.New("told to stop")) })
+		time.AfterFunc(time.Minute, func() { cancel(errors.New("asked to stop")) })
 		err := (&Store{Patience: patience}).tryRequest(ctx, "write a", 0, outage(time.Hour, &tries))
-		if err == nil || !errors.Is(err, errAway) || context.Cause(ctx).Error() != "told to stop" {
+		if err == nil || !errors.Is(err, errAway) || context.Cause(ctx).Error() != "asked to stop" {
 			t.Error(err)
 		}
 		tries = 0

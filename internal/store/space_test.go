@@ -18,7 +18,7 @@ func TestSpace(t *testing.T) {
 		taken, total     int64
 		says             string // nothing where it is written
 	}{
-		{"room on a disk that others use", 10 * mib, 90 * gib, 7 * mib, 10 * gib, 100 * gib, ""},
+		{"space on a disk that others use", 10 * mib, 90 * gib, 7 * mib, 10 * gib, 100 * gib, ""},
 		{"more than its size", 10 * mib, 90 * gib, 9 * mib, 10 * gib, 100 * gib, "it holds 9Mi of 10Mi"},
 		{"the disk is nearly full", 10 * mib, gib, 0, 99 * gib, 100 * gib, "only 1Gi of the disk that it is on are free"},
 		{"a small one, too", 10 * mib, 49 * mib, 0, 975 * mib, gib, "only 49Mi"},
@@ -68,7 +68,7 @@ func TestSpaceIsCounted(t *testing.T) {
 		}
 	}
 	if err := s.Put(t.Context(), "c", part); err == nil {
-		t.Error("more is written than there is room for")
+		t.Error("more is written than there is space for")
 	}
 	if err := os.Remove(filepath.Join(dir, "a")); err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func TestTheWay(t *testing.T) {
 		{"a backup before every turn", nil, "", 1, "0/4000050", 4, []uint32{3}, nil, ""},
 		{"a backup at the turn", nil, "", 1, "0/5000100", 4, []uint32{3}, nil, ""},
 		{"a backup after the turn is on a timeline that was left", nil, "", 1, "0/5000101", 1, []uint32{2, 3, 4}, nil, ""},
-		{"a backup on a timeline that nobody followed", nil, "", 3, "0/4000200", 3, []uint32{1, 2, 4}, nil, ""},
+		{"a backup on a timeline that no member followed", nil, "", 3, "0/4000200", 3, []uint32{1, 2, 4}, nil, ""},
 		{"a backup on the newest", nil, "", 4, "0/7000100", 4, []uint32{3}, nil, ""},
 		{"log behind a turn", map[string]string{seg(1, 6): ""}, "", 1, "0/4000200", 4, []uint32{1, 3}, nil, ""},
 		{"log that begins at a turn", map[string]string{seg(2, 7): ""}, "", 1, "0/4000200", 4, []uint32{2, 3}, nil, ""},
@@ -150,7 +150,7 @@ func TestSupply(t *testing.T) {
 	for _, c := range []struct{ asked, want string }{{second, "cannot be unpacked"}, {third, "given up"}} {
 		code := ask(c.asked + " pg_wal/X")
 		if hole := s.FindHole(t.Context()); code != exitMissing || hole == nil || !strings.Contains(hole.Error(), c.want) || s.FetchError() != nil {
-			t.Errorf("what nobody can have: %d, %v, %v", code, hole, s.FetchError())
+			t.Errorf("what no archive can have: %d, %v, %v", code, hole, s.FetchError())
 		}
 	}
 	for _, asked := range []string{first + " ../../X", first + " /tmp/X", "PG_VERSION pg_wal/X"} {

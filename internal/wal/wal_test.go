@@ -137,7 +137,7 @@ func TestClaim(t *testing.T) {
 	a, _ := archive(t)
 	mine := Owner{"PostgresCluster", "shop", "orders", "uid", "1"}
 	if _, err := a.ReadOwner(t.Context()); !store.NotFound(err) {
-		t.Errorf("an archive of nobody: %v", err)
+		t.Errorf("an archive without an owner: %v", err)
 	}
 	for range 2 {
 		if err := a.ClaimArchive(t.Context(), mine); err != nil {
@@ -456,10 +456,10 @@ func TestAsk(t *testing.T) {
 	<-begun
 	cancel()
 	if err := <-asked; err == nil {
-		t.Error("stored, although nobody waited")
+		t.Error("stored, although no caller waited")
 	}
 	<-left
 	if err := AskAgent(t.Context(), filepath.Join(dir, "absent"), "good"); err == nil {
-		t.Error("stored by nobody")
+		t.Error("stored by no agent")
 	}
 }

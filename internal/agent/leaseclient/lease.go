@@ -342,7 +342,7 @@ func buildClaim(observed *coordinationv1.Lease, id identity.Identity, name strin
 		next.Spec.AcquireTime = &metav1.MicroTime{Time: now}
 		next.Spec.LeaseTransitions = new(int32(record.Term))
 	}
-	// Whoever may claim goes at least as far, and an older agent recorded no
+	// A member that may claim goes at least as far, and an older agent recorded no
 	// checkpoint with it.
 	if position := next.Annotations[AnnotationShutdownPosition]; position != "" {
 		next.Annotations[AnnotationCheckpoint] = position

@@ -215,7 +215,7 @@ func TestLeaseIsLostToAnotherHolder(t *testing.T) {
 	select {
 	case <-lost:
 	default:
-		t.Error("nobody was told")
+		t.Error("no holder was notified")
 	}
 }
 
@@ -240,7 +240,7 @@ func TestLeaseOutlivesAnOutage(t *testing.T) {
 	}
 }
 
-func TestDeletedLeaseIsMadeAgainWithItsLatch(t *testing.T) {
+func TestDeletedLeaseIsMadeAgainWithItsSystemIdentifier(t *testing.T) {
 	ctx := context.Background()
 	l, client := newTestLease(heldBy("uid-0"))
 	readLease(t, l)
@@ -258,7 +258,7 @@ func TestDeletedLeaseIsMadeAgainWithItsLatch(t *testing.T) {
 	}
 }
 
-func TestClaimIsLostToWhoeverWasFirst(t *testing.T) {
+func TestClaimIsLostToTheFirstMember(t *testing.T) {
 	l, client := newTestLease(heldBy("uid-1"))
 	readLease(t, l)
 	client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict() })

@@ -90,7 +90,7 @@ func TestRegistryRefusesTheSecondWriter(t *testing.T) {
 	}
 }
 
-func TestRegisterKeepsTheNewestStarts(t *testing.T) {
+func TestMembershipRecordKeepsTheNewestStarts(t *testing.T) {
 	r := MembershipRecord{}.WithStart(Start{Member: "old", Pod: "orders-0", Volume: "u"})
 	for i := range maxStarts + 5 {
 		r = r.WithStart(Start{Member: fmt.Sprint(i), Pod: "orders-1", Volume: "v"})
@@ -100,7 +100,7 @@ func TestRegisterKeepsTheNewestStarts(t *testing.T) {
 		t.Errorf("%d starts, the oldest among them: %v", len(r.Starts), there)
 	}
 	if s, _ := r.FindStart("7"); s.Volume != "w" {
-		t.Errorf("member 7 is on record on %q", s.Volume)
+		t.Errorf("member 7 is recorded on %q", s.Volume)
 	}
 	last := []string{r.FindLastMember("orders-0"), r.FindLastMember("orders-1"), r.FindLastMember("orders-2")}
 	if diff := cmp.Diff([]string{"old", "7", ""}, last); diff != "" {

@@ -36,7 +36,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 // A program is asked to end when its copy is, and why is what counts.
 func TestStreamThatIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	end := errors.New("told to stop")
+	end := errors.New("asked to stop")
 	err := (&Source{}).streamOutput(ctx, exec.Command("cat", "/dev/zero"), writer(func(p []byte) (int, error) { cancel(end); return len(p), nil }))
 	if !errors.Is(err, end) {
 		t.Error(err)

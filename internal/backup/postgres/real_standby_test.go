@@ -111,7 +111,7 @@ func TestRealUnfit(t *testing.T) {
 }
 
 // One bit of the WAL that is another than it was is found.
-func TestRealLogThatRots(t *testing.T) {
+func TestRealWALThatRots(t *testing.T) {
 	s := startPostgres(t)
 	source := s.source(t)
 	stream, found := s.copied(t, source)

@@ -224,6 +224,6 @@ func TestRealCopyThatIsCancelled(t *testing.T) {
 	s := startPostgres(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := s.source(t).CopyMember(ctx, s.member(), writer(func([]byte) (int, error) { cancel(); return 0, io.ErrClosedPipe })); err == nil {
-		t.Error("a copy that nobody took is whole")
+		t.Error("a copy that no reader took is whole")
 	}
 }

@@ -132,7 +132,7 @@ func TestVerifyEnded(t *testing.T) {
 }
 
 // The log is read, and a copy is refused for what is wrong with it.
-func TestVerifyReadsLog(t *testing.T) {
+func TestVerifyReadsWAL(t *testing.T) {
 	s := source(t, 0)
 	if _, err := s.VerifyCopy(t.Context(), pack(t, copied())); err != nil {
 		t.Fatal(err)
@@ -160,8 +160,8 @@ func TestVerifyThatIsStopped(t *testing.T) {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("told to stop"))
-	if _, err := s.VerifyCopy(ctx, pack(t, copied())); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "told to stop") {
+	cancel(errors.New("asked to stop"))
+	if _, err := s.VerifyCopy(ctx, pack(t, copied())); err == nil || backup.InVain(err) || !strings.Contains(err.Error(), "asked to stop") {
 		t.Error(err)
 	}
 }
@@ -209,14 +209,14 @@ func TestVerifyRefuses(t *testing.T) {
 			f[manifestName] = bytes.Replace(f[manifestName], []byte("8192"), []byte("8193"), 1)
 		}, "not what PostgreSQL wrote"},
 		{"a manifest that ends early", func(f map[string][]byte) { f[manifestName] = f[manifestName][:100] }, "no manifest"},
-		{"a segment of the log that is missing", func(f map[string][]byte) { delete(f, "pg_wal/000000020000000000000003") }, "000000020000000000000003 is missing"},
-		{"a segment of the log that is shorter", func(f map[string][]byte) {
+		{"a segment of the WAL that is missing", func(f map[string][]byte) { delete(f, "pg_wal/000000020000000000000003") }, "000000020000000000000003 is missing"},
+		{"a segment of the WAL that is shorter", func(f map[string][]byte) {
 			f["pg_wal/000000020000000000000004"] = f["pg_wal/000000020000000000000004"][1:]
 		}, "000000020000000000000004 is missing"},
 		{"no log", func(f map[string][]byte) {
 			maps.DeleteFunc(f, func(name string, _ []byte) bool { return strings.HasPrefix(name, walDir) })
 		}, "holds no WAL"},
-		{"no range of the log", func(f map[string][]byte) {
+		{"no range of the WAL", func(f map[string][]byte) {
 			delete(f, manifestName)
 			f[manifestName] = listing(f, "")
 		}, "which WAL it needs"},

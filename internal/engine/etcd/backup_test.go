@@ -21,13 +21,13 @@ func TestPlanCopy(t *testing.T) {
 		order, waits string
 	}{
 		{"followers first", 3, func(*world) {}, -1, "config-2 config-1 config-0", ""},
-		{"followers first, whoever leads", 3, func(w *world) { w.leader = w.data[2] }, -1, "config-1 config-0 config-2", ""},
+		{"followers first, whichever leads", 3, func(w *world) { w.leader = w.data[2] }, -1, "config-1 config-0 config-2", ""},
 		{"those that serve", 3, func(w *world) { w.gone(2) }, -1, "config-1 config-0", ""},
 		{"those that stay", 3, func(w *world) { w.o.Pods[2].DeletionTimestamp = &metav1.Time{Time: now} }, -1, "config-1 config-0", ""},
 		{"those that hold what the rest holds", 3, func(*world) {}, 2, "config-1 config-0", ""},
 		{"no learner", 2, func(w *world) { w.volume(2, true); w.pod(2); w.data[2] = w.admit(2) }, -1, "config-1 config-0", ""},
 		{"the leader, where it is alone", 1, func(*world) {}, -1, "config-0", ""},
-		{"nobody without a leader", 3, func(w *world) { w.gone(2); w.gone(1) }, -1, "", "no member serves in a group that has a leader"},
+		{"none without a leader", 3, func(w *world) { w.gone(2); w.gone(1) }, -1, "", "no member serves in a group that has a leader"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 		{"a new schedule begins with its next slot",
 			func(t *testing.T) *world { w := hourly(t); w.c.Status.Schedules = nil; return w },
 			"", recordSchedule(time.Time{}, nextSlot, ""), time.Hour},
-		{"between two slots nobody is defragmented",
+		{"between two slots no member is defragmented",
 			waiting, "", recordSchedule(now, nextSlot, ""), time.Hour},
 		{"a run begins with the follower of the highest ordinal",
 			hourly, "Defragment config-2", recordSchedule(lastSlot, now, ""), 0},
@@ -128,7 +128,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 		{"a turn of another run does not count",
 			func(t *testing.T) *world { w := hourly(t); w.tried("Defragment config-2", 5*time.Minute); return w },
 			"Defragment config-2", recordSchedule(lastSlot, now, ""), 0},
-		{"a run in which nobody has enough to give back ends at once",
+		{"a run in which no member has enough to give back ends at once",
 			func(t *testing.T) *world {
 				w := hourly(t)
 				for n := range 3 {
@@ -154,7 +154,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				return w
 			},
 			"ReplaceMember config-2", recordSchedule(lastSlot, now, ""), 0},
-		{"a slot that nobody saw is made up until the next one",
+		{"a slot that was missed is made up until the next one",
 			missed, "Defragment config-2", missedRecord(), 0},
 		{"with one turn for each, though their own word is long after it that they have as much to give back",
 			func(t *testing.T) *world {
@@ -183,7 +183,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 		{"a line that can never come stops the runs",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Defragmentation.Schedule = "0 2 31 2 *"; return w },
 			"", nil, 0},
-		{"without a schedule there is nothing on record",
+		{"without a schedule nothing is recorded",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Defragmentation.Schedule = ""; return w },
 			"Defragment config-2", nil, 0},
 	}

@@ -41,7 +41,7 @@ var pauses = map[string]time.Duration{
 const firstCompact = "First" + stepCompact
 
 // attemptKey names a step where it is remembered when it was tried. A compaction is
-// done to the group, whoever leads it.
+// done to the group, whichever member leads it.
 func attemptKey(s engine.Step) string {
 	if s.Type == stepCompact {
 		return s.Type

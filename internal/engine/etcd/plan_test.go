@@ -64,7 +64,7 @@ func TestPlan(t *testing.T) {
 		{"growing admits the next member before its pod appears",
 			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); return w },
 			outcome{"AddLearner config-1", []string{"Reconciling/ScalingUp", available}, 1}},
-		{"the pod of an admitted member appears, and nobody else is admitted",
+		{"the pod of an admitted member appears, and no other member is admitted",
 			func(t *testing.T) *world { w := settled(t, 1); w.replicas(3); w.admit(1); return at(w) },
 			outcome{"", []string{"Reconciling/ScalingUp", available}, 2}},
 		{"a learner that runs gets its vote",
@@ -79,7 +79,7 @@ func TestPlan(t *testing.T) {
 				return at(w)
 			},
 			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingUp", available}, 2}},
-		{"a learner whose start is not on record gets no vote",
+		{"a learner whose start is not recorded gets no vote",
 			func(t *testing.T) *world {
 				w := settled(t, 1)
 				w.replicas(3)
@@ -89,7 +89,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingUp", available}, 2}},
-		{"nobody is admitted while a member is away that will be missed",
+		{"no member is admitted while a member is away that will be missed",
 			func(t *testing.T) *world { w := settled(t, 3); w.replicas(5); w.gone(2); return at(w) },
 			outcome{"", []string{"Reconciling/ScalingUp", "Degraded/QuorumAtRisk", available}, 3}},
 		{"five members of whom one is away may grow",
@@ -104,7 +104,7 @@ func TestPlan(t *testing.T) {
 		{"the next one leaves when it is gone",
 			func(t *testing.T) *world { w := settled(t, 5); w.replicas(3); w.expel(4); w.gone(4); return at(w) },
 			outcome{"RemoveMember config-3", []string{"Reconciling/ScalingDown", available}, 4}},
-		{"a leader that is scaled away hands over first",
+		{"a leader that is scaled away transfers leadership first",
 			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.leader = w.data[2]; return at(w) },
 			outcome{"MoveLeader config-0", []string{"Reconciling/ScalingDown", available}, 3}},
 		{"shrinking waits where it would cost the quorum",
@@ -113,7 +113,7 @@ func TestPlan(t *testing.T) {
 		{"a member that is away and scaled away is removed",
 			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.gone(2); return at(w) },
 			outcome{"RemoveMember config-2", []string{"Reconciling/ScalingUp", "Reconciling/ScalingDown", available}, 3}},
-		{"a learner that nobody wants any more is removed",
+		{"a learner that is not needed any more is removed",
 			func(t *testing.T) *world { w := settled(t, 1); w.learner(1); return at(w) },
 			outcome{"RemoveMember config-1", []string{"Reconciling/Syncing", "Reconciling/ScalingDown", available}, 2}},
 		{"a member whose volume was emptied is removed",
@@ -141,7 +141,7 @@ func TestPlan(t *testing.T) {
 		{"the next outdated pod waits while a member is away",
 			func(t *testing.T) *world { w := settled(t, 3); w.outdate(); w.gone(2); return at(w) },
 			outcome{"", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 3}},
-		{"the leader hands over to an up-to-date member before it is replaced",
+		{"leadership is transferred to an up-to-date member before it is replaced",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.outdate()
@@ -160,19 +160,19 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
-		{"growing waits until everybody runs what is declared",
+		{"growing waits until all members run what is declared",
 			func(t *testing.T) *world { w := settled(t, 1); w.outdate(); w.replicas(3); return at(w) },
 			outcome{"ReplaceMember config-0", []string{"Reconciling/Restarting", "Reconciling/ScalingUp", available}, 1}},
-		{"without a leader nobody is admitted or removed",
+		{"without a leader no member is admitted or removed",
 			func(t *testing.T) *world { w := settled(t, 3); w.replicas(1); w.gone(1); w.gone(2); return at(w) },
 			outcome{"", []string{"Degraded/QuorumLost", "Degraded/MemberDown", "Reconciling/Syncing", "Reconciling/ScalingUp", "Reconciling/ScalingDown", "Available/QuorumLost"}, 3}},
 		{"a lost majority is a person's to give up",
 			func(t *testing.T) *world { w := settled(t, 3); w.emptied(1); w.emptied(2); return at(w) },
 			outcome{"", []string{"Stalled/QuorumLost", "Degraded/MemberDown", "Stalled/DataMissing", "Reconciling/Syncing", "Reconciling/MemberDown", "Available/QuorumLost"}, 3}},
-		{"of members without a leader that can agree, nobody is asked to give up anything",
+		{"of members without a leader that can agree, no user is asked to give up anything",
 			func(t *testing.T) *world { w := at(settled(t, 3)); w.apart(); return w },
 			outcome{"", []string{"Degraded/MemberDown", "Reconciling/Syncing", leaderless}, 3}},
-		{"where nothing is left, nobody is told to wait for the group",
+		{"where nothing is left, no message says to wait for the group",
 			func(t *testing.T) *world { w := settled(t, 1); w.emptied(0); return at(w) },
 			outcome{"", []string{"Stalled/DataMissing", "Degraded/MemberDown", "Reconciling/MemberDown", leaderless}, 1}},
 		{"a member whose log the next version cannot read is restarted as it is first",
@@ -185,7 +185,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"ReplaceMember config-1", []string{"Reconciling/Restarting", available}, 3}},
-		{"a member without data of which nothing is on record is a person's to judge",
+		{"a member without data of which nothing is recorded is a person's to judge",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.emptied(2)
@@ -227,7 +227,7 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"Defragment config-1", []string{"Degraded/QuotaExceeded", refused}, 3}},
-		{"whoever led when history was dropped",
+		{"whichever member led when history was dropped",
 			func(t *testing.T) *world {
 				w := settled(t, 3)
 				w.leader = w.data[1]
@@ -316,7 +316,7 @@ func TestPlan(t *testing.T) {
 				return at(w)
 			},
 			outcome{"DeleteVolume data-config-1", []string{"Reconciling/ScalingDown", available}, 1}},
-		{"but not while nobody leads",
+		{"but not while no member leads",
 			func(t *testing.T) *world {
 				w := settled(t, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
@@ -381,7 +381,7 @@ func (w *world) fill(unused int) {
 }
 
 // Join grants admit no member that the leader does not count.
-func TestTickets(t *testing.T) {
+func TestJoinGrants(t *testing.T) {
 	grant := func(w *world, pod string) etcdapi.JoinGrant {
 		w.say()
 		g := groupOf(w.c, w.o)
@@ -411,7 +411,7 @@ func TestTickets(t *testing.T) {
 		m.Name = "config-1"
 		w.group[id] = m
 		if got := grant(w, "config-1"); got.State != "" {
-			t.Errorf("a ticket after the start: %+v", got)
+			t.Errorf("a join grant after the start: %+v", got)
 		}
 	})
 	t.Run("none from a view that is not the leader's", func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestTickets(t *testing.T) {
 		w.gone(0)
 		w.leader = ""
 		if got := grant(w, "config-3"); got.State != "" {
-			t.Errorf("a ticket without a leader: %+v", got)
+			t.Errorf("a join grant without a leader: %+v", got)
 		}
 	})
 }

@@ -177,11 +177,11 @@ func TestRealGroup(t *testing.T) {
 	})
 	a.must(t, "promote again", func(ctx context.Context) error { return a.group.Promote(ctx, id) })
 
-	a.until(t, "it hands over", func(ctx context.Context) error {
+	a.until(t, "it transfers leadership", func(ctx context.Context) error {
 		// A member that has not applied its own promotion does not take over,
 		// and etcd waits for it until the caller no longer does.
 		if err := a.group.MoveLeader(ctx, id); err != nil {
-			return unlessSlow(t, "a hand-over", err)
+			return unlessSlow(t, "a leader transfer", err)
 		}
 		st, err := a.group.Status(ctx, a.client)
 		if err == nil && st.Leader != id {
@@ -189,7 +189,7 @@ func TestRealGroup(t *testing.T) {
 		}
 		return err
 	})
-	a.must(t, "hand over what it does not have", func(ctx context.Context) error { return a.group.MoveLeader(ctx, id) })
+	a.must(t, "transfer what it does not have", func(ctx context.Context) error { return a.group.MoveLeader(ctx, id) })
 
 	a.until(t, "it removes", func(ctx context.Context) error {
 		if err := a.group.Remove(ctx, id); err != nil {

@@ -216,16 +216,16 @@ func (j *judgement) judgeRecovery() {
 		alive, _, unknown := listSurvivors(j.c, j.o, j.g)
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
 			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token that was not used before>",
-			j.g.countVoters(), orNobody(listNames(j.c, alive)), orNobody(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
+			j.g.countVoters(), orNoMember(listNames(j.c, alive)), orNoMember(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
 	case quorumAway(j.c, j.o, j.g):
 		_, lost, unknown := listSurvivors(j.c, j.o, j.g)
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
 			"%d of %d voting members must agree on a write, and too few answer. Not heard: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
-			quorumOf(j.g.countVoters()), j.g.countVoters(), orNobody(listNames(j.c, unknown)), orNobody(listNames(j.c, lost)), giveUp)
+			quorumOf(j.g.countVoters()), j.g.countVoters(), orNoMember(listNames(j.c, unknown)), orNoMember(listNames(j.c, lost)), giveUp)
 	}
 }
 
-func orNobody(names string) string {
+func orNoMember(names string) string {
 	if names == "" {
 		return "nobody"
 	}

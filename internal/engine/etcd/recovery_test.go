@@ -85,13 +85,13 @@ func TestRecoveryIsAcceptedOnce(t *testing.T) {
 		t.Fatal(diff)
 	}
 	if got := w.memberRequest(); got != nil {
-		t.Fatalf("%+v is told before the choice is on record", got)
+		t.Fatalf("%+v is sent before the choice is recorded", got)
 	}
 	if p.Step != nil || p.Recheck == 0 {
 		t.Errorf("step %v, recheck %v", p.Step, p.Recheck)
 	}
 
-	// The choice stays, whoever else is heard now.
+	// The choice stays, whichever other is heard now.
 	w.c.Status.Requests = chosen
 	w.data[1] = w.lost[1]
 	w.say()
@@ -189,7 +189,7 @@ func TestRecoveryWaitsForNoOutdatedPod(t *testing.T) {
 				target = p.Step.Target
 			}
 			if target != tc.target || p.Report.Requests[0].Result != "" {
-				t.Errorf("step %v, orders %+v", p.Step, p.Report.Requests)
+				t.Errorf("step %v, requests %+v", p.Step, p.Report.Requests)
 			}
 		})
 	}
@@ -224,7 +224,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			w.status(0).Position, w.status(1).Position = 7, 8
 			return w
 		}, "config-0, config-1 have their data", ""},
-		{"a pod that nobody counts is not heard, and may have newer data", func(t *testing.T) *world {
+		{"a pod that no member counts is not heard, and may have newer data", func(t *testing.T) *world {
 			w := requestedRecovery(t)
 			w.volume(3, true)
 			w.pod(3)
@@ -326,7 +326,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			t.Errorf("%+v", orders)
 		}
 	})
-	t.Run("nobody was asked yet", func(t *testing.T) {
+	t.Run("no member was asked yet", func(t *testing.T) {
 		w := requestedRecovery(t)
 		w.o.Asking = true
 		w.gone(0)

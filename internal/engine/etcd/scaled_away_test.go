@@ -51,7 +51,7 @@ func TestVolumeIsDeletedByFreshEvidence(t *testing.T) {
 		{"a quorum answered since", func(w *world) { old(w, follower(w, 0)) }, "DeleteVolume data-config-3"},
 		{"the leader alone answered since", func(w *world) { old(w, follower(w, 0), follower(w, 1)) }, ""},
 		{"the leader has not answered since", func(w *world) { old(w, leader(w)) }, ""},
-		{"nobody knows when the pod ended", func(w *world) { w.o.Ended = nil }, ""},
+		{"when the pod ended is unknown", func(w *world) { w.o.Ended = nil }, ""},
 		{"it was kept when its member left", func(w *world) { w.left(3, v1alpha1.DeletionRetain) }, ""},
 		{"an earlier cluster scaled it away", func(w *world) { w.o.Volumes[3].Annotations[v1alpha1.AnnotationCluster] = "earlier" }, ""},
 	}

@@ -58,7 +58,7 @@ func TestArchived(t *testing.T) {
 		{"after the turn, to a time", "1:0/5000101", history, at, true},
 		{"after the turn, to a position", "1:0/5000101", history, lsn, false},
 		{"on the newest", "2:0/5000101", history, latest, false},
-		{"a newer one of which nobody knows where it came from", "1:0/5000101", nil, at, false},
+		{"a newer one of unknown origin", "1:0/5000101", nil, at, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -104,6 +104,6 @@ func TestJudge(t *testing.T) {
 		})
 	}
 	if err := judgeEnd(t.Context(), lsn, &wal.Supply{Archive: archive, Way: over}, "nowhere"); err == nil {
-		t.Error("an end that nobody knows is taken for good")
+		t.Error("an unknown end is taken for good")
 	}
 }

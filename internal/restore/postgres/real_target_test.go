@@ -223,7 +223,7 @@ func missed(t *testing.T, p *past) {
 		fails(t, func(task *agentapi.RestoreTask) { task.Target = &v1alpha1.RestoreTarget{Name: "nothing"} },
 			"the restore point nothing is not in the archived WAL", "from the backup middle", "name an older backup: early")
 	})
-	t.Run("a backup whose manifest tells a wrong time", func(t *testing.T) {
+	t.Run("a backup whose manifest has a wrong time", func(t *testing.T) {
 		at := p.begun.Add(time.Second)
 		r, _ := newRestorer(t, p.dir, t.TempDir())
 		r.Engine = believing{r.Engine}
