@@ -42,6 +42,7 @@ import (
 	backupetcd "github.com/holdfast-db/holdfast/internal/backup/etcd"
 	backuppostgres "github.com/holdfast-db/holdfast/internal/backup/postgres"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	backupcontroller "github.com/holdfast-db/holdfast/internal/controller/backup"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -227,7 +228,7 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up: %w", err)
 	}
-	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]controller.Copies{}, clusters: map[string]client.Object{}}
+	w := wiring{mgr: mgr, live: live, applier: applier, metadata: metadata, agentImage: o.agentImage, concurrent: o.concurrent, kinds: map[string]backupcontroller.Copies{}, clusters: map[string]client.Object{}}
 	if err := errors.Join(
 		wireKind(w, "PostgresCluster", o.postgresRepository, postgres.DecodeStatus,
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
@@ -247,15 +248,15 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 
 // wireBackups wires the kind Backup, which is of clusters of all kinds.
 func (w wiring) wireBackups(concurrent int) error {
-	applier, err := apply.New(w.mgr.GetCache(), w.live, apply.Options{Prune: controller.BackupOwned()})
+	applier, err := apply.New(w.mgr.GetCache(), w.live, apply.Options{Prune: backupcontroller.ListOwnedKinds()})
 	if err != nil {
 		return fmt.Errorf("set up the applier of backups: %w", err)
 	}
-	collector := controller.BackupCollector{Reader: w.mgr.GetCache(), Scheme: w.mgr.GetScheme(), Kinds: slices.Sorted(maps.Keys(w.clusters)), Clock: clock.RealClock{}}
+	collector := backupcontroller.Collector{Reader: w.mgr.GetCache(), Scheme: w.mgr.GetScheme(), Kinds: slices.Sorted(maps.Keys(w.clusters)), Clock: clock.RealClock{}}
 	if err := metrics.Registry.Register(collector); err != nil {
 		return fmt.Errorf("set up the metrics of backups: %w", err)
 	}
-	r := &controller.BackupReconciler{
+	r := &backupcontroller.Reconciler{
 		Client: w.mgr.GetClient(), Live: w.live, Applier: applier, Kinds: w.kinds, AgentImage: w.agentImage, Concurrent: concurrent,
 		Recorder: w.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 	}
@@ -274,7 +275,7 @@ type wiring struct {
 	agentImage string
 	concurrent int
 	// kinds and clusters, by name, are what can be backed up.
-	kinds    map[string]controller.Copies
+	kinds    map[string]backupcontroller.Copies
 	clusters map[string]client.Object
 }
 

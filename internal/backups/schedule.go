@@ -19,6 +19,9 @@ import (
 // backupSchedule is the name of the schedule of backups, as status has it.
 const backupSchedule = "Backup"
 
+// DrillSchedule is the name of the schedule of restore drills, as status has it.
+const DrillSchedule = "Drill"
+
 // Plan is what a cluster's backups should be now: which one to make, which to drop,
 // and what to report.
 type Plan struct {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
 )
 
 // announceStatus says what the status that was just written changed for people.
@@ -30,21 +31,21 @@ func (r *Reconciler[C, O]) announceConditions(c C, before, after *v1alpha1.Commo
 	was := func(kind string) *metav1.Condition { return meta.FindStatusCondition(before.Conditions, kind) }
 	is := func(kind string) *metav1.Condition { return meta.FindStatusCondition(after.Conditions, kind) }
 	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded, v1alpha1.ConditionBackedUp} {
-		if now := is(kind); isFailure(now) && !hasSameCause(was(kind), now) {
+		if now := is(kind); isFailure(now) && !eventseries.HasSameCause(was(kind), now) {
 			r.recordEvent(c, warning, now.Reason, kind, "%s", now.Message)
 		}
 	}
 	if old, now := was(v1alpha1.ConditionReconciling), is(v1alpha1.ConditionReconciling); now != nil && now.Reason != v1alpha1.ReasonApplying &&
 		(old == nil || old.Reason != now.Reason) {
 		// Of a step that many members take one after the other, one series.
-		r.recordEventOn(c, makeReference(c, v1alpha1.ConditionReconciling), normal, now.Reason, v1alpha1.ConditionReconciling, "%s", now.Message)
+		r.recordEventOn(c, eventseries.MakeReference(c, v1alpha1.ConditionReconciling), normal, now.Reason, v1alpha1.ConditionReconciling, "%s", now.Message)
 	}
 	old, now := was(v1alpha1.ConditionAvailable), is(v1alpha1.ConditionAvailable)
 	if now != nil && now.Status == metav1.ConditionFalse && old != nil && old.Status == metav1.ConditionTrue {
 		r.recordEvent(c, warning, now.Reason, v1alpha1.ConditionAvailable, "%s", now.Message)
 	}
 	if now := is(v1alpha1.ConditionReady); readyChanged(was(v1alpha1.ConditionReady), now) {
-		r.recordEventOn(c, makeReference(c, v1alpha1.ConditionReady), normal, now.Reason, v1alpha1.ConditionReady, "%s", now.Message)
+		r.recordEventOn(c, eventseries.MakeReference(c, v1alpha1.ConditionReady), normal, now.Reason, v1alpha1.ConditionReady, "%s", now.Message)
 	}
 }
 
@@ -64,11 +65,6 @@ func readyChanged(old, now *metav1.Condition) bool {
 		return true
 	}
 	return now.Status == metav1.ConditionTrue && old.Status != metav1.ConditionTrue
-}
-
-// hasSameCause says whether a condition says what it said before, but for figures.
-func hasSameCause(before, after *metav1.Condition) bool {
-	return before != nil && before.Reason == after.Reason && hashCause(before.Message) == hashCause(after.Message)
 }
 
 // announceMembers says which members changed their state or role.

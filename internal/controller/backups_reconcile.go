@@ -19,6 +19,9 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/controller/inventory"
+	"github.com/holdfast-db/holdfast/internal/controller/requeue"
+	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
 // reconcileBackups makes the backup that is due, and drops those that retention no
@@ -31,7 +34,7 @@ func (r *Reconciler[C, O]) reconcileBackups(ctx context.Context, p *pass[C]) err
 	if err != nil {
 		return err
 	}
-	all, err := listBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: gvk.Kind, Name: p.c.GetName()}, p.c.GetNamespace())
+	all, err := inventory.ListBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: gvk.Kind, Name: p.c.GetName()}, p.c.GetNamespace())
 	if err != nil {
 		return err
 	}
@@ -131,18 +134,34 @@ func (r *Reconciler[C, O]) ensureBackupVolume(ctx context.Context, p *pass[C], o
 		Owner: p.c, Objects: []runtime.ApplyConfiguration{p.plan.BackupVolume}, Drift: p.c.Common().Drift,
 	})
 	var rest error
-	for _, e := range splitErrors(err) {
+	for _, e := range engine.SplitErrors(err) {
 		if apierrors.HasStatusCause(e, corev1.NamespaceTerminatingCause) {
 			continue // the cluster is about to go with its namespace
 		}
-		why := asBlocked(e)
+		why := engine.FindBlocked(e)
 		if why == nil {
 			rest = errors.Join(rest, e)
 			continue
 		}
 		p.backups.Verdicts.Volume = backups.NotBackedUp(why.Reason, "the volume for backups cannot be made: "+why.Message+"; or name a spec.backup.destination, or set spec.backup.enabled to false")
 
-		p.backups.Wait = findSoonest(p.backups.Wait, jitter.JitteredIntervalDuration(conflictRecheck))
+		p.backups.Wait = findSoonest(p.backups.Wait, jitter.JitteredIntervalDuration(requeue.AfterConflict))
 	}
 	return rest
+}
+
+// filterUnread leaves out the backups that a restore reads: retention takes them when
+// that is done.
+func (r *Reconciler[C, O]) filterUnread(ctx context.Context, kind, namespace string, surplus []*v1alpha1.Backup) ([]*v1alpha1.Backup, error) {
+	if len(surplus) == 0 {
+		return nil, nil
+	}
+	read, err := inventory.ListReaders(ctx, r.Client, kind, namespace)
+	if err != nil {
+		return nil, err
+	}
+	following, err := inventory.ListFollowers(ctx, r.Client, kind, namespace)
+	return slices.DeleteFunc(surplus, func(b *v1alpha1.Backup) bool {
+		return read[b.Name] != "" || slices.ContainsFunc(following, func(f backups.Follower) bool { return f.ChoosesBackup(b) })
+	}), err
 }

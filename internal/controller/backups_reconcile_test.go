@@ -229,10 +229,23 @@ func TestRemovedDestinationHoldsBackups(t *testing.T) {
 	if st := p.c.CommonStatus(); err != nil || p.backups.Due != nil || st.NextBackup != nil || st.BackupPlace == nil || st.BackupPlace.URL != "s3://acme/etcd" {
 		t.Errorf("%v: due %+v, next %v, place %+v", err, p.backups.Due, st.NextBackup, st.BackupPlace)
 	}
-	mine := backupObservation{backup: backupstest.UnderWay(backupstest.ByHand(backupstest.Made("mine", 0, ""))), cluster: removed(), removed: "s3://acme/etcd", now: backupstest.Noon}
-	mine.backup.Spec.ClusterRef = v1alpha1.ClusterReference{Kind: "EtcdCluster", Name: "orders"}
-	mine.backup.Status.StartTime = nil
-	if plan := planBackup(mine); plan.fact.Reason != v1alpha1.ReasonDestinationRemoved || plan.status.Location != nil {
-		t.Errorf("one by hand: %+v, at %+v", plan.fact, plan.status.Location)
+}
+
+// Retention leaves a backup that the pod of a restore may have chosen.
+func TestRetentionLeavesWhatIsRead(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for from, stays := range map[string]bool{"monday": true, "": true, "tuesday": false} {
+		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "copy"}}
+		c.Status.Restore = &v1alpha1.RestoreStatus{Backup: from, Target: &v1alpha1.RestoreTarget{Latest: true}, Location: &v1alpha1.BackupLocation{URL: "s3://acme", Prefix: "shop/orders/"}}
+		b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "monday"}}
+		b.Status.Location = &v1alpha1.BackupLocation{URL: "s3://acme", Prefix: "shop/orders/c-uid/monday-1/"}
+		r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(c).Build()}
+		drop, err := r.filterUnread(t.Context(), "PostgresCluster", "shop", []*v1alpha1.Backup{b})
+		if err != nil || (len(drop) == 0) != stays {
+			t.Errorf("a restore of %q: %d backups go, %v", from, len(drop), err)
+		}
 	}
 }

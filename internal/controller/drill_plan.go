@@ -18,13 +18,12 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
+	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/job"
 	"github.com/holdfast-db/holdfast/internal/schedule"
 )
-
-// drillSchedule is the name of the schedule of restore drills, as status has it.
-const drillSchedule = "Drill"
 
 // drillObservation is what stands around the restore drills of a cluster.
 type drillObservation struct {
@@ -68,7 +67,7 @@ type drillPlan struct {
 // there.
 func planDrills(s drillObservation) drillPlan {
 	st := s.cluster.CommonStatus()
-	p := drillPlan{known: true, record: backups.FindRecord(st, drillSchedule), status: st.Drill.DeepCopy()}
+	p := drillPlan{known: true, record: backups.FindRecord(st, backups.DrillSchedule), status: st.Drill.DeepCopy()}
 	declared := s.cluster.Common().Backup
 	if !declared.RunsDrills() {
 		p.record = nil
@@ -107,7 +106,7 @@ func (s drillObservation) planSlot(p *drillPlan) {
 		}
 		return
 	}
-	record := v1alpha1.ScheduleStatus{Name: drillSchedule}
+	record := v1alpha1.ScheduleStatus{Name: backups.DrillSchedule}
 	if p.record != nil {
 		record = *p.record
 	}
@@ -135,7 +134,7 @@ func (s drillObservation) recordDrill(p *drillPlan, slot time.Time) (passedOver 
 	p.status.Running = &v1alpha1.DrillRun{
 		Job: s.cluster.GetName() + v1alpha1.InfixDrill + schedule.SlotName(slot), Backup: newest.Name, StartTime: metav1.NewTime(s.now.Truncate(time.Second)),
 	}
-	p.wait = stepPause // its Job is made once that is on record
+	p.wait = requeue.AfterStep // its Job is made once that is on record
 	return ""
 }
 
@@ -233,20 +232,11 @@ func (s drillObservation) readReport(j *batchv1.Job) (report agentapi.DrillRepor
 // goes with its Job.
 const maxDrillMessage = 1024
 
-// truncateText shortens what is too long for where it is written.
-func truncateText(text string, most int) string {
-	const dots = "…"
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len(dots)], "") + dots
-}
-
 // reportUntried says that nothing was found out of the backup: its slot was passed
 // over, and what the last drill has shown stands.
 func (p *drillPlan) reportUntried(format string, args ...any) {
-	reason := truncateText(fmt.Sprintf(format, args...), maxDrillMessage)
-	p.status.Running, p.wait = nil, stepPause
+	reason := eventseries.TruncateText(fmt.Sprintf(format, args...), maxDrillMessage)
+	p.status.Running, p.wait = nil, requeue.AfterStep
 	if p.record != nil && p.record.LastSlot != nil {
 		p.record = new(schedule.MarkUndone(*p.record, "could not be tried: "+reason))
 	}
@@ -256,10 +246,10 @@ func (p *drillPlan) reportUntried(format string, args ...any) {
 func (p *drillPlan) recordEnd(at time.Time, report agentapi.DrillReport) {
 	run := p.status.Running
 	began := run.StartTime
-	p.status.Running, p.wait = nil, stepPause
+	p.status.Running, p.wait = nil, requeue.AfterStep
 	p.status.LastTime, p.status.Backup, p.status.Job = &began, run.Backup, run.Job
 	p.status.Duration = max(at.Sub(began.Time), 0).Round(time.Second).String()
-	p.status.Checked, p.status.Message = report.Checked, truncateText(report.Error, maxDrillMessage)
+	p.status.Checked, p.status.Message = report.Checked, eventseries.TruncateText(report.Error, maxDrillMessage)
 	p.status.Result = v1alpha1.DrillFailed
 	if report.Error == "" {
 		p.status.Result, p.status.LastPassedTime, p.status.LastPassedBackup = v1alpha1.DrillPassed, &began, run.Backup

@@ -19,6 +19,8 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/controller/inventory"
+	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
 // reconcileDrills has backups restored on trial, as their schedule says. What it could
@@ -57,7 +59,7 @@ func (r *Reconciler[C, O]) executeDrillPlan(ctx context.Context, p *pass[C]) err
 	var rest error
 	for _, ac := range p.drills.create {
 		err := r.createOnce(ctx, p, ac)
-		stuck := asBlocked(err)
+		stuck := engine.FindBlocked(err)
 		switch {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		case stuck != nil && p.drills.status.Running != nil:
@@ -71,7 +73,7 @@ func (r *Reconciler[C, O]) executeDrillPlan(ctx context.Context, p *pass[C]) err
 
 // reportSkippedDrills says once that slots are being skipped.
 func (r *Reconciler[C, O]) reportSkippedDrills(p *pass[C]) {
-	was, is := backups.FindRecord(p.c.CommonStatus(), drillSchedule), p.drills.record
+	was, is := backups.FindRecord(p.c.CommonStatus(), backups.DrillSchedule), p.drills.record
 	if was == nil || is == nil || is.Skipped == was.Skipped || was.Message != "" {
 		return
 	}
@@ -133,7 +135,7 @@ func (r *Reconciler[C, O]) observeDrills(ctx context.Context, s *drillObservatio
 		}
 	}
 	s.pods = pods.Items
-	all, err := listBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: s.kind, Name: s.cluster.GetName()}, s.cluster.GetNamespace())
+	all, err := inventory.ListBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: s.kind, Name: s.cluster.GetName()}, s.cluster.GetNamespace())
 	if err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func (s *drillObservation) ofDrill(obj client.Object) bool {
 // observeDrillKeys looks whether the credentials of the store are there when a slot has
 // come. Nothing but their metadata is read.
 func (r *Reconciler[C, O]) observeDrillKeys(ctx context.Context, s *drillObservation) error {
-	record, newest := backups.FindRecord(s.cluster.CommonStatus(), drillSchedule), backups.FindNewestGood(s.own)
+	record, newest := backups.FindRecord(s.cluster.CommonStatus(), backups.DrillSchedule), backups.FindNewestGood(s.own)
 	if record == nil || record.NextSlot == nil || record.NextSlot.After(s.now) || newest == nil || newest.Status.Location.CredentialsSecret == "" {
 		return nil
 	}

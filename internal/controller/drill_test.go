@@ -31,7 +31,7 @@ import (
 func drilled(change func(s *drillObservation)) drillObservation {
 	c := backupstest.Scheduled()
 	c.Spec.Backup.Verify = &v1alpha1.BackupVerify{Schedule: "0 * * * *"}
-	c.Status.Schedules = append(c.Status.Schedules, v1alpha1.ScheduleStatus{Name: drillSchedule, Schedule: "0 * * * *", NextSlot: new(metav1.NewTime(backupstest.Noon))})
+	c.Status.Schedules = append(c.Status.Schedules, v1alpha1.ScheduleStatus{Name: backups.DrillSchedule, Schedule: "0 * * * *", NextSlot: new(metav1.NewTime(backupstest.Noon))})
 	claim := corev1ac.PersistentVolumeClaim("data-orders-0", "shop").WithSpec(corev1ac.PersistentVolumeClaimSpec().WithStorageClassName("fast"))
 	s := drillObservation{
 		cluster: c, kind: "EtcdCluster", own: []*v1alpha1.Backup{backupstest.Made("old", 2*time.Hour, ""), backupstest.Made("newest", time.Hour, "")}, now: backupstest.Noon,

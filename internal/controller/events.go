@@ -3,22 +3,18 @@ package controller
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
 )
 
 const (
 	normal  = corev1.EventTypeNormal
 	warning = corev1.EventTypeWarning
-	// maxEventLength that the API server accepts, in bytes.
-	maxEventLength = 1024
 )
 
 // recordEvent records an event on the cluster. An event's reason tells what happened, its action what
@@ -26,44 +22,14 @@ const (
 // are events of their own, although only their text differs.
 func (r *Reconciler[C, O]) recordEvent(c C, kind, reason, action, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	r.recordEventOn(c, makeReference(c, hashCause(text)), kind, reason, action, "%s", text)
+	r.recordEventOn(c, eventseries.MakeReference(c, eventseries.HashCause(text)), kind, reason, action, "%s", text)
 }
 
 // recordEventOn records an event about a part of the cluster: the part and the path in it are
 // its cause.
 func (r *Reconciler[C, O]) recordEventOn(c C, part corev1.ObjectReference, kind, reason, action, format string, args ...any) {
 	part.Namespace = c.GetNamespace()
-	r.Recorder.Eventf(withoutVersion(c), &part, kind, reason, action, "%s", truncateText(fmt.Sprintf(format, args...), maxEventLength))
-}
-
-// withoutVersion makes an object for events to be about: with a resourceVersion, no
-// two of them would ever be of one series.
-func withoutVersion(obj client.Object) client.Object {
-	regarding := obj.DeepCopyObject().(client.Object)
-	regarding.SetResourceVersion("")
-	return regarding
-}
-
-// makeReference makes what keeps events of one reason apart.
-func makeReference(obj client.Object, path string) corev1.ObjectReference {
-	gvk := obj.GetObjectKind().GroupVersionKind()
-	return corev1.ObjectReference{
-		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), FieldPath: path,
-	}
-}
-
-// hashCause names what a text says apart from its figures, such as sizes, times and
-// positions, which differ each time that it is said.
-func hashCause(text string) string {
-	words := strings.Fields(text)
-	for i, word := range words {
-		if bare := strings.TrimLeft(word, "(\"'"); bare != "" && bare[0] >= '0' && bare[0] <= '9' {
-			words[i] = "#"
-		}
-	}
-	sum := fnv.New32a()
-	_, _ = sum.Write([]byte(strings.Join(words, " ")))
-	return fmt.Sprintf("cause-%08x", sum.Sum32())
+	r.Recorder.Eventf(eventseries.RemoveVersion(c), &part, kind, reason, action, "%s", eventseries.TruncateText(fmt.Sprintf(format, args...), eventseries.MaxLength))
 }
 
 // reportDrift says of each drift which field, who and when.

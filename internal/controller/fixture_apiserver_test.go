@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/controller/backup"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/secrets"
@@ -145,7 +146,7 @@ func (w *world) wire(mgr ctrl.Manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	backups, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: controller.BackupOwned()})
+	backups, err := apply.New(mgr.GetCache(), live, apply.Options{Prune: backup.ListOwnedKinds()})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/controller/backup"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
@@ -89,8 +90,8 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 	if err := r.Setup(parts.mgr, v1alpha1.GroupVersion.WithKind(w.kind.name), 4, w.simulation.source(), parts.named.EventSource(), parts.keys.EventSource()); err != nil {
 		return err
 	}
-	backups := &controller.BackupReconciler{
-		Client: parts.mgr.GetClient(), Live: parts.keeper.Writer, Applier: parts.backups, Kinds: map[string]controller.Copies{w.kind.name: r},
+	backups := &backup.Reconciler{
+		Client: parts.mgr.GetClient(), Live: parts.keeper.Writer, Applier: parts.backups, Kinds: map[string]backup.Copies{w.kind.name: r},
 		AgentImage: "holdfast:test", Recorder: r.Recorder, Clock: clock.RealClock{},
 	}
 	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
@@ -64,13 +65,6 @@ type Reconciler[C v1alpha1.Cluster, O any] struct {
 
 	memory statusCache
 }
-
-// conflictRecheck is how often a name that another client holds is checked
-// again: their objects are not watched.
-const conflictRecheck = 30 * time.Second
-
-// stepPause lets the watches show what a step did before the next pass.
-const stepPause = 50 * time.Millisecond
 
 // statusRetry lets the cache show what another client wrote.
 const statusRetry = time.Second
@@ -182,11 +176,11 @@ func (r *Reconciler[C, O]) executeStep(ctx context.Context, p *pass[C]) error {
 // err, which is worth another try.
 func (p *pass[C]) extractBlocked(err error) error {
 	var rest error
-	for _, e := range splitErrors(err) {
+	for _, e := range engine.SplitErrors(err) {
 		if apierrors.HasStatusCause(e, corev1.NamespaceTerminatingCause) {
 			continue // the cluster is about to go with its namespace
 		}
-		if b := asBlocked(e); b != nil {
+		if b := engine.FindBlocked(e); b != nil {
 			p.facts = append(p.facts, condition.Stalled(b.Reason, b.Message))
 			continue
 		}
@@ -195,56 +189,18 @@ func (p *pass[C]) extractBlocked(err error) error {
 	return rest
 }
 
-// asBlocked recognises what only a person can fix.
-func asBlocked(err error) *engine.Blocked {
-	var b *engine.Blocked
-	var conflict *apply.ConflictError
-	switch {
-	case errors.As(err, &b):
-		return b
-	case errors.As(err, &conflict):
-		return &engine.Blocked{Reason: v1alpha1.ReasonNameConflict, Message: conflict.Error() +
-			": it is left alone, although the cluster's metadata.name asks for that name; rename or delete it, or give the cluster another name"}
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return &engine.Blocked{Reason: v1alpha1.ReasonInvalidObject, Message: engine.DescribeInvalid(err)}
-	case apierrors.IsForbidden(err):
-		return &engine.Blocked{Reason: v1alpha1.ReasonForbidden, Message: "the API server forbids " + forbiddenObject(err) + ": " + engine.DescribeForbidden(err.Error())}
-	}
-	return nil
-}
-
-// forbiddenObject names what may not be written.
-func forbiddenObject(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil {
-		return status.Status().Details.Kind + " " + status.Status().Details.Name
-	}
-	return "an object"
-}
-
-// splitErrors lists what errors.Join put together.
-func splitErrors(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
-
 // scheduleNextPass is the only place that decides when to look again.
 func (r *Reconciler[C, O]) scheduleNextPass(p *pass[C]) (ctrl.Result, error) {
 	if p.err != nil {
 		return ctrl.Result{}, p.err
 	}
 	if (p.stepped || p.requests) && !p.statusStale {
-		return ctrl.Result{RequeueAfter: stepPause}, nil
+		return ctrl.Result{RequeueAfter: requeue.AfterStep}, nil
 	}
 	wait := findSoonest(p.plan.Recheck, p.waitForCache(), p.backups.Wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.timeToDeadline(p.c, r.Clock.Now()))
 	for _, f := range p.facts {
 		if f.Type == v1alpha1.ConditionStalled {
-			wait = findSoonest(wait, jitter.JitteredIntervalDuration(conflictRecheck))
+			wait = findSoonest(wait, jitter.JitteredIntervalDuration(requeue.AfterConflict))
 		}
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil

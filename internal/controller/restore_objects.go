@@ -59,7 +59,7 @@ func (s restoreObservation) labels() map[string]string {
 // restoreAccess lets the pod say how far it is, in one ConfigMap, and nothing
 // else.
 func restoreAccess(s restoreObservation) []runtime.ApplyConfiguration {
-	ns, name := s.cluster.GetNamespace(), s.jobName()+reportSuffix
+	ns, name := s.cluster.GetNamespace(), s.jobName()+job.ReportSuffix
 	return []runtime.ApplyConfiguration{
 		s.how.Account,
 		rbacv1ac.Role(name, ns).WithLabels(s.labels()).WithOwnerReferences(job.OwnerReference(s.kind, s.cluster)).

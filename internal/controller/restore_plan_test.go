@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
@@ -45,7 +46,7 @@ func fetching() restoreObservation {
 		pods:   []corev1.Pod{{}},
 	}
 	s.backup.Spec.ClusterRef = v1alpha1.ClusterReference{Kind: "PostgresCluster", Name: "orders"}
-	s.backup.Status = v1alpha1.BackupStatus{CompletionTime: &began, Location: c.Status.Restore.Location, Result: result}
+	s.backup.Status = v1alpha1.BackupStatus{CompletionTime: &began, Location: c.Status.Restore.Location, Result: backupstest.Result}
 	s.job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "copy-restore", UID: "j", CreationTimestamp: metav1.NewTime(backupstest.Noon.Add(-time.Second))}}
 	s.job.Annotations = map[string]string{v1alpha1.AnnotationGiven: s.hashInput()}
 	return s
@@ -201,16 +202,16 @@ func TestPlanRestore(t *testing.T) {
 		{"it is tried again", func(s *restoreObservation) { s.report.err = "timeout" }, volume + " holds", "Reconciling/Restoring", "trying again: timeout"},
 		{"it gets no pod", func(s *restoreObservation) { s.pods, s.now = nil, backupstest.Noon.Add(time.Hour) }, volume + " holds", "Stalled/Restoring", "gets no pod"},
 		{"it is being stopped", func(s *restoreObservation) { s.job.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon} }, volume + " holds", "Reconciling/Restoring", "another try"},
-		{"it failed, and stays for its log", func(s *restoreObservation) { endedAs(s.job, batchv1.JobFailed); s.report.err = "version 18" }, volume + " holds", "Stalled/RestoreFailed", "nothing was restored: version 18"},
-		{"without a word of its pod", func(s *restoreObservation) { endedAs(s.job, batchv1.JobFailed) }, volume + " holds", "Stalled/RestoreFailed", "too many"},
+		{"it failed, and stays for its log", func(s *restoreObservation) { backupstest.EndJob(s.job, batchv1.JobFailed); s.report.err = "version 18" }, volume + " holds", "Stalled/RestoreFailed", "nothing was restored: version 18"},
+		{"without a word of its pod", func(s *restoreObservation) { backupstest.EndJob(s.job, batchv1.JobFailed) }, volume + " holds", "Stalled/RestoreFailed", "too many"},
 		{"for want of memory, it names the field", func(s *restoreObservation) {
-			endedAs(s.job, batchv1.JobFailed)
+			backupstest.EndJob(s.job, batchv1.JobFailed)
 			s.report.err = "an earlier try's"
 			yes := true
 			s.pods[0].Name, s.pods[0].OwnerReferences = "copy-restore-x", []metav1.OwnerReference{{UID: "j", Controller: &yes}}
 			s.pods[0].Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}}
 		}, volume + " holds", "Stalled/RestoreFailed", "nothing was restored: spec.resources: pod copy-restore-x"},
-		{"it is tried again with another spec", func(s *restoreObservation) { endedAs(s.job, batchv1.JobFailed); s.cluster.SetGeneration(2) }, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
+		{"it is tried again with another spec", func(s *restoreObservation) { backupstest.EndJob(s.job, batchv1.JobFailed); s.cluster.SetGeneration(2) }, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
 		{"and once the volume has grown", func(s *restoreObservation) {
 			size := func(of string) corev1.ResourceList {
 				return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(of)}
@@ -219,19 +220,19 @@ func TestPlanRestore(t *testing.T) {
 			v.Status.Phase, v.Spec.Resources.Requests, v.Status.Capacity = corev1.ClaimBound, size("2Gi"), size("1Gi")
 			s.job.Annotations[v1alpha1.AnnotationGiven] = s.hashInput()
 			v.Status.Capacity = size("2Gi")
-			endedAs(s.job, batchv1.JobFailed)
+			backupstest.EndJob(s.job, batchv1.JobFailed)
 		}, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
-		{"with other keys", func(s *restoreObservation) { endedAs(s.job, batchv1.JobFailed); s.keys = "12" }, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
+		{"with other keys", func(s *restoreObservation) { backupstest.EndJob(s.job, batchv1.JobFailed); s.keys = "12" }, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
 		{"and when a person asks", func(s *restoreObservation) {
-			endedAs(s.job, batchv1.JobFailed)
+			backupstest.EndJob(s.job, batchv1.JobFailed)
 			s.cluster.SetAnnotations(map[string]string{"reconcile.fluxcd.io/requestedAt": "now"})
 		}, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
 		{"it has ended, and its report is on its way", func(s *restoreObservation) {
-			endedAs(s.job, batchv1.JobComplete)
+			backupstest.EndJob(s.job, batchv1.JobComplete)
 			s.job.Status.CompletionTime = &metav1.Time{Time: backupstest.Noon.Add(-time.Second)}
 		}, volume + " holds", "Reconciling/Restoring", "ended"},
 		{"a report that was lost is made again", func(s *restoreObservation) {
-			endedAs(s.job, batchv1.JobComplete)
+			backupstest.EndJob(s.job, batchv1.JobComplete)
 			s.job.Status.CompletionTime = &metav1.Time{Time: backupstest.Noon.Add(-time.Hour)}
 		}, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
 		{"a result is put on record", func(s *restoreObservation) { s.report.result = restored }, "holds latch", "Reconciling/Restoring", "is restored"},
@@ -390,7 +391,7 @@ func TestRestoreReads(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := fetching()
 			c.change(&s)
-			if got := findBackupRead(s.cluster); got != c.want {
+			if got := backups.FindBackupRead(s.cluster); got != c.want {
 				t.Errorf("%q is read, want %q", got, c.want)
 			}
 		})

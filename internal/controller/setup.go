@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/fluxcd/pkg/runtime/predicates"
@@ -22,14 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	ctrlcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -38,27 +33,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
-// Retries of transient errors back off from the first to the last of these.
-const (
-	firstRetry = 250 * time.Millisecond
-	lastRetry  = 2 * time.Minute
-)
-
 // Applied are the kinds of objects that the operator applies, and may prune.
-func Applied() []schema.GroupVersionKind { return kindsOf(listAppliedTypes()) }
-
-func kindsOf(objects []client.Object) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	for _, obj := range objects {
-		gvk, err := apiutil.GVKForObject(obj, clientgoscheme.Scheme)
-		utilruntime.Must(err)
-		kinds = append(kinds, gvk)
-	}
-	return kinds
-}
+func Applied() []schema.GroupVersionKind { return apply.ListKinds(listAppliedTypes()) }
 
 // listOwnedTypes lists the kinds of objects that clusters consist of.
 func listOwnedTypes() []client.Object {
@@ -101,7 +82,7 @@ func (r *Reconciler[C, O]) Setup(mgr ctrl.Manager, gvk schema.GroupVersionKind, 
 		For(r.New(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicates.ReconcileRequestedPredicate{}, requestPredicate()))).
 		WithOptions(ctrlcontroller.Options{
 			MaxConcurrentReconciles: concurrent,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter:             requeue.NewRateLimiter(),
 		})
 	for _, s := range sources {
 		b = b.WatchesRawSource(s)

@@ -157,7 +157,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 	}
 	drills := p.drills.record
 	if !p.drills.known {
-		drills = backups.FindRecord(st, drillSchedule)
+		drills = backups.FindRecord(st, backups.DrillSchedule)
 	} else {
 		st.Drill = p.drills.status
 	}

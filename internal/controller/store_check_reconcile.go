@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/job"
 )
 
@@ -94,8 +95,8 @@ func (r *Reconciler[C, O]) executeStoreCheck(ctx context.Context, p *pass[C]) er
 		logf.FromContext(ctx).Info("the store of backups is tried", "job", job.Name)
 	case apierrors.IsAlreadyExists(err):
 		return r.findStoreJob(ctx, p, job)
-	case asBlocked(err) != nil:
-		p.store.reportUntried(asBlocked(err).Message)
+	case engine.FindBlocked(err) != nil:
+		p.store.reportUntried(engine.FindBlocked(err).Message)
 	default:
 		return fmt.Errorf("make Job %s: %w", job.Name, err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // generic are the packages that know no engine, as directories below internal.
-var generic = []string{"engine", "engine/memberset", "engine/memberset/objects", "controller", "job", "backups", "condition", "apply", "agentclient", "agentapi"}
+var generic = []string{"engine", "engine/memberset", "engine/memberset/objects", "controller", "controller/backup", "controller/eventseries", "controller/inventory", "controller/requeue", "job", "backups", "condition", "apply", "agentclient", "agentapi"}
 
 // wireFiles put the flat objects of the wire together, of what every engine has
 // and of the parts of each: there, and nowhere else, the parts are named.

@@ -20,6 +20,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
+// ReportSuffix of the right to report: a Backup may have the name of its cluster,
+// whose Role has no suffix.
+const ReportSuffix = "-report"
+
 // BackupUser is the user of pods that write backups, whatever their image says.
 const BackupUser = 65532
 

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/internal/apply"
-	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/controller/backup"
 )
 
 type rule struct {
@@ -91,7 +91,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 	if _, err := apply.New(nil, fake.NewClientBuilder().Build(), apply.Options{Registerer: metrics.Registry}); err != nil {
 		t.Fatal(err)
 	}
-	metrics.Registry.MustRegister(controller.BackupCollector{})
+	metrics.Registry.MustRegister(backup.Collector{})
 	registry, ok := metrics.Registry.(prometheus.Collector)
 	if !ok {
 		t.Fatalf("%T describes nothing", metrics.Registry)

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -80,3 +83,11 @@ var (
 	Unavailable = condition.Fact{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPrimaryUnavailable}
 	Syncing     = condition.Fact{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSyncing}
 )
+
+// Result of a good backup.
+var Result = &v1alpha1.BackupResult{Size: resource.MustParse("12Mi"), Version: "17.4", EndPosition: "1:0/300100", Manifest: "m"}
+
+// EndJob ends a Job at Noon.
+func EndJob(job *batchv1.Job, how batchv1.JobConditionType) {
+	job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "too many", LastTransitionTime: metav1.NewTime(Noon)}}
+}

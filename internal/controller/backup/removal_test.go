@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"context"
@@ -30,19 +30,19 @@ import (
 
 // removed has its Job that removes ended so long ago, where that is more than
 // nothing.
-func removed(how batchv1.JobConditionType, since time.Duration) func(*backupObservation) {
-	return func(s *backupObservation) {
+func removed(how batchv1.JobConditionType, since time.Duration) func(*observation) {
+	return func(s *observation) {
 		s.job, s.removal = nil, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-removal", UID: "r"}}
 		if how != "" {
-			endedAs(s.removal, how)
+			backupstest.EndJob(s.removal, how)
 			s.removal.Status.Conditions[0].LastTransitionTime = ago(since)
 		}
 	}
 }
 
 // told has a Job that runs and removes log, too; but what stays.
-func told(stays *agentapi.LogTask) func(*backupObservation) {
-	return func(s *backupObservation) {
+func told(stays *agentapi.LogTask) func(*observation) {
+	return func(s *observation) {
 		removed("", 0)(s)
 		s.removal.Spec = jobOfLog(stays).Spec
 	}
@@ -65,49 +65,49 @@ func TestRemoval(t *testing.T) {
 	cases := []struct {
 		name     string
 		deleted  time.Duration // so long ago
-		change   func(*backupObservation)
+		change   func(*observation)
 		does     string
 		says     string
 		leaks    bool
 		looksFor time.Duration
 	}{
-		{"a Job begins", 0, func(s *backupObservation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
-		{"it waits for who writes to the volume", 0, func(s *backupObservation) { s.job, s.writer = nil, "orders-2" }, "", "orders-2", false, job.RecheckInterval},
+		{"a Job begins", 0, func(s *observation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
+		{"it waits for who writes to the volume", 0, func(s *observation) { s.job, s.writer = nil, "orders-2" }, "", "orders-2", false, job.RecheckInterval},
 		{"it waits for its Job", time.Hour, removed("", 0), "", "", false, 23 * time.Hour},
 		{"it goes after it", 0, removed(batchv1.JobComplete, 0), "release", "", false, 0},
 		{"also when that came late", 25 * time.Hour, removed(batchv1.JobComplete, 0), "release", "", false, 0},
 		{"a failure is no end", time.Hour, removed(batchv1.JobFailed, time.Minute), "", "tried until", false, 9 * time.Minute},
 		{"another Job is made after a while", time.Hour, removed(batchv1.JobFailed, 11*time.Minute), "stop", "tried until", false, job.RecheckInterval},
-		{"a Job that goes is waited for", time.Hour, func(s *backupObservation) {
+		{"a Job that goes is waited for", time.Hour, func(s *observation) {
 			removed(batchv1.JobFailed, 11*time.Minute)(s)
 			s.removal.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon}
 		}, "", "tried until", false, 23 * time.Hour},
 		{"after a day it is left, and that is said", 24 * time.Hour, removed(batchv1.JobFailed, time.Minute), "release", "remove it by hand", true, 0},
 		{"a Job that still runs then is waited for", 25 * time.Hour, removed("", 0), "", "", false, job.RecheckInterval},
-		{"after a day of restores it is tried still", 25 * time.Hour, func(s *backupObservation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
+		{"after a day of restores it is tried still", 25 * time.Hour, func(s *observation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
 		{"log goes by its Job while nobody follows, and that is looked at", time.Hour, told(&agentapi.LogTask{}), "", "", false, job.RecheckInterval},
-		{"it is stopped when somebody goes on with that", time.Hour, func(s *backupObservation) {
+		{"it is stopped when somebody goes on with that", time.Hour, func(s *observation) {
 			told(&agentapi.LogTask{})(s)
 			s.follower = "copy"
 		}, "stop", "cluster copy is being restored with the WAL", false, job.RecheckInterval},
-		{"its end is waited for", time.Hour, func(s *backupObservation) {
+		{"its end is waited for", time.Hour, func(s *observation) {
 			told(&agentapi.LogTask{})(s)
 			s.follower, s.removal.DeletionTimestamp = "copy", &metav1.Time{Time: backupstest.Noon}
 		}, "", "cluster copy", false, job.RecheckInterval},
-		{"one that has failed is replaced in its time", time.Hour, func(s *backupObservation) {
+		{"one that has failed is replaced in its time", time.Hour, func(s *observation) {
 			removed(batchv1.JobFailed, time.Minute)(s)
 			s.follower = "copy"
 		}, "", "tried until", false, 9 * time.Minute},
-		{"it is stopped when somebody is restored from the data", time.Hour, func(s *backupObservation) {
+		{"it is stopped when somebody is restored from the data", time.Hour, func(s *observation) {
 			removed("", 0)(s)
 			s.reader = "copy"
 		}, "stop", "cluster copy is being restored from it", false, job.RecheckInterval},
-		{"a volume that is being deleted takes it along", time.Hour, func(s *backupObservation) {
+		{"a volume that is being deleted takes it along", time.Hour, func(s *observation) {
 			removed("", 0)(s)
 			s.volume, s.volumeGoes = false, true
 		}, "release", "the volume orders-backups is being deleted", false, 0},
-		{"who removes the kind keeps the data", 0, func(s *backupObservation) { s.job, s.uninstalled = nil, true }, "release", "stays", false, 0},
-		{"whoever wants it to stay need not wait", time.Hour, func(s *backupObservation) {
+		{"who removes the kind keeps the data", 0, func(s *observation) { s.job, s.uninstalled = nil, true }, "release", "stays", false, 0},
+		{"whoever wants it to stay need not wait", time.Hour, func(s *observation) {
 			removed(batchv1.JobFailed, time.Minute)(s)
 			s.backup.Spec.DeletionPolicy = v1alpha1.DeletionRetain
 		}, "release", "stays", false, 0},
@@ -131,35 +131,35 @@ func TestRemoval(t *testing.T) {
 // What a backup that failed has stored goes, unless others need the volume now;
 // what a Job could not remove is said.
 func TestSweep(t *testing.T) {
-	swept := func(how batchv1.JobConditionType) func(*backupObservation) {
-		return func(s *backupObservation) {
+	swept := func(how batchv1.JobConditionType) func(*observation) {
+		return func(s *observation) {
 			s.sweeping = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-sweep", UID: "w"}}
 			if how != "" {
-				endedAs(s.sweeping, how)
+				backupstest.EndJob(s.sweeping, how)
 			}
 		}
 	}
 	cases := []struct {
 		name       string
-		change     func(*backupObservation)
+		change     func(*observation)
 		does, says string
 	}{
-		{"a Job that failed", func(*backupObservation) {}, "Job/orders-1-sweep", "why"},
-		{"a Job that is gone", func(s *backupObservation) { s.job = nil }, "Job/orders-1-sweep", "why"},
-		{"a Job that runs is stopped first", func(s *backupObservation) { s.job.Status.Conditions = nil }, "stop", "why"},
-		{"others that write come first", func(s *backupObservation) { s.writer = "orders-2" }, "", "why"},
-		{"a volume that is gone", func(s *backupObservation) { s.volume = false }, "", "why"},
-		{"nothing was ever begun", func(s *backupObservation) { s.job, s.backup.Status.Location = nil, nil }, "", "why"},
+		{"a Job that failed", func(*observation) {}, "Job/orders-1-sweep", "why"},
+		{"a Job that is gone", func(s *observation) { s.job = nil }, "Job/orders-1-sweep", "why"},
+		{"a Job that runs is stopped first", func(s *observation) { s.job.Status.Conditions = nil }, "stop", "why"},
+		{"others that write come first", func(s *observation) { s.writer = "orders-2" }, "", "why"},
+		{"a volume that is gone", func(s *observation) { s.volume = false }, "", "why"},
+		{"nothing was ever begun", func(s *observation) { s.job, s.backup.Status.Location = nil, nil }, "", "why"},
 		{"it is being swept", swept(""), "", "why"},
 		{"it is swept", swept(batchv1.JobComplete), "", "why"},
 		{"it could not be", swept(batchv1.JobFailed), "", "why; what it stored is left at file:///backups, below shop/orders/c/orders-1-0123456789ab/"},
-		{"a cluster that is gone", func(s *backupObservation) { s.cluster = nil }, "Job/orders-1-sweep", "why"},
-		{"one that is good has nothing to sweep", func(s *backupObservation) { s.backup.Status.Result = result }, "prune", "complete"},
+		{"a cluster that is gone", func(s *observation) { s.cluster = nil }, "Job/orders-1-sweep", "why"},
+		{"one that is good has nothing to sweep", func(s *observation) { s.backup.Status.Result = backupstest.Result }, "prune", "complete"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			s := begun()
-			endedAs(s.job, batchv1.JobFailed)
+			backupstest.EndJob(s.job, batchv1.JobFailed)
 			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 			p := planBackup(s.with(tc.change))
 			if got := acts(p); got != tc.does || !strings.HasPrefix(p.fact.Message, tc.says) {
@@ -175,29 +175,29 @@ func TestSweep(t *testing.T) {
 // Where nothing but the ServiceAccount opens the store, it stays for the
 // removal.
 func TestAccountStays(t *testing.T) {
-	cloud := func(s *backupObservation) {
+	cloud := func(s *observation) {
 		s.backup.Status.Location = &v1alpha1.BackupLocation{URL: "s3://acme", Prefix: "p/"}
-		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, result
+		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, backupstest.Result
 	}
 	cases := []struct {
 		name   string
-		change func(*backupObservation)
+		change func(*observation)
 		keeps  bool
 	}{
 		{"the account is the key", cloud, true},
-		{"without its cluster, too", func(s *backupObservation) { cloud(s); s.cluster = nil }, true},
-		{"it is kept already", func(s *backupObservation) {
+		{"without its cluster, too", func(s *observation) { cloud(s); s.cluster = nil }, true},
+		{"it is kept already", func(s *observation) {
 			cloud(s)
 			s.account.OwnerReferences = []metav1.OwnerReference{{UID: s.backup.UID}}
 		}, false},
-		{"there is none", func(s *backupObservation) { cloud(s); s.account = nil }, false},
-		{"a Secret is the key", func(s *backupObservation) { cloud(s); s.backup.Status.Location.CredentialsSecret = "keys" }, false},
-		{"a volume needs none", func(s *backupObservation) { cloud(s); s.backup.Status.Location.ClaimName = "orders-backups" }, false},
-		{"the data stays", func(s *backupObservation) {
+		{"there is none", func(s *observation) { cloud(s); s.account = nil }, false},
+		{"a Secret is the key", func(s *observation) { cloud(s); s.backup.Status.Location.CredentialsSecret = "keys" }, false},
+		{"a volume needs none", func(s *observation) { cloud(s); s.backup.Status.Location.ClaimName = "orders-backups" }, false},
+		{"the data stays", func(s *observation) {
 			cloud(s)
 			s.backup.Finalizers, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain
 		}, false},
-		{"the Backup is about to go", func(s *backupObservation) { cloud(s); deleting(s) }, false},
+		{"the Backup is about to go", func(s *observation) { cloud(s); deleting(s) }, false},
 	}
 	for _, tc := range cases {
 		if p := planBackup(begun().with(tc.change)); p.keepAccount != tc.keeps {
@@ -209,9 +209,9 @@ func TestAccountStays(t *testing.T) {
 // A Backup whose volume is gone is good no more; another volume of the name does
 // not hold it.
 func TestDataLost(t *testing.T) {
-	s := begun().with(func(s *backupObservation) {
+	s := begun().with(func(s *observation) {
 		s.job, s.volume, s.leftovers = nil, false, false
-		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, result
+		s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, backupstest.Result
 	})
 	p := planBackup(s)
 	lost := &v1alpha1.Backup{Status: p.status}
@@ -296,7 +296,7 @@ func TestRemovalRefused(t *testing.T) {
 		}
 		recorder := events.NewFakeRecorder(8)
 		reader := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(s.backup).WithObjects(s.backup).Build()
-		r := &BackupReconciler{Client: reader, Applier: &refusing{}, Recorder: recorder}
+		r := &Reconciler{Client: reader, Applier: &refusing{}, Recorder: recorder}
 		p := planBackup(s)
 		if err := r.applyObjects(t.Context(), s.backup, &p); err != nil {
 			t.Fatal(err)
@@ -338,7 +338,7 @@ func TestRemovalKnowsThatTheKindGoes(t *testing.T) {
 			asked = slices.Contains(opts, client.CreateOption(client.DryRunAll))
 			return tc.says
 		}
-		r := &BackupReconciler{Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{Create: create})}
+		r := &Reconciler{Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).Build(), interceptor.Funcs{Create: create})}
 		if err := r.observeKind(t.Context(), &s); err != nil || !asked || s.uninstalled != tc.goes {
 			t.Errorf("%s: it goes: %v; asked for a trial only: %v; %v", tc.name, s.uninstalled, asked, err)
 		}

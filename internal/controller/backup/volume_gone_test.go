@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"testing"
@@ -49,7 +49,7 @@ func TestFinishedPodsFreeTheirVolume(t *testing.T) {
 		pod("member", corev1.PodFailed, func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelBackup) }),
 		pod("mine", corev1.PodSucceeded, func(p *corev1.Pod) { p.OwnerReferences = nil }),
 	).Build()
-	r := &BackupReconciler{Client: c, Live: c}
+	r := &Reconciler{Client: c, Live: c}
 	if err := r.freeVolume(t.Context(), begun().backup); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"testing"
@@ -77,7 +77,7 @@ func TestObserveTurn(t *testing.T) {
 	}
 	copying := saying("copying", time.Hour, true, v1alpha1.ConditionReconciling, v1alpha1.ReasonCopying)
 	copying.Namespace = "other"
-	r := &BackupReconciler{
+	r := &Reconciler{
 		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(&copying).Build(), Concurrent: 1, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon),
 	}
 	s := begun().with(fresh)

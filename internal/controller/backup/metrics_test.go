@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"strings"
@@ -79,7 +79,7 @@ holdfast_backup_last_success_timestamp_seconds{cluster="a",cluster_namespace="sh
 holdfast_backup_last_success_timestamp_seconds{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1.7723592e+09
 holdfast_backup_last_success_timestamp_seconds{cluster="c",cluster_namespace="shop",kind="EtcdCluster"} 1.7723628e+09
 `
-	collector := BackupCollector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon.Add(time.Minute))}
+	collector := Collector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon.Add(time.Minute))}
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want),
 		"holdfast_backup_last_failed", "holdfast_backup_overdue", "holdfast_backup_scheduled", "holdfast_backup_last_success_size_bytes", "holdfast_backup_last_success_timestamp_seconds")
 	if err != nil {
@@ -137,7 +137,7 @@ holdfast_drill_overdue{cluster="h",cluster_namespace="shop",kind="EtcdCluster"} 
 # TYPE holdfast_drill_last_success_timestamp_seconds gauge
 holdfast_drill_last_success_timestamp_seconds{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1.7723664e+09
 `
-	collector := BackupCollector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
+	collector := Collector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "holdfast_drill_last_duration_seconds", "holdfast_drill_last_failed", "holdfast_drill_overdue", "holdfast_drill_last_success_timestamp_seconds")
 	if err != nil {
 		t.Error(err)

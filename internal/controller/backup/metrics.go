@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/controller/inventory"
 	"github.com/holdfast-db/holdfast/internal/schedule"
 )
 
@@ -43,9 +44,9 @@ var (
 		"1 while no good backup was made in the last two slots of a cluster's schedule, otherwise 0.", backupLabels, nil)
 )
 
-// BackupCollector reports to Prometheus what Backups say of the clusters that there
+// Collector reports to Prometheus what Backups say of the clusters that there
 // are. Those of a cluster that is gone say nothing.
-type BackupCollector struct {
+type Collector struct {
 	// Reader reads from the cache.
 	Reader client.Reader
 	// Scheme knows the Kinds of clusters, and a list of each.
@@ -55,7 +56,7 @@ type BackupCollector struct {
 }
 
 // Describe implements prometheus.Collector.
-func (c BackupCollector) Describe(to chan<- *prometheus.Desc) {
+func (c Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{backupSuccess, backupSize, backupDuration, backupFailed, backupScheduled, backupOverdue, drillSuccess, drillDuration, drillFailed, drillOverdue} {
 		to <- d
 	}
@@ -63,7 +64,7 @@ func (c BackupCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Without a cache there is nothing to
 // tell.
-func (c BackupCollector) Collect(to chan<- prometheus.Metric) {
+func (c Collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout)
 	defer cancel()
 	var all v1alpha1.BackupList
@@ -78,7 +79,7 @@ func (c BackupCollector) Collect(to chan<- prometheus.Metric) {
 		of[key] = append(of[key], b)
 	}
 	for _, kind := range c.Kinds {
-		clusters, err := listKind(ctx, c.Reader, c.Scheme, kind)
+		clusters, err := inventory.ListClusters(ctx, c.Reader, c.Scheme, kind)
 		if err != nil {
 			return
 		}
@@ -89,7 +90,7 @@ func (c BackupCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (c BackupCollector) collectCluster(to chan<- prometheus.Metric, kind string, cluster v1alpha1.Cluster, own []*v1alpha1.Backup) {
+func (c Collector) collectCluster(to chan<- prometheus.Metric, kind string, cluster v1alpha1.Cluster, own []*v1alpha1.Backup) {
 	gauge := func(d *prometheus.Desc, value float64) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, kind, cluster.GetNamespace(), cluster.GetName())
 	}
@@ -112,7 +113,7 @@ func (c BackupCollector) collectCluster(to chan<- prometheus.Metric, kind string
 	}
 }
 
-func (c BackupCollector) collectDrill(gauge func(*prometheus.Desc, float64), cluster v1alpha1.Cluster) {
+func (c Collector) collectDrill(gauge func(*prometheus.Desc, float64), cluster v1alpha1.Cluster) {
 	if d := cluster.CommonStatus().Drill; d != nil && d.Result != "" {
 		if d.LastPassedTime != nil {
 			gauge(drillSuccess, float64(d.LastPassedTime.Unix()))
@@ -137,7 +138,7 @@ func isDrillOverdue(st *v1alpha1.CommonStatus, s schedule.Schedule, now time.Tim
 	if st.Drill != nil && st.Drill.LastPassedTime != nil {
 		return st.Drill.LastPassedTime.Time.Before(backups.FindPreviousSlot(s, now))
 	}
-	record := backups.FindRecord(st, drillSchedule)
+	record := backups.FindRecord(st, backups.DrillSchedule)
 	return record != nil && record.Skipped > 1
 }
 

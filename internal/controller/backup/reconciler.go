@@ -1,4 +1,7 @@
-package controller
+// Package backup is the reconciler of the kind Backup: each Backup is made by a Job,
+// kept, and removed with its data. What backups of a cluster there should be, the
+// reconciler of the cluster decides.
+package backup
 
 import (
 	"context"
@@ -19,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +35,9 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
+	"github.com/holdfast-db/holdfast/internal/controller/inventory"
+	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
 
@@ -44,37 +49,21 @@ type Copies interface {
 	Copying(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, engine.CopyPlan, error)
 }
 
-// Find implements Copies.
-func (r *Reconciler[C, O]) Find(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, error) {
-	c := r.New()
-	if err := r.Client.Get(ctx, name, c); err != nil {
-		return nil, err
-	}
-	return c, nil
+// Applier writes what a Backup owns.
+type Applier interface {
+	Sync(ctx context.Context, req apply.Request) (apply.Result, error)
+	Forget(owner types.UID)
 }
 
-// Copying implements Copies.
-func (r *Reconciler[C, O]) Copying(ctx context.Context, name types.NamespacedName) (v1alpha1.Cluster, engine.CopyPlan, error) {
-	c := r.New()
-	if err := r.Client.Get(ctx, name, c); err != nil {
-		return nil, engine.CopyPlan{}, err
-	}
-	o, err := r.Engine.Observe(ctx, c)
-	if err != nil {
-		return nil, engine.CopyPlan{}, fmt.Errorf("observe: %w", err)
-	}
-	return c, r.Engine.PlanCopy(c, o), nil
-}
-
-// BackupReconciler makes backups, and removes them.
-type BackupReconciler struct {
+// Reconciler makes backups, and removes them.
+type Reconciler struct {
 	// Client reads from the cache and writes Backups.
 	Client client.Client
 	// Live reads from the API server: whether a Secret of a user's is there,
 	// before a pod waits for it.
 	Live client.Reader
-	// Applier writes what a Backup owns, and prunes BackupOwned.
-	Applier Syncer
+	// Applier writes what a Backup owns, and prunes the kinds of ListOwnedKinds.
+	Applier Applier
 	// Kinds of clusters that can be backed up.
 	Kinds map[string]Copies
 	// AgentImage holds the holdfast binary.
@@ -89,25 +78,25 @@ type BackupReconciler struct {
 	known sync.Map
 }
 
-// backupOwned are the kinds of objects that a Backup owns.
-func backupOwned() []client.Object {
+// listOwnedTypes lists the kinds of objects that a Backup owns.
+func listOwnedTypes() []client.Object {
 	return []client.Object{&batchv1.Job{}, &rbacv1.Role{}, &rbacv1.RoleBinding{}}
 }
 
-// BackupOwned are the kinds of objects that a Backup owns, and that its Applier
+// ListOwnedKinds lists the kinds of objects that a Backup owns, and that its Applier
 // may prune.
-func BackupOwned() []schema.GroupVersionKind { return kindsOf(backupOwned()) }
+func ListOwnedKinds() []schema.GroupVersionKind { return apply.ListKinds(listOwnedTypes()) }
 
 // Setup makes the controller and its watches. Clusters are watched by their
 // empty objects, one of each kind.
-func (r *BackupReconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) error {
+func (r *Reconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("backup").For(&v1alpha1.Backup{}).
 		WithOptions(ctrlcontroller.Options{
 			// One at a time, so that of two backups of a cluster the second sees the first.
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+			RateLimiter:             requeue.NewRateLimiter(),
 		})
-	for _, obj := range append(backupOwned(), &corev1.Pod{}) {
+	for _, obj := range append(listOwnedTypes(), &corev1.Pod{}) {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapByBackup))
 	}
 	b = b.Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.mapVolumeToBackups), builder.WithPredicates(comesOrGoes()))
@@ -127,9 +116,9 @@ func mapByBackup(_ context.Context, obj client.Object) []reconcile.Request {
 }
 
 // mapToOpenBackups finds the Backups of a cluster that are not done.
-func (r *BackupReconciler) mapToOpenBackups(kind string) handler.MapFunc {
+func (r *Reconciler) mapToOpenBackups(kind string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		all, err := listBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: kind, Name: obj.GetName()}, obj.GetNamespace())
+		all, err := inventory.ListBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: kind, Name: obj.GetName()}, obj.GetNamespace())
 		if err != nil {
 			return nil
 		}
@@ -144,7 +133,7 @@ func (r *BackupReconciler) mapToOpenBackups(kind string) handler.MapFunc {
 }
 
 // mapVolumeToBackups finds the Backups whose data is on a volume, or is to be.
-func (r *BackupReconciler) mapVolumeToBackups(ctx context.Context, obj client.Object) []reconcile.Request {
+func (r *Reconciler) mapVolumeToBackups(ctx context.Context, obj client.Object) []reconcile.Request {
 	name, is := strings.CutSuffix(obj.GetName(), v1alpha1.SuffixBackups)
 	var all v1alpha1.BackupList
 	if !is || r.Client.List(ctx, &all, client.InNamespace(obj.GetNamespace())) != nil {
@@ -165,29 +154,8 @@ func comesOrGoes() predicate.Predicate {
 	}}
 }
 
-// listBackups lists the Backups of a cluster, the oldest first.
-func listBackups(ctx context.Context, reader client.Reader, of v1alpha1.ClusterReference, namespace string) ([]*v1alpha1.Backup, error) {
-	var list v1alpha1.BackupList
-	if err := reader.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list backups: %w", err)
-	}
-	var found []*v1alpha1.Backup
-	for i := range list.Items {
-		if list.Items[i].Spec.ClusterRef == of {
-			found = append(found, &list.Items[i])
-		}
-	}
-	slices.SortFunc(found, func(a, b *v1alpha1.Backup) int {
-		if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
-			return order
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return found, nil
-}
-
 // Reconcile is one pass.
-func (r *BackupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	b := &v1alpha1.Backup{}
 	if err := r.Client.Get(ctx, req.NamespacedName, b); err != nil {
 		if uid, known := r.known.LoadAndDelete(req.NamespacedName); known && apierrors.IsNotFound(err) {
@@ -203,7 +171,7 @@ func (r *BackupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	p := planBackup(seen)
 	err = r.executePlan(ctx, b, &p)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{RequeueAfter: stepPause}, nil // the cache is behind
+		return ctrl.Result{RequeueAfter: requeue.AfterStep}, nil // the cache is behind
 	}
 	return ctrl.Result{RequeueAfter: p.recheck}, err
 }
@@ -211,7 +179,7 @@ func (r *BackupReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 // executePlan does what was planned, in an order that survives a death at any point: the
 // finalizer before there is data, the location before anything is stored, the
 // result before its Job goes.
-func (r *BackupReconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+func (r *Reconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *plan) error {
 	if p.frees {
 		if err := r.freeVolume(ctx, b); err != nil {
 			return err
@@ -251,35 +219,35 @@ func (r *BackupReconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, 
 }
 
 // recordPlanEvent makes the event of the plan.
-func (r *BackupReconciler) recordPlanEvent(b *v1alpha1.Backup, p *backupPlan) {
+func (r *Reconciler) recordPlanEvent(b *v1alpha1.Backup, p *plan) {
 	if p.event.Reason == "" {
 		return
 	}
-	kind := normal
+	kind := corev1.EventTypeNormal
 	if p.warns {
-		kind = warning
+		kind = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(withoutVersion(b), new(makeReference(b, hashCause(p.event.Message))), kind, p.event.Reason, p.event.Action, "%s", p.event.Message)
+	r.Recorder.Eventf(eventseries.RemoveVersion(b), new(eventseries.MakeReference(b, eventseries.HashCause(p.event.Message))), kind, p.event.Reason, p.event.Action, "%s", p.event.Message)
 }
 
 // announceStall makes one event of what keeps a backup from going on, unless the
 // plan has an event of its own for that.
-func (r *BackupReconciler) announceStall(b *v1alpha1.Backup, before []metav1.Condition, p *backupPlan) {
+func (r *Reconciler) announceStall(b *v1alpha1.Backup, before []metav1.Condition, p *plan) {
 	now := meta.FindStatusCondition(p.status.Conditions, v1alpha1.ConditionStalled)
-	if now == nil || p.event.Reason == now.Reason || hasSameCause(meta.FindStatusCondition(before, v1alpha1.ConditionStalled), now) {
+	if now == nil || p.event.Reason == now.Reason || eventseries.HasSameCause(meta.FindStatusCondition(before, v1alpha1.ConditionStalled), now) {
 		return
 	}
-	r.Recorder.Eventf(withoutVersion(b), new(makeReference(b, hashCause(now.Message))), warning, now.Reason, "Backup", "%s", truncateText(now.Message, maxEventLength))
+	r.Recorder.Eventf(eventseries.RemoveVersion(b), new(eventseries.MakeReference(b, eventseries.HashCause(now.Message))), corev1.EventTypeWarning, now.Reason, "Backup", "%s", eventseries.TruncateText(now.Message, eventseries.MaxLength))
 }
 
 // removeFinalizer lets the Backup go: what becomes of its data is settled.
-func (r *BackupReconciler) removeFinalizer(ctx context.Context, b *v1alpha1.Backup) error {
+func (r *Reconciler) removeFinalizer(ctx context.Context, b *v1alpha1.Backup) error {
 	return r.writeFinalizers(ctx, b, slices.DeleteFunc(slices.Clone(b.Finalizers), func(f string) bool { return f == v1alpha1.BackupFinalizer }))
 }
 
 // applyObjects applies what the Backup owns. What only a person can fix is said, and
 // looked at again.
-func (r *BackupReconciler) applyObjects(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+func (r *Reconciler) applyObjects(ctx context.Context, b *v1alpha1.Backup, p *plan) error {
 	_, err := r.Applier.Sync(ctx, apply.Request{Owner: b, Objects: p.objects, Complete: p.complete, Labels: map[string]string{v1alpha1.LabelBackup: b.Name}})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		// Nothing can be made any more, not even an event.
@@ -290,15 +258,15 @@ func (r *BackupReconciler) applyObjects(ctx context.Context, b *v1alpha1.Backup,
 		return nil
 	}
 	var rest error
-	for _, e := range splitErrors(err) {
-		stuck := asBlocked(e)
+	for _, e := range engine.SplitErrors(err) {
+		stuck := engine.FindBlocked(e)
 		if stuck == nil {
 			rest = errors.Join(rest, e)
 			continue
 		}
-		p.recheck = conflictRecheck
+		p.recheck = requeue.AfterConflict
 		if p.leaves {
-			backupObservation{backup: b}.leaveData(p)
+			observation{backup: b}.leaveData(p)
 			r.recordPlanEvent(b, p)
 			continue
 		}
@@ -314,7 +282,7 @@ func (r *BackupReconciler) applyObjects(ctx context.Context, b *v1alpha1.Backup,
 
 // keepAccount makes the Backup an owner of its Jobs' ServiceAccount beside the
 // cluster.
-func (r *BackupReconciler) keepAccount(ctx context.Context, b *v1alpha1.Backup) error {
+func (r *Reconciler) keepAccount(ctx context.Context, b *v1alpha1.Backup) error {
 	account := &corev1.ServiceAccount{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Spec.ClusterRef.Name + v1alpha1.SuffixBackup}, account)
 	if err != nil {
@@ -332,7 +300,7 @@ func (r *BackupReconciler) keepAccount(ctx context.Context, b *v1alpha1.Backup) 
 }
 
 // writeFinalizers changes the finalizers, of the object as it was seen.
-func (r *BackupReconciler) writeFinalizers(ctx context.Context, b *v1alpha1.Backup, finalizers []string) error {
+func (r *Reconciler) writeFinalizers(ctx context.Context, b *v1alpha1.Backup, finalizers []string) error {
 	changed := b.DeepCopy()
 	changed.Finalizers = finalizers
 	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(b, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.FieldManager))
@@ -345,7 +313,7 @@ func (r *BackupReconciler) writeFinalizers(ctx context.Context, b *v1alpha1.Back
 // writeStatus applies the operator's part of the status, if it changed, and over
 // nothing newer: neither what is put on record once, nor a Backup of the same
 // name. A UID would not do: where only the status is written it is not looked at.
-func (r *BackupReconciler) writeStatus(ctx context.Context, b *v1alpha1.Backup, p *backupPlan) error {
+func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.Backup, p *plan) error {
 	before := b.Status.DeepCopy()
 	before.Run = nil
 	if equality.Semantic.DeepEqual(before, &p.status) {

@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 // holds it up are the pods that mounted it, finished ones too.
 
 // isDataLost says whether the volume that the data was on is gone.
-func (s backupObservation) isDataLost() bool {
+func (s observation) isDataLost() bool {
 	at := s.backup.Status.Location
 	return at != nil && at.ClaimUID != "" && !s.volume
 }
 
 // releaseLost lets a Backup go whose data went with its volume.
-func (s backupObservation) releaseLost(p *backupPlan) {
+func (s observation) releaseLost(p *plan) {
 	what := "is gone"
 	if s.volumeGoes {
 		what = "is being deleted"
@@ -37,7 +37,7 @@ func (s backupObservation) releaseLost(p *backupPlan) {
 
 // freeVolume deletes the finished pods of Jobs that hold up the deletion of the
 // volume that a Backup's data is on.
-func (r *BackupReconciler) freeVolume(ctx context.Context, b *v1alpha1.Backup) error {
+func (r *Reconciler) freeVolume(ctx context.Context, b *v1alpha1.Backup) error {
 	var pods corev1.PodList
 	if err := r.Live.List(ctx, &pods, client.InNamespace(b.Namespace), client.HasLabels{v1alpha1.LabelCluster}); err != nil {
 		return fmt.Errorf("check which pods hold volume %s: %w", b.Status.Location.ClaimName, err)
@@ -72,7 +72,7 @@ func mountsClaim(pod *corev1.Pod, claim string) bool {
 
 // claimOf finds the volume of a name, wherever its labels went. Nothing is called
 // lost before the API server says so.
-func (r *BackupReconciler) claimOf(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+func (r *Reconciler) claimOf(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	there := &metav1.PartialObjectMetadata{}
 	there.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"))
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, there)

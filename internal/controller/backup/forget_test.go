@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestBackupIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &forgetting{}
-	r := &BackupReconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Applier: f}
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(scheme).Build(), Applier: f}
 	name := types.NamespacedName{Namespace: "shop", Name: "orders-1"}
 	r.known.Store(name, types.UID("u"))
 	for range 2 {
@@ -52,10 +52,10 @@ func TestReportOfANamesake(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
-	r := &BackupReconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
+	r := &Reconciler{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
 	for uid, counts := range map[string]bool{"": true, "0123456789ab": true, "another": false} {
 		b := begun().backup
-		b.Status.Run = &v1alpha1.BackupRun{Pod: "p", BackupUID: uid, Result: result}
+		b.Status.Run = &v1alpha1.BackupRun{Pod: "p", BackupUID: uid, Result: backupstest.Result}
 		seen, err := r.observeBackup(t.Context(), b)
 		if err != nil || (seen.backup.Status.Run != nil) != counts {
 			t.Errorf("of %q: %+v, %v", uid, seen.backup.Status.Run, err)

@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"fmt"
@@ -16,12 +16,13 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/job"
 )
 
-// backupObservation is one Backup and what stands around it.
-type backupObservation struct {
+// observation is one Backup and what stands around it.
+type observation struct {
 	backup *v1alpha1.Backup
 	// cluster that it is of, and how that is copied now; nil where there is
 	// none.
@@ -69,8 +70,8 @@ type backupObservation struct {
 	now        time.Time
 }
 
-// backupPlan is what to do about one Backup in a pass, and what is true of it.
-type backupPlan struct {
+// plan is what to do about one Backup in a pass, and what is true of it.
+type plan struct {
 	// finalizer is set where it is to be added, and release where it is to go. Of
 	// a Backup that stays, nothing else is done in that pass.
 	finalizer, release bool
@@ -99,9 +100,9 @@ type backupPlan struct {
 
 // planBackup is pure; first match wins. Every state is read off the world, so
 // that an operator which dies anywhere goes on from there.
-func planBackup(s backupObservation) backupPlan {
+func planBackup(s observation) plan {
 	b := s.backup
-	p := backupPlan{status: *b.Status.DeepCopy()}
+	p := plan{status: *b.Status.DeepCopy()}
 	p.status.Run = nil // the pod's own
 	p.frees = s.volumeGoes
 	switch {
@@ -131,7 +132,7 @@ func planBackup(s backupObservation) backupPlan {
 		p.setState(v1alpha1.ConditionReconciling, "Copying", v1alpha1.ReasonCopying, "the copy of %s is starting", s.copying.FirstSource())
 		p.recheck = job.RecheckInterval
 		if refused := s.findRefusal(); refused != nil {
-			p.fact, p.recheck = condition.Fact{Type: refused.Type, Status: refused.Status, Reason: refused.Reason, Message: refused.Message}, conflictRecheck
+			p.fact, p.recheck = condition.Fact{Type: refused.Type, Status: refused.Status, Reason: refused.Reason, Message: refused.Message}, requeue.AfterConflict
 		}
 	}
 	p.keepAccount = s.keepsAccount()
@@ -142,7 +143,7 @@ func planBackup(s backupObservation) backupPlan {
 // findRefusal finds what stands against the Job of a backup that was begun; nil for
 // nothing. It holds until the Job is there: to take it back before each try would
 // be a change that begins the next one.
-func (s backupObservation) findRefusal() *metav1.Condition {
+func (s observation) findRefusal() *metav1.Condition {
 	stalled := conditions.Get(s.backup, v1alpha1.ConditionStalled)
 	if s.backup.Status.Location == nil || stalled == nil || stalled.Status != metav1.ConditionTrue {
 		return nil
@@ -159,14 +160,14 @@ func hasFinalizer(b *v1alpha1.Backup) bool {
 }
 
 // resolveConditions makes the conditions of what is true.
-func (p *backupPlan) resolveConditions(b *v1alpha1.Backup) {
+func (p *plan) resolveConditions(b *v1alpha1.Backup) {
 	view := &v1alpha1.Backup{ObjectMeta: b.ObjectMeta, Status: p.status}
 	condition.ResolveBackup(view, p.fact)
 	p.status = view.Status
 	p.status.ObservedGeneration = b.Generation
 }
 
-func (p *backupPlan) setState(conditionType, phase, reason, format string, args ...any) {
+func (p *plan) setState(conditionType, phase, reason, format string, args ...any) {
 	p.fact = condition.Fact{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)}
 	p.status.Phase = phase
 }
@@ -174,7 +175,7 @@ func (p *backupPlan) setState(conditionType, phase, reason, format string, args 
 // describeUnwanted says why a backup is not made any more; empty where it is. One that
 // was begun, or made for a slot, is of one cluster for good: another one of the
 // same name has other data.
-func (s backupObservation) describeUnwanted() string {
+func (s observation) describeUnwanted() string {
 	ref, of := s.backup.Spec.ClusterRef, backups.ClusterUID(s.backup)
 	begun := s.job != nil || s.backup.Status.Location != nil
 	switch {
@@ -191,7 +192,7 @@ func (s backupObservation) describeUnwanted() string {
 }
 
 // planWaiting says what a backup that has not begun waits for.
-func (s backupObservation) planWaiting(p *backupPlan) bool {
+func (s observation) planWaiting(p *plan) bool {
 	ref := s.backup.Spec.ClusterRef
 	switch {
 	case s.cluster == nil:
@@ -273,7 +274,7 @@ func rotateSources(sources []engine.Source, failures int) []engine.Source {
 
 // mustRecord puts on record where the data goes: whatever becomes of the cluster
 // from now on, it can be found there, and removed.
-func (s backupObservation) recordLocation(p *backupPlan) {
+func (s observation) recordLocation(p *plan) {
 	c, b := s.cluster, s.backup
 	at := &v1alpha1.BackupLocation{
 		URL: backups.VolumeURL, ClaimName: c.GetName() + v1alpha1.SuffixBackups,
@@ -293,7 +294,7 @@ func (s backupObservation) recordLocation(p *backupPlan) {
 }
 
 // followJob says how far the pod is.
-func (s backupObservation) followJob(p *backupPlan) {
+func (s observation) followJob(p *plan) {
 	run := s.backup.Status.Run
 	fault := job.DescribeFault(s.pods, s.job)
 	switch {
@@ -329,7 +330,7 @@ func (s backupObservation) followJob(p *backupPlan) {
 }
 
 // abandonBackup ends a backup that is not to go on, and its Job.
-func (s backupObservation) abandonBackup(p *backupPlan, why string) {
+func (s observation) abandonBackup(p *plan, why string) {
 	s.recordFailure(p, "")
 	p.status.Error = "it was given up: " + why
 	p.setState(v1alpha1.ConditionStalled, "Failed", v1alpha1.ReasonBackupFailed, "%s", p.status.Error)
@@ -338,7 +339,7 @@ func (s backupObservation) abandonBackup(p *backupPlan, why string) {
 }
 
 // stopJob stops the Job, where it still runs.
-func (s backupObservation) stopJob(p *backupPlan) {
+func (s observation) stopJob(p *plan) {
 	if s.job == nil || job.HasEnded(s.job) {
 		return
 	}
@@ -348,7 +349,7 @@ func (s backupObservation) stopJob(p *backupPlan) {
 	}
 }
 
-func (s backupObservation) recordResult(p *backupPlan) {
+func (s observation) recordResult(p *plan) {
 	p.status.Result = s.backup.Status.Run.Result.DeepCopy()
 	p.status.Size = humanize.IBytes(uint64(max(0, p.status.Result.Size.Value()))) //nolint:gosec // not negative
 	s.recordEnd(p)
@@ -356,7 +357,7 @@ func (s backupObservation) recordResult(p *backupPlan) {
 	p.event = engine.Note{Reason: v1alpha1.ReasonBackupCompleted, Action: "Backup", Message: p.fact.Message}
 }
 
-func (s backupObservation) recordFailure(p *backupPlan, fault string) {
+func (s observation) recordFailure(p *plan, fault string) {
 	p.status.Error = fault
 	if run := s.backup.Status.Run; run != nil && run.Error != "" {
 		p.status.Error = run.Error
@@ -369,7 +370,7 @@ func (s backupObservation) recordFailure(p *backupPlan, fault string) {
 	p.event, p.warns = engine.Note{Reason: v1alpha1.ReasonBackupFailed, Action: "Backup", Message: p.status.Error}, true
 }
 
-func (s backupObservation) recordEnd(p *backupPlan) {
+func (s observation) recordEnd(p *plan) {
 	done := metav1.NewTime(s.now.Truncate(time.Second))
 	p.status.CompletionTime, p.mustRecord = &done, true
 	if start := p.status.StartTime; start != nil {
@@ -379,7 +380,7 @@ func (s backupObservation) recordEnd(p *backupPlan) {
 
 // reportOutcome says how it ended. The Job of a good backup goes; that of another
 // one stays, for its log.
-func (s backupObservation) reportOutcome(p *backupPlan) {
+func (s observation) reportOutcome(p *plan) {
 	if r := p.status.Result; r != nil && s.isDataLost() {
 		p.status.DataLost = true
 		p.complete = s.leftovers || s.job != nil

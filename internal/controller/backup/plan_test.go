@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"encoding/json"
@@ -26,7 +26,7 @@ import (
 )
 
 // begun is a backup whose Job runs.
-func begun() backupObservation {
+func begun() observation {
 	started := metav1.NewTime(backupstest.Noon.Add(-72 * time.Second))
 	b := &v1alpha1.Backup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders-1", UID: "0123456789ab", Generation: 1, Finalizers: []string{v1alpha1.BackupFinalizer}}}
 	b.Spec = v1alpha1.BackupSpec{ClusterRef: v1alpha1.ClusterReference{Kind: "PostgresCluster", Name: "orders"}, DeletionPolicy: v1alpha1.DeletionDelete}
@@ -35,7 +35,7 @@ func begun() backupObservation {
 	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "c"}}
 	c.Spec.Backup = &v1alpha1.ClusterBackup{}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-copy", UID: "j", CreationTimestamp: metav1.NewTime(backupstest.Noon.Add(-time.Second))}}
-	return backupObservation{
+	return observation{
 		backup: b, cluster: c, job: job, agentImage: "holdfast:1", now: backupstest.Noon,
 		claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}, volume: true,
 		account: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "orders-backup"}},
@@ -44,32 +44,26 @@ func begun() backupObservation {
 }
 
 // fresh is as it was before it began.
-func fresh(s *backupObservation) {
+func fresh(s *observation) {
 	s.job, s.backup.Status = nil, v1alpha1.BackupStatus{}
 }
 
-func (s backupObservation) with(change func(*backupObservation)) backupObservation {
+func (s observation) with(change func(*observation)) observation {
 	change(&s)
 	return s
-}
-
-func endedAs(job *batchv1.Job, how batchv1.JobConditionType) {
-	job.Status.Conditions = []batchv1.JobCondition{{Type: how, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "too many", LastTransitionTime: metav1.NewTime(backupstest.Noon)}}
 }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(backupstest.Noon.Add(-d)) }
 
 // another cluster has the name.
-func another(s *backupObservation) { s.cluster.SetUID("d") }
+func another(s *observation) { s.cluster.SetUID("d") }
 
-func deleting(s *backupObservation) {
+func deleting(s *observation) {
 	s.backup.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon}
 }
 
-var result = &v1alpha1.BackupResult{Size: resource.MustParse("12Mi"), Version: "17.4", EndPosition: "1:0/300100", Manifest: "m"}
-
 // acts is what a plan does, in a few words.
-func acts(p backupPlan) string {
+func acts(p plan) string {
 	var did []string
 	for what, is := range map[string]bool{"finalizer": p.finalizer, "release": p.release, "prune": p.complete, "stop": p.stop != nil, "latch": p.mustRecord, "account": p.keepAccount} {
 		if is {
@@ -100,107 +94,109 @@ func acts(p backupPlan) string {
 func TestPlanBackup(t *testing.T) {
 	cases := []struct {
 		name                string
-		change              func(*backupObservation)
+		change              func(*observation)
 		does, phase, reason string // of the condition that is neither Ready
 		abnormal            string
 	}{
-		{"a new one is held until its data is settled", func(s *backupObservation) { s.backup.Finalizers, s.job = nil, nil }, "finalizer", "Pending", "Creating", "Reconciling"},
-		{"one whose data stays is held by nothing", func(s *backupObservation) {
+		{"a new one is held until its data is settled", func(s *observation) { s.backup.Finalizers, s.job = nil, nil }, "finalizer", "Pending", "Creating", "Reconciling"},
+		{"one whose data stays is held by nothing", func(s *observation) {
 			s.backup.Finalizers, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"one whose data is to stay now is let go", func(s *backupObservation) { s.backup.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, "release", "Pending", "Creating", "Reconciling"},
-		{"without its cluster it waits", func(s *backupObservation) { fresh(s); s.cluster = nil }, "", "Pending", "ClusterMissing", "Stalled"},
-		{"without a place it waits", func(s *backupObservation) { fresh(s); s.cluster.Common().Backup = nil }, "", "Pending", "BackupNotConfigured", "Stalled"},
-		{"where backups are off it waits", func(s *backupObservation) { fresh(s); s.cluster.Common().Backup.Enabled = new(false) }, "", "Pending", "BackupNotConfigured", "Stalled"},
-		{"of a suspended cluster it waits", func(s *backupObservation) { s.cluster.Common().Suspend, s.job = true, nil }, "", "Pending", "Suspended", "Stalled"},
-		{"without the credentials of the store it waits", func(s *backupObservation) {
+		{"one whose data is to stay now is let go", func(s *observation) { s.backup.Spec.DeletionPolicy = v1alpha1.DeletionRetain }, "release", "Pending", "Creating", "Reconciling"},
+		{"without its cluster it waits", func(s *observation) { fresh(s); s.cluster = nil }, "", "Pending", "ClusterMissing", "Stalled"},
+		{"without a place it waits", func(s *observation) { fresh(s); s.cluster.Common().Backup = nil }, "", "Pending", "BackupNotConfigured", "Stalled"},
+		{"where backups are off it waits", func(s *observation) { fresh(s); s.cluster.Common().Backup.Enabled = new(false) }, "", "Pending", "BackupNotConfigured", "Stalled"},
+		{"of a suspended cluster it waits", func(s *observation) { s.cluster.Common().Suspend, s.job = true, nil }, "", "Pending", "Suspended", "Stalled"},
+		{"without the credentials of the store it waits", func(s *observation) {
 			s.missing, s.job = "keys", nil
 			s.cluster.Common().Backup = &v1alpha1.ClusterBackup{Destination: &v1alpha1.BackupDestination{URL: "s3://acme"}}
 		}, "", "Pending", "SecretMissing", "Stalled"},
-		{"behind another one it waits", func(s *backupObservation) { s.ahead, s.job = "orders-0", nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
-		{"where as many are made as may be it waits", func(s *backupObservation) { fresh(s); s.most = 20 }, "", "Pending", "Queued", "Reconciling"},
-		{"without a member to copy it waits", func(s *backupObservation) { s.copying, s.job = engine.CopyPlan{Waits: "no member serves"}, nil }, "", "Pending", "WaitingForSource", "Reconciling"},
-		{"where it goes is on record first", func(s *backupObservation) { s.backup.Status.Location, s.job = nil, nil }, "latch", "Copying", "Copying", "Reconciling"},
-		{"then its Job begins", func(s *backupObservation) { s.job = nil }, "Job/orders-1-copy Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job that is there is never applied again", func(*backupObservation) {}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"without its cluster a Job is stopped", func(s *backupObservation) { s.cluster = nil }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"behind another one it waits", func(s *observation) { s.ahead, s.job = "orders-0", nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
+		{"where as many are made as may be it waits", func(s *observation) { fresh(s); s.most = 20 }, "", "Pending", "Queued", "Reconciling"},
+		{"without a member to copy it waits", func(s *observation) { s.copying, s.job = engine.CopyPlan{Waits: "no member serves"}, nil }, "", "Pending", "WaitingForSource", "Reconciling"},
+		{"where it goes is on record first", func(s *observation) { s.backup.Status.Location, s.job = nil, nil }, "latch", "Copying", "Copying", "Reconciling"},
+		{"then its Job begins", func(s *observation) { s.job = nil }, "Job/orders-1-copy Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"a Job that is there is never applied again", func(*observation) {}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"without its cluster a Job is stopped", func(s *observation) { s.cluster = nil }, "latch stop", "Failed", "BackupFailed", "Stalled"},
 		{"another cluster of the name is not copied", another, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"another cluster of the name gets no Job either", func(s *backupObservation) { another(s); s.job = nil }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"nor does it for a slot of the lost one", func(s *backupObservation) {
+		{"another cluster of the name gets no Job either", func(s *observation) { another(s); s.job = nil }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"nor does it for a slot of the lost one", func(s *observation) {
 			fresh(s)
 			s.backup.Labels = map[string]string{v1alpha1.LabelClusterUID: "before"}
 		}, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"one by hand that has not begun is of the cluster that comes", func(s *backupObservation) { fresh(s); another(s) }, "latch", "Copying", "Copying", "Reconciling"},
-		{"what was copied before its cluster went is good", func(s *backupObservation) {
-			s.cluster, s.backup.Status.Run = nil, &v1alpha1.BackupRun{Result: result}
+		{"one by hand that has not begun is of the cluster that comes", func(s *observation) { fresh(s); another(s) }, "latch", "Copying", "Copying", "Reconciling"},
+		{"what was copied before its cluster went is good", func(s *observation) {
+			s.cluster, s.backup.Status.Run = nil, &v1alpha1.BackupRun{Result: backupstest.Result}
 		}, "latch prune", "Completed", "", ""},
-		{"backups that are turned off stop it", func(s *backupObservation) { s.cluster.Common().Backup.Enabled = new(false) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"suspended, a Job goes on", func(s *backupObservation) { s.cluster.Common().Suspend = true }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job without a program for half an hour is given up", func(s *backupObservation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"and so is one whose pod does not start", func(s *backupObservation) {
+		{"backups that are turned off stop it", func(s *observation) { s.cluster.Common().Backup.Enabled = new(false) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"suspended, a Job goes on", func(s *observation) { s.cluster.Common().Suspend = true }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"a Job without a program for half an hour is given up", func(s *observation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"and so is one whose pod does not start", func(s *observation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}})}
 			s.pods[0].CreationTimestamp = ago(31 * time.Minute)
 		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"one that runs may take longer", func(s *backupObservation) {
+		{"one that runs may take longer", func(s *observation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepCopying}
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"one that ran just now has another try", func(s *backupObservation) {
+		{"one that ran just now has another try", func(s *observation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepCopying}
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, FinishedAt: ago(time.Minute)}}}}})}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a pod on a node that is lost does not run", func(s *backupObservation) {
+		{"a pod on a node that is lost does not run", func(s *observation) {
 			s.job.CreationTimestamp = ago(90 * time.Minute)
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})}
 			gone := ago(31 * time.Minute)
 			s.pods[0].DeletionTimestamp = &gone
 		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"one that was given up stops its Job, also in a later pass", func(s *backupObservation) {
+		{"one that was given up stops its Job, also in a later pass", func(s *observation) {
 			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 		}, "stop", "Failed", "BackupFailed", "Stalled"},
-		{"what is stored is verified", func(s *backupObservation) {
+		{"what is stored is verified", func(s *observation) {
 			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepVerifying}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Verifying", "Verifying", "Reconciling"},
-		{"an attempt that failed is not the end", func(s *backupObservation) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "the store is away"} }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job that somebody deletes is waited for", func(s *backupObservation) { s.job.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon} }, "", "Copying", "Copying", "Reconciling"},
-		{"a pod that cannot run stalls it", func(s *backupObservation) {
+		{"an attempt that failed is not the end", func(s *observation) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "the store is away"} }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
+		{"a Job that somebody deletes is waited for", func(s *observation) { s.job.DeletionTimestamp = &metav1.Time{Time: backupstest.Noon} }, "", "Copying", "Copying", "Reconciling"},
+		{"a pod that cannot run stalls it", func(s *observation) {
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no room"}}})}
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "WaitingForSource", "Stalled"},
-		{"a Job that gets no pod stalls it", func(s *backupObservation) {
+		{"a Job that gets no pod stalls it", func(s *observation) {
 			s.job.CreationTimestamp = metav1.NewTime(backupstest.Noon.Add(-2 * time.Minute))
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "WaitingForSource", "Stalled"},
-		{"a result ends it, whatever became of the Job", func(s *backupObservation) { s.backup.Status.Run, s.job = &v1alpha1.BackupRun{Result: result}, nil }, "latch", "Completed", "", ""},
-		{"with the result on record its Job goes", func(s *backupObservation) {
-			s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, result
+		{"a result ends it, whatever became of the Job", func(s *observation) {
+			s.backup.Status.Run, s.job = &v1alpha1.BackupRun{Result: backupstest.Result}, nil
+		}, "latch", "Completed", "", ""},
+		{"with the result on record its Job goes", func(s *observation) {
+			s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, backupstest.Result
 		}, "prune", "Completed", "", ""},
-		{"a Job that failed ends it", func(s *backupObservation) { endedAs(s.job, batchv1.JobFailed) }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"a Job that ends without a result has failed", func(s *backupObservation) { endedAs(s.job, batchv1.JobComplete) }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"the Job of a failed one stays for its log", func(s *backupObservation) {
-			endedAs(s.job, batchv1.JobFailed)
+		{"a Job that failed ends it", func(s *observation) { backupstest.EndJob(s.job, batchv1.JobFailed) }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"a Job that ends without a result has failed", func(s *observation) { backupstest.EndJob(s.job, batchv1.JobComplete) }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"the Job of a failed one stays for its log", func(s *observation) {
+			backupstest.EndJob(s.job, batchv1.JobFailed)
 			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 			s.sweeping = &batchv1.Job{}
 		}, "", "Failed", "BackupFailed", "Stalled"},
-		{"on the volume of the cluster it waits for that", func(s *backupObservation) { fresh(s); s.claim = nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
-		{"room is made on the volume first", func(s *backupObservation) { fresh(s); s.leaving = "orders-0" }, "", "Pending", "WaitingForTurn", "Reconciling"},
-		{"in a store nobody waits for room", func(s *backupObservation) {
+		{"on the volume of the cluster it waits for that", func(s *observation) { fresh(s); s.claim = nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
+		{"room is made on the volume first", func(s *observation) { fresh(s); s.leaving = "orders-0" }, "", "Pending", "WaitingForTurn", "Reconciling"},
+		{"in a store nobody waits for room", func(s *observation) {
 			fresh(s)
 			s.leaving, s.cluster.Common().Backup.Destination = "orders-0", &v1alpha1.BackupDestination{URL: "s3://acme"}
 		}, "latch", "Copying", "Copying", "Reconciling"},
 
 		{"deleted while it runs, it is stopped first", deleting, "stop", "Deleting", "Removing", "Reconciling"},
-		{"deleted before it began, it goes", func(s *backupObservation) { deleting(s); s.job, s.backup.Status.Location = nil, nil }, "release", "Deleting", "Removing", "Reconciling"},
-		{"its data goes before it does", func(s *backupObservation) { deleting(s); s.job = nil }, "Job/orders-1-removal", "Deleting", "Removing", "Reconciling"},
-		{"its data stays where it says so", func(s *backupObservation) {
+		{"deleted before it began, it goes", func(s *observation) { deleting(s); s.job, s.backup.Status.Location = nil, nil }, "release", "Deleting", "Removing", "Reconciling"},
+		{"its data goes before it does", func(s *observation) { deleting(s); s.job = nil }, "Job/orders-1-removal", "Deleting", "Removing", "Reconciling"},
+		{"its data stays where it says so", func(s *observation) {
 			deleting(s)
 			s.job, s.backup.Spec.DeletionPolicy = nil, v1alpha1.DeletionRetain
 		}, "release", "Deleting", "Removing", "Reconciling"},
-		{"its data stays while it is being restored", func(s *backupObservation) { deleting(s); s.job, s.reader = nil, "copy" }, "", "Deleting", "Removing", "Reconciling"},
-		{"with its volume the data is gone", func(s *backupObservation) { deleting(s); s.job, s.volume = nil, false }, "release", "Deleting", "Removing", "Reconciling"},
-		{"with a volume that is being deleted, too", func(s *backupObservation) { deleting(s); s.job, s.volume, s.volumeGoes = nil, false, true }, "release", "Deleting", "Removing", "Reconciling"},
-		{"what others hold is theirs", func(s *backupObservation) { deleting(s); s.backup.Finalizers = []string{"foregroundDeletion"} }, "", "Deleting", "Removing", "Reconciling"},
+		{"its data stays while it is being restored", func(s *observation) { deleting(s); s.job, s.reader = nil, "copy" }, "", "Deleting", "Removing", "Reconciling"},
+		{"with its volume the data is gone", func(s *observation) { deleting(s); s.job, s.volume = nil, false }, "release", "Deleting", "Removing", "Reconciling"},
+		{"with a volume that is being deleted, too", func(s *observation) { deleting(s); s.job, s.volume, s.volumeGoes = nil, false, true }, "release", "Deleting", "Removing", "Reconciling"},
+		{"what others hold is theirs", func(s *observation) { deleting(s); s.backup.Finalizers = []string{"foregroundDeletion"} }, "", "Deleting", "Removing", "Reconciling"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -353,22 +349,22 @@ func TestAnotherMemberAfterAFailure(t *testing.T) {
 // The end says when it was, how long it took, and why it failed: in the words
 // of the pod where it had any.
 func TestBackupEnd(t *testing.T) {
-	good := planBackup(begun().with(func(s *backupObservation) { s.backup.Status.Run = &v1alpha1.BackupRun{Result: result} }))
-	if st := good.status; st.Duration != "1m12s" || !st.CompletionTime.Time.Equal(backupstest.Noon) || cmp.Diff(result, st.Result) != "" || good.warns || good.event.Reason != v1alpha1.ReasonBackupCompleted {
+	good := planBackup(begun().with(func(s *observation) { s.backup.Status.Run = &v1alpha1.BackupRun{Result: backupstest.Result} }))
+	if st := good.status; st.Duration != "1m12s" || !st.CompletionTime.Time.Equal(backupstest.Noon) || cmp.Diff(backupstest.Result, st.Result) != "" || good.warns || good.event.Reason != v1alpha1.ReasonBackupCompleted {
 		t.Errorf("%+v", good)
 	}
 	cases := []struct {
 		name, says string
-		change     func(*backupObservation)
+		change     func(*observation)
 	}{
-		{"the pod's own words", "no such bucket", func(s *backupObservation) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "no such bucket"} }},
-		{"how the container ended", "OOMKilled", func(s *backupObservation) {
+		{"the pod's own words", "no such bucket", func(s *observation) { s.backup.Status.Run = &v1alpha1.BackupRun{Error: "no such bucket"} }},
+		{"how the container ended", "OOMKilled", func(s *observation) {
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}}}})}
 		}},
-		{"what the Job says", "BackoffLimitExceeded: too many", func(*backupObservation) {}},
+		{"what the Job says", "BackoffLimitExceeded: too many", func(*observation) {}},
 	}
 	for _, tc := range cases {
-		p := planBackup(begun().with(func(s *backupObservation) { endedAs(s.job, batchv1.JobFailed); tc.change(s) }))
+		p := planBackup(begun().with(func(s *observation) { backupstest.EndJob(s.job, batchv1.JobFailed); tc.change(s) }))
 		if !strings.Contains(p.status.Error, tc.says) || !p.warns || p.status.Result != nil {
 			t.Errorf("%s: %q", tc.name, p.status.Error)
 		}
@@ -378,7 +374,7 @@ func TestBackupEnd(t *testing.T) {
 // Pods of Jobs hold nothing secret in the open, and are no members of the
 // cluster to its Services.
 func TestBackupJobs(t *testing.T) {
-	s := begun().with(func(s *backupObservation) { s.backup.Status.Location.CredentialsSecret = "keys" })
+	s := begun().with(func(s *observation) { s.backup.Status.Location.CredentialsSecret = "keys" })
 	for name, ac := range map[string]any{"copy": copyJob(s), "removal": removalJob(s)} {
 		data, err := json.Marshal(ac)
 		if err != nil {
@@ -424,7 +420,7 @@ func TestBackupJobs(t *testing.T) {
 			t.Errorf("%s: runs as %s, with a token: %v", name, pod.Spec.ServiceAccountName, token)
 		}
 	}
-	if fmt.Sprint(removalJob(s.with(func(s *backupObservation) { s.account, s.cluster = nil, nil }))) == "" {
+	if fmt.Sprint(removalJob(s.with(func(s *observation) { s.account, s.cluster = nil, nil }))) == "" {
 		t.Error("a removal needs the cluster")
 	}
 	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}}
@@ -437,7 +433,7 @@ func TestBackupJobs(t *testing.T) {
 // What the API server refuses is tried again, and said once: a word that comes
 // and goes with each try begins the next one. In the end it has failed.
 func TestPlanRefusedJob(t *testing.T) {
-	refused := func(since time.Duration, reason string) backupObservation {
+	refused := func(since time.Duration, reason string) observation {
 		s := begun()
 		s.job = nil
 		said := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: "no more Jobs", LastTransitionTime: ago(since)}
@@ -455,5 +451,18 @@ func TestPlanRefusedJob(t *testing.T) {
 	}
 	if p := planBackup(refused(job.IdleDeadline+time.Second, v1alpha1.ReasonForbidden)); p.status.CompletionTime == nil || !strings.Contains(p.status.Error, "no more Jobs") {
 		t.Errorf("after %s: %+v", job.IdleDeadline, p.status)
+	}
+}
+
+// While the destination of a cluster is removed, a backup by hand waits, too.
+func TestRemovedDestinationHoldsBackupByHand(t *testing.T) {
+	c := backupstest.Scheduled()
+	c.Spec.Backup = &v1alpha1.ClusterBackup{Schedule: "0 * * * *"}
+	c.Status.BackupPlace = &v1alpha1.BackupPlace{URL: "s3://acme/etcd"}
+	mine := observation{backup: backupstest.UnderWay(backupstest.ByHand(backupstest.Made("mine", 0, ""))), cluster: c, removed: "s3://acme/etcd", now: backupstest.Noon}
+	mine.backup.Spec.ClusterRef = v1alpha1.ClusterReference{Kind: "EtcdCluster", Name: "orders"}
+	mine.backup.Status.StartTime = nil
+	if p := planBackup(mine); p.fact.Reason != v1alpha1.ReasonDestinationRemoved || p.status.Location != nil {
+		t.Errorf("%+v, at %+v", p.fact, p.status.Location)
 	}
 }

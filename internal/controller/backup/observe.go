@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"context"
@@ -14,16 +14,17 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups"
+	"github.com/holdfast-db/holdfast/internal/controller/inventory"
 	"github.com/holdfast-db/holdfast/internal/job"
 )
 
 // observeBackup reads the cache, and never judges.
-func (r *BackupReconciler) observeBackup(ctx context.Context, b *v1alpha1.Backup) (backupObservation, error) {
+func (r *Reconciler) observeBackup(ctx context.Context, b *v1alpha1.Backup) (observation, error) {
 	if run := b.Status.Run; run != nil && run.BackupUID != "" && run.BackupUID != string(b.UID) {
 		b.Status.Run = nil // said by the pod of a Backup that had this name
 	}
-	s := backupObservation{backup: b, agentImage: r.AgentImage, now: r.Clock.Now()}
-	for _, look := range []func(context.Context, *backupObservation) error{
+	s := observation{backup: b, agentImage: r.AgentImage, now: r.Clock.Now()}
+	for _, look := range []func(context.Context, *observation) error{
 		r.observeJobs, r.observeCluster, r.observePlace, r.observeTurn, r.observeKeys, r.observeOthers, r.observeReaders, r.observeFollowers, r.observeKind,
 	} {
 		if err := look(ctx, &s); err != nil {
@@ -34,12 +35,12 @@ func (r *BackupReconciler) observeBackup(ctx context.Context, b *v1alpha1.Backup
 }
 
 // isOpen says whether a backup is still to be made.
-func (s *backupObservation) isOpen() bool {
+func (s *observation) isOpen() bool {
 	return !s.backup.IsFinished() && s.backup.DeletionTimestamp == nil
 }
 
 // observeCluster finds the cluster, and how it is copied where it is to be.
-func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observeCluster(ctx context.Context, s *observation) error {
 	copies := r.Kinds[s.backup.Spec.ClusterRef.Kind]
 	if copies == nil {
 		return nil
@@ -56,11 +57,11 @@ func (r *BackupReconciler) observeCluster(ctx context.Context, s *backupObservat
 }
 
 // observeOthers finds which of the cluster's other backups this one waits for.
-func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observeOthers(ctx context.Context, s *observation) error {
 	if s.backup.HasSucceeded() && s.backup.DeletionTimestamp == nil {
 		return nil
 	}
-	all, err := listBackups(ctx, r.Client, s.backup.Spec.ClusterRef, s.backup.Namespace)
+	all, err := inventory.ListBackups(ctx, r.Client, s.backup.Spec.ClusterRef, s.backup.Namespace)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func (r *BackupReconciler) observeOthers(ctx context.Context, s *backupObservati
 
 // hasRunningJob says whether a backup has a Job that is not done. The cache may not know
 // it yet, so the API server is asked.
-func (r *BackupReconciler) hasRunningJob(ctx context.Context, b *v1alpha1.Backup) (bool, error) {
+func (r *Reconciler) hasRunningJob(ctx context.Context, b *v1alpha1.Backup) (bool, error) {
 	j := &batchv1.Job{}
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name + copySuffix}, j); err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -97,7 +98,7 @@ func (r *BackupReconciler) hasRunningJob(ctx context.Context, b *v1alpha1.Backup
 
 // observeKeys looks whether the credentials of the store are there, while there is no
 // Job that waits for them. Nothing but their metadata is read.
-func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observeKeys(ctx context.Context, s *observation) error {
 	if !s.isOpen() || s.cluster == nil || s.job != nil || !s.cluster.Common().Backup.IsEnabled() {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (r *BackupReconciler) observeKeys(ctx context.Context, s *backupObservation
 }
 
 // observePlace finds the volume, and who the Jobs are.
-func (r *BackupReconciler) observePlace(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observePlace(ctx context.Context, s *observation) error {
 	find := func(obj client.Object, name string) (bool, error) {
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.backup.Namespace, Name: name}, obj)
 		return err == nil, client.IgnoreNotFound(err)
@@ -143,7 +144,7 @@ func (r *BackupReconciler) observePlace(ctx context.Context, s *backupObservatio
 
 // observeVolume finds whether the volume that the backup is on is there; claim is
 // the one that the cluster's backups go to, nil for none.
-func (r *BackupReconciler) observeVolume(ctx context.Context, s *backupObservation, claim *corev1.PersistentVolumeClaim) error {
+func (r *Reconciler) observeVolume(ctx context.Context, s *observation, claim *corev1.PersistentVolumeClaim) error {
 	at := s.backup.Status.Location
 	if claim != nil && claim.DeletionTimestamp == nil && isFor(claim, s.backup.Spec.ClusterRef) {
 		s.claim = claim
@@ -177,7 +178,7 @@ func isFor(claim *corev1.PersistentVolumeClaim, cluster v1alpha1.ClusterReferenc
 // data is removed for that. The API server makes no object of a kind that is
 // being deleted, and refuses one that is there already otherwise; asked that
 // way, the operator needs no right to read definitions.
-func (r *BackupReconciler) observeKind(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observeKind(ctx context.Context, s *observation) error {
 	b := s.backup
 	if b.DeletionTimestamp == nil || !hasFinalizer(b) || s.removal != nil || b.Status.Location == nil || b.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
 		return nil
@@ -190,7 +191,7 @@ func (r *BackupReconciler) observeKind(ctx context.Context, s *backupObservation
 }
 
 // observeJobs finds what the Backup owns.
-func (r *BackupReconciler) observeJobs(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observeJobs(ctx context.Context, s *observation) error {
 	in, ours := client.InNamespace(s.backup.Namespace), client.MatchingLabels{v1alpha1.LabelBackup: s.backup.Name}
 	var jobs batchv1.JobList
 	var pods corev1.PodList

@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 
 // observeTurn finds whether a backup waits since as many of other clusters are
 // made as may be at the same time. One that an upgrade waits for does not.
-func (r *BackupReconciler) observeTurn(ctx context.Context, s *backupObservation) error {
+func (r *Reconciler) observeTurn(ctx context.Context, s *observation) error {
 	if r.Concurrent <= 0 || !s.isOpen() || s.job != nil || s.backup.Status.Location != nil || s.backup.Labels[v1alpha1.LabelBefore] != "" {
 		return nil
 	}

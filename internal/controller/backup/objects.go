@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,10 +11,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/job"
 )
-
-// reportSuffix of the right to report: a Backup may have the name of its
-// cluster, whose Role has no suffix.
-const reportSuffix = "-report"
 
 // Suffixes of the Jobs of a Backup. Each has one, so that no Job of a Backup has
 // the name of another Backup's.
@@ -34,7 +30,7 @@ const copySeconds = 24 * 60 * 60
 // labels of what belongs to a Backup. They name the cluster, for the cache, and
 // not its kind, so that no Service of the cluster takes a Job's pod for a
 // member.
-func (s backupObservation) labels() map[string]string {
+func (s observation) labels() map[string]string {
 	return map[string]string{
 		v1alpha1.LabelCluster: s.backup.Spec.ClusterRef.Name, v1alpha1.LabelKind: "backup", v1alpha1.LabelBackup: s.backup.Name,
 		"app.kubernetes.io/name": "holdfast-backup", "app.kubernetes.io/instance": s.backup.Spec.ClusterRef.Name,
@@ -44,8 +40,8 @@ func (s backupObservation) labels() map[string]string {
 
 // accessObjects let the pod say in the status of its own Backup how far it is,
 // and nothing else.
-func accessObjects(s backupObservation) []runtime.ApplyConfiguration {
-	b, name := s.backup, s.backup.Name+reportSuffix
+func accessObjects(s observation) []runtime.ApplyConfiguration {
+	b, name := s.backup, s.backup.Name+job.ReportSuffix
 	account := b.Spec.ClusterRef.Name + v1alpha1.SuffixBackup
 	return []runtime.ApplyConfiguration{
 		rbacv1ac.Role(name, b.Namespace).WithLabels(s.labels()).WithOwnerReferences(job.OwnerReference("Backup", s.backup)).
@@ -57,7 +53,7 @@ func accessObjects(s backupObservation) []runtime.ApplyConfiguration {
 }
 
 // copyTask is the task of the pod.
-func (s backupObservation) copyTask() agentapi.BackupTask {
+func (s observation) copyTask() agentapi.BackupTask {
 	b := s.backup
 	at := b.Status.Location
 	sources := make([]agentapi.BackupSource, 0, len(s.copying.Sources))
@@ -75,7 +71,7 @@ func (s backupObservation) copyTask() agentapi.BackupTask {
 // copyJob copies the cluster: the injected program, in the image that holds the
 // database's own. A pod is replaced only once it has ended, so that no two
 // attempts ever write at once.
-func copyJob(s backupObservation) runtime.ApplyConfiguration {
+func copyJob(s observation) runtime.ApplyConfiguration {
 	task := s.copyTask()
 	if s.claim != nil && task.Store.Volume == s.claim.Name {
 		task.Store.Size = backups.VolumeSize(s.claim)
@@ -96,18 +92,18 @@ func copyJob(s backupObservation) runtime.ApplyConfiguration {
 }
 
 // removalJob removes what is stored.
-func removalJob(s backupObservation) runtime.ApplyConfiguration {
+func removalJob(s observation) runtime.ApplyConfiguration {
 	return s.buildRemovalJob(removalSuffix, "remove")
 }
 
 // sweepJob removes what is stored, unless it is a whole backup.
-func sweepJob(s backupObservation) runtime.ApplyConfiguration {
+func sweepJob(s observation) runtime.ApplyConfiguration {
 	return s.buildRemovalJob(sweepSuffix, "sweep")
 }
 
 // buildRemovalJob makes a Job that needs nothing of the cluster, which may be gone, and
 // nothing of the API server.
-func (s backupObservation) buildRemovalJob(suffix, verb string) runtime.ApplyConfiguration {
+func (s observation) buildRemovalJob(suffix, verb string) runtime.ApplyConfiguration {
 	task := s.copyTask()
 	if task.Log = s.log; s.backup.DeletionTimestamp == nil {
 		task.Log = nil
@@ -122,7 +118,7 @@ func (s backupObservation) buildRemovalJob(suffix, verb string) runtime.ApplyCon
 	return job
 }
 
-func (s backupObservation) newJob(suffix string, pod *corev1ac.PodSpecApplyConfiguration) *batchv1ac.JobApplyConfiguration {
+func (s observation) newJob(suffix string, pod *corev1ac.PodSpecApplyConfiguration) *batchv1ac.JobApplyConfiguration {
 	return batchv1ac.Job(s.backup.Name+suffix, s.backup.Namespace).WithLabels(s.labels()).WithOwnerReferences(job.OwnerReference("Backup", s.backup)).
 		WithSpec(job.BuildSpec(s.labels(), pod))
 }

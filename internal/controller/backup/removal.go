@@ -1,4 +1,4 @@
-package controller
+package backup
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ const (
 )
 
 // planRemoval settles what becomes of the data before the Backup goes.
-func (s backupObservation) planRemoval(p *backupPlan) { //nolint:gocyclo // an ordered switch: first match wins
+func (s observation) planRemoval(p *plan) { //nolint:gocyclo // an ordered switch: first match wins
 	b := s.backup
 	at := b.Status.Location
 	p.setState(v1alpha1.ConditionReconciling, "Deleting", v1alpha1.ReasonRemoving, "what is stored is being removed")
@@ -61,7 +61,7 @@ func (s backupObservation) planRemoval(p *backupPlan) { //nolint:gocyclo // an o
 
 // isInUse says that nothing is removed yet, since more is written, or what there
 // is is read.
-func (s backupObservation) isInUse(p *backupPlan) bool {
+func (s observation) isInUse(p *plan) bool {
 	switch {
 	case s.job != nil && !job.HasEnded(s.job):
 		s.stopJob(p)
@@ -77,7 +77,7 @@ func (s backupObservation) isInUse(p *backupPlan) bool {
 
 // followRemoval waits for a Job that removes, and has another one made a while after
 // it failed.
-func (s backupObservation) followRemoval(p *backupPlan) {
+func (s observation) followRemoval(p *plan) {
 	if s.follower != "" && !job.HasEnded(s.removal) {
 		p.setState(v1alpha1.ConditionReconciling, "Deleting", v1alpha1.ReasonRemoving, "cluster %s is being restored with the WAL that was to be removed, too: what is stored is removed by another Job, without it", s.follower)
 		p.recheck = job.RecheckInterval
@@ -104,21 +104,21 @@ func (s backupObservation) followRemoval(p *backupPlan) {
 }
 
 // haltRemoval stops the Job that removes, where it still runs.
-func (s backupObservation) haltRemoval(p *backupPlan) {
+func (s observation) haltRemoval(p *plan) {
 	if s.removal != nil && !job.HasEnded(s.removal) && s.removal.DeletionTimestamp == nil {
 		p.stop = s.removal
 	}
 }
 
-func (s backupObservation) removalDeadline() time.Time {
+func (s observation) removalDeadline() time.Time {
 	return s.backup.DeletionTimestamp.Add(removalPatience)
 }
 
 // isPastDeadline says that the data is tried to be removed no longer.
-func (s backupObservation) isPastDeadline() bool { return !s.now.Before(s.removalDeadline()) }
+func (s observation) isPastDeadline() bool { return !s.now.Before(s.removalDeadline()) }
 
 // leaveData lets the Backup go without its data, and says what remains.
-func (s backupObservation) leaveData(p *backupPlan) {
+func (s observation) leaveData(p *plan) {
 	at, fault := s.backup.Status.Location, ""
 	if s.removal != nil {
 		fault = job.DescribeFault(s.pods, s.removal)
@@ -131,7 +131,7 @@ func (s backupObservation) leaveData(p *backupPlan) {
 // planSweep has a Job remove what a backup that failed has stored, unless it is
 // whole after all: its own pods may have had no chance to. The Job stays for its
 // log, like that of the copy.
-func (s backupObservation) planSweep(p *backupPlan) {
+func (s observation) planSweep(p *plan) {
 	at := s.backup.Status.Location
 	switch {
 	case s.sweeping != nil && !job.HasCondition(s.sweeping, batchv1.JobFailed):
@@ -180,7 +180,7 @@ func writerOf(b *v1alpha1.Backup, all []*v1alpha1.Backup, runs func(*v1alpha1.Ba
 
 // keepsAccount says whether the ServiceAccount of Jobs is to outlive the
 // cluster: the Job that removes the data is known to the store by nothing else.
-func (s backupObservation) keepsAccount() bool {
+func (s observation) keepsAccount() bool {
 	at := s.backup.Status.Location
 	return s.account != nil && hasFinalizer(s.backup) && s.backup.DeletionTimestamp == nil &&
 		at != nil && at.ClaimName == "" && at.CredentialsSecret == "" &&
@@ -198,7 +198,7 @@ func recordPlacement(c *v1alpha1.CommonSpec) *v1alpha1.BackupPlacement {
 
 // jobPlacement is where the Jobs of a backup run that need nothing else of the cluster: as it
 // says, or said when the backup was begun.
-func (s backupObservation) jobPlacement() *v1alpha1.CommonSpec {
+func (s observation) jobPlacement() *v1alpha1.CommonSpec {
 	if s.cluster != nil {
 		return s.cluster.Common()
 	}
