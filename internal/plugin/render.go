@@ -180,8 +180,7 @@ func remedyCommand(c metav1.Condition, r Report) string {
 		return "kubectl holdfast drift " + name + " shows who"
 	case v1alpha1.ReasonSuspended:
 		return "kubectl holdfast resume " + name
-	case v1alpha1.ReasonCrashLooping, v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable,
-		v1alpha1.ReasonReplicationBroken, v1alpha1.ReasonProgressDeadline, v1alpha1.ReasonNoLeader:
+	case v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable, v1alpha1.ReasonProgressDeadline, v1alpha1.ReasonNoLeader:
 		return "kubectl holdfast logs " + name + " says more"
 	}
 	return ""
