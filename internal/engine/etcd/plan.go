@@ -39,9 +39,7 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 	r := recoveryOf(c, o, g)
 	before := precautionOf(c, o, now)
 	d, writable, stalls := planDesired(c, o, g, r, before)
-	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.Judgement{
-		Set: membersOf(c), Observed: o.Observation, Desired: d, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now, Repairing: map[int]bool{},
-	}}
+	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.NewJudgement(memberset.NewView(membersOf(c), o.Observation, d, now), stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(c, o, d, n)
 		if m := o.Member(n); m != nil {

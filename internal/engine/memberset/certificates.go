@@ -183,15 +183,15 @@ func (j *Judgement) judgeCertificateUse(c *certificates) {
 }
 
 // isAgentTooOld says that a member's agent knows nothing of what spec.tls asks for.
-func (j *Judgement) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
-	return j.Observed.Minted.User != (UserCertificates{}) && m != nil && m.TLSHash == "" && installerImage(pod) != j.Observed.Settings.AgentImage
+func (o Observation) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
+	return o.Minted.User != (UserCertificates{}) && m != nil && m.TLSHash == "" && installerImage(pod) != o.Settings.AgentImage
 }
 
 // NextCheck is when a certificate is due, a user-provided certificate expires, a pod may
 // be replaced again, or why a pod is missing is to be asked: no watch reports that.
-func (j *Judgement) NextCheck(now time.Time) time.Duration {
-	m := j.Observed.Minted
-	read := m.readCertificates(j.Set, now)
+func (view *View) NextCheck(now time.Time) time.Duration {
+	m := view.Observed.Minted
+	read := m.readCertificates(view.Set, now)
 	times := []time.Time{read.material.RenewalTime()}
 	if read.application != nil {
 		times = append(times, read.application.RenewalTime())
@@ -201,8 +201,8 @@ func (j *Judgement) NextCheck(now time.Time) time.Duration {
 			times = append(times, b.NextCheck(now))
 		}
 	}
-	first := j.nextReplacement()
-	if len(j.Observed.missingPods()) > 0 {
+	first := view.nextReplacement()
+	if len(view.Observed.missingPods()) > 0 {
 		first = engine.SoonestOf(first, uncreatedRecheck)
 	}
 	for _, at := range times {
@@ -210,7 +210,7 @@ func (j *Judgement) NextCheck(now time.Time) time.Duration {
 			first = wait
 		}
 	}
-	if due := j.replacementIn(); due > 0 && (first == 0 || due < first) {
+	if due := view.replacementIn(); due > 0 && (first == 0 || due < first) {
 		first = due
 	}
 	return first

@@ -123,28 +123,28 @@ func describePin(d objects.Desired) string {
 // findStrayImage says whether the pod runs another image than the cluster's that a new
 // pod would not: one that a client set on the pod, or another build of the same
 // tag. What admission makes of the image stays: it would make it again.
-func (j *Judgement) findStrayImage(pod *corev1.Pod) string {
-	ctr, d := findContainer(j.Set, pod.Spec), j.Desired
+func (view *View) findStrayImage(pod *corev1.Pod) string {
+	ctr, d := findContainer(view.Set, pod.Spec), view.Desired
 	if ctr == nil || ctr.Image == d.Image {
 		return ""
 	}
-	if pod.Annotations[v1alpha1.AnnotationImage] == d.Asked && digestOf(d.Image) != "" && ImageDigest(j.Set, pod) == digestOf(d.Image) {
+	if pod.Annotations[v1alpha1.AnnotationImage] == d.Asked && digestOf(d.Image) != "" && ImageDigest(view.Set, pod) == digestOf(d.Image) {
 		return "" // that very build, by whatever tag
 	}
-	manager, admitted := j.imageChanged(pod)
+	manager, admitted := imageChanged(view.Set, view.Observed, pod)
 	if manager != "" {
 		return "the pod's image was changed to " + ctr.Image + " by " + manager
 	}
 	if admitted {
 		return ""
 	}
-	if pod.Annotations[v1alpha1.AnnotationImage] == "" || isCurrent(j.Set, j.Observed, d, pod) {
+	if pod.Annotations[v1alpha1.AnnotationImage] == "" || isCurrent(view.Set, view.Observed, d, pod) {
 		return "" // an older operator's: an upgrade of the operator restarts nothing
 	}
 	if repositoryOf(ctr.Image) != repositoryOf(d.Image) {
 		return ""
 	}
-	want, digest := digestOf(d.Image), cmp.Or(digestOf(ctr.Image), ImageDigest(j.Set, pod))
+	want, digest := digestOf(d.Image), cmp.Or(digestOf(ctr.Image), ImageDigest(view.Set, pod))
 	if want != "" && digest != "" && digest != want {
 		return "the pod runs another build of " + d.Asked + " than the cluster: " + digest
 	}
@@ -153,10 +153,10 @@ func (j *Judgement) findStrayImage(pod *corev1.Pod) string {
 
 // imageChanged says which client changed the image of a pod's database since the
 // pod was made, or that admission changed it then.
-func (j *Judgement) imageChanged(pod *corev1.Pod) (manager string, admitted bool) {
-	altered := j.Observed.Altered[pod.Name]
+func imageChanged(s objects.Set, o Observation, pod *corev1.Pod) (manager string, admitted bool) {
+	altered := o.Altered[pod.Name]
 	for _, difference := range altered.Differences {
-		if difference.Path == imagePath(j.Container) {
+		if difference.Path == imagePath(s.Container) {
 			return difference.Manager, difference.Manager == "" && altered.Made
 		}
 	}

@@ -7,35 +7,31 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
-	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// Judgement is one pass's view of the members, gathered once.
-// It has more methods than other types: each judges one aspect of the same
-// observation, and an engine calls them in the order of its own priorities.
+// Judgement is what one pass finds true of the members: facts, each read off the
+// same view. Judging adds facts and changes nothing else.
 type Judgement struct {
-	objects.Set
-	Observed  Observation
-	Desired   objects.Desired
-	Standings map[int]Standing
-	Facts     []condition.Fact
-	// Now is the time of the pass.
-	Now time.Time
+	View
+	Facts []condition.Fact
 	// Repairing are the members that the engine frees from their hold by itself.
 	Repairing map[int]bool
 	// WritesStop says that so many members lack disk space that the cluster
 	// refuses writes, whatever their roles.
 	WritesStop bool
+}
+
+// NewJudgement begins with what is wrong with the spec.
+func NewJudgement(view View, stalls []condition.Fact) Judgement {
+	return Judgement{View: view, Facts: stalls, Repairing: map[int]bool{}}
 }
 
 // AwaitsFirstAnswer says that a pod that is ready has not been asked yet: an operator that
@@ -103,13 +99,13 @@ func (j *Judgement) judgeImage(ordinal int) {
 	}
 	if fault := imageFault(pod); fault != "" {
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
-			"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, j.imageField(), describePin(j.Desired))
+			"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, imageField(j.Set), describePin(j.Desired))
 	}
 }
 
 // imageField is the field of the spec that the members' image comes of.
-func (j *Judgement) imageField() string {
-	if j.Cluster.Common().Image != "" {
+func imageField(s objects.Set) string {
+	if s.Cluster.Common().Image != "" {
 		return "spec.image"
 	}
 	return "spec.version"
@@ -129,7 +125,7 @@ var holdReasons = map[agentapi.Hold]string{
 func (j *Judgement) judgeStatus(ordinal int, m *agentapi.Status) {
 	if m.State == agentapi.StateHeld && m.Hold != agentapi.HoldVolumeInUse && !j.Repairing[ordinal] {
 		condition := v1alpha1.ConditionStalled
-		message, repairs := planGrowth(j.Set, j.Observed).describeHold(ordinal, m)
+		message, repairs := j.growth.describeHold(ordinal, m)
 		if repairs {
 			condition = v1alpha1.ConditionDegraded
 		}
@@ -137,17 +133,17 @@ func (j *Judgement) judgeStatus(ordinal int, m *agentapi.Status) {
 	}
 	j.judgeDiskSpace(ordinal, m)
 	if m.ConfigError != "" {
-		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter, "%s; correct or remove it: until then the settings in force stay", j.parameterFault(m.ConfigError))
+		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter, "%s; correct or remove it: until then the settings in force stay", parameterFault(j.Desired.Config, m.ConfigError))
 	}
 }
 
 // parameterFault names the field of what a member refuses: its report begins with
 // the parameter where it knows which one is wrong.
-func (j *Judgement) parameterFault(fault string) string {
+func parameterFault(declared []byte, fault string) string {
 	name, _, named := strings.Cut(fault, ": ")
 	var config agentapi.ClusterConfig
-	if named && json.Unmarshal(j.Desired.Config, &config) == nil {
-		if _, declared := config.Parameters[name]; declared {
+	if named && json.Unmarshal(declared, &config) == nil {
+		if _, is := config.Parameters[name]; is {
 			return "spec.parameters." + fault
 		}
 	}
@@ -161,7 +157,7 @@ func (j *Judgement) judgeDiskSpace(ordinal int, m *agentapi.Status) {
 	if !m.DiskFull || !m.Serving {
 		return
 	}
-	remedy, grows := planGrowth(j.Set, j.Observed).describeDiskSpace(ordinal)
+	remedy, grows := j.growth.describeDiskSpace(ordinal)
 	kind := v1alpha1.ConditionDegraded
 	if (m.Role == v1alpha1.RolePrimary || j.WritesStop) && !grows {
 		kind = v1alpha1.ConditionStalled
@@ -195,7 +191,7 @@ func (j *Judgement) JudgeScale() {
 // progressReason is the reason of a member's standing in the life of the cluster.
 func (j *Judgement) progressReason(ordinal int, s Standing) string {
 	reason := s.Reason
-	if reason == v1alpha1.ReasonScalingUp && j.wasRolledOut(ordinal) {
+	if reason == v1alpha1.ReasonScalingUp && wasRolledOut(j.Cluster, ordinal) {
 		reason = v1alpha1.ReasonRestarting
 	}
 	if reason == v1alpha1.ReasonRestarting && j.versionChanges() {
@@ -209,31 +205,14 @@ func (j *Judgement) progressReason(ordinal int, s Standing) string {
 
 // wasRolledOut says whether a member was part of what was rolled out last: one
 // that starts is then restarted, and not new.
-func (j *Judgement) wasRolledOut(ordinal int) bool {
-	record := j.Cluster.CommonStatus().RolledOut
+func wasRolledOut(c v1alpha1.Cluster, ordinal int) bool {
+	record := c.CommonStatus().RolledOut
 	return record != nil && ordinal < int(record.Replicas)
-}
-
-// IsBootstrapped says whether there is a database system.
-func (j *Judgement) IsBootstrapped() bool {
-	return j.Desired.SystemIdentifier != "" && j.Cluster.CommonStatus().Version != ""
-}
-
-// versionChanges says whether some pod runs another image than the desired.
-func (j *Judgement) versionChanges() bool {
-	for n := range j.Desired.Count {
-		if pod := j.Observed.Pods[n]; pod != nil {
-			if ctr := findContainer(j.Set, pod.Spec); ctr != nil && ctr.Image != j.Desired.Image && ctr.Image != j.Desired.Pull && cmp.Or(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != j.Desired.Asked {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // JudgeVolumes says which volumes are not yet what was asked for.
 func (j *Judgement) JudgeVolumes() {
-	stuck := planGrowth(j.Set, j.Observed).stuck
+	stuck := j.growth.stuck
 	for _, n := range slices.Sorted(maps.Keys(stuck)) {
 		j.Facts = append(j.Facts, stuck[n])
 	}
@@ -254,33 +233,4 @@ func (j *Judgement) JudgeVolumes() {
 			j.AddFact(condition, v1alpha1.ReasonResizing, "volume %s grows %sfrom %s to %s", live.Name, itself, have.String(), v.Size.String())
 		}
 	}
-}
-
-// CountServing is the number of members that answer.
-func (j *Judgement) CountServing() int {
-	serving := 0
-	for n := range j.Desired.Count {
-		if m := j.Observed.Member(n); m != nil && m.Serving {
-			serving++
-		}
-	}
-	return serving
-}
-
-// Report is what status says of the members; the engine adds what it knows.
-func (j *Judgement) Report() engine.Report {
-	r := engine.Report{
-		Image: j.Desired.Image, SystemIdentifier: j.Desired.SystemIdentifier, Replicas: int32(len(j.Observed.Pods)),
-		Selector: labels.SelectorFromSet(j.Selector()).String(),
-	}
-	if j.Desired.Minted.Complete {
-		r.CredentialsSecret = j.Named(objects.SuffixApp)
-	}
-	for n := range j.Desired.Count {
-		r.Members = append(r.Members, reportMember(j.Set, j.Observed, n, j.Standings[n]))
-		if m := j.Observed.Member(n); m != nil && m.Serving && IsReady(j.Observed.Pods[n]) {
-			r.ReadyReplicas++
-		}
-	}
-	return r
 }

@@ -204,13 +204,13 @@ func listLostLabels(s objects.Set, pod *corev1.Pod) []string {
 
 // RelabelStep puts back what one pod lost of the labels by which it is found; nil
 // where none did.
-func (j *Judgement) RelabelStep() *engine.Step {
-	if j.Cluster.Common().Drift.Mode == v1alpha1.DriftReport {
+func (view *View) RelabelStep() *engine.Step {
+	if view.Cluster.Common().Drift.Mode == v1alpha1.DriftReport {
 		return nil
 	}
-	for _, n := range slices.Sorted(maps.Keys(j.Observed.Pods)) {
-		pod := j.Observed.Pods[n]
-		if lost := listLostLabels(j.Set, pod); len(lost) > 0 && pod.DeletionTimestamp == nil {
+	for _, n := range slices.Sorted(maps.Keys(view.Observed.Pods)) {
+		pod := view.Observed.Pods[n]
+		if lost := listLostLabels(view.Set, pod); len(lost) > 0 && pod.DeletionTimestamp == nil {
 			return &engine.Step{Type: stepRelabelPod, Target: pod.Name, UID: pod.UID,
 				Message: "it lost " + strings.Join(lost, " and ") + ", by which Services and its StatefulSet find it"}
 		}
@@ -219,20 +219,20 @@ func (j *Judgement) RelabelStep() *engine.Step {
 }
 
 // PodDrifts are the labels that pods lost, as drift that is put back or stays.
-func (j *Judgement) PodDrifts(now time.Time) []apply.Drift {
-	if j.Cluster.Common().Suspend {
+func (view *View) PodDrifts(now time.Time) []apply.Drift {
+	if view.Cluster.Common().Suspend {
 		return nil
 	}
-	step := j.RelabelStep()
+	step := view.RelabelStep()
 	if step == nil {
 		return nil
 	}
 	var drifts []apply.Drift
-	for _, pod := range j.Observed.Pods {
+	for _, pod := range view.Observed.Pods {
 		if pod.Name != step.Target {
 			continue
 		}
-		for _, label := range listLostLabels(j.Set, pod) {
+		for _, label := range listLostLabels(view.Set, pod) {
 			operation := apply.OperationRemoved
 			if _, there := pod.Labels[label]; there {
 				operation = apply.OperationUnattributed

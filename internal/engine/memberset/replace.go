@@ -20,25 +20,25 @@ import (
 // ReplaceStep replaces one outdated pod: first those that are stuck, then the
 // others from the highest ordinal down, the leader of the members last; never
 // while another member is away.
-func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an ordered switch: first match wins
+func (view *View) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an ordered switch: first match wins
 	away := false
 	var next *corev1.Pod
 	why := ""
-	for n := range j.Desired.Count {
-		pod, m := j.Observed.Pods[n], j.Observed.Member(n)
-		reason := j.FindOutdated(n)
+	for n := range view.Desired.Count {
+		pod, m := view.Observed.Pods[n], view.Observed.Member(n)
+		reason := view.FindOutdated(n)
 		switch {
-		case j.Observed.isVolumeDeleted(n):
+		case view.Observed.isVolumeDeleted(n):
 			// Its data goes with its pod: no pod is replaced before a person
 			// has decided.
 			return nil
 		case pod == nil || pod.DeletionTimestamp != nil:
 			away = true
-		case reason != "" && j.replacePause(pod, reason) > 0:
+		case reason != "" && view.replacePause(pod, reason) > 0:
 			away = true
-		case reason != "" && j.isStuck(n):
+		case reason != "" && view.isStuck(n):
 			return replaceStep(pod, reason)
-		case m == nil || !m.Serving || reason == "" && !j.Standings[n].IsDone() && !waitsForPrimary(m):
+		case m == nil || !m.Serving || reason == "" && !view.Standings[n].IsDone() && !waitsForPrimary(m):
 			away = true
 		case reason != "" && (next == nil || n != leader):
 			next, why = pod, reason
@@ -52,13 +52,13 @@ func (j *Judgement) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // a
 
 // ReplaceStuckStep replaces one outdated pod that will not serve by waiting, and
 // no other: whatever else is under way may wait for it.
-func (j *Judgement) ReplaceStuckStep() *engine.Step {
-	for n := range j.Desired.Count {
-		pod := j.Observed.Pods[n]
-		if pod == nil || pod.DeletionTimestamp != nil || j.Observed.isVolumeDeleted(n) {
+func (view *View) ReplaceStuckStep() *engine.Step {
+	for n := range view.Desired.Count {
+		pod := view.Observed.Pods[n]
+		if pod == nil || pod.DeletionTimestamp != nil || view.Observed.isVolumeDeleted(n) {
 			continue
 		}
-		if why := j.FindOutdated(n); why != "" && j.replacePause(pod, why) == 0 && j.isStuck(n) {
+		if why := view.FindOutdated(n); why != "" && view.replacePause(pod, why) == 0 && view.isStuck(n) {
 			return replaceStep(pod, why)
 		}
 	}
@@ -96,10 +96,10 @@ const (
 // interrupts nothing. Recovery and copying are work, however long they take; a
 // container that has just ended is started again by its kubelet, which says so
 // when it is in no hurry.
-func (j *Judgement) isStuck(ordinal int) bool {
-	pod, m := j.Observed.Pods[ordinal], j.Observed.Member(ordinal)
+func (view *View) isStuck(ordinal int) bool {
+	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
 	if m == nil {
-		return waitingReason(pod) != "" || !hasStarted(j.Set, pod) && !hasRunBefore(j.Set, pod)
+		return waitingReason(pod) != "" || !hasStarted(view.Set, pod) && !hasRunBefore(view.Set, pod)
 	}
 	switch m.State {
 	case agentapi.StateHeld:
@@ -107,7 +107,7 @@ func (j *Judgement) isStuck(ordinal int) bool {
 	case agentapi.StateFailed:
 		return m.DownSince.IsZero() || m.Failures >= failuresLimit
 	case agentapi.StateWaiting:
-		return j.stuckIn(ordinal) <= 0
+		return view.stuckIn(ordinal) <= 0
 	default:
 		return false
 	}
@@ -115,13 +115,13 @@ func (j *Judgement) isStuck(ordinal int) bool {
 
 // stuckIn is when a member that waits is stuck, if it still waits then. An agent
 // of an earlier version does not say since when it does.
-func (j *Judgement) stuckIn(ordinal int) time.Duration {
-	m := j.Observed.Member(ordinal)
+func (view *View) stuckIn(ordinal int) time.Duration {
+	m := view.Observed.Member(ordinal)
 	if m == nil || m.DownSince.IsZero() {
 		return 0
 	}
 	// The member's clock to its answer, and ours since.
-	down := m.Time.Sub(m.DownSince) + max(0, j.Now.Sub(j.Observed.Members[j.PodName(ordinal)].At))
+	down := m.Time.Sub(m.DownSince) + max(0, view.Now.Sub(view.Observed.Members[view.PodName(ordinal)].At))
 	return waitingLimit - down
 }
 
@@ -136,14 +136,14 @@ func hasRunBefore(s objects.Set, pod *corev1.Pod) bool {
 }
 
 // replacementIn is when the first outdated pod is stuck that waits; 0 for none.
-func (j *Judgement) replacementIn() time.Duration {
+func (view *View) replacementIn() time.Duration {
 	var first time.Duration
-	for n := range j.Desired.Count {
-		m := j.Observed.Member(n)
-		if m == nil || m.State != agentapi.StateWaiting || j.FindOutdated(n) == "" {
+	for n := range view.Desired.Count {
+		m := view.Observed.Member(n)
+		if m == nil || m.State != agentapi.StateWaiting || view.FindOutdated(n) == "" {
 			continue
 		}
-		if due := j.stuckIn(n); due > 0 && (first == 0 || due < first) {
+		if due := view.stuckIn(n); due > 0 && (first == 0 || due < first) {
 			first = due
 		}
 	}
@@ -155,30 +155,30 @@ func replaceStep(pod *corev1.Pod, why string) *engine.Step {
 }
 
 // FindOutdated says why a pod must be replaced; empty when it need not be.
-func (j *Judgement) FindOutdated(ordinal int) string {
-	pod := j.Observed.Pods[ordinal]
+func (view *View) FindOutdated(ordinal int) string {
+	pod := view.Observed.Pods[ordinal]
 	if pod == nil || pod.DeletionTimestamp != nil {
 		return ""
 	}
-	if isOlder(j.Set, j.Observed, j.Desired, pod) {
-		if !j.isTemplateDeclared() {
+	if isOlder(view.Set, view.Observed, view.Desired, pod) {
+		if !view.isTemplateDeclared() {
 			return "" // a new pod would be made of the same template
 		}
 		return "the pod is older than what the spec declares for it"
 	}
-	if why := j.findStrayImage(pod); why != "" {
+	if why := view.findStrayImage(pod); why != "" {
 		return why
 	}
-	if !isCurrent(j.Set, j.Observed, j.Desired, pod) {
-		if waitingReason(pod) != "" && installerImage(pod) != j.Observed.Settings.AgentImage {
+	if !isCurrent(view.Set, view.Observed, view.Desired, pod) {
+		if waitingReason(pod) != "" && installerImage(pod) != view.Observed.Settings.AgentImage {
 			return "the pod does not start, and its agent is older than the operator"
 		}
-		if j.isAgentTooOld(pod, j.Observed.Member(ordinal)) {
+		if view.Observed.isAgentTooOld(pod, view.Observed.Member(ordinal)) {
 			return "its agent is older than what spec.tls asks for"
 		}
 	}
-	if m := j.Observed.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
-		m.ConfigHash == agentapi.HashConfig(j.Desired.Config) {
+	if m := view.Observed.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
+		m.ConfigHash == agentapi.HashConfig(view.Desired.Config) {
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}
 	return ""
@@ -200,35 +200,35 @@ func isOlder(s objects.Set, o Observation, d objects.Desired, pod *corev1.Pod) b
 
 // isTemplateDeclared says whether the StatefulSet has what the spec declares for pods. It
 // has not while it is still to be applied, or while something changes it back.
-func (j *Judgement) isTemplateDeclared() bool {
-	set := j.Observed.StatefulSet
+func (view *View) isTemplateDeclared() bool {
+	set := view.Observed.StatefulSet
 	if set == nil {
 		return true
 	}
 	hash := set.Spec.Template.Annotations[v1alpha1.AnnotationRollout]
-	return hash == "" || hash == j.RolloutHash(j.Desired.Asked)
+	return hash == "" || hash == view.RolloutHash(view.Desired.Asked)
 }
 
 // replacePause is how long a pod is still to stay that would be replaced again
 // for the reason that its predecessor was. What was replaced before the operator
 // started is not known: a pod whose image was set stays for the first pause.
-func (j *Judgement) replacePause(pod *corev1.Pod, why string) time.Duration {
-	last, found := j.Observed.Replaced[pod.Name]
-	if found && last.Why == why && last.Generation == j.Cluster.GetGeneration() {
-		return max(0, last.At.Add(last.nextPause()).Sub(j.Now))
+func (view *View) replacePause(pod *corev1.Pod, why string) time.Duration {
+	last, found := view.Observed.Replaced[pod.Name]
+	if found && last.Why == why && last.Generation == view.Cluster.GetGeneration() {
+		return max(0, last.At.Add(last.nextPause()).Sub(view.Now))
 	}
-	if !found && why == j.findStrayImage(pod) {
-		return max(0, pod.CreationTimestamp.Add(firstReplacePause).Sub(j.Now))
+	if !found && why == view.findStrayImage(pod) {
+		return max(0, pod.CreationTimestamp.Add(firstReplacePause).Sub(view.Now))
 	}
 	return 0
 }
 
 // nextReplacement is when the first pause ends; 0 for none.
-func (j *Judgement) nextReplacement() time.Duration {
+func (view *View) nextReplacement() time.Duration {
 	var first time.Duration
-	for n, pod := range j.Observed.Pods {
-		if why := j.FindOutdated(n); why != "" {
-			if pause := j.replacePause(pod, why); pause > 0 && (first == 0 || pause < first) {
+	for n, pod := range view.Observed.Pods {
+		if why := view.FindOutdated(n); why != "" {
+			if pause := view.replacePause(pod, why); pause > 0 && (first == 0 || pause < first) {
 				first = pause
 			}
 		}
@@ -248,14 +248,14 @@ func (j *Judgement) judgePause(ordinal int) {
 
 // ListTolerated is what pods have otherwise than their template, once for all that
 // differ in the same. What is put back by replacing the pod is not among it.
-func (j *Judgement) ListTolerated() []condition.Tolerated {
+func (view *View) ListTolerated() []condition.Tolerated {
 	same := map[string]condition.Tolerated{}
-	for n := range j.Desired.Count {
-		pod := j.Observed.Pods[n]
+	for n := range view.Desired.Count {
+		pod := view.Observed.Pods[n]
 		if pod == nil || pod.DeletionTimestamp != nil {
 			continue
 		}
-		if differences := j.listDifferences(n, pod); len(differences) > 0 {
+		if differences := view.listDifferences(n, pod); len(differences) > 0 {
 			key := strings.Join(differences, "\n")
 			same[key] = condition.Tolerated{Objects: append(same[key].Objects, "Pod/"+pod.Name), Differences: differences}
 		}
@@ -276,19 +276,19 @@ func part(path string) string {
 // listDifferences of a pod in words. Where only the image can be compared, since the
 // template that the pod was made of is not known, it is the image alone. What the
 // pod runs comes before its labels and annotations.
-func (j *Judgement) listDifferences(ordinal int, pod *corev1.Pod) []string {
+func (view *View) listDifferences(ordinal int, pod *corev1.Pod) []string {
 	var out []string
-	altered := j.Observed.Altered[pod.Name]
-	comparable := altered.Made || isCurrent(j.Set, j.Observed, j.Desired, pod)
-	outdated := j.FindOutdated(ordinal) != ""
+	altered := view.Observed.Altered[pod.Name]
+	comparable := altered.Made || isCurrent(view.Set, view.Observed, view.Desired, pod)
+	outdated := view.FindOutdated(ordinal) != ""
 	for _, d := range altered.Differences {
-		image := d.Path == imagePath(j.Container)
+		image := d.Path == imagePath(view.Container)
 		if outdated || !comparable && !image {
 			continue
 		}
 		text := d.Path + " (" + d.Change
-		if ctr := findContainer(j.Set, pod.Spec); image && ctr != nil {
-			if !comparable && (ctr.Image == j.Desired.Asked || ctr.Image == j.Desired.Pull) {
+		if ctr := findContainer(view.Set, pod.Spec); image && ctr != nil {
+			if !comparable && (ctr.Image == view.Desired.Asked || ctr.Image == view.Desired.Pull) {
 				continue // the tag, before it was resolved
 			}
 			text += " to " + ctr.Image

@@ -144,13 +144,13 @@ func (o Observation) AnsweredSince(ordinal int, since time.Time) bool {
 // spec says so in words, and said so then. It is the engine's to know that it is
 // not the last copy: serves says whether the cluster was seen to serve without
 // that member, by answers to questions that were asked at a time or later.
-func (j *Judgement) DropVolumeStep(serves func(since time.Time) bool) *engine.Step {
-	for _, n := range findSurplus(j.Set, j.Observed) {
-		v := j.Observed.Volumes[n]
-		if since, known := j.Observed.provenSince(n); n < j.Desired.Count || !known || !serves(since) {
+func (view *View) DropVolumeStep(serves func(since time.Time) bool) *engine.Step {
+	for _, n := range findSurplus(view.Set, view.Observed) {
+		v := view.Observed.Volumes[n]
+		if since, known := view.Observed.provenSince(n); n < view.Desired.Count || !known || !serves(since) {
 			continue
 		}
-		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, Subject: j.PodName(n), UID: v.UID, ResourceVersion: v.ResourceVersion,
+		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, Subject: view.PodName(n), UID: v.UID, ResourceVersion: v.ResourceVersion,
 			Message: "its member was scaled away and spec.deletionPolicy is Delete"}
 	}
 	return nil
@@ -180,16 +180,16 @@ func (j *Judgement) JudgeSurplus(now time.Time) time.Duration {
 
 // KeptNotes report the volumes that stay although their members left, and how to
 // delete them: when a member leaves, and when the policy begins to say Delete.
-func (j *Judgement) KeptNotes() []engine.Note {
+func (view *View) KeptNotes() []engine.Note {
 	var notes []engine.Note
 	var kept []string
 	var first string
-	for _, v := range j.Desired.Volumes {
-		live := j.Observed.Volumes[v.Ordinal]
+	for _, v := range view.Desired.Volumes {
+		live := view.Observed.Volumes[v.Ordinal]
 		if live == nil {
 			continue
 		}
-		if v.Member && first == "" && !PolicyHolds(j.Set, &live.ObjectMeta) {
+		if v.Member && first == "" && !PolicyHolds(view.Set, &live.ObjectMeta) {
 			first = live.Name
 		}
 		if v.Left != v1alpha1.DeletionRetain {
@@ -197,12 +197,12 @@ func (j *Judgement) KeptNotes() []engine.Note {
 		}
 		kept = append(kept, live.Name)
 		if isMembers(&live.ObjectMeta) {
-			notes = append(notes, keptNote(live.Name, j.Key().Namespace, []string{live.Name},
+			notes = append(notes, keptNote(live.Name, view.Key().Namespace, []string{live.Name},
 				"its member is scaled away while spec.deletionPolicy is Retain"))
 		}
 	}
-	if first != "" && len(kept) > 0 && j.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete {
-		notes = append(notes, keptNote(first, j.Key().Namespace, kept,
+	if first != "" && len(kept) > 0 && view.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete {
+		notes = append(notes, keptNote(first, view.Key().Namespace, kept,
 			"spec.deletionPolicy became Delete after their members had been scaled away"))
 	}
 	return notes

@@ -292,10 +292,10 @@ func minQuantity(a, b resource.Quantity) resource.Quantity {
 }
 
 // GrowthNotes tell of every volume that is about to grow.
-func (j *Judgement) GrowthNotes() []engine.Note {
+func (view *View) GrowthNotes() []engine.Note {
 	var notes []engine.Note
-	for _, v := range j.Desired.Volumes {
-		live := j.Observed.Volumes[v.Ordinal]
+	for _, v := range view.Desired.Volumes {
+		live := view.Observed.Volumes[v.Ordinal]
 		if !v.Member || live == nil {
 			continue
 		}
@@ -304,9 +304,9 @@ func (j *Judgement) GrowthNotes() []engine.Note {
 			continue
 		}
 		why := "so that all members have as much disk space"
-		if g := planGrowth(j.Set, j.Observed); g.why != "" {
+		if g := view.growth; g.why != "" {
 			why = "since " + g.why
-		} else if v.Size.Cmp(j.Storage.Size) == 0 {
+		} else if v.Size.Cmp(view.Storage.Size) == 0 {
 			why = "as spec.storage.size asks for"
 		}
 		notes = append(notes, engine.Note{Kind: "PersistentVolumeClaim", Name: live.Name, Reason: v1alpha1.ReasonVolumeGrows, Action: "Grow",

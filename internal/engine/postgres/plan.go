@@ -28,9 +28,7 @@ func (e *Engine) Plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now 
 
 func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
 	d, writable, stalls := planDesired(c, o)
-	j := judgement{c: c, Judgement: memberset.Judgement{
-		Set: membersOf(c), Observed: o, Desired: d.Desired, Standings: map[int]memberset.Standing{}, Facts: stalls, Now: now,
-	}}
+	j := judgement{c: c, Judgement: memberset.NewJudgement(memberset.NewView(membersOf(c), o, d.Desired, now), stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(c, o, d, n)
 	}
