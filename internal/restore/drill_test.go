@@ -45,7 +45,7 @@ func TestDrillThatFails(t *testing.T) {
 		checked int
 	}{
 		"the database is not sound": {func(_ *testing.T, w *world) { w.engine.unsound = newPermanent("table orders: a page is torn") }, "table orders: a page is torn", true, 2},
-		"nobody knows":              {func(_ *testing.T, w *world) { w.engine.unsound = errors.New("the server has ended") }, "the server has ended", false, 2},
+		"unknown":                   {func(_ *testing.T, w *world) { w.engine.unsound = errors.New("the server has ended") }, "the server has ended", false, 2},
 		"it does not recover":       {func(_ *testing.T, w *world) { w.engine.dies = newPermanent("no checkpoint") }, "no checkpoint", true, 0},
 		"a part was changed in the store": {func(t *testing.T, w *world) {
 			parts, err := filepath.Glob(filepath.Join(w.dir, "shop/orders/c-1/*/*/data/*"))

@@ -362,7 +362,7 @@ func TestFetchPastTheEnd(t *testing.T) {
 		ask    string
 		ends   bool
 	}{
-		{"the log ends", []string{name(1, 3), name(1, 4)}, nil, name(1, 5), true},
+		{"the WAL ends", []string{name(1, 3), name(1, 4)}, nil, name(1, 5), true},
 		{"some were under way", []string{name(1, 4), name(1, 6), name(1, 7), name(1, 8)}, nil, name(1, 5), true},
 		{"one is gone", []string{name(1, 4), name(1, 6), name(1, 7), name(1, 8), name(1, 9)}, nil, name(1, 5), false},
 		{"some were given up", []string{name(1, 4), name(1, 7)}, &gap, name(1, 5), false},

@@ -170,7 +170,7 @@ func TestDefragmentationBySchedule(t *testing.T) {
 				s[0].LastSlot, s[0].NextSlot = s[0].NextSlot, &metav1.Time{Time: now.Add(23*time.Hour + 30*time.Minute)}
 				return s
 			}(), 23*time.Hour + 30*time.Minute},
-		{"slots pass over a suspended cluster, and it says so",
+		{"slots skip a suspended cluster, and it says so",
 			func(t *testing.T) *world { w := hourly(t); w.c.Spec.Suspend = true; return w },
 			"", passedOver(recordSchedule(now, nextSlot, "skipped: spec.suspend is true")), time.Hour},
 		{"and one where the spec says never, without a word",

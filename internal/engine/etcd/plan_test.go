@@ -447,8 +447,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Every change of the membership against every group of up to nine: whoever
-// remains can always agree.
+// Every change of the membership against every group of up to nine: the members that
+// remain can always agree.
 func TestRisk(t *testing.T) {
 	cases := []struct {
 		what            change
