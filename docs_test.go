@@ -75,3 +75,24 @@ func TestDependenciesHaveLines(t *testing.T) {
 		t.Errorf("only %d go.mod were found", files)
 	}
 }
+
+// TestFluxGuideShowsItsExamples holds the guide to the manifests that the
+// end-to-end tests apply.
+func TestFluxGuideShowsItsExamples(t *testing.T) {
+	guide := page(t, "docs/guides/flux.md")
+	shown := 0
+	err := filepath.WalkDir("examples/flux", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		manifest, err := os.ReadFile(path)
+		if !strings.Contains(guide, "```yaml\n"+string(manifest)+"```\n") {
+			t.Errorf("docs/guides/flux.md does not show %s as it is", path)
+		}
+		shown++
+		return err
+	})
+	if err != nil || shown == 0 {
+		t.Errorf("%d manifests: %v", shown, err)
+	}
+}

@@ -85,7 +85,6 @@ func operatorImage(t *testing.T) string {
 // an application's Job, in order, by dependsOn and wait alone.
 func fluxFromEmpty(t *testing.T) {
 	needFlux(t)
-	checkDocumented(t)
 	sources := fluxExample(t, "sources.yaml")
 	steps := []*unstructured.Unstructured{
 		operatorKustomization(t, operatorImage(t)), fluxExample(t, "database.yaml")[0], fluxExample(t, "app.yaml")[0],
@@ -124,18 +123,6 @@ func fluxFromEmpty(t *testing.T) {
 	gates[2].waitReady(revision)
 	if got := c.runSQL(0, "select count(*) from items"); got != "0" {
 		t.Errorf("the Job's table has %s rows", got)
-	}
-}
-
-// checkDocumented: the walk-through shows every manifest as it is tried here.
-func checkDocumented(t *testing.T) {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/guides/flux.md")
-	must(t, err, "read the walk-through")
-	for name, content := range readTree(t, "examples/flux") {
-		if !strings.Contains(string(page), "```yaml\n"+content+"```\n") {
-			t.Errorf("docs/guides/flux.md does not show %s", name)
-		}
 	}
 }
 
