@@ -112,7 +112,7 @@ s3-image: cluster ## the image of the S3 store of the tests, for the local clust
 	@$(CLUSTER) images --dir $(STATE) s3
 
 # The prerequisites of the focused tests are built first. The output shows only
-# reports and failures; the log has the result and time of each test, and lists
+# reports and failures; e2e.log has the result and time of each test, and lists
 # the skipped tests at its end.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
