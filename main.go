@@ -34,6 +34,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
+	"github.com/holdfast-db/holdfast/internal/agent/guard"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/agent/postgres"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
@@ -70,7 +71,7 @@ func main() {
 		if ended := (*wal.Exit)(nil); errors.As(err, &ended) {
 			code = ended.Code
 		}
-		if ended := (*agent.Exit)(nil); errors.As(err, &ended) {
+		if ended := (*guard.Exit)(nil); errors.As(err, &ended) {
 			code = ended.Code
 		}
 		if print {

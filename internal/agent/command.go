@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-db/holdfast/internal/agent/guard"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -30,7 +31,7 @@ type Pod struct {
 }
 
 // NewCommand runs an agent in its pod, with the environment that the operator
-// gives it, until it is told to stop. It stands under "agent". As the first
+// gives it, until it is asked to stop. It stands under "agent". As the first
 // process of a container it is the guard of that agent.
 func NewCommand(use, short, version string, run func(context.Context, Pod) error) *cobra.Command {
 	return &cobra.Command{
@@ -39,7 +40,7 @@ func NewCommand(use, short, version string, run func(context.Context, Pod) error
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getpid() == 1 {
-				return guardAgent(filepath.Join(agentapi.RunDir, "probe.sock"), net.JoinHostPort("", strconv.Itoa(agentapi.ProbePort)))
+				return guard.RunGuarded(filepath.Join(agentapi.RunDir, "probe.sock"), net.JoinHostPort("", strconv.Itoa(agentapi.ProbePort)))
 			}
 			pod, err := podFromEnv(version)
 			if err != nil {
@@ -67,7 +68,7 @@ func podFromEnv(version string) (Pod, error) {
 		return Pod{}, fmt.Errorf("set up the API client: %w", err)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("pod", id.Pod)
-	probe := os.Getenv(EnvGuard)
+	probe := os.Getenv(guard.EnvGuard)
 	if probe == "" {
 		probe = net.JoinHostPort("", strconv.Itoa(agentapi.ProbePort))
 	}

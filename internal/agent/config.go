@@ -52,8 +52,8 @@ func (c *ConfigSource) Current() (*Config, <-chan struct{}) {
 // Follow keeps the configuration current until ctx ends.
 func (c *ConfigSource) Follow(ctx context.Context, client kubernetes.Interface) {
 	go c.fromFile(ctx)
-	follow(ctx, client.CoreV1().ConfigMaps(c.id.Namespace), c.id.Cluster+"-config",
-		func(m *corev1.ConfigMap) { c.take([]byte(m.Data[agentapi.ConfigKey]), true) },
+	followObject(ctx, client.CoreV1().ConfigMaps(c.id.Namespace), c.id.Cluster+"-config",
+		func(m *corev1.ConfigMap) { c.takeConfig([]byte(m.Data[agentapi.ConfigKey]), true) },
 		func(err error) { c.log.Info("cannot follow the ConfigMap", "error", err.Error()) })
 }
 
@@ -61,7 +61,7 @@ func (c *ConfigSource) Follow(ctx context.Context, client kubernetes.Interface) 
 func (c *ConfigSource) fromFile(ctx context.Context) {
 	for {
 		if data, err := os.ReadFile(c.file); err == nil {
-			c.take(data, false)
+			c.takeConfig(data, false)
 		}
 		if current, _ := c.Current(); current != nil || !clock.Sleep(ctx, time.Second) {
 			return
@@ -69,10 +69,10 @@ func (c *ConfigSource) fromFile(ctx context.Context) {
 	}
 }
 
-// take sets a configuration. One from the file never replaces one from the
+// takeConfig sets a configuration. One from the file never replaces one from the
 // API server, and one that cannot be read or is another cluster's replaces
 // nothing.
-func (c *ConfigSource) take(data []byte, live bool) {
+func (c *ConfigSource) takeConfig(data []byte, live bool) {
 	next, err := parseConfig(data, c.id)
 	if err != nil {
 		c.log.Warn("configuration ignored", "error", err.Error())

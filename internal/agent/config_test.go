@@ -10,7 +10,7 @@ import (
 func TestConfigSource(t *testing.T) {
 	c := NewConfigSource(testMember, "", slog.New(slog.DiscardHandler))
 	take := func(text string, live bool) *Config {
-		c.take([]byte(text), live)
+		c.takeConfig([]byte(text), live)
 		current, _ := c.Current()
 		return current
 	}

@@ -10,33 +10,33 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
-// spaceInterval is between two looks at a volume that fills: it is all the
+// spaceInterval is between two checks of a volume that fills: it is all the
 // warning that an operator has of one that is about to be full.
 const spaceInterval = 2 * time.Second
 
 const (
 	// probeBelow this many free bytes it is tried whether disk space can be had.
 	probeBelow = 16 << 20
-	// roomAgain is what must be free before a volume that was full counts as one
-	// with room, and fullFor how long ago the last failure must be: what is freed
+	// spaceAgain is what must be free before a volume that was full counts as one
+	// with disk space, and fullFor how long ago the last failure must be: what is freed
 	// for a moment does not count.
-	roomAgain = 24 << 20
-	fullFor   = 15 * time.Second
+	spaceAgain = 24 << 20
+	fullFor    = 15 * time.Second
 )
 
 // fullness judges whether writes fail for want of disk space. It does not move
-// back and forth with what a failing database frees. The zero value has room.
+// back and forth with what a failing database frees. The zero value has space.
 type fullness struct {
 	full bool
 	last time.Duration // the last failure
 }
 
-// observe takes in a check of the volume: whether disk space could not be had.
-func (f fullness) observe(now time.Duration, s diskspace.Space, failed bool) fullness {
+// observeCheck takes in a check of the volume: whether disk space could not be had.
+func (f fullness) observeCheck(now time.Duration, s diskspace.Space, failed bool) fullness {
 	switch {
 	case failed:
 		return fullness{true, now}
-	case f.full && s.Fits(roomAgain) && now-f.last >= fullFor:
+	case f.full && s.Fits(spaceAgain) && now-f.last >= fullFor:
 		return fullness{}
 	}
 	return f
@@ -54,9 +54,9 @@ type usage struct {
 // filling is the rate at which a volume fills. The zero value knows none.
 type filling struct{ history []usage }
 
-// observe takes in what is used now, and is the rate in bytes per second; 0 where
-// the volume does not fill, or has not been looked at for long enough.
-func (f *filling) observe(now time.Duration, used int64) int64 {
+// observeUsage takes in what is used now, and is the rate in bytes per second; 0 where
+// the volume does not fill, or has not been observed for long enough.
+func (f *filling) observeUsage(now time.Duration, used int64) int64 {
 	f.history = append(f.history, usage{now, used})
 	for len(f.history) > 1 && now-f.history[1].at >= fillTime {
 		f.history = f.history[1:]
@@ -70,9 +70,9 @@ func (f *filling) observe(now time.Duration, used int64) int64 {
 
 // SpaceWatch reports how full a volume is, and whether writes to it fail.
 type SpaceWatch struct {
-	// Look measures the volume, and Allocate says whether a file on it can grow;
+	// Measure measures the volume, and Allocate says whether a file on it can grow;
 	// nil where that is not tried.
-	Look     func() diskspace.Space
+	Measure  func() diskspace.Space
 	Allocate func() error
 	// Suspected holds one when the database has reported that it got no disk
 	// space. What it reports is tried before it is believed.
@@ -82,8 +82,8 @@ type SpaceWatch struct {
 	filling filling
 }
 
-// Suspect has the volume checked soon.
-func (w *SpaceWatch) Suspect() {
+// SuspectFull has the volume checked soon.
+func (w *SpaceWatch) SuspectFull() {
 	select {
 	case w.Suspected <- struct{}{}:
 	default:
@@ -94,7 +94,7 @@ func (w *SpaceWatch) Suspect() {
 // neither what renews a Lease nor what answers a probe.
 func (w *SpaceWatch) Follow(ctx context.Context, store *statusserver.Store) {
 	for suspected := false; ctx.Err() == nil; {
-		w.report(store, suspected)
+		w.reportSpace(store, suspected)
 		select {
 		case <-ctx.Done():
 		case <-w.Suspected:
@@ -106,11 +106,11 @@ func (w *SpaceWatch) Follow(ctx context.Context, store *statusserver.Store) {
 	}
 }
 
-func (w *SpaceWatch) report(store *statusserver.Store, suspected bool) {
-	space, now := w.Look(), clock.Boottime()
+func (w *SpaceWatch) reportSpace(store *statusserver.Store, suspected bool) {
+	space, now := w.Measure(), clock.Boottime()
 	failed := w.Allocate != nil && (suspected || !space.Fits(probeBelow)) && diskspace.OutOfSpace(w.Allocate())
-	w.state = w.state.observe(now, space, failed)
-	rate := w.filling.observe(now, space.Total-space.Free)
+	w.state = w.state.observeCheck(now, space, failed)
+	rate := w.filling.observeUsage(now, space.Total-space.Free)
 	store.Update(func(s *agentapi.Status) {
 		s.VolumeSize, s.VolumeUsed, s.VolumeRate = space.Total, space.Total-space.Free, rate
 		s.DiskFull = w.state.full

@@ -1,7 +1,7 @@
 // Package agent is the process beside the database, as far as it is the same for
 // every engine: the command, the life of the member, its configuration and the
-// role label of its pod. Guard is the process above it. Its parts are packages of
-// their own: identity, leaseclient, volumelock, diskspace, process, health and
+// role label of its pod. Its parts are packages of their own: guard, the process above
+// it, identity, leaseclient, volumelock, diskspace, process, health and
 // statusserver. They never import this package.
 //
 // Losing the API server is not losing the database. Whatever needs the API server

@@ -81,13 +81,13 @@ func NewHost(o HostOptions) *Host {
 			Lag: -1,
 		}, o.OmitMoving),
 	}
-	look := o.Space
-	if look == nil {
-		look = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
+	measure := o.Space
+	if measure == nil {
+		measure = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
 	}
-	h.Space = &SpaceWatch{Look: look, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
-	h.Labeller = NewLabeller(o.Identity, o.Client, h.Members, o.Log)
-	h.Labeller.Set(v1alpha1.RoleMember)
+	h.Space = &SpaceWatch{Measure: measure, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
+	h.Labeller = NewLabeller(o.Identity, o.Client, h.ListMembers, o.Log)
+	h.Labeller.SetRole(v1alpha1.RoleMember)
 	return h
 }
 
@@ -99,7 +99,7 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 	var servers sync.WaitGroup
 	defer servers.Wait() // their addresses are free again when it ends
 	defer stop()
-	failed, err := h.start(outer, refresh, metrics, &servers)
+	failed, err := h.startServers(outer, refresh, metrics, &servers)
 	if err != nil {
 		return err
 	}
@@ -125,9 +125,9 @@ func (h *Host) Run(ctx context.Context, refresh func(context.Context), metrics h
 	return nil
 }
 
-// start starts what runs beside the database's life. A server that ends sends
+// startServers starts what runs beside the database's life. A server that ends sends
 // its error.
-func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics http.Handler, servers *sync.WaitGroup) (<-chan error, error) {
+func (h *Host) startServers(ctx context.Context, refresh func(context.Context), metrics http.Handler, servers *sync.WaitGroup) (<-chan error, error) {
 	if _, err := h.Certificates.Reload(); err != nil {
 		h.o.Log.Warn("no certificate yet", "error", err.Error())
 	}
@@ -136,12 +136,12 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 	})
 	go h.followCertificate(ctx)
 	go h.Config.Follow(ctx, h.o.Client)
-	go h.Labeller.Follow(ctx)
+	go h.Labeller.FollowRole(ctx)
 	go h.Space.Follow(ctx, h.Store)
 
 	failed := make(chan error, 2)
 	serve := func(address string, run func(net.Listener) error) error {
-		listener, err := listen(address)
+		listener, err := listenAt(address)
 		if err != nil {
 			return fmt.Errorf("listen: %w", err)
 		}
@@ -164,8 +164,8 @@ func (h *Host) start(ctx context.Context, refresh func(context.Context), metrics
 	return failed, err
 }
 
-// listen at host:port, or at a socket that an earlier process may have left.
-func listen(address string) (net.Listener, error) {
+// listenAt at host:port, or at a socket that an earlier process may have left.
+func listenAt(address string) (net.Listener, error) {
 	if !strings.HasPrefix(address, "/") {
 		return net.Listen("tcp", address)
 	}
@@ -194,18 +194,18 @@ func (h *Host) followCertificate(ctx context.Context) {
 	}
 }
 
-// Members are the pods of the cluster, as configured.
-func (h *Host) Members() []string {
+// ListMembers are the pods of the cluster, as configured.
+func (h *Host) ListMembers() []string {
 	if config, _ := h.Config.Current(); config != nil {
 		return config.Members
 	}
 	return nil
 }
 
-// Owners lets what agents make, such as a Lease that holds a birth latch, go
+// ListOwners lets what agents make, such as a Lease that guards the bootstrap, go
 // with a cluster whose data goes too. Otherwise it stays, and forbids a second
-// birth.
-func (h *Host) Owners() []metav1.OwnerReference {
+// bootstrap.
+func (h *Host) ListOwners() []metav1.OwnerReference {
 	config, _ := h.Config.Current()
 	if config == nil || config.DeletionPolicy != string(v1alpha1.DeletionDelete) {
 		return nil
@@ -216,11 +216,11 @@ func (h *Host) Owners() []metav1.OwnerReference {
 // SetRole is what the member is from now on, in its status and on its pod.
 func (h *Host) SetRole(role string) {
 	h.Store.Update(func(s *agentapi.Status) { s.Role = role })
-	h.Labeller.Set(role)
+	h.Labeller.SetRole(role)
 }
 
-// Report says what the member does while its database does not run.
-func (h *Host) Report(state agentapi.State, hold agentapi.Hold, message string) {
+// ReportState says what the member does while its database does not run.
+func (h *Host) ReportState(state agentapi.State, hold agentapi.Hold, message string) {
 	before := h.Store.Get()
 	h.Store.Update(func(s *agentapi.Status) {
 		s.State, s.Hold, s.Message = state, hold, message
@@ -229,10 +229,10 @@ func (h *Host) Report(state agentapi.State, hold agentapi.Hold, message string) 
 			h.o.MarkDown(s)
 		}
 		if hold != agentapi.HoldVolumeFull {
-			s.RoomNeeded = 0
+			s.DiskSpaceNeeded = 0
 		}
 	})
-	h.Labeller.Set(v1alpha1.RoleMember)
+	h.Labeller.SetRole(v1alpha1.RoleMember)
 	if before.State != state || before.Message != message {
 		h.o.Log.Info("state", "state", state, "hold", hold, "message", message)
 	}

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// The socket of an agent that was killed is in nobody's way.
+// The socket of an agent that was killed is in no other's way.
 func TestListenReplacesASocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	for range 2 {
-		listener, err := listen(socket)
+		listener, err := listenAt(socket)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,14 +21,14 @@ func InstallCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("find the running binary: %w", err)
 			}
-			return install(self, args[0])
+			return installBinary(self, args[0])
 		},
 	}
 }
 
-// install writes beside the destination and renames, so that a restart of the
+// installBinary writes beside the destination and renames, so that a restart of the
 // init container never leaves half a binary, nor meets one that is executed.
-func install(source, destination string) error {
+func installBinary(source, destination string) error {
 	in, err := os.Open(source)
 	if err != nil {
 		return fmt.Errorf("install: %w", err)

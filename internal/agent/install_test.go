@@ -13,7 +13,7 @@ func TestInstall(t *testing.T) {
 		if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := install(source, destination); err != nil {
+		if err := installBinary(source, destination); err != nil {
 			t.Fatal(err)
 		}
 		data, _ := os.ReadFile(destination)
@@ -22,7 +22,7 @@ func TestInstall(t *testing.T) {
 			t.Errorf("installed %q with mode %v", data, info.Mode())
 		}
 	}
-	if err := install(filepath.Join(dir, "missing"), destination); err == nil {
+	if err := installBinary(filepath.Join(dir, "missing"), destination); err == nil {
 		t.Error("a missing binary was installed")
 	}
 }

@@ -30,10 +30,10 @@ type Labeller struct {
 	peers func() []string
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	want string
-	seen string // label as the watch saw it last
-	wake chan struct{}
+	mu       sync.Mutex
+	want     string
+	observed string // label as the watch reported it last
+	wake     chan struct{}
 }
 
 // NewLabeller labels the pod of the identity; peers names the pods of the
@@ -42,37 +42,37 @@ func NewLabeller(id identity.Identity, client kubernetes.Interface, peers func()
 	return &Labeller{id: id, pods: client.CoreV1().Pods(id.Namespace), peers: peers, log: log, wake: make(chan struct{}, 1)}
 }
 
-// Set wants another role from now on. It does not wait.
-func (l *Labeller) Set(role string) {
+// SetRole wants another role from now on. It does not wait.
+func (l *Labeller) SetRole(role string) {
 	l.mu.Lock()
 	l.want = role
 	l.mu.Unlock()
-	l.nudge()
+	l.wakeUp()
 }
 
-// Settle waits until the label is as wanted, or ctx ends.
-func (l *Labeller) Settle(ctx context.Context) {
-	for !l.settled() && clock.Sleep(ctx, 20*time.Millisecond) {
+// WaitForLabel waits until the label is as wanted, or ctx ends.
+func (l *Labeller) WaitForLabel(ctx context.Context) {
+	for !l.isSettled() && clock.Sleep(ctx, 20*time.Millisecond) {
 	}
 }
 
-func (l *Labeller) settled() bool {
+func (l *Labeller) isSettled() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.want == l.seen
+	return l.want == l.observed
 }
 
-func (l *Labeller) nudge() {
+func (l *Labeller) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Follow labels whenever the role changes or somebody else changes the label,
+// FollowRole labels whenever the role changes or another client changes the label,
 // until ctx ends.
-func (l *Labeller) Follow(ctx context.Context) {
-	go follow(ctx, l.pods, l.id.Pod, l.saw, func(err error) {
+func (l *Labeller) FollowRole(ctx context.Context) {
+	go followObject(ctx, l.pods, l.id.Pod, l.recordPod, func(err error) {
 		l.log.Info("cannot follow the pod", "error", err.Error())
 	})
 	pause := time.Duration(0)
@@ -86,7 +86,7 @@ func (l *Labeller) Follow(ctx context.Context) {
 		} else if !clock.Sleep(ctx, pause) {
 			return
 		}
-		if err := l.label(ctx); err != nil && ctx.Err() == nil {
+		if err := l.labelPod(ctx); err != nil && ctx.Err() == nil {
 			pause = min(max(2*pause, 250*time.Millisecond), 5*time.Second)
 			l.log.Info("cannot label the pod", "error", err.Error(), "retry", pause.String())
 			continue
@@ -95,22 +95,22 @@ func (l *Labeller) Follow(ctx context.Context) {
 	}
 }
 
-// saw takes in the pod as the API server has it.
-func (l *Labeller) saw(pod *corev1.Pod) {
+// recordPod takes in the pod as the API server has it.
+func (l *Labeller) recordPod(pod *corev1.Pod) {
 	if string(pod.UID) != l.id.PodUID {
 		return
 	}
 	l.mu.Lock()
-	l.seen = pod.Labels[v1alpha1.LabelRole]
+	l.observed = pod.Labels[v1alpha1.LabelRole]
 	l.mu.Unlock()
-	l.nudge()
+	l.wakeUp()
 }
 
-func (l *Labeller) label(ctx context.Context) error {
+func (l *Labeller) labelPod(ctx context.Context) error {
 	l.mu.Lock()
-	want, seen := l.want, l.seen
+	want, observed := l.want, l.observed
 	l.mu.Unlock()
-	if want == "" || want == seen {
+	if want == "" || want == observed {
 		return nil
 	}
 	if want == v1alpha1.RolePrimary {
@@ -118,14 +118,14 @@ func (l *Labeller) label(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.apply(ctx, l.id.Pod, types.UID(l.id.PodUID), want); err != nil {
+	if err := l.applyLabel(ctx, l.id.Pod, types.UID(l.id.PodUID), want); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	l.seen = want
+	l.observed = want
 	l.mu.Unlock()
 	l.log.Info("pod labelled", "role", want)
-	l.nudge()
+	l.wakeUp()
 	return nil
 }
 
@@ -136,7 +136,7 @@ func (l *Labeller) takeFromOthers(ctx context.Context) error {
 		if name == l.id.Pod {
 			continue
 		}
-		pod, err := l.get(ctx, name)
+		pod, err := l.readPod(ctx, name)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -146,21 +146,21 @@ func (l *Labeller) takeFromOthers(ctx context.Context) error {
 		if pod.Labels[v1alpha1.LabelRole] != v1alpha1.RolePrimary {
 			continue
 		}
-		if err := l.apply(ctx, name, pod.UID, v1alpha1.RoleMember); err != nil && !gone(err) {
+		if err := l.applyLabel(ctx, name, pod.UID, v1alpha1.RoleMember); err != nil && !isGone(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Labeller) get(ctx context.Context, name string) (*corev1.Pod, error) {
+func (l *Labeller) readPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
 	defer cancel()
 	return l.pods.Get(ctx, name, metav1.GetOptions{})
 }
 
-// apply is bound to the pod's UID: a successor of the same name is not meant.
-func (l *Labeller) apply(ctx context.Context, name string, uid types.UID, role string) error {
+// applyLabel is bound to the pod's UID: a successor of the same name is not meant.
+func (l *Labeller) applyLabel(ctx context.Context, name string, uid types.UID, role string) error {
 	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
 	defer cancel()
 	pod := corev1ac.Pod(name, l.id.Namespace).WithUID(uid).
@@ -172,4 +172,4 @@ func (l *Labeller) apply(ctx context.Context, name string, uid types.UID, role s
 	return nil
 }
 
-func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+func isGone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }

@@ -26,8 +26,8 @@ func TestNewPrimaryTakesTheLabelFirst(t *testing.T) {
 	client := fake.NewClientset(pod("orders-0", "uid-0", "member"), pod("orders-1", "uid-1", "primary"), pod("orders-2", "uid-2", "replica"))
 	members := func() []string { return []string{"orders-0", "orders-1", "orders-2", "orders-3"} }
 	l := NewLabeller(testMember, client, members, slog.New(slog.DiscardHandler))
-	l.Set(v1alpha1.RolePrimary)
-	if err := l.label(context.Background()); err != nil {
+	l.SetRole(v1alpha1.RolePrimary)
+	if err := l.labelPod(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	var patched []string
@@ -51,8 +51,8 @@ func TestLabelIsPutBack(t *testing.T) {
 	defer stop()
 	client := fake.NewClientset(pod("orders-0", "uid-0", ""))
 	l := NewLabeller(testMember, client, func() []string { return nil }, slog.New(slog.DiscardHandler))
-	go l.Follow(ctx)
-	l.Set(v1alpha1.RoleReplica)
+	go l.FollowRole(ctx)
+	l.SetRole(v1alpha1.RoleReplica)
 	agenttest.WaitUntil(t, func() bool { return roleOf(t, client, "orders-0") == v1alpha1.RoleReplica })
 	agenttest.WaitUntil(t, func() bool { // the watch must be up before the change is made
 		for _, action := range client.Actions() {

@@ -19,23 +19,23 @@ const (
 	longRun = time.Minute
 )
 
-// Loop waits for the lock on the volume, and then does one step after the other
+// RunLoop waits for the lock on the volume, and then does one step after the other
 // until ctx ends. A step says how long to wait before the next. One that fails
 // is reported and done again, after pauses that grow. A new configuration ends
 // any pause.
-func (h *Host) Loop(ctx context.Context, volume string, step func(context.Context) (time.Duration, error)) {
+func (h *Host) RunLoop(ctx context.Context, volume string, step func(context.Context) (time.Duration, error)) {
 	failures := 0
 	for ctx.Err() == nil {
 		began := time.Now()
-		pause, err := h.locked(ctx, volume, step)
+		pause, err := h.stepLocked(ctx, volume, step)
 		if err != nil && ctx.Err() != nil {
 			return
 		}
 		if err != nil {
 			h.Store.Update(func(s *agentapi.Status) { s.Failures++ })
-			h.Report(agentapi.StateFailed, "", err.Error())
+			h.ReportState(agentapi.StateFailed, "", err.Error())
 		}
-		failures, pause = paced(failures, pause, err, time.Since(began))
+		failures, pause = pacePause(failures, pause, err, time.Since(began))
 		_, changed := h.Config.Current()
 		select {
 		case <-ctx.Done():
@@ -45,12 +45,12 @@ func (h *Host) Loop(ctx context.Context, volume string, step func(context.Contex
 	}
 }
 
-// locked does a step once the lock on the volume is held.
-func (h *Host) locked(ctx context.Context, volume string, step func(context.Context) (time.Duration, error)) (time.Duration, error) {
+// stepLocked does a step once the lock on the volume is held.
+func (h *Host) stepLocked(ctx context.Context, volume string, step func(context.Context) (time.Duration, error)) (time.Duration, error) {
 	if h.Lock == nil {
 		lock, err := volumelock.LockVolume(volume)
 		if errors.Is(err, volumelock.ErrVolumeInUse) {
-			h.Report(agentapi.StateHeld, agentapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
+			h.ReportState(agentapi.StateHeld, agentapi.HoldVolumeInUse, "another process uses the volume: a pod of this member may still run on another node")
 			return pauseInUse, nil
 		}
 		if err != nil {
@@ -61,15 +61,15 @@ func (h *Host) locked(ctx context.Context, volume string, step func(context.Cont
 	if alive, err := h.Lock.DatabaseAlive(); err != nil || alive {
 		// Left by a stop that could not end it: nothing is done beside it.
 		h.Lock.KillHolders()
-		h.Report(agentapi.StateHeld, agentapi.HoldVolumeInUse, volumelock.LeftoverError(h.Lock.Holders()).Error())
+		h.ReportState(agentapi.StateHeld, agentapi.HoldVolumeInUse, volumelock.LeftoverError(h.Lock.Holders()).Error())
 		return pauseInUse, err
 	}
 	return step(ctx)
 }
 
-// paced is the number of failures in a row, and the pause, after a step that
+// pacePause is the number of failures in a row, and the pause, after a step that
 // asked for a pause or failed, and took a while.
-func paced(failures int, pause time.Duration, err error, took time.Duration) (int, time.Duration) {
+func pacePause(failures int, pause time.Duration, err error, took time.Duration) (int, time.Duration) {
 	if err == nil {
 		return 0, pause
 	}

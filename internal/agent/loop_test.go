@@ -33,11 +33,11 @@ func TestPaced(t *testing.T) {
 		{failed, 0, 0, time.Second},
 	} {
 		var got time.Duration
-		if failures, got = paced(failures, c.pause, c.err, c.took); got != c.want {
+		if failures, got = pacePause(failures, c.pause, c.err, c.took); got != c.want {
 			t.Errorf("step %d: pause %s, want %s", i, got, c.want)
 		}
 	}
-	if _, got := paced(1000, 0, failed, 0); got != pauseMost {
+	if _, got := pacePause(1000, 0, failed, 0); got != pauseMost {
 		t.Errorf("after a thousand failures: %s", got)
 	}
 }
@@ -55,7 +55,7 @@ func TestLoopWaitsForTheVolume(t *testing.T) {
 	steps, ended := make(chan func() error), make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.Loop(ctx, dir, func(context.Context) (time.Duration, error) {
+		h.RunLoop(ctx, dir, func(context.Context) (time.Duration, error) {
 			if h.Lock == nil {
 				t.Error("a step without the lock")
 			}
@@ -89,6 +89,6 @@ func TestLoopWaitsForTheVolume(t *testing.T) {
 	steps <- func() error { stop(); return errors.New("too late") }
 	<-ended
 	if status := h.Store.Get(); status.Message != "no luck" {
-		t.Errorf("what failed because it was stopped is told: %s", status.Message)
+		t.Errorf("what failed because it was stopped is reported: %s", status.Message)
 	}
 }

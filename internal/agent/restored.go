@@ -15,7 +15,7 @@ const RestoredFile = ".holdfast-restored.json"
 
 // Restored says for which cluster a data directory was restored. It comes into
 // its place together with the data, and is in every copy of it: only the UID
-// tells whether it speaks of this cluster.
+// shows whether it speaks of this cluster.
 type Restored struct {
 	ClusterUID string `json:"clusterUID"`
 	// Asked is what the cluster asked for, as the restore's pod writes it down.

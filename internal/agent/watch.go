@@ -25,14 +25,14 @@ type source[T object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow calls seen with the object and with each of its versions until ctx
+// followObject calls observed with the object and with each of its versions until ctx
 // ends. It reads the object again, with growing pauses, when the watch breaks.
-func follow[T object](ctx context.Context, from source[T], name string, seen func(T), failed func(error)) {
+func followObject[T object](ctx context.Context, from source[T], name string, observed func(T), failed func(error)) {
 	const shortest, longest = 500 * time.Millisecond, 10 * time.Second
 	pause := shortest
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := followOnce(ctx, from, name, seen)
+		err := followOnce(ctx, from, name, observed)
 		if err != nil && ctx.Err() == nil {
 			failed(err)
 		}
@@ -44,14 +44,14 @@ func follow[T object](ctx context.Context, from source[T], name string, seen fun
 	}
 }
 
-func followOnce[T object](ctx context.Context, from source[T], name string, seen func(T)) error {
+func followOnce[T object](ctx context.Context, from source[T], name string, observed func(T)) error {
 	read, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	first, err := from.Get(read, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	seen(first)
+	observed(first)
 	// Without a version the watch begins with the object as it is. One from the
 	// version just read would be refused, for an object that has not changed
 	// for longer than the API server remembers.
@@ -75,7 +75,7 @@ func followOnce[T object](ctx context.Context, from source[T], name string, seen
 				return errors.New("the watch ended: " + string(event.Type))
 			}
 			if next, ok := event.Object.(T); ok && next.GetName() == name {
-				seen(next)
+				observed(next)
 			}
 		}
 	}

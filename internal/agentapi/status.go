@@ -151,9 +151,9 @@ type Status struct {
 	// DiskFull says that files on the member's volume cannot grow for want of
 	// disk space: writes of a database that runs there fail.
 	DiskFull bool `json:"diskFull,omitempty"`
-	// RoomNeeded is what must be free on the volume before a member goes on
+	// DiskSpaceNeeded is what must be free on the volume before a member goes on
 	// that HoldVolumeFull holds, in bytes and rounded up.
-	RoomNeeded int64 `json:"roomNeeded,omitempty"`
+	DiskSpaceNeeded int64 `json:"roomNeeded,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
 	// Archive says how the archiving of the log gets on; nil without one.

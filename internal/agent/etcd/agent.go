@@ -75,12 +75,12 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 	a.guard = &startGuard{
 		pod: pod, dir: o.DataDir, version: version, log: o.Log, space: space,
 		config:     func() *agent.Config { config, _ := a.Config.Current(); return config },
-		membership: leaseclient.NewMembershipLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client),
+		membership: leaseclient.NewMembershipLease(o.Identity, leaseLabels(o.Identity.Cluster), a.ListOwners, o.Client),
 		confirm: func(ctx context.Context, t etcdapi.JoinGrant, data raftLogState) confirmation {
 			return a.local.confirmGrant(ctx, t, data, pod)
 		},
 		findObjection: func(ctx context.Context, data raftLogState) string {
-			others := slices.DeleteFunc(slices.Clone(a.Members()), func(other string) bool { return other == pod })
+			others := slices.DeleteFunc(slices.Clone(a.ListMembers()), func(other string) bool { return other == pod })
 			return findOthersObjection(ctx, others, data, peers.Status)
 		},
 	}
@@ -109,12 +109,12 @@ const (
 )
 
 // repeatSteps observes, plans and does one thing, again and again, until ctx ends.
-func (a *etcdAgent) repeatSteps(ctx context.Context) { a.Loop(ctx, a.o.DataDir, a.doStep) }
+func (a *etcdAgent) repeatSteps(ctx context.Context) { a.RunLoop(ctx, a.o.DataDir, a.doStep) }
 
 // doStep does the next thing, and says how long to wait before the one after.
 func (a *etcdAgent) doStep(ctx context.Context) (time.Duration, error) {
 	if a.older != "" {
-		a.Report(agentapi.StateHeld, agentapi.HoldDataVersion, a.older)
+		a.ReportState(agentapi.StateHeld, agentapi.HoldDataVersion, a.older)
 		return pauseOlder, nil
 	}
 	d, f, err := a.guard.planNext(ctx)
@@ -126,23 +126,23 @@ func (a *etcdAgent) doStep(ctx context.Context) (time.Duration, error) {
 	a.reportVolume(d, f)
 	switch d.Action {
 	case actHold:
-		a.Report(agentapi.StateHeld, d.Hold, d.Message)
+		a.ReportState(agentapi.StateHeld, d.Hold, d.Message)
 		return pauseHeld, nil
 	case actWait:
-		a.Report(agentapi.StateWaiting, "", d.Message)
+		a.ReportState(agentapi.StateWaiting, "", d.Message)
 		if f.needsMembership() {
 			return pauseAsking, nil
 		}
 		return pauseWaiting, nil
 	case actBootstrap:
-		a.Report(agentapi.StateInitializing, "", d.Message)
+		a.ReportState(agentapi.StateInitializing, "", d.Message)
 		return 0, a.bootstrapCluster(ctx, f)
 	case actRecover:
 		if objection := a.guard.findObjection(ctx, f.Volume.RaftLog); objection != "" {
 			a.log.Warn("does not go on alone", "because", objection)
 			return 0, nil
 		}
-		a.Report(agentapi.StateInitializing, "", d.Message)
+		a.ReportState(agentapi.StateInitializing, "", d.Message)
 		return 0, a.recoverQuorum(ctx, f)
 	case actJoin:
 		return 0, a.joinGroup(ctx, f)
@@ -154,7 +154,7 @@ func (a *etcdAgent) doStep(ctx context.Context) (time.Duration, error) {
 	}
 	if _, err := a.guard.carryOut(ctx, d, f); err != nil {
 		a.log.Info("tried again", "step", d.Message, "error", err.Error())
-		a.Report(agentapi.StateWaiting, "", d.Message)
+		a.ReportState(agentapi.StateWaiting, "", d.Message)
 		return pauseAsking, nil
 	}
 	return 0, nil
@@ -164,7 +164,7 @@ func (a *etcdAgent) doStep(ctx context.Context) (time.Duration, error) {
 func (a *etcdAgent) reportVolume(d plan, f observation) {
 	a.Store.Update(func(s *agentapi.Status) {
 		s.SystemIdentifier, s.Position = f.Volume.RaftLog.Cluster, f.Volume.RaftLog.Commit
-		s.RoomNeeded, s.Recovered = d.SpaceNeeded, f.Volume.Mark.Recovered
+		s.DiskSpaceNeeded, s.Recovered = d.SpaceNeeded, f.Volume.Mark.Recovered
 		changeGroup(s, func(g *etcdapi.GroupStatus) {
 			g.DataVersion, g.LostMember = f.Volume.servedVersion(), d.Lost
 			g.Group, g.Alarms = f.Volume.knownGroup(), nil

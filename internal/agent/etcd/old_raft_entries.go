@@ -157,7 +157,7 @@ func (a *etcdAgent) snapshotOldEntries(ctx context.Context, v volume) error {
 		return nil // whether it stays is not decided yet
 	}
 	a.log.Info("takes a snapshot for the next version", "entry", last)
-	a.Report(agentapi.StateRecovering, "", "takes a snapshot for the next version")
+	a.ReportState(agentapi.StateRecovering, "", "takes a snapshot for the next version")
 	err = a.runBriefly(ctx, start{Data: a.o.etcdDir(), Snapshot: true}, func() bool {
 		if files := snapshotFiles(a.o.etcdDir()); len(files) == 0 || slices.Max(files) < last {
 			return false

@@ -90,7 +90,7 @@ func (a *etcdAgent) joinGroup(ctx context.Context, f observation) error {
 
 // serveEtcd runs etcd until it ends, must end, or ctx does.
 func (a *etcdAgent) serveEtcd(ctx context.Context, s start, v volume) error {
-	a.Report(agentapi.StateRecovering, "", "starts etcd")
+	a.ReportState(agentapi.StateRecovering, "", "starts etcd")
 	if err := a.writeTrust(); err != nil {
 		return err
 	}

@@ -31,12 +31,12 @@ type Answers struct {
 // Observe takes in one attempt: when it began and ended, and whether there was
 // an answer.
 func (a Answers) Observe(began, ended time.Duration, answered bool) Answers {
-	return a.observe(began, ended, answered, attemptLimit)
+	return a.observeAttempt(began, ended, answered, attemptLimit)
 }
 
 // observeConnect is Observe for an attempt that might take connectLimit.
 func (a Answers) observeConnect(began, ended time.Duration, answered bool) Answers {
-	return a.observe(began, ended, answered, attemptLimit-connectTime+a.connectLimit())
+	return a.observeAttempt(began, ended, answered, attemptLimit-connectTime+a.connectLimit())
 }
 
 // connectLimit is how long the next attempt to connect may take.
@@ -47,7 +47,7 @@ func (a Answers) connectLimit() time.Duration {
 	return patientTime
 }
 
-func (a Answers) observe(began, ended time.Duration, answered bool, limit time.Duration) Answers {
+func (a Answers) observeAttempt(began, ended time.Duration, answered bool, limit time.Duration) Answers {
 	if answered {
 		return Answers{asked: ended}
 	}

@@ -62,7 +62,7 @@ func (h *Health) Serving() (serving bool, message string) {
 	}
 }
 
-func (h *Health) observe(answers Answers, disk bool) {
+func (h *Health) recordAnswers(answers Answers, disk bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answers, h.disk = answers, disk
@@ -85,10 +85,10 @@ func (h *Health) Follow(ctx context.Context, lock *volumelock.VolumeLock, connec
 		}
 		before := answers
 		answers = answers.observeConnect(began, clock.Boottime(), err == nil)
-		h.observe(answers, disk && !answers.Serving())
+		h.recordAnswers(answers, disk && !answers.Serving())
 		// Looked at afterwards: where the disk is a network's, this may wait, too.
 		disk = !answers.Serving() && lock.WaitsForDisk()
-		h.observe(answers, disk)
+		h.recordAnswers(answers, disk)
 		if answers.Serving() != before.Serving() {
 			h.Log.Warn("new connections to the database", "accepted", answers.Serving(), "error", fmt.Sprint(err), "waitsForDisk", disk)
 		}

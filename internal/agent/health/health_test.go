@@ -16,11 +16,11 @@ func TestHealth(t *testing.T) {
 	if serving, _ := h.Serving(); !serving {
 		t.Error("a database that was not asked yet does not serve")
 	}
-	h.observe(Answers{silent: silentLimit}, false)
+	h.recordAnswers(Answers{silent: silentLimit}, false)
 	if serving, message := h.Serving(); serving || !strings.Contains(message, "started again") {
 		t.Errorf("%v %q", serving, message)
 	}
-	h.observe(Answers{silent: silentLimit}, true)
+	h.recordAnswers(Answers{silent: silentLimit}, true)
 	if serving, message := h.Serving(); serving || !strings.Contains(message, "disk") || strings.Contains(message, "started again") {
 		t.Errorf("%v %q", serving, message)
 	}

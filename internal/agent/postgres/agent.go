@@ -69,7 +69,7 @@ type postgresAgent struct {
 	last       lastRecord
 
 	// proof is of a replica that seems to be ahead of its primary.
-	proof aheadProof
+	proof divergedProof
 
 	// copyAgain says that the data can no longer follow, and filled what
 	// became of the last copy; both are the loop's.
@@ -77,9 +77,9 @@ type postgresAgent struct {
 	filled    dataspace.FilledCopy
 
 	// primary is the member that last said that it is the primary.
-	mu          sync.Mutex
-	primary     agentapi.Status
-	whereabouts whereabouts
+	mu       sync.Mutex
+	primary  agentapi.Status
+	location primaryLocation
 	// moved holds one when the primary is to be looked for elsewhere.
 	moved chan struct{}
 }
@@ -91,17 +91,17 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	return a.run(ctx)
+	return a.runAgent(ctx)
 }
 
-func (a *postgresAgent) run(ctx context.Context) error {
+func (a *postgresAgent) runAgent(ctx context.Context) error {
 	// A database that stops archives once more.
 	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := a.archive.ServeSocket(outer, a.o.RunDir); err != nil {
 		return err
 	}
-	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.loop, a.lease.RenewWhileHeld)
+	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.runLoop, a.lease.RenewWhileHeld)
 	for _, s := range []*server.Session{a.control, a.scrape, a.positions} {
 		s.Close()
 	}
@@ -128,15 +128,15 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 	a.Host = agent.NewHost(agent.HostOptions{
 		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: a.version,
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
-		Space: a.space, Allocate: a.allocate, Flush: a.flushRecord,
+		Space: a.measureSpace, Allocate: a.allocateFile, Flush: a.flushRecord,
 		OmitMoving: omitMoving, MarkDown: markDown,
-		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: http.HandlerFunc(a.compareWAL)},
+		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: http.HandlerFunc(a.serveComparison)},
 	})
-	a.lease = leaseclient.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.Owners, o.Client, o.Log)
-	a.lease.RecordAtRenewal(a.flushed.record(a.boot))
+	a.lease = leaseclient.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.ListOwners, o.Client, o.Log)
+	a.lease.RecordAtRenewal(a.flushed.annotateRenewal(a.boot))
 	a.archive = archive.New(archive.Options{
-		Log: a.log, DataDirectory: o.pgdata(), CredentialsDir: o.StoreDir, MemoryLimit: o.Resources.MemoryLimit,
-		Place: a.archivePlace, Space: a.space, Checkpoint: a.requestCheckpoint,
+		Log: a.log, DataDirectory: o.pgdataPath(), CredentialsDir: o.StoreDir, MemoryLimit: o.Resources.MemoryLimit,
+		Place: a.archivePlace, Space: a.measureSpace, Checkpoint: a.requestCheckpoint,
 		Report: func(status *agentapi.ArchiveStatus) {
 			a.Store.Update(func(to *agentapi.Status) { to.Archive = status })
 		},
@@ -171,8 +171,8 @@ func (a *postgresAgent) findPrimary(ctx context.Context) (agentapi.Status, bool)
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var asked sync.WaitGroup
-	found := make(chan agentapi.Status, len(a.Members()))
-	for _, pod := range a.Members() {
+	found := make(chan agentapi.Status, len(a.ListMembers()))
+	for _, pod := range a.ListMembers() {
 		if pod == a.o.Identity.Pod {
 			continue
 		}

@@ -24,7 +24,7 @@ import (
 // Holdfast's own settings: it came with a copy, from another version, or from a
 // superuser. All else stays.
 func (a *postgresAgent) dropAltered() error {
-	path := filepath.Join(a.o.pgdata(), settings.AlterSystemFile)
+	path := filepath.Join(a.o.pgdataPath(), settings.AlterSystemFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -61,7 +61,7 @@ const alteredRetry = 10 * time.Second
 // watchAltered resets what ALTER SYSTEM sets of Holdfast's own settings while the
 // server runs. Of those that are arguments it never takes effect.
 func (l *life) watchAltered(ctx context.Context) {
-	info, err := os.Stat(filepath.Join(l.o.pgdata(), settings.AlterSystemFile))
+	info, err := os.Stat(filepath.Join(l.o.pgdataPath(), settings.AlterSystemFile))
 	if err != nil || info.ModTime().Equal(l.alteredAt) || time.Since(l.alteredTried) < alteredRetry {
 		return
 	}

@@ -22,7 +22,7 @@ func TestArchiveIsReportedBeforeTheConfiguration(t *testing.T) {
 		Report: func(*agentapi.ArchiveStatus) { hashes = append(hashes, l.Store.Get().ConfigHash) },
 	})
 	l.archive.BeginRun(true)
-	l.inForce("new", nil)
+	l.reportInForce("new", nil)
 	if len(hashes) != 2 || hashes[1] != "" || l.Store.Get().ConfigHash != "new" {
 		t.Errorf("the archive was reported with the configurations %q", hashes)
 	}

@@ -48,7 +48,7 @@ func (a *postgresAgent) runCopy(ctx context.Context, directory string, args ...s
 		}
 	}
 	go func() {
-		if silent(ctx, limit, &complete, func() string { return fingerprint(ctx, directory) }) {
+		if waitUntilSilent(ctx, limit, &complete, func() string { return fingerprintDirectory(ctx, directory) }) {
 			cancel(&silentCopy{limit})
 		}
 	}()
@@ -59,13 +59,13 @@ func (a *postgresAgent) runCopy(ctx context.Context, directory string, args ...s
 	return err
 }
 
-// silent waits until what is looked at has not changed for the limit, and says
+// waitUntilSilent waits until what is looked at has not changed for the limit, and says
 // so; false when it is complete before, or ctx ends. It counts checks: while this
 // process stood still, none was made.
-func silent(ctx context.Context, limit time.Duration, complete *atomic.Bool, look func() string) bool {
+func waitUntilSilent(ctx context.Context, limit time.Duration, complete *atomic.Bool, look func() string) bool {
 	before, same := "", 0
 	for {
-		wait(ctx, limit/copyChecks)
+		waitFor(ctx, limit/copyChecks)
 		if ctx.Err() != nil || complete.Load() {
 			return false
 		}
@@ -79,9 +79,9 @@ func silent(ctx context.Context, limit time.Duration, complete *atomic.Bool, loo
 	}
 }
 
-// fingerprint of a directory changes with every byte that is written to a file
+// fingerprintDirectory of a directory changes with every byte that is written to a file
 // in it: segments of the log have their full size from the beginning.
-func fingerprint(ctx context.Context, directory string) string {
+func fingerprintDirectory(ctx context.Context, directory string) string {
 	var size, files, newest int64
 	_ = filepath.WalkDir(directory, func(_ string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {

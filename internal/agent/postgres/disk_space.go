@@ -38,7 +38,7 @@ func (l *life) freeWAL(ctx context.Context) {
 			return
 		case <-l.checkpointDue:
 		}
-		wait(ctx, checkpointPause)
+		waitFor(ctx, checkpointPause)
 		err := s.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 			_, err := c.Exec(ctx, "set statement_timeout = 0")
 			if err == nil {
@@ -53,16 +53,16 @@ func (l *life) freeWAL(ctx context.Context) {
 	}
 }
 
-// space measures the volume.
-func (a *postgresAgent) space() diskspace.Space {
+// measureSpace measures the volume.
+func (a *postgresAgent) measureSpace() diskspace.Space {
 	if a.o.space != nil {
 		return a.o.space(a.o.DataDir)
 	}
 	return diskspace.SpaceOf(a.o.DataDir)
 }
 
-// allocate says whether a file on the volume can grow.
-func (a *postgresAgent) allocate() error {
+// allocateFile says whether a file on the volume can grow.
+func (a *postgresAgent) allocateFile() error {
 	if a.o.allocate != nil {
 		return a.o.allocate(a.o.DataDir)
 	}
@@ -72,14 +72,14 @@ func (a *postgresAgent) allocate() error {
 // measureInterval is between two measurements of a primary's data.
 const measureInterval = 30 * time.Second
 
-// measure reports how much a copy of a primary's data takes.
-func (l *life) measure(ctx context.Context) {
+// measureData reports how much a copy of a primary's data takes.
+func (l *life) measureData(ctx context.Context) {
 	for ctx.Err() == nil {
-		if size, err := dataspace.MeasureData(ctx, l.o.pgdata()); err == nil {
+		if size, err := dataspace.MeasureData(ctx, l.o.pgdataPath()); err == nil {
 			l.Store.Update(func(s *agentapi.Status) { s.DataSize = size })
 		} else if ctx.Err() == nil {
 			l.log.Info("the size of the data is not known", "error", err.Error())
 		}
-		wait(ctx, measureInterval)
+		waitFor(ctx, measureInterval)
 	}
 }

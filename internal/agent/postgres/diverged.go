@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
-// floor is the least that the data of a primary must hold: what a holder of the
+// readFloor is the least that the data of a primary must hold: what a holder of the
 // Lease had on its disk at a renewal, a checkpoint or a shutdown in order.
-func floor(r leaseclient.Record) lsn.Point {
+func readFloor(r leaseclient.Record) lsn.Point {
 	var most lsn.Point
 	for _, position := range []string{r.Checkpoint, r.ShutdownPosition, r.Flushed} {
 		if recorded := lsn.Parse(r.Timeline, position); recorded.Newer(most) {
@@ -27,8 +27,8 @@ func floor(r leaseclient.Record) lsn.Point {
 	return most
 }
 
-// pointOf is where the log of a primary ends. Of another database system, or by
-// an old word, nothing is known: it would pass for data that is behind.
+// pointOf is where the WAL of a primary ends. Of another database system, or by
+// an old answer, nothing is known: it would pass for data that is stale.
 func pointOf(s agentapi.Status, systemIdentifier string) lsn.Point {
 	own := readReplication(s)
 	if own.PositionOld || s.SystemIdentifier != systemIdentifier {
@@ -37,45 +37,47 @@ func pointOf(s agentapi.Status, systemIdentifier string) lsn.Point {
 	return lsn.Point{Timeline: own.Timeline, Position: s.Position}
 }
 
-// ahead says whether data that goes as far as own holds what a primary does
-// not. Of an older timeline only the database can tell.
-func ahead(own, primary lsn.Point) bool {
+// isAhead says whether data that goes as far as own holds what a primary does
+// not. Of an older timeline only the database knows.
+func isAhead(own, primary lsn.Point) bool {
 	return primary.Position > 0 && own.Timeline >= primary.Timeline && own.Newer(primary)
 }
 
-// aheadLimit is how long a primary must have stayed behind what its replica
+// divergedLimit is how long a primary must have stayed behind what its replica
 // had, for what it says of its position is a moment old.
-const aheadLimit = 5 * time.Second
+const divergedLimit = 5 * time.Second
 
-// aheadProof follows a replica that seems to be ahead of its primary. The zero
+// divergedProof follows a replica that seems to be ahead of its primary. The zero
 // value is none.
-type aheadProof struct {
+type divergedProof struct {
 	begun bool
 	since time.Duration
 	mark  lsn.Point
 }
 
-// saw takes in where both were. The proof is that the primary does not reach
+// recordPositions takes in where both were. The proof is that the primary does not reach
 // for a while what the replica had at its beginning.
-func (a aheadProof) saw(now time.Duration, own, primary lsn.Point) aheadProof {
+func (a divergedProof) recordPositions(now time.Duration, own, primary lsn.Point) divergedProof {
 	switch {
-	case a.begun && ahead(a.mark, primary):
+	case a.begun && isAhead(a.mark, primary):
 		return a
-	case ahead(own, primary):
-		return aheadProof{begun: true, since: now, mark: own}
+	case isAhead(own, primary):
+		return divergedProof{begun: true, since: now, mark: own}
 	default:
-		return aheadProof{}
+		return divergedProof{}
 	}
 }
 
-func (a aheadProof) over(now time.Duration) bool { return a.begun && now-a.since >= aheadLimit }
+func (a divergedProof) isProven(now time.Duration) bool {
+	return a.begun && now-a.since >= divergedLimit
+}
 
-// aheadName is the mark of data that holds what the primary does not. It
+// divergedMarkName is the mark of data that holds what the primary does not. It
 // stays, for a primary that goes on writing passes any position.
-const aheadName = "pgdata.ahead"
+const divergedMarkName = "pgdata.ahead"
 
-// aheadMark is its content.
-type aheadMark struct {
+// divergedMark is its content.
+type divergedMark struct {
 	Own     lsn.Point `json:"own"`
 	Primary lsn.Point `json:"primary"`
 	// Left is where the primary's history left Own's timeline; 0 where it did
@@ -85,36 +87,36 @@ type aheadMark struct {
 	Differs bool   `json:"differs,omitempty"`
 }
 
-func (m aheadMark) message() string {
+func (m divergedMark) describeHold() string {
 	if m.Differs {
 		return fmt.Sprintf("the WAL of this member, which went to %s, is not the primary's: its data may be the only newest copy, and is neither started nor copied over. "+
-			"Save what it holds and then delete this member's volume and pod, or bring its data to the primary and remove %s from this volume", m.Own, aheadName)
+			"Save what it holds and then delete this member's volume and pod, or bring its data to the primary and remove %s from this volume", m.Own, divergedMarkName)
 	}
 	return fmt.Sprintf("the data of this member went to %s when that of the primary went to %s: it may be the only newest copy, and is neither started nor copied over. "+
 		"Bring the newer data to the primary and then remove %s from this volume, or, to give up what the primary lacks, delete this member's volume and pod",
-		m.Own, m.Primary, aheadName)
+		m.Own, m.Primary, divergedMarkName)
 }
 
-// markAhead marks the data once and for all.
-func markAhead(dir string, m aheadMark) error {
+// writeDivergedMark marks the data once and for all.
+func writeDivergedMark(dir string, m divergedMark) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.WriteFile(filepath.Join(dir, aheadName), data), atomicfile.SyncDir(dir))
+	return errors.Join(atomicfile.WriteFile(filepath.Join(dir, divergedMarkName), data), atomicfile.SyncDir(dir))
 }
 
-// readAhead reads the mark; nil when there is none. One that cannot be read
+// readDivergedMark reads the mark; nil when there is none. One that cannot be read
 // counts.
-func readAhead(dir string) (*aheadMark, error) {
-	data, err := os.ReadFile(filepath.Join(dir, aheadName))
+func readDivergedMark(dir string) (*divergedMark, error) {
+	data, err := os.ReadFile(filepath.Join(dir, divergedMarkName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // no mark is no error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the mark of newer data: %w", err)
 	}
-	m := &aheadMark{}
+	m := &divergedMark{}
 	_ = json.Unmarshal(data, m)
 	return m, nil
 }

@@ -18,7 +18,7 @@ import (
 
 func at(timeline int64, position string) lsn.Point { return lsn.Parse(timeline, position) }
 
-func TestAhead(t *testing.T) {
+func TestIsAhead(t *testing.T) {
 	cases := []struct {
 		name         string
 		own, primary lsn.Point
@@ -33,13 +33,13 @@ func TestAhead(t *testing.T) {
 		{"a primary that does not say where it is", at(1, "0/30"), lsn.Point{Timeline: 1}, false},
 	}
 	for _, c := range cases {
-		if got := ahead(c.own, c.primary); got != c.want {
+		if got := isAhead(c.own, c.primary); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
 }
 
-// What a primary says counts only while it can look, and only of its own system.
+// What a primary says counts only while it can query its database, and only of its own system.
 func TestPointOf(t *testing.T) {
 	a := &postgresAgent{
 		Host: &agent.Host{Store: statusserver.NewStore(agentapi.Status{
@@ -50,33 +50,33 @@ func TestPointOf(t *testing.T) {
 	if got := pointOf(a.Store.Get(), ours); got != at(1, "0/20") {
 		t.Errorf("it ends at %v", got)
 	}
-	if got := pointOf(a.Store.Get(), "another"); ahead(at(1, "0/30"), got) {
+	if got := pointOf(a.Store.Get(), "another"); isAhead(at(1, "0/30"), got) {
 		t.Errorf("ahead of another system's %v", got)
 	}
 	a.refreshPosition(t.Context())
-	if got := pointOf(a.Store.Get(), ours); ahead(at(1, "0/30"), got) {
+	if got := pointOf(a.Store.Get(), ours); isAhead(at(1, "0/30"), got) {
 		t.Errorf("ahead of what may be old, %v", got)
 	}
 }
 
-func TestAheadProof(t *testing.T) {
+func TestDivergedProof(t *testing.T) {
 	s := time.Second
-	var p aheadProof
-	p = p.saw(1*s, at(1, "0/30"), at(1, "0/20"))
-	if p.over(1 * s) {
-		t.Error("one look proves")
+	var p divergedProof
+	p = p.recordPositions(1*s, at(1, "0/30"), at(1, "0/20"))
+	if p.isProven(1 * s) {
+		t.Error("one observation proves")
 	}
-	// A busy cluster: the primary's word is old, and passes what was seen.
-	p = p.saw(2*s, at(1, "0/60"), at(1, "0/40"))
-	p = p.saw(7*s, at(1, "0/90"), at(1, "0/70"))
-	if p.over(8 * s) {
+	// A busy cluster: the primary's answer is old, and passes what was observed.
+	p = p.recordPositions(2*s, at(1, "0/60"), at(1, "0/40"))
+	p = p.recordPositions(7*s, at(1, "0/90"), at(1, "0/70"))
+	if p.isProven(8 * s) {
 		t.Error("a primary that moves on is taken for one that is behind")
 	}
-	p = aheadProof{}.saw(1*s, at(1, "0/30"), at(1, "0/20")).saw(5*s, at(1, "0/30"), at(1, "0/28"))
-	if p.over(5*s) || !p.over(6*s) {
+	p = divergedProof{}.recordPositions(1*s, at(1, "0/30"), at(1, "0/20")).recordPositions(5*s, at(1, "0/30"), at(1, "0/28"))
+	if p.isProven(5*s) || !p.isProven(6*s) {
 		t.Error("five seconds behind are the proof")
 	}
-	if p = p.saw(7*s, at(1, "0/30"), at(1, "0/30")); p.over(20 * s) {
+	if p = p.recordPositions(7*s, at(1, "0/30"), at(1, "0/30")); p.isProven(20 * s) {
 		t.Error("a primary that has caught up is behind still")
 	}
 }
@@ -94,7 +94,7 @@ func TestFloor(t *testing.T) {
 		{"the later of both", leaseclient.Record{Timeline: 1, Checkpoint: "0/50", ShutdownPosition: "0/60"}, at(1, "0/60")},
 	}
 	for _, c := range cases {
-		if got := floor(c.record); got != c.want {
+		if got := readFloor(c.record); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -111,17 +111,17 @@ func TestDecideOlderData(t *testing.T) {
 	claims := []leaseclient.ClaimState{leaseclient.ClaimMine, leaseclient.ClaimLapsed, leaseclient.ClaimHeld, leaseclient.ClaimReleased, leaseclient.ClaimExpired}
 	for _, claim := range claims {
 		recorded.Claim = claim
-		f := facts{BinaryMajor: 17, ConfigKnown: true, Lease: recorded}
-		f.Volume = restingAt(dataOf(ours), at(1, "0/40"))
-		check(t, decide(f), verdict{actHold, agentapi.HoldDataStale})
+		o := observation{BinaryMajor: 17, ConfigKnown: true, Lease: recorded}
+		o.Volume = restingAt(dataOf(ours), at(1, "0/40"))
+		check(t, planNext(o), verdict{actHold, agentapi.HoldDataStale})
 		for _, text := range []string{"0/40", "0/50", v1alpha1.AnnotationContinueWithOlderData} {
-			if got := decide(f).Message; !strings.Contains(got, text) {
+			if got := planNext(o).Message; !strings.Contains(got, text) {
 				t.Errorf("message %q does not hold %s", got, text)
 			}
 		}
 		for _, enough := range []lsn.Point{at(1, "0/50"), at(1, "0/60"), at(2, "0/40")} {
-			f.Volume = restingAt(dataOf(ours), enough)
-			if got := decide(f); got.Action == actHold {
+			o.Volume = restingAt(dataOf(ours), enough)
+			if got := planNext(o); got.Action == actHold {
 				t.Errorf("claim %v at %v is held: %s", claim, enough, got.Message)
 			}
 		}
@@ -129,62 +129,62 @@ func TestDecideOlderData(t *testing.T) {
 }
 
 func TestDecideNewerReplica(t *testing.T) {
-	f := facts{Ordinal: 1, BinaryMajor: 17, ConfigKnown: true, PrimaryKnown: true, PrimarySystemIdentifier: ours, Primary: "orders-0", PrimaryEnd: at(1, "0/50")}
+	o := observation{Ordinal: 1, BinaryMajor: 17, ConfigKnown: true, PrimaryKnown: true, PrimarySystemIdentifier: ours, Primary: "orders-0", PrimaryEnd: at(1, "0/50")}
 	hold := verdict{actHold, agentapi.HoldDataDiverged}
 	cases := []struct {
 		name   string
-		change func(*facts)
+		change func(*observation)
 		want   verdict
 	}{
-		{"a standby that is behind starts", func(f *facts) { f.Volume = restingAt(standbyOf(ours), at(1, "0/40")) }, verdict{Action: actStartStandby}},
-		{"a standby that is ahead is held", func(f *facts) { f.Volume = restingAt(standbyOf(ours), at(1, "0/60")) }, hold},
+		{"a standby that is behind starts", func(o *observation) { o.Volume = restingAt(standbyOf(ours), at(1, "0/40")) }, verdict{Action: actStartStandby}},
+		{"a standby that is ahead is held", func(o *observation) { o.Volume = restingAt(standbyOf(ours), at(1, "0/60")) }, hold},
 		{"what a standby had replayed counts",
-			func(f *facts) {
-				f.Volume = restingAt(standbyOf(ours), at(1, "0/40"))
-				f.Volume.Control.Recovery, f.Volume.Control.RecoveryTimeline = "0/60", 1
+			func(o *observation) {
+				o.Volume = restingAt(standbyOf(ours), at(1, "0/40"))
+				o.Volume.Control.Recovery, o.Volume.Control.RecoveryTimeline = "0/60", 1
 			}, hold},
-		{"a former primary's data that is ahead is held", func(f *facts) { f.Volume = restingAt(dataOf(ours), at(1, "0/60")) }, hold},
+		{"a former primary's data that is ahead is held", func(o *observation) { o.Volume = restingAt(dataOf(ours), at(1, "0/60")) }, hold},
 		{"data that is ahead is not copied over",
-			func(f *facts) { f.Volume, f.CopyAgain = restingAt(standbyOf(ours), at(1, "0/60")), true }, hold},
+			func(o *observation) { o.Volume, o.CopyAgain = restingAt(standbyOf(ours), at(1, "0/60")), true }, hold},
 		{"a mark holds although the primary has passed it",
-			func(f *facts) {
-				f.Volume = restingAt(standbyOf(ours), at(1, "0/40"))
-				f.Ahead = &aheadMark{Own: at(1, "0/40"), Primary: at(1, "0/30")}
+			func(o *observation) {
+				o.Volume = restingAt(standbyOf(ours), at(1, "0/40"))
+				o.DivergedMark = &divergedMark{Own: at(1, "0/40"), Primary: at(1, "0/30")}
 			}, hold},
 		{"a mark holds without a primary, too",
-			func(f *facts) {
-				f.Volume, f.PrimaryKnown = restingAt(standbyOf(ours), at(1, "0/40")), false
-				f.Ahead = &aheadMark{}
+			func(o *observation) {
+				o.Volume, o.PrimaryKnown = restingAt(standbyOf(ours), at(1, "0/40")), false
+				o.DivergedMark = &divergedMark{}
 			}, hold},
-		{"a mark on an empty volume says nothing", func(f *facts) { f.Ahead = &aheadMark{} }, verdict{Action: actClone}},
+		{"a mark on an empty volume says nothing", func(o *observation) { o.DivergedMark = &divergedMark{} }, verdict{Action: actClone}},
 		{"without a primary a standby starts",
-			func(f *facts) {
-				f.Volume, f.PrimaryKnown, f.PrimaryEnd = restingAt(standbyOf(ours), at(1, "0/60")), false, lsn.Point{}
+			func(o *observation) {
+				o.Volume, o.PrimaryKnown, o.PrimaryEnd = restingAt(standbyOf(ours), at(1, "0/60")), false, lsn.Point{}
 			}, verdict{Action: actStartStandby}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := f
-			c.change(&f)
-			check(t, decide(f), c.want)
+			o := o
+			c.change(&o)
+			check(t, planNext(o), c.want)
 		})
 	}
 }
 
 func TestMark(t *testing.T) {
 	dir := t.TempDir()
-	if m, err := readAhead(dir); m != nil || err != nil {
+	if m, err := readDivergedMark(dir); m != nil || err != nil {
 		t.Errorf("no mark reads as %v, %v", m, err)
 	}
-	want := aheadMark{Own: at(1, "0/60"), Primary: at(1, "0/50")}
-	if err := markAhead(dir, want); err != nil {
+	want := divergedMark{Own: at(1, "0/60"), Primary: at(1, "0/50")}
+	if err := writeDivergedMark(dir, want); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := readAhead(dir); err != nil || m == nil || *m != want {
+	if m, err := readDivergedMark(dir); err != nil || m == nil || *m != want {
 		t.Errorf("the mark reads as %v, %v", m, err)
 	}
-	mustWrite(t, dir+"/"+aheadName, "{")
-	if m, err := readAhead(dir); err != nil || m == nil {
+	mustWrite(t, dir+"/"+divergedMarkName, "{")
+	if m, err := readDivergedMark(dir); err != nil || m == nil {
 		t.Errorf("half a mark reads as %v, %v", m, err)
 	}
 }
@@ -193,7 +193,7 @@ func TestMark(t *testing.T) {
 // that passes for the marked data.
 func TestCopyForgetsTheMarkOfDataThatIsGone(t *testing.T) {
 	dir := t.TempDir()
-	if err := markAhead(dir, aheadMark{}); err != nil {
+	if err := writeDivergedMark(dir, divergedMark{}); err != nil {
 		t.Fatal(err)
 	}
 	a := &postgresAgent{
@@ -203,7 +203,7 @@ func TestCopyForgetsTheMarkOfDataThatIsGone(t *testing.T) {
 	if err := a.copyPrimary(t.Context(), agentapi.Status{Pod: "orders-0"}); err == nil {
 		t.Fatal("a copy without a program")
 	}
-	if m, err := readAhead(dir); m != nil || err != nil {
+	if m, err := readDivergedMark(dir); m != nil || err != nil {
 		t.Errorf("the mark is there: %v, %v", m, err)
 	}
 }
@@ -212,19 +212,19 @@ func TestCopyForgetsTheMarkOfDataThatIsGone(t *testing.T) {
 func TestTroubleOfHistories(t *testing.T) {
 	for line, want := range map[string]trouble{
 		"FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment 000000010000000000000003 has already been removed":         troubleCopy,
-		"DETAIL:  This server's history forked from timeline 1; requested starting point 0/3000000 on timeline 1 is not in this server's history": troubleAhead,
-		"FATAL:  highest timeline 1 of the primary is behind recovery timeline 2":                                                                 troubleAhead,
-		"LOG:  new timeline 2 forked off current database system timeline 1 before current recovery point 0/3000060":                              troubleAhead,
-		"FATAL:  requested timeline 2 is not a child of this server's history":                                                                    troubleAhead,
-		"FATAL:  requested timeline 2 does not contain minimum recovery point 0/3000060 on timeline 1":                                            troubleAhead,
-		"FATAL:  requested timeline 1 is not in this server's history":                                                                            troubleAhead,
-		"FATAL:  could not start WAL streaming: ERROR:  requested starting point 0/7000000 on timeline 2 is not in this server's history":         troubleAhead,
+		"DETAIL:  This server's history forked from timeline 1; requested starting point 0/3000000 on timeline 1 is not in this server's history": troubleDiverged,
+		"FATAL:  highest timeline 1 of the primary is behind recovery timeline 2":                                                                 troubleDiverged,
+		"LOG:  new timeline 2 forked off current database system timeline 1 before current recovery point 0/3000060":                              troubleDiverged,
+		"FATAL:  requested timeline 2 is not a child of this server's history":                                                                    troubleDiverged,
+		"FATAL:  requested timeline 2 does not contain minimum recovery point 0/3000060 on timeline 1":                                            troubleDiverged,
+		"FATAL:  requested timeline 1 is not in this server's history":                                                                            troubleDiverged,
+		"FATAL:  could not start WAL streaming: ERROR:  requested starting point 0/7000000 on timeline 2 is not in this server's history":         troubleDiverged,
 		"LOG:  new timeline 3 is not a child of database system timeline 2":                                                                       troubleStray,
 		// A replica says so when it follows its primary to the next timeline.
 		"LOG:  primary server contains no more WAL on requested timeline 1":                                      troubleNone,
-		"ERROR:  requested starting point 0/7000000 is ahead of the WAL flush position of this server 0/3000148": troubleAhead,
+		"ERROR:  requested starting point 0/7000000 is ahead of the WAL flush position of this server 0/3000148": troubleDiverged,
 	} {
-		if got := troubleIn(line); got != want {
+		if got := readTrouble(line); got != want {
 			t.Errorf("%q is %v, want %v", line, got, want)
 		}
 	}
@@ -235,11 +235,11 @@ func TestTroubleOfHistories(t *testing.T) {
 func TestStrayTimelineIsATroubleWhenItIsSaidAgain(t *testing.T) {
 	l := &life{}
 	for said, want := range []trouble{troubleNone, troubleStray, troubleStray} {
-		if got := l.repeated(troubleIn("LOG:  new timeline 3 is not a child of database system timeline 2")); got != want {
+		if got := l.requireRepeated(readTrouble("LOG:  new timeline 3 is not a child of database system timeline 2")); got != want {
 			t.Errorf("said %d times before, it is %v, want %v", said, got, want)
 		}
 	}
-	if got := l.repeated(troubleIn("FATAL:  requested timeline 57 is not in this server's history")); got != troubleAhead {
+	if got := l.requireRepeated(readTrouble("FATAL:  requested timeline 57 is not in this server's history")); got != troubleDiverged {
 		t.Errorf("another trouble is %v", got)
 	}
 }

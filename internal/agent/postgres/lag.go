@@ -32,13 +32,13 @@ type lagTracker struct {
 	last    time.Duration
 	newest  uint64
 	// caughtUp: the replica has replayed a sample since the history began.
-	// Before, how old its data is cannot be told.
+	// Before, how old its data is cannot be known.
 	caughtUp bool
 	begun    bool
 }
 
-// saw takes in that the primary had reached position at a time.
-func (t *lagTracker) saw(at time.Duration, position uint64) {
+// recordSample takes in that the primary had reached position at a time.
+func (t *lagTracker) recordSample(at time.Duration, position uint64) {
 	if t.begun && position < t.newest { // another primary's
 		*t = lagTracker{}
 	}
@@ -59,8 +59,8 @@ type lagReading struct {
 	Known bool
 }
 
-// lag at a time of a replica that has replayed up to a position.
-func (t *lagTracker) lag(now time.Duration, replayed uint64) lagReading {
+// readLag at a time of a replica that has replayed up to a position.
+func (t *lagTracker) readLag(now time.Duration, replayed uint64) lagReading {
 	for len(t.history) > 0 && t.history[0].position <= replayed {
 		t.history = t.history[1:]
 		t.caughtUp = true
@@ -89,9 +89,9 @@ const (
 	viewCutOff
 )
 
-// replicaRole says whether a replica serves reads. While the primary is down,
+// chooseRole says whether a replica serves reads. While the primary is down,
 // nothing new is written: who was close to it still is.
-func replicaRole(before string, serving bool, view primaryView, lag lagReading) string {
+func chooseRole(before string, serving bool, view primaryView, lag lagReading) string {
 	switch {
 	case !serving, view == viewCutOff:
 		return v1alpha1.RoleMember
@@ -107,25 +107,27 @@ func replicaRole(before string, serving bool, view primaryView, lag lagReading) 
 // silence follows a primary that does not answer. The zero value is none.
 type silence struct {
 	since   time.Duration // the last answer
-	looked  time.Duration // when the Lease was looked at last
-	version string        // of the Lease at the first look
+	checked time.Duration // when the Lease was checked last
+	version string        // of the Lease at the first check
 	view    primaryView
 	// gone: what answers at its address says that no agent is there. An
 	// address may be old.
 	gone bool
 }
 
-// due says whether to look at the Lease now.
-func (s silence) due(now time.Duration) bool { return s.looked == 0 || now-s.looked >= time.Second }
+// mustCheck says whether to check the Lease now.
+func (s silence) mustCheck(now time.Duration) bool {
+	return s.checked == 0 || now-s.checked >= time.Second
+}
 
-// explain takes in a look at the Lease. A write to it since the silence began
+// recordLease takes in a check of the Lease. A write to it since the silence began
 // proves that its holder is alive; one that is long due, that it is not. In
 // between the replica stays what it was for a moment only.
-func (s silence) explain(now time.Duration, version string, age time.Duration) silence {
-	if s.looked == 0 {
+func (s silence) recordLease(now time.Duration, version string, age time.Duration) silence {
+	if s.checked == 0 {
 		s.version = version
 	}
-	s.looked = now
+	s.checked = now
 	switch {
 	case version != s.version:
 		s.view = viewCutOff
@@ -141,10 +143,10 @@ func (s silence) explain(now time.Duration, version string, age time.Duration) s
 	return s
 }
 
-// unexplained takes in that the Lease could not be read: a replica that
+// recordUnreadable takes in that the Lease could not be read: a replica that
 // reaches neither the primary nor the API server is the one that is cut off.
-func (s silence) unexplained(now time.Duration) silence {
-	s.looked = now
+func (s silence) recordUnreadable(now time.Duration) silence {
+	s.checked = now
 	if !s.gone && now-s.since >= silenceLimit {
 		s.view = viewCutOff
 	}

@@ -45,12 +45,12 @@ func TestLagTracker(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var tracker lagTracker
 			for i, s := range c.samples {
-				tracker.saw(s.time, s.position)
+				tracker.recordSample(s.time, s.position)
 				if i == 0 {
-					tracker.lag(s.time, c.before)
+					tracker.readLag(s.time, c.before)
 				}
 			}
-			if got := tracker.lag(c.now, c.replayed); got != c.want {
+			if got := tracker.readLag(c.now, c.replayed); got != c.want {
 				t.Errorf("lag is %+v, want %+v", got, c.want)
 			}
 		})
@@ -73,13 +73,13 @@ func TestReplicaRole(t *testing.T) {
 		{"a replica of unknown lag leaves", replica, true, viewServing, unknown, member},
 		{"a replica that does not answer leaves", replica, false, viewServing, close, member},
 		{"the primary is down: a replica stays", replica, true, viewDown, unknown, replica},
-		{"the primary is down: nobody enters", member, true, viewDown, unknown, member},
+		{"the primary is down: no replica enters", member, true, viewDown, unknown, member},
 		{"the primary is silent since a moment: a replica stays", replica, true, viewSilent, unknown, replica},
 		{"cut off from a live primary a replica leaves", replica, true, viewCutOff, unknown, member},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := replicaRole(c.before, c.serving, c.view, c.lag); got != c.want {
+			if got := chooseRole(c.before, c.serving, c.view, c.lag); got != c.want {
 				t.Errorf("role is %s, want %s", got, c.want)
 			}
 		})
@@ -94,17 +94,17 @@ func TestSilence(t *testing.T) {
 		got  silence
 		want primaryView
 	}{
-		{"at first it is unexplained", begin.explain(11*second, "1", second), viewSilent},
-		{"a renewal since then means cut off", begin.explain(11*second, "1", second).explain(12*second, "2", 0), viewCutOff},
-		{"a renewal long due means down", begin.explain(11*second, "1", 5*second), viewDown},
-		{"a fresh renewal past the limit means cut off", begin.explain(12*second, "1", second), viewCutOff},
+		{"at first it is unexplained", begin.recordLease(11*second, "1", second), viewSilent},
+		{"a renewal since then means cut off", begin.recordLease(11*second, "1", second).recordLease(12*second, "2", 0), viewCutOff},
+		{"a renewal long due means down", begin.recordLease(11*second, "1", 5*second), viewDown},
+		{"a fresh renewal past the limit means cut off", begin.recordLease(12*second, "1", second), viewCutOff},
 		{"cut off turns into down when renewals stay away",
-			begin.explain(12*second, "1", second).explain(15*second, "1", 5*second), viewDown},
-		{"without the API server it is cut off after the limit", begin.unexplained(12 * second), viewCutOff},
-		{"a primary that is gone is down, however fresh its renewal", gone.explain(12*second, "1", second), viewDown},
-		{"a primary that is gone and renews is elsewhere", gone.explain(12*second, "1", second).explain(13*second, "2", 0), viewCutOff},
-		{"a primary that is gone is down without the API server too", gone.unexplained(20 * second), viewDown},
-		{"without the API server it is silent at first", begin.unexplained(11 * second), viewSilent},
+			begin.recordLease(12*second, "1", second).recordLease(15*second, "1", 5*second), viewDown},
+		{"without the API server it is cut off after the limit", begin.recordUnreadable(12 * second), viewCutOff},
+		{"a primary that is gone is down, however fresh its renewal", gone.recordLease(12*second, "1", second), viewDown},
+		{"a primary that is gone and renews is elsewhere", gone.recordLease(12*second, "1", second).recordLease(13*second, "2", 0), viewCutOff},
+		{"a primary that is gone is down without the API server too", gone.recordUnreadable(20 * second), viewDown},
+		{"without the API server it is silent at first", begin.recordUnreadable(11 * second), viewSilent},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,20 +120,20 @@ func TestFollows(t *testing.T) {
 	cases := []struct {
 		name string
 		f    follower
-		seen sight
+		seen serverObservation
 		want bool
 	}{
-		{"it receives what the primary writes", follower{before: 100, primary: lsn.Point{Timeline: 2, Position: 110}}, sight{Receiving: true, Timeline: 2, Position: 120}, true},
-		{"nothing is known yet", follower{primary: lsn.Point{Timeline: 2, Position: 110}}, sight{Receiving: true, Timeline: 2, Position: 110}, false},
-		{"the primary is behind what it held a moment before", follower{before: 111, primary: lsn.Point{Timeline: 2, Position: 110}}, sight{Receiving: true, Timeline: 2, Position: 111}, false},
-		{"the primary says nothing new of its position", follower{before: 111, primary: lsn.Point{Timeline: 2}}, sight{Receiving: true, Timeline: 2, Position: 111}, true},
-		{"it receives a timeline that the primary has left", follower{before: 100, primary: lsn.Point{Timeline: 3, Position: 110}}, sight{Receiving: true, Timeline: 2, Position: 100}, false},
-		{"it receives nothing, and has no more", follower{before: 100, primary: lsn.Point{Timeline: 2, Position: 110}, tracker: lagTracker{newest: 110}}, sight{Timeline: 2, Position: 110}, true},
-		{"it receives nothing, and has more", follower{before: 100, primary: lsn.Point{Timeline: 2, Position: 110}, tracker: lagTracker{newest: 110}}, sight{Timeline: 2, Position: 111}, false},
+		{"it receives what the primary writes", follower{before: 100, primary: lsn.Point{Timeline: 2, Position: 110}}, serverObservation{Receiving: true, Timeline: 2, Position: 120}, true},
+		{"nothing is known yet", follower{primary: lsn.Point{Timeline: 2, Position: 110}}, serverObservation{Receiving: true, Timeline: 2, Position: 110}, false},
+		{"the primary is behind what it held a moment before", follower{before: 111, primary: lsn.Point{Timeline: 2, Position: 110}}, serverObservation{Receiving: true, Timeline: 2, Position: 111}, false},
+		{"the primary says nothing new of its position", follower{before: 111, primary: lsn.Point{Timeline: 2}}, serverObservation{Receiving: true, Timeline: 2, Position: 111}, true},
+		{"it receives a timeline that the primary has left", follower{before: 100, primary: lsn.Point{Timeline: 3, Position: 110}}, serverObservation{Receiving: true, Timeline: 2, Position: 100}, false},
+		{"it receives nothing, and has no more", follower{before: 100, primary: lsn.Point{Timeline: 2, Position: 110}, tracker: lagTracker{newest: 110}}, serverObservation{Timeline: 2, Position: 110}, true},
+		{"it receives nothing, and has more", follower{before: 100, primary: lsn.Point{Timeline: 2, Position: 110}, tracker: lagTracker{newest: 110}}, serverObservation{Timeline: 2, Position: 111}, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.f.follows(c.seen); got != c.want {
+			if got := c.f.followsPrimary(c.seen); got != c.want {
 				t.Errorf("%v", got)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
-// Pauses between two looks while the database does not run.
+// Pauses between two observations while the database does not run.
 const (
 	pauseWaiting = 300 * time.Millisecond
 	pauseClaim   = time.Second
@@ -25,171 +25,171 @@ const (
 	pauseFull    = 2 * time.Second
 )
 
-// loop gathers, decides and does one thing, again and again, until ctx ends.
-func (a *postgresAgent) loop(ctx context.Context) { a.Loop(ctx, a.o.DataDir, a.step) }
+// runLoop gathers, decides and does one thing, again and again, until ctx ends.
+func (a *postgresAgent) runLoop(ctx context.Context) { a.RunLoop(ctx, a.o.DataDir, a.takeStep) }
 
-func wait(ctx context.Context, d time.Duration) {
+func waitFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
 	}
 }
 
-// step does the next thing, and says how long to wait before the one after.
-func (a *postgresAgent) step(ctx context.Context) (time.Duration, error) { //nolint:gocyclo // an ordered switch: first match wins
-	if err := tidy(a.o.DataDir); err != nil {
+// takeStep does the next thing, and says how long to wait before the one after.
+func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) { //nolint:gocyclo // an ordered switch: first match wins
+	if err := tidyVolume(a.o.DataDir); err != nil {
 		return 0, err
 	}
-	f, primary, err := a.gather(ctx)
+	o, primary, err := a.observeMember(ctx)
 	if err != nil {
 		return 0, err
 	}
-	d := decide(f)
-	switch d.Action {
+	p := planNext(o)
+	switch p.Action {
 	case actHold:
-		a.Store.Update(func(s *agentapi.Status) { s.RoomNeeded = d.Room })
-		a.Report(agentapi.StateHeld, d.Hold, d.Message)
-		if d.Hold == agentapi.HoldVolumeFull {
-			if dataspace.IsFull(f.Volume.Space) && f.Volume.Control.SystemIdentifier != "" && a.archive.ReclaimSpace(ctx, f.stopped()) {
+		a.Store.Update(func(s *agentapi.Status) { s.DiskSpaceNeeded = p.DiskSpace })
+		a.ReportState(agentapi.StateHeld, p.Hold, p.Message)
+		if p.Hold == agentapi.HoldVolumeFull {
+			if dataspace.IsFull(o.Volume.Space) && o.Volume.Control.SystemIdentifier != "" && a.archive.ReclaimSpace(ctx, o.describeStopped()) {
 				return 0, nil
 			}
 			return pauseFull, nil
 		}
 		return pauseHeld, nil
 	case actWait:
-		a.Report(agentapi.StateWaiting, "", d.Message)
-		if f.Ordinal == 0 && f.ConfigKnown {
-			return pauseClaim, nil // each look asks the API server
+		a.ReportState(agentapi.StateWaiting, "", p.Message)
+		if o.Ordinal == 0 && o.ConfigKnown {
+			return pauseClaim, nil // each observation asks the API server
 		}
 		return pauseWaiting, nil
 	case actClaim:
-		a.Report(agentapi.StateWaiting, "", d.Message)
-		if err := a.lease.ClaimLease(ctx, f.Cluster, f.leftBehind()); err != nil {
+		a.ReportState(agentapi.StateWaiting, "", p.Message)
+		if err := a.lease.ClaimLease(ctx, o.Cluster, o.isLeaseLeftBehind()); err != nil {
 			a.log.Info("the Lease was not won", "error", err.Error())
 			return pauseClaim, nil
 		}
-		a.taken, a.led, a.askedSince = f.Lease, false, 0
+		a.taken, a.led, a.askedSince = o.Lease, false, 0
 		return 0, nil
-	case actBirth:
-		a.Report(agentapi.StateInitializing, "", d.Message)
-		return 0, a.initdb(ctx)
+	case actBootstrap:
+		a.ReportState(agentapi.StateInitializing, "", p.Message)
+		return 0, a.initializeData(ctx)
 	case actRecord:
-		return 0, a.recordBirth(ctx, f.Volume.Control, f.Leader.Term > 0)
+		return 0, a.recordBootstrap(ctx, o.Volume.Control, o.Leader.Term > 0)
 	case actClone, actCopyAgain:
-		return a.clone(ctx, primary)
+		return a.cloneData(ctx, primary)
 	case actMarkStandby:
-		return 0, markStandby(a.o.pgdata())
+		return 0, markStandby(a.o.pgdataPath())
 	case actStartPrimary:
-		return a.lead(ctx, f, d)
+		return a.startPrimary(ctx, o, p)
 	default:
 		a.copyAgain = false // this run finds out whether it is still so
-		return 0, a.serve(ctx, f.Volume.Control, false, 0)
+		return 0, a.runServer(ctx, o.Volume.Control, false, 0)
 	}
 }
 
-// lead starts the primary, on a timeline of its own where that is decided.
-func (a *postgresAgent) lead(ctx context.Context, f facts, d decision) (time.Duration, error) {
+// startPrimary starts the primary, on a timeline of its own where that is decided.
+func (a *postgresAgent) startPrimary(ctx context.Context, o observation, p plan) (time.Duration, error) {
 	var begins int64
 	var err error
-	if d.NewTimeline {
-		a.Report(agentapi.StateRecovering, "", d.Message)
-		begins, err = a.reserveTimeline(ctx, f, d)
+	if p.NewTimeline {
+		a.ReportState(agentapi.StateRecovering, "", p.Message)
+		begins, err = a.reserveTimeline(ctx, o, p)
 	} else {
-		err = a.recordTerm(f)
+		err = a.recordTerm(o)
 	}
 	if err != nil {
 		a.log.Warn("the start as the primary is not recorded yet", "error", err.Error())
 		return pauseClaim, nil
 	}
-	return 0, a.serve(ctx, f.Volume.Control, true, begins)
+	return 0, a.runServer(ctx, o.Volume.Control, true, begins)
 }
 
-// gather collects what decide needs, and judges nothing.
-func (a *postgresAgent) gather(ctx context.Context) (facts, agentapi.Status, error) {
-	f := facts{Ordinal: a.ordinal, BinaryMajor: a.major, CopyAgain: a.copyAgain}
+// observeMember collects what decide needs, and judges nothing.
+func (a *postgresAgent) observeMember(ctx context.Context) (observation, agentapi.Status, error) {
+	o := observation{Ordinal: a.ordinal, BinaryMajor: a.major, CopyAgain: a.copyAgain}
 	var err error
-	if f.Volume, err = inspect(a.o.DataDir); err != nil {
-		return f, agentapi.Status{}, err
+	if o.Volume, err = inspectVolume(a.o.DataDir); err != nil {
+		return o, agentapi.Status{}, err
 	}
-	f.Volume.Space = a.space()
-	if dataspace.IsFull(f.Volume.Space) && f.Volume.Content == contentData {
+	o.Volume.Space = a.measureSpace()
+	if dataspace.IsFull(o.Volume.Space) && o.Volume.Content == contentData {
 		place, _ := a.archivePlace()
-		f.Volume.ArchiveWaits = place != nil && a.archive.ReadBacklog().Segments > 0
+		o.Volume.ArchiveWaits = place != nil && a.archive.ReadBacklog().Segments > 0
 	}
-	f.CopyFilled = a.filled.MustWait(clock.Boottime(), f.Volume.Space.Total)
-	if f.Volume.Content == contentData && f.Volume.Major == a.major {
-		if f.Volume.Control, err = a.programs.ReadControlData(ctx, a.o.pgdata()); err != nil {
-			return f, agentapi.Status{}, err
+	o.CopyFilled = a.filled.MustWait(clock.Boottime(), o.Volume.Space.Total)
+	if o.Volume.Content == contentData && o.Volume.Major == a.major {
+		if o.Volume.Control, err = a.programs.ReadControlData(ctx, a.o.pgdataPath()); err != nil {
+			return o, agentapi.Status{}, err
 		}
 	}
 	a.Store.Update(func(s *agentapi.Status) {
-		s.SystemIdentifier = f.Volume.Control.SystemIdentifier
-		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = f.Volume.Control.Timeline })
+		s.SystemIdentifier = o.Volume.Control.SystemIdentifier
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = o.Volume.Control.Timeline })
 	})
-	a.gatherConfig(&f)
+	a.observeConfig(&o)
 	var primary agentapi.Status
 	if a.ordinal == 0 {
-		err = a.gatherLeading(ctx, &f)
+		err = a.observeLeading(ctx, &o)
 	} else {
-		primary, f.PrimaryKnown = a.findPrimary(ctx)
-		f.PrimarySystemIdentifier = primary.SystemIdentifier
-		f.Primary, f.PrimaryDataSize, f.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary, f.Volume.Control.SystemIdentifier)
+		primary, o.PrimaryKnown = a.findPrimary(ctx)
+		o.PrimarySystemIdentifier = primary.SystemIdentifier
+		o.Primary, o.PrimaryDataSize, o.PrimaryEnd = primary.Pod, primary.DataSize, pointOf(primary, o.Volume.Control.SystemIdentifier)
 	}
 	if err == nil {
-		err = a.gatherOwnWAL(&f)
+		err = a.observeOwnWAL(&o)
 	}
 	if err == nil && a.ordinal != 0 {
-		f.Contained, err = a.compareAtRest(ctx, f)
+		o.Contained, err = a.compareAtRest(ctx, o)
 	}
 	if err == nil && a.ordinal != 0 {
-		f.Ahead, err = a.lookAhead(f)
-		a.reportDiverged(f)
+		o.DivergedMark, err = a.updateDivergedMark(o)
+		a.reportDiverged(o)
 	}
-	return f, primary, err
+	return o, primary, err
 }
 
-// gatherConfig collects what the cluster's configuration says, once it is known.
-func (a *postgresAgent) gatherConfig(f *facts) {
+// observeConfig collects what the cluster's configuration says, once it is known.
+func (a *postgresAgent) observeConfig(o *observation) {
 	config, _ := a.Config.Current()
 	if config == nil {
 		return
 	}
-	f.ConfigKnown, f.ConfigSystemIdentifier = true, config.SystemIdentifier
+	o.ConfigKnown, o.ConfigSystemIdentifier = true, config.SystemIdentifier
 	if a.cluster == "" {
 		a.cluster = config.UID
 	}
-	f.Cluster, f.Fresh = config.UID, config.Fresh && config.UID == a.cluster
+	o.Cluster, o.Fresh = config.UID, config.Fresh && config.UID == a.cluster
 }
 
-// lookAhead reads the mark of data that is ahead of its primary, and makes it
+// updateDivergedMark reads the mark of data that is ahead of its primary, and makes it
 // once that is proven.
-func (a *postgresAgent) lookAhead(f facts) (*aheadMark, error) {
-	now, own := clock.Boottime(), f.end()
-	a.proof = a.proof.saw(now, own, f.PrimaryEnd)
-	if ours := f.PrimarySystemIdentifier == f.Volume.Control.SystemIdentifier; f.PrimaryKnown && ours && a.proof.over(now) {
-		if err := markAhead(a.o.DataDir, aheadMark{Own: own, Primary: f.PrimaryEnd}); err != nil {
+func (a *postgresAgent) updateDivergedMark(o observation) (*divergedMark, error) {
+	now, own := clock.Boottime(), o.findEnd()
+	a.proof = a.proof.recordPositions(now, own, o.PrimaryEnd)
+	if ours := o.PrimarySystemIdentifier == o.Volume.Control.SystemIdentifier; o.PrimaryKnown && ours && a.proof.isProven(now) {
+		if err := writeDivergedMark(a.o.DataDir, divergedMark{Own: own, Primary: o.PrimaryEnd}); err != nil {
 			return nil, err
 		}
 	}
-	return readAhead(a.o.DataDir)
+	return readDivergedMark(a.o.DataDir)
 }
 
 // reportDiverged reports of data that is marked where the primary was that led
 // without it.
-func (a *postgresAgent) reportDiverged(f facts) {
+func (a *postgresAgent) reportDiverged(o observation) {
 	var led *postgresapi.WALPoint
-	if f.Ahead != nil && f.Volume.Content == contentData {
-		led = &postgresapi.WALPoint{Timeline: f.Ahead.Primary.Timeline, Position: f.Ahead.Primary.Position}
+	if o.DivergedMark != nil && o.Volume.Content == contentData {
+		led = &postgresapi.WALPoint{Timeline: o.DivergedMark.Primary.Timeline, Position: o.DivergedMark.Primary.Position}
 	}
 	a.Store.Update(func(s *agentapi.Status) {
 		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Diverged = led })
 	})
 }
 
-// lookLease reads the Lease. A holder that cannot read it goes by what it
+// readLease reads the Lease. A holder that cannot read it goes by what it
 // wrote: a crash of the database during an outage of the API server does not
 // end the reign.
-func (a *postgresAgent) lookLease(ctx context.Context) leaseclient.Record {
+func (a *postgresAgent) readLease(ctx context.Context) leaseclient.Record {
 	record, err := a.lease.ReadRecord(ctx)
 	if err == nil {
 		return record
@@ -199,9 +199,9 @@ func (a *postgresAgent) lookLease(ctx context.Context) leaseclient.Record {
 	return record
 }
 
-// recordBirth records the database system before it runs for the first time.
+// recordBootstrap records the database system before it runs for the first time.
 // How far data goes that has led before is no measure of how far it went.
-func (a *postgresAgent) recordBirth(ctx context.Context, control server.ControlData, ledBefore bool) error {
+func (a *postgresAgent) recordBootstrap(ctx context.Context, control server.ControlData, ledBefore bool) error {
 	facts := map[string]string{v1alpha1.AnnotationSystemIdentifier: control.SystemIdentifier}
 	if !ledBefore {
 		facts[leaseclient.AnnotationTimeline] = fmt.Sprint(control.Timeline)
@@ -210,17 +210,17 @@ func (a *postgresAgent) recordBirth(ctx context.Context, control server.ControlD
 	err := a.lease.AnnotateLease(ctx, facts)
 	if err != nil {
 		a.log.Info("the bootstrap is not recorded yet", "error", err.Error())
-		wait(ctx, pauseClaim)
+		waitFor(ctx, pauseClaim)
 		return nil
 	}
 	a.log.Info("bootstrap recorded", "systemIdentifier", control.SystemIdentifier)
 	return nil
 }
 
-// clone makes the volume's data a copy of the primary's. A failure is no crash:
+// cloneData makes the volume's data a copy of the primary's. A failure is no crash:
 // the primary may have gone, or may not have made the slot yet.
-func (a *postgresAgent) clone(ctx context.Context, primary agentapi.Status) (time.Duration, error) {
-	a.Report(agentapi.StateCloning, "", "copies the data of "+primary.Pod)
+func (a *postgresAgent) cloneData(ctx context.Context, primary agentapi.Status) (time.Duration, error) {
+	a.ReportState(agentapi.StateCloning, "", "copies the data of "+primary.Pod)
 	if err := a.writeTLS(); err != nil {
 		return 0, err
 	}
@@ -228,14 +228,14 @@ func (a *postgresAgent) clone(ctx context.Context, primary agentapi.Status) (tim
 	switch {
 	case err == nil:
 	case dataspace.IsOwnVolumeFull(err):
-		a.filled = a.filled.RecordFailure(clock.Boottime(), a.space().Total)
+		a.filled = a.filled.RecordFailure(clock.Boottime(), a.measureSpace().Total)
 		a.log.Warn("the copy filled the volume", "error", err.Error())
 		return 0, removeCopy(a.o.DataDir)
 	case dataspace.IsPrimaryVolumeFull(err):
-		a.Report(agentapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, whose volume is full; it is tried again")
+		a.ReportState(agentapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, whose volume is full; it is tried again")
 		return pauseClaim, nil
 	default:
-		a.Report(agentapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
+		a.ReportState(agentapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
 		return pauseWaiting, nil
 	}
 	a.copyAgain, a.filled = false, dataspace.FilledCopy{}
@@ -247,7 +247,7 @@ func (a *postgresAgent) clone(ctx context.Context, primary agentapi.Status) (tim
 // numbers begin again in a new container.
 func (a *postgresAgent) clearLocks() error {
 	stale := []string{
-		filepath.Join(a.o.pgdata(), "postmaster.pid"),
+		filepath.Join(a.o.pgdataPath(), "postmaster.pid"),
 		filepath.Join(a.o.RunDir, fmt.Sprintf(".s.PGSQL.%d.lock", a.o.Port)),
 		filepath.Join(a.o.RunDir, fmt.Sprintf(".s.PGSQL.%d", a.o.Port)),
 	}

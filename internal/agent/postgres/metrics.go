@@ -20,15 +20,15 @@ const scrapeLimit = 3 * time.Second
 
 // What the agent knows without asking the database.
 var (
-	roleMetric        = metrics.Gauge("pg_role", "The member's role: 1 for the one that it has.", "role")
-	lagMetric         = metrics.Gauge("pg_replication_lag_seconds", "Lag of a replica behind its primary; missing while it is unknown.")
-	timelineMetric    = metrics.Gauge("pg_timeline", "Timeline of the data.")
-	pendingMetric     = metrics.Gauge("pg_settings_pending_restart", "Settings that wait for a restart.")
-	configErrorMetric = metrics.Gauge("pg_config_error", "Whether the database refuses the declared parameters.")
-	leaseMetric       = metrics.Gauge("pg_lease_held", "Whether the member holds the primary's Lease.")
-	expiryMetric      = metrics.Gauge("certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
-	volumeSizeMetric  = metrics.Gauge("volume_size_bytes", "Size of the member's volume.")
-	volumeFreeMetric  = metrics.Gauge("volume_available_bytes", "Free space on the member's volume.")
+	roleMetric        = metrics.NewGauge("pg_role", "The member's role: 1 for the one that it has.", "role")
+	lagMetric         = metrics.NewGauge("pg_replication_lag_seconds", "Lag of a replica behind its primary; missing while it is unknown.")
+	timelineMetric    = metrics.NewGauge("pg_timeline", "Timeline of the data.")
+	pendingMetric     = metrics.NewGauge("pg_settings_pending_restart", "Settings that wait for a restart.")
+	configErrorMetric = metrics.NewGauge("pg_config_error", "Whether the database refuses the declared parameters.")
+	leaseMetric       = metrics.NewGauge("pg_lease_held", "Whether the member holds the primary's Lease.")
+	expiryMetric      = metrics.NewGauge("certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
+	volumeSizeMetric  = metrics.NewGauge("volume_size_bytes", "Size of the member's volume.")
+	volumeFreeMetric  = metrics.NewGauge("volume_available_bytes", "Free space on the member's volume.")
 )
 
 // collector answers a scrape from what is true at that moment.
@@ -76,7 +76,7 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if !status.CertificateExpiry.IsZero() {
 		send(expiryMetric, float64(status.CertificateExpiry.Unix()))
 	}
-	if volume := c.space(); volume.Total > 0 {
+	if volume := c.measureSpace(); volume.Total > 0 {
 		send(volumeSizeMetric, float64(volume.Total))
 		send(volumeFreeMetric, float64(volume.Free))
 	}
@@ -85,15 +85,15 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	}
 	send(metrics.UpMetric, metrics.BoolValue(status.Serving))
 	if status.Serving {
-		c.ask(send)
+		c.askDatabase(send)
 	}
 }
 
-func (c collector) ask(send func(metrics.Family, float64, ...string)) {
+func (c collector) askDatabase(send func(metrics.Family, float64, ...string)) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
 	for _, q := range metrics.Queries {
-		if err := c.scrape.Do(ctx, q.Collect(send)); err != nil {
+		if err := c.scrape.Do(ctx, q.CollectFamilies(send)); err != nil {
 			c.log.Info("a scrape is incomplete", "error", err.Error())
 			return
 		}

@@ -1,10 +1,10 @@
 // Package postgres is the process beside PostgreSQL. It decides from what is
 // on the volume, in the Lease and in the cluster's configuration whether to
 // initialise, copy, start or hold the database, looks after it while it runs,
-// and says what it sees.
+// and reports what it observes.
 //
-// The decisions (decide, volumePlan, replicaRole, the settings, the lag) are
-// pure functions; agent gathers what they need and does what they say.
+// What is decided (planNext, planTidying, ChooseRole, the settings, the lag) is
+// decided by pure functions; the agent observes what they need and does what they plan.
 package postgres
 
 import (
@@ -36,9 +36,9 @@ type Options struct {
 	Client   kubernetes.Interface
 	Log      *slog.Logger
 
-	// Directories and files; see memberapi.
+	// Directories and files; see agentapi.
 	DataDir, RunDir, TLSDir, CredentialsDir, ConfigFile string
-	// StoreDir holds the keys of the store that the log is archived in.
+	// StoreDir holds the credentials of the store that WAL is archived in.
 	StoreDir string
 	// BinDir holds PostgreSQL's programs.
 	BinDir string
@@ -61,9 +61,9 @@ type Options struct {
 	// copySilence is how long a copy may receive nothing; the constant of the
 	// name where it is zero.
 	copySilence time.Duration
-	// space measures a volume; member.SpaceOf where it is nil.
+	// space measures a volume; diskspace.SpaceOf where it is nil.
 	space func(dir string) diskspace.Space
-	// allocate says whether a file can grow; member.AllocateIn where it is nil.
+	// allocate says whether a file can grow; diskspace.AllocateIn where it is nil.
 	allocate func(dir string) error
 }
 
@@ -105,8 +105,8 @@ func envInt(name string) int64 {
 	return n
 }
 
-// pgdata is the data directory.
-func (o Options) pgdata() string { return filepath.Join(o.DataDir, "pgdata") }
+// pgdataPath is the data directory.
+func (o Options) pgdataPath() string { return filepath.Join(o.DataDir, "pgdata") }
 
 // primaryConnection is how a member connects to the primary, at the address that
 // the Lease gave, if it did.

@@ -7,37 +7,37 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
-// whereabouts tells a replica at which address its settings should look for
-// the primary. An empty address is the pod's name, and so is the zero value.
-type whereabouts struct {
+// primaryLocation is at which address a replica's settings should look for the
+// primary. An empty address is the pod's name, and so is the zero value.
+type primaryLocation struct {
 	inForce string // in the settings
 	found   string // on the Lease
 	holder  string // the pod, by UID, that the Lease gave it for
 	// answered is the UID of the pod that last said that it is the primary.
 	answered string
-	// streams says that a stream was at work when it was looked for last, and
+	// streams says that a stream was at work when it was checked last, and
 	// source from which pod, if that is known.
 	streams bool
 	source  string
 }
 
-// lease takes in what the Lease says.
-func (w *whereabouts) lease(holder, address string) {
+// recordLease takes in what the Lease says.
+func (w *primaryLocation) recordLease(holder, address string) {
 	if net.ParseIP(address) != nil {
 		w.holder, w.found = holder, address
 	}
 }
 
-// answer takes in who says that it is the primary: what the Lease said of
+// recordAnswer takes in who says that it is the primary: what the Lease said of
 // another pod is old.
-func (w *whereabouts) answer(uid string) {
+func (w *primaryLocation) recordAnswer(uid string) {
 	if w.answered = uid; w.holder != uid {
 		w.holder, w.found = "", ""
 	}
 }
 
-// stream takes in whether a stream is at work.
-func (w *whereabouts) stream(works bool) {
+// recordStream takes in whether a stream is at work.
+func (w *primaryLocation) recordStream(works bool) {
 	switch {
 	case !works:
 		w.source = ""
@@ -47,18 +47,18 @@ func (w *whereabouts) stream(works bool) {
 	w.streams = works
 }
 
-// begin is the start of a server: nothing streams, and all that is known goes
+// beginRun is the start of a server: nothing streams, and all that is known goes
 // into its settings.
-func (w *whereabouts) begin() {
+func (w *primaryLocation) beginRun() {
 	w.inForce = w.found
-	w.stream(false)
+	w.recordStream(false)
 }
 
-// next is the address to take up, if another than the one in force is to be.
+// nextAddress is the address to take up, if another than the one in force is to be.
 // That interrupts a stream, so one that works is left alone, unless it comes
 // from a pod that the holder of the Lease has replaced: that pod may be gone
 // without a word, and the stream only looks alive.
-func (w *whereabouts) next() (string, bool) {
+func (w *primaryLocation) nextAddress() (string, bool) {
 	switch {
 	case w.found == w.inForce:
 		return "", false
@@ -69,18 +69,18 @@ func (w *whereabouts) next() (string, bool) {
 	}
 }
 
-// where changes or reads what is known, for the goroutines that observe and
+// withLocation changes or reads what is known, for the goroutines that observe and
 // that configure.
-func (a *postgresAgent) where(do func(*whereabouts)) {
+func (a *postgresAgent) withLocation(do func(*primaryLocation)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	do(&a.whereabouts)
+	do(&a.location)
 }
 
 // primaryAddress is where the settings look for the primary; mostly empty, for
 // the Lease is only asked when the primary does not answer.
 func (a *postgresAgent) primaryAddress() (address string) {
-	a.where(func(w *whereabouts) { address = w.inForce })
+	a.withLocation(func(w *primaryLocation) { address = w.inForce })
 	return address
 }
 
@@ -90,21 +90,21 @@ func (a *postgresAgent) locatePrimary(record leaseclient.Record) {
 		return
 	}
 	a.peers.Locate(record.HolderPod, record.Address)
-	a.where(func(w *whereabouts) { w.lease(record.HolderUID, record.Address) })
+	a.withLocation(func(w *primaryLocation) { w.recordLease(record.HolderUID, record.Address) })
 }
 
-// heardPrimary takes in an answer of the primary.
-func (a *postgresAgent) heardPrimary(status agentapi.Status) {
-	a.where(func(w *whereabouts) { w.answer(status.PodUID) })
+// recordPrimary takes in an answer of the primary.
+func (a *postgresAgent) recordPrimary(status agentapi.Status) {
+	a.withLocation(func(w *primaryLocation) { w.recordAnswer(status.PodUID) })
 }
 
-// watchStream takes in what a look at the database showed, and has the settings
+// watchStream takes in what the database showed, and has the settings
 // changed where the primary is to be looked for elsewhere.
 func (a *postgresAgent) watchStream(receiving bool) {
 	var due bool
-	a.where(func(w *whereabouts) {
-		w.stream(receiving)
-		_, due = w.next()
+	a.withLocation(func(w *primaryLocation) {
+		w.recordStream(receiving)
+		_, due = w.nextAddress()
 	})
 	if !due {
 		return

@@ -3,20 +3,20 @@ package postgres
 import "testing"
 
 func TestWhereabouts(t *testing.T) {
-	type event = func(*whereabouts)
-	answer := func(uid string) event { return func(w *whereabouts) { w.answer(uid) } }
-	lease := func(uid, address string) event { return func(w *whereabouts) { w.lease(uid, address) } }
-	streams := func(w *whereabouts) { w.stream(true) }
-	broken := func(w *whereabouts) { w.stream(false) }
-	follow := func(w *whereabouts) { w.inForce, _ = w.next() }
-	begin := (*whereabouts).begin
+	type event = func(*primaryLocation)
+	answer := func(uid string) event { return func(w *primaryLocation) { w.recordAnswer(uid) } }
+	lease := func(uid, address string) event { return func(w *primaryLocation) { w.recordLease(uid, address) } }
+	streams := func(w *primaryLocation) { w.recordStream(true) }
+	broken := func(w *primaryLocation) { w.recordStream(false) }
+	follow := func(w *primaryLocation) { w.inForce, _ = w.nextAddress() }
+	begin := (*primaryLocation).beginRun
 	const stays = "stays"
 	cases := []struct {
 		name   string
 		events []event
 		want   string // the address to take up
 	}{
-		{"nobody knows anything", nil, stays},
+		{"nothing is known", nil, stays},
 		{"a primary that was silent for once is left where it is, for it streams",
 			[]event{answer("a"), streams, lease("a", "10.0.0.1")}, stays},
 		{"what the Lease said of a pod before is forgotten",
@@ -46,11 +46,11 @@ func TestWhereabouts(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			var w whereabouts
+			var w primaryLocation
 			for _, event := range c.events {
 				event(&w)
 			}
-			got, due := w.next()
+			got, due := w.nextAddress()
 			if !due {
 				got = stays
 			}

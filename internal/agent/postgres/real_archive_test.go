@@ -399,7 +399,7 @@ func objects(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// Archiving is turned on and off by a restart, and nobody else has one.
+// Archiving is turned on and off by a restart, and no other cluster has one.
 func TestRealArchiveOnAndOff(t *testing.T) {
 	w := newWorld(t, 1)
 	volume := t.TempDir()
@@ -423,7 +423,7 @@ func TestRealArchiveOnAndOff(t *testing.T) {
 	primary.segment() // until then, nothing waits for the store
 	for end := time.Now().Add(time.Minute); len(primary.archive.ReadBacklog().Names) > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%v wait for nobody", primary.archive.ReadBacklog().Names)
+			t.Fatalf("%v wait for no store", primary.archive.ReadBacklog().Names)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (r *run) exec(statements ...string) {
 	}
 }
 
-// forget makes a primary drop the log that an absent member needs.
+// forget makes a primary drop the WAL that an absent member needs.
 func (r *run) forget(member string) {
 	r.t.Helper()
 	r.exec("select pg_drop_replication_slot('" + settings.SlotName(member) + "')")
@@ -56,7 +56,7 @@ func (v *smallVolume) space(string) diskspace.Space {
 	return diskspace.Space{Free: v.free.Load(), Total: 10 << 30}
 }
 
-func TestRealCopyWaitsForRoom(t *testing.T) {
+func TestRealCopyWaitsForDiskSpace(t *testing.T) {
 	w := newWorld(t, 2)
 	w.configure(func(c *agentapi.ClusterConfig) { c.VolumeSize = 64 << 20 })
 	primary := w.start(0, t.TempDir(), "uid-0")

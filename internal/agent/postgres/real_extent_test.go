@@ -29,7 +29,7 @@ func TestRealExtentIsWhereThePostgresReaderStops(t *testing.T) {
 	for round := range 4 {
 		primary.exec("insert into public.t select n, repeat('x', 3000) from generate_series(1, 3000) n", "select pg_switch_wal()", "insert into public.t select 1, 'y'")
 		flushed := lsn.Parse(1, primary.query("select pg_current_wal_flush_lsn()::text"))
-		copied := snapshot(t, volume) // as a crash leaves it: nobody writes
+		copied := snapshot(t, volume) // as a crash leaves it: no client writes
 		control, err := primary.programs.ReadControlData(context.Background(), filepath.Join(copied, dataName))
 		if err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ func (r *run) untilLocated(address string) {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var found string
-		r.where(func(w *whereabouts) { found = w.found })
+		r.withLocation(func(w *primaryLocation) { found = w.found })
 		if found == address {
 			break
 		}

@@ -23,7 +23,7 @@ import (
 // postmasterPid is the server's first process.
 func (r *run) postmasterPid() int {
 	r.t.Helper()
-	data, err := os.ReadFile(filepath.Join(r.o.pgdata(), "postmaster.pid"))
+	data, err := os.ReadFile(filepath.Join(r.o.pgdataPath(), "postmaster.pid"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func signalTo(t *testing.T, pid int, signal syscall.Signal) {
 }
 
 // Old sessions of a postmaster that stands still go on, and
-// nobody can connect any more.
+// no client can connect any more.
 func TestRealHungServerLeavesAndIsStartedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	primary := w.start(0, t.TempDir(), "uid-0")
@@ -56,7 +56,7 @@ func TestRealHungServerLeavesAndIsStartedAgain(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(postmaster, syscall.SIGCONT) })
 	began := time.Now()
 	hung := primary.until("hung", func(s agentapi.Status) bool { return s.State == agentapi.StateHung })
-	t.Logf("seen after %s: %+v", time.Since(began).Round(time.Second), hung)
+	t.Logf("observed after %s: %+v", time.Since(began).Round(time.Second), hung)
 	if hung.Serving || hung.Role != v1alpha1.RoleMember || !strings.Contains(hung.Message, "new connection") {
 		t.Errorf("hung: %+v", hung)
 	}
@@ -155,7 +155,7 @@ func TestRealCopyFromFrozenPrimaryIsTriedAgain(t *testing.T) {
 	case pid := <-found:
 		frozen = append(frozen, pid)
 	case <-time.After(time.Minute):
-		t.Fatal("no copy was seen")
+		t.Fatal("no copy was observed")
 	}
 	t.Cleanup(func() { _ = syscall.Kill(frozen[0], syscall.SIGKILL) })
 	status := replica.until("reporting", func(s agentapi.Status) bool { return strings.Contains(s.Message, "nothing was received") })

@@ -74,7 +74,7 @@ func TestRealOldVolumeDoesNotLeadAfterACrash(t *testing.T) {
 	held.untilHeld(agentapi.HoldDataStale)
 }
 
-func TestRealReplicaAheadIsKept(t *testing.T) {
+func TestRealDivergedReplicaIsKept(t *testing.T) {
 	w := newWorld(t, 2)
 	zero, one := t.TempDir(), t.TempDir()
 	primary := w.start(0, zero, "uid-0")

@@ -27,7 +27,7 @@ import (
 func TestRealRestored(t *testing.T) {
 	w := newWorld(t, 2)
 	volume := t.TempDir()
-	born := restoredCopy(t, w, volume)
+	bootstrapped := restoredCopy(t, w, volume)
 	leases := w.client.CoordinationV1().Leases("shop")
 	lease, err := leases.Get(context.Background(), "orders-primary", metav1.GetOptions{})
 	if err != nil {
@@ -37,7 +37,7 @@ func TestRealRestored(t *testing.T) {
 	if _, err := leases.Update(context.Background(), lease, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.configure(func(c *agentapi.ClusterConfig) { c.UID, c.SystemIdentifier = "u2", born })
+	w.configure(func(c *agentapi.ClusterConfig) { c.UID, c.SystemIdentifier = "u2", bootstrapped })
 	mustWrite(t, filepath.Join(w.secret, passwordFile), "n3w")
 
 	before := w.start(0, volume, "uid-0b")
@@ -45,7 +45,7 @@ func TestRealRestored(t *testing.T) {
 	before.stop()
 	mustWrite(t, filepath.Join(volume, dataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
 	primary, replica := w.start(0, volume, "uid-0c"), w.start(1, t.TempDir(), "uid-1")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != born || readReplication(got).Timeline != 2 {
+	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped || readReplication(got).Timeline != 2 {
 		t.Errorf("%s on timeline %d", got.SystemIdentifier, readReplication(got).Timeline)
 	}
 	if rows := primary.query("select count(*)::text from public.rows"); rows != "1000" {
@@ -73,7 +73,7 @@ func TestRealRestored(t *testing.T) {
 func restoredCopy(t *testing.T, w *world, volume string) string {
 	t.Helper()
 	source := w.start(0, t.TempDir(), "uid-0")
-	born := source.untilRole(v1alpha1.RolePrimary).SystemIdentifier
+	bootstrapped := source.untilRole(v1alpha1.RolePrimary).SystemIdentifier
 	for _, sql := range []string{"create table public.rows as select n from generate_series(1, 1000) n", "checkpoint"} {
 		err := source.control.Do(context.Background(), func(ctx context.Context, c *pgx.Conn) error { _, err := c.Exec(ctx, sql); return err })
 		if err != nil {
@@ -98,8 +98,8 @@ func restoredCopy(t *testing.T, w *world, volume string) string {
 	}
 	defer os.RemoveAll(socket) //nolint:errcheck // a test's own
 	end, err := recovery.Copy{Dir: data, Beside: t.TempDir(), Major: source.major, BinDir: source.o.BinDir, RunDir: socket, Lock: lock}.Recover(context.Background())
-	if err != nil || end.SystemIdentifier != born || end.Before != 1 || end.Timeline != 2 || !end.Reaches("0/1") || end.Reaches("F/0") {
+	if err != nil || end.SystemIdentifier != bootstrapped || end.Before != 1 || end.Timeline != 2 || !end.Reaches("0/1") || end.Reaches("F/0") {
 		t.Fatalf("%+v, %v", end, err)
 	}
-	return born
+	return bootstrapped
 }

@@ -93,7 +93,7 @@ func TestRealSlowStore(t *testing.T) {
 		// The next segment needs a file that is there already, or disk space.
 		for end := time.Now().Add(time.Minute); volume.space().Free < 16<<20 && primary.archive.PreparedSegments(16<<20) == 0; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
-				files, _ := filepath.Glob(filepath.Join(primary.o.pgdata(), "pg_wal", "0*"))
+				files, _ := filepath.Glob(filepath.Join(primary.o.pgdataPath(), "pg_wal", "0*"))
 				t.Fatalf("WAL fills the volume: %d bytes are left, %v wait, %v are there", volume.space().Free, primary.archive.ReadBacklog().Names, files)
 			}
 		}
@@ -134,7 +134,7 @@ func (w *world) startFull(dir string) (primary *run, release func()) {
 	return primary, release
 }
 
-// The same in the middle of a promotion: what it left is told from a person's
+// The same in the middle of a promotion: what it left is distinguished from a person's
 // recovery, which may need all WAL.
 func TestRealFullVolumeInAPromotion(t *testing.T) {
 	w := newWorld(t, 1)

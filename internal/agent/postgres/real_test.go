@@ -139,7 +139,7 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 		w.t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- a.run(ctx) }()
+	go func() { ended <- a.runAgent(ctx) }()
 	r := &run{postgresAgent: a, t: w.t}
 	r.stop = func() {
 		cancel()
@@ -202,10 +202,10 @@ func TestRealLife(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
 	primary := w.start(0, first, "uid-0")
 	replica := w.start(1, second, "uid-1")
-	born := primary.untilRole(v1alpha1.RolePrimary)
+	bootstrapped := primary.untilRole(v1alpha1.RolePrimary)
 	followed := replica.untilRole(v1alpha1.RoleReplica)
-	if followed.SystemIdentifier != born.SystemIdentifier || born.SystemIdentifier == "" {
-		t.Errorf("system identifiers %q and %q", born.SystemIdentifier, followed.SystemIdentifier)
+	if followed.SystemIdentifier != bootstrapped.SystemIdentifier || bootstrapped.SystemIdentifier == "" {
+		t.Errorf("system identifiers %q and %q", bootstrapped.SystemIdentifier, followed.SystemIdentifier)
 	}
 	login(t, w)
 
@@ -222,7 +222,7 @@ func TestRealLife(t *testing.T) {
 		t.Errorf("refused: %+v", refused)
 	}
 	w.configure(func(c *agentapi.ClusterConfig) { c.Parameters = map[string]string{"max_connections": "123"} })
-	primary.until("mended", func(s agentapi.Status) bool { return s.ConfigError == "" })
+	primary.until("repaired", func(s agentapi.Status) bool { return s.ConfigError == "" })
 
 	// The replica starts before the primary and goes no lower than it was.
 	replica.stop()
@@ -234,7 +234,7 @@ func TestRealLife(t *testing.T) {
 	again := w.start(1, second, "uid-1b")
 	again.until("serving", func(s agentapi.Status) bool { return s.Serving })
 	successor := w.start(0, first, "uid-0b")
-	if got := successor.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != born.SystemIdentifier {
+	if got := successor.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped.SystemIdentifier {
 		t.Errorf("another database system: %+v", got)
 	}
 	again.untilRole(v1alpha1.RoleReplica)

@@ -56,7 +56,7 @@ func (r *run) sameContent(primary *run) {
 	}
 }
 
-// fill writes rows that tell one history from another.
+// fill writes rows that distinguish one history from another.
 func (r *run) fill(tag string, rows string) {
 	r.t.Helper()
 	r.exec("create table if not exists public.ledger (n bigserial primary key, tag text, pad text)",
@@ -206,7 +206,7 @@ func TestRealOlderCopyThatWritesLittle(t *testing.T) {
 	}
 }
 
-// A member that answers holds more: nobody asked for what is older to go on.
+// A member that answers holds more: no request asks for what is older to go on.
 func TestRealPrimaryAsksTheOthersBeforeItLeads(t *testing.T) {
 	w, volumes, old := twoMembers(t)
 	replica := w.start(1, volumes[1], "uid-1b")

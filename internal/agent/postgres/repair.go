@@ -13,22 +13,22 @@ import (
 )
 
 // proofTime is how long a replica must have received nothing before a line of
-// its log is believed: a log can hold anybody's words.
+// its log is believed: a log can hold any client's words.
 const proofTime = 3 * time.Second
 
-// listen hears the server's log.
-func (l *life) listen(line string) {
+// readLogLine hears the server's log.
+func (l *life) readLogLine(line string) {
 	if dataspace.MentionsFullVolume(line) {
-		l.Space.Suspect()
+		l.Space.SuspectFull()
 	}
-	if t := l.repeated(troubleIn(line)); t != troubleNone {
-		l.hear(t)
+	if t := l.requireRepeated(readTrouble(line)); t != troubleNone {
+		l.reportTrouble(t)
 	}
 }
 
-// repeated takes a trouble that may pass for one only when it is said again. What
+// requireRepeated takes a trouble that may pass for one only when it is said again. What
 // replaces data compares it with the primary's first.
-func (l *life) repeated(t trouble) trouble {
+func (l *life) requireRepeated(t trouble) trouble {
 	if t != troubleStray {
 		return t
 	}
@@ -38,15 +38,15 @@ func (l *life) repeated(t trouble) trouble {
 	return t
 }
 
-func (l *life) hear(t trouble) {
+func (l *life) reportTrouble(t trouble) {
 	select {
-	case l.heard <- t:
+	case l.reported <- t:
 	default:
 	}
 }
 
-// troubled yields a trouble of a replica once it is proven.
-func (l *life) troubled(ctx context.Context, running *sync.WaitGroup) <-chan trouble {
+// followTroubles yields a trouble of a replica once it is proven.
+func (l *life) followTroubles(ctx context.Context, running *sync.WaitGroup) <-chan trouble {
 	proven := make(chan trouble, 1)
 	if l.primary {
 		return proven
@@ -56,8 +56,8 @@ func (l *life) troubled(ctx context.Context, running *sync.WaitGroup) <-chan tro
 			select {
 			case <-ctx.Done():
 				return
-			case t := <-l.heard:
-				if l.proven(ctx, t) {
+			case t := <-l.reported:
+				if l.proveTrouble(ctx, t) {
 					proven <- t
 					return
 				}
@@ -67,29 +67,29 @@ func (l *life) troubled(ctx context.Context, running *sync.WaitGroup) <-chan tro
 	return proven
 }
 
-func (l *life) proven(ctx context.Context, t trouble) bool {
+func (l *life) proveTrouble(ctx context.Context, t trouble) bool {
 	switch t {
 	case troubleHalf:
 		return true // it was watched for longer
 	case troubleRestart:
-		control, err := l.programs.ReadControlData(ctx, l.o.pgdata())
-		return err == nil && rises(l.control.Floors, control.Floors)
+		control, err := l.programs.ReadControlData(ctx, l.o.pgdataPath())
+		return err == nil && haveRisen(l.control.Floors, control.Floors)
 	}
 	for end := time.Now().Add(proofTime); time.Now().Before(end); {
-		wait(ctx, 300*time.Millisecond)
+		waitFor(ctx, 300*time.Millisecond)
 		if ctx.Err() != nil {
 			return false
 		}
-		if seen, err := l.look(ctx); err == nil && seen.Receiving {
+		if observed, err := l.queryServer(ctx); err == nil && observed.Receiving {
 			return false
 		}
 	}
 	return true
 }
 
-// rises says whether the primary's settings have risen since the replica
+// haveRisen says whether the primary's settings have risen since the replica
 // started.
-func rises(before, after map[string]int64) bool {
+func haveRisen(before, after map[string]int64) bool {
 	for name, floor := range after {
 		if floor > before[name] {
 			return true
@@ -98,8 +98,8 @@ func rises(before, after map[string]int64) bool {
 	return false
 }
 
-// mend ends this run of a replica in the way that its trouble needs.
-func (l *life) mend(ctx context.Context, t trouble) error {
+// repairReplica ends this run of a replica in the way that its trouble needs.
+func (l *life) repairReplica(ctx context.Context, t trouble) error {
 	switch t {
 	case troubleRestart:
 		l.log.Info("the primary's settings are larger: restart")
@@ -108,16 +108,16 @@ func (l *life) mend(ctx context.Context, t trouble) error {
 	case troubleForeign:
 		l.server.StopInOrder(l.o.StopTimeout)
 		return errors.New("the primary is of another database system than this member's data")
-	case troubleAhead:
-		return l.keepAhead(ctx)
+	case troubleDiverged:
+		return l.keepDiverged(ctx)
 	}
 	return l.replaceData(ctx, t != troubleCopy)
 }
 
-// keepAhead ends the run of a replica whose log says that the primary's history
+// keepDiverged ends the run of a replica whose log says that the primary's history
 // is another. The log's word alone is not believed: data that holds what the
 // primary does not is marked, and other data is copied again.
-func (l *life) keepAhead(ctx context.Context) error {
+func (l *life) keepDiverged(ctx context.Context) error {
 	primary, found := l.findPrimary(ctx)
 	l.server.StopInOrder(l.o.StopTimeout)
 	if !found || primary.SystemIdentifier != l.control.SystemIdentifier {
@@ -125,9 +125,9 @@ func (l *life) keepAhead(ctx context.Context) error {
 	}
 	may, own, err := l.mayBeReplaced(ctx, primary, true)
 	end := pointOf(primary, l.control.SystemIdentifier)
-	switch mark, markErr := readAhead(l.o.DataDir); {
-	case errors.Is(err, errors.ErrUnsupported) && (ahead(own, end) || own.Timeline != end.Timeline):
-		return markAhead(l.o.DataDir, aheadMark{Own: own, Primary: end})
+	switch mark, markErr := readDivergedMark(l.o.DataDir); {
+	case errors.Is(err, errors.ErrUnsupported) && (isAhead(own, end) || own.Timeline != end.Timeline):
+		return writeDivergedMark(l.o.DataDir, divergedMark{Own: own, Primary: end})
 	case err != nil:
 		return fmt.Errorf("cannot follow: PostgreSQL reports that the primary has another history, and the WAL is not compared: %w", err)
 	case may:
@@ -157,7 +157,7 @@ func (l *life) proveReplaceable(ctx context.Context, primary agentapi.Status, pr
 
 // replaceData replaces the data of a replica that can no longer follow. The old
 // copy goes on serving whoever reads from it until the new one is complete,
-// and is kept until that has streamed. Without room for both the server stops,
+// and is kept until that has streamed. Without disk space for both the server stops,
 // and what comes next is decided anew, as often as it takes.
 func (l *life) replaceData(ctx context.Context, proof bool) error {
 	primary, found := l.findPrimary(ctx)
@@ -165,7 +165,7 @@ func (l *life) replaceData(ctx context.Context, proof bool) error {
 		l.server.StopInOrder(l.o.StopTimeout)
 		return errors.New("can no longer follow, and finds no primary of its database system to copy from")
 	}
-	if mark, err := readAhead(l.o.DataDir); mark != nil || err != nil {
+	if mark, err := readDivergedMark(l.o.DataDir); mark != nil || err != nil {
 		l.server.StopInOrder(l.o.StopTimeout)
 		return err // found to be ahead meanwhile
 	}
@@ -174,7 +174,7 @@ func (l *life) replaceData(ctx context.Context, proof bool) error {
 		return err
 	}
 	l.copyAgain = true
-	if left := l.space(); !dataspace.CopyFits(left, primary.DataSize) || l.filled.MustWait(clock.Boottime(), left.Total) {
+	if left := l.measureSpace(); !dataspace.CopyFits(left, primary.DataSize) || l.filled.MustWait(clock.Boottime(), left.Total) {
 		l.server.StopInOrder(l.o.StopTimeout)
 		return nil
 	}
@@ -188,7 +188,7 @@ func (l *life) replaceData(ctx context.Context, proof bool) error {
 	if err := l.copyPrimary(ctx, primary); err != nil {
 		l.server.StopInOrder(l.o.StopTimeout)
 		if dataspace.IsOwnVolumeFull(err) {
-			l.filled = l.filled.RecordFailure(clock.Boottime(), l.space().Total)
+			l.filled = l.filled.RecordFailure(clock.Boottime(), l.measureSpace().Total)
 			return removeCopy(l.o.DataDir)
 		}
 		return fmt.Errorf("copying the data again failed: %w", err)

@@ -32,13 +32,13 @@ func TestTroubleIn(t *testing.T) {
 	}{
 		{"FATAL:  could not receive data from WAL stream: ERROR:  requested WAL segment 000000010000000000000003 has already been removed", troubleCopy},
 		{"FATAL:  could not start WAL streaming: ERROR:  can no longer access replication slot \"holdfast_a_1\"", troubleCopy},
-		{"FATAL:  highest timeline 1 of the primary is behind recovery timeline 2", troubleAhead},
+		{"FATAL:  highest timeline 1 of the primary is behind recovery timeline 2", troubleDiverged},
 		{"FATAL:  database system identifier differs between the primary and standby", troubleForeign},
 		{"LOG:  recovery has paused", troubleRestart},
 		{"LOG:  started streaming WAL from primary at 0/4000000 on timeline 1", troubleNone},
 	}
 	for _, c := range cases {
-		if got := troubleIn(c.line); got != c.want {
+		if got := readTrouble(c.line); got != c.want {
 			t.Errorf("%q: %v, want %v", c.line, got, c.want)
 		}
 	}

@@ -5,7 +5,7 @@ import "time"
 const (
 	// stallLimit is how long a replica may stand before half a record.
 	stallLimit = time.Minute
-	// streamsInRow is how often in a row a replica is seen to receive that does: a
+	// streamsInRow is how often in a row a replica is observed to receive that does: a
 	// stream which ends at once is begun again all the time.
 	streamsInRow = 3
 )
@@ -20,22 +20,22 @@ type stall struct {
 	streams  int
 }
 
-// saw takes in a look at the replica, and whether it stands before half a record.
-func (s stall) saw(now time.Duration, seen sight, half bool) stall {
+// recordObservation takes in an observation of the replica, and whether it stands before half a record.
+func (s stall) recordObservation(now time.Duration, observed serverObservation, half bool) stall {
 	switch {
-	case seen.Receiving:
+	case observed.Receiving:
 		if s.streams++; s.streams >= streamsInRow {
 			return stall{}
 		}
 		return s
 	case !half:
 		return stall{}
-	case !s.begun || seen.Position != s.position:
-		return stall{begun: true, since: now, position: seen.Position}
+	case !s.begun || observed.Position != s.position:
+		return stall{begun: true, since: now, position: observed.Position}
 	default:
 		s.streams = 0
 		return s
 	}
 }
 
-func (s stall) over(now time.Duration) bool { return s.begun && now-s.since >= stallLimit }
+func (s stall) isProven(now time.Duration) bool { return s.begun && now-s.since >= stallLimit }

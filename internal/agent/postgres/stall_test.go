@@ -25,7 +25,7 @@ func TestStall(t *testing.T) {
 	}{
 		{"a minute before half a record", minute, true},
 		{"less than a minute", minute[:6], false},
-		{"a stream was seen now and then", join(minute[:3], []look{streams, streams}, minute[:3], []look{streams}, minute[:2]), true},
+		{"a stream was observed now and then", join(minute[:3], []look{streams, streams}, minute[:3], []look{streams}, minute[:2]), true},
 		{"a stream lasted in between", join(minute[:3], []look{streams, streams, streams}, minute[:6]), false},
 		{"it replays", join(minute[:6], []look{{10 * time.Second, false, 6, true}}), false},
 		{"it has all that it needs, or the primary has no more", join(minute[:6], []look{{10 * time.Second, false, 5, false}}), false},
@@ -38,9 +38,9 @@ func TestStall(t *testing.T) {
 				if i > 0 {
 					now += l.after
 				}
-				s = s.saw(now, sight{Receiving: l.receiving, Position: l.position}, l.half)
+				s = s.recordObservation(now, serverObservation{Receiving: l.receiving, Position: l.position}, l.half)
 			}
-			if got := s.over(now); got != c.want {
+			if got := s.isProven(now); got != c.want {
 				t.Errorf("%v after %s: %+v", got, now, s)
 			}
 		})

@@ -21,25 +21,25 @@ func (l *life) stopPlanned() {
 	l.Store.Update(func(s *agentapi.Status) {
 		s.State, s.Message, s.Role = agentapi.StateStopping, "", v1alpha1.RoleMember
 	})
-	l.Labeller.Set(v1alpha1.RoleMember)
+	l.Labeller.SetRole(v1alpha1.RoleMember)
 	label, done := context.WithTimeout(ctx, time.Second)
-	l.Labeller.Settle(label)
+	l.Labeller.WaitForLabel(label)
 	done()
 	if l.primary {
-		l.checkpoint(ctx)
+		l.shortenShutdown(ctx)
 	}
 	deadline, _ := ctx.Deadline()
 	inOrder := l.server.StopInOrder(time.Until(deadline))
 	l.Store.Update(func(s *agentapi.Status) { s.Serving = false })
 	l.log.Info("the database has stopped", "inOrder", inOrder)
 	if l.primary && inOrder {
-		l.release()
+		l.releaseLease()
 	}
 }
 
-// checkpoint makes the shutdown that follows short. It may take half of the
+// shortenShutdown makes the shutdown that follows short. It may take half of the
 // time that is left.
-func (l *life) checkpoint(ctx context.Context) {
+func (l *life) shortenShutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, l.o.StopTimeout/2)
 	defer cancel()
 	err := l.postgresAgent.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
@@ -54,11 +54,11 @@ func (l *life) checkpoint(ctx context.Context) {
 	}
 }
 
-// release gives the Lease up when pg_control confirms the shutdown.
-func (l *life) release() {
+// releaseLease gives the Lease up when pg_control confirms the shutdown.
+func (l *life) releaseLease() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	control, err := l.programs.ReadControlData(ctx, l.o.pgdata())
+	control, err := l.programs.ReadControlData(ctx, l.o.pgdataPath())
 	if err == nil && control.State != server.StateShutDown {
 		err = fmt.Errorf("pg_control says %q", control.State)
 	}

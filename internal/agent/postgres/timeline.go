@@ -26,7 +26,7 @@ const (
 	leaderName = "leader.json"
 )
 
-// leaderRecord is what a volume has on record of its time as a primary's.
+// leaderRecord is what a volume records of its time as a primary's.
 type leaderRecord struct {
 	// Term of the Lease when it last led; 0 for never.
 	Term int64 `json:"term,omitempty"`
@@ -65,20 +65,20 @@ func writeLeader(dir string, r leaderRecord) error {
 	return errors.Join(atomicfile.WriteFile(filepath.Join(dir, leaderName), data), atomicfile.SyncDir(dir))
 }
 
-// completed is the record once pg_control says that the promotion is complete.
-func (r leaderRecord) completed(control server.ControlData) leaderRecord {
+// completeRecord is the record once pg_control says that the promotion is complete.
+func (r leaderRecord) completeRecord(control server.ControlData) leaderRecord {
 	if r.Pending > 0 && control.Timeline >= r.Pending {
 		r.Pending, r.Requested = 0, false
 	}
 	return r
 }
 
-// nextTimeline is higher than any that was reserved, or that anybody's data is
+// nextTimeline is higher than any that was reserved, or that any member's data is
 // on, as far as it is known here.
-func nextTimeline(f facts, histories map[uint32]wal.History) int64 {
-	highest := max(1, f.Lease.Timeline, f.Lease.Reserved, f.Leader.Reserved, f.Leader.Pending,
-		f.Volume.Control.Timeline, f.Volume.Control.RecoveryTimeline, f.End.Timeline)
-	for _, m := range f.Members {
+func nextTimeline(o observation, histories map[uint32]wal.History) int64 {
+	highest := max(1, o.Lease.Timeline, o.Lease.Reserved, o.Leader.Reserved, o.Leader.Pending,
+		o.Volume.Control.Timeline, o.Volume.Control.RecoveryTimeline, o.End.Timeline)
+	for _, m := range o.Members {
 		highest = max(highest, m.End.Timeline)
 	}
 	for timeline := range histories {
@@ -90,36 +90,36 @@ func nextTimeline(f facts, histories map[uint32]wal.History) int64 {
 // reserveTimeline reserves a timeline, on the Lease and then on the volume,
 // before anything is promoted to it. One that is not promoted to is never
 // reserved again.
-func (a *postgresAgent) reserveTimeline(ctx context.Context, f facts, d decision) (int64, error) {
-	histories, err := wal.ReadHistories(filepath.Join(a.o.pgdata(), "pg_wal"))
+func (a *postgresAgent) reserveTimeline(ctx context.Context, o observation, p plan) (int64, error) {
+	histories, err := wal.ReadHistories(filepath.Join(a.o.pgdataPath(), "pg_wal"))
 	if err != nil {
 		return 0, err
 	}
-	next := nextTimeline(f, histories)
-	if f.recordLost() {
+	next := nextTimeline(o, histories)
+	if o.isRecordLost() {
 		// What was reserved before may be known to no one who answers.
 		next += 16 + rand.Int64N(48) //nolint:gosec // it need not be secret
 	}
 	if err := a.lease.AnnotateLease(ctx, map[string]string{leaseclient.AnnotationReserved: strconv.FormatInt(next, 10)}); err != nil {
 		return 0, err
 	}
-	record := f.Leader
-	record.Term, record.Reserved, record.Pending = f.Lease.Term, next, next
-	record.Requested = d.Request != "" || f.Leader.Pending > 0 && f.Leader.Requested
-	if d.Request != "" {
-		record.Request = d.Request
+	record := o.Leader
+	record.Term, record.Reserved, record.Pending = o.Lease.Term, next, next
+	record.Requested = p.Request != "" || o.Leader.Pending > 0 && o.Leader.Requested
+	if p.Request != "" {
+		record.Request = p.Request
 	}
-	a.log.Warn("begins a timeline", "timeline", next, "reason", d.Message, "from", f.end().String())
+	a.log.Warn("begins a timeline", "timeline", next, "reason", p.Message, "from", o.findEnd().String())
 	return next, writeLeader(a.o.DataDir, record)
 }
 
 // recordTerm keeps on the volume under which term it leads.
-func (a *postgresAgent) recordTerm(f facts) error {
-	if f.Leader.Term == f.Lease.Term {
+func (a *postgresAgent) recordTerm(o observation) error {
+	if o.Leader.Term == o.Lease.Term {
 		return nil
 	}
-	record := f.Leader
-	record.Term = f.Lease.Term
+	record := o.Leader
+	record.Term = o.Lease.Term
 	return writeLeader(a.o.DataDir, record)
 }
 
@@ -129,18 +129,18 @@ func (l *life) prepareTimeline(ctx context.Context) (map[string]string, error) {
 	if l.begins == 0 {
 		return nil, nil
 	}
-	control, err := l.programs.ReadControlData(ctx, l.o.pgdata())
+	control, err := l.programs.ReadControlData(ctx, l.o.pgdataPath())
 	if err != nil || control.Timeline >= l.begins {
 		return nil, err
 	}
-	signal := filepath.Join(l.o.pgdata(), dataspace.RecoverySignal)
+	signal := filepath.Join(l.o.pgdataPath(), dataspace.RecoverySignal)
 	if _, err := os.Stat(signal); err != nil && l.promoting {
 		return nil, fmt.Errorf("the promotion to timeline %d was interrupted", l.begins)
 	}
-	if err := reserveHistories(filepath.Join(l.o.pgdata(), "pg_wal"), control.Timeline, l.begins); err != nil {
+	if err := reserveHistories(filepath.Join(l.o.pgdataPath(), "pg_wal"), control.Timeline, l.begins); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(atomicfile.WriteFile(signal, nil), atomicfile.SyncDir(l.o.pgdata())); err != nil {
+	if err := errors.Join(atomicfile.WriteFile(signal, nil), atomicfile.SyncDir(l.o.pgdataPath())); err != nil {
 		return nil, err
 	}
 	l.promoting = true
@@ -164,7 +164,7 @@ func reserveHistories(dir string, from, to int64) error {
 }
 
 // promotionSettings recover all that is on the volume and nothing else, then
-// promote, while nobody can connect.
+// promote, while no client can connect.
 func promotionSettings() map[string]string {
 	return map[string]string{
 		"restore_command": "false", "archive_cleanup_command": "", "recovery_end_command": "",
@@ -180,7 +180,7 @@ func (l *life) completeTimeline(ctx context.Context) error {
 	if l.begins == 0 {
 		return nil
 	}
-	control, err := l.programs.ReadControlData(ctx, l.o.pgdata())
+	control, err := l.programs.ReadControlData(ctx, l.o.pgdataPath())
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (l *life) completeTimeline(ctx context.Context) error {
 		return err
 	}
 	l.control = control
-	record = record.completed(control)
+	record = record.completeRecord(control)
 	l.Store.Update(func(s *agentapi.Status) {
 		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = control.Timeline })
 	})

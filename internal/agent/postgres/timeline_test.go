@@ -38,129 +38,129 @@ var courses = map[string]course{
 }
 
 // leads is a holder of the Lease whose data goes to 0/60, as the Lease says.
-func leads() facts {
-	f := facts{BinaryMajor: 17, ConfigKnown: true, Volume: restingAt(dataOf(ours), at(1, "0/50"))}
-	f.Lease = leaseclient.Record{Claim: leaseclient.ClaimMine, SystemIdentifier: ours, Timeline: 1, Checkpoint: "0/50", Flushed: "0/60", Term: 4}
-	f.End = lsn.Extent{Point: at(1, "0/60"), Reach: at(1, "0/60").Position}
-	f.Leader = leaderRecord{Term: 4}
-	f.PodUID, f.Boot = "uid-0", "boot"
-	f.Members = []memberWAL{{Pod: "orders-1", Known: true, End: at(1, "0/60")}, {Pod: "orders-2", Known: true}}
-	return f
+func leads() observation {
+	o := observation{BinaryMajor: 17, ConfigKnown: true, Volume: restingAt(dataOf(ours), at(1, "0/50"))}
+	o.Lease = leaseclient.Record{Claim: leaseclient.ClaimMine, SystemIdentifier: ours, Timeline: 1, Checkpoint: "0/50", Flushed: "0/60", Term: 4}
+	o.End = lsn.Extent{Point: at(1, "0/60"), Reach: at(1, "0/60").Position}
+	o.Leader = leaderRecord{Term: 4}
+	o.PodUID, o.Boot = "uid-0", "boot"
+	o.Members = []memberWAL{{Pod: "orders-1", Known: true, End: at(1, "0/60")}, {Pod: "orders-2", Known: true}}
+	return o
 }
 
 func TestDecideTimeline(t *testing.T) {
 	request := &postgresapi.OlderDataRequest{ID: "now", Pod: "orders-0"}
-	silent := func(f *facts) { f.Members[0] = memberWAL{Pod: "orders-1"} }
+	silent := func(o *observation) { o.Members[0] = memberWAL{Pod: "orders-1"} }
 	cases := []struct {
 		name   string
-		change func(*facts)
+		change func(*observation)
 		want   string
 	}{
-		{"all answered, and no member has more", func(*facts) {}, starts},
-		{"a cluster of one member asks no other", func(f *facts) { f.Members = nil }, starts},
-		{"a member has more of the timeline", func(f *facts) { f.Members[0].End = at(1, "0/61") }, holdsBehind},
-		{"a member is on a later timeline", func(f *facts) { f.Members[0].End = at(2, "0/10") }, holdsBehind},
+		{"all answered, and no member has more", func(*observation) {}, starts},
+		{"a cluster of one member asks no other", func(o *observation) { o.Members = nil }, starts},
+		{"a member has more of the timeline", func(o *observation) { o.Members[0].End = at(1, "0/61") }, holdsBehind},
+		{"a member is on a later timeline", func(o *observation) { o.Members[0].End = at(2, "0/10") }, holdsBehind},
 		{"a member kept what was given up on an earlier timeline",
-			func(f *facts) {
-				f.Volume.Control.Timeline, f.End.Timeline, f.Lease.Timeline = 2, 2, 2
-				f.Members[0].End = at(1, "0/90")
+			func(o *observation) {
+				o.Volume.Control.Timeline, o.End.Timeline, o.Lease.Timeline = 2, 2, 2
+				o.Members[0].End = at(1, "0/90")
 			}, starts},
 		{"what was flushed in the middle of a record is no more than the volume has",
-			func(f *facts) {
-				f.End.Position, f.End.Reach = 0x58, 0x60
+			func(o *observation) {
+				o.End.Position, o.End.Reach = 0x58, 0x60
 			}, starts},
-		{"a request that is carried out asks nothing of data that is behind anew",
-			func(f *facts) {
-				f.Members[0].End, f.Request, f.Leader.Request = at(1, "0/61"), request, "now"
+		{"a request that is carried out asks nothing of data that is stale anew",
+			func(o *observation) {
+				o.Members[0].End, o.Request, o.Leader.Request = at(1, "0/61"), request, "now"
 			}, holdsBehind},
 		{"a member that is held for its data has more",
-			func(f *facts) {
-				f.Members[0].End, f.Members[0].Without = at(1, "0/61"), at(1, "0/55")
+			func(o *observation) {
+				o.Members[0].End, o.Members[0].Without = at(1, "0/61"), at(1, "0/55")
 			}, begins},
 		{"a member that is held for its data has more, and nothing was exchanged since",
-			func(f *facts) {
-				f.Members[0].End, f.Members[0].Without, f.Continues = at(1, "0/61"), at(1, "0/55"), true
+			func(o *observation) {
+				o.Members[0].End, o.Members[0].Without, o.Continues = at(1, "0/61"), at(1, "0/55"), true
 			}, starts},
-		{"a member that is held for its data has no more", func(f *facts) { f.Members[0].Without = at(1, "0/55") }, starts},
+		{"a member that is held for its data has no more", func(o *observation) { o.Members[0].Without = at(1, "0/55") }, starts},
 		{"a member that is held for its data has more, and another one, too",
-			func(f *facts) {
-				f.Members[0].End, f.Members[0].Without, f.Members[1].End = at(1, "0/90"), at(1, "0/55"), at(1, "0/61")
+			func(o *observation) {
+				o.Members[0].End, o.Members[0].Without, o.Members[1].End = at(1, "0/90"), at(1, "0/55"), at(1, "0/61")
 			}, holdsBehind},
 		{"a member that is held for its data has more, and a primary led without it that had more, too",
-			func(f *facts) {
-				f.Members[0].End, f.Members[0].Without = at(1, "0/61"), at(1, "0/90")
+			func(o *observation) {
+				o.Members[0].End, o.Members[0].Without = at(1, "0/61"), at(1, "0/90")
 			}, holdsBehind},
 		{"a request that is carried out asks nothing of a promotion that was interrupted later",
-			func(f *facts) {
-				f.Members[0].End, f.Request = at(1, "0/61"), request
-				f.Leader = leaderRecord{Term: 4, Pending: 2, Reserved: 2, Request: "now"}
+			func(o *observation) {
+				o.Members[0].End, o.Request = at(1, "0/61"), request
+				o.Leader = leaderRecord{Term: 4, Pending: 2, Reserved: 2, Request: "now"}
 			}, holdsBehind},
-		{"a member has more, and a request says to go on", func(f *facts) { f.Members[0].End, f.Request = at(1, "0/61"), request }, asked},
-		{"the Lease has more", func(f *facts) { f.Lease.Flushed = "0/61" }, holdsBehind},
-		{"the Lease has more, and a request says to go on", func(f *facts) { f.Lease.Flushed, f.Request = "0/61", request }, asked},
+		{"a member has more, and a request says to go on", func(o *observation) { o.Members[0].End, o.Request = at(1, "0/61"), request }, asked},
+		{"the Lease has more", func(o *observation) { o.Lease.Flushed = "0/61" }, holdsBehind},
+		{"the Lease has more, and a request says to go on", func(o *observation) { o.Lease.Flushed, o.Request = "0/61", request }, asked},
 		{"the request was taken up, and its promotion interrupted",
-			func(f *facts) {
-				f.Lease.Flushed, f.Leader = "0/61", leaderRecord{Term: 4, Pending: 2, Reserved: 2, Request: "now", Requested: true}
+			func(o *observation) {
+				o.Lease.Flushed, o.Leader = "0/61", leaderRecord{Term: 4, Pending: 2, Reserved: 2, Request: "now", Requested: true}
 			}, asked},
-		{"a request asks nothing of data that is not behind", func(f *facts) { f.Request = request }, starts},
-		{"a member does not answer yet", func(f *facts) { silent(f); f.Patient = true }, waits},
+		{"a request asks nothing of data that is not stale", func(o *observation) { o.Request = request }, starts},
+		{"a member does not answer yet", func(o *observation) { silent(o); o.Patient = true }, waits},
 		{"a member does not answer", silent, begins},
-		{"one member does not answer, and another has more", func(f *facts) { silent(f); f.Members[1].End = at(1, "0/70") }, holdsBehind},
+		{"one member does not answer, and another has more", func(o *observation) { silent(o); o.Members[1].End = at(1, "0/70") }, holdsBehind},
 		{"a member does not answer after a shutdown in order",
-			func(f *facts) {
-				silent(f)
-				f.Patient, f.Volume.Control.State = true, server.StateShutDown
-				f.Taken = leaseclient.Record{Timeline: 1, ShutdownPosition: "0/50"}
+			func(o *observation) {
+				silent(o)
+				o.Patient, o.Volume.Control.State = true, server.StateShutDown
+				o.Taken = leaseclient.Record{Timeline: 1, ShutdownPosition: "0/50"}
 			}, starts},
 		{"a member does not answer after another shutdown in order",
-			func(f *facts) {
-				silent(f)
-				f.Volume.Control.State, f.Taken = server.StateShutDown, leaseclient.Record{Timeline: 1, ShutdownPosition: "0/40"}
+			func(o *observation) {
+				silent(o)
+				o.Volume.Control.State, o.Taken = server.StateShutDown, leaseclient.Record{Timeline: 1, ShutdownPosition: "0/40"}
 			}, begins},
 		{"a member does not answer, and the data ran after the shutdown",
-			func(f *facts) {
-				silent(f)
-				f.Volume.Control.State, f.Taken = "in production", leaseclient.Record{Timeline: 1, ShutdownPosition: "0/50"}
+			func(o *observation) {
+				silent(o)
+				o.Volume.Control.State, o.Taken = "in production", leaseclient.Record{Timeline: 1, ShutdownPosition: "0/50"}
 			}, begins},
 		{"a member does not answer when the agent starts again",
-			func(f *facts) {
-				silent(f)
-				f.Taken = leaseclient.Record{HolderUID: "uid-0", Boot: "boot", Flushed: "0/60"}
+			func(o *observation) {
+				silent(o)
+				o.Taken = leaseclient.Record{HolderUID: "uid-0", Boot: "boot", Flushed: "0/60"}
 			}, starts},
 		{"a member does not answer after the node started again",
-			func(f *facts) {
-				silent(f)
-				f.Taken = leaseclient.Record{HolderUID: "uid-0", Boot: "before", Flushed: "0/60"}
+			func(o *observation) {
+				silent(o)
+				o.Taken = leaseclient.Record{HolderUID: "uid-0", Boot: "before", Flushed: "0/60"}
 			}, begins},
-		{"a member does not answer after a crash of the server alone", func(f *facts) { silent(f); f.Continues, f.Members = true, nil }, starts},
+		{"a member does not answer after a crash of the server alone", func(o *observation) { silent(o); o.Continues, o.Members = true, nil }, starts},
 		{"a member is not there yet when data that was just made starts",
-			func(f *facts) {
-				silent(f)
-				f.Patient, f.Leader, f.Lease.Flushed, f.Volume.Control.State = true, leaderRecord{}, "", server.StateShutDown
+			func(o *observation) {
+				silent(o)
+				o.Patient, o.Leader, o.Lease.Flushed, o.Volume.Control.State = true, leaderRecord{}, "", server.StateShutDown
 			}, starts},
 		{"a member is not there when data that ran under an earlier version starts",
-			func(f *facts) {
-				silent(f)
-				f.Leader, f.Lease.Flushed, f.Volume.Control.State = leaderRecord{}, "", "in production"
+			func(o *observation) {
+				silent(o)
+				o.Leader, o.Lease.Flushed, o.Volume.Control.State = leaderRecord{}, "", "in production"
 			}, begins},
-		{"a promotion was interrupted", func(f *facts) { f.Leader.Pending = 2 }, begins},
+		{"a promotion was interrupted", func(o *observation) { o.Leader.Pending = 2 }, begins},
 		{"a promotion was interrupted, and a member has more by now",
-			func(f *facts) {
-				f.Leader.Pending, f.Members[0].End = 2, at(1, "0/70")
+			func(o *observation) {
+				o.Leader.Pending, o.Members[0].End = 2, at(1, "0/70")
 			}, holdsBehind},
-		{"the record on the Lease was removed", func(f *facts) { f.Lease.Checkpoint, f.Lease.Flushed = "", "" }, begins},
+		{"the record on the Lease was removed", func(o *observation) { o.Lease.Checkpoint, o.Lease.Flushed = "", "" }, begins},
 		{"the record on the Lease was removed, and a member has more",
-			func(f *facts) {
-				f.Lease.Checkpoint, f.Lease.Flushed, f.Members[0].End = "", "", at(1, "0/70")
+			func(o *observation) {
+				o.Lease.Checkpoint, o.Lease.Flushed, o.Members[0].End = "", "", at(1, "0/70")
 			}, holdsBehind},
-		{"the Lease was put back to an earlier term", func(f *facts) { f.Lease.Term = 3 }, begins},
-		{"data that has never led has no record to lose", func(f *facts) { f.Lease.Checkpoint, f.Lease.Flushed, f.Leader = "", "", leaderRecord{} }, starts},
+		{"the Lease was put back to an earlier term", func(o *observation) { o.Lease.Term = 3 }, begins},
+		{"data that has never led has no record to lose", func(o *observation) { o.Lease.Checkpoint, o.Lease.Flushed, o.Leader = "", "", leaderRecord{} }, starts},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			f := leads()
-			c.change(&f)
-			got := decide(f)
+			o := leads()
+			c.change(&o)
+			got := planNext(o)
 			if diff := cmp.Diff(courses[c.want], course{got.Action, got.Hold, got.NewTimeline, got.Request}); diff != "" {
 				t.Errorf("(-want +got):\n%s\nmessage: %s", diff, got.Message)
 			}
@@ -170,27 +170,27 @@ func TestDecideTimeline(t *testing.T) {
 
 // A hold for older data names the member and both positions.
 func TestDecideTimelineNamesWhoHasMore(t *testing.T) {
-	f := leads()
-	f.Members[0].End = at(1, "0/7A")
+	o := leads()
+	o.Members[0].End = at(1, "0/7A")
 	for _, text := range []string{"orders-1", "0/60 on timeline 1", "0/7A on timeline 1", "holdfast.dev/continue-with-older-data"} {
-		if got := decide(f).Message; !strings.Contains(got, text) {
+		if got := planNext(o).Message; !strings.Contains(got, text) {
 			t.Errorf("%q does not hold %s", got, text)
 		}
 	}
 }
 
 func TestNextTimelineIsHigherThanAnyKnown(t *testing.T) {
-	for name, change := range map[string]func(*facts) map[uint32]wal.History{
-		"of the Lease":              func(f *facts) map[uint32]wal.History { f.Lease.Timeline = 6; return nil },
-		"reserved on the Lease":     func(f *facts) map[uint32]wal.History { f.Lease.Reserved = 6; return nil },
-		"reserved on the volume":    func(f *facts) map[uint32]wal.History { f.Leader.Reserved = 6; return nil },
-		"of a member":               func(f *facts) map[uint32]wal.History { f.Members[0].End.Timeline = 6; return nil },
-		"of the data":               func(f *facts) map[uint32]wal.History { f.Volume.Control.Timeline = 6; return nil },
-		"that the data has been on": func(f *facts) map[uint32]wal.History { f.End.Timeline = 6; return nil },
-		"of a history":              func(*facts) map[uint32]wal.History { return map[uint32]wal.History{6: nil} },
+	for name, change := range map[string]func(*observation) map[uint32]wal.History{
+		"of the Lease":              func(o *observation) map[uint32]wal.History { o.Lease.Timeline = 6; return nil },
+		"reserved on the Lease":     func(o *observation) map[uint32]wal.History { o.Lease.Reserved = 6; return nil },
+		"reserved on the volume":    func(o *observation) map[uint32]wal.History { o.Leader.Reserved = 6; return nil },
+		"of a member":               func(o *observation) map[uint32]wal.History { o.Members[0].End.Timeline = 6; return nil },
+		"of the data":               func(o *observation) map[uint32]wal.History { o.Volume.Control.Timeline = 6; return nil },
+		"that the data has been on": func(o *observation) map[uint32]wal.History { o.End.Timeline = 6; return nil },
+		"of a history":              func(*observation) map[uint32]wal.History { return map[uint32]wal.History{6: nil} },
 	} {
-		f := leads()
-		if got := nextTimeline(f, change(&f)); got != 7 {
+		o := leads()
+		if got := nextTimeline(o, change(&o)); got != 7 {
 			t.Errorf("a timeline %s: %d", name, got)
 		}
 	}
@@ -208,10 +208,10 @@ func TestLeaderRecord(t *testing.T) {
 	if r, err := readLeader(dir); err != nil || r != want {
 		t.Errorf("it reads as %+v, %v", r, err)
 	}
-	if got := want.completed(server.ControlData{Timeline: 4}); got != want {
+	if got := want.completeRecord(server.ControlData{Timeline: 4}); got != want {
 		t.Errorf("complete before pg_control says so: %+v", got)
 	}
-	if got := want.completed(server.ControlData{Timeline: 5}); got != (leaderRecord{Term: 3, Reserved: 5, Request: "now"}) {
+	if got := want.completeRecord(server.ControlData{Timeline: 5}); got != (leaderRecord{Term: 3, Reserved: 5, Request: "now"}) {
 		t.Errorf("not complete: %+v", got)
 	}
 	mustWrite(t, filepath.Join(dir, leaderName), "{")
@@ -242,18 +242,18 @@ func TestReserveHistories(t *testing.T) {
 func TestFlushedIsRecordedAtRenewal(t *testing.T) {
 	var w flushedWAL
 	annotations := map[string]string{leaseclient.AnnotationTimeline: "1", leaseclient.AnnotationCheckpoint: "0/90"}
-	edit := w.record("boot")
+	edit := w.annotateRenewal("boot")
 	edit(annotations)
 	if len(annotations) != 2 {
 		t.Errorf("recorded before anything was observed: %v", annotations)
 	}
-	w.set(at(1, "0/A0"))
+	w.setPosition(at(1, "0/A0"))
 	edit(annotations)
 	want := map[string]string{leaseclient.AnnotationTimeline: "1", leaseclient.AnnotationCheckpoint: "0/90", leaseclient.AnnotationFlushed: "0/A0", leaseclient.AnnotationBoot: "boot"}
 	if diff := cmp.Diff(want, annotations); diff != "" {
 		t.Error(diff)
 	}
-	w.set(at(2, "0/60"))
+	w.setPosition(at(2, "0/60"))
 	edit(annotations)
 	want = map[string]string{leaseclient.AnnotationTimeline: "2", leaseclient.AnnotationFlushed: "0/60", leaseclient.AnnotationBoot: "boot"}
 	if diff := cmp.Diff(want, annotations); diff != "" {
@@ -267,12 +267,12 @@ func TestWALOf(t *testing.T) {
 		status agentapi.Status
 		want   memberWAL
 	}{
-		"a member that does not know yet":  {agentapi.Status{SystemIdentifier: ours}, memberWAL{}},
-		"a member with data":               {agentapi.Status{SystemIdentifier: ours, Engine: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true, End: at(2, "0/60")}},
-		"a member that is held for it":     {agentapi.Status{SystemIdentifier: ours, Engine: postgresapi.ReplicationStatus{WALEnd: end, Diverged: &postgresapi.WALPoint{Timeline: 2, Position: 0x50}}}, memberWAL{Known: true, Without: at(2, "0/50"), End: at(2, "0/60")}},
-		"a member without data":            {agentapi.Status{Engine: postgresapi.ReplicationStatus{WALEnd: &postgresapi.WALPoint{}}}, memberWAL{Known: true}},
-		"a member with another system's":   {agentapi.Status{SystemIdentifier: theirs, Engine: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true}},
-		"a member that has not looked yet": {agentapi.Status{}, memberWAL{}},
+		"a member that does not know yet":       {agentapi.Status{SystemIdentifier: ours}, memberWAL{}},
+		"a member with data":                    {agentapi.Status{SystemIdentifier: ours, Engine: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true, End: at(2, "0/60")}},
+		"a member that is held for it":          {agentapi.Status{SystemIdentifier: ours, Engine: postgresapi.ReplicationStatus{WALEnd: end, Diverged: &postgresapi.WALPoint{Timeline: 2, Position: 0x50}}}, memberWAL{Known: true, Without: at(2, "0/50"), End: at(2, "0/60")}},
+		"a member without data":                 {agentapi.Status{Engine: postgresapi.ReplicationStatus{WALEnd: &postgresapi.WALPoint{}}}, memberWAL{Known: true}},
+		"a member with another system's":        {agentapi.Status{SystemIdentifier: theirs, Engine: postgresapi.ReplicationStatus{WALEnd: end}}, memberWAL{Known: true}},
+		"a member that has not observed it yet": {agentapi.Status{}, memberWAL{}},
 	} {
 		if got := walOf(c.status, ours); got != c.want {
 			t.Errorf("%s: %+v", name, got)

@@ -14,8 +14,8 @@ const (
 	// troubleHalf: so it is, for the primary has given up the rest of half a
 	// record. No log says it: see stall.
 	troubleHalf
-	// troubleAhead: the data holds what the primary does not.
-	troubleAhead
+	// troubleDiverged: the data holds what the primary does not.
+	troubleDiverged
 	// troubleForeign: the primary is of another database system.
 	troubleForeign
 	// troubleRestart: the settings are below the primary's; a restart takes up
@@ -36,19 +36,19 @@ var troubles = []struct {
 	{"can no longer get changes from replication slot", troubleCopy},
 	{"can no longer access replication slot", troubleCopy},
 	{"cannot read from physical replication slot", troubleCopy},
-	{"is not in this server's history", troubleAhead},
-	{"is behind recovery timeline", troubleAhead},
-	{"before current recovery point", troubleAhead},
-	{"is not a child of this server's history", troubleAhead},
-	{"does not contain minimum recovery point", troubleAhead},
+	{"is not in this server's history", troubleDiverged},
+	{"is behind recovery timeline", troubleDiverged},
+	{"before current recovery point", troubleDiverged},
+	{"is not a child of this server's history", troubleDiverged},
+	{"does not contain minimum recovery point", troubleDiverged},
 	{"is not a child of database system timeline", troubleStray},
-	{"is ahead of the WAL flush position", troubleAhead},
+	{"is ahead of the WAL flush position", troubleDiverged},
 	{"database system identifier differs between the primary and standby", troubleForeign},
 	{"recovery has paused", troubleRestart},
 }
 
-// troubleIn reads one line of the server's log.
-func troubleIn(line string) trouble {
+// readTrouble reads one line of the server's log.
+func readTrouble(line string) trouble {
 	for _, t := range troubles {
 		if strings.Contains(line, t.words) {
 			return t.trouble

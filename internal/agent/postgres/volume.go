@@ -20,7 +20,7 @@ import (
 // Names on the volume.
 const (
 	dataName       = "pgdata"      // the data directory
-	birthName      = "pgdata.init" // one that initdb works on
+	bootstrapName  = "pgdata.init" // one that initdb works on
 	copyName       = "pgdata.new"  // one that pg_basebackup works on
 	oldName        = "pgdata.old"  // one that a copy has replaced, until the copy streams
 	dropName       = "pgdata.drop" // one that is being removed
@@ -64,7 +64,7 @@ type volume struct {
 
 // leftovers are the directories of unfinished work.
 type leftovers struct {
-	Data, Birth, Copy, CopyComplete, Old, Drop bool
+	Data, Bootstrap, Copy, CopyComplete, Old, Drop bool
 }
 
 // tidying is one repair of what a crash left on the volume.
@@ -72,19 +72,19 @@ type tidying int
 
 const (
 	tidyNothing tidying = iota
-	tidyRemoveBirth
+	tidyRemoveBootstrap
 	tidyRemoveCopy
 	tidyAdoptCopy
 	tidyRestoreOld
 	tidyRemoveDrop
 )
 
-// plan says how to mend the volume before it is judged; one repair at a time.
+// planTidying says how to repair the volume before it is judged; one repair at a time.
 // A directory that was ever in use is only moved back, never removed.
-func (l leftovers) plan() tidying {
+func (l leftovers) planTidying() tidying {
 	switch {
-	case l.Birth:
-		return tidyRemoveBirth
+	case l.Bootstrap:
+		return tidyRemoveBootstrap
 	case l.Copy && l.CopyComplete && !l.Data:
 		return tidyAdoptCopy
 	case l.Copy:
@@ -104,21 +104,21 @@ func findLeftovers(dir string) leftovers {
 		return err == nil
 	}
 	return leftovers{
-		Data: at(dataName), Birth: at(birthName), Old: at(oldName),
+		Data: at(dataName), Bootstrap: at(bootstrapName), Old: at(oldName),
 		Copy: at(copyName), CopyComplete: at(completeName), Drop: at(dropName),
 	}
 }
 
-// tidy mends what a crash left.
-func tidy(dir string) error {
+// tidyVolume repairs what a crash left.
+func tidyVolume(dir string) error {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	for {
 		var err error
-		switch findLeftovers(dir).plan() {
+		switch findLeftovers(dir).planTidying() {
 		case tidyNothing:
 			return nil
-		case tidyRemoveBirth:
-			err = os.RemoveAll(path(birthName))
+		case tidyRemoveBootstrap:
+			err = os.RemoveAll(path(bootstrapName))
 		case tidyRemoveCopy:
 			err = removeCopy(dir)
 		case tidyAdoptCopy:
@@ -142,8 +142,8 @@ func removeCopy(dir string) error {
 	return os.RemoveAll(filepath.Join(dir, copyName))
 }
 
-// inspect looks at the volume. Control is left to the caller.
-func inspect(dir string) (volume, error) {
+// inspectVolume reads the volume. Control is left to the caller.
+func inspectVolume(dir string) (volume, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return volume{}, fmt.Errorf("read the volume: %w", err)
@@ -153,7 +153,7 @@ func inspect(dir string) (volume, error) {
 		switch name := entry.Name(); name {
 		case dataName:
 			v.Content = contentData
-		case "lost+found", volumelock.LockFile, parametersName, oldName, copyName, completeName, dropName, aheadName, leaderName:
+		case "lost+found", volumelock.LockFile, parametersName, oldName, copyName, completeName, dropName, divergedMarkName, leaderName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name

@@ -17,7 +17,7 @@ func TestLeftoversPlan(t *testing.T) {
 	}{
 		{"nothing to do on an empty volume", leftovers{}, tidyNothing},
 		{"nothing to do beside data", leftovers{Data: true}, tidyNothing},
-		{"an unfinished initdb is removed", leftovers{Birth: true}, tidyRemoveBirth},
+		{"an unfinished initdb is removed", leftovers{Bootstrap: true}, tidyRemoveBootstrap},
 		{"an unfinished first copy is removed", leftovers{Copy: true}, tidyRemoveCopy},
 		{"a complete first copy is taken", leftovers{Copy: true, CopyComplete: true}, tidyAdoptCopy},
 		{"a complete copy is taken when the old data has made way", leftovers{Copy: true, CopyComplete: true, Old: true}, tidyAdoptCopy},
@@ -32,7 +32,7 @@ func TestLeftoversPlan(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := c.left.plan(); got != c.want {
+			if got := c.left.planTidying(); got != c.want {
 				t.Errorf("plan is %v, want %v", got, c.want)
 			}
 		})
@@ -43,8 +43,8 @@ func TestTidyNeverLosesTheOnlyData(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, filepath.Join(dir, oldName, "PG_VERSION"), "17\n")
 	mustWrite(t, filepath.Join(dir, copyName, "PG_VERSION"), "17\n")
-	mustWrite(t, filepath.Join(dir, birthName, "PG_VERSION"), "17\n")
-	if err := tidy(dir); err != nil {
+	mustWrite(t, filepath.Join(dir, bootstrapName, "PG_VERSION"), "17\n")
+	if err := tidyVolume(dir); err != nil {
 		t.Fatal(err)
 	}
 	if got := findLeftovers(dir); got != (leftovers{Data: true}) {
@@ -76,7 +76,7 @@ func TestSecondCopyKeepsTheOldestData(t *testing.T) {
 			t.Errorf("after the %s copy: %+v", copied, found)
 		}
 	}
-	a.dropOld()
+	a.removeOldData()
 	if found := findLeftovers(dir); found != (leftovers{Data: true}) {
 		t.Errorf("after it streams: %+v", found)
 	}
@@ -114,7 +114,7 @@ func TestInspect(t *testing.T) {
 			for _, name := range c.files {
 				mustWrite(t, filepath.Join(dir, name), "17\n")
 			}
-			got, err := inspect(dir)
+			got, err := inspectVolume(dir)
 			if err != nil || got.Content != c.want.Content || got.Unknown != c.want.Unknown || got.Major != c.want.Major || got.Standby != c.want.Standby {
 				t.Errorf("inspect: %+v, %v; want %+v", got, err, c.want)
 			}

@@ -37,27 +37,27 @@ func findMissingWAL(pgdata string, control server.ControlData, standby bool) (st
 	return "", nil
 }
 
-// gatherOwnWAL collects what the WAL lacks of data that does not run, and where it
+// observeOwnWAL collects what the WAL lacks of data that does not run, and where it
 // lacks nothing, how far it goes.
-func (a *postgresAgent) gatherOwnWAL(f *facts) (err error) {
-	f.Namespace, f.Pod = a.o.Identity.Namespace, a.o.Identity.Pod
-	if f.Volume.Control.SystemIdentifier != "" {
-		f.MissingWAL, err = findMissingWAL(a.o.pgdata(), f.Volume.Control, f.Volume.Standby)
+func (a *postgresAgent) observeOwnWAL(o *observation) (err error) {
+	o.Namespace, o.Pod = a.o.Identity.Namespace, a.o.Identity.Pod
+	if o.Volume.Control.SystemIdentifier != "" {
+		o.MissingWAL, err = findMissingWAL(a.o.pgdataPath(), o.Volume.Control, o.Volume.Standby)
 	}
-	if err != nil || f.MissingWAL != "" {
-		a.reportWALEnd(*f)
+	if err != nil || o.MissingWAL != "" {
+		a.reportWALEnd(*o)
 		return err
 	}
-	return a.gatherWAL(f)
+	return a.observeWAL(o)
 }
 
 // missingWALMessage says what to do about data whose WAL does not hold what a
 // start needs.
-func missingWALMessage(f facts) string {
+func missingWALMessage(o observation) string {
 	found := fmt.Sprintf("pg_control of member %s is newer than its WAL: pg_wal does not hold %s. Nothing is started, deleted or overwritten. "+
-		"Check whether files of pg_wal were deleted or truncated, or came from an older copy of the volume, and put the WAL of this data back into %s/pg_wal", f.Pod, f.MissingWAL, dataName)
-	if f.Ordinal == 0 {
+		"Check whether files of pg_wal were deleted or truncated, or came from an older copy of the volume, and put the WAL of this data back into %s/pg_wal", o.Pod, o.MissingWAL, dataName)
+	if o.Ordinal == 0 {
 		return found + ". If it is lost, dump what a replica still has, or restore a backup: create a PostgresCluster of another name with spec.restore"
 	}
-	return found + fmt.Sprintf(". If it is lost and the primary serves with all its rows, give up this volume so that the member is copied anew: kubectl delete pvc data-%s -n %s --wait=false, then kubectl delete pod %s -n %s. If the primary is lost too, restore a backup: create a PostgresCluster of another name with spec.restore", f.Pod, f.Namespace, f.Pod, f.Namespace)
+	return found + fmt.Sprintf(". If it is lost and the primary serves with all its rows, give up this volume so that the member is copied anew: kubectl delete pvc data-%s -n %s --wait=false, then kubectl delete pod %s -n %s. If the primary is lost too, restore a backup: create a PostgresCluster of another name with spec.restore", o.Pod, o.Namespace, o.Pod, o.Namespace)
 }

@@ -22,9 +22,9 @@ type Programs struct {
 	Processes *Processes
 }
 
-// environment of the programs: messages in English, for we read them, and none
+// listEnvironment of the programs: messages in English, for we read them, and none
 // of the image's own settings.
-func environment() []string {
+func listEnvironment() []string {
 	env := []string{"LC_ALL=C", "TZ=UTC"}
 	for _, name := range []string{"PATH", "HOME", "LD_LIBRARY_PATH"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -34,9 +34,9 @@ func environment() []string {
 	return env
 }
 
-func (p Programs) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+func (p Programs) newCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(p.Dir, name), args...)
-	cmd.Env = environment()
+	cmd.Env = listEnvironment()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
@@ -64,7 +64,7 @@ func (p Programs) Run(ctx context.Context, name string, args ...string) (string,
 // RunHeard is Run, with every line of the standard error given to heard as it
 // comes.
 func (p Programs) RunHeard(ctx context.Context, heard func(line string), name string, args ...string) (string, error) {
-	cmd := p.command(ctx, name, args...)
+	cmd := p.newCommand(ctx, name, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if heard != nil {

@@ -37,7 +37,7 @@ func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), na
 		return nil, fmt.Errorf("start the database: %w", err)
 	}
 	// Not bound to a context: a server is only ever stopped in order.
-	cmd := p.command(context.Background(), name, args...)
+	cmd := p.newCommand(context.Background(), name, args...)
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.ExtraFiles = []*os.File{inherited}
 	wait, err := p.Processes.Start(cmd)

@@ -39,7 +39,7 @@ type Bundle struct {
 // Serial of the certificate, in hex.
 func (b *Bundle) Serial() string { return fmt.Sprintf("%x", b.Certificate.Leaf.SerialNumber) }
 
-func (b *Bundle) equal(o *Bundle) bool {
+func (b *Bundle) isEqual(o *Bundle) bool {
 	return o != nil && b.Hash == o.Hash && bytes.Equal(b.KeyPEM, o.KeyPEM) && bytes.Equal(b.ServerKeyPEM, o.ServerKeyPEM)
 }
 
@@ -75,7 +75,7 @@ func (c *Certificates) Reload() (bool, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b.equal(c.current) {
+	if b.isEqual(c.current) {
 		return false, nil
 	}
 	c.current = b

@@ -54,7 +54,7 @@ func (p *Peers) Locate(pod, ip string) {
 	}
 }
 
-func (p *Peers) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (p *Peers) dialPeer(ctx context.Context, network, address string) (net.Conn, error) {
 	p.mu.Lock()
 	at, known := p.at[address]
 	p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *Peers) Status(ctx context.Context, pod string) (agentapi.Status, error)
 // context's; the error is errors.ErrUnsupported of an agent that does not know the
 // path.
 func (p *Peers) AskPeer(ctx context.Context, pod, path string, into any) error {
-	client, err := p.current()
+	client, err := p.currentClient()
 	if err != nil {
 		return err
 	}
@@ -106,9 +106,9 @@ func (p *Peers) AskPeer(ctx context.Context, pod, path string, into any) error {
 	return json.NewDecoder(io.LimitReader(response.Body, 1<<20)).Decode(into)
 }
 
-// current returns a client with the current certificate; connections made with
+// currentClient returns a client with the current certificate; connections made with
 // an older one are given up.
-func (p *Peers) current() (*http.Client, error) {
+func (p *Peers) currentClient() (*http.Client, error) {
 	bundle, _ := p.certificates.Current()
 	if bundle == nil {
 		return nil, errors.New("no certificate yet")
@@ -128,7 +128,7 @@ func (p *Peers) current() (*http.Client, error) {
 			Certificates: []tls.Certificate{bundle.Certificate},
 			RootCAs:      bundle.Roots,
 		},
-		DialContext:         p.dial,
+		DialContext:         p.dialPeer,
 		TLSHandshakeTimeout: 2 * time.Second,
 		IdleConnTimeout:     time.Minute,
 		MaxIdleConnsPerHost: 1,

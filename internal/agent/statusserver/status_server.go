@@ -25,7 +25,7 @@ const maxStatusWait = 5 * time.Minute
 func StatusHandler(store *Store, refresh func(context.Context), flush func(context.Context) bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+agentapi.StatusPath, func(w http.ResponseWriter, r *http.Request) {
-		if !allowed(r) {
+		if !isAllowed(r) {
 			http.Error(w, "this client certificate may not read the status", http.StatusForbidden)
 			return
 		}
@@ -48,7 +48,7 @@ func StatusHandler(store *Store, refresh func(context.Context), flush func(conte
 // RequireMember refuses everybody but the operator and the cluster's members.
 func RequireMember(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !allowed(r) {
+		if !isAllowed(r) {
 			http.Error(w, "this client certificate may not read here", http.StatusForbidden)
 			return
 		}
@@ -56,7 +56,7 @@ func RequireMember(handler http.Handler) http.Handler {
 	})
 }
 
-func allowed(r *http.Request) bool {
+func isAllowed(r *http.Request) bool {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false
 	}

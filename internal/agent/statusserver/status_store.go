@@ -34,13 +34,13 @@ func NewStore(initial agentapi.Status) *Store { return NewEngineStore(initial, n
 // omit leaves that out, and it makes no new revision.
 func NewEngineStore(initial agentapi.Status, omit func(*agentapi.Status)) *Store {
 	s := &Store{boot: rand.Text()[:8], omit: omit, status: initial, changed: make(chan struct{})}
-	s.status.DownSince = down(initial)
-	s.status.Revision = s.revision()
+	s.status.DownSince = findDownSince(initial)
+	s.status.Revision = s.nextRevision()
 	return s
 }
 
-// down is since when a member does not serve.
-func down(s agentapi.Status) time.Time {
+// findDownSince is since when a member does not serve.
+func findDownSince(s agentapi.Status) time.Time {
 	switch {
 	case s.Serving:
 		return time.Time{}
@@ -55,7 +55,7 @@ func down(s agentapi.Status) time.Time {
 func (s *Store) Get() agentapi.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.snapshot()
+	return s.takeSnapshot()
 }
 
 // Update lets change edit the status. A new revision is given only when
@@ -67,15 +67,15 @@ func (s *Store) Update(change func(*agentapi.Status)) {
 	before := s.status
 	change(&s.status)
 	s.status.Revision = before.Revision
-	s.status.DownSince = down(s.status)
+	s.status.DownSince = findDownSince(s.status)
 	if s.status.Serving {
 		s.status.Failures = 0
 	}
-	if reflect.DeepEqual(s.stable(before), s.stable(s.status)) {
+	if reflect.DeepEqual(s.omitMoving(before), s.omitMoving(s.status)) {
 		return
 	}
 	s.counter++
-	s.status.Revision = s.revision()
+	s.status.Revision = s.nextRevision()
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -85,7 +85,7 @@ func (s *Store) Update(change func(*agentapi.Status)) {
 func (s *Store) Changed() (agentapi.Status, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.snapshot(), s.changed
+	return s.takeSnapshot(), s.changed
 }
 
 // Wait returns the status as soon as its revision is not after, and at the
@@ -105,28 +105,28 @@ func (s *Store) Wait(ctx context.Context, after string, wait time.Duration) agen
 	return s.Get()
 }
 
-func (s *Store) snapshot() agentapi.Status {
+func (s *Store) takeSnapshot() agentapi.Status {
 	status := s.status
 	status.Time = time.Now()
 	return status
 }
 
-func (s *Store) revision() string { return fmt.Sprintf("%s-%d", s.boot, s.counter) }
+func (s *Store) nextRevision() string { return fmt.Sprintf("%s-%d", s.boot, s.counter) }
 
-// stable leaves out what moves all the time.
-func (s *Store) stable(status agentapi.Status) agentapi.Status {
+// omitMoving leaves out what moves all the time.
+func (s *Store) omitMoving(status agentapi.Status) agentapi.Status {
 	status.Time, status.Position, status.Lag, status.DataSize = time.Time{}, 0, 0, 0
 	if s.omit != nil {
 		s.omit(&status)
 	}
-	status.VolumeRate = pressing(status)
-	status.VolumeUsed, status.VolumeSize = filled(status), coarse(status.VolumeSize)
-	status.Archive = wrong(status.Archive)
+	status.VolumeRate = pressingRate(status)
+	status.VolumeUsed, status.VolumeSize = filledPercent(status), coarsenSize(status.VolumeSize)
+	status.Archive = omitProgress(status.Archive)
 	return status
 }
 
-// wrong is what of an archive anybody waits for.
-func wrong(a *agentapi.ArchiveStatus) *agentapi.ArchiveStatus {
+// omitProgress is what of an archive anybody waits for.
+func omitProgress(a *agentapi.ArchiveStatus) *agentapi.ArchiveStatus {
 	if a == nil {
 		return nil
 	}
@@ -140,16 +140,16 @@ func wrong(a *agentapi.ArchiveStatus) *agentapi.ArchiveStatus {
 	return w
 }
 
-// coarse is a size to its first six binary digits: that of a file system which
+// coarsenSize is a size to its first six binary digits: that of a file system which
 // shares a pool with others moves all the time.
-func coarse(size int64) int64 {
+func coarsenSize(size int64) int64 {
 	less := max(0, bits.Len64(uint64(max(0, size)))-6)
 	return size >> less << less
 }
 
-// pressing is the rate at which a volume fills that would be full before it can
+// pressingRate is the rate at which a volume fills that would be full before it can
 // grow, to a power of two; 0 of any other.
-func pressing(s agentapi.Status) int64 {
+func pressingRate(s agentapi.Status) int64 {
 	if s.VolumeRate <= 0 || s.VolumeUsed+s.VolumeRate*int64(agentapi.GrowthLead/time.Second) < s.VolumeSize {
 		return 0
 	}
@@ -160,8 +160,8 @@ func pressing(s agentapi.Status) int64 {
 // for: below it, how full it is wakes nobody.
 const leastFilled = 50
 
-// filled is how full the volume is, in percent, rounded down.
-func filled(s agentapi.Status) int64 {
+// filledPercent is how full the volume is, in percent, rounded down.
+func filledPercent(s agentapi.Status) int64 {
 	if s.VolumeSize <= 0 {
 		return 0
 	}

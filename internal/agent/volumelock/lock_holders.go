@@ -23,15 +23,15 @@ func (l *VolumeLock) Holders() []int {
 	var found []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err == nil && pid != os.Getpid() && opens(pid, own) {
+		if err == nil && pid != os.Getpid() && hasOpen(pid, own) {
 			found = append(found, pid)
 		}
 	}
 	return found
 }
 
-// opens says whether a process has a file open.
-func opens(pid int, file os.FileInfo) bool {
+// hasOpen says whether a process has a file open.
+func hasOpen(pid int, file os.FileInfo) bool {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	descriptors, err := os.ReadDir(dir)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 // over. It fails with ErrVolumeInUse.
 func LockVolume(dir string) (*VolumeLock, error) {
 	l := &VolumeLock{path: filepath.Join(dir, LockFile)}
-	file, err := l.open(agentByte)
+	file, err := l.openLocked(agentByte)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func LockVolume(dir string) (*VolumeLock, error) {
 
 // ForDatabase returns a locked file for the database to inherit. The caller
 // closes it once the database has it.
-func (l *VolumeLock) ForDatabase() (*os.File, error) { return l.open(databaseByte) }
+func (l *VolumeLock) ForDatabase() (*os.File, error) { return l.openLocked(databaseByte) }
 
 // DatabaseAlive says whether any process that inherited the database's lock is
 // alive.
@@ -78,7 +78,7 @@ func (l *VolumeLock) WaitDatabaseDead(limit time.Duration) bool {
 // Close gives the agent's lock up.
 func (l *VolumeLock) Close() error { return l.own.Close() }
 
-func (l *VolumeLock) open(start int64) (*os.File, error) {
+func (l *VolumeLock) openLocked(start int64) (*os.File, error) {
 	file, err := os.OpenFile(l.path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the lock of the volume: %w", err)

@@ -223,7 +223,7 @@ func (v memberVolume) neededSpace() int64 {
 	if v.status == nil || v.status.State != agentapi.StateHeld || v.status.Hold != agentapi.HoldVolumeFull {
 		return 0
 	}
-	return v.status.RoomNeeded
+	return v.status.DiskSpaceNeeded
 }
 
 // What a file system keeps of its volume for itself, at most: a tenth and a

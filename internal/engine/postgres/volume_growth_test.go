@@ -58,7 +58,7 @@ func (w *world) requestSize(ordinal int, size string) {
 // holdFull has a member wait for disk space on a volume that is full.
 func (w *world) holdFull(ordinal int, space int64) {
 	m := w.status(ordinal)
-	m.State, m.Hold, m.Serving, m.Role, m.RoomNeeded = agentapi.StateHeld, agentapi.HoldVolumeFull, false, v1alpha1.RoleMember, space
+	m.State, m.Hold, m.Serving, m.Role, m.DiskSpaceNeeded = agentapi.StateHeld, agentapi.HoldVolumeFull, false, v1alpha1.RoleMember, space
 	m.Message = "the volume is full: set spec.storage.size to more"
 	if ordinal == 0 {
 		w.o.ServicePods[suffixRW] = map[string]bool{}

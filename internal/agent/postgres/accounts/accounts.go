@@ -58,10 +58,10 @@ type FirstDatabase struct {
 	Owner    string `json:"owner"`
 }
 
-func (f FirstDatabase) named() bool { return f.Database != "" && f.Owner != "" }
+func (f FirstDatabase) isNamed() bool { return f.Database != "" && f.Owner != "" }
 
-// Comment is how the data says it.
-func (f FirstDatabase) Comment() string {
+// FormatComment is how the data says it.
+func (f FirstDatabase) FormatComment() string {
 	names, err := json.Marshal(f)
 	if err != nil {
 		panic(fmt.Sprintf("two names always marshal: %v", err))
@@ -85,8 +85,8 @@ var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
 
 // Account is whose password is kept: what the data was made with counts, not
 // what a cluster that was created again over it declares.
-func (f FirstDatabase) account(declared Account) Account {
-	if f.Done && f.named() {
+func (f FirstDatabase) chooseAccount(declared Account) Account {
+	if f.Done && f.isNamed() {
 		declared.Database, declared.Owner = f.Database, f.Owner
 	}
 	return declared
@@ -98,7 +98,7 @@ type observation struct {
 	Verifier                   *string
 }
 
-func (e observation) absent(acc Account) string {
+func (e observation) listAbsent(acc Account) string {
 	var absent []string
 	if !e.Database {
 		absent = append(absent, "database "+acc.Database)
@@ -125,7 +125,7 @@ func observeAccount(ctx context.Context, conn *pgx.Conn, acc Account) (e observa
 // details to report.
 func EnsureAccount(ctx context.Context, conn *pgx.Conn, declared Account) (map[string]string, error) {
 	first, err := readTrustedFirst(ctx, conn, declared.Owner)
-	acc := first.account(declared)
+	acc := first.chooseAccount(declared)
 	if err != nil || acc.Owner == "" || acc.Database == "" {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func EnsureAccount(ctx context.Context, conn *pgx.Conn, declared Account) (map[s
 	if err != nil {
 		return nil, err
 	}
-	absent := found.absent(acc)
-	if first.Done && !first.named() && absent != "" {
+	absent := found.listAbsent(acc)
+	if first.Done && !first.isNamed() && absent != "" {
 		// Nobody knows with which names this data was made: these are not the
 		// ones, and a role of this name is somebody else's.
 		return map[string]string{postgresapi.DetailAbsent: absent}, nil
@@ -152,10 +152,10 @@ func EnsureAccount(ctx context.Context, conn *pgx.Conn, declared Account) (map[s
 			return nil, err
 		}
 	}
-	return acc.details(absent), nil
+	return acc.describeFirst(absent), nil
 }
 
-func (a Account) details(absent string) map[string]string {
+func (a Account) describeFirst(absent string) map[string]string {
 	details := map[string]string{postgresapi.DetailDatabase: a.Database, postgresapi.DetailOwner: a.Owner}
 	if absent != "" {
 		details[postgresapi.DetailAbsent] = absent
@@ -177,7 +177,7 @@ func readFirstDatabase(ctx context.Context, conn *pgx.Conn) (FirstDatabase, erro
 // not be reported either, for the operator declares what is reported.
 func readTrustedFirst(ctx context.Context, conn *pgx.Conn, declared string) (FirstDatabase, error) {
 	first, err := readFirstDatabase(ctx, conn)
-	if err != nil || !first.named() || first.Owner == declared {
+	if err != nil || !first.isNamed() || first.Owner == declared {
 		return first, err
 	}
 	found, err := observeAccount(ctx, conn, Account{Database: first.Database, Owner: first.Owner})
@@ -188,7 +188,7 @@ func readTrustedFirst(ctx context.Context, conn *pgx.Conn, declared string) (Fir
 }
 
 func recordFirstDatabase(ctx context.Context, conn *pgx.Conn, f FirstDatabase) error {
-	text := strings.ReplaceAll(f.Comment(), "'", "''")
+	text := strings.ReplaceAll(f.FormatComment(), "'", "''")
 	if _, err := conn.Exec(ctx, "comment on role "+settings.ReplicationRole+" is '"+text+"'"); err != nil {
 		return fmt.Errorf("record the first database: %w", err)
 	}

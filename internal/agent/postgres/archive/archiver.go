@@ -166,7 +166,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{opened: make(chan struct{})} }
 
-func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+func (g *gate) openGate() { g.once.Do(func() { close(g.opened) }) }
 
 // BeginRun says that the database is about to run. A primary says something of
 // its archive before it says that it is one.
@@ -196,10 +196,10 @@ func (s *Archiver) EndRun(atOnce bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if atOnce || !s.primary || s.trouble.err != nil {
-		s.closing.open()
+		s.closing.openGate()
 		return
 	}
-	time.AfterFunc(s.pace.grace, s.closing.open)
+	time.AfterFunc(s.pace.grace, s.closing.openGate)
 }
 
 // take archives a file, and returns when it is stored, or given up.
@@ -250,7 +250,7 @@ func (s *Archiver) awaitPrimary(ctx context.Context, name string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		wait(ctx, s.pace.look)
+		waitFor(ctx, s.pace.look)
 	}
 }
 
@@ -290,7 +290,7 @@ func (s *Archiver) storeUntilDone(ctx context.Context, name string) error {
 			return fmt.Errorf("archive %s: %w", name, err)
 		}
 		s.recordFailure(name, err)
-		wait(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // it need not be secret
+		waitFor(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // it need not be secret
 	}
 }
 
@@ -470,7 +470,7 @@ func (s *Archiver) ServeSocket(ctx context.Context, dir string) error {
 	return nil
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func waitFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):

@@ -32,7 +32,7 @@ func (s *Archiver) storePredecessors(ctx context.Context, archive *wal.Archive, 
 		return nil // the archive refuses what is no segment
 	}
 	from := s.wayStart(segment, size)
-	if from.reaches(segment) {
+	if from.reachesSegment(segment) {
 		return nil
 	}
 	history, err := s.findHistory(ctx, archive, segment.Timeline)
@@ -69,8 +69,8 @@ func (s *Archiver) wayStart(to wal.Segment, size int64) (from wayStart) {
 	return from
 }
 
-// reaches says whether nothing is to be seen to before a segment.
-func (f wayStart) reaches(to wal.Segment) bool {
+// reachesSegment says whether nothing is to be seen to before a segment.
+func (f wayStart) reachesSegment(to wal.Segment) bool {
 	return f.known && to.Number <= f.number+1 && !f.gaveUpBefore(to)
 }
 
@@ -150,9 +150,9 @@ func (w way) listHeld(ctx context.Context, after uint64) ([]heldSegment, error) 
 	return found, nil
 }
 
-// recorded is the number of the newest segment that is recorded as missing; 0 for
+// findRecorded is the number of the newest segment that is recorded as missing; 0 for
 // none.
-func (w way) recorded(ctx context.Context) (newest uint64, err error) {
+func (w way) findRecorded(ctx context.Context) (newest uint64, err error) {
 	gaps, err := w.archive.ListGaps(ctx)
 	if err != nil {
 		return 0, err
@@ -173,9 +173,9 @@ func (w way) recorded(ctx context.Context) (newest uint64, err error) {
 	return newest, nil
 }
 
-// here are the segments on the volume, after one and before the last, that the
+// listMissing are the segments on the volume, after one and before the last, that the
 // archive does not hold, in order.
-func (w way) here(after uint64, held []heldSegment) ([]wal.Segment, error) {
+func (w way) listMissing(after uint64, held []heldSegment) ([]wal.Segment, error) {
 	entries, err := os.ReadDir(filepath.Join(w.pgdata, "pg_wal"))
 	if err != nil {
 		return nil, err
@@ -203,7 +203,7 @@ func (w way) fillGaps(ctx context.Context) error {
 	gaveUp := w.from.gaveUpBefore(w.to)
 	switch {
 	case !w.from.known:
-		if after, err = w.recorded(ctx); err != nil {
+		if after, err = w.findRecorded(ctx); err != nil {
 			return err
 		}
 	case gaveUp:
@@ -223,11 +223,11 @@ func (w way) fillGaps(ctx context.Context) error {
 			after = min(after, w.from.given.Number-1)
 		}
 	}
-	here, err := w.here(after, held)
+	here, err := w.listMissing(after, held)
 	if err != nil {
 		return err
 	}
-	if here, err = w.put(ctx, here); err != nil {
+	if here, err = w.storeSegments(ctx, here); err != nil {
 		return err
 	}
 	for _, s := range here {
@@ -237,9 +237,9 @@ func (w way) fillGaps(ctx context.Context) error {
 	return w.recordMissing(ctx, after, held)
 }
 
-// put stores what is there. What is not what its name says is as good as not
+// storeSegments stores what is there. What is not what its name says is as good as not
 // there.
-func (w way) put(ctx context.Context, here []wal.Segment) ([]wal.Segment, error) {
+func (w way) storeSegments(ctx context.Context, here []wal.Segment) ([]wal.Segment, error) {
 	group, storing := errgroup.WithContext(ctx)
 	group.SetLimit(w.atOnce)
 	refused := make([]bool, len(here))

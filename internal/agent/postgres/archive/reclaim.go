@@ -70,14 +70,14 @@ func (s *Archiver) archiveStopped(ctx context.Context, primary bool, name string
 	defer cancel()
 	go func() {
 		for ctx.Err() == nil && dataspace.IsFull(s.space()) {
-			wait(ctx, reclaimLook)
+			waitFor(ctx, reclaimLook)
 		}
 		cancel()
 	}()
 	if err := s.archiveStoppedFile(ctx, primary, name); err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("WAL that fills the volume is not archived", "file", name, "error", err.Error())
-			wait(ctx, reclaimLook)
+			waitFor(ctx, reclaimLook)
 		}
 		return false
 	}

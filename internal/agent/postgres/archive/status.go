@@ -193,7 +193,7 @@ func (s *Archiver) watchArchive(ctx context.Context) {
 			}
 		}
 		s.ReportStatus()
-		wait(ctx, s.pace.refresh)
+		waitFor(ctx, s.pace.refresh)
 	}
 }
 
@@ -207,12 +207,12 @@ func listenUnix(path string) (net.Listener, error) {
 
 // Families are of a primary that archives.
 var Families = []metrics.Family{
-	metrics.Gauge("archive_lag_seconds", "How long the oldest WAL file has waited for the store; 0 if none waits."),
-	metrics.Gauge("archive_waiting_files", "WAL files that wait for the store."),
-	metrics.Gauge("archive_gap", "Whether the archive has a gap, now or as last recorded."),
-	metrics.Counter("archive_archived_total", "WAL files that the store has accepted."),
-	metrics.Counter("archive_failures_total", "Failed attempts to archive."),
-	metrics.Counter("archive_given_up_total", "WAL segments that were given up because the budget was used up."),
+	metrics.NewGauge("archive_lag_seconds", "How long the oldest WAL file has waited for the store; 0 if none waits."),
+	metrics.NewGauge("archive_waiting_files", "WAL files that wait for the store."),
+	metrics.NewGauge("archive_gap", "Whether the archive has a gap, now or as last recorded."),
+	metrics.NewCounter("archive_archived_total", "WAL files that the store has accepted."),
+	metrics.NewCounter("archive_failures_total", "Failed attempts to archive."),
+	metrics.NewCounter("archive_given_up_total", "WAL segments that were given up because the budget was used up."),
 }
 
 // ReadMetrics is what archiveMetrics are now; nil of a member that archives nothing.

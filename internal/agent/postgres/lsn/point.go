@@ -42,8 +42,8 @@ func Parse(timeline int64, position string) Point {
 	return Point{timeline, high<<32 | low}
 }
 
-// Furthest is the later of what a member reported of its WAL and what is observed now.
-func Furthest(before *postgresapi.WALPoint, now Point) *postgresapi.WALPoint {
+// ChooseFurthest is the later of what a member reported of its WAL and what is observed now.
+func ChooseFurthest(before *postgresapi.WALPoint, now Point) *postgresapi.WALPoint {
 	if before != nil && !now.Newer(Point{before.Timeline, before.Position}) {
 		return before
 	}

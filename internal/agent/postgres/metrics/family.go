@@ -10,13 +10,13 @@ type Family struct {
 	Kind prometheus.ValueType
 }
 
-// Gauge returns a family of gauges; its name gets the prefix of all metrics.
-func Gauge(name, help string, labels ...string) Family {
+// NewGauge returns a family of gauges; its name gets the prefix of all metrics.
+func NewGauge(name, help string, labels ...string) Family {
 	return Family{prometheus.NewDesc("holdfast_"+name, help, labels, nil), prometheus.GaugeValue}
 }
 
-// Counter returns a family of counters; its name gets the prefix of all metrics.
-func Counter(name, help string, labels ...string) Family {
+// NewCounter returns a family of counters; its name gets the prefix of all metrics.
+func NewCounter(name, help string, labels ...string) Family {
 	return Family{prometheus.NewDesc("holdfast_"+name, help, labels, nil), prometheus.CounterValue}
 }
 

@@ -38,7 +38,7 @@ func (l *ArchivedWAL) recoverySettings(volume diskspace.Space) map[string]string
 		"restore_command":          l.Command,
 		"recovery_target_timeline": strconv.FormatUint(uint64(l.Timeline), 10),
 		"recovery_target_action":   "promote",
-		"max_wal_size":             settings.Megabytes(settings.Clamp(volume.Total/10, 64<<20, 16<<30)),
+		"max_wal_size":             settings.FormatMegabytes(settings.ClampValue(volume.Total/10, 64<<20, 16<<30)),
 		"checkpoint_timeout":       "1min",
 		"log_checkpoints":          "on",
 		"timezone":                 "UTC", // of the times in the server's log

@@ -323,7 +323,7 @@ func (c Copy) writeConfiguration(before server.ControlData) error {
 		return fmt.Errorf("prepare the recovery: %w", err)
 	}
 	for name, text := range map[string]string{
-		"restore.conf":       settings.Render(values),
+		"restore.conf":       settings.RenderSettings(values),
 		"restore_hba.conf":   "local all postgres trust\n", // whoever opens the socket is us
 		"restore_ident.conf": "",
 	} {

@@ -51,7 +51,7 @@ func (s *Session) Do(ctx context.Context, use func(context.Context, *pgx.Conn) e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn == nil || s.conn.IsClosed() {
-		conn, err := s.connect(ctx)
+		conn, err := s.openConnection(ctx)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *Session) Do(ctx context.Context, use func(context.Context, *pgx.Conn) e
 	return use(ctx, s.conn)
 }
 
-func (s *Session) connect(ctx context.Context) (*pgx.Conn, error) {
+func (s *Session) openConnection(ctx context.Context) (*pgx.Conn, error) {
 	config, err := pgx.ParseConfig(s.dsn)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ func ArchiveCommand(program, socket string) string {
 	return quote(program) + " wal archive --socket " + quote(socket) + " %f"
 }
 
-// Render writes a configuration file, sorted.
-func Render(s map[string]string) string {
+// RenderSettings writes a configuration file, sorted.
+func RenderSettings(s map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		fmt.Fprintf(&b, "%s = '%s'\n", name, quoteSetting(s[name]))

@@ -36,9 +36,9 @@ const (
 	gibibyte = int64(1) << 30
 )
 
-// Compute are all of PostgreSQL's settings that are not its own defaults:
+// ComputeSettings are all of PostgreSQL's settings that are not its own defaults:
 // computed ones, over them the user's, over them those that Holdfast needs.
-func Compute(in Input) map[string]string {
+func ComputeSettings(in Input) map[string]string {
 	s := defaultSettings(in)
 	if in.Archive != "" {
 		s["archive_timeout"] = "5min"
@@ -58,7 +58,7 @@ func Compute(in Input) map[string]string {
 func HeldBack(in Input) []string {
 	wanted := in
 	wanted.Floors = nil
-	now, then := Compute(in), Compute(wanted)
+	now, then := ComputeSettings(in), ComputeSettings(wanted)
 	var names []string
 	for name := range in.Floors {
 		if now[name] != then[name] && then[name] != "" {
@@ -80,7 +80,7 @@ func defaultSettings(in Input) map[string]string {
 	}
 	cpus := max(1, (in.Resources.CPU+999)/1000)
 	const connections = 100
-	buffers := Clamp(memory/4, 32*mebibyte, 16*gibibyte)
+	buffers := ClampValue(memory/4, 32*mebibyte, 16*gibibyte)
 	return map[string]string{
 		"max_connections":              strconv.Itoa(connections),
 		"max_worker_processes":         strconv.FormatInt(max(8, cpus), 10),
@@ -89,14 +89,14 @@ func defaultSettings(in Input) map[string]string {
 		"max_prepared_transactions":    "0",
 		"max_locks_per_transaction":    "64",
 		"max_parallel_workers":         strconv.FormatInt(max(8, cpus), 10),
-		"shared_buffers":               Megabytes(buffers),
-		"effective_cache_size":         Megabytes(Clamp(memory*3/4, 64*mebibyte, 1024*gibibyte)),
-		"work_mem":                     Megabytes(Clamp((memory-buffers)/(connections*4), 1*mebibyte, 64*mebibyte)),
-		"maintenance_work_mem":         Megabytes(Clamp(memory/16, 16*mebibyte, 2*gibibyte)),
-		"max_wal_size":                 Megabytes(Clamp(volume/10, 64*mebibyte, 16*gibibyte)),
-		"min_wal_size":                 Megabytes(Clamp(volume/50, 32*mebibyte, 1*gibibyte)),
-		"max_slot_wal_keep_size":       Megabytes(Clamp(volume/5, 64*mebibyte, 1024*gibibyte)),
-		"wal_keep_size":                Megabytes(Clamp(volume/50, 16*mebibyte, 512*mebibyte)),
+		"shared_buffers":               FormatMegabytes(buffers),
+		"effective_cache_size":         FormatMegabytes(ClampValue(memory*3/4, 64*mebibyte, 1024*gibibyte)),
+		"work_mem":                     FormatMegabytes(ClampValue((memory-buffers)/(connections*4), 1*mebibyte, 64*mebibyte)),
+		"maintenance_work_mem":         FormatMegabytes(ClampValue(memory/16, 16*mebibyte, 2*gibibyte)),
+		"max_wal_size":                 FormatMegabytes(ClampValue(volume/10, 64*mebibyte, 16*gibibyte)),
+		"min_wal_size":                 FormatMegabytes(ClampValue(volume/50, 32*mebibyte, 1*gibibyte)),
+		"max_slot_wal_keep_size":       FormatMegabytes(ClampValue(volume/5, 64*mebibyte, 1024*gibibyte)),
+		"wal_keep_size":                FormatMegabytes(ClampValue(volume/50, 16*mebibyte, 512*mebibyte)),
 		"wal_compression":              "on",
 		"checkpoint_timeout":           "15min",
 		"random_page_cost":             "1.1",
@@ -194,8 +194,8 @@ func usableMemory(r Resources) int64 {
 	}
 }
 
-// Clamp returns n, or the limit that it is beyond.
-func Clamp(n, least, most int64) int64 { return min(max(n, least), most) }
+// ClampValue returns n, or the limit that it is beyond.
+func ClampValue(n, least, most int64) int64 { return min(max(n, least), most) }
 
-// Megabytes writes a number of bytes as PostgreSQL reads it, rounded down.
-func Megabytes(n int64) string { return strconv.FormatInt(n/mebibyte, 10) + "MB" }
+// FormatMegabytes writes a number of bytes as PostgreSQL reads it, rounded down.
+func FormatMegabytes(n int64) string { return strconv.FormatInt(n/mebibyte, 10) + "MB" }

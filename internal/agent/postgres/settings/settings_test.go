@@ -34,11 +34,11 @@ func TestSettingsGolden(t *testing.T) {
 	standby := base
 	standby.Member, standby.Upstream = "orders-1", "host='orders-0.orders-members.shop.svc'"
 	standby.Floors = map[string]int64{"max_connections": 300, "max_worker_processes": 8}
-	golden(t, "primary.conf", Render(Compute(base)))
-	golden(t, "standby.conf", Render(Compute(standby)))
+	golden(t, "primary.conf", RenderSettings(ComputeSettings(base)))
+	golden(t, "standby.conf", RenderSettings(ComputeSettings(standby)))
 	archives := base
 	archives.Archive = ArchiveCommand("/opt/holdfast/holdfast", "/run/holdfast/archive.sock")
-	golden(t, "archives.conf", Render(Compute(archives)))
+	golden(t, "archives.conf", RenderSettings(ComputeSettings(archives)))
 	golden(t, "access.conf", RenderHBA()+"\n"+RenderIdent("postgres", agentapi.MemberName))
 }
 
@@ -68,7 +68,7 @@ func TestSettings(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Compute(c.in)[c.setting]; got != c.want {
+			if got := ComputeSettings(c.in)[c.setting]; got != c.want {
 				t.Errorf("%s = %q, want %q", c.setting, got, c.want)
 			}
 		})

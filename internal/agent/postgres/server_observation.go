@@ -24,7 +24,7 @@ const (
 	observeInterval = 500 * time.Millisecond
 	// positionAge is how old a position in an answer may be.
 	positionAge = 100 * time.Millisecond
-	// pendingInterval is between two looks at settings that wait for a restart.
+	// pendingInterval is between two checks of settings that wait for a restart.
 	pendingInterval = 10 * time.Second
 )
 
@@ -50,10 +50,10 @@ func (a *postgresAgent) refreshPosition(ctx context.Context) {
 	if time.Since(a.position.at) < positionAge {
 		return
 	}
-	look, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	query, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	var position int64
-	err := a.positions.Do(look, func(ctx context.Context, c *pgx.Conn) error {
+	err := a.positions.Do(query, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select (pg_current_wal_flush_lsn() - '0/0')::int8").Scan(&position)
 	})
 	if ctx.Err() != nil {
@@ -91,10 +91,10 @@ func (a *postgresAgent) flushRecord(ctx context.Context) bool {
 // refreshReceived brings up to date how far the WAL of a replica goes: a member
 // that would lead asks for it.
 func (a *postgresAgent) refreshReceived(ctx context.Context) {
-	look, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	query, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	var received int64
-	err := a.positions.Do(look, func(ctx context.Context, c *pgx.Conn) error {
+	err := a.positions.Do(query, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select coalesce((greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn()) - '0/0')::int8, 0)").Scan(&received)
 	})
 	if err != nil {
@@ -103,14 +103,14 @@ func (a *postgresAgent) refreshReceived(ctx context.Context) {
 	a.Store.Update(func(s *agentapi.Status) {
 		changeReplication(s, func(r *postgresapi.ReplicationStatus) {
 			if r.WALEnd != nil {
-				r.WALEnd = lsn.Furthest(r.WALEnd, lsn.Point{Timeline: r.WALEnd.Timeline, Position: uint64(received)})
+				r.WALEnd = lsn.ChooseFurthest(r.WALEnd, lsn.Point{Timeline: r.WALEnd.Timeline, Position: uint64(received)})
 			}
 		})
 	})
 }
 
-// sight is what one look at the database shows.
-type sight struct {
+// serverObservation is what one look at the database shows.
+type serverObservation struct {
 	Recovery  bool
 	Position  int64
 	Received  int64 // of a replica: the end of its log, replayed or not
@@ -118,7 +118,7 @@ type sight struct {
 	Receiving bool
 }
 
-const sightQuery = `select r.recovery,
+const observationQuery = `select r.recovery,
 	case when r.recovery then coalesce((pg_last_wal_replay_lsn() - '0/0')::int8, 0)
 	     else (pg_current_wal_flush_lsn() - '0/0')::int8 end,
 	case when r.recovery then coalesce((greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn()) - '0/0')::int8, 0) else 0 end,
@@ -127,31 +127,31 @@ const sightQuery = `select r.recovery,
 	exists (select from pg_stat_wal_receiver where status = 'streaming')
 	from (select pg_is_in_recovery() as recovery) r`
 
-func (l *life) look(ctx context.Context) (sight, error) {
+func (l *life) queryServer(ctx context.Context) (serverObservation, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	var s sight
+	var o serverObservation
 	err := l.postgresAgent.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, sightQuery).Scan(&s.Recovery, &s.Position, &s.Received, &s.Timeline, &s.Receiving)
+		return c.QueryRow(ctx, observationQuery).Scan(&o.Recovery, &o.Position, &o.Received, &o.Timeline, &o.Receiving)
 	})
-	return s, err
+	return o, err
 }
 
-// observe reports what the database does until ctx ends.
-func (l *life) observe(ctx context.Context) {
+// observeServer reports what the database does until ctx ends.
+func (l *life) observeServer(ctx context.Context) {
 	ticker := time.NewTicker(observeInterval)
 	defer ticker.Stop()
 	var pending time.Time
 	prepared := l.prepared
 	for {
-		seen, err := l.look(ctx)
+		observed, err := l.queryServer(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if l.primary {
-			l.observePrimary(seen, err)
+			l.observePrimary(observed, err)
 		} else {
-			l.observeReplica(ctx, seen, err)
+			l.observeReplica(ctx, observed, err)
 		}
 		if err == nil {
 			l.watchAltered(ctx)
@@ -179,11 +179,11 @@ func (l *life) isPrepared() bool {
 	}
 }
 
-// observePrimary: a primary serves once its accounts and slots are seen to.
-func (l *life) observePrimary(seen sight, err error) {
+// observePrimary: a primary serves once its accounts and slots are ensured.
+func (l *life) observePrimary(observed serverObservation, err error) {
 	prepared := l.isPrepared()
-	if err == nil && !seen.Recovery {
-		l.flushed.set(lsn.Point{Timeline: seen.Timeline, Position: uint64(seen.Position)})
+	if err == nil && !observed.Recovery {
+		l.flushed.setPosition(lsn.Point{Timeline: observed.Timeline, Position: uint64(observed.Position)})
 	}
 	if serving, message := l.health.Serving(); !serving && prepared {
 		l.reportHung(message)
@@ -200,8 +200,8 @@ func (l *life) observePrimary(seen sight, err error) {
 			return
 		}
 		s.State, s.Message, s.Hold = agentapi.StateRunning, "", ""
-		s.Position, s.Lag = uint64(seen.Position), 0
-		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = seen.Timeline })
+		s.Position, s.Lag = uint64(observed.Position), 0
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = observed.Timeline })
 	})
 	if err == nil && prepared && l.Store.Get().Role != v1alpha1.RolePrimary {
 		l.log.Info("takes writes")
@@ -228,62 +228,62 @@ type follower struct {
 	stall      stall
 }
 
-// follows says whether what a replica holds is surely the primary's. One that is
+// followsPrimary says whether what a replica holds is surely the primary's. One that is
 // ahead of what the primary says a moment later, or of one that sends nothing, or
 // that receives a timeline which the primary has left, would serve what was never,
 // or is no longer, true.
-func (f *follower) follows(seen sight) bool {
+func (f *follower) followsPrimary(observed serverObservation) bool {
 	switch {
 	case f.before == 0, f.primary.Position > 0 && f.before > f.primary.Position:
 		return false
-	case seen.Receiving:
-		return seen.Timeline == f.primary.Timeline
+	case observed.Receiving:
+		return observed.Timeline == f.primary.Timeline
 	default:
-		return uint64(seen.Position) <= f.tracker.newest
+		return uint64(observed.Position) <= f.tracker.newest
 	}
 }
 
 // observeReplica compares the replica with its primary.
-func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
+func (l *life) observeReplica(ctx context.Context, observed serverObservation, err error) {
 	view := l.askPrimary(ctx)
 	now := clock.Boottime()
 	f := &l.follower
 	lag := lagReading{}
 	if err != nil {
-		l.proof, f.stall = aheadProof{}, stall{}
+		l.proof, f.stall = divergedProof{}, stall{}
 	} else {
-		lag = f.tracker.lag(now, uint64(seen.Position))
-		l.watchStream(seen.Receiving)
+		lag = f.tracker.readLag(now, uint64(observed.Position))
+		l.watchStream(observed.Receiving)
 	}
-	same := err == nil && l.watchOwn(ctx, now, seen, view == viewServing)
-	lag.Known = lag.Known && view == viewServing && f.follows(seen) && same
+	same := err == nil && l.watchOwnData(ctx, now, observed, view == viewServing)
+	lag.Known = lag.Known && view == viewServing && f.followsPrimary(observed) && same
 	if err == nil {
-		f.before = uint64(seen.Position)
+		f.before = uint64(observed.Position)
 	}
 	if serving, message := l.health.Serving(); !serving {
 		l.reportHung(message)
 		return
 	}
 	before := l.Store.Get().Role
-	role := replicaRole(before, err == nil, view, lag)
+	role := chooseRole(before, err == nil, view, lag)
 	source := l.knownPrimary()
 	l.Store.Update(func(s *agentapi.Status) {
 		s.Serving = err == nil
-		s.State, s.Message = replicaState(err == nil, seen.Receiving, s.DiskFull, role, source)
+		s.State, s.Message = replicaState(err == nil, observed.Receiving, s.DiskFull, role, source)
 		s.Role, s.Hold, s.Lag = role, "", -1
 		if lag.Known {
 			s.Lag = lag.Lag.Seconds()
 		}
 		if err == nil {
-			s.Position = uint64(seen.Position)
+			s.Position = uint64(observed.Position)
 		}
 		changeReplication(s, func(r *postgresapi.ReplicationStatus) {
 			if err == nil {
-				r.Timeline = seen.Timeline
-				r.WALEnd = lsn.Furthest(r.WALEnd, lsn.Point{Timeline: seen.Timeline, Position: uint64(seen.Received)})
+				r.Timeline = observed.Timeline
+				r.WALEnd = lsn.ChooseFurthest(r.WALEnd, lsn.Point{Timeline: observed.Timeline, Position: uint64(observed.Received)})
 			}
 			r.Source = ""
-			if seen.Receiving {
+			if observed.Receiving {
 				r.Source = source
 			}
 		})
@@ -291,41 +291,41 @@ func (l *life) observeReplica(ctx context.Context, seen sight, err error) {
 	if role != before {
 		l.log.Info("role", "role", role, "primary", int(view), "lagKnown", lag.Known, "lag", lag.Lag.String())
 	}
-	l.Labeller.Set(role)
-	if err == nil && seen.Receiving {
-		l.dropOld()
+	l.Labeller.SetRole(role)
+	if err == nil && observed.Receiving {
+		l.removeOldData()
 	}
 }
 
-// watchOwn compares what a replica holds with the primary's, and says whether
+// watchOwnData compares what a replica holds with the primary's, and says whether
 // nothing of it is in doubt.
-func (l *life) watchOwn(ctx context.Context, now time.Duration, seen sight, serving bool) bool {
-	own := l.findOwnEnd(seen)
+func (l *life) watchOwnData(ctx context.Context, now time.Duration, observed serverObservation, serving bool) bool {
+	own := l.findOwnEnd(observed)
 	if !serving || !own.Known {
-		l.proof = aheadProof{}
+		l.proof = divergedProof{}
 	} else {
-		l.watchAhead(now, own.Point)
+		l.watchDiverged(now, own.Point)
 	}
-	l.watchHistory(ctx, now, own, seen.Receiving, serving)
+	l.watchHistory(ctx, now, own, observed.Receiving, serving)
 	f := &l.follower
 	half := own.Half && serving && f.primary.Position > own.Position && !l.Store.Get().DiskFull
-	if f.stall = f.stall.saw(now, seen, half); half && f.stall.over(now) {
+	if f.stall = f.stall.recordObservation(now, observed, half); half && f.stall.isProven(now) {
 		l.log.Warn("what it has of a record is not continued by the primary", "position", own.String())
 		f.stall = stall{}
-		l.hear(troubleHalf)
+		l.reportTrouble(troubleHalf)
 	}
-	return len(l.evidence.Sums) == 0 && (seen.Receiving || l.isCompared(own))
+	return len(l.evidence.Sums) == 0 && (observed.Receiving || l.isCompared(own))
 }
 
-// watchAhead ends the run of a replica that is proven to be ahead of its
+// watchDiverged ends the run of a replica that is proven to be ahead of its
 // primary: what it has must not be written over.
-func (l *life) watchAhead(now time.Duration, own lsn.Point) {
-	l.proof = l.proof.saw(now, own, l.follower.primary)
-	if !l.proof.over(now) {
+func (l *life) watchDiverged(now time.Duration, own lsn.Point) {
+	l.proof = l.proof.recordPositions(now, own, l.follower.primary)
+	if !l.proof.isProven(now) {
 		return
 	}
-	m := aheadMark{Own: l.proof.mark, Primary: l.follower.primary}
-	if err := markAhead(l.o.DataDir, m); err != nil {
+	m := divergedMark{Own: l.proof.mark, Primary: l.follower.primary}
+	if err := writeDivergedMark(l.o.DataDir, m); err != nil {
 		// It is not started again while it is ahead, mark or not.
 		l.log.Error("data that is ahead of the primary is not marked", "error", err.Error())
 	}
@@ -362,9 +362,9 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 	switch {
 	case err == nil && status.Role == v1alpha1.RolePrimary && status.Serving:
 		f.silence = silence{}
-		f.tracker.saw(asked, status.Position)
+		f.tracker.recordSample(asked, status.Position)
 		f.primary, f.primaryUID = pointOf(status, l.control.SystemIdentifier), status.PodUID
-		l.heardPrimary(status)
+		l.recordPrimary(status)
 		l.archive.RecordUpstream(status.Archive)
 		return viewServing
 	case err == nil:
@@ -381,7 +381,7 @@ func (l *life) askPrimary(ctx context.Context) primaryView {
 	if f.silence.gone = statusserver.Gone(err); f.silence.gone && f.silence.view == viewSilent {
 		f.silence.view = viewDown
 	}
-	if now := clock.Boottime(); f.silence.due(now) {
+	if now := clock.Boottime(); f.silence.mustCheck(now) {
 		f.silence = l.askLease(ctx, f.silence, now)
 	}
 	return f.silence.view
@@ -393,17 +393,17 @@ func (l *life) askLease(ctx context.Context, s silence, now time.Duration) silen
 	defer cancel()
 	record, err := l.lease.ReadRecord(ctx)
 	if err != nil || record.Claim == leaseclient.ClaimMissing {
-		return s.unexplained(now)
+		return s.recordUnreadable(now)
 	}
 	if record.Claim == leaseclient.ClaimReleased {
 		s.view = viewDown // it shut down in order
 		return s
 	}
 	l.locatePrimary(record)
-	return s.explain(now, record.Version, time.Since(record.RenewTime))
+	return s.recordLease(now, record.Version, time.Since(record.RenewTime))
 }
 
-// observePending finds what waits for a restart, and what somebody set with
+// observePending finds what waits for a restart, and what a client set with
 // ALTER SYSTEM.
 func (l *life) observePending(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

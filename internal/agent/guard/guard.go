@@ -1,4 +1,6 @@
-package agent
+// Package guard is the process above a member's agent: the first of the database's
+// container. It starts the agent again when it ends, and answers the kubelet's probes.
+package guard
 
 import (
 	"context"
@@ -59,11 +61,11 @@ type Guard struct {
 	Socket, Address string
 	Log             *slog.Logger
 
-	probe *guardProbe
+	probe *agentProbe
 }
 
-// guardAgent runs the agent that this process was to be as a child.
-func guardAgent(socket, address string) error {
+// RunGuarded runs the agent that this process was to be as a child.
+func RunGuarded(socket, address string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the running binary: %w", err)
@@ -94,23 +96,23 @@ func (g *Guard) Run() (int, error) {
 	if err != nil {
 		return 1, fmt.Errorf("listen for probes: %w", err)
 	}
-	g.probe = newGuardProbe(g.Socket)
+	g.probe = newAgentProbe(g.Socket)
 	go func() {
-		if err := statusserver.Serve(ctx, listener, g.probe.handler(), nil); err != nil {
+		if err := statusserver.Serve(ctx, listener, g.probe.newHandler(), nil); err != nil {
 			g.Log.Error("probes are not answered", "error", err.Error())
 		}
 	}()
-	go g.probe.follow(ctx)
-	return g.run(signals), nil
+	go g.probe.followAgent(ctx)
+	return g.runAgents(signals), nil
 }
 
-// run starts the agent again and again until the container is to end.
-func (g *Guard) run(signals <-chan os.Signal) int {
+// runAgents starts the agent again and again until the container is to end.
+func (g *Guard) runAgents(signals <-chan os.Signal) int {
 	pause, vain := time.Duration(0), 0
 	for {
 		began := time.Now()
 		end := g.runAgent(signals)
-		g.probe.reset("the agent has ended")
+		g.probe.resetReport("the agent has ended")
 		if end.orderly {
 			return end.code
 		}
@@ -165,7 +167,7 @@ func (e agentEnd) String() string {
 
 // runAgent runs one agent to its end. Signals are passed on to it.
 func (g *Guard) runAgent(signals <-chan os.Signal) agentEnd {
-	g.probe.reset("the agent is starting")
+	g.probe.resetReport("the agent is starting")
 	process, err := os.StartProcess(g.Path, g.Args, &os.ProcAttr{Env: g.Env, Files: []*os.File{nil, os.Stdout, os.Stderr}})
 	if err != nil {
 		return agentEnd{code: 1, err: fmt.Errorf("start the agent: %w", err)}
@@ -181,12 +183,12 @@ func (g *Guard) runAgent(signals <-chan os.Signal) agentEnd {
 			end.stopping = true
 			_ = process.Signal(s)
 		case <-ticker.C:
-			if g.probe.hung() && !end.hung {
+			if g.probe.isHung() && !end.hung {
 				end.hung = true
 				_ = process.Kill()
 			}
 		case end.status = <-ended:
-			end.answered = g.probe.answered()
+			end.answered = g.probe.hasAnswered()
 			end.code = end.status.ExitStatus()
 			if end.status.Signaled() {
 				end.code = 128 + int(end.status.Signal())

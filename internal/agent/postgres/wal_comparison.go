@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
-// walEvidence is a part of a replica's WAL at its end, by content: what tells
+// walEvidence is a part of a replica's WAL at its end, by content: what distinguishes
 // its history from another one of the same timeline. The zero value is none.
 type walEvidence struct {
 	End  lsn.Point
@@ -48,14 +48,14 @@ func findEvidence(dir string, end lsn.Point) (walEvidence, error) {
 	return e, err
 }
 
-// differs says whether a primary that holds the same part holds another one.
-func (e walEvidence) differs(answer postgresapi.WALComparison) bool {
+// differsFrom says whether a primary that holds the same part holds another one.
+func (e walEvidence) differsFrom(answer postgresapi.WALComparison) bool {
 	return answer.Sum != "" && len(e.Sums) > 0 && !slices.ContainsFunc(e.Sums, func(d wal.WayDigest) bool { return d.Sum == answer.Sum })
 }
 
-// ofOneWay is the evidence with the timeline that the data is on, where only one
+// reduceToOneWay is the evidence with the timeline that the data is on, where only one
 // way leads to its end: pg_control may name an earlier one while a replica runs.
-func (e walEvidence) ofOneWay() (walEvidence, bool) {
+func (e walEvidence) reduceToOneWay() (walEvidence, bool) {
 	if len(e.Sums) != 1 || e.Short != nil && len(e.Short.Sums) != 1 {
 		return e, false
 	}
@@ -67,28 +67,28 @@ func (e walEvidence) ofOneWay() (walEvidence, bool) {
 	return e, true
 }
 
-// diverged says whether a primary's answer proves that the data which ends with
+// isDiverged says whether a primary's answer proves that the data which ends with
 // this WAL, on just that timeline, holds what the primary's does not.
-func (e walEvidence) diverged(answer postgresapi.WALComparison) bool {
+func (e walEvidence) isDiverged(answer postgresapi.WALComparison) bool {
 	switch {
 	case e.End.Timeline > answer.Timeline, !answer.Descends:
 		return true
 	case answer.Left > 0 && e.End.Position > answer.Left:
 		return true
 	default:
-		return e.differs(answer)
+		return e.differsFrom(answer)
 	}
 }
 
-// contained says whether a primary's answer leaves nothing of the data that the
+// isContained says whether a primary's answer leaves nothing of the data that the
 // primary lacks.
-func (e walEvidence) contained(answer postgresapi.WALComparison) bool {
-	return !e.diverged(answer) && (answer.Left > 0 || e.End.Position <= answer.Position)
+func (e walEvidence) isContained(answer postgresapi.WALComparison) bool {
+	return !e.isDiverged(answer) && (answer.Left > 0 || e.End.Position <= answer.Position)
 }
 
-// compareWAL answers what this member's WAL has to do with a part of another's,
+// serveComparison answers what this member's WAL has to do with a part of another's,
 // while it leads.
-func (a *postgresAgent) compareWAL(w http.ResponseWriter, r *http.Request) {
+func (a *postgresAgent) serveComparison(w http.ResponseWriter, r *http.Request) {
 	timeline, err := strconv.ParseInt(r.URL.Query().Get("timeline"), 10, 32)
 	from, fromErr := strconv.ParseUint(r.URL.Query().Get("from"), 10, 64)
 	to, toErr := strconv.ParseUint(r.URL.Query().Get("to"), 10, 64)
@@ -103,7 +103,7 @@ func (a *postgresAgent) compareWAL(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this member does not lead", http.StatusServiceUnavailable)
 		return
 	}
-	answer, err := compareWith(filepath.Join(a.o.pgdata(), "pg_wal"), postgresapi.WALPoint{Timeline: readReplication(status).Timeline, Position: status.Position}, timeline, from, to)
+	answer, err := compareWith(filepath.Join(a.o.pgdataPath(), "pg_wal"), postgresapi.WALPoint{Timeline: readReplication(status).Timeline, Position: status.Position}, timeline, from, to)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -139,18 +139,18 @@ func compareWith(dir string, own postgresapi.WALPoint, timeline int64, from, to 
 func (a *postgresAgent) askComparison(ctx context.Context, primary string, timeline int64, e walEvidence) (walEvidence, postgresapi.WALComparison, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	answer, err := a.askPeer(ctx, primary, timeline, e.From, e.End.Position)
+	answer, err := a.askPeerComparison(ctx, primary, timeline, e.From, e.End.Position)
 	if err == nil && answer.Sum == "" && e.Short != nil {
 		e = *e.Short
-		answer, err = a.askPeer(ctx, primary, timeline, e.From, e.End.Position)
+		answer, err = a.askPeerComparison(ctx, primary, timeline, e.From, e.End.Position)
 	}
 	return e, answer, err
 }
 
-// askPeer asks a peer that leads what its WAL has to do with a part of the own: of
+// askPeerComparison asks a peer that leads what its WAL has to do with a part of the own: of
 // a timeline, or, for 0, of its own way. The deadline is the context's; the error
 // is errors.ErrUnsupported of an agent that is too old to know.
-func (a *postgresAgent) askPeer(ctx context.Context, pod string, timeline int64, from, to uint64) (postgresapi.WALComparison, error) {
+func (a *postgresAgent) askPeerComparison(ctx context.Context, pod string, timeline int64, from, to uint64) (postgresapi.WALComparison, error) {
 	var answer postgresapi.WALComparison
 	query := url.Values{}
 	query.Set("timeline", strconv.FormatInt(timeline, 10))
@@ -161,35 +161,35 @@ func (a *postgresAgent) askPeer(ctx context.Context, pod string, timeline int64,
 
 // compareAtRest compares the WAL of data that does not run with the primary's,
 // and marks data whose history is another. It says whether that data holds nothing
-// that the primary lacks, as far as a primary can tell.
-func (a *postgresAgent) compareAtRest(ctx context.Context, f facts) (bool, error) {
+// that the primary lacks, as far as a primary can prove.
+func (a *postgresAgent) compareAtRest(ctx context.Context, o observation) (bool, error) {
 	a.evidence, a.compared, a.comparedAt = walEvidence{}, comparedWAL{}, 0
-	if f.Volume.Content != contentData || f.End.Position == 0 {
+	if o.Volume.Content != contentData || o.End.Position == 0 {
 		return false, nil
 	}
-	if mark, err := readAhead(a.o.DataDir); mark != nil || err != nil {
+	if mark, err := readDivergedMark(a.o.DataDir); mark != nil || err != nil {
 		return false, err // what was found stays as it is, however far the primary goes
 	}
-	evidence, err := findEvidence(filepath.Join(a.o.pgdata(), "pg_wal"), f.End.Point)
+	evidence, err := findEvidence(filepath.Join(a.o.pgdataPath(), "pg_wal"), o.End.Point)
 	if err != nil {
 		a.log.Warn("the WAL cannot be compared", "error", err.Error())
 		return false, nil
 	}
 	a.evidence = evidence
-	if !f.PrimaryKnown || f.PrimarySystemIdentifier != f.Volume.Control.SystemIdentifier {
+	if !o.PrimaryKnown || o.PrimarySystemIdentifier != o.Volume.Control.SystemIdentifier {
 		return false, nil
 	}
-	evidence, answer, err := a.askComparison(ctx, f.Primary, f.End.Timeline, evidence)
+	evidence, answer, err := a.askComparison(ctx, o.Primary, o.End.Timeline, evidence)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported): // of an older agent: positions are all there is
-		return !ahead(f.End.Point, f.PrimaryEnd), nil
+		return !isAhead(o.End.Point, o.PrimaryEnd), nil
 	case err != nil:
-		a.log.Info("the WAL is not compared yet", "primary", f.Primary, "error", err.Error())
+		a.log.Info("the WAL is not compared yet", "primary", o.Primary, "error", err.Error())
 		return false, nil
-	case evidence.diverged(answer):
+	case evidence.isDiverged(answer):
 		a.evidence = walEvidence{}
 		return false, a.markDiverged(evidence, answer)
-	case evidence.contained(answer):
+	case evidence.isContained(answer):
 		a.evidence = walEvidence{}
 		return true, nil
 	}
@@ -198,9 +198,9 @@ func (a *postgresAgent) compareAtRest(ctx context.Context, f facts) (bool, error
 
 // markDiverged marks data whose history is not the primary's.
 func (a *postgresAgent) markDiverged(e walEvidence, answer postgresapi.WALComparison) error {
-	m := aheadMark{Own: e.End, Primary: lsn.Point{Timeline: answer.Timeline, Position: answer.Position}, Left: answer.Left, Differs: e.differs(answer)}
+	m := divergedMark{Own: e.End, Primary: lsn.Point{Timeline: answer.Timeline, Position: answer.Position}, Left: answer.Left, Differs: e.differsFrom(answer)}
 	a.log.Error("the data is of another history than the primary's", "own", m.Own.String(), "primary", m.Primary.String(), "left", answer.Left, "differs", m.Differs)
-	return markAhead(a.o.DataDir, m)
+	return writeDivergedMark(a.o.DataDir, m)
 }
 
 // ownWAL is how far the data of a running replica goes.
@@ -225,22 +225,22 @@ const mostFollowed = 1<<30 + 64<<20
 // findOwnEnd finds how far the data of a running replica goes. What it has
 // received of a record that is not complete is nothing that it holds; what it
 // receives just now comes in place of what it had.
-func (l *life) findOwnEnd(seen sight) ownWAL {
-	own := ownWAL{Point: lsn.Point{Timeline: seen.Timeline, Position: uint64(seen.Position)}, Known: true}
+func (l *life) findOwnEnd(observed serverObservation) ownWAL {
+	own := ownWAL{Point: lsn.Point{Timeline: observed.Timeline, Position: uint64(observed.Position)}, Known: true}
 	switch {
-	case seen.Receiving:
+	case observed.Receiving:
 		return own
-	case seen.Received-seen.Position > mostFollowed:
+	case observed.Received-observed.Position > mostFollowed:
 		own.Known = false // it has much to replay before it could serve
 		return own
-	case l.last.received != seen.Received || l.last.replayed != seen.Position && l.last.end.Position <= own.Position:
-		end, err := wal.FindEnd(filepath.Join(l.o.pgdata(), "pg_wal"), uint32(seen.Timeline), own.Position, uint64(seen.Received)) //nolint:gosec // PostgreSQL's are so long
+	case l.last.received != observed.Received || l.last.replayed != observed.Position && l.last.end.Position <= own.Position:
+		end, err := wal.FindEnd(filepath.Join(l.o.pgdataPath(), "pg_wal"), uint32(observed.Timeline), own.Position, uint64(observed.Received)) //nolint:gosec // PostgreSQL's are so long
 		if err != nil {
 			l.log.Warn("where the last record ends is not known", "error", err.Error())
 			own.Known = false
 			return own
 		}
-		l.last = lastRecord{seen.Received, seen.Position, end}
+		l.last = lastRecord{observed.Received, observed.Position, end}
 	}
 	own.Half = l.last.end.Position == own.Position && l.last.end.Reach > own.Position
 	own.Position = max(own.Position, l.last.end.Position)
@@ -294,7 +294,7 @@ func (l *life) readEvidence(own ownWAL) {
 	if !own.Known || len(l.evidence.Sums) > 0 || own.Position == 0 || l.isCompared(own) {
 		return
 	}
-	if evidence, err := findEvidence(filepath.Join(l.o.pgdata(), "pg_wal"), own.Point); err == nil {
+	if evidence, err := findEvidence(filepath.Join(l.o.pgdataPath(), "pg_wal"), own.Point); err == nil {
 		l.evidence = evidence
 	}
 }
@@ -320,7 +320,7 @@ const (
 // compareEvidence compares what was read of a replica's WAL while it runs. That
 // the primary has dropped the part settles it for one that receives.
 func (a *postgresAgent) compareEvidence(ctx context.Context, primary string, receiving bool) (comparison, error) {
-	evidence, certain := a.evidence.ofOneWay()
+	evidence, certain := a.evidence.reduceToOneWay()
 	timeline := int64(0)
 	if certain {
 		timeline = evidence.End.Timeline
@@ -329,9 +329,9 @@ func (a *postgresAgent) compareEvidence(ctx context.Context, primary string, rec
 	switch {
 	case err != nil:
 		return comparisonOpen, err
-	case evidence.differs(answer), certain && evidence.diverged(answer):
+	case evidence.differsFrom(answer), certain && evidence.isDiverged(answer):
 		return comparisonDiverged, a.markDiverged(evidence, answer)
-	case answer.Sum == "" && (!receiving || !evidence.contained(answer)):
+	case answer.Sum == "" && (!receiving || !evidence.isContained(answer)):
 		return comparisonOpen, nil
 	}
 	return comparisonSame, nil
@@ -343,7 +343,7 @@ func (a *postgresAgent) compareEvidence(ctx context.Context, primary string, rec
 // has dropped is none. The error is errors.ErrUnsupported where the primary's agent
 // is older and compares nothing.
 func (a *postgresAgent) mayBeReplaced(ctx context.Context, primary agentapi.Status, proof bool) (bool, lsn.Point, error) {
-	control, err := a.programs.ReadControlData(ctx, a.o.pgdata())
+	control, err := a.programs.ReadControlData(ctx, a.o.pgdataPath())
 	if err != nil {
 		return false, lsn.Point{}, err
 	}
@@ -359,7 +359,7 @@ func (a *postgresAgent) mayBeReplaced(ctx context.Context, primary agentapi.Stat
 			return false, end.Point, err
 		}
 	}
-	evidence, err := findEvidence(filepath.Join(a.o.pgdata(), "pg_wal"), end.Point)
+	evidence, err := findEvidence(filepath.Join(a.o.pgdataPath(), "pg_wal"), end.Point)
 	if err != nil {
 		return false, end.Point, err
 	}
@@ -367,10 +367,10 @@ func (a *postgresAgent) mayBeReplaced(ctx context.Context, primary agentapi.Stat
 	switch {
 	case err != nil:
 		return false, end.Point, err
-	case evidence.diverged(answer):
+	case evidence.isDiverged(answer):
 		return false, end.Point, a.markDiverged(evidence, answer)
 	case control.End().Newer(end.Point), proof && answer.Sum == "" && answer.Left == 0:
 		return false, end.Point, nil // the WAL here, or there, is not whole
 	}
-	return evidence.contained(answer), end.Point, nil
+	return evidence.isContained(answer), end.Point, nil
 }

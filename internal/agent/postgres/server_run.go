@@ -34,13 +34,13 @@ type life struct {
 	server  *server.Postmaster
 	// refused is the hash of a configuration that the server did not take.
 	refused string
-	// prepared is closed when a primary's accounts and slots were seen to.
+	// prepared is closed when a primary's accounts and slots were ensured.
 	prepared chan struct{}
 	once     sync.Once
-	// heard carries troubles from the server's log; restart asks for another
+	// reported carries troubles from the server's log; restart asks for another
 	// run; both hold one.
-	heard chan trouble
-	// checkpointed is the checkpoint that was seen last, and since when.
+	reported chan trouble
+	// checkpointed is the checkpoint that was observed last, and since when.
 	checkpointed   lsn.Point
 	checkpointedAt time.Duration
 	restart        chan struct{}
@@ -49,7 +49,7 @@ type life struct {
 	// ours, and alteredTried when resetting them failed last; both are observe's.
 	alteredAt, alteredTried time.Time
 	// begins is the timeline that this life begins, 0 for none; promoting says
-	// that the server was told to, and promotion with which settings, which mean
+	// that the server was asked to, and promotion with which settings, which mean
 	// nothing to a primary.
 	begins    int64
 	promoting bool
@@ -59,49 +59,49 @@ type life struct {
 	strays int
 }
 
-// serve runs the database until it ends, must end, or ctx does. A primary is
+// runServer runs the database until it ends, must end, or ctx does. A primary is
 // only started by a holder of the Lease; it begins a timeline, unless that is 0.
-func (a *postgresAgent) serve(ctx context.Context, control server.ControlData, primary bool, begins int64) error {
+func (a *postgresAgent) runServer(ctx context.Context, control server.ControlData, primary bool, begins int64) error {
 	if held, _ := a.lease.CheckHeld(); primary && !held {
 		return nil
 	}
 	l := &life{
 		postgresAgent: a, primary: primary, control: control, begins: begins,
-		prepared: make(chan struct{}), heard: make(chan trouble, 1), restart: make(chan struct{}, 1), health: health.NewHealth("PostgreSQL", a.log),
+		prepared: make(chan struct{}), reported: make(chan trouble, 1), restart: make(chan struct{}, 1), health: health.NewHealth("PostgreSQL", a.log),
 	}
 	if err := l.prepareFiles(); err != nil {
 		return err
 	}
-	a.where((*whereabouts).begin)
+	a.withLocation((*primaryLocation).beginRun)
 	a.measured, a.last = measuredWAL{}, lastRecord{}
-	a.flushed.set(lsn.Point{})
-	a.Report(agentapi.StateRecovering, "", "starts the database")
-	if err := l.start(ctx); err != nil {
+	a.flushed.setPosition(lsn.Point{})
+	a.ReportState(agentapi.StateRecovering, "", "starts the database")
+	if err := l.startServer(ctx); err != nil {
 		return err
 	}
-	return l.watch(ctx)
+	return l.watchServer(ctx)
 }
 
 // prepareFiles writes what the server reads at its start, apart from the
 // settings.
 func (l *life) prepareFiles() error {
-	return errors.Join(l.writeAccess(), l.writeTLS(), l.clearLocks(), os.Chmod(l.o.pgdata(), 0o700))
+	return errors.Join(l.writeAccess(), l.writeTLS(), l.clearLocks(), os.Chmod(l.o.pgdataPath(), 0o700))
 }
 
-// start tries the declared parameters, then those that worked last, then none:
+// startServer tries the declared parameters, then those that worked last, then none:
 // a parameter that the server only refuses when it starts must not keep the
 // database down.
-func (l *life) start(ctx context.Context) error {
+func (l *life) startServer(ctx context.Context) error {
 	config, _ := l.Config.Current()
 	var refused error
-	for i, parameters := range settings.CandidateParameters(config.Parameters, l.provenParameters()) {
-		in := l.input(parameters, l.control, l.primary)
-		err := l.takeUp(ctx, in)
+	for i, parameters := range settings.CandidateParameters(config.Parameters, l.readProven()) {
+		in := l.buildInput(parameters, l.control, l.primary)
+		err := l.applySettings(ctx, in)
 		if err == nil {
 			err = l.startWith(ctx, in)
 		}
 		if err == nil || ctx.Err() != nil {
-			l.settled(config, i == 0, refused)
+			l.reportParameters(config, i == 0, refused)
 			return nil
 		}
 		if errors.Is(err, errHung) {
@@ -129,7 +129,7 @@ func (l *life) startWith(ctx context.Context, in settings.Input) error {
 	l.archive.BeginRun(l.primary)
 	maps.Copy(decisive, promotion)
 	l.promotion = promotion
-	started, err := l.programs.StartPostmaster(l.o.pgdata(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.listen, decisive)
+	started, err := l.programs.StartPostmaster(l.o.pgdataPath(), filepath.Join(l.o.RunDir, settingsFile), l.Lock, l.readLogLine, decisive)
 	if err != nil {
 		return err
 	}
@@ -137,9 +137,9 @@ func (l *life) startWith(ctx context.Context, in settings.Input) error {
 	_, lost := l.lease.CheckHeld()
 	var silent health.Answers
 	for since := clock.Boottime(); ; since = clock.Boottime() {
-		err := l.answers(ctx)
+		err := l.pingServer(ctx)
 		if err == nil {
-			return l.begun(ctx)
+			return l.recordFirstAnswer(ctx)
 		}
 		silent = silent.Observe(since, clock.Boottime(), server.IsAnswer(err))
 		if silent.Silent() > startLimit && !l.Lock.WaitsForDisk() {
@@ -148,14 +148,14 @@ func (l *life) startWith(ctx context.Context, in settings.Input) error {
 		select {
 		case <-started.Done():
 			err := started.StopAtOnce()
-			return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(started.EndReason(), settings.Compute(in))), err)
+			return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(started.EndReason(), settings.ComputeSettings(in))), err)
 		case <-ctx.Done():
 			return nil
 		case <-l.lostLease(lost):
 			return nil
-		case t := <-l.heard:
+		case t := <-l.reported:
 			// A standby that cannot become consistent is left to watch.
-			l.hear(t)
+			l.reportTrouble(t)
 			return nil
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -170,8 +170,8 @@ const startLimit = 10 * time.Minute
 // answer.
 var errHung = errors.New("PostgreSQL gave no answer for " + startLimit.String() + " while it started: it was killed, and is started again")
 
-// begun takes in that the server answers for the first time.
-func (l *life) begun(ctx context.Context) error {
+// recordFirstAnswer takes in that the server answers for the first time.
+func (l *life) recordFirstAnswer(ctx context.Context) error {
 	err := l.completeTimeline(ctx)
 	if err != nil {
 		return errors.Join(err, l.server.StopAtOnce())
@@ -180,8 +180,8 @@ func (l *life) begun(ctx context.Context) error {
 	return nil
 }
 
-// answers asks the server for anything.
-func (l *life) answers(ctx context.Context) error {
+// pingServer asks the server for anything.
+func (l *life) pingServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return l.postgresAgent.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error { return c.Ping(ctx) })
@@ -195,11 +195,11 @@ func (l *life) lostLease(lost <-chan struct{}) <-chan struct{} {
 	return nil
 }
 
-// settled reports which parameters the server runs with.
-func (l *life) settled(config *agent.Config, declared bool, refused error) {
+// reportParameters reports which parameters the server runs with.
+func (l *life) reportParameters(config *agent.Config, declared bool, refused error) {
 	if declared {
-		l.prove(config.Parameters)
-		l.inForce(config.Hash, settings.HeldBack(l.input(config.Parameters, l.control, l.primary)))
+		l.recordProven(config.Parameters)
+		l.reportInForce(config.Hash, settings.HeldBack(l.buildInput(config.Parameters, l.control, l.primary)))
 		return
 	}
 	if refused != nil {
@@ -208,26 +208,26 @@ func (l *life) settled(config *agent.Config, declared bool, refused error) {
 	l.refused = config.Hash
 }
 
-// inForce reports the configuration that the server runs with. What is said of
+// reportInForce reports the configuration that the server runs with. What is said of
 // the archive is of that one by then: who reads both takes the last file of the
 // destination before for one of the next otherwise.
-func (l *life) inForce(hash string, waits []string) {
+func (l *life) reportInForce(hash string, waits []string) {
 	l.archive.ReportStatus()
 	l.Store.Update(func(s *agentapi.Status) { s.ConfigHash, s.ConfigError, s.WaitsForPrimary = hash, "", waits })
 }
 
-// watch looks after the running server, until it ends or must.
-func (l *life) watch(ctx context.Context) error {
+// watchServer looks after the running server, until it ends or must.
+func (l *life) watchServer(ctx context.Context) error {
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	running.Go(func() { l.observe(helpers) })
-	running.Go(func() { l.upkeep(helpers) })
+	running.Go(func() { l.observeServer(helpers) })
+	running.Go(func() { l.followChanges(helpers) })
 	running.Go(func() { l.freeWAL(helpers) })
 	running.Go(func() {
 		l.health.Follow(helpers, l.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.o.RunDir, l.o.Port) })
 	})
 	if l.primary {
-		running.Go(func() { l.measure(helpers) })
+		running.Go(func() { l.measureData(helpers) })
 	}
 	finish := func() { stop(); running.Wait() }
 	_, lost := l.lease.CheckHeld()
@@ -242,7 +242,7 @@ func (l *life) watch(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("another member holds the Lease, and the database was killed: %w", err)
 		}
-		l.Report(agentapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
+		l.ReportState(agentapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
 		return nil
 	case <-l.server.Done():
 		finish()
@@ -256,15 +256,15 @@ func (l *life) watch(ctx context.Context) error {
 		finish()
 		l.server.StopInOrder(l.o.StopTimeout)
 		return nil
-	case t := <-l.troubled(helpers, &running):
+	case t := <-l.followTroubles(helpers, &running):
 		finish()
-		return l.mend(ctx, t)
+		return l.repairReplica(ctx, t)
 	}
 }
 
-// upkeep applies what changes outside: configuration, certificate, password,
+// followChanges applies what changes outside: configuration, certificate, password,
 // membership.
-func (l *life) upkeep(ctx context.Context) {
+func (l *life) followChanges(ctx context.Context) {
 	for {
 		config, configChanged := l.Config.Current()
 		bundle, certificateChanged := l.Certificates.Current()
@@ -274,7 +274,7 @@ func (l *life) upkeep(ctx context.Context) {
 		l.takeConfig(ctx, config)
 		pause := 5 * time.Second
 		if l.primary {
-			if err := l.seeToAccounts(ctx, config); err != nil {
+			if err := l.ensureAccounts(ctx, config); err != nil {
 				l.log.Warn("accounts and slots", "error", err.Error())
 				pause = time.Second
 			} else {
@@ -288,7 +288,7 @@ func (l *life) upkeep(ctx context.Context) {
 		case <-configChanged:
 		case <-certificateChanged:
 		case <-l.moved:
-			if err := l.follow(ctx, config); err != nil {
+			if err := l.followPrimary(ctx, config); err != nil {
 				l.log.Warn("does not follow the primary to its new address", "error", err.Error())
 			}
 		case <-time.After(pause):
@@ -301,21 +301,21 @@ func (l *life) upkeep(ctx context.Context) {
 const checkpointAge = 4 * time.Second
 
 // recordCheckpoint keeps on the Lease how far the data on the disk goes, so
-// that an older volume is told from this one.
+// that an older volume is distinguished from this one.
 func (l *life) recordCheckpoint(ctx context.Context) {
 	var timeline int64
 	var position string
 	err := l.postgresAgent.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, "select timeline_id::int8, checkpoint_lsn::text from pg_control_checkpoint()").Scan(&timeline, &position)
 	})
-	seen, now := lsn.Parse(timeline, position), clock.Boottime()
-	if err != nil || seen != l.checkpointed {
-		l.checkpointed, l.checkpointedAt = seen, now
+	observed, now := lsn.Parse(timeline, position), clock.Boottime()
+	if err != nil || observed != l.checkpointed {
+		l.checkpointed, l.checkpointedAt = observed, now
 		return
 	}
 	record, held := l.lease.LastRecord()
 	// Another timeline is recorded by a renewal first, which forgets the checkpoint.
-	if !held || now-l.checkpointedAt < checkpointAge || record.Timeline != timeline || !seen.Newer(lsn.Parse(timeline, record.Checkpoint)) {
+	if !held || now-l.checkpointedAt < checkpointAge || record.Timeline != timeline || !observed.Newer(lsn.Parse(timeline, record.Checkpoint)) {
 		return
 	}
 	err = l.lease.AnnotateLease(ctx, map[string]string{leaseclient.AnnotationCheckpoint: position})
@@ -324,23 +324,23 @@ func (l *life) recordCheckpoint(ctx context.Context) {
 	}
 }
 
-// follow points a running replica at the primary's new address, with the
+// followPrimary points a running replica at the primary's new address, with the
 // parameters as they are.
-func (l *life) follow(ctx context.Context, config *agent.Config) error {
+func (l *life) followPrimary(ctx context.Context, config *agent.Config) error {
 	var address string
 	var due bool
-	l.where(func(w *whereabouts) { address, due = w.next() })
+	l.withLocation(func(w *primaryLocation) { address, due = w.nextAddress() })
 	if !due || l.primary || config == nil || l.refused == config.Hash {
 		return nil
 	}
-	in := l.input(config.Parameters, l.control, l.primary)
+	in := l.buildInput(config.Parameters, l.control, l.primary)
 	in.Upstream = l.o.primaryConnection(l.knownPrimary(), address, l.o.Identity.Pod)
-	err := l.takeUp(ctx, in)
+	err := l.applySettings(ctx, in)
 	if err == nil {
-		err = l.reload(ctx)
+		err = l.reloadSettings(ctx)
 	}
 	if err == nil {
-		l.where(func(w *whereabouts) { w.inForce = address })
+		l.withLocation(func(w *primaryLocation) { w.inForce = address })
 		l.log.Info("looks for the primary elsewhere", "address", address)
 	}
 	return err
@@ -375,30 +375,30 @@ func (l *life) takeConfig(ctx context.Context, config *agent.Config) {
 	status := l.Store.Get()
 	known := config != nil && status.ConfigHash == config.Hash
 	if known && status.ConfigError != "" {
-		// What is in force was declared again: going back mends a refusal.
+		// What is in force was declared again: going back repairs a refusal.
 		l.refused = ""
 		l.Store.Update(func(s *agentapi.Status) { s.ConfigError = "" })
 	}
 	if config == nil || known && len(status.WaitsForPrimary) == 0 || l.refused == config.Hash {
 		return
 	}
-	in := l.input(config.Parameters, l.floors(ctx), l.primary)
+	in := l.buildInput(config.Parameters, l.readFloors(ctx), l.primary)
 	waits := settings.HeldBack(in)
 	if known && slices.Equal(waits, status.WaitsForPrimary) {
 		return
 	}
-	err := l.takeUp(ctx, in)
+	err := l.applySettings(ctx, in)
 	if err == nil {
-		err = l.reload(ctx)
+		err = l.reloadSettings(ctx)
 	}
 	var refused *settings.Refusal
 	switch {
 	case err == nil:
 		l.refused = ""
 		l.observePending(ctx)
-		l.inForce(config.Hash, waits)
+		l.reportInForce(config.Hash, waits)
 		if len(l.Store.Get().PendingRestart) == 0 {
-			l.prove(config.Parameters)
+			l.recordProven(config.Parameters)
 		}
 		l.log.Info("configuration taken up", "hash", config.Hash)
 	case errors.As(err, &refused):
@@ -410,21 +410,21 @@ func (l *life) takeConfig(ctx context.Context, config *agent.Config) {
 	}
 }
 
-// floors are what pg_control says now of the primary's settings: it follows
+// readFloors are what pg_control says now of the primary's settings: it follows
 // what is replayed. What a life began with serves where it cannot be read.
-func (l *life) floors(ctx context.Context) server.ControlData {
+func (l *life) readFloors(ctx context.Context) server.ControlData {
 	if l.primary {
 		return l.control
 	}
-	control, err := l.programs.ReadControlData(ctx, l.o.pgdata())
+	control, err := l.programs.ReadControlData(ctx, l.o.pgdataPath())
 	if err != nil {
 		return l.control
 	}
 	return control
 }
 
-// reload has the server read its settings again, and waits until it has.
-func (l *life) reload(ctx context.Context) error {
+// reloadSettings has the server read its settings again, and waits until it has.
+func (l *life) reloadSettings(ctx context.Context) error {
 	loaded := func() (t time.Time, err error) {
 		err = l.postgresAgent.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 			return c.QueryRow(ctx, "select pg_conf_load_time()").Scan(&t)
@@ -439,7 +439,7 @@ func (l *life) reload(ctx context.Context) error {
 		return fmt.Errorf("reload: %w", err)
 	}
 	for range 100 {
-		wait(ctx, 20*time.Millisecond)
+		waitFor(ctx, 20*time.Millisecond)
 		if after, err := loaded(); err != nil || !after.Equal(before) {
 			return err
 		}
@@ -447,8 +447,8 @@ func (l *life) reload(ctx context.Context) error {
 	return errors.New("the database does not read its settings again")
 }
 
-// detail reports what the data says of its first database.
-func (l *life) detail(found map[string]string) {
+// reportDetails reports what the data says of its first database.
+func (l *life) reportDetails(found map[string]string) {
 	l.Store.Update(func(s *agentapi.Status) {
 		details := maps.Clone(s.Details)
 		if details == nil {
@@ -462,8 +462,8 @@ func (l *life) detail(found map[string]string) {
 	})
 }
 
-// seeToAccounts keeps roles, first database and slots of a primary.
-func (l *life) seeToAccounts(ctx context.Context, config *agent.Config) error {
+// ensureAccounts keeps roles, first database and slots of a primary.
+func (l *life) ensureAccounts(ctx context.Context, config *agent.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	account, accountErr := l.readAccount()
@@ -475,7 +475,7 @@ func (l *life) seeToAccounts(ctx context.Context, config *agent.Config) error {
 		if err == nil && accountErr == nil {
 			var details map[string]string
 			if details, err = accounts.EnsureAccount(ctx, c, account); err == nil {
-				l.detail(details)
+				l.reportDetails(details)
 			}
 		}
 		return errors.Join(err, accountErr)

@@ -1,8 +1,9 @@
-package agent
+package guard
 
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -129,7 +130,7 @@ func TestGuardEndsWhereNoAgentStarts(t *testing.T) {
 	}
 }
 
-// Nobody but a container's first process may kill all others.
+// Only a container's first process may kill all others.
 func TestGuardRefusesToRunBesideOthers(t *testing.T) {
 	g := &Guard{Path: "/bin/true", Args: []string{"true"}, Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 	if _, err := g.Run(); err == nil {
@@ -138,9 +139,9 @@ func TestGuardRefusesToRunBesideOthers(t *testing.T) {
 }
 
 // readiness is what the kubelet gets.
-func readiness(p *guardProbe) (code int, text string) {
+func readiness(p *agentProbe) (code int, text string) {
 	w := httptest.NewRecorder()
-	p.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	p.newHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 	return w.Code, strings.TrimSpace(w.Body.String())
 }
 
@@ -148,7 +149,7 @@ func readiness(p *guardProbe) (code int, text string) {
 // leaves at once when the agent says so.
 func TestGuardAnswersByTheLastReport(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	listener, err := listen(socket)
+	listener, err := listenUnix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,24 +165,24 @@ func TestGuardAnswersByTheLastReport(t *testing.T) {
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	p := newGuardProbe(socket)
+	p := newAgentProbe(socket)
 	if code, _ := readiness(p); code != http.StatusServiceUnavailable {
 		t.Errorf("%d before the agent has reported", code)
 	}
-	p.ask(t.Context())
-	if code, text := readiness(p); code != http.StatusOK || text != "report" || !p.answered() {
+	p.askAgent(t.Context())
+	if code, text := readiness(p); code != http.StatusOK || text != "report" || !p.hasAnswered() {
 		t.Errorf("%d %q", code, text)
 	}
 	status.Store(http.StatusServiceUnavailable)
-	p.ask(t.Context())
+	p.askAgent(t.Context())
 	if code, text := readiness(p); code != http.StatusServiceUnavailable || text != "report" {
 		t.Errorf("the agent said no: %d %q", code, text)
 	}
 	status.Store(http.StatusOK)
-	p.ask(t.Context())
+	p.askAgent(t.Context())
 
 	w := httptest.NewRecorder()
-	p.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	p.newHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Body.String() != "the agent's" {
 		t.Errorf("metrics: %d %q", w.Code, w.Body.String())
 	}
@@ -198,26 +199,34 @@ func TestGuardAnswersByTheLastReport(t *testing.T) {
 		t.Errorf("an agent that hung for 17 s takes its database out: %d %q", code, text)
 	}
 	hang(17 * time.Second)
-	if code, _ := readiness(p); code != http.StatusServiceUnavailable || p.hung() {
-		t.Errorf("an agent that hung for 34 s: %d, ended %v", code, p.hung())
+	if code, _ := readiness(p); code != http.StatusServiceUnavailable || p.isHung() {
+		t.Errorf("an agent that hung for 34 s: %d, ended %v", code, p.isHung())
 	}
 	hang(30 * time.Second)
-	if !p.hung() {
+	if !p.isHung() {
 		t.Error("an agent that hung for a minute is not ended")
 	}
-	p.reset("the agent has ended")
-	if code, text := readiness(p); code != http.StatusServiceUnavailable || text != "the agent has ended" || p.hung() || p.answered() {
+	p.resetReport("the agent has ended")
+	if code, text := readiness(p); code != http.StatusServiceUnavailable || text != "the agent has ended" || p.isHung() || p.hasAnswered() {
 		t.Errorf("%d %q", code, text)
 	}
 	// A connection that is accepted, and no answer: that is silence, too.
 	_ = server.Close()
-	mute, err := listen(socket)
+	mute, err := listenUnix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = mute.Close() })
-	p.ask(t.Context())
-	if p.answers.Silent() == 0 || p.answered() {
+	p.askAgent(t.Context())
+	if p.answers.Silent() == 0 || p.hasAnswered() {
 		t.Error("a socket that accepts and says nothing passes for an answer")
 	}
+}
+
+// listenUnix listens at a socket that an earlier listener may have left.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return net.Listen("unix", path)
 }

@@ -75,10 +75,10 @@ func TestEvidence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := e.diverged(answer); got != c.diverged {
+			if got := e.isDiverged(answer); got != c.diverged {
 				t.Errorf("diverged: %v, by %+v", got, answer)
 			}
-			if got := e.contained(answer); got != c.contained {
+			if got := e.isContained(answer); got != c.contained {
 				t.Errorf("contained: %v, by %+v", got, answer)
 			}
 		})
@@ -100,7 +100,7 @@ func TestEvidenceOfEveryWay(t *testing.T) {
 		if err != nil || answer.Sum == "" {
 			t.Fatalf("%+v, %v", answer, err)
 		}
-		if got := e.differs(answer); got != differs {
+		if got := e.differsFrom(answer); got != differs {
 			t.Errorf("%s: %v", letters, got)
 		}
 	}
@@ -122,7 +122,7 @@ func TestEvidenceOfOneWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, certain := e.ofOneWay()
+		e, certain := e.reduceToOneWay()
 		if certain != (want > 0) || certain && (e.End.Timeline != want || e.Short.End.Timeline != want) {
 			t.Errorf("timeline %d, certain %v; want %d", e.End.Timeline, certain, want)
 		}

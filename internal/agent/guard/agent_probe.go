@@ -1,4 +1,4 @@
-package agent
+package guard
 
 import (
 	"context"
@@ -24,8 +24,8 @@ const (
 	reportLimit = 30 * time.Second
 )
 
-// guardProbe is what the guard knows of its agent.
-type guardProbe struct {
+// agentProbe is what the guard knows of its agent.
+type agentProbe struct {
 	agent *http.Client
 	proxy *httputil.ReverseProxy
 
@@ -39,14 +39,14 @@ type guardProbe struct {
 	run   int
 }
 
-func newGuardProbe(socket string) *guardProbe {
+func newAgentProbe(socket string) *agentProbe {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 		ResponseHeaderTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
 	}
-	return &guardProbe{
+	return &agentProbe{
 		report: "the agent is starting",
 		// Each question needs an answer of its own: no connection is kept.
 		agent: &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DialContext: transport.DialContext, DisableKeepAlives: true}},
@@ -62,19 +62,19 @@ func newGuardProbe(socket string) *guardProbe {
 	}
 }
 
-// follow asks the agent whether its database serves, until ctx ends.
-func (p *guardProbe) follow(ctx context.Context) {
+// followAgent asks the agent whether its database serves, until ctx ends.
+func (p *agentProbe) followAgent(ctx context.Context) {
 	for clock.Sleep(ctx, probeInterval) {
-		p.ask(ctx)
+		p.askAgent(ctx)
 	}
 }
 
-func (p *guardProbe) ask(ctx context.Context) {
+func (p *agentProbe) askAgent(ctx context.Context) {
 	p.mu.Lock()
 	run := p.run
 	p.mu.Unlock()
 	began := clock.Boottime()
-	ready, report, err := p.readiness(ctx)
+	ready, report, err := p.readReadiness(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != run {
@@ -86,7 +86,7 @@ func (p *guardProbe) ask(ctx context.Context) {
 	}
 }
 
-func (p *guardProbe) readiness(ctx context.Context) (ready bool, report string, err error) {
+func (p *agentProbe) readReadiness(ctx context.Context) (ready bool, report string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/readyz", nil)
 	if err != nil {
 		return false, "", err
@@ -100,29 +100,29 @@ func (p *guardProbe) readiness(ctx context.Context) (ready bool, report string, 
 	return response.StatusCode == http.StatusOK, strings.TrimSpace(string(text)), err
 }
 
-// reset forgets what the agent reported.
-func (p *guardProbe) reset(report string) {
+// resetReport forgets what the agent reported.
+func (p *agentProbe) resetReport(report string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers, p.ready, p.heard, p.report = health.Answers{}, false, false, report
 	p.run++
 }
 
-// hung says that the agent has not answered for so long that it is ended.
-func (p *guardProbe) hung() bool {
+// isHung says that the agent has not answered for so long that it is ended.
+func (p *agentProbe) isHung() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.answers.Hung()
 }
 
-func (p *guardProbe) answered() bool {
+func (p *agentProbe) hasAnswered() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.heard
 }
 
-// current is the readiness by the last report, as long as that holds.
-func (p *guardProbe) current() (ready bool, report string) {
+// readReport is the readiness by the last report, as long as that holds.
+func (p *agentProbe) readReport() (ready bool, report string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if silent := p.answers.Silent(); p.ready && silent >= reportLimit {
@@ -131,15 +131,15 @@ func (p *guardProbe) current() (ready bool, report string) {
 	return p.ready, p.report
 }
 
-// handler answers the kubelet, and passes on what only the agent knows. The
+// newHandler answers the kubelet, and passes on what only the agent knows. The
 // guard is alive when it answers: a hung agent is its to end.
-func (p *guardProbe) handler() http.Handler {
+func (p *agentProbe) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		ready, report := p.current()
+		ready, report := p.readReport()
 		if !ready {
 			http.Error(w, report, http.StatusServiceUnavailable)
 			return

@@ -13,7 +13,7 @@ import (
 )
 
 // A cluster that is created again with other names gets no second database,
-// and no role of somebody else's gets a password.
+// and no role of another client's gets a password.
 func TestRealFirstDatabaseKeepsItsNames(t *testing.T) {
 	w := newWorld(t, 1)
 	volume := t.TempDir()
@@ -35,7 +35,7 @@ func TestRealFirstDatabaseKeepsItsNames(t *testing.T) {
 
 	// Nor does a comment that names a superuser hand out its password: what is
 	// reported comes back as the configuration.
-	again.exec("create role boss superuser login", "comment on role "+settings.ReplicationRole+" is '"+accounts.FirstDatabase{Database: "app", Owner: "boss"}.Comment()+"'")
+	again.exec("create role boss superuser login", "comment on role "+settings.ReplicationRole+" is '"+accounts.FirstDatabase{Database: "app", Owner: "boss"}.FormatComment()+"'")
 	misled := again.until("misled", func(s agentapi.Status) bool {
 		return s.Details[postgresapi.DetailOwner] == "boss" || s.Details[postgresapi.DetailAbsent] != ""
 	}).Details

@@ -20,8 +20,8 @@ import (
 // outside the data directory, so that a copy of the data brings no settings.
 const settingsFile = "postgresql.conf"
 
-// input is what the settings are computed from now.
-func (a *postgresAgent) input(parameters map[string]string, control server.ControlData, primary bool) settings.Input {
+// buildInput is what the settings are computed from now.
+func (a *postgresAgent) buildInput(parameters map[string]string, control server.ControlData, primary bool) settings.Input {
 	in := settings.Input{
 		Major: a.major, Member: a.o.Identity.Pod, Cluster: a.o.Identity.Cluster,
 		Port: a.o.Port, RunDir: a.o.RunDir, Resources: a.o.Resources, Parameters: parameters,
@@ -39,15 +39,15 @@ func (a *postgresAgent) input(parameters map[string]string, control server.Contr
 	return in
 }
 
-// takeUp checks settings and puts them in the server's file. A refusal leaves
+// applySettings checks settings and puts them in the server's file. A refusal leaves
 // the file as it was.
-func (a *postgresAgent) takeUp(ctx context.Context, in settings.Input) error {
+func (a *postgresAgent) applySettings(ctx context.Context, in settings.Input) error {
 	candidate := filepath.Join(a.o.RunDir, "candidate.conf")
-	if err := atomicfile.WriteFile(candidate, []byte(settings.Render(settings.Compute(in)))); err != nil {
+	if err := atomicfile.WriteFile(candidate, []byte(settings.RenderSettings(settings.ComputeSettings(in)))); err != nil {
 		return err
 	}
 	// The server reads the whole file, checks every value, and prints one.
-	if _, err := a.programs.Run(ctx, "postgres", "-D", a.o.pgdata(), "-c", "config_file="+candidate, "-C", "port"); err != nil {
+	if _, err := a.programs.Run(ctx, "postgres", "-D", a.o.pgdataPath(), "-c", "config_file="+candidate, "-C", "port"); err != nil {
 		var failed *process.Failure
 		if errors.As(err, &failed) {
 			return &settings.Refusal{Message: settings.DescribeRefusal(failed.Stderr)}
@@ -87,9 +87,9 @@ func (a *postgresAgent) writeTLS() error {
 		atomicfile.WriteFile(filepath.Join(dir, "server.key"), bundle.ServerKeyPEM))
 }
 
-// provenParameters are the user's parameters with which the database last
+// readProven are the user's parameters with which the database last
 // ran; nil where none are known.
-func (a *postgresAgent) provenParameters() map[string]string {
+func (a *postgresAgent) readProven() map[string]string {
 	data, err := os.ReadFile(filepath.Join(a.o.DataDir, parametersName))
 	if err != nil {
 		return nil
@@ -101,8 +101,8 @@ func (a *postgresAgent) provenParameters() map[string]string {
 	return parameters
 }
 
-// prove keeps the user's parameters as those that the database runs with.
-func (a *postgresAgent) prove(parameters map[string]string) {
+// recordProven keeps the user's parameters as those that the database runs with.
+func (a *postgresAgent) recordProven(parameters map[string]string) {
 	data, err := json.Marshal(parameters)
 	if err == nil {
 		err = atomicfile.WriteFile(filepath.Join(a.o.DataDir, parametersName), data)

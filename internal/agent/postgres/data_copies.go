@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
-// initdb creates the database system beside its place, and moves it there only
+// initializeData creates the database system beside its place, and moves it there only
 // when it is whole: a crash in the middle leaves nothing that looks like data.
-func (a *postgresAgent) initdb(ctx context.Context) error {
-	directory := filepath.Join(a.o.DataDir, birthName)
+func (a *postgresAgent) initializeData(ctx context.Context) error {
+	directory := filepath.Join(a.o.DataDir, bootstrapName)
 	if err := os.RemoveAll(directory); err != nil {
 		return fmt.Errorf("remove an unfinished data directory: %w", err)
 	}
@@ -23,7 +23,7 @@ func (a *postgresAgent) initdb(ctx context.Context) error {
 	if _, err := a.programs.Run(ctx, "initdb", initdbArgs(directory, a.major)...); err != nil {
 		return err
 	}
-	return atomicfile.Move(directory, a.o.pgdata())
+	return atomicfile.Move(directory, a.o.pgdataPath())
 }
 
 func initdbArgs(directory string, major int) []string {
@@ -47,10 +47,10 @@ func initdbArgs(directory string, major int) []string {
 // copyPrimary copies the data of the primary beside its place, and marks it
 // complete.
 func (a *postgresAgent) copyPrimary(ctx context.Context, primary agentapi.Status) error {
-	// A mark that is here was of data that somebody has taken away: data that
+	// A mark that is here was of data that a person has taken away: data that
 	// is there with its mark is never copied over. After a crash it would pass
 	// for the copy's.
-	if err := errors.Join(removeCopy(a.o.DataDir), os.RemoveAll(filepath.Join(a.o.DataDir, aheadName)), atomicfile.SyncDir(a.o.DataDir)); err != nil {
+	if err := errors.Join(removeCopy(a.o.DataDir), os.RemoveAll(filepath.Join(a.o.DataDir, divergedMarkName)), atomicfile.SyncDir(a.o.DataDir)); err != nil {
 		return fmt.Errorf("remove an unfinished copy: %w", err)
 	}
 	directory := filepath.Join(a.o.DataDir, copyName)
@@ -106,10 +106,10 @@ func (a *postgresAgent) adoptCopy() error {
 	return errors.Join(os.Remove(path(completeName)), os.RemoveAll(path(dropName)))
 }
 
-// dropOld removes the data that a copy has replaced, now that the copy
+// removeOldData removes the data that a copy has replaced, now that the copy
 // streams. It gets another name first: what is half removed is never kept in the
 // place of a whole copy.
-func (a *postgresAgent) dropOld() {
+func (a *postgresAgent) removeOldData() {
 	if !findLeftovers(a.o.DataDir).Old {
 		return
 	}

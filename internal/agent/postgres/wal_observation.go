@@ -32,36 +32,36 @@ func reportRequest(r leaderRecord) func(*agentapi.Status) {
 	}
 }
 
-// gatherLeading collects what only a primary's start is decided from.
-func (a *postgresAgent) gatherLeading(ctx context.Context, f *facts) error {
-	f.Lease = a.lookLease(ctx)
-	f.Taken, f.Continues, f.PodUID, f.Boot = a.taken, a.led, a.o.Identity.PodUID, a.boot
-	if f.Volume.Content != contentData {
+// observeLeading collects what only a primary's start is decided from.
+func (a *postgresAgent) observeLeading(ctx context.Context, o *observation) error {
+	o.Lease = a.readLease(ctx)
+	o.Taken, o.Continues, o.PodUID, o.Boot = a.taken, a.led, a.o.Identity.PodUID, a.boot
+	if o.Volume.Content != contentData {
 		return nil
 	}
 	record, err := readLeader(a.o.DataDir)
 	if err != nil {
 		return err
 	}
-	if f.Leader = record.completed(f.Volume.Control); f.Leader != record {
-		if err := writeLeader(a.o.DataDir, f.Leader); err != nil {
+	if o.Leader = record.completeRecord(o.Volume.Control); o.Leader != record {
+		if err := writeLeader(a.o.DataDir, o.Leader); err != nil {
 			return err
 		}
 	}
-	a.Store.Update(reportRequest(f.Leader))
+	a.Store.Update(reportRequest(o.Leader))
 	config, _ := a.Config.Current()
 	if config == nil {
 		return nil
 	}
 	if r := config.OlderData; r != nil && r.Pod == a.o.Identity.Pod && r.ID != "" {
-		f.Request = r
+		o.Request = r
 	}
-	if f.Lease.Claim == leaseclient.ClaimMine && !a.led {
+	if o.Lease.Claim == leaseclient.ClaimMine && !a.led {
 		now := clock.Boottime()
 		if a.askedSince == 0 {
 			a.askedSince = now
 		}
-		f.Members, f.Patient = a.askMembers(ctx, config.Members, f.Volume.Control.SystemIdentifier), now-a.askedSince < membersPatience
+		o.Members, o.Patient = a.askMembers(ctx, config.Members, o.Volume.Control.SystemIdentifier), now-a.askedSince < membersPatience
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (a *postgresAgent) measureWAL(control server.ControlData, before int64) (ls
 	if err != nil {
 		return lsn.Extent{}, err
 	}
-	found, err := wal.FindExtent(filepath.Join(a.o.pgdata(), "pg_wal"), uint32(control.Timeline), from, uint32(before)) //nolint:gosec // PostgreSQL's are so long
+	found, err := wal.FindExtent(filepath.Join(a.o.pgdataPath(), "pg_wal"), uint32(control.Timeline), from, uint32(before)) //nolint:gosec // PostgreSQL's are so long
 	if err != nil {
 		return lsn.Extent{}, fmt.Errorf("find where the WAL ends: %w", err)
 	}
@@ -129,20 +129,20 @@ func (a *postgresAgent) measureWAL(control server.ControlData, before int64) (ls
 	return a.measured.end, nil
 }
 
-// gatherWAL collects how far the WAL on the volume goes. What a primary has that
+// observeWAL collects how far the WAL on the volume goes. What a primary has that
 // this process has led with since it claimed the Lease needs no measure; a
 // replica's that cannot be found out is left to PostgreSQL.
-func (a *postgresAgent) gatherWAL(f *facts) (err error) {
-	if f.Volume.Control.SystemIdentifier != "" && !f.Continues {
+func (a *postgresAgent) observeWAL(o *observation) (err error) {
+	if o.Volume.Control.SystemIdentifier != "" && !o.Continues {
 		var before int64
 		if a.ordinal == 0 {
 			// A primary's start recovers no later timeline: what a promotion that was
 			// interrupted has left of one is no data.
-			before = max(f.Volume.Control.Timeline, f.Volume.Control.RecoveryTimeline) + 1
+			before = max(o.Volume.Control.Timeline, o.Volume.Control.RecoveryTimeline) + 1
 		}
-		f.End, err = a.measureWAL(f.Volume.Control, before)
+		o.End, err = a.measureWAL(o.Volume.Control, before)
 	}
-	a.reportWALEnd(*f)
+	a.reportWALEnd(*o)
 	if err != nil && a.ordinal != 0 {
 		a.log.Warn("how far the data goes is not known", "error", err.Error())
 		return nil
@@ -151,13 +151,13 @@ func (a *postgresAgent) gatherWAL(f *facts) (err error) {
 }
 
 // reportWALEnd says how far the data goes that does not run.
-func (a *postgresAgent) reportWALEnd(f facts) {
+func (a *postgresAgent) reportWALEnd(o observation) {
 	var end *postgresapi.WALPoint
 	switch {
-	case f.Volume.Content == contentEmpty:
+	case o.Volume.Content == contentEmpty:
 		end = &postgresapi.WALPoint{}
-	case f.Volume.Content == contentData && f.Volume.Control.SystemIdentifier != "" && f.End.Position > 0:
-		own := f.end()
+	case o.Volume.Content == contentData && o.Volume.Control.SystemIdentifier != "" && o.End.Position > 0:
+		own := o.findEnd()
 		end = &postgresapi.WALPoint{Timeline: own.Timeline, Position: own.Position}
 	}
 	a.Store.Update(func(s *agentapi.Status) {
@@ -172,15 +172,15 @@ type flushedWAL struct {
 	at lsn.Point
 }
 
-func (w *flushedWAL) set(p lsn.Point) {
+func (w *flushedWAL) setPosition(p lsn.Point) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.at = p
 }
 
-// record edits the annotations of the Lease. What it says of another timeline
+// annotateRenewal edits the annotations of the Lease. What it says of another timeline
 // is no measure of this one.
-func (w *flushedWAL) record(boot string) func(map[string]string) {
+func (w *flushedWAL) annotateRenewal(boot string) func(map[string]string) {
 	return func(annotations map[string]string) {
 		w.mu.Lock()
 		at := w.at
