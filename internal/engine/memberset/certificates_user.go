@@ -62,7 +62,7 @@ func (b *UserSecret) FindFault(now time.Time) string {
 	if b == nil || b.ResourceVersion == "" {
 		return ""
 	}
-	return b.FindFault(now)
+	return b.UserProvided.FindFault(now)
 }
 
 // isUsable says whether there is something that can be used now.
