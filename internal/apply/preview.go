@@ -160,7 +160,7 @@ func (p *pass) wouldExpel(ctx context.Context, d *desired, live, answer *snapsho
 	if err != nil {
 		return nil, err
 	}
-	obj, err := p.Applier.newTypedObject(d.id)
+	obj, err := p.newTypedObject(d.id)
 	if err != nil {
 		return nil, err
 	}
