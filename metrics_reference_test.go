@@ -147,13 +147,13 @@ func constantsOf(files []*ast.File) metricConstants {
 // one of the agents' functions for gauges and counters, which add the prefix.
 func (c metricConstants) metric(call *ast.CallExpr) (metricRow, bool) {
 	switch name := calledName(call.Fun); name {
-	case "newGauge", "newCounter", "Gauge", "Counter":
+	case "newGauge", "NewGauge", "NewCounter":
 		if len(call.Args) < 2 {
 			return metricRow{}, false
 		}
 		text, is := c.text(call.Args[0])
 		help, isText := c.text(call.Args[1])
-		return metricRow{"holdfast_" + text, strings.ToLower(strings.TrimPrefix(name, "new")), help, c.texts(call.Args[2:])}, is && isText
+		return metricRow{"holdfast_" + text, strings.ToLower(name[len("new"):]), help, c.texts(call.Args[2:])}, is && isText
 	case "NewDesc":
 		text, is := c.text(call.Args[0])
 		help, isText := c.text(call.Args[1])
