@@ -246,7 +246,7 @@ func (w way) storeSegments(ctx context.Context, here []wal.Segment) ([]wal.Segme
 	for i, segment := range here {
 		group.Go(func() error {
 			name := segment.Name(w.size)
-			err := w.Archiver.put(storing, w.archive, name)
+			err := w.put(storing, w.archive, name)
 			var no *wal.Refusal
 			if refused[i] = errors.As(err, &no) || errors.Is(err, os.ErrNotExist); refused[i] {
 				w.log.Warn("a segment that the archive lacks cannot be stored any more", "file", name, "error", err.Error())
