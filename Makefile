@@ -58,13 +58,13 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test ./...
-	@cd test && go test ./gitops/... ./docs/... ./shape/...
+	@cd test && go test ./gitops/... ./docs/... ./shape/... ./toyengine/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them (about five minutes))
 	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/
-	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/
+	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/ ./toyengine/
 
 etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a minute each; the first build takes another)
 	$(call say,tests with etcd $(ETCD_VERSIONS))
