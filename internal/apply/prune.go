@@ -10,7 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
@@ -117,4 +120,16 @@ func (p *pass) forgetUnwanted() {
 			delete(p.known.objects, id)
 		}
 	}
+}
+
+// ListKinds lists the kinds of empty objects that are Kubernetes' own, for
+// Options.Prune.
+func ListKinds(objects []client.Object) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, obj := range objects {
+		gvk, err := apiutil.GVKForObject(obj, clientgoscheme.Scheme)
+		utilruntime.Must(err)
+		kinds = append(kinds, gvk)
+	}
+	return kinds
 }
