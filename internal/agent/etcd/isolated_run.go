@@ -42,7 +42,7 @@ func (a *etcdAgent) bootstrapCluster(ctx context.Context, f observation) error {
 // carried out. After a crash in between the member is the only one with a vote,
 // or hears of no leader as before; see followRecoveryRequest.
 func (a *etcdAgent) recoverQuorum(ctx context.Context, f observation) error {
-	a.log.Warn("drops all other members", "order", f.Recovery.Token)
+	a.log.Warn("drops all other members", "request", f.Recovery.Token)
 	err := a.runIsolated(ctx, start{Data: a.o.etcdDir(), Alone: true, ForceNew: true}, func(s *clientv3.StatusResponse) bool {
 		return isLeading(s) && a.dropOthers(ctx, formatID(s.Header.MemberId))
 	})

@@ -143,7 +143,7 @@ func planForData(f observation) plan {
 	case f.refusedVersion() != "":
 		return planHold(agentapi.HoldDataVersion, "%s", f.refusedVersion())
 	case f.mustRecover() && f.Leaderless == f.Recovery.Token:
-		return plan{Action: actRecover, Message: "goes on without the other members, as ordered"}
+		return plan{Action: actRecover, Message: "goes on without the other members, as requested"}
 	case f.isRestored() && f.MembershipKnown && !f.isRecorded():
 		return planForRestoredData(f)
 	case f.isOfCluster() && (f.MembershipKnown || !f.isRestored()):
@@ -160,7 +160,7 @@ func planForData(f observation) plan {
 func planForRestoredData(f observation) plan {
 	switch {
 	case f.hasEarlierRecord():
-		return plan{Action: actOpenRecord, Message: "opens the register of members"}
+		return plan{Action: actOpenRecord, Message: "opens the membership record"}
 	case f.Volume.Mark.Volume == "":
 		return plan{Action: actName, Message: "names the volume"}
 	default:
@@ -188,9 +188,9 @@ func planSeedMember(f observation) plan {
 	case v.Mark.Member != "":
 		return planForLostMember(f, v.Mark.Member)
 	case !f.MembershipKnown:
-		return planWait("waits for the API server: the register of members cannot be read")
+		return planWait("waits for the API server: the membership record cannot be read")
 	case f.Membership.Cluster != f.Cluster:
-		return plan{Action: actOpenRecord, Message: "opens the register of members"}
+		return plan{Action: actOpenRecord, Message: "opens the membership record"}
 	case v.Mark.Volume == "":
 		return plan{Action: actName, Message: "names the volume"}
 	default:
@@ -206,7 +206,7 @@ func planJoiningMember(f observation) plan {
 	case v.Mark.Member == t.MemberID || v.Mark.Begun == t.MemberID:
 		return planForLostMember(f, t.MemberID)
 	case !f.MembershipKnown:
-		return planWait("waits for the API server: the register of members cannot be read")
+		return planWait("waits for the API server: the membership record cannot be read")
 	case recorded && start.Volume != v.Mark.Volume:
 		return planForLostMember(f, t.MemberID)
 	case f.Confirmed == confirmNone:

@@ -121,17 +121,17 @@ func (l *etcdRun) followRecoveryRequest(ctx context.Context, d plan, f observati
 			objection = l.guard.findObjection(ctx, f.Volume.RaftLog)
 		}
 		if objection == "" {
-			l.log.Warn("stops to go on alone", "order", f.Recovery.Token)
+			l.log.Warn("stops to go on alone", "request", f.Recovery.Token)
 			l.guard.leaderless = f.Recovery.Token
 			l.requestRestart()
 			return
 		}
-		objection = "does not go on alone as ordered: " + objection
+		objection = "does not go on alone as requested: " + objection
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.objection != objection && objection != "" {
-		l.log.Warn(objection, "order", f.Recovery.Token)
+		l.log.Warn(objection, "request", f.Recovery.Token)
 	}
 	l.objection = objection
 }
@@ -154,6 +154,6 @@ func (l *etcdRun) finishRecovery(ctx context.Context, request etcdapi.Recovery) 
 		l.log.Warn("cannot mark the order as carried out", "error", err.Error())
 		return
 	}
-	l.log.Warn("has gone on alone", "order", request.Token)
+	l.log.Warn("has gone on alone", "request", request.Token)
 	l.Store.Update(func(s *agentapi.Status) { s.Recovered = request.Token })
 }

@@ -113,8 +113,8 @@ func TestFollowRecoveryRequest(t *testing.T) {
 		says   string
 	}{
 		"no member leads":                       {"orders-1", "a", silent, "", true, ""},
-		"it hears a leader":                     {"orders-1", "a", led, "", false, "does not go on alone as ordered: the quorum is back: b leads"},
-		"another member hears a leader":         {"orders-1", "a", silent, "orders-2 says so", false, "does not go on alone as ordered: orders-2 says so"},
+		"it hears a leader":                     {"orders-1", "a", led, "", false, "does not go on alone as requested: the quorum is back: b leads"},
+		"another member hears a leader":         {"orders-1", "a", silent, "orders-2 says so", false, "does not go on alone as requested: orders-2 says so"},
 		"the request is for another pod":        {"orders-0", "a", silent, "", false, ""},
 		"the request is for other data than it": {"orders-1", "b", silent, "", false, ""},
 	} {

@@ -90,7 +90,7 @@ func (g *startGuard) gatherObservation(ctx context.Context) (observation, error)
 		if f.Membership, err = g.membership.ReadRecord(ctx); err == nil {
 			f.MembershipKnown = true
 		} else {
-			g.log.Info("the register of members cannot be read", "error", err.Error())
+			g.log.Info("the membership record cannot be read", "error", err.Error())
 		}
 	}
 	if f.needsConfirmation() {
@@ -164,7 +164,7 @@ func (g *startGuard) settleMember(ctx context.Context) (string, error) {
 
 // errElsewhere says that the membership record has another volume for the member than
 // the one that it runs on.
-var errElsewhere = errors.New("the register of members says that it was started on another volume")
+var errElsewhere = errors.New("the membership record says that it was started on another volume")
 
 // ensureRecorded records a settled member again when the membership record has lost
 // it. It costs one read while nothing is amiss.

@@ -98,7 +98,7 @@ func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, t
 	}
 	file, err := os.CreateTemp(s.Scratch, "snapshot-*.db")
 	if err != nil {
-		return backup.Facts{}, fmt.Errorf("make room for the snapshot: %w", err)
+		return backup.Facts{}, fmt.Errorf("prepare disk space for the snapshot: %w", err)
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // it goes with the pod
 	defer file.Close()
@@ -183,7 +183,7 @@ func markPermanent(err error) error {
 func (s *Source) VerifyCopy(ctx context.Context, from io.Reader) (backup.Facts, error) {
 	file, err := os.CreateTemp(s.Scratch, "snapshot-*.db")
 	if err != nil {
-		return backup.Facts{}, fmt.Errorf("make room to verify: %w", err)
+		return backup.Facts{}, fmt.Errorf("prepare disk space to verify: %w", err)
 	}
 	defer os.Remove(file.Name()) //nolint:errcheck // it goes with the pod
 	defer file.Close()

@@ -107,7 +107,7 @@ func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, t
 	}
 	dir, err := os.MkdirTemp(s.Scratch, "identity-")
 	if err != nil {
-		return facts, fmt.Errorf("make room for the certificate: %w", err)
+		return facts, fmt.Errorf("make a folder for the certificate: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // it goes with the pod
 	if err := s.writeIdentity(dir); err != nil {

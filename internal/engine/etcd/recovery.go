@@ -203,7 +203,7 @@ func (j *judgement) judgeRecovery() {
 	switch {
 	case j.r.awaited:
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
-			"member %s is to go on alone, as ordered, and is not heard: bring it back, or %s; then order anew with another token", j.r.status.Target, giveUp)
+			"member %s is to go on alone, as requested, and does not answer: bring it back, or %s; then repeat the request with another ID", j.r.status.Target, giveUp)
 	case j.r.underWay:
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", j.r.status.Target)
 		j.Facts[len(j.Facts)-1].Requested = true
@@ -215,7 +215,7 @@ func (j *judgement) judgeRecovery() {
 	case quorumLost(j.c, j.o, j.g):
 		alive, _, unknown := listSurvivors(j.c, j.o, j.g)
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
-			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<a token that was not used before>",
+			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>",
 			j.g.countVoters(), orNoMember(listNames(j.c, alive)), orNoMember(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
 	case quorumAway(j.c, j.o, j.g):
 		_, lost, unknown := listSurvivors(j.c, j.o, j.g)
@@ -227,7 +227,7 @@ func (j *judgement) judgeRecovery() {
 
 func orNoMember(names string) string {
 	if names == "" {
-		return "nobody"
+		return "none"
 	}
 	return names
 }

@@ -124,7 +124,7 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 		result string
 		says   string
 	}{
-		{"not heard", func(w *world) { w.gone(0) }, "", "order anew with another token"},
+		{"not heard", func(w *world) { w.gone(0) }, "", "repeat the request with another ID"},
 		{"its volume was lost", func(w *world) { w.emptied(0); w.say() }, "failed: config-0 has lost its data", ""},
 		{"its claim is new", func(w *world) { delete(w.o.Members, "config-0"); w.unbound(0) }, "failed: config-0 has lost its data", ""},
 		{"it is another member by now", func(w *world) { readGroup(w.status(0)).Group.Self = "ff" }, "failed: config-0 has lost its data", ""},
@@ -142,7 +142,7 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 			}
 			said := false
 			for _, f := range p.Facts {
-				said = said || strings.Contains(f.Message, "order anew with another token")
+				said = said || strings.Contains(f.Message, "repeat the request with another ID")
 			}
 			if said != (tc.says != "") {
 				t.Errorf("says %v", p.Facts)
