@@ -61,7 +61,7 @@ var fromTarget = []string{"namespace", "pod", "container", "job", "instance", "e
 
 var (
 	description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
-	declared    = regexp.MustCompile(`\t(?:metrics\.)?(?:[gG]auge|[cC]ounter)\("([a-z_]+)", "[^"]*"\),\n`)
+	declared    = regexp.MustCompile(`\t(?:metrics\.)?[nN]ew(?:Gauge|Counter)\("([a-z_]+)", "[^"]*"\),\n`)
 	reference   = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 )
 
