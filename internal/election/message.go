@@ -1,0 +1,118 @@
+// Package election is a member's part in choosing PostgreSQL's primary: a state
+// machine over messages and a monotonic clock that are passed in. It returns what
+// to do as data, and neither waits, reads a clock nor calls a client.
+package election
+
+import (
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// Input is what a member is given: the answer to an effect, a message, or a tick.
+type Input interface{ isInput() }
+
+// Tick lets time pass. It is due several times per renewal.
+type Tick struct{}
+
+// LeaseRead is the answer to ReadLease.
+type LeaseRead struct{ Reading lease.Reading }
+
+// LeaseWritten is the answer to the WriteLease that was sent at Sent.
+type LeaseWritten struct {
+	Answer  lease.Answer
+	Version lease.Version
+	Sent    time.Duration
+}
+
+// WAL is what a volume holds. The timelines are all that it ever received, which
+// is more than a stopped receiver reports.
+type WAL struct {
+	Flushed   lease.Position
+	Timelines []int64
+}
+
+// ReceiverStopped answers StopReceiver: no more WAL is received.
+type ReceiverStopped struct{ WAL WAL }
+
+// VoteRequest asks a member for its vote and its position.
+type VoteRequest struct {
+	// From is the candidate's volume.
+	From string
+	// Term and Timeline are what the candidate wants to win.
+	Term, Timeline int64
+	// Base is the state of the Lease that the candidate observed as expired, and
+	// BaseTerm the term in it.
+	Base     lease.Version
+	BaseTerm int64
+	// WAL is what the asked member holds at receipt; its driver fills it in.
+	WAL WAL
+}
+
+// VoteReply answers a VoteRequest.
+type VoteReply struct {
+	// From is the voter's volume, and Term that of the request.
+	From string
+	Term int64
+	// Granted says that the voter promised the term and receives no more WAL.
+	Granted bool
+	// Vetoed says that no candidate may win now.
+	Vetoed bool
+	// Promised and Timeline are the highest ones that the voter knows of.
+	Promised, Timeline int64
+	WAL                WAL
+	// NoFailover says that the voter does not lead.
+	NoFailover       bool
+	SystemIdentifier string
+}
+
+// Promoted says that the server writes the timeline of Promote.
+type Promoted struct{ Term, Timeline int64 }
+
+// PromotionFailed says that it does not, and that it is stopped.
+type PromotionFailed struct{ Term int64 }
+
+// Received says that the receiver is about to write a timeline to the volume.
+type Received struct{ Timeline int64 }
+
+// Streamed says that another member received a record of the timeline.
+type Streamed struct{ Timeline int64 }
+
+// ConfirmRequest asks a member to promise not to be elected.
+type ConfirmRequest struct {
+	// From is the primary's volume, and Term its term.
+	From string
+	Term int64
+	// Sent is the primary's clock at the send; the answer repeats it.
+	Sent time.Duration
+}
+
+// ConfirmReply answers a ConfirmRequest.
+type ConfirmReply struct {
+	From      string
+	Term      int64
+	Sent      time.Duration
+	Confirmed bool
+}
+
+// SwitchoverRequest asks the primary to shut down in order and to release the Lease.
+type SwitchoverRequest struct{}
+
+// ServerStopped says that every process of the server is gone after StopServer.
+// End is the end of its shutdown checkpoint.
+type ServerStopped struct{ End lease.Position }
+
+func (Tick) isInput()              {}
+func (LeaseRead) isInput()         {}
+func (LeaseWritten) isInput()      {}
+func (ReceiverStopped) isInput()   {}
+func (VoteRequest) isInput()       {}
+func (VoteReply) isInput()         {}
+func (Promoted) isInput()          {}
+func (PromotionFailed) isInput()   {}
+func (Received) isInput()          {}
+func (Streamed) isInput()          {}
+func (ConfirmRequest) isInput()    {}
+func (ConfirmReply) isInput()      {}
+func (SwitchoverRequest) isInput() {}
+func (ServerStopped) isInput()     {}

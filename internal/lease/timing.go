@@ -1,0 +1,59 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limits of a Lease's duration.
+const (
+	DefaultDuration = 10 * time.Second
+	MinDuration     = 10 * time.Second
+	MaxDuration     = 60 * time.Second
+)
+
+// Timing holds the times of a Lease. All of them scale with its duration.
+type Timing struct{ duration time.Duration }
+
+// NewTiming is the timing of a Lease of that duration, from MinDuration to
+// MaxDuration. Zero is the default.
+func NewTiming(duration time.Duration) (Timing, error) {
+	if duration == 0 {
+		duration = DefaultDuration
+	}
+	if duration < MinDuration || duration > MaxDuration {
+		return Timing{}, fmt.Errorf("leaseDuration %s is not within %s and %s", duration, MinDuration, MaxDuration)
+	}
+	return Timing{duration}, nil
+}
+
+// Duration is how long a Lease has to be observed without a renewal to be expired.
+func (t Timing) Duration() time.Duration { return t.duration }
+
+// Renewal is the time between two renewals, and between two readings.
+func (t Timing) Renewal() time.Duration { return t.duration / 5 }
+
+// RequestTimeout is how long an answer of the API server is waited for.
+func (t Timing) RequestTimeout() time.Duration { return t.duration * 3 / 20 }
+
+// ReadGap is the longest time between two readings that count as uninterrupted.
+func (t Timing) ReadGap() time.Duration { return t.duration * 2 / 5 }
+
+// Soft is how long after the send of the last successful renewal the holder
+// begins to shut its database down.
+func (t Timing) Soft() time.Duration { return t.duration * 11 / 20 }
+
+// Fence is how long after the send of the last successful renewal no process of
+// the holder may be left that can commit.
+func (t Timing) Fence() time.Duration { return t.duration * 7 / 10 }
+
+// VoteWait is how long a candidate waits for peers that do not answer.
+func (t Timing) VoteWait() time.Duration { return t.duration / 5 }
+
+// Deadlines are two moments of the monotonic clock.
+type Deadlines struct{ Soft, Fence time.Duration }
+
+// Deadlines are those of a holder whose last successful renewal was sent then.
+func (t Timing) Deadlines(sent time.Duration) Deadlines {
+	return Deadlines{Soft: sent + t.Soft(), Fence: sent + t.Fence()}
+}
