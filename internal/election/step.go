@@ -67,7 +67,7 @@ func (s *State) tick(now time.Duration) []Effect {
 	case s.Phase == Standby && s.mayBeCandidate(now):
 		effects = s.beginCandidacy()
 	case s.Phase == Standby && s.missing && s.expiry.IsLost(s.Config.Timing):
-		effects = s.restoreLease(now)
+		effects = s.stall("the Lease is missing, and its holder does not write it again")
 	}
 	return append(effects, s.readWhenDue(now)...)
 }
@@ -123,18 +123,6 @@ func (s *State) followHolder() []Effect {
 	}
 	s.following = s.record.Term
 	return []Effect{Follow{s.record.HolderVolume, s.record.Term}}
-}
-
-// restoreLease creates a lost Lease from the copy on the volume, without a holder.
-func (s *State) restoreLease(now time.Duration) []Effect {
-	if s.Disk.Known.Validate() != nil {
-		return s.stall("the Lease is missing, and this member has no copy of it")
-	}
-	if s.writing && now-s.writeSent < s.Config.Timing.RequestTimeout() {
-		return nil
-	}
-	s.writing, s.writeSent = true, now
-	return []Effect{WriteLease{Record: s.Disk.Known.Restore(), Sent: now}}
 }
 
 func (s *State) wroteLease(now time.Duration, w LeaseWritten) []Effect {

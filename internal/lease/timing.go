@@ -41,7 +41,7 @@ func (t Timing) ReadGap() time.Duration { return t.duration * 2 / 5 }
 
 // Soft is how long after the send of the last successful renewal the holder
 // begins to shut its database down.
-func (t Timing) Soft() time.Duration { return t.duration * 11 / 20 }
+func (t Timing) Soft() time.Duration { return t.duration * 3 / 5 }
 
 // Fence is how long after the send of the last successful renewal no process of
 // the holder may be left that can commit.
