@@ -59,7 +59,7 @@ func (s *State) askVotes(now time.Duration) []Effect {
 	if !s.readable || s.version != s.base {
 		return s.giveUp(now)
 	}
-	s.takeover = s.record.IsReleased() && (s.hasAll(*s.record.Shutdown) || s.flaw == flawEarlyTakeover)
+	s.takeover = s.record.IsReleased() && s.hasAll(*s.record.Shutdown)
 	if s.record.IsReleased() && !s.takeover && !s.expiry.HasExpired(s.version, s.Config.Timing) {
 		s.tried, s.Phase = s.version, Standby
 		return nil

@@ -8,6 +8,5 @@ const (
 	flawOldLease
 	flawNoQuorum
 	flawLessWAL
-	flawEarlyTakeover
 	flawConfirmOne
 )
