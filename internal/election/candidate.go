@@ -96,19 +96,8 @@ func (s *State) decide(now time.Duration) []Effect {
 	if !s.isFree() || s.version != s.base {
 		return s.giveUp(now)
 	}
-	for _, r := range s.replies {
-		if r.Vetoed {
-			return s.giveUp(now)
-		}
-		if r.Timeline >= s.timeline || r.Promised > s.term {
-			s.Disk.PromisedTimeline = max(s.Disk.PromisedTimeline, r.Timeline)
-			s.Disk.Promised = max(s.Disk.Promised, r.Promised)
-			return s.giveUp(now)
-		}
-		ahead := r.WAL.Flushed.Newer(s.wal.Flushed) && s.flaw != flawLessWAL
-		if ahead && !r.NoFailover && s.isEligible(r.From, r.SystemIdentifier, r.WAL) {
-			return s.giveUp(now)
-		}
+	if slices.ContainsFunc(s.replies, s.isRefusedBy) {
+		return s.giveUp(now)
 	}
 	wait := s.Config.Timing.VoteWait()
 	if s.takeover && s.hasQuorum() {
@@ -125,6 +114,21 @@ func (s *State) decide(now time.Duration) []Effect {
 		return s.giveUp(now)
 	}
 	return s.claim(now)
+}
+
+// isRefusedBy reports whether a reply ends the candidacy: a veto, a newer term or
+// timeline, which is recorded, or a member that may lead and has more WAL.
+func (s *State) isRefusedBy(r VoteReply) bool {
+	if r.Vetoed {
+		return true
+	}
+	if r.Timeline >= s.timeline || r.Promised > s.term {
+		s.Disk.PromisedTimeline = max(s.Disk.PromisedTimeline, r.Timeline)
+		s.Disk.Promised = max(s.Disk.Promised, r.Promised)
+		return true
+	}
+	ahead := r.WAL.Flushed.Newer(s.wal.Flushed) && s.flaw != flawLessWAL
+	return ahead && !r.NoFailover && s.isEligible(r.From, r.SystemIdentifier, r.WAL)
 }
 
 // hasQuorum reports whether the votes overlap with each acknowledged write.

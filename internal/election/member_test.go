@@ -353,26 +353,26 @@ func (w *world) isWritable(m *node) bool {
 	return q == nil || slices.Contains(q.Volumes, m.volume)
 }
 
-// isBehind reports whether n holds all of what m holds.
-func (m *node) isBehind(n *node) bool {
-	for i, f := range m.wal {
-		if i >= len(n.wal) || n.wal[i] != f {
+// isBehind reports whether m holds all of what n holds.
+func (n *node) isBehind(m *node) bool {
+	for i, f := range n.wal {
+		if i >= len(m.wal) || m.wal[i] != f {
 			return false
 		}
 	}
-	return len(m.wal) == 0 || m.end <= n.endOn(m.wal[len(m.wal)-1].timeline)
+	return len(n.wal) == 0 || n.end <= m.endOn(n.wal[len(n.wal)-1].timeline)
 }
 
 // rewind drops what the primary does not have.
-func (m *node) rewind(n *node) {
+func (n *node) rewind(m *node) {
 	common := uint64(0)
 	kept := 0
-	for i, f := range m.wal {
-		if i >= len(n.wal) || n.wal[i] != f {
+	for i, f := range n.wal {
+		if i >= len(m.wal) || m.wal[i] != f {
 			break
 		}
-		common, kept = min(m.endOn(f.timeline), n.endOn(f.timeline)), i+1
+		common, kept = min(n.endOn(f.timeline), m.endOn(f.timeline)), i+1
 	}
-	m.wal, m.end = slices.Clone(m.wal[:kept]), common
-	m.flushed = min(m.flushed, m.end)
+	n.wal, n.end = slices.Clone(n.wal[:kept]), common
+	n.flushed = min(n.flushed, n.end)
 }

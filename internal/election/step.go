@@ -24,19 +24,13 @@ func Step(s State, now time.Duration, in Input) (State, []Effect) {
 	case VoteReply:
 		effects = s.countVote(now, in)
 	case Promoted:
-		if s.Phase == Promoting && in.Term == s.term && in.Timeline == s.timeline {
-			s.Phase = Leading
-		}
+		s.finishPromotion(in)
 	case PromotionFailed:
-		if s.Phase == Promoting && in.Term == s.term {
-			effects = s.fence()
-		}
+		effects = s.failPromotion(in)
 	case Received:
 		effects = s.recordReceived(in.Timeline)
 	case Streamed:
-		if s.Phase == Leading && in.Timeline == s.timeline {
-			s.reached = in.Timeline
-		}
+		s.recordStreamed(in)
 	case ConfirmRequest:
 		effects = s.answerConfirm(now, in)
 	case ConfirmReply:
@@ -47,6 +41,28 @@ func Step(s State, now time.Duration, in Input) (State, []Effect) {
 		effects = s.releaseLease(now, in.End)
 	}
 	return s, effects
+}
+
+// finishPromotion makes the winner of a term its primary.
+func (s *State) finishPromotion(in Promoted) {
+	if s.Phase == Promoting && in.Term == s.term && in.Timeline == s.timeline {
+		s.Phase = Leading
+	}
+}
+
+// failPromotion ends a term whose winner could not be promoted.
+func (s *State) failPromotion(in PromotionFailed) []Effect {
+	if s.Phase != Promoting || in.Term != s.term {
+		return nil
+	}
+	return s.fence()
+}
+
+// recordStreamed records that a second member follows the primary's timeline.
+func (s *State) recordStreamed(in Streamed) {
+	if s.Phase == Leading && in.Timeline == s.timeline {
+		s.reached = in.Timeline
+	}
 }
 
 func (s *State) tick(now time.Duration) []Effect {
