@@ -72,9 +72,9 @@ func (c *ToyCluster) SetConditions(l []metav1.Condition) { c.Status.Conditions =
 func (c *ToyCluster) DeepCopyInto(out *ToyCluster) {
 	*out = *c
 	c.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	c.Spec.CommonSpec.DeepCopyInto(&out.Spec.CommonSpec)
+	c.Spec.DeepCopyInto(&out.Spec.CommonSpec)
 	c.Spec.Storage.DeepCopyInto(&out.Spec.Storage)
-	c.Status.CommonStatus.DeepCopyInto(&out.Status.CommonStatus)
+	c.Status.DeepCopyInto(&out.Status.CommonStatus)
 }
 
 // DeepCopy copies the cluster.
@@ -90,7 +90,7 @@ func (c *ToyCluster) DeepCopyObject() runtime.Object { return c.DeepCopy() }
 // DeepCopyObject implements runtime.Object.
 func (l *ToyClusterList) DeepCopyObject() runtime.Object {
 	out := &ToyClusterList{TypeMeta: l.TypeMeta}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	for i := range l.Items {
 		out.Items = append(out.Items, *l.Items[i].DeepCopy())
 	}
