@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
 // stringConstants are the string constants of a Go file whose names have a
@@ -50,7 +53,7 @@ func stringConstants(t *testing.T, name, prefix string) map[string]string {
 // the API. The plugin only reads what others report.
 func usedConstant(t *testing.T, name string) bool {
 	t.Helper()
-	listed, err := exec.CommandContext(t.Context(), "git", "grep", "-lw", "v1alpha1."+name, "--", "internal", ":!internal/plugin", ":!*_test.go").Output()
+	listed, err := exec.CommandContext(t.Context(), "git", "grep", "-lw", "v1alpha1."+name, "--", "internal", ":!internal/plugin", ":!internal/condition/rank.go", ":!*_test.go").Output()
 	return err == nil && len(listed) > 0
 }
 
@@ -65,6 +68,24 @@ func TestConditionsPageNamesEveryReason(t *testing.T) {
 	for name, condition := range stringConstants(t, "api/v1alpha1/conditions.go", "Condition") {
 		if !strings.Contains(rows, "| `"+condition+"` |") {
 			t.Errorf("docs/reference/conditions.md has no row for the condition %s (%s)", condition, name)
+		}
+	}
+}
+
+// The page on conditions shows the ranking of the reasons of each condition.
+func TestConditionsPageShowsTheRanking(t *testing.T) {
+	text := page(t, "docs/reference/conditions.md")
+	for name, conditionType := range stringConstants(t, "api/v1alpha1/conditions.go", "Condition") {
+		groups := condition.Ranking(conditionType)
+		if len(groups) == 0 {
+			t.Errorf("%s has no ranking", name)
+		}
+		want := "### `" + conditionType + "`\n\n"
+		for i, group := range groups {
+			want += fmt.Sprintf("%d. %s: `%s`\n", i+1, group.Title, strings.Join(group.Reasons, "`, `"))
+		}
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("docs/reference/conditions.md does not show the order of the reasons of %s; under \"Order of reasons\" write:\n%s", conditionType, want)
 		}
 	}
 }

@@ -19,7 +19,8 @@ func TestEveryReasonIsReported(t *testing.T) {
 	var code strings.Builder
 	for _, dir := range []string{"condition", "controller", "engine", "backups"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", "internal", dir), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				path == filepath.Join("..", "..", "internal", "condition", "rank.go") { // it names every reason
 				return err
 			}
 			text, err := os.ReadFile(path)

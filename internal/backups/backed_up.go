@@ -2,7 +2,6 @@ package backups
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
@@ -18,7 +17,7 @@ type Verdicts struct {
 	// Runs is the verdict on the backups that the schedule has made.
 	Runs *condition.Fact
 	// Volume says that the volume for backups is refused, destination that the spec
-	// names none any more, and store that it cannot be used or checked.
+	// names none any more, and Store that it cannot be used or checked.
 	Volume, destination, Store *condition.Fact
 	// name says that a Backup of another cluster has a name that is needed.
 	name *condition.Fact
@@ -26,74 +25,19 @@ type Verdicts struct {
 	Drill *condition.Fact
 }
 
-// backedUpRows rank the verdicts: the first one that is there gives BackedUp its
-// status and reason, and the messages of the others follow.
-var backedUpRows = []struct {
-	name string
-	find func(v Verdicts) *condition.Fact
-}{
-	{"the volume is refused", func(v Verdicts) *condition.Fact { return v.Volume }},
-	{"a name is taken", func(v Verdicts) *condition.Fact {
-		if v.Runs == nil && v.Store == nil {
-			return nil // without a schedule no backup is asked for
-		}
-		return v.name
-	}},
-	{"the store cannot be used", func(v Verdicts) *condition.Fact { return unless(v.Store, v.isUnchecked()) }},
-	{"the destination was removed", func(v Verdicts) *condition.Fact { return v.destination }},
-	{"the newest run failed", func(v Verdicts) *condition.Fact { return v.findRuns(v1alpha1.ReasonBackupFailed) }},
-	{"the schedule is overdue", func(v Verdicts) *condition.Fact { return v.findRuns(v1alpha1.ReasonBackupOverdue) }},
-	{"the store is unchecked, and there is no backup", func(v Verdicts) *condition.Fact {
-		return unless(v.Store, !v.isUnchecked() || !v.hasNoRun() || v.destination != nil)
-	}},
-	{"the last drill failed", func(v Verdicts) *condition.Fact { return v.Drill }},
-	{"there is no backup", func(v Verdicts) *condition.Fact { return v.findRuns(v1alpha1.ReasonNoBackup) }},
-	{"backups are as declared", func(v Verdicts) *condition.Fact { return v.findRuns(v1alpha1.ReasonBackedUp) }},
-	{"the store is unchecked, and backups work", func(v Verdicts) *condition.Fact {
-		return unless(v.Store, !v.isUnchecked() || v.hasNoRun() && v.destination == nil)
-	}},
-}
-
-// JudgeBackedUp merges the verdicts by their rank; nil without any.
+// JudgeBackedUp merges the verdicts by the rank of their reasons; nil without any.
 func (v Verdicts) JudgeBackedUp() *condition.Fact {
-	var first *condition.Fact
-	var messages []string
-	for _, row := range backedUpRows {
-		fact := row.find(v)
-		if fact == nil {
-			continue
+	name := v.name
+	if v.Runs == nil && v.Store == nil {
+		name = nil // without a schedule no backup is asked for
+	}
+	var facts []condition.Fact
+	for _, fact := range []*condition.Fact{v.Volume, name, v.Store, v.destination, v.Runs, v.Drill} {
+		if fact != nil {
+			facts = append(facts, *fact)
 		}
-		if first == nil {
-			first = new(*fact)
-		}
-		messages = append(messages, fact.Message)
 	}
-	if first != nil {
-		first.Message = strings.Join(messages, "; ")
-	}
-	return first
-}
-
-func (v Verdicts) isUnchecked() bool {
-	return v.Store != nil && v.Store.Reason == v1alpha1.ReasonStoreUnchecked
-}
-
-// hasNoRun says whether no run of the schedule speaks for the store.
-func (v Verdicts) hasNoRun() bool {
-	return v.Runs == nil || v.Runs.Reason == v1alpha1.ReasonNoBackup
-}
-
-// findRuns finds the verdict on the runs of the schedule, if it has a reason.
-func (v Verdicts) findRuns(reason string) *condition.Fact {
-	return unless(v.Runs, v.Runs == nil || v.Runs.Reason != reason)
-}
-
-// unless leaves out a fact.
-func unless(fact *condition.Fact, not bool) *condition.Fact {
-	if not {
-		return nil
-	}
-	return fact
+	return condition.Merge(facts, v1alpha1.ConditionBackedUp)
 }
 
 // NotBackedUp is a verdict that backups are not made, or not good.

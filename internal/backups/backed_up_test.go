@@ -1,7 +1,6 @@
 package backups
 
 import (
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,8 +9,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/condition"
 )
 
-// Every row of the table decides once, and what stands below it is still said.
-func TestBackedUpRows(t *testing.T) {
+// Every reason of the ranking decides once, and what stands below it is still said.
+func TestJudgeBackedUp(t *testing.T) {
 	runs := func(reason string, status metav1.ConditionStatus) *condition.Fact {
 		return &condition.Fact{Type: v1alpha1.ConditionBackedUp, Status: status, Reason: reason, Message: "runs"}
 	}
@@ -20,7 +19,9 @@ func TestBackedUpRows(t *testing.T) {
 	volume, name := NotBackedUp(v1alpha1.ReasonForbidden, "volume"), NotBackedUp(v1alpha1.ReasonNameConflict, "name")
 	unusable, unchecked := NotBackedUp(v1alpha1.ReasonStoreUnusable, "store"), NotBackedUp(v1alpha1.ReasonStoreUnchecked, "unchecked")
 	removed, drill := NotBackedUp(v1alpha1.ReasonDestinationRemoved, "removed"), NotBackedUp(v1alpha1.ReasonDrillFailed, "drill")
-	reached := map[string]bool{}
+	missing := NotBackedUp(v1alpha1.ReasonSecretMissing, "no credentials")
+	taken, invalid := NotBackedUp(v1alpha1.ReasonNameConflict, "taken"), NotBackedUp(v1alpha1.ReasonInvalidObject, "invalid")
+	decided := map[string]bool{}
 	for _, tc := range []struct {
 		name           string
 		v              Verdicts
@@ -30,6 +31,9 @@ func TestBackedUpRows(t *testing.T) {
 		{"the volume is refused, and a name is taken", Verdicts{Runs: none, Volume: volume, name: name}, "False/Forbidden", "volume; name; runs"},
 		{"a name is taken, and the store cannot be used", Verdicts{Runs: good, name: name, Store: unusable}, "False/NameConflict", "name; store; runs"},
 		{"a name is taken that no schedule needs", Verdicts{name: name}, "", ""},
+		{"the API server refuses the volume, and a name is taken", Verdicts{Runs: none, Volume: invalid, name: name}, "False/InvalidObject", "invalid; name; runs"},
+		{"the volume's name is taken, and that of a backup", Verdicts{Runs: none, Volume: taken, name: name}, "False/NameConflict", "taken; name; runs"},
+		{"the store's credentials are missing, and the newest run failed", Verdicts{Runs: failed, Store: missing}, "False/SecretMissing", "no credentials; runs"},
 		{"the store cannot be used, and the newest run failed", Verdicts{Runs: failed, Store: unusable}, "False/StoreUnusable", "store; runs"},
 		{"the store cannot be used, and the schedule cannot be read", Verdicts{Store: unusable}, "False/StoreUnusable", "store"},
 		{"the destination was removed, and the drill failed", Verdicts{Runs: good, destination: removed, Drill: drill}, "False/DestinationRemoved", "removed; drill; runs"},
@@ -39,6 +43,7 @@ func TestBackedUpRows(t *testing.T) {
 		{"there is no backup, and the store is unchecked", Verdicts{Runs: none, Store: unchecked}, "False/StoreUnchecked", "unchecked; runs"},
 		{"the schedule cannot be read, and the store is unchecked", Verdicts{Store: unchecked}, "False/StoreUnchecked", "unchecked"},
 		{"the drill failed, and backups work", Verdicts{Runs: good, Store: unchecked, Drill: drill}, "False/DrillFailed", "drill; runs; unchecked"},
+		{"the drill failed, and the store is unchecked", Verdicts{Runs: none, Store: unchecked, Drill: drill}, "False/DrillFailed", "drill; unchecked; runs"},
 		{"the drill failed, and there is no backup since", Verdicts{Runs: none, Drill: drill}, "False/DrillFailed", "drill; runs"},
 		{"the drill failed, and the schedule cannot be read", Verdicts{Drill: drill}, "False/DrillFailed", "drill"},
 		{"there is no backup yet", Verdicts{Runs: none}, "Unknown/NoBackup", "runs"},
@@ -51,13 +56,15 @@ func TestBackedUpRows(t *testing.T) {
 		if got != tc.want || messages != tc.messages {
 			t.Errorf("%s: %s %q, want %s %q", tc.name, got, messages, tc.want, tc.messages)
 		}
-		for _, row := range backedUpRows {
-			reached[row.name] = reached[row.name] || row.find(tc.v) != nil
+		if fact != nil {
+			decided[fact.Reason] = true
 		}
 	}
-	for _, row := range backedUpRows {
-		if !reached[row.name] || strings.TrimSpace(row.name) == "" {
-			t.Errorf("no case reaches the row %q", row.name)
+	for _, group := range condition.Ranking(v1alpha1.ConditionBackedUp) {
+		for _, reason := range group.Reasons {
+			if !decided[reason] {
+				t.Errorf("in no case %s decides", reason)
+			}
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// Fact is one thing that is true, and becomes (part of) a condition. The first
-// fact of a type decides the reason; the messages of the others follow.
+// Fact is one thing that is true, and becomes (part of) a condition. Of the facts
+// of a type the one whose reason ranks highest decides the reason; the messages of
+// the others follow.
 type Fact struct {
 	// Type is a condition type: Reconciling, Stalled, Available, Degraded or
 	// BackedUp.
@@ -28,6 +29,9 @@ type Fact struct {
 	Reason string
 	// Message says what to do, or what is waited for.
 	Message string
+	// Ordinal of the member that the fact is about; 0 where it is about the whole
+	// cluster, too. Facts of one reason are reported in this order.
+	Ordinal int
 	// Requested says of Reconciling that a request by annotation is carried out,
 	// which is a change although no generation says so.
 	Requested bool
@@ -93,8 +97,9 @@ func Resolve(c v1alpha1.Cluster, in Input) {
 	if in.Error != nil && !rolledOut {
 		facts = append(facts, truth(v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing, "trying again: "+in.Error.Error()))
 	}
-	available := find(facts, v1alpha1.ConditionAvailable)
-	reconciling, stalled := find(facts, v1alpha1.ConditionReconciling), find(facts, v1alpha1.ConditionStalled)
+	facts = sortFacts(facts)
+	available := merge(facts, v1alpha1.ConditionAvailable)
+	reconciling, stalled := merge(facts, v1alpha1.ConditionReconciling), merge(facts, v1alpha1.ConditionStalled)
 	if stalled == nil && reconciling != nil && in.Stuck > in.Deadline {
 		stalled = ptr(truth(v1alpha1.ConditionStalled, v1alpha1.ReasonProgressDeadline,
 			fmt.Sprintf("no progress for more than %s: %s", in.Deadline, reconciling.Message)))
@@ -106,8 +111,8 @@ func Resolve(c v1alpha1.Cluster, in Input) {
 	} else {
 		setOrDelete(c, v1alpha1.ConditionReconciling, reconciling)
 	}
-	setOrDelete(c, v1alpha1.ConditionDegraded, find(facts, v1alpha1.ConditionDegraded))
-	setOrDelete(c, v1alpha1.ConditionBackedUp, find(facts, v1alpha1.ConditionBackedUp))
+	setOrDelete(c, v1alpha1.ConditionDegraded, merge(facts, v1alpha1.ConditionDegraded))
+	setOrDelete(c, v1alpha1.ConditionBackedUp, merge(facts, v1alpha1.ConditionBackedUp))
 	if available != nil {
 		set(c, *available)
 	}
@@ -162,7 +167,8 @@ func degradedClause(facts []Fact) string {
 	return "; " + clause
 }
 
-// summarize is the first message of a type, and how many others there are.
+// summarize is the message of a type that ranks highest, and how many others there
+// are.
 func summarize(facts []Fact, conditionType string) string {
 	said := messages(facts, conditionType)
 	switch len(said) {
@@ -187,13 +193,19 @@ func messages(facts []Fact, conditionType string) []string {
 
 // synced says whether every owned object is as declared. It never feeds Ready.
 func synced(in Input) Fact {
-	switch {
-	case len(in.Contested) > 0:
-		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonContested,
-			Message: "something keeps changing what Holdfast applies: " + join(in.Contested) + "; find the client or admission policy, or list the path in spec.drift.ignore"}
-	case len(in.Standing) > 0:
-		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDrifted,
-			Message: "changed by another client and left alone: " + join(in.Standing)}
+	not := func(reason, message string) Fact {
+		return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	var facts []Fact
+	if len(in.Contested) > 0 {
+		facts = append(facts, not(v1alpha1.ReasonContested,
+			"something keeps changing what Holdfast applies: "+join(in.Contested)+"; find the client or admission policy, or list the path in spec.drift.ignore"))
+	}
+	if len(in.Standing) > 0 {
+		facts = append(facts, not(v1alpha1.ReasonDrifted, "changed by another client and left alone: "+join(in.Standing)))
+	}
+	if fact := Merge(facts, v1alpha1.ConditionSynced); fact != nil {
+		return *fact
 	}
 	message := "every owned object is as declared"
 	if len(in.Resets) > 0 {
@@ -203,7 +215,7 @@ func synced(in Input) Fact {
 		message += "; left as admission policies or other clients made it: "
 		message += describeTolerated(in.Tolerated, maxMessage-len(message))
 	}
-	return Fact{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSynced, Message: message}
+	return truth(v1alpha1.ConditionSynced, v1alpha1.ReasonSynced, message)
 }
 
 // asRepair turns what is under way into something broken: the generation was
@@ -219,11 +231,17 @@ func asRepair(facts []Fact) []Fact {
 	return out
 }
 
-// find merges the facts of a type into one; nil for none.
-func find(facts []Fact, conditionType string) *Fact {
-	for _, f := range facts {
+// Merge makes one fact of all facts of a type: the highest by rank has its status
+// and reason, and the messages of the others follow. It is nil without any.
+func Merge(facts []Fact, conditionType string) *Fact {
+	return merge(sortFacts(facts), conditionType)
+}
+
+// merge is Merge for facts that are sorted.
+func merge(sorted []Fact, conditionType string) *Fact {
+	for _, f := range sorted {
 		if f.Type == conditionType {
-			f.Message = strings.Join(messages(facts, conditionType), "; ")
+			f.Message = strings.Join(messages(sorted, conditionType), "; ")
 			return &f
 		}
 	}

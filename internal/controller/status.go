@@ -210,6 +210,12 @@ func describeProgress(c v1alpha1.Cluster, in condition.Input) string {
 	return fmt.Sprint(c.GetGeneration(), c.CommonStatus().Members, facts)
 }
 
+// unnamedSteps are the reasons of Reconciling that are no phase of their own.
+var unnamedSteps = []string{
+	v1alpha1.ReasonApplying, v1alpha1.ReasonProgressing, v1alpha1.ReasonConfiguring,
+	v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable,
+}
+
 // describePhase is a word for people, made from the conditions. No decision reads it.
 func describePhase(c v1alpha1.Cluster, deleting bool) string {
 	reconciling := conditions.GetReason(c, v1alpha1.ConditionReconciling)
@@ -220,7 +226,7 @@ func describePhase(c v1alpha1.Cluster, deleting bool) string {
 		return "Suspended"
 	case conditions.Has(c, v1alpha1.ConditionStalled):
 		return "Failed"
-	case reconciling == v1alpha1.ReasonApplying || reconciling == v1alpha1.ReasonProgressing || reconciling == v1alpha1.ReasonConfiguring:
+	case slices.Contains(unnamedSteps, reconciling):
 		return "Updating"
 	case reconciling != "":
 		return reconciling

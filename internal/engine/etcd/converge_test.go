@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -282,7 +283,13 @@ func converge(t *testing.T, seed uint64) {
 			m.rescue()
 		}
 		m.time = m.time.Add(time.Second)
-		m.followPlan(planCluster(m.c, m.o, m.time))
+		p := planCluster(m.c, m.o, m.time)
+		for _, f := range p.Facts {
+			if !condition.HasRank(f.Type, f.Reason) {
+				t.Errorf("pass %d: %s/%s has no rank: %s", pass, f.Type, f.Reason, f.Message)
+			}
+		}
+		m.followPlan(p)
 		m.happen()
 	}
 	p := planCluster(m.c, m.o, m.time)

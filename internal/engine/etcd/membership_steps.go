@@ -120,7 +120,7 @@ func (j *judgement) removeLostStep() *engine.Step {
 			what = removeLearner
 		}
 		if why := describeRisk(what, j.g.countVoters(), len(j.g.healthy)); why != "" {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed: %s", j.PodName(n), why)
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed: %s", j.PodName(n), why)
 			continue
 		}
 		return j.isolateStep(j.stepOn(n, stepRemoveMember, member.ID, "its volume is empty: it can only come back as a new member"))
@@ -133,7 +133,7 @@ func (j *judgement) removeLostStep() *engine.Step {
 func (j *judgement) judgeEmpty(n int, m *agentapi.Status, member etcdapi.GroupMember) {
 	leader := j.o.Members[j.PodName(j.g.leader)]
 	if member.Name != "" && waitsEmpty(m) && j.o.Members[j.PodName(n)].At.After(leader.At) {
-		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
+		j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
 			"member %s has an empty volume, and no record says that it ran on another one, while the group counts it as %s: bring the volume back, or, when it is gone for good, remove the member with etcdctl member remove %s, and it joins anew",
 			j.PodName(n), member.ID, member.ID)
 	}
@@ -164,7 +164,7 @@ func (j *judgement) addStep() *engine.Step {
 			continue
 		}
 		if why := describeRisk(addMember, j.g.countVoters(), len(j.g.healthy)); why != "" {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not admitted yet: %s", j.PodName(n), why)
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not admitted yet: %s", j.PodName(n), why)
 			return nil
 		}
 		return j.isolateStep(j.stepOn(n, stepAddLearner, peerURL(j.Set, n), "the group has %d members, and %d are declared", len(j.g.members), j.c.Spec.DesiredReplicas()))
@@ -193,13 +193,13 @@ func (j *judgement) removeStep() *engine.Step {
 		what = removeHealthy
 	}
 	if why := describeRisk(what, j.g.countVoters(), len(j.g.healthy)); why != "" {
-		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: %s", j.PodName(n), why)
+		j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: %s", j.PodName(n), why)
 		return nil
 	}
 	if n == j.g.leader {
 		heir := j.chooseHeir()
 		if heir < 0 {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: it leads, and no member that stays is healthy enough to lead next", j.PodName(n))
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: it leads, and no member that stays is healthy enough to lead next", j.PodName(n))
 			return nil
 		}
 		return j.moveLeader(heir, "it is scaled away")
@@ -215,7 +215,7 @@ func (j *judgement) judgeGroup() {
 	}
 	for n := range j.Desired.Count {
 		if m := j.o.Member(n); m != nil && j.Repairing[n] {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing, "member %s is replaced by a new one: %s", j.PodName(n), m.Message)
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing, "member %s is replaced by a new one: %s", j.PodName(n), m.Message)
 		}
 	}
 	if !j.g.led {
@@ -230,7 +230,7 @@ func (j *judgement) judgeGroup() {
 		j.AddFact(v1alpha1.ConditionReconciling, reason, "from %d members to %d", have, want)
 	}
 	if n := j.g.findJoining(); n >= 0 && n < want {
-		j.AddFact(v1alpha1.ConditionReconciling, reason, "member %s has no vote yet", j.PodName(n))
+		j.AddMemberFact(n, v1alpha1.ConditionReconciling, reason, "member %s has no vote yet", j.PodName(n))
 	}
 	if j.g.countOrdinals() > want && j.Observed.Membership() <= want {
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", len(j.g.members), want)

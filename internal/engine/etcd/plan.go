@@ -47,7 +47,7 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 		}
 	}
 	j.WritesStop = j.diskStopsWrites()
-	j.judgeRecovery() // first, for it says more than its members do
+	j.judgeRecovery()
 	j.JudgeMembers()
 	j.JudgeScale()
 	j.JudgeVolumes()
@@ -139,7 +139,7 @@ func (j *judgement) replaceStep() *engine.Step {
 			continue
 		}
 		if why := describeRisk(stopHealthy, j.g.countVoters(), len(j.g.healthy)); why != "" {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "pod %s is not replaced yet: %s", s.Target, why)
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "pod %s is not replaced yet: %s", s.Target, why)
 			return nil
 		}
 		if heir := j.chooseHeir(); n == j.g.leader && heir >= 0 {

@@ -177,7 +177,7 @@ func (j *Judgement) JudgeCertificates(now time.Time) {
 func (j *Judgement) judgeCertificateUse(c *certificates) {
 	for n := range j.Desired.Count {
 		if m := j.Observed.Member(n); m != nil && !j.Observed.usesCertificates(j.Observed.Pods[n], c) {
-			j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "member %s takes up its certificates, which takes a minute or two", j.PodName(n))
+			j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonConfiguring, "member %s takes up its certificates, which takes a minute or two", j.PodName(n))
 		}
 	}
 }

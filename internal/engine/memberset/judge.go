@@ -52,6 +52,12 @@ func (j *Judgement) AddFact(conditionType, reason, format string, args ...any) {
 	j.Facts = append(j.Facts, condition.Fact{Type: conditionType, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
+// AddMemberFact adds a fact that is true of one member, by its ordinal.
+func (j *Judgement) AddMemberFact(ordinal int, conditionType, reason, format string, args ...any) {
+	j.AddFact(conditionType, reason, format, args...)
+	j.Facts[len(j.Facts)-1].Ordinal = ordinal
+}
+
 // AddAvailable says whether clients are served.
 func (j *Judgement) AddAvailable(yes bool, reason, format string, args ...any) {
 	j.AddFact(v1alpha1.ConditionAvailable, reason, format, args...)
@@ -64,7 +70,7 @@ func (j *Judgement) AddAvailable(yes bool, reason, format string, args ...any) {
 func (j *Judgement) JudgeMembers() {
 	for n := range j.Desired.Count {
 		if j.Observed.isVolumeDeleted(n) && !isInheritedAndDeleted(j.Set, j.Observed, n) {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonDataMissing,
 				"volume %s is being deleted and goes when pod %s does: dump the data, or keep the pod, before anything restarts it", j.VolumeName(n), j.PodName(n))
 		}
 		j.judgeUncreated(n)
@@ -75,7 +81,7 @@ func (j *Judgement) JudgeMembers() {
 			j.judgeStatus(n, m)
 		}
 		if s.Broken {
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown, "%s", s.Message)
+			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown, "%s", s.Message)
 		}
 	}
 	versions := map[string]bool{}
@@ -98,7 +104,7 @@ func (j *Judgement) judgeImage(ordinal int) {
 		return
 	}
 	if fault := imageFault(pod); fault != "" {
-		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
+		j.AddMemberFact(ordinal, v1alpha1.ConditionStalled, v1alpha1.ReasonImageUnavailable,
 			"pod %s, %s: check %s and spec.imagePullSecrets%s", pod.Name, fault, imageField(j.Set), describePin(j.Desired))
 	}
 }
@@ -129,11 +135,11 @@ func (j *Judgement) judgeStatus(ordinal int, m *agentapi.Status) {
 		if repairs {
 			condition = v1alpha1.ConditionDegraded
 		}
-		j.AddFact(condition, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject), "member %s: %s", j.PodName(ordinal), message)
+		j.AddMemberFact(ordinal, condition, cmp.Or(holdReasons[m.Hold], v1alpha1.ReasonInvalidObject), "member %s: %s", j.PodName(ordinal), message)
 	}
 	j.judgeDiskSpace(ordinal, m)
 	if m.ConfigError != "" {
-		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter, "%s; correct or remove it: until then the settings in force stay", parameterFault(j.Desired.Config, m.ConfigError))
+		j.AddMemberFact(ordinal, v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidParameter, "%s; correct or remove it: until then the settings in force stay", parameterFault(j.Desired.Config, m.ConfigError))
 	}
 }
 
@@ -162,14 +168,14 @@ func (j *Judgement) judgeDiskSpace(ordinal int, m *agentapi.Status) {
 	if (m.Role == v1alpha1.RolePrimary || j.WritesStop) && !grows {
 		kind = v1alpha1.ConditionStalled
 	}
-	j.AddFact(kind, v1alpha1.ReasonVolumeFull, "member %s: volume %s has no disk space left, and writes fail: %s", j.PodName(ordinal), j.VolumeName(ordinal), remedy)
+	j.AddMemberFact(ordinal, kind, v1alpha1.ReasonVolumeFull, "member %s: volume %s has no disk space left, and writes fail: %s", j.PodName(ordinal), j.VolumeName(ordinal), remedy)
 }
 
 // JudgeScale says what of a change is under way.
 func (j *Judgement) JudgeScale() {
 	for n := range j.Desired.Count {
 		if s := j.Standings[n]; !s.IsDone() {
-			j.AddFact(v1alpha1.ConditionReconciling, j.progressReason(n, s), "%s", s.Message)
+			j.AddMemberFact(n, v1alpha1.ConditionReconciling, j.progressReason(n, s), "%s", s.Message)
 		}
 	}
 	if have, want := j.Observed.Membership(), j.Cluster.Common().DesiredReplicas(); have > want {
@@ -177,7 +183,7 @@ func (j *Judgement) JudgeScale() {
 	}
 	for _, n := range slices.Sorted(maps.Keys(j.Observed.Pods)) {
 		if n >= j.Desired.Count {
-			j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "member %s is leaving", j.PodName(n))
+			j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "member %s is leaving", j.PodName(n))
 		}
 	}
 	if set := j.Observed.StatefulSet; set != nil && set.Status.ObservedGeneration < set.Generation {
@@ -227,10 +233,10 @@ func (j *Judgement) JudgeVolumes() {
 			condition, itself = v1alpha1.ConditionDegraded, "by itself "
 		}
 		if v.Waits {
-			j.AddFact(condition, v1alpha1.ReasonResizing, "volume %s grows %sonce it has the owner that spec.deletionPolicy asks for, and says what its data is (holdfast.dev/ annotations)", live.Name, itself)
+			j.AddMemberFact(v.Ordinal, condition, v1alpha1.ReasonResizing, "volume %s grows %sonce it has the owner that spec.deletionPolicy asks for, and says what its data is (holdfast.dev/ annotations)", live.Name, itself)
 		}
 		if have.Cmp(v.Size) < 0 {
-			j.AddFact(condition, v1alpha1.ReasonResizing, "volume %s grows %sfrom %s to %s", live.Name, itself, have.String(), v.Size.String())
+			j.AddMemberFact(v.Ordinal, condition, v1alpha1.ReasonResizing, "volume %s grows %sfrom %s to %s", live.Name, itself, have.String(), v.Size.String())
 		}
 	}
 }

@@ -87,5 +87,5 @@ func (j *Judgement) judgeUncreated(ordinal int) {
 	if why == "" || j.Observed.Pods[ordinal] != nil {
 		return
 	}
-	j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonForbidden, "pod %s cannot be created: %s", j.PodName(ordinal), engine.DescribeForbidden(why))
+	j.AddMemberFact(ordinal, v1alpha1.ConditionStalled, v1alpha1.ReasonForbidden, "pod %s cannot be created: %s", j.PodName(ordinal), engine.DescribeForbidden(why))
 }

@@ -242,7 +242,7 @@ func (j *Judgement) judgePause(ordinal int) {
 	if why == "" || j.replacePause(pod, why) == 0 {
 		return
 	}
-	j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown,
+	j.AddMemberFact(ordinal, v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown,
 		"pod %s was made anew and is to be replaced again: %s; it is tried at growing intervals: find the client that changes pods of this namespace", pod.Name, why)
 }
 

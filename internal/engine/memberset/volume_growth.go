@@ -81,7 +81,7 @@ func growVolumes(storage v1alpha1.StorageSpec, suspended bool, volumes map[int]m
 		case reason != "" && !volumes[n].isFilled(auto) && !volumes[n].lacksSpace(volumes[n].neededSpace()):
 			// It fills fast and has space still: a rate comes and goes.
 		case reason != "":
-			g.stuck[n] = condition.Fact{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reason,
+			g.stuck[n] = condition.Fact{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: reason, Ordinal: n,
 				Message: volumes[n].describeFill(auto) + message}
 		case g.why == "":
 			g.why = volumes[n].describeFill(auto)

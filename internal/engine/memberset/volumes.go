@@ -39,6 +39,7 @@ func DesireVolumes(s objects.Set, d *objects.Desired, o Observation) (writable b
 		v.Diverged, v.Cluster, v.Left = o.DataDiverged(n), volumeOwner(s, o.Volumes[n]), leftUnder(s, o.Volumes[n], n < d.Count)
 		d.Volumes = append(d.Volumes, v)
 		if fault != nil {
+			fault.Ordinal = n
 			facts = append(facts, *fault)
 		}
 	}

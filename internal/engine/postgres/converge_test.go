@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -168,6 +169,11 @@ func testConvergence(t *testing.T, seed uint64) {
 		if p.Step != nil && p.Step.Type == memberset.StepReplaceMember {
 			if serving := len(m.o.Pods) > 1 && m.countAway() > 0 && memberset.IsReady(podNamed(m, p.Step.Target)); serving {
 				t.Fatalf("seed %d: %s replaced while another member is away", seed, p.Step.Target)
+			}
+		}
+		for _, f := range p.Facts {
+			if !condition.HasRank(f.Type, f.Reason) {
+				t.Fatalf("seed %d: %s/%s has no rank: %s", seed, f.Type, f.Reason, f.Message)
 			}
 		}
 		m.carryOut(p)
