@@ -1,10 +1,12 @@
 package backups
 
 import (
+	"cmp"
+	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -143,14 +145,9 @@ func exceedsCount(good int, declared *v1alpha1.ClusterBackup) bool {
 
 // parseRetention reads 12h, 7d or 4w, which the schema has checked.
 func parseRetention(text string) time.Duration {
-	units := map[byte]time.Duration{'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
-	if text == "" {
-		text = "7d"
+	retention, err := model.ParseDuration(cmp.Or(text, "7d"))
+	if err != nil {
+		return math.MaxInt64 // what is not understood, or centuries
 	}
-	const forever time.Duration = 1<<63 - 1
-	n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
-	if unit := units[text[len(text)-1]]; err == nil && unit > 0 && n <= int64(forever/unit) {
-		return time.Duration(n) * unit
-	}
-	return forever // what is not understood, or centuries
+	return time.Duration(retention)
 }

@@ -3,8 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
+	"math"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Patience is how long something is tried again that may repair itself.
@@ -23,12 +25,13 @@ func (p Patience) TryUntilDone(ctx context.Context, do func(context.Context) (fi
 		return context.Cause(ctx)
 	}
 	begun := time.Now()
-	for pause := p.First; ; pause = min(2*pause, p.Longest) {
+	pauses := wait.Backoff{Duration: p.First, Factor: 2, Jitter: 0.2, Cap: p.Longest, Steps: math.MaxInt}
+	for {
 		final, err := do(ctx)
 		if err == nil || final || time.Since(begun) >= p.Total {
 			return err
 		}
-		waits := time.NewTimer(pause + rand.N(pause/5+1)) //nolint:gosec // it need not be secret
+		waits := time.NewTimer(pauses.Step())
 		select {
 		case <-ctx.Done():
 			waits.Stop()

@@ -49,7 +49,10 @@ func ParseHistory(data []byte) (History, error) {
 	return h, nil
 }
 
-// ParsePosition reads a position as PostgreSQL writes it, such as 0/5000028.
+// ParsePosition reads a position as PostgreSQL writes it, such as 0/5000028. It
+// is stricter than pglogrepl.ParseLSN, which ignores text after a position and
+// adds a lower half of more than 32 bits to the upper one: users write targets
+// of recoveries by hand.
 func ParsePosition(text string) (uint64, error) {
 	high, low, found := strings.Cut(text, "/")
 	h, err := strconv.ParseUint(high, 16, 32)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -141,4 +143,4 @@ func StartOf(name string) string {
 }
 
 // FormatPosition writes a position as PostgreSQL does.
-func FormatPosition(at uint64) string { return fmt.Sprintf("%X/%X", at>>32, uint32(at)) } //nolint:gosec // the lower half
+func FormatPosition(at uint64) string { return pglogrepl.LSN(at).String() }

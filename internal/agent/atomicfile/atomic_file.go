@@ -13,15 +13,43 @@ import (
 )
 
 // WriteFile replaces a file in one step, and leaves one alone that is the same.
+// A process that dies leaves the old file or the new one. A machine that dies
+// may leave an empty one: this is for files that are written anew at each start.
 func WriteFile(path string, data []byte) error {
+	return replaceFile(path, data, func(*os.File) error { return nil })
+}
+
+// WriteDurably replaces a file in one step, and leaves one alone that is the
+// same. When it returns, the file and its name are on the disk. This is for what
+// a volume keeps.
+func WriteDurably(path string, data []byte) error {
+	if err := replaceFile(path, data, (*os.File).Sync); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// replaceFile flushes the new file before it gets the name: some file systems
+// write a name before the bytes. The temporary file begins with a dot, so that
+// on a volume it is never taken for data, and has one name, so that crashes leave
+// no more than one.
+func replaceFile(path string, data []byte, flush func(*os.File) error) error {
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, data) {
 		return nil
 	}
-	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = file.Write(data)
+		err = errors.Join(err, flush(file), file.Close())
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
 	return nil

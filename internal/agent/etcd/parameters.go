@@ -215,7 +215,7 @@ func saveProven(dir string, parameters map[string]string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(filepath.Join(dir, parametersName), data)
+	return atomicfile.WriteDurably(filepath.Join(dir, parametersName), data)
 }
 
 // listDifferences lists the names, sorted, whose values differ.

@@ -99,19 +99,7 @@ func (m mark) writeTo(dir string) error {
 	if err != nil {
 		return fmt.Errorf("mark the volume: %w", err)
 	}
-	temporary := filepath.Join(dir, "."+markName+".tmp")
-	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("mark the volume: %w", err)
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(temporary, filepath.Join(dir, markName))
-	}
-	if err == nil {
-		err = atomicfile.SyncDir(dir)
-	}
-	if err != nil {
+	if err := atomicfile.WriteDurably(filepath.Join(dir, markName), data); err != nil {
 		return fmt.Errorf("mark the volume: %w", err)
 	}
 	return nil

@@ -37,7 +37,7 @@ func (a *postgresAgent) dropAltered() error {
 		return nil
 	}
 	a.log.Warn("ALTER SYSTEM has set what Holdfast owns: it is reset", "settings", strings.Join(dropped, ","))
-	if err := atomicfile.WriteFile(path, []byte(kept)); err != nil {
+	if err := atomicfile.WriteDurably(path, []byte(kept)); err != nil {
 		return err
 	}
 	a.reportResets(settings.ReadValues(string(data), dropped), time.Now())

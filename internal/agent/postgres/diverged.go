@@ -103,7 +103,7 @@ func writeDivergedMark(dir string, m divergedMark) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.WriteFile(filepath.Join(dir, divergedMarkName), data), atomicfile.SyncDir(dir))
+	return atomicfile.WriteDurably(filepath.Join(dir, divergedMarkName), data)
 }
 
 // readDivergedMark reads the mark; nil when there is none. One that cannot be read

@@ -105,7 +105,7 @@ func (a *postgresAgent) readProven() map[string]string {
 func (a *postgresAgent) recordProven(parameters map[string]string) {
 	data, err := json.Marshal(parameters)
 	if err == nil {
-		err = atomicfile.WriteFile(filepath.Join(a.o.DataDir, parametersName), data)
+		err = atomicfile.WriteDurably(filepath.Join(a.o.DataDir, parametersName), data)
 	}
 	if err != nil {
 		a.log.Warn("cannot keep the parameters", "error", err.Error())

@@ -62,7 +62,7 @@ func writeLeader(dir string, r leaderRecord) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.WriteFile(filepath.Join(dir, leaderName), data), atomicfile.SyncDir(dir))
+	return atomicfile.WriteDurably(filepath.Join(dir, leaderName), data)
 }
 
 // completeRecord is the record once pg_control says that the promotion is complete.
@@ -140,7 +140,7 @@ func (l *life) prepareTimeline(ctx context.Context) (map[string]string, error) {
 	if err := reserveHistories(filepath.Join(l.o.pgdataPath(), "pg_wal"), control.Timeline, l.begins); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(atomicfile.WriteFile(signal, nil), atomicfile.SyncDir(l.o.pgdataPath())); err != nil {
+	if err := atomicfile.WriteDurably(signal, nil); err != nil {
 		return nil, err
 	}
 	l.promoting = true
@@ -156,11 +156,11 @@ func reserveHistories(dir string, from, to int64) error {
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		if err := atomicfile.WriteFile(path, []byte("# reserved: this volume holds no data of this timeline\n")); err != nil {
+		if err := atomicfile.WriteDurably(path, []byte("# reserved: this volume holds no data of this timeline\n")); err != nil {
 			return err
 		}
 	}
-	return atomicfile.SyncDir(dir)
+	return nil
 }
 
 // promotionSettings recover all that is on the volume and nothing else, then

@@ -2,19 +2,19 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // position in the WAL of a timeline.
 type position struct {
 	timeline uint64
-	at       uint64
+	at       pglogrepl.LSN
 }
 
 // isBefore says whether q is further. A newer timeline is, wherever it began: it
@@ -23,7 +23,7 @@ func (p position) isBefore(q position) bool {
 	return p.timeline < q.timeline || p.timeline == q.timeline && p.at < q.at
 }
 
-func (p position) String() string { return fmt.Sprintf("%d:%X/%X", p.timeline, p.at>>32, uint32(p.at)) } //nolint:gosec // the lower half
+func (p position) String() string { return fmt.Sprintf("%d:%s", p.timeline, p.at) }
 
 // readPosition reads 1:0/16B3748.
 func readPosition(text string) (position, error) {
@@ -32,17 +32,17 @@ func readPosition(text string) (position, error) {
 	if err != nil {
 		return position{}, fmt.Errorf("%q is no WAL position with a timeline", text)
 	}
-	lsn, err := parsePosition(at)
+	lsn, err := parseLSN(at)
 	return position{n, lsn}, err
 }
 
-// parsePosition reads 0/16B3748.
-func parsePosition(text string) (uint64, error) {
-	var high, low uint32
-	if n, err := fmt.Sscanf(text, "%X/%X", &high, &low); n != 2 || err != nil {
+// parseLSN reads 0/16B3748.
+func parseLSN(text string) (pglogrepl.LSN, error) {
+	lsn, err := pglogrepl.ParseLSN(text)
+	if err != nil {
 		return 0, fmt.Errorf("%q is no WAL position", text)
 	}
-	return uint64(high)<<32 | uint64(low), nil
+	return lsn, nil
 }
 
 const (
@@ -60,16 +60,11 @@ type identity struct {
 }
 
 func identifyMember(ctx context.Context, conn *pgconn.PgConn) (identity, error) {
-	answer, err := conn.Exec(ctx, "IDENTIFY_SYSTEM").ReadAll()
+	seen, err := pglogrepl.IdentifySystem(ctx, conn)
 	if err != nil {
 		return identity{}, fmt.Errorf("ask which database it is: %w", err)
 	}
-	if len(answer) == 0 || len(answer[0].Rows) == 0 || len(answer[0].Rows[0]) < 3 {
-		return identity{}, errors.New("it does not say which database it is")
-	}
-	row := answer[0].Rows[0]
-	has, err := readPosition(string(row[1]) + ":" + string(row[2]))
-	return identity{string(row[0]), has}, err
+	return identity{seen.SystemID, position{uint64(uint32(seen.Timeline)), seen.XLogPos}}, nil //nolint:gosec // PostgreSQL's timelines are unsigned
 }
 
 // awaitFit waits until a member has what the copy must reach, and lets it settle. A
@@ -109,6 +104,8 @@ func (s *Source) requestCheckpoint(ctx context.Context, address string) error {
 		return err
 	}
 	defer hangUp(ctx, conn)
+	// By hand: pglogrepl.StartBaseBackup refuses a server whose version has no
+	// dot, such as 18beta1.
 	begin := "BASE_BACKUP (CHECKPOINT 'fast', LABEL 'Holdfast: checkpoint')"
 	if strings.HasPrefix(conn.ParameterStatus("server_version"), "14") { // in its own words
 		begin = "BASE_BACKUP LABEL 'Holdfast: checkpoint' FAST"

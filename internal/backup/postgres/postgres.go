@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -203,7 +204,8 @@ func (s *Source) holdWAL(ctx context.Context, address string) (*pgconn.PgConn, b
 	}
 	if err == nil {
 		slot := "backup_" + strings.ToLower(rand.Text())
-		if _, err = conn.Exec(asking, "CREATE_REPLICATION_SLOT "+slot+" TEMPORARY PHYSICAL RESERVE_WAL").ReadAll(); err != nil {
+		options := pglogrepl.CreateReplicationSlotOptions{Mode: pglogrepl.PhysicalReplication, Temporary: true, SnapshotAction: "RESERVE_WAL"}
+		if _, err = pglogrepl.CreateReplicationSlot(asking, conn, slot, "", options); err != nil {
 			err = fmt.Errorf("keep the WAL that the copy needs: %w", err)
 		}
 	}

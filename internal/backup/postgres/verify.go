@@ -213,11 +213,11 @@ func (r walRange) formatPosition(at string) string { return fmt.Sprintf("%d:%s",
 
 // checkCovered says which segment of the WAL is missing.
 func (r walRange) checkCovered(files map[string]file) error {
-	start, err := parsePosition(r.Start)
+	start, err := parseLSN(r.Start)
 	if err != nil {
 		return err
 	}
-	end, err := parsePosition(r.End)
+	end, err := parseLSN(r.End)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (r walRange) checkCovered(files map[string]file) error {
 		return errors.New("the copy holds no WAL, and is not consistent without")
 	}
 	perID := uint64(1<<32) / size
-	for n := start / size; n <= (end-1)/size; n++ {
+	for n := uint64(start) / size; n <= uint64(end-1)/size; n++ {
 		name := fmt.Sprintf("%s/%08X%08X%08X", walDir, r.Timeline, n/perID, n%perID)
 		if f, found := files[name]; !found || uint64(f.size) != size {
 			return fmt.Errorf("the WAL segment %s is missing from the copy, which is not consistent without", name)

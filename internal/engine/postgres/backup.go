@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
@@ -49,7 +51,7 @@ func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) 
 		SystemIdentifier: c.Status.SystemIdentifier, Secret: s.Named(objects.SuffixTLS), Expected: expected,
 	}
 	if newest.Position > 0 {
-		p.AtLeast = fmt.Sprintf("%d:%X/%X", readReplication(&newest).Timeline, newest.Position>>32, uint32(newest.Position))
+		p.AtLeast = fmt.Sprintf("%d:%s", readReplication(&newest).Timeline, pglogrepl.LSN(newest.Position))
 	}
 	return p
 }

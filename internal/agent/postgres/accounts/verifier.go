@@ -2,15 +2,15 @@ package accounts
 
 import (
 	"crypto/hmac"
-	"crypto/pbkdf2"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"golang.org/x/text/secure/precis"
+	"github.com/xdg-go/scram"
+	"github.com/xdg-go/stringprep"
+	"golang.org/x/text/unicode/norm"
 )
 
 const scramIterations = 4096
@@ -23,23 +23,31 @@ func newVerifier(password string) (string, error) {
 }
 
 func computeVerifier(password string, salt []byte, iterations int) (string, error) {
-	// As PostgreSQL does: what cannot be normalised is taken as it is.
-	normal, err := precis.OpaqueString.String(password)
-	if err != nil {
-		normal = password
-	}
-	salted, err := pbkdf2.Key(sha256.New, normal, salt, iterations, sha256.Size)
+	// Normalized here: the library fails where PostgreSQL takes a password as it is.
+	client, err := scram.SHA256.NewClientUnprepped("", normalizePassword(password), "")
 	if err != nil {
 		return "", fmt.Errorf("derive the verifier: %w", err)
 	}
-	sign := func(key []byte, text string) []byte {
-		mac := hmac.New(sha256.New, key)
-		mac.Write([]byte(text))
-		return mac.Sum(nil)
+	keys, err := client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: string(salt), Iters: iterations})
+	if err != nil {
+		return "", fmt.Errorf("derive the verifier: %w", err)
 	}
-	stored := sha256.Sum256(sign(salted, "Client Key"))
 	b64 := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, b64(salt), b64(stored[:]), b64(sign(salted, "Server Key"))), nil
+	return fmt.Sprintf("SCRAM-SHA-256$%d:%s$%s:%s", iterations, b64(salt), b64(keys.StoredKey), b64(keys.ServerKey)), nil
+}
+
+// normalizePassword is PostgreSQL's SASLprep (src/common/saslprep.c), as the
+// server and libpq apply it. It differs from RFC 4013 in three ways: a password
+// that may not be used is taken as it is, what may be used is checked before the
+// normalization, and U+200B becomes a space rather than nothing.
+func normalizePassword(password string) string {
+	mapAndCheck := stringprep.SASLprep
+	mapAndCheck.Normalize = false
+	mapped, err := mapAndCheck.Prepare(strings.ReplaceAll(password, "\u200b", " "))
+	if err != nil || mapped == "" {
+		return password
+	}
+	return norm.NFKC.String(mapped)
 }
 
 // verifyPassword says whether a verifier is that of the password.

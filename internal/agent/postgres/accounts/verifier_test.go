@@ -32,3 +32,15 @@ func TestVerifierOfExample(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
+
+// TestRealVerifiers compares many more with PostgreSQL.
+func TestNormalizePassword(t *testing.T) {
+	for password, want := range map[string]string{
+		"s3cret": "s3cret", "I\u00adX": "IX", "\ufb01sh": "fish", "a\u3000b": "a b", "a\u200bb": "a b", "e\u0301": "\u00e9",
+		"\x01": "\x01", "\xff": "\xff", "": "", "\u00ad": "\u00ad", "\U0001f600": "\U0001f600", "\U0001f130": "\U0001f130", "\u0340": "\u0340", "\u06271": "\u06271",
+	} {
+		if got := normalizePassword(password); got != want {
+			t.Errorf("%+q becomes %+q, not %+q", password, got, want)
+		}
+	}
+}

@@ -4,6 +4,8 @@ package lsn
 import (
 	"fmt"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
@@ -21,7 +23,7 @@ type Point struct {
 }
 
 func (p Point) String() string {
-	return fmt.Sprintf("%X/%X on timeline %d", p.Position>>32, p.Position&0xffffffff, p.Timeline)
+	return fmt.Sprintf("%s on timeline %d", pglogrepl.LSN(p.Position), p.Timeline)
 }
 
 // Newer reports whether p is later than q, by timeline and then by position. A
@@ -33,13 +35,14 @@ func (p Point) Newer(q Point) bool {
 	return p.Position > q.Position
 }
 
-// Parse reads a position as PostgreSQL writes it, such as 0/5000028.
+// Parse reads a position as PostgreSQL writes it, such as 0/5000028. Of another
+// text it returns the zero value.
 func Parse(timeline int64, position string) Point {
-	var high, low uint64
-	if _, err := fmt.Sscanf(position, "%X/%X", &high, &low); err != nil {
+	at, err := pglogrepl.ParseLSN(position)
+	if err != nil {
 		return Point{}
 	}
-	return Point{timeline, high<<32 | low}
+	return Point{timeline, uint64(at)}
 }
 
 // ChooseFurthest is the later of what a member reported of its WAL and what is observed now.
