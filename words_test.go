@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -33,6 +34,8 @@ var avoidedWords = []struct{ pattern, write string }{
 	{`put on record|puts on record|on record`, "recorded, persisted"},
 	{`comes up|falls due|come up|fall due`, "is due"},
 	{`by order|obeyed`, "request"},
+	{`giv(en|es|ing|e) up|gave up`, "discarded (data, WAL), abandoned (a Backup), cancelled (a request)"},
+	{`unheard|not heard`, "does not answer"},
 	{`the log|write-ahead log|archived log`, "WAL, binlog or Raft log; a text log is named with its process"},
 }
 
@@ -150,6 +153,62 @@ func avoidedInStrings(t *testing.T, path string) []string {
 		}
 		if word, write := avoidedIn(text); word != "" {
 			found = append(found, set.Position(literal.Pos()).String()+": write \""+write+"\" in place of \""+word+"\": "+strings.Join(strings.Fields(text), " "))
+		}
+		return true
+	})
+	return found
+}
+
+// avoidedNames are the avoided words of one piece, as parts of identifiers and in
+// comments.
+var avoidedNames = regexp.MustCompile(`(?i)^(births?|born|unborn|latch(es|ed)?|tickets?|regimens?|whereabouts|mend(s|ed|ing)?|told|nobody|somebody|everybody|newcomers?|whoever|keepers?|vaults?|unheard|giving)$`)
+
+// nameParts are the words of an identifier, such as is, Join and Grant.
+var nameParts = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
+
+// Comments and identifiers use the terms of the glossary, in tests as well.
+func TestCodeUsesTheGlossary(t *testing.T) {
+	for _, root := range []string{"api", "internal", "main.go", "image.go", "test/e2e", "test/gitops", "test/docs", "test/cluster"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			for _, found := range avoidedInCode(t, path) {
+				t.Error(found)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// avoidedInCode finds avoided words in the comments and the identifiers of a file.
+func avoidedInCode(t *testing.T, path string) []string {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution|parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	check := func(at token.Pos, text string, words []string) {
+		for _, word := range words {
+			if avoidedNames.MatchString(word) {
+				_, write := avoidedIn(word)
+				found = append(found, set.Position(at).String()+": write "+strconv.Quote(cmp.Or(write, "a term of docs/glossary.md"))+" in place of "+strconv.Quote(word)+": "+text)
+			}
+		}
+	}
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			check(comment.Pos(), comment.Text, regexp.MustCompile(`[A-Za-z]+`).FindAllString(comment.Text, -1))
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if name, is := node.(*ast.Ident); is {
+			check(name.Pos(), name.Name, nameParts.FindAllString(name.Name, -1))
 		}
 		return true
 	})

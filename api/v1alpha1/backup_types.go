@@ -99,7 +99,7 @@ type ClusterBackup struct {
 
 	// WALBudget is how much of a member's volume, in bytes, may hold WAL that the
 	// destination has not accepted yet. When it is used up, the oldest WAL is
-	// given up, and a new backup begins once the destination is back. The
+	// discarded, and a new backup begins once the destination is back. The
 	// database continues in any case. Default: a fifth of storage.size.
 	// +optional
 	// +kubebuilder:validation:Schemaless
@@ -385,7 +385,7 @@ type BackupStatus struct {
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
-	// CompletionTime is when the backup was known to be good, or given up.
+	// CompletionTime is when the backup was known to be good, or abandoned.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
@@ -469,7 +469,7 @@ func (b *Backup) SourceClusterUID() string {
 	return b.Labels[LabelClusterUID]
 }
 
-// IsFinished says whether the backup is complete, or was given up.
+// IsFinished says whether the backup is complete, or was abandoned.
 func (b *Backup) IsFinished() bool { return b.Status.CompletionTime != nil }
 
 // BackupList is a list of Backup.

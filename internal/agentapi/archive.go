@@ -9,7 +9,7 @@ import (
 // RunDir.
 const ArchiveSocket = "archive.sock"
 
-// ArchivePrefix is where the log of a cluster lies in a store.
+// ArchivePrefix is where the WAL of a cluster lies in a store.
 func ArchivePrefix(namespace, cluster, uid string) string {
 	return fmt.Sprintf("%s/%s/%s/wal/", namespace, cluster, uid)
 }

@@ -34,6 +34,6 @@ type ClusterConfig struct {
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 	etcdapi.GroupConfig
 	postgresapi.RequestConfig
-	// Archive is where the log goes, all the time; nil for nowhere.
+	// Archive is where the WAL goes, all the time; nil for nowhere.
 	Archive *ArchiveConfig `json:"archive,omitempty"`
 }

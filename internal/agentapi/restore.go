@@ -28,7 +28,7 @@ type RestoreTask struct {
 	Prefix string `json:"prefix,omitempty"`
 	// Backup below Prefix, by its name; empty for the newest.
 	Backup string `json:"backup,omitempty"`
-	// Target in the log that was archived beside the backup; nil for the end of
+	// Target in the WAL that was archived beside the backup; nil for the end of
 	// the backup.
 	Target *v1alpha1.RestoreTarget `json:"target,omitempty"`
 	// VolumeSize of the member in bytes, as it is declared.

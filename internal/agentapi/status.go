@@ -156,7 +156,7 @@ type Status struct {
 	DiskSpaceNeeded int64 `json:"roomNeeded,omitempty"`
 	// Lag of a replica, in seconds; 0 on a primary, -1 while unknown.
 	Lag float64 `json:"lag"`
-	// Archive says how the archiving of the log gets on; nil without one.
+	// Archive says how the archiving of the WAL gets on; nil without one.
 	Archive *ArchiveStatus `json:"archive,omitempty"`
 	// CertificateExpiry is when the first of the certificates expires that the
 	// member serves now.

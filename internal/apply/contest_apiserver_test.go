@@ -157,7 +157,7 @@ func TestAContenderThatComesBackAfterEveryRevertIsContested(t *testing.T) {
 	w.settleSyncs()
 	w.clock.SetTime(w.clock.Now().Add(6 * time.Minute))
 	if r := w.settleSyncs(); len(r.Contested) != 0 {
-		t.Errorf("contested after the contender gave up: %v", r.Contested)
+		t.Errorf("contested after the contender stopped: %v", r.Contested)
 	}
 }
 

@@ -71,7 +71,7 @@ func (r ignoreRule) coversPath(segments []string) bool {
 }
 
 // leaveIgnored is the desired object without the fields that another manager took and
-// may keep: ownership of them is given up. A dry run shows which those are.
+// may keep: ownership of them is released. A dry run shows which those are.
 func (p *pass) leaveIgnored(ctx context.Context, d *desired, before *snapshot) (*desired, error) {
 	if !p.rules.concernObject(d.id) {
 		return d, nil

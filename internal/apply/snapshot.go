@@ -39,7 +39,7 @@ type ownership struct {
 	own *fieldpath.Set
 	// since is when our entry last changed; nil without an entry.
 	since *metav1.Time
-	// others are everybody else's entries, but for those of status.
+	// others are all other managers' entries, but for those of status.
 	others []entry
 	// leftovers are indices of entries that only repeat what we own.
 	leftovers []int

@@ -224,7 +224,7 @@ func (p *pass) applyFirst(ctx context.Context, d *desired, lost *record) error {
 	return nil
 }
 
-// annotationTaken says whether somebody changed the annotation that holds the
+// annotationTaken says whether another client changed the annotation that holds the
 // hash: what it says is then no sign of what we applied.
 func annotationTaken(live *snapshot) (bool, error) {
 	o, err := live.parseOwnership()

@@ -105,7 +105,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 
 // A backup that is not needed any more is removed by the pod that made it.
 func TestUnwanted(t *testing.T) {
-	for _, why := range []error{errGone, errGivenUp} {
+	for _, why := range []error{errGone, errAbandoned} {
 		dir := t.TempDir()
 		err := attempt(t, dir, "pod-a", &text{lines: 5000}, &refusingEar{why: why}).TakeBackup(t.Context())
 		if !errors.Is(err, why) || !InVain(err) {

@@ -52,7 +52,7 @@ type Source interface {
 type Reporter interface {
 	// ReportProgress reports now and then how far a step is; what it fails with is lost.
 	ReportProgress(ctx context.Context, run v1alpha1.BackupRun)
-	// ReportEnd reports how the run ended, and does not give up soon.
+	// ReportEnd reports how the run ended, and tries for long.
 	ReportEnd(ctx context.Context, run v1alpha1.BackupRun) error
 }
 

@@ -33,7 +33,7 @@ func NewCommand(version string, sources map[string]func(agentapi.BackupTask) (So
 	}
 	for verb, short := range map[string]string{
 		"remove":  "Remove what a backup has stored",
-		verbSweep: "Remove what a backup that was given up has stored, unless it is whole",
+		verbSweep: "Remove what an abandoned backup has stored, unless it is whole",
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: short, Args: cobra.NoArgs,

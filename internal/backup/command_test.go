@@ -81,7 +81,7 @@ func TestRemoveTakesWALAlong(t *testing.T) {
 	}
 }
 
-// What a backup that was given up left is swept, unless it is whole.
+// What an abandoned backup left is swept, unless it is whole.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a/whole/pod-1/data/000000", "a/whole/pod-2/manifest.json", "a/whole/pod-2/data/000000", "a/parts/pod-1/data/000000"} {

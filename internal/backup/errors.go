@@ -51,8 +51,8 @@ var errUnwanted = errors.New("the backup is not needed any more")
 
 // Reasons of errUnwanted.
 var (
-	errGone    = newUnwanted("the Backup has been deleted")
-	errGivenUp = newUnwanted("the Backup has been given up")
+	errGone      = newUnwanted("the Backup has been deleted")
+	errAbandoned = newUnwanted("the Backup was abandoned")
 )
 
 func newUnwanted(why string) error { return &Permanent{&reason{why}} }

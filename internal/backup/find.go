@@ -25,7 +25,7 @@ func OpenStore(ctx context.Context, at agentapi.BackupStore) (*store.Store, erro
 }
 
 // CheckWhole says why a backup is none although it has a manifest: an earlier
-// removal, or an attempt that was given up, may have taken parts of it.
+// removal, or an attempt that was abandoned, may have taken parts of it.
 func CheckWhole(ctx context.Context, s *store.Store, manifest string, m Manifest) error {
 	stored, err := s.List(ctx, DataOf(manifest))
 	if err != nil {

@@ -76,8 +76,8 @@ func isGone(err error) bool {
 		slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// isGivenUp says whether a Backup has ended without this attempt.
-func isGivenUp(b *v1alpha1.Backup, run v1alpha1.BackupRun) bool {
+// isAbandoned says whether a Backup has ended without this attempt.
+func isAbandoned(b *v1alpha1.Backup, run v1alpha1.BackupRun) bool {
 	if !b.IsFinished() {
 		return false
 	}
@@ -116,8 +116,8 @@ func (o *Object) applyRun(ctx context.Context, run v1alpha1.BackupRun) error {
 	if string(b.UID) != o.Task.UID {
 		return errGone // another one has the name: a status is written whatever the UID
 	}
-	if isGivenUp(&b, run) {
-		return errGivenUp
+	if isAbandoned(&b, run) {
+		return errAbandoned
 	}
 	return nil
 }

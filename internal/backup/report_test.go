@@ -100,8 +100,8 @@ func TestUnwantedAttempts(t *testing.T) {
 		{"none", nil, apierrors.NewNotFound(resource, "orders-1"), errGone},
 		{"another of its name", nil, uid, errGone},
 		{"another of its name, said otherwise", nil, apierrors.NewConflict(resource, "orders-1", errors.New("Precondition failed: UID in precondition: u, UID in object meta: v")), errGone},
-		{"one that failed", ended(""), nil, errGivenUp},
-		{"one of another attempt", ended("shop/orders/orders-1-u/pod-b/manifest.json"), nil, errGivenUp},
+		{"one that failed", ended(""), nil, errAbandoned},
+		{"one of another attempt", ended("shop/orders/orders-1-u/pod-b/manifest.json"), nil, errAbandoned},
 		{"one of this attempt", ended("shop/orders/orders-1-u/pod-a/manifest.json"), nil, nil},
 		{"one that this attempt has found", ended("shop/orders/orders-1-u/pod-0/manifest.json"), nil, nil},
 	}

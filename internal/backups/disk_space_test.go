@@ -105,7 +105,7 @@ func TestNothingProvenGoesEarly(t *testing.T) {
 }
 
 // While drills fail, the last backup that passed one makes room for none that
-// nobody has restored.
+// no cluster has restored.
 func TestRoomIsNotMadeOfWhatIsProven(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}
 	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

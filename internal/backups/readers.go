@@ -30,14 +30,14 @@ type Follower struct {
 }
 
 // ChoosesBackup says whether its pod may have chosen a backup of a store. Where the
-// backup is on record, it is known by its name.
+// backup is recorded, it is known by its name.
 func (f Follower) ChoosesBackup(b *v1alpha1.Backup) bool {
 	at, from := b.Status.Location, f.From.Location
 	return f.From.Manifest == "" && at != nil && at.ClaimName == "" && at.URL == from.URL &&
 		strings.HasPrefix(at.Prefix, from.Prefix) && (f.From.Backup == "" || f.From.Backup == b.Name)
 }
 
-// ReadsArchive says whether it goes on with the log of an archive in the store of a
+// ReadsArchive says whether it goes on with the WAL of an archive in the store of a
 // backup.
 func (f Follower) ReadsArchive(log *agentapi.LogTask, at *v1alpha1.BackupLocation) bool {
 	const cluster = 3 // <namespace>/<cluster>/<uid>

@@ -30,7 +30,7 @@ type Plan struct {
 	// Record of the schedule; nil without one.
 	Record *v1alpha1.ScheduleStatus
 	// Done is the record once the backup that is due was made, and taken where
-	// its name is somebody else's.
+	// its name is another client's.
 	Done, Taken *v1alpha1.ScheduleStatus
 	// Due is the backup to make; nil for none.
 	Due *v1alpha1.Backup

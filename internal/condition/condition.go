@@ -39,7 +39,7 @@ type Fact struct {
 
 // Input is everything that conditions are made of.
 type Input struct {
-	// Facts of the engine, and of errors that only a person can mend.
+	// Facts of the engine, and of errors that only a person can fix.
 	Facts []Fact
 	// Rewritten says that this pass wrote something that was asked for, so
 	// that what was observed is older than what is declared.
@@ -219,7 +219,7 @@ func synced(in Input) Fact {
 }
 
 // asRepair turns what is under way into something broken: the generation was
-// rolled out, nobody asked for a change.
+// rolled out, no user asked for a change.
 func asRepair(facts []Fact) []Fact {
 	out := make([]Fact, 0, len(facts))
 	for _, f := range facts {

@@ -136,10 +136,10 @@ func (w *world) awaitSynced(c v1alpha1.Cluster, status metav1.ConditionStatus, r
 	})
 }
 
-// What admission does to pods is told, and no pod is replaced for it.
-func TestAdmissionOfPodsIsTold(t *testing.T) { eachKind(t, admissionOfPodsIsTold) }
+// What admission does to pods is reported, and no pod is replaced for it.
+func TestAdmissionOfPodsIsReported(t *testing.T) { eachKind(t, admissionOfPodsIsReported) }
 
-func admissionOfPodsIsTold(t *testing.T, w *world) {
+func admissionOfPodsIsReported(t *testing.T, w *world) {
 	database := fmt.Sprintf(".spec.containers[name=%q]", w.kind.container())
 	for _, tc := range []struct {
 		name, patch string
@@ -225,10 +225,10 @@ func zoneOfPodIsNoDifference(t *testing.T, w *world) {
 	w.unmoved(c, o, w.podUIDs(c))
 }
 
-// A LimitRange gives containers resources that nobody declared.
-func TestLimitRangeIsTold(t *testing.T) { eachKind(t, limitRangeIsTold) }
+// A LimitRange gives containers resources that no user declared.
+func TestLimitRangeIsReported(t *testing.T) { eachKind(t, limitRangeIsReported) }
 
-func limitRangeIsTold(t *testing.T, w *world) {
+func limitRangeIsReported(t *testing.T, w *world) {
 	w.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "limits"}, Spec: corev1.LimitRangeSpec{
 		Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}},
 	}})
@@ -285,12 +285,12 @@ func imageSetOnEachPod(t *testing.T, w *world) {
 	if len(made) > 2 {
 		t.Errorf("%d pods in 12 s, want one replacement and a pause", len(made))
 	}
-	await(w, c, "the pause is told", func(c v1alpha1.Cluster) bool {
+	await(w, c, "the pause is reported", func(c v1alpha1.Cluster) bool {
 		return strings.Contains(conditions.GetMessage(c, v1alpha1.ConditionDegraded), "to somebody/else:1 by kubectl-edit")
 	})
 }
 
-// What a policy adds to owned objects stays and is told; what it changes of them
+// What a policy adds to owned objects stays and is reported; what it changes of them
 // is contested, and no pod is replaced for it.
 func TestAdmissionOfOwnedObjects(t *testing.T) { eachKind(t, admissionOfOwnedObjects) }
 

@@ -42,17 +42,17 @@ func TestAlterSystemIsReported(t *testing.T) {
 	if err := w.person.List(t.Context(), &events, client.InNamespace(w.Namespace)); err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	reported := 0
 	for _, e := range events.Items {
 		if strings.Contains(e.Note, said) {
-			told++
+			reported++
 			if e.Series != nil {
-				told += int(e.Series.Count)
+				reported += int(e.Series.Count)
 			}
 		}
 	}
-	if told != 1 {
-		t.Errorf("%d events say it", told)
+	if reported != 1 {
+		t.Errorf("%d events say it", reported)
 	}
 	w.simulation.alter("orders-1")
 	await(w, c, "Synced says it no longer", func(c *v1alpha1.PostgresCluster) bool {

@@ -60,13 +60,13 @@ func (w *world) growths() []string {
 	if err := w.person.List(w.t.Context(), &list, client.InNamespace(w.Namespace)); err != nil {
 		w.t.Fatal(err)
 	}
-	var told []string
+	var reported []string
 	for _, event := range list.Items {
 		if event.Reason == v1alpha1.ReasonVolumeGrows {
-			told = append(told, event.Note)
+			reported = append(reported, event.Note)
 		}
 	}
-	return told
+	return reported
 }
 
 // Volumes grow as they fill, up to their maximum, and what was declared and
@@ -105,8 +105,8 @@ func TestAutoGrow(t *testing.T) {
 	})
 	versions.atLeast(2)
 	apitest.Eventually(t, "an event for every growth", func(context.Context) (bool, string) {
-		told := w.growths()
-		return len(told) == 4, strings.Join(told, "\n")
+		reported := w.growths()
+		return len(reported) == 4, strings.Join(reported, "\n")
 	})
 
 	// A member that joins gets what the others have.
@@ -114,7 +114,7 @@ func TestAutoGrow(t *testing.T) {
 	w.awaitReady(c)
 	w.awaitSize("1300Mi", 3)
 
-	// Without autoGrow the spec is wrong, and says how it is mended.
+	// Without autoGrow the spec is wrong, and says how to fix it.
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.Storage.AutoGrow = nil })
 	await(w, c, "Stalled", func(c *v1alpha1.PostgresCluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonStorageShrink &&

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-// yearly comes up in no test.
+// yearly is due in no test.
 const yearly = "0 0 1 1 *"
 
 // backedUp is a cluster that backs up to a volume of its own, in a namespace
@@ -205,7 +205,7 @@ func TestDeletingBackups(t *testing.T) {
 	w.awaitGone(running)
 }
 
-// What only a person can mend ends the backup at once, in the pod's own words;
+// What only a person can fix ends the backup at once, in the pod's own words;
 // anything else is tried again.
 func TestBackupThatFails(t *testing.T) {
 	w := newWorld(t, postgresKind)
@@ -265,7 +265,7 @@ func TestBackupOfALostCluster(t *testing.T) {
 	if err := w.person.Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitBackup(running, "given up", func(b *v1alpha1.Backup) bool {
+	w.awaitBackup(running, "abandoned", func(b *v1alpha1.Backup) bool {
 		return b.Status.Phase == "Failed" && strings.Contains(b.Status.Error, "EtcdCluster orders, which it is of, is gone")
 	})
 	w.awaitGone(lost)
@@ -449,7 +449,7 @@ func backupBySchedule(t *testing.T, w *world) {
 }
 
 // The volume is made with the first backup and not before. Where it cannot be
-// made the cluster is as ready as it was, BackedUp says why, and what is mended
+// made the cluster is as ready as it was, BackedUp says why, and what is fixed
 // is seen.
 func TestBackupVolumeComesWithTheFirst(t *testing.T) {
 	w := newWorld(t, etcdKind)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 )
 
-// Whoever takes the labels of the volume for backups hides it from all that look
+// A client that takes the labels of the volume for backups hides it from all that look
 // by label. It gets them back, from an operator that knew it and from one that
 // has only the Backups to go by, and no backup is called lost.
 func TestBackupVolumeWithoutLabels(t *testing.T) { eachKind(t, backupVolumeWithoutLabels) }

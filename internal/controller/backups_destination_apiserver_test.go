@@ -48,7 +48,7 @@ func destinationRemoved(t *testing.T, w *world) {
 		return conditions.GetReason(b, v1alpha1.ConditionStalled) == v1alpha1.ReasonDestinationRemoved && b.Status.Location == nil
 	})
 	o.stop()
-	o = w.operate(0) // which knows nothing but what is on record
+	o = w.operate(0) // which knows nothing but what is recorded
 	w.awaitSteady(o)
 	if claims := w.objects(c)["PersistentVolumeClaim"]; slices.Contains(claims, "orders-backups") {
 		t.Errorf("there are %v", claims)

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
-// A claim of a member's name that is somebody else's, be it a retained one of a
+// A claim of a member's name that is another client's, be it a retained one of a
 // cluster of another kind, is not only left alone: no pod gets to mount it.
 func TestForeignVolumeIsNotMounted(t *testing.T) {
 	for name, labels := range map[string]map[string]string{

@@ -243,7 +243,7 @@ func TestDrillSurvivesTheOperator(t *testing.T) {
 }
 
 // A backup that is deleted while it is restored on trial keeps its data until
-// then; a Job that somebody deletes is made again.
+// then; a Job that a user deletes is made again.
 func TestDrillKeepsItsBackup(t *testing.T) {
 	w := newWorld(t, postgresKind)
 	w.simulation.drills.set(func(d *drills) { d.held = true })

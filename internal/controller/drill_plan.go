@@ -62,7 +62,7 @@ type drillPlan struct {
 	wait time.Duration
 }
 
-// planDrills is pure. What is to run is on record before its Job is made, and
+// planDrills is pure. What is to run is recorded before its Job is made, and
 // how it ended before the Job goes: an operator that dies anywhere goes on from
 // there.
 func planDrills(s drillObservation) drillPlan {
@@ -118,7 +118,7 @@ func (s drillObservation) planSlot(p *drillPlan) {
 	p.wait = findSoonest(p.wait, max(record.NextSlot.Sub(s.now), time.Millisecond))
 }
 
-// recordDrill puts the drill of a slot on record, or says why it is skipped.
+// recordDrill records the drill of a slot, or says why it is skipped.
 func (s drillObservation) recordDrill(p *drillPlan, slot time.Time) (passedOver string) {
 	newest := backups.FindNewestGood(s.own)
 	switch {
@@ -134,7 +134,7 @@ func (s drillObservation) recordDrill(p *drillPlan, slot time.Time) (passedOver 
 	p.status.Running = &v1alpha1.DrillRun{
 		Job: s.cluster.GetName() + v1alpha1.InfixDrill + schedule.SlotName(slot), Backup: newest.Name, StartTime: metav1.NewTime(s.now.Truncate(time.Second)),
 	}
-	p.wait = requeue.AfterStep // its Job is made once that is on record
+	p.wait = requeue.AfterStep // its Job is made once that is recorded
 	return ""
 }
 
@@ -178,13 +178,13 @@ func (s drillObservation) createDrill(p *drillPlan) {
 	}
 }
 
-// hasVolume says whether the drill that is on record has its own.
+// hasVolume says whether the recorded drill has its own.
 func (s drillObservation) hasVolume() bool {
 	claim := s.findClaim(s.cluster.CommonStatus().Drill.Running.Job)
 	return claim != nil && claim.DeletionTimestamp == nil
 }
 
-// abandonDrill gives up a Job whose program does not run. What an attempt before it found
+// abandonDrill ends a Job whose program does not run. What an attempt before it found
 // counts.
 func (s drillObservation) abandonDrill(p *drillPlan, j *batchv1.Job) {
 	fault := fmt.Sprintf("no program of Job %s has run for %s%s", j.Name, job.IdleDeadline, job.DescribeCause(job.DescribeFault(s.pods, j)))
@@ -242,7 +242,7 @@ func (p *drillPlan) reportUntried(format string, args ...any) {
 	}
 }
 
-// recordEnd puts on record how the drill has ended.
+// recordEnd records how the drill has ended.
 func (p *drillPlan) recordEnd(at time.Time, report agentapi.DrillReport) {
 	run := p.status.Running
 	began := run.StartTime

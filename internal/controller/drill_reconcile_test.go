@@ -34,7 +34,7 @@ func (e restoring) PlanRestore(*v1alpha1.EtcdCluster, struct{}) engine.RestorePl
 // runs is the image of the members, while the spec asks for the next one.
 const runs = "etcd:2"
 
-// drillWorld has a drill of noon on record, before a fake API server.
+// drillWorld has a recorded drill of noon, before a fake API server.
 type drillWorld struct {
 	r    *Reconciler[*v1alpha1.EtcdCluster, struct{}]
 	c    *v1alpha1.EtcdCluster
@@ -99,7 +99,7 @@ func madeForDrill() []client.Object {
 }
 
 // The Job of a drill is made when its volume is seen, and never beside one of
-// somebody else: its pod would mount that.
+// another client: its pod would mount that.
 func TestDrillMountsItsOwn(t *testing.T) {
 	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: drillName}}
 	for name, tc := range map[string]struct {
@@ -190,14 +190,14 @@ func TestDrillsTurnedOffLeaveNothing(t *testing.T) {
 
 // What an event says is not longer than what the API server takes.
 func TestEventsAreCut(t *testing.T) {
-	told := events.NewFakeRecorder(8)
-	r := &Reconciler[*v1alpha1.EtcdCluster, struct{}]{Recorder: told}
+	reported := events.NewFakeRecorder(8)
+	r := &Reconciler[*v1alpha1.EtcdCluster, struct{}]{Recorder: reported}
 	before, after := &v1alpha1.DrillStatus{Job: "a"}, &v1alpha1.DrillStatus{Job: "b", Result: v1alpha1.DrillFailed, Backup: "nightly", Message: strings.Repeat("x", 1024)}
 	r.announceDrill(&v1alpha1.EtcdCluster{}, before, after)
 	r.announceDrill(&v1alpha1.EtcdCluster{}, after, &v1alpha1.DrillStatus{}) // turned off
-	close(told.Events)
+	close(reported.Events)
 	var texts []string
-	for text := range told.Events {
+	for text := range reported.Events {
 		texts = append(texts, strings.TrimPrefix(text, "Warning DrillFailed "))
 	}
 	if len(texts) != 1 || len(texts[0]) != 1024 || !strings.HasPrefix(texts[0], "backup nightly") {

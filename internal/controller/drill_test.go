@@ -49,7 +49,7 @@ func drilled(change func(s *drillObservation)) drillObservation {
 
 const drillName = "orders-drill-20260301-1200"
 
-// running is noon's drill on record, and its Job where job says so.
+// running is noon's recorded drill, and its Job where job says so.
 func running(job bool) func(s *drillObservation) {
 	return func(s *drillObservation) {
 		st := s.cluster.CommonStatus()
@@ -75,7 +75,7 @@ func suspended(s *drillObservation) { s.cluster.Common().Suspend = true }
 
 func off(s *drillObservation) { s.cluster.Common().Backup.Verify = nil }
 
-// late is half an hour after the drill was put on record.
+// late is half an hour after the drill was recorded.
 func late(s *drillObservation) { s.now = backupstest.Noon.Add(31 * time.Minute) }
 
 // aJob that was made at noon, and came to that end a minute ago.
@@ -126,7 +126,7 @@ func TestDrillPlan(t *testing.T) {
 	words := spoken(agentapi.DrillReport{Backup: "newest", Checked: []string{"all of it"}})
 	cases := map[string]struct {
 		change  func(s *drillObservation)
-		running string // what is on record as under way: a Job and its backup
+		running string // what is recorded as under way: a Job and its backup
 		result  string
 		message string // of the drill that has ended, or why the slot was skipped
 		create  string
@@ -216,7 +216,7 @@ func drillRemoves(p drillPlan) string {
 	return strings.Join(names, " ")
 }
 
-// How a drill ended is on record before its Job and its volume go, whichever way
+// How a drill ended is recorded before its Job and its volume go, whichever way
 // it ends.
 func TestDrillIsTakenOverFirst(t *testing.T) {
 	for name, change := range map[string]func(s *drillObservation){"passed": drillEnded(batchv1.JobComplete, "", spoken(agentapi.DrillReport{})), "untried": all(running(true), late)} {
@@ -269,7 +269,7 @@ func TestDrillUntried(t *testing.T) {
 	}
 }
 
-// A pass leaves what was good before on record.
+// A pass leaves the record of what was good before.
 func TestDrillStatus(t *testing.T) {
 	s := drilled(drillEnded(batchv1.JobFailed, "Error", spoken(agentapi.DrillReport{Error: "torn", Checked: []string{"restored"}})))
 	before := metav1.NewTime(backupstest.Noon.Add(-time.Hour))
@@ -292,7 +292,7 @@ func TestDrillStatus(t *testing.T) {
 	}
 }
 
-// A schedule that never comes is told by its field; the time zone is that of
+// A schedule that never comes is reported by its field; the time zone is that of
 // backups, of which nothing is said twice.
 func TestDrillScheduleIsWrong(t *testing.T) {
 	for line, zone := range map[string]string{"0 0 31 2 *": "", "0 0 * * *": "Nowhere/Land"} {
@@ -322,7 +322,7 @@ func TestDrillFails(t *testing.T) {
 	}
 }
 
-// A drill restores what nobody else has part in: without rights, from a volume
+// A drill restores what no other pod has part in: without rights, from a volume
 // that it cannot write to, onto one that is large enough.
 func TestDrillObjects(t *testing.T) {
 	s := drilled(running(false))

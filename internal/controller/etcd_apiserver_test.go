@@ -47,7 +47,7 @@ var etcdKind = &kind{
 	parameters: func(c v1alpha1.Cluster) *v1alpha1.Parameters { return &c.(*v1alpha1.EtcdCluster).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &c.(*v1alpha1.EtcdCluster).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
-		e := &etcd.Engine{MemberEngine: parts.keeper, Dial: func(_ context.Context, pod *corev1.Pod, _ string, _ agentclient.ClientTLS) (etcd.Group, error) {
+		e := &etcd.Engine{MemberEngine: parts.members, Dial: func(_ context.Context, pod *corev1.Pod, _ string, _ agentclient.ClientTLS) (etcd.Group, error) {
 			return connection{groupOf(w.simulation), pod.Name}, nil
 		}}
 		return setUp(w, parts, e, e, func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} })
@@ -70,7 +70,7 @@ func groupOf(s *simulation) *group {
 type group struct {
 	t  *testing.T
 	mu sync.Mutex
-	// cluster is the UID of the object that the group was born for.
+	// cluster is the UID of the object that the group was bootstrapped for.
 	cluster string
 	// members in the order in which they were admitted.
 	members []etcdapi.GroupMember
@@ -79,7 +79,7 @@ type group struct {
 	// data is the ID of the member on a volume.
 	data map[types.UID]uint64
 	// unused is the share of its data that every member could give back, in
-	// percent, and defragmented who was told to, in that order.
+	// percent, and defragmented the members that were asked to, in that order.
 	unused       int
 	defragmented []string
 }
@@ -118,8 +118,8 @@ func (g *group) admit(peerURL string, learner bool) uint64 {
 func (g *group) says(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 	config, claim := &corev1.ConfigMap{}, &corev1.PersistentVolumeClaim{}
 	at := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.LabelCluster] + "-config"}
-	var told agentapi.ClusterConfig
-	if s.world.Cache.Get(context.Background(), at, config) != nil || json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told) != nil {
+	var received agentapi.ClusterConfig
+	if s.world.Cache.Get(context.Background(), at, config) != nil || json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &received) != nil {
 		return
 	}
 	at.Name = "data-" + pod.Name
@@ -128,10 +128,10 @@ func (g *group) says(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if told.Fresh && told.UID != g.cluster {
-		g.cluster, g.members, g.data = told.UID, nil, map[types.UID]uint64{} // a cluster of the same name, with nothing of the one before
+	if received.Fresh && received.UID != g.cluster {
+		g.cluster, g.members, g.data = received.UID, nil, map[types.UID]uint64{} // a cluster of the same name, with nothing of the one before
 	}
-	g.start(pod.Name, claim.UID, told.Tickets[pod.Name])
+	g.start(pod.Name, claim.UID, received.JoinGrants[pod.Name])
 	id := g.data[claim.UID]
 	member := g.find(id)
 	m.Version, m.Role = "3.6.16", v1alpha1.RoleMember
@@ -168,23 +168,23 @@ func (g *group) restored(task agentapi.RestoreTask, volume types.UID) {
 	g.find(g.leader).Name = task.Member
 }
 
-// start begins a member on a volume, if a ticket allows it.
-func (g *group) start(pod string, volume types.UID, ticket etcdapi.JoinGrant) {
+// start begins a member on a volume, if a join grant allows it.
+func (g *group) start(pod string, volume types.UID, grant etcdapi.JoinGrant) {
 	if g.data[volume] != 0 && g.find(g.data[volume]) != nil {
 		return
 	}
-	switch ticket.State {
+	switch grant.State {
 	case etcdapi.JoinNew:
 		if len(g.members) > 0 {
-			g.t.Errorf("%s is told to begin a second cluster", pod)
+			g.t.Errorf("%s is asked to bootstrap a second cluster", pod)
 			return
 		}
-		g.leader = g.admit(ticket.InitialCluster[pod], false)
+		g.leader = g.admit(grant.InitialCluster[pod], false)
 		g.data[volume] = g.leader
 		g.find(g.leader).Name = pod
 	case etcdapi.JoinExisting:
-		id, err := strconv.ParseUint(ticket.MemberID, 16, 64)
-		if member := g.find(id); err == nil && member != nil && member.Name == "" && member.PeerURL == ticket.InitialCluster[pod] {
+		id, err := strconv.ParseUint(grant.MemberID, 16, 64)
+		if member := g.find(id); err == nil && member != nil && member.Name == "" && member.PeerURL == grant.InitialCluster[pod] {
 			member.Name, g.data[volume] = pod, id
 		}
 	}

@@ -155,11 +155,11 @@ func (w *world) wire(mgr ctrl.Manager) {
 		w.t.Fatal(err)
 	}
 	named := secrets.New(metadata, live)
-	keeper := &memberset.MemberEngine{
+	members := &memberset.MemberEngine{
 		Settings: objects.Settings{ImageRepository: w.kind.repository, AgentImage: "holdfast:test"},
 		Reader:   mgr.GetCache(), Writer: live, Members: w.simulation, Secrets: named, Clock: clock.RealClock{},
 	}
-	if err := w.kind.setup(w, wiring{mgr: mgr, keeper: keeper, applier: applier, backups: backups, named: named, keys: secrets.New(metadata, live)}); err != nil {
+	if err := w.kind.setup(w, wiring{mgr: mgr, members: members, applier: applier, backups: backups, named: named, keys: secrets.New(metadata, live)}); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -41,7 +41,7 @@ var rightSpecs = map[string]string{
 // machinery, and rules that failed instead of saying no.
 var leaks = regexp.MustCompile(`valueUnstructured|map\[string\]|v1alpha1\.|resource\.Quantity|Go struct|unmarshal|rule evaluation|no such (key|overload)|StatusError|%!`)
 
-// judgeMessage checks what every message has to say, whoever says it.
+// judgeMessage checks what every message has to say, wherever it comes from.
 func judgeMessage(t *testing.T, message, field, says string) {
 	t.Helper()
 	switch {
@@ -126,7 +126,7 @@ func TestWrongTypesAreDocumented(t *testing.T) {
 }
 
 // A whole number without quotes is taken up as its digits: by the schema, the
-// operator, and what members are told.
+// operator, and what members are configured with.
 func TestWholeNumbersMeanTheirDigits(t *testing.T) {
 	eachKind(t, func(t *testing.T, w *world) {
 		obj := badInput{Kind: w.kind.name, Spec: map[string]any{
@@ -150,9 +150,9 @@ func TestWholeNumbersMeanTheirDigits(t *testing.T) {
 		w.awaitSteady(o)
 		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders-config"}}
 		w.get(config)
-		var told agentapi.ClusterConfig
-		if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told); err != nil || told.Parameters[w.kind.setting] != "8192" {
-			t.Errorf("members are told %v, %v", told.Parameters, err)
+		var received agentapi.ClusterConfig
+		if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &received); err != nil || received.Parameters[w.kind.setting] != "8192" {
+			t.Errorf("members have %v, %v", received.Parameters, err)
 		}
 		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"}}
 		w.get(set)

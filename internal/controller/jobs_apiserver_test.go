@@ -88,7 +88,7 @@ func (j *jobs) step(ctx context.Context, s *simulation, pod *corev1.Pod) error {
 		err := j.report(ctx, s, pod)
 		switch {
 		case backup.InVain(err):
-			code = agentapi.ExitPermanent // nobody wants it any more
+			code = agentapi.ExitPermanent // no request wants it any more
 		case ctx.Err() != nil:
 			return err // the test is over
 		case err != nil:

@@ -72,7 +72,7 @@ func eachKind(t *testing.T, test func(t *testing.T, w *world)) {
 // wiring is what the operator's process gives to every kind.
 type wiring struct {
 	mgr     ctrl.Manager
-	keeper  *memberset.MemberEngine
+	members *memberset.MemberEngine
 	applier controller.Syncer
 	backups controller.Syncer
 	// named are the Secrets of spec.tls, keys those of stores.
@@ -82,7 +82,7 @@ type wiring struct {
 // setUp makes the controller of a kind.
 func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C, O], forgets controller.Forgetter, empty func() C) error {
 	r := &controller.Reconciler[C, O]{
-		Client: parts.mgr.GetClient(), Live: parts.keeper.Writer, AgentImage: "holdfast:test",
+		Client: parts.mgr.GetClient(), Live: parts.members.Writer, AgentImage: "holdfast:test",
 		Engine: e, Forgetters: []controller.Forgetter{forgets, parts.named, parts.keys}, Keys: parts.keys,
 		Applier: parts.applier, Recorder: parts.mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: empty,
@@ -91,7 +91,7 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 		return err
 	}
 	backups := &backup.Reconciler{
-		Client: parts.mgr.GetClient(), Live: parts.keeper.Writer, Applier: parts.backups, Kinds: map[string]backup.Copies{w.kind.name: r},
+		Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.backups, Kinds: map[string]backup.Copies{w.kind.name: r},
 		AgentImage: "holdfast:test", Recorder: r.Recorder, Clock: clock.RealClock{},
 	}
 	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})
@@ -108,7 +108,7 @@ var postgresKind = &kind{
 	parameters: func(c v1alpha1.Cluster) *v1alpha1.Parameters { return &asPostgres(c).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
-		e := &postgres.Engine{MemberEngine: parts.keeper}
+		e := &postgres.Engine{MemberEngine: parts.members}
 		return setUp(w, parts, e, e, func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} })
 	},
 	says: func(_ *simulation, pod *corev1.Pod, m *agentapi.Status) {

@@ -40,8 +40,8 @@ func lifecycle(t *testing.T, w *world) {
 
 	edit(w, c, func(c v1alpha1.Cluster) { *w.kind.parameters(c) = map[string]string{w.kind.setting: w.kind.value} })
 	w.awaitReady(c)
-	if told := w.told(t.Context(), c); !maps.Equal(told.Parameters, *w.kind.parameters(c)) {
-		t.Errorf("members are told %v", told.Parameters)
+	if received := w.memberConfig(t.Context(), c); !maps.Equal(received.Parameters, *w.kind.parameters(c)) {
+		t.Errorf("members have %v", received.Parameters)
 	}
 
 	before := w.podUIDs(c)
@@ -115,18 +115,18 @@ func (w *world) podUIDs(c v1alpha1.Cluster) map[string]string {
 	return uids
 }
 
-// told is what the ConfigMap tells the members now.
-func (w *world) told(ctx context.Context, c v1alpha1.Cluster) agentapi.ClusterConfig {
+// memberConfig is what the ConfigMap has for the members now.
+func (w *world) memberConfig(ctx context.Context, c v1alpha1.Cluster) agentapi.ClusterConfig {
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.GetNamespace(), Name: c.GetName() + "-config"}}
-	var told agentapi.ClusterConfig
+	var received agentapi.ClusterConfig
 	if err := w.person.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
 		w.t.Error(err)
-		return told
+		return received
 	}
-	if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told); err != nil {
+	if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &received); err != nil {
 		w.t.Error(err)
 	}
-	return told
+	return received
 }
 
 // statusWatch sees every version of every cluster in the namespace.
@@ -233,7 +233,7 @@ func faults(c v1alpha1.Cluster) []string {
 // judgeReady wants a cluster that calls itself ready to be what it declares.
 func (s *statusWatch) judgeReady(c v1alpha1.Cluster) {
 	ctx := context.Background()
-	told := s.w.told(ctx, c)
+	received := s.w.memberConfig(ctx, c)
 	pods := &corev1.PodList{}
 	if err := s.w.person.List(ctx, pods, client.InNamespace(c.GetNamespace()), client.MatchingLabels{v1alpha1.LabelCluster: c.GetName()}); err != nil {
 		s.w.t.Error(err)
@@ -242,8 +242,8 @@ func (s *statusWatch) judgeReady(c v1alpha1.Cluster) {
 	if err := s.w.person.Get(ctx, client.ObjectKeyFromObject(c), now); err != nil || now.GetGeneration() != c.GetGeneration() {
 		return // the spec moved on meanwhile
 	}
-	if !maps.Equal(told.Parameters, *s.w.kind.parameters(c)) || len(told.Members) != c.Common().DesiredReplicas() || len(pods.Items) != c.Common().DesiredReplicas() {
-		s.w.t.Errorf("Ready at generation %d with parameters %v, members %v and %d pods", c.GetGeneration(), told.Parameters, told.Members, len(pods.Items))
+	if !maps.Equal(received.Parameters, *s.w.kind.parameters(c)) || len(received.Members) != c.Common().DesiredReplicas() || len(pods.Items) != c.Common().DesiredReplicas() {
+		s.w.t.Errorf("Ready at generation %d with parameters %v, members %v and %d pods", c.GetGeneration(), received.Parameters, received.Members, len(pods.Items))
 	}
 	for i := range pods.Items {
 		for k, v := range c.Common().PodLabels {

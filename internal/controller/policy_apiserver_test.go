@@ -72,8 +72,8 @@ func policyCountsWhileSuspended(t *testing.T, w *world) {
 			t.Errorf("%s was changed otherwise:\n%s", name, diff)
 		}
 	}
-	if told := w.told(t.Context(), c); len(told.Parameters) > 0 {
-		t.Errorf("members of a suspended cluster are told %v", told.Parameters)
+	if received := w.memberConfig(t.Context(), c); len(received.Parameters) > 0 {
+		t.Errorf("members of a suspended cluster have %v", received.Parameters)
 	}
 	if v := w.dataObjects(c)["data-orders-0"].(*corev1.PersistentVolumeClaim); v.Spec.Resources.Requests.Storage().String() != "1Gi" {
 		t.Errorf("the volume of a suspended cluster grew to %s", v.Spec.Resources.Requests.Storage())

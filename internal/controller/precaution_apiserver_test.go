@@ -79,7 +79,7 @@ func TestUpgradeWaitsForBackup(t *testing.T) {
 	}
 }
 
-// Whoever goes on without a backup says so.
+// To go on without a backup takes a request.
 func TestUpgradeWithoutBackup(t *testing.T) {
 	w := newWorld(t, etcdKind)
 	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = agentapi.ExitPermanent, "the volume is full" })

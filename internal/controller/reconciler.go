@@ -88,7 +88,7 @@ type pass[C v1alpha1.Cluster] struct {
 	// drifts are what the status has to tell: of this pass, and of those before
 	// it whose status was not written.
 	drifts []apply.Drift
-	// unwritten says that the status is not on record, for that, or what it tells
+	// unwritten says that the status is not recorded, for that, or what it tells
 	// of, is another by now.
 	statusStale bool
 	// readRequests and readOrders are those of the status that was read.
@@ -207,7 +207,7 @@ func (r *Reconciler[C, O]) scheduleNextPass(p *pass[C]) (ctrl.Result, error) {
 }
 
 // discardOutdatedPlan says whether what was observed of the volumes no longer held when it
-// came to writing: nothing of the plan is put on record, and the next pass looks
+// came to writing: nothing of the plan is recorded, and the next pass looks
 // again.
 func (p *pass[C]) discardOutdatedPlan() bool {
 	if p.sync.Outdated {

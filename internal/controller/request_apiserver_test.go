@@ -22,7 +22,7 @@ import (
 )
 
 // orderTaker is an engine that chooses one target for an order, and keeps to
-// what is on record.
+// what is recorded.
 type orderTaker struct {
 	engine.Engine[*v1alpha1.EtcdCluster, struct{}]
 	target string
@@ -63,7 +63,7 @@ func (b behind) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 	return b.Client.Get(ctx, key, obj, opts...)
 }
 
-// Two operators that both see no order on record choose one target: who comes
+// Two operators that both see no recorded request choose one target: who comes
 // second writes nothing at all.
 func TestARequestIsAcceptedOnce(t *testing.T) {
 	w := newWorld(t, etcdKind)

@@ -65,7 +65,7 @@ func (w *world) claim(name string) *corev1.PersistentVolumeClaim {
 }
 
 // awaitHeld waits until a cluster whose members wait says what only a person can
-// mend.
+// fix.
 func (w *world) awaitHeld(c v1alpha1.Cluster, reason, says string) {
 	w.t.Helper()
 	await(w, c, "Stalled for "+reason+": "+says, func(c v1alpha1.Cluster) bool {
@@ -116,7 +116,7 @@ func restoreFromBackup(t *testing.T, w *world) {
 			t.Errorf("%+v", task)
 		}
 	}
-	if err := w.person.Delete(t.Context(), b); err != nil { // what it says is on record
+	if err := w.person.Delete(t.Context(), b); err != nil { // what it says is recorded
 		t.Fatal(err)
 	}
 	w.simulation.restores.set(func(r *restores) { r.held = false })
@@ -176,7 +176,7 @@ func TestRestoreKeepsItsBackup(t *testing.T) {
 	w.awaitGone(b)
 }
 
-// What only a person can mend is said in the pod's own words; with another spec
+// What only a person can fix is said in the pod's own words; with another spec
 // it is tried again.
 func TestRestoreThatFails(t *testing.T) {
 	w := newWorld(t, etcdKind)
@@ -240,7 +240,7 @@ func TestRestoreOfAnotherBackup(t *testing.T) {
 	if err := name("tuesday"); err != nil {
 		t.Fatal(err)
 	}
-	await(w, c, "served, and told", func(c v1alpha1.Cluster) bool {
+	await(w, c, "served, and reported", func(c v1alpha1.Cluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonRestoreRefused && conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Restore = nil })
@@ -251,7 +251,7 @@ func TestRestoreOfAnotherBackup(t *testing.T) {
 	w.awaitReady(c)
 }
 
-// awaitFreed waits until a volume that was deleted is gone: nobody plays the
+// awaitFreed waits until a volume that was deleted is gone: nothing plays the
 // controller that holds it while pods use it.
 func (w *world) awaitFreed(claim *corev1.PersistentVolumeClaim) {
 	w.t.Helper()

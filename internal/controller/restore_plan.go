@@ -47,7 +47,7 @@ type restoreObservation struct {
 type restorePlan struct {
 	// holds says that the cluster's members wait for it: the engine does nothing.
 	holds bool
-	// status is what is on record of it; mustRecord says that it must be written
+	// status is what is recorded of it; mustRecord says that it must be written
 	// before anything else is done, and over nothing newer.
 	status     *v1alpha1.RestoreStatus
 	mustRecord bool
@@ -96,7 +96,7 @@ func (s restoreObservation) ownsVolume() bool {
 	return s.how.Volume != nil && s.how.Volume.Annotations[v1alpha1.AnnotationRestoredBy] == string(s.cluster.GetUID())
 }
 
-// matchesSpec says whether what is on record is what spec.restore says, if it
+// matchesSpec says whether what is recorded is what spec.restore says, if it
 // still says anything.
 func (s restoreObservation) matchesSpec() bool {
 	st, from := s.cluster.CommonStatus().Restore, s.cluster.Common().Restore
@@ -127,7 +127,7 @@ func (s restoreObservation) removeFinishedJob(p *restorePlan) {
 	}
 }
 
-// beginAnother begins with another backup than the one on record, of which nothing was
+// beginAnother begins with another backup than the recorded one, of which nothing was
 // restored. The volume stays: its pod knows what to make of it.
 func (s restoreObservation) beginAnother(p *restorePlan) {
 	if s.job == nil && s.report == nil {
@@ -158,7 +158,7 @@ func (s restoreObservation) isVolumeTaken(p *restorePlan) bool {
 	return true
 }
 
-// recordSource puts on record what is read: whatever becomes of the Backup and of the
+// recordSource records what is read: whatever becomes of the Backup and of the
 // spec from now on, every try reads the same.
 func (s restoreObservation) recordSource(p *restorePlan) {
 	if wait, is := s.isTargetInFuture(); is {
@@ -273,7 +273,7 @@ func (s restoreObservation) continueRestore(p *restorePlan) {
 	}
 }
 
-// isResultOfRecord says whether a result is of what is on record. A try for an earlier
+// isResultOfRecord says whether a result is of what is recorded. A try for an earlier
 // spec.restore may have ended between two passes.
 func (s restoreObservation) isResultOfRecord(r *v1alpha1.RestoreResult) bool {
 	st := s.cluster.CommonStatus().Restore
@@ -403,7 +403,7 @@ func (s restoreObservation) timeSinceEnd() time.Duration {
 	return 0
 }
 
-// recordDone puts on record that the data is in its place. From now on nothing
+// recordDone records that the data is in its place. From now on nothing
 // is restored any more, whatever becomes of the volume.
 func (s restoreObservation) recordDone(p *restorePlan, result *v1alpha1.RestoreResult) {
 	done := metav1.NewTime(s.now.Truncate(time.Second))

@@ -272,7 +272,7 @@ func TestPlanRestore(t *testing.T) {
 	}
 }
 
-// What is put on record is all that every try needs.
+// What is recorded is all that every try needs.
 func TestRestoreRecord(t *testing.T) {
 	source := v1alpha1.RestoreSource{Namespace: "old", Cluster: "orders", ClusterUID: "u", Backup: "orders-2"}
 	source.BackupDestination = v1alpha1.BackupDestination{URL: "s3://acme/postgres/", Endpoint: "https://store", Region: "r", PathStyle: true, CredentialsSecretRef: &v1alpha1.SecretReference{Name: "keys"}}
@@ -369,7 +369,7 @@ func TestRestoreClaimWithoutOwner(t *testing.T) {
 	}
 }
 
-// A Backup is read from the moment that somebody declares so until the data is
+// A Backup is read from the moment that a user declares so until the data is
 // in its place.
 func TestRestoreReads(t *testing.T) {
 	cases := []struct {
@@ -383,7 +383,7 @@ func TestRestoreReads(t *testing.T) {
 		{"done", func(s *restoreObservation) {
 			s.cluster.CommonStatus().Restore.CompletionTime = &metav1.Time{Time: backupstest.Noon}
 		}, ""},
-		{"given up", func(s *restoreObservation) { s.cluster.SetDeletionTimestamp(&metav1.Time{Time: backupstest.Noon}) }, ""},
+		{"abandoned", func(s *restoreObservation) { s.cluster.SetDeletionTimestamp(&metav1.Time{Time: backupstest.Noon}) }, ""},
 		{"of that name in a store", func(s *restoreObservation) { s.cluster.CommonStatus().Restore.Manifest = "" }, ""},
 		{"none", func(s *restoreObservation) { blank(s); s.cluster.Common().Restore = nil }, ""},
 	}

@@ -60,7 +60,7 @@ func (r *Reconciler[C, O]) reconcileRestore(ctx context.Context, p *pass[C], o O
 	return true, p.extractBlocked(r.applyRestore(ctx, p))
 }
 
-// applyRestore writes what the restore needs. What is on record must be there
+// applyRestore writes what the restore needs. What is recorded must be there
 // first.
 func (r *Reconciler[C, O]) applyRestore(ctx context.Context, p *pass[C]) error {
 	p.sync.Settled = true
@@ -202,7 +202,7 @@ func (r *Reconciler[C, O]) observeRestoreJob(ctx context.Context, s *restoreObse
 	return err
 }
 
-// observeSource finds the Backup that is to be put on record.
+// observeSource finds the Backup that is to be recorded.
 func (r *Reconciler[C, O]) observeSource(ctx context.Context, s *restoreObservation) error {
 	declared := s.cluster.Common().Restore
 	if declared == nil || declared.Backup == "" || s.cluster.CommonStatus().Restore != nil && s.matchesSpec() {

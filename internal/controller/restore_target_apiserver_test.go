@@ -57,7 +57,7 @@ func TestRestoreSchema(t *testing.T) {
 	}
 }
 
-// A moment is on record with the backup, and another one is another wish; of
+// A moment is recorded with the backup, and another one is another wish; of
 // etcd there is none.
 func TestRestoreToAMoment(t *testing.T) {
 	w := newWorld(t, postgresKind)
@@ -98,7 +98,7 @@ func TestRestoreToAMoment(t *testing.T) {
 		t.Errorf("the pods were asked for %v", asked)
 	}
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Restore = target(noon) })
-	await(w, c, "served, and told", func(c v1alpha1.Cluster) bool {
+	await(w, c, "served, and reported", func(c v1alpha1.Cluster) bool {
 		return conditions.GetReason(c, v1alpha1.ConditionStalled) == v1alpha1.ReasonRestoreRefused && conditions.IsTrue(c, v1alpha1.ConditionAvailable)
 	})
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // An order is an annotation, which changes no generation; what others note
-// down wakes nobody.
+// down wakes no reconciler.
 func TestOrdersWakeTheLoop(t *testing.T) {
 	object := func(annotations map[string]string) *v1alpha1.EtcdCluster {
 		c := &v1alpha1.EtcdCluster{}

@@ -290,8 +290,8 @@ func (s *simulation) agent(ctx context.Context, pod *corev1.Pod) (*agentapi.Stat
 		CertificateSerial: pki.ReadSerial(tls.Data["tls.crt"]),
 		TLSHash:           agentapi.HashTLS(tls.Data),
 	}
-	var told agentapi.ClusterConfig
-	if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &told); err != nil {
+	var received agentapi.ClusterConfig
+	if err := json.Unmarshal([]byte(config.Data[agentapi.ConfigKey]), &received); err != nil {
 		m.ConfigError = err.Error()
 	}
 	if claim := new(corev1.PersistentVolumeClaim); s.world.Cache.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "data-" + pod.Name}, claim) == nil {

@@ -57,7 +57,7 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		return r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	}
 	// A request is accepted once: of two passes that see none recorded, one must
-	// fail. And until a restore is done, whoever is behind must not take off the
+	// fail. And until a restore is done, a lagging writer must not take off the
 	// record that it is.
 	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
 	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
@@ -236,7 +236,7 @@ func describePhase(c v1alpha1.Cluster, deleting bool) string {
 	return "Ready"
 }
 
-// recordDrifts puts the newest drifts first. One that is on record was written
+// recordDrifts puts the newest drifts first. One that is recorded was written
 // by a request whose answer was lost.
 func recordDrifts(st *v1alpha1.CommonStatus, drifts []apply.Drift) {
 	if len(drifts) == 0 {

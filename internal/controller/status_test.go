@@ -113,8 +113,8 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		if err := r.writeStatus(t.Context(), next); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		if told := next.c.Status.Drift != nil; told == written {
-			t.Errorf("%s: the next status tells of the drift: %v", tc.name, told)
+		if reported := next.c.Status.Drift != nil; reported == written {
+			t.Errorf("%s: the next status reports the drift: %v", tc.name, reported)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestWriteStatusOfAnEarlierState(t *testing.T) {
 	}
 }
 
-// A drift whose record was written by a request without an answer is told once.
+// A drift whose record was written by a request without an answer is reported once.
 func TestDriftIsRecordedOnce(t *testing.T) {
 	st := &v1alpha1.CommonStatus{}
 	first := apply.Drift{Time: metav1.NewTime(time.Unix(1, 5)), Path: ".spec.a"}
@@ -167,7 +167,7 @@ func TestDriftIsRecordedOnce(t *testing.T) {
 }
 
 // Where a volume is another than what the plan was made by, nothing of the plan
-// goes on record, and the next pass looks again.
+// is recorded, and the next pass looks again.
 func TestOutdatedPlan(t *testing.T) {
 	p := &pass[*v1alpha1.PostgresCluster]{c: &v1alpha1.PostgresCluster{}}
 	p.plan.Report.SystemIdentifier, p.stepped = "7", true

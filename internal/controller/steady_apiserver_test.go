@@ -139,7 +139,7 @@ func driftWhileNoOperatorRuns(t *testing.T, w *world) {
 	w.awaitReady(c)
 }
 
-// Somebody scales the StatefulSet itself: it is put back, and no volume goes.
+// Another client scales the StatefulSet itself: it is put back, and no volume goes.
 func TestForeignScale(t *testing.T) { eachKind(t, foreignScale) }
 
 func foreignScale(t *testing.T, w *world) {
@@ -168,8 +168,8 @@ func foreignScale(t *testing.T, w *world) {
 	})
 }
 
-// A status that somebody else wrote is put right at the next pass that writes
-// one, and makes nobody delete or give birth.
+// A status that another client wrote is put right at the next pass that writes
+// one, and causes neither a deletion nor a bootstrap.
 func TestForeignStatus(t *testing.T) { eachKind(t, foreignStatus) }
 
 func foreignStatus(t *testing.T, w *world) {

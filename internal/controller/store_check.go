@@ -49,7 +49,7 @@ type storeObservation struct {
 
 // storePlan is what to do about a destination in a pass.
 type storePlan struct {
-	// check is what is on record from now on.
+	// check is what is recorded from now on.
 	check *v1alpha1.StoreCheck
 	// remove are Jobs that serve nothing any more, create is the next one.
 	remove []*batchv1.Job

@@ -133,7 +133,7 @@ func storeIsChecked(t *testing.T, w *world) {
 	}
 
 	w.simulation.checks.set("")
-	edit(w, keys, func(s *corev1.Secret) { s.StringData = map[string]string{"AWS_ACCESS_KEY_ID": "mended"} })
+	edit(w, keys, func(s *corev1.Secret) { s.StringData = map[string]string{"AWS_ACCESS_KEY_ID": "fixed"} })
 	w.awaitBackedUp(c, v1alpha1.ReasonBackedUp, "backup orders-first-") // not before it could be used
 	apitest.Eventually(t, "the Jobs go", func(ctx context.Context) (bool, string) {
 		var jobs batchv1.JobList

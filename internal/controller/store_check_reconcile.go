@@ -103,7 +103,7 @@ func (r *Reconciler[C, O]) executeStoreCheck(ctx context.Context, p *pass[C]) er
 	return nil
 }
 
-// findStoreJob looks whose Job has the name: the cache is behind, somebody has
+// findStoreJob looks whose Job has the name: the cache is behind, another client has
 // taken our labels, or it is not ours.
 func (r *Reconciler[C, O]) findStoreJob(ctx context.Context, p *pass[C], j *batchv1.Job) error {
 	p.store.recheck = job.RecheckInterval

@@ -57,7 +57,7 @@ func checking(t *testing.T, there *batchv1.Job, refused error) (*pass[*v1alpha1.
 }
 
 // What keeps the Job from being made is said, and is not tried all the time;
-// somebody else's of its name is left as it is.
+// another client's of its name is left as it is.
 func TestStoreThatCannotBeTried(t *testing.T) {
 	foreign := func() *batchv1.Job {
 		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: inBucket().jobName()}}
@@ -81,7 +81,7 @@ func TestStoreThatCannotBeTried(t *testing.T) {
 	}
 }
 
-// Our own Job whose labels somebody has taken gets them back.
+// Our own Job whose labels another client has taken gets them back.
 func TestStoreCheckIsLabelledAgain(t *testing.T) {
 	s := inBucket()
 	made := s.tried("", 0)

@@ -68,7 +68,7 @@ func TestStoreIsTried(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		seen func(s *storeObservation)
-		// does is "make", "drop" and their like; check what is on record then, as
+		// does is "make", "drop" and their like; check what is recorded then, as
 		// its error and how many times in a row.
 		does, check string
 		reason      string

@@ -130,7 +130,7 @@ type Report struct {
 	Endpoints                                                              *v1alpha1.EndpointsStatus
 	Requests                                                               []v1alpha1.RequestStatus
 	Schedules                                                              []v1alpha1.ScheduleStatus
-	// Archive of the log; nil for none. Backups are none of the engine's, so its
+	// Archive of the WAL; nil for none. Backups are none of the engine's, so its
 	// RestorableFrom is what it was.
 	Archive *v1alpha1.ArchiveStatus
 }

@@ -24,7 +24,7 @@ var wireFiles = []string{"agentapi.go", "config.go", "restore.go", "status.go"}
 // Kubernetes' own types have too, such as Group, are not among them.
 var engineFields = []string{
 	"Timeline", "PositionOld", "WALEnd", "OlderData", "FirstDatabase",
-	"DataVersion", "DataInUse", "DataLimit", "DataFill", "DataUnused", "Alarms", "LostMember", "Tickets", "PeerURL", "GroupStatus", "GroupConfig", "ReplicationStatus",
+	"DataVersion", "DataInUse", "DataLimit", "DataFill", "DataUnused", "Alarms", "LostMember", "JoinGrants", "PeerURL", "GroupStatus", "GroupConfig", "ReplicationStatus",
 }
 
 var engineName = regexp.MustCompile(`(?i)postgres|etcd|mysql|peer ?url`)

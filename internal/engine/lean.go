@@ -14,7 +14,7 @@ import (
 )
 
 // LeanObject is what the cache keeps of an object. Of pods and endpoint slices, which
-// nobody applies, it is what engines read: one that needs another field adds it
+// no client applies, it is what engines read: one that needs another field adds it
 // here. Other kinds stay whole, since apply compares all of them, but for who
 // wrote their status. Strings that many objects have in common are kept once.
 //

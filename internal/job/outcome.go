@@ -17,7 +17,7 @@ const (
 	// PodDeadline is how long a Job may start without a pod.
 	PodDeadline = time.Minute
 	// IdleDeadline is how long a Job may be without a program that runs before it
-	// is given up. What keeps it from running, such as a node that fits, has not
+	// is abandoned. What keeps it from running, such as a node that fits, has not
 	// come in that time, and the next slot is to have its turn.
 	IdleDeadline = 30 * time.Minute
 )

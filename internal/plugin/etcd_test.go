@@ -103,7 +103,7 @@ func TestEtcdCredentialsPrint(t *testing.T) {
 }
 
 // TestCredentialsAreWritten: other users cannot read them, even where a file was there
-// that everybody could read.
+// that all users could read.
 func TestCredentialsAreWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	o := &credentialsOptions{directory: dir, output: "env"}

@@ -23,7 +23,7 @@ import (
 )
 
 // eachKind runs a test for every kind, in a world of its own, with a cluster
-// orders that is not created yet. Of etcd it has one member: nobody joins whom
+// orders that is not created yet. Of etcd it has one member: no member joins one that
 // the members do not speak of.
 func eachKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster)) {
 	t.Run("PostgresCluster", func(t *testing.T) {

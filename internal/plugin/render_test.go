@@ -155,7 +155,7 @@ func unusualReport() Report {
 	r.Conditions = append(r.Conditions,
 		newCondition("Degraded", metav1.ConditionTrue, "MemberUnreachable", "the agent of member orders-1 does not answer"),
 		newCondition("Reconciling", metav1.ConditionTrue, "Restarting", "member orders-1 needs a restart for max_connections"),
-		newCondition("Elsewhere", metav1.ConditionUnknown, "Unheard", "a condition of a newer operator"))
+		newCondition("Elsewhere", metav1.ConditionUnknown, "Unknown", "a condition of a newer operator"))
 	r.Members[0].SettingsPendingRestart, r.Members[1].SettingsPendingRestart = 1, 2
 	r.Members[1].Message, r.Members[1].LagSeconds = "member orders-1 needs a restart for max_connections, shared_buffers", nil
 	r.Unknown = []string{"events: forbidden"}

@@ -136,7 +136,7 @@ func TestRestoreOfWhatWasChosen(t *testing.T) {
 	}
 }
 
-// Data that is in its place is never given up by itself, nor said to be what
+// Data that is in its place is never discarded by itself, nor said to be what
 // the cluster asks for now.
 func TestRestoreOverWhatWasAskedForBefore(t *testing.T) {
 	for name, tc := range changes {

@@ -113,7 +113,7 @@ func (l *Left) Unwrap() error { return &backup.Permanent{Err: l.Err} }
 type Reporter interface {
 	// ReportProgress reports now and then how far a step is; what it fails with is lost.
 	ReportProgress(ctx context.Context, run Run)
-	// ReportEnd reports how the run ended, and does not give up soon.
+	// ReportEnd reports how the run ended, and tries for long.
 	ReportEnd(ctx context.Context, run Run) error
 }
 
@@ -192,7 +192,7 @@ func (r *Restorer) restoreBackup(ctx context.Context) (*v1alpha1.RestoreResult, 
 	case observed.Restored.ClusterUID == r.Task.UID:
 		return r.acceptPlaced(observed.Restored)
 	case observed.Data != "":
-		return nil, newPermanent("the volume holds data (%s), which a restore never touches: remove the claim of this volume if that data is to be given up, or restore into a cluster of another name", observed.Data)
+		return nil, newPermanent("the volume holds data (%s), which a restore never touches: remove the claim of this volume if that data is not needed any more, or restore into a cluster of another name", observed.Data)
 	case observed.Intent != nil && observed.Intent.ClusterUID != r.Task.UID:
 		return nil, newPermanent("the volume holds the unfinished restore of another cluster: remove its claim")
 	}
@@ -238,7 +238,7 @@ func (r *Restorer) buildResult(aim intent, m backup.Manifest, out Outcome) *v1al
 }
 
 // acceptPlaced returns the result of an earlier attempt, whose data is in its place. What
-// it asked for counts: data is never given up by itself.
+// it asked for counts: data is never discarded by itself.
 func (r *Restorer) acceptPlaced(proof agent.Restored) (*v1alpha1.RestoreResult, error) {
 	if had := proof.Result; !r.wantsSame(proof.Asked, had.Manifest, had.Checksum, describeTarget(had.Target)) {
 		return nil, newPermanent("spec.restore: the volume holds the backup %s (%s) and was recovered to %s for this cluster before: set spec.restore back to go on with it, or delete the claim data-%s to give it up and restore %s", had.Backup, had.Manifest, had.Target, r.Task.Member, r.describeRequest())

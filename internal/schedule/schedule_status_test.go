@@ -63,7 +63,7 @@ func TestAdvanceStatus(t *testing.T) {
 	}
 }
 
-// Every slot that went by without being done is on record.
+// Every slot that went by without being done is recorded.
 func TestDone(t *testing.T) {
 	s := mustParse(t, "0 2 * * *", "")
 	record := func(last, next, message string, count int64, over ...v1alpha1.SkippedSlot) v1alpha1.ScheduleStatus {

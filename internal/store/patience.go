@@ -14,7 +14,7 @@ type Patience struct {
 	// First is the pause after the first try. Each is twice the one before,
 	// but never longer than Longest.
 	First, Longest time.Duration
-	// Total is the time after which what still fails is given up.
+	// Total is the time after which what still fails is not tried again.
 	Total time.Duration
 }
 

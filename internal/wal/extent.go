@@ -186,7 +186,7 @@ const (
 
 	pageContinues  = 0x0001 // the page begins with the rest of a record
 	pageLong       = 0x0002
-	pageOverwrites = 0x0008 // the record before was given up where the page begins
+	pageOverwrites = 0x0008 // the record before was discarded where the page begins
 
 	switchRecord = 0x40 // of resource manager 0: the rest of the segment is empty
 )
@@ -319,7 +319,7 @@ func (r *recordReader) readRecord(at, previous uint64) (next, start, reach uint6
 	p := piece{r: r, at: start, crc: crc32.New(castagnoli), previous: previous, start: start}
 	err = p.readRecord()
 	if errors.Is(err, errOverwritten) {
-		// What was begun was given up, and the page goes on with another.
+		// What was begun was discarded, and the page goes on with another.
 		return r.readRecord(r.at, previous)
 	}
 	if err != nil {
@@ -334,4 +334,4 @@ func (r *recordReader) readRecord(at, previous uint64) (next, start, reach uint6
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var errOverwritten = errors.New("the record was given up")
+var errOverwritten = errors.New("the record was discarded")

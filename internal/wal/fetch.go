@@ -141,7 +141,7 @@ func (a *Archive) checkMissing(ctx context.Context) error {
 }
 
 // atEnd says whether the WAL ends before a segment, or goes on behind a hole: what
-// was given up, or what another client removed. A timeline that others came from
+// was discarded, or what another client removed. A timeline that others came from
 // may hold more than any of them goes on from.
 func (a *Archive) atEnd(ctx context.Context, name string) error {
 	gaps, err := a.ListGaps(ctx)
@@ -150,7 +150,7 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 	}
 	for _, gap := range gaps {
 		if isInGap(gap, name) {
-			return &Refusal{fmt.Sprintf("the WAL from %s to %s was given up while the store accepted none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
+			return &Refusal{fmt.Sprintf("the WAL from %s to %s was discarded while the store accepted none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
 		}
 	}
 	timelines, err := a.Store.ListDirs(ctx, a.Prefix)
@@ -180,7 +180,7 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 	return ErrMissing
 }
 
-// isInGap says whether a segment was given up in a gap, which is a stretch of
+// isInGap says whether a segment was discarded in a gap, which is a stretch of
 // numbers on a stretch of timelines.
 func isInGap(gap agentapi.ArchiveGap, name string) bool {
 	between := func(from, part, to string) bool { return from <= part && part <= to }

@@ -125,11 +125,11 @@ func TestTheEnd(t *testing.T) {
 			copied: []Segment{seg(1, 3), seg(1, 4)},
 		},
 		{
-			name: "the WAL was given up", way: straight, stored: []Segment{seg(1, 3), seg(1, 6)},
-			gap: &agentapi.ArchiveGap{From: seg(1, 4).Name(usualSize), To: seg(1, 5).Name(usualSize)}, whole: "was given up",
+			name: "the WAL was discarded", way: straight, stored: []Segment{seg(1, 3), seg(1, 6)},
+			gap: &agentapi.ArchiveGap{From: seg(1, 4).Name(usualSize), To: seg(1, 5).Name(usualSize)}, whole: "was discarded",
 		},
 		{
-			name: "the WAL of what was left was given up", way: Way{2, 1, History{{1, boundary}}, nil}, stored: []Segment{seg(1, 3), seg(1, 4)},
+			name: "the WAL of what was left was discarded", way: Way{2, 1, History{{1, boundary}}, nil}, stored: []Segment{seg(1, 3), seg(1, 4)},
 			gap: &agentapi.ArchiveGap{From: seg(1, 5).Name(usualSize), To: seg(1, 6).Name(usualSize)},
 		},
 	}

@@ -147,7 +147,7 @@ func TestSupply(t *testing.T) {
 	if code := ask("00000009.history pg_wal/RECOVERYHISTORY"); code != exitMissing || s.FetchError() != nil {
 		t.Errorf("what is not there: %d, %v", code, s.FetchError())
 	}
-	for _, c := range []struct{ asked, want string }{{second, "cannot be unpacked"}, {third, "given up"}} {
+	for _, c := range []struct{ asked, want string }{{second, "cannot be unpacked"}, {third, "discarded"}} {
 		code := ask(c.asked + " pg_wal/X")
 		if hole := s.FindHole(t.Context()); code != exitMissing || hole == nil || !strings.Contains(hole.Error(), c.want) || s.FetchError() != nil {
 			t.Errorf("what no archive can have: %d, %v, %v", code, hole, s.FetchError())

@@ -365,8 +365,8 @@ func TestFetchPastTheEnd(t *testing.T) {
 		{"the WAL ends", []string{name(1, 3), name(1, 4)}, nil, name(1, 5), true},
 		{"some were under way", []string{name(1, 4), name(1, 6), name(1, 7), name(1, 8)}, nil, name(1, 5), true},
 		{"one is gone", []string{name(1, 4), name(1, 6), name(1, 7), name(1, 8), name(1, 9)}, nil, name(1, 5), false},
-		{"some were given up", []string{name(1, 4), name(1, 7)}, &gap, name(1, 5), false},
-		{"some were given up long after", []string{name(1, 4), name(1, 7)}, &gap, name(1, 8), true},
+		{"some were discarded", []string{name(1, 4), name(1, 7)}, &gap, name(1, 5), false},
+		{"some were discarded long after", []string{name(1, 4), name(1, 7)}, &gap, name(1, 8), true},
 		{"a timeline was left", []string{name(1, 4), name(1, 6), name(1, 7), name(1, 8), name(1, 9), name(2, 5)}, nil, name(1, 5), true},
 		{"the newest timeline has a hole", []string{name(1, 4), name(2, 6), name(2, 7), name(2, 8), name(2, 9)}, nil, name(2, 5), false},
 	}

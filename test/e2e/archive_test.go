@@ -52,7 +52,7 @@ func testArchives(t *testing.T) {
 	for range 6 {
 		c.closeSegment()
 	}
-	c.waitCondition(archiveTimeout, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonArchiveGap, "given up", "spec.backup.walBudget")
+	c.waitCondition(archiveTimeout, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonArchiveGap, "discarded", "spec.backup.walBudget")
 	w.goesOn()
 
 	s.startStore()

@@ -62,7 +62,7 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 	etcd.awaitUnited(c, 3)
 	w.checkMember(0)
 	etcd.keepValue(c, "later")
-	// The order stays where Git has it, and is obeyed once.
+	// The request stays where Git has it, and is carried out once.
 	members := c.allIncarnations()
 	c.awaitHandled()
 	if now := c.allIncarnations(); now != members {

@@ -258,7 +258,7 @@ func fluxHandEdits(t *testing.T, period time.Duration) {
 	}
 	testUndeclared(t, d)
 	settleHandEdits(t, d)
-	nobodyWrites(t, d, period)
+	checkNoWrites(t, d, period)
 }
 
 // testUndeclared: of what Git does not declare, Flux takes back what kubectl wrote
@@ -292,8 +292,8 @@ func settleHandEdits(t *testing.T, d *delivery) {
 	must(t, rolledOut(d.c.getCluster()), "the cluster")
 }
 
-// nobodyWrites listens, while Flux syncs every ten seconds.
-func nobodyWrites(t *testing.T, d *delivery, period time.Duration) {
+// checkNoWrites listens, while Flux syncs every ten seconds.
+func checkNoWrites(t *testing.T, d *delivery, period time.Duration) {
 	t.Helper()
 	from, mark := time.Now(), d.c.markPlace()
 	before, err := d.k.getObject(t.Context())

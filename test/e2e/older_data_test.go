@@ -91,9 +91,9 @@ func (c *cluster) goOnWithOlderData(id string) {
 	})
 }
 
-// giveUpMember deletes the volume and the pod of a member that holds what the
+// deleteMember deletes the volume and the pod of a member that holds what the
 // primary lacks.
-func (c *cluster) giveUpMember(ordinal int) {
+func (c *cluster) deleteMember(ordinal int) {
 	c.t.Helper()
 	volume := &corev1.PersistentVolumeClaim{}
 	c.readObject(volume, c.volumeName(ordinal))
@@ -110,7 +110,7 @@ func (c *cluster) giveUpMember(ordinal int) {
 }
 
 // olderData: the primary's volume goes back to an older copy. It leads only when
-// a person says so, on a new timeline; a replica that holds what was given up is
+// a person says so, on a new timeline; a replica that holds what was discarded is
 // held, even when the primary has written more at once.
 func olderData(t *testing.T) {
 	c := newCluster(t, 2)
@@ -126,7 +126,7 @@ func olderData(t *testing.T) {
 	c.writeRows("after", 40000)
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
 	if lost := c.runSQL(0, "select count(*) from public.ledger where tag = 'lost'"); lost != "0" {
-		t.Errorf("%s rows are on the primary that were given up", lost)
+		t.Errorf("%s rows are on the primary that were discarded", lost)
 	}
 	if timeline := c.runSQL(0, "select timeline_id from pg_control_checkpoint()"); timeline == "1" {
 		t.Errorf("the primary went on on timeline %s", timeline)
@@ -135,7 +135,7 @@ func olderData(t *testing.T) {
 	c.removePod(1)
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
 
-	c.giveUpMember(1)
+	c.deleteMember(1)
 	c.waitReady()
 	c.sameTables(1)
 }

@@ -22,7 +22,7 @@ import (
 // restoreTimeout is for a small backup to be restored, and the members to join.
 const restoreTimeout = backupTimeout + readyTimeout
 
-// never comes up in a test.
+// is never due in a test.
 const never = "backup: {schedule: '0 0 1 1 *'}"
 
 // testRestores: a cluster that is lost begins again under another name, with all

@@ -127,7 +127,7 @@ func (c *cluster) goOnIfAsked(id string) {
 }
 
 // settleOlderData waits until the cluster is ready, or until the replica is held,
-// which is then given up; and compares.
+// which is then discarded; and compares.
 func (c *cluster) settleOlderData(id string) {
 	c.t.Helper()
 	held := false
@@ -148,7 +148,7 @@ func (c *cluster) settleOlderData(id string) {
 	})
 	if held {
 		c.t.Logf("%s: the replica is held", id)
-		c.giveUpMember(1)
+		c.deleteMember(1)
 	}
 	c.waitReady()
 	c.sameTables(1)

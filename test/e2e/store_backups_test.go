@@ -25,7 +25,7 @@ func (s *store) destinationLine(bucket, prefix string) string {
 	return fmt.Sprintf("{url: 's3://%s/%s', endpoint: '%s', pathStyle: true, credentialsSecretRef: {name: keys}}", bucket, prefix, s.endpointURL())
 }
 
-// backedUpTo is a spec whose schedule never comes up.
+// backedUpTo is a spec whose schedule is never due.
 func backedUpTo(destination string, more ...string) string {
 	return "backup: {" + strings.Join(append([]string{"schedule: '0 0 1 1 *'", "destination: " + destination}, more...), ", ") + "}"
 }

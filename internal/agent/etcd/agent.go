@@ -31,7 +31,7 @@ type etcdAgent struct {
 	local    *local
 
 	// crashes counts starts in a row that came to nothing, and refused is why
-	// the declared parameters were last given up for that.
+	// the declared parameters were last set aside for that.
 	crashes int
 	refused string
 	// snapshotFailed says that a snapshot for the next version could not be had.

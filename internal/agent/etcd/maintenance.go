@@ -33,7 +33,7 @@ func (l *etcdRun) maintainRun(ctx context.Context) {
 		l.judgeRaftLog()
 		l.takeConfig(ctx, config)
 		l.checkOvertaken(ctx)
-		l.giveUpAside()
+		l.discardAside()
 		select {
 		case <-ctx.Done():
 			return
@@ -175,9 +175,9 @@ func (l *etcdRun) checkOvertaken(ctx context.Context) {
 	}
 }
 
-// giveUpAside removes the data of removed members, once the one in their place
+// discardAside removes the data of removed members, once the one in their place
 // has had a vote and served for a while.
-func (l *etcdRun) giveUpAside() {
+func (l *etcdRun) discardAside() {
 	l.mu.Lock()
 	since := l.voting
 	l.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	recordInterval = 10 * time.Minute
 	recordRetry    = 30 * time.Second
 	// asideAge is how long a member must have had a vote and served before the
-	// data that it replaces is given up.
+	// data that it replaces is discarded.
 	asideAge = time.Minute
 	// defaultQuota is etcd's own.
 	defaultQuota = 2 << 30

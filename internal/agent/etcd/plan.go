@@ -184,7 +184,7 @@ func planSeedMember(f observation) plan {
 	v := f.Volume
 	switch {
 	case f.bootstrappedCluster() != "":
-		return planHold(agentapi.HoldDataMissing, "the volume is empty, but the cluster %s was bootstrapped already: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", f.bootstrappedCluster())
+		return planHold(agentapi.HoldDataMissing, "the volume is empty, but the cluster %s was bootstrapped already: bring the volume back, or create a cluster of another name; only when its data is not needed any more: delete the cluster and every one of its volumes, and create it again", f.bootstrappedCluster())
 	case v.Mark.Member != "":
 		return planForLostMember(f, v.Mark.Member)
 	case !f.MembershipKnown:

@@ -65,7 +65,7 @@ func readRaftLog(data string) (raftLogState, error) {
 }
 
 // raftLogFiles are the files of the Raft log, the oldest first. A directory that
-// cannot be read is not one without a Raft log: its data would be given up.
+// cannot be read is not one without a Raft log: its data would be discarded.
 func raftLogFiles(data string) ([]string, error) {
 	directory := filepath.Join(data, "member", "wal")
 	entries, err := os.ReadDir(directory)

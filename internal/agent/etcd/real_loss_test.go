@@ -137,7 +137,7 @@ func TestRealRecovery(t *testing.T) {
 	if now := w.term(c); now != term || status.Message != "" {
 		t.Errorf("term %d, before %d; learner %s; %+v", now, term, learner, status)
 	}
-	w.configure(func(c *agentapi.ClusterConfig) { c.Tickets = nil })
+	w.configure(func(c *agentapi.ClusterConfig) { c.JoinGrants = nil })
 	put(t, c, "b", "2")
 
 	late := w.start(1, volumes[1])
@@ -195,7 +195,7 @@ func TestRealHolds(t *testing.T) {
 
 	// A seed's join grant does not bootstrap a cluster again.
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets = map[string]etcdapi.JoinGrant{"orders-0": {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew}}
+		c.JoinGrants = map[string]etcdapi.JoinGrant{"orders-0": {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew}}
 		c.SystemIdentifier = ""
 	})
 	lost := w.start(0, t.TempDir())
@@ -236,7 +236,7 @@ func TestRealRecoveryDropsLearners(t *testing.T) {
 	third.stop()
 	first.stop()
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets, c.Recovery = nil, &etcdapi.Recovery{Token: "go", Pod: "orders-1", MemberID: id}
+		c.JoinGrants, c.Recovery = nil, &etcdapi.Recovery{Token: "go", Pod: "orders-1", MemberID: id}
 	})
 	status := second.until("alone", func(s agentapi.Status) bool { return s.Serving && s.Recovered == "go" })
 	if len(readGroup(status).Group.Members) != 1 || readGroup(status).Group.Self != id {

@@ -234,12 +234,12 @@ func (w *world) seed(volume string) *run {
 	w.t.Helper()
 	pod := w.config.Members[0]
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets = map[string]etcdapi.JoinGrant{pod: {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew, InitialCluster: map[string]string{pod: w.peerURL(pod)}}}
+		c.JoinGrants = map[string]etcdapi.JoinGrant{pod: {MemberID: etcdapi.SeedMember, State: etcdapi.JoinNew, InitialCluster: map[string]string{pod: w.peerURL(pod)}}}
 	})
 	r := w.start(0, volume)
 	bootstrapped := r.untilState(agentapi.StateRunning)
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.SystemIdentifier, c.Fresh, c.Tickets = bootstrapped.SystemIdentifier, false, nil
+		c.SystemIdentifier, c.Fresh, c.JoinGrants = bootstrapped.SystemIdentifier, false, nil
 	})
 	return r
 }
@@ -264,7 +264,7 @@ func (w *world) admit(c *clientv3.Client, ordinal int) string {
 	}
 	id := formatID(added.Member.ID)
 	w.configure(func(c *agentapi.ClusterConfig) {
-		c.Tickets = map[string]etcdapi.JoinGrant{pod: {MemberID: id, State: etcdapi.JoinExisting, InitialCluster: peers}}
+		c.JoinGrants = map[string]etcdapi.JoinGrant{pod: {MemberID: id, State: etcdapi.JoinExisting, InitialCluster: peers}}
 	})
 	return id
 }
@@ -274,7 +274,7 @@ func (w *world) promote(c *clientv3.Client, id string) {
 	w.t.Helper()
 	number, _ := parseID(id)
 	w.again(func() error { _, err := c.MemberPromote(w.context(), number); return err })
-	w.configure(func(c *agentapi.ClusterConfig) { c.Tickets = nil })
+	w.configure(func(c *agentapi.ClusterConfig) { c.JoinGrants = nil })
 }
 
 // again tries what etcd refuses for a while.

@@ -142,13 +142,13 @@ func (l *lab) admit(peer, name string, voter bool, id string) {
 // operator computes the configuration from what it sees now.
 func (l *lab) operator() *agent.Config {
 	c := &agent.Config{}
-	c.UID, c.SystemIdentifier, c.Tickets = "u", l.system, map[string]etcdapi.JoinGrant{}
+	c.UID, c.SystemIdentifier, c.JoinGrants = "u", l.system, map[string]etcdapi.JoinGrant{}
 	if l.system == "" && len(l.group) == 0 {
-		c.Tickets["orders-0"] = *seeding()
+		c.JoinGrants["orders-0"] = *seeding()
 	}
 	for _, id := range l.order {
 		if m := l.group[id]; !m.ended && m.name == "" {
-			c.Tickets[m.peer] = *joining(id)
+			c.JoinGrants[m.peer] = *joining(id)
 		}
 	}
 	return c

@@ -81,7 +81,7 @@ func (g *startGuard) gatherObservation(ctx context.Context) (observation, error)
 		f.ConfigHash = config.Hash
 		if config.UID == g.cluster {
 			f.Fresh, f.Recovery = config.Fresh, config.Recovery
-			if grant, there := config.Tickets[g.pod]; there {
+			if grant, there := config.JoinGrants[g.pod]; there {
 				f.JoinGrant = &grant
 			}
 		}

@@ -55,7 +55,7 @@ func TestGateOfAnEarlierCluster(t *testing.T) {
 		t.Fatal(f, err)
 	}
 	config.UID, config.Fresh = "new", true
-	config.Tickets = map[string]etcdapi.JoinGrant{"orders-1": *seeding()}
+	config.JoinGrants = map[string]etcdapi.JoinGrant{"orders-1": *seeding()}
 	config.Recovery = &etcdapi.Recovery{Pod: "orders-1"}
 	_, f, err := g.planNext(t.Context())
 	if f.JoinGrant != nil || f.Recovery != nil || f.Fresh || err != nil {

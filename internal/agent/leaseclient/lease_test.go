@@ -74,7 +74,7 @@ func TestClaimState(t *testing.T) {
 		{"a Lease of this pod is mine", Record{HolderUID: "uid-0", Duration: LeaseDuration}, expiry{}, ClaimMine},
 		{"a Lease of another pod is held", Record{HolderUID: "uid-1", Duration: LeaseDuration}, expiry{}, ClaimHeld},
 		{"an unrenewed Lease is expired", Record{HolderUID: "uid-1", Duration: LeaseDuration}, expired, ClaimExpired},
-		{"a Lease given up in order is released", Record{ShutdownPosition: "0/1", Duration: LeaseDuration}, expiry{}, ClaimReleased},
+		{"a Lease released in order is released", Record{ShutdownPosition: "0/1", Duration: LeaseDuration}, expiry{}, ClaimReleased},
 		{"a Lease without a holder or a position may be held", Record{Duration: LeaseDuration}, expiry{}, ClaimHeld},
 		{"a longer duration is waited for", Record{HolderUID: "uid-1", Duration: 2 * LeaseDuration}, expired, ClaimHeld},
 	}

@@ -80,7 +80,7 @@ func waitUntilSilent(ctx context.Context, limit time.Duration, complete *atomic.
 }
 
 // fingerprintDirectory of a directory changes with every byte that is written to a file
-// in it: segments of the log have their full size from the beginning.
+// in it: segments of the WAL have their full size from the beginning.
 func fingerprintDirectory(ctx context.Context, directory string) string {
 	var size, files, newest int64
 	_ = filepath.WalkDir(directory, func(_ string, entry fs.DirEntry, err error) error {

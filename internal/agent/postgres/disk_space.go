@@ -13,7 +13,7 @@ import (
 )
 
 // checkpointPause is between what makes a checkpoint worth while and the
-// checkpoint: what was given up a moment ago is marked by then, and several
+// checkpoint: what was discarded a moment ago is marked by then, and several
 // requests become one.
 const checkpointPause = time.Second
 

@@ -90,10 +90,10 @@ type divergedMark struct {
 func (m divergedMark) describeHold() string {
 	if m.Differs {
 		return fmt.Sprintf("the WAL of this member, which went to %s, is not the primary's: its data may be the only newest copy, and is neither started nor copied over. "+
-			"Save what it holds and then delete this member's volume and pod, or bring its data to the primary and remove %s from this volume", m.Own, divergedMarkName)
+			"Save what it holds, then delete this member's volume and pod; or, if the primary has an older volume, put the newer one back and then remove %s from this volume", m.Own, divergedMarkName)
 	}
 	return fmt.Sprintf("the data of this member went to %s when that of the primary went to %s: it may be the only newest copy, and is neither started nor copied over. "+
-		"Bring the newer data to the primary and then remove %s from this volume, or, to give up what the primary lacks, delete this member's volume and pod",
+		"If the primary has an older volume, put the newer one back and then remove %s from this volume; or, to discard what the primary lacks, delete this member's volume and pod",
 		m.Own, m.Primary, divergedMarkName)
 }
 

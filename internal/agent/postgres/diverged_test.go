@@ -45,7 +45,7 @@ func TestPointOf(t *testing.T) {
 		Host: &agent.Host{Store: statusserver.NewStore(agentapi.Status{
 			Role: v1alpha1.RolePrimary, Serving: true, SystemIdentifier: ours, Position: 0x20, Engine: postgresapi.ReplicationStatus{Timeline: 1},
 		})},
-		positions: server.NewSession(t.TempDir(), 1, "none"), // nobody answers
+		positions: server.NewSession(t.TempDir(), 1, "none"), // no server answers
 	}
 	if got := pointOf(a.Store.Get(), ours); got != at(1, "0/20") {
 		t.Errorf("it ends at %v", got)

@@ -123,7 +123,7 @@ func holdVolume(o observation) (plan, bool) {
 	case v.Content == contentData && isForeign(v.Control.SystemIdentifier, o):
 		return hold(agentapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, findBootstrapped(o))
 	case dataspace.IsFull(v.Space) && v.ArchiveWaits:
-		return plan{Action: actHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.MinimumFree, Message: "the volume is full, and WAL that waits for the store of spec.backup.destination takes part of it: make the store take WAL again, or set spec.storage.size to more; what the store does not take is given up where that frees disk space"}, true
+		return plan{Action: actHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.MinimumFree, Message: "the volume is full, and WAL that waits for the store of spec.backup.destination takes part of it: make the store take WAL again, or set spec.storage.size to more; what the store does not take is discarded where that frees disk space"}, true
 	case dataspace.IsFull(v.Space):
 		return plan{Action: actHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.MinimumFree, Message: "the volume is full: set spec.storage.size to more"}, true
 	}

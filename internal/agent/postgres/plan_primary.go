@@ -75,7 +75,7 @@ func (o observation) isBelowFloor() bool {
 
 // findNewerMember is the member with the newest WAL of those that hold more than
 // this volume; nil for none. What was written on a timeline before this one,
-// after it was left, does not count: it was given up.
+// after it was left, does not count: it was discarded.
 func (o observation) findNewerMember() *memberWAL {
 	var newest *memberWAL
 	for i, m := range o.Members {
@@ -147,7 +147,7 @@ func (o observation) isNewest() bool {
 // holdStale holds data that is older than what another place holds.
 func (o observation) holdStale(who string, goes lsn.Point) plan {
 	return plan{Action: actHold, Hold: agentapi.HoldDataStale, Message: fmt.Sprintf(
-		"the data on this volume goes to %s, and %s %s: an older volume is in its place. Bring the newer one back; or, to give up what was written since and go on with this data on a new timeline, annotate the PostgresCluster with %s=<an ID that was not used before>",
+		"the data on this volume goes to %s, and %s %s: an older volume is in its place. Bring the newer one back; or, to discard what was written since and go on with this data on a new timeline, annotate the PostgresCluster with %s=<an ID that was not used before>",
 		o.findReach(), who, goes, v1alpha1.AnnotationContinueWithOlderData)}
 }
 
@@ -157,7 +157,7 @@ func planPrimary(o observation) plan { //nolint:gocyclo // an ordered switch: fi
 	switch {
 	case empty && findBootstrapped(o) != "":
 		return plan{Action: actHold, Hold: agentapi.HoldDataMissing, Message: fmt.Sprintf(
-			"the volume is empty, but the database system %s was bootstrapped in this cluster: bring the volume back, or create a cluster of another name; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", findBootstrapped(o))}
+			"the volume is empty, but the database system %s was bootstrapped in this cluster: bring the volume back, or create a cluster of another name; only when its data is not needed any more: delete the cluster and every one of its volumes, and create it again", findBootstrapped(o))}
 	case o.Volume.Standby, o.Volume.Recovering && o.Leader.Pending == 0:
 		return plan{Action: actHold, Hold: agentapi.HoldDataUnknown, Message: "the data directory is a standby's, and this member must be the primary: its data may be older than the cluster's"}
 	case !empty && o.isBelowFloor() && o.findRequest() == "":
@@ -215,7 +215,7 @@ func (o observation) describeStopped() archive.StoppedDatabase {
 	return archive.StoppedDatabase{Control: o.Volume.Control, Promoting: o.Leader.Pending > 0, Primary: !o.Volume.Standby, MayArchive: o.mayArchive()}
 }
 
-// mayArchive says whether this member's WAL is its own to archive, or to give up.
+// mayArchive says whether this member's WAL is its own to archive, or to discard.
 func (o observation) mayArchive() bool {
 	return o.Volume.Standby || o.Ordinal == 0 && o.Lease.Claim != leaseclient.ClaimHeld && o.Lease.Claim != leaseclient.ClaimUnknown
 }

@@ -237,7 +237,7 @@ func check(t *testing.T, got plan, want verdict) {
 	}
 }
 
-// WAL is archived, or given up, by the primary alone and by replicas of their own.
+// WAL is archived, or discarded, by the primary alone and by replicas of their own.
 func TestWhoseWALMayBeArchived(t *testing.T) {
 	for name, c := range map[string]struct {
 		facts observation

@@ -2,7 +2,7 @@ package postgres
 
 import "testing"
 
-func TestWhereabouts(t *testing.T) {
+func TestPrimaryAddress(t *testing.T) {
 	type event = func(*primaryLocation)
 	answer := func(uid string) event { return func(w *primaryLocation) { w.recordAnswer(uid) } }
 	lease := func(uid, address string) event { return func(w *primaryLocation) { w.recordLease(uid, address) } }

@@ -225,7 +225,7 @@ func TestRealArchive(t *testing.T) {
 	primary.untilArchive("failing", func(agentapi.ArchiveStatus) bool { return primary.archive.ReadCounts().Failures > 1 })
 	waiting := primary.untilArchive("waiting", func(s agentapi.ArchiveStatus) bool { return s.Waiting >= 2 })
 	if waiting.Gap != nil {
-		t.Errorf("given up: %+v", waiting.Gap)
+		t.Errorf("discarded: %+v", waiting.Gap)
 	}
 	// So does the agent; another finds the store back.
 	primary.o.StopTimeout = 0
@@ -344,7 +344,7 @@ func TestRealArchiveOfAReplica(t *testing.T) {
 
 // Another database system has no business in the archive, and goes on without:
 // beyond its budget it gives its log up.
-func TestRealArchiveOfSomebodyElse(t *testing.T) {
+func TestRealArchiveOfAnotherCluster(t *testing.T) {
 	w := newWorld(t, 1)
 	store, volume := w.archives(), t.TempDir()
 	primary := w.start(0, volume, "uid-0")
@@ -369,7 +369,7 @@ func TestRealArchiveOfSomebodyElse(t *testing.T) {
 		}
 	}
 	second.rows("it goes on")
-	gap := second.untilArchive("giving up", func(s agentapi.ArchiveStatus) bool { return s.Gap != nil && s.Waiting == 4 })
+	gap := second.untilArchive("discarding WAL", func(s agentapi.ArchiveStatus) bool { return s.Gap != nil && s.Waiting == 4 })
 	if gap.Gap.From > first || !gap.Gap.Ended.IsZero() {
 		t.Errorf("%+v, and the first is %s", gap.Gap, first)
 	}

@@ -172,7 +172,7 @@ func TestRealFullVolumeInAPromotion(t *testing.T) {
 
 // A database that stopped on a volume that WAL fills starts again by itself, with
 // all of its rows: without the store, when WAL that crash recovery does not need
-// is given up; and without a gap, where the store takes it.
+// is discarded; and without a gap, where the store takes it.
 func TestRealFullVolume(t *testing.T) {
 	for name, hangs := range map[string]bool{"the store hangs": true, "the store takes WAL": false} {
 		t.Run(name, func(t *testing.T) {

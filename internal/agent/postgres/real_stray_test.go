@@ -15,7 +15,7 @@ import (
 // A replica runs on a timeline that its primary's next one did not come of: it is
 // held with what it has. One that follows its primary onto a timeline is not, also
 // when that primary is slow to send.
-func TestRealReplicaOfATimelineThatWasGivenUp(t *testing.T) {
+func TestRealReplicaOfADiscardedTimeline(t *testing.T) {
 	w, volumes, old := twoMembers(t)
 	replica := w.start(1, volumes[1], "uid-1b")
 	replica.until("serving", func(s agentapi.Status) bool { return s.Serving })

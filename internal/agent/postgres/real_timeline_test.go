@@ -85,7 +85,7 @@ func twoMembers(t *testing.T) (w *world, volumes [2]string, old string) {
 	return w, volumes, old
 }
 
-// diverged checks that a volume which holds what was given up is kept, and that
+// diverged checks that a volume which holds what was discarded is kept, and that
 // a new copy holds what the primary does.
 func (w *world) diverged(primary *run, volume string) {
 	w.t.Helper()
@@ -101,7 +101,7 @@ func (w *world) diverged(primary *run, volume string) {
 }
 
 // The primary goes on with an older copy of its volume while the replica is
-// away, and writes more than was given up.
+// away, and writes more than was discarded.
 func TestRealOlderCopyAndAReplicaThatWasAway(t *testing.T) {
 	w, volumes, old := twoMembers(t)
 	w.goOn("once")
@@ -173,7 +173,7 @@ func TestRealOlderCopyThatWritesALotAtOnce(t *testing.T) {
 }
 
 // A replica whose primary goes on with an older copy, and writes little: it serves
-// nothing of what was given up, whether it ran all the time or starts with the
+// nothing of what was discarded, whether it ran all the time or starts with the
 // primary.
 func TestRealOlderCopyThatWritesLittle(t *testing.T) {
 	for _, runs := range []bool{false, true} {
@@ -195,7 +195,7 @@ func TestRealOlderCopyThatWritesLittle(t *testing.T) {
 		}
 		replica.until("held", func(s agentapi.Status) bool {
 			if s.Role == v1alpha1.RoleReplica {
-				t.Errorf("serves what was given up: %+v", s)
+				t.Errorf("serves what was discarded: %+v", s)
 			}
 			return s.State == agentapi.StateHeld
 		})

@@ -140,7 +140,7 @@ func (l *life) keepDiverged(ctx context.Context) error {
 }
 
 // proveReplaceable fails unless it is certain that a primary holds all that this
-// replica does. Where the log says that the primary has dropped what it needs,
+// replica does. Where the log of the server says that the primary has dropped what it needs,
 // there is no proof by content to be had.
 func (l *life) proveReplaceable(ctx context.Context, primary agentapi.Status, proof bool) error {
 	may, own, err := l.mayBeReplaced(ctx, primary, proof)
@@ -156,7 +156,7 @@ func (l *life) proveReplaceable(ctx context.Context, primary agentapi.Status, pr
 }
 
 // replaceData replaces the data of a replica that can no longer follow. The old
-// copy goes on serving whoever reads from it until the new one is complete,
+// copy goes on serving all that read from it until the new one is complete,
 // and is kept until that has streamed. Without disk space for both the server stops,
 // and what comes next is decided anew, as often as it takes.
 func (l *life) replaceData(ctx context.Context, proof bool) error {

@@ -57,7 +57,7 @@ func (a *postgresAgent) refreshPosition(ctx context.Context) {
 		return c.QueryRow(ctx, "select (pg_current_wal_flush_lsn() - '0/0')::int8").Scan(&position)
 	})
 	if ctx.Err() != nil {
-		return // whoever asked has gone
+		return // the client that asked has gone
 	}
 	a.Store.Update(func(s *agentapi.Status) {
 		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.PositionOld = err != nil })

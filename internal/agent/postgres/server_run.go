@@ -166,7 +166,7 @@ func (l *life) startWith(ctx context.Context, in settings.Input) error {
 // even that it is starting: it removes what a crash left before it answers.
 const startLimit = 10 * time.Minute
 
-// errHung is the reason of a start that was given up because the server gave no
+// errHung is the reason of a start that was ended because the server gave no
 // answer.
 var errHung = errors.New("PostgreSQL gave no answer for " + startLimit.String() + " while it started: it was killed, and is started again")
 

@@ -69,7 +69,7 @@ func (a *postgresAgent) writeAccess() error {
 }
 
 // writeTLS copies the certificates to where the database reads them: as a
-// consistent set, and with the mode that the database demands of a key. Whoever
+// consistent set, and with the mode that the database demands of a key. One who
 // connects is held against the members' own authority only, in ca.crt; the
 // primary is held against roots.crt.
 func (a *postgresAgent) writeTLS() error {

@@ -11,7 +11,7 @@ const (
 )
 
 // stall follows a replica that has replayed all that it has but half a record,
-// which the primary, that has more, does not continue: its rest was given up. The
+// which the primary, that has more, does not continue: its rest was discarded. The
 // log says nothing of that. The zero value is none.
 type stall struct {
 	begun    bool

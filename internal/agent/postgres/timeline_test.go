@@ -60,7 +60,7 @@ func TestDecideTimeline(t *testing.T) {
 		{"a cluster of one member asks no other", func(o *observation) { o.Members = nil }, starts},
 		{"a member has more of the timeline", func(o *observation) { o.Members[0].End = at(1, "0/61") }, holdsBehind},
 		{"a member is on a later timeline", func(o *observation) { o.Members[0].End = at(2, "0/10") }, holdsBehind},
-		{"a member kept what was given up on an earlier timeline",
+		{"a member kept what was discarded on an earlier timeline",
 			func(o *observation) {
 				o.Volume.Control.Timeline, o.End.Timeline, o.Lease.Timeline = 2, 2, 2
 				o.Members[0].End = at(1, "0/90")

@@ -11,7 +11,7 @@ const (
 	troubleNone trouble = iota
 	// troubleCopy: only a new copy helps.
 	troubleCopy
-	// troubleHalf: so it is, for the primary has given up the rest of half a
+	// troubleHalf: so it is, for the primary has discarded the rest of half a
 	// record. No log says it: see stall.
 	troubleHalf
 	// troubleDiverged: the data holds what the primary does not.

@@ -59,5 +59,5 @@ func missingWALMessage(o observation) string {
 	if o.Ordinal == 0 {
 		return found + ". If it is lost, dump what a replica still has, or restore a backup: create a PostgresCluster of another name with spec.restore"
 	}
-	return found + fmt.Sprintf(". If it is lost and the primary serves with all its rows, give up this volume so that the member is copied anew: kubectl delete pvc data-%s -n %s --wait=false, then kubectl delete pod %s -n %s. If the primary is lost too, restore a backup: create a PostgresCluster of another name with spec.restore", o.Pod, o.Namespace, o.Pod, o.Namespace)
+	return found + fmt.Sprintf(". If it is lost and the primary serves with all its rows, delete this volume so that the member is cloned again: kubectl delete pvc data-%s -n %s --wait=false, then kubectl delete pod %s -n %s. If the primary is lost too, restore a backup: create a PostgresCluster of another name with spec.restore", o.Pod, o.Namespace, o.Pod, o.Namespace)
 }

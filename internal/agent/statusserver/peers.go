@@ -107,7 +107,7 @@ func (p *Peers) AskPeer(ctx context.Context, pod, path string, into any) error {
 }
 
 // currentClient returns a client with the current certificate; connections made with
-// an older one are given up.
+// an older one are cancelled.
 func (p *Peers) currentClient() (*http.Client, error) {
 	bundle, _ := p.certificates.Current()
 	if bundle == nil {

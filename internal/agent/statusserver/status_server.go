@@ -45,7 +45,7 @@ func StatusHandler(store *Store, refresh func(context.Context), flush func(conte
 	return mux
 }
 
-// RequireMember refuses everybody but the operator and the cluster's members.
+// RequireMember refuses all clients but the operator and the cluster's members.
 func RequireMember(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isAllowed(r) {

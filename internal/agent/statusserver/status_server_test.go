@@ -40,7 +40,7 @@ func TestStoreRevision(t *testing.T) {
 	}
 }
 
-// How full a volume is wakes those who wait once per percent, and nobody while
+// How full a volume is wakes those who wait once per percent, and no one while
 // it is less than half full.
 func TestStoreRevisionOfVolume(t *testing.T) {
 	s := NewStore(agentapi.Status{})
@@ -71,7 +71,7 @@ func TestStoreRevisionOfVolume(t *testing.T) {
 	}
 }
 
-// An archive that gets on wakes nobody; one that does not wakes once.
+// An archive that gets on wakes no one; one that does not wakes once.
 func TestStoreRevisionOfArchive(t *testing.T) {
 	s := NewStore(agentapi.Status{})
 	minute := func(n int) time.Time { return time.Date(2026, 3, 1, 10, n, 0, 0, time.UTC) }
@@ -89,7 +89,7 @@ func TestStoreRevisionOfArchive(t *testing.T) {
 		{"is late", &agentapi.ArchiveStatus{Last: "1", Waiting: 1, Oldest: minute(2), Error: "down", Late: true}, true},
 		{"has more to do", &agentapi.ArchiveStatus{Last: "1", Waiting: 2, Oldest: minute(2), Error: "down", Late: true}, false},
 		{"gets on", &agentapi.ArchiveStatus{Last: "2", Waiting: 1, Oldest: minute(3), Error: "down", Late: true}, true},
-		{"gives up", &agentapi.ArchiveStatus{Last: "2", Waiting: 9, Oldest: minute(3), Error: "down", Late: true, Gap: gap}, true},
+		{"discards WAL", &agentapi.ArchiveStatus{Last: "2", Waiting: 9, Oldest: minute(3), Error: "down", Late: true, Gap: gap}, true},
 		{"gives more up", &agentapi.ArchiveStatus{Last: "2", Waiting: 9, Oldest: minute(4), Error: "down", Late: true, Gap: gap}, false},
 		{"is back", &agentapi.ArchiveStatus{Last: "9", Gap: &agentapi.ArchiveGap{From: "3", To: "5", Ended: minute(9)}}, true},
 		{"is off", nil, true},

@@ -135,7 +135,7 @@ func omitProgress(a *agentapi.ArchiveStatus) *agentapi.ArchiveStatus {
 		w.Oldest = a.Oldest
 	}
 	if a.Last != "" {
-		w.Last = "some" // which one, nobody waits for
+		w.Last = "some" // which one, no client waits for
 	}
 	return w
 }
@@ -157,7 +157,7 @@ func pressingRate(s agentapi.Status) int64 {
 }
 
 // leastFilled is the lowest level, in percent, of a volume that anybody waits
-// for: below it, how full it is wakes nobody.
+// for: below it, how full it is wakes no one.
 const leastFilled = 50
 
 // filledPercent is how full the volume is, in percent, rounded down.

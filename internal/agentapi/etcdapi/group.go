@@ -82,8 +82,8 @@ type GroupConfig struct {
 	// DataLimit is the size in bytes that etcd lets its data grow to; 0 for its
 	// default.
 	DataLimit int64 `json:"dataLimit,omitempty"`
-	// Tickets are the join grants of members whose volume is empty, by pod.
-	Tickets map[string]JoinGrant `json:"tickets,omitempty"`
+	// JoinGrants of members whose volume is empty, by pod.
+	JoinGrants map[string]JoinGrant `json:"tickets,omitempty"`
 	// Recovery is the request to go on without a lost majority; see Recovery.
 	Recovery *Recovery `json:"recovery,omitempty"`
 }
@@ -95,7 +95,7 @@ type GroupStatus struct {
 	// Empty without data, and while no version has served it.
 	DataVersion string `json:"dataVersion,omitempty"`
 	// DataInUse is what of DataSize holds data: an engine that says it gives
-	// the rest back only when it is told to.
+	// the rest back only when it is asked to.
 	DataInUse int64 `json:"dataInUse,omitempty"`
 	// DataLimit is the quota in bytes that is in force; 0 for none.
 	DataLimit int64 `json:"dataLimit,omitempty"`

@@ -84,7 +84,7 @@ type ReplicationStatus struct {
 	// Timeline of the data; 0 while unknown.
 	Timeline int64 `json:"timeline,omitempty"`
 	// PositionOld says that a primary could not look at its position for this
-	// answer: the log may go further by now.
+	// answer: the WAL may go further by now.
 	PositionOld bool `json:"positionOld,omitempty"`
 	// WALEnd is how far the WAL on the member's volume goes, of an engine with
 	// timelines: of a replica, what it has received. It is nil while that is

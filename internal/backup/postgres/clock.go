@@ -78,11 +78,11 @@ func (s *Source) readWAL(ctx context.Context, logs string, r walRange, ended *cl
 	if err != nil {
 		return backup.ExplainRefusal(ctx, programWALDump, err, "")
 	}
-	unheard := ended.readTransactions(out)
+	readErr := ended.readTransactions(out)
 	if err := cmd.Wait(); err != nil {
 		return backup.ExplainRefusal(ctx, programWALDump, err, lastLine(wrong.String()))
 	}
-	return unheard
+	return readErr
 }
 
 // noteCheckpoint takes the time of the latest checkpoint that the copy knows: the primary

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
 )
 
-// The newest good backup of each cluster is told, and whether its schedule has
+// The newest good backup of each cluster is reported, and whether its schedule has
 // failed since.
 func TestBackupMetrics(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -87,7 +87,7 @@ holdfast_backup_last_success_timestamp_seconds{cluster="c",cluster_namespace="sh
 	}
 }
 
-// The last drill is told, and when one has passed.
+// The last drill is reported, and when one has passed.
 func TestDrillMetrics(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -18,7 +18,7 @@ func TestWhoseVolume(t *testing.T) {
 		want   bool
 	}{
 		{"its own", map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelKind: "etcdcluster"}, true},
-		{"one of before kinds were told", map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, true},
+		{"one of before kinds were recorded", map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, true},
 		{"another kind's", map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelKind: "postgrescluster"}, false},
 		{"a person's own", map[string]string{v1alpha1.LabelKind: "etcdcluster"}, false},
 	} {

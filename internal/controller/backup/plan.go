@@ -47,14 +47,14 @@ type observation struct {
 	// is none that could be found.
 	log *agentapi.LogTask
 	// job that copies, and those that remove what is stored by it when it was
-	// given up, and when the Backup goes; nil where there is none. pods are
+	// abandoned, and when the Backup goes; nil where there is none. pods are
 	// those of all.
 	job, sweeping, removal *batchv1.Job
 	pods                   []corev1.Pod
 	// uninstalled says that the kind Backup itself is being deleted.
 	uninstalled bool
 	// reader is a cluster that is being restored from it, and follower one that
-	// goes on with the log that the Job was to remove.
+	// goes on with the WAL that the Job was to remove.
 	reader, follower string
 	// leftovers says that the right to report is there.
 	leftovers bool
@@ -87,7 +87,7 @@ type plan struct {
 	stop *batchv1.Job
 	// keepAccount has the ServiceAccount of Jobs stay until the Backup goes.
 	keepAccount bool
-	// mustRecord says that the status holds what must be on record before anything
+	// mustRecord says that the status holds what must be recorded before anything
 	// else is done.
 	mustRecord bool
 	status     v1alpha1.BackupStatus
@@ -272,7 +272,7 @@ func rotateSources(sources []engine.Source, failures int) []engine.Source {
 	return slices.Concat(sources[first:], sources[:first])
 }
 
-// mustRecord puts on record where the data goes: whatever becomes of the cluster
+// mustRecord records where the data goes: whatever becomes of the cluster
 // from now on, it can be found there, and removed.
 func (s observation) recordLocation(p *plan) {
 	c, b := s.cluster, s.backup
@@ -332,7 +332,7 @@ func (s observation) followJob(p *plan) {
 // abandonBackup ends a backup that is not to go on, and its Job.
 func (s observation) abandonBackup(p *plan, why string) {
 	s.recordFailure(p, "")
-	p.status.Error = "it was given up: " + why
+	p.status.Error = "it was abandoned: " + why
 	p.setState(v1alpha1.ConditionStalled, "Failed", v1alpha1.ReasonBackupFailed, "%s", p.status.Error)
 	p.event.Message = p.status.Error
 	s.stopJob(p)

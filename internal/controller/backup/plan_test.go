@@ -130,7 +130,7 @@ func TestPlanBackup(t *testing.T) {
 		}, "latch prune", "Completed", "", ""},
 		{"backups that are turned off stop it", func(s *observation) { s.cluster.Common().Backup.Enabled = new(false) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
 		{"suspended, a Job goes on", func(s *observation) { s.cluster.Common().Suspend = true }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job without a program for half an hour is given up", func(s *observation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"a Job without a program for half an hour is abandoned", func(s *observation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
 		{"and so is one whose pod does not start", func(s *observation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}})}
@@ -152,7 +152,7 @@ func TestPlanBackup(t *testing.T) {
 			gone := ago(31 * time.Minute)
 			s.pods[0].DeletionTimestamp = &gone
 		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"one that was given up stops its Job, also in a later pass", func(s *observation) {
+		{"one that was abandoned stops its Job, also in a later pass", func(s *observation) {
 			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 		}, "stop", "Failed", "BackupFailed", "Stalled"},
 		{"what is stored is verified", func(s *observation) {
@@ -225,20 +225,20 @@ func podOf(job string, status corev1.PodStatus) corev1.Pod {
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: "j", Name: job, Controller: new(true)}}}, Status: status}
 }
 
-// What is on record before the Job begins is all that its removal needs.
-func TestBackupLatch(t *testing.T) {
-	latched := func(change func(*v1alpha1.ClusterBackup)) v1alpha1.BackupStatus {
+// What is recorded before the Job begins is all that its removal needs.
+func TestBackupPinsItsInputs(t *testing.T) {
+	pinned := func(change func(*v1alpha1.ClusterBackup)) v1alpha1.BackupStatus {
 		s := begun()
 		s.job, s.backup.Status.Location = nil, nil
 		change(s.cluster.Common().Backup)
 		return planBackup(s).status
 	}
-	own := latched(func(*v1alpha1.ClusterBackup) {})
+	own := pinned(func(*v1alpha1.ClusterBackup) {})
 	want := &v1alpha1.BackupLocation{URL: "file:///backups", ClaimName: "orders-backups", ClaimUID: "v", Prefix: "shop/orders/c/orders-1-0123456789ab/"}
 	if diff := cmp.Diff(want, own.Location); diff != "" || own.ClusterUID != "c" || own.Source != "orders-1" || !own.StartTime.Time.Equal(backupstest.Noon) {
 		t.Errorf("%+v (-want +got):\n%s", own, diff)
 	}
-	away := latched(func(b *v1alpha1.ClusterBackup) {
+	away := pinned(func(b *v1alpha1.ClusterBackup) {
 		b.Destination = &v1alpha1.BackupDestination{URL: "s3://acme/pg/", Endpoint: "https://minio", Region: "eu", PathStyle: true, CredentialsSecretRef: &v1alpha1.SecretReference{Name: "keys"}}
 	})
 	want = &v1alpha1.BackupLocation{URL: "s3://acme/pg", Endpoint: "https://minio", Region: "eu", PathStyle: true, CredentialsSecret: "keys", Prefix: "shop/orders/c/orders-1-0123456789ab/"}
@@ -264,22 +264,22 @@ func TestCopyKnowsTheSizeOfTheVolume(t *testing.T) {
 			s.backup.Status.Location = &v1alpha1.BackupLocation{URL: "s3://acme", Prefix: "a/"}
 		}
 		var task agentapi.BackupTask
-		told := copyJob(s).(*batchv1ac.JobApplyConfiguration).Spec.Template.Spec.Containers[0].Env[0]
-		if err := json.Unmarshal([]byte(*told.Value), &task); err != nil || task.Store.Size != tc.want {
-			t.Errorf("%+v: %s, %v", tc, *told.Value, err)
+		variable := copyJob(s).(*batchv1ac.JobApplyConfiguration).Spec.Template.Spec.Containers[0].Env[0]
+		if err := json.Unmarshal([]byte(*variable.Value), &task); err != nil || task.Store.Size != tc.want {
+			t.Errorf("%+v: %s, %v", tc, *variable.Value, err)
 		}
 	}
 }
 
-// What Jobs may use at most is told to those that copy, and to no others.
+// What Jobs may use at most is passed to those that copy, and to no others.
 func TestBandwidth(t *testing.T) {
 	s := begun()
 	s.cluster.Common().Backup.Bandwidth = resource.NewQuantity(2<<20, resource.BinarySI)
 	for job, want := range map[runtime.ApplyConfiguration]int64{copyJob(s): 2 << 20, removalJob(s): 0} {
 		var task agentapi.BackupTask
-		told := job.(*batchv1ac.JobApplyConfiguration).Spec.Template.Spec.Containers[0].Env[0]
-		if err := json.Unmarshal([]byte(*told.Value), &task); err != nil || task.Bandwidth != want {
-			t.Errorf("%s, want %d: %v", *told.Value, want, err)
+		variable := job.(*batchv1ac.JobApplyConfiguration).Spec.Template.Spec.Containers[0].Env[0]
+		if err := json.Unmarshal([]byte(*variable.Value), &task); err != nil || task.Bandwidth != want {
+			t.Errorf("%s, want %d: %v", *variable.Value, want, err)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func hasTurn(b *v1alpha1.Backup, all []v1alpha1.Backup, most int, now time.Time)
 }
 
 // isMade says whether a backup has a Job, or is about to. A Job without a program
-// is given up after a while: what has said nothing for longer has none.
+// is withdrawn after a while: what has said nothing for longer has none.
 func isMade(b *v1alpha1.Backup, now time.Time) bool {
 	if b.IsFinished() || b.DeletionTimestamp != nil || b.Status.Location == nil {
 		return false

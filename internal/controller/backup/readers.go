@@ -20,7 +20,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, s *observation) error {
 	return err
 }
 
-// observeFollowers finds who goes on with the log beside a backup that is to go:
+// observeFollowers finds who goes on with the WAL beside a backup that is to go:
 // until they are done, no log goes, and nor does a backup that one of them may
 // have chosen.
 func (r *Reconciler) observeFollowers(ctx context.Context, s *observation) error {

@@ -311,7 +311,7 @@ func (r *Reconciler) writeFinalizers(ctx context.Context, b *v1alpha1.Backup, fi
 }
 
 // writeStatus applies the operator's part of the status, if it changed, and over
-// nothing newer: neither what is put on record once, nor a Backup of the same
+// nothing newer: neither what is recorded once, nor a Backup of the same
 // name. A UID would not do: where only the status is written it is not looked at.
 func (r *Reconciler) writeStatus(ctx context.Context, b *v1alpha1.Backup, p *plan) error {
 	before := b.Status.DeepCopy()

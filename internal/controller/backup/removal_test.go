@@ -40,15 +40,15 @@ func removed(how batchv1.JobConditionType, since time.Duration) func(*observatio
 	}
 }
 
-// told has a Job that runs and removes log, too; but what stays.
-func told(stays *agentapi.LogTask) func(*observation) {
+// removing has a Job that runs and removes WAL, too; but what stays.
+func removing(stays *agentapi.LogTask) func(*observation) {
 	return func(s *observation) {
 		removed("", 0)(s)
 		s.removal.Spec = jobOfLog(stays).Spec
 	}
 }
 
-// jobOfLog is a Job that removes, as it is told.
+// jobOfLog is a Job that removes what its task says.
 func jobOfLog(stays *agentapi.LogTask) *batchv1.Job {
 	task, err := json.Marshal(agentapi.BackupTask{Log: stays})
 	if err != nil {
@@ -60,7 +60,7 @@ func jobOfLog(stays *agentapi.LogTask) *batchv1.Job {
 }
 
 // The data of a Backup that goes is removed: again and again for a day, and
-// never while somebody writes.
+// never while an attempt writes.
 func TestRemoval(t *testing.T) {
 	cases := []struct {
 		name     string
@@ -85,13 +85,13 @@ func TestRemoval(t *testing.T) {
 		{"after a day it is left, and that is said", 24 * time.Hour, removed(batchv1.JobFailed, time.Minute), "release", "remove it by hand", true, 0},
 		{"a Job that still runs then is waited for", 25 * time.Hour, removed("", 0), "", "", false, job.RecheckInterval},
 		{"after a day of restores it is tried still", 25 * time.Hour, func(s *observation) { s.job = nil }, "Job/orders-1-removal", "", false, job.RecheckInterval},
-		{"log goes by its Job while nobody follows, and that is looked at", time.Hour, told(&agentapi.LogTask{}), "", "", false, job.RecheckInterval},
+		{"WAL goes by its Job while no reader follows, and that is looked at", time.Hour, removing(&agentapi.LogTask{}), "", "", false, job.RecheckInterval},
 		{"it is stopped when somebody goes on with that", time.Hour, func(s *observation) {
-			told(&agentapi.LogTask{})(s)
+			removing(&agentapi.LogTask{})(s)
 			s.follower = "copy"
 		}, "stop", "cluster copy is being restored with the WAL", false, job.RecheckInterval},
 		{"its end is waited for", time.Hour, func(s *observation) {
-			told(&agentapi.LogTask{})(s)
+			removing(&agentapi.LogTask{})(s)
 			s.follower, s.removal.DeletionTimestamp = "copy", &metav1.Time{Time: backupstest.Noon}
 		}, "", "cluster copy", false, job.RecheckInterval},
 		{"one that has failed is replaced in its time", time.Hour, func(s *observation) {
@@ -355,7 +355,7 @@ func TestLogGoesWithItsBackup(t *testing.T) {
 		}
 		data, err := json.Marshal(removalJob(s))
 		if got := strings.Contains(string(data), "1:0/2000028"); got != going || err != nil {
-			t.Errorf("going %t: the pod is told of the log: %t", going, got)
+			t.Errorf("going %t: the pod is asked to remove WAL: %t", going, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package eventseries knows how events are told apart: those of one cause are one
+// Package eventseries knows how events are distinguished: those of one cause are one
 // series, whatever figures their texts have, and those of another cause are events
 // of their own.
 package eventseries

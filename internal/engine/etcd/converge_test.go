@@ -182,7 +182,7 @@ func (m *model) agent(n int) bool {
 		m.elect()
 		return true
 	}
-	grant, found := m.applied.Tickets[name]
+	grant, found := m.applied.JoinGrants[name]
 	if !found {
 		return false
 	}

@@ -61,7 +61,7 @@ func clusterConfig(c *v1alpha1.EtcdCluster, d objects.Desired, g group, r recove
 	config := memberset.BaseConfig(s, d)
 	config.Parameters = c.Spec.Parameters
 	config.DataLimit = dataQuota(c, d)
-	config.Tickets = joinGrants(s, d, g)
+	config.JoinGrants = joinGrants(s, d, g)
 	config.Recovery = r.request
 	return memberset.RenderConfig(config)
 }
@@ -207,7 +207,7 @@ func runningVersion(c *v1alpha1.EtcdCluster, o Observation) string {
 		}
 	}
 	if !all || oldest == "" {
-		consider(c.Status.Version) // who is not heard may run what ran before
+		consider(c.Status.Version) // a member that does not answer may run what ran before
 	}
 	return oldest
 }

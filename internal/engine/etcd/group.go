@@ -13,7 +13,7 @@ import (
 
 // group is the membership, as one of the members sees it.
 type group struct {
-	// known says that a member was heard that sees one.
+	// known says that a member answered that sees one.
 	known bool
 	// led says that the view is the leader's own, which alone is never behind.
 	led bool

@@ -103,7 +103,7 @@ func (j *judgement) moveLeader(heir int, why string) *engine.Step {
 }
 
 // removeLostStep removes a member that can never come back as itself, because
-// its volume is another one. Its own agent says so: that a member is not heard
+// its volume is another one. Its own agent says so: that a member does not answer
 // is no reason.
 func (j *judgement) removeLostStep() *engine.Step {
 	for n := range objects.MostMembers {

@@ -25,7 +25,7 @@ type recovery struct {
 	request *etcdapi.Recovery
 	// underWay says that a request was taken up and is not done.
 	underWay bool
-	// awaited says that its member is not heard.
+	// awaited says that its member does not answer.
 	awaited bool
 	// refused says why the request cannot be taken up, and what to do.
 	refused string
@@ -62,7 +62,7 @@ func recoveryOf(c *v1alpha1.EtcdCluster, o Observation, g group) recovery {
 
 // carryOut asks the member that was chosen to go on, until it has. The choice
 // ends only when it cannot be followed any more: the member may have followed it
-// without being heard, and one that leads as the only one with a vote has, and marks
+// without an answer, and one that leads as the only one with a vote has, and marks
 // it.
 func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 	r.underWay = true
@@ -116,7 +116,7 @@ func waitsEmpty(m *agentapi.Status) bool {
 
 // listSurvivors sorts the members of a group without a leader by what is known of
 // their data. A pod that the newest view does not count has nothing newer, once
-// it is heard: it was removed, or it has not yet learnt that it was admitted.
+// it answers: it was removed, or it has not yet learnt that it was admitted.
 func listSurvivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, unknown []int) {
 	for n := range objects.MostMembers {
 		member, counted := g.members[n]
@@ -156,13 +156,13 @@ func chooseSurvivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal in
 	case len(voting) >= quorumOf(g.countVoters()):
 		return 0, fmt.Sprintf("%s have their data and can go on by themselves: fix what keeps them from each other", listNames(c, voting))
 	case len(unknown) > 0:
-		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), giveUp)
+		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), lostRemedy)
 	}
 	return slices.MaxFunc(voting, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) }), ""
 }
 
-// giveUp is how a person says that the data of a member is lost.
-const giveUp = "when its volume or its node is gone for good, delete its PersistentVolumeClaim and its pod (a pod of a node that is off: with --force)"
+// lostRemedy is how a person says that the data of a member is lost.
+const lostRemedy = "when its volume or its node is gone for good, delete its PersistentVolumeClaim and its pod (a pod of a node that is off: with --force)"
 
 // quorumLost says whether so many members have lost their data that the others
 // can never agree again.
@@ -203,25 +203,25 @@ func (j *judgement) judgeRecovery() {
 	switch {
 	case j.r.awaited:
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
-			"member %s is to go on alone, as requested, and does not answer: bring it back, or %s; then repeat the request with another ID", j.r.status.Target, giveUp)
+			"member %s is to go on alone, as requested, and does not answer: bring it back, or %s; then repeat the request with another ID", j.r.status.Target, lostRemedy)
 	case j.r.underWay:
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", j.r.status.Target)
 		j.Facts[len(j.Facts)-1].Requested = true
 	case j.nothingLeft():
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonDataMissing,
-			"the volumes of all members are empty, and the cluster %s was bootstrapped: bring a volume back; only when its data is to be given up for good: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)
+			"the volumes of all members are empty, and the cluster %s was bootstrapped: bring a volume back; only when its data is not needed any more: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)
 	case j.r.refused != "":
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the request by annotation %s is not carried out: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
 	case quorumLost(j.c, j.o, j.g):
 		alive, _, unknown := listSurvivors(j.c, j.o, j.g)
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
-			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not heard: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>",
+			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not answering: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>",
 			j.g.countVoters(), orNoMember(listNames(j.c, alive)), orNoMember(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
 	case quorumAway(j.c, j.o, j.g):
 		_, lost, unknown := listSurvivors(j.c, j.o, j.g)
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
-			"%d of %d voting members must agree on a write, and too few answer. Not heard: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
-			quorumOf(j.g.countVoters()), j.g.countVoters(), orNoMember(listNames(j.c, unknown)), orNoMember(listNames(j.c, lost)), giveUp)
+			"%d of %d voting members must agree on a write, and too few answer. Not answering: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
+			quorumOf(j.g.countVoters()), j.g.countVoters(), orNoMember(listNames(j.c, unknown)), orNoMember(listNames(j.c, lost)), lostRemedy)
 	}
 }
 

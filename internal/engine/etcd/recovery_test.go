@@ -124,7 +124,7 @@ func TestRecoveryEndsWithItsMember(t *testing.T) {
 		result string
 		says   string
 	}{
-		{"not heard", func(w *world) { w.gone(0) }, "", "repeat the request with another ID"},
+		{"not answering", func(w *world) { w.gone(0) }, "", "repeat the request with another ID"},
 		{"its volume was lost", func(w *world) { w.emptied(0); w.say() }, "failed: config-0 has lost its data", ""},
 		{"its claim is new", func(w *world) { delete(w.o.Members, "config-0"); w.unbound(0) }, "failed: config-0 has lost its data", ""},
 		{"it is another member by now", func(w *world) { readGroup(w.status(0)).Group.Self = "ff" }, "failed: config-0 has lost its data", ""},
@@ -248,7 +248,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 			m.Engine = etcdapi.GroupStatus{Group: &etcdapi.Group{Self: "ff"}}
 			return w
 		}, "", "config-0"},
-		{"the volume of one was given up with its node", func(t *testing.T) *world {
+		{"the volume of one was deleted with its node", func(t *testing.T) *world {
 			w := requestedRecovery(t)
 			delete(w.o.Members, "config-2")
 			w.unbound(2)

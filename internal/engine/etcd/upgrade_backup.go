@@ -47,7 +47,7 @@ func precautionName(c *v1alpha1.EtcdCluster, running string) string {
 }
 
 // observePrecaution finds the backup of that name; nil for none. Status says what
-// runs, at least until a member was heard.
+// runs, at least until a member answered.
 func (e *Engine) observePrecaution(ctx context.Context, c *v1alpha1.EtcdCluster) (*v1alpha1.Backup, error) {
 	name := precautionName(c, c.Status.Version)
 	if name == "" {

@@ -42,7 +42,7 @@ func TestApplicationCertificate(t *testing.T) {
 	}
 }
 
-// A database that trusts whom it was told to trust when it started has not
+// A database that trusts the CAs that it was started with has not
 // loaded what it mounts.
 func TestTrustIsLoadedByARestart(t *testing.T) {
 	w := newMinted(t)

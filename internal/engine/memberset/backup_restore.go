@@ -77,7 +77,7 @@ func desireBackups(s objects.Set, o Observation) (v *objects.Volume, later bool)
 
 // largestVolume of the volumes that members run on, where that is more than was asked
 // for: volumes that grew by themselves are in no spec. It counts for a volume that
-// is made and makes none grow, which nobody asked for and a quota may refuse.
+// is made and makes none grow, which no user asked for and a quota may refuse.
 func largestVolume(o Observation, asked resource.Quantity) resource.Quantity {
 	for n, claim := range o.Volumes {
 		if has := claim.Spec.Resources.Requests[corev1.ResourceStorage]; o.Pods[n] != nil && has.Cmp(asked) > 0 {

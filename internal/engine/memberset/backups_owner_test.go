@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// A volume whose labels somebody took is the cluster's by what is on record of
+// A volume whose labels another client took is the cluster's by what is recorded of
 // it; one whose labels name another is not.
 func TestDisowned(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}

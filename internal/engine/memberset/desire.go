@@ -65,7 +65,7 @@ func KeepImage(s objects.Set, d *objects.Desired, o Observation) {
 	}
 }
 
-// StalledFact is a fact that only a person can mend.
+// StalledFact is a fact that only a person can fix.
 func StalledFact(reason, format string, args ...any) condition.Fact {
 	return condition.Fact{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

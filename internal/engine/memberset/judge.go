@@ -229,7 +229,7 @@ func (j *Judgement) JudgeVolumes() {
 		}
 		have := live.Status.Capacity[corev1.ResourceStorage]
 		condition, itself := v1alpha1.ConditionReconciling, ""
-		if have.Cmp(j.Storage.Size) >= 0 { // nobody asked for it
+		if have.Cmp(j.Storage.Size) >= 0 { // no user asked for it
 			condition, itself = v1alpha1.ConditionDegraded, "by itself "
 		}
 		if v.Waits {

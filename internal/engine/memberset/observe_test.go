@@ -29,15 +29,15 @@ func (l *lists) List(_ context.Context, into client.ObjectList, _ ...client.List
 	return nil
 }
 
-// What a cache that lags shows of volumes is not believed while nobody knows of
-// a birth; afterwards nothing is read.
+// What a cache that lags shows of volumes is not believed while no record knows of
+// a bootstrap; afterwards nothing is read.
 func TestListVolumes(t *testing.T) {
 	c := &v1alpha1.EtcdCluster{}
 	s := objects.Set{Cluster: c}
-	keeper := &MemberEngine{Reader: &lists{names: []string{"gone", "there"}}, Writer: &lists{names: []string{"there", "new"}}}
+	members := &MemberEngine{Reader: &lists{names: []string{"gone", "there"}}, Writer: &lists{names: []string{"there", "new"}}}
 	for system, want := range map[string][]string{"": {"there", "new"}, "7": {"gone", "there"}} {
 		c.Status.SystemIdentifier = system
-		volumes, err := keeper.listVolumes(t.Context(), s)
+		volumes, err := members.listVolumes(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}

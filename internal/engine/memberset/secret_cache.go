@@ -30,7 +30,7 @@ type Minted struct {
 
 // secretCache remembers what was minted, so that a Secret that a client edits or
 // deletes is put back as it was. What changed while no operator ran cannot be
-// told from what was minted, and is taken as it is.
+// distinguished from what was minted, and is taken as it is.
 type secretCache struct {
 	mu       sync.Mutex
 	clusters map[types.NamespacedName]*entry

@@ -42,9 +42,9 @@ func newMinted(t *testing.T) minted {
 	return minted{s, Minted{CA: state.SecretData(), TLS: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()}}}
 }
 
-// What the vault says of certificates is what the newest of them say, and they
+// What the cache of Secrets says of certificates is what the newest of them say, and they
 // are not read again while they are the same.
-func TestVaultReadsCertificatesOnce(t *testing.T) {
+func TestSecretCacheReadsCertificatesOnce(t *testing.T) {
 	w, other := newMinted(t), newMinted(t)
 	var v secretCache
 	if read := v.observeSecrets(w.set, nil, now).read; read.trust.CanSign() || read.material.MemberLeaf().SerialNumber() != "" {
@@ -77,7 +77,7 @@ func TestVaultReadsCertificatesOnce(t *testing.T) {
 
 // A Secret that the cache shows later is read too; once it is known, the cache's
 // copy is the only one, and an edited one changes nothing.
-func TestVaultReadsWhatTheCacheShows(t *testing.T) {
+func TestSecretCacheReadsWhatTheCacheShows(t *testing.T) {
 	w := newMinted(t)
 	var v secretCache
 	v.observeSecrets(w.set, nil, now)
@@ -96,9 +96,9 @@ func TestVaultReadsWhatTheCacheShows(t *testing.T) {
 	}
 }
 
-// The vault issues the operator's certificate once for a CA, and forgets it and
+// The cache of Secrets issues the operator's certificate once for a CA, and forgets it and
 // everything else with the cluster.
-func TestVaultForgetsWithTheCluster(t *testing.T) {
+func TestSecretCacheForgetsWithTheCluster(t *testing.T) {
 	w := newMinted(t)
 	var v secretCache
 	v.rememberSecret(w.set, w.set.Named(objects.SuffixCA), w.minted.CA)

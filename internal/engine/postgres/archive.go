@@ -18,7 +18,7 @@ import (
 // agents do not report that, and no watch reports that time passes.
 const archiveRecheck = 15 * time.Second
 
-// judgeArchive says what is wrong with the archive of the log. It is never a
+// judgeArchive says what is wrong with the archive of the WAL. It is never a
 // reason to hold anything up: the database goes on.
 func (j *judgement) judgeArchive() {
 	for n := range j.Desired.Count {
@@ -55,7 +55,7 @@ func (j *judgement) gapMessage(ordinal int, a *agentapi.ArchiveStatus) string {
 		cause = fmt.Sprintf("volume %s is short of disk space while the store of spec.backup.destination takes WAL too slowly or not at all", j.VolumeName(ordinal))
 		remedy = "Raise spec.storage.size"
 	}
-	return fmt.Sprintf("%s: WAL from %s on is given up, so that the database goes on, and no moment after %s can be restored until the archive goes on and another backup is complete%s. %s, or make the store of spec.backup.destination take WAL again",
+	return fmt.Sprintf("%s: WAL from %s on is discarded, so that the database goes on, and no moment after %s can be restored until the archive goes on and another backup is complete%s. %s, or make the store of spec.backup.destination take WAL again",
 		cause, a.Gap.From, formatTime(a.Gap.Begun), explainFault(a), remedy)
 }
 
@@ -136,7 +136,7 @@ func (j *judgement) firstSuffix(a *v1alpha1.ArchiveStatus) string {
 }
 
 // archiveStatus is where the archive stands; nil for none. It begins when the store
-// has taken the first of the log from a member that runs as declared: whatever
+// has taken the first of the WAL from a member that runs as declared: whatever
 // backup is begun from that second on is continued by it, since its copy begins
 // later than it does. While no agent reports, it is as it was. An agent that is older
 // reports the last file of the destination before.
@@ -199,7 +199,7 @@ func (j *judgement) findArchiver() (said *agentapi.ArchiveStatus, known bool) {
 	return nil, false
 }
 
-// isFailing says whether an archive does not take the log, or no agent there knows of
+// isFailing says whether an archive does not take the WAL, or no agent there knows of
 // one.
 func isFailing(a *agentapi.ArchiveStatus) bool {
 	return a == nil || a.Late || a.Error != "" || a.Gap != nil && a.Gap.Ended.IsZero()

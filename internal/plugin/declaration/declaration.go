@@ -1,5 +1,5 @@
 // Package declaration computes what the operator would apply for a cluster,
-// with the rights of whoever asks. It acts on nothing.
+// with the rights of the user that asks. It acts on nothing.
 package declaration
 
 import (

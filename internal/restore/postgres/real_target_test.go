@@ -256,7 +256,7 @@ func hole(t *testing.T, p *past, fails func(*testing.T, func(*agentapi.RestoreTa
 		fails(t, func(task *agentapi.RestoreTask) {
 			task.Target = &v1alpha1.RestoreTarget{Time: stamp(p.ended.Add(-50 * time.Millisecond))}
 		},
-			"what follows cannot be had", name, "given up")
+			"what follows cannot be had", name, "discarded")
 	})
 	t.Run("all, with a gap in it", func(t *testing.T) {
 		fails(t, func(task *agentapi.RestoreTask) { task.Target = &v1alpha1.RestoreTarget{Latest: true} }, "cannot be followed to its end", name)

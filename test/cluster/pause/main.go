@@ -1,4 +1,4 @@
-// Command pause holds a pod's namespaces open: it sleeps until it is told to
+// Command pause holds a pod's namespaces open: it sleeps until it is asked to
 // end, and buries the children that others leave to it.
 package main
 

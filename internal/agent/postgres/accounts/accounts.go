@@ -140,8 +140,8 @@ func EnsureAccount(ctx context.Context, conn *pgx.Conn, declared Account) (map[s
 	}
 	absent := found.listAbsent(acc)
 	if first.Done && !first.isNamed() && absent != "" {
-		// Nobody knows with which names this data was made: these are not the
-		// ones, and a role of this name is somebody else's.
+		// It is not recorded with which names this data was made: these are not the
+		// ones, and a role of this name is a user's.
 		return map[string]string{postgresapi.DetailAbsent: absent}, nil
 	}
 	if err := keepPassword(ctx, conn, acc, found); err != nil {

@@ -30,7 +30,7 @@ type Archiver struct {
 	pgdata         string
 	credentialsDir string // directory
 	atOnce         int
-	// Place says where the log goes; nil for nowhere.
+	// Place says where the WAL goes; nil for nowhere.
 	place  func() (*Place, error)
 	space  func() diskspace.Space
 	report func(*agentapi.ArchiveStatus)
@@ -62,14 +62,14 @@ type Archiver struct {
 	soundSince time.Time
 	// checked is the segment before which all is stored, or recorded as missing.
 	checked string
-	// gap is the newest that is on record, and giving the one that goes on, with
+	// gap is the newest that is recorded, and openGap the one that goes on, with
 	// its cause.
-	gap, giving *agentapi.ArchiveGap
-	givingFor   agentapi.GapCause
-	givenAt     time.Time
+	gap, openGap *agentapi.ArchiveGap
+	openGapCause agentapi.GapCause
+	discardedAt  time.Time
 	// stoppedAt is since when files are taken without a database that runs; zero
 	// while it runs. checkpointing says that a checkpoint was asked for, which
-	// frees the disk space of what was given up.
+	// frees the disk space of what was discarded.
 	stoppedAt     time.Time
 	checkpointing bool
 	last          string
@@ -202,7 +202,7 @@ func (s *Archiver) EndRun(atOnce bool) {
 	time.AfterFunc(s.pace.grace, s.closing.openGate)
 }
 
-// take archives a file, and returns when it is stored, or given up.
+// take archives a file, and returns when it is stored, or discarded.
 func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 	s.mu.Lock()
 	closing, primary := s.closing, s.primary
@@ -229,7 +229,7 @@ func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 				continue
 			}
 			if cause := s.findExcess(place.Budget); cause != "" {
-				s.giveUp(name, cause)
+				s.discard(name, cause)
 				return nil
 			}
 		}
@@ -255,7 +255,7 @@ func (s *Archiver) awaitPrimary(ctx context.Context, name string) error {
 }
 
 // isCovered says whether a primary that has stored a segment has stored a file of
-// the log, too: all that comes before, and where its timeline came from.
+// the WAL, too: all that comes before, and where its timeline came from.
 func isCovered(stored, name string) bool {
 	switch {
 	case stored == "":
@@ -294,7 +294,7 @@ func (s *Archiver) storeUntilDone(ctx context.Context, name string) error {
 	}
 }
 
-// attempt stores a file, once what comes before it is seen to. Where nobody wants
+// attempt stores a file, once what comes before it is seen to. Where no request wants
 // it any more, it is not, and does not count as stored.
 func (s *Archiver) attemptStore(ctx context.Context, name string) error {
 	place, err := s.place()
@@ -401,7 +401,7 @@ func (s *Archiver) openArchive(ctx context.Context, place Place) (*wal.Archive, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened.Prefix != "" && !s.opened.isSamePlace(place) {
-		s.sound, s.checked, s.gap, s.giving = "", "", nil, nil
+		s.sound, s.checked, s.gap, s.openGap = "", "", nil, nil
 		s.last, s.lastAt = "", time.Time{}
 	}
 	if len(gaps) > 0 {
@@ -416,7 +416,7 @@ func (s *Archiver) putInArchive(ctx context.Context, archive *wal.Archive, name 
 	return archive.StoreFile(ctx, s.walPath(name), name)
 }
 
-// path of a file of the log.
+// path of a file of the WAL.
 func (s *Archiver) walPath(name string) string { return filepath.Join(s.pgdata, "pg_wal", name) }
 
 // errMoved has a file stored once more.

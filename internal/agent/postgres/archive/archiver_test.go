@@ -104,7 +104,7 @@ func TestArchiveBudget(t *testing.T) {
 		a.says("the reason", func(*agentapi.ArchiveStatus) bool { return a.ReadCounts().Failures > 3 })
 		select {
 		case err := <-asked:
-			t.Fatalf("given up within the budget: %v", err)
+			t.Fatalf("discarded within the budget: %v", err)
 		default:
 		}
 		a.ready(1, 6)
@@ -134,7 +134,7 @@ func TestArchiveBudget(t *testing.T) {
 			if s.Gap.To != segmentName(1, 3) || s.Gap.After != segmentName(1, 1) || s.Gap.Begun.IsZero() {
 				t.Errorf("%+v", s.Gap)
 			}
-			// Whoever comes later says so, too.
+			// One that comes later says so, too.
 			a.Archiver = a.another(a.pgdata)
 			a.ready(1, 8)
 			a.asks(1, 8)
@@ -148,12 +148,12 @@ func TestArchiveBudget(t *testing.T) {
 }
 
 // An archiver that remembers nothing finds out what is missing.
-func TestArchiveAfterGivingUp(t *testing.T) {
+func TestArchiveAfterDiscarding(t *testing.T) {
 	a := newArchiving(t)
 	a.ready(1, 1, 2)
 	a.asks(1, 1, 2)
 	a.Archiver = a.another(a.pgdata)
-	a.write(1, 4, 5, 7) // given up, or stored by nobody
+	a.write(1, 4, 5, 7) // discarded, or stored by no archiver
 	a.ready(1, 9)
 	a.asks(1, 9)
 	a.holds(1, 1, 2, 4, 5, 7, 9)
@@ -220,7 +220,7 @@ func TestArchiveThatBegins(t *testing.T) {
 	a.holds(1, 4)
 	a.gaps()
 
-	// One that begins on a later timeline has its history, which nobody asks it
+	// One that begins on a later timeline has its history, which no request asks it
 	// to store: it came with the data.
 	later := newArchiving(t)
 	mustWrite(t, later.walPath("00000002.history"), "1\t0/300000\tno recovery target specified\n")
@@ -230,7 +230,7 @@ func TestArchiveThatBegins(t *testing.T) {
 		t.Error(err)
 	}
 
-	// One that never began, and gave up.
+	// One that never began, and was abandoned.
 	b := newArchiving(t)
 	b.config.Budget = 4 * mebibyte
 	b.down()
@@ -246,7 +246,7 @@ func TestArchiveThatBegins(t *testing.T) {
 
 // An archive is of one database system; what is wrong with it is said before
 // anything waits.
-func TestArchiveOfSomebodyElse(t *testing.T) {
+func TestArchiveOfAnotherCluster(t *testing.T) {
 	a := newArchiving(t)
 	a.ready(1, 1)
 	a.asks(1, 1)
@@ -417,7 +417,7 @@ func TestArchiveOnAFullVolume(t *testing.T) {
 			a.asks(1, 1)
 			a.left = left
 			a.ready(1, 2, 3)
-			a.asks(1, 2, 3) // the store takes it: nothing is given up
+			a.asks(1, 2, 3) // the store takes it: nothing is discarded
 			if a.pace.slow = 20 * time.Millisecond; urgent {
 				a.pace.slow, a.pace.urgent = a.pace.urgent, a.pace.slow
 			}
@@ -432,7 +432,7 @@ func TestArchiveOnAFullVolume(t *testing.T) {
 	}
 }
 
-// What is given up for want of disk space is no more than what helps: none while
+// What is discarded for want of disk space is no more than what helps: none while
 // the volume has room, or PostgreSQL files for WAL to come, or a checkpoint is
 // under way; and the last only where the next would fill the volume.
 func TestArchiveExcess(t *testing.T) {
@@ -451,12 +451,12 @@ func TestArchiveExcess(t *testing.T) {
 			a.left = 10 * mebibyte
 		}, ""},
 		{"the store has taken one just now", func(a *archiving) { a.lastAt = time.Now().Add(time.Hour) }, ""},
-		{"one was given up just now", func(a *archiving) { a.givenAt = time.Now().Add(time.Hour) }, ""},
+		{"one was discarded just now", func(a *archiving) { a.discardedAt = time.Now().Add(time.Hour) }, ""},
 		{"the database stopped just now", func(a *archiving) { a.stoppedAt = time.Now().Add(time.Hour) }, ""},
 		{"a checkpoint is under way", func(a *archiving) { a.checkpointing = true }, ""},
 		{"a checkpoint is under way, and the next segments would fill the volume", func(a *archiving) { a.checkpointing, a.left = true, 10*mebibyte }, agentapi.GapDiskSpace},
-		{"one was given up just now, and the next segments would fill the volume", func(a *archiving) {
-			a.giving, a.givenAt, a.left = &agentapi.ArchiveGap{}, time.Now().Add(time.Hour), 10*mebibyte
+		{"one was discarded just now, and the next segments would fill the volume", func(a *archiving) {
+			a.openGap, a.discardedAt, a.left = &agentapi.ArchiveGap{}, time.Now().Add(time.Hour), 10*mebibyte
 		}, agentapi.GapDiskSpace},
 		{"the database has files for WAL to come", func(a *archiving) {
 			a.left = 190 * mebibyte

@@ -37,9 +37,9 @@ func (a *archiving) holdUp(lands bool, numbers ...uint64) (release func()) {
 	return func() { released.Store(true) }
 }
 
-// givesUp asks for a segment, waits until the store holds others, and lets one
+// discards asks for a segment, waits until the store holds others, and lets one
 // more wait than the budget allows.
-func (a *archiving) givesUp(number, next uint64, stored ...uint64) {
+func (a *archiving) discards(number, next uint64, stored ...uint64) {
 	a.t.Helper()
 	asked := make(chan error, 1)
 	go func() { asked <- a.ask(segmentName(1, number)) }()
@@ -76,13 +76,13 @@ func newArchivingBesideOneHeld(t *testing.T) *archiving {
 
 func ended(s *agentapi.ArchiveStatus) bool { return s.Gap != nil && !s.Gap.Ended.IsZero() }
 
-// A segment that was given up is missing, although segments behind it were stored
+// A segment that was discarded is missing, although segments behind it were stored
 // at the same time.
 func TestArchiveGapBehindSegmentsStoredAhead(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	a.holdUp(false, 2)
-	a.givesUp(2, 6, 3, 4, 5)
-	a.givesUp(3, 7)
+	a.discards(2, 6, 3, 4, 5)
+	a.discards(3, 7)
 	a.recycled(2)
 	a.asks(1, 4, 5, 6, 7)
 	a.holds(1, 1, 3, 4, 5, 6, 7)
@@ -96,8 +96,8 @@ func TestArchiveGapBehindSegmentsStoredAhead(t *testing.T) {
 func TestArchiveStoresBehindSegmentsStoredAhead(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	release := a.holdUp(false, 2)
-	a.givesUp(2, 6, 3, 4, 5)
-	a.givesUp(3, 7)
+	a.discards(2, 6, 3, 4, 5)
+	a.discards(3, 7)
 	release()
 	a.asks(1, 4, 5, 6, 7)
 	a.holds(1, 1, 2, 3, 4, 5, 6, 7)
@@ -109,21 +109,21 @@ func TestArchiveStoresBehindSegmentsStoredAhead(t *testing.T) {
 func TestArchiveGapsBetweenSegmentsStoredAhead(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	a.holdUp(false, 2, 4)
-	a.givesUp(2, 6, 3, 5)
-	a.givesUp(3, 7)
-	a.givesUp(4, 8)
+	a.discards(2, 6, 3, 5)
+	a.discards(3, 7)
+	a.discards(4, 8)
 	a.recycled(2, 4)
 	a.asks(1, 5, 6, 7, 8)
 	a.holds(1, 1, 3, 5, 6, 7, 8)
 	a.gaps([2]uint64{2, 2}, [2]uint64{4, 4})
 }
 
-// A segment that was given up, and whose request reached the store, is not
+// A segment that was discarded, and whose request reached the store, is not
 // missing.
 func TestArchiveGapOfAStoredSegment(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	a.holdUp(true, 2)
-	a.givesUp(2, 6, 2)
+	a.discards(2, 6, 2)
 	a.recycled(2)
 	a.asks(1, 3, 4, 5, 6)
 	a.holds(1, 1, 2, 3, 4, 5, 6)
@@ -131,11 +131,11 @@ func TestArchiveGapOfAStoredSegment(t *testing.T) {
 	a.says("no gap", func(s *agentapi.ArchiveStatus) bool { return s.Gap == nil })
 }
 
-// The database may ask once more for what was given up.
+// The database may ask once more for what was discarded.
 func TestArchiveGapOfASegmentAskedForAgain(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	release := a.holdUp(false, 2)
-	a.givesUp(2, 6, 3)
+	a.discards(2, 6, 3)
 	release()
 	a.asks(1, 2)
 	a.asks(1, 3, 4, 5, 6)
@@ -144,13 +144,13 @@ func TestArchiveGapOfASegmentAskedForAgain(t *testing.T) {
 	a.says("no gap", func(s *agentapi.ArchiveStatus) bool { return s.Gap == nil })
 }
 
-// An agent that starts again remembers nothing of what was given up, and finds
+// An agent that starts again remembers nothing of what was discarded, and finds
 // it all the same; so does a member that takes over.
 func TestArchiveGapAfterARestart(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	a.holdUp(false, 2)
-	a.givesUp(2, 6, 3, 4, 5)
-	a.givesUp(3, 7)
+	a.discards(2, 6, 3, 4, 5)
+	a.discards(3, 7)
 	a.recycled(2)
 	a.Archiver = a.another(a.pgdata)
 	a.asks(1, 4, 5, 6, 7)
@@ -171,8 +171,8 @@ func TestArchiveGapAfterARestart(t *testing.T) {
 func TestArchiveGapAfterAFailover(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	a.holdUp(false, 2)
-	a.givesUp(2, 6, 3, 4, 5)
-	a.givesUp(3, 7)
+	a.discards(2, 6, 3, 4, 5)
+	a.discards(3, 7)
 	a.Archiver = a.another(t.TempDir())
 	mustWrite(t, a.walPath("00000002.history"), "1\t0/580000\tno recovery target specified\n")
 	a.write(1, 4)
@@ -212,7 +212,7 @@ func (a *archiving) openedArchive() *wal.Archive {
 	return a.archive
 }
 
-// The same, and what came next was given up.
+// The same, and what came next was discarded.
 func TestArchiveGapFromAnArchiveThatWasOff(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
 	a.atOnce = 1
@@ -221,7 +221,7 @@ func TestArchiveGapFromAnArchiveThatWasOff(t *testing.T) {
 	a.nowhere.Store(false)
 	a.down()
 	a.ready(1, 6)
-	a.givesUp(3, 7)
+	a.discards(3, 7)
 	a.recycled(2, 3)
 	a.up()
 	a.asks(1, 4, 5, 6, 7)

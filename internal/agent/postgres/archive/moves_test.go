@@ -57,7 +57,7 @@ func TestArchiveReportAfterAMove(t *testing.T) {
 	}
 }
 
-// What nobody wanted counts as stored neither at once nor later.
+// What no request wanted counts as stored neither at once nor later.
 func TestArchiveOffForAWhile(t *testing.T) {
 	a := newArchiving(t)
 	a.ready(1, 1, 2)

@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
-// Place is where the log of whom goes.
+// Place is where the WAL of whom goes.
 type Place struct {
 	agentapi.ArchiveConfig
 	owner wal.Owner
 }
 
-// same says whether the log lies at the same place, whatever the keys.
+// same says whether the WAL lies at the same place, whatever the keys.
 func (p Place) isSamePlace(as Place) bool {
 	return p.Prefix == as.Prefix && p.Store == as.Store
 }

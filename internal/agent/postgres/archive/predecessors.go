@@ -18,7 +18,7 @@ import (
 )
 
 // follows makes sure, before a segment is stored, that all before it is. What an
-// earlier primary did not store, and what was given up and is still on the volume,
+// earlier primary did not store, and what was discarded and is still on the volume,
 // is stored now; of what is not, it is recorded that it is missing. That the
 // segment before it is stored proves nothing: several are stored at once.
 func (s *Archiver) storePredecessors(ctx context.Context, archive *wal.Archive, name string) error {
@@ -48,9 +48,9 @@ type wayStart struct {
 	// that is known.
 	number uint64
 	known  bool
-	// giving is the gap that goes on, and given its first segment.
-	giving *agentapi.ArchiveGap
-	given  wal.Segment
+	// openGap is the gap that goes on, and discarded its first segment.
+	openGap   *agentapi.ArchiveGap
+	discarded wal.Segment
 }
 
 // wayStart to a segment.
@@ -63,20 +63,20 @@ func (s *Archiver) wayStart(to wal.Segment, size int64) (from wayStart) {
 	if checked, ok := wal.ParseSegment(s.checked, size); ok && checked.Timeline == to.Timeline && checked.Number > 0 {
 		from.number, from.known = max(from.number, checked.Number-1), true
 	}
-	if from.giving = s.giving; s.giving != nil {
-		from.given, _ = wal.ParseSegment(s.giving.From, size)
+	if from.openGap = s.openGap; s.openGap != nil {
+		from.discarded, _ = wal.ParseSegment(s.openGap.From, size)
 	}
 	return from
 }
 
 // reachesSegment says whether nothing is to be seen to before a segment.
 func (f wayStart) reachesSegment(to wal.Segment) bool {
-	return f.known && to.Number <= f.number+1 && !f.gaveUpBefore(to)
+	return f.known && to.Number <= f.number+1 && !f.discardedBefore(to)
 }
 
-// gaveUpBefore says whether a segment before another was given up since.
-func (f wayStart) gaveUpBefore(to wal.Segment) bool {
-	return f.giving != nil && f.given.Number > 0 && f.given.Number < to.Number
+// discardedBefore says whether a segment before another was discarded since.
+func (f wayStart) discardedBefore(to wal.Segment) bool {
+	return f.openGap != nil && f.discarded.Number > 0 && f.discarded.Number < to.Number
 }
 
 // History of a timeline, from the volume or the archive, which gets it too.
@@ -102,7 +102,7 @@ func (s *Archiver) findHistory(ctx context.Context, archive *wal.Archive, timeli
 	return wal.ParseHistory(data)
 }
 
-// way is the way that the log took to a segment.
+// way is the way that the WAL took to a segment.
 type way struct {
 	*Archiver
 	archive *wal.Archive
@@ -200,27 +200,27 @@ func (w way) listMissing(after uint64, held []heldSegment) ([]wal.Segment, error
 func (w way) fillGaps(ctx context.Context) error {
 	var err error
 	after := w.from.number
-	gaveUp := w.from.gaveUpBefore(w.to)
+	discarded := w.from.discardedBefore(w.to)
 	switch {
 	case !w.from.known:
 		if after, err = w.findRecorded(ctx); err != nil {
 			return err
 		}
-	case gaveUp:
-		after = min(after, w.from.given.Number-1)
+	case discarded:
+		after = min(after, w.from.discarded.Number-1)
 	}
 	held, err := w.listHeld(ctx, after)
 	if err != nil {
 		return err
 	}
 	if !w.from.known && after == 0 {
-		// The archive begins with what it holds, or with what was given up, or here.
+		// The archive begins with what it holds, or with what was discarded, or here.
 		after = w.to.Number - 1
 		if len(held) > 0 {
 			after = held[0].Number
 		}
-		if gaveUp {
-			after = min(after, w.from.given.Number-1)
+		if discarded {
+			after = min(after, w.from.discarded.Number-1)
 		}
 	}
 	here, err := w.listMissing(after, held)
@@ -296,9 +296,9 @@ func (w way) recordMissing(ctx context.Context, after uint64, stored []heldSegme
 		w.gap = gap
 	}
 	w.checked = w.to.Name(w.size)
-	// What is given up from here on goes on, and what lies on no way to here does not.
-	if w.giving == w.from.giving && w.giving != nil && (w.from.gaveUpBefore(w.to) || w.segmentAt(w.from.given.Number) != w.from.given) {
-		w.giving = nil
+	// What is discarded from here on goes on, and what lies on no way to here does not.
+	if w.openGap == w.from.openGap && w.openGap != nil && (w.from.discardedBefore(w.to) || w.segmentAt(w.from.discarded.Number) != w.from.discarded) {
+		w.openGap = nil
 	}
 	return nil
 }

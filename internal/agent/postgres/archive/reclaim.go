@@ -23,14 +23,14 @@ type StoppedDatabase struct {
 	// Promoting says that a promotion of this member is pending, and Primary that
 	// the data is not a standby's.
 	Promoting, Primary bool
-	// MayArchive says whether its WAL is its own to archive, or to give up.
+	// MayArchive says whether its WAL is its own to archive, or to discard.
 	MayArchive bool
 }
 
 // ReclaimSpace frees disk space on the volume of a database that does not run because
 // its volume is full: what PostgreSQL itself would remove when it starts, and at
 // its next checkpoint. WAL that crash recovery or a replication slot needs stays.
-// WAL that waits for the store is stored first, or given up as the archiver gives
+// WAL that waits for the store is stored first, or discarded as the archiver discards
 // it up. It says whether anything was freed.
 func (s *Archiver) ReclaimSpace(ctx context.Context, db StoppedDatabase) bool {
 	freed := dataspace.RemoveTemporary(s.pgdata)
@@ -63,7 +63,7 @@ func (s *Archiver) ReclaimSpace(ctx context.Context, db StoppedDatabase) bool {
 	return freed || len(removed) > 0
 }
 
-// archiveStopped has a segment archived, or given up, and removes it. It ends
+// archiveStopped has a segment archived, or discarded, and removes it. It ends
 // early when the volume has room.
 func (s *Archiver) archiveStopped(ctx context.Context, primary bool, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, reclaimTime)

@@ -103,14 +103,14 @@ func TestFindOldWAL(t *testing.T) {
 }
 
 // A full volume has room again when WAL that nothing needs is removed: what waits
-// for the store is stored before, or given up where the store takes nothing. What
+// for the store is stored before, or discarded where the store takes nothing. What
 // crash recovery needs stays.
 func TestReclaim(t *testing.T) {
 	for _, c := range []struct {
-		name            string
-		change          func(a *archiving, db *StoppedDatabase)
-		left            []uint64 // segments
-		stored, givenUp float64
+		name              string
+		change            func(a *archiving, db *StoppedDatabase)
+		left              []uint64 // segments
+		stored, discarded float64
 	}{
 		{"the store takes what waits", func(*archiving, *StoppedDatabase) {}, []uint64{2, 6, 7, 8, 9}, 1, 0},
 		{"the store holds what waits", func(a *archiving, _ *StoppedDatabase) { a.hangs.Store(true) }, []uint64{2, 6, 7, 8, 9}, 0, 1},
@@ -132,7 +132,7 @@ func TestReclaim(t *testing.T) {
 		{"a replication slot needs all", func(a *archiving, _ *StoppedDatabase) { writeSlot(t, a.pgdata, "x", uint64(mebibyte)) }, []uint64{2, 3, 4, 5, 6, 7, 8, 9}, 0, 0},
 	} {
 		a, control := stopped(t)
-		if a.left = 0; c.givenUp > 0 {
+		if a.left = 0; c.discarded > 0 {
 			a.pace.slow = 20 * time.Millisecond
 		}
 		db := StoppedDatabase{Control: control, Primary: true, MayArchive: true}
@@ -147,11 +147,11 @@ func TestReclaim(t *testing.T) {
 		if diff := cmp.Diff(c.left, left); diff != "" {
 			t.Errorf("%s: segments on the volume (-want +got):\n%s", c.name, diff)
 		}
-		if freed != (len(left) < 8) || a.ReadCounts().givenUp != c.givenUp || a.ReadCounts().archived != c.stored {
+		if freed != (len(left) < 8) || a.ReadCounts().discarded != c.discarded || a.ReadCounts().archived != c.stored {
 			t.Errorf("%s: freed %t, %+v", c.name, freed, a.ReadCounts())
 		}
-		if c.givenUp > 0 && (a.giving == nil || a.giving.From != segmentName(1, 5) || a.givingFor != agentapi.GapDiskSpace) {
-			t.Errorf("%s: the gap is %+v", c.name, a.giving)
+		if c.discarded > 0 && (a.openGap == nil || a.openGap.From != segmentName(1, 5) || a.openGapCause != agentapi.GapDiskSpace) {
+			t.Errorf("%s: the gap is %+v", c.name, a.openGap)
 		}
 	}
 }

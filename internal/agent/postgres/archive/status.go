@@ -20,7 +20,7 @@ import (
 )
 
 // Counts are for metrics.
-type Counts struct{ archived, Failures, givenUp float64 }
+type Counts struct{ archived, Failures, discarded float64 }
 
 // trouble is why nothing is stored. The zero value is none.
 type trouble struct {
@@ -151,7 +151,7 @@ func (s *Archiver) computeStatus(now time.Time) *agentapi.ArchiveStatus {
 		status.Last, status.LastTime = "", time.Time{}
 	}
 	status.Late = len(b.Names) > 0 && now.Sub(b.oldest) > agentapi.ArchivePatience
-	if t := s.trouble; t.err != nil && (t.permanent || status.Late || s.giving != nil) {
+	if t := s.trouble; t.err != nil && (t.permanent || status.Late || s.openGap != nil) {
 		status.Error, status.Permanent = t.err.Error(), t.permanent
 	}
 	if !elsewhere {
@@ -163,14 +163,14 @@ func (s *Archiver) computeStatus(now time.Time) *agentapi.ArchiveStatus {
 // reportGap says what is missing in the archive, and why while it grows; the
 // caller holds mu.
 func (s *Archiver) reportGap(status *agentapi.ArchiveStatus) {
-	for _, gap := range []*agentapi.ArchiveGap{s.gap, s.giving} {
+	for _, gap := range []*agentapi.ArchiveGap{s.gap, s.openGap} {
 		if gap != nil {
 			last := *gap
 			status.Gap = &last
 		}
 	}
 	if status.Gap != nil && status.Gap.Ended.IsZero() {
-		status.GapCause = s.givingFor
+		status.GapCause = s.openGapCause
 	}
 }
 
@@ -212,7 +212,7 @@ var Families = []metrics.Family{
 	metrics.NewGauge("archive_gap", "Whether the archive has a gap, now or as last recorded."),
 	metrics.NewCounter("archive_archived_total", "WAL files that the store has accepted."),
 	metrics.NewCounter("archive_failures_total", "Failed attempts to archive."),
-	metrics.NewCounter("archive_given_up_total", "WAL segments that were given up because the budget was used up."),
+	metrics.NewCounter("archive_discarded_total", "WAL segments that were discarded because the budget was used up."),
 }
 
 // ReadMetrics is what archiveMetrics are now; nil of a member that archives nothing.
@@ -226,7 +226,7 @@ func (s *Archiver) ReadMetrics(now time.Time) []float64 {
 		lag = max(0, now.Sub(b.oldest).Seconds())
 	}
 	n := s.ReadCounts()
-	return []float64{lag, float64(status.Waiting), metrics.BoolValue(status.Gap != nil), n.archived, n.Failures, n.givenUp}
+	return []float64{lag, float64(status.Waiting), metrics.BoolValue(status.Gap != nil), n.archived, n.Failures, n.discarded}
 }
 
 // ReadCounts returns how much was archived and how often that failed.

@@ -28,7 +28,7 @@ type archiving struct {
 	*Archiver
 	t     *testing.T
 	store string // directory
-	// config says where the log goes; it may be unknown.
+	// config says where the WAL goes; it may be unknown.
 	config  agentapi.ArchiveConfig
 	unknown atomic.Bool
 	nowhere atomic.Bool
@@ -163,7 +163,7 @@ func (a *archiving) up() {
 	}
 }
 
-// holds says what of the log is in the store.
+// holds says what of the WAL is in the store.
 func (a *archiving) holds(timeline uint32, numbers ...uint64) {
 	a.t.Helper()
 	archive, err := wal.Open(a.t.Context(), a.config.Store, a.config.Prefix, nil)

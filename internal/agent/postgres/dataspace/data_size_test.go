@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A copy holds everything but the log of the primary's past, tablespaces too.
+// A copy holds everything but the WAL of the primary's past, tablespaces too.
 func TestDataSize(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	for name, size := range map[string]int{

@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 )
 
-// MinimumFree is what a start needs: a segment of the log, and some more.
+// MinimumFree is what a start needs: a segment of the WAL, and some more.
 const MinimumFree = 24 << 20
 
 // IsFull says whether too little is left to start a database.
 func IsFull(s diskspace.Space) bool { return !s.Fits(MinimumFree) }
 
-// SpaceForCopy is what a copy of so much data needs: the log of the time that the
+// SpaceForCopy is what a copy of so much data needs: the WAL of the time that the
 // copying takes comes on top, and what the copy needs to start.
 func SpaceForCopy(size int64) int64 {
 	return size + min(size/10, gibibyte) + 2*16*mebibyte + MinimumFree
@@ -34,7 +34,7 @@ func DescribeMissing(s diskspace.Space, primary string, size int64) string {
 // SpaceAfterFilled is what a copy needs at least for which the space was not enough.
 func SpaceAfterFilled(s diskspace.Space) int64 { return RoundUp(s.Free + s.Free/10) }
 
-// roundingUnit in which a size is told.
+// roundingUnit in which a size is reported.
 func roundingUnit(n int64) int64 {
 	if n >= gibibyte {
 		return gibibyte

@@ -23,7 +23,7 @@ const (
 )
 
 // OldWAL are the complete segments that neither crash recovery nor a replication
-// slot needs, in order: those that are archived or given up, those that wait to
+// slot needs, in order: those that are archived or discarded, those that wait to
 // be, and those of which PostgreSQL has recorded neither.
 type OldWAL struct {
 	Archived, Waiting, Unmarked []string

@@ -15,9 +15,9 @@ type ArchivedWAL struct {
 	// Timeline that is followed.
 	Timeline uint32
 	// Target is where the recovery ends: one of PostgreSQL's recovery_target_…,
-	// with its value. Without, it ends with the log.
+	// with its value. Without, it ends with the WAL.
 	Target, Value string
-	// Told is how far it is, by the time of the last transaction that is known.
+	// It is how far it is, by the time of the last transaction that is known.
 	Report func(last time.Time)
 }
 
@@ -27,7 +27,7 @@ func (l *ArchivedWAL) reportProgress(last time.Time) {
 	}
 }
 
-// settings of a recovery that goes on behind the copy, on a volume: the log that
+// settings of a recovery that goes on behind the copy, on a volume: the WAL that
 // it fetches lies there until the next restart point, which also says how far it
 // is.
 func (l *ArchivedWAL) recoverySettings(volume diskspace.Space) map[string]string {
@@ -53,10 +53,10 @@ func (l *ArchivedWAL) recoverySettings(volume diskspace.Space) map[string]string
 // Missed says that a recovery did not come to its target, and why no other try
 // does.
 type Missed struct {
-	// Early: the target lies before the end of the copy. Else the log ends
+	// Early: the target lies before the end of the copy. Else the WAL ends
 	// before it.
 	Early bool
-	// End of the log, and the time of its last transaction; zero without any.
+	// End of the WAL, and the time of its last transaction; zero without any.
 	End  string
 	Last time.Time
 	Err  error

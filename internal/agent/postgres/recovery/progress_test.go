@@ -38,14 +38,14 @@ func TestTale(t *testing.T) {
 		{"a time that is none", []string{"LOG:  last completed transaction was at log time 2026-13-01 12:00:00+00"}, failed, time.Time{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			told := &progress{}
+			seen := &progress{}
 			for _, line := range c.lines {
-				told.readLine(line)
+				seen.readLine(line)
 			}
-			if got := told.lastTransaction(); !got.Equal(c.last) {
+			if got := seen.lastTransaction(); !got.Equal(c.last) {
 				t.Errorf("the last transaction was at %s", got)
 			}
-			err := told.explainFailure(c.err)
+			err := seen.explainFailure(c.err)
 			var got *Missed
 			errors.As(err, &got)
 			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(Missed{}, "Err")); diff != "" || !errors.Is(err, c.err) {

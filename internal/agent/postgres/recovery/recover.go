@@ -24,7 +24,7 @@ import (
 )
 
 // Check reads all of the data in Dir, which was stopped in order or has crashed,
-// as a server that nobody else reaches: every row of every table, with what is
+// as a server that no other client reaches: every row of every table, with what is
 // stored beside it, the structure of tables and indexes where the image has
 // amcheck, and every page where pages have checksums. What is wrong with the data
 // is a BadCopy. The data is good for nothing else afterwards: settings that were
@@ -61,7 +61,7 @@ func (c Copy) Check(ctx context.Context) (Soundness, error) {
 	return s, nil
 }
 
-// readAll reads every database that lets somebody in.
+// readAll reads every database that allows connections.
 func (c Copy) readAll(ctx context.Context, s *Soundness) (checksums string, err error) {
 	var databases []string
 	err = c.queryDatabase(ctx, "postgres", func(conn *pgx.Conn) error {
@@ -141,7 +141,7 @@ type End struct {
 	Before, Timeline int64
 	Position         string
 	// Left is where the new timeline was begun, with the one that was left, such
-	// as 1:0/3000138; Last is the time of the last transaction in the log that
+	// as 1:0/3000138; Last is the time of the last transaction in the WAL that
 	// was recovered, zero without any.
 	Left string
 	Last time.Time
@@ -161,9 +161,9 @@ const (
 	recoveryPort = 5432
 )
 
-// Recover checks a copy, has PostgreSQL recover it to the end of the log that
+// Recover checks a copy, has PostgreSQL recover it to the end of the WAL that
 // is in it, or where its Log says, and there begin a timeline of its own, so that nothing that the
-// source wrote later is ever taken for this data's. Nobody but us reaches the
+// source wrote later is ever taken for this data's. No client but us reaches the
 // server: it listens on a socket in RunDir alone. It ends shut down in order.
 func (c Copy) Recover(ctx context.Context) (End, error) {
 	p := server.Programs{Programs: process.Programs{Dir: c.BinDir, Processes: process.NewProcesses()}}
@@ -200,17 +200,17 @@ func (c Copy) Recover(ctx context.Context) (End, error) {
 	return End{after.SystemIdentifier, before.Timeline, after.Timeline, after.Checkpoint, left, last}, putBack()
 }
 
-// replay has the server recover. Where the log says that the source was given
+// replay has the server recover. Where its messages say that the source was given
 // more of what a recovery needs as much of, it goes on with that.
 func (c Copy) replayWAL(ctx context.Context, p server.Programs, from server.ControlData) (last time.Time, err error) {
 	for {
 		if err := c.writeConfiguration(from); err != nil {
 			return time.Time{}, err
 		}
-		told := &progress{}
-		err := c.runServer(ctx, p, told)
-		if err = told.explainFailure(err); err == nil || c.Archived == nil || ctx.Err() != nil || errors.As(err, new(*Missed)) {
-			return told.lastTransaction(), err
+		seen := &progress{}
+		err := c.runServer(ctx, p, seen)
+		if err = seen.explainFailure(err); err == nil || c.Archived == nil || ctx.Err() != nil || errors.As(err, new(*Missed)) {
+			return seen.lastTransaction(), err
 		}
 		now, unread := p.ReadControlData(ctx, c.Dir)
 		if unread != nil || !now.RaisesFloors(from) {
@@ -274,8 +274,8 @@ func (c Copy) runDirectory() string { return filepath.Join(c.RunDir, "recovery")
 
 func (c Copy) filePath(name string) string { return filepath.Join(c.runDirectory(), name) }
 
-// alone are settings that keep the server to itself: nobody reaches it but us, it
-// reaches nobody, and it runs nobody's code. They are arguments, which no file in
+// alone are settings that keep the server to itself: no client reaches it but us, it
+// reaches no server, and it runs no user's code. They are arguments, which no file in
 // the data overrules.
 func (c Copy) isolationSettings() map[string]string {
 	settings := map[string]string{
@@ -300,8 +300,8 @@ func (c Copy) isolationSettings() map[string]string {
 // write what the server reads at its start.
 func (c Copy) writeConfiguration(before server.ControlData) error {
 	values := map[string]string{
-		// Where there is no other log, all that is needed is in the copy. There is
-		// no target then: one that is the log's very end is never reached.
+		// Where there is no other WAL, all that is needed is in the copy. There is
+		// no target then: one that is the very end of the WAL is never reached.
 		"restore_command":          "false",
 		"recovery_target_timeline": "latest",
 		"hot_standby":              "off",
@@ -324,7 +324,7 @@ func (c Copy) writeConfiguration(before server.ControlData) error {
 	}
 	for name, text := range map[string]string{
 		"restore.conf":       settings.RenderSettings(values),
-		"restore_hba.conf":   "local all postgres trust\n", // whoever opens the socket is us
+		"restore_hba.conf":   "local all postgres trust\n", // only we can open the socket
 		"restore_ident.conf": "",
 	} {
 		if err := os.WriteFile(c.filePath(name), []byte(text), 0o600); err != nil {
@@ -335,10 +335,10 @@ func (c Copy) writeConfiguration(before server.ControlData) error {
 }
 
 // run has the server recover, asks it whether all is well, and stops it.
-func (c Copy) runServer(ctx context.Context, p server.Programs, told *progress) error {
+func (c Copy) runServer(ctx context.Context, p server.Programs, seen *progress) error {
 	heard := func(line string) {
-		if told.readLine(line) {
-			c.Archived.reportProgress(told.lastTransaction())
+		if seen.readLine(line) {
+			c.Archived.reportProgress(seen.lastTransaction())
 		}
 	}
 	started, err := p.StartPostmaster(c.Dir, c.filePath("restore.conf"), c.Lock, heard, c.isolationSettings())
@@ -346,7 +346,7 @@ func (c Copy) runServer(ctx context.Context, p server.Programs, told *progress) 
 		return err
 	}
 	defer func() { _ = started.StopAtOnce() }()
-	if err := c.awaitRecovery(ctx, started, told); err != nil {
+	if err := c.awaitRecovery(ctx, started, seen); err != nil {
 		return err
 	}
 	if err := c.inspectCatalogs(ctx); err != nil {
@@ -371,11 +371,11 @@ func (c Copy) runServer(ctx context.Context, p server.Programs, told *progress) 
 const recoveryRefusals = 300
 
 // await the end of the recovery, and a server that lets us in.
-func (c Copy) awaitRecovery(ctx context.Context, started *server.Postmaster, told *progress) error {
+func (c Copy) awaitRecovery(ctx context.Context, started *server.Postmaster, seen *progress) error {
 	// Each question before it is ready is a line in its log.
 	const patience = 50
 	for n, refused := 1, 0; ; n++ {
-		if ready := told.isReady(); ready || n%patience == 0 {
+		if ready := seen.isReady(); ready || n%patience == 0 {
 			err := c.queryDatabase(ctx, "postgres", func(*pgx.Conn) error { return nil })
 			if err == nil {
 				return nil
@@ -426,8 +426,8 @@ func (c Copy) disableSubscriptions(ctx context.Context) error {
 	return err
 }
 
-// query on a connection of its own, that runs nobody's code and writes nothing
-// unless it is told to.
+// query on a connection of its own, that runs no user's code and writes nothing
+// unless it is asked to.
 func (c Copy) queryDatabase(ctx context.Context, database string, use func(*pgx.Conn) error) error {
 	config, err := pgx.ParseConfig(fmt.Sprintf("host=%s port=%d user=postgres sslmode=disable connect_timeout=10 application_name=holdfast-restore", c.runDirectory(), recoveryPort))
 	if err != nil {

@@ -26,9 +26,9 @@ func TestCheckConnection(t *testing.T) {
 			body := "SFATAL\x00VFATAL\x00C53300\x00Mtoo many clients\x00\x00"
 			_, _ = conn.Write(append([]byte{'E', 0, 0, 0, byte(len(body) + 4)}, body...))
 		}, true},
-		"it accepts nothing": {nil, false},
-		"it closes unheard":  {func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1024)) }, false},
-		"it speaks nonsense": {func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1024)); _, _ = conn.Write([]byte("R\x00\x00")) }, false},
+		"it accepts nothing":          {nil, false},
+		"it closes without an answer": {func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1024)) }, false},
+		"it speaks nonsense":          {func(conn net.Conn) { _, _ = conn.Read(make([]byte, 1024)); _, _ = conn.Write([]byte("R\x00\x00")) }, false},
 	} {
 		dir, port := t.TempDir(), 5432
 		listener, err := net.Listen("unix", filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", port)))

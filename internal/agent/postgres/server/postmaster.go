@@ -16,7 +16,7 @@ import (
 type Postmaster struct {
 	*process.Server
 	pgdata string
-	// Stopping is told before the server is: at once, or in order.
+	// Stopping is called before the server is asked to stop: at once, or in order.
 	Stopping func(atOnce bool)
 
 	mu    sync.Mutex
@@ -44,7 +44,7 @@ func (p Programs) StartPostmaster(pgdata, file string, lock *volumelock.VolumeLo
 func (m *Postmaster) rememberFatal(line string) {
 	for _, level := range []string{"FATAL:  ", "PANIC:  "} {
 		_, message, found := strings.Cut(line, level)
-		// What a session is told while the server starts is no reason.
+		// The message for a session while the server starts is no reason.
 		if found && !strings.HasPrefix(message, "the database system is") {
 			m.mu.Lock()
 			m.fatal = message

@@ -14,8 +14,8 @@ const (
 // ReplicationRole streams, with the members' certificate.
 const ReplicationRole = "holdfast_replication"
 
-// RenderHBA says who may connect: the agent and whoever has a shell in the
-// container by the socket, the members by their certificate, everybody else by
+// RenderHBA says who may connect: the agent and those who have a shell in the
+// container by the socket, the members by their certificate, all others by
 // password, all of them over TLS.
 func RenderHBA() string {
 	rules := [][]string{

@@ -27,7 +27,7 @@ type Input struct {
 	Floors map[string]int64
 	// Upstream is a standby's primary_conninfo; empty for a primary.
 	Upstream string
-	// Archive is the command that archives a file of the log; empty for none.
+	// Archive is the command that archives a file of the WAL; empty for none.
 	Archive string
 }
 

@@ -18,7 +18,7 @@ func reservedSpace(s diskspace.Space) int64 {
 	return min(max(s.Total/50, 2*dataspace.MinimumFree), 1<<30)
 }
 
-// excess says why the oldest file that waits for the store is to be given up;
+// excess says why the oldest file that waits for the store is to be discarded;
 // empty while it is kept.
 func (s *Archiver) findExcess(budget int64) agentapi.GapCause {
 	b := s.ReadBacklog()
@@ -59,7 +59,7 @@ func (s *Archiver) shortOfSpace(b backlog, size int64) bool {
 func (s *Archiver) hasOpenGap() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.giving != nil
+	return s.openGap != nil
 }
 
 // idle is how long the store has had for what waits, and has taken nothing.
@@ -67,7 +67,7 @@ func (s *Archiver) measureIdle(b backlog, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since := b.oldest
-	for _, at := range []time.Time{s.lastAt, s.givenAt, s.stoppedAt} {
+	for _, at := range []time.Time{s.lastAt, s.discardedAt, s.stoppedAt} {
 		if at.After(since) {
 			since = at
 		}
@@ -108,22 +108,22 @@ func (s *Archiver) RecordCheckpoint() {
 	s.checkpointing = false
 }
 
-// giveUp lets the database go on without a file.
-func (s *Archiver) giveUp(name string, cause agentapi.GapCause) {
+// discard lets the database go on without a file.
+func (s *Archiver) discard(name string, cause agentapi.GapCause) {
 	s.mu.Lock()
 	if j := s.jobs[name]; j != nil {
 		j.cancel()
 		delete(s.jobs, name)
 	}
 	if s.primary && wal.IsSegment(name) {
-		s.counts.givenUp++
-		if s.giving == nil {
-			s.giving = &agentapi.ArchiveGap{From: name, After: s.sound, Begun: s.soundSince}
-			s.givingFor = cause
+		s.counts.discarded++
+		if s.openGap == nil {
+			s.openGap = &agentapi.ArchiveGap{From: name, After: s.sound, Begun: s.soundSince}
+			s.openGapCause = cause
 			s.log.Error("WAL that waits for the store is no longer kept: moments since then cannot be restored", "from", name, "cause", cause)
 		}
 	}
-	s.givenAt = time.Now()
+	s.discardedAt = time.Now()
 	free := cause == agentapi.GapDiskSpace && !s.checkpointing && s.stoppedAt.IsZero()
 	s.checkpointing = s.checkpointing || free
 	s.mu.Unlock()
