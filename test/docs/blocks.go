@@ -21,8 +21,10 @@ type Block struct {
 	// Manifest says that it is one, to apply. Such blocks are read where they are
 	// marked.
 	Manifest bool
-	// Test runs it, by the mark <!-- run: Test --> above the block.
-	Test string
+	// Test runs it, by the mark <!-- run: Test --> above the block, and at the step
+	// that <!-- run: Test, step --> names: one that needs a state is run by the test
+	// that makes the state.
+	Test, Step string
 	// NotRun says why no test does, by the mark <!-- not run: reason -->.
 	NotRun string
 }
@@ -37,7 +39,7 @@ type Command struct {
 }
 
 var (
-	run    = regexp.MustCompile(`^<!-- run: ([A-Za-z]+) -->$`)
+	run    = regexp.MustCompile(`^<!-- run: ([A-Za-z]+)(?:, ([a-z-]+))? -->$`)
 	notRun = regexp.MustCompile(`^<!-- not run: (.+) -->$`)
 	shells = []string{"sh", "bash", "console", "shell"}
 )
@@ -101,7 +103,7 @@ func (b *Block) showsCommands(language string) bool {
 // setMark takes in what the line above a block says of who runs it.
 func (b *Block) setMark(above string) {
 	if mark := run.FindStringSubmatch(above); mark != nil {
-		b.Test = mark[1]
+		b.Test, b.Step = mark[1], mark[2]
 	}
 	if mark := notRun.FindStringSubmatch(above); mark != nil {
 		b.NotRun = mark[1]
@@ -123,6 +125,20 @@ func ReadAllBlocks(root string) ([]Block, error) {
 		all = append(all, blocks...)
 	}
 	return all, nil
+}
+
+// FindStep is the block of the pages that a test runs at a step. It is an error if
+// there is none, or another one.
+func FindStep(root, test, step string) (Block, error) {
+	all, err := ReadAllBlocks(root)
+	if err != nil {
+		return Block{}, err
+	}
+	all = slices.DeleteFunc(all, func(b Block) bool { return b.Test != test || b.Step != step })
+	if len(all) != 1 {
+		return Block{}, fmt.Errorf("<!-- run: %s, %s --> is above %d blocks of the pages, and must be above one", test, step, len(all))
+	}
+	return all[0], nil
 }
 
 // ParseCommands returns the commands of a block. Without prompts it is one script, that shows no output.

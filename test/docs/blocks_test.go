@@ -39,6 +39,26 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+func TestFindStep(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "docs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "<!-- run: Lost, request -->\n```sh\nask\n```\n<!-- run: Lost, wait -->\n```sh\na\n```\n<!-- run: Lost, wait -->\n```sh\nb\n```\n"
+	if err := os.WriteFile(filepath.Join(root, "README.md"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := FindStep(root, "Lost", "request")
+	if diff := cmp.Diff(Block{Page: "README.md", Line: 2, Text: "ask\n", Test: "Lost", Step: "request"}, got); diff != "" || err != nil {
+		t.Errorf("(-want +got):\n%s, %v", diff, err)
+	}
+	for _, step := range []string{"wait", "watch"} {
+		if _, err := FindStep(root, "Lost", step); err == nil {
+			t.Errorf("one block was found of %s", step)
+		}
+	}
+}
+
 func TestPagesAreFoundInFolders(t *testing.T) {
 	root := t.TempDir()
 	var want []string

@@ -188,7 +188,11 @@ func etcdKilledPods(t *testing.T) {
 	ids := c.readGroup().memberIDs()
 	w := c.startWriter()
 	for n := range 3 {
-		c.killPod(n)
+		if n == 1 {
+			newDocsShell(t, c.namespace).runStep(t, "EtcdKilledPods", "delete-pod", "config-1", c.podName(n))
+		} else {
+			c.killPod(n)
+		}
 		c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
 		etcd.awaitUnited(c, 3)
 		t.Logf("%s killed: the longest gap %s", c.podName(n), w.takeGap())
@@ -227,7 +231,11 @@ func etcdLostVolumes(t *testing.T) {
 	for _, n := range []int{2, 1, 0} {
 		before := c.readGroup().memberIDs()
 		mark := c.markPlace()
-		c.loseVolumes(n)
+		if n == 1 {
+			newDocsShell(t, c.namespace).runStep(t, "EtcdLostVolumes", "replace-member", "config-1", c.podName(n))
+		} else {
+			c.loseVolumes(n)
+		}
 		c.waitFor(readyTimeout, "another member is in the place of "+c.podName(n), func(obj v1alpha1.Cluster) error {
 			if err := checkWhole(obj); err != nil {
 				return err

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -36,6 +37,14 @@ func etcdPlugin(t *testing.T) {
 	c.pluginPrints(0, []string{"reconcile", "orders", "--wait"}, "ec/orders is as declared")
 	c.pluginPrints(0, []string{"logs", "orders", "--tail", "1"}, "orders-0 | ", "orders-1 | ", "orders-2 | ")
 	etcdctlInPlugin(c)
+	shell := newDocsShell(t, c.namespace)
+	if out := shell.runStep(t, "EtcdPlugin", "compare-hashes", "etcdctl config", "etcdctl orders", "--rev 1200", "--rev 2"); strings.Count(out, "2379 |") != 3 {
+		t.Errorf("not every member has a hash: %s", out)
+	}
+	shell.runStep(t, "EtcdPlugin", "certificate", "credentials config", "credentials orders")
+	if _, err := tls.LoadX509KeyPair(filepath.Join(shell.folder, "config-tls", "tls.crt"), filepath.Join(shell.folder, "config-tls", "tls.key")); err != nil {
+		t.Errorf("the certificate: %v", err)
+	}
 
 	dir := t.TempDir()
 	out := c.pluginPrints(0, []string{"credentials", "orders", "-o", "env", "--directory", dir}, "export ETCDCTL_KEY="+filepath.Join(dir, "tls.key"))

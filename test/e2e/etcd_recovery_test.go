@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,7 +47,12 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 	w.stopWriting()
 	etcd.awaitUnited(c, 3)
 	survivor := c.podIncarnation(last)
-	c.loseVolumes(lost...)
+	shell := newDocsShell(t, c.namespace)
+	var deleting sync.WaitGroup
+	for _, n := range lost {
+		deleting.Go(func() { shell.runStep(t, "EtcdMajorityLost", "delete-lost", "config-2", c.podName(n)) })
+	}
+	deleting.Wait()
 	c.waitStalled(v1alpha1.ReasonQuorumLost, recoverQuorum)
 	if _, err := inMember(t.Context(), c.namespace, c.podName(last), "put", "alone", "yes"); err == nil {
 		t.Error("a minority takes writes")
@@ -57,8 +63,12 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 		t.Errorf("the survivor was touched before it was asked for: %s, before %s", now, survivor)
 	}
 
-	c.requestRecovery(recoverQuorum, "first")
+	shell.runStep(t, "EtcdMajorityLost", "request", "ec config", "ec "+c.name)
+	id := c.getCluster().GetAnnotations()[recoverQuorum]
 	c.waitFor(readyTimeout, "the cluster is whole again", checkWhole)
+	if out := shell.runStep(t, "EtcdMajorityLost", "result", "ec config", "ec "+c.name); !strings.Contains(out, c.podName(last)+" went on with its data") {
+		t.Errorf("the requests are %s", out)
+	}
 	etcd.awaitUnited(c, 3)
 	w.checkMember(0)
 	etcd.keepValue(c, "later")
@@ -66,15 +76,15 @@ func etcdSurvivor(t *testing.T, last int, lost ...int) {
 	members := c.allIncarnations()
 	c.awaitHandled()
 	if now := c.allIncarnations(); now != members {
-		t.Errorf("the order was obeyed again: %s, before %s", now, members)
+		t.Errorf("the request was carried out again: %s, before %s", now, members)
 	}
-	c.waitFor(revertTimeout, "the order is recorded", func(obj v1alpha1.Cluster) error {
+	c.waitFor(revertTimeout, "the request is recorded", func(obj v1alpha1.Cluster) error {
 		for _, o := range obj.CommonStatus().Requests {
-			if o.ID == "first" && strings.Contains(recoverQuorum, o.Type) {
+			if o.ID == id && strings.Contains(recoverQuorum, o.Type) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the orders are %v", obj.CommonStatus().Requests)
+		return fmt.Errorf("the requests are %v", obj.CommonStatus().Requests)
 	})
 }
 

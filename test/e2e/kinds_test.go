@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -53,6 +54,9 @@ type kind struct {
 	list  func() client.ObjectList
 	database
 }
+
+// resource is what kubectl takes for the kind.
+func (k *kind) resource() string { return strings.ToLower(k.name) }
 
 // database is how the tests get at what a kind keeps.
 type database interface {

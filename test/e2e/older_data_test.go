@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,6 +83,12 @@ func (c *cluster) goOnWithOlderData(id string) {
 	c.t.Helper()
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataStale, v1alpha1.AnnotationContinueWithOlderData)
 	c.requestRecovery(v1alpha1.AnnotationContinueWithOlderData, id)
+	c.awaitOlderData(id)
+}
+
+// awaitOlderData waits for the result of the request.
+func (c *cluster) awaitOlderData(id string) {
+	c.t.Helper()
 	c.waitFor(readyTimeout, "the request is carried out", func(obj *v1alpha1.PostgresCluster) error {
 		for _, o := range obj.Status.Requests {
 			if o.ID == id && strings.Contains(o.Result, "went on with older data, on timeline") {
@@ -122,7 +130,16 @@ func olderData(t *testing.T) {
 	c.sameTables(1)
 
 	c.putCopyBack()
-	c.goOnWithOlderData("once")
+	shell := newDocsShell(t, c.namespace)
+	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataStale, v1alpha1.AnnotationContinueWithOlderData)
+	if out := shell.runStep(t, "OlderData", "conditions"); !strings.Contains(out, "Stalled/DataStale: ") {
+		t.Errorf("the conditions are %s", out)
+	}
+	shell.runStep(t, "OlderData", "request")
+	c.awaitOlderData(c.getCluster().GetAnnotations()[v1alpha1.AnnotationContinueWithOlderData])
+	if out := shell.runStep(t, "OlderData", "result"); !strings.Contains(out, "went on with older data, on timeline") {
+		t.Errorf("the requests are %s", out)
+	}
 	c.writeRows("after", 40000)
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
 	if lost := c.runSQL(0, "select count(*) from public.ledger where tag = 'lost'"); lost != "0" {
@@ -132,10 +149,18 @@ func olderData(t *testing.T) {
 		t.Errorf("the primary went on on timeline %s", timeline)
 	}
 	// It stays so, whatever restarts it.
-	c.removePod(1)
+	shell.runStep(t, "OlderData", "delete-pod", "orders-0", c.podName(1))
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
-
-	c.deleteMember(1)
+	shell.runStep(t, "OlderData", "save-held")
+	if saved, err := os.Stat(filepath.Join(shell.folder, "orders-1.tar")); err != nil || saved.Size() < 16<<20 {
+		t.Errorf("the data of the held member is not saved: %v, %v", saved, err)
+	}
+	shell.runStep(t, "OlderData", "remove-mark")
+	eventually(t, readyTimeout, "the replica is marked again", func(ctx context.Context) error {
+		_, err := runCommand(ctx, c.namespace, c.podName(1), "", "test", "-e", "/var/lib/holdfast/pgdata.ahead")
+		return err
+	})
+	shell.runStep(t, "OlderData", "discard")
 	c.waitReady()
 	c.sameTables(1)
 }

@@ -143,6 +143,13 @@ func pluginOnDrifting(c *cluster) {
 	})
 	c.pluginPrints(0, []string{"status", "orders"}, "drift is reported only", "Drifted", "kubectl-edit", "--diff shows it")
 	c.pluginPrints(0, []string{"drift", "orders"}, "Service/orders-ro", ".spec.type", "kubectl-edit", "Reported")
+	shell, t := newDocsShell(c.t, c.namespace), c.t
+	if out := shell.runStep(t, "Plugin", "drift"); !strings.Contains(out, ".spec.type") {
+		t.Errorf("the drift is %s", out)
+	}
+	if out := shell.runStep(t, "Plugin", "recorded-drift"); !strings.Contains(out, `"manager":"kubectl-edit"`) {
+		t.Errorf("the recorded drift is %s", out)
+	}
 	c.pluginPrints(1, []string{"drift", "orders", "--diff"}, ".spec.type by kubectl-edit", "-  type: NodePort", "+  type: ClusterIP")
 	c.readObject(&service, "orders-ro")
 	if service.Spec.Type != corev1.ServiceTypeNodePort {
@@ -156,7 +163,7 @@ func pluginOnDrifting(c *cluster) {
 		}
 		return err
 	})
-	c.pluginPrints(0, []string{"drift", "orders", "--diff"})
+	shell.runStep(t, "Plugin", "diff")
 }
 
 func pluginSuspends(c *cluster) {

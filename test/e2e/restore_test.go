@@ -36,6 +36,7 @@ func testRestores(t *testing.T, k *kind) {
 
 	again := createSubject(t, k, c.namespace, "again", 3, "restore: {backup: "+b.Name+"}")
 	again.wantRestored(had, b)
+	newDocsShell(t, c.namespace).runStep(t, "Restores", "wait", "pg/orders-copy", k.resource()+"/again", "pg orders-copy", k.resource()+" again")
 	again.checkCompacted(b)
 	k.awaitUnited(again, 3)
 
@@ -91,8 +92,19 @@ func restoresFail(t *testing.T, k *kind) {
 	var tries corev1.PodList
 	must(t, env.client.List(t.Context(), &tries, client.InNamespace(refused.namespace), client.HasLabels{v1alpha1.LabelRestore}), "list the tries")
 	if members := len(refused.listPods()); len(tries.Items) != 1 || members > 0 {
-		t.Errorf("%d pods tried what only a person can fix, and %d are members", len(tries.Items), members)
+		t.Fatalf("%d pods tried what only a person can fix, and %d are members", len(tries.Items), members)
 	}
+	first := tries.Items[0].UID
+	newDocsShell(t, refused.namespace).runStep(t, "RestoresFail", "retry", "pg orders-copy", k.resource()+" refused")
+	eventually(t, backupTimeout, "another pod tries", func(ctx context.Context) error {
+		if err := env.client.List(ctx, &tries, client.InNamespace(refused.namespace), client.HasLabels{v1alpha1.LabelRestore}); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(tries.Items, func(p corev1.Pod) bool { return p.UID != first }) {
+			return fmt.Errorf("%d pods have tried", len(tries.Items))
+		}
+		return nil
+	})
 }
 
 // giveKeys of the store to a namespace.

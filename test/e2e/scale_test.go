@@ -28,7 +28,11 @@ func scaleUnderWrites(t *testing.T) {
 	}{{3, v1alpha1.ReasonScalingUp}, {5, v1alpha1.ReasonScalingUp}, {2, v1alpha1.ReasonScalingDown}} {
 		mark := c.markPlace()
 		watching := watchReadOnly(c, step.phase == v1alpha1.ReasonScalingUp)
-		c.scaleTo(step.members)
+		if step.members == 5 {
+			newDocsShell(t, c.namespace).runStep(t, "Scale", "scale")
+		} else {
+			c.scaleTo(step.members)
+		}
 		obj := c.waitReady()
 		watching()
 		checkMembers(t, c, obj, int(step.members))

@@ -103,6 +103,8 @@ func keptVolumes(t *testing.T, k *kind) {
 	c.waitReady()
 	c.scaleTo(1)
 	c.waitReady()
+	newDocsShell(t, c.namespace).runStep(t, "KeptVolumes", "delete-kept", "pvc data-orders-1", "pvc "+c.volumeName(1))
+	kept = kept[1:]
 	c.changeSpec("deletionPolicy: Delete")
 	c.waitReady()
 	c.deleteCluster(kept...)

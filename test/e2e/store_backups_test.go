@@ -36,10 +36,8 @@ func storeRefuses(t *testing.T, k *kind) {
 	s := newStore(t, "", "2Gi")
 	c := newSubject(t, k, 1, backedUpTo(s.destinationLine(bucket, "refused")))
 	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonSecretMissing, "spec.backup.destination.credentialsSecretRef", "keys")
-	wrong := maps.Clone(s.access)
-	wrong[accessKey] = []byte("guessed")
-	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "keys"}, Data: wrong}
-	must(t, env.client.Create(t.Context(), keys), "create the wrong keys")
+	shell := newDocsShell(t, c.namespace)
+	shell.runStep(t, "StoreRefuses", "credentials", "store-keys", "keys", accessKeyID+"=...", accessKeyID+"="+string(s.access[accessKeyID]), accessKey+"=...", accessKey+"=guessed")
 	unusable := func(words ...string) {
 		t.Helper()
 		c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonStoreUnusable, words...)
@@ -47,9 +45,14 @@ func storeRefuses(t *testing.T, k *kind) {
 	}
 	unusable("spec.backup.destination.credentialsSecretRef", "check the keys of the Secret")
 
+	keys := &corev1.Secret{}
+	c.readObject(keys, "keys")
 	keys.Data = s.access
 	must(t, env.client.Update(t.Context(), keys), "fix the credentials")
 	c.waitUsable()
+	if out := shell.runStep(t, "StoreRefuses", "check", "pg orders", k.resource()+" orders"); !strings.Contains(out, `"time":`) || strings.Contains(out, `"error"`) {
+		t.Errorf("the check of the store is %s", out)
+	}
 	c.changeSpec(backedUpTo(s.destinationLine("missing", "refused")))
 	unusable("spec.backup.destination.url", "create it, or correct its name")
 	c.changeSpec(backedUpTo(s.destinationLine(bucket, "refused")))

@@ -75,6 +75,7 @@ var ofPostgres = []part{
 	{"Examples", testExamples},
 	{"Plugin", testPlugin},
 	{"DocsRun", docsRun},
+	{"RecoveryGuide", recoveryGuide},
 }
 
 // ofEtcd are those of etcd alone.
