@@ -34,8 +34,8 @@ func admissionLeft(t *testing.T, k *kind) {
 	for _, c := range all {
 		c.waitReady()
 	}
-	newDocsShell(t, namespace).runStep(t, "Admission", "message", "pg orders", k.resource()+" orders")
 	t.Run("changed", func(t *testing.T) { admissionReported(t, alone.withTest(t), several.withTest(t)) })
+	newDocsShell(t, namespace).runStep(t, "Admission", "message", "pg orders", k.resource()+" orders")
 	several.kind.keepValue(several, "42")
 
 	// The policies come to a cluster that runs.

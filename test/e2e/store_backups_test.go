@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +39,9 @@ func storeRefuses(t *testing.T, k *kind) {
 	c := newSubject(t, k, 1, backedUpTo(s.destinationLine(bucket, "refused")))
 	c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonSecretMissing, "spec.backup.destination.credentialsSecretRef", "keys")
 	shell := newDocsShell(t, c.namespace)
-	shell.runStep(t, "StoreRefuses", "credentials", "store-keys", "keys", accessKeyID+"=...", accessKeyID+"="+string(s.access[accessKeyID]), accessKey+"=...", accessKey+"=guessed")
+	must(t, os.WriteFile(filepath.Join(shell.folder, "ca.pem"), s.access[trustedCA], 0o600), "write the store's authority")
+	shell.runStep(t, "StoreRefuses", "credentials", "store-keys", "keys",
+		accessKeyID+"=...", accessKeyID+"="+string(s.access[accessKeyID]), accessKey+"=...", accessKey+"=guessed --from-file="+trustedCA+"=ca.pem")
 	unusable := func(words ...string) {
 		t.Helper()
 		c.waitCondition(backupTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionFalse, v1alpha1.ReasonStoreUnusable, words...)
