@@ -12,13 +12,19 @@ func (s State) isFree() bool {
 	return s.readable && (s.record.IsReleased() || s.expiry.HasExpired(s.version, s.Config.Timing))
 }
 
+// isFreeForForce is isFree for a member that a person named. The Lease may then be
+// lost, edited or older than it was.
+func (s State) isFreeForForce() bool {
+	return s.isFree() || s.expiry.IsLost(s.Config.Timing) || s.expiry.HasExpired(s.version, s.Config.Timing)
+}
+
 // mayBeCandidate reports whether a candidacy is due.
 func (s *State) mayBeCandidate(now time.Duration) bool {
-	if !s.isFree() || s.Config.NoFailover || s.missing || now < s.promise ||
-		!s.isEligible(s.Disk.VolumeID, s.Disk.SystemIdentifier, s.ownWAL()) {
+	if !s.isFree() || s.missing || now < s.promise || s.explainIneligible(s.ownWAL()) != "" {
 		return false
 	}
-	if s.record.IsReleased() && s.tried != s.version {
+	isNamed := s.record.Successor == "" || s.record.Successor == s.Disk.VolumeID
+	if s.record.IsReleased() && isNamed && s.tried != s.version {
 		return now >= s.after
 	}
 	if !s.expiry.HasExpired(s.version, s.Config.Timing) {
@@ -31,12 +37,33 @@ func (s *State) mayBeCandidate(now time.Duration) bool {
 	return now >= s.after
 }
 
-// beginCandidacy persists the term before anything of it is sent.
-func (s *State) beginCandidacy() []Effect {
-	known := s.Disk.Known
-	s.term = max(s.Disk.Promised, known.Term, s.record.Term) + 1
-	s.timeline = max(s.record.HighestTimeline, known.HighestTimeline, s.Disk.PromisedTimeline, slices.Max(append([]int64{0}, s.Disk.Timelines...))) + 1
-	s.base, s.baseTerm, s.replies = s.version, s.record.Term, nil
+// beginForced begins the candidacy that a person asked for. What a person cannot
+// decide still holds: the Lease was observed without a renewal for its duration,
+// and no member leads or has promised not to be elected.
+func (s *State) beginForced(now time.Duration, in ForceRequest) []Effect {
+	if in.ID == "" || in.ID == s.Disk.Forced || s.Phase != Standby || now < s.promise ||
+		s.Disk.Rewinding || !s.isFreeForForce() {
+		return nil
+	}
+	if s.missing {
+		s.version = lease.Version{}
+	}
+	if !s.readable {
+		s.record = s.Disk.Known
+	}
+	if s.record.Validate() != nil || s.record.SystemIdentifier != s.Disk.SystemIdentifier {
+		return s.stall("this member cannot be forced to lead: it has no record of this database")
+	}
+	return s.beginCandidacy(in.ID)
+}
+
+// beginCandidacy persists the term before anything of it is sent. An ID is that of
+// a person's request, empty for a failover.
+func (s *State) beginCandidacy(forced string) []Effect {
+	s.forcing = forced
+	s.term = max(s.Disk.Promised, s.Disk.Known.Term, s.record.Term) + 1
+	s.timeline = s.highestTimeline() + 1
+	s.base, s.baseOf, s.baseAge, s.replies = s.version, s.record, s.record.Age(), nil
 	s.Disk.Promised, s.Disk.PromisedAt, s.Disk.PromisedTimeline = s.term, s.version, s.timeline
 	s.Phase, s.following = Stopping, 0
 	return []Effect{Persist{s.Disk}, StopReceiver{}}
@@ -55,20 +82,27 @@ func (s *State) stoppedReceiver(now time.Duration, w WAL) []Effect {
 	return nil
 }
 
+// askVotes judges by the measured WAL: what is persisted may name a timeline of
+// which nothing arrived.
 func (s *State) askVotes(now time.Duration) []Effect {
-	if !s.readable || s.version != s.base {
-		return s.giveUp(now)
+	if s.version != s.base || s.forcing == "" && !s.readable {
+		return s.giveUp(now, "")
 	}
-	s.takeover = s.record.IsReleased() && s.hasAll(*s.record.Shutdown)
-	if s.record.IsReleased() && !s.takeover && !s.expiry.HasExpired(s.version, s.Config.Timing) {
+	if s.forcing == "" {
+		if reason := s.explainIneligible(s.wal) + s.explainLost(); reason != "" {
+			return s.giveUp(now, reason)
+		}
+	}
+	s.takeover = s.baseOf.IsReleased() && s.hasAll(*s.baseOf.Shutdown)
+	if s.forcing == "" && s.baseOf.IsReleased() && !s.takeover && !s.expiry.HasExpired(s.version, s.Config.Timing) {
 		s.tried, s.Phase = s.version, Standby
 		return nil
 	}
 	s.Phase, s.askSent = Asking, now
 	var effects []Effect
-	for _, volume := range s.record.Volumes {
+	for _, volume := range s.baseOf.Volumes {
 		if volume != s.Disk.VolumeID {
-			effects = append(effects, AskVote{volume, VoteRequest{From: s.Disk.VolumeID, Term: s.term, Timeline: s.timeline, Base: s.base, BaseTerm: s.baseTerm}})
+			effects = append(effects, AskVote{volume, VoteRequest{From: s.Disk.VolumeID, Term: s.term, Timeline: s.timeline, Base: s.base, BaseAge: s.baseAge, Flushed: s.wal.Flushed}})
 		}
 	}
 	return append(effects, s.decide(now)...)
@@ -93,78 +127,122 @@ func (s *State) countVote(now time.Duration, v VoteReply) []Effect {
 // decide claims, waits or gives up. Peers that do not answer are waited for, but
 // not for ever; the votes of a quorum are.
 func (s *State) decide(now time.Duration) []Effect {
-	if !s.isFree() || s.version != s.base {
-		return s.giveUp(now)
+	if !s.isClaimFree() || s.version != s.base {
+		return s.giveUp(now, "")
 	}
-	if slices.ContainsFunc(s.replies, s.isRefusedBy) {
-		return s.giveUp(now)
+	for _, r := range s.replies {
+		if refused, reason := s.isRefusedBy(r); refused {
+			return s.giveUp(now, reason)
+		}
+	}
+	if slices.ContainsFunc(s.replies, s.isAbove) {
+		return s.retry(now)
 	}
 	wait := s.Config.Timing.VoteWait()
 	if s.takeover && s.hasQuorum() {
 		wait /= 4 // a member that knows of a newer term may still veto
 	}
 	waited := now-s.askSent >= wait
-	if len(s.replies) < len(s.record.Volumes)-1 && !waited {
+	if len(s.replies) < len(s.baseOf.Volumes)-1 && !waited {
 		return nil
 	}
 	if !s.hasQuorum() {
 		if !waited {
 			return nil
 		}
-		return s.giveUp(now)
+		return s.giveUp(now, "too few members of the synchronous quorum answer")
 	}
 	return s.claim(now)
 }
 
-// isRefusedBy reports whether a reply ends the candidacy: a veto, a newer term or
-// timeline, which is recorded, or a member that may lead and has more WAL.
-func (s *State) isRefusedBy(r VoteReply) bool {
-	if r.Vetoed {
-		return true
+// isClaimFree is isFree, for the kind of candidacy that is under way.
+func (s State) isClaimFree() bool {
+	if s.forcing != "" {
+		return s.isFreeForForce()
 	}
-	if r.Timeline >= s.timeline || r.Promised > s.term {
+	return s.isFree()
+}
+
+// isRefusedBy reports whether a reply ends the candidacy, and why no member may
+// lead if it is not only this one: a veto, a newer state of the Lease, or a member
+// that has more WAL.
+func (s State) isRefusedBy(r VoteReply) (refused bool, reason string) {
+	switch {
+	case r.Vetoed:
+		return true, ""
+	case s.forcing != "":
+		return false, ""
+	case s.baseAge.IsOlder(r.Known):
+		return true, "another member has read a newer Lease: the API server was restored to an earlier state"
+	case !r.WAL.Flushed.Newer(s.wal.Flushed):
+		return false, ""
+	}
+	// A vote of the quorum may stand for an acknowledged write that no other voter
+	// has, whether or not its member may lead.
+	if s.isEligible(r.From, r.SystemIdentifier, r.WAL) && !r.NoFailover || r.Granted && s.isInQuorum(r.From) {
+		return true, "volume " + r.From + " has more WAL than this member"
+	}
+	return false, ""
+}
+
+// isAbove reports whether the voter knows of a term or timeline that this candidacy
+// is not above.
+func (s State) isAbove(r VoteReply) bool { return r.Timeline >= s.timeline || r.Promised > s.term }
+
+// retry begins again soon, above all terms and timelines that were answered. It is
+// no reason to let others go first: a member that may not lead may have raised them.
+func (s *State) retry(now time.Duration) []Effect {
+	for _, r := range s.replies {
 		s.Disk.PromisedTimeline = max(s.Disk.PromisedTimeline, r.Timeline)
 		s.Disk.Promised = max(s.Disk.Promised, r.Promised)
-		return true
 	}
-	ahead := r.WAL.Flushed.Newer(s.wal.Flushed) && s.flaw != flawLessWAL
-	return ahead && !r.NoFailover && s.isEligible(r.From, r.SystemIdentifier, r.WAL)
+	s.after = now + s.Config.Timing.Duration()*time.Duration(1+s.Config.Rank)/100
+	s.Phase, s.forcing = Standby, ""
+	return nil
 }
 
 // hasQuorum reports whether the votes overlap with each acknowledged write.
 func (s State) hasQuorum() bool {
-	quorum := s.record.Quorum
-	if quorum == nil || s.flaw == flawNoQuorum {
+	if s.record.Quorum == nil || s.forcing != "" {
 		return true
 	}
 	votes := 0
-	if slices.Contains(quorum.Volumes, s.Disk.VolumeID) {
+	if s.isInQuorum(s.Disk.VolumeID) {
 		votes++
 	}
 	for _, r := range s.replies {
-		if r.Granted && slices.Contains(quorum.Volumes, r.From) {
+		if r.Granted && s.isInQuorum(r.From) {
 			votes++
 		}
 	}
-	return votes >= quorum.CountVotes()
+	return votes >= s.record.Quorum.CountVotes()
 }
 
-// giveUp lets others try first.
-func (s *State) giveUp(now time.Duration) []Effect {
-	s.Phase = Standby
-	s.after = now + s.Config.Timing.Duration()*time.Duration(3+s.Config.Rank)/10
-	return nil
+// giveUp lets others try first, except if a person named this member. A reason is
+// reported.
+func (s *State) giveUp(now time.Duration, reason string) []Effect {
+	if s.forcing == "" {
+		s.after = now + s.Config.Timing.Duration()*time.Duration(3+s.Config.Rank)/10
+	}
+	s.Phase, s.forcing = Standby, ""
+	if reason == "" {
+		return nil
+	}
+	return s.stall(reason)
 }
 
 func (s *State) claim(now time.Duration) []Effect {
-	record, err := s.record.Acquire(lease.Claim{
+	record, err := s.baseOf.Acquire(lease.Claim{
 		UID: s.Config.UID, Pod: s.Config.Pod, Volume: s.Disk.VolumeID, SystemIdentifier: s.Disk.SystemIdentifier,
-		Term: s.term, Timeline: s.timeline, Free: s.isFree(),
+		Term: s.term, Timeline: s.timeline, Flushed: s.wal.Flushed, Free: s.isClaimFree(), Forced: s.forcing != "",
 	})
 	if err != nil {
-		return s.giveUp(now)
+		return s.giveUp(now, err.Error())
 	}
 	s.Disk.Wrote = s.term
+	if s.forcing != "" {
+		s.Disk.Forced = s.forcing
+	}
 	s.Phase, s.writing, s.writeSent, s.pending = Claiming, true, now, record
 	return []Effect{Persist{s.Disk}, WriteLease{Base: s.base, Record: record, Sent: now}}
 }
@@ -177,26 +255,38 @@ func (s *State) claimed(now time.Duration, w LeaseWritten) []Effect {
 		return nil
 	default:
 		s.readable, s.readSent = false, 0 // another member was first
-		return s.giveUp(now)
+		return s.giveUp(now, "")
 	}
 	s.deadlines = s.Config.Timing.Deadlines(w.Sent)
 	if now >= s.deadlines.Soft || now < s.promise {
-		return s.giveUp(now) // too late to rely on: the Lease expires
+		return s.giveUp(now, "") // too late to rely on: the Lease expires
 	}
-	s.version, s.record, s.renewed, s.reached = w.Version, s.pending, w.Sent, 0
+	s.version, s.record, s.renewed = w.Version, s.pending, w.Sent
+	s.readable, s.missing, s.forcing = true, false, ""
+	s.reached, s.acknowledged = 0, lease.Position{}
+	s.wanted, s.effective, s.setting = nil, s.record.Quorum, false
 	effects := append(s.recordKnown(s.record), s.recordReceived(s.timeline)...)
 	s.Phase, s.confirmed = Promoting, nil
-	return append(effects, ExtendGuard{s.deadlines.Fence}, Promote{s.term, s.timeline})
+	return append(effects, ExtendGuard{s.deadlines.Fence}, Promote{s.term, s.timeline, s.effective})
 }
 
 // resolveClaim learns the outcome of a claim. One that was done is written once
 // more: nothing is known of how long ago it was.
 func (s *State) resolveClaim(now time.Duration) []Effect {
 	own := s.record.HolderUID == s.Config.UID && s.record.Term == s.term && s.Disk.Wrote == s.term
-	if !own || now < s.promise {
-		return s.giveUp(now)
+	if !own || !s.readable || now < s.promise {
+		return s.giveUp(now, "")
 	}
 	s.base, s.pending = s.version, s.record
 	s.Phase, s.writing, s.writeSent = Claiming, true, now
 	return []Effect{WriteLease{Base: s.version, Record: s.record, Sent: now}}
+}
+
+// resolveMissing ends a claim whose Lease is gone: a claim that still arrives makes
+// this member the holder of a Lease that it does not lead by.
+func (s *State) resolveMissing(now time.Duration) []Effect {
+	if s.Phase != Unsure || !s.missing {
+		return nil
+	}
+	return s.giveUp(now, "")
 }

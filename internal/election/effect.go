@@ -39,8 +39,15 @@ type Vote struct {
 	Reply VoteReply
 }
 
-// Promote makes the server the primary, on exactly this timeline.
-type Promote struct{ Term, Timeline int64 }
+// Promote makes the server the primary, on exactly this timeline. The quorum is in
+// effect before the promotion; nil is asynchronous mode.
+type Promote struct {
+	Term, Timeline int64
+	Quorum         *lease.Quorum
+}
+
+// SetQuorum sets the quorum on the primary's server and answers with QuorumSet.
+type SetQuorum struct{ Quorum *lease.Quorum }
 
 // Follow streams from the holder of that term.
 type Follow struct {
@@ -50,6 +57,9 @@ type Follow struct {
 
 // StopServer begins an orderly, fast shutdown and answers with ServerStopped.
 type StopServer struct{}
+
+// RefuseSwitchover says why a SwitchoverRequest is not followed.
+type RefuseSwitchover struct{ Reason string }
 
 // Fence ends every process that could commit, at once.
 type Fence struct{}
@@ -72,17 +82,19 @@ type Confirm struct {
 // Stall reports why no member is elected. An empty reason ends it.
 type Stall struct{ Reason string }
 
-func (Persist) isEffect()      {}
-func (ReadLease) isEffect()    {}
-func (WriteLease) isEffect()   {}
-func (StopReceiver) isEffect() {}
-func (AskVote) isEffect()      {}
-func (Vote) isEffect()         {}
-func (Promote) isEffect()      {}
-func (Follow) isEffect()       {}
-func (StopServer) isEffect()   {}
-func (Fence) isEffect()        {}
-func (ExtendGuard) isEffect()  {}
-func (AskConfirm) isEffect()   {}
-func (Confirm) isEffect()      {}
-func (Stall) isEffect()        {}
+func (Persist) isEffect()          {}
+func (ReadLease) isEffect()        {}
+func (WriteLease) isEffect()       {}
+func (StopReceiver) isEffect()     {}
+func (AskVote) isEffect()          {}
+func (Vote) isEffect()             {}
+func (Promote) isEffect()          {}
+func (Follow) isEffect()           {}
+func (SetQuorum) isEffect()        {}
+func (StopServer) isEffect()       {}
+func (RefuseSwitchover) isEffect() {}
+func (Fence) isEffect()            {}
+func (ExtendGuard) isEffect()      {}
+func (AskConfirm) isEffect()       {}
+func (Confirm) isEffect()          {}
+func (Stall) isEffect()            {}

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,11 +11,11 @@ import (
 // planFaults makes up to five things go wrong.
 func (w *world) planFaults() {
 	for range 1 + w.rng.IntN(5) {
-		w.after(w.between(2*second, 38*second), w.fail)
+		w.after(w.between(2*second, lastFault), w.fail)
 	}
 }
 
-// holder prefers the primary for a fault.
+// victim prefers the primary for a fault.
 func (w *world) victim() *node {
 	if w.chance(60) {
 		for _, n := range w.nodes {
@@ -28,55 +29,73 @@ func (w *world) victim() *node {
 
 func (w *world) fail() {
 	n, d := w.victim(), w.between(second, 25*second)
-	kind := w.rng.IntN(19)
-	w.log("FAULT %d at member %d for %s", kind, n.id, d)
-	switch kind {
-	case 0, 1:
-		w.crash(n, w.between(second/2, 15*second))
-	case 2:
-		w.cutPeers(n, d, true, true)
-	case 3:
-		w.cutPeers(n, d, w.chance(50), w.chance(50))
-	case 4:
-		w.cutAPI(n, d)
-	case 5:
-		n.answersLost = true
-		w.after(d, func() { n.answersLost = false })
-	case 6:
-		w.cutPeers(n, d, true, true)
-		w.cutAPI(n, d)
-	case 7:
-		n.agentStopped = true
-		w.resumeLater(n, d)
-	case 8:
-		n.frozen = true
-		w.disturb(n)
-		w.resumeLater(n, d)
-	case 9, 10:
-		w.apiDown = true
-		w.after(d, func() { w.apiDown = false })
-		if w.chance(30) { // and one member restarts or is cut off meanwhile
-			w.after(w.between(0, d), func() { w.crash(w.victim(), 3*second) })
-		}
-	case 11:
-		w.apiSick = true
-		w.after(d/3, func() { w.apiSick = false })
-	case 12:
-		n.forbidden = true
-		w.after(d, func() { n.forbidden = false })
-	case 13:
-		w.editLease(n)
-	case 14:
-		n.whenAwake(func() { n.step(SwitchoverRequest{}) })
-	case 15:
-		w.replaceVolume(n)
-	case 16:
-		w.restoreAPI()
-	case 17:
-		w.splitAPI(n, d)
-	case 18:
-		w.loseMajority(n, d)
+	faults := []func(){
+		func() { w.crash(n, w.between(second/2, 15*second)) },
+		func() { w.crash(n, w.between(second/2, 15*second)) },
+		func() { w.cutPeers(n, d, true, true) },
+		func() { w.cutPeers(n, d, w.chance(50), w.chance(50)) },
+		func() { w.cutAPI(n, d) },
+		func() { n.answersLost = true; w.after(d, func() { n.answersLost = false }) },
+		func() { w.cutPeers(n, d, true, true); w.cutAPI(n, d) },
+		func() { n.agentStopped = true; w.resumeLater(n, d) },
+		func() { n.frozen = true; w.resumeLater(n, d) },
+		func() { w.failAPI(d) },
+		func() { w.failAPI(d) },
+		func() { w.apiSick = true; w.after(d/3, func() { w.apiSick = false }) },
+		func() { n.forbidden = true; w.after(d, func() { n.forbidden = false }) },
+		func() { w.editLease(n) },
+		func() { w.switchOver(n) },
+		func() { w.switchOver(n) },
+		func() { w.replaceVolume(n) },
+		func() { w.restoreAPI() },
+		func() { w.splitAPI(n, d) },
+		func() { w.loseMajority(n, d) },
+		func() { w.stopMachine(n, d) },
+		func() { n.whenAwake(func() { n.step(ForceRequest{"early" + strconv.Itoa(n.epoch)}) }) },
+		func() { n.whenAwake(func() { n.step(ServerFailed{n.term}) }) },
 	}
+	kind := w.rng.IntN(len(faults))
+	if kinds := w.flaw.listFaults(); len(kinds) > 0 {
+		kind = kinds[w.rng.IntN(len(kinds))]
+	}
+	w.log("FAULT %d at member %d for %s", kind, n.id, d)
+	faults[kind]()
+}
+
+// failAPI stops the API server. Now and then one member ends meanwhile.
+func (w *world) failAPI(d time.Duration) {
+	w.apiDown = true
+	w.after(d, func() { w.apiDown = false })
+	if w.chance(30) {
+		w.after(w.between(0, d), func() { w.crash(w.victim(), 3*second) })
+	}
+}
+
+func (w *world) switchOver(n *node) {
+	target := ""
+	if w.chance(60) {
+		target = w.nodes[w.rng.IntN(len(w.nodes))].volume
+	}
+	n.whenAwake(func() { n.step(SwitchoverRequest{target}) })
+}
+
+// stopMachine has a hypervisor stop a machine and its clock. Its primary cannot
+// know how long it was away, so that only synchronous mode keeps its guarantee.
+func (w *world) stopMachine(n *node, d time.Duration) {
+	if !w.sync || w.changing {
+		return
+	}
+	w.stopped, n.frozen = true, true
+	began, epoch := w.now, n.epoch
+	w.disturb(n)
+	w.after(d, func() {
+		if n.epoch == epoch {
+			n.offset -= time.Duration(float64(w.now-began) * n.rate)
+			w.disturb(n)
+			n.extendGuardEvent()
+			n.resume()
+		}
+	})
 }
 
 // splitAPI leaves the API server to one member alone, which does not reach n.
@@ -108,7 +127,7 @@ func (w *world) loseMajority(n *node, d time.Duration) {
 }
 
 func (w *world) crash(n *node, away time.Duration) {
-	if !n.up {
+	if !n.up || w.healed {
 		return
 	}
 	w.disturb(n)
@@ -124,7 +143,7 @@ func (w *world) crash(n *node, away time.Duration) {
 
 // crashing ends a member between two effects, now and then.
 func (w *world) crashing(n *node) bool {
-	if w.calm || w.now > 35*second || w.rng.IntN(2000) != 0 {
+	if w.calm || w.now > lastFault || w.rng.IntN(2000) != 0 {
 		return false
 	}
 	w.log("FAULT: member %d ends between two effects", n.id)
@@ -188,19 +207,21 @@ func (w *world) editLease(n *node) {
 	}
 }
 
-// replaceVolume has the member's pod come back on an empty volume. In
-// asynchronous mode it may also be an older copy of its own: a synchronous write
-// on that volume was lost by the storage.
+// replaceVolume has the member's pod come back on an empty volume, or on an older
+// copy of its own, once per history in synchronous mode: a volume takes what it
+// alone has acknowledged with it.
 func (w *world) replaceVolume(n *node) {
-	w.crash(n, 2*second)
-	if !w.sync && len(n.older) > 0 && w.chance(50) {
-		old := n.older[w.rng.IntN(len(n.older))]
-		n.disk, n.wal, n.end, n.flushed = old.disk, old.wal, old.flushed, old.flushed
-		n.volume = n.disk.VolumeID
-		n.truncate(n.flushed)
+	if w.sync && (w.lost || w.restored) {
 		return
 	}
-	if w.sync { // a lost volume takes an acknowledged copy with it
+	w.lost = true
+	w.crash(n, 2*second)
+	if len(n.older) > 0 && w.chance(50) {
+		w.reset = true
+		old := n.older[w.rng.IntN(len(n.older))]
+		n.disk, n.wal, n.end, n.flushed = old.disk, slices.Clone(old.wal), old.flushed, old.flushed
+		n.volume, n.known, n.forced = n.disk.VolumeID, n.disk.Known.Term, n.disk.Forced
+		n.truncate(n.flushed)
 		return
 	}
 	if w.flaw == flawVolumeByName {
@@ -210,15 +231,15 @@ func (w *world) replaceVolume(n *node) {
 		n.volume = "empty" + strconv.Itoa(w.nextUID)
 		n.disk = Persistent{VolumeID: n.volume}
 	}
-	n.wal, n.end, n.flushed, n.older = nil, 0, 0, nil
+	n.wal, n.end, n.flushed, n.older, n.known, n.forced = nil, 0, 0, nil, 0, ""
 }
 
 // restoreAPI stops the API server and restores its state, its versions included.
 func (w *world) restoreAPI() {
-	if len(w.older) == 0 || len(w.nodes) < 3 || !w.sync {
+	if len(w.older) == 0 || len(w.nodes) < 3 || w.sync && w.lost {
 		return
 	}
-	w.edited, w.apiDown = true, true
+	w.edited, w.restored, w.apiDown = true, true, true
 	w.after(w.between(5*second, 15*second), func() {
 		w.log("FAULT: the API server is back, with an older state")
 		w.apiDown = false
@@ -229,31 +250,77 @@ func (w *world) restoreAPI() {
 // checkElection judges a promotion at its end.
 func (w *world) checkElection(n *node, e Promote) {
 	w.elections++
-	if by, is := w.promoted[e.Timeline]; is {
+	if by, is := w.promoted[e.Timeline]; is && !w.isReuseExcused(n, e.Timeline) {
 		w.violate("members %d and %d were promoted to timeline %d", by, n.id, e.Timeline)
 	}
 	w.promoted[e.Timeline] = n.id
 	if n.disk.Wrote != e.Term || n.disk.Promised < e.Term {
 		w.violate("member %d leads in term %d, but persisted %d", n.id, e.Term, n.disk.Wrote)
 	}
-	if len(n.wal) == 0 || n.disk.SystemIdentifier == "" || !n.disk.Known.MayLead(n.volume) {
+	if len(n.wal) == 0 || n.disk.SystemIdentifier == "" || n.disk.Rewinding || !n.disk.Known.MayLead(n.volume) {
 		w.violate("member %d leads with volume %s, which may not", n.id, n.volume)
 	}
-	if w.sync {
-		for timeline, end := range w.acked {
-			if n.endOn(timeline) < end {
-				w.violate("member %d leads with timeline %d up to %d; %d was acknowledged", n.id, timeline, n.endOn(timeline), end)
-			}
+	if w.forced == e.Term {
+		for id, end := range w.acked {
+			w.acked[id] = min(end, n.endOnFork(id))
 		}
+		w.floor = lease.Position{}
+		return
+	}
+	w.checkData(n)
+	w.checkPeers(n, e)
+}
+
+// isReuseExcused: a member that never heard of a timeline, and reaches nobody that
+// did, cannot know of it when the API server has forgotten it. Members that know of
+// it do not follow that member.
+func (w *world) isReuseExcused(n *node, timeline int64) bool {
+	if !w.restored || n.endOnTimeline(timeline) > 0 {
+		return false
 	}
 	for _, m := range w.nodes {
-		if m == n || !m.up || m.frozen || m.agentStopped || !w.isLinked(n.id, m.id) || w.lossy || w.now-w.quiet[n.id][m.id] < 8*second {
+		if m != n && w.answers(n, m) && slices.Contains(m.disk.Timelines, timeline) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkData: in synchronous mode nothing that was acknowledged is lost. If a volume
+// was reset to an older state, that is what the Lease knows of.
+func (w *world) checkData(n *node) {
+	if reached := n.disk.Known.ReachedTimeline; n.endOnTimeline(reached) == 0 {
+		w.violate("member %d leads without timeline %d, which two members had", n.id, reached)
+	}
+	if w.reset {
+		if w.floor.Timeline > 0 && n.endOnTimeline(w.floor.Timeline) < w.floor.LSN {
+			w.violate("member %d leads with %v; %v was acknowledged", n.id, n.position(), w.floor)
+		}
+		return
+	}
+	for id, end := range w.acked {
+		if n.endOnFork(id) < end {
+			w.violate("member %d leads with %v; %d of fork %d was acknowledged", n.id, n.position(), end, id)
+		}
+	}
+}
+
+// answers reports whether the members reached each other all the time that an
+// election takes.
+func (w *world) answers(n, m *node) bool {
+	return m.up && !m.frozen && !m.agentStopped && w.isLinked(n.id, m.id) && !w.lossy && w.now-w.quiet[n.id][m.id] >= 8*second
+}
+
+func (w *world) checkPeers(n *node, e Promote) {
+	for _, m := range w.nodes {
+		if m == n || !w.answers(n, m) {
 			continue
 		}
 		if m.disk.Known.Term > e.Term {
 			w.violate("member %d leads in term %d, member %d knows of term %d", n.id, e.Term, m.id, m.disk.Known.Term)
 		}
-		eligible := n.disk.Known.MayLead(m.volume) && m.endOn(n.disk.Known.ReachedTimeline) > 0
+		known := n.disk.Known
+		eligible := known.MayLead(m.volume) && m.endOnTimeline(known.ReachedTimeline) > 0 && w.noFailover != m.id && !m.disk.Rewinding
 		if eligible && m.position().Newer(n.position()) {
 			w.violate("member %d leads with %v, member %d answers and has %v", n.id, n.position(), m.id, m.position())
 		}

@@ -1,15 +1,111 @@
 package election
 
-import "testing"
+import (
+	"testing"
 
-// Rules that the simulator breaks itself, in what it does with effects and inputs.
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// flaw breaks a rule on purpose, in what the simulator passes to Step and does with
+// its effects.
+type flaw int
+
 const (
-	flawSkipPersist flaw = 100 + iota
+	flawNone flaw = iota
+	flawNoFence
+	flawDeadlineFromAnswer
+	flawOldLease
+	flawNoQuorum
+	flawLessWAL
+	flawConfirmOne
+	flawSkipPersist
 	flawNextTimeline
 	flawStartAsPrimary
 	flawShortExpiry
 	flawVolumeByName
+	flawNoCatchUp
 )
+
+// listFaults are the kinds of faults that show a flaw, by their places in fail;
+// empty for all of them.
+func (f flaw) listFaults() []int {
+	const crash, cutPeers, cutAPI, failAPI, replace, split, majority = 0, 2, 4, 9, 16, 18, 19
+	switch f {
+	case flawVolumeByName:
+		return []int{crash, cutPeers, replace, replace, majority}
+	case flawNoCatchUp:
+		return []int{majority}
+	case flawConfirmOne:
+		return []int{cutPeers, cutAPI, failAPI, split, split}
+	}
+	return nil
+}
+
+// mutateInput changes an input, or what the member knows when it comes.
+func (f flaw) mutateInput(n *node, in Input) Input {
+	switch f {
+	case flawNoFence:
+		n.state.deadlines.Fence, n.state.deadlines.Soft = 1<<62, 1<<62
+	case flawOldLease:
+		n.state.Disk.Known = lease.Record{}
+	case flawNoQuorum:
+		if n.state.Phase == Asking {
+			n.state.record.Quorum = withoutVotes(n.state.record.Quorum)
+		}
+	}
+	switch in := in.(type) {
+	case LeaseRead:
+		if f == flawShortExpiry {
+			in.Reading.Received -= 8 * second
+		}
+		return in
+	case Acknowledged:
+		if f == flawNoCatchUp { // what the Lease says of it would keep most losers away
+			in.Position = lease.Position{}
+		}
+		return in
+	case VoteReply:
+		if f == flawLessWAL {
+			in.WAL.Flushed = lease.Position{}
+		}
+		return in
+	case ConfirmReply:
+		if f == flawConfirmOne && in.Confirmed {
+			n.state.asked = []string{in.From}
+		}
+		return in
+	}
+	return in
+}
+
+// withoutVotes has the candidate's own vote suffice.
+func withoutVotes(q *lease.Quorum) *lease.Quorum {
+	if q == nil {
+		return nil
+	}
+	return &lease.Quorum{Volumes: q.Volumes, Write: len(q.Volumes)}
+}
+
+// mutateEffects drops or changes effects.
+func (f flaw) mutateEffects(n *node, in Input, effects []Effect) []Effect {
+	var kept []Effect
+	for _, e := range effects {
+		switch e.(type) {
+		case Persist:
+			if f == flawSkipPersist {
+				continue
+			}
+		case ExtendGuard:
+			if w, is := in.(LeaseWritten); is && f == flawDeadlineFromAnswer && w.Answer == lease.Done {
+				n.state.deadlines = n.w.timing.Deadlines(n.clock())
+				kept = append(kept, ExtendGuard{n.state.deadlines.Fence})
+				continue
+			}
+		}
+		kept = append(kept, e)
+	}
+	return kept
+}
 
 func TestBrokenRulesAreFound(t *testing.T) {
 	for _, c := range []struct {
@@ -26,6 +122,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"rule 10: a candidate does not need the quorum", flawNoQuorum},
 		{"rule 10: a candidate with less WAL leads", flawLessWAL},
 		{"rule 11: a promotion takes the next timeline", flawNextTimeline},
+		{"rule 15: a quorum counts before it has what was acknowledged", flawNoCatchUp},
 		{"rule 16: one confirmation is enough", flawConfirmOne},
 	} {
 		t.Run(c.rule, func(t *testing.T) {

@@ -8,11 +8,13 @@ import (
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
-// fork is a timeline with the position at which it begins. Timelines are unique,
-// so a list of them and an end determine the content of the WAL.
+// fork is a timeline with the position at which it begins. Its ID is that of its
+// promotion: a list of forks and an end determine the content of the WAL, even if
+// two promotions were given the same timeline.
 type fork struct {
 	timeline int64
 	begin    uint64
+	id       int
 }
 
 type snapshot struct {
@@ -32,7 +34,11 @@ type node struct {
 	state  State
 	disk   Persistent
 	older  []snapshot
-	known  int64 // highest term of a record that was ever persisted
+	known  int64  // highest term of a record that was ever persisted
+	forced string // last request that led to a claim
+
+	rate   float64 // of its clock
+	offset time.Duration
 
 	wal          []fork
 	end, flushed uint64
@@ -41,10 +47,14 @@ type node struct {
 	primary    bool // the server accepts writes
 	timeline   int64
 	term       int64
-	life       int // of the server
+	life       int           // of the server
+	names      *lease.Quorum // of which the server waits for acknowledgements
+	settling   uint64        // position from which on the new names count as set
+	settingTo  *SetQuorum
 	receiving  bool
 	followTerm int64
 	followed   string
+	rewinding  int // grows with each rewind; odd while one is under way
 
 	guard    time.Duration
 	guarded  bool
@@ -57,17 +67,23 @@ type node struct {
 	apiCut, answersLost, forbidden bool
 }
 
+// clock is CLOCK_BOOTTIME of the member's machine.
+func (n *node) clock() time.Duration { return n.offset + time.Duration(float64(n.w.now)*n.rate) }
+
 func (n *node) start(newPod bool) {
 	n.epoch++
 	n.up, n.agentStopped, n.frozen, n.waiting = true, false, false, nil
 	n.primary, n.receiving, n.followTerm, n.guarded = false, false, 0, false
+	n.settingTo, n.rewinding = nil, 0
 	n.life++
 	if newPod {
 		n.w.nextUID++
 		n.uid = "p" + strconv.Itoa(n.w.nextUID)
 	}
-	n.state = NewState(Config{UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Rank: n.id, Timing: n.w.timing}, n.disk)
-	n.state.flaw = n.w.flaw
+	n.state = NewState(Config{
+		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Rank: n.id, Timing: n.w.timing,
+		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
+	}, n.disk)
 	n.reliable = 0
 	if n.w.flaw == flawStartAsPrimary && len(n.wal) > 1 && n.timeline == n.wal[len(n.wal)-1].timeline {
 		n.primary = true
@@ -99,7 +115,7 @@ func (n *node) stop(powerLoss bool) {
 
 func (n *node) truncate(end uint64) {
 	n.end, n.flushed = end, min(n.flushed, end)
-	for len(n.wal) > 0 && n.wal[len(n.wal)-1].begin >= end && n.wal[len(n.wal)-1].timeline > 1 {
+	for len(n.wal) > 1 && n.wal[len(n.wal)-1].begin >= end {
 		n.wal = n.wal[:len(n.wal)-1]
 	}
 }
@@ -127,7 +143,7 @@ func (n *node) resume() {
 }
 
 func (n *node) checkGuard() {
-	if n.up && n.guarded && !n.frozen && n.w.now >= n.guard && n.w.flaw != flawNoFence {
+	if n.up && n.guarded && !n.frozen && n.clock() >= n.guard && n.w.flaw != flawNoFence {
 		n.w.log("member %d: the guard ends it", n.id)
 		n.flushed = n.end
 		n.start(false)
@@ -140,10 +156,14 @@ func (n *node) step(in Input) {
 		return
 	}
 	before := n.state.Phase
-	next, effects := Step(n.state, n.w.now, in)
+	in = n.w.flaw.mutateInput(n, in)
+	next, effects := Step(n.state, n.clock(), in)
 	n.state = next
+	effects = n.w.flaw.mutateEffects(n, in, effects)
 	if n.w.tracing {
-		if _, streamed := in.(Streamed); !streamed && (len(effects) > 0 || before != next.Phase) {
+		_, isStreamed := in.(Streamed)
+		_, isAcknowledged := in.(Acknowledged)
+		if !isStreamed && !isAcknowledged && (len(effects) > 0 || before != next.Phase) {
 			n.w.log("member %d: %T%+v → phase %d→%d %T%v", n.id, in, in, before, next.Phase, effects, effects)
 		}
 	}
@@ -159,24 +179,39 @@ func (n *node) step(in Input) {
 func (n *node) do(e Effect) {
 	switch e := e.(type) {
 	case Persist:
-		if n.w.flaw != flawSkipPersist {
-			n.disk = e.Disk
-			n.known = max(n.known, e.Disk.Known.Term)
-		}
+		n.disk = e.Disk
+		n.known = max(n.known, e.Disk.Known.Term)
 	case ReadLease:
 		n.w.readLease(n, e.Sent)
 	case WriteLease:
 		n.w.writeLease(n, e)
-	case StopReceiver:
-		n.receiving = false
-		n.flushed = n.end
-		n.later(n.w.between(time.Millisecond, 200*time.Millisecond), func() { n.step(ReceiverStopped{n.reportWAL()}) })
 	case AskVote:
 		n.w.send(n, e.To, e.Request)
 	case Vote:
 		n.w.send(n, e.To, e.Reply)
+	case AskConfirm:
+		n.reliable = max(n.reliable, e.Request.Sent)
+		n.w.send(n, e.To, e.Request)
+	case Confirm:
+		n.w.send(n, e.To, e.Reply)
+	case Stall:
+		n.w.stalls[e.Reason] = true
+	default:
+		n.doLocally(e)
+	}
+}
+
+// doLocally does what concerns the server and the guard.
+func (n *node) doLocally(e Effect) {
+	switch e := e.(type) {
+	case StopReceiver:
+		n.receiving = false
+		n.flushed = n.end
+		n.later(n.w.between(time.Millisecond, 200*time.Millisecond), func() { n.step(ReceiverStopped{n.reportWAL()}) })
 	case Promote:
 		n.promote(e)
+	case SetQuorum:
+		n.setQuorum(e)
 	case Follow:
 		n.receiving, n.followed, n.followTerm = true, e.Volume, e.Term
 	case StopServer:
@@ -187,11 +222,6 @@ func (n *node) do(e Effect) {
 		n.primary, n.guarded, n.flushed = false, false, n.end
 	case ExtendGuard:
 		n.extendGuard(e.Until)
-	case AskConfirm:
-		n.reliable = max(n.reliable, e.Request.Sent)
-		n.w.send(n, e.To, e.Request)
-	case Confirm:
-		n.w.send(n, e.To, e.Reply)
 	}
 }
 
@@ -210,7 +240,13 @@ func (n *node) extendGuard(until time.Duration) {
 		n.w.violate("member %d relies on its lease from %s, the last request was sent at %s", n.id, until-n.w.timing.Fence(), n.reliable)
 	}
 	n.guard, n.guarded = until, true
-	n.w.after(until-n.w.now, func() {
+	n.extendGuardEvent()
+}
+
+// extendGuardEvent has the guard wake up at its deadline.
+func (n *node) extendGuardEvent() {
+	until := n.guard
+	n.w.after(max(0, time.Duration(float64(until-n.clock())/n.rate)+time.Microsecond), func() {
 		if n.guard == until {
 			n.checkGuard()
 		}
@@ -237,17 +273,26 @@ func (n *node) position() lease.Position {
 	return lease.Position{Timeline: n.wal[last].timeline, LSN: n.flushed}
 }
 
-// endOn is where the WAL of the volume ends on a timeline, 0 without it.
-func (n *node) endOn(timeline int64) uint64 {
+// endOf is where the WAL of the volume ends on a fork, 0 without it.
+func (n *node) endOf(is func(fork) bool) uint64 {
 	for i, f := range n.wal {
-		if f.timeline == timeline && i+1 < len(n.wal) {
+		if is(f) && i+1 < len(n.wal) {
 			return n.wal[i+1].begin
-		} else if f.timeline == timeline {
+		} else if is(f) {
 			return n.end
 		}
 	}
 	return 0
 }
+
+func (n *node) endOnTimeline(timeline int64) uint64 {
+	return n.endOf(func(f fork) bool { return f.timeline == timeline })
+}
+
+func (n *node) endOnFork(id int) uint64 { return n.endOf(func(f fork) bool { return f.id == id }) }
+
+// lastFork is the ID of the fork that the WAL ends on.
+func (n *node) lastFork() int { return n.wal[len(n.wal)-1].id }
 
 func (n *node) promote(e Promote) {
 	n.life++
@@ -256,8 +301,8 @@ func (n *node) promote(e Promote) {
 		if n.life != life {
 			return
 		}
-		if n.w.chance(3) {
-			n.step(PromotionFailed{e.Term})
+		if !n.w.calm && n.w.chance(3) {
+			n.step(ServerFailed{e.Term})
 			return
 		}
 		reserved := e.Timeline
@@ -265,12 +310,31 @@ func (n *node) promote(e Promote) {
 			e.Timeline = n.wal[len(n.wal)-1].timeline + 1
 		}
 		n.w.checkElection(n, e)
-		n.wal = append(slices.Clone(n.wal), fork{e.Timeline, n.end})
+		n.w.forks++
+		n.wal = append(slices.Clone(n.wal), fork{e.Timeline, n.end, n.w.forks})
 		n.end++
 		n.flushed = n.end
 		n.primary, n.timeline, n.term = true, e.Timeline, e.Term
+		n.names, n.settingTo = e.Quorum, nil
 		n.w.log("member %d: primary on timeline %d in term %d from %d", n.id, e.Timeline, e.Term, n.end)
 		n.step(Promoted{e.Term, reserved})
+	})
+}
+
+// setQuorum has the server wait for other members. It counts as set once a commit
+// was acknowledged by them, which all earlier ones are before.
+func (n *node) setQuorum(e SetQuorum) {
+	life := n.life
+	n.later(n.w.between(10*time.Millisecond, second), func() {
+		if n.life != life || !n.primary {
+			return
+		}
+		n.names, n.settling, n.settingTo = e.Quorum, n.end, &e
+		n.w.log("member %d: acknowledged by %+v", n.id, e.Quorum)
+		if e.Quorum == nil || n.w.flaw == flawNoCatchUp {
+			n.settingTo = nil
+			n.step(QuorumSet{e.Quorum})
+		}
 	})
 }
 
@@ -298,25 +362,61 @@ func (n *node) commit() {
 		return
 	}
 	for _, m := range w.nodes {
-		if m != n && m.canCommit() {
+		if m != n && m.canCommit() && !w.stopped {
 			w.violate("members %d and %d can both commit, in terms %d and %d", n.id, m.id, n.term, m.term)
 		}
 	}
-	if w.flaw != flawNoFence && n.guarded && w.now > n.guard {
+	if w.flaw != flawNoFence && n.guarded && n.clock() > n.guard+time.Millisecond {
 		w.violate("member %d commits after its fence deadline", n.id)
 	}
 	n.end++
 	n.flushed = n.end
-	holding := 1
+	holders := []string{n.volume}
 	for _, m := range w.nodes {
 		if m != n && n.stream(m) {
-			holding++
+			holders = append(holders, m.volume)
 		}
 	}
-	if !w.sync || holding >= 2 {
-		w.acked[n.timeline] = n.end
-		w.commits++
+	n.acknowledge(holders)
+}
+
+// acknowledge answers the client if enough members hold its write.
+func (n *node) acknowledge(holders []string) {
+	w := n.w
+	if n.names != nil {
+		count := 0
+		for _, volume := range holders {
+			if slices.Contains(n.names.Volumes, volume) {
+				count++
+			}
+		}
+		if count < n.names.Write {
+			return
+		}
 	}
+	if n.names != nil && w.api.record.Quorum != nil && w.forced == w.forcedAfter(n.term) {
+		w.acked[n.lastFork()] = n.end
+	}
+	w.commits++
+	w.served = w.now
+	if n.agentStopped {
+		return
+	}
+	n.step(Acknowledged{lease.Position{Timeline: n.timeline, LSN: n.end}})
+	if n.settingTo != nil && n.end > n.settling {
+		set := n.settingTo.Quorum
+		n.settingTo = nil
+		n.step(QuorumSet{set})
+	}
+}
+
+// forcedAfter is the forced term unless it came after the given one: what an old
+// primary acknowledges then was given up.
+func (w *world) forcedAfter(term int64) int64 {
+	if w.forced > term {
+		return -1
+	}
+	return w.forced
 }
 
 // stream brings the WAL of a primary to a follower of its term, and reports
@@ -325,14 +425,15 @@ func (n *node) stream(m *node) bool {
 	if m == n || !m.up || m.frozen || m.primary || !m.receiving || m.followTerm != n.term || m.followed != n.volume || !n.w.isLinked(n.id, m.id) {
 		return false
 	}
+	if m.disk.Rewinding || !m.isBehind(n) {
+		m.rewind(n)
+		return false
+	}
 	if !slices.Contains(m.disk.Timelines, n.timeline) {
 		if !m.agentStopped {
 			m.step(Received{n.timeline})
 		}
 		return false
-	}
-	if !m.isBehind(n) {
-		m.rewind(n)
 	}
 	m.wal, m.end = n.wal, n.end
 	if m.lazy {
@@ -344,35 +445,46 @@ func (n *node) stream(m *node) bool {
 		n.step(Streamed{n.timeline})
 	}
 	m.lazy = n.w.chance(10)
-	return n.w.isWritable(m)
+	return true
 }
 
-// isWritable reports whether the member counts for the quorum.
-func (w *world) isWritable(m *node) bool {
-	q := w.nodes[0].disk.Known.Quorum
-	return q == nil || slices.Contains(q.Volumes, m.volume)
-}
-
-// isBehind reports whether m holds all of what n holds.
+// isBehind reports whether m holds all of what n holds. A volume without data is
+// not behind anything: it has to be cloned.
 func (n *node) isBehind(m *node) bool {
 	for i, f := range n.wal {
+		if i < len(m.wal) && m.wal[i].timeline == f.timeline && m.wal[i].id != f.id {
+			n.w.violate("members %d and %d hold different content on timeline %d", n.id, m.id, f.timeline)
+		}
 		if i >= len(m.wal) || m.wal[i] != f {
 			return false
 		}
 	}
-	return len(n.wal) == 0 || n.end <= m.endOn(n.wal[len(n.wal)-1].timeline)
+	return len(n.wal) > 0 && n.end <= m.endOnFork(n.lastFork())
 }
 
-// rewind drops what the primary does not have.
+// rewind replaces what the primary does not have, or clones an empty volume. Until
+// it ends, what the volume holds is of no use.
 func (n *node) rewind(m *node) {
-	common := uint64(0)
-	kept := 0
-	for i, f := range n.wal {
-		if i >= len(m.wal) || m.wal[i] != f {
-			break
-		}
-		common, kept = min(n.endOn(f.timeline), m.endOn(f.timeline)), i+1
+	if n.rewinding%2 == 1 || n.agentStopped {
+		return
 	}
-	n.wal, n.end = slices.Clone(n.wal[:kept]), common
-	n.flushed = min(n.flushed, n.end)
+	n.rewinding++
+	epoch, at := n.epoch, n.rewinding
+	n.step(RewindBegun{})
+	if n.epoch != epoch || !n.disk.Rewinding {
+		n.rewinding--
+		return
+	}
+	n.wal, n.end, n.flushed = nil, 0, 0
+	n.later(n.w.between(200*time.Millisecond, 4*second), func() {
+		if n.rewinding != at {
+			return
+		}
+		n.rewinding++
+		if !m.canCommit() || !n.receiving || n.followed != m.volume || n.followTerm != m.term || !n.w.isLinked(n.id, m.id) {
+			return // its source is gone: it begins again
+		}
+		n.wal, n.end, n.flushed = m.wal, m.end, m.end
+		n.step(RewindEnded{"s", n.reportWAL().Timelines})
+	})
 }

@@ -25,14 +25,15 @@ type LeaseWritten struct {
 	Sent    time.Duration
 }
 
-// WAL is what a volume holds. The timelines are all that it ever received, which
-// is more than a stopped receiver reports.
+// WAL is what a volume holds. The timelines are all that its data went through,
+// which can be more than a stopped receiver reports.
 type WAL struct {
 	Flushed   lease.Position
 	Timelines []int64
 }
 
-// ReceiverStopped answers StopReceiver: no more WAL is received.
+// ReceiverStopped answers StopReceiver: no more WAL is received. The WAL is that
+// of the volume, measured afterwards.
 type ReceiverStopped struct{ WAL WAL }
 
 // VoteRequest asks a member for its vote and its position.
@@ -41,10 +42,12 @@ type VoteRequest struct {
 	From string
 	// Term and Timeline are what the candidate wants to win.
 	Term, Timeline int64
-	// Base is the state of the Lease that the candidate observed as expired, and
-	// BaseTerm the term in it.
-	Base     lease.Version
-	BaseTerm int64
+	// Base is the state of the Lease that the candidate observed as free, and
+	// BaseAge the age of its record.
+	Base    lease.Version
+	BaseAge lease.Age
+	// Flushed is what the candidate holds.
+	Flushed lease.Position
 	// WAL is what the asked member holds at receipt; its driver fills it in.
 	WAL WAL
 }
@@ -56,8 +59,11 @@ type VoteReply struct {
 	Term int64
 	// Granted says that the voter promised the term and receives no more WAL.
 	Granted bool
-	// Vetoed says that no candidate may win now.
+	// Vetoed says that no candidate may win now: the voter leads, or it promised a
+	// primary not to be elected.
 	Vetoed bool
+	// Known is the age of the newest record that the voter has read.
+	Known lease.Age
 	// Promised and Timeline are the highest ones that the voter knows of.
 	Promised, Timeline int64
 	WAL                WAL
@@ -69,14 +75,28 @@ type VoteReply struct {
 // Promoted says that the server writes the timeline of Promote.
 type Promoted struct{ Term, Timeline int64 }
 
-// PromotionFailed says that it does not, and that it is stopped.
-type PromotionFailed struct{ Term int64 }
+// ServerFailed says that the server of a term cannot be promoted, ended, or hangs.
+type ServerFailed struct{ Term int64 }
 
 // Received says that the receiver is about to write a timeline to the volume.
 type Received struct{ Timeline int64 }
 
 // Streamed says that another member received a record of the timeline.
 type Streamed struct{ Timeline int64 }
+
+// Acknowledged says up to where every commit of the primary was acknowledged: what
+// it has flushed, and in synchronous mode what its quorum has flushed.
+type Acknowledged struct{ Position lease.Position }
+
+// RewindBegun says that the data directory is about to be rewound or replaced.
+type RewindBegun struct{}
+
+// RewindEnded says that the data directory is complete again, with the system
+// identifier and the timelines of its source.
+type RewindEnded struct {
+	SystemIdentifier string
+	Timelines        []int64
+}
 
 // ConfirmRequest asks a member to promise not to be elected.
 type ConfirmRequest struct {
@@ -95,12 +115,30 @@ type ConfirmReply struct {
 	Confirmed bool
 }
 
-// SwitchoverRequest asks the primary to shut down in order and to release the Lease.
-type SwitchoverRequest struct{}
+// SwitchoverRequest asks the primary to shut down in order and to release the
+// Lease. The target is the volume of a member that is alive, streams and is not
+// being deleted, as the driver found; empty for any.
+type SwitchoverRequest struct{ Target string }
 
 // ServerStopped says that every process of the server is gone after StopServer.
 // End is the end of its shutdown checkpoint.
 type ServerStopped struct{ End lease.Position }
+
+// MembersWanted asks the primary to change the volumes that may lead and the
+// quorum, one safe step at a time. A nil quorum is asynchronous mode.
+type MembersWanted struct {
+	Volumes []string
+	Quorum  *lease.Quorum
+}
+
+// QuorumSet answers SetQuorum: every process of the server uses the quorum, and the
+// quorum has flushed everything that was acknowledged before.
+type QuorumSet struct{ Quorum *lease.Quorum }
+
+// ForceRequest is a person's one-time request that this member leads with what it
+// has, whatever other members hold. The driver repeats it until Persistent has its
+// ID, which must not be empty.
+type ForceRequest struct{ ID string }
 
 func (Tick) isInput()              {}
 func (LeaseRead) isInput()         {}
@@ -109,10 +147,16 @@ func (ReceiverStopped) isInput()   {}
 func (VoteRequest) isInput()       {}
 func (VoteReply) isInput()         {}
 func (Promoted) isInput()          {}
-func (PromotionFailed) isInput()   {}
+func (ServerFailed) isInput()      {}
 func (Received) isInput()          {}
 func (Streamed) isInput()          {}
+func (Acknowledged) isInput()      {}
+func (RewindBegun) isInput()       {}
+func (RewindEnded) isInput()       {}
 func (ConfirmRequest) isInput()    {}
 func (ConfirmReply) isInput()      {}
 func (SwitchoverRequest) isInput() {}
 func (ServerStopped) isInput()     {}
+func (MembersWanted) isInput()     {}
+func (QuorumSet) isInput()         {}
+func (ForceRequest) isInput()      {}

@@ -12,11 +12,16 @@ import (
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
-// A history is one run of the simulator, made from its seed alone.
+// A history is one run of the simulator, made from its seed alone. Faults begin
+// until lastFault and end at healing. After that a primary has to serve.
 
 const (
-	horizon = 55 * time.Second
-	second  = time.Second
+	second    = time.Second
+	lastFault = 28 * second
+	healing   = 44 * second
+	settled   = healing + 12*second // no Lease of before the end of the faults is left
+	patience  = healing + 40*second // then a person forces a member
+	horizon   = patience + 60*second
 )
 
 type event struct {
@@ -69,14 +74,32 @@ type world struct {
 	cut     [4][4]bool          // from, to
 	quiet   [4][4]time.Duration // since when both ways work
 	lossy   bool
-	calm    bool // no crash between two effects
-	sync    bool
+	calm    bool // no crash between two effects, no failed promotion
+	drift   bool // the members' clocks run at different rates
+	stopped bool // a machine was stopped without its clock: two primaries, but not two that acknowledge
 
-	promoted  map[int64]int // timeline → node
-	acked     map[int64]uint64
-	elections int
-	commits   int
-	edited    bool // by hand, or restored to an older state
+	sync, changing bool // the wanted mode; members and mode change while it runs
+	leftOut        int  // percent of the members that are not wanted when they change
+	write          int
+	maxLag         uint64
+	noFailover     int // member, -1 for none
+
+	forks      int
+	promoted   map[int64]int // timeline → node
+	acked      map[int]uint64
+	floor      lease.Position // newest acknowledged position on the Lease
+	releasedAt time.Duration
+	elections  int
+	commits    int
+	served     time.Duration // last acknowledged commit
+	changes    int           // of members or quorum
+	edited     bool          // by hand, or restored to an older state
+	restored   bool          // the API server
+	lost       bool          // a volume, or it was reset to an older state
+	reset      bool
+	healed     bool
+	forced     int64 // term that a person forced
+	stalls     map[string]bool
 
 	tracing   bool
 	trace     []string
@@ -119,34 +142,58 @@ func (w *world) delay() time.Duration {
 }
 
 func newWorld(seed uint64, f flaw) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, promoted: map[int64]int{1: -1}, acked: map[int64]uint64{}}
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1,
+		promoted: map[int64]int{1: -1}, acked: map[int]uint64{}, stalls: map[string]bool{},
+	}
 	w.timing, _ = lease.NewTiming(0)
-	w.sync, w.lossy = w.chance(50), w.chance(25)
+	w.sync, w.lossy, w.changing, w.drift = w.chance(50), w.chance(25), w.chance(30), w.chance(50)
+	w.leftOut = 10
+	if f == flawNoCatchUp {
+		w.sync, w.changing, w.leftOut = true, true, 40
+	}
 	w.now = time.Duration(w.rng.IntN(1000)) * time.Millisecond
-	var volumes []string
 	size := 3
 	if w.chance(15) {
 		size = 2
 	}
+	if w.chance(10) {
+		w.noFailover = w.rng.IntN(size)
+	}
+	if w.chance(20) {
+		w.maxLag = 4
+	}
+	w.start(size)
+	w.after(0, w.writeAll)
+	w.after(w.between(0, second), w.keepSnapshot)
+	w.after(w.between(4*second, 8*second), w.wantMembers)
+	w.after(healing-w.now, w.heal)
+	w.planFaults()
+	return w
+}
+
+// start begins with a cluster whose Lease was released in order.
+func (w *world) start(size int) {
+	var volumes []string
 	for i := range size {
 		volumes = append(volumes, "v"+strconv.Itoa(i))
 	}
 	record := lease.Record{Term: 1, Timeline: 1, HighestTimeline: 1, ReachedTimeline: 1, SystemIdentifier: "s", Volumes: volumes, Shutdown: &lease.Position{Timeline: 1, LSN: 100}}
+	w.write = 2
 	if w.sync {
-		record.Quorum = &lease.Quorum{Volumes: volumes, Write: 2}
+		record.Quorum = &lease.Quorum{Volumes: volumes, Write: w.write}
 	}
 	w.api = apiState{exists: true, uid: 1, version: 1, record: record}
 	w.nextUID = 1
 	for i := range size {
-		n := &node{w: w, id: i, volume: volumes[i], wal: []fork{{1, 0}}, end: 100, flushed: 100}
+		n := &node{w: w, id: i, volume: volumes[i], wal: []fork{{timeline: 1}}, end: 100, flushed: 100, rate: 1}
+		if w.drift { // far more than clocks of machines differ
+			n.rate, n.offset = 0.95+0.1*w.rng.Float64(), w.between(0, 1000*second)
+		}
 		n.disk = Persistent{VolumeID: n.volume, SystemIdentifier: "s", Timelines: []int64{1}, Known: record}
 		w.nodes = append(w.nodes, n)
 		n.start(true)
 	}
-	w.after(0, w.write)
-	w.after(w.between(0, second), w.keepSnapshot)
-	w.planFaults()
-	return w
 }
 
 func (w *world) keepSnapshot() {
@@ -157,11 +204,12 @@ func (w *world) keepSnapshot() {
 	w.after(6*second, w.keepSnapshot)
 }
 
-// run stops at the first violation.
+// run stops at the first violation, and when a primary served for a while after
+// the faults.
 func (w *world) run() {
 	for len(w.queue) > 0 && w.violation == "" {
 		e := heap.Pop(&w.queue).(event)
-		if e.at > horizon {
+		if e.at > horizon || w.hasSettled() {
 			return
 		}
 		w.now = e.at
@@ -169,12 +217,18 @@ func (w *world) run() {
 	}
 }
 
-// write has a client inside each pod write to its server, twice a second.
-func (w *world) write() {
+// hasSettled reports whether a primary serves by a Lease that it renewed after the
+// faults.
+func (w *world) hasSettled() bool {
+	return w.healed && w.now > settled && w.served > settled
+}
+
+// writeAll has a client inside each pod write to its server, twice a second.
+func (w *world) writeAll() {
 	for _, n := range w.nodes {
 		n.commit()
 	}
-	w.after(w.between(200*time.Millisecond, 800*time.Millisecond), w.write)
+	w.after(w.between(200*time.Millisecond, 800*time.Millisecond), w.writeAll)
 }
 
 // isLinked reports whether both directions work.
@@ -224,10 +278,7 @@ func (w *world) readLease(n *node, sent time.Duration) {
 			reading.Answer, reading.Version, reading.Record = lease.Done, w.api.leaseVersion(), w.api.record
 		}
 		return func() {
-			reading.Received = w.now
-			if w.flaw == flawShortExpiry {
-				reading.Received -= 8 * second
-			}
+			reading.Received = n.clock()
 			n.step(LeaseRead{reading})
 		}
 	})
@@ -265,15 +316,49 @@ func (w *world) writeLease(n *node, e WriteLease) {
 	})
 }
 
+// store judges what is written to the Lease.
 func (w *world) store(n *node, r lease.Record) {
-	if r.Term > n.known && n.known > w.api.record.Term && w.sync {
-		w.violate("member %d wins term %d after term %d, and had read term %d", n.id, r.Term, w.api.record.Term, n.known)
+	before := w.api.record
+	isClaim := r.HolderUID != "" && r.Term != before.Term
+	if forced := n.state.Disk.Forced; isClaim && forced != n.forced {
+		n.forced, w.forced = forced, r.Term
 	}
-	if r.Term != w.api.record.Term || r.HolderUID != w.api.record.HolderUID {
-		w.log("lease: term %d, holder %q, timeline %d, by member %d", r.Term, r.HolderUID, r.Timeline, n.id)
+	if isClaim && w.forced != r.Term {
+		w.judgeClaim(n, before, r)
+	}
+	if r.Validate() != nil {
+		w.violate("member %d writes a record that is refused: %v", n.id, r.Validate())
+	}
+	if r.Revision != before.Revision {
+		w.changes++
+	}
+	if r.Quorum == nil { // no vote is mandatory any more
+		clear(w.acked)
+		w.floor = lease.Position{}
+	} else if r.Acknowledged.Newer(w.floor) && before.Quorum != nil {
+		w.floor = r.Acknowledged
+	}
+	if r.IsReleased() {
+		w.releasedAt = w.now
+	}
+	if isClaim || r.IsReleased() || r.Revision != before.Revision {
+		w.log("lease: term %d, holder %q, timeline %d, volumes %v, quorum %+v, by member %d", r.Term, r.HolderUID, r.Timeline, r.Volumes, r.Quorum, n.id)
 	}
 	w.api.version++
 	w.api.record = r
+}
+
+func (w *world) judgeClaim(n *node, before, r lease.Record) {
+	switch {
+	case r.Term > n.known && n.known > before.Term && before.Term > 0:
+		w.violate("member %d wins term %d after term %d, and had read term %d", n.id, r.Term, before.Term, n.known)
+	case w.noFailover == n.id:
+		w.violate("member %d wins term %d, and may not lead", n.id, r.Term)
+	case r.Quorum == nil && w.maxLag > 0 && before.CountLag(n.position()) > w.maxLag:
+		w.violate("member %d wins term %d with %v; %v was acknowledged", n.id, r.Term, n.position(), before.Acknowledged)
+	case before.IsReleased() && before.Successor != "" && before.Successor != n.volume && w.now-w.releasedAt < 9*second:
+		w.violate("member %d takes a Lease that was released for volume %s", n.id, before.Successor)
+	}
 }
 
 // send brings a message to the member with the volume.
@@ -299,18 +384,22 @@ func (w *world) send(from *node, volume string, in Input) {
 	})
 }
 
-// runHistory runs one history, and again with its trace if it fails.
+// runHistory runs one history. The first that fails is run again with its trace.
 func runHistory(t *testing.T, seed uint64) *world {
 	w := newWorld(seed, flawNone)
 	w.run()
-	if w.violation != "" {
+	w.judgeEnd()
+	if w.violation == "" {
+		return w
+	}
+	if !t.Failed() {
 		again := newWorld(seed, flawNone)
 		again.tracing = true
 		again.run()
 		for _, line := range again.trace {
 			t.Log(line)
 		}
-		t.Fatalf("seed %d: %s", seed, w.violation)
 	}
+	t.Errorf("seed %d: %s", seed, w.violation)
 	return w
 }

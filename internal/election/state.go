@@ -24,6 +24,11 @@ type Persistent struct {
 	Known lease.Record
 	// Timelines are all that were received, in the order of their numbers.
 	Timelines []int64
+	// Rewinding says that the data directory is being rewound or replaced: what it
+	// holds is not known until that is complete.
+	Rewinding bool
+	// Forced is the ID of the last ForceRequest that led to a claim.
+	Forced string
 }
 
 // Config is what does not change while the agent runs.
@@ -34,7 +39,10 @@ type Config struct {
 	Rank int
 	// NoFailover keeps the member from leading.
 	NoFailover bool
-	Timing     lease.Timing
+	// MaxLag is how many bytes of acknowledged WAL a failover may lose in
+	// asynchronous mode; 0 sets no limit.
+	MaxLag uint64
+	Timing lease.Timing
 }
 
 // Phase is what a member is doing.
@@ -60,7 +68,7 @@ const (
 	Leading
 	// Ending: its server shuts down in order.
 	Ending
-	// Releasing: its server is gone, and the release is sent.
+	// Releasing: its server is gone, and the Lease is to be given up.
 	Releasing
 )
 
@@ -83,7 +91,7 @@ type State struct {
 
 	writeSent time.Duration
 	writing   bool
-	pending   lease.Record
+	pending   lease.Record // the last that was sent, whatever became of it
 
 	// Receiving.
 	following int64 // term
@@ -94,31 +102,38 @@ type State struct {
 	expiredAt lease.Version // for which after was set
 	tried     lease.Version // a released Lease that the member cannot take at once
 	takeover  bool          // of a released Lease, with all of its holder's WAL
+	forcing   string        // ID of the request that began the candidacy
 	term      int64
 	timeline  int64
 	base      lease.Version
-	baseTerm  int64
+	baseOf    lease.Record // what the claim changes
+	baseAge   lease.Age
 	askSent   time.Duration
 	replies   []VoteReply
 	request   VoteRequest
 
 	// Leading.
-	deadlines lease.Deadlines
-	renewed   time.Duration // send of the last successful renewal
-	reached   int64
-	stopBy    time.Duration
+	deadlines    lease.Deadlines
+	renewed      time.Duration // send of the last successful renewal
+	reached      int64
+	acknowledged lease.Position
+	stopBy       time.Duration
+	successor    string
+	end          lease.Position // of the shutdown checkpoint, while Releasing
+
+	// Members and quorum.
+	wanted    *MembersWanted
+	effective *lease.Quorum
+	setting   bool // the server is being told another quorum
 
 	// Failsafe.
 	promise   time.Duration // not elected, and no vote, before
+	asked     []string
 	confirmed []string
 	roundSent time.Duration
 
 	stalled string
-	flaw    flaw
 }
-
-// flaw breaks a rule on purpose. Only tests set it.
-type flaw int
 
 // NewState is a member whose agent just started: it does not lead, whatever the
 // Lease says.
@@ -142,13 +157,51 @@ func (s State) isEligible(volume, system string, wal WAL) bool {
 		slices.Contains(wal.Timelines, reached)
 }
 
+// isInQuorum reports whether the volume's vote is one of the mandatory ones.
+func (s State) isInQuorum(volume string) bool {
+	return s.record.Quorum != nil && slices.Contains(s.record.Quorum.Volumes, volume)
+}
+
+// explainIneligible says why this member may not lead with its data; empty if it may.
+func (s State) explainIneligible(w WAL) string {
+	switch {
+	case s.Disk.Rewinding:
+		return "this member's data is being rewound or replaced"
+	case s.Config.NoFailover:
+		return "noFailover keeps this member from leading"
+	case !s.isEligible(s.Disk.VolumeID, s.Disk.SystemIdentifier, w):
+		return "this member's volume, database or timeline is not one that the Lease lets lead"
+	case s.record.Quorum != nil && !s.isInQuorum(s.Disk.VolumeID):
+		return "this member's volume is not in the synchronous quorum"
+	}
+	return ""
+}
+
+// explainLost says which acknowledged WAL this member lacks; empty if it may lead
+// without it.
+func (s State) explainLost() string {
+	switch {
+	case s.record.Quorum != nil && s.record.Acknowledged.Newer(s.wal.Flushed):
+		return "this member has less WAL than the synchronous quorum had acknowledged: its volume is older than that"
+	case s.record.Quorum == nil && s.Config.MaxLag > 0 && s.record.CountLag(s.wal.Flushed) > s.Config.MaxLag:
+		return "this member lacks more acknowledged WAL than failover.maxLag allows"
+	}
+	return ""
+}
+
 // ownWAL is what the volume is known to hold.
 func (s State) ownWAL() WAL { return WAL{Flushed: s.wal.Flushed, Timelines: s.Disk.Timelines} }
 
-// recordKnown merges a record that was read into what is persisted.
+// highestTimeline is the highest one that the member knows of, used or not.
+func (s State) highestTimeline() int64 {
+	return max(s.record.HighestTimeline, s.Disk.Known.HighestTimeline, s.Disk.PromisedTimeline, slices.Max(append([]int64{0}, s.Disk.Timelines...)))
+}
+
+// recordKnown merges a record that was read into what is persisted. What changes
+// with each renewal is no reason to write to the volume.
 func (s *State) recordKnown(r lease.Record) []Effect {
 	known := s.Disk.Known
-	if r.Term == known.Term && r.HolderUID == known.HolderUID && r.HighestTimeline <= known.HighestTimeline &&
+	if r.Age() == known.Age() && r.HolderUID == known.HolderUID && r.HighestTimeline <= known.HighestTimeline &&
 		r.ReachedTimeline <= known.ReachedTimeline && r.IsReleased() == known.IsReleased() {
 		return nil
 	}
@@ -172,6 +225,20 @@ func (s *State) recordReceived(timeline int64) []Effect {
 		return nil
 	}
 	s.recordTimelines(WAL{Flushed: s.wal.Flushed, Timelines: []int64{timeline}})
+	return []Effect{Persist{s.Disk}}
+}
+
+// beginRewind persists that the data directory is incomplete.
+func (s *State) beginRewind() []Effect {
+	s.Disk.Rewinding = true
+	return []Effect{Persist{s.Disk}}
+}
+
+// endRewind persists that it is complete again. What was received before and is not
+// in the source's history is gone.
+func (s *State) endRewind(in RewindEnded) []Effect {
+	s.Disk.Rewinding, s.Disk.SystemIdentifier = false, in.SystemIdentifier
+	s.Disk.Timelines = slices.Clone(in.Timelines)
 	return []Effect{Persist{s.Disk}}
 }
 

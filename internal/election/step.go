@@ -9,60 +9,79 @@ import (
 // Step is what a member becomes by an input, and what it has to do. Now is a
 // monotonic clock that also counts while the machine sleeps.
 func Step(s State, now time.Duration, in Input) (State, []Effect) {
-	var effects []Effect
+	var fenced []Effect
+	if s.IsPrimary() && now >= s.deadlines.Fence { // whatever came, it came too late
+		fenced = s.fence()
+	}
+	effects, known := s.stepLease(now, in)
+	if !known {
+		effects, known = s.stepElection(now, in)
+	}
+	if !known {
+		effects = s.stepPrimary(now, in)
+	}
+	return s, append(fenced, effects...)
+}
+
+// stepLease takes the clock and the answers of the API server.
+func (s *State) stepLease(now time.Duration, in Input) (effects []Effect, known bool) {
 	switch in := in.(type) {
 	case Tick:
-		effects = s.tick(now)
+		return s.tick(now), true
 	case LeaseRead:
-		effects = s.readLease(now, in.Reading)
+		return s.readLease(now, in.Reading), true
 	case LeaseWritten:
-		effects = s.wroteLease(now, in)
+		return s.wroteLease(now, in), true
+	}
+	return nil, false
+}
+
+// stepElection takes what concerns votes, promises and the data that is voted for.
+func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, known bool) {
+	switch in := in.(type) {
 	case ReceiverStopped:
-		effects = s.stoppedReceiver(now, in.WAL)
+		return s.stoppedReceiver(now, in.WAL), true
 	case VoteRequest:
-		effects = s.answerVote(now, in)
+		return s.answerVote(now, in), true
 	case VoteReply:
-		effects = s.countVote(now, in)
-	case Promoted:
-		s.finishPromotion(in)
-	case PromotionFailed:
-		effects = s.failPromotion(in)
+		return s.countVote(now, in), true
 	case Received:
-		effects = s.recordReceived(in.Timeline)
+		return s.recordReceived(in.Timeline), true
+	case RewindBegun:
+		return s.beginRewind(), true
+	case RewindEnded:
+		return s.endRewind(in), true
+	case ForceRequest:
+		return s.beginForced(now, in), true
+	case ConfirmRequest:
+		return s.answerConfirm(now, in), true
+	}
+	return nil, false
+}
+
+// stepPrimary takes what concerns a primary.
+func (s *State) stepPrimary(now time.Duration, in Input) []Effect {
+	switch in := in.(type) {
+	case Promoted:
+		return s.finishPromotion(in)
+	case ServerFailed:
+		return s.endFailedTerm(in)
 	case Streamed:
 		s.recordStreamed(in)
-	case ConfirmRequest:
-		effects = s.answerConfirm(now, in)
+	case Acknowledged:
+		s.recordAcknowledged(in)
 	case ConfirmReply:
-		effects = s.countConfirm(in)
+		return s.countConfirm(in)
 	case SwitchoverRequest:
-		effects = s.beginSwitchover(now)
+		return s.beginSwitchover(now, in)
 	case ServerStopped:
-		effects = s.releaseLease(now, in.End)
+		return s.beginRelease(now, in.End)
+	case MembersWanted:
+		s.acceptMembers(in)
+	case QuorumSet:
+		s.recordQuorum(in)
 	}
-	return s, effects
-}
-
-// finishPromotion makes the winner of a term its primary.
-func (s *State) finishPromotion(in Promoted) {
-	if s.Phase == Promoting && in.Term == s.term && in.Timeline == s.timeline {
-		s.Phase = Leading
-	}
-}
-
-// failPromotion ends a term whose winner could not be promoted.
-func (s *State) failPromotion(in PromotionFailed) []Effect {
-	if s.Phase != Promoting || in.Term != s.term {
-		return nil
-	}
-	return s.fence()
-}
-
-// recordStreamed records that a second member follows the primary's timeline.
-func (s *State) recordStreamed(in Streamed) {
-	if s.Phase == Leading && in.Timeline == s.timeline {
-		s.reached = in.Timeline
-	}
+	return nil
 }
 
 func (s *State) tick(now time.Duration) []Effect {
@@ -71,28 +90,53 @@ func (s *State) tick(now time.Duration) []Effect {
 		s.reading, s.outage = false, true
 		s.expiry = s.expiry.RecordReading(lease.Reading{Answer: lease.Unanswered}, s.Config.Timing)
 	}
+	if s.writing && now-s.writeSent >= timeout {
+		s.writing, s.outage = false, true
+		if s.Phase == Claiming {
+			s.Phase = Unsure
+		}
+	}
 	if s.IsPrimary() || s.Phase == Releasing {
 		return s.tickPrimary(now)
 	}
 	var effects []Effect
 	switch {
-	case s.Phase == Claiming && now-s.writeSent >= timeout:
-		s.Phase, s.writing, s.outage = Unsure, false, true
 	case s.Phase == Asking:
 		effects = s.decide(now)
 	case s.Phase == Standby && s.mayBeCandidate(now):
-		effects = s.beginCandidacy()
-	case s.Phase == Standby && s.missing && s.expiry.IsLost(s.Config.Timing):
-		effects = s.stall("the Lease is missing, and its holder does not write it again")
+		effects = s.beginCandidacy("")
+	case s.Phase == Standby:
+		effects = s.stall(s.explainStall())
 	}
 	return append(effects, s.readWhenDue(now)...)
+}
+
+// explainStall says why this member does not lead although no other one does.
+// Once a reason is given it stays until the Lease is held or a candidacy begins.
+func (s State) explainStall() string {
+	switch {
+	case s.missing && s.expiry.IsLost(s.Config.Timing):
+		return "the Lease is missing, and its holder does not write it again"
+	case s.readable && s.expiry.HasExpired(s.version, s.Config.Timing):
+		if reason := s.explainIneligible(s.ownWAL()); reason != "" {
+			return reason
+		}
+	}
+	return s.stalled
 }
 
 // readWhenDue reads the Lease once per renewal time, and at once to learn the
 // outcome of a claim.
 func (s *State) readWhenDue(now time.Duration) []Effect {
 	due := now-s.readSent >= s.Config.Timing.Renewal() || s.readSent == 0 || s.Phase == Unsure
-	if s.reading || !due || now == s.readSent {
+	if !due {
+		return nil
+	}
+	return s.startReading(now)
+}
+
+func (s *State) startReading(now time.Duration) []Effect {
+	if s.reading || now == s.readSent {
 		return nil
 	}
 	s.reading, s.readSent = true, now
@@ -100,40 +144,52 @@ func (s *State) readWhenDue(now time.Duration) []Effect {
 }
 
 func (s *State) readLease(now time.Duration, r lease.Reading) []Effect {
-	if r.Sent < s.ignore || !s.reading || r.Sent != s.readSent {
+	if !s.reading || r.Sent != s.readSent {
 		return nil
 	}
 	s.reading = false
 	s.outage = !r.Answer.IsReached()
+	if r.Sent < s.ignore {
+		return nil // this member has written since
+	}
 	s.expiry = s.expiry.RecordReading(r, s.Config.Timing)
-	if s.IsPrimary() {
+	if s.IsPrimary() || s.Phase == Releasing {
 		return s.readAsPrimary(now, r)
 	}
 	s.missing = r.Answer == lease.Missing
 	if r.Answer != lease.Done {
 		s.readable = s.readable && r.Answer == lease.Unanswered
-		return nil
+		return s.resolveMissing(now)
 	}
-	s.version, s.record, s.readable = r.Version, r.Record, false
-	if err := r.Record.Validate(); err != nil {
-		return s.stall(err.Error())
-	}
-	if r.Record.Term < s.Disk.Known.Term && s.flaw != flawOldLease {
-		return s.stall("the Lease is older than what this member has read before")
-	}
-	s.readable = true
-	effects := append(s.stall(""), s.recordKnown(r.Record)...)
+	effects := s.readRecord(r)
 	if s.Phase == Unsure {
 		return append(effects, s.resolveClaim(now)...)
 	}
 	return append(effects, s.followHolder()...)
 }
 
+// readRecord judges what the Lease says.
+func (s *State) readRecord(r lease.Reading) []Effect {
+	s.version, s.record, s.readable = r.Version, r.Record, false
+	if err := r.Record.Validate(); err != nil {
+		return s.stall(err.Error())
+	}
+	if contradiction := r.Record.Contradicts(s.Disk.Known); contradiction != "" {
+		return s.stall(contradiction + ": it was edited, or the API server was restored to an earlier state")
+	}
+	s.readable = true
+	effects := s.recordKnown(r.Record)
+	if !s.expiry.HasExpired(s.version, s.Config.Timing) {
+		effects = append(effects, s.stall("")...)
+	}
+	return effects
+}
+
 // followHolder streams from the holder, unless the member voted at this state of
 // the Lease: a candidate relies on the position that it reported.
 func (s *State) followHolder() []Effect {
 	voted := s.version == s.Disk.PromisedAt
-	if s.Phase != Standby || s.record.HolderUID == "" || s.record.HolderVolume == s.Disk.VolumeID ||
+	if s.Phase != Standby || !s.readable || s.record.HolderUID == "" || s.record.HolderVolume == s.Disk.VolumeID ||
 		s.following == s.record.Term || voted {
 		return nil
 	}
@@ -151,10 +207,10 @@ func (s *State) wroteLease(now time.Duration, w LeaseWritten) []Effect {
 	switch {
 	case s.Phase == Claiming:
 		return s.claimed(now, w)
+	case s.Phase == Releasing:
+		return s.wroteRelease(now, w)
 	case s.IsPrimary():
 		return s.wroteRenewal(now, w)
-	case s.Phase == Releasing:
-		s.Phase, s.following = Standby, 0
 	}
 	return nil
 }

@@ -36,12 +36,44 @@ func TestRule4RecordIsValidated(t *testing.T) {
 		"held and released":           func(r *Record) { r.Shutdown = &Position{4, 100} },
 		"more writers than members":   func(r *Record) { r.Quorum = &Quorum{Volumes: []string{"v1"}, Write: 2} },
 		"a volume twice":              func(r *Record) { r.Quorum = &Quorum{Volumes: []string{"v1", "v1"}, Write: 1} },
+		"a voter that is never asked": func(r *Record) { r.Quorum = &Quorum{Volumes: []string{"v1", "v9"}, Write: 2} },
+		"a successor of a held Lease": func(r *Record) { r.Successor = "v2" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := valid
 			edit(&r)
 			if err := r.Validate(); !errors.Is(err, ErrInvalid) {
 				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestRule5ContradictionsAreFound(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit        func(*Record)
+		contradicts bool
+	}{
+		"the same":                   {func(*Record) {}, false},
+		"a renewal":                  {func(r *Record) { r.Acknowledged, r.ReachedTimeline = Position{4, 9}, 4 }, false},
+		"other members":              {func(r *Record) { r.Revision++ }, false},
+		"a release":                  {func(r *Record) { r.HolderUID, r.Shutdown = "", &Position{4, 9} }, false},
+		"the next term":              {func(r *Record) { r.Term, r.Timeline, r.HolderUID = 4, 6, "p2" }, false},
+		"an earlier term":            {func(r *Record) { r.Term = 2 }, true},
+		"earlier members":            {func(r *Record) { r.Revision-- }, true},
+		"the term has another pod":   {func(r *Record) { r.HolderUID = "p2" }, true},
+		"the term has another line":  {func(r *Record) { r.Timeline = 5 }, true},
+		"a term with a used line":    {func(r *Record) { r.Term, r.Timeline, r.HolderUID = 4, 5, "p2" }, true},
+		"an edited term, no winner":  {func(r *Record) { r.Term = 9 }, true},
+		"a term with an unused line": {func(r *Record) { r.Term, r.Timeline, r.HighestTimeline = 9, 8, 8 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := valid
+			known.Revision = 1
+			r := known
+			c.edit(&r)
+			if got := r.Contradicts(known); (got != "") != c.contradicts {
+				t.Errorf("got %q", got)
 			}
 		})
 	}
@@ -100,10 +132,6 @@ func TestRule5LostLeaseIsCounted(t *testing.T) {
 			t.Errorf("after %s: lost %v", sent, got)
 		}
 	}
-	restored := valid.Restore()
-	if restored.HolderUID != "" || restored.IsReleased() || restored.Term != valid.Term || restored.Validate() != nil {
-		t.Errorf("got %+v", restored)
-	}
 }
 
 func TestRule2AnswersAreNoOutage(t *testing.T) {
@@ -118,6 +146,8 @@ func TestRule2AnswersAreNoOutage(t *testing.T) {
 }
 
 func TestRule11AcquireReservesItsTimeline(t *testing.T) {
+	outside := valid
+	outside.Volumes = append([]string{"v4"}, valid.Volumes...)
 	claim := Claim{UID: "p2", Pod: "db-1", Volume: "v2", SystemIdentifier: "s", Term: 4, Timeline: 6, Free: true}
 	got, err := valid.Acquire(claim)
 	if err != nil || got.Term != 4 || got.Timeline != 6 || got.HighestTimeline != 6 || got.ReachedTimeline != 3 || got.HolderVolume != "v2" {
@@ -135,31 +165,40 @@ func TestRule11AcquireReservesItsTimeline(t *testing.T) {
 			t.Errorf("got %+v, %v instead of %v", got, err, want)
 		}
 	}
+	claim.Volume = "v4"
+	if _, err := outside.Acquire(claim); !errors.Is(err, ErrNotEligible) {
+		t.Errorf("a volume outside of the quorum: %v", err)
+	}
+	claim.Forced = true
+	forced, err := valid.Acquire(claim)
+	if err != nil || !forced.MayLead("v4") || len(forced.Quorum.Volumes) != 4 || forced.Validate() != nil || len(valid.Volumes) != 3 {
+		t.Errorf("forced: %+v, %v", forced, err)
+	}
 }
 
 func TestRule17ReleaseRecordsTheShutdown(t *testing.T) {
 	end := Position{Timeline: 4, LSN: 900}
-	got, err := valid.Release("p1", 3, end)
-	if err != nil || !got.IsReleased() || *got.Shutdown != end || got.Term != 3 || got.Validate() != nil {
+	got, err := valid.Release("p1", 3, end, "v2")
+	if err != nil || !got.IsReleased() || *got.Shutdown != end || got.Successor != "v2" || got.Term != 3 || got.Validate() != nil {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := valid.Release("p1", 3, Position{Timeline: 3, LSN: 900}); !errors.Is(err, ErrInvalid) {
+	if _, err := valid.Release("p1", 3, Position{Timeline: 3, LSN: 900}, ""); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a position on another timeline: %v", err)
 	}
-	if _, err := valid.Release("p2", 3, end); !errors.Is(err, ErrNotHolder) {
+	if _, err := valid.Release("p2", 3, end, ""); !errors.Is(err, ErrNotHolder) {
 		t.Errorf("another holder: %v", err)
 	}
 }
 
 func TestRule5RenewNeedsTheOwnTerm(t *testing.T) {
-	if got, err := valid.Renew("p1", 3, 4); err != nil || got.ReachedTimeline != 4 {
+	if got, err := valid.Renew("p1", 3, Progress{Reached: 4}); err != nil || got.ReachedTimeline != 4 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, c := range []struct {
 		uid  string
 		term int64
 	}{{"p2", 3}, {"p1", 2}, {"", 3}} {
-		if _, err := valid.Renew(c.uid, c.term, 0); !errors.Is(err, ErrNotHolder) {
+		if _, err := valid.Renew(c.uid, c.term, Progress{}); !errors.Is(err, ErrNotHolder) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -25,19 +25,6 @@ func (p Position) Newer(q Position) bool {
 	return p.LSN > q.LSN
 }
 
-// Quorum is the set of volumes that acknowledge a commit in synchronous mode.
-type Quorum struct {
-	// Volumes are the IDs of the volumes in the set, that of the primary included.
-	Volumes []string
-	// Write is how many of them hold a write before it is acknowledged, the
-	// primary included.
-	Write int
-}
-
-// CountVotes is how many of the set have to vote in an election: at least one of
-// them holds each acknowledged write.
-func (q Quorum) CountVotes() int { return len(q.Volumes) - q.Write + 1 }
-
 // Record is what the Lease says.
 type Record struct {
 	// HolderUID is the UID of the pod that may write, empty for none.
@@ -57,13 +44,21 @@ type Record struct {
 	ReachedTimeline int64
 	// SystemIdentifier is that of the database.
 	SystemIdentifier string
+	// Revision counts the changes of Volumes and Quorum.
+	Revision int64
 	// Volumes are the IDs of the volumes that may lead.
 	Volumes []string
 	// Quorum is set in synchronous mode only. It is never changed in place.
 	Quorum *Quorum
+	// Acknowledged is a position up to which every commit was acknowledged at the
+	// last renewal: what the holder, or in synchronous mode the quorum, has flushed.
+	Acknowledged Position
 	// Shutdown is the end of the shutdown checkpoint of a holder that gave the
 	// Lease up, nil if it did not. It is never changed in place.
 	Shutdown *Position
+	// Successor is the only volume that may take a released Lease at once; empty
+	// for any of them.
+	Successor string
 }
 
 // ErrInvalid says that a record was not written by an agent, or was edited.
@@ -86,6 +81,8 @@ func (r Record) Validate() error {
 		return fmt.Errorf("%w: the holder's volume is missing", ErrInvalid)
 	case r.HolderUID != "" && r.Shutdown != nil:
 		return fmt.Errorf("%w: a Lease with a holder has a shutdown position", ErrInvalid)
+	case r.Successor != "" && r.Shutdown == nil:
+		return fmt.Errorf("%w: a Lease that was not released names a successor", ErrInvalid)
 	}
 	return r.validateQuorum()
 }
@@ -94,12 +91,13 @@ func (r Record) validateQuorum() error {
 	if r.Quorum == nil {
 		return nil
 	}
-	if r.Quorum.Write < 1 || r.Quorum.Write > len(r.Quorum.Volumes) {
-		return fmt.Errorf("%w: %d of %d members cannot acknowledge a write", ErrInvalid, r.Quorum.Write, len(r.Quorum.Volumes))
+	if err := r.Quorum.Validate(); err != nil {
+		return err
 	}
-	distinct := slices.Compact(slices.Sorted(slices.Values(r.Quorum.Volumes)))
-	if len(distinct) != len(r.Quorum.Volumes) {
-		return fmt.Errorf("%w: a volume is in the quorum set twice", ErrInvalid)
+	for _, volume := range r.Quorum.Volumes {
+		if !r.MayLead(volume) { // a candidate asks those that may lead
+			return fmt.Errorf("%w: volume %s of the quorum is not one that may lead", ErrInvalid, volume)
+		}
 	}
 	return nil
 }
@@ -107,6 +105,45 @@ func (r Record) validateQuorum() error {
 // IsReleased reports whether the last holder shut down in order and gave the
 // Lease up. An empty holder without a shutdown position is an edited Lease.
 func (r Record) IsReleased() bool { return r.HolderUID == "" && r.Shutdown != nil }
+
+// Age orders the states of a Lease as far as its members and its holder go.
+type Age struct{ Term, Revision int64 }
+
+// IsOlder reports whether a is of an earlier term, or of earlier members in the
+// same term.
+func (a Age) IsOlder(b Age) bool {
+	if a.Term != b.Term {
+		return a.Term < b.Term
+	}
+	return a.Revision < b.Revision
+}
+
+// Age is that of the record.
+func (r Record) Age() Age { return Age{r.Term, r.Revision} }
+
+// Contradicts says what a record cannot be if another one was written before it:
+// the Lease was edited, or the API server was restored to an earlier state. It is
+// empty for a record that may follow the known one.
+func (r Record) Contradicts(known Record) string {
+	isOther := known.HolderUID != "" && r.HolderUID != "" && known.HolderUID != r.HolderUID
+	switch {
+	case r.Age().IsOlder(known.Age()):
+		return "the Lease is older than what this member has read before"
+	case r.Term == known.Term && (isOther || r.Timeline != known.Timeline):
+		return "the Lease's term has another holder or timeline than this member has read before"
+	case r.Term > known.Term && r.Timeline <= known.HighestTimeline:
+		return "the Lease's term uses a timeline that was reserved before it"
+	}
+	return ""
+}
+
+// CountLag is how many bytes a position is behind what was acknowledged.
+func (r Record) CountLag(p Position) uint64 {
+	if p.LSN >= r.Acknowledged.LSN {
+		return 0
+	}
+	return r.Acknowledged.LSN - p.LSN
+}
 
 // MayLead reports whether the volume is one of those that may lead.
 func (r Record) MayLead(volume string) bool { return slices.Contains(r.Volumes, volume) }

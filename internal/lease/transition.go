@@ -3,6 +3,7 @@ package lease
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Errors of a change that is refused.
@@ -27,13 +28,21 @@ type Claim struct {
 	Term int64
 	// Timeline is higher than every reserved one.
 	Timeline int64
+	// Flushed is what the claimant holds.
+	Flushed Position
 	// Free says that the claimant has observed the Lease expired or released.
 	Free bool
+	// Forced says that a person named the claimant: its volume is recorded as one
+	// that may lead if it is not.
+	Forced bool
 }
 
 // Acquire is the record after the claim. It reserves the claim's timeline in the
 // same update that wins its term.
 func (r Record) Acquire(c Claim) (Record, error) {
+	if c.Forced {
+		r = r.admit(c.Volume)
+	}
 	switch {
 	case !c.Free:
 		return r, ErrHeld
@@ -43,26 +52,74 @@ func (r Record) Acquire(c Claim) (Record, error) {
 		return r, fmt.Errorf("%w: %d after %d", ErrUsedTimeline, c.Timeline, r.HighestTimeline)
 	case !r.MayLead(c.Volume) || c.SystemIdentifier != r.SystemIdentifier:
 		return r, fmt.Errorf("%w: %s", ErrNotEligible, c.Volume)
+	case r.Quorum != nil && !slices.Contains(r.Quorum.Volumes, c.Volume):
+		// A primary counts among those that acknowledge its writes.
+		return r, fmt.Errorf("%w: %s is not in the quorum", ErrNotEligible, c.Volume)
 	}
 	r.HolderUID, r.HolderPod, r.HolderVolume = c.UID, c.Pod, c.Volume
 	r.Term, r.Timeline, r.HighestTimeline = c.Term, c.Timeline, c.Timeline
-	r.Shutdown = nil
+	r.Shutdown, r.Successor = nil, ""
+	if r.Quorum == nil || c.Forced {
+		// In synchronous mode the position stays: a quorum has flushed it, and the
+		// winner may hold more than that.
+		r.Acknowledged = c.Flushed
+	}
 	return r, nil
 }
 
-// Renew is the record after a renewal by the holder. A reached timeline is that
-// of this term as soon as a second member received it, else 0.
-func (r Record) Renew(uid string, term, reached int64) (Record, error) {
+// admit adds the volume to those that may lead and to the quorum.
+func (r Record) admit(volume string) Record {
+	if !r.MayLead(volume) {
+		r.Volumes, r.Revision = append(slices.Clone(r.Volumes), volume), r.Revision+1
+	}
+	if r.Quorum != nil && !slices.Contains(r.Quorum.Volumes, volume) {
+		r.Quorum = &Quorum{Volumes: append(slices.Clone(r.Quorum.Volumes), volume), Write: r.Quorum.Write}
+	}
+	return r
+}
+
+// Progress is what a holder knows at a renewal.
+type Progress struct {
+	// Reached is the timeline of this term as soon as a second member received it,
+	// else 0.
+	Reached int64
+	// Acknowledged is that of the Record; the zero value leaves it.
+	Acknowledged Position
+}
+
+// Renew is the record after a renewal by the holder.
+func (r Record) Renew(uid string, term int64, p Progress) (Record, error) {
 	if uid == "" || r.HolderUID != uid || r.Term != term {
 		return r, ErrNotHolder
 	}
-	r.ReachedTimeline = max(r.ReachedTimeline, reached)
+	r.ReachedTimeline = max(r.ReachedTimeline, p.Reached)
+	if p.Acknowledged.Newer(r.Acknowledged) {
+		r.Acknowledged = p.Acknowledged
+	}
 	return r, nil
 }
 
+// ChangeMembers is the record after its holder changed the volumes that may lead
+// and the quorum. The holder itself stays one of both.
+func (r Record) ChangeMembers(uid string, term int64, volumes []string, quorum *Quorum) (Record, error) {
+	if uid == "" || r.HolderUID != uid || r.Term != term {
+		return r, ErrNotHolder
+	}
+	changed := r
+	changed.Volumes, changed.Quorum, changed.Revision = slices.Clone(volumes), quorum, r.Revision+1
+	if !changed.MayLead(r.HolderVolume) || quorum != nil && !slices.Contains(quorum.Volumes, r.HolderVolume) {
+		return r, fmt.Errorf("%w: the holder's volume %s is left out", ErrInvalid, r.HolderVolume)
+	}
+	if err := changed.Validate(); err != nil {
+		return r, err
+	}
+	return changed, nil
+}
+
 // Release is the record after its holder shut down in order. The position is the
-// end of the shutdown checkpoint.
-func (r Record) Release(uid string, term int64, end Position) (Record, error) {
+// end of the shutdown checkpoint. A successor, if one is named, is the only volume
+// that may take the Lease at once.
+func (r Record) Release(uid string, term int64, end Position, successor string) (Record, error) {
 	if uid == "" || r.HolderUID != uid || r.Term != term {
 		return r, ErrNotHolder
 	}
@@ -70,13 +127,6 @@ func (r Record) Release(uid string, term int64, end Position) (Record, error) {
 		return r, fmt.Errorf("%w: the shutdown position is on timeline %d, not on %d", ErrInvalid, end.Timeline, r.Timeline)
 	}
 	r.HolderUID, r.HolderPod, r.HolderVolume = "", "", ""
-	r.Shutdown = &end
+	r.Shutdown, r.Successor = &end, successor
 	return r, nil
-}
-
-// Restore is the record to create in place of a lost Lease, by a member that does
-// not hold it: it keeps all but the holder, so that it elects no member.
-func (r Record) Restore() Record {
-	r.HolderUID, r.HolderPod, r.HolderVolume, r.Shutdown = "", "", "", nil
-	return r
 }

@@ -1,0 +1,119 @@
+package election
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// heal ends all faults: every member is up, reaches every other one and the API
+// server.
+func (w *world) heal() {
+	w.log("all faults end")
+	w.healed, w.apiDown, w.apiSick, w.lossy, w.calm = true, false, false, false, true
+	for _, n := range w.nodes {
+		n.apiCut, n.answersLost, n.forbidden = false, false, false
+		w.disturb(n)
+		for i := range w.nodes {
+			w.cut[n.id][i] = false
+		}
+	}
+	for _, n := range w.nodes {
+		switch {
+		case !n.up:
+			n.start(true)
+		case n.frozen || n.agentStopped:
+			n.resume()
+		}
+	}
+	w.after(patience-w.now, w.force)
+}
+
+// force has a person name the member with the newest data, until one leads. It is
+// a mistake of the protocol if no rule explains why none was elected.
+func (w *world) force() {
+	if w.served <= settled {
+		if !w.mayStall() {
+			w.violate("no member leads although all faults have ended")
+		}
+		w.log("a person forces member %d", w.newest().id)
+		w.noFailover = -1
+		for _, n := range w.nodes { // whoever cannot lead keeps others from it no longer
+			n.state.Config.NoFailover = false
+		}
+		w.repeatForce(w.newest())
+	}
+}
+
+func (w *world) repeatForce(n *node) {
+	if w.served <= settled {
+		n.step(ForceRequest{"late"})
+		w.after(second, func() { w.repeatForce(n) })
+	}
+}
+
+func (w *world) newest() *node {
+	return slices.MaxFunc(w.nodes, func(a, b *node) int {
+		switch {
+		case a.position().Newer(b.position()):
+			return 1
+		case b.position().Newer(a.position()):
+			return -1
+		}
+		return b.id - a.id
+	})
+}
+
+// mayStall reports whether a rule forbids every candidate: the Lease was edited,
+// lost or set back (5), a volume was lost or set back (8, 10), or the members that
+// may lead have less than others (10: noFailover, maxLag).
+func (w *world) mayStall() bool {
+	return w.edited || w.lost || w.noFailover >= 0 || w.maxLag > 0
+}
+
+// judgeEnd demands a primary that serves.
+func (w *world) judgeEnd() {
+	if w.violation == "" && !w.hasSettled() {
+		w.violate("no member leads, although a person forced member %d", w.newest().id)
+	}
+}
+
+// wantMembers has the operator wish for members and a mode, as it does all the
+// time: whoever streams may lead and acknowledges.
+func (w *world) wantMembers() {
+	w.after(w.between(second, 6*second), w.wantMembers)
+	if w.changing && !w.healed && w.chance(20) {
+		w.sync, w.write = w.chance(80), 1+w.rng.IntN(2)
+	}
+	for _, n := range w.nodes {
+		if !n.canCommit() || n.agentStopped {
+			continue
+		}
+		wanted := MembersWanted{Volumes: []string{n.volume}}
+		for _, m := range w.nodes {
+			isLeftOut := w.changing && !w.healed && w.chance(w.leftOut)
+			if m != n && !isLeftOut && m.up && len(m.wal) > 0 && m.lastFork() == n.lastFork() {
+				wanted.Volumes = append(wanted.Volumes, m.volume)
+			}
+		}
+		if !w.changing && !w.lost {
+			return
+		}
+		if w.sync {
+			wanted.Quorum = &lease.Quorum{Volumes: wanted.Volumes, Write: min(w.write, len(wanted.Volumes))}
+		}
+		if w.sync && !w.changing && len(wanted.Volumes) < 2 {
+			return // nobody gives the second copy up
+		}
+		w.log("member %d is asked for %d members: %v", n.id, len(wanted.Volumes), strconv.Quote(w.describe(wanted.Quorum)))
+		n.step(wanted)
+	}
+}
+
+func (w *world) describe(q *lease.Quorum) string {
+	if q == nil {
+		return "asynchronous"
+	}
+	return strconv.Itoa(q.Write) + " of " + strconv.Itoa(len(q.Volumes))
+}

@@ -1,0 +1,395 @@
+package election
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// find is the first effect of a type.
+func find[E Effect](t *testing.T, effects []Effect) E {
+	t.Helper()
+	for _, e := range effects {
+		if found, is := e.(E); is {
+			return found
+		}
+	}
+	var none E
+	t.Fatalf("no %T in %v", none, effects)
+	return none
+}
+
+// newPrimary leads in term 5. Its last renewal was sent at 10 s.
+func newPrimary(t *testing.T, quorum *lease.Quorum) State {
+	t.Helper()
+	s := newMember(t, "v0", "p1")
+	s.Phase, s.term, s.timeline, s.record, s.readable = Leading, 5, 5, baseRecord, true
+	s.record.Quorum, s.effective = quorum, quorum
+	s.pending, s.Disk.Known = s.record, s.record
+	s.version, s.renewed, s.writeSent = lease.Version{UID: "u", Resource: "1"}, 10*second, 10*second
+	s.deadlines = s.Config.Timing.Deadlines(10 * second)
+	return s
+}
+
+// newCandidate has stopped its receiver at 60 of timeline 5, and asks at 20 s.
+func newCandidate(t *testing.T, edit func(*lease.Record, *State)) (State, []Effect) {
+	t.Helper()
+	s, record := newMember(t, "v1", "p2"), baseRecord
+	edit(&record, &s)
+	s.Disk.Known = record
+	for now := 2 * second; now <= 20*second; now += 2 * second {
+		var effects []Effect
+		s, effects = readAt(s, now, lease.Done, "1", record)
+		if contains[StopReceiver](effects) {
+			return Step(s, now, ReceiverStopped{WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}})
+		}
+	}
+	return s, nil
+}
+
+func vote(s State, from string, lsn uint64, granted bool) VoteReply {
+	return VoteReply{
+		From: from, Term: s.term, Granted: granted, Known: s.baseAge, Promised: s.term, SystemIdentifier: "s",
+		WAL: WAL{lease.Position{Timeline: 5, LSN: lsn}, []int64{5}},
+	}
+}
+
+var everyone = &lease.Quorum{Volumes: []string{"v0", "v1", "v2"}, Write: 2}
+
+// A reading that was overtaken by a write of this member says nothing, and is no
+// outage either.
+func TestRule3OvertakenReadingIsNoOutage(t *testing.T) {
+	s := newPrimary(t, nil)
+	s.reading, s.readSent, s.ignore = true, 11*second, 11*second+second/2
+	s, _ = Step(s, 12*second, LeaseRead{lease.Reading{Answer: lease.Done, Sent: 11 * second}})
+	if s, _ = Step(s, 13*second, Tick{}); s.reading || s.outage || s.Phase != Leading {
+		t.Errorf("reading %v, outage %v, phase %d", s.reading, s.outage, s.Phase)
+	}
+}
+
+func TestRule5HolderWritesALostOrEmptiedLeaseAgain(t *testing.T) {
+	for name, answer := range map[string]lease.Answer{"deleted": lease.Missing, "emptied": lease.Done} {
+		t.Run(name, func(t *testing.T) {
+			s := newPrimary(t, nil)
+			s.outage = true
+			s, effects := readAt(s, 12*second, answer, "2", lease.Record{})
+			if w := find[WriteLease](t, effects); w.Record.Term != 5 || (w.Base == lease.Version{}) != (answer == lease.Missing) {
+				t.Errorf("got %+v", w)
+			}
+			late := newPrimary(t, nil)
+			late.reading, late.readSent = true, 16*second
+			late, effects = Step(late, 17*second, LeaseRead{lease.Reading{Answer: answer, Sent: 16 * second, Received: 17 * second}})
+			if !contains[Fence](effects) || contains[WriteLease](effects) || late.Phase != Standby {
+				t.Errorf("after its deadline: %v", effects)
+			}
+			if s.Phase != Leading {
+				t.Errorf("phase %d", s.Phase)
+			}
+		})
+	}
+}
+
+func TestRule6ServerThatHangsIsFenced(t *testing.T) {
+	s, effects := Step(newPrimary(t, nil), 11*second, ServerFailed{5})
+	if find[Fence](t, effects); s.Phase != Standby {
+		t.Errorf("phase %d", s.Phase)
+	}
+	if _, effects := Step(newPrimary(t, nil), 11*second, ServerFailed{4}); len(effects) != 0 {
+		t.Errorf("for another term: %v", effects)
+	}
+}
+
+// WAL that was only announced is not WAL: its timeline is recorded before the first
+// of it arrives.
+func TestRule8EligibilityIsOfMeasuredWAL(t *testing.T) {
+	s, _ := newCandidate(t, func(r *lease.Record, s *State) {
+		r.Timeline, r.HighestTimeline, r.ReachedTimeline = 6, 6, 6
+		s.Disk.Timelines = []int64{5, 6}
+	})
+	if s.Phase != Standby || s.stalled == "" {
+		t.Errorf("phase %d, %q", s.Phase, s.stalled)
+	}
+}
+
+func TestRule10QuorumVoterCountsEvenIfItMayNotLead(t *testing.T) {
+	s, effects := newCandidate(t, func(r *lease.Record, _ *State) { r.Quorum = everyone })
+	find[AskVote](t, effects)
+	ahead := vote(s, "v2", 61, true)
+	ahead.NoFailover = true
+	if s, effects := Step(s, 13*second, ahead); contains[WriteLease](effects) || s.Phase != Standby || s.stalled == "" {
+		t.Errorf("claimed over more WAL: %v", effects)
+	}
+	ahead.Granted = false // no vote, and it may not lead: it decides nothing
+	s, _ = Step(s, 13*second, ahead)
+	if _, effects := Step(s, 13*second, vote(s, "v0", 60, true)); !contains[WriteLease](effects) {
+		t.Errorf("did not claim: %v", effects)
+	}
+}
+
+func TestRule10AcknowledgedWALDecidesWhoMayLead(t *testing.T) {
+	for name, c := range map[string]struct {
+		quorum   *lease.Quorum
+		maxLag   uint64
+		known    uint64
+		campaign bool
+	}{
+		"no limit":                             {nil, 0, 100, true},
+		"within maxLag":                        {nil, 40, 100, true},
+		"beyond maxLag":                        {nil, 39, 100, false},
+		"all that the quorum acknowledged":     {everyone, 0, 60, true},
+		"less than the quorum acknowledged":    {everyone, 0, 61, false},
+		"maxLag is no matter of a synchronous": {everyone, 1, 60, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, effects := newCandidate(t, func(r *lease.Record, s *State) {
+				r.Quorum, r.Acknowledged, s.Config.MaxLag = c.quorum, lease.Position{Timeline: 5, LSN: c.known}, c.maxLag
+			})
+			if contains[AskVote](effects) != c.campaign || (s.stalled == "") != c.campaign {
+				t.Errorf("%v, %q", effects, s.stalled)
+			}
+		})
+	}
+}
+
+// A member with less WAL that asks again and again does not keep the better one
+// from winning.
+func TestRule10BetterMemberDoesNotWait(t *testing.T) {
+	s, _ := newCandidate(t, func(*lease.Record, *State) {})
+	raised := vote(s, "v2", 50, false)
+	raised.Promised, raised.Timeline = s.term+3, s.timeline+2
+	s, _ = Step(s, 13*second, raised)
+	s, _ = Step(s, 13*second, vote(s, "v0", 50, false))
+	if s.Phase != Standby || s.after > 14*second {
+		t.Fatalf("phase %d, not before %s", s.Phase, s.after)
+	}
+	s, _ = Step(s, 14*second, Tick{})
+	if s.Phase != Stopping || s.term <= raised.Promised || s.timeline <= raised.Timeline {
+		t.Errorf("phase %d, term %d, timeline %d", s.Phase, s.term, s.timeline)
+	}
+	weak := VoteRequest{From: "v2", Term: 90, Timeline: 90, Base: s.version, BaseAge: s.record.Age(), Flushed: lease.Position{Timeline: 5, LSN: 50}}
+	weak.WAL = WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}
+	s.Phase = Standby
+	if s, effects := Step(s, 14*second, weak); s.Phase != Standby || find[Vote](t, effects).Reply.Granted {
+		t.Errorf("voted for less WAL: %v", effects)
+	}
+}
+
+func TestRule10ForcedMemberLeadsWithoutVotes(t *testing.T) {
+	s := newMember(t, "v1", "p2")
+	s.Disk.Known.Quorum = everyone
+	var effects []Effect
+	for now := 2 * second; now <= 14*second; now += 2 * second {
+		s, _ = readAt(s, now, lease.Missing, "", lease.Record{})
+		if s, effects = Step(s, now, ForceRequest{"once"}); (len(effects) > 0) != (now >= 12*second) {
+			t.Fatalf("after %s: %v", now, effects)
+		}
+		if len(effects) > 0 {
+			break
+		}
+	}
+	s, _ = Step(s, 12*second, ReceiverStopped{WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}})
+	s, effects = Step(s, 15*second, Tick{})
+	w := find[WriteLease](t, effects)
+	if w.Base != (lease.Version{}) || w.Record.HolderVolume != "v1" || w.Record.Term != 6 || w.Record.Timeline != 6 || w.Record.Quorum != everyone {
+		t.Errorf("got %+v", w)
+	}
+	if s.Disk.Forced != "once" {
+		t.Error("the request is not on the volume")
+	}
+	s, _ = Step(s, 15*second, LeaseWritten{Answer: lease.Conflict, Sent: 15 * second})
+	if _, effects = Step(s, 30*second, ForceRequest{"once"}); len(effects) > 0 {
+		t.Errorf("forced twice: %v", effects)
+	}
+}
+
+// A quorum is left by the Lease first, and entered by the server first.
+func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
+	s := newPrimary(t, everyone)
+	s, _ = Step(s, 11*second, MembersWanted{Volumes: []string{"v0", "v1"}, Quorum: &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 1}})
+	s, effects := Step(s, 11*second, Tick{})
+	w := find[WriteLease](t, effects)
+	if w.Record.Revision != 1 || w.Record.Quorum.Write != 1 || slices.Contains(w.Record.Quorum.Volumes, "v2") || !w.Record.MayLead("v2") {
+		t.Fatalf("first %+v: v2 still acknowledges", w.Record)
+	}
+	if contains[SetQuorum](effects) {
+		t.Fatal("the server is told before the Lease")
+	}
+	unsure, _ := Step(s, 13*second, Tick{}) // no answer
+	if _, effects := Step(unsure, 13*second, MembersWanted{}); contains[SetQuorum](effects) {
+		t.Error("the server is told while the outcome is unknown")
+	}
+	s, effects = Step(s, 11*second, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: 11 * second})
+	set := find[SetQuorum](t, effects)
+	if s, effects = Step(s, 12*second, Tick{}); contains[WriteLease](effects) {
+		t.Errorf("the Lease changes while the server does: %v", effects)
+	}
+	s, _ = Step(s, 12*second, QuorumSet(set))
+	_, effects = Step(s, 12*second, Tick{})
+	if w := find[WriteLease](t, effects); w.Record.MayLead("v2") || w.Record.Revision != 2 {
+		t.Errorf("at the end %+v", w.Record)
+	}
+}
+
+// A change whose answer was lost is not taken back by the next write: members that
+// have read it would take that for an older Lease.
+func TestRule15LostAnswerTakesNoChangeBack(t *testing.T) {
+	wish := MembersWanted{Volumes: []string{"v0", "v1", "v2"}, Quorum: &lease.Quorum{Volumes: []string{"v0", "v1", "v2"}, Write: 1}}
+	for name, c := range map[string]struct {
+		answer   lease.Answer
+		done     bool
+		revision int64
+		write    int
+	}{
+		"it was done":       {lease.Done, true, 1, 1},
+		"it was not done":   {lease.Done, false, 1, 1}, // and is written again
+		"the Lease is lost": {lease.Missing, false, 3, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := Step(newPrimary(t, everyone), 11*second, wish)
+			s, effects := Step(s, 11*second, Tick{})
+			record := s.record
+			if c.done {
+				record = find[WriteLease](t, effects).Record
+			}
+			if c.answer == lease.Missing {
+				record = lease.Record{}
+			}
+			_, effects = readAt(s, 13*second, c.answer, "2", record)
+			w := find[WriteLease](t, effects).Record
+			if w.Revision != c.revision || w.Quorum.Write != c.write {
+				t.Errorf("revision %d, quorum %+v", w.Revision, w.Quorum)
+			}
+		})
+	}
+}
+
+func TestRule15WrongWishEndsNothing(t *testing.T) {
+	for name, wish := range map[string]MembersWanted{
+		"without the primary": {Quorum: &lease.Quorum{Volumes: []string{"v1"}, Write: 1}},
+		"nobody can write":    {Quorum: &lease.Quorum{Volumes: []string{"v0"}, Write: 2}},
+		"an unnamed volume":   {Volumes: []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := Step(newPrimary(t, everyone), 11*second, wish)
+			s, effects := Step(s, 13*second, Tick{})
+			if w := find[WriteLease](t, effects); w.Record.Revision != 0 || s.Phase != Leading {
+				t.Errorf("got %+v", w)
+			}
+		})
+	}
+}
+
+// A volume that a write of unknown outcome may have admitted could be elected.
+func TestRule16AsksWhoeverMayHaveBeenAdmitted(t *testing.T) {
+	s := newPrimary(t, nil)
+	s, _ = Step(s, 11*second, MembersWanted{Volumes: []string{"v0", "v1", "v2", "v3"}})
+	s, effects := Step(s, 11*second, Tick{})
+	if !find[WriteLease](t, effects).Record.MayLead("v3") {
+		t.Fatal("not admitted")
+	}
+	s, effects = Step(s, 13*second, Tick{})
+	var asked []string
+	for _, e := range effects {
+		if ask, is := e.(AskConfirm); is {
+			asked = append(asked, ask.To)
+		}
+	}
+	if !slices.Equal(asked, []string{"v1", "v2", "v3"}) {
+		t.Fatalf("asked %v", asked)
+	}
+	before := s.deadlines
+	for _, v := range asked {
+		if s.deadlines != before {
+			t.Errorf("relied on before %s confirmed", v)
+		}
+		s, _ = Step(s, 13*second, ConfirmReply{From: v, Term: 5, Sent: 13 * second, Confirmed: true})
+	}
+	if s.deadlines.Fence != 20*second {
+		t.Errorf("the deadline is %s", s.deadlines.Fence)
+	}
+}
+
+// Neither side waits for a timeout that the other one waits for, too.
+func TestRule16OutageIsFoundTogether(t *testing.T) {
+	s := newPrimary(t, nil)
+	s, _ = Step(s, 12*second, Tick{})
+	if _, effects := Step(s, 12*second+600*time.Millisecond, Tick{}); !contains[AskConfirm](effects) {
+		t.Error("the primary waits for its own timeout")
+	}
+	m, _ := readAt(newMember(t, "v1", "p2"), 12*second, lease.Done, "1", baseRecord)
+	m, effects := Step(m, 12*second+600*time.Millisecond, ConfirmRequest{From: "v0", Term: 5})
+	if find[Confirm](t, effects).Reply.Confirmed || !contains[ReadLease](effects) {
+		t.Errorf("the member does not read: %v", effects)
+	}
+	m, _ = Step(m, 12*second+600*time.Millisecond+m.Config.Timing.RequestTimeout(), Tick{})
+	if _, effects := Step(m, 15*second, ConfirmRequest{From: "v0", Term: 5}); !find[Confirm](t, effects).Reply.Confirmed {
+		t.Error("the member does not confirm")
+	}
+}
+
+func TestRule17SwitchoverIsRefusedOrReleasesForItsTarget(t *testing.T) {
+	old := newPrimary(t, everyone)
+	old.renewed = second
+	outage := newPrimary(t, everyone)
+	outage.outage = true
+	for name, c := range map[string]struct {
+		state  State
+		target string
+	}{
+		"no fresh renewal": {old, "v1"}, "an outage": {outage, "v1"}, "itself": {newPrimary(t, everyone), "v0"},
+		"an unknown volume": {newPrimary(t, everyone), "v9"}, "no primary": {newMember(t, "v1", "p2"), "v0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, effects := Step(c.state, 11*second, SwitchoverRequest{c.target})
+			if find[RefuseSwitchover](t, effects); s.Phase == Ending {
+				t.Error("it shuts down")
+			}
+		})
+	}
+	s, effects := Step(newPrimary(t, everyone), 11*second, SwitchoverRequest{"v1"})
+	find[StopServer](t, effects)
+	s, effects = Step(s, 12*second, Tick{}) // it renews while it stops
+	renewal := find[WriteLease](t, effects)
+	s, effects = Step(s, 12*second, ServerStopped{lease.Position{Timeline: 5, LSN: 70}})
+	if contains[WriteLease](effects) {
+		t.Error("released beside a renewal that is under way")
+	}
+	_, effects = Step(s, 12*second, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: renewal.Sent})
+	released := find[WriteLease](t, effects).Record
+	if !released.IsReleased() || released.Successor != "v1" {
+		t.Fatalf("got %+v", released)
+	}
+	for volume, takes := range map[string]bool{"v1": true, "v2": false} {
+		m := newMember(t, volume, "p2")
+		m.Disk.Known = released
+		m, _ = readAt(m, 2*second, lease.Done, "2", released)
+		if m, _ = Step(m, 3*second, Tick{}); (m.Phase == Stopping) != takes {
+			t.Errorf("%s: phase %d", volume, m.Phase)
+		}
+	}
+}
+
+func TestRule18MemberInARewindNeitherVotesNorLeads(t *testing.T) {
+	released, err := baseRecord.Release("p1", 5, lease.Position{Timeline: 5, LSN: 60}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, effects := Step(newMember(t, "v1", "p2"), second, RewindBegun{})
+	if !find[Persist](t, effects).Disk.Rewinding {
+		t.Error("not on the volume")
+	}
+	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age()}
+	s, _ = readAt(s, 2*second, lease.Done, "1", released)
+	if s, effects := Step(s, 3*second, request); s.Phase == Voting || !find[Vote](t, effects).Reply.NoFailover {
+		t.Errorf("votes: %v", effects)
+	}
+	if s, _ := Step(s, 3*second, Tick{}); s.Phase != Standby {
+		t.Error("is a candidate")
+	}
+	s, _ = Step(s, 4*second, RewindEnded{"s", []int64{5}})
+	if s, _ := Step(s, 5*second, request); s.Phase != Voting {
+		t.Error("does not vote after it")
+	}
+}
