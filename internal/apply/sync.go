@@ -16,7 +16,8 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// pass is one Sync.
+// pass is one Sync. It has a method for each question about an object and each
+// request: all depend on what the owner's memory and the pass so far know.
 type pass struct {
 	*Applier
 	req       Request

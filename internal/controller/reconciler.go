@@ -40,7 +40,9 @@ type Forgetter interface {
 }
 
 // Reconciler drives one kind of cluster. C is its type, O what its engine
-// observes.
+// observes. Its many methods are the parts of one pass, each in the file of what it
+// reconciles (backups, drills, restores, the store, the status): they share the
+// clients, the clock and the memory, which would otherwise be passed to each.
 type Reconciler[C v1alpha1.Cluster, O any] struct {
 	// Client reads from the cache and writes the status.
 	Client client.Client

@@ -8,30 +8,26 @@ import (
 
 // planDesired is what the objects should be made from. The second result says
 // whether volumes and pods may be written at all.
-func planDesired(c *ToyCluster, o memberset.Observation) (objects.Desired, bool, []condition.Fact) {
-	s := membersOf(c)
-	d := memberset.PlanDesired(s, o)
-	memberset.FollowImage(s, &d, o, specImage(c, o.Settings))
-	d.Count = countMembers(c, o)
-	writable, faults := memberset.DesireVolumes(s, &d, o)
-	d.Config = memberset.RenderConfig(memberset.BaseConfig(s, d))
+func planDesired(c *ToyCluster, view *memberset.View) (objects.Desired, bool, []condition.Fact) {
+	d := memberset.PlanDesired(view)
+	memberset.FollowImage(view, &d, specImage(c, view.Observed.Settings))
+	d.Count = countMembers(view.Membership)
+	writable, faults := memberset.DesireVolumes(view, &d)
+	d.Config = memberset.RenderConfig(memberset.BaseConfig(view.Set, d))
 	return d, writable, faults
 }
 
 // countMembers of members that have a pod: their volumes are the membership. It
 // grows to what is declared at once, and shrinks one by one, each when the pod
 // before it is gone.
-func countMembers(c *ToyCluster, o memberset.Observation) int {
-	want, have := c.Spec.DesiredReplicas(), o.Membership()
-	if have <= want {
-		return want
+func countMembers(members memberset.Membership) int {
+	switch {
+	case members.Count <= members.Declared:
+		return members.Declared
+	case members.HasPodFrom(members.Count):
+		return members.Count
 	}
-	for n := range o.Pods {
-		if n >= have {
-			return have
-		}
-	}
-	return have - 1
+	return members.Count - 1
 }
 
 // specImage that a version maps to.

@@ -32,10 +32,12 @@ func (e *Engine) Plan(c *ToyCluster, o memberset.Observation, now time.Time) eng
 }
 
 func planCluster(c *ToyCluster, o memberset.Observation, now time.Time) engine.Plan {
-	d, writable, stalls := planDesired(c, o)
-	j := judgement{c: c, Judgement: memberset.NewJudgement(memberset.NewView(membersOf(c), o, d, now), stalls)}
+	view := memberset.NewView(membersOf(c), o, now)
+	d, writable, stalls := planDesired(c, &view)
+	view.SetDesired(d)
+	j := judgement{c: c, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
-		j.Standings[n] = judgeStanding(c, o, d, n)
+		j.Standings[n] = judgeStanding(&view, n)
 	}
 	j.JudgeMembers()
 	j.JudgeScale()
@@ -60,15 +62,14 @@ func planCluster(c *ToyCluster, o memberset.Observation, now time.Time) engine.P
 }
 
 // judgeStanding judges one member; first match wins.
-func judgeStanding(c *ToyCluster, o memberset.Observation, d objects.Desired, ordinal int) memberset.Standing {
-	s := membersOf(c)
-	if standing := memberset.JudgePresence(s, o, ordinal); !standing.IsDone() {
+func judgeStanding(view *memberset.View, ordinal int) memberset.Standing {
+	if standing := memberset.JudgePresence(view, ordinal); !standing.IsDone() {
 		return standing
 	}
-	if m := o.Member(ordinal); !m.Serving || m.State != agentapi.StateRunning {
-		return memberset.JudgeSyncing(s, o, ordinal, m.State == agentapi.StateHung)
+	if m := view.Observed.Member(ordinal); !m.Serving || m.State != agentapi.StateRunning {
+		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateHung)
 	}
-	return memberset.JudgeRollout(s, o, d, ordinal, suffixClient)
+	return memberset.JudgeRollout(view, ordinal, suffixClient)
 }
 
 // nextStep is the one operation to do now; the order is the priority.

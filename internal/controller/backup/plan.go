@@ -21,7 +21,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/job"
 )
 
-// observation is one Backup and what stands around it.
+// observation is one Backup and what stands around it. It has a method for each
+// state that a Backup can be in, since what is done in one depends on all of this.
 type observation struct {
 	backup *v1alpha1.Backup
 	// cluster that it is of, and how that is copied now; nil where there is
@@ -34,32 +35,15 @@ type observation struct {
 	// removed is the URL of the destination that backups of the cluster went to,
 	// where its spec names none any more.
 	removed string
-	// ahead is the name of another backup of the cluster that is under way.
-	ahead string
-	// most is how many backups may be made at the same time, where so many are;
-	// 0 where this one may begin.
-	most int
-	// leaving is the name of another backup whose data is about to go from the
-	// volume that this one is to be on, and writer that of one whose Job writes
-	// to the volume that this one is on.
-	leaving, writer string
+	others
+	backupJobs
 	// log is what of an archived log stays when the data goes; nil where there
 	// is none that could be found.
 	log *agentapi.LogTask
-	// job that copies, and those that remove what is stored by it when it was
-	// abandoned, and when the Backup goes; nil where there is none. pods are
-	// those of all.
-	job, sweeping, removal *batchv1.Job
-	pods                   []corev1.Pod
 	// uninstalled says that the kind Backup itself is being deleted.
 	uninstalled bool
-	// reader is a cluster that is being restored from it, and follower one that
-	// goes on with the WAL that the Job was to remove.
-	reader, follower string
 	// leftovers says that the right to report is there.
 	leftovers bool
-	// account of Jobs; nil where there is none.
-	account *corev1.ServiceAccount
 	// claim of the volume that the cluster's backups are kept on; nil where there
 	// is none. volume says whether the volume that the data is on exists.
 	// It goes while it is being deleted, which is to be gone.
@@ -68,6 +52,34 @@ type observation struct {
 	volumeGoes bool
 	agentImage string
 	now        time.Time
+}
+
+// others are the Backups and clusters that a Backup must wait for, by name; empty
+// for none.
+type others struct {
+	// ahead is another backup of the cluster that is under way.
+	ahead string
+	// most is how many backups may be made at the same time, where so many are;
+	// 0 where this one may begin.
+	most int
+	// leaving is another backup whose data is about to go from the volume that this
+	// one is to be on, and writer one whose Job writes to the volume that this one
+	// is on.
+	leaving, writer string
+	// reader is a cluster that is being restored from it, and follower one that
+	// goes on with the WAL that the Job was to remove.
+	reader, follower string
+}
+
+// backupJobs are the Jobs of a Backup, and what they run as.
+type backupJobs struct {
+	// job that copies, and those that remove what is stored by it when it was
+	// abandoned, and when the Backup goes; nil where there is none. pods are
+	// those of all.
+	job, sweeping, removal *batchv1.Job
+	pods                   []corev1.Pod
+	// account of Jobs; nil where there is none.
+	account *corev1.ServiceAccount
 }
 
 // plan is what to do about one Backup in a pass, and what is true of it.

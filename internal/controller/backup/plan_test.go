@@ -36,10 +36,10 @@ func begun() observation {
 	c.Spec.Backup = &v1alpha1.ClusterBackup{}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "orders-1-copy", UID: "j", CreationTimestamp: metav1.NewTime(backupstest.Noon.Add(-time.Second))}}
 	return observation{
-		backup: b, cluster: c, job: job, agentImage: "holdfast:1", now: backupstest.Noon,
+		backup: b, cluster: c, agentImage: "holdfast:1", now: backupstest.Noon,
 		claim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "orders-backups", UID: "v"}}, volume: true,
-		account: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "orders-backup"}},
-		copying: engine.CopyPlan{Program: "postgres", Image: "postgres:17", Sources: []engine.Source{{Name: "orders-1", Address: "orders-1:5432"}}, Secret: "orders-tls", Expected: 42},
+		backupJobs: backupJobs{job: job, account: &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "orders-backup"}}},
+		copying:    engine.CopyPlan{Program: "postgres", Image: "postgres:17", Sources: []engine.Source{{Name: "orders-1", Address: "orders-1:5432"}}, Secret: "orders-tls", Expected: 42},
 	}
 }
 

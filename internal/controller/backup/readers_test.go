@@ -65,7 +65,7 @@ func TestFollowersKeepLog(t *testing.T) {
 				t.Errorf("the log stays: %t, the backup for %q", s.log == nil, s.reader)
 			}
 			for _, task := range []*agentapi.LogTask{nil, {Prefix: "shop/orders/c-uid/wal/", Kept: []string{"1:0/2000028"}}} {
-				s := observation{backup: b, removal: jobOfLog(task)} // which WAL it would be asked to remove now does not matter
+				s := observation{backup: b, backupJobs: backupJobs{removal: jobOfLog(task)}} // which WAL it would be asked to remove now does not matter
 				if err := (&Reconciler{Client: cached}).observeFollowers(t.Context(), &s); err != nil || (s.follower == "copy") != (c.log && task != nil) {
 					t.Errorf("%q follows a Job with the task %+v: %v", s.follower, task, err)
 				}

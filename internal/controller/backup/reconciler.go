@@ -55,7 +55,8 @@ type Applier interface {
 	Forget(owner types.UID)
 }
 
-// Reconciler makes backups, and removes them.
+// Reconciler makes backups, and removes them. It has a method for each thing that a
+// pass reads or does: all need the same clients, and none is of use without them.
 type Reconciler struct {
 	// Client reads from the cache and writes Backups.
 	Client client.Client

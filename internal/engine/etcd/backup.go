@@ -14,7 +14,8 @@ import (
 // more than reading. Which revision the copy must reach, the pod itself asks the
 // group when it begins.
 func (e *Engine) PlanCopy(c *v1alpha1.EtcdCluster, o Observation) engine.CopyPlan {
-	s, g := membersOf(c), groupOf(c, o)
+	s := membersOf(c)
+	g := groupOf(c, o, memberset.ReadMembership(s, o.Observation))
 	var order []int
 	for n := objects.MostMembers - 1; n >= 0; n-- {
 		if g.led && n != g.leader && isCopyable(o, g, n) {

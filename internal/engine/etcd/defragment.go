@@ -98,7 +98,7 @@ func (j *judgement) defragmentStep() *engine.Step {
 	if t := j.c.Spec.Defragmentation.ThresholdPercent; t != nil {
 		threshold = int(*t)
 	}
-	if !j.isDefragmentationDue() || !j.g.led || len(j.g.healthy) < j.g.countVoters() {
+	if !j.isDefragmentationDue() || !j.g.led || len(j.g.healthy) < j.g.voters {
 		return nil
 	}
 	for n := range j.Desired.Count {

@@ -162,5 +162,5 @@ func (j *judgement) fullVolumes() (names []string) {
 // write: each writes it to its volume first.
 func (j *judgement) diskStopsWrites() bool {
 	full := len(j.fullVolumes())
-	return full > 0 && len(j.g.healthy)-full < quorumOf(j.g.countVoters())
+	return full > 0 && len(j.g.healthy)-full < quorumOf(j.g.voters)
 }

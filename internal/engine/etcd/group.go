@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
@@ -25,6 +26,17 @@ type group struct {
 	strangers []etcdapi.GroupMember
 	// healthy are the voters, by ordinal, that serve.
 	healthy map[int]bool
+	// voters is the number of members that have a vote, of the cluster or not.
+	voters int
+	// joining is the ordinal of the member that has no vote yet; at most one is
+	// there at a time, and while it is, no other is admitted. -1 for none.
+	joining int
+	// ordinals is one more than the highest ordinal in the group, and started one
+	// more than that of a member that has ever started.
+	ordinals, started int
+	// survivors are the members of a group without a leader by what is known of
+	// their data.
+	survivors survivors
 }
 
 // peerURL is the address that other members reach a member by.
@@ -48,9 +60,9 @@ func ordinalOf(s objects.Set, url string) (int, bool) {
 
 // groupOf is the leader's view; without a leader that of the member with the
 // newest data.
-func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
+func groupOf(c *v1alpha1.EtcdCluster, o Observation, members memberset.Membership) group {
 	s := membersOf(c)
-	g := group{leader: -1, members: map[int]etcdapi.GroupMember{}, healthy: map[int]bool{}}
+	g := group{leader: -1, joining: -1, members: map[int]etcdapi.GroupMember{}, healthy: map[int]bool{}}
 	for _, member := range g.observeMembers(o) {
 		n, ours := ordinalOf(s, member.PeerURL)
 		if !ours {
@@ -61,6 +73,10 @@ func groupOf(c *v1alpha1.EtcdCluster, o Observation) group {
 		if canVote(o.Member(n), member) {
 			g.healthy[n] = true
 		}
+	}
+	g.countMembers()
+	if !g.led {
+		g.survivors = findSurvivors(o, g, members)
 	}
 	return g
 }
@@ -90,51 +106,25 @@ func canVote(m *agentapi.Status, as etcdapi.GroupMember) bool {
 	return m != nil && m.Serving && m.State == agentapi.StateRunning && !as.Learner && readGroup(m).Group != nil && readGroup(m).Group.Self == as.ID
 }
 
-// countVoters is the number of members that have a vote, of the cluster or not.
-func (g group) countVoters() int {
-	count := 0
-	for _, m := range g.members {
-		if !m.Learner {
-			count++
-		}
-	}
+// countMembers counts who is in the group, and how far each has come.
+func (g *group) countMembers() {
 	for _, m := range g.strangers {
 		if !m.Learner {
-			count++
+			g.voters++
 		}
 	}
-	return count
-}
-
-// findJoining is the ordinal of the member that has no vote yet; at most one is
-// there at a time, and while it is, no other is admitted. -1 for none.
-func (g group) findJoining() int {
-	for n := range objects.MostMembers {
-		if m, found := g.members[n]; found && (m.Learner || m.Name == "") {
-			return n
-		}
-	}
-	return -1
-}
-
-// countOrdinals is one more than the highest ordinal in the group.
-func (g group) countOrdinals() int {
-	top := 0
-	for n := range g.members {
-		top = max(top, n+1)
-	}
-	return top
-}
-
-// countStarted is one more than the highest ordinal of a member that has ever started.
-func (g group) countStarted() int {
-	ran := 0
 	for n, m := range g.members {
+		if !m.Learner {
+			g.voters++
+		}
+		if (m.Learner || m.Name == "") && (g.joining < 0 || n < g.joining) {
+			g.joining = n
+		}
+		g.ordinals = max(g.ordinals, n+1)
 		if m.Name != "" {
-			ran = max(ran, n+1)
+			g.started = max(g.started, n+1)
 		}
 	}
-	return ran
 }
 
 // quorumOf of a number of voters.

@@ -119,7 +119,7 @@ func (j *judgement) removeLostStep() *engine.Step {
 		if member.Learner || member.Name == "" {
 			what = removeLearner
 		}
-		if why := describeRisk(what, j.g.countVoters(), len(j.g.healthy)); why != "" {
+		if why := describeRisk(what, j.g.voters, len(j.g.healthy)); why != "" {
 			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed: %s", j.PodName(n), why)
 			continue
 		}
@@ -142,7 +142,7 @@ func (j *judgement) judgeEmpty(n int, m *agentapi.Status, member etcdapi.GroupMe
 // promoteStep gives the joining member its vote. etcd itself refuses that until it
 // has caught up.
 func (j *judgement) promoteStep() *engine.Step {
-	n := j.g.findJoining()
+	n := j.g.joining
 	if n < 0 || !j.g.led || n >= j.c.Spec.DesiredReplicas() {
 		return nil
 	}
@@ -156,14 +156,14 @@ func (j *judgement) promoteStep() *engine.Step {
 // addStep admits the next member: one at a time, and none while that could cost
 // the quorum.
 func (j *judgement) addStep() *engine.Step {
-	if !j.g.led || j.g.findJoining() >= 0 {
+	if !j.g.led || j.g.joining >= 0 {
 		return nil
 	}
 	for n := range j.c.Spec.DesiredReplicas() {
 		if _, found := j.g.members[n]; found {
 			continue
 		}
-		if why := describeRisk(addMember, j.g.countVoters(), len(j.g.healthy)); why != "" {
+		if why := describeRisk(addMember, j.g.voters, len(j.g.healthy)); why != "" {
 			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not admitted yet: %s", j.PodName(n), why)
 			return nil
 		}
@@ -176,14 +176,12 @@ func (j *judgement) addStep() *engine.Step {
 // any more, once the pod of the one before it is gone. Leadership is
 // transferred first.
 func (j *judgement) removeStep() *engine.Step {
-	n := j.g.countOrdinals() - 1
+	n := j.g.ordinals - 1
 	if !j.g.led || n < j.c.Spec.DesiredReplicas() {
 		return nil
 	}
-	for left := range j.Observed.Pods {
-		if left > n {
-			return nil
-		}
+	if j.Membership.HasPodFrom(n + 1) {
+		return nil
 	}
 	member, what := j.g.members[n], removeLost
 	switch {
@@ -192,7 +190,7 @@ func (j *judgement) removeStep() *engine.Step {
 	case j.g.healthy[n]:
 		what = removeHealthy
 	}
-	if why := describeRisk(what, j.g.countVoters(), len(j.g.healthy)); why != "" {
+	if why := describeRisk(what, j.g.voters, len(j.g.healthy)); why != "" {
 		j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "member %s is not removed yet: %s", j.PodName(n), why)
 		return nil
 	}
@@ -229,10 +227,10 @@ func (j *judgement) judgeGroup() {
 	if have := len(j.g.members); have < want {
 		j.AddFact(v1alpha1.ConditionReconciling, reason, "from %d members to %d", have, want)
 	}
-	if n := j.g.findJoining(); n >= 0 && n < want {
+	if n := j.g.joining; n >= 0 && n < want {
 		j.AddMemberFact(n, v1alpha1.ConditionReconciling, reason, "member %s has no vote yet", j.PodName(n))
 	}
-	if j.g.countOrdinals() > want && j.Observed.Membership() <= want {
+	if j.g.ordinals > want && j.Membership.Count <= want {
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", len(j.g.members), want)
 	}
 }

@@ -92,8 +92,7 @@ func TestMinorVersionIsPinned(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := tc.world(t)
-			g := groupOf(w.c, w.o)
-			d, _, facts := planDesired(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
+			d, facts := w.desired()
 			if d.Image != tc.want {
 				t.Errorf("the image is %s, want %s; %v", d.Image, tc.want, facts)
 			}

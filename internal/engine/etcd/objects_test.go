@@ -46,7 +46,7 @@ func TestObjects(t *testing.T) {
 				TLS:      map[string][]byte{"tls.crt": []byte("LEAF"), "tls.key": []byte("KEY"), "ca.crt": []byte("CA")},
 				Internal: map[string][]byte{memberset.KeyAppCert: []byte("APP"), memberset.KeyAppKey: []byte("APPKEY")},
 			}
-			d, _, _ := planDesired(w.c, w.o, groupOf(w.c, w.o), recovery{}, precaution{})
+			d, _ := w.desired()
 			d.BackupsLater = false // as once there is a backup
 			var out bytes.Buffer
 			for _, obj := range clusterObjects(w.c, d) {

@@ -13,11 +13,14 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// judgement is one pass's view of the cluster, gathered once.
+// judgement is one pass's view of the cluster, gathered once. Each step and each
+// fact of etcd is a method: all read the same view, and what a step that was tried
+// must wait for is noted in one place.
 type judgement struct {
 	memberset.Judgement
 	c   *v1alpha1.EtcdCluster
 	o   Observation
+	v   versions
 	g   group
 	r   recovery
 	run run
@@ -35,13 +38,14 @@ func (e *Engine) Plan(c *v1alpha1.EtcdCluster, o Observation, now time.Time) eng
 }
 
 func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.Plan {
-	g := groupOf(c, o)
-	r := recoveryOf(c, o, g)
-	before := precautionOf(c, o, now)
-	d, writable, stalls := planDesired(c, o, g, r, before)
-	j := judgement{c: c, o: o, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.NewJudgement(memberset.NewView(membersOf(c), o.Observation, d, now), stalls)}
+	view := memberset.NewView(membersOf(c), o.Observation, now)
+	v, g := readVersions(c, &view), groupOf(c, o, view.Membership)
+	r, before := recoveryOf(c, o, g), precautionOf(c, o, v, now)
+	d, writable, stalls := planDesired(c, &view, v, g, r, before)
+	view.SetDesired(d)
+	j := judgement{c: c, o: o, v: v, g: g, r: r, run: runOf(c, now), now: now, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
-		j.Standings[n] = judgeStanding(c, o, d, n)
+		j.Standings[n] = judgeStanding(&view, n)
 		if m := o.Member(n); m != nil {
 			j.Repairing[n] = j.isRepairing(m)
 		}
@@ -74,15 +78,14 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 }
 
 // judgeStanding judges one member; first match wins.
-func judgeStanding(c *v1alpha1.EtcdCluster, o Observation, d objects.Desired, ordinal int) memberset.Standing {
-	s := membersOf(c)
-	if standing := memberset.JudgePresence(s, o.Observation, ordinal); !standing.IsDone() {
+func judgeStanding(view *memberset.View, ordinal int) memberset.Standing {
+	if standing := memberset.JudgePresence(view, ordinal); !standing.IsDone() {
 		return standing
 	}
-	if m := o.Member(ordinal); !m.Serving || m.State != agentapi.StateRunning {
-		return memberset.JudgeSyncing(s, o.Observation, ordinal, m.State == agentapi.StateDisconnected || m.State == agentapi.StateHung)
+	if m := view.Observed.Member(ordinal); !m.Serving || m.State != agentapi.StateRunning {
+		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected || m.State == agentapi.StateHung)
 	}
-	return memberset.JudgeRollout(s, o.Observation, d, ordinal, suffixClient)
+	return memberset.JudgeRollout(view, ordinal, suffixClient)
 }
 
 // isRepairing says whether a member that is held down comes back without a person:
@@ -124,7 +127,7 @@ func (j *judgement) agreeSince(since time.Time) bool {
 			answered++
 		}
 	}
-	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.countVoters())
+	return j.g.led && j.g.healthy[j.g.leader] && j.o.AnsweredSince(j.g.leader, since) && answered >= quorumOf(j.g.voters)
 }
 
 // replaceStep replaces an outdated pod. Leadership is transferred first,
@@ -138,7 +141,7 @@ func (j *judgement) replaceStep() *engine.Step {
 		if j.PodName(n) != s.Target || !j.g.healthy[n] {
 			continue
 		}
-		if why := describeRisk(stopHealthy, j.g.countVoters(), len(j.g.healthy)); why != "" {
+		if why := describeRisk(stopHealthy, j.g.voters, len(j.g.healthy)); why != "" {
 			j.AddMemberFact(n, v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumAtRisk, "pod %s is not replaced yet: %s", s.Target, why)
 			return nil
 		}
@@ -160,14 +163,14 @@ func (j *judgement) judgeService() {
 	switch {
 	case j.WritesStop:
 		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "etcd refuses writes: volumes %s have no disk space left, and %d of %d members must write",
-			strings.Join(j.fullVolumes(), ", "), quorumOf(j.g.countVoters()), j.g.countVoters())
+			strings.Join(j.fullVolumes(), ", "), quorumOf(j.g.voters), j.g.voters)
 	case j.hasAlarm(alarmNoSpace):
 		j.AddAvailable(false, v1alpha1.ReasonQuotaExceeded, "%s", j.quotaMessage())
 	case j.g.led && behind > 0:
 		j.AddAvailable(true, v1alpha1.ReasonAvailable, "%d of %d members serve, %s leads", j.CountServing(), j.Desired.Count, j.PodName(j.g.leader))
-	case quorumLost(j.c, j.o, j.g):
+	case quorumLost(j.o, j.g):
 		j.AddAvailable(false, v1alpha1.ReasonQuorumLost, "the majority of the members has lost its data")
-	case quorumAway(j.c, j.o, j.g):
+	case quorumAway(j.o, j.g):
 		j.AddAvailable(false, v1alpha1.ReasonQuorumLost, "the majority of the members does not answer")
 	default:
 		why := " yet"
@@ -180,7 +183,7 @@ func (j *judgement) judgeService() {
 
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
-	r.Version = runningVersion(j.c, j.o)
+	r.Version = j.v.running
 	if j.g.led {
 		r.Primary = j.PodName(j.g.leader)
 	}

@@ -384,9 +384,8 @@ func (w *world) fill(unused int) {
 func TestJoinGrants(t *testing.T) {
 	grant := func(w *world, pod string) etcdapi.JoinGrant {
 		w.say()
-		g := groupOf(w.c, w.o)
-		d, _, _ := planDesired(w.c, w.o, g, recovery{}, precaution{})
-		return joinGrants(membersOf(w.c), d, g)[pod]
+		d, _ := w.desired()
+		return joinGrants(membersOf(w.c), d, groupOf(w.c, w.o, w.view().Membership))[pod]
 	}
 	url := func(n int) string { return peerURL(membersOf(newWorld(t, 1).c), n) }
 	t.Run("the seed's, until there is a cluster", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
@@ -79,7 +80,7 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 			end("failed: " + r.status.Target + " has lost its data")
 		case m == nil:
 			r.awaited = true
-		case g.led && (g.leader != n || g.countVoters() > 1):
+		case g.led && (g.leader != n || g.voters > 1):
 			// The quorum came back before the request went out, or before its
 			// member heard of it: to go on alone now would make two groups.
 			end("not needed: the quorum came back")
@@ -114,28 +115,34 @@ func waitsEmpty(m *agentapi.Status) bool {
 	return m.State == agentapi.StateWaiting && m.ConfigHash != "" && m.SystemIdentifier == "" && readGroup(m).Group == nil
 }
 
-// listSurvivors sorts the members of a group without a leader by what is known of
-// their data. A pod that the newest view does not count has nothing newer, once
-// it answers: it was removed, or it has not yet learnt that it was admitted.
-func listSurvivors(c *v1alpha1.EtcdCluster, o Observation, g group) (alive, lost, unknown []int) {
+// survivors are the members of a group by what is known of their data.
+type survivors struct {
+	// alive have it, lost do not, and the unknown do not answer.
+	alive, lost, unknown []int
+}
+
+// findSurvivors sorts the members of a group without a leader. A pod that the
+// newest view does not count has nothing newer, once it answers: it was removed, or
+// it has not yet learnt that it was admitted.
+func findSurvivors(o Observation, g group, members memberset.Membership) (s survivors) {
 	for n := range objects.MostMembers {
 		member, counted := g.members[n]
 		m := o.Member(n)
 		viewed := m != nil && m.SystemIdentifier != "" && readGroup(m).Group != nil && readGroup(m).Group.Self != ""
-		neverRan := member.Name == "" && o.Pods[n] == nil && n >= o.Membership()
+		neverRan := member.Name == "" && !members.Includes(n)
 		switch {
 		case !counted && (o.Pods[n] == nil || viewed || isEmptyMember(o, n)):
 		case isEmptyMember(o, n), neverRan:
-			lost = append(lost, n)
+			s.lost = append(s.lost, n)
 		case viewed && readGroup(m).Group.Self == member.ID:
-			alive = append(alive, n)
+			s.alive = append(s.alive, n)
 		case viewed:
-			lost = append(lost, n) // the data of a member before it
+			s.lost = append(s.lost, n) // the data of a member before it
 		default:
-			unknown = append(unknown, n)
+			s.unknown = append(s.unknown, n)
 		}
 	}
-	return alive, lost, unknown
+	return s
 }
 
 // filterVoters are those of them that have a vote.
@@ -146,14 +153,14 @@ func (g group) filterVoters(ordinals []int) []int {
 // chooseSurvivor is the member with the newest data, when no other can have newer, and
 // when the others can never again make decisions without it.
 func chooseSurvivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal int, refused string) {
-	alive, _, unknown := listSurvivors(c, o, g)
+	alive, unknown := g.survivors.alive, g.survivors.unknown
 	voting := g.filterVoters(alive)
 	switch {
 	case len(alive) == 0:
 		return 0, "no member has data and answers: bring one back with its volume"
 	case len(voting) == 0:
 		return 0, fmt.Sprintf("%s never had a vote, and etcd cannot go on from that alone: bring a voting member back with its volume", listNames(c, alive))
-	case len(voting) >= quorumOf(g.countVoters()):
+	case len(voting) >= quorumOf(g.voters):
 		return 0, fmt.Sprintf("%s have their data and can go on by themselves: fix what keeps them from each other", listNames(c, voting))
 	case len(unknown) > 0:
 		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), lostRemedy)
@@ -166,22 +173,20 @@ const lostRemedy = "when its volume or its node is gone for good, delete its Per
 
 // quorumLost says whether so many members have lost their data that the others
 // can never agree again.
-func quorumLost(c *v1alpha1.EtcdCluster, o Observation, g group) bool {
+func quorumLost(o Observation, g group) bool {
 	if !g.known || g.led || o.AwaitsFirstAnswer() {
 		return false
 	}
-	_, lost, _ := listSurvivors(c, o, g)
-	return g.countVoters()-len(g.filterVoters(lost)) < quorumOf(g.countVoters())
+	return g.voters-len(g.filterVoters(g.survivors.lost)) < quorumOf(g.voters)
 }
 
 // quorumAway says whether so many members are away, or have lost their data,
 // that the others cannot agree now.
-func quorumAway(c *v1alpha1.EtcdCluster, o Observation, g group) bool {
+func quorumAway(o Observation, g group) bool {
 	if !g.known || g.led || o.AwaitsFirstAnswer() {
 		return false
 	}
-	alive, _, _ := listSurvivors(c, o, g)
-	return len(g.filterVoters(alive)) < quorumOf(g.countVoters())
+	return len(g.filterVoters(g.survivors.alive)) < quorumOf(g.voters)
 }
 
 // nothingLeft says whether the cluster was bootstrapped and no member has any data.
@@ -212,16 +217,16 @@ func (j *judgement) judgeRecovery() {
 			"the volumes of all members are empty, and the cluster %s was bootstrapped: bring a volume back; only when its data is not needed any more: delete the cluster and every one of its volumes, and create it again", j.Desired.SystemIdentifier)
 	case j.r.refused != "":
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the request by annotation %s is not carried out: %s", v1alpha1.AnnotationRecoverQuorum, j.r.refused)
-	case quorumLost(j.c, j.o, j.g):
-		alive, _, unknown := listSurvivors(j.c, j.o, j.g)
+	case quorumLost(j.o, j.g):
+		alive, unknown := j.g.survivors.alive, j.g.survivors.unknown
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
 			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not answering: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>",
-			j.g.countVoters(), orNoMember(listNames(j.c, alive)), orNoMember(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
-	case quorumAway(j.c, j.o, j.g):
-		_, lost, unknown := listSurvivors(j.c, j.o, j.g)
+			j.g.voters, orNoMember(listNames(j.c, alive)), orNoMember(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
+	case quorumAway(j.o, j.g):
+		lost, unknown := j.g.survivors.lost, j.g.survivors.unknown
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
 			"%d of %d voting members must agree on a write, and too few answer. Not answering: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
-			quorumOf(j.g.countVoters()), j.g.countVoters(), orNoMember(listNames(j.c, unknown)), orNoMember(listNames(j.c, lost)), lostRemedy)
+			quorumOf(j.g.voters), j.g.voters, orNoMember(listNames(j.c, unknown)), orNoMember(listNames(j.c, lost)), lostRemedy)
 	}
 }
 

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"time"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
@@ -10,10 +12,11 @@ import (
 // PlanRestore implements engine.Engine: a group of one begins, and the others
 // are admitted to it.
 func (e *Engine) PlanRestore(c *v1alpha1.EtcdCluster, o Observation) engine.RestorePlan {
-	g := groupOf(c, o)
-	d, writable, faults := planDesired(c, o, g, recoveryOf(c, o, g), precaution{})
 	s := membersOf(c)
-	r := memberset.PlanRestore(s, o.Observation, d, writable, faults)
+	view := memberset.NewView(s, o.Observation, time.Time{}) // no step is planned, so no time counts
+	g := groupOf(c, o, view.Membership)
+	d, writable, faults := planDesired(c, &view, readVersions(c, &view), g, recoveryOf(c, o, g), precaution{})
+	r := memberset.PlanRestore(&view, d, writable, faults)
 	r.CompleteTask = completeRestoreTask(peerURL(s, seedOrdinal))
 	r.Copies = 2 // the snapshot, and what is made of it
 	return r

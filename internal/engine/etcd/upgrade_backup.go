@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
@@ -66,61 +65,11 @@ func (e *Engine) observePrecaution(ctx context.Context, c *v1alpha1.EtcdCluster)
 
 // precautionAhead names the backup of an upgrade that may begin now; empty for
 // none. One that was begun is never stopped half-way.
-func precautionAhead(c *v1alpha1.EtcdCluster, o Observation) string {
-	if refused, _ := versionRefused(c, o); refused != "" || hasBegun(c, o) {
+func precautionAhead(c *v1alpha1.EtcdCluster, v versions) string {
+	if refused, _ := v.explainRefusal(c); refused != "" || v.begun {
 		return ""
 	}
-	return precautionName(c, runningVersion(c, o))
-}
-
-// hasBegun says whether the members are declared as the spec asks, or at another
-// build of that minor version; where their StatefulSet is gone, whether one of
-// them is. What a member says that runs an image goes before the tag: that of an
-// image of one's own may count something else.
-func hasBegun(c *v1alpha1.EtcdCluster, o Observation) bool {
-	asked := specImage(c, o.Settings)
-	want, _ := etcdversion.ParseDeclared(c.Spec.Version)
-	declares := func(annotations map[string]string) bool {
-		declared := annotations[v1alpha1.AnnotationImage]
-		v, known := versionOf(declared)
-		return declared == asked || known && v.Minor == want.Minor && !runsOther(o, declared, want)
-	}
-	if o.StatefulSet != nil && declares(o.StatefulSet.Spec.Template.Annotations) {
-		return true
-	}
-	for n, pod := range o.Pods {
-		if o.StatefulSet == nil && declares(pod.Annotations) {
-			return true
-		}
-		if m := o.Member(n); m != nil {
-			if v, known := etcdversion.Parse(m.Version); known && v.Minor == want.Minor {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// runsOther says whether a member that runs an image says that this is another
-// minor version.
-func runsOther(o Observation, image string, than etcdversion.Version) bool {
-	for n, pod := range o.Pods {
-		m := o.Member(n)
-		if m == nil || pod.Annotations[v1alpha1.AnnotationImage] != image {
-			continue
-		}
-		if v, known := etcdversion.Parse(m.Version); known && v.Minor != than.Minor {
-			return true
-		}
-	}
-	return false
-}
-
-// versionOf an image, by its tag.
-func versionOf(image string) (etcdversion.Version, bool) {
-	name, _, _ := strings.Cut(image, "@")
-	_, tag, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
-	return etcdversion.ParseDeclared(strings.TrimPrefix(tag, "v"))
+	return precautionName(c, v.running)
 }
 
 // copyTime is when the copy of a backup was begun, by the clock that its age is
@@ -133,8 +82,8 @@ func copyTime(b *v1alpha1.Backup) time.Time {
 }
 
 // precautionOf judges whether an upgrade waits; first match wins.
-func precautionOf(c *v1alpha1.EtcdCluster, o Observation, now time.Time) precaution {
-	name := precautionAhead(c, o)
+func precautionOf(c *v1alpha1.EtcdCluster, o Observation, v versions, now time.Time) precaution {
+	name := precautionAhead(c, v)
 	if name == "" {
 		return precaution{}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -252,9 +253,22 @@ func (w *world) saysOf(n int, pod *corev1.Pod, view etcdapi.Group) *agentapi.Sta
 
 // config as the members would get it now.
 func (w *world) config() []byte {
-	g := groupOf(w.c, w.o)
-	d, _, _ := planDesired(w.c, w.o, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, now))
+	d, _ := w.desired()
 	return d.Config
+}
+
+// view is what a pass would know of the world before it plans.
+func (w *world) view() *memberset.View {
+	view := memberset.NewView(membersOf(w.c), w.o.Observation, now)
+	return &view
+}
+
+// desired is what a pass would make of the world.
+func (w *world) desired() (objects.Desired, []condition.Fact) {
+	view := w.view()
+	v, g := readVersions(w.c, view), groupOf(w.c, w.o, view.Membership)
+	d, _, facts := planDesired(w.c, view, v, g, recoveryOf(w.c, w.o, g), precautionOf(w.c, w.o, v, now))
+	return d, facts
 }
 
 // status is what the member of an ordinal says, to be changed by a case.

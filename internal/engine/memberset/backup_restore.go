@@ -23,10 +23,8 @@ func RunningImage(s objects.Set, pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
 	}
-	for _, c := range pod.Spec.Containers {
-		if c.Name == s.Container {
-			return c.Image
-		}
+	if ctr := findContainer(s, pod.Spec); ctr != nil {
+		return ctr.Image
 	}
 	return ""
 }
@@ -162,7 +160,8 @@ const founder = 0
 
 // PlanRestore says how the founder's volume is filled with a backup. Writable and
 // the faults are what DesireVolumes said.
-func PlanRestore(s objects.Set, o Observation, d objects.Desired, writable bool, faults []condition.Fact) engine.RestorePlan {
+func PlanRestore(view *View, d objects.Desired, writable bool, faults []condition.Fact) engine.RestorePlan {
+	s, o := view.Set, view.Observed
 	r := engine.RestorePlan{
 		Program: s.Container, Image: d.Image, User: s.User, Member: s.PodName(founder), Account: objects.BackupAccount(s),
 		Living: o.StatefulSet != nil || s.Cluster.CommonStatus().SystemIdentifier != "",

@@ -202,7 +202,7 @@ func (view *View) NextCheck(now time.Time) time.Duration {
 		}
 	}
 	first := view.nextReplacement()
-	if len(view.Observed.missingPods()) > 0 {
+	if len(view.Membership.Missing) > 0 {
 		first = engine.SoonestOf(first, uncreatedRecheck)
 	}
 	for _, at := range times {

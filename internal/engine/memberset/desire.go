@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,8 @@ import (
 
 // PlanDesired starts from what is known whatever the engine makes of it: who the
 // cluster is, and what was minted for it.
-func PlanDesired(s objects.Set, o Observation) objects.Desired {
+func PlanDesired(view *View) objects.Desired {
+	s, o := view.Set, view.Observed
 	d := objects.Desired{Minted: o.Minted.secretData(s), Settings: o.Settings, SystemIdentifier: findSystemIdentifier(s, o), Data: map[string]string{}}
 	d.Backups, d.BackupsLater = desireBackups(s, o)
 	d.Fresh = d.SystemIdentifier == "" && !inheritsVolumes(s, o)
@@ -34,33 +34,34 @@ func PlanDesired(s objects.Set, o Observation) objects.Desired {
 
 // FollowImage takes the image that the spec maps to, at the build that it stood for
 // when the first member ran.
-func FollowImage(s objects.Set, d *objects.Desired, o Observation, asked string) {
-	FollowPatch(s, d, o, asked, asked)
+func FollowImage(view *View, d *objects.Desired, asked string) {
+	FollowPatch(view, d, asked, asked)
 }
 
-// FollowPatch is Follow for an image that the spec names by a minor version: pull
+// FollowPatch is FollowImage for an image that the spec names by a minor version: pull
 // is the patch of it to begin with.
-func FollowPatch(s objects.Set, d *objects.Desired, o Observation, asked, pull string) {
-	d.Asked, d.Pull, d.Image = asked, pull, pinImage(s, o, asked, pull)
+func FollowPatch(view *View, d *objects.Desired, asked, pull string) {
+	d.Asked, d.Pull, d.Image = asked, pull, pinImage(view, asked, pull)
 }
 
 // KeepImage declares the image that is declared already, since the spec's cannot
 // follow it. Where the StatefulSet is gone its pods have it, or the status.
-func KeepImage(s objects.Set, d *objects.Desired, o Observation) {
-	if current := currentImage(s, o); current != "" {
-		d.Asked, d.Image = cmp.Or(o.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationImage], current), current
+func KeepImage(view *View, d *objects.Desired) {
+	runs := view.Versions
+	if runs.Declared != "" {
+		d.Asked, d.Image = cmp.Or(runs.Asked, runs.Declared), runs.Declared
 		return
 	}
-	if o.StatefulSet != nil {
+	if view.Observed.StatefulSet != nil {
 		return
 	}
-	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
-		if ctr := findContainer(s, o.Pods[n].Spec); ctr != nil {
-			d.Asked, d.Image = cmp.Or(o.Pods[n].Annotations[v1alpha1.AnnotationImage], ctr.Image), ctr.Image
+	for _, n := range view.Membership.Pods {
+		if pod := runs.Members[n]; pod.Image != "" {
+			d.Asked, d.Image = cmp.Or(pod.Asked, pod.Image), pod.Image
 			return
 		}
 	}
-	if last := s.Cluster.CommonStatus().Image; last != "" {
+	if last := view.Cluster.CommonStatus().Image; last != "" {
 		d.Asked, d.Image = last, last
 	}
 }
@@ -114,18 +115,6 @@ func findSystemIdentifier(s objects.Set, o Observation) string {
 		return m.SystemIdentifier
 	}
 	return ""
-}
-
-// Membership is the number of members by their volumes: what volumes exist as
-// ours, not what the StatefulSet says.
-func (o Observation) Membership() int {
-	have := 0
-	for n, v := range o.Volumes {
-		if isMembers(&v.ObjectMeta) && v.Labels[v1alpha1.LabelMember] == strconv.Itoa(n) && n+1 > have {
-			have = n + 1
-		}
-	}
-	return have
 }
 
 // DataDiverged says whether a volume holds what the primary's does not, as far as

@@ -86,8 +86,8 @@ func (j *Judgement) JudgeMembers() {
 	}
 	versions := map[string]bool{}
 	for n := range j.Desired.Count {
-		if m := j.Observed.Member(n); m != nil && m.Version != "" && j.Standings[n].IsDone() {
-			versions[m.Version] = true
+		if version := j.Versions.Members[n].Reported; version != "" && j.Standings[n].IsDone() {
+			versions[version] = true
 		}
 	}
 	if len(versions) > 1 {
@@ -100,7 +100,7 @@ func (j *Judgement) JudgeMembers() {
 // that is older goes, also while the template is yet to be written.
 func (j *Judgement) judgeImage(ordinal int) {
 	pod := j.Observed.Pods[ordinal]
-	if pod == nil || pod.DeletionTimestamp != nil || j.FindOutdated(ordinal) != "" || isOlder(j.Set, j.Observed, j.Desired, pod) {
+	if pod == nil || pod.DeletionTimestamp != nil || j.FindOutdated(ordinal) != "" || j.ages[ordinal].older {
 		return
 	}
 	if fault := imageFault(pod); fault != "" {
@@ -178,13 +178,11 @@ func (j *Judgement) JudgeScale() {
 			j.AddMemberFact(n, v1alpha1.ConditionReconciling, j.progressReason(n, s), "%s", s.Message)
 		}
 	}
-	if have, want := j.Observed.Membership(), j.Cluster.Common().DesiredReplicas(); have > want {
-		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", have, want)
+	if members := j.Membership; members.Count > members.Declared {
+		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "from %d members to %d", members.Count, members.Declared)
 	}
-	for _, n := range slices.Sorted(maps.Keys(j.Observed.Pods)) {
-		if n >= j.Desired.Count {
-			j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "member %s is leaving", j.PodName(n))
-		}
+	for _, n := range j.Membership.Leaving {
+		j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown, "member %s is leaving", j.PodName(n))
 	}
 	if set := j.Observed.StatefulSet; set != nil && set.Status.ObservedGeneration < set.Generation {
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing, "the StatefulSet is being taken up")

@@ -24,7 +24,8 @@ import (
 )
 
 // Observation is one cluster as the caches, the members and the member engine's memory
-// show it.
+// show it. Its fields are as many as there are sources: what follows from them is
+// the View's.
 type Observation struct {
 	// Settings of the operator, so that Plan needs nothing else.
 	Settings objects.Settings

@@ -1,6 +1,8 @@
 package memberset
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -34,7 +36,7 @@ func (view *View) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an 
 			return nil
 		case pod == nil || pod.DeletionTimestamp != nil:
 			away = true
-		case reason != "" && view.replacePause(pod, reason) > 0:
+		case reason != "" && view.replacePause(n) > 0:
 			away = true
 		case reason != "" && view.isStuck(n):
 			return replaceStep(pod, reason)
@@ -58,7 +60,7 @@ func (view *View) ReplaceStuckStep() *engine.Step {
 		if pod == nil || pod.DeletionTimestamp != nil || view.Observed.isVolumeDeleted(n) {
 			continue
 		}
-		if why := view.FindOutdated(n); why != "" && view.replacePause(pod, why) == 0 && view.isStuck(n) {
+		if why := view.FindOutdated(n); why != "" && view.replacePause(n) == 0 && view.isStuck(n) {
 			return replaceStep(pod, why)
 		}
 	}
@@ -154,70 +156,133 @@ func replaceStep(pod *corev1.Pod, why string) *engine.Step {
 	return &engine.Step{Type: StepReplaceMember, Target: pod.Name, UID: pod.UID, Message: why}
 }
 
-// FindOutdated says why a pod must be replaced; empty when it need not be.
-func (view *View) FindOutdated(ordinal int) string {
-	pod := view.Observed.Pods[ordinal]
-	if pod == nil || pod.DeletionTimestamp != nil {
-		return ""
-	}
-	if isOlder(view.Set, view.Observed, view.Desired, pod) {
-		if !view.isTemplateDeclared() {
-			return "" // a new pod would be made of the same template
+// podAge is how a pod stands to what is desired.
+type podAge struct {
+	// current says that it was made of the very template that is declared: a new
+	// one would be as it is, whatever it differs in.
+	current bool
+	// older says that it was made of what the spec declared before.
+	older bool
+	// stray says which other image it runs that a new pod would not; empty for
+	// none.
+	stray string
+	// outdated says why it must be replaced; empty when it need not be.
+	outdated string
+}
+
+// comparePods says of each pod how it stands to what is desired, by ordinal.
+func comparePods(view *View) map[int]podAge {
+	ages := make(map[int]podAge, len(view.Observed.Pods))
+	rollout := view.RolloutHash(view.Desired.Asked)
+	declared := isTemplateDeclared(view.Observed.StatefulSet, rollout)
+	for n, pod := range view.Observed.Pods {
+		age := podAge{current: isCurrent(view.Observed.StatefulSet, rollout, pod)}
+		age.older = !age.current && pod.Annotations[v1alpha1.AnnotationRollout] != rollout
+		age.stray = findStrayImage(view, pod, view.Versions.Members[n], age.current)
+		if pod.DeletionTimestamp == nil {
+			age.outdated = explainOutdated(view, n, age, declared)
 		}
+		ages[n] = age
+	}
+	return ages
+}
+
+// explainOutdated says why a pod must be replaced; empty when it need not be.
+func explainOutdated(view *View, ordinal int, age podAge, declared bool) string {
+	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
+	switch {
+	case age.older && !declared:
+		return "" // a new pod would be made of the same template
+	case age.older:
 		return "the pod is older than what the spec declares for it"
-	}
-	if why := view.findStrayImage(pod); why != "" {
-		return why
-	}
-	if !isCurrent(view.Set, view.Observed, view.Desired, pod) {
-		if waitingReason(pod) != "" && installerImage(pod) != view.Observed.Settings.AgentImage {
-			return "the pod does not start, and its agent is older than the operator"
-		}
-		if view.Observed.isAgentTooOld(pod, view.Observed.Member(ordinal)) {
-			return "its agent is older than what spec.tls asks for"
-		}
-	}
-	if m := view.Observed.Member(ordinal); m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" &&
-		m.ConfigHash == agentapi.HashConfig(view.Desired.Config) {
+	case age.stray != "":
+		return age.stray
+	case !age.current && waitingReason(pod) != "" && installerImage(pod) != view.Observed.Settings.AgentImage:
+		return "the pod does not start, and its agent is older than the operator"
+	case !age.current && view.Observed.isAgentTooOld(pod, m):
+		return "its agent is older than what spec.tls asks for"
+	case m != nil && len(m.PendingRestart) > 0 && m.ConfigError == "" && m.ConfigHash == agentapi.HashConfig(view.Desired.Config):
 		return "a restart is needed for " + strings.Join(m.PendingRestart, ", ")
 	}
 	return ""
 }
 
-// isCurrent says whether a pod was made of the very template that is declared: a
-// new one would be as it is, whatever it differs in.
-func isCurrent(s objects.Set, o Observation, d objects.Desired, pod *corev1.Pod) bool {
-	set := o.StatefulSet
+// isCurrent says whether a pod was made of the very template that is declared;
+// rollout is the hash of what the spec declares for pods.
+func isCurrent(set *appsv1.StatefulSet, rollout string, pod *corev1.Pod) bool {
 	return set != nil && set.Status.ObservedGeneration == set.Generation && set.Status.UpdateRevision != "" &&
 		pod.Labels[appsv1.ControllerRevisionHashLabelKey] == set.Status.UpdateRevision &&
-		set.Spec.Template.Annotations[v1alpha1.AnnotationRollout] == s.RolloutHash(d.Asked)
-}
-
-// isOlder says whether a pod was made of what the spec declared before.
-func isOlder(s objects.Set, o Observation, d objects.Desired, pod *corev1.Pod) bool {
-	return pod.Annotations[v1alpha1.AnnotationRollout] != s.RolloutHash(d.Asked) && !isCurrent(s, o, d, pod)
+		set.Spec.Template.Annotations[v1alpha1.AnnotationRollout] == rollout
 }
 
 // isTemplateDeclared says whether the StatefulSet has what the spec declares for pods. It
 // has not while it is still to be applied, or while something changes it back.
-func (view *View) isTemplateDeclared() bool {
-	set := view.Observed.StatefulSet
+func isTemplateDeclared(set *appsv1.StatefulSet, rollout string) bool {
 	if set == nil {
 		return true
 	}
 	hash := set.Spec.Template.Annotations[v1alpha1.AnnotationRollout]
-	return hash == "" || hash == view.RolloutHash(view.Desired.Asked)
+	return hash == "" || hash == rollout
+}
+
+// findStrayImage says whether the pod runs another image than the cluster's that a new
+// pod would not: one that a client set on the pod, or another build of the same
+// tag. What admission makes of the image stays: it would make it again.
+func findStrayImage(view *View, pod *corev1.Pod, runs MemberVersion, current bool) string {
+	d := view.Desired
+	if runs.Image == "" || runs.Image == d.Image {
+		return ""
+	}
+	if runs.Asked == d.Asked && digestOf(d.Image) != "" && runs.Digest == digestOf(d.Image) {
+		return "" // that very build, by whatever tag
+	}
+	manager, admitted := imageChanged(view.Set, view.Observed, pod)
+	if manager != "" {
+		return "the pod's image was changed to " + runs.Image + " by " + manager
+	}
+	if admitted {
+		return ""
+	}
+	if runs.Asked == "" || current {
+		return "" // an older operator's: an upgrade of the operator restarts nothing
+	}
+	if repositoryOf(runs.Image) != repositoryOf(d.Image) {
+		return ""
+	}
+	want, digest := digestOf(d.Image), cmp.Or(digestOf(runs.Image), runs.Digest)
+	if want != "" && digest != "" && digest != want {
+		return "the pod runs another build of " + d.Asked + " than the cluster: " + digest
+	}
+	return ""
+}
+
+// imageChanged says which client changed the image of a pod's database since the
+// pod was made, or that admission changed it then.
+func imageChanged(s objects.Set, o Observation, pod *corev1.Pod) (manager string, admitted bool) {
+	altered := o.Altered[pod.Name]
+	for _, difference := range altered.Differences {
+		if difference.Path == imagePath(s.Container) {
+			return difference.Manager, difference.Manager == "" && altered.Made
+		}
+	}
+	return "", false
+}
+
+// imagePath is where a pod names the image of a container.
+func imagePath(container string) string {
+	return fmt.Sprintf(".spec.containers[name=%q].image", container)
 }
 
 // replacePause is how long a pod is still to stay that would be replaced again
 // for the reason that its predecessor was. What was replaced before the operator
 // started is not known: a pod whose image was set stays for the first pause.
-func (view *View) replacePause(pod *corev1.Pod, why string) time.Duration {
+func (view *View) replacePause(ordinal int) time.Duration {
+	pod, why := view.Observed.Pods[ordinal], view.FindOutdated(ordinal)
 	last, found := view.Observed.Replaced[pod.Name]
 	if found && last.Why == why && last.Generation == view.Cluster.GetGeneration() {
 		return max(0, last.At.Add(last.nextPause()).Sub(view.Now))
 	}
-	if !found && why == view.findStrayImage(pod) {
+	if !found && why == view.ages[ordinal].stray {
 		return max(0, pod.CreationTimestamp.Add(firstReplacePause).Sub(view.Now))
 	}
 	return 0
@@ -226,11 +291,12 @@ func (view *View) replacePause(pod *corev1.Pod, why string) time.Duration {
 // nextReplacement is when the first pause ends; 0 for none.
 func (view *View) nextReplacement() time.Duration {
 	var first time.Duration
-	for n, pod := range view.Observed.Pods {
-		if why := view.FindOutdated(n); why != "" {
-			if pause := view.replacePause(pod, why); pause > 0 && (first == 0 || pause < first) {
-				first = pause
-			}
+	for n := range view.Observed.Pods {
+		if view.FindOutdated(n) == "" {
+			continue
+		}
+		if pause := view.replacePause(n); pause > 0 && (first == 0 || pause < first) {
+			first = pause
 		}
 	}
 	return first
@@ -239,7 +305,7 @@ func (view *View) nextReplacement() time.Duration {
 // judgePause reports a pod that would be replaced for the same reason again.
 func (j *Judgement) judgePause(ordinal int) {
 	pod, why := j.Observed.Pods[ordinal], j.FindOutdated(ordinal)
-	if why == "" || j.replacePause(pod, why) == 0 {
+	if why == "" || j.replacePause(ordinal) == 0 {
 		return
 	}
 	j.AddMemberFact(ordinal, v1alpha1.ConditionDegraded, v1alpha1.ReasonMemberDown,
@@ -279,7 +345,7 @@ func part(path string) string {
 func (view *View) listDifferences(ordinal int, pod *corev1.Pod) []string {
 	var out []string
 	altered := view.Observed.Altered[pod.Name]
-	comparable := altered.Made || isCurrent(view.Set, view.Observed, view.Desired, pod)
+	comparable := altered.Made || view.ages[ordinal].current
 	outdated := view.FindOutdated(ordinal) != ""
 	for _, d := range altered.Differences {
 		image := d.Path == imagePath(view.Container)
@@ -287,11 +353,11 @@ func (view *View) listDifferences(ordinal int, pod *corev1.Pod) []string {
 			continue
 		}
 		text := d.Path + " (" + d.Change
-		if ctr := findContainer(view.Set, pod.Spec); image && ctr != nil {
-			if !comparable && (ctr.Image == view.Desired.Asked || ctr.Image == view.Desired.Pull) {
+		if runs := view.Versions.Members[ordinal].Image; image && runs != "" {
+			if !comparable && (runs == view.Desired.Asked || runs == view.Desired.Pull) {
 				continue // the tag, before it was resolved
 			}
-			text += " to " + ctr.Image
+			text += " to " + runs
 		}
 		if d.Manager != "" {
 			text += " by " + d.Manager

@@ -2,8 +2,6 @@ package memberset
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,23 +48,6 @@ func isDeletable(s objects.Set, obj *metav1.ObjectMeta) bool {
 		obj.Annotations[v1alpha1.AnnotationCluster] == string(s.Cluster.GetUID())
 }
 
-// findSurplus are the ordinals of the volumes that may be deleted once the cluster is
-// known to serve without them.
-func findSurplus(s objects.Set, o Observation) []int {
-	var found []int
-	if s.Cluster.Common().DeletionPolicy != v1alpha1.DeletionDelete {
-		return nil
-	}
-	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
-		v := o.Volumes[n]
-		if o.Pods[n] == nil && v.DeletionTimestamp == nil && v.Labels[v1alpha1.LabelMember] == "" &&
-			v.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && !v1alpha1.MarkedDiverged(v) && isDeletable(s, &v.ObjectMeta) {
-			found = append(found, n)
-		}
-	}
-	return found
-}
-
 // endings remembers when pods of former members were first seen to be gone. An
 // operator that has just started counts from then.
 type endings struct {
@@ -79,7 +60,7 @@ type endings struct {
 func (e *endings) observeEndings(s objects.Set, o Observation, now time.Time) map[int]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	surplus := findSurplus(s, o)
+	surplus := listSurplus(s, o)
 	if len(surplus) == 0 {
 		delete(e.clusters, s.Key())
 		return nil
@@ -145,9 +126,9 @@ func (o Observation) AnsweredSince(ordinal int, since time.Time) bool {
 // not the last copy: serves says whether the cluster was seen to serve without
 // that member, by answers to questions that were asked at a time or later.
 func (view *View) DropVolumeStep(serves func(since time.Time) bool) *engine.Step {
-	for _, n := range findSurplus(view.Set, view.Observed) {
+	for _, n := range view.Membership.Surplus {
 		v := view.Observed.Volumes[n]
-		if since, known := view.Observed.provenSince(n); n < view.Desired.Count || !known || !serves(since) {
+		if since, known := view.Observed.provenSince(n); !known || !serves(since) {
 			continue
 		}
 		return &engine.Step{Type: StepDeleteVolume, Target: v.Name, Subject: view.PodName(n), UID: v.UID, ResourceVersion: v.ResourceVersion,
@@ -161,10 +142,7 @@ func (view *View) DropVolumeStep(serves func(since time.Time) bool) *engine.Step
 func (j *Judgement) JudgeSurplus(now time.Time) time.Duration {
 	var names []string
 	wait := settlePeriod
-	for _, n := range findSurplus(j.Set, j.Observed) {
-		if n < j.Desired.Count {
-			continue
-		}
+	for _, n := range j.Membership.Surplus {
 		names = append(names, j.Observed.Volumes[n].Name)
 		if since, known := j.Observed.provenSince(n); known && since.After(now) {
 			wait = min(wait, since.Sub(now))

@@ -43,7 +43,8 @@ func (s Standing) IsDone() bool { return s.Reason == "" }
 
 // JudgePresence judges what comes before the database answers; first match wins. A
 // member that is done here says what it does, and is the engine's to judge.
-func JudgePresence(s objects.Set, o Observation, ordinal int) Standing {
+func JudgePresence(view *View, ordinal int) Standing {
+	s, o := view.Set, view.Observed
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
 	name := s.PodName(ordinal)
 	switch {
@@ -60,7 +61,7 @@ func JudgePresence(s objects.Set, o Observation, ordinal int) Standing {
 	case m == nil:
 		return Standing{v1alpha1.ReasonScalingUp, "member " + name + " is starting", false}
 	case m.State == agentapi.StateHeld:
-		message, _ := planGrowth(s, o).describeHold(ordinal, m)
+		message, _ := view.growth.describeHold(ordinal, m)
 		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + message, true}
 	case m.State == agentapi.StateFailed:
 		return Standing{v1alpha1.ReasonMemberDown, "member " + name + ": " + m.Message, true}
@@ -70,9 +71,9 @@ func JudgePresence(s objects.Set, o Observation, ordinal int) Standing {
 
 // JudgeSyncing is the standing of a member that is present and does not serve as it
 // should yet.
-func JudgeSyncing(s objects.Set, o Observation, ordinal int, broken bool) Standing {
-	m := o.Member(ordinal)
-	text := fmt.Sprintf("member %s is %s", s.PodName(ordinal), spellState(m.State))
+func JudgeSyncing(view *View, ordinal int, broken bool) Standing {
+	m := view.Observed.Member(ordinal)
+	text := fmt.Sprintf("member %s is %s", view.PodName(ordinal), spellState(m.State))
 	if m.Message != "" {
 		text += ": " + m.Message
 	}
@@ -93,15 +94,15 @@ func spellState(state agentapi.State) string {
 
 // JudgeRollout judges how far a member that serves has taken up what is declared,
 // and whether it is behind the Service of a suffix; first match wins.
-func JudgeRollout(s objects.Set, o Observation, d objects.Desired, ordinal int, service string) Standing {
-	pod, m := o.Pods[ordinal], o.Member(ordinal)
-	name := s.PodName(ordinal)
+func JudgeRollout(view *View, ordinal int, service string) Standing {
+	pod, m := view.Observed.Pods[ordinal], view.Observed.Member(ordinal)
+	name := view.PodName(ordinal)
 	switch {
-	case isOlder(s, o, d, pod):
+	case view.ages[ordinal].older:
 		return Standing{v1alpha1.ReasonRestarting, "member " + name + " is to be replaced for what spec changed", false}
-	case !IsReady(pod) || !o.ServicePods[service][name]:
+	case !IsReady(pod) || !view.Observed.ServicePods[service][name]:
 		return Standing{v1alpha1.ReasonUpdatingEndpoints, "member " + name + " is not behind its Service yet", false}
-	case m.ConfigHash != agentapi.HashConfig(d.Config) && m.ConfigError == "":
+	case m.ConfigHash != agentapi.HashConfig(view.Desired.Config) && m.ConfigError == "":
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " has not taken up the settings yet", false}
 	case waitsForPrimary(m):
 		return Standing{v1alpha1.ReasonConfiguring, "member " + name + " follows once the primary runs with the declared " + strings.Join(m.WaitsForPrimary, ", "), false}

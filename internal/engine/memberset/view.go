@@ -1,48 +1,63 @@
 package memberset
 
 import (
-	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // View is one pass's observation of the members beside what they should be. The
-// judgement, the status and the steps read the same one, and what is computed of
-// it, such as how volumes grow, is computed once.
+// judgement, the status and the steps read the same one, and what follows from
+// the observation is computed once: how volumes grow, which members there are,
+// and what they run.
 type View struct {
 	objects.Set
 	Observed Observation
-	Desired  objects.Desired
+	// Desired is known once the engine has planned it: see SetDesired.
+	Desired objects.Desired
 	// Standings are the engine's, by ordinal.
 	Standings map[int]Standing
 	// Now is the time of the pass.
 	Now time.Time
+	// Membership is which members there are, and Versions what they run.
+	Membership Membership
+	Versions   Versions
 
 	growth growth
+	ages   map[int]podAge
 }
 
-// NewView gathers what a pass knows. The engine adds the standings.
-func NewView(s objects.Set, o Observation, d objects.Desired, now time.Time) View {
-	return View{Set: s, Observed: o, Desired: d, Standings: map[int]Standing{}, Now: now, growth: planGrowth(s, o)}
+// NewView gathers what a pass has observed. The engine adds what is desired, and
+// then the standings.
+func NewView(s objects.Set, o Observation, now time.Time) View {
+	return View{Set: s, Observed: o, Standings: map[int]Standing{}, Now: now,
+		Membership: ReadMembership(s, o), Versions: ReadVersions(s, o), growth: planGrowth(s, o)}
 }
+
+// SetDesired adds what the members should be, and compares their pods to it. A copy
+// of the view that was made before does not have it.
+func (view *View) SetDesired(d objects.Desired) {
+	view.Desired = d
+	view.Membership = view.Membership.follow(d.Count)
+	view.ages = comparePods(view)
+}
+
+// FindOutdated says why a pod must be replaced; empty when it need not be.
+func (view *View) FindOutdated(ordinal int) string { return view.ages[ordinal].outdated }
 
 // IsBootstrapped says whether there is a database system.
 func (view *View) IsBootstrapped() bool {
 	return view.Desired.SystemIdentifier != "" && view.Cluster.CommonStatus().Version != ""
 }
 
-// versionChanges says whether some pod runs another image than the desired.
+// versionChanges says whether some member's pod runs another image than the desired.
 func (view *View) versionChanges() bool {
 	for n := range view.Desired.Count {
-		if pod := view.Observed.Pods[n]; pod != nil {
-			if ctr := findContainer(view.Set, pod.Spec); ctr != nil && ctr.Image != view.Desired.Image && ctr.Image != view.Desired.Pull && cmp.Or(pod.Annotations[v1alpha1.AnnotationImage], ctr.Image) != view.Desired.Asked {
-				return true
-			}
+		if view.Versions.Members[n].differs(view.Desired) {
+			return true
 		}
 	}
 	return false

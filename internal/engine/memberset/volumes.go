@@ -15,7 +15,8 @@ import (
 
 // DesireVolumes fills in the volumes of d, whose count is known. It says
 // whether volumes and pods may be written at all.
-func DesireVolumes(s objects.Set, d *objects.Desired, o Observation) (writable bool, facts []condition.Fact) {
+func DesireVolumes(view *View, d *objects.Desired) (writable bool, facts []condition.Fact) {
+	s, o := view.Set, view.Observed
 	writable = true
 	if class := s.Storage.StorageClass; class != "" && o.StorageClasses != nil {
 		if _, ok := o.StorageClasses[class]; !ok {
@@ -33,9 +34,8 @@ func DesireVolumes(s objects.Set, d *objects.Desired, o Observation) (writable b
 	if fault := growthRefused(s, o, d.Count); fault != nil {
 		facts = append(facts, *fault)
 	}
-	g := planGrowth(s, o)
 	for _, n := range volumeOrdinals(o, d.Count) {
-		v, fault := desireVolume(s, o, g, d.Data, n, n < d.Count)
+		v, fault := desireVolume(s, o, view.growth, d.Data, n, n < d.Count)
 		v.Diverged, v.Cluster, v.Left = o.DataDiverged(n), volumeOwner(s, o.Volumes[n]), leftUnder(s, o.Volumes[n], n < d.Count)
 		d.Volumes = append(d.Volumes, v)
 		if fault != nil {

@@ -54,7 +54,7 @@ func (m *model) serveMember(ordinal int) {
 
 // carryOut does what one plan asks for.
 func (m *model) carryOut(p engine.Plan) {
-	d, writable, _ := planDesired(m.c, m.o)
+	d, writable, _ := m.desired()
 	if writable && d.Minted.Complete {
 		m.statefulSet()
 		m.o.StatefulSet.Spec.Template.Spec.Containers[0].Image = d.Image
@@ -102,7 +102,9 @@ func (m *model) advanceCluster() {
 	if m.o.StatefulSet == nil {
 		return
 	}
-	d, _, _ := planDesired(m.c, m.o)
+	d, _, _ := m.desired()
+	view := m.view()
+	view.SetDesired(d.Desired)
 	for _, n := range m.random.Perm(objects.MostMembers) {
 		pod := m.o.Pods[n]
 		switch {
@@ -116,7 +118,7 @@ func (m *model) advanceCluster() {
 			m.serveMember(n)
 			m.status(n).Serving, m.status(n).State = false, agentapi.StateCloning
 			return
-		case n < d.Count && !judgeStanding(m.c, m.o, d, n).IsDone():
+		case n < d.Count && !judgeStanding(view, n).IsDone():
 			m.serveMember(n)
 			if n == 0 {
 				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"
@@ -129,7 +131,7 @@ func (m *model) advanceCluster() {
 
 // countAway is how many members do not serve.
 func (m *model) countAway() int {
-	d, _, _ := planDesired(m.c, m.o)
+	d, _, _ := m.desired()
 	away := 0
 	for n := range d.Count {
 		if s := m.o.Member(n); s == nil || !s.Serving {
@@ -186,7 +188,7 @@ func testConvergence(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d: never settles: %s: %s", seed, f.Reason, f.Message)
 		}
 	}
-	if got, want := m.o.Membership(), m.c.Spec.DesiredReplicas(); got != want || len(m.o.Pods) != want {
+	if got, want := memberset.ReadMembership(membersOf(m.c), m.o).Count, m.c.Spec.DesiredReplicas(); got != want || len(m.o.Pods) != want {
 		t.Fatalf("seed %d: %d members and %d pods, want %d", seed, got, len(m.o.Pods), want)
 	}
 	for n, pod := range m.o.Pods {

@@ -184,7 +184,7 @@ func TestFresh(t *testing.T) {
 		w := newWorld(t, 1)
 		w.c.CreationTimestamp = metav1.NewTime(now)
 		tc.change(w)
-		d, _, _ := planDesired(w.c, w.o)
+		d, _, _ := w.desired()
 		if got := strings.Contains(string(d.Config), `"fresh": true`); got != tc.want {
 			t.Errorf("%s: fresh is %v", tc.name, got)
 		}
@@ -214,7 +214,7 @@ func TestVolumesSayWhose(t *testing.T) {
 		w := newWorld(t, 1)
 		w.c.UID = "own"
 		tc.change(w)
-		d, _, _ := planDesired(w.c, w.o)
+		d, _, _ := w.desired()
 		if got := objects.VolumeClaim(membersOf(w.c), d.Desired, d.Volumes[0]).Annotations[v1alpha1.AnnotationCluster]; got != tc.want {
 			t.Errorf("%s: it says %q, want %q", name, got, tc.want)
 		}
@@ -236,12 +236,12 @@ func TestClaimsOfAPlan(t *testing.T) {
 // What the data says is written on every volume, and reported to the members.
 func TestVolumesRecordTheFirstDatabase(t *testing.T) {
 	w := settled(t, 2)
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	if got := d.Data[v1alpha1.AnnotationDatabase]; got != "" {
 		t.Errorf("recorded %q before the data says it", got)
 	}
 	w.reportFirstDatabase("orders", "shop", "")
-	d, _, _ = planDesired(w.c, w.o)
+	d, _, _ = w.desired()
 	want := map[string]string{v1alpha1.AnnotationSystemIdentifier: "7300000000000000001", v1alpha1.AnnotationDatabase: "orders", v1alpha1.AnnotationOwner: "shop"}
 	for _, v := range d.Volumes {
 		for k, value := range want {

@@ -113,7 +113,7 @@ func TestATagIsResolvedOnce(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := settled(t, 2)
 			test.world(w)
-			if d, _, _ := planDesired(w.c, w.o); d.Image != test.want {
+			if d, _, _ := w.desired(); d.Image != test.want {
 				t.Errorf("the image is %s, want %s", d.Image, test.want)
 			}
 		})

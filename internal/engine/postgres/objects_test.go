@@ -59,7 +59,7 @@ func TestObjects(t *testing.T) {
 				TLS:      map[string][]byte{"tls.crt": []byte("LEAF"), "tls.key": []byte("KEY"), "ca.crt": []byte("CA")},
 				Internal: map[string][]byte{keyAppPassword: []byte("p@ss/word")},
 			}
-			d, _, _ := planDesired(w.c, w.o)
+			d, _, _ := w.desired()
 			d.BackupsLater = false // as once there is a backup
 			compareGolden(t, filepath.Join("testdata", name+".yaml"), renderYAML(t, clusterObjects(w.c, d)))
 		})
@@ -70,7 +70,7 @@ func TestObjects(t *testing.T) {
 func TestObjectsAreDeterministic(t *testing.T) {
 	w := settled(t, 3)
 	w.c.Spec.Parameters = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	first := renderYAML(t, clusterObjects(w.c, d))
 	for range 20 {
 		if diff := cmp.Diff(string(first), string(renderYAML(t, clusterObjects(w.c, d)))); diff != "" {

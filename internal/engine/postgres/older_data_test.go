@@ -15,7 +15,7 @@ import (
 func requested(t *testing.T, w *world) string {
 	t.Helper()
 	var config agentapi.ClusterConfig
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	if err := json.Unmarshal(d.Config, &config); err != nil {
 		t.Fatal(err)
 	}

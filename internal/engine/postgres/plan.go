@@ -19,6 +19,7 @@ const primaryOrdinal = 0
 type judgement struct {
 	memberset.Judgement
 	c *v1alpha1.PostgresCluster
+	v versions
 }
 
 // Plan implements engine.Engine.
@@ -27,10 +28,13 @@ func (e *Engine) Plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now 
 }
 
 func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
-	d, writable, stalls := planDesired(c, o)
-	j := judgement{c: c, Judgement: memberset.NewJudgement(memberset.NewView(membersOf(c), o, d.Desired, now), stalls)}
+	view := memberset.NewView(membersOf(c), o, now)
+	v := readVersions(c, &view)
+	d, writable, stalls := planDesired(c, &view, v)
+	view.SetDesired(d.Desired)
+	j := judgement{c: c, v: v, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
-		j.Standings[n] = judgeStanding(c, o, d, n)
+		j.Standings[n] = judgeStanding(&view, n)
 	}
 	j.JudgeMembers()
 	j.judgeFirst()
@@ -62,23 +66,22 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 }
 
 // judgeStanding judges one member; first match wins.
-func judgeStanding(c *v1alpha1.PostgresCluster, o memberset.Observation, d desired, ordinal int) memberset.Standing {
-	s := membersOf(c)
-	if standing := memberset.JudgePresence(s, o, ordinal); !standing.IsDone() {
+func judgeStanding(view *memberset.View, ordinal int) memberset.Standing {
+	if standing := memberset.JudgePresence(view, ordinal); !standing.IsDone() {
 		return standing
 	}
-	m, primary := o.Member(ordinal), ordinal == primaryOrdinal
+	m, primary := view.Observed.Member(ordinal), ordinal == primaryOrdinal
 	switch {
 	case m.State == agentapi.StateHung:
-		return memberset.JudgeSyncing(s, o, ordinal, true)
+		return memberset.JudgeSyncing(view, ordinal, true)
 	case !m.Serving || primary && m.State != agentapi.StateRunning:
-		return memberset.JudgeSyncing(s, o, ordinal, false)
+		return memberset.JudgeSyncing(view, ordinal, false)
 	case !primary && m.State != agentapi.StateStreaming:
-		return memberset.JudgeSyncing(s, o, ordinal, m.State == agentapi.StateDisconnected)
+		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected)
 	case primary:
-		return memberset.JudgeRollout(s, o, d.Desired, ordinal, suffixRW)
+		return memberset.JudgeRollout(view, ordinal, suffixRW)
 	}
-	return memberset.JudgeRollout(s, o, d.Desired, ordinal, suffixRO)
+	return memberset.JudgeRollout(view, ordinal, suffixRO)
 }
 
 // nextStep is the one operation to do now; the order is the priority.
@@ -137,7 +140,7 @@ func (j *judgement) findPrimary() string {
 
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
-	r.Version, r.Primary = runningVersion(j.c, j.Observed), j.findPrimary()
+	r.Version, r.Primary = j.v.running, j.findPrimary()
 	r.Endpoints = &v1alpha1.EndpointsStatus{
 		ReadWrite: objects.HostPort(j.Host(suffixRW), Port), ReadOnly: objects.HostPort(j.Host(suffixRO), Port),
 	}

@@ -307,11 +307,11 @@ func TestPlan(t *testing.T) {
 				w.removePod(1)
 				delete(w.o.Volumes[1].Labels, v1alpha1.LabelMember)
 				w.declareReplicas(1)
-				d, _, _ := planDesired(w.c, w.o)
+				d, _, _ := w.desired()
 				w.status(0).ConfigHash = agentapi.HashConfig(d.Config)
 				obeyVolume(t, w, 1)
 				w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
-				d, _, _ = planDesired(w.c, w.o)
+				d, _, _ = w.desired()
 				w.status(0).ConfigHash = agentapi.HashConfig(d.Config)
 				return w
 			},
@@ -409,7 +409,7 @@ func held(t *testing.T, ordinal int, hold agentapi.Hold) *world {
 
 // hashNow is the hash of the configuration as the world would render it.
 func hashNow(w *world) string {
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	return agentapi.HashConfig(d.Config)
 }
 
@@ -473,7 +473,7 @@ func TestInitializationGuard(t *testing.T) {
 			w := newWorld(t, 1)
 			w.mintSecrets()
 			source(w)
-			if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != id {
+			if got := memberset.PlanDesired(w.view()).SystemIdentifier; got != id {
 				t.Errorf("system identifier %q, want %q", got, id)
 			}
 		})
@@ -482,7 +482,7 @@ func TestInitializationGuard(t *testing.T) {
 		w := newWorld(t, 2)
 		w.mintSecrets()
 		w.member(1).SystemIdentifier = id
-		if got := memberset.PlanDesired(membersOf(w.c), w.o).SystemIdentifier; got != "" {
+		if got := memberset.PlanDesired(w.view()).SystemIdentifier; got != "" {
 			t.Errorf("system identifier %q from a replica", got)
 		}
 	})
@@ -493,7 +493,7 @@ func TestVolumesNeverShrink(t *testing.T) {
 	for _, size := range []string{"64Mi", "1Gi", "5Gi"} {
 		w := settled(t, 2)
 		w.c.Spec.Storage.Size = resource.MustParse(size)
-		d, _, _ := planDesired(w.c, w.o)
+		d, _, _ := w.desired()
 		for _, v := range d.Volumes {
 			live := w.o.Volumes[v.Ordinal].Spec.Resources.Requests[corev1.ResourceStorage]
 			if v.Size.Cmp(live) < 0 {

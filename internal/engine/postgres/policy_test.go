@@ -91,7 +91,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 				v1alpha1.AnnotationSystemIdentifier: w.c.Status.SystemIdentifier, v1alpha1.AnnotationCluster: string(w.c.UID)}
 			w.c.Spec.Storage.Size = resource.MustParse("2Gi")
 			tc.change(w)
-			d, _, _ := planDesired(w.c, w.o)
+			d, _, _ := w.desired()
 			if got := d.Volumes[0].Size.String(); got != tc.want {
 				t.Errorf("size %s, want %s", got, tc.want)
 			}
@@ -109,7 +109,7 @@ func TestVolumeGrowsLast(t *testing.T) {
 // obeyVolume gives a volume the annotations that are planned for it.
 func obeyVolume(t *testing.T, w *world, ordinal int) {
 	t.Helper()
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	for _, v := range d.Volumes {
 		if v.Ordinal == ordinal {
 			w.o.Volumes[ordinal].Annotations = objects.VolumeClaim(membersOf(w.c), d.Desired, v).Annotations

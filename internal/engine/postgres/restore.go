@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"time"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -8,6 +10,7 @@ import (
 
 // PlanRestore implements engine.Engine.
 func (e *Engine) PlanRestore(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.RestorePlan {
-	d, writable, faults := planDesired(c, o)
-	return memberset.PlanRestore(membersOf(c), o, d.Desired, writable, faults)
+	view := memberset.NewView(membersOf(c), o, time.Time{}) // no step is planned, so no time counts
+	d, writable, faults := planDesired(c, &view, readVersions(c, &view))
+	return memberset.PlanRestore(&view, d.Desired, writable, faults)
 }

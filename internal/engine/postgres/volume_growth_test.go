@@ -30,7 +30,7 @@ const (
 func growing(t *testing.T, replicas int) *world {
 	w := settled(t, replicas)
 	w.c.Spec.Storage.AutoGrow = &v1alpha1.AutoGrowSpec{MaxSize: resource.MustParse("2Gi")}
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	for n := range replicas {
 		w.o.Volumes[n].Annotations = d.Data
 		w.reportFill(n, 25)

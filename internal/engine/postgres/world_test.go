@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -138,11 +139,23 @@ func (w *world) pod(ordinal int) *corev1.Pod {
 	return p
 }
 
+// view is what a pass would know of the world before it plans.
+func (w *world) view() *memberset.View {
+	view := memberset.NewView(membersOf(w.c), w.o, now)
+	return &view
+}
+
+// desired is what a pass would make of the world.
+func (w *world) desired() (desired, bool, []condition.Fact) {
+	view := w.view()
+	return planDesired(w.c, view, readVersions(w.c, view))
+}
+
 // member is a pod that serves in its role, with the present settings.
 func (w *world) member(ordinal int) *agentapi.Status {
 	p := w.pod(ordinal)
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	d, _, _ := planDesired(w.c, w.o)
+	d, _, _ := w.desired()
 	m := &agentapi.Status{
 		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: agentapi.StateStreaming, Serving: true,
 		Version: "17.4", SystemIdentifier: w.c.Status.SystemIdentifier,
