@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -216,16 +214,13 @@ func awaitAdmission(t *testing.T, namespace string, want bool) {
 // mirror's name, as if they had been pulled from there.
 func mirrorImages(t *testing.T, k *kind) {
 	t.Helper()
-	deployment, err := operatorDeployment(t.Context())
-	must(t, err, "read the operator's Deployment")
-	images := []string{deployment.Spec.Template.Spec.Containers[0].Image}
+	images := []string{env.operatorImage}
 	for _, i := range env.images {
 		if i.Engine == k.engine && i.Line == k.line {
 			images = append(images, i.Refs...)
 		}
 	}
 	for _, ref := range images {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", ref, mirror+ref).CombinedOutput()
-		must(t, err, "tag the image: "+string(out))
+		tagOnNodes(t, ref, mirror+ref)
 	}
 }

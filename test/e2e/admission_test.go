@@ -141,7 +141,7 @@ func (c *subject) storedObjects() string {
 // admissionAtRest: the operator asks the API server for nothing.
 func admissionAtRest(t *testing.T, begin time.Time, all []*subject) {
 	asked := func(from time.Time) []auditRow {
-		return slices.DeleteFunc(auditRequests(t, from, operatorUser, true), func(r auditRow) bool {
+		return slices.DeleteFunc(auditRequests(t, from, installed.accounts(), true), func(r auditRow) bool {
 			return r.Verb == "watch" || !slices.ContainsFunc(all, func(c *subject) bool { return c.namespace == r.Namespace })
 		})
 	}

@@ -31,7 +31,7 @@ const backupTimeout = 5 * time.Minute
 // soon as the cluster serves, then by hand and by schedule. They are complete and
 // verified, and gone with what they stored.
 func testBackups(t *testing.T, k *kind) {
-	c := newSubject(t, k, 3, "backup: {schedule: '0 0 1 1 *', maxBackups: 1}")
+	c := newSubject(t, k, k.several, "backup: {schedule: '0 0 1 1 *', maxBackups: 1}")
 	c.waitReady()
 	c.madeBackup("-first-")
 	c.waitCondition(readyTimeout, v1alpha1.ConditionBackedUp, metav1.ConditionTrue, v1alpha1.ReasonBackedUp, "-first-")

@@ -66,10 +66,10 @@ func (k *killer) killUntilRolledOut() {
 		moment, err := k.currentMoment(k.c.t.Context())
 		must(k.c.t, err, "read the cluster")
 		if !k.killed[moment] {
-			must(k.c.t, killOperator(k.c.t.Context()), "kill the operator")
+			must(k.c.t, k.c.operator.killPods(k.c.t.Context()), "kill the operator")
 			k.killed[moment] = true
 			k.c.t.Log("killed at:", moment)
-			waitForLeader(k.c.t)
+			k.c.operator.waitForLeader(k.c.t)
 		}
 		if rolledOut(k.c.getCluster()) == nil {
 			return
@@ -77,15 +77,6 @@ func (k *killer) killUntilRolledOut() {
 		time.Sleep(truthInterval)
 	}
 	k.c.t.Fatalf("the cluster does not get ready: %v", rolledOut(k.c.getCluster()))
-}
-
-// waitForLeader waits until an operator that was not stopped leads.
-func waitForLeader(t *testing.T) {
-	t.Helper()
-	eventually(t, leaderTimeout, "an operator leads", func(ctx context.Context) error {
-		_, err := operatorLeader(ctx)
-		return err
-	})
 }
 
 // readIdentity reads the identity of what there must be only one of, for all of a cluster's life. An
@@ -145,8 +136,7 @@ func watchIdentity(c *subject) {
 
 // crashAtEachStep kills the operator at every moment of creation and scaling.
 func crashAtEachStep(t *testing.T, kind *kind) {
-	keepOperator(t)
-	c := newSubject(t, kind, 1)
+	c := newOperated(t, kind, 1)
 	watchIdentity(c)
 	k := &killer{c: c, killed: map[string]bool{}}
 	k.killUntilRolledOut()
@@ -167,23 +157,22 @@ func crashAtEachStep(t *testing.T, kind *kind) {
 	if kept := kind.keptValue(c); kept != "1" {
 		t.Errorf("what was kept is %q", kept)
 	}
-	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return operatorsRun(ctx, 1) })
+	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return c.operator.checkReplicas(ctx, 1) })
 }
 
 // standbyTakesOver: of two operators one leads, and the other goes on when it
 // is killed.
 func standbyTakesOver(t *testing.T) {
-	keepOperator(t)
-	c := newCluster(t, 1)
+	c := newOperated(t, postgres, 1)
 	c.waitReady()
-	primary := c.podIncarnation(0)
-	scaleOperator(t, 2)
-	waitForLeader(t)
-	first, err := operatorLeader(t.Context())
+	primary, own := c.podIncarnation(0), c.operator
+	own.scaleTo(t, 2)
+	own.waitForLeader(t)
+	first, err := own.findLeader(t.Context())
 	must(t, err, "who leads")
 	leader, standby := first.UID, types.UID("")
 	mark := c.markPlace()
-	pods, err := operatorPods(t.Context())
+	pods, err := own.listPods(t.Context())
 	must(t, err, "the operators")
 	for i := range pods {
 		if pods[i].UID == leader {
@@ -193,9 +182,9 @@ func standbyTakesOver(t *testing.T) {
 		}
 	}
 	// Without a successor to the one that was killed, who could lead as well.
-	must(t, setOperators(t.Context(), 1), "scale the operator")
+	must(t, own.setReplicas(t.Context(), 1), "scale the operator")
 	eventually(t, leaderTimeout, "the standby leads", func(ctx context.Context) error {
-		pod, err := operatorLeader(ctx)
+		pod, err := own.findLeader(ctx)
 		if err == nil && pod.UID != standby {
 			err = errors.New("another one leads")
 		}
@@ -210,7 +199,7 @@ func standbyTakesOver(t *testing.T) {
 	// The metric is asked of the new leader: it was the one that put it back.
 	drift{"takeover", &corev1.Service{}, "-rw", updateObject(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "another-client"}
-	}), []trace{{path: ".spec.selector", operation: "Update"}}}.makeAndAwaitReverted(t, c.subject)
+	}), []trace{{path: ".spec.selector", operation: "Update"}}}.makeAndAwaitReverted(t, c)
 	c.waitReady()
 	if now := c.podIncarnation(0); now != primary {
 		t.Errorf("the primary was touched: %s, before %s", now, primary)

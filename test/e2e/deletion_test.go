@@ -134,10 +134,9 @@ func deletionDeletes(t *testing.T, k *kind) {
 
 // namespaceEndsWithoutOperator: nothing waits for an operator that is gone.
 func namespaceEndsWithoutOperator(t *testing.T, k *kind) {
-	keepOperator(t)
-	c := newSubject(t, k, k.several)
+	c := newOperated(t, k, k.several)
 	c.waitReady()
-	scaleOperator(t, 0)
+	c.operator.scaleTo(t, 0)
 	ns := &corev1.Namespace{}
 	ns.Name = c.namespace
 	must(t, env.client.Delete(t.Context(), ns), "delete the namespace")
@@ -151,5 +150,4 @@ func namespaceEndsWithoutOperator(t *testing.T, k *kind) {
 		}
 		return checkGone(err)
 	})
-	scaleOperator(t, 1)
 }

@@ -26,8 +26,8 @@ type docsShell struct {
 
 func newDocsShell(t *testing.T, namespace string) docsShell {
 	t.Helper()
-	plugin, err := buildPlugin()
-	must(t, err, "build the plugin")
+	plugin, err := findPlugin()
+	must(t, err, "find the plugin")
 	kubeconfig := os.Getenv("KUBECONFIG")
 	if kubeconfig == "" {
 		kubeconfig = filepath.Join(state, "kubeconfig")

@@ -159,11 +159,10 @@ func checkWhole(obj v1alpha1.Cluster) error {
 // driftWhileDown: what happened while no operator ran is put back when one
 // starts, and reported with the name of the client that did it.
 func driftWhileDown(t *testing.T, k *kind) {
-	keepOperator(t)
-	c := newSubject(t, k, 1)
+	c := newOperated(t, k, 1)
 	c.waitReady()
 	member := c.podIncarnation(0)
-	scaleOperator(t, 0)
+	c.operator.scaleTo(t, 0)
 	unseen := drift{"while-down", &corev1.Service{}, k.entry, updateObject(func(s *corev1.Service) {
 		s.Spec.Selector = map[string]string{"app": "another-client"}
 	}), []trace{{path: ".spec.selector", operation: byUpdate}}}
@@ -173,7 +172,7 @@ func driftWhileDown(t *testing.T, k *kind) {
 	start := metav1.Now().Rfc3339Copy().Time
 	must(t, unseen.change(t.Context(), &service, client.FieldOwner(unseen.fieldManager())), "edit the Service")
 	must(t, env.client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}), "delete the budget")
-	scaleOperator(t, 1)
+	c.operator.scaleTo(t, 1)
 	unseen.awaitReported(t, c, unseen.traces[0], start, "Reverted")
 	eventually(t, revertTimeout, "Service and budget are back", func(ctx context.Context) error {
 		if err := env.client.Get(ctx, c.nameOf(""), &policyv1.PodDisruptionBudget{}); err != nil {

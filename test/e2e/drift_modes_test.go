@@ -102,7 +102,7 @@ func driftContested(t *testing.T, k *kind) {
 	from := time.Now()
 	time.Sleep(contestPeriod)
 	writes := 0
-	for _, r := range auditRequests(t, from, operatorUser, true) {
+	for _, r := range auditRequests(t, from, installed.accounts(), true) {
 		if r.Namespace == c.namespace && r.Name == c.name && r.Resource == "poddisruptionbudgets.policy" && r.isWrite() {
 			writes += r.Count
 		}

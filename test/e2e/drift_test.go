@@ -147,7 +147,7 @@ func (d drift) awaitReported(t *testing.T, c *subject, tr trace, start time.Time
 	})
 	waitEvent(t, c, "Drift"+action, object, tr.path, manager, tr.operation)
 	eventually(t, revertTimeout, "holdfast_drift_total counts "+object+" by "+manager, func(ctx context.Context) error {
-		n, err := driftCount(ctx, kind, counted, action)
+		n, err := c.operator.driftCount(ctx, kind, counted, action)
 		if err == nil && n < 1 {
 			err = fmt.Errorf("it is %v", n)
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,11 @@ import (
 const state = "../../.cluster"
 
 // sideBySide is how many tests run at the same time, unless -parallel says.
-const sideBySide = "6"
+const sideBySide = 9
+
+// unlimited is more parallel tests than there are: those that wait for their
+// turn count for Go, too.
+const unlimited = "1000"
 
 // env is the cluster that the tests run on.
 var env struct {
@@ -42,16 +47,16 @@ var env struct {
 	client client.WithWatch
 	kube   kubernetes.Interface
 	images []image
+	// operatorImage is the installed operator's.
+	operatorImage string
+	// sideBySide is how many tests run at the same time.
+	sideBySide int
 }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	chosen := false
-	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
-	if !chosen {
-		if err := flag.Set("test.parallel", sideBySide); err != nil {
-			panic(err)
-		}
+	if err := chooseSideBySide(); err != nil {
+		panic(err)
 	}
 	ctrllog.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard()) // of streams that end while they are pinged
@@ -62,6 +67,19 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	tellUntested(os.Stderr)
 	os.Exit(code)
+}
+
+// chooseSideBySide reads the flag -parallel, and leaves no limit of Go's own.
+func chooseSideBySide() error {
+	env.sideBySide = sideBySide
+	var errs []error
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name == "test.parallel" {
+			chosen, err := strconv.Atoi(f.Value.String())
+			env.sideBySide, errs = chosen, append(errs, err)
+		}
+	})
+	return errors.Join(append(errs, flag.Set("test.parallel", unlimited))...)
 }
 
 func connectToCluster() error {
@@ -90,8 +108,12 @@ func connectToCluster() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	_, err = env.kube.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorName, metav1.GetOptions{})
-	return err
+	deployment, err := installed.getDeployment(ctx)
+	if err != nil {
+		return err
+	}
+	env.operatorImage = deployment.Spec.Template.Spec.Containers[0].Image
+	return nil
 }
 
 // newNamespace is one test's own, where the restricted Pod Security Standard

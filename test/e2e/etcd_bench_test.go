@@ -15,6 +15,7 @@ import (
 // of an application that writes every 10 ms through the Service, while members
 // come and go. It asserts nothing: these machines are noisy.
 func TestBenchEtcdWriteGap(t *testing.T) {
+	writePause = 10 * time.Millisecond
 	c := newSubject(t, etcd, 1)
 	c.waitReady()
 	w := c.startWriter()

@@ -27,14 +27,13 @@ import (
 // oldEtcd is the version of the manifest that a first user writes.
 const oldEtcd = "3.5.9"
 
-// etcdSeedManifest: the whole manifest that a first user writes, in an old and
-// in the newest version.
-func etcdSeedManifest(t *testing.T) {
+// etcdSeedManifest: the whole manifest that a first user writes, in these versions.
+func etcdSeedManifest(t *testing.T, versions ...string) {
 	needKind(t, etcd)
-	for line, version := range map[string]string{"3.5": oldEtcd, "3.7": newestEtcd("3.7")} {
+	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			needVersion(t, "etcd", line, version)
+			needVersion(t, "etcd", lineOf(version), version)
 			c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, storage: {size: 1Gi}", version), `backup: {schedule: "0 2 * * *"}`)
 			obj := c.waitReady()
 			nodes := map[string]bool{}
@@ -71,15 +70,15 @@ func etcdSeedManifest(t *testing.T) {
 	}
 }
 
-// etcdScale goes from one member to three and five and back to one under an
-// application that writes. The leader is put where it has to move away.
-func etcdScale(t *testing.T) {
+// etcdScale goes from one member to these numbers of members, one after the other,
+// under an application that writes. The leader is put where it has to move away.
+func etcdScale(t *testing.T, steps ...int) {
 	c := newSubject(t, etcd, 1)
 	c.waitReady()
 	w := c.startWriter()
 	first := c.podIncarnation(0)
 	watch := watchMembership(c)
-	for _, members := range []int{3, 5, 3, 1} {
+	for _, members := range steps {
 		before := len(c.listPods())
 		if members < before {
 			c.transferLeader(before - 1)
@@ -138,8 +137,8 @@ func watchMembership(c *subject) func() {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		var before *group
-		for ; ctx.Err() == nil; time.Sleep(truthInterval) {
-			now, err := groupOf(ctx, c.namespace, c.podName(0))
+		for ; ctx.Err() == nil; time.Sleep(pollInterval) {
+			now, err := membershipOf(ctx, c.namespace, c.podName(0))
 			if err != nil {
 				continue // a member that comes or goes does not answer for a moment
 			}
@@ -180,14 +179,14 @@ func safeChange(before, now *group) error {
 	return errors.Join(errs...)
 }
 
-// etcdKilledPods: each pod in turn is deleted without a grace period. The same
-// members come back.
-func etcdKilledPods(t *testing.T) {
+// etcdKilledPods: these members' pods are deleted without a grace period, one after
+// the other. The same members come back.
+func etcdKilledPods(t *testing.T, ordinals ...int) {
 	c := newSubject(t, etcd, 3)
 	c.waitReady()
 	ids := c.readGroup().memberIDs()
 	w := c.startWriter()
-	for n := range 3 {
+	for _, n := range ordinals {
 		if n == 1 {
 			newDocsShell(t, c.namespace).runStep(t, "EtcdKilledPods", "delete-pod", "config-1", c.podName(n))
 		} else {
@@ -222,13 +221,13 @@ func (c *subject) killPod(ordinal int) {
 	})
 }
 
-// etcdLostVolumes: each member's volume in turn is deleted, the seed's too. The
-// member is named, another takes its place, and nothing is lost.
-func etcdLostVolumes(t *testing.T) {
+// etcdLostVolumes: the volumes of these members are deleted, one after the other.
+// The member is named, another takes its place, and nothing is lost.
+func etcdLostVolumes(t *testing.T, ordinals ...int) {
 	c := newSubject(t, etcd, 3)
 	identifier := c.waitReady().CommonStatus().SystemIdentifier
 	w := c.startWriter()
-	for _, n := range []int{2, 1, 0} {
+	for _, n := range ordinals {
 		before := c.readGroup().memberIDs()
 		mark := c.markPlace()
 		if n == 1 {

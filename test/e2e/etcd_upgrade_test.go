@@ -34,8 +34,7 @@ func upgradePath(t *testing.T) []string {
 // refused with the way to go, and serving goes on.
 func etcdUpgrades(t *testing.T) {
 	path := upgradePath(t)
-	keepOperator(t)
-	c := newSubject(t, etcd, 3, fmt.Sprintf("version: %q, backup: {schedule: '0 0 1 1 *'}", path[0]))
+	c := newOperated(t, etcd, 3, fmt.Sprintf("version: %q, backup: {schedule: '0 0 1 1 *'}", path[0]))
 	c.waitReady()
 	ids := c.readGroup().memberIDs()
 	w := c.startWriter()

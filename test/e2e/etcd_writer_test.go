@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // buildEtcdWriter makes the application that writes, once.
@@ -29,12 +30,16 @@ var buildEtcdWriter = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// applicationCommand writes a key every 10 ms and reads the newest number back
-// linearizably, over one client.
+// writePause is the application's between two writes: long enough to leave the
+// processor to the databases of other tests.
+var writePause = 50 * time.Millisecond
+
+// applicationCommand writes keys and reads the newest number back linearizably,
+// over one client.
 func (etcdDatabase) applicationCommand(c *subject, app *clientPod) []string {
 	c.t.Helper()
 	app.installApplication(c.t, connection, c.readSecret("-app"))
-	return []string{"/tmp/etcdwriter", "-connection", connection, "-until", until}
+	return []string{"/tmp/etcdwriter", "-connection", connection, "-until", until, "-pause", writePause.String()}
 }
 
 func (etcdDatabase) writtenNumbers(c *subject, ordinal int) []int {

@@ -4,18 +4,19 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +27,6 @@ import (
 
 // What examples/flux declares.
 const (
-	fluxNamespace = "flux-system"
 	shopNamespace = "shop"
 	crdFile       = "config/crd/holdfast.dev_postgresclusters.yaml"
 )
@@ -40,7 +40,7 @@ func fluxExample(t *testing.T, file string) []*unstructured.Unstructured {
 }
 
 // uninstallOperator removes the operator but for its namespace and the CRDs, which
-// other clusters need. What no test installs again is put back at the end.
+// other clusters need. At the end it is put back as it was.
 func uninstallOperator(t *testing.T) {
 	t.Helper()
 	var removed []client.Object
@@ -55,28 +55,91 @@ func uninstallOperator(t *testing.T) {
 		removed = append(removed, was)
 	}
 	t.Cleanup(func() {
+		installed.releaseLease(t)
+		takeAway(t, removed...)
 		for _, obj := range removed {
-			if err := env.client.Create(context.Background(), obj); err != nil && !apierrors.IsAlreadyExists(err) {
+			if err := env.client.Create(context.Background(), obj); err != nil {
 				t.Errorf("put %s back: %v", obj.GetName(), err)
 			}
 		}
 	})
+	installed.releaseLease(t)
 	takeAway(t, removed...)
 }
 
-// operatorKustomization is the example's, for the image that runs here.
-func operatorKustomization(t *testing.T, image string) *unstructured.Unstructured {
+// releaseLease ends the operator's pods while they still have the right to
+// release their Lease: the next operator need not wait until it has expired.
+func (o *operator) releaseLease(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), operatorTimeout)
+	defer cancel()
+	err := o.setReplicas(ctx, 0)
+	for err == nil {
+		if err = o.checkReplicas(ctx, 0); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollInterval):
+			err = nil
+		}
+	}
+	if client.IgnoreNotFound(err) != nil {
+		t.Errorf("end the operator's pods: %v", err)
+	}
+}
+
+// operatorKustomization is the example's, for the image that runs here and for
+// clusters of these namespaces alone: others belong to the tests beside this one.
+func operatorKustomization(t *testing.T, image string, watched ...string) *unstructured.Unstructured {
 	t.Helper()
 	u := fluxExample(t, "operator.yaml")[0]
 	name, tag, _ := strings.Cut(image, ":")
 	images := []any{map[string]any{"name": "holdfast", "newName": name, "newTag": tag}}
 	must(t, unstructured.SetNestedSlice(u.Object, images, "spec", "images"), "name the image")
+	patches := []any{map[string]any{"target": map[string]any{"kind": "Deployment"}, "patch": string(limitPatch(watched))}}
+	must(t, unstructured.SetNestedSlice(u.Object, patches, "spec", "patches"), "limit the operator")
 	return u
 }
 
-func operatorImage(t *testing.T) string {
+// limitPatch is a JSON patch of the operator's Deployment, for some namespaces.
+func limitPatch(watched []string) []byte {
+	return fmt.Appendf(nil, `[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":%q}]`, watchFlag+strings.Join(watched, ","))
+}
+
+// runLimited has the installed operator run until the test ends, for clusters of
+// these namespaces alone.
+func (o *operator) runLimited(t *testing.T, watched ...string) {
 	t.Helper()
-	d, err := operatorDeployment(t.Context())
+	d, err := o.getDeployment(t.Context())
+	must(t, err, "the operator's Deployment")
+	all := slices.Clone(d.Spec.Template.Spec.Containers[0].Args)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		if err := errors.Join(o.setReplicas(ctx, 0), o.patchArgs(ctx, all)); err != nil {
+			t.Errorf("put the operator back: %v", err)
+		}
+	})
+	must(t, o.patchArgs(t.Context(), append(slices.Clone(all), watchFlag+strings.Join(watched, ","))), "limit the operator")
+	o.scaleTo(t, 1)
+}
+
+func (o *operator) patchArgs(ctx context.Context, args []string) error {
+	d, err := o.getDeployment(ctx)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template/spec/containers/0/args", "value": args}})
+	if err != nil {
+		return err
+	}
+	return env.client.Patch(ctx, d, client.RawPatch(types.JSONPatchType, body), client.FieldOwner("kubectl"))
+}
+
+func installedImage(t *testing.T) string {
+	t.Helper()
+	d, err := installed.getDeployment(t.Context())
 	must(t, err, "the operator's Deployment")
 	return d.Spec.Template.Spec.Containers[0].Image
 }
@@ -87,7 +150,7 @@ func fluxFromEmpty(t *testing.T) {
 	needFlux(t)
 	sources := fluxExample(t, "sources.yaml")
 	steps := []*unstructured.Unstructured{
-		operatorKustomization(t, operatorImage(t)), fluxExample(t, "database.yaml")[0], fluxExample(t, "app.yaml")[0],
+		operatorKustomization(t, env.operatorImage, shopNamespace), fluxExample(t, "database.yaml")[0], fluxExample(t, "app.yaml")[0],
 	}
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shopNamespace}}
 	all := []client.Object{steps[2], steps[1], steps[0], sources[0], sources[1], shop}
@@ -145,7 +208,7 @@ func clusterServes(ctx context.Context, c *cluster) error {
 }
 
 func operatorServes(ctx context.Context) error {
-	d, err := operatorDeployment(ctx)
+	d, err := installed.getDeployment(ctx)
 	if err == nil && (d.Status.ObservedGeneration != d.Generation || d.Status.AvailableReplicas < 1) {
 		err = fmt.Errorf("%d operators are available", d.Status.AvailableReplicas)
 	}
@@ -166,7 +229,7 @@ func jobDone(ctx context.Context) error {
 // operatorIncarnation names the operator's pods, which a restart renames.
 func operatorIncarnation(t *testing.T) string {
 	t.Helper()
-	pods, err := operatorPods(t.Context())
+	pods, err := installed.listPods(t.Context())
 	must(t, err, "the operator's pods")
 	var names []string
 	for _, p := range pods {
@@ -183,13 +246,14 @@ func operatorIncarnation(t *testing.T) string {
 // is not ready.
 func fluxUpgrades(t *testing.T) {
 	needFlux(t)
-	image := operatorImage(t)
+	image := env.operatorImage
 	name, tag, _ := strings.Cut(image, ":")
 	nextTag := tag + "-next"
-	out, err := exec.CommandContext(t.Context(), "go", "-C", "../cluster", "run", ".", "tag", image, name+":"+nextTag).CombinedOutput()
-	must(t, err, "give the operator's image another name: "+string(out))
+	tagOnNodes(t, image, name+":"+nextTag)
 
-	upgraded := operatorKustomization(t, image)
+	namespaces := []string{newNamespace(t, "several-"), newNamespace(t, "alone-")}
+	installed.runLimited(t, namespaces...)
+	upgraded := operatorKustomization(t, image, namespaces...)
 	unstructured.RemoveNestedField(upgraded.Object, "spec", "images")
 	r := newRepository(t, fluxNamespace, "holdfast")
 	takeAway(t, upgraded, r.gitRepository())
@@ -204,7 +268,7 @@ func fluxUpgrades(t *testing.T) {
 		t.Errorf("Flux replaced the operator by the same: %s, before %s", now, running)
 	}
 
-	clusters := []*cluster{newCluster(t, 3), newCluster(t, 1)}
+	clusters := []*cluster{createCluster(t, namespaces[0], orders, 3), createCluster(t, namespaces[1], orders, 1)}
 	w := waitAll(clusters)[0].startWriter()
 	var before []string
 	var marks []int
@@ -212,7 +276,7 @@ func fluxUpgrades(t *testing.T) {
 		before, marks = append(before, c.allIncarnations()), append(marks, c.markPlace())
 	}
 	rolled := func(tag string) {
-		if got := operatorImage(t); got != name+":"+tag {
+		if got := installedImage(t); got != name+":"+tag {
 			t.Errorf("the operator's image is %s", got)
 		}
 		for i, c := range clusters {
@@ -228,6 +292,8 @@ func fluxUpgrades(t *testing.T) {
 		}
 		w.goesOn()
 	}
+	schemas.Lock()
+	defer schemas.Unlock()
 	next := withTag(t, readTree(t, "config"), nextTag)
 	next[crdFile] = withField(t, next[crdFile])
 	k.waitReady(r.commitFiles("the next operator", next))

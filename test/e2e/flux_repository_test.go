@@ -22,6 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// fluxNamespace is where Flux runs.
+const fluxNamespace = "flux-system"
+
 // machineAddress is this machine's on the cluster's network, which pods reach.
 const machineAddress = "10.89.0.254"
 

@@ -21,20 +21,6 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// TestFlux are clusters that come from Git, by Flux's own controller. What Flux
-// does to the operator itself is in TestWithOperator.
-func TestFlux(t *testing.T) {
-	needFlux(t)
-	runTogether(t, []part{
-		{"BadCommit", fluxBadCommit},
-		{"Commits", fluxCommits},
-		{"IdleSyncs", fluxIdleSyncs},
-		{"HandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},
-		{"Suspend", fluxSuspend},
-		{"Autoscaler", fluxAutoscaler},
-	})
-}
-
 // fluxBadCommit: what can never be is given up long before the timeout, the
 // primary goes on, and git revert fixes it.
 func fluxBadCommit(t *testing.T) {

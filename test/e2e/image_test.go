@@ -53,6 +53,14 @@ func movingTag(t *testing.T) {
 // tagImage lets a reference stand for a version's image on all nodes.
 func tagImage(t *testing.T, version, as string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", imageRef(t, "postgres", version), as).CombinedOutput()
+	tagOnNodes(t, imageRef(t, "postgres", version), as)
+}
+
+// tagOnNodes gives an image another name on all nodes.
+func tagOnNodes(t *testing.T, ref, as string) {
+	t.Helper()
+	power.RLock()
+	defer power.RUnlock()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(state, "bin", "cluster"), "--dir", state, "tag", ref, as).CombinedOutput()
 	must(t, err, "tag the image: "+string(out))
 }

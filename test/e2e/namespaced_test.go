@@ -30,7 +30,7 @@ const listedNamespace = "databases"
 // cluster-wide one: two would fight over the listed namespace.
 func namespacedOperator(t *testing.T) {
 	needKind(t, postgres)
-	image := operatorImage(t)
+	image := env.operatorImage
 	listed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: listedNamespace, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted",
 	}}}
@@ -89,7 +89,8 @@ func installOverlay(t *testing.T, name, image string) {
 		err := env.client.Patch(t.Context(), obj.DeepCopy(), client.Apply, client.FieldOwner("e2e"), client.ForceOwnership) //nolint:staticcheck // unstructured has no apply configuration
 		must(t, err, "apply "+obj.GetKind()+" "+obj.GetName())
 	}
-	if got := operatorImage(t); got != image {
+	t.Cleanup(func() { installed.releaseLease(t) }) // before its rights go
+	if got := installedImage(t); got != image {
 		t.Fatalf("the overlay's operator is of %s, want %s", got, image)
 	}
 	eventually(t, operatorTimeout, "the overlay's operator serves", operatorServes)

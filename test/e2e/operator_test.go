@@ -31,15 +31,21 @@ const (
 	operatorPort = "8080"
 )
 
-func operatorDeployment(ctx context.Context) (*appsv1.Deployment, error) {
+// operator is one that is installed in a namespace.
+type operator struct{ namespace string }
+
+// installed is the operator that a user installs: it watches every namespace.
+var installed = &operator{operatorNamespace}
+
+func (o *operator) getDeployment(ctx context.Context) (*appsv1.Deployment, error) {
 	var d appsv1.Deployment
-	err := env.client.Get(ctx, types.NamespacedName{Namespace: operatorNamespace, Name: operatorName}, &d)
+	err := env.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: operatorName}, &d)
 	return &d, err
 }
 
-// operatorPods are those of the Deployment.
-func operatorPods(ctx context.Context) ([]corev1.Pod, error) {
-	d, err := operatorDeployment(ctx)
+// listPods are those of the Deployment.
+func (o *operator) listPods(ctx context.Context) ([]corev1.Pod, error) {
+	d, err := o.getDeployment(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,17 +54,17 @@ func operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, err
 	}
 	var list corev1.PodList
-	err = env.client.List(ctx, &list, client.InNamespace(operatorNamespace), client.MatchingLabelsSelector{Selector: selector})
+	err = env.client.List(ctx, &list, client.InNamespace(o.namespace), client.MatchingLabelsSelector{Selector: selector})
 	return list.Items, err
 }
 
-// operatorLeader is the pod that holds the operator's Lease.
-func operatorLeader(ctx context.Context) (*corev1.Pod, error) {
+// findLeader is the pod that holds the operator's Lease.
+func (o *operator) findLeader(ctx context.Context) (*corev1.Pod, error) {
 	var lease coordinationv1.Lease
-	if err := env.client.Get(ctx, types.NamespacedName{Namespace: operatorNamespace, Name: operatorLease}, &lease); err != nil {
+	if err := env.client.Get(ctx, types.NamespacedName{Namespace: o.namespace, Name: operatorLease}, &lease); err != nil {
 		return nil, err
 	}
-	pods, err := operatorPods(ctx)
+	pods, err := o.listPods(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,17 +77,17 @@ func operatorLeader(ctx context.Context) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("no operator leads: the Lease is held by %q", holder)
 }
 
-// scaleOperator sets how many operators run, and waits until it is so.
-func scaleOperator(t *testing.T, replicas int32) {
+// scaleTo sets how many pods of the operator run, and waits until it is so.
+func (o *operator) scaleTo(t *testing.T, replicas int32) {
 	t.Helper()
-	must(t, setOperators(t.Context(), replicas), "scale the operator")
-	eventually(t, operatorTimeout, fmt.Sprintf("%d operators run", replicas), func(ctx context.Context) error {
-		return operatorsRun(ctx, replicas)
+	must(t, o.setReplicas(t.Context(), replicas), "scale the operator")
+	eventually(t, operatorTimeout, fmt.Sprintf("%d pods of the operator run", replicas), func(ctx context.Context) error {
+		return o.checkReplicas(ctx, replicas)
 	})
 }
 
-func setOperators(ctx context.Context, replicas int32) error {
-	d, err := operatorDeployment(ctx)
+func (o *operator) setReplicas(ctx context.Context, replicas int32) error {
+	d, err := o.getDeployment(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,8 +95,8 @@ func setOperators(ctx context.Context, replicas int32) error {
 	return env.client.SubResource("scale").Patch(ctx, d, client.RawPatch(types.MergePatchType, body))
 }
 
-func operatorsRun(ctx context.Context, replicas int32) error {
-	pods, err := operatorPods(ctx)
+func (o *operator) checkReplicas(ctx context.Context, replicas int32) error {
+	pods, err := o.listPods(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,25 +112,25 @@ func operatorsRun(ctx context.Context, replicas int32) error {
 	return nil
 }
 
-// keepOperator puts the number of operators back when the test ends.
-func keepOperator(t *testing.T) {
+// restoreReplicas puts the number of pods back when the test ends.
+func (o *operator) restoreReplicas(t *testing.T) {
 	t.Helper()
-	d, err := operatorDeployment(t.Context())
+	d, err := o.getDeployment(t.Context())
 	must(t, err, "the operator's Deployment")
 	before := ptr.Deref(d.Spec.Replicas, 1)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
-		if err := setOperators(ctx, before); err != nil {
+		if err := o.setReplicas(ctx, before); err != nil {
 			t.Errorf("put the operator back: %v", err)
 		}
 	})
 }
 
-// killOperator deletes every operator's pod without a grace period. Its name is
+// killPods deletes every pod of the operator without a grace period. Its name is
 // free at once; the kubelet still gives the process a second or two.
-func killOperator(ctx context.Context) error {
-	pods, err := operatorPods(ctx)
+func (o *operator) killPods(ctx context.Context) error {
+	pods, err := o.listPods(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,12 +141,12 @@ func killOperator(ctx context.Context) error {
 }
 
 // driftCount is the operator's metric holdfast_drift_total.
-func driftCount(ctx context.Context, kind, manager, action string) (float64, error) {
-	leader, err := operatorLeader(ctx)
+func (o *operator) driftCount(ctx context.Context, kind, manager, action string) (float64, error) {
+	leader, err := o.findLeader(ctx)
 	if err != nil {
 		return 0, err
 	}
-	data, err := env.kube.CoreV1().Pods(operatorNamespace).
+	data, err := env.kube.CoreV1().Pods(o.namespace).
 		ProxyGet("http", leader.Name, operatorPort, "metrics", nil).DoRaw(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("scrape the operator: %w", err)

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -29,9 +30,6 @@ type auditRow struct {
 func (r auditRow) isWrite() bool {
 	return r.Verb == "create" || r.Verb == "update" || r.Verb == "patch" || r.Verb == "delete"
 }
-
-// operatorUser are the operator's service accounts.
-const operatorUser = "^system:serviceaccount:" + operatorNamespace + ":"
 
 // auditRequests counts the requests of some users since a time, from the API server's
 // own log, which test/cluster keeps.
@@ -84,13 +82,27 @@ func endedElsewhere(r auditRow, namespace string) bool {
 	return strings.HasPrefix(r.Resource, "events.") && r.Namespace != namespace
 }
 
-// testQuiet: clusters of these kinds that nothing happens to cost the API server
-// nothing but the operator's own Lease, and watches.
-func testQuiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
-	needKind(t, postgres)
+// schemas is held by tests that count all requests of an operator, and locked to
+// change a CRD: every client lists its objects again then.
+var schemas sync.RWMutex
+
+// quietOperated listens to an operator of the test's own: what other tests do
+// is no concern of its clusters.
+func quietOperated(t *testing.T) {
+	own := &operator{newNamespace(t, "operator-")}
 	namespace := newNamespace(t, "")
+	schemas.RLock()
+	defer schemas.RUnlock()
+	own.install(t, namespace)
+	testQuiet(t, own, namespace, 3, quietMinute)
+}
+
+// testQuiet: so many clusters of each kind that nothing happens to cost the API
+// server nothing but the operator's own Lease, and watches.
+func testQuiet(t *testing.T, by *operator, namespace string, clusters int, period time.Duration) {
+	needKind(t, postgres)
 	var all []*subject
-	for _, k := range of {
+	for _, k := range allKinds() {
 		if len(imageVersions(k.engine, k.line)) == 0 {
 			notTested(t, "the nodes have no image for a quiet %s", k.name)
 			continue
@@ -110,9 +122,8 @@ func testQuiet(t *testing.T, clusters int, period time.Duration, of ...*kind) {
 	from := time.Now()
 	time.Sleep(period)
 	var noise []auditRow
-	for _, r := range auditRequests(t, from, operatorUser, true) {
-		lease := r.Namespace == operatorNamespace && r.Name == operatorLease && strings.HasPrefix(r.Resource, "leases.")
-		if r.Verb != "watch" && !lease && !endedElsewhere(r, namespace) {
+	for _, r := range auditRequests(t, from, by.accounts(), true) {
+		if r.Verb != "watch" && !by.isOwnLease(r) && !endedElsewhere(r, namespace) {
 			noise = append(noise, r)
 		}
 	}

@@ -28,23 +28,23 @@ const never = "backup: {schedule: '0 0 1 1 *'}"
 // testRestores: a cluster that is lost begins again under another name, with all
 // that was acknowledged before its backup was begun.
 func testRestores(t *testing.T, k *kind) {
-	c := newSubject(t, k, 3, never)
+	c := newSubject(t, k, k.several, never)
 	c.waitReady()
 	k.keepValue(c, "7")
 	had, b := c.copiedUnderWrites("before-the-loss")
-	c.deleteCluster(append(c.retainedNames(3), "PersistentVolumeClaim/"+c.name+v1alpha1.SuffixBackups)...)
+	c.deleteCluster(append(c.retainedNames(k.several), "PersistentVolumeClaim/"+c.name+v1alpha1.SuffixBackups)...)
 
-	again := createSubject(t, k, c.namespace, "again", 3, "restore: {backup: "+b.Name+"}")
+	again := createSubject(t, k, c.namespace, "again", k.several, "restore: {backup: "+b.Name+"}")
 	again.wantRestored(had, b)
 	newDocsShell(t, c.namespace).runStep(t, "Restores", "wait", "pg/orders-copy", k.resource()+"/again", "pg orders-copy", k.resource()+" again")
 	again.checkCompacted(b)
-	k.awaitUnited(again, 3)
+	k.awaitUnited(again, int(k.several))
 
 	// Git declares it as before after it was lost once more: what its volumes
 	// hold is newer than the backup, and stays.
 	k.keepValue(again, "8")
-	again.deleteCluster(again.retainedNames(3)...)
-	again.createCluster(3, "restore: {backup: "+b.Name+"}")
+	again.deleteCluster(again.retainedNames(k.several)...)
+	again.createCluster(k.several, "restore: {backup: "+b.Name+"}")
 	again.waitStalled(v1alpha1.ReasonRestoreRefused, again.volumeName(0), "remove spec.restore")
 	again.changeSpec("restore: null")
 	again.waitReady()

@@ -15,35 +15,36 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// scaleUnderWrites goes from one member to five and back to two while an
-// application writes.
-func scaleUnderWrites(t *testing.T) {
+// scaleUnderWrites goes from one member up to some, by these steps, and back to
+// two while an application writes.
+func scaleUnderWrites(t *testing.T, ups ...int) {
 	c := newCluster(t, 1)
 	c.waitReady()
 	w := c.startWriter()
 	primary := c.podIncarnation(0)
-	for _, step := range []struct {
-		members int32
-		phase   string
-	}{{3, v1alpha1.ReasonScalingUp}, {5, v1alpha1.ReasonScalingUp}, {2, v1alpha1.ReasonScalingDown}} {
+	scale := func(members int, phase string) {
 		mark := c.markPlace()
-		watching := watchReadOnly(c, step.phase == v1alpha1.ReasonScalingUp)
-		if step.members == 5 {
+		watching := watchReadOnly(c, phase == v1alpha1.ReasonScalingUp)
+		if members == 5 {
 			newDocsShell(t, c.namespace).runStep(t, "Scale", "scale")
 		} else {
-			c.scaleTo(step.members)
+			c.scaleTo(int32(members))
 		}
 		obj := c.waitReady()
 		watching()
-		checkMembers(t, c, obj, int(step.members))
+		checkMembers(t, c, obj, members)
 		phases := c.phasesSince(mark)
-		t.Logf("to %d members: %s", step.members, strings.Join(phases, " "))
-		if !slices.Contains(phases, step.phase) {
-			t.Errorf("to %d members, the phases were %v, without %s", step.members, phases, step.phase)
+		t.Logf("to %d members: %s", members, strings.Join(phases, " "))
+		if !slices.Contains(phases, phase) {
+			t.Errorf("to %d members, the phases were %v, without %s", members, phases, phase)
 		}
 		w.goesOn()
 	}
-	for n := range 5 {
+	for _, members := range ups {
+		scale(members, v1alpha1.ReasonScalingUp)
+	}
+	scale(2, v1alpha1.ReasonScalingDown)
+	for n := range slices.Max(ups) {
 		var volume corev1.PersistentVolumeClaim
 		c.readObject(&volume, c.volumeName(n))
 		if _, member := volume.Labels[v1alpha1.LabelMember]; member != (n < 2) || volume.DeletionTimestamp != nil {

@@ -102,10 +102,11 @@ func testSettings(t *testing.T) {
 	}
 }
 
-func minorUpgrade(t *testing.T) {
+// minorUpgrade goes to a newer minor version and back, with so many members.
+func minorUpgrade(t *testing.T, members int) {
 	have := needImages(t, "postgres", "17", 2)
 	older, newer := have[0], have[len(have)-1]
-	c := newCluster(t, 3, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
+	c := newCluster(t, int32(members), func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
 	obj := c.waitReady()
 	if obj.Status.Version != older {
 		t.Fatalf("status says version %s, want %s", obj.Status.Version, older)
@@ -115,7 +116,11 @@ func minorUpgrade(t *testing.T) {
 	mark := c.markPlace()
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(newer) })
 	obj = c.waitReady()
-	pods.checkReplaced(t, "a new minor version", c.podName(2), c.podName(1), c.podName(0))
+	var order []string // the primary last
+	for n := members - 1; n >= 0; n-- {
+		order = append(order, c.podName(n))
+	}
+	pods.checkReplaced(t, "a new minor version", order...)
 	if obj.Status.Version != newer {
 		t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
 	}
@@ -124,7 +129,7 @@ func minorUpgrade(t *testing.T) {
 			t.Errorf("status says version %s of %s, want %s", m.Version, m.Name, newer)
 		}
 	}
-	for n := range 3 {
+	for n := range members {
 		if v := c.runSQL(n, "show server_version"); !strings.HasPrefix(v, newer) {
 			t.Errorf("%s runs %s, want %s", c.podName(n), v, newer)
 		}
@@ -137,7 +142,7 @@ func minorUpgrade(t *testing.T) {
 	if obj = c.waitReady(); obj.Status.Version != older {
 		t.Errorf("status says version %s after %s was taken back", obj.Status.Version, newer)
 	}
-	for n := range 3 {
+	for n := range members {
 		if v := c.runSQL(n, "show server_version"); !strings.HasPrefix(v, older) {
 			t.Errorf("%s runs %s, want %s", c.podName(n), v, older)
 		}

@@ -12,11 +12,32 @@ import (
 func TestSoakOtherKinds(t *testing.T) {
 	leftOut := func(k *kind, on []*kind) bool { return !slices.Contains(on, k) }
 	t.Run("Together", func(t *testing.T) { runTogether(t, partsOfKinds(leftOut)) })
-	for _, test := range withoutOperator {
-		for _, k := range allKinds() {
-			if leftOut(k, test.on) {
-				t.Run(k.prefix+test.name, func(t *testing.T) { test.run(t, k) })
+	t.Run("WithoutOperator", func(t *testing.T) {
+		stopInstalled(t)
+		var parts []part
+		for _, test := range withoutOperator {
+			for _, k := range allKinds() {
+				if leftOut(k, test.on) {
+					parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
+				}
 			}
 		}
-	}
+		runTogether(t, parts)
+	})
+}
+
+// TestSoakLongForms are the long forms of what the end-to-end tests try with
+// fewer members, and the tests of what these tests themselves rely on.
+func TestSoakLongForms(t *testing.T) {
+	runTogether(t, []part{
+		{"Scale", func(t *testing.T) { scaleUnderWrites(t, 3, 5) }},
+		{"MinorUpgrade", func(t *testing.T) { minorUpgrade(t, 3) }},
+		{"EtcdSeedManifest", func(t *testing.T) { etcdSeedManifest(t, oldEtcd, newestEtcd("3.7")) }},
+		{"EtcdScale", func(t *testing.T) { etcdScale(t, 3, 5, 3, 1) }},
+		{"EtcdKilledPods", func(t *testing.T) { etcdKilledPods(t, 0, 1, 2) }},
+		{"EtcdLostVolumes", func(t *testing.T) { etcdLostVolumes(t, 2, 1, 0) }},
+		{"EtcdMajorityLost", func(t *testing.T) { etcdMajorityLost(t, 0, 1, 2) }},
+		{"Store", storeKeeps},
+		{"WriteTimes", writesHaveTimes},
+	})
 }

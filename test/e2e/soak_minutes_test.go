@@ -91,8 +91,8 @@ func (m *minutes) checkSlots(from, to time.Time) {
 // whose leader changes at random. Each slot has one backup, or is recorded as
 // skipped; and all that were begun come to their end.
 func everyMinute(t *testing.T, period time.Duration) {
-	keepOperator(t)
-	scaleOperator(t, 2)
+	installed.restoreReplicas(t)
+	installed.scaleTo(t, 2)
 	var all []*minutes
 	for _, k := range allKinds() {
 		c := newSubject(t, k, 1, "backup: {schedule: '* * * * *'}")
@@ -136,9 +136,9 @@ func troubleOperators(t *testing.T, until time.Time) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"every operator is killed", killOperator},
+		{"every operator is killed", installed.killPods},
 		{"the leader is killed", func(ctx context.Context) error {
-			leader, err := operatorLeader(ctx)
+			leader, err := installed.findLeader(ctx)
 			if err != nil {
 				return err
 			}
@@ -150,12 +150,12 @@ func troubleOperators(t *testing.T, until time.Time) {
 		}},
 	}
 	for time.Now().Before(until) {
-		waitForLeader(t)
+		installed.waitForLeader(t)
 		time.Sleep(rand.N(40 * time.Second))
 		trouble := troubles[rand.N(len(troubles))]
 		t.Logf("%s: %s (%v)", time.Now().UTC().Format(time.TimeOnly), trouble.name, trouble.do(t.Context()))
 	}
-	waitForLeader(t)
+	installed.waitForLeader(t)
 }
 
 // waitEnded waits until every backup of the namespace has succeeded.

@@ -46,14 +46,14 @@ func newArchived(t *testing.T, size string, rows int, spec ...string) *archived 
 	a.runSQL("create table ballast as select n, repeat(md5(n::text), 32) as text from generate_series(1, " + strconv.Itoa(rows) + ") n")
 	a.awaitCopied("early")
 	a.writer = a.startWriter()
-	a.goesOnFor(100)
+	a.goesOnFor(50)
 	a.awaitCopied("middle")
-	a.goesOnFor(100)
+	a.goesOnFor(50)
 	clock := "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 	answer := strings.Split(a.runSQL("select "+clock+", pg_current_wal_insert_lsn(), "+clock), "|")
 	a.lsn = answer[1]
 	a.around = [2]time.Time{parseMicros(t, answer[0]), parseMicros(t, answer[2])}
-	a.goesOnFor(100)
+	a.goesOnFor(50)
 	a.writer.stopWriting()
 	a.s.waitStored(a.wal + "00000001/" + a.closeSegment() + ".zst")
 	return a

@@ -36,6 +36,8 @@ type subject struct {
 	t               *testing.T
 	kind            *kind
 	namespace, name string
+	// operator that acts on it.
+	operator *operator
 	*history
 }
 
@@ -57,7 +59,7 @@ func createSubject(t *testing.T, k *kind, namespace, name string, replicas int32
 // followSubject is a cluster that another client creates.
 func followSubject(t *testing.T, k *kind, namespace, name string) *subject {
 	t.Helper()
-	return &subject{t: t, kind: k, namespace: namespace, name: name, history: followName(t, k, namespace, name)}
+	return &subject{t: t, kind: k, namespace: namespace, name: name, operator: installed, history: followName(t, k, namespace, name)}
 }
 
 func (c *subject) createCluster(replicas int32, spec ...string) {

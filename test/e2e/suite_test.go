@@ -16,19 +16,19 @@ var (
 
 // ofEveryKind are the tests that hold for every kind of cluster. They leave the
 // operator alone. What the code shared by all kinds promises is tried with one
-// kind here, and with every kind by the soak tests.
+// kind here, which takes turns, and with every kind by the soak tests.
 var ofEveryKind = []struct {
 	name string
 	run  func(*testing.T, *kind)
 	on   []*kind
 }{
-	{"Truth", truthOfStatus, onBoth},
-	{"Drift", driftReverted, onBoth},
+	{"Truth", truthOfStatus, onEtcd},
+	{"Drift", driftReverted, onPostgres},
 	{"DriftModes", driftModes, onPostgres},
 	{"DriftContested", driftContested, onEtcd},
-	{"Retain", deletionRetains, onBoth},
+	{"Retain", deletionRetains, onPostgres},
 	{"GivenUp", recreatedWithoutVolumes, onPostgres},
-	{"Delete", deletionDeletes, onBoth},
+	{"Delete", deletionDeletes, onEtcd},
 	{"KeptVolumes", keptVolumes, onPostgres},
 	{"BadInputRefused", badInputRefused, onEtcd},
 	{"BadInputLiving", badInputLiving, onPostgres},
@@ -36,7 +36,7 @@ var ofEveryKind = []struct {
 	{"FixedVolume", fixedVolume, onPostgres},
 	{"NameConflict", nameConflict, onEtcd},
 	{"Quota", quotaExceeded, onEtcd},
-	{"Backups", testBackups, onBoth},
+	{"Backups", testBackups, onPostgres},
 	{"BackupsFail", backupsFail, onEtcd},
 	{"Restores", testRestores, onBoth},
 	{"RestoresFromStore", restoresFromStore, onPostgres},
@@ -46,13 +46,13 @@ var ofEveryKind = []struct {
 	{"StoreShared", storeShared, onPostgres},
 	{"Admission", admissionLeft, onPostgres},
 	{"DestinationRemoved", destinationRemoved, onEtcd},
-	{"BackupDrill", backupDrill, onBoth},
+	{"BackupDrill", backupDrill, onPostgres},
 }
 
 // ofPostgres are those of PostgreSQL alone.
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
-	{"Scale", scaleUnderWrites},
+	{"Scale", func(t *testing.T) { scaleUnderWrites(t, 5) }},
 	{"FrozenPrimary", frozenPrimaryKeepsVolumes},
 	{"FailedBackupsLetGo", failedBackupsLetGo},
 	{"Lag", laggingReplicaLeaves},
@@ -64,7 +64,7 @@ var ofPostgres = []part{
 	{"OtherMajorAdopted", otherMajorAdopted},
 	{"Secrecy", secretsStaySecret},
 	{"Settings", testSettings},
-	{"MinorUpgrade", minorUpgrade},
+	{"MinorUpgrade", func(t *testing.T) { minorUpgrade(t, 2) }},
 	{"MovingTag", movingTag},
 	{"VolumeGrows", volumeGrows},
 	{"VolumesGrowThemselves", volumesGrowThemselves},
@@ -80,20 +80,18 @@ var ofPostgres = []part{
 
 // ofEtcd are those of etcd alone.
 var ofEtcd = []part{
-	{"EtcdSeedManifest", etcdSeedManifest},
-	{"EtcdScale", etcdScale},
-	{"EtcdKilledPods", etcdKilledPods},
+	{"EtcdSeedManifest", func(t *testing.T) { etcdSeedManifest(t, newestEtcd("3.7")) }},
+	{"EtcdScale", func(t *testing.T) { etcdScale(t, 3, 1) }},
+	{"EtcdKilledPods", func(t *testing.T) { etcdKilledPods(t, 0, 1) }},
 	{"EtcdUnreachable", etcdUnreachable},
-	{"EtcdLostVolumes", etcdLostVolumes},
-	{"EtcdMajorityLost", etcdMajorityLost},
+	{"EtcdLostVolumes", func(t *testing.T) { etcdLostVolumes(t, 1, 0) }},      // the first member begins the group
+	{"EtcdMajorityLost", func(t *testing.T) { etcdMajorityLost(t, 2, 0, 1) }}, // the first member is lost
 	{"EtcdFull", etcdFull},
 	{"EtcdPlugin", etcdPlugin},
 }
 
 // ofBackups are those of what backups are tested with.
 var ofBackups = []part{
-	{"Store", storeKeeps},
-	{"WriteTimes", writesHaveTimes},
 	{"StoreArchives", testArchives},
 	{"SlowStore", slowStore},
 	{"StoreInterrupted", storeInterrupted},
@@ -101,11 +99,21 @@ var ofBackups = []part{
 	{"StorePointInTime", restoresToMoments},
 }
 
+// ofFlux are clusters that come from Git, by Flux's own controller.
+var ofFlux = []part{
+	{"FluxBadCommit", fluxBadCommit},
+	{"FluxCommits", fluxCommits},
+	{"FluxIdleSyncs", fluxIdleSyncs},
+	{"FluxHandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},
+	{"FluxSuspend", fluxSuspend},
+	{"FluxAutoscaler", fluxAutoscaler},
+}
+
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
 	shared := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
-	runTogether(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups))
+	runTogether(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups, ofFlux))
 }
 
 // partsOfKinds are the tests of every kind, with the kinds that are chosen.
@@ -121,39 +129,33 @@ func partsOfKinds(choose func(k *kind, on []*kind) bool) []part {
 	return parts
 }
 
-// part of a test.
-type part struct {
-	name string
-	run  func(*testing.T)
-}
-
-// runTogether runs parts side by side.
-func runTogether(t *testing.T, parts []part) {
-	t.Helper()
-	for _, p := range parts {
-		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			p.run(t)
-		})
+// TestOperators are the tests that stop the operator, count its requests or
+// install it another way. Meanwhile the installed one is stopped: each test has
+// an operator of its own, for its own namespace, so they run side by side too.
+func TestOperators(t *testing.T) {
+	stopInstalled(t)
+	node := reserveNode(t)
+	parts := []part{
+		{"Quiet", quietOperated},
+		{"EtcdUpgrades", etcdUpgrades},
+		{"EtcdNodeStops", func(t *testing.T) { etcdNodeStops(t, node) }},
+		{"StandbyTakesOver", standbyTakesOver},
+		{"Installations", testInstallations},
 	}
-}
-
-// TestWithOperator are the tests that count what the operator does, or stop
-// it. They run after the others and one by one.
-func TestWithOperator(t *testing.T) {
-	waitForNamespacesToEnd(t)
-	t.Run("Quiet", func(t *testing.T) { testQuiet(t, 10, quietMinute, allKinds()...) })
 	for _, test := range withoutOperator {
 		for _, k := range test.on {
-			t.Run(k.prefix+test.name, func(t *testing.T) { test.run(t, k) })
+			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
 		}
 	}
-	t.Run("EtcdUpgrades", etcdUpgrades)
-	t.Run("EtcdNodeStops", etcdNodeStops)
-	t.Run("StandbyTakesOver", standbyTakesOver)
-	t.Run("FluxUpgrades", fluxUpgrades)
-	t.Run("FluxFromEmpty", fluxFromEmpty)
+	runTogether(t, parts)
+}
+
+// testInstallations are ways to install the operator. One after the other takes
+// the place of the one that is installed.
+func testInstallations(t *testing.T) {
 	t.Run("Namespaced", namespacedOperator)
+	t.Run("FluxFromEmpty", fluxFromEmpty)
+	t.Run("FluxUpgrades", fluxUpgrades)
 }
 
 // withoutOperator are the tests that stop the operator of a kind's clusters. An

@@ -138,11 +138,10 @@ func truthOfStatus(t *testing.T, k *kind) {
 // truthThroughRestart asks for changes that an operator sees only when it
 // starts, and restarts it in the middle of one.
 func truthThroughRestart(t *testing.T, k *kind) {
-	keepOperator(t)
-	c := newSubject(t, k, 1)
+	c := newOperated(t, k, 1)
 	w := watchTruth(c)
 	w.awaitRolledOut()
-	must(t, killOperator(t.Context()), "kill the operator")
+	must(t, c.operator.killPods(t.Context()), "kill the operator")
 	c.changeSpec(k.reloaded)
 	w.awaitRolledOut()
 	c.scaleTo(k.several)
@@ -152,7 +151,7 @@ func truthThroughRestart(t *testing.T, k *kind) {
 		}
 		return nil
 	})
-	must(t, killOperator(t.Context()), "kill the operator")
+	must(t, c.operator.killPods(t.Context()), "kill the operator")
 	w.awaitRolledOut()
-	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return operatorsRun(ctx, 1) })
+	eventually(t, operatorTimeout, "the operator is back", func(ctx context.Context) error { return c.operator.checkReplicas(ctx, 1) })
 }

@@ -7,9 +7,10 @@ import "time"
 // How often something is polled.
 const (
 	// truthInterval is how often the truth of a status is checked.
-	truthInterval = 50 * time.Millisecond
-	// pollInterval is for what is waited for.
-	pollInterval = 200 * time.Millisecond
+	truthInterval = 100 * time.Millisecond
+	// pollInterval is for what is waited for: often by a command in a container,
+	// which takes a tenth of a second of a processor.
+	pollInterval = 500 * time.Millisecond
 )
 
 // How long something may take before the test gives up. None of them is a
