@@ -116,14 +116,21 @@ func packCommand() *cobra.Command {
 }
 
 func fluxCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var buildOnly bool
+	command := &cobra.Command{
 		Use:   "flux",
 		Short: "Run Flux's kustomize-controller on the cluster, building it when missing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if buildOnly {
+				_, err := artifact.BuildFlux(cmd.Context())
+				return err
+			}
 			return lifecycle.RunExclusively(func() error { return lifecycle.StartFlux(cmd.Context(), o.stateDir()) })
 		},
 	}
+	command.Flags().BoolVar(&buildOnly, "build-only", false, "do not run it")
+	return command
 }
 
 // builders of images for tests: the databases' by engine, and the S3 store's.

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -76,6 +77,14 @@ func MakeFolder(name, key string, fill func(folder string) error) (string, error
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
+	unlock, err := lockBuild(filepath.Join(cache, ".lock-"+name))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(folder); err == nil {
+		return folder, nil // made while this one waited
+	}
 	if err := removeAbandoned(cache); err != nil {
 		return "", err
 	}
@@ -90,14 +99,21 @@ func MakeFolder(name, key string, fill func(folder string) error) (string, error
 	if err := fill(unfinished); err != nil {
 		return "", err
 	}
-	if err := os.Rename(unfinished, folder); err != nil {
-		// Another command was faster with the same thing.
-		if _, statErr := os.Stat(folder); statErr == nil {
-			return folder, nil
-		}
-		return "", err
+	return folder, os.Rename(unfinished, folder)
+}
+
+// lockBuild waits until no other command builds the same: tests ask for
+// Kubernetes while it is built for the cluster. The kernel drops the lock of a
+// command that was killed.
+func lockBuild(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	return folder, nil
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 const unfinishedPrefix = ".unfinished-"
