@@ -32,7 +32,8 @@ plugin: build ## bin/kubectl-holdfast: add bin to the PATH
 
 $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.sh' 2>/dev/null)
 	$(call say,building the tool for the local cluster)
-	@cd test/cluster && CGO_ENABLED=0 go build -o $(CLUSTER) .
+	@# With -trimpath it shares compiled packages with the programs that it builds.
+	@cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(CLUSTER) .
 
 generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts
 	@go tool controller-gen object paths=./api/...
@@ -147,8 +148,8 @@ builds: $(CLUSTER) ## what the local cluster is made of, without starting it
 	@nice -n 10 $(CLUSTER) images --build-only postgres etcd s3 >/dev/null
 	@nice -n 10 $(CLUSTER) flux --build-only
 
-demo: plugin $(CLUSTER) ## create an example cluster, change an owned object and show how it is reverted
-	@CLUSTER=$(CLUSTER) STATE=$(STATE) test/demo/demo.sh
+demo: $(CLUSTER) ## create an example cluster, change an owned object and show how it is reverted
+	@CLUSTER=$(CLUSTER) STATE=$(STATE) MAKE=$(MAKE) test/demo/demo.sh
 
 bin/cluster: $(CLUSTER)
 

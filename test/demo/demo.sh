@@ -18,20 +18,31 @@ drifts() { k -n demo get pg orders -o jsonpath='{range .status.drift.last[*]}{.t
 
 line=$(sed -n 's/^ *version: "\([0-9]*\).*/\1/p' examples/postgrescluster.yaml | head -n 1)
 
-say "three Kubernetes nodes on this machine (the first time they are built: eight minutes on two idle cores)"
-# The image comes mostly over the network: it is built beside Kubernetes.
-images=$(mktemp)
-"$CLUSTER" images --line "$line" --build-only --dir "$STATE" >"$images" 2>&1 &
-building=$!
-trap 'kill "$building" 2>/dev/null || true; rm -f "$images"' EXIT
+# What is downloaded and built beside Kubernetes fills the times at which its
+# build waits for the network or for one core.
+logs=$(mktemp -d)
+beside() { # NAME COMMAND...
+  local name=$1
+  shift
+  "$@" >"$logs/$name" 2>&1 &
+  jobs[$name]=$!
+}
+await() { wait "${jobs[$1]}" || { cat "$logs/$1" >&2; exit 1; }; }
+declare -A jobs
+trap 'kill "${jobs[@]}" 2>/dev/null || true; rm -rf "$logs"' EXIT
+
+say "three Kubernetes nodes on this machine (the first time they are built: nine minutes on two idle cores)"
+beside image "$CLUSTER" images --line "$line" --build-only --dir "$STATE"
+beside operator "$MAKE" --no-print-directory plugin
 "$CLUSTER" up --dir "$STATE" --kubeconfig "$KUBECONFIG"
 KUBECTL=$STATE/bin/kubernetes/kubectl
 
 say "PostgreSQL $line, as an image on each node"
-wait "$building" || { cat "$images" >&2; exit 1; }
+await image
 "$CLUSTER" images --line "$line" --dir "$STATE"
 
 say "the operator"
+await operator
 IMAGE='' KUBECTL=$KUBECTL test/deploy.sh
 
 say "a namespace under the restricted Pod Security Standard, and a cluster of three members"
