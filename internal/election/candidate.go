@@ -37,6 +37,9 @@ func (s *State) mayBeCandidate(now time.Duration) bool {
 	return now >= s.after
 }
 
+// maxTerm bounds what is taken over from an edited Lease.
+const maxTerm = 1 << 40
+
 // beginForced begins the candidacy that a person asked for. What a person cannot
 // decide still holds: the Lease was observed without a renewal for its duration,
 // and no member leads or has promised not to be elected.
@@ -49,10 +52,15 @@ func (s *State) beginForced(now time.Duration, in ForceRequest) []Effect {
 		s.version = lease.Version{}
 	}
 	if !s.readable {
+		// Members that have read an edited term take no lower one for a new Lease.
+		s.Disk.Promised = max(s.Disk.Promised, min(s.record.Term, maxTerm))
 		s.record = s.Disk.Known
 	}
 	if s.record.Validate() != nil || s.record.SystemIdentifier != s.Disk.SystemIdentifier {
 		return s.stall("this member cannot be forced to lead: it has no record of this database")
+	}
+	if !s.record.MayLead(s.Disk.VolumeID) { // a primary without the API server does not ask it
+		return s.stall("this member cannot be forced to lead: its volume is not one that the Lease lets lead")
 	}
 	return s.beginCandidacy(in.ID)
 }

@@ -46,8 +46,12 @@ type Promote struct {
 	Quorum         *lease.Quorum
 }
 
-// SetQuorum sets the quorum on the primary's server and answers with QuorumSet.
-type SetQuorum struct{ Quorum *lease.Quorum }
+// SetQuorum sets the quorum on the primary's server and answers with QuorumSet. One
+// with a higher ID replaces it, whether or not it was answered.
+type SetQuorum struct {
+	ID     int64
+	Quorum *lease.Quorum
+}
 
 // Follow streams from the holder of that term.
 type Follow struct {

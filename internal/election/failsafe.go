@@ -23,6 +23,9 @@ func (s *State) askConfirmations(now time.Duration) []Effect {
 	slices.Sort(asked)
 	asked = slices.DeleteFunc(slices.Compact(asked), func(v string) bool { return v == s.Disk.VolumeID })
 	s.roundSent, s.asked, s.confirmed = now, asked, nil
+	if len(asked) == 0 { // no other member may lead
+		return s.extend(now)
+	}
 	var effects []Effect
 	for _, volume := range asked {
 		effects = append(effects, AskConfirm{volume, ConfirmRequest{From: s.Disk.VolumeID, Term: s.term, Sent: now}})

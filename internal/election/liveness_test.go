@@ -53,9 +53,14 @@ func (w *world) repeatForce(n *node) {
 	}
 }
 
+// newest is the member with the newest data, of those whose volumes are on record.
 func (w *world) newest() *node {
 	return slices.MaxFunc(w.nodes, func(a, b *node) int {
 		switch {
+		case w.isOnRecord(a) != w.isOnRecord(b) && w.isOnRecord(a):
+			return 1
+		case w.isOnRecord(a) != w.isOnRecord(b):
+			return -1
 		case a.position().Newer(b.position()):
 			return 1
 		case b.position().Newer(a.position()):
@@ -72,9 +77,23 @@ func (w *world) mayStall() bool {
 	return w.edited || w.lost || w.noFailover >= 0 || w.maxLag > 0
 }
 
-// judgeEnd demands a primary that serves.
+// isOnRecord reports whether the member's volume may lead by the Lease, or by what
+// the member knows of a Lease that is lost, edited or older than that.
+func (w *world) isOnRecord(n *node) bool {
+	record := w.api.record
+	if !w.api.exists || record.Validate() != nil || record.Contradicts(n.disk.Known) != "" {
+		record = n.disk.Known
+	}
+	return len(n.wal) > 0 && record.MayLead(n.volume)
+}
+
+// judgeEnd demands a primary that serves, if a volume on record is left.
 func (w *world) judgeEnd() {
-	if w.violation == "" && !w.hasSettled() {
+	isLeft := slices.ContainsFunc(w.nodes, w.isOnRecord)
+	if !isLeft && !w.lost {
+		w.violate("no volume on record is left")
+	}
+	if w.violation == "" && isLeft && !w.hasSettled() {
 		w.violate("no member leads, although a person forced member %d", w.newest().id)
 	}
 }

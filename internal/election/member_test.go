@@ -51,6 +51,7 @@ type node struct {
 	names      *lease.Quorum // of which the server waits for acknowledgements
 	settling   uint64        // position from which on the new names count as set
 	settingTo  *SetQuorum
+	setID      int64 // of the last SetQuorum that took effect
 	receiving  bool
 	followTerm int64
 	followed   string
@@ -74,7 +75,7 @@ func (n *node) start(newPod bool) {
 	n.epoch++
 	n.up, n.agentStopped, n.frozen, n.waiting = true, false, false, nil
 	n.primary, n.receiving, n.followTerm, n.guarded = false, false, 0, false
-	n.settingTo, n.rewinding = nil, 0
+	n.settingTo, n.setID, n.rewinding = nil, 0, 0
 	n.life++
 	if newPod {
 		n.w.nextUID++
@@ -236,6 +237,9 @@ func (n *node) later(d time.Duration, do func()) {
 }
 
 func (n *node) extendGuard(until time.Duration) {
+	if len(n.state.record.Volumes) == 1 { // nobody else may lead: there is nobody to ask
+		n.reliable = n.clock()
+	}
 	if until-n.w.timing.Fence() > n.reliable {
 		n.w.violate("member %d relies on its lease from %s, the last request was sent at %s", n.id, until-n.w.timing.Fence(), n.reliable)
 	}
@@ -326,14 +330,15 @@ func (n *node) promote(e Promote) {
 func (n *node) setQuorum(e SetQuorum) {
 	life := n.life
 	n.later(n.w.between(10*time.Millisecond, second), func() {
-		if n.life != life || !n.primary {
+		if n.life != life || !n.primary || n.setID > e.ID {
 			return
 		}
+		n.setID = e.ID
 		n.names, n.settling, n.settingTo = e.Quorum, n.end, &e
 		n.w.log("member %d: acknowledged by %+v", n.id, e.Quorum)
 		if e.Quorum == nil || n.w.flaw == flawNoCatchUp {
 			n.settingTo = nil
-			n.step(QuorumSet{e.Quorum})
+			n.step(QuorumSet{e.ID})
 		}
 	})
 }
@@ -404,7 +409,7 @@ func (n *node) acknowledge(holders []string) {
 	}
 	n.step(Acknowledged{lease.Position{Timeline: n.timeline, LSN: n.end}})
 	if n.settingTo != nil && n.end > n.settling {
-		set := n.settingTo.Quorum
+		set := n.settingTo.ID
 		n.settingTo = nil
 		n.step(QuorumSet{set})
 	}

@@ -20,14 +20,29 @@ func (s State) isChangeDue() bool {
 	return changed
 }
 
-// nextMembers are the volumes and the quorum that the Lease names next. While the
-// server is told another quorum, nothing is changed: which one it uses is unknown.
+// planQuorum is the next step to the wanted quorum.
+func (s State) planQuorum() lease.QuorumStep {
+	switch {
+	case s.wanted == nil || s.Phase != Leading:
+		return lease.QuorumStep{}
+	case !s.setting:
+		return lease.PlanQuorum(s.record.Quorum, s.effective, s.wanted.Quorum)
+	case s.effective.IsSame(s.wanted.Quorum):
+		return lease.QuorumStep{} // the server is on its way there
+	}
+	return lease.RedirectQuorum(s.record.Quorum, s.wanted.Quorum)
+}
+
+// nextMembers are the volumes and the quorum that the Lease names next.
 func (s State) nextMembers() (volumes []string, quorum *lease.Quorum, changed bool) {
-	if s.wanted == nil || s.setting || s.Phase != Leading {
+	if s.wanted == nil || s.Phase != Leading {
 		return s.record.Volumes, s.record.Quorum, false
 	}
 	quorum = s.record.Quorum
-	step := lease.PlanQuorum(s.record.Quorum, s.effective, s.wanted.Quorum)
+	step := s.planQuorum()
+	if s.setting && !step.WriteLease { // members leave once the server does without them
+		return s.record.Volumes, quorum, false
+	}
 	if step.WriteLease {
 		quorum = step.Record
 	}
@@ -45,20 +60,17 @@ func (s State) nextMembers() (volumes []string, quorum *lease.Quorum, changed bo
 
 // setQuorumWhenDue tells the server its next quorum, once the Lease is written.
 func (s *State) setQuorumWhenDue() []Effect {
-	if s.wanted == nil || s.setting || s.Phase != Leading {
-		return nil
-	}
-	step := lease.PlanQuorum(s.record.Quorum, s.effective, s.wanted.Quorum)
+	step := s.planQuorum()
 	if !step.SetServer {
 		return nil
 	}
-	s.setting, s.effective = true, step.Effective
-	return []Effect{SetQuorum{step.Effective}}
+	s.setting, s.settingID, s.effective = true, s.settingID+1, step.Effective
+	return []Effect{SetQuorum{s.settingID, step.Effective}}
 }
 
 // recordQuorum ends a change of the server's quorum.
 func (s *State) recordQuorum(in QuorumSet) {
-	if s.setting && s.effective.IsSame(in.Quorum) {
+	if in.ID == s.settingID {
 		s.setting = false
 	}
 }

@@ -131,9 +131,9 @@ type MembersWanted struct {
 	Quorum  *lease.Quorum
 }
 
-// QuorumSet answers SetQuorum: every process of the server uses the quorum, and the
-// quorum has flushed everything that was acknowledged before.
-type QuorumSet struct{ Quorum *lease.Quorum }
+// QuorumSet answers the SetQuorum of that ID: every process of the server uses the
+// quorum, and the quorum has flushed everything that was acknowledged before.
+type QuorumSet struct{ ID int64 }
 
 // ForceRequest is a person's one-time request that this member leads with what it
 // has, whatever other members hold. The driver repeats it until Persistent has its

@@ -204,6 +204,17 @@ func TestRule10ForcedMemberLeadsWithoutVotes(t *testing.T) {
 	}
 }
 
+// A primary that is cut off from the API server asks the volumes on record only.
+func TestRule10VolumeThatIsNotOnRecordIsNotForced(t *testing.T) {
+	s := newMember(t, "v9", "p2")
+	for now := 2 * second; now <= 14*second; now += 2 * second {
+		s, _ = readAt(s, now, lease.Done, "1", baseRecord)
+	}
+	if s, effects := Step(s, 14*second, ForceRequest{"once"}); contains[StopReceiver](effects) || s.stalled == "" {
+		t.Errorf("got %v", effects)
+	}
+}
+
 // A quorum is left by the Lease first, and entered by the server first.
 func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
 	s := newPrimary(t, everyone)
@@ -225,10 +236,26 @@ func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
 	if s, effects = Step(s, 12*second, Tick{}); contains[WriteLease](effects) {
 		t.Errorf("the Lease changes while the server does: %v", effects)
 	}
-	s, _ = Step(s, 12*second, QuorumSet(set))
+	s, _ = Step(s, 12*second, QuorumSet{set.ID - 1})
+	if s, _ := Step(s, 12*second, Tick{}); !s.setting {
+		t.Error("the answer to an earlier change counts")
+	}
+	s, _ = Step(s, 12*second, QuorumSet{set.ID})
 	_, effects = Step(s, 12*second, Tick{})
 	if w := find[WriteLease](t, effects); w.Record.MayLead("v2") || w.Record.Revision != 2 {
 		t.Errorf("at the end %+v", w.Record)
+	}
+}
+
+// A server that waits for a member that is gone is told another quorum.
+func TestRule15StuckChangeIsRedirected(t *testing.T) {
+	s := newPrimary(t, everyone)
+	s.setting, s.settingID, s.effective = true, 7, &lease.Quorum{Volumes: []string{"v0", "v2"}, Write: 2}
+	s, _ = Step(s, 11*second, MembersWanted{Volumes: []string{"v0", "v1"}, Quorum: &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2}})
+	s, _ = Step(s, 12*second, Tick{}) // covered by the Lease already
+	_, effects := Step(s, 12*second, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: 12 * second})
+	if set := find[SetQuorum](t, effects); set.ID != 8 || set.Quorum.Volumes[1] != "v1" {
+		t.Errorf("got %+v", set)
 	}
 }
 
@@ -308,6 +335,18 @@ func TestRule16AsksWhoeverMayHaveBeenAdmitted(t *testing.T) {
 	}
 	if s.deadlines.Fence != 20*second {
 		t.Errorf("the deadline is %s", s.deadlines.Fence)
+	}
+}
+
+// The only member that may lead needs no promise.
+func TestRule16OnlyMemberServesThroughAnOutage(t *testing.T) {
+	s := newPrimary(t, nil)
+	s.record.Volumes = []string{"v0"}
+	s.pending = s.record
+	for now := 10 * second; now < 60*second; now += second / 2 {
+		if s, _ = Step(s, now, Tick{}); s.Phase != Leading {
+			t.Fatalf("phase %d after %s", s.Phase, now)
+		}
 	}
 }
 

@@ -124,7 +124,8 @@ type State struct {
 	// Members and quorum.
 	wanted    *MembersWanted
 	effective *lease.Quorum
-	setting   bool // the server is being told another quorum
+	setting   bool  // the server is being told another quorum
+	settingID int64 // of the last SetQuorum
 
 	// Failsafe.
 	promise   time.Duration // not elected, and no vote, before

@@ -170,9 +170,12 @@ func TestRule11AcquireReservesItsTimeline(t *testing.T) {
 		t.Errorf("a volume outside of the quorum: %v", err)
 	}
 	claim.Forced = true
-	forced, err := valid.Acquire(claim)
-	if err != nil || !forced.MayLead("v4") || len(forced.Quorum.Volumes) != 4 || forced.Validate() != nil || len(valid.Volumes) != 3 {
+	forced, err := outside.Acquire(claim)
+	if err != nil || len(forced.Quorum.Volumes) != 4 || forced.Revision != 1 || forced.Validate() != nil || len(outside.Quorum.Volumes) != 3 {
 		t.Errorf("forced: %+v, %v", forced, err)
+	}
+	if _, err := valid.Acquire(claim); !errors.Is(err, ErrNotEligible) {
+		t.Errorf("a volume that may not lead is forced: %v", err)
 	}
 }
 

@@ -83,6 +83,20 @@ func PlanQuorum(recorded, effective, wanted *Quorum) QuorumStep {
 	return QuorumStep{Record: joinQuorums(recorded, effective, wanted), WriteLease: true}
 }
 
+// RedirectQuorum is the next step towards a wanted quorum while the server is on its
+// way to another one, which may never have what was acknowledged before: one of its
+// members can be gone. The recorded quorum covers whatever the server does meanwhile,
+// so each step keeps all that it covers.
+func RedirectQuorum(recorded, wanted *Quorum) QuorumStep {
+	switch {
+	case recorded != nil && wanted == nil:
+		return QuorumStep{WriteLease: true}
+	case recorded == nil || recorded.Covers(wanted):
+		return QuorumStep{Effective: wanted, SetServer: true}
+	}
+	return QuorumStep{Record: joinQuorums(recorded, recorded, wanted), WriteLease: true}
+}
+
 // recordFirst records the wanted quorum, and then sets it.
 func recordFirst(recorded, wanted *Quorum) QuorumStep {
 	if !recorded.IsSame(wanted) {

@@ -84,6 +84,30 @@ func TestRule15QuorumsOverlapAtEveryStep(t *testing.T) {
 	}
 }
 
+// A change that is given up half-way keeps all votes that the recorded quorum had.
+func TestRule15RedirectedChangeKeepsWhatWasCovered(t *testing.T) {
+	quorums := listQuorums([]string{"a", "b", "c"})[1:]
+	for _, recorded := range quorums {
+		for _, wanted := range quorums {
+			step := RedirectQuorum(recorded, wanted)
+			if step.SetServer == step.WriteLease || step.SetServer && !overlaps(recorded, wanted) {
+				t.Fatalf("from %+v to %+v: %+v", recorded, wanted, step)
+			}
+			if step.SetServer {
+				continue
+			}
+			for _, effective := range quorums {
+				if recorded.Covers(effective) && !overlaps(step.Record, effective) {
+					t.Fatalf("from %+v to %+v: %+v does not cover %+v", recorded, wanted, step.Record, effective)
+				}
+			}
+			if next := RedirectQuorum(step.Record, wanted); !next.SetServer {
+				t.Fatalf("from %+v to %+v: no end", recorded, wanted)
+			}
+		}
+	}
+}
+
 // A guarantee that ends, or begins, does so by an update of the Lease.
 func TestRule15RelaxingNeedsTheLeaseFirst(t *testing.T) {
 	three, two := &Quorum{[]string{"p", "a", "b"}, 3}, &Quorum{[]string{"p", "a", "b"}, 2}

@@ -32,17 +32,14 @@ type Claim struct {
 	Flushed Position
 	// Free says that the claimant has observed the Lease expired or released.
 	Free bool
-	// Forced says that a person named the claimant: its volume is recorded as one
-	// that may lead if it is not.
+	// Forced says that a person named the claimant: its volume joins the quorum if it
+	// is not one of it.
 	Forced bool
 }
 
 // Acquire is the record after the claim. It reserves the claim's timeline in the
 // same update that wins its term.
 func (r Record) Acquire(c Claim) (Record, error) {
-	if c.Forced {
-		r = r.admit(c.Volume)
-	}
 	switch {
 	case !c.Free:
 		return r, ErrHeld
@@ -52,9 +49,13 @@ func (r Record) Acquire(c Claim) (Record, error) {
 		return r, fmt.Errorf("%w: %d after %d", ErrUsedTimeline, c.Timeline, r.HighestTimeline)
 	case !r.MayLead(c.Volume) || c.SystemIdentifier != r.SystemIdentifier:
 		return r, fmt.Errorf("%w: %s", ErrNotEligible, c.Volume)
-	case r.Quorum != nil && !slices.Contains(r.Quorum.Volumes, c.Volume):
+	case r.Quorum != nil && !slices.Contains(r.Quorum.Volumes, c.Volume) && !c.Forced:
 		// A primary counts among those that acknowledge its writes.
 		return r, fmt.Errorf("%w: %s is not in the quorum", ErrNotEligible, c.Volume)
+	}
+	if r.Quorum != nil && !slices.Contains(r.Quorum.Volumes, c.Volume) {
+		joined := Quorum{Volumes: append(slices.Clone(r.Quorum.Volumes), c.Volume), Write: r.Quorum.Write}
+		r.Quorum, r.Revision = &joined, r.Revision+1
 	}
 	r.HolderUID, r.HolderPod, r.HolderVolume = c.UID, c.Pod, c.Volume
 	r.Term, r.Timeline, r.HighestTimeline = c.Term, c.Timeline, c.Timeline
@@ -65,17 +66,6 @@ func (r Record) Acquire(c Claim) (Record, error) {
 		r.Acknowledged = c.Flushed
 	}
 	return r, nil
-}
-
-// admit adds the volume to those that may lead and to the quorum.
-func (r Record) admit(volume string) Record {
-	if !r.MayLead(volume) {
-		r.Volumes, r.Revision = append(slices.Clone(r.Volumes), volume), r.Revision+1
-	}
-	if r.Quorum != nil && !slices.Contains(r.Quorum.Volumes, volume) {
-		r.Quorum = &Quorum{Volumes: append(slices.Clone(r.Quorum.Volumes), volume), Write: r.Quorum.Write}
-	}
-	return r
 }
 
 // Progress is what a holder knows at a renewal.
