@@ -4,6 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// The fields of CommonStatus are what users and their tools read of every cluster: they
+// are as many as that is, and stay where they are.
+
 // CommonStatus is the part of the status that all kinds of cluster share.
 type CommonStatus struct {
 	// ObservedGeneration is the newest generation of the spec that this status

@@ -77,8 +77,9 @@ const (
 	HoldVolumeFull Hold = "VolumeFull"
 )
 
-// Status is what a member reports of itself. On the wire it is one flat object:
-// the fields of Engine stand beside the others.
+// Status is what a member reports of itself. On the wire it is one flat object, which
+// operators and agents of different versions read: it has as many fields as there are
+// things to report. The fields of Engine stand beside the others.
 type Status struct {
 	// Revision changes whenever anything else here does, Time, Position, DataSize
 	// and Lag apart, and what moves all the time of Engine; VolumeUsed when it

@@ -29,7 +29,8 @@ const (
 	compression    = "zstd"
 )
 
-// Manifest names everything that a backup consists of.
+// Manifest names everything that a backup consists of. It is a file's format: fields
+// are added, and never moved.
 type Manifest struct {
 	Format int `json:"format"`
 	// Kind, Namespace, Cluster and ClusterUID of what was backed up.

@@ -72,7 +72,9 @@ const (
 	Releasing
 )
 
-// State is a member. Everything but Disk is lost when its agent ends.
+// State is a member. Everything but Disk is lost when its agent ends. It is one value
+// with all that a member knows and has promised, for a step is a pure function from one
+// State to the next, and its rules are about several parts of it at once.
 type State struct {
 	Config Config
 	Disk   Persistent

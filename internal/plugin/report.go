@@ -21,7 +21,7 @@ import (
 )
 
 // Report is what status -o json and -o yaml print. Fields are added, never
-// renamed.
+// renamed: they are as many, and as flat, as scripts read them.
 type Report struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`

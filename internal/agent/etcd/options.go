@@ -25,7 +25,8 @@ const (
 	metricsPort = 2381 // on the loopback interface only
 )
 
-// Options of the agent.
+// Options of the agent. Each is set once, by optionsIn or by a test, and none belongs
+// to another.
 type Options struct {
 	Identity identity.Identity
 	Version  string // of the agent

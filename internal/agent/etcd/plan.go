@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/etcdversion"
 )
 
-// observation is what the start of etcd is planned from.
+// observation is what the start of etcd is planned from: all of it, flat, so that a case
+// of a test names only what it is about.
 type observation struct {
 	Pod    string
 	Volume volume

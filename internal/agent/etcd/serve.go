@@ -22,7 +22,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
 )
 
-// etcdRun is one run of etcd.
+// etcdRun is one run of etcd. It has many methods and fields, for the goroutines that
+// supervise, observe and maintain the run share its end, its restart and its status;
+// which of them a field belongs to is said at the field.
 type etcdRun struct {
 	*etcdAgent
 	server *process.Server

@@ -59,7 +59,7 @@ const (
 // ErrLeaseLost says that another member holds the Lease.
 var ErrLeaseLost = errors.New("the Lease has another holder")
 
-// Record is what a Lease says.
+// Record is what a Lease says. It is as flat as the annotations that it is read from.
 type Record struct {
 	Claim            ClaimState
 	HolderUID        string

@@ -2,86 +2,47 @@ package postgres
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/replica"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/serverfiles"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
-// agent is the process beside PostgreSQL.
+// postgresAgent is the process beside PostgreSQL: its parts, which outlive the runs of
+// the server, and the loop that uses them. A part keeps its own state and lock.
 type postgresAgent struct {
 	o       Options
-	log     *slog.Logger
 	ordinal int
-	version string // of the programs
-	major   int
-
 	*agent.Host
 	programs server.Programs
-	lease    *leaseclient.Lease
-	peers    *statusserver.Peers
 
-	// control is the reserved connection, scrape that of the metrics,
-	// positions that of answers to other members.
-	control, scrape, positions *server.Session
-	position                   positionCache
-	follower                   follower
-	archive                    *archive.Archiver
-	// checkpointDue holds one when a checkpoint would free disk space.
-	checkpointDue chan struct{}
+	lease      *leaseclient.Lease
+	leadership *leadership.Leadership
+	view       *leaderview.View
+	comparer   *divergence.Comparer
+	copies     *datacopy.Copies
+	follower   *replica.Follower
+	files      *serverfiles.Files
+	archive    *archive.Archiver
 
-	// cluster is the UID in the first configuration: a pod of an earlier
-	// cluster of the name that is about to go reads the next one's, too.
-	cluster string
-
-	// taken is the Lease as it was before this process claimed it, led says that
-	// this process has led since, and askedSince when it began to ask the other
-	// members; all are the loop's.
-	taken      leaseclient.Record
-	led        bool
-	askedSince time.Duration
-	boot       string
-	// measured is of the data while it does not run, and flushed of a primary.
-	measured measuredWAL
-	flushed  flushedWAL
-
-	// evidence is the end of a replica's WAL that is not compared with the
-	// primary's yet, compared the last that was, and comparedAt when.
-	evidence   walEvidence
-	compared   comparedWAL
-	comparedAt time.Duration
-	last       lastRecord
-
-	// proof is of a replica that seems to be ahead of its primary.
-	proof divergedProof
-
-	// copyAgain says that the data can no longer follow, and filled what
-	// became of the last copy; both are the loop's.
-	copyAgain bool
-	filled    dataspace.FilledCopy
-
-	// primary is the member that last said that it is the primary.
-	mu       sync.Mutex
-	primary  agentapi.Status
-	location primaryLocation
-	// moved holds one when the primary is to be looked for elsewhere.
-	moved chan struct{}
+	// control is the reserved connection.
+	control     *server.Session
+	position    *positionReader
+	checkpoints checkpointRequests
 }
 
 // Run looks after PostgreSQL until ctx ends, and then until it has stopped in
@@ -101,8 +62,10 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 	if err := a.archive.ServeSocket(outer, a.o.RunDir); err != nil {
 		return err
 	}
-	err := a.Run(ctx, a.refreshPosition, a.metricsHandler(), a.runLoop, a.lease.RenewWhileHeld)
-	for _, s := range []*server.Session{a.control, a.scrape, a.positions} {
+	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
+	metrics := collector{log: a.o.Log, store: a.Store, lease: a.lease, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
+	err := a.Run(ctx, a.position.refreshPosition, metrics.newHandler(), a.runLoop, a.lease.RenewWhileHeld)
+	for _, s := range []*server.Session{a.control, scrape, a.position.session} {
 		s.Close()
 	}
 	return err
@@ -114,40 +77,63 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 		return nil, err
 	}
 	a := &postgresAgent{
-		o: o, log: o.Log, ordinal: ordinal,
-		programs:  server.Programs{Programs: process.Programs{Dir: o.BinDir, Processes: process.NewProcesses()}},
-		control:   server.NewSession(o.RunDir, o.Port, "holdfast"),
-		scrape:    server.NewSession(o.RunDir, o.Port, "holdfast-metrics"),
-		positions: server.NewSession(o.RunDir, o.Port, "holdfast-position"),
-		moved:     make(chan struct{}, 1), checkpointDue: make(chan struct{}, 1),
-		boot: bootID(),
+		o: o, ordinal: ordinal,
+		programs:    server.Programs{Programs: process.Programs{Dir: o.BinDir, Processes: process.NewProcesses()}},
+		control:     server.NewSession(o.RunDir, o.Port, "holdfast"),
+		follower:    &replica.Follower{},
+		checkpoints: newCheckpointRequests(),
 	}
-	if a.version, a.major, err = a.programs.ReadVersion(ctx); err != nil {
+	version, major, err := a.programs.ReadVersion(ctx)
+	if err != nil {
 		return nil, err
 	}
-	a.Host = agent.NewHost(agent.HostOptions{
-		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: a.version,
-		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
-		Space: a.measureSpace, Allocate: a.allocateFile, Flush: a.flushRecord,
-		OmitMoving: omitMoving, MarkDown: markDown,
-		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: http.HandlerFunc(a.serveComparison)},
-	})
+	a.programs.Major = major
+	a.position = &positionReader{log: o.Log, runDir: o.RunDir, port: o.Port, session: server.NewSession(o.RunDir, o.Port, "holdfast-position")}
+	a.Host = a.newHost(version)
+	a.position.store = a.Store
 	a.lease = leaseclient.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.ListOwners, o.Client, o.Log)
-	a.lease.RecordAtRenewal(a.flushed.annotateRenewal(a.boot))
 	a.archive = archive.New(archive.Options{
-		Log: a.log, DataDirectory: o.pgdataPath(), CredentialsDir: o.StoreDir, MemoryLimit: o.Resources.MemoryLimit,
-		Place: a.archivePlace, Space: a.measureSpace, Checkpoint: a.requestCheckpoint,
+		Log: o.Log, DataDirectory: o.pgdataPath(), CredentialsDir: o.StoreDir, MemoryLimit: o.Resources.MemoryLimit,
+		Place: a.archivePlace, Space: o.measureSpace, Checkpoint: a.checkpoints.requestCheckpoint,
 		Report: func(status *agentapi.ArchiveStatus) {
 			a.Store.Update(func(to *agentapi.Status) { to.Archive = status })
 		},
 	})
-	a.peers = statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[postgresapi.ReplicationStatus])
-	for _, dir := range []string{o.RunDir, filepath.Join(o.RunDir, "tls")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("make the run directory: %w", err)
-		}
-	}
-	return a, nil
+	a.addParts(statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[postgresapi.ReplicationStatus]))
+	return a, a.files.MakeDirectories()
+}
+
+func (a *postgresAgent) newHost(version string) *agent.Host {
+	o := a.o
+	return agent.NewHost(agent.HostOptions{
+		Identity: o.Identity, Version: o.Version, Client: o.Client, Log: o.Log, DatabaseVersion: version,
+		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
+		Space: o.measureSpace, Allocate: o.allocateFile, Flush: a.position.flushRecord,
+		OmitMoving: omitMoving, MarkDown: markDown,
+		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: divergence.AnswerComparisons(o.pgdataPath(), a.position.refreshPosition, a.position.readStatus)},
+	})
+}
+
+// addParts makes the parts that ask the other members.
+func (a *postgresAgent) addParts(peers *statusserver.Peers) {
+	o := a.o
+	a.leadership = leadership.NewLeadership(leadership.Options{
+		Log: o.Log, Identity: o.Identity, Volume: o.DataDir, PGData: o.pgdataPath(), Lease: a.lease, Peers: peers, Store: a.Store,
+	})
+	a.view = leaderview.NewView(o.Identity, a.ListMembers, peers)
+	a.comparer = divergence.NewComparer(divergence.Options{
+		Log: o.Log, Volume: o.DataDir, PGData: o.pgdataPath(), Programs: a.programs, Ask: peers.AskPeer,
+	})
+	a.copies = datacopy.NewCopies(datacopy.Options{
+		Log: o.Log, Volume: o.DataDir, PGData: o.pgdataPath(), Pod: o.Identity.Pod, Programs: a.programs,
+		Connection: func(primary string) string { return o.primaryConnection(primary, "") },
+		Space:      o.measureSpace, Silence: o.copySilence,
+	})
+	a.files = serverfiles.NewFiles(serverfiles.Options{
+		Log: o.Log, Identity: o.Identity, Volume: o.DataDir, PGData: o.pgdataPath(), RunDir: o.RunDir,
+		Program: o.Program, Port: o.Port, Programs: a.programs, Resources: o.Resources,
+		Upstream: func() string { return o.primaryConnection(a.view.PrimaryPod(), a.view.PrimaryAddress()) },
+	})
 }
 
 // archivePlace is where this member's WAL is archived now.
@@ -164,46 +150,4 @@ func leaseLabels(cluster string) map[string]string {
 		"app.kubernetes.io/name":     "postgresql",
 		"app.kubernetes.io/instance": cluster,
 	}
-}
-
-// findPrimary asks all other members at once which of them is the primary.
-func (a *postgresAgent) findPrimary(ctx context.Context) (agentapi.Status, bool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	var asked sync.WaitGroup
-	found := make(chan agentapi.Status, len(a.ListMembers()))
-	for _, pod := range a.ListMembers() {
-		if pod == a.o.Identity.Pod {
-			continue
-		}
-		asked.Go(func() {
-			status, err := a.peers.Status(ctx, pod)
-			if err == nil && status.Role == v1alpha1.RolePrimary && status.Serving {
-				found <- status
-				cancel()
-			}
-		})
-	}
-	asked.Wait()
-	select {
-	case status := <-found:
-		a.mu.Lock()
-		a.primary = status
-		a.mu.Unlock()
-		return status, true
-	default:
-		return agentapi.Status{}, false
-	}
-}
-
-// knownPrimary is the pod that this replica follows: the one that said so
-// last, or the first member.
-func (a *postgresAgent) knownPrimary() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.primary.Pod != "" {
-		return a.primary.Pod
-	}
-	name, _, _ := strings.Cut(a.o.Identity.Pod, a.o.Identity.Cluster)
-	return name + a.o.Identity.Cluster + "-0"
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -10,8 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 )
 
 // scrapeLimit bounds what a scrape may take: the part that is not answered by
@@ -32,11 +37,18 @@ var (
 )
 
 // collector answers a scrape from what is true at that moment.
-type collector struct{ *postgresAgent }
+type collector struct {
+	log     *slog.Logger
+	store   *statusserver.Store
+	lease   *leaseclient.Lease
+	space   func() diskspace.Space
+	archive *archive.Archiver
+	scrape  *server.Session
+}
 
-func (a *postgresAgent) metricsHandler() http.Handler {
+func (c collector) newHandler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{a}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(c, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2})
 }
 
@@ -58,7 +70,7 @@ func (c collector) Describe(into chan<- *prometheus.Desc) {
 
 // Collect reports the member's status, and asks the database for the rest.
 func (c collector) Collect(into chan<- prometheus.Metric) {
-	status := c.Store.Get()
+	status := c.store.Get()
 	send := func(f metrics.Family, value float64, labels ...string) {
 		into <- prometheus.MustNewConstMetric(f.Desc, f.Kind, value, labels...)
 	}
@@ -76,7 +88,7 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	if !status.CertificateExpiry.IsZero() {
 		send(expiryMetric, float64(status.CertificateExpiry.Unix()))
 	}
-	if volume := c.measureSpace(); volume.Total > 0 {
+	if volume := c.space(); volume.Total > 0 {
 		send(volumeSizeMetric, float64(volume.Total))
 		send(volumeFreeMetric, float64(volume.Free))
 	}

@@ -3,8 +3,11 @@
 // initialise, copy, start or hold the database, looks after it while it runs,
 // and reports what it observes.
 //
-// What is decided (planNext, planTidying, ChooseRole, the settings, the lag) is
-// decided by pure functions; the agent observes what they need and does what they plan.
+// What a start is decided from and to is in startplan. The parts of the agent are
+// packages below this one: datavolume, datacopy, leadership, leaderview, divergence,
+// serverfiles, archive. This package observes what they need, does what is planned,
+// and holds one run of the server, a serverLife, with what it does as a primary and
+// as a replica.
 package postgres
 
 import (
@@ -21,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -36,14 +40,7 @@ type Options struct {
 	Client   kubernetes.Interface
 	Log      *slog.Logger
 
-	// Directories and files; see agentapi.
-	DataDir, RunDir, TLSDir, CredentialsDir, ConfigFile string
-	// StoreDir holds the credentials of the store that WAL is archived in.
-	StoreDir string
-	// BinDir holds PostgreSQL's programs.
-	BinDir string
-	// Program is this one, which the database calls.
-	Program string
+	Paths
 
 	// StatusAddress, ProbeAddress and Port to listen on.
 	StatusAddress, ProbeAddress string
@@ -58,13 +55,29 @@ type Options struct {
 	// StopTimeout is how long a planned stop may take before it is forced.
 	StopTimeout time.Duration
 
-	// copySilence is how long a copy may receive nothing; the constant of the
-	// name where it is zero.
+	testHooks
+}
+
+// testHooks replace what a test cannot wait for, or fill; the zero value replaces
+// nothing.
+type testHooks struct {
+	// copySilence is how long a copy may receive nothing; see datacopy.Options.
 	copySilence time.Duration
 	// space measures a volume; diskspace.SpaceOf where it is nil.
 	space func(dir string) diskspace.Space
 	// allocate says whether a file can grow; diskspace.AllocateIn where it is nil.
 	allocate func(dir string) error
+}
+
+// Paths are directories and files of the container; see agentapi.
+type Paths struct {
+	DataDir, RunDir, TLSDir, CredentialsDir, ConfigFile string
+	// StoreDir holds the credentials of the store that WAL is archived in.
+	StoreDir string
+	// BinDir holds PostgreSQL's programs.
+	BinDir string
+	// Program is this one, which the database calls.
+	Program string
 }
 
 // optionsIn are the options of an agent in its pod.
@@ -79,9 +92,11 @@ func optionsIn(p agent.Pod) (Options, error) {
 	}
 	at := func(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
 	return Options{
-		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log, BinDir: bin, Program: program,
-		DataDir: agentapi.DataDir, RunDir: agentapi.RunDir, TLSDir: agentapi.TLSDir,
-		CredentialsDir: agentapi.CredentialsDir, ConfigFile: agentapi.ConfigFile, StoreDir: agentapi.StoreDir,
+		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log,
+		Paths: Paths{
+			BinDir: bin, Program: program, DataDir: agentapi.DataDir, RunDir: agentapi.RunDir, TLSDir: agentapi.TLSDir,
+			CredentialsDir: agentapi.CredentialsDir, ConfigFile: agentapi.ConfigFile, StoreDir: agentapi.StoreDir,
+		},
 		StatusAddress:    at("", agentapi.StatusPort),
 		ProbeAddress:     p.ProbeAddress,
 		Port:             port,
@@ -106,10 +121,26 @@ func envInt(name string) int64 {
 }
 
 // pgdataPath is the data directory.
-func (o Options) pgdataPath() string { return filepath.Join(o.DataDir, "pgdata") }
+func (o Options) pgdataPath() string { return filepath.Join(o.DataDir, datavolume.DataName) }
 
-// primaryConnection is how a member connects to the primary, at the address that
+// primaryConnection is how this member connects to the primary, at the address that
 // the Lease gave, if it did.
-func (o Options) primaryConnection(primary, address, member string) string {
-	return settings.PrimaryConnection{Pod: o.DatabaseAddress(primary), ReadWrite: o.ReadWriteAddress, IP: address, Member: member, RunDir: o.RunDir}.String()
+func (o Options) primaryConnection(primary, address string) string {
+	return settings.PrimaryConnection{Pod: o.DatabaseAddress(primary), ReadWrite: o.ReadWriteAddress, IP: address, Member: o.Identity.Pod, RunDir: o.RunDir}.String()
+}
+
+// measureSpace measures the volume.
+func (o Options) measureSpace() diskspace.Space {
+	if o.space != nil {
+		return o.space(o.DataDir)
+	}
+	return diskspace.SpaceOf(o.DataDir)
+}
+
+// allocateFile says whether a file on the volume can grow.
+func (o Options) allocateFile() error {
+	if o.allocate != nil {
+		return o.allocate(o.DataDir)
+	}
+	return diskspace.AllocateIn(o.DataDir)
 }

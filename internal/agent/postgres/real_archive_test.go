@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -116,7 +117,7 @@ func (r *run) rows(names ...string) (until string) {
 // first, and ends on a timeline of its own.
 func withServer(t *testing.T, volume string, settings []string, use func(*pgx.Conn)) {
 	t.Helper()
-	data := filepath.Join(volume, dataName)
+	data := filepath.Join(volume, datavolume.DataName)
 	dir, err := os.MkdirTemp("/tmp", "hf")
 	if err != nil {
 		t.Fatal(err)
@@ -281,7 +282,7 @@ func TestRealArchiveOnANewTimeline(t *testing.T) {
 
 	// As on a copy, what was streamed before it was complete passes for archived.
 	successor := snapshot(t, volume)
-	signs, err := filepath.Glob(filepath.Join(successor, dataName, "pg_wal", "archive_status", "*"+dataspace.ReadySuffix))
+	signs, err := filepath.Glob(filepath.Join(successor, datavolume.DataName, "pg_wal", "archive_status", "*"+dataspace.ReadySuffix))
 	if err != nil || len(signs) < 2 {
 		t.Fatalf("%v wait, %v", signs, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -69,7 +70,7 @@ func TestRealCopyWaitsForDiskSpace(t *testing.T) {
 	w.spaces = map[int]func(string) diskspace.Space{1: small.space}
 	replica := w.start(1, second, "uid-1")
 	replica.untilHeld(agentapi.HoldVolumeFull)
-	if found := findLeftovers(second); found != (leftovers{}) {
+	if found := datavolume.FindLeftovers(second); found != (datavolume.Leftovers{}) {
 		t.Errorf("a copy that cannot fit left %+v", found)
 	}
 	if message := replica.Store.Get().Message; !strings.Contains(message, "orders-0 needs") || !strings.Contains(message, "spec.storage.size") {
@@ -80,20 +81,20 @@ func TestRealCopyWaitsForDiskSpace(t *testing.T) {
 	replica.stop()
 
 	// Neither is data touched that can no longer follow.
-	mustWrite(t, filepath.Join(second, dataName, "mark"), "the old copy")
+	mustWrite(t, filepath.Join(second, datavolume.DataName, "mark"), "the old copy")
 	primary.forget("orders-1")
 	small.free.Store(dataspace.MinimumFree + 1)
 	again := w.start(1, second, "uid-1b")
 	again.untilHeld(agentapi.HoldVolumeFull)
-	if found := findLeftovers(second); found != (leftovers{Data: true}) {
+	if found := datavolume.FindLeftovers(second); found != (datavolume.Leftovers{Data: true}) {
 		t.Errorf("a copy that cannot fit left %+v", found)
 	}
-	if _, err := os.Stat(filepath.Join(second, dataName, "mark")); err != nil {
+	if _, err := os.Stat(filepath.Join(second, datavolume.DataName, "mark")); err != nil {
 		t.Errorf("the old copy is gone: %v", err)
 	}
 	small.free.Store(9 << 30)
 	again.untilRole(v1alpha1.RoleReplica)
-	if _, err := os.Stat(filepath.Join(second, dataName, "mark")); err == nil {
+	if _, err := os.Stat(filepath.Join(second, datavolume.DataName, "mark")); err == nil {
 		t.Error("the data was not copied again")
 	}
 }

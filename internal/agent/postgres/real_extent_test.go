@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
@@ -30,7 +31,7 @@ func TestRealExtentIsWhereThePostgresReaderStops(t *testing.T) {
 		primary.exec("insert into public.t select n, repeat('x', 3000) from generate_series(1, 3000) n", "select pg_switch_wal()", "insert into public.t select 1, 'y'")
 		flushed := lsn.Parse(1, primary.query("select pg_current_wal_flush_lsn()::text"))
 		copied := snapshot(t, volume) // as a crash leaves it: no client writes
-		control, err := primary.programs.ReadControlData(context.Background(), filepath.Join(copied, dataName))
+		control, err := primary.programs.ReadControlData(context.Background(), filepath.Join(copied, datavolume.DataName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func TestRealExtentIsWhereThePostgresReaderStops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dir := filepath.Join(copied, dataName, "pg_wal")
+		dir := filepath.Join(copied, datavolume.DataName, "pg_wal")
 		begun := time.Now()
 		end, err := wal.FindExtent(dir, 1, from, 0)
 		if err != nil || end.Position < flushed.Position {

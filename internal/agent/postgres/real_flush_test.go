@@ -16,19 +16,19 @@ func TestRealFlushIsProven(t *testing.T) {
 	primary, replica := w.start(0, t.TempDir(), "uid-0"), w.start(1, t.TempDir(), "uid-1")
 	primary.untilRole(v1alpha1.RolePrimary)
 	replica.untilRole(v1alpha1.RoleReplica)
-	if replica.flushRecord(t.Context()) {
+	if replica.position.flushRecord(t.Context()) {
 		t.Error("a replica says that it flushes")
 	}
 	replica.stop()
 	before := lsn.Parse(1, primary.query("select pg_current_wal_flush_lsn()::text"))
-	if !primary.flushRecord(t.Context()) {
+	if !primary.position.flushRecord(t.Context()) {
 		t.Error("a primary that serves says that it does not flush")
 	}
 	if after := lsn.Parse(1, primary.query("select pg_current_wal_flush_lsn()::text")); !after.Newer(before) {
 		t.Errorf("the WAL is flushed to %s, and was to %s", after, before)
 	}
 	primary.stop()
-	if primary.flushRecord(t.Context()) {
+	if primary.position.flushRecord(t.Context()) {
 		t.Error("a primary that is down says that it flushes")
 	}
 }

@@ -44,9 +44,7 @@ func TestRealSilenceLeavesTheStreamAlone(t *testing.T) {
 func (r *run) untilLocated(address string) {
 	r.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		var found string
-		r.withLocation(func(w *primaryLocation) { found = w.found })
-		if found == address {
+		if r.view.LeaseAddress() == address {
 			break
 		}
 		if time.Now().After(end) {

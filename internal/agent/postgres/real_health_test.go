@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -139,7 +140,7 @@ func TestRealCopyFromFrozenPrimaryIsTriedAgain(t *testing.T) {
 	go func() {
 		for ctx.Err() == nil {
 			var pid int
-			err := primary.positions.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			err := primary.position.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 				return c.QueryRow(ctx, "select pid from pg_stat_replication where state = 'backup'").Scan(&pid)
 			})
 			if err == nil && syscall.Kill(pid, syscall.SIGSTOP) == nil {
@@ -179,10 +180,10 @@ func TestRealAlterSystemOverrulesNothingOwned(t *testing.T) {
 	volume := t.TempDir()
 	primary := w.start(0, volume, "uid-0")
 	primary.untilRole(v1alpha1.RolePrimary)
-	if primary.major >= 17 {
+	if primary.programs.Major >= 17 {
 		t.Skip("ALTER SYSTEM is refused from 17 on")
 	}
-	auto := filepath.Join(volume, dataName, settings.AlterSystemFile)
+	auto := filepath.Join(volume, datavolume.DataName, settings.AlterSystemFile)
 	holds := func(name string) bool {
 		data, err := os.ReadFile(auto)
 		if err != nil {

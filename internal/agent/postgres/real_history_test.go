@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -103,10 +104,10 @@ func TestRealDivergedReplicaIsKept(t *testing.T) {
 	for range 3 {
 		primary.exec("create table public.other as select 1 as n", "drop table public.other", "select pg_switch_wal()", "checkpoint")
 	}
-	mustWrite(t, filepath.Join(one, dataName, "mark"), "the newest copy")
+	mustWrite(t, filepath.Join(one, datavolume.DataName, "mark"), "the newest copy")
 	again := w.start(1, one, "uid-1b")
 	again.untilHeld(agentapi.HoldDataDiverged)
-	if _, err := os.Stat(filepath.Join(one, dataName, "mark")); err != nil {
+	if _, err := os.Stat(filepath.Join(one, datavolume.DataName, "mark")); err != nil {
 		t.Errorf("the newest copy is gone: %v", err)
 	}
 	again.stop()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 )
 
 // Two promotions from one segment archive two partial ones of one name, with
@@ -28,7 +29,7 @@ func TestRealArchiveOfTwoPromotionsFromOneSegment(t *testing.T) {
 	primary.untilRole(v1alpha1.RolePrimary)
 	primary.rows("lost")
 	primary.stop()
-	writeOutside(t, filepath.Join(second, dataName), "create table public.other (n int)")
+	writeOutside(t, filepath.Join(second, datavolume.DataName), "create table public.other (n int)")
 
 	for id, data := range map[string]string{"a": first, "b": second} {
 		w.goOn(id)

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -43,7 +44,7 @@ func TestRealRestored(t *testing.T) {
 	before := w.start(0, volume, "uid-0b")
 	before.untilHeld(agentapi.HoldDataStale) // without the proof it is any old data
 	before.stop()
-	mustWrite(t, filepath.Join(volume, dataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
+	mustWrite(t, filepath.Join(volume, datavolume.DataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
 	primary, replica := w.start(0, volume, "uid-0c"), w.start(1, t.TempDir(), "uid-1")
 	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped || readReplication(got).Timeline != 2 {
 		t.Errorf("%s on timeline %d", got.SystemIdentifier, readReplication(got).Timeline)
@@ -80,8 +81,8 @@ func restoredCopy(t *testing.T, w *world, volume string) string {
 			t.Fatal(err)
 		}
 	}
-	data := filepath.Join(volume, dataName)
-	_, err := source.programs.Run(context.Background(), "pg_basebackup", "--pgdata="+data, "--dbname="+source.o.primaryConnection("orders-0", "", "orders-1"),
+	data := filepath.Join(volume, datavolume.DataName)
+	_, err := source.programs.Run(context.Background(), "pg_basebackup", "--pgdata="+data, "--dbname="+source.o.primaryConnection("orders-0", ""),
 		"--wal-method=fetch", "--checkpoint=fast", "--no-password", "--manifest-checksums=SHA256")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func restoredCopy(t *testing.T, w *world, volume string) string {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(socket) //nolint:errcheck // a test's own
-	end, err := recovery.Copy{Dir: data, Beside: t.TempDir(), Major: source.major, BinDir: source.o.BinDir, RunDir: socket, Lock: lock}.Recover(context.Background())
+	end, err := recovery.Copy{Dir: data, Beside: t.TempDir(), Major: source.programs.Major, BinDir: source.o.BinDir, RunDir: socket, Lock: lock}.Recover(context.Background())
 	if err != nil || end.SystemIdentifier != bootstrapped || end.Before != 1 || end.Timeline != 2 || !end.Reaches("0/1") || end.Reaches("F/0") {
 		t.Fatalf("%+v, %v", end, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
@@ -143,7 +144,7 @@ func TestRealFullVolumeInAPromotion(t *testing.T) {
 	primary, _ := w.startFull(dir)
 	primary.stop()
 
-	mustWrite(t, filepath.Join(dir, dataName, dataspace.RecoverySignal), "")
+	mustWrite(t, filepath.Join(dir, datavolume.DataName, dataspace.RecoverySignal), "")
 	person := w.start(0, dir, "uid-0b")
 	person.untilHeld(agentapi.HoldVolumeFull)
 	person.holdStore()
@@ -153,12 +154,12 @@ func TestRealFullVolumeInAPromotion(t *testing.T) {
 	}
 	person.stop()
 
-	record, err := readLeader(dir)
+	record, err := datavolume.ReadLeader(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	record.Pending, record.Reserved = 4, 4
-	if err := writeLeader(dir, record); err != nil {
+	if err := datavolume.WriteLeader(dir, record); err != nil {
 		t.Fatal(err)
 	}
 	again := w.start(0, dir, "uid-0c")

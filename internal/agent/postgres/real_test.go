@@ -125,13 +125,12 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 	o := Options{
 		Identity: identity.Identity{Namespace: "shop", Cluster: "orders", Pod: name, PodUID: uid, Address: "127.0.0.1"},
 		Client:   w.client, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("pod", name),
-		BinDir: bin, Program: program, StoreDir: filepath.Join(socket, "keys"), DataDir: volume, RunDir: socket, TLSDir: w.tls, CredentialsDir: w.secret,
+		Paths:         Paths{BinDir: bin, Program: program, StoreDir: filepath.Join(socket, "keys"), DataDir: volume, RunDir: socket, TLSDir: w.tls, CredentialsDir: w.secret},
 		StatusAddress: at(w.agents[ordinal].agent), ProbeAddress: "localhost:0", Port: w.agents[ordinal].database,
 		AgentAddress:    func(pod string) string { return at(w.of(pod).agent) },
 		DatabaseAddress: func(pod string) string { return at(w.of(pod).database) },
 		StopTimeout:     30 * time.Second,
-		space:           w.spaces[ordinal],
-		copySilence:     w.copySilence,
+		testHooks:       testHooks{space: w.spaces[ordinal], copySilence: w.copySilence},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := newAgent(ctx, o)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -262,16 +263,16 @@ func TestRealCrashWithoutTheOtherMember(t *testing.T) {
 func TestRealInterruptedPromotionBurnsItsTimeline(t *testing.T) {
 	w, volumes, old := twoMembers(t)
 	for _, reserved := range []string{volumes[0], old} {
-		record, err := readLeader(reserved)
+		record, err := datavolume.ReadLeader(reserved)
 		if err != nil {
 			t.Fatal(err)
 		}
 		record.Pending, record.Reserved = 4, 4
-		if err := writeLeader(reserved, record); err != nil {
+		if err := datavolume.WriteLeader(reserved, record); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustWrite(t, filepath.Join(volumes[0], dataName, dataspace.RecoverySignal), "")
+	mustWrite(t, filepath.Join(volumes[0], datavolume.DataName, dataspace.RecoverySignal), "")
 	replica := w.start(1, volumes[1], "uid-1b")
 	replica.until("serving", func(s agentapi.Status) bool { return s.Serving })
 	primary := w.start(0, volumes[0], "uid-0c")
@@ -281,7 +282,7 @@ func TestRealInterruptedPromotionBurnsItsTimeline(t *testing.T) {
 	primary.fill("after", "1000")
 	replica.untilRole(v1alpha1.RoleReplica)
 	replica.sameContent(primary)
-	if found, err := wal.ReadHistories(filepath.Join(volumes[0], dataName, "pg_wal")); err != nil || len(found) != 4 {
+	if found, err := wal.ReadHistories(filepath.Join(volumes[0], datavolume.DataName, "pg_wal")); err != nil || len(found) != 4 {
 		t.Errorf("histories %v, %v", found, err)
 	}
 }
@@ -292,7 +293,7 @@ func TestRealInterruptedPromotionBurnsItsTimeline(t *testing.T) {
 func TestRealOtherContentOnOneTimelineIsHeld(t *testing.T) {
 	for _, runs := range []bool{false, true} {
 		w, volumes, old := twoMembers(t)
-		writeOutside(t, filepath.Join(old, dataName), "create table public.other (n int, pad text);"+
+		writeOutside(t, filepath.Join(old, datavolume.DataName), "create table public.other (n int, pad text);"+
 			" insert into public.other select n, repeat(md5(n::text), 30) from generate_series(1, 60000) n")
 		var replica *run
 		if runs {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
@@ -29,7 +30,7 @@ func listFiles(t *testing.T, dir string) string {
 // what puts the former one back.
 func exchangeWAL(t *testing.T, volume, from string) (putBack func()) {
 	t.Helper()
-	place, aside := filepath.Join(volume, dataName, "pg_wal"), filepath.Join(t.TempDir(), "pg_wal")
+	place, aside := filepath.Join(volume, datavolume.DataName, "pg_wal"), filepath.Join(t.TempDir(), "pg_wal")
 	if out, err := exec.Command("cp", "-a", place, aside).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -49,7 +50,7 @@ func exchangeWAL(t *testing.T, volume, from string) (putBack func()) {
 func emptyWAL(t *testing.T, volume string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "pg_wal")
-	if out, err := exec.Command("cp", "-a", filepath.Join(volume, dataName, "pg_wal"), dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cp", "-a", filepath.Join(volume, datavolume.DataName, "pg_wal"), dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	segments, err := filepath.Glob(filepath.Join(dir, "0*"))
@@ -82,9 +83,9 @@ func TestRealLostWALIsHeld(t *testing.T) {
 	replica.stop()
 	primary.stop()
 
-	for name, from := range map[string]string{"older": filepath.Join(old, dataName, "pg_wal"), "empty": emptyWAL(t, volumes[0])} {
+	for name, from := range map[string]string{"older": filepath.Join(old, datavolume.DataName, "pg_wal"), "empty": emptyWAL(t, volumes[0])} {
 		putBack := exchangeWAL(t, volumes[0], from)
-		before := listFiles(t, filepath.Join(volumes[0], dataName))
+		before := listFiles(t, filepath.Join(volumes[0], datavolume.DataName))
 		held := w.start(0, volumes[0], "uid-0"+name)
 		held.untilHeld(agentapi.HoldWALMissing)
 		for _, words := range []string{"orders-0", "pg_wal", "backup"} {
@@ -92,7 +93,7 @@ func TestRealLostWALIsHeld(t *testing.T) {
 				t.Errorf("%s: the message does not say %q: %s", name, words, message)
 			}
 		}
-		if after := listFiles(t, filepath.Join(volumes[0], dataName)); after != before {
+		if after := listFiles(t, filepath.Join(volumes[0], datavolume.DataName)); after != before {
 			t.Errorf("%s: the files have changed:\n%s\n%s", name, before, after)
 		}
 		held.stop()
@@ -104,14 +105,14 @@ func TestRealLostWALIsHeld(t *testing.T) {
 		t.Errorf("the primary holds %s, and held %s", got, want)
 	}
 
-	putBack := exchangeWAL(t, volumes[1], filepath.Join(old, dataName, "pg_wal"))
-	before := listFiles(t, filepath.Join(volumes[1], dataName))
+	putBack := exchangeWAL(t, volumes[1], filepath.Join(old, datavolume.DataName, "pg_wal"))
+	before := listFiles(t, filepath.Join(volumes[1], datavolume.DataName))
 	held := w.start(1, volumes[1], "uid-1q")
 	held.untilHeld(agentapi.HoldWALMissing)
 	if message := held.Store.Get().Message; !strings.Contains(message, "kubectl delete pvc data-orders-1 -n shop --wait=false") {
 		t.Errorf("message %q", message)
 	}
-	if after := listFiles(t, filepath.Join(volumes[1], dataName)); after != before {
+	if after := listFiles(t, filepath.Join(volumes[1], datavolume.DataName)); after != before {
 		t.Errorf("the files have changed:\n%s\n%s", before, after)
 	}
 	putBack()

@@ -1,7 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"strings"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 )
 
 // trouble is what a replica's log says about why it cannot follow.
@@ -55,4 +60,98 @@ func readTrouble(line string) trouble {
 		}
 	}
 	return troubleNone
+}
+
+const (
+	// proofTime is how long a replica must have received nothing before a line of
+	// its log is believed: a log can hold any client's words.
+	proofTime = 3 * time.Second
+	// proofInterval is between two observations in that time.
+	proofInterval = 300 * time.Millisecond
+)
+
+// troubleWatch hears the server's log, and proves what it says of a replica's
+// troubles.
+type troubleWatch struct {
+	// reported carries troubles from the log; it holds one.
+	reported chan trouble
+	session  *server.Session
+	// floors are the primary's settings when the run began, and readControl reads
+	// pg_control as it is now.
+	floors      map[string]int64
+	readControl func(context.Context) (server.ControlData, error)
+	// strays counts what the log says of timelines that are not the data's own;
+	// the reader of the log's.
+	strays int
+}
+
+// readLogLine hears a line of the server's log.
+func (w *troubleWatch) readLogLine(line string) {
+	if t := w.requireRepeated(readTrouble(line)); t != troubleNone {
+		w.reportTrouble(t)
+	}
+}
+
+// requireRepeated takes a trouble that may pass for one only when it is said again. What
+// replaces data compares it with the primary's first.
+func (w *troubleWatch) requireRepeated(t trouble) trouble {
+	if t != troubleStray {
+		return t
+	}
+	if w.strays++; w.strays < 2 {
+		return troubleNone
+	}
+	return t
+}
+
+func (w *troubleWatch) reportTrouble(t trouble) {
+	select {
+	case w.reported <- t:
+	default:
+	}
+}
+
+// followTroubles sends one trouble once it is proven, and ends then or with ctx.
+func (w *troubleWatch) followTroubles(ctx context.Context, proven chan<- trouble) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-w.reported:
+			if w.proveTrouble(ctx, t) {
+				proven <- t
+				return
+			}
+		}
+	}
+}
+
+func (w *troubleWatch) proveTrouble(ctx context.Context, t trouble) bool {
+	switch t {
+	case troubleHalf:
+		return true // it was watched for longer
+	case troubleRestart:
+		control, err := w.readControl(ctx)
+		return err == nil && haveRisen(w.floors, control.Floors)
+	}
+	for end := time.Now().Add(proofTime); time.Now().Before(end); {
+		if !clock.Sleep(ctx, proofInterval) || ctx.Err() != nil {
+			return false
+		}
+		if observed, err := server.ObserveServer(ctx, w.session); err == nil && observed.Receiving {
+			return false
+		}
+	}
+	return true
+}
+
+// haveRisen says whether the primary's settings have risen since the replica
+// started.
+func haveRisen(before, after map[string]int64) bool {
+	for name, floor := range after {
+		if floor > before[name] {
+			return true
+		}
+	}
+	return false
 }

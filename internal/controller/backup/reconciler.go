@@ -100,9 +100,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, clusters map[string]client.Object) 
 	for _, obj := range append(listOwnedTypes(), &corev1.Pod{}) {
 		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapByBackup))
 	}
-	b = b.Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.mapVolumeToBackups), builder.WithPredicates(comesOrGoes()))
+	b = b.Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(mapVolumeToBackups(r.Client)), builder.WithPredicates(comesOrGoes()))
 	for kind, obj := range clusters {
-		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(r.mapToOpenBackups(kind)))
+		b = b.Watches(obj, handler.EnqueueRequestsFromMapFunc(mapToOpenBackups(r.Client, kind)))
 	}
 	return b.Complete(r)
 }
@@ -117,9 +117,9 @@ func mapByBackup(_ context.Context, obj client.Object) []reconcile.Request {
 }
 
 // mapToOpenBackups finds the Backups of a cluster that are not done.
-func (r *Reconciler) mapToOpenBackups(kind string) handler.MapFunc {
+func mapToOpenBackups(reader client.Reader, kind string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		all, err := inventory.ListBackups(ctx, r.Client, v1alpha1.ClusterReference{Kind: kind, Name: obj.GetName()}, obj.GetNamespace())
+		all, err := inventory.ListBackups(ctx, reader, v1alpha1.ClusterReference{Kind: kind, Name: obj.GetName()}, obj.GetNamespace())
 		if err != nil {
 			return nil
 		}
@@ -134,19 +134,21 @@ func (r *Reconciler) mapToOpenBackups(kind string) handler.MapFunc {
 }
 
 // mapVolumeToBackups finds the Backups whose data is on a volume, or is to be.
-func (r *Reconciler) mapVolumeToBackups(ctx context.Context, obj client.Object) []reconcile.Request {
-	name, is := strings.CutSuffix(obj.GetName(), v1alpha1.SuffixBackups)
-	var all v1alpha1.BackupList
-	if !is || r.Client.List(ctx, &all, client.InNamespace(obj.GetNamespace())) != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for i := range all.Items {
-		if b := &all.Items[i]; b.Spec.ClusterRef.Name == name {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+func mapVolumeToBackups(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		name, is := strings.CutSuffix(obj.GetName(), v1alpha1.SuffixBackups)
+		var all v1alpha1.BackupList
+		if !is || reader.List(ctx, &all, client.InNamespace(obj.GetNamespace())) != nil {
+			return nil
 		}
+		var requests []reconcile.Request
+		for i := range all.Items {
+			if b := &all.Items[i]; b.Spec.ClusterRef.Name == name {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(b)})
+			}
+		}
+		return requests
 	}
-	return requests
 }
 
 func comesOrGoes() predicate.Predicate {

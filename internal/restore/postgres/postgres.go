@@ -15,8 +15,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/holdfast-db/holdfast/internal/agent/postgres"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/recovery"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -51,7 +51,7 @@ func New(task agentapi.RestoreTask) (restore.Engine, error) {
 }
 
 // VolumeLayout implements restore.Engine.
-func (e *Engine) VolumeLayout() restore.Layout { return restore.Layout{Data: postgres.DataName} }
+func (e *Engine) VolumeLayout() restore.Layout { return restore.Layout{Data: datavolume.DataName} }
 
 // CheckFit implements restore.Engine: files are those of a major version.
 func (e *Engine) CheckFit(_ context.Context, m backup.Manifest) (int64, error) {

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
-	"github.com/holdfast-db/holdfast/internal/store"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -25,61 +24,23 @@ import (
 // It never lies about a file that is stored: that the store has acknowledged
 // it. When the budget is used up, or the volume is short of disk space, it lets
 // the database go on without.
+//
+// Its parts keep their own state and lock; run, queue and ledger call no other part.
+// As what the database runs is in run alone.
 type Archiver struct {
-	log            *slog.Logger
-	pgdata         string
-	credentialsDir string // directory
-	atOnce         int
-	// Place says where the WAL goes; nil for nowhere.
-	place  func() (*Place, error)
-	space  func() diskspace.Space
-	report func(*agentapi.ArchiveStatus)
-	pace   pace
-	// put stores a file in an archive.
-	put PutFile
+	log   *slog.Logger
+	files walFiles
+	// place says where the WAL goes; nil for nowhere.
+	place func() (*Place, error)
 	// checkpoint has the database remove the WAL that nothing needs any more.
 	checkpoint func()
-	// life is that of files that are stored ahead.
-	filesAhead context.Context
 
-	opening sync.Mutex
-	opened  Place
-	secret  store.Secret
-	archive *wal.Archive
-
-	// telling keeps reports in the order in which they were seen.
-	reporting sync.Mutex
-
-	mu   sync.Mutex
-	jobs map[string]*job
-	// primary says that the database runs as one, and upstream is the newest
-	// segment that the primary of a replica says is stored.
-	primary  bool
-	upstream string
-	// sound is the newest segment that is stored and has nothing missing before
-	// it that is not known; soundSince is when it was stored.
-	sound      string
-	soundSince time.Time
-	// checked is the segment before which all is stored, or recorded as missing.
-	checked string
-	// gap is the newest that is recorded, and openGap the one that goes on, with
-	// its cause.
-	gap, openGap *agentapi.ArchiveGap
-	openGapCause agentapi.GapCause
-	discardedAt  time.Time
-	// stoppedAt is since when files are taken without a database that runs; zero
-	// while it runs. checkpointing says that a checkpoint was asked for, which
-	// frees the disk space of what was discarded.
-	stoppedAt     time.Time
-	checkpointing bool
-	last          string
-	lastAt        time.Time
-	trouble       trouble
-	// closing opens when a database that is being stopped is not to wait any
-	// longer.
-	closing  *gate
-	counts   Counts
-	reported bool
+	run         *databaseRun
+	queue       *storeQueue
+	ledger      *ledger
+	destination *destination
+	excess      excess
+	status      statusReport
 }
 
 // pace is how often an archiver looks, and how long it waits. Tests
@@ -100,14 +61,6 @@ type pace struct {
 var defaultPace = pace{
 	look: time.Second, refresh: 10 * time.Second, first: time.Second, longest: 30 * time.Second,
 	grace: 5 * time.Second, slow: 15 * time.Second, urgent: 2 * time.Second,
-}
-
-// job is a file that is on its way to an archive.
-type job struct {
-	archive *wal.Archive
-	cancel  context.CancelFunc
-	done    chan struct{}
-	err     error
 }
 
 // Options are what an archiver is made of.
@@ -131,82 +84,45 @@ type Options struct {
 // New makes an archiver. It outlives every run of the database.
 func New(o Options) *Archiver {
 	s := &Archiver{
-		log: o.Log, pgdata: o.DataDirectory, credentialsDir: o.CredentialsDir, atOnce: storedAtOnce(o.MemoryLimit),
-		place: o.Place, space: o.Space, pace: defaultPace, filesAhead: context.Background(),
-		jobs: map[string]*job{}, closing: newGate(), checkpoint: o.Checkpoint, report: o.Report,
+		log: o.Log, files: walFiles{pgdata: o.DataDirectory}, place: o.Place, checkpoint: o.Checkpoint,
+		run: newDatabaseRun(), ledger: &ledger{log: o.Log},
 	}
-	s.put = s.putInArchive
+	s.queue = newStoreQueue(storedAtOnce(o.MemoryLimit), s.files.putFile)
+	s.destination = &destination{log: o.Log, credentialsDir: o.CredentialsDir, ledger: s.ledger}
+	s.excess = excess{files: s.files, space: o.Space, pace: defaultPace, ledger: s.ledger, run: s.run}
+	s.status.report = o.Report
 	return s
 }
 
 // WrapPut has another function store files, which may call the one before. Tests
 // hold files up.
-func (s *Archiver) WrapPut(wrap func(before PutFile) PutFile) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put = wrap(s.put)
-}
-
-// PutFile stores a file in an archive.
-type PutFile func(ctx context.Context, archive *wal.Archive, name string) error
-
-// storedAtOnce follows the memory that the pod may use: each file is held in it.
-func storedAtOnce(limit int64) int {
-	if limit <= 0 {
-		return wal.StoredAtOnce
-	}
-	return int(min(max(limit/(256<<20), 1), wal.StoredAtOnce))
-}
-
-// gate opens once.
-type gate struct {
-	once   sync.Once
-	opened chan struct{}
-}
-
-func newGate() *gate { return &gate{opened: make(chan struct{})} }
-
-func (g *gate) openGate() { g.once.Do(func() { close(g.opened) }) }
+func (s *Archiver) WrapPut(wrap func(before PutFile) PutFile) { s.queue.wrapPut(wrap) }
 
 // BeginRun says that the database is about to run. A primary says something of
 // its archive before it says that it is one.
 func (s *Archiver) BeginRun(primary bool) {
-	s.mu.Lock()
-	s.primary, s.upstream = primary, ""
-	for _, j := range s.jobs {
-		j.cancel()
-	}
-	s.jobs, s.sound, s.checked, s.closing = map[string]*job{}, "", "", newGate()
-	s.last, s.lastAt = "", time.Time{} // what is archived may have been off meanwhile
-	s.stoppedAt, s.checkpointing = time.Time{}, false
-	s.mu.Unlock()
+	s.ledger.beginRun()
+	s.queue.cancelAll()
+	s.run.beginRun(primary)
 	s.ReportStatus()
-}
-
-// leads says whether the database runs as a primary, or ran last.
-func (s *Archiver) isPrimary() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.primary
 }
 
 // EndRun says that the database is being stopped, which waits for its archiver:
 // what is under way may take a moment, where files are stored at all.
 func (s *Archiver) EndRun(atOnce bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if atOnce || !s.primary || s.trouble.err != nil {
-		s.closing.openGate()
-		return
-	}
-	time.AfterFunc(s.pace.grace, s.closing.openGate)
+	s.run.endRun(atOnce || s.ledger.isFailing(), s.excess.pace.grace)
 }
 
-// take archives a file, and returns when it is stored, or discarded.
+// RecordUpstream takes in what the primary says of the archive.
+func (s *Archiver) RecordUpstream(status *agentapi.ArchiveStatus) { s.run.recordUpstream(status) }
+
+// RecordCheckpoint says that the checkpoint that was asked for is done, or failed:
+// what it frees shows in the disk space.
+func (s *Archiver) RecordCheckpoint() { s.run.recordCheckpoint() }
+
+// archiveFile archives a file, and returns when it is stored, or discarded.
 func (s *Archiver) archiveFile(ctx context.Context, name string) error {
-	s.mu.Lock()
-	closing, primary := s.closing, s.primary
-	s.mu.Unlock()
+	closing, primary := s.run.readRun()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -215,7 +131,7 @@ func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 	} else {
 		go func() { done <- s.awaitPrimary(ctx, name) }()
 	}
-	look := time.NewTicker(s.pace.look)
+	look := time.NewTicker(s.excess.pace.look)
 	defer look.Stop()
 	for {
 		select {
@@ -228,7 +144,7 @@ func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 			if place == nil {
 				continue
 			}
-			if cause := s.findExcess(place.Budget); cause != "" {
+			if cause := s.excess.findExcess(place.Budget); cause != "" {
 				s.discard(name, cause)
 				return nil
 			}
@@ -236,50 +152,24 @@ func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 	}
 }
 
-// await keeps what a replica has until its primary says that it is stored:
+// awaitPrimary keeps what a replica has until its primary says that it is stored:
 // should the replica take over, it stores what is not.
 func (s *Archiver) awaitPrimary(ctx context.Context, name string) error {
 	for {
 		place, err := s.place()
-		s.mu.Lock()
-		upstream := s.upstream
-		s.mu.Unlock()
-		if place == nil && err == nil || isCovered(upstream, name) {
+		if place == nil && err == nil || s.run.isStoredUpstream(name) {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		waitFor(ctx, s.pace.look)
+		clock.Sleep(ctx, s.excess.pace.look)
 	}
 }
 
-// isCovered says whether a primary that has stored a segment has stored a file of
-// the WAL, too: all that comes before, and where its timeline came from.
-func isCovered(stored, name string) bool {
-	switch {
-	case stored == "":
-		return false
-	case wal.IsHistory(name):
-		return stored[:8] >= name[:8]
-	default:
-		return len(name) >= len(stored) && stored[8:] >= name[8:len(stored)]
-	}
-}
-
-// RecordUpstream takes in what the primary says of the archive.
-func (s *Archiver) RecordUpstream(status *agentapi.ArchiveStatus) {
-	if status == nil || !wal.IsSegment(status.Last) {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.upstream = status.Last
-}
-
-// insist tries until a file is stored.
+// storeUntilDone tries until a file is stored.
 func (s *Archiver) storeUntilDone(ctx context.Context, name string) error {
-	for pause := s.pace.first; ; pause = min(2*pause, s.pace.longest) {
+	for pause := s.excess.pace.first; ; pause = min(2*pause, s.excess.pace.longest) {
 		err := s.attemptStore(ctx, name)
 		switch {
 		case err == nil:
@@ -290,18 +180,18 @@ func (s *Archiver) storeUntilDone(ctx context.Context, name string) error {
 			return fmt.Errorf("archive %s: %w", name, err)
 		}
 		s.recordFailure(name, err)
-		waitFor(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // it need not be secret
+		clock.Sleep(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // it need not be secret
 	}
 }
 
-// attempt stores a file, once what comes before it is seen to. Where no request wants
-// it any more, it is not, and does not count as stored.
+// attemptStore stores a file, once what comes before it is seen to. Where it is not
+// wanted any more, it is not, and does not count as stored.
 func (s *Archiver) attemptStore(ctx context.Context, name string) error {
 	place, err := s.place()
 	if place == nil {
 		return err
 	}
-	archive, err := s.openArchive(ctx, *place)
+	archive, err := s.destination.openArchive(ctx, *place)
 	if err != nil {
 		return err
 	}
@@ -310,7 +200,7 @@ func (s *Archiver) attemptStore(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	job := s.startJob(archive, name)
+	job := s.queue.startJob(archive, name)
 	s.storeAhead(archive, name)
 	select {
 	case <-ctx.Done():
@@ -323,135 +213,41 @@ func (s *Archiver) attemptStore(ctx context.Context, name string) error {
 	}
 }
 
-// begin has a file stored, unless it is on its way there already.
-func (s *Archiver) startJob(archive *wal.Archive, name string) *job {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if j := s.jobs[name]; j != nil && j.archive == archive {
-		return j
-	}
-	ctx, cancel := context.WithCancel(s.filesAhead)
-	j := &job{archive: archive, cancel: cancel, done: make(chan struct{})}
-	s.jobs[name] = j
-	put := s.put
-	go func() {
-		defer cancel()
-		err := put(ctx, archive, name)
-		s.mu.Lock()
-		if j.err = err; err != nil && s.jobs[name] == j {
-			delete(s.jobs, name)
-		}
-		s.mu.Unlock()
-		close(j.done)
-	}()
-	return j
-}
-
-// ahead begins what the database will ask for next, while the store takes what
+// storeAhead begins what the database will ask for next, while the store takes what
 // it is given.
 func (s *Archiver) storeAhead(archive *wal.Archive, name string) {
-	s.mu.Lock()
-	ails := s.trouble.err != nil
-	s.mu.Unlock()
-	if ails {
-		return
-	}
-	left := s.atOnce - 1
-	for _, next := range s.ReadBacklog().Names {
-		if left == 0 {
-			return
-		}
-		if next != name {
-			s.startJob(archive, next)
-			left--
-		}
+	if !s.ledger.isFailing() {
+		s.queue.startAhead(archive, name, s.files.readBacklog().Names)
 	}
 }
 
-// open makes the archive ready: with the keys as they are now, and only if it
-// is this database system's.
-func (s *Archiver) openArchive(ctx context.Context, place Place) (*wal.Archive, error) {
-	s.opening.Lock()
-	defer s.opening.Unlock()
-	secret, err := store.ReadSecret(s.credentialsDir)
-	if err != nil {
-		return nil, fmt.Errorf("read the keys of the store: %w", err)
-	}
-	if place.Secret != "" && len(secret) == 0 {
-		return nil, &wal.Refusal{Message: "the Secret " + place.Secret + " that backup.destination.credentialsSecretRef names is not there, or holds nothing: make it"}
-	}
-	if s.archive != nil && s.opened == place && maps.EqualFunc(s.secret, secret, func(a, b []byte) bool { return string(a) == string(b) }) {
-		return s.archive, nil
-	}
-	if s.archive != nil {
-		_ = s.archive.Close()
-		s.mu.Lock()
-		s.archive = nil
-		s.mu.Unlock()
-	}
-	archive, err := wal.Open(ctx, place.Store, place.Prefix, secret)
-	if err != nil {
-		return nil, err
-	}
-	archive.Store.Patience, archive.Log = store.Patience{}, s.log // the archiver has its own patience
-	gaps, err := s.claimArchive(ctx, archive, place.owner)
-	if err != nil {
-		return nil, errors.Join(err, archive.Close())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened.Prefix != "" && !s.opened.isSamePlace(place) {
-		s.sound, s.checked, s.gap, s.openGap = "", "", nil, nil
-		s.last, s.lastAt = "", time.Time{}
-	}
-	if len(gaps) > 0 {
-		s.gap = &gaps[len(gaps)-1]
-	}
-	s.archive, s.opened, s.secret = archive, place, secret
-	return archive, nil
-}
-
-// store is put where no test holds it up.
-func (s *Archiver) putInArchive(ctx context.Context, archive *wal.Archive, name string) error {
-	return archive.StoreFile(ctx, s.walPath(name), name)
-}
-
-// path of a file of the WAL.
-func (s *Archiver) walPath(name string) string { return filepath.Join(s.pgdata, "pg_wal", name) }
-
-// errMoved has a file stored once more.
-var errMoved = errors.New("it was opened anew while a file was stored")
-
-// stored takes in that a file is in an archive, if that is still the one that is
+// recordStored takes in that a file is in an archive, if that is still the one that is
 // open.
 func (s *Archiver) recordStored(archive *wal.Archive, name string) error {
-	s.mu.Lock()
-	if s.archive != archive {
-		s.mu.Unlock()
-		return errMoved
+	if err := s.ledger.recordStored(archive, name); err != nil {
+		return err
 	}
-	delete(s.jobs, name)
-	now := time.Now()
-	if wal.IsSegment(name) {
-		s.sound, s.soundSince = name, now
-		s.last, s.lastAt = name, now
-	}
-	if s.trouble.err != nil {
-		s.log.Info("the archive accepts WAL again", "file", name)
-	}
-	s.trouble = trouble{}
-	s.counts.archived++
-	s.mu.Unlock()
+	s.queue.forgetJob(name)
 	s.ReportStatus()
 	return nil
 }
 
-// claim makes the archive ours, and says what is known to be missing.
-func (s *Archiver) claimArchive(ctx context.Context, archive *wal.Archive, owner wal.Owner) ([]agentapi.ArchiveGap, error) {
-	if err := archive.ClaimArchive(ctx, owner); err != nil {
-		return nil, err
+// recordFailure takes in that a file was not stored.
+func (s *Archiver) recordFailure(name string, err error) {
+	s.ledger.recordFailure(name, err)
+	s.ReportStatus()
+}
+
+// discard lets the database go on without a file.
+func (s *Archiver) discard(name string, cause agentapi.GapCause) {
+	s.queue.cancelJob(name)
+	if s.run.isPrimary() && wal.IsSegment(name) {
+		s.ledger.recordDiscarded(name, cause)
 	}
-	return archive.ListGaps(ctx)
+	if s.run.recordDiscarded(cause) {
+		s.checkpoint()
+	}
+	s.ReportStatus()
 }
 
 // ServeSocket answers the programs that the database calls, until ctx ends.
@@ -464,15 +260,16 @@ func (s *Archiver) ServeSocket(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s.filesAhead = ctx
+	s.queue.limitLife(ctx)
 	go wal.ServeSocket(ctx, listener, s.archiveFile)
 	go s.watchArchive(ctx)
 	return nil
 }
 
-func waitFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+func listenUnix(path string) (net.Listener, error) {
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for what is to be archived: %w", err)
 	}
+	return listener, os.Chmod(path, 0o600)
 }

@@ -24,9 +24,9 @@ func TestArchive(t *testing.T) {
 	a.asks(1, 3)
 	// What comes next is stored before it is asked for.
 	for _, n := range []uint64{4, 5, 6} {
-		a.mu.Lock()
-		job := a.jobs[segmentName(1, n)]
-		a.mu.Unlock()
+		a.queue.mu.Lock()
+		job := a.queue.jobs[segmentName(1, n)]
+		a.queue.mu.Unlock()
 		if job == nil {
 			t.Fatalf("segment %d is not stored ahead", n)
 		}
@@ -44,8 +44,8 @@ func TestArchive(t *testing.T) {
 	if diff := cmp.Diff([]float64{0, 0, 0, 7, 0, 0}, a.ReadMetrics(time.Now())); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
-	if len(a.jobs) != 0 {
-		t.Errorf("%d jobs are kept", len(a.jobs))
+	if len(a.queue.jobs) != 0 {
+		t.Errorf("%d jobs are kept", len(a.queue.jobs))
 	}
 }
 
@@ -121,7 +121,7 @@ func TestArchiveBudget(t *testing.T) {
 			t.Errorf("%+v, %s", s.Gap, s.Error)
 		}
 		if recycled {
-			if err := errors.Join(os.Remove(a.walPath(segmentName(1, 2))), os.Remove(a.walPath(segmentName(1, 3)))); err != nil {
+			if err := errors.Join(os.Remove(a.files.walPath(segmentName(1, 2))), os.Remove(a.files.walPath(segmentName(1, 3)))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -135,7 +135,7 @@ func TestArchiveBudget(t *testing.T) {
 				t.Errorf("%+v", s.Gap)
 			}
 			// One that comes later says so, too.
-			a.Archiver = a.another(a.pgdata)
+			a.Archiver = a.another(a.files.pgdata)
 			a.ready(1, 8)
 			a.asks(1, 8)
 			a.says("what is on record", func(s *agentapi.ArchiveStatus) bool { return s.Gap != nil && s.Gap.To == segmentName(1, 3) })
@@ -152,7 +152,7 @@ func TestArchiveAfterDiscarding(t *testing.T) {
 	a := newArchiving(t)
 	a.ready(1, 1, 2)
 	a.asks(1, 1, 2)
-	a.Archiver = a.another(a.pgdata)
+	a.Archiver = a.another(a.files.pgdata)
 	a.write(1, 4, 5, 7) // discarded, or stored by no archiver
 	a.ready(1, 9)
 	a.asks(1, 9)
@@ -165,9 +165,9 @@ func TestArchiveOfRecycledFiles(t *testing.T) {
 	a := newArchiving(t)
 	a.ready(1, 1)
 	a.asks(1, 1)
-	a.Archiver = a.another(a.pgdata)
+	a.Archiver = a.another(a.files.pgdata)
 	a.write(1, 9)
-	if err := os.Rename(a.walPath(segmentName(1, 9)), a.walPath(segmentName(1, 2))); err != nil {
+	if err := os.Rename(a.files.walPath(segmentName(1, 9)), a.files.walPath(segmentName(1, 2))); err != nil {
 		t.Fatal(err)
 	}
 	a.ready(1, 3)
@@ -183,9 +183,9 @@ func TestArchiveOnANewTimeline(t *testing.T) {
 	a.asks(1, 1, 2)
 	a.Archiver = a.another(t.TempDir())
 	a.write(1, 1, 2, 3, 4)
-	mustWrite(t, a.walPath("00000002.history"), "1\t0/480000\tno recovery target specified\n")
+	mustWrite(t, a.files.walPath("00000002.history"), "1\t0/480000\tno recovery target specified\n")
 	mustWrite(t, a.sign("00000002.history"), "")
-	if err := os.Rename(a.walPath(segmentName(1, 4)), a.walPath(segmentName(1, 4)+".partial")); err != nil {
+	if err := os.Rename(a.files.walPath(segmentName(1, 4)), a.files.walPath(segmentName(1, 4)+".partial")); err != nil {
 		t.Fatal(err)
 	}
 	mustWrite(t, a.sign(segmentName(1, 4)+".partial"), "")
@@ -223,7 +223,7 @@ func TestArchiveThatBegins(t *testing.T) {
 	// One that begins on a later timeline has its history, which no request asks it
 	// to store: it came with the data.
 	later := newArchiving(t)
-	mustWrite(t, later.walPath("00000002.history"), "1\t0/300000\tno recovery target specified\n")
+	mustWrite(t, later.files.walPath("00000002.history"), "1\t0/300000\tno recovery target specified\n")
 	later.ready(2, 3)
 	later.asks(2, 3)
 	if _, err := os.Stat(filepath.Join(later.store, later.config.Prefix, "00000002/00000002.history")); err != nil {
@@ -237,7 +237,7 @@ func TestArchiveThatBegins(t *testing.T) {
 	b.ready(1, 1, 2, 3, 4, 5)
 	b.asks(1, 1)
 	b.up()
-	if err := os.Remove(b.walPath(segmentName(1, 1))); err != nil {
+	if err := os.Remove(b.files.walPath(segmentName(1, 1))); err != nil {
 		t.Fatal(err)
 	}
 	b.asks(1, 2, 3)
@@ -279,7 +279,7 @@ func TestArchiveOfAnotherContent(t *testing.T) {
 	a.asks(1, 1, 2)
 	a.Archiver = a.another(t.TempDir())
 	a.ready(1, 2)
-	f, err := os.OpenFile(a.walPath(segmentName(1, 2)), os.O_WRONLY, 0)
+	f, err := os.OpenFile(a.files.walPath(segmentName(1, 2)), os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteAt([]byte("other"), mebibyte-9)
 	}
@@ -328,8 +328,8 @@ func TestArchiveKeys(t *testing.T) {
 	a := newArchiving(t)
 	a.config.Secret = "keys"
 	key := func(value string) { // in one step, as the kubelet does
-		mustWrite(t, filepath.Join(a.pgdata, "key"), value)
-		if err := errors.Join(os.MkdirAll(a.credentialsDir, 0o700), os.Rename(filepath.Join(a.pgdata, "key"), filepath.Join(a.credentialsDir, "AWS_ACCESS_KEY_ID"))); err != nil {
+		mustWrite(t, filepath.Join(a.files.pgdata, "key"), value)
+		if err := errors.Join(os.MkdirAll(a.destination.credentialsDir, 0o700), os.Rename(filepath.Join(a.files.pgdata, "key"), filepath.Join(a.destination.credentialsDir, "AWS_ACCESS_KEY_ID"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -344,14 +344,14 @@ func TestArchiveKeys(t *testing.T) {
 	if err := <-asked; err != nil {
 		t.Fatal(err)
 	}
-	before := a.archive
+	before := a.destination.archive
 	a.asks(1, 2)
-	if a.archive != before {
+	if a.destination.archive != before {
 		t.Error("the store is opened again for the same keys")
 	}
 	key("another")
 	a.ready(1, 3)
-	if a.asks(1, 3); a.archive == before {
+	if a.asks(1, 3); a.destination.archive == before {
 		t.Error("other keys are not taken up")
 	}
 	a.gaps()
@@ -418,8 +418,8 @@ func TestArchiveOnAFullVolume(t *testing.T) {
 			a.left = left
 			a.ready(1, 2, 3)
 			a.asks(1, 2, 3) // the store takes it: nothing is discarded
-			if a.pace.slow = 20 * time.Millisecond; urgent {
-				a.pace.slow, a.pace.urgent = a.pace.urgent, a.pace.slow
+			if a.excess.pace.slow = 20 * time.Millisecond; urgent {
+				a.excess.pace.slow, a.excess.pace.urgent = a.excess.pace.urgent, a.excess.pace.slow
 			}
 			stops(a)
 			a.ready(1, 4, 5)
@@ -443,20 +443,20 @@ func TestArchiveExcess(t *testing.T) {
 	}{
 		{"the volume is short of disk space", func(*archiving) {}, agentapi.GapDiskSpace},
 		{"the volume has room", func(a *archiving) { a.left = gibibyte }, ""},
-		{"the size of the volume is not known", func(a *archiving) { a.space = func() diskspace.Space { return diskspace.Space{} } }, ""},
+		{"the size of the volume is not known", func(a *archiving) { a.excess.space = func() diskspace.Space { return diskspace.Space{} } }, ""},
 		{"only one waits", func(a *archiving) { _ = os.Remove(a.sign(segmentName(1, 3))) }, ""},
 		{"only one waits, and the next would fill the volume", func(a *archiving) { _ = os.Remove(a.sign(segmentName(1, 3))); a.left = 10 * mebibyte }, agentapi.GapDiskSpace},
 		{"nothing waits", func(a *archiving) {
 			_ = errors.Join(os.Remove(a.sign(segmentName(1, 2))), os.Remove(a.sign(segmentName(1, 3))))
 			a.left = 10 * mebibyte
 		}, ""},
-		{"the store has taken one just now", func(a *archiving) { a.lastAt = time.Now().Add(time.Hour) }, ""},
-		{"one was discarded just now", func(a *archiving) { a.discardedAt = time.Now().Add(time.Hour) }, ""},
-		{"the database stopped just now", func(a *archiving) { a.stoppedAt = time.Now().Add(time.Hour) }, ""},
-		{"a checkpoint is under way", func(a *archiving) { a.checkpointing = true }, ""},
-		{"a checkpoint is under way, and the next segments would fill the volume", func(a *archiving) { a.checkpointing, a.left = true, 10*mebibyte }, agentapi.GapDiskSpace},
+		{"the store has taken one just now", func(a *archiving) { a.ledger.lastAt = time.Now().Add(time.Hour) }, ""},
+		{"one was discarded just now", func(a *archiving) { a.run.discardedAt = time.Now().Add(time.Hour) }, ""},
+		{"the database stopped just now", func(a *archiving) { a.run.stoppedAt = time.Now().Add(time.Hour) }, ""},
+		{"a checkpoint is under way", func(a *archiving) { a.run.checkpointing = true }, ""},
+		{"a checkpoint is under way, and the next segments would fill the volume", func(a *archiving) { a.run.checkpointing, a.left = true, 10*mebibyte }, agentapi.GapDiskSpace},
 		{"one was discarded just now, and the next segments would fill the volume", func(a *archiving) {
-			a.openGap, a.discardedAt, a.left = &agentapi.ArchiveGap{}, time.Now().Add(time.Hour), 10*mebibyte
+			a.ledger.openGap, a.run.discardedAt, a.left = &agentapi.ArchiveGap{}, time.Now().Add(time.Hour), 10*mebibyte
 		}, agentapi.GapDiskSpace},
 		{"the database has files for WAL to come", func(a *archiving) {
 			a.left = 190 * mebibyte
@@ -467,10 +467,10 @@ func TestArchiveExcess(t *testing.T) {
 		{"what waits is more than the budget", func(a *archiving) { a.left, a.config.Budget = gibibyte, mebibyte }, agentapi.GapBudget},
 	} {
 		a := newArchiving(t)
-		a.left, a.pace.slow, a.pace.urgent = 60*mebibyte, 0, 0
+		a.left, a.excess.pace.slow, a.excess.pace.urgent = 60*mebibyte, 0, 0
 		a.ready(1, 2, 3)
-		if c.change(a); a.findExcess(a.config.Budget) != c.want {
-			t.Errorf("%s: %q", c.name, a.findExcess(a.config.Budget))
+		if c.change(a); a.excess.findExcess(a.config.Budget) != c.want {
+			t.Errorf("%s: %q", c.name, a.excess.findExcess(a.config.Budget))
 		}
 	}
 }
@@ -541,15 +541,15 @@ func TestArchiveSparesAStoreThatAils(t *testing.T) {
 	a.ready(1, 1)
 	a.asks(1, 1)
 	a.ready(1, 2, 3, 4)
-	a.trouble = trouble{}.recordError(errors.New("no route to host"), 0)
-	if a.storeAhead(a.archive, segmentName(1, 2)); len(a.jobs) != 0 {
-		t.Errorf("%d more were begun", len(a.jobs))
+	a.ledger.trouble = trouble{}.recordError(errors.New("no route to host"), 0)
+	if a.storeAhead(a.destination.archive, segmentName(1, 2)); len(a.queue.jobs) != 0 {
+		t.Errorf("%d more were begun", len(a.queue.jobs))
 	}
-	a.trouble = trouble{}
-	a.storeAhead(a.archive, segmentName(1, 2))
-	a.mu.Lock()
-	begun := maps.Clone(a.jobs)
-	a.mu.Unlock()
+	a.ledger.trouble = trouble{}
+	a.storeAhead(a.destination.archive, segmentName(1, 2))
+	a.queue.mu.Lock()
+	begun := maps.Clone(a.queue.jobs)
+	a.queue.mu.Unlock()
 	for _, j := range begun {
 		<-j.done
 	}

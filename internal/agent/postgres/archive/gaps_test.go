@@ -21,8 +21,8 @@ func (a *archiving) holdUp(lands bool, numbers ...uint64) (release func()) {
 	for _, n := range numbers {
 		names = append(names, segmentName(1, n))
 	}
-	put := a.put
-	a.put = func(ctx context.Context, archive *wal.Archive, name string) error {
+	put := a.queue.put
+	a.queue.put = func(ctx context.Context, archive *wal.Archive, name string) error {
 		if released.Load() || !slices.Contains(names, name) {
 			return put(ctx, archive, name)
 		}
@@ -58,7 +58,7 @@ func (a *archiving) discards(number, next uint64, stored ...uint64) {
 func (a *archiving) recycled(numbers ...uint64) {
 	a.t.Helper()
 	for _, n := range numbers {
-		if err := os.Remove(a.walPath(segmentName(1, n))); err != nil {
+		if err := os.Remove(a.files.walPath(segmentName(1, n))); err != nil {
 			a.t.Fatal(err)
 		}
 	}
@@ -67,7 +67,7 @@ func (a *archiving) recycled(numbers ...uint64) {
 // newArchivingBesideOneHeld has stored 1, and 2 to 5 wait.
 func newArchivingBesideOneHeld(t *testing.T) *archiving {
 	a := newArchiving(t)
-	a.config.Budget, a.atOnce = 4*mebibyte, 4
+	a.config.Budget, a.queue.atOnce = 4*mebibyte, 4
 	a.ready(1, 1)
 	a.asks(1, 1)
 	a.ready(1, 2, 3, 4, 5)
@@ -152,14 +152,14 @@ func TestArchiveGapAfterARestart(t *testing.T) {
 	a.discards(2, 6, 3, 4, 5)
 	a.discards(3, 7)
 	a.recycled(2)
-	a.Archiver = a.another(a.pgdata)
+	a.Archiver = a.another(a.files.pgdata)
 	a.asks(1, 4, 5, 6, 7)
 	a.holds(1, 1, 3, 4, 5, 6, 7)
 	a.gaps([2]uint64{2, 2})
 	first := a.says("a gap that ended", ended).Gap
 
 	// What is recorded is not recorded as new.
-	a.Archiver = a.another(a.pgdata)
+	a.Archiver = a.another(a.files.pgdata)
 	a.ready(1, 8)
 	a.asks(1, 8)
 	a.gaps([2]uint64{2, 2})
@@ -174,7 +174,7 @@ func TestArchiveGapAfterAFailover(t *testing.T) {
 	a.discards(2, 6, 3, 4, 5)
 	a.discards(3, 7)
 	a.Archiver = a.another(t.TempDir())
-	mustWrite(t, a.walPath("00000002.history"), "1\t0/580000\tno recovery target specified\n")
+	mustWrite(t, a.files.walPath("00000002.history"), "1\t0/580000\tno recovery target specified\n")
 	a.write(1, 4)
 	a.ready(2, 5, 6)
 	a.asks(2, 5, 6)
@@ -207,15 +207,15 @@ func TestArchiveGapOfAnArchiveThatWasOff(t *testing.T) {
 }
 
 func (a *archiving) openedArchive() *wal.Archive {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.archive
+	a.destination.mu.Lock()
+	defer a.destination.mu.Unlock()
+	return a.destination.archive
 }
 
 // The same, and what came next was discarded.
 func TestArchiveGapFromAnArchiveThatWasOff(t *testing.T) {
 	a := newArchivingBesideOneHeld(t)
-	a.atOnce = 1
+	a.queue.atOnce = 1
 	a.nowhere.Store(true)
 	a.asks(1, 2)
 	a.nowhere.Store(false)

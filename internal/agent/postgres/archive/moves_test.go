@@ -14,7 +14,7 @@ func TestArchiveMoves(t *testing.T) {
 	a.ready(1, 1, 2, 3, 4)
 	a.asks(1, 1)
 	for _, n := range []uint64{2, 3, 4} {
-		<-a.startJob(a.archive, segmentName(1, n)).done // ahead
+		<-a.queue.startJob(a.destination.archive, segmentName(1, n)).done // ahead
 	}
 	a.store = t.TempDir()
 	a.down()
@@ -61,11 +61,11 @@ func TestArchiveReportAfterAMove(t *testing.T) {
 func TestArchiveOffForAWhile(t *testing.T) {
 	a := newArchiving(t)
 	a.ready(1, 1, 2)
-	a.atOnce = 1
+	a.queue.atOnce = 1
 	a.asks(1, 1)
 	a.nowhere.Store(true)
 	a.asks(1, 2)
-	if err := os.Remove(a.walPath(segmentName(1, 2))); err != nil {
+	if err := os.Remove(a.files.walPath(segmentName(1, 2))); err != nil {
 		t.Fatal(err)
 	}
 	a.nowhere.Store(false)
@@ -92,15 +92,15 @@ func TestArchiveOfTwoPromotionsFromOneSegment(t *testing.T) {
 	for promotion, timeline := range []uint32{2, 3} {
 		a.Archiver = a.another(t.TempDir())
 		a.write(1, 3)
-		data, err := os.ReadFile(a.walPath(segmentName(1, 3)))
+		data, err := os.ReadFile(a.files.walPath(segmentName(1, 3)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		data[len(data)/2] = byte(promotion)
-		mustWrite(t, a.walPath(partial), string(data))
+		mustWrite(t, a.files.walPath(partial), string(data))
 		mustWrite(t, a.sign(partial), "")
 		history := fmt.Sprintf("%08X.history", timeline)
-		mustWrite(t, a.walPath(history), fmt.Sprintf("1\t0/%d80000\tno recovery target specified\n", 3))
+		mustWrite(t, a.files.walPath(history), fmt.Sprintf("1\t0/%d80000\tno recovery target specified\n", 3))
 		mustWrite(t, a.sign(history), "")
 		a.ready(timeline, 3, 4)
 		for _, name := range []string{history, partial} {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,16 +14,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
-	"github.com/holdfast-db/holdfast/internal/store"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
-// follows makes sure, before a segment is stored, that all before it is. What an
-// earlier primary did not store, and what was discarded and is still on the volume,
+// storePredecessors makes sure, before a segment is stored, that all before it is. What
+// an earlier primary did not store, and what was discarded and is still on the volume,
 // is stored now; of what is not, it is recorded that it is missing. That the
 // segment before it is stored proves nothing: several are stored at once.
 func (s *Archiver) storePredecessors(ctx context.Context, archive *wal.Archive, name string) error {
-	info, err := os.Stat(s.walPath(name))
+	info, err := os.Stat(s.files.walPath(name))
 	if err != nil {
 		return err
 	}
@@ -31,15 +31,18 @@ func (s *Archiver) storePredecessors(ctx context.Context, archive *wal.Archive, 
 	if !ok || segment.Number == 0 {
 		return nil // the archive refuses what is no segment
 	}
-	from := s.wayStart(segment, size)
+	from := s.ledger.findWayStart(segment, size)
 	if from.reachesSegment(segment) {
 		return nil
 	}
-	history, err := s.findHistory(ctx, archive, segment.Timeline)
+	history, err := s.files.findHistory(ctx, archive, segment.Timeline)
 	if err != nil {
 		return err
 	}
-	return way{s, archive, history, segment, size, from}.fillGaps(ctx)
+	return way{
+		log: s.log, files: s.files, ledger: s.ledger, queue: s.queue,
+		archive: archive, history: history, to: segment, size: size, from: from,
+	}.fillGaps(ctx)
 }
 
 // wayStart is what the archiver remembers of the way.
@@ -53,22 +56,6 @@ type wayStart struct {
 	discarded wal.Segment
 }
 
-// wayStart to a segment.
-func (s *Archiver) wayStart(to wal.Segment, size int64) (from wayStart) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sound, ok := wal.ParseSegment(s.sound, size); ok && sound.Timeline == to.Timeline {
-		from.number, from.known = sound.Number, true
-	}
-	if checked, ok := wal.ParseSegment(s.checked, size); ok && checked.Timeline == to.Timeline && checked.Number > 0 {
-		from.number, from.known = max(from.number, checked.Number-1), true
-	}
-	if from.openGap = s.openGap; s.openGap != nil {
-		from.discarded, _ = wal.ParseSegment(s.openGap.From, size)
-	}
-	return from
-}
-
 // reachesSegment says whether nothing is to be seen to before a segment.
 func (f wayStart) reachesSegment(to wal.Segment) bool {
 	return f.known && to.Number <= f.number+1 && !f.discardedBefore(to)
@@ -79,32 +66,13 @@ func (f wayStart) discardedBefore(to wal.Segment) bool {
 	return f.openGap != nil && f.discarded.Number > 0 && f.discarded.Number < to.Number
 }
 
-// History of a timeline, from the volume or the archive, which gets it too.
-func (s *Archiver) findHistory(ctx context.Context, archive *wal.Archive, timeline uint32) (wal.History, error) {
-	if timeline <= 1 {
-		return nil, nil
-	}
-	name := wal.HistoryName(timeline)
-	data, err := os.ReadFile(s.walPath(name))
-	if errors.Is(err, os.ErrNotExist) {
-		h, err := archive.ReadHistory(ctx, timeline)
-		if store.NotFound(err) {
-			return nil, nil // data that began on this timeline, as far as anybody knows
-		}
-		return h, err
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := archive.StoreFile(ctx, s.walPath(name), name); err != nil {
-		return nil, err
-	}
-	return wal.ParseHistory(data)
-}
-
 // way is the way that the WAL took to a segment.
 type way struct {
-	*Archiver
+	log    *slog.Logger
+	files  walFiles
+	ledger *ledger
+	queue  *storeQueue
+
 	archive *wal.Archive
 	history wal.History
 	to      wal.Segment
@@ -122,7 +90,7 @@ type heldSegment struct {
 	since time.Time
 }
 
-// held are the segments before the last that the archive holds, in order: all
+// listHeld are the segments before the last that the archive holds, in order: all
 // after a number, and one or more up to it, where there are any.
 func (w way) listHeld(ctx context.Context, after uint64) ([]heldSegment, error) {
 	timelines := []uint32{w.to.Timeline}
@@ -158,12 +126,7 @@ func (w way) findRecorded(ctx context.Context) (newest uint64, err error) {
 		return 0, err
 	}
 	if len(gaps) > 0 {
-		w.mu.Lock()
-		last := &gaps[len(gaps)-1]
-		if w.Archiver.archive == w.archive && (w.gap == nil || last.Ended.After(w.gap.Ended)) {
-			w.gap = last // another primary's
-		}
-		w.mu.Unlock()
+		w.ledger.recordFound(w.archive, &gaps[len(gaps)-1])
 	}
 	for _, gap := range gaps {
 		if s, ok := wal.ParseSegment(gap.To, w.size); ok && s.Number < w.to.Number && w.segmentAt(s.Number) == s {
@@ -176,7 +139,7 @@ func (w way) findRecorded(ctx context.Context) (newest uint64, err error) {
 // listMissing are the segments on the volume, after one and before the last, that the
 // archive does not hold, in order.
 func (w way) listMissing(after uint64, held []heldSegment) ([]wal.Segment, error) {
-	entries, err := os.ReadDir(filepath.Join(w.pgdata, "pg_wal"))
+	entries, err := os.ReadDir(filepath.Join(w.files.pgdata, "pg_wal"))
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +157,7 @@ func (w way) listMissing(after uint64, held []heldSegment) ([]wal.Segment, error
 	return found, nil
 }
 
-// fill stores what the volume still has of what the archive lacks, and records
+// fillGaps stores what the volume still has of what the archive lacks, and records
 // the rest. An archiver that remembers nothing checks all that the archive holds
 // since the newest record of what is missing.
 func (w way) fillGaps(ctx context.Context) error {
@@ -241,12 +204,12 @@ func (w way) fillGaps(ctx context.Context) error {
 // there.
 func (w way) storeSegments(ctx context.Context, here []wal.Segment) ([]wal.Segment, error) {
 	group, storing := errgroup.WithContext(ctx)
-	group.SetLimit(w.atOnce)
+	group.SetLimit(w.queue.atOnce)
 	refused := make([]bool, len(here))
 	for i, segment := range here {
 		group.Go(func() error {
 			name := segment.Name(w.size)
-			err := w.put(storing, w.archive, name)
+			err := w.queue.storeFile(storing, w.archive, name)
 			var no *wal.Refusal
 			if refused[i] = errors.As(err, &no) || errors.Is(err, os.ErrNotExist); refused[i] {
 				w.log.Warn("a segment that the archive lacks cannot be stored any more", "file", name, "error", err.Error())
@@ -270,7 +233,7 @@ func (w way) storeSegments(ctx context.Context, here []wal.Segment) ([]wal.Segme
 	return kept, nil
 }
 
-// record says what is missing after a number, between what is stored.
+// recordMissing says what is missing after a number, between what is stored.
 func (w way) recordMissing(ctx context.Context, after uint64, stored []heldSegment) error {
 	var gap *agentapi.ArchiveGap
 	var before *heldSegment
@@ -287,18 +250,10 @@ func (w way) recordMissing(ctx context.Context, after uint64, stored []heldSegme
 		}
 		after, before = max(after, next.Number), &next
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.Archiver.archive != w.archive {
-		return errMoved
-	}
-	if gap != nil {
-		w.gap = gap
-	}
-	w.checked = w.to.Name(w.size)
 	// What is discarded from here on goes on, and what lies on no way to here does not.
-	if w.openGap == w.from.openGap && w.openGap != nil && (w.from.discardedBefore(w.to) || w.segmentAt(w.from.discarded.Number) != w.from.discarded) {
-		w.openGap = nil
+	var ended *agentapi.ArchiveGap
+	if w.from.openGap != nil && (w.from.discardedBefore(w.to) || w.segmentAt(w.from.discarded.Number) != w.from.discarded) {
+		ended = w.from.openGap
 	}
-	return nil
+	return w.ledger.recordWay(w.archive, w.to.Name(w.size), gap, ended)
 }

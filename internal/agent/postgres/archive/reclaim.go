@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 )
@@ -33,8 +34,8 @@ type StoppedDatabase struct {
 // WAL that waits for the store is stored first, or discarded as the archiver discards
 // it up. It says whether anything was freed.
 func (s *Archiver) ReclaimSpace(ctx context.Context, db StoppedDatabase) bool {
-	freed := dataspace.RemoveTemporary(s.pgdata)
-	old, err := dataspace.FindOldWAL(s.pgdata, db.Control, db.Promoting)
+	freed := dataspace.RemoveTemporary(s.files.pgdata)
+	old, err := dataspace.FindOldWAL(s.files.pgdata, db.Control, db.Promoting)
 	if err != nil {
 		s.log.Warn("no WAL is removed from the full volume", "error", err.Error())
 		return freed
@@ -43,16 +44,16 @@ func (s *Archiver) ReclaimSpace(ctx context.Context, db StoppedDatabase) bool {
 	unwanted := place == nil && err == nil
 	var removed []string
 	for _, name := range slices.Concat(old.Archived, old.Unmarked) {
-		if s.space().Fits(dataspace.MinimumFree+2*old.Size) || !unwanted && slices.Contains(old.Unmarked, name) {
+		if s.excess.space().Fits(dataspace.MinimumFree+2*old.Size) || !unwanted && slices.Contains(old.Unmarked, name) {
 			continue
 		}
-		if err := dataspace.RemoveWAL(s.pgdata, name); err != nil {
+		if err := dataspace.RemoveWAL(s.files.pgdata, name); err != nil {
 			s.log.Warn("WAL is not removed from the full volume", "file", name, "error", err.Error())
 			break
 		}
 		removed = append(removed, name)
 	}
-	if dataspace.IsFull(s.space()) && len(old.Waiting) > 0 && db.MayArchive {
+	if dataspace.IsFull(s.excess.space()) && len(old.Waiting) > 0 && db.MayArchive {
 		if name := old.Waiting[0]; s.archiveStopped(ctx, db.Primary, name) {
 			removed = append(removed, name)
 		}
@@ -69,35 +70,30 @@ func (s *Archiver) archiveStopped(ctx context.Context, primary bool, name string
 	ctx, cancel := context.WithTimeout(ctx, reclaimTime)
 	defer cancel()
 	go func() {
-		for ctx.Err() == nil && dataspace.IsFull(s.space()) {
-			waitFor(ctx, reclaimLook)
+		for ctx.Err() == nil && dataspace.IsFull(s.excess.space()) {
+			clock.Sleep(ctx, reclaimLook)
 		}
 		cancel()
 	}()
 	if err := s.archiveStoppedFile(ctx, primary, name); err != nil {
 		if ctx.Err() == nil {
 			s.log.Warn("WAL that fills the volume is not archived", "file", name, "error", err.Error())
-			waitFor(ctx, reclaimLook)
+			clock.Sleep(ctx, reclaimLook)
 		}
 		return false
 	}
-	if err := dataspace.RemoveWAL(s.pgdata, name); err != nil {
+	if err := dataspace.RemoveWAL(s.files.pgdata, name); err != nil {
 		s.log.Warn("WAL is not removed from the full volume", "file", name, "error", err.Error())
 		return false
 	}
 	return true
 }
 
-// takeStopped archives a file of a database that does not run.
+// archiveStoppedFile archives a file of a database that does not run.
 func (s *Archiver) archiveStoppedFile(ctx context.Context, primary bool, name string) error {
-	s.mu.Lock()
-	stopped := !s.stoppedAt.IsZero()
-	s.mu.Unlock()
-	if !stopped {
+	if !s.run.isStopped() {
 		s.BeginRun(primary)
-		s.mu.Lock()
-		s.stoppedAt = time.Now()
-		s.mu.Unlock()
+		s.run.recordStopped()
 	}
 	return s.archiveFile(ctx, name)
 }

@@ -54,39 +54,45 @@ func (a *archiving) another(pgdata string) *Archiver {
 	if err := os.MkdirAll(filepath.Join(pgdata, "pg_wal", "archive_status"), 0o700); err != nil {
 		a.t.Fatal(err)
 	}
-	s := &Archiver{
-		log: slog.New(slog.DiscardHandler), pgdata: pgdata, credentialsDir: filepath.Join(pgdata, "none"), atOnce: wal.StoredAtOnce,
-		space:      func() diskspace.Space { return diskspace.Space{Total: 10 * gibibyte, Free: a.left} },
-		report:     func(status *agentapi.ArchiveStatus) { a.said.Store(status) },
-		pace:       pace{look: time.Millisecond, refresh: time.Millisecond, first: time.Millisecond, longest: 5 * time.Millisecond, grace: time.Hour, slow: time.Hour, urgent: time.Hour},
-		filesAhead: a.t.Context(), jobs: map[string]*job{}, closing: newGate(), primary: true,
-		checkpoint: func() { a.checkpoints.Add(1) },
-	}
-	s.put = func(ctx context.Context, archive *wal.Archive, name string) error {
-		if a.hangs.Load() {
-			<-ctx.Done()
-			return ctx.Err()
+	s := New(Options{
+		Log: slog.New(slog.DiscardHandler), DataDirectory: pgdata, CredentialsDir: filepath.Join(pgdata, "none"),
+		Place:      a.findPlace,
+		Space:      func() diskspace.Space { return diskspace.Space{Total: 10 * gibibyte, Free: a.left} },
+		Report:     func(status *agentapi.ArchiveStatus) { a.said.Store(status) },
+		Checkpoint: func() { a.checkpoints.Add(1) },
+	})
+	s.excess.pace = pace{look: time.Millisecond, refresh: time.Millisecond, first: time.Millisecond, longest: 5 * time.Millisecond, grace: time.Hour, slow: time.Hour, urgent: time.Hour}
+	s.run.primary = true
+	s.queue.limitLife(a.t.Context())
+	s.WrapPut(func(before PutFile) PutFile {
+		return func(ctx context.Context, archive *wal.Archive, name string) error {
+			if a.hangs.Load() {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return before(ctx, archive, name)
 		}
-		return s.putInArchive(ctx, archive, name)
-	}
-	s.place = func() (*Place, error) {
-		if a.unknown.Load() {
-			return nil, errUnknownPlace
-		}
-		if a.nowhere.Load() {
-			return nil, nil
-		}
-		return &Place{a.config, wal.Owner{ClusterUID: "u", SystemIdentifier: a.system}}, nil
-	}
+	})
 	a.t.Cleanup(func() { // what is on its way must not meet directories that go
-		s.mu.Lock()
-		under := slices.Collect(maps.Values(s.jobs))
-		s.mu.Unlock()
+		s.queue.mu.Lock()
+		under := slices.Collect(maps.Values(s.queue.jobs))
+		s.queue.mu.Unlock()
 		for _, j := range under {
 			<-j.done
 		}
 	})
 	return s
+}
+
+// findPlace is where the WAL goes.
+func (a *archiving) findPlace() (*Place, error) {
+	if a.unknown.Load() {
+		return nil, errUnknownPlace
+	}
+	if a.nowhere.Load() {
+		return nil, nil
+	}
+	return &Place{a.config, wal.Owner{ClusterUID: "u", SystemIdentifier: a.system}}, nil
 }
 
 func segmentName(timeline uint32, number uint64) string {
@@ -110,7 +116,7 @@ func (a *archiving) write(timeline uint32, numbers ...uint64) {
 			a.t.Fatal(err)
 		}
 		data.Write(make([]byte, int(mebibyte)-data.Len()))
-		mustWrite(a.t, a.walPath(segmentName(timeline, n)), data.String())
+		mustWrite(a.t, a.files.walPath(segmentName(timeline, n)), data.String())
 	}
 }
 
@@ -124,7 +130,7 @@ func (a *archiving) ready(timeline uint32, numbers ...uint64) {
 }
 
 func (a *archiving) sign(name string) string {
-	return filepath.Join(a.pgdata, "pg_wal", "archive_status", name+dataspace.ReadySuffix)
+	return filepath.Join(a.files.pgdata, "pg_wal", "archive_status", name+dataspace.ReadySuffix)
 }
 
 // ask archives a file as the database does.

@@ -35,6 +35,12 @@ func (p Point) Newer(q Point) bool {
 	return p.Position > q.Position
 }
 
+// IsAhead says whether data that goes as far as own holds what a primary does
+// not. Of an older timeline only the database knows.
+func IsAhead(own, primary Point) bool {
+	return primary.Position > 0 && own.Timeline >= primary.Timeline && own.Newer(primary)
+}
+
 // Parse reads a position as PostgreSQL writes it, such as 0/5000028. Of another
 // text it returns the zero value.
 func Parse(timeline int64, position string) Point {

@@ -28,7 +28,11 @@ func FindPrograms() (string, error) {
 }
 
 // Programs are PostgreSQL's.
-type Programs struct{ process.Programs }
+type Programs struct {
+	process.Programs
+	// Major version of the programs, such as 17; 0 while it is not read.
+	Major int
+}
 
 // ReadVersion of the programs, such as 17.4, and its major part.
 func (p Programs) ReadVersion(ctx context.Context) (string, int, error) {

@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
+	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+)
+
+const ours = "7000000000000000001"
+
+// What a primary says counts only while it can query its database, and only of its own system.
+func TestReadEnd(t *testing.T) {
+	r := &positionReader{
+		store: statusserver.NewStore(agentapi.Status{
+			Role: v1alpha1.RolePrimary, Serving: true, SystemIdentifier: ours, Position: 0x20, Engine: postgresapi.ReplicationStatus{Timeline: 1},
+		}),
+		session: server.NewSession(t.TempDir(), 1, "none"), // no server answers
+	}
+	if got := leaderview.ReadEnd(r.store.Get(), ours); got != lsn.Parse(1, "0/20") {
+		t.Errorf("it ends at %v", got)
+	}
+	if got := leaderview.ReadEnd(r.store.Get(), "another"); lsn.IsAhead(lsn.Parse(1, "0/30"), got) {
+		t.Errorf("ahead of another system's %v", got)
+	}
+	r.refreshPosition(t.Context())
+	if got := leaderview.ReadEnd(r.store.Get(), ours); lsn.IsAhead(lsn.Parse(1, "0/30"), got) {
+		t.Errorf("ahead of what may be old, %v", got)
+	}
+}
+
+// WAL is archived, or given up, by the primary alone and by replicas of their own.
+func TestWhoseWALMayBeArchived(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts startplan.Observation
+		want  bool
+	}{
+		"the primary that holds the Lease":   {startplan.Observation{Lease: leaseclient.Record{Claim: leaseclient.ClaimMine}}, true},
+		"another member may lead":            {startplan.Observation{Lease: leaseclient.Record{Claim: leaseclient.ClaimHeld}}, false},
+		"the Lease cannot be read":           {startplan.Observation{Lease: leaseclient.Record{Claim: leaseclient.ClaimUnknown}}, false},
+		"a replica":                          {startplan.Observation{Ordinal: 1, Volume: datavolume.Observation{Content: datavolume.ContentData, Standby: true}}, true},
+		"a former primary that is a replica": {startplan.Observation{Ordinal: 1, Volume: datavolume.Observation{Content: datavolume.ContentData}, Lease: leaseclient.Record{Claim: leaseclient.ClaimMine}}, false},
+	} {
+		c.facts.Leader.Pending = 2
+		got := describeStopped(c.facts)
+		if got.MayArchive != c.want || !got.Promoting || got.Primary == c.facts.Volume.Standby {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A client that reads that a configuration is in force reads the archive's status
+// of that configuration, too: it is reported before.
+func TestArchiveIsReportedBeforeTheConfiguration(t *testing.T) {
+	s := &liveSettings{host: &agent.Host{Store: statusserver.NewStore(agentapi.Status{})}}
+	place := &archive.Place{ArchiveConfig: agentapi.ArchiveConfig{Prefix: "before/"}}
+	var hashes []string
+	s.archive = archive.New(archive.Options{
+		Log: slog.New(slog.DiscardHandler), DataDirectory: t.TempDir(),
+		Place:  func() (*archive.Place, error) { return place, nil },
+		Report: func(*agentapi.ArchiveStatus) { hashes = append(hashes, s.host.Store.Get().ConfigHash) },
+	})
+	s.archive.BeginRun(true)
+	s.reportInForce("new", nil)
+	if len(hashes) != 2 || hashes[1] != "" || s.host.Store.Get().ConfigHash != "new" {
+		t.Errorf("the archive was reported with the configurations %q", hashes)
+	}
+}
+
+func TestUpstreamAndSlotName(t *testing.T) {
+	o := Options{Paths: Paths{RunDir: "/run/holdfast"}, Identity: identity.Identity{Pod: "orders-1"},
+		DatabaseAddress:  func(pod string) string { return pod + ".orders-members.shop.svc:5432" },
+		ReadWriteAddress: "orders-rw.shop.svc:5432"}
+	if got := o.primaryConnection("orders-0", "10.0.0.7"); !strings.Contains(got, "hostaddr='10.0.0.7,'") {
+		t.Errorf("%s lacks the address", got)
+	}
+	got := o.primaryConnection("orders-0", "")
+	for _, part := range []string{"host='orders-0.orders-members.shop.svc,orders-rw.shop.svc'", "port='5432,5432'", "sslmode='verify-full'", "application_name='orders-1'"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%s lacks %s", got, part)
+		}
+	}
+	if got := settings.SlotName("my-orders-1"); got != "holdfast_my_orders_1" {
+		t.Errorf("slot name is %s", got)
+	}
+}
+
+func mustWrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/serverfiles"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// liveSettings are the settings that a run of the server has: which parameters it
+// started with, and what it takes up of a new configuration while it runs.
+type liveSettings struct {
+	log   *slog.Logger
+	host  *agent.Host
+	files *serverfiles.Files
+	// session is the reserved connection.
+	session *server.Session
+	view    *leaderview.View
+	archive *archive.Archiver
+	// connection is how this member connects to a primary's pod, at an address if
+	// that is not empty; and reload has the server read its settings again.
+	connection func(primary, address string) string
+	reload     func() error
+	// leads says whether the server runs as a primary now.
+	leads func() bool
+	// control is what pg_control said before the start, and readControl reads it as
+	// it is now.
+	control     server.ControlData
+	readControl func(context.Context) (server.ControlData, error)
+
+	// refused is the hash of a configuration that the server did not take.
+	refused string
+	// promotion are settings that the server was promoted with, which mean nothing
+	// to a primary.
+	promotion map[string]string
+}
+
+// buildInput is what the settings are computed from now.
+func (s *liveSettings) buildInput(parameters map[string]string, control server.ControlData) settings.Input {
+	config, _ := s.host.Config.Current()
+	return s.files.BuildInput(config, parameters, control, s.leads())
+}
+
+// reportParameters reports which parameters the server runs with: those of the
+// configuration, if they are the declared ones.
+func (s *liveSettings) reportParameters(config *agent.Config, declared bool, refused error) {
+	if declared {
+		s.files.RecordProven(config.Parameters)
+		s.reportInForce(config.Hash, settings.HeldBack(s.buildInput(config.Parameters, s.control)))
+		return
+	}
+	if refused != nil {
+		s.host.Store.Update(func(to *agentapi.Status) { to.ConfigError = refused.Error() })
+	}
+	s.refused = config.Hash
+}
+
+// reportInForce reports the configuration that the server runs with. What is said of
+// the archive is of that one by then: who reads both takes the last file of the
+// destination before for one of the next otherwise.
+func (s *liveSettings) reportInForce(hash string, waits []string) {
+	s.archive.ReportStatus()
+	s.host.Store.Update(func(to *agentapi.Status) { to.ConfigHash, to.ConfigError, to.WaitsForPrimary = hash, "", waits })
+}
+
+// takeConfig takes a new configuration up without a restart, as far as that
+// goes.
+func (s *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
+	status := s.host.Store.Get()
+	known := config != nil && status.ConfigHash == config.Hash
+	if known && status.ConfigError != "" {
+		// What is in force was declared again: going back repairs a refusal.
+		s.refused = ""
+		s.host.Store.Update(func(to *agentapi.Status) { to.ConfigError = "" })
+	}
+	if config == nil || known && len(status.WaitsForPrimary) == 0 || s.refused == config.Hash {
+		return
+	}
+	in := s.buildInput(config.Parameters, s.readFloors(ctx))
+	waits := settings.HeldBack(in)
+	if known && slices.Equal(waits, status.WaitsForPrimary) {
+		return
+	}
+	err := s.files.ApplySettings(ctx, in)
+	if err == nil {
+		err = s.reloadSettings(ctx)
+	}
+	var refused *settings.Refusal
+	switch {
+	case err == nil:
+		s.refused = ""
+		s.observePending(ctx)
+		s.reportInForce(config.Hash, waits)
+		if len(s.host.Store.Get().PendingRestart) == 0 {
+			s.files.RecordProven(config.Parameters)
+		}
+		s.log.Info("configuration taken up", "hash", config.Hash)
+	case errors.As(err, &refused):
+		s.refused = config.Hash
+		s.host.Store.Update(func(to *agentapi.Status) { to.ConfigError = err.Error() })
+		s.log.Warn("configuration refused", "hash", config.Hash, "error", err.Error())
+	default:
+		s.log.Warn("configuration not taken up yet", "error", err.Error())
+	}
+}
+
+// readFloors are what pg_control says now of the primary's settings: it follows
+// what is replayed. What a life began with serves where it cannot be read.
+func (s *liveSettings) readFloors(ctx context.Context) server.ControlData {
+	if s.leads() {
+		return s.control
+	}
+	control, err := s.readControl(ctx)
+	if err != nil {
+		return s.control
+	}
+	return control
+}
+
+// reloadSettings has the server read its settings again, and waits until it has.
+func (s *liveSettings) reloadSettings(ctx context.Context) error {
+	loaded := func() (t time.Time, err error) {
+		err = s.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, "select pg_conf_load_time()").Scan(&t)
+		})
+		return t, err
+	}
+	before, err := loaded()
+	if err != nil {
+		return err
+	}
+	if err := s.reload(); err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	for range 100 {
+		clock.Sleep(ctx, 20*time.Millisecond)
+		if after, err := loaded(); err != nil || !after.Equal(before) {
+			return err
+		}
+	}
+	return errors.New("the database does not read its settings again")
+}
+
+// followPrimary points a running replica at the primary's new address, with the
+// parameters as they are.
+func (s *liveSettings) followPrimary(ctx context.Context, config *agent.Config) error {
+	address, due := s.view.NextAddress()
+	if !due || s.leads() || config == nil || s.refused == config.Hash {
+		return nil
+	}
+	in := s.buildInput(config.Parameters, s.control)
+	in.Upstream = s.connection(s.view.PrimaryPod(), address)
+	err := s.files.ApplySettings(ctx, in)
+	if err == nil {
+		err = s.reloadSettings(ctx)
+	}
+	if err == nil {
+		s.view.RecordAddress(address)
+		s.log.Info("looks for the primary elsewhere", "address", address)
+	}
+	return err
+}
+
+// takeCertificate has the server read its certificates again where they differ.
+func (s *liveSettings) takeCertificate() {
+	before := s.files.ReadTLS()
+	bundle, _ := s.host.Certificates.Current()
+	err := s.files.WriteTLS(bundle)
+	if s.files.ReadTLS() != before {
+		s.log.Info("the certificate has changed: reload")
+		err = errors.Join(err, s.reload())
+	}
+	if err != nil {
+		s.log.Warn("the certificate is not taken up", "error", err.Error())
+	}
+}
+
+// observePending finds what waits for a restart, and what a client set with
+// ALTER SYSTEM.
+func (s *liveSettings) observePending(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var pending, altered []string
+	err := s.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, `select
+			coalesce(array_agg(name order by name) filter (where pending_restart), '{}'),
+			coalesce(array_agg(name order by name) filter (where sourcefile like '%/postgresql.auto.conf'), '{}')
+			from pg_settings`).Scan(&pending, &altered)
+	})
+	if err != nil {
+		return
+	}
+	pending = slices.DeleteFunc(pending, func(name string) bool {
+		_, ours := s.promotion[name]
+		return ours
+	})
+	slices.Sort(pending)
+	s.host.Store.Update(func(to *agentapi.Status) {
+		to.PendingRestart = pending
+		if len(pending) == 0 {
+			to.PendingRestart = nil
+		}
+		details := maps.Clone(to.Details)
+		if details == nil {
+			details = map[string]string{}
+		}
+		delete(details, "alterSystem")
+		if len(altered) > 0 {
+			details["alterSystem"] = strings.Join(altered, ",")
+		}
+		if len(details) == 0 {
+			details = nil
+		}
+		to.Details = details
+	})
+}

@@ -1,0 +1,143 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+)
+
+// observeMember collects what a plan needs, and judges nothing. The status is that of
+// the primary, where another member is one.
+func (a *postgresAgent) observeMember(ctx context.Context) (startplan.Observation, agentapi.Status, error) {
+	o := startplan.Observation{Ordinal: a.ordinal, BinaryMajor: a.programs.Major, CopyAgain: a.copies.IsRequestedAgain(), Namespace: a.o.Identity.Namespace, Pod: a.o.Identity.Pod}
+	if err := a.observeVolume(ctx, &o); err != nil {
+		return o, agentapi.Status{}, err
+	}
+	config, _ := a.Config.Current()
+	o.Config = a.leadership.ReadConfig(config)
+	if a.ordinal == 0 {
+		return o, agentapi.Status{}, a.observeLeading(ctx, &o)
+	}
+	primary, found := a.view.FindPrimary(ctx)
+	o.Primary = leaderview.ReadPrimary(primary, found, o.Volume.Control.SystemIdentifier)
+	err := a.observeOwnWAL(&o)
+	if err == nil {
+		err = a.observeDivergence(ctx, &o)
+	}
+	return o, primary, err
+}
+
+// observeVolume collects what lies on the volume.
+func (a *postgresAgent) observeVolume(ctx context.Context, o *startplan.Observation) (err error) {
+	if o.Volume, err = datavolume.InspectVolume(a.o.DataDir); err != nil {
+		return err
+	}
+	o.Volume.Space = a.o.measureSpace()
+	if dataspace.IsFull(o.Volume.Space) && o.Volume.Content == datavolume.ContentData {
+		place, _ := a.archivePlace()
+		o.Volume.ArchiveWaits = place != nil && a.archive.ReadBacklog().Segments > 0
+	}
+	o.CopyFilled = a.copies.MustWait(o.Volume.Space.Total)
+	if o.Volume.Content == datavolume.ContentData && o.Volume.Major == a.programs.Major {
+		if o.Volume.Control, err = a.programs.ReadControlData(ctx, a.o.pgdataPath()); err != nil {
+			return err
+		}
+	}
+	a.Store.Update(func(s *agentapi.Status) {
+		s.SystemIdentifier = o.Volume.Control.SystemIdentifier
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = o.Volume.Control.Timeline })
+	})
+	return nil
+}
+
+// observeLeading collects what only a primary's start is decided from.
+func (a *postgresAgent) observeLeading(ctx context.Context, o *startplan.Observation) (err error) {
+	o.Lease = a.leadership.ReadLease(ctx)
+	config, _ := a.Config.Current()
+	if o.Leading, err = a.leadership.ObserveLeading(ctx, o.Lease, o.Volume, config); err != nil {
+		return err
+	}
+	return a.observeOwnWAL(o)
+}
+
+// observeOwnWAL collects what the WAL lacks of data that does not run, and where it
+// lacks nothing, how far it goes.
+func (a *postgresAgent) observeOwnWAL(o *startplan.Observation) (err error) {
+	if o.Volume.Control.SystemIdentifier != "" {
+		o.MissingWAL, err = datavolume.FindMissingWAL(a.o.pgdataPath(), o.Volume.Control, o.Volume.Standby)
+	}
+	if err != nil || o.MissingWAL != "" {
+		a.reportWALEnd(*o)
+		return err
+	}
+	return a.observeWALEnd(o)
+}
+
+// observeWALEnd collects how far the WAL on the volume goes. What a primary has that
+// this process has led with since it claimed the Lease needs no measure; a
+// replica's that cannot be found out is left to PostgreSQL.
+func (a *postgresAgent) observeWALEnd(o *startplan.Observation) (err error) {
+	if o.Volume.Control.SystemIdentifier != "" && !o.Continues {
+		var before int64
+		if a.ordinal == 0 {
+			// A primary's start recovers no later timeline: what a promotion that was
+			// interrupted has left of one is no data.
+			before = max(o.Volume.Control.Timeline, o.Volume.Control.RecoveryTimeline) + 1
+		}
+		o.End, err = a.comparer.MeasureEnd(o.Volume.Control, before)
+	}
+	a.reportWALEnd(*o)
+	if err != nil && a.ordinal != 0 {
+		a.o.Log.Warn("how far the data goes is not known", "error", err.Error())
+		return nil
+	}
+	return err
+}
+
+// observeDivergence compares a replica's data with its primary's, and marks data that
+// holds what the primary does not.
+func (a *postgresAgent) observeDivergence(ctx context.Context, o *startplan.Observation) (err error) {
+	data := divergence.DataAtRest{
+		Present: o.Volume.Content == datavolume.ContentData, SystemIdentifier: o.Volume.Control.SystemIdentifier,
+		WALEnd: o.End.Point, End: o.FindEnd(),
+	}
+	if o.Contained, err = a.comparer.CompareAtRest(ctx, data, o.Primary); err != nil {
+		return err
+	}
+	o.DivergedMark, err = a.comparer.UpdateMark(data, o.Primary)
+	a.reportDiverged(*o)
+	return err
+}
+
+// reportDiverged reports of data that is marked where the primary was that led
+// without it.
+func (a *postgresAgent) reportDiverged(o startplan.Observation) {
+	var led *postgresapi.WALPoint
+	if o.DivergedMark != nil && o.Volume.Content == datavolume.ContentData {
+		led = &postgresapi.WALPoint{Timeline: o.DivergedMark.Primary.Timeline, Position: o.DivergedMark.Primary.Position}
+	}
+	a.Store.Update(func(s *agentapi.Status) {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Diverged = led })
+	})
+}
+
+// reportWALEnd says how far the data goes that does not run.
+func (a *postgresAgent) reportWALEnd(o startplan.Observation) {
+	var end *postgresapi.WALPoint
+	switch {
+	case o.Volume.Content == datavolume.ContentEmpty:
+		end = &postgresapi.WALPoint{}
+	case o.Volume.Content == datavolume.ContentData && o.Volume.Control.SystemIdentifier != "" && o.End.Position > 0:
+		own := o.FindEnd()
+		end = &postgresapi.WALPoint{Timeline: own.Timeline, Position: own.Position}
+	}
+	a.Store.Update(func(s *agentapi.Status) {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.WALEnd = end })
+	})
+}
