@@ -348,15 +348,16 @@ func (w *world) store(n *node, r lease.Record) {
 	w.api.record = r
 }
 
+// judgeClaim judges what was sent: the member may have another volume by now.
 func (w *world) judgeClaim(n *node, before, r lease.Record) {
 	switch {
 	case r.Term > n.known && n.known > before.Term && before.Term > 0:
 		w.violate("member %d wins term %d after term %d, and had read term %d", n.id, r.Term, before.Term, n.known)
 	case w.noFailover == n.id:
 		w.violate("member %d wins term %d, and may not lead", n.id, r.Term)
-	case r.Quorum == nil && w.maxLag > 0 && before.CountLag(n.position()) > w.maxLag:
-		w.violate("member %d wins term %d with %v; %v was acknowledged", n.id, r.Term, n.position(), before.Acknowledged)
-	case before.IsReleased() && before.Successor != "" && before.Successor != n.volume && w.now-w.releasedAt < 9*second:
+	case r.Quorum == nil && w.maxLag > 0 && before.CountLag(r.Acknowledged) > w.maxLag:
+		w.violate("member %d wins term %d with %v; %v was acknowledged", n.id, r.Term, r.Acknowledged, before.Acknowledged)
+	case before.IsReleased() && before.Successor != "" && before.Successor != r.HolderVolume && w.now-w.releasedAt < 9*second:
 		w.violate("member %d takes a Lease that was released for volume %s", n.id, before.Successor)
 	}
 }
