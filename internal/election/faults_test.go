@@ -271,7 +271,7 @@ func (w *world) checkElection(n *node, e Promote) {
 	w.checkPeers(n, e)
 }
 
-// isReuseExcused: a member that never heard of a timeline, and reaches nobody that
+// isReuseExcused: a member that never heard of a timeline, and reaches no member that
 // did, cannot know of it when the API server has forgotten it. Members that know of
 // it do not follow that member.
 func (w *world) isReuseExcused(n *node, timeline int64) bool {

@@ -39,7 +39,7 @@ func (w *world) force() {
 		}
 		w.log("a person forces member %d", w.newest().id)
 		w.noFailover = -1
-		for _, n := range w.nodes { // whoever cannot lead keeps others from it no longer
+		for _, n := range w.nodes { // a member that cannot lead keeps others from it no longer
 			n.state.Config.NoFailover = false
 		}
 		w.repeatForce(w.newest())
@@ -99,7 +99,7 @@ func (w *world) judgeEnd() {
 }
 
 // wantMembers has the operator wish for members and a mode, as it does all the
-// time: whoever streams may lead and acknowledges.
+// time: a member that streams may lead and acknowledges.
 func (w *world) wantMembers() {
 	w.after(w.between(second, 6*second), w.wantMembers)
 	if w.changing && !w.healed && w.chance(20) {
@@ -123,7 +123,7 @@ func (w *world) wantMembers() {
 			wanted.Quorum = &lease.Quorum{Volumes: wanted.Volumes, Write: min(w.write, len(wanted.Volumes))}
 		}
 		if w.sync && !w.changing && len(wanted.Volumes) < 2 {
-			return // nobody gives the second copy up
+			return // no member discards the second copy
 		}
 		w.log("member %d is asked for %d members: %v", n.id, len(wanted.Volumes), strconv.Quote(w.describe(wanted.Quorum)))
 		n.step(wanted)

@@ -225,11 +225,11 @@ func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
 		t.Fatalf("first %+v: v2 still acknowledges", w.Record)
 	}
 	if contains[SetQuorum](effects) {
-		t.Fatal("the server is told before the Lease")
+		t.Fatal("the server learns of it before the Lease")
 	}
 	unsure, _ := Step(s, 13*second, Tick{}) // no answer
 	if _, effects := Step(unsure, 13*second, MembersWanted{}); contains[SetQuorum](effects) {
-		t.Error("the server is told while the outcome is unknown")
+		t.Error("the server learns of it while the outcome is unknown")
 	}
 	s, effects = Step(s, 11*second, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: 11 * second})
 	set := find[SetQuorum](t, effects)
@@ -247,7 +247,7 @@ func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
 	}
 }
 
-// A server that waits for a member that is gone is told another quorum.
+// A server that waits for a member that is gone gets another quorum.
 func TestRule15StuckChangeIsRedirected(t *testing.T) {
 	s := newPrimary(t, everyone)
 	s.setting, s.settingID, s.effective = true, 7, &lease.Quorum{Volumes: []string{"v0", "v2"}, Write: 2}
@@ -295,7 +295,7 @@ func TestRule15LostAnswerTakesNoChangeBack(t *testing.T) {
 func TestRule15WrongWishEndsNothing(t *testing.T) {
 	for name, wish := range map[string]MembersWanted{
 		"without the primary": {Quorum: &lease.Quorum{Volumes: []string{"v1"}, Write: 1}},
-		"nobody can write":    {Quorum: &lease.Quorum{Volumes: []string{"v0"}, Write: 2}},
+		"no member can write": {Quorum: &lease.Quorum{Volumes: []string{"v0"}, Write: 2}},
 		"an unnamed volume":   {Volumes: []string{""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestRule15WrongWishEndsNothing(t *testing.T) {
 }
 
 // A volume that a write of unknown outcome may have admitted could be elected.
-func TestRule16AsksWhoeverMayHaveBeenAdmitted(t *testing.T) {
+func TestRule16AsksAllThatMayHaveBeenAdmitted(t *testing.T) {
 	s := newPrimary(t, nil)
 	s, _ = Step(s, 11*second, MembersWanted{Volumes: []string{"v0", "v1", "v2", "v3"}})
 	s, effects := Step(s, 11*second, Tick{})

@@ -126,7 +126,7 @@ type State struct {
 	// Members and quorum.
 	wanted    *MembersWanted
 	effective *lease.Quorum
-	setting   bool  // the server is being told another quorum
+	setting   bool  // the server is being given another quorum
 	settingID int64 // of the last SetQuorum
 
 	// Failsafe.

@@ -218,7 +218,7 @@ func TestRule2RenewalAlwaysChangesTheLease(t *testing.T) {
 	}
 }
 
-func TestRule2AnswersAreToldFromOutages(t *testing.T) {
+func TestRule2AnswersDifferFromOutages(t *testing.T) {
 	for code, want := range map[int]lease.Answer{
 		http.StatusForbidden: lease.Forbidden, http.StatusUnauthorized: lease.Forbidden, http.StatusUnprocessableEntity: lease.Forbidden,
 		http.StatusNotFound: lease.Missing, http.StatusConflict: lease.Conflict,
@@ -448,7 +448,7 @@ func TestRule3ResetIsAnOutage(t *testing.T) {
 	r.reset()
 	reading, err := c.ReadLease(t.Context())
 	if reading.Answer != lease.Unanswered || !errors.Is(err, ErrOutage) && !errors.Is(err, ErrUnknownOutcome) {
-		t.Errorf("nobody listens: %+v, %v", reading, err)
+		t.Errorf("no server listens: %+v, %v", reading, err)
 	}
 }
 

@@ -18,7 +18,7 @@ type destination struct {
 	log *slog.Logger
 	// credentialsDir holds the credentials of the store.
 	credentialsDir string
-	// ledger is told which archive is open.
+	// ledger learns which archive is open.
 	ledger *ledger
 
 	mu      sync.Mutex
