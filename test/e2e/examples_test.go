@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,7 @@ func checkExample(t *testing.T, obj *unstructured.Unstructured) {
 	k := kindOf(t, obj)
 	c := followSubject(t, k, obj.GetNamespace(), obj.GetName())
 	ready := c.waitReady()
-	must(t, k.inForce(t.Context(), ready), "what the example declares")
+	eventually(t, serviceTimeout, "what the example declares", func(ctx context.Context) error { return k.inForce(ctx, ready) })
 	checkPods(t, c, ready.Common())
 }
 

@@ -144,7 +144,7 @@ func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, 
 func (c *cluster) waitReplayed(ordinal int) {
 	c.t.Helper()
 	position := c.runSQL(0, "select pg_current_wal_lsn()")
-	eventually(c.t, serviceTimeout, "the replica has everything", func(ctx context.Context) error {
+	eventually(c.t, readyTimeout, "the replica has everything", func(ctx context.Context) error {
 		out, err := runLocalQuery(ctx, c.namespace, c.podName(ordinal), "app", fmt.Sprintf("select pg_last_wal_replay_lsn() >= '%s'", position))
 		if err == nil && out != "t" {
 			err = fmt.Errorf("it has not replayed %s", position)
