@@ -151,6 +151,10 @@ func olderData(t *testing.T) {
 	// It stays so, whatever restarts it.
 	shell.runStep(t, "OlderData", "delete-pod", "orders-0", c.podName(1))
 	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataDiverged, c.podName(1))
+	eventually(t, readyTimeout, "the new pod holds the replica", func(ctx context.Context) error {
+		_, err := runCommand(ctx, c.namespace, c.podName(1), "", "test", "-e", "/var/lib/holdfast/pgdata.ahead")
+		return err
+	})
 	shell.runStep(t, "OlderData", "save-held")
 	if saved, err := os.Stat(filepath.Join(shell.folder, "orders-1.tar")); err != nil || saved.Size() < 16<<20 {
 		t.Errorf("the data of the held member is not saved: %v, %v", saved, err)
