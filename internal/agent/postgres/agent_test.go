@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -98,15 +96,5 @@ func TestUpstreamAndSlotName(t *testing.T) {
 	}
 	if got := settings.SlotName("my-orders-1"); got != "holdfast_my_orders_1" {
 		t.Errorf("slot name is %s", got)
-	}
-}
-
-func mustWrite(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
