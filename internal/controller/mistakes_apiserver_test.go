@@ -106,7 +106,7 @@ func (m mistake) isReported(t *testing.T, w *world) {
 			t.Errorf("%s shows %q: %s", other.Type, found, other.Message)
 		}
 	}
-	m.judge(t, "event", w.warning(judged, m.reason))
+	m.judge(t, "event", w.warning(judged, m.reason, m.says))
 	t.Logf("%s/%s: %s", m.condition, m.reason, message)
 }
 
@@ -124,8 +124,8 @@ func (m mistake) judge(t *testing.T, where, text string) {
 }
 
 // warning is the text of the event that an object's condition was announced
-// with.
-func (w *world) warning(about client.Object, reason string) (note string) {
+// with. A failed Job has an event of that reason before the condition has.
+func (w *world) warning(about client.Object, reason string, says []string) (note string) {
 	w.t.Helper()
 	apitest.Eventually(w.t, "an event for "+reason, func(ctx context.Context) (bool, string) {
 		var list eventsv1.EventList
@@ -138,9 +138,12 @@ func (w *world) warning(about client.Object, reason string) (note string) {
 			if e.Reason == reason && e.Type == corev1.EventTypeWarning && e.Regarding.UID == about.GetUID() {
 				note = e.Note
 			}
-			others = append(others, e.Type+" "+e.Reason)
+			if note != "" && !slices.ContainsFunc(says, func(want string) bool { return !strings.Contains(note, want) }) {
+				return true, ""
+			}
+			others = append(others, e.Type+" "+e.Reason+": "+e.Note)
 		}
-		return note != "", fmt.Sprint(others)
+		return false, fmt.Sprint(others)
 	})
 	return note
 }
