@@ -79,14 +79,6 @@ func etcdMajorityLost(t *testing.T, last int, lost ...int) {
 	})
 }
 
-// requestRecovery annotates the object.
-func (c *subject) requestRecovery(name, id string) {
-	c.t.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, id)
-	err := env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
-	must(c.t, err, "annotate the cluster")
-}
-
 // fillEtcd writes until the quota refuses: minutes, where the disk is busy.
 func (p *clientPod) fillEtcd(t *testing.T) {
 	t.Helper()

@@ -78,14 +78,6 @@ func (c *cluster) writeRows(tag string, rows int) {
 	c.runSQL(0, fmt.Sprintf("insert into public.ledger (tag, pad) select '%s', repeat(md5(g::text), 8) from generate_series(1, %d) g", tag, rows))
 }
 
-// goOnWithOlderData makes the request, and waits for its result.
-func (c *cluster) goOnWithOlderData(id string) {
-	c.t.Helper()
-	c.waitCondition(readyTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDataStale, v1alpha1.AnnotationContinueWithOlderData)
-	c.requestRecovery(v1alpha1.AnnotationContinueWithOlderData, id)
-	c.awaitOlderData(id)
-}
-
 // awaitOlderData waits for the result of the request.
 func (c *cluster) awaitOlderData(id string) {
 	c.t.Helper()
@@ -96,24 +88,6 @@ func (c *cluster) awaitOlderData(id string) {
 			}
 		}
 		return fmt.Errorf("the requests are %v", obj.Status.Requests)
-	})
-}
-
-// deleteMember deletes the volume and the pod of a member that holds what the
-// primary lacks.
-func (c *cluster) deleteMember(ordinal int) {
-	c.t.Helper()
-	volume := &corev1.PersistentVolumeClaim{}
-	c.readObject(volume, c.volumeName(ordinal))
-	must(c.t, env.client.Delete(c.t.Context(), volume), "delete the volume")
-	eventually(c.t, goneTimeout, "the volume goes", func(ctx context.Context) error {
-		c.removePod(ordinal)
-		now := &corev1.PersistentVolumeClaim{}
-		err := env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(ordinal)}, now)
-		if client.IgnoreNotFound(err) == nil && (err != nil || now.UID != volume.UID) {
-			return nil
-		}
-		return fmt.Errorf("%s is still there: %w", volume.Name, err)
 	})
 }
 

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -13,9 +12,6 @@ import (
 	"testing"
 	"text/tabwriter"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // quietMinute is how long a steady world is listened to.
@@ -56,24 +52,6 @@ func formatTable(rows []auditRow) string {
 		panic(fmt.Sprintf("a strings.Builder takes everything: %v", err))
 	}
 	return b.String()
-}
-
-// waitForNamespacesToEnd lets earlier tests' clusters go, whose end the
-// operator would still be busy with.
-func waitForNamespacesToEnd(t *testing.T) {
-	t.Helper()
-	eventually(t, goneTimeout, "the namespaces of other tests end", func(ctx context.Context) error {
-		var list corev1.NamespaceList
-		if err := env.client.List(ctx, &list, client.MatchingLabels{namespaceLabel: "true"}); err != nil {
-			return err
-		}
-		for _, ns := range list.Items {
-			if ns.DeletionTimestamp != nil {
-				return fmt.Errorf("%s is still ending", ns.Name)
-			}
-		}
-		return nil
-	})
 }
 
 // endedElsewhere: client-go closes a series of like events some minutes after

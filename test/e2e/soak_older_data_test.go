@@ -12,6 +12,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -152,4 +153,22 @@ func (c *cluster) settleOlderData(id string) {
 	}
 	c.waitReady()
 	c.sameTables(1)
+}
+
+// deleteMember deletes the volume and the pod of a member that holds what the
+// primary lacks.
+func (c *cluster) deleteMember(ordinal int) {
+	c.t.Helper()
+	volume := &corev1.PersistentVolumeClaim{}
+	c.readObject(volume, c.volumeName(ordinal))
+	must(c.t, env.client.Delete(c.t.Context(), volume), "delete the volume")
+	eventually(c.t, goneTimeout, "the volume goes", func(ctx context.Context) error {
+		c.removePod(ordinal)
+		now := &corev1.PersistentVolumeClaim{}
+		err := env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(ordinal)}, now)
+		if client.IgnoreNotFound(err) == nil && (err != nil || now.UID != volume.UID) {
+			return nil
+		}
+		return fmt.Errorf("%s is still there: %w", volume.Name, err)
+	})
 }

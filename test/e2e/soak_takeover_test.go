@@ -165,3 +165,11 @@ func runIn(t *testing.T, folder, program string, arguments ...string) {
 	out, err := command.CombinedOutput()
 	must(t, err, program+": "+string(out))
 }
+
+// requestRecovery annotates the object.
+func (c *subject) requestRecovery(name, id string) {
+	c.t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, id)
+	err := env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner("e2e"))
+	must(c.t, err, "annotate the cluster")
+}

@@ -3,8 +3,13 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestSoak are long runs of what the end-to-end tests try once.
@@ -26,4 +31,22 @@ func TestSoak(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waitForNamespacesToEnd lets earlier tests' clusters go, whose end the
+// operator would still be busy with.
+func waitForNamespacesToEnd(t *testing.T) {
+	t.Helper()
+	eventually(t, goneTimeout, "the namespaces of other tests end", func(ctx context.Context) error {
+		var list corev1.NamespaceList
+		if err := env.client.List(ctx, &list, client.MatchingLabels{namespaceLabel: "true"}); err != nil {
+			return err
+		}
+		for _, ns := range list.Items {
+			if ns.DeletionTimestamp != nil {
+				return fmt.Errorf("%s is still ending", ns.Name)
+			}
+		}
+		return nil
+	})
 }

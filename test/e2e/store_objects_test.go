@@ -6,22 +6,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
 	"k8s.io/utils/ptr"
 )
-
-// errorCode is the code that a store gave its error; empty where it gave none.
-func errorCode(err error) string {
-	var answer smithy.APIError
-	if errors.As(err, &answer) {
-		return answer.ErrorCode()
-	}
-	return ""
-}
 
 // listKeys are those of the objects whose keys begin so, in order.
 func (s *store) listKeys(prefix string) []string {
@@ -57,12 +46,6 @@ func putObject(ctx context.Context, as *s3.Client, bucket, key string, content [
 	return err
 }
 
-func (s *store) removeObject(key string) {
-	s.t.Helper()
-	_, err := s.s3.DeleteObject(s.t.Context(), &s3.DeleteObjectInput{Bucket: ptr.To(bucket), Key: &key})
-	must(s.t, err, "remove the store's "+key)
-}
-
 // corruptObject changes one byte in the middle of an object, as another client who
 // may write does: the store vouches for what it has now.
 func (s *store) corruptObject(key string) {
@@ -78,36 +61,3 @@ func (s *store) truncateObject(key string) {
 	content := s.getObject(key)
 	s.putObject(key, content[:len(content)/2])
 }
-
-// fillers are the keys of what takes a store's space away.
-const fillers = "filler/"
-
-// fillVolume takes all the space there is, on a volume that holds no more than it
-// says.
-func (s *store) fillVolume() {
-	s.t.Helper()
-	left := s.size.Value()
-	for size := 8 << 20; size >= 4<<10; size /= 4 {
-		for n := 0; ; n++ {
-			err := putObject(s.t.Context(), s.s3, bucket, fmt.Sprintf("%s%d-%d", fillers, size, n), make([]byte, size))
-			if errorCode(err) == storeIsFull {
-				break
-			}
-			if left -= int64(size); err == nil && left < 0 {
-				err = errors.New("its volume holds more than " + s.size.String())
-			}
-			must(s.t, err, "fill the store")
-		}
-	}
-}
-
-// emptyVolume frees the space that fillVolume took.
-func (s *store) emptyVolume() {
-	s.t.Helper()
-	for _, key := range s.listKeys(fillers) {
-		s.removeObject(key)
-	}
-}
-
-// storeIsFull is the code of the store's error when its volume is full.
-const storeIsFull = "InsufficientStorage"

@@ -1,4 +1,4 @@
-//go:build e2e
+//go:build soak
 
 package e2e
 
@@ -12,6 +12,10 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"k8s.io/utils/ptr"
 )
 
 // storeKeeps: what the tests of backups do to a store happens to it.
@@ -117,3 +121,51 @@ func (s *store) waitServed(app *clientPod, want bool) {
 		return err
 	})
 }
+
+// errorCode is the code that a store gave its error; empty where it gave none.
+func errorCode(err error) string {
+	var answer smithy.APIError
+	if errors.As(err, &answer) {
+		return answer.ErrorCode()
+	}
+	return ""
+}
+
+func (s *store) removeObject(key string) {
+	s.t.Helper()
+	_, err := s.s3.DeleteObject(s.t.Context(), &s3.DeleteObjectInput{Bucket: ptr.To(bucket), Key: &key})
+	must(s.t, err, "remove the store's "+key)
+}
+
+// fillVolume takes all the space there is, on a volume that holds no more than it
+// says.
+func (s *store) fillVolume() {
+	s.t.Helper()
+	left := s.size.Value()
+	for size := 8 << 20; size >= 4<<10; size /= 4 {
+		for n := 0; ; n++ {
+			err := putObject(s.t.Context(), s.s3, bucket, fmt.Sprintf("%s%d-%d", fillers, size, n), make([]byte, size))
+			if errorCode(err) == storeIsFull {
+				break
+			}
+			if left -= int64(size); err == nil && left < 0 {
+				err = errors.New("its volume holds more than " + s.size.String())
+			}
+			must(s.t, err, "fill the store")
+		}
+	}
+}
+
+// emptyVolume frees the space that fillVolume took.
+func (s *store) emptyVolume() {
+	s.t.Helper()
+	for _, key := range s.listKeys(fillers) {
+		s.removeObject(key)
+	}
+}
+
+// fillers are the keys of what takes a store's space away.
+const fillers = "filler/"
+
+// storeIsFull is the code of the store's error when its volume is full.
+const storeIsFull = "InsufficientStorage"
