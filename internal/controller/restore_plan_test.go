@@ -64,7 +64,7 @@ var restored = &v1alpha1.RestoreResult{Backup: "orders-1", ClusterUID: "o-uid", 
 // restoreActs is what a plan does, in a few words.
 func restoreActs(p restorePlan) string {
 	var did []string
-	for what, is := range map[string]bool{"holds": p.holds, "latch": p.mustRecord} {
+	for what, is := range map[string]bool{"holds": p.holds, "record": p.mustRecord} {
 		if is {
 			did = append(did, what)
 		}
@@ -137,8 +137,8 @@ func TestPlanRestore(t *testing.T) {
 		}, "holds", "Stalled/RestoreRefused", "lies on volume orders-backups"},
 		{"a cluster that lives is not restored over", func(s *restoreObservation) { blank(s); s.how.Living = true }, "", "Stalled/RestoreRefused", "remove it"},
 		{"nor one on a volume of its own", func(s *restoreObservation) { blank(s); s.how.Living, s.how.Volume = true, claimOf("", "7") }, "", "Stalled/RestoreRefused", "remove it"},
-		{"a record that was lost is made again", func(s *restoreObservation) { blank(s); s.how.Living, s.how.Volume = true, claimOf("c-uid", "7") }, "latch", "", ""},
-		{"so is one that says less than it did", func(s *restoreObservation) { s.how.Living, s.how.Volume = true, claimOf("c-uid", "7") }, "latch", "", ""},
+		{"a record that was lost is made again", func(s *restoreObservation) { blank(s); s.how.Living, s.how.Volume = true, claimOf("c-uid", "7") }, "record", "", ""},
+		{"so is one that says less than it did", func(s *restoreObservation) { s.how.Living, s.how.Volume = true, claimOf("c-uid", "7") }, "record", "", ""},
 		{"nothing begins in a suspended cluster", func(s *restoreObservation) { blank(s); s.cluster.Common().Suspend = true }, "holds", "Reconciling/Restoring", "suspend"},
 		{"nor goes on", func(s *restoreObservation) { s.how.Volume, s.job, s.cluster.Common().Suspend = nil, nil, true }, "holds", "Reconciling/Restoring", "suspend"},
 		{"a volume of an earlier cluster is not touched", func(s *restoreObservation) { blank(s); s.how.Volume = claimOf("", "7") }, "holds", "Stalled/RestoreRefused", "remove spec.restore to go on"},
@@ -148,8 +148,8 @@ func TestPlanRestore(t *testing.T) {
 		{"one that is being deleted is waited for", func(s *restoreObservation) { blank(s); s.how.Volume, s.how.Leaving = claimOf("", "7"), "data-copy-0" }, "holds", "Reconciling/Restoring", "volume data-copy-0 of an earlier cluster"},
 		{"a half copy is to be deleted", func(s *restoreObservation) { blank(s); s.how.Volume = claimOf("b-uid", "") }, "holds", "Stalled/RestoreRefused", "look at what it holds first"},
 		{"volumes of other members are in the way", func(s *restoreObservation) { blank(s); s.how.Others = []string{"data-copy-1"} }, "holds", "Stalled/RestoreRefused", "delete data-copy-1"},
-		{"what is read is put on record first", blank, "holds latch", "Reconciling/Restoring", ""},
-		{"and again, where the record was lost", func(s *restoreObservation) { blank(s); s.how.Volume = claimOf("c-uid", "") }, "holds latch", "Reconciling/Restoring", ""},
+		{"what is read is put on record first", blank, "holds record", "Reconciling/Restoring", ""},
+		{"and again, where the record was lost", func(s *restoreObservation) { blank(s); s.how.Volume = claimOf("c-uid", "") }, "holds record", "Reconciling/Restoring", ""},
 		{"a Backup that is not there", func(s *restoreObservation) { blank(s); s.backup = nil }, "holds", "Stalled/BackupMissing", "orders-1"},
 		{"of another kind", func(s *restoreObservation) { blank(s); s.backup.Spec.ClusterRef.Kind = "EtcdCluster" }, "holds", "Stalled/RestoreRefused", "EtcdCluster"},
 		{"that is going", func(s *restoreObservation) {
@@ -165,7 +165,7 @@ func TestPlanRestore(t *testing.T) {
 		{"in a store, to a moment", func(s *restoreObservation) {
 			blank(s)
 			s.cluster.Common().Restore.Target, s.backup.Status.Location = noonish, &v1alpha1.BackupLocation{URL: "s3://acme"}
-		}, "holds latch", "Reconciling/Restoring", ""},
+		}, "holds record", "Reconciling/Restoring", ""},
 		{"another moment is another wish", func(s *restoreObservation) { s.cluster.Common().Restore.Target = noonish }, "-copy-restore -copy-restore holds", "Reconciling/Restoring", "another backup"},
 		{"what was recovered to another moment is none", func(s *restoreObservation) {
 			s.cluster.Common().Restore.Target, s.cluster.CommonStatus().Restore.Target = noonish, noonish
@@ -177,7 +177,7 @@ func TestPlanRestore(t *testing.T) {
 		}, volume + " holds", "Stalled/RestoreFailed", "recovered to the time"},
 		{"whose volume is gone", func(s *restoreObservation) { blank(s); s.volume = false }, "holds", "Stalled/BackupMissing", "orders-backups"},
 		{"another backup waits for what is left of the last try", func(s *restoreObservation) { s.cluster.Common().Restore.Backup = "tuesday" }, "-copy-restore -copy-restore holds", "Reconciling/Restoring", "another backup"},
-		{"and is put on record", func(s *restoreObservation) { s.cluster.Common().Restore.Backup, s.job, s.report = "tuesday", nil, nil }, "holds latch", "Reconciling/Restoring", ""},
+		{"and is put on record", func(s *restoreObservation) { s.cluster.Common().Restore.Backup, s.job, s.report = "tuesday", nil, nil }, "holds record", "Reconciling/Restoring", ""},
 		{"a volume of an earlier cluster does not go", func(s *restoreObservation) {
 			s.cluster.Common().Restore.Backup, s.job, s.report, s.how.Volume = "tuesday", nil, nil, claimOf("", "7")
 		}, "holds", "Stalled/RestoreRefused", "data-copy-0"},
@@ -235,17 +235,17 @@ func TestPlanRestore(t *testing.T) {
 			backupstest.EndJob(s.job, batchv1.JobComplete)
 			s.job.Status.CompletionTime = &metav1.Time{Time: backupstest.Noon.Add(-time.Hour)}
 		}, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
-		{"a result is put on record", func(s *restoreObservation) { s.report.result = restored }, "holds latch", "Reconciling/Restoring", "is restored"},
+		{"a result is put on record", func(s *restoreObservation) { s.report.result = restored }, "holds record", "Reconciling/Restoring", "is restored"},
 		{"one of another manifest is none", of("", "m2", "orders-1"), volume + " holds", "Stalled/RestoreFailed", "holds backup orders-1, of the manifest m2"},
 		{"even without its Job", func(s *restoreObservation) { of("", "m2", "orders-1")(s); s.job = nil }, volume + " holds", "Stalled/RestoreFailed", "delete the volume"},
-		{"of a store it is what lies below the prefix", of("shop/orders/u/", "shop/orders/u/m", "orders-1"), "holds latch", "Reconciling/Restoring", "is restored"},
+		{"of a store it is what lies below the prefix", of("shop/orders/u/", "shop/orders/u/m", "orders-1"), "holds record", "Reconciling/Restoring", "is restored"},
 		{"and nothing else", of("shop/orders/u/", "shop/orders/v/m", "orders-1"), volume + " holds", "Stalled/RestoreFailed", "not what spec.restore names"},
 		{"with the name that is asked for", of("shop/orders/u/", "shop/orders/u/m", "orders-2"), volume + " holds", "Stalled/RestoreFailed", "orders-2"},
 		{"a mistake is looked at again when a person asks", func(s *restoreObservation) {
 			of("", "m2", "orders-1")(s)
 			s.cluster.SetAnnotations(map[string]string{"reconcile.fluxcd.io/requestedAt": "now"})
 		}, "-copy-restore -copy-restore " + volume + " holds", "Reconciling/Restoring", ""},
-		{"whatever became of the Job", func(s *restoreObservation) { s.report.result, s.job = restored, nil }, "holds latch", "Reconciling/Restoring", "is restored"},
+		{"whatever became of the Job", func(s *restoreObservation) { s.report.result, s.job = restored, nil }, "holds record", "Reconciling/Restoring", "is restored"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func deleting(s *observation) {
 // acts is what a plan does, in a few words.
 func acts(p plan) string {
 	var did []string
-	for what, is := range map[string]bool{"finalizer": p.finalizer, "release": p.release, "prune": p.complete, "stop": p.stop != nil, "latch": p.mustRecord, "account": p.keepAccount} {
+	for what, is := range map[string]bool{"finalizer": p.finalizer, "release": p.release, "prune": p.complete, "stop": p.stop != nil, "record": p.mustRecord, "account": p.keepAccount} {
 		if is {
 			did = append(did, what)
 		}
@@ -114,28 +114,28 @@ func TestPlanBackup(t *testing.T) {
 		{"behind another one it waits", func(s *observation) { s.ahead, s.job = "orders-0", nil }, "", "Pending", "WaitingForTurn", "Reconciling"},
 		{"where as many are made as may be it waits", func(s *observation) { fresh(s); s.most = 20 }, "", "Pending", "Queued", "Reconciling"},
 		{"without a member to copy it waits", func(s *observation) { s.copying, s.job = engine.CopyPlan{Waits: "no member serves"}, nil }, "", "Pending", "WaitingForSource", "Reconciling"},
-		{"where it goes is on record first", func(s *observation) { s.backup.Status.Location, s.job = nil, nil }, "latch", "Copying", "Copying", "Reconciling"},
+		{"where it goes is on record first", func(s *observation) { s.backup.Status.Location, s.job = nil, nil }, "record", "Copying", "Copying", "Reconciling"},
 		{"then its Job begins", func(s *observation) { s.job = nil }, "Job/orders-1-copy Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
 		{"a Job that is there is never applied again", func(*observation) {}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"without its cluster a Job is stopped", func(s *observation) { s.cluster = nil }, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"another cluster of the name is not copied", another, "latch stop", "Failed", "BackupFailed", "Stalled"},
-		{"another cluster of the name gets no Job either", func(s *observation) { another(s); s.job = nil }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"without its cluster a Job is stopped", func(s *observation) { s.cluster = nil }, "record stop", "Failed", "BackupFailed", "Stalled"},
+		{"another cluster of the name is not copied", another, "record stop", "Failed", "BackupFailed", "Stalled"},
+		{"another cluster of the name gets no Job either", func(s *observation) { another(s); s.job = nil }, "record", "Failed", "BackupFailed", "Stalled"},
 		{"nor does it for a slot of the lost one", func(s *observation) {
 			fresh(s)
 			s.backup.Labels = map[string]string{v1alpha1.LabelClusterUID: "before"}
-		}, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"one by hand that has not begun is of the cluster that comes", func(s *observation) { fresh(s); another(s) }, "latch", "Copying", "Copying", "Reconciling"},
+		}, "record", "Failed", "BackupFailed", "Stalled"},
+		{"one by hand that has not begun is of the cluster that comes", func(s *observation) { fresh(s); another(s) }, "record", "Copying", "Copying", "Reconciling"},
 		{"what was copied before its cluster went is good", func(s *observation) {
 			s.cluster, s.backup.Status.Run = nil, &v1alpha1.BackupRun{Result: backupstest.Result}
-		}, "latch prune", "Completed", "", ""},
-		{"backups that are turned off stop it", func(s *observation) { s.cluster.Common().Backup.Enabled = new(false) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		}, "prune record", "Completed", "", ""},
+		{"backups that are turned off stop it", func(s *observation) { s.cluster.Common().Backup.Enabled = new(false) }, "record stop", "Failed", "BackupFailed", "Stalled"},
 		{"suspended, a Job goes on", func(s *observation) { s.cluster.Common().Suspend = true }, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "Copying", "Reconciling"},
-		{"a Job without a program for half an hour is abandoned", func(s *observation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		{"a Job without a program for half an hour is abandoned", func(s *observation) { s.job.CreationTimestamp = ago(31 * time.Minute) }, "record stop", "Failed", "BackupFailed", "Stalled"},
 		{"and so is one whose pod does not start", func(s *observation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}}})}
 			s.pods[0].CreationTimestamp = ago(31 * time.Minute)
-		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		}, "record stop", "Failed", "BackupFailed", "Stalled"},
 		{"one that runs may take longer", func(s *observation) {
 			s.job.CreationTimestamp = ago(40 * time.Minute)
 			s.backup.Status.Run = &v1alpha1.BackupRun{Step: v1alpha1.BackupStepCopying}
@@ -151,7 +151,7 @@ func TestPlanBackup(t *testing.T) {
 			s.pods = []corev1.Pod{podOf("j", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "backup", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}})}
 			gone := ago(31 * time.Minute)
 			s.pods[0].DeletionTimestamp = &gone
-		}, "latch stop", "Failed", "BackupFailed", "Stalled"},
+		}, "record stop", "Failed", "BackupFailed", "Stalled"},
 		{"one that was abandoned stops its Job, also in a later pass", func(s *observation) {
 			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
 		}, "stop", "Failed", "BackupFailed", "Stalled"},
@@ -168,12 +168,12 @@ func TestPlanBackup(t *testing.T) {
 		}, "Role/orders-1-report RoleBinding/orders-1-report", "Copying", "WaitingForSource", "Stalled"},
 		{"a result ends it, whatever became of the Job", func(s *observation) {
 			s.backup.Status.Run, s.job = &v1alpha1.BackupRun{Result: backupstest.Result}, nil
-		}, "latch", "Completed", "", ""},
+		}, "record", "Completed", "", ""},
 		{"with the result on record its Job goes", func(s *observation) {
 			s.backup.Status.CompletionTime, s.backup.Status.Result = &metav1.Time{Time: backupstest.Noon}, backupstest.Result
 		}, "prune", "Completed", "", ""},
-		{"a Job that failed ends it", func(s *observation) { backupstest.EndJob(s.job, batchv1.JobFailed) }, "latch", "Failed", "BackupFailed", "Stalled"},
-		{"a Job that ends without a result has failed", func(s *observation) { backupstest.EndJob(s.job, batchv1.JobComplete) }, "latch", "Failed", "BackupFailed", "Stalled"},
+		{"a Job that failed ends it", func(s *observation) { backupstest.EndJob(s.job, batchv1.JobFailed) }, "record", "Failed", "BackupFailed", "Stalled"},
+		{"a Job that ends without a result has failed", func(s *observation) { backupstest.EndJob(s.job, batchv1.JobComplete) }, "record", "Failed", "BackupFailed", "Stalled"},
 		{"the Job of a failed one stays for its log", func(s *observation) {
 			backupstest.EndJob(s.job, batchv1.JobFailed)
 			s.backup.Status.CompletionTime, s.backup.Status.Error = &metav1.Time{Time: backupstest.Noon}, "why"
@@ -184,7 +184,7 @@ func TestPlanBackup(t *testing.T) {
 		{"in a store nobody waits for room", func(s *observation) {
 			fresh(s)
 			s.leaving, s.cluster.Common().Backup.Destination = "orders-0", &v1alpha1.BackupDestination{URL: "s3://acme"}
-		}, "latch", "Copying", "Copying", "Reconciling"},
+		}, "record", "Copying", "Copying", "Reconciling"},
 
 		{"deleted while it runs, it is stopped first", deleting, "stop", "Deleting", "Removing", "Reconciling"},
 		{"deleted before it began, it goes", func(s *observation) { deleting(s); s.job, s.backup.Status.Location = nil, nil }, "release", "Deleting", "Removing", "Reconciling"},

@@ -105,7 +105,7 @@ func TestObserveTurn(t *testing.T) {
 	if err := r.Client.Delete(t.Context(), &copying, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	if s.most = 0; r.observeTurn(t.Context(), &s) != nil || s.most != 0 || acts(planBackup(s)) != "latch" {
+	if s.most = 0; r.observeTurn(t.Context(), &s) != nil || s.most != 0 || acts(planBackup(s)) != "record" {
 		t.Errorf("it has its turn, and does %q", acts(planBackup(s)))
 	}
 }
