@@ -113,18 +113,13 @@ s3-image: cluster ## the image of the S3 store of the tests, for the local clust
 	@$(CLUSTER) images --dir $(STATE) s3
 
 # The prerequisites of the focused tests are built first. The linter vets these
-# tests: vetting them again would take as long as compiling them. The output shows only
-# reports and failures; e2e.log has the result and time of each test, and lists
-# the skipped tests at its end.
+# tests: vetting them again would take as long as compiling them.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
-	@mkdir -p $(STATE); cd test/e2e && go test -tags e2e -vet=off -count=1 -v -timeout 60m -run '$(FOCUS)' 2>&1 | tee $(STATE)/e2e.log \
-		| grep --line-buffered -vE '^=== (RUN|PAUSE|CONT)|^ *--- PASS' || { \
-		printf '\n==> what the tests reported, first lines only (all of it: $(STATE)/e2e.log)\n'; \
-		grep -E '^ +[a-z0-9_]+_test\.go:[0-9]+: ' $(STATE)/e2e.log | cut -c1-500; exit 1; }
+	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
 soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (170 minutes)
-	@cd test/e2e && go test -tags 'e2e soak' -vet=off -count=1 -v -timeout 220m -run '$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))'
+	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 220m
 
 bench: cluster deploy etcd-images ## measure and print a table (about 15 minutes)
 	$(call say,benchmarks)

@@ -1,6 +1,7 @@
 // Command shape prints measures of the form of a Go tree: the length of its
-// functions and files, the size of its types and directories, and how many
-// functions have a name of one word.
+// functions and files, the size of its types and directories, how many
+// functions have a name of one word, how many imports run back up, and how many
+// passages stand in two places.
 //
 //	cd test && go run ./shape [-budgets] ..
 package main
@@ -29,6 +30,9 @@ const (
 	directoryBudget = 20
 )
 
+// modulePath of the tree.
+const modulePath = "github.com/holdfast-db/holdfast"
+
 // standardNames are names of one word that an interface, a convention or the
 // contract of the loop asks for.
 var standardNames = []string{
@@ -48,6 +52,9 @@ type shape struct {
 	functions, files, methods, fields, directories []named
 	oneWord                                        []string
 	counted                                        int
+	// upwards are imports of a package by one below it, as "importer -> imported".
+	upwards    []string
+	duplicates duplicateFinder
 }
 
 func main() {
@@ -96,7 +103,11 @@ func measuredFile(name string) bool {
 // addFile measures one file.
 func (s *shape) addFile(root, path string) error {
 	set := token.NewFileSet()
-	parsed, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+	source, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	parsed, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
@@ -107,6 +118,8 @@ func (s *shape) addFile(root, path string) error {
 	directory := filepath.ToSlash(filepath.Dir(name))
 	s.files = append(s.files, named{name, set.File(parsed.Pos()).LineCount()})
 	countOne(&s.directories, directory, 1)
+	s.addImports(directory, parsed.Imports)
+	s.duplicates.addFile(name, string(source))
 	for _, declared := range parsed.Decls {
 		switch d := declared.(type) {
 		case *ast.FuncDecl:
@@ -116,6 +129,17 @@ func (s *shape) addFile(root, path string) error {
 		}
 	}
 	return nil
+}
+
+// addImports finds the imports of packages that the importing one stands below.
+func (s *shape) addImports(directory string, imports []*ast.ImportSpec) {
+	for _, i := range imports {
+		_, imported, inTree := strings.Cut(strings.Trim(i.Path.Value, `"`), modulePath+"/")
+		if inTree && strings.HasPrefix(directory, imported+"/") {
+			s.upwards = append(s.upwards, directory+" -> "+imported)
+		}
+	}
+	slices.Sort(s.upwards)
 }
 
 // addFunction measures a function or method.
@@ -200,6 +224,8 @@ func (s *shape) printTable() {
 	fmt.Printf("| directories over %d files | %d | %s |\n", directoryBudget, len(over), strings.Join(namesOf(over), ", "))
 	fmt.Printf("| functions with a name of one word | %d of %d (%.1f %%) | |\n", len(s.oneWord), s.counted,
 		100*float64(len(s.oneWord))/float64(max(1, s.counted)))
+	fmt.Printf("| imports that run back up: of a package by one below it | %d, by %d packages | |\n", len(s.upwards), len(slices.Compact(slices.Clone(s.upwards))))
+	fmt.Printf("| passages of %d or more lines of code in two places | %d | |\n", passageLines, len(s.duplicates.findPassages()))
 	lines := 0
 	for _, f := range s.files {
 		lines += f.size
@@ -224,9 +250,15 @@ func (s *shape) printOverBudget() {
 			fmt.Printf("  %4d %s\n", n.size, n.name)
 		}
 	}
-	fmt.Println("\nnames of one word:")
-	for _, name := range s.oneWord {
-		fmt.Println("      " + name)
+	printList("names of one word", s.oneWord)
+	printList("imports that run back up", slices.Compact(slices.Clone(s.upwards)))
+	printList("passages in two places", s.duplicates.findPassages())
+}
+
+func printList(title string, lines []string) {
+	fmt.Printf("\n%s:\n", title)
+	for _, line := range lines {
+		fmt.Println("      " + line)
 	}
 }
 

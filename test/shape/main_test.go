@@ -1,8 +1,12 @@
 package main
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +44,35 @@ func TestMeasuresWithoutTestsAndGeneratedFiles(t *testing.T) {
 	}
 	if s.functions[0] != (named{"p.T.take", 2}) || s.fields[0] != (named{"p.T", 2}) || s.methods[0] != (named{"p.T", 1}) {
 		t.Errorf("sizes %+v", s)
+	}
+}
+
+func TestImportsThatRunBackUp(t *testing.T) {
+	s := &shape{}
+	parsed, err := parser.ParseFile(token.NewFileSet(), "a.go", `package a
+import (
+	"`+modulePath+`/internal"
+	"`+modulePath+`/internal/a"
+	"`+modulePath+`/internal/a/b/c"
+	"`+modulePath+`/internal/ab"
+	"fmt"
+)`, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addImports("internal/a/b", parsed.Imports)
+	if want := []string{"internal/a/b -> internal", "internal/a/b -> internal/a"}; !slices.Equal(s.upwards, want) {
+		t.Errorf("found %q, want %q", s.upwards, want)
+	}
+}
+
+func TestPassagesInTwoPlaces(t *testing.T) {
+	passage := "a()\nb()\n// said here\nc()\n\nd()\ne()\nf()\ng()\n"
+	var d duplicateFinder
+	d.addFile("one.go", "package p\nimport (\n\"x\"\n)\n"+passage+"x()\n")
+	d.addFile("two.go", "y()\n"+strings.ReplaceAll(passage, "// said here\n", "")+"z()\n")
+	d.addFile("short.go", "c()\nd()\ne()\nf()\ng()\n")
+	if got, want := d.findPassages(), []string{"7 lines: one.go:5 two.go:2"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
 	}
 }

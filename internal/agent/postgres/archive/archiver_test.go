@@ -121,6 +121,7 @@ func TestArchiveBudget(t *testing.T) {
 			t.Errorf("%+v, %s", s.Gap, s.Error)
 		}
 		if recycled {
+			a.settles()
 			if err := errors.Join(os.Remove(a.files.walPath(segmentName(1, 2))), os.Remove(a.files.walPath(segmentName(1, 3)))); err != nil {
 				t.Fatal(err)
 			}

@@ -38,6 +38,8 @@ type archiving struct {
 	// hangs says that the store holds each file, and answers nothing.
 	hangs       atomic.Bool
 	checkpoints atomic.Int64
+	// inFlight are the files that are being stored now.
+	inFlight atomic.Int64
 	said        atomic.Pointer[agentapi.ArchiveStatus]
 }
 
@@ -66,6 +68,8 @@ func (a *archiving) another(pgdata string) *Archiver {
 	s.queue.limitLife(a.t.Context())
 	s.WrapPut(func(before PutFile) PutFile {
 		return func(ctx context.Context, archive *wal.Archive, name string) error {
+			a.inFlight.Add(1)
+			defer a.inFlight.Add(-1)
 			if a.hangs.Load() {
 				<-ctx.Done()
 				return ctx.Err()
@@ -166,6 +170,18 @@ func (a *archiving) up() {
 	err := unix.Renameat2(unix.AT_FDCWD, a.store+".away", unix.AT_FDCWD, a.store, unix.RENAME_EXCHANGE)
 	if err := errors.Join(err, os.Remove(a.store+".away")); err != nil {
 		a.t.Fatal(err)
+	}
+}
+
+// settles waits until nothing is being stored for a moment: what was discarded may
+// have been read already, and would be stored as soon as the store is back.
+func (a *archiving) settles() {
+	a.t.Helper()
+	for idle := 0; idle < 20; idle++ {
+		if a.inFlight.Load() > 0 {
+			idle = 0
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

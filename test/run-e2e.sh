@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Run end-to-end tests: each result as it comes, and at the end what was not tested
+# and what failed tests reported.
+#
+#   FOCUS=regexp STATE=folder GOTESTSUM="command" test/run-e2e.sh [argument of go test …]
+set -euo pipefail
+cd "$(dirname "$0")/e2e"
+mkdir -p "$STATE"
+events=$STATE/e2e.json
+status=0
+$GOTESTSUM --format testname --hide-summary all --jsonfile "$events" -- \
+  -vet=off -count=1 -run "$FOCUS" "$@" . || status=$?
+
+untested=$(sed -nE 's/.*"Test":"([^"]*)".*\*\*\* NOT TESTED: (.*) \*\*\*.*/  \1: \2/p' "$events")
+if [[ -n $untested ]]; then
+  printf '\n*** NOT TESTED ***\n%s\n' "$untested"
+fi
+if ((status)); then
+  # The first lines of what they reported: whole reports would push these out of sight.
+  printf '\n==> what failed tests reported (all of it: %s)\n' "$events"
+  sed -nE 's/.*"Action":"fail".*"Test":"([^"]*)".*/\1/p' "$events" | while read -r name; do
+    printf '%s\n' "$name"
+    grep -F "\"Test\":\"$name\"" "$events" | sed -nE 's/.*"Output":" *([a-z0-9_]+_test\.go:[0-9]+: .*)"}$/    \1/p' | tail -n 20 | cut -c1-500
+  done
+fi
+exit "$status"
