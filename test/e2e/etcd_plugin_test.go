@@ -38,7 +38,7 @@ func etcdPlugin(t *testing.T) {
 	c.pluginPrints(0, []string{"logs", "orders", "--tail", "1"}, "orders-0 | ", "orders-1 | ", "orders-2 | ")
 	etcdctlInPlugin(c)
 	shell := newDocsShell(t, c.namespace)
-	if out := shell.runStep(t, "EtcdPlugin", "compare-hashes", "etcdctl config", "etcdctl orders", "--rev 1200", "--rev 2"); strings.Count(out, "2379 |") != 3 {
+	if out := shell.runStep(t, "EtcdPlugin", "compare-hashes", "etcdctl config", "etcdctl orders", "--rev 1200", "--rev 2"); strings.Count(out, ":2379 ") != 3 {
 		t.Errorf("not every member has a hash: %s", out)
 	}
 	shell.runStep(t, "EtcdPlugin", "certificate", "credentials config", "credentials orders")

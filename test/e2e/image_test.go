@@ -14,14 +14,13 @@ import (
 // movingTag: a tag that stands for a newer minor version by now does not bring
 // it into a cluster whose first member ran the older.
 func movingTag(t *testing.T) {
-	have := needImages(t, "postgres", "17", 2)
-	older, newer := have[0], have[len(have)-1]
+	line, older, newer := needMinors(t)
 	// Of the repository that the images have: by another name's digest the
 	// runtime would not know them.
 	repository, _, _ := strings.Cut(imageRef(t, "postgres", older), ":")
-	moving := repository + ":17-moving"
+	moving := repository + ":" + line + "-moving"
 	tagImage(t, older, moving)
-	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = "17", moving })
+	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = v1alpha1.PostgresVersion(line), moving })
 	obj := c.waitReady()
 	image := obj.Status.Image
 	if obj.Status.Version != older || !strings.Contains(image, "@sha256:") {

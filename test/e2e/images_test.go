@@ -65,6 +65,19 @@ func needImages(t *testing.T, engine, line string, count int) []string {
 	return have
 }
 
+// needMinors are the oldest and the newest minor version of the newest line of PostgreSQL
+// of which the nodes have two.
+func needMinors(t *testing.T) (line, older, newer string) {
+	t.Helper()
+	for _, line := range []string{"18", "17", "15"} {
+		if have := imageVersions("postgres", line); len(have) > 1 {
+			return line, have[0], have[len(have)-1]
+		}
+	}
+	skipTest(t, "needs two minor versions of one major version of PostgreSQL (test/cluster images postgres)")
+	return "", "", ""
+}
+
 // needVersion skips a test of a version that the nodes lack.
 func needVersion(t *testing.T, engine, line, version string) {
 	t.Helper()

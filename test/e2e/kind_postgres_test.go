@@ -78,9 +78,10 @@ func (postgresDatabase) checkServes(t *testing.T, c *subject) string {
 	return newClient(t).mustPsql(t, (&cluster{c.withTest(t)}).connectionURI(), "select value from kept")
 }
 
+// otherImage is of another major version: it must not even start on the data.
 func (postgresDatabase) otherImage(t *testing.T) string {
 	t.Helper()
-	return imageRef(t, "postgres", needImages(t, "postgres", "17", 2)[0])
+	return imageRef(t, "postgres", needImages(t, "postgres", "18", 1)[0])
 }
 
 func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {

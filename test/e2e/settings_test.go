@@ -104,8 +104,7 @@ func testSettings(t *testing.T) {
 
 // minorUpgrade goes to a newer minor version and back, with so many members.
 func minorUpgrade(t *testing.T, members int) {
-	have := needImages(t, "postgres", "17", 2)
-	older, newer := have[0], have[len(have)-1]
+	_, older, newer := needMinors(t)
 	c := newCluster(t, int32(members), func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
 	obj := c.waitReady()
 	if obj.Status.Version != older {

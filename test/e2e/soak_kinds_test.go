@@ -14,7 +14,7 @@ func TestSoakOtherKinds(t *testing.T) {
 	t.Run("Together", func(t *testing.T) { runTogether(t, partsOfKinds(leftOut)) })
 	t.Run("WithoutOperator", func(t *testing.T) {
 		stopInstalled(t)
-		var parts []part
+		parts := []part{{"EtcdUpgrades", func(t *testing.T) { etcdUpgrades(t, "3.5", "3.6", "3.7") }}}
 		for _, test := range withoutOperator {
 			for _, k := range allKinds() {
 				if leftOut(k, test.on) {

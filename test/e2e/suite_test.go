@@ -137,7 +137,7 @@ func TestOperators(t *testing.T) {
 	node := reserveNode(t)
 	parts := []part{
 		{"Quiet", quietOperated},
-		{"EtcdUpgrades", etcdUpgrades},
+		{"EtcdUpgrades", func(t *testing.T) { etcdUpgrades(t, "3.7") }},
 		{"EtcdNodeStops", func(t *testing.T) { etcdNodeStops(t, node) }},
 		{"StandbyTakesOver", standbyTakesOver},
 		{"Installations", testInstallations},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
 )
 
 const cgroupMount = "/sys/fs/cgroup"
@@ -44,6 +46,10 @@ func listHierarchies() ([]string, error) {
 	return roots, nil
 }
 
+// weights of the processor for the cluster as a whole, by the file that takes them: as
+// eight processes beside it. Tests and builds on the machine would starve its members.
+var weights = map[string]string{"cpu.shares": "8192", "cpu.weight": "800"}
+
 // MakeCgroup makes the cgroup in every hierarchy.
 func MakeCgroup(cgroup string) error {
 	roots, err := listHierarchies()
@@ -57,6 +63,22 @@ func MakeCgroup(cgroup string) error {
 				return err
 			}
 			path = filepath.Join(path, element)
+		}
+		if err := weighCluster(filepath.Join(root, layout.CgroupRoot)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weighCluster gives a cgroup its weight, in a hierarchy that has one.
+func weighCluster(path string) error {
+	for file, weight := range weights {
+		if _, err := os.Stat(filepath.Join(path, file)); err != nil {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(path, file), []byte(weight), 0o644); err != nil {
+			return fmt.Errorf("weigh the cluster's cgroup: %w", err)
 		}
 	}
 	return nil
