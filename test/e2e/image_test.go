@@ -20,7 +20,9 @@ func movingTag(t *testing.T) {
 	repository, _, _ := strings.Cut(imageRef(t, "postgres", older), ":")
 	moving := repository + ":" + line + "-moving"
 	tagImage(t, older, moving)
-	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version, obj.Spec.Image = v1alpha1.PostgresVersion(line), moving })
+	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) {
+		obj.Spec.Version, obj.Spec.Image = v1alpha1.PostgresVersion(line), moving
+	})
 	obj := c.waitReady()
 	image := obj.Status.Image
 	if obj.Status.Version != older || !strings.Contains(image, "@sha256:") {
