@@ -36,8 +36,8 @@ func (c *cluster) toAll(ordinal int, signal string) error {
 
 // frozenPrimaryKeepsVolumes: while the primary does not answer, no copy of its data
 // is deleted, whatever it said before.
-func frozenPrimaryKeepsVolumes(t *testing.T) {
-	c := newCluster(t, 2, func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
+func frozenPrimaryKeepsVolumes(t *testing.T, members int) {
+	c := newCluster(t, int32(members), func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
 	c.waitReady()
 	c.runSQL(0, "create table kept as select n, md5(n::text) from generate_series(1, 20000) n")
 	const checksum = "select count(*) || ' ' || md5(string_agg(md5, ',' order by n)) from kept"
@@ -46,17 +46,21 @@ func frozenPrimaryKeepsVolumes(t *testing.T) {
 	c.scaleTo(1)
 	for began := time.Now(); time.Since(began) < frozenPeriod; time.Sleep(pollInterval) {
 		must(t, c.toAll(0, "STOP"), "keep the primary frozen")
-		var volume corev1.PersistentVolumeClaim
-		c.readObject(&volume, c.volumeName(1))
-		if volume.DeletionTimestamp != nil {
-			t.Fatalf("volume %s was deleted %s after the primary was frozen", volume.Name, time.Since(began))
+		for n := 1; n < members; n++ {
+			var volume corev1.PersistentVolumeClaim
+			c.readObject(&volume, c.volumeName(n))
+			if volume.DeletionTimestamp != nil {
+				t.Fatalf("volume %s was deleted %s after the primary was frozen", volume.Name, time.Since(began))
+			}
 		}
 	}
 	must(t, c.toAll(0, "CONT"), "let the primary go on")
-	eventually(t, goneTimeout, "the former member's volume goes", func(ctx context.Context) error {
-		var v corev1.PersistentVolumeClaim
-		return checkGone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(1)}, &v))
-	})
+	for n := 1; n < members; n++ {
+		eventually(t, goneTimeout, "a former member's volume goes", func(ctx context.Context) error {
+			var v corev1.PersistentVolumeClaim
+			return checkGone(env.client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.volumeName(n)}, &v))
+		})
+	}
 	c.waitReady()
 	if after := c.runSQL(0, checksum); after != before {
 		t.Errorf("the table was %s, and is %s", before, after)

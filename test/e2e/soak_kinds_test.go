@@ -29,6 +29,8 @@ func TestSoakOtherKinds(t *testing.T) {
 // TestSoakLongForms are the long forms of what the end-to-end tests try with
 // fewer members, and the tests of what these tests themselves rely on.
 func TestSoakLongForms(t *testing.T) {
+	three := *postgres
+	three.several = 3
 	runTogether(t, []part{
 		{"Scale", func(t *testing.T) { scaleUnderWrites(t, 3, 5) }},
 		{"MinorUpgrade", func(t *testing.T) { minorUpgrade(t, 3) }},
@@ -37,6 +39,10 @@ func TestSoakLongForms(t *testing.T) {
 		{"EtcdKilledPods", func(t *testing.T) { etcdKilledPods(t, 0, 1, 2) }},
 		{"EtcdLostVolumes", func(t *testing.T) { etcdLostVolumes(t, 2, 1, 0) }},
 		{"EtcdMajorityLost", func(t *testing.T) { etcdMajorityLost(t, 0, 1, 2) }},
+		{"FrozenPrimary", func(t *testing.T) { frozenPrimaryKeepsVolumes(t, 3) }},
+		{"Backups", func(t *testing.T) { testBackups(t, &three) }},
+		{"Restores", func(t *testing.T) { testRestores(t, &three) }},
+		{"StorePointInTime", func(t *testing.T) { restoresToMoments(t, 2000) }},
 		{"Store", storeKeeps},
 		{"WriteTimes", writesHaveTimes},
 	})

@@ -117,8 +117,8 @@ func (a *archived) wantMoment(c *subject, before, after time.Time) {
 
 // restoresToMoments: from one archive, to times at random, to a position and to
 // its end; and what comes back archives beside it.
-func restoresToMoments(t *testing.T) {
-	a := newArchived(t, "4Gi", 1000)
+func restoresToMoments(t *testing.T, writes int) {
+	a := newArchived(t, "4Gi", writes)
 	stored := a.s.listKeys(a.wal)
 	times := map[string]time.Time{}
 	for n, at := range a.writer.report.chooseMoments(3) {

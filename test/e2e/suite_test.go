@@ -53,7 +53,7 @@ var ofEveryKind = []struct {
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
 	{"Scale", func(t *testing.T) { scaleUnderWrites(t, 5) }},
-	{"FrozenPrimary", frozenPrimaryKeepsVolumes},
+	{"FrozenPrimary", func(t *testing.T) { frozenPrimaryKeepsVolumes(t, 2) }},
 	{"FailedBackupsLetGo", failedBackupsLetGo},
 	{"Lag", laggingReplicaLeaves},
 	{"AgentDies", agentDies},
@@ -96,7 +96,7 @@ var ofBackups = []part{
 	{"SlowStore", slowStore},
 	{"StoreInterrupted", storeInterrupted},
 	{"BackupVolumeFull", backupVolumeFull},
-	{"StorePointInTime", restoresToMoments},
+	{"StorePointInTime", func(t *testing.T) { restoresToMoments(t, 1000) }},
 }
 
 // ofFlux are clusters that come from Git, by Flux's own controller.

@@ -40,7 +40,7 @@ type archiving struct {
 	checkpoints atomic.Int64
 	// inFlight are the files that are being stored now.
 	inFlight atomic.Int64
-	said        atomic.Pointer[agentapi.ArchiveStatus]
+	said     atomic.Pointer[agentapi.ArchiveStatus]
 }
 
 func newArchiving(t *testing.T) *archiving {
