@@ -1,13 +1,8 @@
 package agent
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 )
 
 // RestoredFile stands in a data directory that was restored from a backup.
@@ -26,15 +21,8 @@ type Restored struct {
 // ReadRestored reads what a file says; nothing where there is none.
 func ReadRestored(path string) (Restored, error) {
 	var r Restored
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
-	if err != nil {
-		return Restored{}, fmt.Errorf("read %s: %w", RestoredFile, err)
+	if _, err := atomicfile.ReadJSON(path, &r); err != nil {
+		return Restored{}, err
 	}
 	return r, nil
 }

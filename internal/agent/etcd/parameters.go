@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -198,12 +197,8 @@ func otherName(name string) string {
 // provenParameters are those with which etcd last served; nil where none are
 // known.
 func provenParameters(dir string) map[string]string {
-	data, err := os.ReadFile(filepath.Join(dir, parametersName))
-	if err != nil {
-		return nil
-	}
 	var parameters map[string]string
-	if json.Unmarshal(data, &parameters) != nil {
+	if _, err := atomicfile.ReadJSON(filepath.Join(dir, parametersName), &parameters); err != nil {
 		return nil
 	}
 	return parameters
@@ -211,11 +206,7 @@ func provenParameters(dir string) map[string]string {
 
 // saveProven keeps the parameters as those that etcd serves with.
 func saveProven(dir string, parameters map[string]string) error {
-	data, err := json.Marshal(parameters)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteDurably(filepath.Join(dir, parametersName), data)
+	return atomicfile.WriteJSON(filepath.Join(dir, parametersName), parameters)
 }
 
 // listDifferences lists the names, sorted, whose values differ.

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,29 +79,13 @@ type served struct {
 
 func readMark(dir string) (mark, error) {
 	var m mark
-	data, err := os.ReadFile(filepath.Join(dir, markName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &m)
-	}
-	if err != nil {
-		return m, fmt.Errorf("read the mark of the volume: %w", err)
-	}
-	return m, nil
+	_, err := atomicfile.ReadJSON(filepath.Join(dir, markName), &m)
+	return m, err
 }
 
 // writeTo replaces the mark, durably.
 func (m mark) writeTo(dir string) error {
-	data, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("mark the volume: %w", err)
-	}
-	if err := atomicfile.WriteDurably(filepath.Join(dir, markName), data); err != nil {
-		return fmt.Errorf("mark the volume: %w", err)
-	}
-	return nil
+	return atomicfile.WriteJSON(filepath.Join(dir, markName), m)
 }
 
 // nameVolume gives the volume its random name.

@@ -37,11 +37,7 @@ func (m DivergedMark) DescribeHold() string {
 
 // WriteDivergedMark marks the data on the volume at dir once and for all.
 func WriteDivergedMark(dir string, m DivergedMark) error {
-	data, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteDurably(filepath.Join(dir, DivergedMarkName), data)
+	return atomicfile.WriteJSON(filepath.Join(dir, DivergedMarkName), m)
 }
 
 // ReadDivergedMark reads the mark; nil when there is none. One that cannot be read

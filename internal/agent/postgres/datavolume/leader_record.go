@@ -1,11 +1,6 @@
 package datavolume
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
@@ -30,26 +25,13 @@ type LeaderRecord struct {
 // ReadLeader reads the record of the volume at dir; the zero value where there is none.
 func ReadLeader(dir string) (LeaderRecord, error) {
 	var r LeaderRecord
-	data, err := os.ReadFile(filepath.Join(dir, LeaderName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
-	if err != nil {
-		return r, fmt.Errorf("read %s: %w", LeaderName, err)
-	}
-	return r, nil
+	_, err := atomicfile.ReadJSON(filepath.Join(dir, LeaderName), &r)
+	return r, err
 }
 
 // WriteLeader replaces the record of the volume at dir.
 func WriteLeader(dir string, r LeaderRecord) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteDurably(filepath.Join(dir, LeaderName), data)
+	return atomicfile.WriteJSON(filepath.Join(dir, LeaderName), r)
 }
 
 // CompleteRecord is the record once pg_control says that the promotion is complete.

@@ -2,7 +2,6 @@ package serverfiles
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -171,12 +170,8 @@ func (f *Files) AlteredPath() string { return filepath.Join(f.o.PGData, settings
 // ReadProven are the user's parameters with which the database last
 // ran; nil where none are known.
 func (f *Files) ReadProven() map[string]string {
-	data, err := os.ReadFile(filepath.Join(f.o.Volume, datavolume.ParametersName))
-	if err != nil {
-		return nil
-	}
 	var parameters map[string]string
-	if json.Unmarshal(data, &parameters) != nil {
+	if _, err := atomicfile.ReadJSON(filepath.Join(f.o.Volume, datavolume.ParametersName), &parameters); err != nil {
 		return nil
 	}
 	return parameters
@@ -184,11 +179,7 @@ func (f *Files) ReadProven() map[string]string {
 
 // RecordProven keeps the user's parameters as those that the database runs with.
 func (f *Files) RecordProven(parameters map[string]string) {
-	data, err := json.Marshal(parameters)
-	if err == nil {
-		err = atomicfile.WriteDurably(filepath.Join(f.o.Volume, datavolume.ParametersName), data)
-	}
-	if err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(f.o.Volume, datavolume.ParametersName), parameters); err != nil {
 		f.o.Log.Warn("cannot keep the parameters", "error", err.Error())
 	}
 }
