@@ -5,45 +5,58 @@ import (
 	"time"
 )
 
-// isSilent reports whether the API server does not answer: a request timed out, or
-// one has waited so long that it probably will. Asking too early costs nothing.
-func (s State) isSilent(now time.Duration) bool {
-	patience := s.Config.Timing.RequestTimeout() / 3
-	return s.outage || s.writing && now-s.writeSent >= patience || s.reading && now-s.readSent >= patience
+// failsafeRound is one round in which a primary without the API server asks the
+// members that may lead not to be elected.
+type failsafeRound struct {
+	sent      time.Duration
+	asked     []string
+	confirmed []string
 }
 
-// askConfirmations asks exactly the members that may lead, several times per
-// renewal, while the API server does not answer. A member is asked, too, if a write
-// whose outcome is unknown may have made it one that may lead.
-func (s *State) askConfirmations(now time.Duration) []Effect {
-	if s.Phase != Leading || !s.isSilent(now) || now-s.roundSent < s.Config.Timing.Renewal()/8 {
-		return nil
-	}
-	asked := slices.Concat(s.record.Volumes, s.pending.Volumes)
+// beginRound asks exactly the members that may lead. A member is asked, too, if a
+// write whose outcome is unknown may have made it one that may lead.
+func (f *failsafeRound) beginRound(m member, now time.Duration) []Effect {
+	asked := slices.Concat(m.lease.record.Volumes, m.requests.pending.Volumes)
 	slices.Sort(asked)
-	asked = slices.DeleteFunc(slices.Compact(asked), func(v string) bool { return v == s.Disk.VolumeID })
-	s.roundSent, s.asked, s.confirmed = now, asked, nil
-	if len(asked) == 0 { // no other member may lead
-		return s.extend(now)
-	}
+	asked = slices.DeleteFunc(slices.Compact(asked), func(v string) bool { return v == m.Disk.VolumeID })
+	f.sent, f.asked, f.confirmed = now, asked, nil
 	var effects []Effect
 	for _, volume := range asked {
-		effects = append(effects, AskConfirm{volume, ConfirmRequest{From: s.Disk.VolumeID, Term: s.term, Sent: now}})
+		effects = append(effects, AskConfirm{volume, ConfirmRequest{From: m.Disk.VolumeID, Term: m.term, Sent: now}})
 	}
 	return effects
 }
 
-// countConfirm extends the deadlines, from the send of the request, when every
-// member that was asked has confirmed.
-func (s *State) countConfirm(r ConfirmReply) []Effect {
-	if s.Phase != Leading || !r.Confirmed || r.Term != s.term || r.Sent != s.roundSent || slices.Contains(s.confirmed, r.From) {
-		return nil
+// endRound forgets who confirmed.
+func (f *failsafeRound) endRound() { f.asked, f.confirmed = nil, nil }
+
+// recordConfirm records a reply to this round, and reports whether it is the first
+// of its member.
+func (f *failsafeRound) recordConfirm(r ConfirmReply) bool {
+	if !r.Confirmed || r.Sent != f.sent || slices.Contains(f.confirmed, r.From) {
+		return false
 	}
-	s.confirmed = append(slices.Clone(s.confirmed), r.From)
-	for _, volume := range s.asked {
-		if !slices.Contains(s.confirmed, volume) {
-			return nil
-		}
+	f.confirmed = append(slices.Clone(f.confirmed), r.From)
+	return true
+}
+
+// isConfirmed reports whether every member that was asked has confirmed.
+func (f failsafeRound) isConfirmed() bool {
+	return !slices.ContainsFunc(f.asked, func(v string) bool { return !slices.Contains(f.confirmed, v) })
+}
+
+// answerConfirm promises not to be elected, only while this member does not reach
+// the API server either and has no claim whose outcome is unknown. A member that is
+// asked before it noticed an outage reads the Lease at once.
+func (m *member) answerConfirm(now time.Duration, r ConfirmRequest) []Effect {
+	known := m.Disk.Known
+	follows := m.Phase == Standby && known.Term == r.Term && known.HolderVolume == r.From
+	confirmed := follows && m.requests.outage
+	var effects []Effect
+	if confirmed {
+		m.promise = now + m.Config.Timing.Duration()
+	} else if follows {
+		effects = m.requests.startReading(now)
 	}
-	return s.extend(s.roundSent)
+	return append(effects, Confirm{r.From, ConfirmReply{From: m.Disk.VolumeID, Term: r.Term, Sent: r.Sent, Confirmed: confirmed}})
 }

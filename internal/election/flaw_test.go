@@ -45,12 +45,12 @@ func (f flaw) listFaults() []int {
 func (f flaw) mutateInput(n *node, in Input) Input {
 	switch f {
 	case flawNoFence:
-		n.state.deadlines.Fence, n.state.deadlines.Soft = 1<<62, 1<<62
+		n.state.leadership.deadlines.Fence, n.state.leadership.deadlines.Soft = 1<<62, 1<<62
 	case flawOldLease:
 		n.state.Disk.Known = lease.Record{}
 	case flawNoQuorum:
 		if n.state.Phase == Asking {
-			n.state.record.Quorum = withoutVotes(n.state.record.Quorum)
+			n.state.lease.record.Quorum = withoutVotes(n.state.lease.record.Quorum)
 		}
 	}
 	switch in := in.(type) {
@@ -71,7 +71,7 @@ func (f flaw) mutateInput(n *node, in Input) Input {
 		return in
 	case ConfirmReply:
 		if f == flawConfirmOne && in.Confirmed {
-			n.state.asked = []string{in.From}
+			n.state.leadership.failsafe.asked = []string{in.From}
 		}
 		return in
 	}
@@ -97,8 +97,8 @@ func (f flaw) mutateEffects(n *node, in Input, effects []Effect) []Effect {
 			}
 		case ExtendGuard:
 			if w, is := in.(LeaseWritten); is && f == flawDeadlineFromAnswer && w.Answer == lease.Done {
-				n.state.deadlines = n.w.timing.Deadlines(n.clock())
-				kept = append(kept, ExtendGuard{n.state.deadlines.Fence})
+				n.state.leadership.deadlines = n.w.timing.Deadlines(n.clock())
+				kept = append(kept, ExtendGuard{n.state.leadership.deadlines.Fence})
 				continue
 			}
 		}

@@ -237,7 +237,7 @@ func (n *node) later(d time.Duration, do func()) {
 }
 
 func (n *node) extendGuard(until time.Duration) {
-	if len(n.state.record.Volumes) == 1 { // no other member may lead: there is none to ask
+	if len(n.state.lease.record.Volumes) == 1 { // no other member may lead: there is none to ask
 		n.reliable = n.clock()
 	}
 	if until-n.w.timing.Fence() > n.reliable {

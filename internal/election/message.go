@@ -32,6 +32,11 @@ type WAL struct {
 	Timelines []int64
 }
 
+// hasAll reports whether the shutdown checkpoint was received to its end.
+func (w WAL) hasAll(end lease.Position) bool {
+	return w.Flushed.Timeline == end.Timeline && w.Flushed.LSN >= end.LSN
+}
+
 // ReceiverStopped answers StopReceiver: no more WAL is received. The WAL is that
 // of the volume, measured afterwards.
 type ReceiverStopped struct{ WAL WAL }
@@ -70,6 +75,12 @@ type VoteReply struct {
 	// NoFailover says that the voter does not lead.
 	NoFailover       bool
 	SystemIdentifier string
+}
+
+// isAbove reports whether the voter knows of a term or timeline that a candidacy for
+// these is not above.
+func (r VoteReply) isAbove(term, timeline int64) bool {
+	return r.Timeline >= timeline || r.Promised > term
 }
 
 // Promoted says that the server writes the timeline of Promote.

@@ -25,11 +25,11 @@ func find[E Effect](t *testing.T, effects []Effect) E {
 func newPrimary(t *testing.T, quorum *lease.Quorum) State {
 	t.Helper()
 	s := newMember(t, "v0", "p1")
-	s.Phase, s.term, s.timeline, s.record, s.readable = Leading, 5, 5, baseRecord, true
-	s.record.Quorum, s.effective = quorum, quorum
-	s.pending, s.Disk.Known = s.record, s.record
-	s.version, s.renewed, s.writeSent = lease.Version{UID: "u", Resource: "1"}, 10*second, 10*second
-	s.deadlines = s.Config.Timing.Deadlines(10 * second)
+	s.Phase, s.term, s.timeline, s.lease.record, s.lease.readable = Leading, 5, 5, baseRecord, true
+	s.lease.record.Quorum, s.leadership.quorum.effective = quorum, quorum
+	s.requests.pending, s.Disk.Known = s.lease.record, s.lease.record
+	s.lease.version, s.leadership.renewed, s.requests.writeSent = lease.Version{UID: "u", Resource: "1"}, 10*second, 10*second
+	s.leadership.deadlines = s.Config.Timing.Deadlines(10 * second)
 	return s
 }
 
@@ -51,7 +51,7 @@ func newCandidate(t *testing.T, edit func(*lease.Record, *State)) (State, []Effe
 
 func vote(s State, from string, lsn uint64, granted bool) VoteReply {
 	return VoteReply{
-		From: from, Term: s.term, Granted: granted, Known: s.baseAge, Promised: s.term, SystemIdentifier: "s",
+		From: from, Term: s.term, Granted: granted, Known: s.candidacy.baseAge, Promised: s.term, SystemIdentifier: "s",
 		WAL: WAL{lease.Position{Timeline: 5, LSN: lsn}, []int64{5}},
 	}
 }
@@ -62,10 +62,10 @@ var everyone = &lease.Quorum{Volumes: []string{"v0", "v1", "v2"}, Write: 2}
 // outage either.
 func TestRule3OvertakenReadingIsNoOutage(t *testing.T) {
 	s := newPrimary(t, nil)
-	s.reading, s.readSent, s.ignore = true, 11*second, 11*second+second/2
+	s.requests.reading, s.requests.readSent, s.requests.ignore = true, 11*second, 11*second+second/2
 	s, _ = Step(s, 12*second, LeaseRead{lease.Reading{Answer: lease.Done, Sent: 11 * second}})
-	if s, _ = Step(s, 13*second, Tick{}); s.reading || s.outage || s.Phase != Leading {
-		t.Errorf("reading %v, outage %v, phase %d", s.reading, s.outage, s.Phase)
+	if s, _ = Step(s, 13*second, Tick{}); s.requests.reading || s.requests.outage || s.Phase != Leading {
+		t.Errorf("reading %v, outage %v, phase %d", s.requests.reading, s.requests.outage, s.Phase)
 	}
 }
 
@@ -73,13 +73,13 @@ func TestRule5HolderWritesALostOrEmptiedLeaseAgain(t *testing.T) {
 	for name, answer := range map[string]lease.Answer{"deleted": lease.Missing, "emptied": lease.Done} {
 		t.Run(name, func(t *testing.T) {
 			s := newPrimary(t, nil)
-			s.outage = true
+			s.requests.outage = true
 			s, effects := readAt(s, 12*second, answer, "2", lease.Record{})
 			if w := find[WriteLease](t, effects); w.Record.Term != 5 || (w.Base == lease.Version{}) != (answer == lease.Missing) {
 				t.Errorf("got %+v", w)
 			}
 			late := newPrimary(t, nil)
-			late.reading, late.readSent = true, 16*second
+			late.requests.reading, late.requests.readSent = true, 16*second
 			late, effects = Step(late, 17*second, LeaseRead{lease.Reading{Answer: answer, Sent: 16 * second, Received: 17 * second}})
 			if !contains[Fence](effects) || contains[WriteLease](effects) || late.Phase != Standby {
 				t.Errorf("after its deadline: %v", effects)
@@ -161,14 +161,14 @@ func TestRule10BetterMemberDoesNotWait(t *testing.T) {
 	raised.Promised, raised.Timeline = s.term+3, s.timeline+2
 	s, _ = Step(s, 13*second, raised)
 	s, _ = Step(s, 13*second, vote(s, "v0", 50, false))
-	if s.Phase != Standby || s.after > 14*second {
-		t.Fatalf("phase %d, not before %s", s.Phase, s.after)
+	if s.Phase != Standby || s.candidacy.after > 14*second {
+		t.Fatalf("phase %d, not before %s", s.Phase, s.candidacy.after)
 	}
 	s, _ = Step(s, 14*second, Tick{})
 	if s.Phase != Stopping || s.term <= raised.Promised || s.timeline <= raised.Timeline {
 		t.Errorf("phase %d, term %d, timeline %d", s.Phase, s.term, s.timeline)
 	}
-	weak := VoteRequest{From: "v2", Term: 90, Timeline: 90, Base: s.version, BaseAge: s.record.Age(), Flushed: lease.Position{Timeline: 5, LSN: 50}}
+	weak := VoteRequest{From: "v2", Term: 90, Timeline: 90, Base: s.lease.version, BaseAge: s.lease.record.Age(), Flushed: lease.Position{Timeline: 5, LSN: 50}}
 	weak.WAL = WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}
 	s.Phase = Standby
 	if s, effects := Step(s, 14*second, weak); s.Phase != Standby || find[Vote](t, effects).Reply.Granted {
@@ -237,7 +237,7 @@ func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
 		t.Errorf("the Lease changes while the server does: %v", effects)
 	}
 	s, _ = Step(s, 12*second, QuorumSet{set.ID - 1})
-	if s, _ := Step(s, 12*second, Tick{}); !s.setting {
+	if s, _ := Step(s, 12*second, Tick{}); !s.leadership.quorum.setting {
 		t.Error("the answer to an earlier change counts")
 	}
 	s, _ = Step(s, 12*second, QuorumSet{set.ID})
@@ -250,7 +250,7 @@ func TestRule15QuorumChangesInSafeSteps(t *testing.T) {
 // A server that waits for a member that is gone gets another quorum.
 func TestRule15StuckChangeIsRedirected(t *testing.T) {
 	s := newPrimary(t, everyone)
-	s.setting, s.settingID, s.effective = true, 7, &lease.Quorum{Volumes: []string{"v0", "v2"}, Write: 2}
+	s.leadership.quorum.setting, s.leadership.quorum.settingID, s.leadership.quorum.effective = true, 7, &lease.Quorum{Volumes: []string{"v0", "v2"}, Write: 2}
 	s, _ = Step(s, 11*second, MembersWanted{Volumes: []string{"v0", "v1"}, Quorum: &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2}})
 	s, _ = Step(s, 12*second, Tick{}) // covered by the Lease already
 	_, effects := Step(s, 12*second, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: 12 * second})
@@ -276,7 +276,7 @@ func TestRule15LostAnswerTakesNoChangeBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := Step(newPrimary(t, everyone), 11*second, wish)
 			s, effects := Step(s, 11*second, Tick{})
-			record := s.record
+			record := s.lease.record
 			if c.done {
 				record = find[WriteLease](t, effects).Record
 			}
@@ -326,23 +326,23 @@ func TestRule16AsksAllThatMayHaveBeenAdmitted(t *testing.T) {
 	if !slices.Equal(asked, []string{"v1", "v2", "v3"}) {
 		t.Fatalf("asked %v", asked)
 	}
-	before := s.deadlines
+	before := s.leadership.deadlines
 	for _, v := range asked {
-		if s.deadlines != before {
+		if s.leadership.deadlines != before {
 			t.Errorf("relied on before %s confirmed", v)
 		}
 		s, _ = Step(s, 13*second, ConfirmReply{From: v, Term: 5, Sent: 13 * second, Confirmed: true})
 	}
-	if s.deadlines.Fence != 20*second {
-		t.Errorf("the deadline is %s", s.deadlines.Fence)
+	if s.leadership.deadlines.Fence != 20*second {
+		t.Errorf("the deadline is %s", s.leadership.deadlines.Fence)
 	}
 }
 
 // The only member that may lead needs no promise.
 func TestRule16OnlyMemberServesThroughAnOutage(t *testing.T) {
 	s := newPrimary(t, nil)
-	s.record.Volumes = []string{"v0"}
-	s.pending = s.record
+	s.lease.record.Volumes = []string{"v0"}
+	s.requests.pending = s.lease.record
 	for now := 10 * second; now < 60*second; now += second / 2 {
 		if s, _ = Step(s, now, Tick{}); s.Phase != Leading {
 			t.Fatalf("phase %d after %s", s.Phase, now)
@@ -370,9 +370,9 @@ func TestRule16OutageIsFoundTogether(t *testing.T) {
 
 func TestRule17SwitchoverIsRefusedOrReleasesForItsTarget(t *testing.T) {
 	old := newPrimary(t, everyone)
-	old.renewed = second
+	old.leadership.renewed = second
 	outage := newPrimary(t, everyone)
-	outage.outage = true
+	outage.requests.outage = true
 	for name, c := range map[string]struct {
 		state  State
 		target string

@@ -50,8 +50,8 @@ func TestRule5HolderInTheLeaseAloneDoesNotLead(t *testing.T) {
 
 func TestRule5PrimaryThatReadsAnotherHolderFences(t *testing.T) {
 	s := newMember(t, "v0", "p1")
-	s.Phase, s.term, s.record, s.outage = Leading, 5, baseRecord, true
-	s.deadlines = s.Config.Timing.Deadlines(10 * time.Second)
+	s.Phase, s.term, s.lease.record, s.requests.outage = Leading, 5, baseRecord, true
+	s.leadership.deadlines = s.Config.Timing.Deadlines(10 * time.Second)
 	other := baseRecord
 	other.HolderUID = "p2"
 	if _, effects := readAt(s, 12*time.Second, lease.Done, "2", other); !contains[Fence](effects) {
@@ -107,7 +107,7 @@ func TestRule16Confirmation(t *testing.T) {
 	if !ok || s.PromisedUntil() != 14*time.Second {
 		t.Errorf("confirmed %v, promised until %s", ok, s.PromisedUntil())
 	}
-	vote := VoteRequest{From: "v2", Term: 6, Timeline: 6, Base: s.version, BaseAge: baseRecord.Age()}
+	vote := VoteRequest{From: "v2", Term: 6, Timeline: 6, Base: s.lease.version, BaseAge: baseRecord.Age()}
 	if _, effects := Step(s, 13*time.Second, vote); !effects[0].(Vote).Reply.Vetoed {
 		t.Errorf("no veto: %v", effects)
 	}

@@ -9,7 +9,9 @@ import (
 // first, then the receiver stops, then the position is reported.
 func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 	refuse := func(veto bool) []Effect {
-		return []Effect{Vote{r.From, s.reply(r.Term, r.WAL, false, veto)}}
+		reply := s.replyTo(r, r.WAL)
+		reply.Vetoed = veto
+		return []Effect{Vote{r.From, reply}}
 	}
 	switch {
 	case s.IsPrimary(), now < s.promise:
@@ -20,46 +22,33 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 		return refuse(false)
 	case s.Phase == Asking && r.Term <= s.term, r.Term <= s.Disk.Promised:
 		return refuse(false)
-	case !s.isFree(), s.version != r.Base:
+	case !s.lease.isFree(s.Config.Timing), s.lease.version != r.Base:
 		return refuse(false)
 	case r.WAL.Flushed.Newer(r.Flushed) && s.explainIneligible(r.WAL) == "":
 		return refuse(false) // this member's own candidacy comes first
 	}
-	s.Disk.Promised, s.Disk.PromisedAt = r.Term, r.Base
-	s.request = r
-	// The candidate needs time for its claim: two that compete at once take each
-	// other's votes for ever.
-	s.after = now + s.Config.Timing.Duration()*time.Duration(5+s.Config.Rank)/10
-	s.Phase, s.following, s.forcing = Voting, 0, ""
+	s.Disk.recordPromise(r.Term, r.Base)
+	s.candidacy.yieldCandidacy(s.member, now)
+	s.Phase, s.following, s.votingFor = Voting, 0, r
 	return []Effect{Persist{s.Disk}, StopReceiver{}}
 }
 
-// reply reports the highest term and timeline that were known before the request,
-// and remembers those of the request.
-func (s *State) reply(term int64, w WAL, granted, vetoed bool) VoteReply {
-	highest := s.highestTimeline()
-	if granted {
-		s.Disk.PromisedTimeline = max(highest, s.request.Timeline)
-	}
-	return VoteReply{
-		From: s.Disk.VolumeID, Term: term, Granted: granted, Vetoed: vetoed,
-		Known: s.Disk.Known.Age(), Promised: max(s.Disk.Promised, s.Disk.Known.Term), Timeline: highest, WAL: w,
-		NoFailover: s.Config.NoFailover || s.Disk.Rewinding, SystemIdentifier: s.Disk.SystemIdentifier,
-	}
+// grantVote reports what the member holds now that its receiver has stopped, and
+// persists the timeline that the candidate wants.
+func (s *State) grantVote(w WAL) []Effect {
+	reply := s.replyTo(s.votingFor, w)
+	reply.Granted = true
+	s.Phase = Standby
+	s.Disk.raisePromise(0, max(reply.Timeline, s.votingFor.Timeline))
+	return []Effect{Persist{s.Disk}, Vote{s.votingFor.From, reply}}
 }
 
-// answerConfirm promises not to be elected, only while this member does not reach
-// the API server either and has no claim whose outcome is unknown. A member that is
-// asked before it noticed an outage reads the Lease at once.
-func (s *State) answerConfirm(now time.Duration, r ConfirmRequest) []Effect {
-	known := s.Disk.Known
-	follows := s.Phase == Standby && known.Term == r.Term && known.HolderVolume == r.From
-	confirmed := follows && s.outage
-	var effects []Effect
-	if confirmed {
-		s.promise = now + s.Config.Timing.Duration()
-	} else if follows {
-		effects = s.startReading(now)
+// replyTo is a refusal. It reports the highest term and timeline that were known
+// before the request.
+func (m member) replyTo(r VoteRequest, w WAL) VoteReply {
+	return VoteReply{
+		From: m.Disk.VolumeID, Term: r.Term, Known: m.Disk.Known.Age(),
+		Promised: max(m.Disk.Promised, m.Disk.Known.Term), Timeline: m.highestTimeline(), WAL: w,
+		NoFailover: m.Config.NoFailover || m.Disk.Rewinding, SystemIdentifier: m.Disk.SystemIdentifier,
 	}
-	return append(effects, Confirm{r.From, ConfirmReply{From: s.Disk.VolumeID, Term: r.Term, Sent: r.Sent, Confirmed: confirmed}})
 }

@@ -1,0 +1,287 @@
+package election
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// candidacy is a member's attempt to win the Lease: when it begins, what it builds on,
+// and the replies to it.
+type candidacy struct {
+	after     time.Duration // no candidacy before
+	expiredAt lease.Version // for which after was set
+	tried     lease.Version // a released Lease that the member cannot take at once
+	takeover  bool          // of a released Lease, with all of its holder's WAL
+	forcing   string        // ID of the request that began the candidacy
+	base      lease.Version
+	baseOf    lease.Record // what the claim changes
+	baseAge   lease.Age
+	askSent   time.Duration
+	replies   []VoteReply
+}
+
+// mayBegin reports whether a candidacy is due.
+func (c *candidacy) mayBegin(m member, now time.Duration) bool {
+	timing, record := m.Config.Timing, m.lease.record
+	if !m.lease.isFree(timing) || m.lease.missing || now < m.promise || m.explainIneligible(m.ownWAL()) != "" {
+		return false
+	}
+	isNamed := record.Successor == "" || record.Successor == m.Disk.VolumeID
+	if record.IsReleased() && isNamed && c.tried != m.lease.version {
+		return now >= c.after
+	}
+	if !m.lease.hasExpired(timing) {
+		return false
+	}
+	if c.expiredAt != m.lease.version {
+		c.expiredAt = m.lease.version
+		c.after = now + time.Duration(m.Config.Rank)*timing.Duration()/10
+	}
+	return now >= c.after
+}
+
+// maxTerm bounds what is taken over from an edited Lease.
+const maxTerm = 1 << 40
+
+// beginForced begins the candidacy that a person asked for. What a person cannot
+// decide still holds: the Lease was observed without a renewal for its duration,
+// and no member leads or has promised not to be elected.
+func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) []Effect {
+	if in.ID == "" || in.ID == m.Disk.Forced || m.Phase != Standby || now < m.promise ||
+		m.Disk.Rewinding || !m.lease.isFreeForForce(m.Config.Timing) {
+		return nil
+	}
+	if !m.lease.readable {
+		// Members that have read an edited term take no lower one for a new Lease.
+		m.Disk.raisePromise(min(m.lease.record.Term, maxTerm), 0)
+	}
+	m.lease.assumeKnown(m.Disk.Known)
+	record := m.lease.record
+	if record.Validate() != nil || record.SystemIdentifier != m.Disk.SystemIdentifier {
+		return m.reportStall("this member cannot be forced to lead: it has no record of this database")
+	}
+	if !record.MayLead(m.Disk.VolumeID) { // a primary without the API server does not ask it
+		return m.reportStall("this member cannot be forced to lead: its volume is not one that the Lease lets lead")
+	}
+	return c.beginCandidacy(m, in.ID)
+}
+
+// beginCandidacy persists the term before anything of it is sent. An ID is that of
+// a person's request, empty for a failover.
+func (c *candidacy) beginCandidacy(m *member, forced string) []Effect {
+	record := m.lease.record
+	c.forcing = forced
+	c.base, c.baseOf, c.baseAge, c.replies = m.lease.version, record, record.Age(), nil
+	m.term = max(m.Disk.Promised, m.Disk.Known.Term, record.Term) + 1
+	m.timeline = m.highestTimeline() + 1
+	m.Disk.recordPromise(m.term, m.lease.version)
+	m.Disk.raisePromise(m.term, m.timeline)
+	m.Phase, m.following = Stopping, 0
+	return []Effect{Persist{m.Disk}, StopReceiver{}}
+}
+
+// askVotes judges by the measured WAL: what is persisted may name a timeline of
+// which nothing arrived.
+func (c *candidacy) askVotes(m *member, now time.Duration) []Effect {
+	if m.lease.version != c.base || c.forcing == "" && !m.lease.readable {
+		return c.giveUp(m, now, "")
+	}
+	if c.forcing == "" {
+		if reason := m.explainIneligible(m.wal) + m.explainLost(); reason != "" {
+			return c.giveUp(m, now, reason)
+		}
+	}
+	c.takeover = c.baseOf.IsReleased() && m.wal.hasAll(*c.baseOf.Shutdown)
+	if c.forcing == "" && c.baseOf.IsReleased() && !c.takeover && !m.lease.hasExpired(m.Config.Timing) {
+		c.tried, m.Phase = m.lease.version, Standby
+		return nil
+	}
+	m.Phase, c.askSent = Asking, now
+	var effects []Effect
+	for _, volume := range c.baseOf.Volumes {
+		if volume != m.Disk.VolumeID {
+			effects = append(effects, AskVote{volume, VoteRequest{From: m.Disk.VolumeID, Term: m.term, Timeline: m.timeline, Base: c.base, BaseAge: c.baseAge, Flushed: m.wal.Flushed}})
+		}
+	}
+	return append(effects, c.decideClaim(m, now)...)
+}
+
+// countVote takes the first reply of each member.
+func (c *candidacy) countVote(m *member, now time.Duration, v VoteReply) []Effect {
+	if m.Phase != Asking || v.Term != m.term {
+		return nil
+	}
+	if slices.ContainsFunc(c.replies, func(r VoteReply) bool { return r.From == v.From }) {
+		return nil
+	}
+	c.replies = append(slices.Clone(c.replies), v)
+	return c.decideClaim(m, now)
+}
+
+// decideClaim claims, waits or gives up. Peers that do not answer are waited for, but
+// not for ever; the votes of a quorum are.
+func (c *candidacy) decideClaim(m *member, now time.Duration) []Effect {
+	if !c.isLeaseFree(*m) || m.lease.version != c.base {
+		return c.giveUp(m, now, "")
+	}
+	for _, r := range c.replies {
+		if refused, reason := c.isRefusedBy(*m, r); refused {
+			return c.giveUp(m, now, reason)
+		}
+	}
+	if slices.ContainsFunc(c.replies, func(r VoteReply) bool { return r.isAbove(m.term, m.timeline) }) {
+		return c.planRetry(m, now)
+	}
+	wait, hasQuorum := m.Config.Timing.VoteWait(), c.hasQuorum(*m)
+	if c.takeover && hasQuorum {
+		wait /= 4 // a member that knows of a newer term may still veto
+	}
+	waited := now-c.askSent >= wait
+	if len(c.replies) < len(c.baseOf.Volumes)-1 && !waited {
+		return nil
+	}
+	if !hasQuorum {
+		if !waited {
+			return nil
+		}
+		return c.giveUp(m, now, "too few members of the synchronous quorum answer")
+	}
+	return c.sendClaim(m, now)
+}
+
+// isLeaseFree reports whether the Lease may be claimed by this kind of candidacy.
+func (c candidacy) isLeaseFree(m member) bool {
+	if c.forcing != "" {
+		return m.lease.isFreeForForce(m.Config.Timing)
+	}
+	return m.lease.isFree(m.Config.Timing)
+}
+
+// isRefusedBy reports whether a reply ends the candidacy, and why no member may
+// lead if it is not only this one: a veto, a newer state of the Lease, or a member
+// that has more WAL.
+func (c candidacy) isRefusedBy(m member, r VoteReply) (refused bool, reason string) {
+	switch {
+	case r.Vetoed:
+		return true, ""
+	case c.forcing != "":
+		return false, ""
+	case c.baseAge.IsOlder(r.Known):
+		return true, "another member has read a newer Lease: the API server was restored to an earlier state"
+	case !r.WAL.Flushed.Newer(m.wal.Flushed):
+		return false, ""
+	}
+	// A vote of the quorum may stand for an acknowledged write that no other voter
+	// has, whether or not its member may lead.
+	if m.isEligible(r.From, r.SystemIdentifier, r.WAL) && !r.NoFailover || r.Granted && m.lease.isInQuorum(r.From) {
+		return true, "volume " + r.From + " has more WAL than this member"
+	}
+	return false, ""
+}
+
+// hasQuorum reports whether the votes overlap with each acknowledged write.
+func (c candidacy) hasQuorum(m member) bool {
+	quorum := m.lease.record.Quorum
+	if quorum == nil || c.forcing != "" {
+		return true
+	}
+	votes := 0
+	if m.lease.isInQuorum(m.Disk.VolumeID) {
+		votes++
+	}
+	for _, r := range c.replies {
+		if r.Granted && m.lease.isInQuorum(r.From) {
+			votes++
+		}
+	}
+	return votes >= quorum.CountVotes()
+}
+
+// planRetry begins again soon, above all terms and timelines that were answered. It is
+// no reason to let others go first: a member that may not lead may have raised them.
+func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
+	for _, r := range c.replies {
+		m.Disk.raisePromise(r.Promised, r.Timeline)
+	}
+	c.after = now + m.Config.Timing.Duration()*time.Duration(1+m.Config.Rank)/100
+	m.Phase, c.forcing = Standby, ""
+	return nil
+}
+
+// giveUp lets others try first, except if a person named this member. A reason is
+// reported.
+func (c *candidacy) giveUp(m *member, now time.Duration, reason string) []Effect {
+	if c.forcing == "" {
+		c.after = now + m.Config.Timing.Duration()*time.Duration(3+m.Config.Rank)/10
+	}
+	m.Phase, c.forcing = Standby, ""
+	if reason == "" {
+		return nil
+	}
+	return m.reportStall(reason)
+}
+
+// yieldCandidacy gives the candidate that this member votes for time for its claim.
+// Two that compete at once take each other's votes for ever.
+func (c *candidacy) yieldCandidacy(m member, now time.Duration) {
+	c.after = now + m.Config.Timing.Duration()*time.Duration(5+m.Config.Rank)/10
+	c.forcing = ""
+}
+
+// sendClaim persists the claim before it is sent.
+func (c *candidacy) sendClaim(m *member, now time.Duration) []Effect {
+	record, err := c.baseOf.Acquire(lease.Claim{
+		UID: m.Config.UID, Pod: m.Config.Pod, Volume: m.Disk.VolumeID, SystemIdentifier: m.Disk.SystemIdentifier,
+		Term: m.term, Timeline: m.timeline, Flushed: m.wal.Flushed, Free: c.isLeaseFree(*m), Forced: c.forcing != "",
+	})
+	if err != nil {
+		return c.giveUp(m, now, err.Error())
+	}
+	m.Disk.recordClaim(m.term, c.forcing)
+	m.Phase = Claiming
+	effects := []Effect{Persist{m.Disk}}
+	return append(effects, m.requests.startWriting(now, c.base, record)...)
+}
+
+// endClaim takes the answer to a claim, and reports whether it won.
+func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effects []Effect, won bool) {
+	switch w.Answer {
+	case lease.Done:
+	case lease.Unanswered:
+		m.Phase = Unsure
+		return nil, false
+	default:
+		m.lease.discardRecord() // another member was first
+		m.requests.requireReading()
+		return c.giveUp(m, now, ""), false
+	}
+	if now >= m.Config.Timing.Deadlines(w.Sent).Soft || now < m.promise {
+		return c.giveUp(m, now, ""), false // too late to rely on: the Lease expires
+	}
+	m.lease.recordWrite(w.Version, m.requests.pending)
+	c.forcing = ""
+	return nil, true
+}
+
+// resolveClaim learns the outcome of a claim. One that was done is written once
+// more: nothing is known of how long ago it was.
+func (c *candidacy) resolveClaim(m *member, now time.Duration) []Effect {
+	record := m.lease.record
+	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term
+	if !own || !m.lease.readable || now < m.promise {
+		return c.giveUp(m, now, "")
+	}
+	c.base, m.Phase = m.lease.version, Claiming
+	return m.requests.startWriting(now, c.base, record)
+}
+
+// resolveMissing ends a claim whose Lease is gone: a claim that still arrives makes
+// this member the holder of a Lease that it does not lead by.
+func (c *candidacy) resolveMissing(m *member, now time.Duration) []Effect {
+	if m.Phase != Unsure || !m.lease.missing {
+		return nil
+	}
+	return c.giveUp(m, now, "")
+}

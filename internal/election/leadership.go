@@ -1,0 +1,266 @@
+package election
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// leadership is what a primary relies on, and what it has reached, in its term.
+type leadership struct {
+	deadlines    lease.Deadlines
+	renewed      time.Duration // send of the last successful renewal
+	reached      int64
+	acknowledged lease.Position
+	stopBy       time.Duration
+	successor    string
+	end          lease.Position // of the shutdown checkpoint, while Releasing
+
+	quorum   quorumChange
+	failsafe failsafeRound
+}
+
+// beginTerm promotes the server of a member whose claim, sent then, has won.
+func (l *leadership) beginTerm(m *member, sent time.Duration) []Effect {
+	record := m.lease.record
+	l.deadlines, l.renewed = m.Config.Timing.Deadlines(sent), sent
+	l.reached, l.acknowledged = 0, lease.Position{}
+	l.quorum.beginWith(record.Quorum)
+	l.failsafe.endRound()
+	m.Phase = Promoting
+	effects := m.Disk.recordKnown(record)
+	effects = append(effects, m.Disk.recordReceived(m.timeline)...)
+	return append(effects, ExtendGuard{l.deadlines.Fence}, Promote{m.term, m.timeline, record.Quorum})
+}
+
+// fenceServer ends the server and the member's leadership.
+func (l *leadership) fenceServer(m *member) []Effect {
+	l.endTerm(m)
+	return []Effect{Fence{}}
+}
+
+// endTerm makes a member whose server is gone a standby.
+func (l *leadership) endTerm(m *member) {
+	l.successor = ""
+	l.quorum.beginWith(nil)
+	l.failsafe.endRound()
+	m.requests.abandonWriting()
+	m.lease.discardRecord()
+	m.Phase, m.following = Standby, 0
+}
+
+// finishPromotion makes the winner of a term its primary.
+func (l *leadership) finishPromotion(m *member, in Promoted) []Effect {
+	if m.Phase != Promoting || in.Term != m.term || in.Timeline != m.timeline {
+		return nil
+	}
+	m.Phase = Leading
+	return m.reportStall("")
+}
+
+// endFailedTerm ends a term whose server does not serve. The Lease expires: nothing
+// is known of how far the server came.
+func (l *leadership) endFailedTerm(m *member, in ServerFailed) []Effect {
+	if !m.IsPrimary() || in.Term != m.term {
+		return nil
+	}
+	return l.fenceServer(m)
+}
+
+// recordStreamed records that a second member follows the primary's timeline.
+func (l *leadership) recordStreamed(m member, in Streamed) {
+	if m.Phase == Leading && in.Timeline == m.timeline {
+		l.reached = in.Timeline
+	}
+}
+
+// recordAcknowledged records what the next renewal reports.
+func (l *leadership) recordAcknowledged(m member, in Acknowledged) {
+	if m.Phase == Leading && in.Position.Timeline == m.timeline {
+		l.acknowledged = in.Position
+	}
+}
+
+// passTime does what is due for a primary, or for one that gives the Lease up.
+func (l *leadership) passTime(m *member, now time.Duration) []Effect {
+	switch {
+	case m.Phase == Releasing && now >= l.stopBy:
+		l.endTerm(m)
+		return nil
+	case m.Phase == Releasing:
+		return l.renewWhenDue(m, now)
+	case m.Phase == Ending && now >= l.stopBy:
+		return l.fenceServer(m)
+	case m.Phase == Leading && now >= l.deadlines.Soft:
+		return l.beginStop(m, now)
+	}
+	effects := l.renewWhenDue(m, now)
+	return append(effects, l.askConfirmations(*m, now)...)
+}
+
+// renewWhenDue renews, or reads the Lease first if the outcome of the last write is
+// unknown. A release is a renewal that is due at once.
+func (l *leadership) renewWhenDue(m *member, now time.Duration) []Effect {
+	due := now-m.requests.writeSent >= m.Config.Timing.Renewal() || m.Phase == Releasing || l.quorum.isDue(*m)
+	if m.requests.writing || m.requests.reading || !due && !m.requests.outage {
+		return nil
+	}
+	if m.requests.outage {
+		return m.requests.startReading(now)
+	}
+	return l.writeRenewal(m, now)
+}
+
+// writeRenewal writes what is due: the release, a change of the members, or the same
+// record again.
+func (l *leadership) writeRenewal(m *member, now time.Duration) []Effect {
+	record, err := l.nextRecord(*m)
+	if err != nil {
+		return l.fenceServer(m)
+	}
+	return m.requests.startWriting(now, m.lease.version, record)
+}
+
+// nextRecord is what the Lease says next.
+func (l *leadership) nextRecord(m member) (lease.Record, error) {
+	if m.Phase == Releasing {
+		return m.lease.record.Release(m.Config.UID, m.term, l.end, l.successor)
+	}
+	record, err := m.lease.record.Renew(m.Config.UID, m.term, lease.Progress{Reached: l.reached, Acknowledged: l.acknowledged})
+	if err != nil {
+		return record, err
+	}
+	volumes, quorum, changed := l.quorum.nextMembers(m)
+	if !changed {
+		return record, nil
+	}
+	next, err := record.ChangeMembers(m.Config.UID, m.term, volumes, quorum)
+	if err != nil {
+		l.quorum.rejectMembers() // a wrong wish does not end a renewal
+		return record, nil
+	}
+	return next, nil
+}
+
+// wroteRenewal relies on a renewal from its send on.
+func (l *leadership) wroteRenewal(m *member, now time.Duration, w LeaseWritten) []Effect {
+	switch w.Answer {
+	case lease.Done:
+		m.lease.recordWrite(w.Version, m.requests.pending)
+		l.renewed = w.Sent
+		effects := l.extendDeadlines(*m, w.Sent)
+		effects = append(effects, m.Disk.recordKnown(m.lease.record)...)
+		return append(effects, l.quorum.setServerWhenDue(*m)...)
+	case lease.Conflict, lease.Missing:
+		return m.requests.startReading(now)
+	}
+	return nil
+}
+
+// extendDeadlines moves the deadlines to those of a request that was sent then, never
+// back.
+func (l *leadership) extendDeadlines(m member, sent time.Duration) []Effect {
+	extended := m.Config.Timing.Deadlines(sent)
+	if extended.Fence <= l.deadlines.Fence {
+		return nil
+	}
+	l.deadlines = extended
+	return []Effect{ExtendGuard{l.deadlines.Fence}}
+}
+
+// wroteRelease ends the term, or reads the Lease to try again.
+func (l *leadership) wroteRelease(m *member, now time.Duration, w LeaseWritten) []Effect {
+	switch w.Answer {
+	case lease.Conflict, lease.Missing:
+		return m.requests.startReading(now)
+	case lease.Unanswered:
+		return nil
+	case lease.Done:
+		if pending := m.requests.pending; !pending.IsReleased() { // a renewal that was on its way
+			m.lease.recordWrite(w.Version, pending)
+			return l.renewWhenDue(m, now)
+		}
+	}
+	l.endTerm(m)
+	return nil
+}
+
+// readLease continues only with the Lease that this member wrote. One that was
+// deleted or emptied is written again, by its holder alone: no member can have been
+// elected by it while this one's deadline has not passed.
+func (l *leadership) readLease(m *member, now time.Duration, r lease.Reading) []Effect {
+	own := r.Record.HolderUID == m.Config.UID && r.Record.Term == m.term && r.Record.Validate() == nil
+	emptied := r.Answer == lease.Missing || r.Record.Term == 0 && r.Record.HolderUID == ""
+	switch {
+	case r.Answer != lease.Done && r.Answer != lease.Missing:
+		return nil
+	case own, emptied && now < l.deadlines.Fence:
+		m.lease.adoptRevision(r, m.requests.pending)
+		return l.writeRenewal(m, now)
+	case m.Phase == Releasing:
+		l.endTerm(m)
+		return nil
+	}
+	return l.fenceServer(m)
+}
+
+// beginSwitchover shuts down in order, if the Lease was renewed just now.
+func (l *leadership) beginSwitchover(m *member, now time.Duration, in SwitchoverRequest) []Effect {
+	record := m.lease.record
+	switch {
+	case m.Phase != Leading:
+		return []Effect{RefuseSwitchover{"this member is not the primary"}}
+	case in.Target == m.Disk.VolumeID:
+		return []Effect{RefuseSwitchover{"the target is the primary"}}
+	case in.Target != "" && (!record.MayLead(in.Target) || record.Quorum != nil && !slices.Contains(record.Quorum.Volumes, in.Target)):
+		return []Effect{RefuseSwitchover{"the target's volume is not one that may lead"}}
+	case m.requests.outage || now-l.renewed > 2*m.Config.Timing.Renewal():
+		return []Effect{RefuseSwitchover{"the Lease was not renewed just now"}}
+	}
+	l.successor = in.Target
+	return l.beginStop(m, now)
+}
+
+// beginStop shuts the server down in order.
+func (l *leadership) beginStop(m *member, now time.Duration) []Effect {
+	m.Phase, l.stopBy = Ending, now+m.Config.Timing.Duration()/2
+	return []Effect{StopServer{}}
+}
+
+// beginRelease gives the Lease up once no process of the server is left. A renewal
+// that is on its way is waited for: the release builds on its outcome.
+func (l *leadership) beginRelease(m *member, now time.Duration, end lease.Position) []Effect {
+	if m.Phase != Ending {
+		return nil
+	}
+	if end.Timeline != m.timeline {
+		return l.fenceServer(m)
+	}
+	m.Phase, m.following, l.end = Releasing, 0, end
+	l.stopBy = now + m.Config.Timing.Duration()
+	return l.renewWhenDue(m, now)
+}
+
+// askConfirmations asks the members that may lead, several times per renewal, while
+// the API server does not answer.
+func (l *leadership) askConfirmations(m member, now time.Duration) []Effect {
+	timing := m.Config.Timing
+	if m.Phase != Leading || !m.requests.isSilent(now, timing.RequestTimeout()) || now-l.failsafe.sent < timing.Renewal()/8 {
+		return nil
+	}
+	effects := l.failsafe.beginRound(m, now)
+	if len(effects) == 0 { // no other member may lead
+		return l.extendDeadlines(m, now)
+	}
+	return effects
+}
+
+// countConfirm extends the deadlines, from the send of the request, when every
+// member that was asked has confirmed.
+func (l *leadership) countConfirm(m member, r ConfirmReply) []Effect {
+	if m.Phase != Leading || r.Term != m.term || !l.failsafe.recordConfirm(r) || !l.failsafe.isConfirmed() {
+		return nil
+	}
+	return l.extendDeadlines(m, r.Sent)
+}

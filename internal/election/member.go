@@ -1,0 +1,151 @@
+package election
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// Config is what does not change while the agent runs.
+type Config struct {
+	// UID and Pod are those of the member's pod.
+	UID, Pod string
+	// Rank delays a candidacy by its multiples, so that members do not collide.
+	Rank int
+	// NoFailover keeps the member from leading.
+	NoFailover bool
+	// MaxLag is how many bytes of acknowledged WAL a failover may lose in
+	// asynchronous mode; 0 sets no limit.
+	MaxLag uint64
+	Timing lease.Timing
+}
+
+// member is what a member is and knows in each of its roles: as a standby, a voter,
+// a candidate and a primary. A role that only reads it gets it by value.
+type member struct {
+	Config Config
+	Disk   Persistent
+	Phase  Phase
+
+	lease    leaseObservation
+	requests leaseRequests
+
+	// Receiving.
+	following int64 // term
+	wal       WAL
+
+	// Of the Lease that it holds or tries to win.
+	term     int64
+	timeline int64
+
+	promise time.Duration // not elected, and no vote, before
+	stalled string
+}
+
+// IsPrimary reports whether the member's server may be running as a primary.
+func (m member) IsPrimary() bool {
+	return m.Phase == Promoting || m.Phase == Leading || m.Phase == Ending
+}
+
+// PromisedUntil is until when the member is not elected and does not vote.
+func (m member) PromisedUntil() time.Duration { return m.promise }
+
+// Term is that of the Lease that the member holds or tries to win.
+func (m member) Term() int64 { return m.term }
+
+// isEligible reports whether data may lead by the record.
+func (m member) isEligible(volume, system string, wal WAL) bool {
+	reached := max(m.lease.record.ReachedTimeline, m.Disk.Known.ReachedTimeline)
+	return m.lease.record.MayLead(volume) && system == m.lease.record.SystemIdentifier &&
+		slices.Contains(wal.Timelines, reached)
+}
+
+// explainIneligible says why this member may not lead with its data; empty if it may.
+func (m member) explainIneligible(w WAL) string {
+	switch {
+	case m.Disk.Rewinding:
+		return "this member's data is being rewound or replaced"
+	case m.Config.NoFailover:
+		return "noFailover keeps this member from leading"
+	case !m.isEligible(m.Disk.VolumeID, m.Disk.SystemIdentifier, w):
+		return "this member's volume, database or timeline is not one that the Lease lets lead"
+	case m.lease.record.Quorum != nil && !m.lease.isInQuorum(m.Disk.VolumeID):
+		return "this member's volume is not in the synchronous quorum"
+	}
+	return ""
+}
+
+// explainLost says which acknowledged WAL this member lacks; empty if it may lead
+// without it.
+func (m member) explainLost() string {
+	record := m.lease.record
+	switch {
+	case record.Quorum != nil && record.Acknowledged.Newer(m.wal.Flushed):
+		return "this member has less WAL than the synchronous quorum had acknowledged: its volume is older than that"
+	case record.Quorum == nil && m.Config.MaxLag > 0 && record.CountLag(m.wal.Flushed) > m.Config.MaxLag:
+		return "this member lacks more acknowledged WAL than failover.maxLag allows"
+	}
+	return ""
+}
+
+// explainStall says why this member does not lead although no other one does.
+// Once a reason is given it stays until the Lease is held or a candidacy begins.
+func (m member) explainStall() string {
+	switch {
+	case m.lease.missing && m.lease.expiry.IsLost(m.Config.Timing):
+		return "the Lease is missing, and its holder does not write it again"
+	case m.lease.readable && m.lease.hasExpired(m.Config.Timing):
+		if reason := m.explainIneligible(m.ownWAL()); reason != "" {
+			return reason
+		}
+	}
+	return m.stalled
+}
+
+// ownWAL is what the volume is known to hold.
+func (m member) ownWAL() WAL { return WAL{Flushed: m.wal.Flushed, Timelines: m.Disk.Timelines} }
+
+// highestTimeline is the highest one that the member knows of, used or not.
+func (m member) highestTimeline() int64 {
+	return max(m.lease.record.HighestTimeline, m.Disk.Known.HighestTimeline, m.Disk.PromisedTimeline, slices.Max(append([]int64{0}, m.Disk.Timelines...)))
+}
+
+// recordWAL records what the volume holds, as it was measured.
+func (m *member) recordWAL(w WAL) {
+	m.wal = w
+	m.Disk.recordTimelines(w.Timelines)
+}
+
+// readRecord takes in what the Lease says.
+func (m *member) readRecord(r lease.Reading) []Effect {
+	if reason := m.lease.recordReading(r, m.Disk.Known); reason != "" {
+		return m.reportStall(reason)
+	}
+	effects := m.Disk.recordKnown(r.Record)
+	if !m.lease.hasExpired(m.Config.Timing) {
+		effects = append(effects, m.reportStall("")...)
+	}
+	return effects
+}
+
+// followHolder streams from the holder, unless the member voted at this state of
+// the Lease: a candidate relies on the position that it reported.
+func (m *member) followHolder() []Effect {
+	record, voted := m.lease.record, m.lease.version == m.Disk.PromisedAt
+	if m.Phase != Standby || !m.lease.readable || record.HolderUID == "" || record.HolderVolume == m.Disk.VolumeID ||
+		m.following == record.Term || voted {
+		return nil
+	}
+	m.following = record.Term
+	return []Effect{Follow{record.HolderVolume, record.Term}}
+}
+
+// reportStall reports a reason once.
+func (m *member) reportStall(reason string) []Effect {
+	if m.stalled == reason {
+		return nil
+	}
+	m.stalled = reason
+	return []Effect{Stall{reason}}
+}
