@@ -28,6 +28,9 @@ type Pod struct {
 	Log      *slog.Logger
 	// ProbeAddress to answer probes at: the guard's socket, where there is one.
 	ProbeAddress string
+	// Deadline at which the guard ends every process, which no agent sets yet; nil
+	// where no guard can do so.
+	Deadline *guard.Deadline
 }
 
 // NewCommand runs an agent in its pod, with the environment that the operator
@@ -54,6 +57,8 @@ func NewCommand(use, short, version string, run func(context.Context, Pod) error
 }
 
 func podFromEnv(version string) (Pod, error) {
+	// First of all: what is started before would inherit it.
+	deadline, unguarded := guard.OpenDeadline()
 	id, err := identity.FromEnv()
 	if err != nil {
 		return Pod{}, err
@@ -68,9 +73,12 @@ func podFromEnv(version string) (Pod, error) {
 		return Pod{}, fmt.Errorf("set up the API client: %w", err)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil)).With("pod", id.Pod)
+	if unguarded != nil {
+		log.Warn("no guard ends this agent at a deadline", "error", unguarded.Error())
+	}
 	probe := os.Getenv(guard.EnvGuard)
 	if probe == "" {
 		probe = net.JoinHostPort("", strconv.Itoa(agentapi.ProbePort))
 	}
-	return Pod{Identity: id, Version: version, Client: client, Log: log, ProbeAddress: probe}, nil
+	return Pod{Identity: id, Version: version, Client: client, Log: log, ProbeAddress: probe, Deadline: deadline}, nil
 }

@@ -4,6 +4,7 @@ package clock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,18 @@ func Boottime() time.Duration {
 		panic("no CLOCK_BOOTTIME: " + err.Error())
 	}
 	return time.Duration(now.Nano())
+}
+
+// SleepUntil waits for a moment of Boottime, and may end a little early. After a
+// suspension of the machine, a moment that passed in it is not waited for.
+func SleepUntil(moment time.Duration) {
+	at := unix.NsecToTimespec(int64(moment))
+	err := unix.ClockNanosleep(unix.CLOCK_BOOTTIME, unix.TIMER_ABSTIME, &at, nil)
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		// A kernel that cannot sleep by this clock: one that stops in a suspension has
+		// to do for the rest of the wait.
+		time.Sleep(moment - Boottime())
+	}
 }
 
 // Sleep waits, and says whether ctx is still alive.

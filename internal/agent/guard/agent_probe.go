@@ -47,7 +47,7 @@ func newAgentProbe(socket string) *agentProbe {
 		ResponseHeaderTimeout: 10 * time.Second, IdleConnTimeout: time.Minute,
 	}
 	return &agentProbe{
-		report: "the agent is starting",
+		report: startReport,
 		// Each question needs an answer of its own: no connection is kept.
 		agent: &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DialContext: transport.DialContext, DisableKeepAlives: true}},
 		proxy: &httputil.ReverseProxy{

@@ -35,6 +35,8 @@ const (
 	// have answered once. The container ends then: what is wrong with its image
 	// or its environment is the kubelet's to report.
 	vainStarts = 3
+	// startReport is the readiness until an agent answers.
+	startReport = "the agent is starting"
 )
 
 // Exit is the code that the guard ends with.
@@ -50,8 +52,9 @@ func (e *Exit) Error() string { return fmt.Sprintf("the agent ended with code %d
 // takes no database out of its Services; an agent that hangs for long is ended
 // like one that died.
 //
-// A fence by time stands here as well, once there is one: a deadline that the
-// agent extends, behind which clear is called as it is after a death.
+// An agent may give it a deadline, and extend it again and again: see Deadline.
+// When that passes, every process of the container is killed, whether or not the
+// agent still answers, and a new agent is started.
 type Guard struct {
 	// Path, Args and Env of the agent.
 	Path string
@@ -62,6 +65,8 @@ type Guard struct {
 	Log             *slog.Logger
 
 	probe *agentProbe
+	// fences counts the deadlines that have passed.
+	fences int64
 }
 
 // RunGuarded runs the agent that this process was to be as a child.
@@ -108,15 +113,21 @@ func (g *Guard) Run() (int, error) {
 
 // runAgents starts the agent again and again until the container is to end.
 func (g *Guard) runAgents(signals <-chan os.Signal) int {
-	pause, vain := time.Duration(0), 0
+	pause, vain, report := time.Duration(0), 0, startReport
 	for {
 		began := time.Now()
-		end := g.runAgent(signals)
-		g.probe.resetReport("the agent has ended")
+		end := g.runAgent(signals, report)
+		ending := "the agent has ended"
+		report = startReport
+		if end.fenced {
+			g.fences++
+			ending, report = fenceReport, fenceReport
+		}
+		g.probe.resetReport(ending)
 		if end.orderly {
 			return end.code
 		}
-		left := clearContainer(clearLimit)
+		left := end.left || clearContainer(clearLimit)
 		g.Log.Error("the agent has ended: every process of the container was killed", "end", end.String(), "processesLeft", left)
 		if left || end.stopping {
 			return max(end.code, 1)
@@ -151,12 +162,28 @@ type agentEnd struct {
 	// answered: it has answered at least once.
 	answered bool
 	hung     bool
+	// fenced: its deadline passed, and all processes were killed late after that.
+	fenced bool
+	late   time.Duration
+	// left: it was killed, and does not end.
+	left bool
+}
+
+// recordStatus takes in what the kernel reports of an agent that ended.
+func (e *agentEnd) recordStatus(status syscall.WaitStatus) {
+	e.status, e.code = status, status.ExitStatus()
+	if status.Signaled() {
+		e.code = 128 + int(status.Signal())
+	}
+	e.orderly = status.Exited() && (e.stopping || e.code == 0) && !e.fenced
 }
 
 func (e agentEnd) String() string {
 	switch {
 	case e.err != nil:
 		return e.err.Error()
+	case e.fenced:
+		return "the Lease was not renewed in time: killed " + e.late.String() + " after the deadline"
 	case e.hung:
 		return "it did not answer for " + health.HungLimit.String()
 	case e.status.Signaled():
@@ -165,18 +192,28 @@ func (e agentEnd) String() string {
 	return fmt.Sprintf("exit code %d", e.code)
 }
 
-// runAgent runs one agent to its end. Signals are passed on to it.
-func (g *Guard) runAgent(signals <-chan os.Signal) agentEnd {
-	g.probe.resetReport("the agent is starting")
-	process, err := os.StartProcess(g.Path, g.Args, &os.ProcAttr{Env: g.Env, Files: []*os.File{nil, os.Stdout, os.Stderr}})
+// runAgent runs one agent to its end. Signals are passed on to it. The report is
+// the readiness until it answers.
+func (g *Guard) runAgent(signals <-chan os.Signal, report string) agentEnd {
+	g.probe.resetReport(report)
+	fence, err := newFence(g.fences)
+	if err != nil {
+		// The agent finds no EnvDeadline, and decides what it may do then.
+		g.Log.Warn("the agent runs without a deadline", "error", err.Error())
+	}
+	defer fence.endFence()
+	process, err := fence.startAgent(g.Path, g.Args, g.Env)
 	if err != nil {
 		return agentEnd{code: 1, err: fmt.Errorf("start the agent: %w", err)}
 	}
+	go fence.watchDeadline()
 	ended := make(chan syscall.WaitStatus, 1)
 	go func() { ended <- collectUntil(process.Pid) }()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	var end agentEnd
+	var limit <-chan time.Time
+	passed := fence.passed
 	for {
 		select {
 		case s := <-signals:
@@ -187,13 +224,18 @@ func (g *Guard) runAgent(signals <-chan os.Signal) agentEnd {
 				end.hung = true
 				_ = process.Kill()
 			}
-		case end.status = <-ended:
-			end.answered = g.probe.hasAnswered()
-			end.code = end.status.ExitStatus()
-			if end.status.Signaled() {
-				end.code = 128 + int(end.status.Signal())
-			}
-			end.orderly = end.status.Exited() && (end.stopping || end.code == 0)
+		case <-passed:
+			passed, limit = nil, time.After(clearLimit)
+			g.probe.resetReport(fenceReport)
+		case <-limit:
+			end.left = true
+			end.fenced, end.late = fence.endFence()
+			return end
+		case status := <-ended:
+			end.fenced, end.late = fence.endFence()
+			// An agent that had set a deadline did not fail to start.
+			end.answered = end.fenced || g.probe.hasAnswered()
+			end.recordStatus(status)
 			return end
 		}
 	}

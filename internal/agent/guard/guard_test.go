@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net"
@@ -28,9 +29,10 @@ func TestGuardedProcess(t *testing.T) {
 	if script == "" {
 		t.Skip("only within another test")
 	}
+	address := cmp.Or(os.Getenv(envTestAddress), "127.0.0.1:0")
 	g := &Guard{
 		Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: os.Environ(),
-		Socket: filepath.Join(t.TempDir(), "none"), Address: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Socket: filepath.Join(t.TempDir(), "none"), Address: address, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	code, err := g.Run()
 	if err != nil {
