@@ -14,8 +14,9 @@ import (
 
 const (
 	// fencePause is the longest pause between two checks of a deadline. One that is set
-	// less than that ahead is noticed up to that much late.
-	fencePause = 100 * time.Millisecond
+	// less than that ahead is noticed up to that much late: a renewal of the Lease
+	// sets it seconds ahead. Each pod pays for the checks with processor time.
+	fencePause = 500 * time.Millisecond
 	// fenceReport is the readiness after a fence, until the next agent reports.
 	fenceReport = "the Lease was not renewed in time: every process was stopped"
 )
@@ -30,8 +31,8 @@ const (
 // Its memory is not locked: an unprivileged container may not lock the whole
 // binary, and Go's runtime reserves more address space than any limit. Instead
 // each check makes the system call of the kill, with a signal that does nothing.
-// So the code of a fence is in use ten times a second, and is the last that the
-// kernel would drop and have to read from a disk.
+// So the code of a fence is in use all the time, and is the last that the kernel
+// would drop and have to read from a disk.
 type fence struct {
 	file   *os.File
 	memory []byte

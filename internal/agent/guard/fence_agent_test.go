@@ -155,7 +155,7 @@ func (a testAgent) survive() {
 	deadlines := lines(a.t, "deadline")
 	until := parseMoment(a.t, deadlines[len(deadlines)-1])
 	a.mark("survives", "begin")
-	for clock.Boottime() < until+10*fencePause {
+	for clock.Boottime() < until+2*fencePause {
 		time.Sleep(time.Millisecond)
 	}
 	a.mark("survives", "end")
