@@ -77,6 +77,16 @@ type RequestConfig struct {
 	OlderData *OlderDataRequest `json:"olderData,omitempty"`
 }
 
+// LeaseState is what a member knows of the Lease of its cluster's primary.
+type LeaseState struct {
+	// HolderUID is the UID of the pod that holds it; empty for none.
+	HolderUID string `json:"holderUID,omitempty"`
+	// HolderPod is the name of that pod, or of the last one that held it.
+	HolderPod string `json:"holderPod,omitempty"`
+	// Term counts the changes of the holder.
+	Term int64 `json:"term"`
+}
+
 // ReplicationStatus is what only members of PostgreSQL report.
 type ReplicationStatus struct {
 	// Source is the pod that a replica follows.
@@ -97,4 +107,8 @@ type ReplicationStatus struct {
 	// Resets are the settings of Holdfast's that a client had changed in the
 	// database, and that the agent has reset since it runs; the newest of each.
 	Resets []Reset `json:"resets,omitempty"`
+	// Lease is the Lease as the member last read or wrote it. It is nil of a member
+	// that could not read it last, unless it holds it; of one that does not read it
+	// all the time; and of agents that do not report it.
+	Lease *LeaseState `json:"lease,omitempty"`
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -65,11 +66,11 @@ func NewLeadership(o Options) *Leadership {
 // end the reign.
 func (l *Leadership) ReadLease(ctx context.Context) leaseclient.Record {
 	record, err := l.o.Lease.ReadRecord(ctx)
-	if err == nil {
-		return record
+	if err != nil {
+		l.o.Log.Info("the Lease cannot be read", "error", err.Error())
+		record, _ = l.o.Lease.LastRecord()
 	}
-	l.o.Log.Info("the Lease cannot be read", "error", err.Error())
-	record, _ = l.o.Lease.LastRecord()
+	l.o.Store.Update(reportLease(record))
 	return record
 }
 
@@ -79,6 +80,8 @@ func (l *Leadership) ClaimLease(ctx context.Context, observed leaseclient.Record
 	if err := l.o.Lease.ClaimLease(ctx, cluster, forget); err != nil {
 		return err
 	}
+	record, _ := l.o.Lease.LastRecord()
+	l.o.Store.Update(reportLease(record))
 	l.taken, l.led, l.askedSince = observed, false, 0
 	return nil
 }
@@ -200,7 +203,28 @@ func (l *Leadership) ReleaseLease(ctx context.Context, programs server.Programs)
 		l.o.Log.Warn("the Lease was not released, a successor has to wait for it", "error", err.Error())
 		return
 	}
+	l.o.Store.Update(reportRelease)
 	l.o.Log.Info("the Lease is released", "position", control.Checkpoint)
+}
+
+// reportLease reports what is known of the Lease.
+func reportLease(r leaseclient.Record) func(*agentapi.Status) {
+	var known *postgresapi.LeaseState
+	if r.Claim != leaseclient.ClaimUnknown && r.Claim != leaseclient.ClaimMissing {
+		known = &postgresapi.LeaseState{HolderUID: r.HolderUID, HolderPod: r.HolderPod, Term: r.Term}
+	}
+	return func(s *agentapi.Status) {
+		agentapi.ChangeEngineStatus(s, func(own *postgresapi.ReplicationStatus) { own.Lease = known })
+	}
+}
+
+// reportRelease reports that the Lease has no holder any more.
+func reportRelease(s *agentapi.Status) {
+	agentapi.ChangeEngineStatus(s, func(own *postgresapi.ReplicationStatus) {
+		if own.Lease != nil {
+			own.Lease = &postgresapi.LeaseState{HolderPod: own.Lease.HolderPod, Term: own.Lease.Term}
+		}
+	})
 }
 
 // reportRequest reports the request that was carried out last.
