@@ -154,24 +154,20 @@ func (k *MemberEngine) findRecordedVolumes(ctx context.Context, s objects.Set, n
 	return found, nil
 }
 
-// founder is the ordinal of the member whose volume a backup is restored to: of
-// the members it is the one that needs no other.
-const founder = 0
-
-// PlanRestore says how the founder's volume is filled with a backup. Writable and
+// PlanRestore says how the bootstrap member's volume is filled with a backup. Writable and
 // the faults are what DesireVolumes said.
 func PlanRestore(view *View, d objects.Desired, writable bool, faults []condition.Fact) engine.RestorePlan {
 	s, o := view.Set, view.Observed
 	r := engine.RestorePlan{
-		Program: s.Container, Image: d.Image, User: s.User, Member: s.PodName(founder), Account: objects.BackupAccount(s),
+		Program: s.Container, Image: d.Image, User: s.User, Member: s.PodName(BootstrapOrdinal), Account: objects.BackupAccount(s),
 		Living: o.StatefulSet != nil || s.Cluster.CommonStatus().SystemIdentifier != "",
-		Volume: o.Volumes[founder],
+		Volume: o.Volumes[BootstrapOrdinal],
 	}
 	if !writable {
 		r.Faults = faults
 	}
 	for _, v := range d.Volumes {
-		if v.Ordinal == founder {
+		if v.Ordinal == BootstrapOrdinal {
 			r.Size = v.Size.Value()
 			r.Claim = objects.VolumeClaim(s, d, v).WithAnnotations(map[string]string{v1alpha1.AnnotationRestoredBy: string(s.Cluster.GetUID())})
 		}
@@ -180,7 +176,7 @@ func PlanRestore(view *View, d objects.Desired, writable bool, faults []conditio
 		if isInherited(s, o.Volumes[n]) && o.isVolumeDeleted(n) {
 			r.Leaving = o.Volumes[n].Name
 		}
-		if n != founder {
+		if n != BootstrapOrdinal {
 			r.Others = append(r.Others, o.Volumes[n].Name)
 		}
 	}
@@ -190,7 +186,7 @@ func PlanRestore(view *View, d objects.Desired, writable bool, faults []conditio
 // halfRestored keeps members off the part of a database that an earlier cluster
 // of the name left. One that restores says so itself.
 func halfRestored(s objects.Set, o Observation) *condition.Fact {
-	v := o.Volumes[founder]
+	v := o.Volumes[BootstrapOrdinal]
 	if v == nil || v.DeletionTimestamp != nil || o.StatefulSet != nil || s.Cluster.Common().Restore != nil || s.Cluster.CommonStatus().Restore != nil {
 		return nil
 	}

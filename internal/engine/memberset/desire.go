@@ -100,8 +100,8 @@ func isInheritedAndDeleted(s objects.Set, o Observation, ordinal int) bool {
 	return o.isVolumeDeleted(ordinal) && isInherited(s, o.Volumes[ordinal]) && o.Pods[ordinal] == nil
 }
 
-// findSystemIdentifier is the recorded system identifier: status, any volume or the first member
-// knows it.
+// findSystemIdentifier is the recorded system identifier: status, any volume or the bootstrap
+// member knows it.
 func findSystemIdentifier(s objects.Set, o Observation) string {
 	if id := s.Cluster.CommonStatus().SystemIdentifier; id != "" {
 		return id
@@ -111,7 +111,7 @@ func findSystemIdentifier(s objects.Set, o Observation) string {
 			return id
 		}
 	}
-	if m := o.Member(0); m != nil {
+	if m := o.Member(BootstrapOrdinal); m != nil {
 		return m.SystemIdentifier
 	}
 	return ""

@@ -18,6 +18,14 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
+// BootstrapOrdinal is the ordinal of the bootstrap member: it creates the database
+// system, or starts with the data of a backup, and the others copy it or join it.
+// Which member leads afterwards does not follow from it.
+const BootstrapOrdinal = 0
+
+// NoLeader is in the place of an ordinal where no member is known to lead.
+const NoLeader = -1
+
 // Membership is which members there are and which there should be, as ordinals in
 // ascending order.
 type Membership struct {

@@ -21,7 +21,8 @@ import (
 
 // ReplaceStep replaces one outdated pod: first those that are stuck, then the
 // others from the highest ordinal down, the leader of the members last; never
-// while another member is away.
+// while another member is away. While no member is known to lead, only one that is
+// stuck is replaced: any other may be the leader.
 func (view *View) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an ordered switch: first match wins
 	away := false
 	var next *corev1.Pod
@@ -46,7 +47,7 @@ func (view *View) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an 
 			next, why = pod, reason
 		}
 	}
-	if next == nil || away {
+	if next == nil || away || leader == NoLeader {
 		return nil
 	}
 	return replaceStep(next, why)

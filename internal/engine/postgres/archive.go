@@ -21,29 +21,30 @@ const archiveRecheck = 15 * time.Second
 // judgeArchive says what is wrong with the archive of the WAL. It is never a
 // reason to hold anything up: the database goes on.
 func (j *judgement) judgeArchive() {
-	for n := range j.Desired.Count {
-		m := j.Observed.Member(n)
-		if m == nil || m.Role != v1alpha1.RolePrimary {
-			continue
-		}
-		a := m.Archive
-		switch {
-		case a == nil && j.Archive() != nil && j.Standings[n].IsDone():
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing,
-				"WAL is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.PodName(n), m.AgentVersion)
-		case a == nil:
-		case a.Gap != nil && a.Gap.Ended.IsZero():
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap, "%s", j.gapMessage(n, a))
-		case a.Late:
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "WAL is not archived since %s%s", formatTime(a.Oldest), explainFault(a))
-		case a.Error != "":
-			j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "WAL is not archived%s", explainFault(a))
-		}
+	if j.lead.isLed() {
+		j.judgeArchiver(j.lead.leader, j.lead.status)
 	}
 	if gap := j.openGap(); gap != nil {
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap,
 			"the archive lacks the WAL from %s to %s: no moment after %s can be restored, until backup %s, or another that is begun now, is complete",
 			gap.From, gap.To, formatTime(gap.Begun), j.Named(j.gapSuffix(gap)))
+	}
+}
+
+// judgeArchiver says what is wrong with the archive by what the leader reports of it.
+func (j *judgement) judgeArchiver(n int, m *agentapi.Status) {
+	a := m.Archive
+	switch {
+	case a == nil && j.Archive() != nil && j.Standings[n].IsDone():
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing,
+			"WAL is not archived: the agent of member %s has the version %s, which knows of no archive; delete the pod to have the operator's own", j.PodName(n), m.AgentVersion)
+	case a == nil:
+	case a.Gap != nil && a.Gap.Ended.IsZero():
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveGap, "%s", j.gapMessage(n, a))
+	case a.Late:
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "WAL is not archived since %s%s", formatTime(a.Oldest), explainFault(a))
+	case a.Error != "":
+		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing, "WAL is not archived%s", explainFault(a))
 	}
 }
 
@@ -76,21 +77,17 @@ func formatTime(t time.Time) string {
 // openGap is a hole in the archive that no good backup has been begun after;
 // nil for none.
 func (j *judgement) openGap() *agentapi.ArchiveGap {
-	for n := range j.Desired.Count {
-		m := j.Observed.Member(n)
-		if m == nil || m.Archive == nil || m.Role != v1alpha1.RolePrimary {
-			continue
-		}
-		gap := m.Archive.Gap
-		if gap == nil || gap.Ended.IsZero() {
-			return nil
-		}
-		if last := j.c.Status.LastBackup; last != nil && !last.Time.Before(&metav1.Time{Time: afterGap(gap)}) {
-			return nil
-		}
-		return gap
+	if !j.lead.isLed() || j.lead.status.Archive == nil {
+		return nil
 	}
-	return nil
+	gap := j.lead.status.Archive.Gap
+	if gap == nil || gap.Ended.IsZero() {
+		return nil
+	}
+	if last := j.c.Status.LastBackup; last != nil && !last.Time.Before(&metav1.Time{Time: afterGap(gap)}) {
+		return nil
+	}
+	return gap
 }
 
 // afterGap is the first second that begins when a gap is over. Backups say in whole
@@ -191,12 +188,10 @@ func (j *judgement) archiveBegins(a *v1alpha1.ArchiveStatus, now time.Time) bool
 
 // findArchiver is what the primary says of the archive, once it runs as declared.
 func (j *judgement) findArchiver() (said *agentapi.ArchiveStatus, known bool) {
-	for n := range j.Desired.Count {
-		if m := j.Observed.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && j.Standings[n].IsDone() {
-			return m.Archive, true
-		}
+	if !j.lead.isLed() || !j.Standings[j.lead.leader].IsDone() {
+		return nil, false
 	}
-	return nil, false
+	return j.lead.status.Archive, true
 }
 
 // isFailing says whether an archive does not take the WAL, or no agent there knows of

@@ -14,10 +14,11 @@ import (
 )
 
 // PlanCopy implements engine.Engine: a replica that follows is copied, where
-// there is one. Members let only clients with a member's certificate stream. The copy
+// there is one, and else the leader. Members let only clients with a member's certificate stream. The copy
 // must reach what any of them had.
 func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.CopyPlan {
 	s := membersOf(c)
+	lead := findLeader(s, o)
 	var replicas, primary []int
 	var newest agentapi.Status
 	expected := int64(0)
@@ -30,10 +31,10 @@ func (e *Engine) PlanCopy(c *v1alpha1.PostgresCluster, o memberset.Observation) 
 		if !m.Serving || !memberset.IsReady(o.Pods[n]) || o.Pods[n].DeletionTimestamp != nil {
 			continue
 		}
-		switch m.State {
-		case agentapi.StateStreaming:
+		switch {
+		case m.State == agentapi.StateStreaming:
 			replicas = append(replicas, n)
-		case agentapi.StateRunning:
+		case m.State == agentapi.StateRunning && n == lead.leader:
 			primary = append(primary, n)
 		default:
 			continue

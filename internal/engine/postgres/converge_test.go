@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -26,12 +27,18 @@ type model struct {
 	replaced int
 	// build is what the image's tag stands for now; it moves.
 	build int
+	// started counts the pods, of which each has a UID of its own where members
+	// report the Lease.
+	started int
 }
 
 // startPod makes a pod as the StatefulSet declares it, of the build that its tag
 // stands for at that moment.
 func (m *model) startPod(ordinal int) {
 	pod := m.pod(ordinal)
+	if m.started++; m.lease != nil {
+		pod.UID = types.UID(fmt.Sprintf("pod-%d-%d", ordinal, m.started))
+	}
 	template := m.o.StatefulSet.Spec.Template
 	pod.Spec.Containers[0].Image = template.Spec.Containers[0].Image
 	pod.Annotations[v1alpha1.AnnotationImage] = template.Annotations[v1alpha1.AnnotationImage]
@@ -69,7 +76,11 @@ func (m *model) carryOut(p engine.Plan) {
 			if v.Member {
 				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.Ordinal)
 			}
-			live.Annotations = objects.VolumeClaim(membersOf(m.c), d.Desired, v).Annotations
+			declared := objects.VolumeClaim(membersOf(m.c), d.Desired, v)
+			live.Annotations, live.OwnerReferences = declared.Annotations, nil
+			if len(declared.OwnerReferences) > 0 {
+				m.setOwner(live)
+			}
 			live.Spec.Resources.Requests["storage"] = v.Size
 			live.Status.Capacity["storage"] = v.Size
 		}
@@ -104,6 +115,7 @@ func (m *model) advanceCluster() {
 	}
 	d, _, _ := m.desired()
 	view := m.view()
+	lead := findLeader(view.Set, view.Observed)
 	view.SetDesired(d.Desired)
 	for _, n := range m.random.Perm(objects.MostMembers) {
 		pod := m.o.Pods[n]
@@ -118,7 +130,7 @@ func (m *model) advanceCluster() {
 			m.serveMember(n)
 			m.status(n).Serving, m.status(n).State = false, agentapi.StateCloning
 			return
-		case n < d.Count && !judgeStanding(view, n).IsDone():
+		case n < d.Count && !judgeStanding(view, lead, n).IsDone():
 			m.serveMember(n)
 			if n == 0 {
 				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"

@@ -17,16 +17,18 @@ type desired struct {
 	first firstDatabase
 	// older is the request to go on with older data.
 	older olderData
+	// scale is how the number of members comes about.
+	scale scalePlan
 }
 
 // planDesired is what the objects should be made from. Where the spec cannot be
 // followed, what is there stays, and a Stalled fact says which field to correct.
 // The second result says whether volumes and pods may be written at all.
-func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, v versions) (desired, bool, []condition.Fact) {
+func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadership, v versions) (desired, bool, []condition.Fact) {
 	o := view.Observed
 	d := desired{Desired: memberset.PlanDesired(view)}
 	var facts []condition.Fact
-	d.first = findFirstDatabase(c, o, d.SystemIdentifier)
+	d.first = findFirstDatabase(c, o, lead, d.SystemIdentifier)
 	maps.Copy(d.Data, d.first.volumeAnnotations(d.SystemIdentifier))
 	if message := d.first.describeDifference(c); message != "" {
 		facts = append(facts, memberset.StalledFact(v1alpha1.ReasonBootstrapChanged, "%s", message))
@@ -36,8 +38,9 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, v versions) 
 		facts = append(facts, memberset.StalledFact(reason, "%s", message))
 		memberset.KeepImage(view, &d.Desired)
 	}
-	d.Count = countMembers(c, view)
-	d.older = planOlderData(c, o)
+	d.scale = planScale(c, view, lead)
+	d.Count = d.scale.count
+	d.older = planOlderData(c, o, lead)
 	writable, faults := memberset.DesireVolumes(view, &d.Desired)
 	d.Config = clusterConfig(c, d)
 	return d, writable, append(facts, faults...)
@@ -50,24 +53,4 @@ func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config.Parameters, config.OlderData = c.Spec.Parameters, d.older.request
 	config.Database, config.Owner = d.first.database, d.first.owner
 	return memberset.RenderConfig(config)
-}
-
-// countMembers of members: what volumes exist as ours is the membership. It grows to
-// what is declared at once, and shrinks one by one, each when the pod before
-// it is gone.
-func countMembers(c *v1alpha1.PostgresCluster, view *memberset.View) int {
-	want, have := view.Membership.Declared, view.Membership.Count
-	if have <= want {
-		return want
-	}
-	if view.Membership.HasPodFrom(have) {
-		return have
-	}
-	if first := view.Observed.Member(0); first == nil || first.Role != v1alpha1.RolePrimary || !first.Serving {
-		return have // without a primary the others may be the last copies
-	}
-	if view.Observed.DataDiverged(have-1) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
-		return have // its volume would go, with what the primary lacks
-	}
-	return have - 1
 }

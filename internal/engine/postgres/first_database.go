@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -34,8 +33,8 @@ func declaredFirst(c *v1alpha1.PostgresCluster) firstDatabase {
 
 // findFirstDatabase is what the data says: the primary that runs on it, or the volumes of
 // a cluster that is created again. New data is made with what is declared.
-func findFirstDatabase(c *v1alpha1.PostgresCluster, o memberset.Observation, systemIdentifier string) firstDatabase {
-	if m := findPrimary(o); m != nil && m.Details[postgresapi.DetailDatabase] != "" && m.Details[postgresapi.DetailOwner] != "" {
+func findFirstDatabase(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, systemIdentifier string) firstDatabase {
+	if m := lead.status; m != nil && m.Details[postgresapi.DetailDatabase] != "" && m.Details[postgresapi.DetailOwner] != "" {
 		return firstDatabase{m.Details[postgresapi.DetailDatabase], m.Details[postgresapi.DetailOwner], true}
 	}
 	for _, n := range slices.Sorted(maps.Keys(o.Volumes)) {
@@ -48,16 +47,6 @@ func findFirstDatabase(c *v1alpha1.PostgresCluster, o memberset.Observation, sys
 		}
 	}
 	return declaredFirst(c)
-}
-
-// findPrimary is what the member that is the primary says; nil when there is none.
-func findPrimary(o memberset.Observation) *agentapi.Status {
-	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
-		if m := o.Member(n); m != nil && m.Role == v1alpha1.RolePrimary {
-			return m
-		}
-	}
-	return nil
 }
 
 // volumeAnnotations are what volumes say of it, once the data records it.
@@ -81,7 +70,7 @@ func (f firstDatabase) describeDifference(c *v1alpha1.PostgresCluster) string {
 
 // judgeFirst says when applications are sent to what does not exist.
 func (j *judgement) judgeFirst() {
-	m := findPrimary(j.Observed)
+	m := j.lead.status
 	if m == nil || m.Details[postgresapi.DetailAbsent] == "" {
 		return
 	}

@@ -1,13 +1,17 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // requestOlderData is the type of the request, as status has it.
@@ -21,39 +25,85 @@ type olderData struct {
 	request *postgresapi.OlderDataRequest
 }
 
-// planOlderData takes up a request once, for a primary that is held for older
-// data: what is decided of another situation is not true of this one. It is
-// recorded in status before its member hears of it.
-func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation) olderData {
+// planOlderData takes up a request once, for a member that is held for older data
+// while none leads: what is decided of another situation is not true of this one. It
+// is recorded in status before its member hears of it.
+func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership) olderData {
 	var r olderData
 	for i := range c.Status.Requests {
 		if c.Status.Requests[i].Type == requestOlderData {
 			r.status = c.Status.Requests[i].DeepCopy()
 		}
 	}
-	id, m, pod := c.Annotations[v1alpha1.AnnotationContinueWithOlderData], o.Member(primaryOrdinal), membersOf(c).PodName(primaryOrdinal)
-	serves := m != nil && m.Role == v1alpha1.RolePrimary && m.Serving
+	s, id, held := membersOf(c), c.Annotations[v1alpha1.AnnotationContinueWithOlderData], findStale(o)
 	switch {
 	case r.status != nil && r.status.Result == "":
-		r.carryOut(m, serves)
-	case id == "" || r.status != nil && r.status.ID == id || m == nil || o.AwaitsFirstAnswer():
+		r.carryOut(findMember(s, o, r.status.Target), nameServing(s, lead))
+	case id == "" || r.status != nil && r.status.ID == id || o.AwaitsFirstAnswer():
 		// nothing is requested, or nothing is known
-	case m.State == agentapi.StateHeld && m.Hold == agentapi.HoldDataStale:
-		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: pod}
-	case serves:
-		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: pod, Result: "not needed: " + pod + " is not held for older data"}
+	case lead.isServing():
+		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: s.PodName(lead.leader)}
+		r.status.Result = describeNotNeeded(r.status.Target, r.status.Target)
+	case held >= 0:
+		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: s.PodName(held)}
 	}
 	return r
 }
 
-// carryOut passes the request on until its member has carried it out, or leads
-// without: the newer volume came back.
-func (r *olderData) carryOut(m *agentapi.Status, serves bool) {
+// findStale is the member that is held for older data and has the newest of those
+// that are, by ordinal; -1 for none.
+func findStale(o memberset.Observation) int {
+	found, newest := -1, postgresapi.WALPoint{}
+	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
+		m := o.Member(n)
+		if m == nil || m.State != agentapi.StateHeld || m.Hold != agentapi.HoldDataStale {
+			continue
+		}
+		var end postgresapi.WALPoint
+		if known := readReplication(m).WALEnd; known != nil {
+			end = *known
+		}
+		if found < 0 || cmp.Or(cmp.Compare(end.Timeline, newest.Timeline), cmp.Compare(end.Position, newest.Position)) > 0 {
+			found, newest = n, end
+		}
+	}
+	return found
+}
+
+// findMember is what the member of a pod's name reports; nil while it reports nothing.
+func findMember(s objects.Set, o memberset.Observation, pod string) *agentapi.Status {
+	for n := range o.Pods {
+		if s.PodName(n) == pod {
+			return o.Member(n)
+		}
+	}
+	return nil
+}
+
+// nameServing names the leader that serves; empty where none does.
+func nameServing(s objects.Set, lead leadership) string {
+	if !lead.isServing() {
+		return ""
+	}
+	return s.PodName(lead.leader)
+}
+
+// describeNotNeeded says why a member is not asked to go on with older data.
+func describeNotNeeded(target, leader string) string {
+	if target != leader {
+		return "not needed: " + leader + " leads"
+	}
+	return "not needed: " + target + " is not held for older data"
+}
+
+// carryOut passes the request on until its member has carried it out, or a member
+// leads without: the newer volume came back.
+func (r *olderData) carryOut(m *agentapi.Status, leader string) {
 	switch {
 	case m != nil && m.Recovered == r.status.ID:
 		r.status.Result = fmt.Sprintf("%s went on with older data, on timeline %d", r.status.Target, readReplication(m).Timeline)
-	case serves:
-		r.status.Result = "not needed: " + r.status.Target + " is not held for older data"
+	case leader != "":
+		r.status.Result = describeNotNeeded(r.status.Target, leader)
 	default:
 		r.request = &postgresapi.OlderDataRequest{ID: r.status.ID, Pod: r.status.Target}
 	}

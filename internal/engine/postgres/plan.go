@@ -12,14 +12,13 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// primaryOrdinal is the member that leads.
-const primaryOrdinal = 0
-
 // judgement is one pass's view of the cluster, gathered once.
 type judgement struct {
 	memberset.Judgement
-	c *v1alpha1.PostgresCluster
-	v versions
+	c     *v1alpha1.PostgresCluster
+	v     versions
+	lead  leadership
+	scale scalePlan
 }
 
 // Plan implements engine.Engine.
@@ -29,16 +28,18 @@ func (e *Engine) Plan(c *v1alpha1.PostgresCluster, o memberset.Observation, now 
 
 func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.Time) engine.Plan {
 	view := memberset.NewView(membersOf(c), o, now)
-	v := readVersions(c, &view)
-	d, writable, stalls := planDesired(c, &view, v)
+	lead := findLeader(view.Set, o)
+	v := readVersions(c, &view, lead)
+	d, writable, stalls := planDesired(c, &view, lead, v)
 	view.SetDesired(d.Desired)
-	j := judgement{c: c, v: v, Judgement: memberset.NewJudgement(view, stalls)}
+	j := judgement{c: c, v: v, lead: lead, scale: d.scale, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
-		j.Standings[n] = judgeStanding(&view, n)
+		j.Standings[n] = judgeStanding(&view, lead, n)
 	}
 	j.JudgeMembers()
 	j.judgeFirst()
 	j.JudgeScale()
+	j.judgeKeptLeader()
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 	j.judgeService()
@@ -65,13 +66,16 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	return p
 }
 
-// judgeStanding judges one member; first match wins.
-func judgeStanding(view *memberset.View, ordinal int) memberset.Standing {
+// judgeStanding judges one member; first match wins. The member that is expected to
+// lead is judged as the primary, also before it is one.
+func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset.Standing {
 	if standing := memberset.JudgePresence(view, ordinal); !standing.IsDone() {
 		return standing
 	}
-	m, primary := view.Observed.Member(ordinal), ordinal == primaryOrdinal
+	m, primary := view.Observed.Member(ordinal), ordinal == lead.findExpected()
 	switch {
+	case lead.doubts[ordinal] != "":
+		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: lead.doubts[ordinal], Broken: true}
 	case m.State == agentapi.StateHung:
 		return memberset.JudgeSyncing(view, ordinal, true)
 	case !m.Serving || primary && m.State != agentapi.StateRunning:
@@ -95,26 +99,25 @@ func (j *judgement) nextStep(now time.Time) *engine.Step {
 	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {
 		return s
 	}
-	if s := j.ReplaceStep(primaryOrdinal); s != nil {
+	if s := j.ReplaceStep(j.lead.leader); s != nil {
 		return s
 	}
 	return j.DropVolumeStep(j.servesSince)
 }
 
-// servesSince says whether the primary takes writes, by its answer to a question
-// that was asked at a time, or later, and for which it flushed a record to its
-// disk: what is left may be the last copy.
+// servesSince says whether the member that leads now takes writes, by its answer to
+// a question that was asked at a time, or later, and for which it flushed a record to
+// its disk: what is left may be the last copy.
 func (j *judgement) servesSince(since time.Time) bool {
-	m := j.Observed.Member(primaryOrdinal)
-	return m != nil && m.Role == v1alpha1.RolePrimary && m.State == agentapi.StateRunning && m.Serving && !readReplication(m).PositionOld && m.Flushed &&
-		j.Observed.AnsweredSince(primaryOrdinal, since)
+	return j.lead.takesWrites() && !readReplication(j.lead.status).PositionOld && j.lead.status.Flushed &&
+		j.Observed.AnsweredSince(j.lead.leader, since)
 }
 
 // judgeService says whether clients can write.
 func (j *judgement) judgeService() {
 	primary := j.findPrimary()
-	if m := j.Observed.Member(primaryOrdinal); primary == j.PodName(primaryOrdinal) && m.DiskFull {
-		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(primaryOrdinal))
+	if primary != "" && j.lead.status.DiskFull {
+		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(j.lead.leader))
 		return
 	}
 	if primary != "" && j.Observed.ServicePods[suffixRW][primary] {
@@ -122,25 +125,28 @@ func (j *judgement) judgeService() {
 		return
 	}
 	why := " yet"
-	if s := j.Standings[primaryOrdinal]; s.Message != "" {
-		why = ": " + s.Message
+	if message := j.explainNoPrimary(); message != "" {
+		why = ": " + message
 	}
 	j.AddAvailable(false, v1alpha1.ReasonPrimaryUnavailable, "no member takes writes%s", why)
 }
 
 // findPrimary is the member that takes writes; empty when there is none.
 func (j *judgement) findPrimary() string {
-	for n := range j.Desired.Count {
-		if m := j.Observed.Member(n); m != nil && m.Role == v1alpha1.RolePrimary && m.State == agentapi.StateRunning && m.Serving {
-			return j.PodName(n)
-		}
+	if !j.lead.takesWrites() {
+		return ""
 	}
-	return ""
+	return j.PodName(j.lead.leader)
 }
 
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
+	for n := range j.lead.doubts {
+		if n < len(r.Members) {
+			r.Members[n].Role = v1alpha1.RoleMember
+		}
+	}
 	r.Endpoints = &v1alpha1.EndpointsStatus{
 		ReadWrite: objects.HostPort(j.Host(suffixRW), Port), ReadOnly: objects.HostPort(j.Host(suffixRO), Port),
 	}

@@ -11,6 +11,7 @@ import (
 // PlanRestore implements engine.Engine.
 func (e *Engine) PlanRestore(c *v1alpha1.PostgresCluster, o memberset.Observation) engine.RestorePlan {
 	view := memberset.NewView(membersOf(c), o, time.Time{}) // no step is planned, so no time counts
-	d, writable, faults := planDesired(c, &view, readVersions(c, &view))
+	lead := findLeader(view.Set, o)
+	d, writable, faults := planDesired(c, &view, lead, readVersions(c, &view, lead))
 	return memberset.PlanRestore(&view, d.Desired, writable, faults)
 }

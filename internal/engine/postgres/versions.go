@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,19 +25,12 @@ type versions struct {
 }
 
 // readVersions reads off the view what the primary runs.
-func readVersions(c *v1alpha1.PostgresCluster, view *memberset.View) versions {
+func readVersions(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadership) versions {
 	v := versions{running: c.Status.Version}
-	reported := false
-	for _, n := range view.Membership.Pods {
-		m := view.Observed.Member(n)
-		if m == nil || m.Role != v1alpha1.RolePrimary {
-			continue
-		}
-		runs := view.Versions.Members[n]
-		v.ownImage = v.ownImage || c.Spec.Image != "" && runs.Asked == c.Spec.Image
-		if runs.Reported != "" && !reported {
-			v.running, reported = runs.Reported, true
-		}
+	if lead.isLed() {
+		runs := view.Versions.Members[lead.leader]
+		v.ownImage = c.Spec.Image != "" && runs.Asked == c.Spec.Image
+		v.running = cmp.Or(runs.Reported, v.running)
 	}
 	v.declared = v.running
 	tag, ok := strings.CutPrefix(view.Versions.Asked, view.Observed.Settings.ImageRepository+":")

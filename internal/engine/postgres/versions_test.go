@@ -38,7 +38,7 @@ func TestReadVersions(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := settled(t, 2)
 			tc.change(w)
-			if diff := cmp.Diff(tc.want, readVersions(w.c, w.view()), cmp.AllowUnexported(versions{})); diff != "" {
+			if diff := cmp.Diff(tc.want, readVersions(w.c, w.view(), findLeader(membersOf(w.c), w.o)), cmp.AllowUnexported(versions{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

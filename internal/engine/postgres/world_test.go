@@ -33,6 +33,10 @@ type world struct {
 	c *v1alpha1.PostgresCluster
 	o memberset.Observation
 	t *testing.T
+	// leads is the ordinal of the member that leads, and lease what members report
+	// of the Lease. Agents of earlier versions report none.
+	leads int
+	lease *postgresapi.LeaseState
 }
 
 // newWorld is a cluster of n members that no step has acted on yet.
@@ -74,6 +78,39 @@ func settled(t *testing.T, replicas int) *world {
 		w.member(n)
 	}
 	return w
+}
+
+// ledBy is a settled cluster of n members, of which one leads by the Lease.
+func ledBy(t *testing.T, replicas, leader int) *world {
+	t.Helper()
+	w := settled(t, replicas)
+	w.changeLeader(leader)
+	return w
+}
+
+// changeLeader has another member lead, or the same one in the next term; every
+// member with a pod follows it.
+func (w *world) changeLeader(ordinal int) {
+	w.leads = ordinal
+	w.claimLease(w.o.Pods[ordinal])
+	w.o.ServicePods = map[string]map[string]bool{suffixRW: {}, suffixRO: {}}
+	for n := range w.o.Pods {
+		w.member(n)
+	}
+}
+
+// claimLease has a pod hold the Lease in the next term.
+func (w *world) claimLease(pod *corev1.Pod) {
+	next := postgresapi.LeaseState{HolderUID: string(pod.UID), HolderPod: pod.Name, Term: 1}
+	if w.lease != nil {
+		next.Term = w.lease.Term + 1
+	}
+	w.lease = &next
+}
+
+// reportLease has a member report a state of the Lease; nil for none.
+func (w *world) reportLease(ordinal int, lease *postgresapi.LeaseState) {
+	w.changeReplication(ordinal, func(r *postgresapi.ReplicationStatus) { r.Lease = lease })
 }
 
 // mintSecrets makes what the steps would have made.
@@ -148,7 +185,8 @@ func (w *world) view() *memberset.View {
 // desired is what a pass would make of the world.
 func (w *world) desired() (desired, bool, []condition.Fact) {
 	view := w.view()
-	return planDesired(w.c, view, readVersions(w.c, view))
+	lead := findLeader(view.Set, view.Observed)
+	return planDesired(w.c, view, lead, readVersions(w.c, view, lead))
 }
 
 // member is a pod that serves in its role, with the present settings.
@@ -163,7 +201,10 @@ func (w *world) member(ordinal int) *agentapi.Status {
 		CertificateSerial: pki.ReadSerial(w.o.Minted.TLS["tls.crt"]),
 		TLSHash:           agentapi.HashTLS(w.o.Minted.TLS),
 	}
-	if ordinal == 0 {
+	if w.lease != nil {
+		m.Engine = postgresapi.ReplicationStatus{Lease: w.lease}
+	}
+	if ordinal == w.leads {
 		m.Role, m.State, m.Flushed = v1alpha1.RolePrimary, agentapi.StateRunning, true
 		w.o.ServicePods[suffixRW][p.Name] = true
 	} else {

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+)
+
+// leadership is which member leads, by what the members report of themselves and
+// of the Lease. The operator reads no Lease.
+type leadership struct {
+	// leader is the ordinal of the member that leads; memberset.NoLeader while none
+	// is known to.
+	leader int
+	// status is what the leader reports; nil without one.
+	status *agentapi.Status
+	// holder is the ordinal of the member that the newest known state of the Lease
+	// names as its holder or as its last one, whether it leads or not;
+	// memberset.NoLeader while that is not known. leaseKnown says that members report
+	// the Lease.
+	holder     int
+	leaseKnown bool
+	// doubts say why a member that reports to be the primary is not believed, by
+	// ordinal.
+	doubts map[int]string
+}
+
+// findLeader finds the member that leads: the pod that the newest known state of the
+// Lease names as its holder, if it reports itself to be the primary, of that term. A
+// report without the Lease is not believed. Agents of earlier versions report no
+// Lease, and let none but the bootstrap member lead.
+func findLeader(s objects.Set, o memberset.Observation) leadership {
+	l := leadership{leader: memberset.NoLeader, holder: memberset.NoLeader, doubts: map[int]string{}}
+	newest, contradicted := findNewestLease(o)
+	l.leaseKnown = newest != nil
+	if newest != nil && !contradicted {
+		l.holder = findHolder(s, o, *newest)
+	}
+	claimants := listClaimants(o)
+	for _, n := range claimants {
+		why := ""
+		if newest != nil {
+			why = doubtHolder(o.Member(n), *newest, contradicted)
+		} else {
+			why = doubtEarlierAgent(n, len(claimants))
+		}
+		if why == "" {
+			l.leader, l.status = n, o.Member(n)
+			continue
+		}
+		l.doubts[n] = "member " + s.PodName(n) + " reports that it is the primary, " + why
+	}
+	return l
+}
+
+// isLed says whether a member is known to lead.
+func (l leadership) isLed() bool { return l.leader != memberset.NoLeader }
+
+// findExpected is the member to look at: the leader; while none leads, the one that
+// the Lease names; and while no member reports the Lease, the bootstrap member. It
+// only explains: nothing is deleted or replaced by it.
+func (l leadership) findExpected() int {
+	switch {
+	case l.isLed():
+		return l.leader
+	case l.leaseKnown:
+		return l.holder
+	}
+	return memberset.BootstrapOrdinal
+}
+
+// isServing says whether the leader answers queries.
+func (l leadership) isServing() bool { return l.status != nil && l.status.Serving }
+
+// takesWrites says whether the leader takes writes.
+func (l leadership) takesWrites() bool {
+	return l.isServing() && l.status.State == agentapi.StateRunning
+}
+
+// listDoubts are the doubts, by ascending ordinal.
+func (l leadership) listDoubts() []string {
+	var all []string
+	for _, n := range slices.Sorted(maps.Keys(l.doubts)) {
+		all = append(all, l.doubts[n])
+	}
+	return all
+}
+
+// listClaimants are the members that report to be the primary, ascending.
+func listClaimants(o memberset.Observation) []int {
+	var found []int
+	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
+		if m := o.Member(n); m != nil && m.Role == v1alpha1.RolePrimary {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// findNewestLease is the state of the Lease with the highest term that a member
+// reports; nil where none reports any. Contradicted says that members name two
+// holders of that term: the Lease was edited. A Lease is released after it was held,
+// and another holder has another term: no holder is newer than one of the same term.
+func findNewestLease(o memberset.Observation) (newest *postgresapi.LeaseState, contradicted bool) {
+	for _, n := range slices.Sorted(maps.Keys(o.Pods)) {
+		m := o.Member(n)
+		if m == nil {
+			continue
+		}
+		switch lease := readReplication(m).Lease; {
+		case lease == nil:
+		case newest == nil || lease.Term > newest.Term:
+			newest, contradicted = lease, false
+		case lease.Term < newest.Term || lease.HolderUID == newest.HolderUID:
+		case lease.HolderUID == "":
+			newest = lease
+		case newest.HolderUID != "":
+			contradicted = true
+		}
+	}
+	return newest, contradicted
+}
+
+// findHolder is the ordinal of the Lease's holder, by its pod or, where that is gone
+// or has released the Lease, by the name of the pod; memberset.NoLeader if it is none
+// of the cluster's.
+func findHolder(s objects.Set, o memberset.Observation, lease postgresapi.LeaseState) int {
+	for n, pod := range o.Pods {
+		if string(pod.UID) == lease.HolderUID {
+			return n
+		}
+	}
+	for n := range objects.MostMembers {
+		if s.PodName(n) == lease.HolderPod {
+			return n
+		}
+	}
+	return memberset.NoLeader
+}
+
+// doubtHolder says why a member that reports to be the primary does not lead by the
+// newest known state of the Lease; empty if it does.
+func doubtHolder(m *agentapi.Status, newest postgresapi.LeaseState, contradicted bool) string {
+	own := readReplication(m).Lease
+	switch {
+	case contradicted:
+		return fmt.Sprintf("and members name different holders of the Lease in term %d", newest.Term)
+	case newest.HolderUID == "":
+		return fmt.Sprintf("and the Lease has no holder since term %d", newest.Term)
+	case newest.HolderUID != m.PodUID:
+		return fmt.Sprintf("and the Lease names another pod %s in term %d", newest.HolderPod, newest.Term)
+	case own != nil && own.Term != newest.Term:
+		return fmt.Sprintf("of term %d, and the Lease is in term %d", own.Term, newest.Term)
+	}
+	return ""
+}
+
+// doubtEarlierAgent says why a member that reports to be the primary does not lead
+// where no member reports the Lease; empty if it does.
+func doubtEarlierAgent(ordinal, claimants int) string {
+	switch {
+	case claimants > 1:
+		return "and so does another one"
+	case ordinal != memberset.BootstrapOrdinal:
+		return "and no member reports a Lease that names it"
+	}
+	return ""
+}
+
+// explainNoPrimary says why no member takes writes; empty where that is not known.
+func (j *judgement) explainNoPrimary() string {
+	if s := j.Standings[j.lead.findExpected()]; s.Message != "" {
+		return s.Message
+	}
+	return strings.Join(j.lead.listDoubts(), "; ")
+}

@@ -1,0 +1,280 @@
+package postgres
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+)
+
+// ledModel is a model in which another member leads now and then. Its leads is the
+// member that led last: it has the newest data, whether the operator knows it or not.
+type ledModel struct {
+	*model
+	// declared is how many pods the StatefulSet has by what was applied last.
+	declared int
+	seed     uint64
+}
+
+func newLedModel(t *testing.T, seed uint64) *ledModel {
+	m := &ledModel{model: &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11))}, seed: seed}
+	m.lease = &postgresapi.LeaseState{}
+	if seed%2 == 0 {
+		m.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	}
+	return m
+}
+
+// refreshStatus has a member report what it is now.
+func (m *ledModel) refreshStatus(ordinal int) {
+	name := membersOf(m.c).PodName(ordinal)
+	delete(m.o.ServicePods[suffixRW], name)
+	delete(m.o.ServicePods[suffixRO], name)
+	m.serveMember(ordinal)
+}
+
+// isLeading says whether the member that led last leads now.
+func (m *ledModel) isLeading() bool {
+	pod, status := m.o.Pods[m.leads], m.o.Member(m.leads)
+	return pod != nil && status != nil && status.Role == v1alpha1.RolePrimary && m.lease.HolderUID == string(pod.UID)
+}
+
+// moveLeader has a replica that serves lead. The former leader may not report yet
+// that it leads no longer.
+func (m *ledModel) moveLeader() {
+	for _, n := range m.random.Perm(objects.MostMembers) {
+		if s := m.o.Member(n); n == m.leads || s == nil || s.State != agentapi.StateStreaming || m.o.Volumes[n] == nil {
+			continue
+		}
+		was := m.leads
+		m.leads = n
+		m.claimLease(m.o.Pods[n])
+		m.refreshStatus(n)
+		if m.o.Member(was) != nil && m.random.IntN(3) > 0 {
+			m.refreshStatus(was)
+		}
+		return
+	}
+}
+
+// releaseLease has the leader stop in order: for a while no member leads.
+func (m *ledModel) releaseLease() {
+	if !m.isLeading() {
+		return
+	}
+	status := m.status(m.leads)
+	status.Role, status.State, status.Serving = v1alpha1.RoleMember, agentapi.StateWaiting, false
+	status.Time, status.DownSince = now, now
+	m.lease = &postgresapi.LeaseState{HolderPod: m.lease.HolderPod, Term: m.lease.Term}
+	m.reportLease(m.leads, m.lease)
+}
+
+// killPod ends a pod. If it was the leader's, no report of an earlier one is left.
+func (m *ledModel) killPod(ordinal int) {
+	m.removePod(ordinal)
+	if ordinal != m.leads {
+		return
+	}
+	for n := range m.o.Pods {
+		if s := m.o.Member(n); s != nil && s.Role == v1alpha1.RolePrimary {
+			m.refreshStatus(n)
+		}
+	}
+}
+
+// followLease has a leader whose database serves claim the Lease that its pod does not
+// hold, and members read it, some of them later.
+func (m *ledModel) followLease() {
+	pod, status := m.o.Pods[m.leads], m.o.Member(m.leads)
+	switch {
+	case status == nil:
+	case !status.Serving:
+		status.Role = v1alpha1.RoleMember
+	case m.lease.HolderUID != string(pod.UID):
+		m.claimLease(pod)
+		m.refreshStatus(m.leads)
+	}
+	for n := range m.o.Pods {
+		if s := m.o.Member(n); s != nil && (n == m.leads || s.Role != v1alpha1.RolePrimary && m.random.IntN(4) > 0) {
+			m.reportLease(n, m.lease)
+		}
+	}
+}
+
+// disturbCluster lets something fail, and the leader change.
+func (m *ledModel) disturbCluster() {
+	if m.c.Status.SystemIdentifier == "" {
+		return
+	}
+	if m.random.IntN(25) == 0 {
+		m.editSpec()
+	}
+	if n := m.random.IntN(objects.MostMembers); m.random.IntN(20) == 0 && m.o.Pods[n] != nil {
+		m.killPod(n)
+	}
+	if m.random.IntN(30) == 0 {
+		m.releaseLease()
+	}
+	if m.random.IntN(15) == 0 {
+		m.moveLeader()
+	}
+}
+
+// applyPlan carries out one plan. The leader may change before the StatefulSet's
+// controller acts on what was applied.
+func (m *ledModel) applyPlan(p engine.Plan, disturbed bool) {
+	m.carryOut(p)
+	if d, writable, _ := m.desired(); writable && d.Minted.Complete {
+		m.declared = d.Count
+	}
+	if disturbed && m.random.IntN(10) == 0 {
+		m.moveLeader()
+		for n := range m.o.Pods {
+			if n >= m.declared && m.random.IntN(2) == 0 {
+				m.killPod(n)
+				break
+			}
+		}
+	}
+	m.advanceCluster()
+	m.followLease()
+	m.o.Ended = map[int]time.Time{}
+	for _, n := range memberset.ReadMembership(membersOf(m.c), m.o).Surplus {
+		m.o.Ended[n] = now.Add(-time.Minute)
+	}
+}
+
+// checkPlan finds what a plan must never do.
+func (m *ledModel) checkPlan(p engine.Plan) {
+	m.t.Helper()
+	lead := findLeader(membersOf(m.c), m.o)
+	if lead.isLed() != m.isLeading() || lead.isLed() && lead.leader != m.leads {
+		m.t.Fatalf("seed %d: member %d is taken for the leader, and %d leads: %v", m.seed, lead.leader, m.leads, m.isLeading())
+	}
+	d, _, _ := m.desired()
+	if m.o.Volumes[m.leads] != nil && d.Count <= m.leads && m.c.Status.SystemIdentifier != "" {
+		m.t.Fatalf("seed %d: %d members, and member %d led last", m.seed, d.Count, m.leads)
+	}
+	if d.Count < m.declared && !lead.isServing() {
+		m.t.Fatalf("seed %d: from %d members to %d while none leads", m.seed, m.declared, d.Count)
+	}
+	if p.Step == nil {
+		return
+	}
+	switch s := p.Step; s.Type {
+	case memberset.StepDeleteVolume:
+		if s.Target == membersOf(m.c).VolumeName(m.leads) || !m.isLeading() || m.c.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
+			m.t.Fatalf("seed %d: volume %s is deleted, and member %d led last", m.seed, s.Target, m.leads)
+		}
+		if podNamed(m.model, s.Subject) != nil {
+			m.t.Fatalf("seed %d: volume %s is deleted, and its pod is there", m.seed, s.Target)
+		}
+	case memberset.StepReplaceMember:
+		m.checkReplacement(s, d)
+	}
+}
+
+// checkReplacement finds a leader that is replaced before its replicas are, and a pod
+// that is replaced while another one is away, or while none leads.
+func (m *ledModel) checkReplacement(s *engine.Step, d desired) {
+	m.t.Helper()
+	if !memberset.IsReady(podNamed(m.model, s.Target)) {
+		return
+	}
+	if m.countAway() > 0 || !m.isLeading() {
+		m.t.Fatalf("seed %d: %s is replaced, %d members are away, and %d leads: %v", m.seed, s.Target, m.countAway(), m.leads, m.isLeading())
+	}
+	if s.Target != membersOf(m.c).PodName(m.leads) {
+		return
+	}
+	view := m.view()
+	view.SetDesired(d.Desired)
+	for n := range d.Count {
+		if n != m.leads && view.FindOutdated(n) != "" {
+			m.t.Fatalf("seed %d: %s leads and is replaced before member %d", m.seed, s.Target, n)
+		}
+	}
+}
+
+// settle runs passes in which nothing fails any more.
+func (m *ledModel) settle(passes int) engine.Plan {
+	for range passes {
+		p := m.plan()
+		m.checkPlan(p)
+		m.applyPlan(p, false)
+	}
+	return m.plan()
+}
+
+// checkSettled finds what a cluster that came to rest has left undone.
+func (m *ledModel) checkSettled(p engine.Plan, want int) {
+	m.t.Helper()
+	if got := memberset.ReadMembership(membersOf(m.c), m.o).Count; got != want || len(m.o.Pods) != want {
+		m.t.Fatalf("seed %d: %d members and %d pods, want %d: %+v", m.seed, got, len(m.o.Pods), want, p.Facts)
+	}
+	if !m.isLeading() || p.Report.Primary != membersOf(m.c).PodName(m.leads) {
+		m.t.Fatalf("seed %d: status names the primary %q, and member %d leads", m.seed, p.Report.Primary, m.leads)
+	}
+	if m.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && len(m.o.Volumes) != want {
+		m.t.Fatalf("seed %d: %d volumes of %d members are left", m.seed, len(m.o.Volumes), want)
+	}
+}
+
+func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) {
+	m := newLedModel(t, seed)
+	for range 300 {
+		p := m.plan()
+		m.checkPlan(p)
+		m.applyPlan(p, true)
+		m.disturbCluster()
+	}
+	p := m.settle(200)
+	want := m.c.Spec.DesiredReplicas()
+	if m.leads >= want {
+		kept = true
+		m.checkSettled(p, m.leads+1)
+		waits := fmt.Sprintf("member %s leads and is beyond spec.replicas %d", membersOf(m.c).PodName(m.leads), want)
+		if got := messageOf(p.Facts, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown); !strings.Contains(got, waits) {
+			t.Fatalf("seed %d: %q does not say %q", seed, got, waits)
+		}
+		for m.leads >= want {
+			m.moveLeader()
+		}
+		p = m.settle(200)
+	}
+	m.checkSettled(p, want)
+	for _, f := range p.Facts {
+		if f.Type == v1alpha1.ConditionReconciling {
+			t.Fatalf("seed %d: never settles: %s: %s", seed, f.Reason, f.Message)
+		}
+	}
+	return kept
+}
+
+// Whichever member leads, and whenever another one does: the plan takes no other one
+// for the leader, scales no leader away and deletes no volume of the member that led
+// last. It replaces the leader last, and comes to rest.
+func TestPlanConvergesWhicheverMemberLeads(t *testing.T) {
+	kept := 0
+	for seed := range uint64(30) {
+		if testConvergenceWhicheverMemberLeads(t, seed) {
+			kept++
+		}
+	}
+	if kept == 0 {
+		t.Error("no leader was beyond spec.replicas")
+	}
+}
+
+func FuzzPlanConvergesWhicheverMemberLeads(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { testConvergenceWhicheverMemberLeads(t, seed) })
+}

@@ -1,0 +1,79 @@
+package postgres
+
+import (
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+)
+
+// scaleWait is why no member is scaled away now, although there are more than the
+// spec asks for.
+type scaleWait int
+
+const (
+	// waitNone: one is scaled away, or there is none to be.
+	waitNone scaleWait = iota
+	// waitPodEnds: the pod of the one before has not ended.
+	waitPodEnds
+	// waitPrimary: without a primary that serves, the others may be the last copies.
+	waitPrimary
+	// waitSwitchover: the next one leads. Its pod and its data stay until another
+	// member does.
+	waitSwitchover
+	// waitDiverged: the volume of the next one would be deleted, with what the
+	// primary lacks.
+	waitDiverged
+)
+
+// scalePlan is how many members there are to be now.
+type scalePlan struct {
+	count int
+	waits scaleWait
+}
+
+// planScale plans the number of members: what volumes exist as ours is the
+// membership. It grows to what is declared at once. It shrinks one by one from the
+// highest ordinal, since a StatefulSet knows no other way, and each time only if that
+// very member may go.
+func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadership) scalePlan {
+	want, have := view.Membership.Declared, max(view.Membership.Count, findKept(view, lead)+1)
+	last := have - 1
+	switch {
+	case have <= want:
+		return scalePlan{want, waitNone}
+	case lead.leader == last:
+		return scalePlan{have, waitSwitchover}
+	case view.Membership.HasPodFrom(have):
+		return scalePlan{have, waitPodEnds}
+	case !lead.isServing():
+		return scalePlan{have, waitPrimary}
+	case view.Observed.DataDiverged(last) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete:
+		return scalePlan{have, waitDiverged}
+	}
+	return scalePlan{last, waitNone}
+}
+
+// findKept is the member that always stays, whatever its volume says of it: the one
+// that leads. While none leads, it is the last holder of the Lease, if its volume is
+// there: it has the newest data that is known of. A Lease may outlive its cluster, so
+// the volume has to be this cluster's. It is memberset.NoLeader for none.
+func findKept(view *memberset.View, lead leadership) int {
+	if lead.isLed() {
+		return lead.leader
+	}
+	v := view.Observed.Volumes[lead.holder]
+	if v == nil || v.DeletionTimestamp != nil || v.Annotations[v1alpha1.AnnotationCluster] != string(view.Cluster.GetUID()) {
+		return memberset.NoLeader
+	}
+	return lead.holder
+}
+
+// judgeKeptLeader says that a member is kept beyond what the spec asks for, since it
+// leads.
+func (j *judgement) judgeKeptLeader() {
+	if j.scale.waits != waitSwitchover {
+		return
+	}
+	n, want := j.lead.leader, j.Membership.Declared
+	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
+		"member %s leads and is beyond spec.replicas %d: it is kept, with its data, until another member leads; to keep it for good, set spec.replicas to %d", j.PodName(n), want, n+1)
+}
