@@ -64,13 +64,13 @@ func findLeader(s objects.Set, o memberset.Observation) leadership {
 func (l leadership) isLed() bool { return l.leader != memberset.NoLeader }
 
 // findExpected is the member to look at: the leader; while none leads, the one that
-// the Lease names; and while no member reports the Lease, the bootstrap member. It
+// the Lease names; and where nothing points at another, the bootstrap member. It
 // only explains: nothing is deleted or replaced by it.
 func (l leadership) findExpected() int {
 	switch {
 	case l.isLed():
 		return l.leader
-	case l.leaseKnown:
+	case l.leaseKnown && (l.holder != memberset.NoLeader || len(l.doubts) > 0):
 		return l.holder
 	}
 	return memberset.BootstrapOrdinal

@@ -215,6 +215,16 @@ func TestPlanScale(t *testing.T) {
 		{"also if its volume is not labelled as a member's", 3, 2, 2, func(w *world) { delete(w.o.Volumes[2].Labels, v1alpha1.LabelMember) }, scalePlan{3, waitSwitchover}},
 		{"also if it was scaled away before it led", 3, 2, 2, func(w *world) { w.addFormerVolume(2, v1alpha1.DeletionDelete) }, scalePlan{3, waitSwitchover}},
 		{"none goes while none leads", 3, 2, 1, func(w *world) { w.endLeadership() }, scalePlan{3, waitPrimary}},
+		{"whatever its volume says: it may be the leader", 3, 2, 2, func(w *world) {
+			w.addFormerVolume(2, v1alpha1.DeletionDelete)
+			w.o.StatefulSet.Spec.Replicas = new(int32(3))
+			w.o.Members = nil // an operator that has just started
+		}, scalePlan{3, waitPrimary}},
+		{"one whose pod ends already is not called back", 3, 2, 2, func(w *world) {
+			w.addFormerVolume(2, v1alpha1.DeletionDelete)
+			w.o.StatefulSet.Spec.Replicas = new(int32(2))
+			w.o.Members = nil
+		}, scalePlan{2, waitNone}},
 		{"none goes while the leader does not serve", 3, 0, 1, func(w *world) { w.status(0).Serving = false }, scalePlan{3, waitPrimary}},
 		{"the last holder of the Lease comes back, until another member leads", 3, 2, 2, func(w *world) {
 			w.addFormerVolume(2, v1alpha1.DeletionDelete)

@@ -145,3 +145,15 @@ func checkLeader(t *testing.T, w *world, leader, holder int, doubts map[int]stri
 		t.Errorf("doubts (-want +got):\n%s", diff)
 	}
 }
+
+// A Lease that names no member points at nobody: a person hears of the bootstrap member.
+func TestLeaseWithoutPodExplainsBootstrapMember(t *testing.T) {
+	w := ledBy(t, 2, 0).endLeadership()
+	w.lease = &postgresapi.LeaseState{Term: w.lease.Term}
+	for n := range w.o.Pods {
+		w.reportLease(n, w.lease)
+	}
+	if got := findLeader(membersOf(w.c), w.o).findExpected(); got != memberset.BootstrapOrdinal {
+		t.Errorf("expects member %d", got)
+	}
+}

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"k8s.io/utils/ptr"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
@@ -37,7 +39,11 @@ type scalePlan struct {
 func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadership) scalePlan {
 	want, have := view.Membership.Declared, max(view.Membership.Count, findKept(view, lead)+1)
 	last := have - 1
+	applied := countApplied(view)
 	switch {
+	case !lead.isLed() && applied > max(want, have) && view.Membership.HasPodFrom(max(want, have)):
+		// One of those pods may lead, whatever a client wrote on its volume.
+		return scalePlan{applied, waitPrimary}
 	case have <= want:
 		return scalePlan{want, waitNone}
 	case lead.leader == last:
@@ -50,6 +56,15 @@ func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadershi
 		return scalePlan{have, waitDiverged}
 	}
 	return scalePlan{last, waitNone}
+}
+
+// countApplied is how many pods the StatefulSet makes now.
+func countApplied(view *memberset.View) int {
+	set := view.Observed.StatefulSet
+	if set == nil {
+		return 0
+	}
+	return int(ptr.Deref(set.Spec.Replicas, 0))
 }
 
 // findKept is the member that always stays, whatever its volume says of it: the one
