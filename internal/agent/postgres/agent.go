@@ -126,7 +126,7 @@ func (a *postgresAgent) addParts(peers *statusserver.Peers) {
 	})
 	a.copies = datacopy.NewCopies(datacopy.Options{
 		Log: o.Log, Volume: o.DataDir, PGData: o.pgdataPath(), Pod: o.Identity.Pod, Programs: a.programs,
-		Connection: func(primary string) string { return o.primaryConnection(primary, "") },
+		Connection: o.copyConnection,
 		Space:      o.measureSpace, Silence: o.copySilence,
 	})
 	a.files = serverfiles.NewFiles(serverfiles.Options{

@@ -94,6 +94,9 @@ func TestUpstreamAndSlotName(t *testing.T) {
 			t.Errorf("%s lacks %s", got, part)
 		}
 	}
+	if got := o.copyConnection("orders-0"); !strings.Contains(got, "application_name='holdfast_copy'") {
+		t.Errorf("a copy counts as a standby: %s", got)
+	}
 	if got := settings.SlotName("my-orders-1"); got != "holdfast_my_orders_1" {
 		t.Errorf("slot name is %s", got)
 	}

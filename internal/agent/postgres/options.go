@@ -129,6 +129,13 @@ func (o Options) primaryConnection(primary, address string) string {
 	return settings.PrimaryConnection{Pod: o.DatabaseAddress(primary), ReadWrite: o.ReadWriteAddress, IP: address, Member: o.Identity.Pod, RunDir: o.RunDir}.String()
 }
 
+// copyConnection is how this member copies the data of the primary.
+func (o Options) copyConnection(primary string) string {
+	return settings.PrimaryConnection{
+		Pod: o.DatabaseAddress(primary), ReadWrite: o.ReadWriteAddress, Member: o.Identity.Pod, RunDir: o.RunDir, Application: settings.CopyApplication,
+	}.String()
+}
+
 // measureSpace measures the volume.
 func (o Options) measureSpace() diskspace.Space {
 	if o.space != nil {

@@ -27,7 +27,7 @@ type Options struct {
 	// Pod of this member.
 	Pod      string
 	Programs server.Programs
-	// Connection is how this member connects to a primary's pod.
+	// Connection is how this member connects to a primary's pod to copy from it.
 	Connection func(primary string) string
 	// Space of the volume.
 	Space func() diskspace.Space

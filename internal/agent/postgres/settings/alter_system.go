@@ -21,6 +21,10 @@ var neverSet = []string{
 	"recovery_target", "recovery_target_action", "recovery_target_inclusive", "recovery_target_lsn", "recovery_target_name",
 	"recovery_target_time", "recovery_target_xid", "restore_command", "ssl_crl_dir", "ssl_crl_file", "unix_socket_group",
 	"archive_cleanup_command",
+	// A promotion waits for the first, and for what the second holds back.
+	"recovery_end_command", "recovery_min_apply_delay",
+	// After a failed fsync the kernel may report success for what it has dropped.
+	"data_sync_retry",
 }
 
 // ServerArguments are the server's arguments.
@@ -28,6 +32,9 @@ func ServerArguments(in Input) map[string]string {
 	s := ownSettings(in)
 	for _, name := range changeableWhileRunning {
 		delete(s, name)
+	}
+	if in.InPlace {
+		delete(s, "synchronous_standby_names")
 	}
 	return s
 }

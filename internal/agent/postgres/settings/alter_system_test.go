@@ -87,4 +87,8 @@ func TestDecisiveSettings(t *testing.T) {
 			t.Errorf("%s is an argument, and can never change", name)
 		}
 	}
+	in.InPlace, in.SynchronousNames = true, "ANY 1 (a)"
+	if value, found := ServerArguments(in)["synchronous_standby_names"]; found {
+		t.Errorf("the quorum %s is an argument, and can never change", value)
+	}
 }

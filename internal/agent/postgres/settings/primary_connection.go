@@ -26,6 +26,20 @@ type PrimaryConnection struct {
 	IP string
 	// Member that connects, and RunDir, which holds its certificate.
 	Member, RunDir string
+	// Application that connects; the member's stream if it is empty.
+	Application string
+}
+
+// CopyApplication is a copy of the data that is being made. Its name is in no
+// synchronous_standby_names: a copy flushes what it receives, and is no standby.
+const CopyApplication = "holdfast_copy"
+
+// nameApplication is the application_name of the connection.
+func (c PrimaryConnection) nameApplication() string {
+	if c.Application != "" {
+		return c.Application
+	}
+	return c.Member
 }
 
 func (c PrimaryConnection) String() string {
@@ -43,7 +57,7 @@ func (c PrimaryConnection) String() string {
 		{"hostaddr", strings.Join(addresses[:len(hosts)], ",")},
 		{"port", strings.Join(ports, ",")},
 		{"user", ReplicationRole},
-		{"application_name", c.Member},
+		{"application_name", c.nameApplication()},
 		{"sslmode", "verify-full"},
 		{"sslcert", c.RunDir + "/tls/tls.crt"},
 		{"sslkey", c.RunDir + "/tls/tls.key"},

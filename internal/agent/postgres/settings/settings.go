@@ -29,6 +29,14 @@ type Input struct {
 	Upstream string
 	// Archive is the command that archives a file of the WAL; empty for none.
 	Archive string
+	// InPlace says that the role and the quorum change while the server runs, so
+	// that synchronous_standby_names is no argument of it.
+	InPlace bool
+	// SynchronousNames is synchronous_standby_names; empty for none.
+	SynchronousNames string
+	// Promoting says that the server is about to be promoted: replay does not wait
+	// for readers.
+	Promoting bool
 }
 
 const (
@@ -44,6 +52,9 @@ func ComputeSettings(in Input) map[string]string {
 		s["archive_timeout"] = "5min"
 	}
 	maps.Copy(s, in.Parameters)
+	for _, name := range neverSet {
+		delete(s, name) // declared before the spec refused it
+	}
 	for name, floor := range in.Floors {
 		if wanted, err := strconv.ParseInt(s[name], 10, 64); err != nil || wanted < floor {
 			s[name] = strconv.FormatInt(floor, 10)
@@ -141,7 +152,7 @@ func ownSettings(in Input) map[string]string {
 		"wal_log_hints":             "on",
 		"full_page_writes":          "on",
 		"fsync":                     "on",
-		"synchronous_standby_names": "",
+		"synchronous_standby_names": in.SynchronousNames,
 		"archive_mode":              "off",
 		"archive_command":           "true", // what still archives until it is restarted
 		"restart_after_crash":       "on",
@@ -167,6 +178,9 @@ func ownSettings(in Input) map[string]string {
 	}
 	if in.Upstream != "" {
 		s["primary_slot_name"] = SlotName(in.Member)
+	}
+	if in.Promoting {
+		s["max_standby_streaming_delay"], s["max_standby_archive_delay"] = "0", "0"
 	}
 	if in.Major >= 17 {
 		s["allow_alter_system"] = "off"
