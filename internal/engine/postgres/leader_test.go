@@ -146,7 +146,7 @@ func checkLeader(t *testing.T, w *world, leader, holder int, doubts map[int]stri
 	}
 }
 
-// A Lease that names no member points at nobody: a person hears of the bootstrap member.
+// A Lease that names no member leaves the bootstrap member to be explained.
 func TestLeaseWithoutPodExplainsBootstrapMember(t *testing.T) {
 	w := ledBy(t, 2, 0).endLeadership()
 	w.lease = &postgresapi.LeaseState{Term: w.lease.Term}
