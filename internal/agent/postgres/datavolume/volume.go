@@ -40,6 +40,9 @@ const (
 	// LeaderName is the record of a volume that a primary ran on. It stands
 	// beside the data: no copy of the data has it.
 	LeaderName = "leader.json"
+	// ElectionName is the volume's ID and what its member has promised in elections. It
+	// stands beside the data as well.
+	ElectionName = "election.json"
 )
 
 // Content is what a volume holds.
@@ -85,7 +88,7 @@ func InspectVolume(dir string) (Observation, error) {
 		switch name := entry.Name(); name {
 		case DataName:
 			v.Content = ContentData
-		case "lost+found", volumelock.LockFile, ParametersName, OldName, CopyName, CompleteName, DropName, DivergedMarkName, LeaderName:
+		case "lost+found", volumelock.LockFile, ParametersName, OldName, CopyName, CompleteName, DropName, DivergedMarkName, LeaderName, ElectionName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name
