@@ -1,6 +1,7 @@
 package statusserver
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -84,13 +85,31 @@ func (p *Peers) Status(ctx context.Context, pod string) (agentapi.Status, error)
 // context's; the error is errors.ErrUnsupported of an agent that does not know the
 // path.
 func (p *Peers) AskPeer(ctx context.Context, pod, path string, into any) error {
+	return p.exchange(ctx, http.MethodGet, pod, path, nil, into)
+}
+
+// PostPeer sends a message to a peer, as JSON, and reads the JSON that it answers. Its
+// deadline and errors are those of AskPeer. A message may arrive although no answer
+// does.
+func (p *Peers) PostPeer(ctx context.Context, pod, path string, message, into any) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("ask %s for %s: %w", pod, path, err)
+	}
+	return p.exchange(ctx, http.MethodPost, pod, path, bytes.NewReader(text), into)
+}
+
+func (p *Peers) exchange(ctx context.Context, method, pod, path string, message io.Reader, into any) error {
 	client, err := p.currentClient()
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.address(pod)+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+p.address(pod)+path, message)
 	if err != nil {
 		return err
+	}
+	if message != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := client.Do(request)
 	if err != nil {

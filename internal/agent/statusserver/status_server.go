@@ -56,12 +56,28 @@ func RequireMember(handler http.Handler) http.Handler {
 	})
 }
 
+// RequirePeer refuses all clients but the cluster's members, the operator included.
+func RequirePeer(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if readClientName(r) != agentapi.MemberName {
+			http.Error(w, "only members of the cluster may send this", http.StatusForbidden)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
 func isAllowed(r *http.Request) bool {
+	return slices.Contains([]string{agentapi.OperatorName, agentapi.MemberName}, readClientName(r))
+}
+
+// readClientName is the common name of the client's certificate, which the server has
+// verified; empty without one.
+func readClientName(r *http.Request) string {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return false
+		return ""
 	}
-	name := r.TLS.PeerCertificates[0].Subject.CommonName
-	return slices.Contains([]string{agentapi.OperatorName, agentapi.MemberName}, name)
+	return r.TLS.PeerCertificates[0].Subject.CommonName
 }
 
 func waitOf(r *http.Request) (time.Duration, error) {

@@ -179,15 +179,19 @@ func (a *authority) certificates(t *testing.T, name string) (*Certificates, stri
 
 func serveStatus(t *testing.T, certificates *Certificates, store *Store) string {
 	t.Helper()
+	return serve(t, certificates, StatusHandler(store, func(context.Context) {}, func(context.Context) bool { return store.Get().Serving }))
+}
+
+// serve answers with the handler over TLS, and says where.
+func serve(t *testing.T, certificates *Certificates, handler http.Handler) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- Serve(ctx, listener, StatusHandler(store, func(context.Context) {}, func(context.Context) bool { return store.Get().Serving }), certificates)
-	}()
+	go func() { ended <- Serve(ctx, listener, handler, certificates) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
