@@ -116,6 +116,9 @@ type member struct {
 	noFailover    bool
 	log           slog.Handler
 
+	// restarting is held while an agent starts: two faults may end at once.
+	restarting sync.Mutex
+
 	mu       sync.Mutex
 	elector  *Elector
 	handlers map[string]http.Handler
@@ -274,11 +277,15 @@ func (m *member) isUp() bool {
 }
 
 func (m *member) view() View {
-	m.mu.Lock()
-	e := m.elector
-	m.mu.Unlock()
-	v, _ := e.ReadView()
+	v, _ := m.running().ReadView()
 	return v
+}
+
+// running is the elector that was started last.
+func (m *member) running() *Elector {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.elector
 }
 
 // await waits until a condition holds.

@@ -161,6 +161,8 @@ func (c *cluster) beginFault(rng *rand.Rand) (end func()) {
 
 // restart starts an agent that ended, in the container that started again.
 func (m *member) restart(newPod bool) {
+	m.restarting.Lock()
+	defer m.restarting.Unlock()
 	if !m.isUp() {
 		m.server.kill()
 		m.start(newPod)
@@ -173,7 +175,7 @@ func (c *cluster) runFaults(rng *rand.Rand, n int) {
 		time.Sleep(time.Duration(rng.IntN(6000)) * time.Millisecond)
 		if leaders := c.leaders(); len(leaders) == 1 && rng.IntN(6) == 0 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			_ = leaders[0].elector.RequestSwitchover(ctx, "")
+			_ = leaders[0].running().RequestSwitchover(ctx, "")
 			cancel()
 		}
 		end := c.beginFault(rng)
