@@ -34,6 +34,7 @@ type ClusterConfig struct {
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 	etcdapi.GroupConfig
 	postgresapi.RequestConfig
+	postgresapi.FailoverConfig
 	// Archive is where the WAL goes, all the time; nil for nowhere.
 	Archive *ArchiveConfig `json:"archive,omitempty"`
 }

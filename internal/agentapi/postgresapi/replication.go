@@ -111,4 +111,6 @@ type ReplicationStatus struct {
 	// that could not read it last, unless it holds it; of one that does not read it
 	// all the time; and of agents that do not report it.
 	Lease *LeaseState `json:"lease,omitempty"`
+	// Election is the member's part in the election; nil of agents of earlier versions.
+	Election *ElectionState `json:"election,omitempty"`
 }
