@@ -107,6 +107,21 @@ func (s *Archiver) BeginRun(primary bool) {
 	s.ReportStatus()
 }
 
+// ChangeRole says that the database that runs was promoted, or is no primary any more.
+// A new primary calls it once it writes its timeline: until then nothing of that is
+// stored, and nothing is let go. It checks what its predecessor has stored, and stores
+// or records the rest, before the first segment of its own.
+func (s *Archiver) ChangeRole(primary bool) {
+	if !s.run.changeRole(primary) {
+		return
+	}
+	s.ledger.beginRun()
+	if !primary {
+		s.queue.cancelAll()
+	}
+	s.ReportStatus()
+}
+
 // EndRun says that the database is being stopped, which waits for its archiver:
 // what is under way may take a moment, where files are stored at all.
 func (s *Archiver) EndRun(atOnce bool) {
@@ -120,9 +135,20 @@ func (s *Archiver) RecordUpstream(status *agentapi.ArchiveStatus) { s.run.record
 // what it frees shows in the disk space.
 func (s *Archiver) RecordCheckpoint() { s.run.recordCheckpoint() }
 
-// archiveFile archives a file, and returns when it is stored, or discarded.
+// archiveFile archives a file, and returns when it is stored, or discarded. What is
+// under way when the role changes begins again in the new one.
 func (s *Archiver) archiveFile(ctx context.Context, name string) error {
-	closing, primary := s.run.readRun()
+	for {
+		changed, err := s.archiveInRole(ctx, name)
+		if !changed {
+			return err
+		}
+	}
+}
+
+// archiveInRole archives a file as long as the database has the role that it has now.
+func (s *Archiver) archiveInRole(ctx context.Context, name string) (changed bool, err error) {
+	closing, other, primary := s.run.readRun()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -136,9 +162,11 @@ func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 	for {
 		select {
 		case err := <-done:
-			return err
+			return false, err
 		case <-closing.opened:
-			return wal.ErrStopping
+			return false, wal.ErrStopping
+		case <-other.opened:
+			return true, nil
 		case <-look.C:
 			place, _ := s.place()
 			if place == nil {
@@ -146,7 +174,7 @@ func (s *Archiver) archiveFile(ctx context.Context, name string) error {
 			}
 			if cause := s.excess.findExcess(place.Budget); cause != "" {
 				s.discard(name, cause)
-				return nil
+				return false, nil
 			}
 		}
 	}
@@ -178,8 +206,9 @@ func (s *Archiver) storeUntilDone(ctx context.Context, name string) error {
 			return ctx.Err()
 		case errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("archive %s: %w", name, err)
+		case !errors.Is(err, context.Canceled): // given up here, by a change of the role
+			s.recordFailure(name, err)
 		}
-		s.recordFailure(name, err)
 		clock.Sleep(ctx, pause+rand.N(pause/5+1)) //nolint:gosec // it need not be secret
 	}
 }

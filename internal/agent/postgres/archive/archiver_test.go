@@ -525,7 +525,8 @@ func TestCovers(t *testing.T) {
 	for name, want := range map[string]bool{
 		segmentName(3, 0x1005): true, segmentName(2, 0x1004): true, segmentName(3, 0x1006): false, segmentName(3, 0x5): true, segmentName(2, 0x1006): false,
 		segmentName(2, 0x1005) + ".partial": true, segmentName(3, 0x1006) + ".00000028.backup": false,
-		"00000003.history": true, "00000004.history": false, "x": false,
+		"00000003.history": true, "00000004.history": false, "x": false, "": false,
+		segmentName(4, 0x1004): false, segmentName(4, 0x1004) + ".partial": false, segmentName(3, 0x1005) + ".partial": false,
 	} {
 		if isCovered(last, name) != want {
 			t.Errorf("%s: not %t", name, want)

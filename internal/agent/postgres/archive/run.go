@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ type databaseRun struct {
 	// newest segment that the primary of a replica says is stored.
 	primary  bool
 	upstream string
+	// changed opens when the role is another one.
+	changed *gate
 	// closing opens when a database that is being stopped is not to wait any
 	// longer.
 	closing *gate
@@ -28,7 +31,7 @@ type databaseRun struct {
 	checkpointing bool
 }
 
-func newDatabaseRun() *databaseRun { return &databaseRun{closing: newGate()} }
+func newDatabaseRun() *databaseRun { return &databaseRun{closing: newGate(), changed: newGate()} }
 
 // gate opens once.
 type gate struct {
@@ -44,8 +47,28 @@ func (g *gate) openGate() { g.once.Do(func() { close(g.opened) }) }
 func (r *databaseRun) beginRun(primary bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.primary, r.upstream, r.closing = primary, "", newGate()
+	r.switchRole(primary)
+	r.closing = newGate()
 	r.stoppedAt, r.checkpointing = time.Time{}, false
+}
+
+// changeRole takes in that the database that runs has another role, and says whether
+// it had the other one.
+func (r *databaseRun) changeRole(primary bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.primary == primary {
+		return false
+	}
+	r.switchRole(primary)
+	return true
+}
+
+// switchRole has what is archived in the role before begin again in this one. What an
+// earlier primary has stored counts no longer.
+func (r *databaseRun) switchRole(primary bool) {
+	r.changed.openGate()
+	r.primary, r.upstream, r.changed = primary, "", newGate()
 }
 
 // endRun opens the gate of a database that is being stopped: at once, or after the
@@ -67,11 +90,12 @@ func (r *databaseRun) isPrimary() bool {
 	return r.primary
 }
 
-// readRun is the gate of the run, and whether it is a primary's.
-func (r *databaseRun) readRun() (closing *gate, primary bool) {
+// readRun is the gate of the run, whether it is a primary's, and the gate that opens
+// when it is not what it was.
+func (r *databaseRun) readRun() (closing, changed *gate, primary bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.closing, r.primary
+	return r.closing, r.changed, r.primary
 }
 
 // recordUpstream takes in what the primary says of the archive.
@@ -92,13 +116,19 @@ func (r *databaseRun) isStoredUpstream(name string) bool {
 }
 
 // isCovered says whether a primary that has stored a segment has stored a file of
-// the WAL, too: all that comes before, and where its timeline came from.
+// the WAL, too: all that comes before, and where its timeline came from. An earlier
+// primary has stored nothing of a later timeline, whatever the positions. What a
+// promotion leaves of a segment is the new primary's alone to store, which writes the
+// next timeline.
 func isCovered(stored, name string) bool {
-	switch {
-	case stored == "":
+	if stored == "" || len(name) < 8 || name[:8] > stored[:8] {
 		return false
+	}
+	switch {
 	case wal.IsHistory(name):
-		return stored[:8] >= name[:8]
+		return true
+	case strings.HasSuffix(name, partialSuffix) && name[:8] == stored[:8]:
+		return false
 	default:
 		return len(name) >= len(stored) && stored[8:] >= name[8:len(stored)]
 	}

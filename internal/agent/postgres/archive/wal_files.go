@@ -21,11 +21,6 @@ type walFiles struct{ pgdata string }
 // walPath is that of a file of WAL.
 func (f walFiles) walPath(name string) string { return filepath.Join(f.pgdata, "pg_wal", name) }
 
-// putFile stores a file in an archive.
-func (f walFiles) putFile(ctx context.Context, archive *wal.Archive, name string) error {
-	return archive.StoreFile(ctx, f.walPath(name), name)
-}
-
 // backlog is what waits for the store.
 type backlog struct {
 	Names    []string // in the order in which the database asks for them

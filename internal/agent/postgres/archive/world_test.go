@@ -41,6 +41,8 @@ type archiving struct {
 	// inFlight are the files that are being stored now.
 	inFlight atomic.Int64
 	said     atomic.Pointer[agentapi.ArchiveStatus]
+	// placed counts how often it was asked where the WAL goes.
+	placed atomic.Int64
 }
 
 func newArchiving(t *testing.T) *archiving {
@@ -90,6 +92,7 @@ func (a *archiving) another(pgdata string) *Archiver {
 
 // findPlace is where the WAL goes.
 func (a *archiving) findPlace() (*Place, error) {
+	a.placed.Add(1)
 	if a.unknown.Load() {
 		return nil, errUnknownPlace
 	}
