@@ -1,13 +1,14 @@
 package election
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
-// Config is what does not change while the agent runs.
+// Config is what the member is told of itself and of the cluster.
 type Config struct {
 	// UID and Pod are those of the member's pod.
 	UID, Pod string
@@ -40,6 +41,7 @@ type member struct {
 	timeline int64
 
 	promise time.Duration // not elected, and no vote, before
+	held    string        // why the member neither votes nor leads
 	stalled string
 }
 
@@ -64,6 +66,8 @@ func (m member) isEligible(volume, system string, wal WAL) bool {
 // explainIneligible says why this member may not lead with its data; empty if it may.
 func (m member) explainIneligible(w WAL) string {
 	switch {
+	case m.held != "":
+		return m.held
 	case m.Disk.Rewinding:
 		return "this member's data is being rewound or replaced"
 	case m.Config.NoFailover:
@@ -76,12 +80,18 @@ func (m member) explainIneligible(w WAL) string {
 	return ""
 }
 
+// OlderVolume begins the reason for which the last holder of the Lease does not lead:
+// its volume lacks what it had on its disk when it led.
+const OlderVolume = "this member's volume is older than the one that it led with"
+
 // explainLost says which acknowledged WAL this member lacks; empty if it may lead
 // without it.
 func (m member) explainLost() string {
 	record := m.lease.record
 	switch {
-	case record.Quorum != nil && record.Acknowledged.Newer(m.wal.Flushed):
+	case record.HolderVolume == m.Disk.VolumeID && record.Acknowledged.Newer(m.wal.findReach()):
+		return fmt.Sprintf("%s: its WAL goes to %d/%X, and the Lease recorded %d/%X of it", OlderVolume, m.wal.Flushed.Timeline, m.wal.Flushed.LSN, record.Acknowledged.Timeline, record.Acknowledged.LSN)
+	case record.Quorum != nil && record.Acknowledged.Newer(m.wal.findReach()):
 		return "this member has less WAL than the synchronous quorum had acknowledged: its volume is older than that"
 	case record.Quorum == nil && m.Config.MaxLag > 0 && record.CountLag(m.wal.Flushed) > m.Config.MaxLag:
 		return "this member lacks more acknowledged WAL than failover.maxLag allows"
@@ -109,6 +119,15 @@ func (m member) ownWAL() WAL { return WAL{Flushed: m.wal.Flushed, Timelines: m.D
 // highestTimeline is the highest one that the member knows of, used or not.
 func (m member) highestTimeline() int64 {
 	return max(m.lease.record.HighestTimeline, m.Disk.Known.HighestTimeline, m.Disk.PromisedTimeline, slices.Max(append([]int64{0}, m.Disk.Timelines...)))
+}
+
+// recordHeld records why the member neither votes nor leads. What it was about to is
+// given up.
+func (m *member) recordHeld(in Held) {
+	m.held = in.Reason
+	if in.Reason != "" && (m.Phase == Voting || m.Phase == Stopping) {
+		m.Phase = Standby
+	}
 }
 
 // recordWAL records what the volume holds, as it was measured.

@@ -30,6 +30,14 @@ type LeaseWritten struct {
 type WAL struct {
 	Flushed   lease.Position
 	Timelines []int64
+	// Reach is how far the pages go that hold a part of one more record, as an LSN of
+	// the timeline of Flushed; 0 for none. A server may have called that flushed.
+	Reach uint64
+}
+
+// findReach is how far what a server called flushed can go on this volume.
+func (w WAL) findReach() lease.Position {
+	return lease.Position{Timeline: w.Flushed.Timeline, LSN: max(w.Flushed.LSN, w.Reach)}
 }
 
 // hasAll reports whether the shutdown checkpoint was received to its end.
@@ -151,7 +159,19 @@ type QuorumSet struct{ ID int64 }
 // ID, which must not be empty.
 type ForceRequest struct{ ID string }
 
+// Held says why what this member's volume holds is not known, or may not be used, so
+// that the member neither votes nor leads; an empty reason ends it.
+type Held struct{ Reason string }
+
+// LimitsWanted are the limits of failover, as the cluster declares them now.
+type LimitsWanted struct {
+	NoFailover bool
+	MaxLag     uint64
+}
+
 func (Tick) isInput()              {}
+func (Held) isInput()              {}
+func (LimitsWanted) isInput()      {}
 func (LeaseRead) isInput()         {}
 func (LeaseWritten) isInput()      {}
 func (ReceiverStopped) isInput()   {}

@@ -55,6 +55,12 @@ func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, kno
 		return s.candidacy.beginForced(&s.member, now, in), true
 	case ConfirmRequest:
 		return s.answerConfirm(now, in), true
+	case Held:
+		s.recordHeld(in)
+		return nil, true
+	case LimitsWanted:
+		s.Config.NoFailover, s.Config.MaxLag = in.NoFailover, in.MaxLag
+		return nil, true
 	}
 	return nil, false
 }

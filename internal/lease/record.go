@@ -31,7 +31,8 @@ type Record struct {
 	HolderUID string
 	// HolderPod is the name of that pod.
 	HolderPod string
-	// HolderVolume is the ID of its volume.
+	// HolderVolume is the ID of its volume; of a Lease that was given up, that of the
+	// last holder.
 	HolderVolume string
 	// Term counts the changes of the holder, from 1.
 	Term int64
@@ -42,6 +43,9 @@ type Record struct {
 	// ReachedTimeline is the newest timeline that a second member received. A
 	// member without it does not lead.
 	ReachedTimeline int64
+	// ForcedTimeline is the newest timeline that began by a person's request, whatever
+	// other members held; 0 for none.
+	ForcedTimeline int64
 	// SystemIdentifier is that of the database.
 	SystemIdentifier string
 	// Revision counts the changes of Volumes and Quorum.

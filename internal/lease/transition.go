@@ -60,6 +60,9 @@ func (r Record) Acquire(c Claim) (Record, error) {
 	r.HolderUID, r.HolderPod, r.HolderVolume = c.UID, c.Pod, c.Volume
 	r.Term, r.Timeline, r.HighestTimeline = c.Term, c.Timeline, c.Timeline
 	r.Shutdown, r.Successor = nil, ""
+	if c.Forced {
+		r.ForcedTimeline = c.Timeline
+	}
 	if r.Quorum == nil || c.Forced {
 		// In synchronous mode the position stays: a quorum has flushed it, and the
 		// winner may hold more than that.
@@ -116,7 +119,10 @@ func (r Record) Release(uid string, term int64, end Position, successor string) 
 	if end.Timeline != r.Timeline {
 		return r, fmt.Errorf("%w: the shutdown position is on timeline %d, not on %d", ErrInvalid, end.Timeline, r.Timeline)
 	}
-	r.HolderUID, r.HolderPod, r.HolderVolume = "", "", ""
+	r.HolderUID, r.HolderPod = "", ""
 	r.Shutdown, r.Successor = &end, successor
+	if end.Newer(r.Acknowledged) {
+		r.Acknowledged = end
+	}
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,7 +176,11 @@ func (c *core) currentView() View {
 	v := View{
 		Volume: c.state.Disk.VolumeID, Phase: c.state.Phase, Term: c.state.Term(),
 		PromisedUntil: c.state.PromisedUntil(), Stalled: c.outbox.failure, Fences: c.term.fences,
-		Leader: Leader{UID: known.HolderUID, Pod: known.HolderPod, Volume: known.HolderVolume, Term: known.Term, Timeline: known.Timeline},
+		Leader:  Leader{UID: known.HolderUID, Pod: known.HolderPod, Volume: known.HolderVolume, Term: known.Term, Timeline: known.Timeline, ForcedTimeline: known.ForcedTimeline},
+		MayLead: strings.Join(known.Volumes, ","), Forced: c.state.Disk.Forced,
+	}
+	if known.Quorum != nil {
+		v.Quorum, v.Write = strings.Join(known.Quorum.Volumes, ","), known.Quorum.Write
 	}
 	if v.Stalled == "" && c.outbox.isLate(c.o.Now(), c.o.Config.Timing.Duration()) {
 		v.Stalled = "this member's volume hangs: it does not take the record of the election"

@@ -205,6 +205,11 @@ func (e *Elector) RequestMembers(w election.MembersWanted) {
 	})
 }
 
+// RequestLimits replaces the limits of failover.
+func (e *Elector) RequestLimits(l election.LimitsWanted) {
+	e.mail.post(func() { e.core.step(l, replies{}) })
+}
+
 // RequestForce asks this member to lead with what it has, as a person decided, until it
 // has claimed the Lease once for that ID. An empty ID withdraws the request.
 func (e *Elector) RequestForce(id string) {

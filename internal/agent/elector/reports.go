@@ -56,6 +56,13 @@ func (r Reports) ReportAcknowledged(p lease.Position) {
 // ReportQuorumSet answers SetQuorum.
 func (r Reports) ReportQuorumSet(id int64) { r.post(election.QuorumSet{ID: id}) }
 
+// Volume is the ID of the member's volume.
+func (r Reports) Volume() string { return r.e.core.o.Recorded.VolumeID }
+
+// ReportHeld says why what the volume holds is not known, or may not be used; empty
+// when it may.
+func (r Reports) ReportHeld(reason string) { r.post(election.Held{Reason: reason}) }
+
 // RecordTimeline records that the receiver is about to write a timeline to the volume.
 // When it returns without an error, the record is on the volume and the receiver may.
 func (r Reports) RecordTimeline(ctx context.Context, timeline int64) error {

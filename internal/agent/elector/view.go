@@ -15,6 +15,8 @@ type Leader struct {
 	UID, Pod, Volume string
 	// Term of the Lease, 0 before the first reading, and the timeline that it reserved.
 	Term, Timeline int64
+	// ForcedTimeline is that of the record; see lease.Record.
+	ForcedTimeline int64
 }
 
 // View is what other parts of the agent see of the election.
@@ -33,6 +35,14 @@ type View struct {
 	// neither.
 	Stalled string
 	Leader  Leader
+	// MayLead are the IDs of the volumes that may lead, and Quorum those of the
+	// synchronous quorum, separated by commas. Write is how many of the quorum flush a
+	// commit.
+	MayLead, Quorum string
+	Write           int
+	// Forced is the ID of the last request by which this volume's member claimed the
+	// Lease.
+	Forced string
 	// Fences counts how often this process has fenced its server.
 	Fences int64
 }

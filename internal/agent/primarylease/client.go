@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
@@ -60,6 +61,8 @@ type Options struct {
 	Timing   lease.Timing
 	// Labels are given to a Lease that is created.
 	Labels map[string]string
+	// Cluster is asked at every write for the UID of the cluster; nil for none.
+	Cluster func() string
 	// Owners are asked at every write whose deletion takes the Lease along.
 	Owners func() []metav1.OwnerReference
 	// Now is CLOCK_BOOTTIME; tests replace it.
@@ -115,6 +118,7 @@ func (c *Client) ReadLease(ctx context.Context) (lease.Reading, error) {
 		r.Version, r.Record = version(object), readRecord(object)
 		return r, nil
 	case lease.Missing:
+		c.latest.Store(&coordinationv1.Lease{})
 		return r, nil
 	}
 	return r, fmt.Errorf("read Lease %s: %w", c.name, err)
@@ -137,6 +141,7 @@ func (c *Client) WriteLease(ctx context.Context, base lease.Version, r lease.Rec
 	if err := writeRecord(next, r, c.options.Timing, time.Now()); err != nil {
 		return lease.Forbidden, lease.Version{}, fmt.Errorf("write Lease %s: %w", c.name, err)
 	}
+	c.annotateWriter(next, r)
 	if c.options.Owners != nil {
 		next.OwnerReferences = c.options.Owners()
 	}
@@ -147,6 +152,17 @@ func (c *Client) WriteLease(ctx context.Context, base lease.Version, r lease.Rec
 	}
 	c.latest.Store(object)
 	return lease.Done, version(object), nil
+}
+
+// annotateWriter says whose the Lease is, and where its holder is to be found: names
+// are cached for seconds.
+func (c *Client) annotateWriter(l *coordinationv1.Lease, r lease.Record) {
+	if c.options.Cluster != nil {
+		l.Annotations[leaseclient.AnnotationCluster] = c.options.Cluster()
+	}
+	if r.HolderUID == c.options.Identity.PodUID && r.HolderUID != "" {
+		l.Annotations[leaseclient.AnnotationAddress] = c.options.Identity.Address
+	}
 }
 
 // answerOf is what an error means to the protocol.

@@ -25,6 +25,7 @@ type written struct {
 	Timeline        int64    `json:"timeline"`
 	HighestTimeline int64    `json:"highestTimeline"`
 	ReachedTimeline int64    `json:"reachedTimeline"`
+	ForcedTimeline  int64    `json:"forcedTimeline,omitempty"`
 	Revision        int64    `json:"revision"`
 	Volumes         []string `json:"volumes"`
 	Quorum          *quorum  `json:"quorum,omitempty"`
@@ -69,7 +70,7 @@ func writeRecord(l *coordinationv1.Lease, r lease.Record, t lease.Timing, now ti
 func encodeRecord(r lease.Record) written {
 	w := written{
 		HolderVolume: r.HolderVolume, Term: r.Term, Timeline: r.Timeline, HighestTimeline: r.HighestTimeline,
-		ReachedTimeline: r.ReachedTimeline, Revision: r.Revision, Volumes: r.Volumes,
+		ReachedTimeline: r.ReachedTimeline, ForcedTimeline: r.ForcedTimeline, Revision: r.Revision, Volumes: r.Volumes,
 		Acknowledged: formatPosition(r.Acknowledged), Successor: r.Successor,
 	}
 	if r.Quorum != nil {
@@ -95,7 +96,7 @@ func readRecord(l *coordinationv1.Lease) lease.Record {
 	}
 	r := lease.Record{
 		HolderPod: l.Annotations[leaseclient.AnnotationPrimary], HolderVolume: w.HolderVolume,
-		Term: w.Term, Timeline: w.Timeline, HighestTimeline: w.HighestTimeline, ReachedTimeline: w.ReachedTimeline,
+		Term: w.Term, Timeline: w.Timeline, HighestTimeline: w.HighestTimeline, ReachedTimeline: w.ReachedTimeline, ForcedTimeline: w.ForcedTimeline,
 		SystemIdentifier: l.Annotations[v1alpha1.AnnotationSystemIdentifier],
 		Revision:         w.Revision, Volumes: w.Volumes, Acknowledged: acknowledged, Successor: w.Successor,
 	}

@@ -54,6 +54,7 @@ type electionLeader struct {
 	Timeline         int64             `json:"timeline,omitempty"`
 	HighestTimeline  int64             `json:"highestTimeline,omitempty"`
 	ReachedTimeline  int64             `json:"reachedTimeline,omitempty"`
+	ForcedTimeline   int64             `json:"forcedTimeline,omitempty"`
 	SystemIdentifier string            `json:"systemIdentifier,omitempty"`
 	Revision         int64             `json:"revision,omitempty"`
 	Volumes          []string          `json:"volumes,omitempty"`
@@ -162,7 +163,7 @@ func decodeElection(r electionRecord) election.Persistent {
 func encodeLeader(r lease.Record) electionLeader {
 	l := electionLeader{
 		HolderUID: r.HolderUID, HolderPod: r.HolderPod, HolderVolume: r.HolderVolume,
-		Term: r.Term, Timeline: r.Timeline, HighestTimeline: r.HighestTimeline, ReachedTimeline: r.ReachedTimeline,
+		Term: r.Term, Timeline: r.Timeline, HighestTimeline: r.HighestTimeline, ReachedTimeline: r.ReachedTimeline, ForcedTimeline: r.ForcedTimeline,
 		SystemIdentifier: r.SystemIdentifier, Revision: r.Revision, Volumes: r.Volumes,
 		Acknowledged: electionPosition{r.Acknowledged.Timeline, r.Acknowledged.LSN}, Successor: r.Successor,
 	}
@@ -178,7 +179,7 @@ func encodeLeader(r lease.Record) electionLeader {
 func decodeLeader(l electionLeader) lease.Record {
 	r := lease.Record{
 		HolderUID: l.HolderUID, HolderPod: l.HolderPod, HolderVolume: l.HolderVolume,
-		Term: l.Term, Timeline: l.Timeline, HighestTimeline: l.HighestTimeline, ReachedTimeline: l.ReachedTimeline,
+		Term: l.Term, Timeline: l.Timeline, HighestTimeline: l.HighestTimeline, ReachedTimeline: l.ReachedTimeline, ForcedTimeline: l.ForcedTimeline,
 		SystemIdentifier: l.SystemIdentifier, Revision: l.Revision, Volumes: l.Volumes,
 		Acknowledged: lease.Position{Timeline: l.Acknowledged.Timeline, LSN: l.Acknowledged.Position}, Successor: l.Successor,
 	}

@@ -22,6 +22,8 @@ type HeldWAL struct {
 	// End is where the last complete record ends, on the newest timeline of which
 	// there is one. It is flushed, replayed or not.
 	End lsn.Point
+	// Reach is how far the pages go that hold a part of one more record.
+	Reach uint64
 	// History of that timeline.
 	History wal.History
 	// Timelines are those that the volume holds or held WAL of, in the order of
@@ -68,7 +70,7 @@ func describeHeld(dir, systemIdentifier string, end wal.Extent) (HeldWAL, error)
 	if err != nil {
 		return HeldWAL{}, err
 	}
-	held := HeldWAL{SystemIdentifier: systemIdentifier, End: lsn.Point{Timeline: int64(end.Timeline), Position: end.Position}}
+	held := HeldWAL{SystemIdentifier: systemIdentifier, End: lsn.Point{Timeline: int64(end.Timeline), Position: end.Position}, Reach: end.Reach}
 	held.History = wal.FindHistory(histories, end.Timeline)
 	for _, timeline := range held.History.ListHeld(end.Timeline) {
 		held.Timelines = append(held.Timelines, int64(timeline))

@@ -1,0 +1,299 @@
+package servercontrol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
+	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// ReadWAL implements elector.Server.
+func (c *Control) ReadWAL(ctx context.Context) (election.WAL, error) {
+	run := c.awaitSettled(ctx)
+	if ctx.Err() != nil {
+		return election.WAL{}, ctx.Err()
+	}
+	if run == nil {
+		return c.measureAtRest(ctx)
+	}
+	if isPrimary, at := c.readPrimary(ctx, run); isPrimary {
+		return election.WAL{Flushed: at}, nil // it refuses its vote
+	}
+	held, err := run.Server.MeasureWAL(ctx)
+	return encodeHeld(held), err
+}
+
+// readPrimary reads how far a server has flushed that leads.
+func (c *Control) readPrimary(ctx context.Context, run *Run) (bool, lease.Position) {
+	progress, err := run.Server.ReadProgress(ctx)
+	if err != nil {
+		return false, lease.Position{}
+	}
+	return true, lease.Position{Timeline: progress.Own.Timeline, LSN: progress.Own.Position}
+}
+
+// measureAtRest measures a volume whose server does not run; the zero value for one
+// without data.
+func (c *Control) measureAtRest(ctx context.Context) (election.WAL, error) {
+	c.mu.Lock()
+	locked := c.lock != nil
+	c.mu.Unlock()
+	if !locked {
+		return election.WAL{}, errors.New("the lock on the volume is not held")
+	}
+	volume, err := datavolume.InspectVolume(c.o.Volume)
+	switch {
+	case err != nil:
+		return election.WAL{}, err
+	case volume.Content == datavolume.ContentEmpty:
+		return election.WAL{}, nil
+	}
+	held, err := rolechange.MeasureWALAtRest(ctx, c.o.Programs, c.o.PGData)
+	return encodeHeld(held), err
+}
+
+func encodeHeld(held rolechange.HeldWAL) election.WAL {
+	return election.WAL{
+		Flushed: lease.Position{Timeline: held.End.Timeline, LSN: held.End.Position}, Reach: held.Reach, Timelines: held.Timelines,
+	}
+}
+
+// StopReceiver implements elector.Server.
+func (c *Control) StopReceiver(id int64) {
+	c.setFollowing(nil)
+	c.command(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			wal, err := c.stopReceiving(ctx)
+			if err == nil {
+				c.reports.ReportReceiverStopped(id, wal)
+				return
+			}
+			c.logUnlessEnded(ctx, "the receiver is not stopped yet", err)
+			clock.Sleep(ctx, retryPause)
+		}
+	})
+}
+
+func (c *Control) stopReceiving(ctx context.Context) (election.WAL, error) {
+	run := c.awaitSettled(ctx)
+	if ctx.Err() != nil {
+		return election.WAL{}, ctx.Err()
+	}
+	if run == nil {
+		return c.measureAtRest(ctx)
+	}
+	held, err := run.Server.StopReceiver(ctx)
+	return encodeHeld(held), err
+}
+
+// Follow implements elector.Server.
+func (c *Control) Follow(leader elector.Leader) {
+	c.setFollowing(&leader)
+	c.command(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			run := c.awaitRun(ctx)
+			if run == nil {
+				return
+			}
+			if !c.followLeader(ctx, run, leader) {
+				clock.Sleep(ctx, retryPause)
+				continue
+			}
+			select { // the next run follows the same leader
+			case <-ctx.Done():
+			case <-run.Ended:
+				c.awaitDetached(ctx, run)
+			}
+		}
+	})
+}
+
+// followLeader has a server stream, and reports whether there is nothing left to try
+// in this run.
+func (c *Control) followLeader(ctx context.Context, run *Run, leader elector.Leader) bool {
+	if leader.Pod == "" || leader.Timeline == 0 {
+		return true // replaced as soon as the Lease names the pod
+	}
+	err := c.reports.RecordTimeline(ctx, leader.Timeline)
+	if err == nil {
+		err = run.Server.Follow(ctx, rolechange.Target{Connection: c.o.Connection(leader), Timeline: leader.Timeline})
+	}
+	var diverged *rolechange.DivergedError
+	var other *rolechange.OtherSystemError
+	var problem *rolechange.FollowError
+	switch {
+	case err == nil:
+		c.o.Log.Info("follows the leader", "leader", leader.Pod, "term", leader.Term, "timeline", leader.Timeline)
+		return true
+	case errors.As(err, &diverged), errors.As(err, &other), errors.As(err, &problem) && problem.Problem == rolechange.WALRemoved:
+		run.GiveUp(err)
+		return true
+	}
+	c.logUnlessEnded(ctx, "the leader is not followed yet", err)
+	return false
+}
+
+// awaitDetached waits until a run is no more the current one.
+func (c *Control) awaitDetached(ctx context.Context, run *Run) {
+	for {
+		now, _, changed := c.current()
+		if now != run {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// Promote implements elector.Server.
+func (c *Control) Promote(term context.Context, p elector.Promotion) {
+	c.setFollowing(nil)
+	c.command(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(term, cancel)()
+		if err := c.promoteServer(ctx, p); err != nil {
+			c.o.Log.Error("the server is not promoted", "term", p.Term, "timeline", p.Timeline, "error", err.Error())
+			c.reports.ReportFailed(p.Term)
+		}
+	})
+}
+
+func (c *Control) promoteServer(ctx context.Context, p elector.Promotion) error {
+	quorum, err := c.findQuorum(p.Quorum)
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, startPatience)
+	run := c.awaitRun(wait)
+	cancel()
+	if run == nil {
+		return errors.New("no server runs that could be promoted")
+	}
+	if err := datavolume.WriteLeader(c.o.Volume, datavolume.LeaderRecord{Term: p.Term, Timeline: p.Timeline}); err != nil {
+		return err
+	}
+	promoted, err := run.Server.Promote(ctx, rolechange.Promotion{Timeline: p.Timeline, Quorum: quorum})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.led = p.Term
+	c.mu.Unlock()
+	run.BecomePrimary(promoted)
+	c.reports.ReportPromoted(p.Term, p.Timeline)
+	c.o.Log.Info("the server is the primary", "term", p.Term, "timeline", p.Timeline)
+	return nil
+}
+
+// findQuorum names the standbys of a quorum, by the application names of their streams.
+func (c *Control) findQuorum(q *lease.Quorum) (rolechange.Quorum, error) {
+	if q == nil || q.Write < 2 {
+		return rolechange.Quorum{}, nil
+	}
+	found := rolechange.Quorum{Number: q.Write - 1}
+	own := c.reports.Volume()
+	for _, volume := range q.Volumes {
+		if volume == own {
+			continue
+		}
+		pod, known := c.o.Directory.FindPod(volume)
+		if !known {
+			return rolechange.Quorum{}, fmt.Errorf("no pod is known to run on volume %s of the quorum", volume)
+		}
+		found.Members = append(found.Members, pod)
+	}
+	return found, nil
+}
+
+// SetQuorum implements elector.Server.
+func (c *Control) SetQuorum(term context.Context, id int64, q *lease.Quorum) {
+	c.command(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(term, cancel)()
+		for ctx.Err() == nil {
+			quorum, err := c.findQuorum(q)
+			run := c.awaitRun(ctx)
+			if err == nil && run != nil {
+				err = run.Server.SetQuorum(ctx, quorum)
+			}
+			if err == nil && run != nil {
+				c.reports.ReportQuorumSet(id)
+				return
+			}
+			c.logUnlessEnded(ctx, "the quorum is not set yet", err)
+			clock.Sleep(ctx, retryPause)
+		}
+	})
+}
+
+// StopServer implements elector.Server.
+func (c *Control) StopServer(term int64) {
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	c.command(func(ctx context.Context) {
+		run := c.awaitSettled(ctx)
+		if run == nil {
+			c.reports.ReportFailed(term)
+			return
+		}
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+		defer cancel()
+		end, err := run.Server.Stop(limit)
+		if err != nil {
+			c.o.Log.Warn("the server did not shut down in order", "term", term, "error", err.Error())
+			c.reports.ReportFailed(term)
+			return
+		}
+		c.o.Log.Info("the server has shut down in order", "term", term, "end", end.String())
+		c.reports.ReportStopped(term, lease.Position{Timeline: end.Timeline, LSN: end.Position})
+	})
+}
+
+// deadPause is between two checks whether a fenced server is gone.
+const deadPause = 50 * time.Millisecond
+
+// Fence implements elector.Server.
+func (c *Control) Fence(id int64) {
+	c.fences.Add(1)
+	c.mu.Lock()
+	lock := c.lock
+	c.next, c.following = nil, nil
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.mu.Unlock()
+	if lock == nil {
+		c.reports.ReportFenced(id)
+		return
+	}
+	lock.KillHolders()
+	go func() {
+		for {
+			if alive, err := lock.DatabaseAlive(); err == nil && !alive {
+				c.reports.ReportFenced(id)
+				return
+			}
+			lock.KillHolders()
+			time.Sleep(deadPause)
+		}
+	}()
+}
+
+func (c *Control) logUnlessEnded(ctx context.Context, message string, err error) {
+	if ctx.Err() == nil && err != nil {
+		c.o.Log.Info(message, "error", err.Error())
+	}
+}

@@ -1,0 +1,236 @@
+package servercontrol
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+)
+
+// Pauses between two attempts of a command.
+const (
+	retryPause = 200 * time.Millisecond
+	// startPatience is how long a promotion waits for a server that is not there.
+	startPatience = 10 * time.Second
+	// stopPatience is how long an orderly shutdown may take. The election fences a
+	// server that takes longer.
+	stopPatience = 4500 * time.Millisecond
+)
+
+// Options are what a Control is made of.
+type Options struct {
+	Log *slog.Logger
+	// Volume of the member, and PGData, the data directory on it.
+	Volume, PGData string
+	Programs       server.Programs
+	// Connection is how this member connects to a leader.
+	Connection func(elector.Leader) settings.PrimaryConnection
+	// Directory knows which pod runs on a volume.
+	Directory elector.Directory
+}
+
+// Run is one run of the server, as the control uses it. Its functions return at once.
+type Run struct {
+	Server *rolechange.Server
+	// Term that the server is the primary of from the start; 0 for a standby.
+	Term int64
+	// Ended is closed when the server has ended.
+	Ended <-chan struct{}
+	// BecomePrimary takes in that the server is the primary now, before the election
+	// hears of it.
+	BecomePrimary func(rolechange.Promoted)
+	// GiveUp ends a run whose data cannot follow the leader.
+	GiveUp func(reason error)
+}
+
+// Control is the elector.Server of a member. Its methods may be called by any
+// goroutine.
+type Control struct {
+	o       Options
+	reports elector.Reports
+	// fences counts the calls of Fence, also while nothing runs.
+	fences atomic.Int64
+	wake   chan struct{}
+
+	mu sync.Mutex
+	// lock of the volume; nil until it is held.
+	lock *volumelock.VolumeLock
+	// next is the newest command that was not begun, and cancel ends the one at work.
+	next   func(context.Context)
+	cancel context.CancelFunc
+	// following is the leader to receive from; nil for none.
+	following *elector.Leader
+	// run is attached while a server answers; starting says that one is on its way.
+	// changed is closed when either changes.
+	run      *Run
+	starting bool
+	changed  chan struct{}
+	// led is the term that a server of this process was promoted in last, and stopping
+	// that one is being stopped on request.
+	led      int64
+	stopping bool
+}
+
+// New is a control without a server.
+func New(o Options) *Control {
+	return &Control{o: o, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// SetReports says to whom outcomes are reported. It comes before Work.
+func (c *Control) SetReports(r elector.Reports) { c.reports = r }
+
+// SetLock hands over the lock of the volume.
+func (c *Control) SetLock(lock *volumelock.VolumeLock) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lock = lock
+}
+
+// Work does commands until ctx ends.
+func (c *Control) Work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wake:
+		}
+		c.mu.Lock()
+		do := c.next
+		c.next = nil
+		work, cancel := context.WithCancel(ctx)
+		c.cancel = cancel
+		c.mu.Unlock()
+		if do != nil {
+			do(work)
+		}
+		cancel()
+	}
+}
+
+// command replaces the command at work, and the one that waits.
+func (c *Control) command(do func(context.Context)) {
+	c.mu.Lock()
+	c.next = do
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// BeginStart says that a server is about to be started, and returns the number of
+// fences so far.
+func (c *Control) BeginStart() (fences int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.starting = true
+	c.announce()
+	return c.fences.Load()
+}
+
+// IsFencedSince reports whether the server was fenced since BeginStart returned that
+// number: a server that was started meanwhile must not stay.
+func (c *Control) IsFencedSince(fences int64) bool { return c.fences.Load() != fences }
+
+// Attach takes over a server that answers.
+func (c *Control) Attach(r *Run) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.run, c.starting, c.stopping = r, false, false
+	if r.Term > 0 {
+		c.led = r.Term
+	}
+	c.announce()
+}
+
+// Detach says that no process of the server is left, or that none was started.
+func (c *Control) Detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.run, c.starting = nil, false
+	c.announce()
+}
+
+// announce is called with the lock held.
+func (c *Control) announce() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// IsStopping reports whether the server is being stopped on request of the election.
+func (c *Control) IsStopping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopping
+}
+
+// LedTerm is the term in which this process had a primary last; 0 for none.
+func (c *Control) LedTerm() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.led
+}
+
+// ReadFollowing is the leader that the member is to receive from.
+func (c *Control) ReadFollowing() (elector.Leader, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.following == nil {
+		return elector.Leader{}, false
+	}
+	return *c.following, true
+}
+
+func (c *Control) setFollowing(l *elector.Leader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.following = l
+}
+
+// current is the state of the server, and a channel that is closed when it changes.
+func (c *Control) current() (run *Run, starting bool, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.run, c.starting, c.changed
+}
+
+// awaitRun waits for a server that answers; nil when ctx ends.
+func (c *Control) awaitRun(ctx context.Context) *Run {
+	for {
+		run, _, changed := c.current()
+		if run != nil {
+			return run
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+// awaitSettled waits while a server is on its way. The result is nil without one, or
+// when ctx ends.
+func (c *Control) awaitSettled(ctx context.Context) *Run {
+	for {
+		run, starting, changed := c.current()
+		if run != nil || !starting {
+			return run
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
