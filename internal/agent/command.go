@@ -25,11 +25,12 @@ type Pod struct {
 	Identity identity.Identity
 	Version  string // of the agent
 	Client   kubernetes.Interface
-	Log      *slog.Logger
+	// Config is how the API server is reached.
+	Config *rest.Config
+	Log    *slog.Logger
 	// ProbeAddress to answer probes at: the guard's socket, where there is one.
 	ProbeAddress string
-	// Deadline at which the guard ends every process, which no agent sets yet; nil
-	// where no guard can do so.
+	// Deadline at which the guard ends every process; nil where no guard can do so.
 	Deadline *guard.Deadline
 }
 
@@ -80,5 +81,5 @@ func podFromEnv(version string) (Pod, error) {
 	if probe == "" {
 		probe = net.JoinHostPort("", strconv.Itoa(agentapi.ProbePort))
 	}
-	return Pod{Identity: id, Version: version, Client: client, Log: log, ProbeAddress: probe, Deadline: deadline}, nil
+	return Pod{Identity: id, Version: version, Client: client, Config: config, Log: log, ProbeAddress: probe, Deadline: deadline}, nil
 }

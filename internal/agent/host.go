@@ -48,6 +48,8 @@ type HostOptions struct {
 	// Handlers answer the operator and the members at further paths; nil for
 	// none.
 	Handlers map[string]http.Handler
+	// Messages answer what other members post, by path; nil for none.
+	Messages map[string]http.Handler
 	// OmitMoving leaves out of a status what moves all the time of what only this
 	// engine reports, and MarkDown what is true only while the database runs; nil
 	// for nothing.
@@ -153,6 +155,9 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 		mux.Handle("/", statusserver.StatusHandler(h.Store, refresh, h.o.Flush))
 		for path, handler := range h.o.Handlers {
 			mux.Handle("GET "+path, statusserver.RequireMember(handler))
+		}
+		for path, handler := range h.o.Messages {
+			mux.Handle("POST "+path, statusserver.RequirePeer(handler))
 		}
 		return statusserver.Serve(ctx, l, mux, h.Certificates)
 	})

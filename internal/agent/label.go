@@ -30,6 +30,10 @@ type Labeller struct {
 	peers func() []string
 	log   *slog.Logger
 
+	// mayLead says whether the member may label itself as the primary now; nil for
+	// always. Set it before FollowRole.
+	mayLead func() bool
+
 	mu       sync.Mutex
 	want     string
 	observed string // label as the watch reported it last
@@ -41,6 +45,9 @@ type Labeller struct {
 func NewLabeller(id identity.Identity, client kubernetes.Interface, peers func() []string, log *slog.Logger) *Labeller {
 	return &Labeller{id: id, pods: client.CoreV1().Pods(id.Namespace), peers: peers, log: log, wake: make(chan struct{}, 1)}
 }
+
+// LimitPrimary has the member label itself as the primary only while it may lead.
+func (l *Labeller) LimitPrimary(mayLead func() bool) { l.mayLead = mayLead }
 
 // SetRole wants another role from now on. It does not wait.
 func (l *Labeller) SetRole(role string) {
@@ -114,6 +121,9 @@ func (l *Labeller) labelPod(ctx context.Context) error {
 		return nil
 	}
 	if want == v1alpha1.RolePrimary {
+		if l.mayLead != nil && !l.mayLead() {
+			return nil // its successor has taken the label away
+		}
 		if err := l.takeFromOthers(ctx); err != nil {
 			return err
 		}

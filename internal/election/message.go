@@ -169,7 +169,11 @@ type LimitsWanted struct {
 	MaxLag     uint64
 }
 
+// LeaseChanged says that the Lease may be free: it is read at once.
+type LeaseChanged struct{}
+
 func (Tick) isInput()              {}
+func (LeaseChanged) isInput()      {}
 func (Held) isInput()              {}
 func (LimitsWanted) isInput()      {}
 func (LeaseRead) isInput()         {}

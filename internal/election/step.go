@@ -28,6 +28,11 @@ func (s *State) stepLease(now time.Duration, in Input) (effects []Effect, known 
 	switch in := in.(type) {
 	case Tick:
 		return s.passTime(now), true
+	case LeaseChanged:
+		if s.Phase == Standby {
+			return s.requests.startReading(now), true
+		}
+		return nil, true
 	case LeaseRead:
 		return s.readLease(now, in.Reading), true
 	case LeaseWritten:

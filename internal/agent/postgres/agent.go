@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
@@ -15,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/replica"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/servercontrol"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/serverfiles"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
@@ -30,14 +30,19 @@ type postgresAgent struct {
 	*agent.Host
 	programs server.Programs
 
-	lease      *leaseclient.Lease
-	leadership *leadership.Leadership
-	view       *leaderview.View
-	comparer   *divergence.Comparer
-	copies     *datacopy.Copies
-	follower   *replica.Follower
-	files      *serverfiles.Files
-	archive    *archive.Archiver
+	lease     leadership.LeaseStore
+	first     *leadership.FirstRecord
+	directory *leadership.Directory
+	peers     *statusserver.Peers
+	servers   *servercontrol.Control
+	view      *leaderview.View
+	comparer  *divergence.Comparer
+	copies    *datacopy.Copies
+	follower  *replica.Follower
+	files     *serverfiles.Files
+	archive   *archive.Archiver
+
+	electionParts
 
 	// control is the reserved connection.
 	control     *server.Session
@@ -59,12 +64,15 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 	// A database that stops archives once more.
 	outer, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	a.outer = outer
 	if err := a.archive.ServeSocket(outer, a.o.RunDir); err != nil {
 		return err
 	}
 	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
-	metrics := collector{log: a.o.Log, store: a.Store, lease: a.lease, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
-	err := a.Run(ctx, a.position.refreshPosition, metrics.newHandler(), a.runLoop, a.lease.RenewWhileHeld)
+	metrics := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
+	err := a.Run(ctx, a.position.refreshPosition, metrics.newHandler(), a.runLoop, a.directory.Follow)
+	stop()
+	a.parts.Wait()
 	for _, s := range []*server.Session{a.control, scrape, a.position.session} {
 		s.Close()
 	}
@@ -91,7 +99,11 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 	a.position = &positionReader{log: o.Log, runDir: o.RunDir, port: o.Port, session: server.NewSession(o.RunDir, o.Port, "holdfast-position")}
 	a.Host = a.newHost(version)
 	a.position.store = a.Store
-	a.lease = leaseclient.NewLease(o.Identity, leaseLabels(o.Identity.Cluster), a.ListOwners, o.Client, o.Log)
+	if a.lease, err = o.NewLease(a.clusterUID, a.ListOwners); err != nil {
+		return nil, err
+	}
+	a.first = leadership.NewFirstRecord(o.Identity, a.lease, o.Log)
+	a.Labeller.LimitPrimary(a.isLeading)
 	a.archive = archive.New(archive.Options{
 		Log: o.Log, DataDirectory: o.pgdataPath(), CredentialsDir: o.StoreDir, MemoryLimit: o.Resources.MemoryLimit,
 		Place: a.archivePlace, Space: o.measureSpace, Checkpoint: a.checkpoints.requestCheckpoint,
@@ -110,6 +122,7 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
 		Space: o.measureSpace, Allocate: o.allocateFile, Flush: a.position.flushRecord,
 		OmitMoving: omitMoving, MarkDown: markDown,
+		Messages: a.electionHandlers(),
 		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: divergence.AnswerComparisons(o.pgdataPath(), a.position.refreshPosition, a.position.readStatus)},
 	})
 }
@@ -117,22 +130,24 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 // addParts makes the parts that ask the other members.
 func (a *postgresAgent) addParts(peers *statusserver.Peers) {
 	o := a.o
-	a.leadership = leadership.NewLeadership(leadership.Options{
-		Log: o.Log, Identity: o.Identity, Volume: o.DataDir, PGData: o.pgdataPath(), Lease: a.lease, Peers: peers, Store: a.Store,
+	a.peers = peers
+	a.directory = leadership.NewDirectory(o.Identity.Pod, a.ListMembers, peers)
+	a.servers = servercontrol.New(servercontrol.Options{
+		Log: o.Log, Volume: o.DataDir, PGData: o.pgdataPath(), Programs: a.programs, Connection: a.connectLeader, Directory: a.directory,
 	})
-	a.view = leaderview.NewView(o.Identity, a.ListMembers, peers)
+	a.view = leaderview.NewView(leaderview.Options{Pod: o.Identity.Pod, Peers: peers, Leader: a.readLeader, Address: a.leaderAddress})
 	a.comparer = divergence.NewComparer(divergence.Options{
 		Log: o.Log, Volume: o.DataDir, PGData: o.pgdataPath(), Programs: a.programs, Ask: peers.AskPeer,
+		IsSuperseded: a.isSuperseded,
 	})
 	a.copies = datacopy.NewCopies(datacopy.Options{
 		Log: o.Log, Volume: o.DataDir, PGData: o.pgdataPath(), Pod: o.Identity.Pod, Programs: a.programs,
-		Connection: o.copyConnection,
+		Connection: func(pod string) string { return o.copyConnection(pod, a.leaderAddress(a.readLeader())) },
 		Space:      o.measureSpace, Silence: o.copySilence,
 	})
 	a.files = serverfiles.NewFiles(serverfiles.Options{
 		Log: o.Log, Identity: o.Identity, Volume: o.DataDir, PGData: o.pgdataPath(), RunDir: o.RunDir,
 		Program: o.Program, Port: o.Port, Programs: a.programs, Resources: o.Resources,
-		Upstream: func() string { return o.primaryConnection(a.view.PrimaryPod(), a.view.PrimaryAddress()) },
 	})
 }
 

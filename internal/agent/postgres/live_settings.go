@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/serverfiles"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
@@ -30,12 +31,9 @@ type liveSettings struct {
 	files *serverfiles.Files
 	// session is the reserved connection.
 	session *server.Session
-	view    *leaderview.View
 	archive *archive.Archiver
-	// connection is how this member connects to a primary's pod, at an address if
-	// that is not empty; and reload has the server read its settings again.
-	connection func(primary, address string) string
-	reload     func() error
+	// reload has the server read its settings again.
+	reload func() error
 	// leads says whether the server runs as a primary now.
 	leads func() bool
 	// control is what pg_control said before the start, and readControl reads it as
@@ -45,15 +43,41 @@ type liveSettings struct {
 
 	// refused is the hash of a configuration that the server did not take.
 	refused string
-	// promotion are settings that the server was promoted with, which mean nothing
-	// to a primary.
-	promotion map[string]string
+
+	// writing orders those that write the settings.
+	writing sync.Mutex
+	// role are the settings of the role that the server has, and parameters those of
+	// the user that it runs with.
+	role       rolechange.Live
+	parameters map[string]string
+}
+
+// configureRole writes the settings of another role. The server reads them later.
+func (s *liveSettings) configureRole(ctx context.Context, role rolechange.Live) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.role = role
+	return s.files.ApplySettings(ctx, s.buildInput(s.parameters, s.readFloors(ctx)))
+}
+
+// applyParameters writes the settings with other parameters of the user.
+func (s *liveSettings) applyParameters(ctx context.Context, parameters map[string]string, control server.ControlData) (settings.Input, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	in := s.buildInput(parameters, control)
+	err := s.files.ApplySettings(ctx, in)
+	if err == nil {
+		s.parameters = parameters
+	}
+	return in, err
 }
 
 // buildInput is what the settings are computed from now.
 func (s *liveSettings) buildInput(parameters map[string]string, control server.ControlData) settings.Input {
 	config, _ := s.host.Config.Current()
-	return s.files.BuildInput(config, parameters, control, s.leads())
+	in := s.files.BuildInput(config, parameters, control, s.leads())
+	in.Upstream, in.SynchronousNames, in.Promoting = s.role.Upstream, s.role.SynchronousNames, s.role.Promoting
+	return in
 }
 
 // reportParameters reports which parameters the server runs with: those of the
@@ -91,12 +115,12 @@ func (s *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 	if config == nil || known && len(status.WaitsForPrimary) == 0 || s.refused == config.Hash {
 		return
 	}
-	in := s.buildInput(config.Parameters, s.readFloors(ctx))
-	waits := settings.HeldBack(in)
+	floors := s.readFloors(ctx)
+	waits := settings.HeldBack(s.buildInput(config.Parameters, floors))
 	if known && slices.Equal(waits, status.WaitsForPrimary) {
 		return
 	}
-	err := s.files.ApplySettings(ctx, in)
+	_, err := s.applyParameters(ctx, config.Parameters, floors)
 	if err == nil {
 		err = s.reloadSettings(ctx)
 	}
@@ -156,26 +180,6 @@ func (s *liveSettings) reloadSettings(ctx context.Context) error {
 	return errors.New("the database does not read its settings again")
 }
 
-// followPrimary points a running replica at the primary's new address, with the
-// parameters as they are.
-func (s *liveSettings) followPrimary(ctx context.Context, config *agent.Config) error {
-	address, due := s.view.NextAddress()
-	if !due || s.leads() || config == nil || s.refused == config.Hash {
-		return nil
-	}
-	in := s.buildInput(config.Parameters, s.control)
-	in.Upstream = s.connection(s.view.PrimaryPod(), address)
-	err := s.files.ApplySettings(ctx, in)
-	if err == nil {
-		err = s.reloadSettings(ctx)
-	}
-	if err == nil {
-		s.view.RecordAddress(address)
-		s.log.Info("looks for the primary elsewhere", "address", address)
-	}
-	return err
-}
-
 // takeCertificate has the server read its certificates again where they differ.
 func (s *liveSettings) takeCertificate() {
 	before := s.files.ReadTLS()
@@ -205,10 +209,6 @@ func (s *liveSettings) observePending(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	pending = slices.DeleteFunc(pending, func(name string) bool {
-		_, ours := s.promotion[name]
-		return ours
-	})
 	slices.Sort(pending)
 	s.host.Store.Update(func(to *agentapi.Status) {
 		to.PendingRestart = pending

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -15,9 +16,12 @@ import (
 // Pauses between two observations while the database does not run.
 const (
 	pauseWaiting = 300 * time.Millisecond
-	pauseClaim   = time.Second
+	pauseRecord  = time.Second
 	pauseHeld    = time.Second
 	pauseFull    = 2 * time.Second
+	// crashLimit is how long a crashed primary may take to serve again while other
+	// members may lead.
+	crashLimit = 30 * time.Second
 )
 
 // runLoop gathers, decides and does one thing, again and again, until ctx ends.
@@ -33,37 +37,37 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	p := startplan.PlanNext(o)
+	a.reportHeld(p)
 	switch p.Action {
 	case startplan.ActHold:
 		return a.holdData(ctx, o, p), nil
 	case startplan.ActWait:
 		a.ReportState(agentapi.StateWaiting, "", p.Message)
-		if o.Ordinal == 0 && o.Config.Known {
-			return pauseClaim, nil // each observation asks the API server
-		}
 		return pauseWaiting, nil
-	case startplan.ActClaim:
-		a.ReportState(agentapi.StateWaiting, "", p.Message)
-		if err := a.leadership.ClaimLease(ctx, o.Lease, o.Config.Cluster, o.IsLeaseLeftBehind()); err != nil {
-			a.o.Log.Info("the Lease was not won", "error", err.Error())
-			return pauseClaim, nil
-		}
-		return 0, nil
 	case startplan.ActBootstrap:
 		a.ReportState(agentapi.StateInitializing, "", p.Message)
-		return 0, a.copies.InitializeData(ctx)
+		return 0, a.bootstrapData(ctx)
 	case startplan.ActRecord:
-		a.recordBootstrap(ctx, o)
-		return 0, nil
+		return a.recordFirst(ctx, o), nil
 	case startplan.ActClone, startplan.ActCopyAgain:
 		return a.cloneData(ctx, primary)
-	case startplan.ActMarkStandby:
-		return 0, datavolume.MarkStandby(a.o.pgdataPath())
-	case startplan.ActStartPrimary:
-		return a.startPrimary(ctx, o, p)
+	case startplan.ActContinue:
+		return 0, a.continueLeading(ctx, o)
 	default:
 		a.copies.WithdrawRequest() // this run finds out whether it is still so
-		return 0, a.runServer(ctx, o.Volume.Control, false, 0)
+		return 0, a.startStandby(ctx, o)
+	}
+}
+
+// reportHeld has a member whose data is held neither vote nor lead.
+func (a *postgresAgent) reportHeld(p startplan.Plan) {
+	reason := ""
+	if p.Action == startplan.ActHold {
+		reason = "this member is held: " + p.Message
+	}
+	if reason != a.heldFor {
+		a.heldFor = reason
+		a.reports.ReportHeld(reason)
 	}
 }
 
@@ -74,43 +78,73 @@ func (a *postgresAgent) holdData(ctx context.Context, o startplan.Observation, p
 	if p.Hold != agentapi.HoldVolumeFull {
 		return pauseHeld
 	}
-	if dataspace.IsFull(o.Volume.Space) && o.Volume.Control.SystemIdentifier != "" && a.archive.ReclaimSpace(ctx, describeStopped(o)) {
+	if dataspace.IsFull(o.Volume.Space) && o.Volume.Control.SystemIdentifier != "" && a.archive.ReclaimSpace(ctx, a.describeStopped(o)) {
 		return 0
 	}
 	return pauseFull
 }
 
-// describeStopped is what the archiver needs to know of data that does not run.
-func describeStopped(o startplan.Observation) archive.StoppedDatabase {
-	return archive.StoppedDatabase{Control: o.Volume.Control, Promoting: o.Leader.Pending > 0, Primary: !o.Volume.Standby, MayArchive: o.MayArchive()}
+// describeStopped is what the archiver needs to know of data that does not run. The last
+// primary's WAL is its own to archive until another member leads.
+func (a *postgresAgent) describeStopped(o startplan.Observation) archive.StoppedDatabase {
+	view := a.readView()
+	return archive.StoppedDatabase{
+		Control: o.Volume.Control, Primary: view.Leader.Volume == view.Volume, MayArchive: view.Leader.Term > 0,
+	}
 }
 
-// startPrimary starts the primary, on a timeline of its own where that is decided.
-func (a *postgresAgent) startPrimary(ctx context.Context, o startplan.Observation, p startplan.Plan) (time.Duration, error) {
-	var begins int64
-	var err error
-	if p.NewTimeline {
-		a.ReportState(agentapi.StateRecovering, "", p.Message)
-		begins, err = a.leadership.ReserveTimeline(ctx, o, p)
-	} else {
-		err = a.leadership.RecordTerm(o)
+// bootstrapData creates the database system, which no election knows yet.
+func (a *postgresAgent) bootstrapData(ctx context.Context) error {
+	if err := a.copies.InitializeData(ctx); err != nil {
+		return err
+	}
+	control, err := a.programs.ReadControlData(ctx, a.o.pgdataPath())
+	if err != nil {
+		return err
+	}
+	return a.reports.EndRewind(ctx, control.SystemIdentifier, []int64{control.Timeline})
+}
+
+// recordFirst makes the first record of the Lease, before the database runs.
+func (a *postgresAgent) recordFirst(ctx context.Context, o startplan.Observation) time.Duration {
+	a.ReportState(agentapi.StateWaiting, "", "records the database system on the Lease")
+	held, err := a.servers.ReadWAL(ctx)
+	if err == nil {
+		err = a.first.WriteRecord(ctx, a.readView().Volume, o.Volume.Control.SystemIdentifier, held)
 	}
 	if err != nil {
-		a.o.Log.Warn("the start as the primary is not recorded yet", "error", err.Error())
-		return pauseClaim, nil
+		a.o.Log.Info("the bootstrap is not recorded yet", "error", err.Error())
+		return pauseRecord
 	}
-	return 0, a.runServer(ctx, o.Volume.Control, true, begins)
+	a.recorded = true
+	return 0
 }
 
-// recordBootstrap records the database system before it runs for the first time.
-func (a *postgresAgent) recordBootstrap(ctx context.Context, o startplan.Observation) {
-	control := o.Volume.Control
-	if err := a.leadership.RecordBootstrap(ctx, control, o.Leader.Term > 0); err != nil {
-		a.o.Log.Info("the bootstrap is not recorded yet", "error", err.Error())
-		clock.Sleep(ctx, pauseClaim)
-		return
+// startStandby starts the database as a standby, whatever ended it before.
+func (a *postgresAgent) startStandby(ctx context.Context, o startplan.Observation) error {
+	a.crashed = 0
+	if _, err := rolechange.PrepareStandby(ctx, a.programs, a.o.pgdataPath()); err != nil {
+		return err
 	}
-	a.o.Log.Info("bootstrap recorded", "systemIdentifier", control.SystemIdentifier)
+	return a.runServer(ctx, o.Volume.Control, 0)
+}
+
+// continueLeading starts the database of a primary that has crashed again, in the same
+// term. If that takes too long, the term ends.
+func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observation) error {
+	now := clock.Boottime()
+	term := a.servers.LedTerm()
+	switch {
+	case a.crashed == 0:
+		a.crashed = now
+	case now-a.crashed > crashLimit && !o.Alone:
+		a.o.Log.Warn("the database of this primary does not come back: the term ends", "term", term)
+		a.reports.ReportFailed(term)
+		a.crashed = 0
+		return nil
+	}
+	a.o.Log.Info("starts the database again in the same term", "term", term)
+	return a.runServer(ctx, o.Volume.Control, term)
 }
 
 // cloneData makes the volume's data a copy of the primary's. A failure is no crash:
@@ -129,10 +163,10 @@ func (a *postgresAgent) cloneData(ctx context.Context, primary agentapi.Status) 
 		return 0, a.copies.DropFilled()
 	case dataspace.IsPrimaryVolumeFull(err):
 		a.ReportState(agentapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, whose volume is full; it is tried again")
-		return pauseClaim, nil
+		return pauseRecord, nil
 	default:
 		a.ReportState(agentapi.StateCloning, "", "copying the data of "+primary.Pod+" failed, it is tried again: "+err.Error())
 		return pauseWaiting, nil
 	}
-	return 0, a.copies.AdoptCopy()
+	return 0, a.adoptCopy(ctx)
 }

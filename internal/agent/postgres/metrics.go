@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
@@ -40,7 +39,7 @@ var (
 type collector struct {
 	log     *slog.Logger
 	store   *statusserver.Store
-	lease   *leaseclient.Lease
+	leads   func() bool
 	space   func() diskspace.Space
 	archive *archive.Archiver
 	scrape  *server.Session
@@ -77,8 +76,7 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	for _, role := range []string{v1alpha1.RolePrimary, v1alpha1.RoleReplica, v1alpha1.RoleMember} {
 		send(roleMetric, metrics.BoolValue(status.Role == role), role)
 	}
-	held, _ := c.lease.CheckHeld()
-	send(leaseMetric, metrics.BoolValue(held))
+	send(leaseMetric, metrics.BoolValue(c.leads()))
 	send(timelineMetric, float64(readReplication(status).Timeline))
 	send(pendingMetric, float64(len(status.PendingRestart)))
 	send(configErrorMetric, metrics.BoolValue(status.ConfigError != ""))

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
@@ -10,27 +11,62 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/election"
 )
 
 // observeMember collects what a plan needs, and judges nothing. The status is that of
 // the primary, where another member is one.
 func (a *postgresAgent) observeMember(ctx context.Context) (startplan.Observation, agentapi.Status, error) {
-	o := startplan.Observation{Ordinal: a.ordinal, BinaryMajor: a.programs.Major, CopyAgain: a.copies.IsRequestedAgain(), Namespace: a.o.Identity.Namespace, Pod: a.o.Identity.Pod}
+	config := a.currentConfig()
+	o := startplan.Observation{
+		Bootstrap: a.ordinal == 0, Alone: config != nil && len(config.Members) < 2, BinaryMajor: a.programs.Major,
+		CopyAgain: a.copies.IsRequestedAgain(), Namespace: a.o.Identity.Namespace, Pod: a.o.Identity.Pod,
+	}
 	if err := a.observeVolume(ctx, &o); err != nil {
 		return o, agentapi.Status{}, err
 	}
-	config, _ := a.Config.Current()
-	o.Config = a.leadership.ReadConfig(config)
-	if a.ordinal == 0 {
-		return o, agentapi.Status{}, a.observeLeading(ctx, &o)
+	a.volume.Store(&o.Volume)
+	if err := a.startElection(ctx); err != nil {
+		return o, agentapi.Status{}, err
 	}
+	o.Config = readConfig(config)
+	a.observeLease(ctx, &o, config)
 	primary, found := a.view.FindPrimary(ctx)
 	o.Primary = leaderview.ReadPrimary(primary, found, o.Volume.Control.SystemIdentifier)
 	err := a.observeOwnWAL(&o)
-	if err == nil {
+	if err == nil && !o.Leads {
 		err = a.observeDivergence(ctx, &o)
 	}
 	return o, primary, err
+}
+
+// readConfig reads what a start is decided from of the configuration, which is nil
+// before the first.
+func readConfig(config *agent.Config) startplan.Config {
+	if config == nil {
+		return startplan.Config{}
+	}
+	return startplan.Config{Known: true, SystemIdentifier: config.SystemIdentifier, Cluster: config.UID, Fresh: config.Fresh}
+}
+
+// observeLease collects what is known of the Lease. It is read only while no election
+// knows it.
+func (a *postgresAgent) observeLease(ctx context.Context, o *startplan.Observation, config *agent.Config) {
+	view := a.readView()
+	term := a.servers.LedTerm()
+	o.Leads = term > 0 && view.Term == term && (view.Phase == election.Leading || view.Phase == election.Promoting) && !o.Volume.Standby
+	o.Lease.Led = a.ledBefore || view.Leader.Term > 0 || a.recorded
+	switch {
+	case view.Leader.Term > 0:
+		o.Lease.State = startplan.LeaseRecorded
+		if facts := a.lease.ReadFacts(); facts.HasRecord {
+			o.Lease.SystemIdentifier = facts.Earlier.SystemIdentifier
+		}
+	case a.ordinal == 0 && config != nil:
+		led := o.Lease.Led
+		o.Lease = a.first.ObserveLease(ctx, config, o.Volume)
+		o.Lease.Led = led
+	}
 }
 
 // observeVolume collects what lies on the volume.
@@ -56,16 +92,6 @@ func (a *postgresAgent) observeVolume(ctx context.Context, o *startplan.Observat
 	return nil
 }
 
-// observeLeading collects what only a primary's start is decided from.
-func (a *postgresAgent) observeLeading(ctx context.Context, o *startplan.Observation) (err error) {
-	o.Lease = a.leadership.ReadLease(ctx)
-	config, _ := a.Config.Current()
-	if o.Leading, err = a.leadership.ObserveLeading(ctx, o.Lease, o.Volume, config); err != nil {
-		return err
-	}
-	return a.observeOwnWAL(o)
-}
-
 // observeOwnWAL collects what the WAL lacks of data that does not run, and where it
 // lacks nothing, how far it goes.
 func (a *postgresAgent) observeOwnWAL(o *startplan.Observation) (err error) {
@@ -80,24 +106,16 @@ func (a *postgresAgent) observeOwnWAL(o *startplan.Observation) (err error) {
 }
 
 // observeWALEnd collects how far the WAL on the volume goes. What a primary has that
-// this process has led with since it claimed the Lease needs no measure; a
-// replica's that cannot be found out is left to PostgreSQL.
+// leads still needs no measure. What cannot be found out is left to PostgreSQL.
 func (a *postgresAgent) observeWALEnd(o *startplan.Observation) (err error) {
-	if o.Volume.Control.SystemIdentifier != "" && !o.Continues {
-		var before int64
-		if a.ordinal == 0 {
-			// A primary's start recovers no later timeline: what a promotion that was
-			// interrupted has left of one is no data.
-			before = max(o.Volume.Control.Timeline, o.Volume.Control.RecoveryTimeline) + 1
-		}
-		o.End, err = a.comparer.MeasureEnd(o.Volume.Control, before)
+	if o.Volume.Control.SystemIdentifier != "" && !o.Leads {
+		o.End, err = a.comparer.MeasureEnd(o.Volume.Control, 0)
 	}
 	a.reportWALEnd(*o)
-	if err != nil && a.ordinal != 0 {
+	if err != nil {
 		a.o.Log.Warn("how far the data goes is not known", "error", err.Error())
-		return nil
 	}
-	return err
+	return nil
 }
 
 // observeDivergence compares a replica's data with its primary's, and marks data that
@@ -110,6 +128,7 @@ func (a *postgresAgent) observeDivergence(ctx context.Context, o *startplan.Obse
 	if o.Contained, err = a.comparer.CompareAtRest(ctx, data, o.Primary); err != nil {
 		return err
 	}
+	o.Superseded = a.comparer.IsSuperseded()
 	o.DivergedMark, err = a.comparer.UpdateMark(data, o.Primary)
 	a.reportDiverged(*o)
 	return err

@@ -19,15 +19,20 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/primarylease"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
 // port that PostgreSQL listens on.
@@ -47,9 +52,13 @@ type Options struct {
 	Port                        int
 	// AgentAddress and DatabaseAddress of a member, as host:port.
 	AgentAddress, DatabaseAddress func(pod string) string
-	// ReadWriteAddress is where the primary is reached when its pod's own
-	// name is not known yet; may be empty.
-	ReadWriteAddress string
+	// NewLease is the Lease of the primary for a member, with the UID of its cluster and
+	// the owners whose deletion takes the Lease along.
+	NewLease func(cluster func() string, owners func() []metav1.OwnerReference) (leadership.LeaseStore, error)
+	// Guard ends every process at a deadline.
+	Guard elector.Guard
+	// Fences counts the fences by the guard before this process.
+	Fences int64
 
 	Resources settings.Resources
 	// StopTimeout is how long a planned stop may take before it is forced.
@@ -102,15 +111,44 @@ func optionsIn(p agent.Pod) (Options, error) {
 		Port:             port,
 		AgentAddress:     func(pod string) string { return at(p.Identity.Host(pod), agentapi.StatusPort) },
 		DatabaseAddress:  func(pod string) string { return at(p.Identity.Host(pod), port) },
-		ReadWriteAddress: at(fmt.Sprintf("%s-rw.%s.svc", p.Identity.Cluster, p.Identity.Namespace), port),
 		Resources: settings.Resources{
 			MemoryLimit:   envInt(agentapi.EnvMemoryLimit),
 			MemoryRequest: envInt(agentapi.EnvMemoryRequest),
 			CPU:           envInt(agentapi.EnvCPULimit),
 		},
 		StopTimeout: 90 * time.Second,
+		NewLease: func(cluster func() string, owners func() []metav1.OwnerReference) (leadership.LeaseStore, error) {
+			return primarylease.New(primarylease.Options{
+				Config: p.Config, Identity: p.Identity, Timing: defaultTiming, Labels: leaseLabels(p.Identity.Cluster), Cluster: cluster, Owners: owners,
+			})
+		},
+		Guard: guardOf(p), Fences: countFences(p),
 	}, nil
 }
+
+// noGuard is the guard of an agent that has none: only the agent itself fences.
+type noGuard struct{}
+
+func (noGuard) Extend(time.Duration) bool { return true }
+
+func (noGuard) Clear() bool { return true }
+
+func guardOf(p agent.Pod) elector.Guard {
+	if p.Deadline == nil {
+		return noGuard{}
+	}
+	return p.Deadline
+}
+
+func countFences(p agent.Pod) int64 {
+	if p.Deadline == nil {
+		return 0
+	}
+	return p.Deadline.Fences()
+}
+
+// defaultTiming is that of the Lease.
+var defaultTiming, _ = lease.NewTiming(lease.DefaultDuration)
 
 func envInt(name string) int64 {
 	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
@@ -123,17 +161,17 @@ func envInt(name string) int64 {
 // pgdataPath is the data directory.
 func (o Options) pgdataPath() string { return filepath.Join(o.DataDir, datavolume.DataName) }
 
-// primaryConnection is how this member connects to the primary, at the address that
-// the Lease gave, if it did.
-func (o Options) primaryConnection(primary, address string) string {
-	return settings.PrimaryConnection{Pod: o.DatabaseAddress(primary), ReadWrite: o.ReadWriteAddress, IP: address, Member: o.Identity.Pod, RunDir: o.RunDir}.String()
+// leaderConnection is how this member streams from a leader, at an address if that is
+// not empty. It never connects to the read-write Service: that may be another member.
+func (o Options) leaderConnection(pod, address string) settings.PrimaryConnection {
+	return settings.PrimaryConnection{Pod: o.DatabaseAddress(pod), IP: address, Member: o.Identity.Pod, RunDir: o.RunDir}
 }
 
 // copyConnection is how this member copies the data of the primary.
-func (o Options) copyConnection(primary string) string {
-	return settings.PrimaryConnection{
-		Pod: o.DatabaseAddress(primary), ReadWrite: o.ReadWriteAddress, Member: o.Identity.Pod, RunDir: o.RunDir, Application: settings.CopyApplication,
-	}.String()
+func (o Options) copyConnection(pod, address string) string {
+	c := o.leaderConnection(pod, address)
+	c.Application = settings.CopyApplication
+	return c.String()
 }
 
 // measureSpace measures the volume.

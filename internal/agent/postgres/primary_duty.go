@@ -17,23 +17,21 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/health"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/accounts"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
 const (
 	// passwordFile holds the owner's password.
 	passwordFile = "app-password"
-	// checkpointAge is how old a checkpoint must be to be surely on the disk: it is
-	// read from a file that may not have been synchronised yet.
-	checkpointAge = 4 * time.Second
 	// measureInterval is between two measurements of a primary's data.
 	measureInterval = 30 * time.Second
 )
@@ -44,24 +42,76 @@ type primaryDuty struct {
 	host   *agent.Host
 	health *health.Health
 	// session is the reserved connection.
-	session    *server.Session
-	lease      *leaseclient.Lease
-	leadership *leadership.Leadership
+	session *server.Session
+	// roles is the server, promoted how its timeline began, and reports the election.
+	roles    *rolechange.Server
+	promoted func() *rolechange.Promoted
+	reached  *reachedMembers
+	reports  elector.Reports
+	leads    func() bool
+	copies   *datacopy.Copies
 	// pod is this member's, and credentials the directory of the mounted ones.
 	pod, credentials string
 
 	// prepared is closed when accounts and slots were ensured.
 	prepared chan struct{}
 	once     sync.Once
-	// checkpointed is the checkpoint that was observed last, and since when.
-	checkpointed   lsn.Point
-	checkpointedAt time.Duration
 }
 
-func newPrimaryDuty(a *postgresAgent, alive *health.Health) *primaryDuty {
+func newPrimaryDuty(a *postgresAgent, l *serverLife) *primaryDuty {
 	return &primaryDuty{
-		log: a.o.Log, host: a.Host, health: alive, session: a.control, lease: a.lease, leadership: a.leadership,
+		log: a.o.Log, host: a.Host, health: l.health, session: a.control,
+		roles: l.roles, promoted: a.promoted.Load, reached: &a.reached, reports: a.reports, leads: a.isLeading, copies: a.copies,
 		pod: a.o.Identity.Pod, credentials: a.o.CredentialsDir, prepared: make(chan struct{}),
+	}
+}
+
+// awaitPrepared is closed when accounts and slots were ensured; nil once they were.
+func (d *primaryDuty) awaitPrepared() <-chan struct{} {
+	if d.isPrepared() {
+		return nil
+	}
+	return d.prepared
+}
+
+// reachedMembers are the pods whose streams have flushed a record of this member's
+// timeline.
+type reachedMembers struct {
+	mu   sync.Mutex
+	pods []string
+}
+
+// listReached lists them.
+func (r *reachedMembers) listReached() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pods
+}
+
+func (r *reachedMembers) recordReached(pods []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pods = pods
+}
+
+// reportProgress reports to the election how far this primary and its standbys have
+// flushed.
+func (d *primaryDuty) reportProgress(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	promoted := d.promoted()
+	progress, err := d.roles.ReadProgress(ctx)
+	if err != nil || promoted == nil {
+		return
+	}
+	if at := progress.FindAcknowledged(d.roles.CurrentQuorum()); at.Position > 0 {
+		d.reports.ReportAcknowledged(lease.Position{Timeline: at.Timeline, LSN: at.Position})
+	}
+	reached := progress.ListReached(*promoted)
+	d.reached.recordReached(reached)
+	if len(reached) > 0 {
+		d.reports.ReportStreamed(promoted.Timeline)
+		d.copies.RemoveOldData()
 	}
 }
 
@@ -76,10 +126,10 @@ func (d *primaryDuty) isPrepared() bool {
 
 // observePrimary reports what the server does: a primary serves once its accounts and
 // slots are ensured.
-func (d *primaryDuty) observePrimary(observed server.Observation, err error) {
+func (d *primaryDuty) observePrimary(ctx context.Context, observed server.Observation, err error) {
 	prepared := d.isPrepared()
 	if err == nil && !observed.Recovery {
-		d.leadership.SetFlushed(lsn.Point{Timeline: observed.Timeline, Position: uint64(observed.Position)})
+		d.reportProgress(ctx)
 	}
 	if serving, message := d.health.Serving(); !serving && prepared {
 		reportHung(d.host, message)
@@ -99,7 +149,7 @@ func (d *primaryDuty) observePrimary(observed server.Observation, err error) {
 		s.Position, s.Lag = uint64(observed.Position), 0
 		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = observed.Timeline })
 	})
-	if err == nil && prepared && d.host.Store.Get().Role != v1alpha1.RolePrimary {
+	if err == nil && prepared && d.leads() && d.host.Store.Get().Role != v1alpha1.RolePrimary {
 		d.log.Info("takes writes")
 		d.host.SetRole(v1alpha1.RolePrimary)
 	}
@@ -120,7 +170,6 @@ func (d *primaryDuty) prepareServing(ctx context.Context, config *agent.Config) 
 		d.log.Warn("accounts and slots", "error", err.Error())
 		return false
 	}
-	d.recordCheckpoint(ctx)
 	d.once.Do(func() { close(d.prepared) })
 	return true
 }
@@ -171,30 +220,6 @@ func (d *primaryDuty) reportDetails(found map[string]string) {
 		maps.Copy(details, found)
 		s.Details = details
 	})
-}
-
-// recordCheckpoint keeps on the Lease how far the data on the disk goes, so
-// that an older volume is distinguished from this one.
-func (d *primaryDuty) recordCheckpoint(ctx context.Context) {
-	var timeline int64
-	var position string
-	err := d.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, "select timeline_id::int8, checkpoint_lsn::text from pg_control_checkpoint()").Scan(&timeline, &position)
-	})
-	observed, now := lsn.Parse(timeline, position), clock.Boottime()
-	if err != nil || observed != d.checkpointed {
-		d.checkpointed, d.checkpointedAt = observed, now
-		return
-	}
-	record, held := d.lease.LastRecord()
-	// Another timeline is recorded by a renewal first, which forgets the checkpoint.
-	if !held || now-d.checkpointedAt < checkpointAge || record.Timeline != timeline || !observed.Newer(lsn.Parse(timeline, record.Checkpoint)) {
-		return
-	}
-	err = d.lease.AnnotateLease(ctx, map[string]string{leaseclient.AnnotationCheckpoint: position})
-	if err != nil {
-		d.log.Info("the checkpoint is not recorded yet", "error", err.Error())
-	}
 }
 
 // measureData reports how much a copy of a primary's data takes, until ctx ends.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
@@ -29,14 +30,17 @@ type replicaRepair struct {
 	copies                   *datacopy.Copies
 	space                    func() diskspace.Space
 	// stop stops the server in order.
-	stop func()
+	stop    func()
+	reports elector.Reports
+	// adopt puts a complete copy in the place of the data.
+	adopt func(context.Context) error
 }
 
 func (l *serverLife) newRepair() *replicaRepair {
 	return &replicaRepair{
 		log: l.a.o.Log, host: l.a.Host, volume: l.a.o.DataDir, systemIdentifier: l.control.SystemIdentifier,
 		view: l.a.view, comparer: l.a.comparer, copies: l.a.copies, space: l.a.o.measureSpace,
-		stop: func() { l.server.StopInOrder(l.a.o.StopTimeout) },
+		stop: func() { l.server.StopInOrder(l.a.o.StopTimeout) }, reports: l.a.reports, adopt: l.a.adoptCopy,
 	}
 }
 
@@ -120,6 +124,9 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		r.stop()
 		return nil
 	}
+	// It neither votes nor leads while it is replaced.
+	r.reports.ReportHeld("this member's data is copied again")
+	defer r.reports.ReportHeld("")
 	r.host.SetRole("member")
 	r.host.Store.Update(func(s *agentapi.Status) {
 		s.State, s.Serving, s.Lag = agentapi.StateCloning, false, -1
@@ -135,5 +142,5 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		return fmt.Errorf("copying the data again failed: %w", err)
 	}
 	r.stop()
-	return r.copies.AdoptCopy()
+	return r.adopt(ctx)
 }

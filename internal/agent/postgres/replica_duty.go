@@ -3,16 +3,17 @@ package postgres
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/health"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/replica"
@@ -20,6 +21,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
 // replicaDuty is what a running server is looked after for while it follows a primary.
@@ -29,12 +32,14 @@ type replicaDuty struct {
 	health *health.Health
 	// systemIdentifier of the data.
 	systemIdentifier string
-	lease            *leaseclient.Lease
+	lease            leadership.LeaseStore
 	view             *leaderview.View
 	follower         *replica.Follower
 	comparer         *divergence.Comparer
 	copies           *datacopy.Copies
 	archive          *archive.Archiver
+	// stalled is why no member is elected; empty for no reason.
+	stalled func() string
 	// restart asks for the end of the run, and trouble for a repair.
 	restart func()
 	trouble func(trouble)
@@ -44,7 +49,7 @@ func newReplicaDuty(a *postgresAgent, l *serverLife) *replicaDuty {
 	return &replicaDuty{
 		log: a.o.Log, host: a.Host, health: l.health, systemIdentifier: l.control.SystemIdentifier, lease: a.lease, view: a.view,
 		follower: a.follower, comparer: a.comparer, copies: a.copies, archive: a.archive,
-		restart: l.requestRestart, trouble: l.troubles.reportTrouble,
+		stalled: func() string { return a.readView().Stalled }, restart: l.requestRestart, trouble: l.troubles.reportTrouble,
 	}
 }
 
@@ -58,7 +63,6 @@ func (d *replicaDuty) observeReplica(ctx context.Context, observed server.Observ
 		d.follower.ForgetStall()
 	} else {
 		lag = d.follower.ReadLag(now, uint64(observed.Position))
-		d.view.RecordStream(observed.Receiving)
 	}
 	same := err == nil && d.watchOwnData(ctx, now, observed, view == replica.ViewServing)
 	lag.Known = lag.Known && view == replica.ViewServing && d.follower.FollowsPrimary(observed) && same
@@ -88,6 +92,9 @@ func (d *replicaDuty) reportReplica(observed server.Observation, serving bool, r
 		s.Serving = serving
 		s.State, s.Message = replica.DescribeState(serving, observed.Receiving, s.DiskFull, role, source)
 		s.Role, s.Hold, s.Lag = role, "", -1
+		if reason := d.stalled(); strings.HasPrefix(reason, election.OlderVolume) {
+			s.State, s.Hold, s.Message = agentapi.StateHeld, agentapi.HoldDataStale, describeOlder(reason)
+		}
 		if lag.Known {
 			s.Lag = lag.Behind.Seconds()
 		}
@@ -105,6 +112,12 @@ func (d *replicaDuty) reportReplica(observed server.Observation, serving bool, r
 			}
 		})
 	})
+}
+
+// describeOlder says what to do about a volume that is older than the one that led.
+func describeOlder(reason string) string {
+	return reason + ". Bring the newer volume back; or, to discard what was written since and go on with this data on a new timeline, annotate the PostgresCluster with " +
+		v1alpha1.AnnotationContinueWithOlderData + "=<an ID that was not used before>"
 }
 
 // watchOwnData compares what a replica holds with the primary's, and says whether
@@ -138,7 +151,6 @@ func (d *replicaDuty) askPrimary(ctx context.Context) replica.PrimaryView {
 	switch {
 	case err == nil && status.Role == v1alpha1.RolePrimary && status.Serving:
 		d.follower.RecordAnswer(asked, replica.Answer{Position: status.Position, End: leaderview.ReadEnd(status, d.systemIdentifier), PodUID: status.PodUID})
-		d.view.RecordAnswer(status)
 		d.archive.RecordUpstream(status.Archive)
 		return replica.ViewServing
 	case err == nil:
@@ -158,14 +170,13 @@ func (d *replicaDuty) askPrimary(ctx context.Context) replica.PrimaryView {
 func (d *replicaDuty) askLease(ctx context.Context, now time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	record, err := d.lease.ReadRecord(ctx)
+	reading, err := d.lease.ReadLease(ctx)
 	switch {
-	case err != nil || record.Claim == leaseclient.ClaimMissing:
+	case err != nil || reading.Answer != lease.Done:
 		d.follower.RecordUnreadable(now)
-	case record.Claim == leaseclient.ClaimReleased:
+	case reading.Record.IsReleased():
 		d.follower.RecordReleased()
 	default:
-		d.view.RecordLease(record)
-		d.follower.RecordLease(now, record.Version, time.Since(record.RenewTime))
+		d.follower.RecordLease(now, reading.Version.Resource, time.Since(d.lease.ReadFacts().Renewed))
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/health"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/servercontrol"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -26,38 +26,40 @@ const (
 	pendingInterval = 10 * time.Second
 )
 
-// serverLife is one run of the database server, from its start to its stop. What it
-// does as a primary, and as a replica, stands in its duty.
+// serverLife is one run of the database server, from its start to its stop. It begins
+// as a standby, or as the primary that it was before it crashed, and may be promoted.
+// What it does as a primary, and as a replica, stands in its duty.
 type serverLife struct {
 	a *postgresAgent
-	// control is what pg_control said before the start.
+	// control is what pg_control said before the start, and term that in which the
+	// server was a primary before; 0 for a standby.
 	control  server.ControlData
+	term     int64
 	server   *server.Postmaster
 	health   *health.Health
 	settings *liveSettings
 	altered  *alteredSettings
 	troubles *troubleWatch
-	// restart asks for another run; it holds one.
-	restart chan struct{}
-	// promotion is to the timeline that this run begins, if it begins one.
-	promotion *leadership.Promotion
-	// primary is the duty of a primary, and replica that of a replica: one of them
-	// is nil.
-	primary *primaryDuty
+	roles    *rolechange.Server
+	// restart asks for another run; it holds one. promoted is closed at a promotion.
+	restart  chan struct{}
+	promoted chan struct{}
+	// primary is the duty of a primary; nil before it is one. replica is that of a
+	// replica.
+	primary atomic.Pointer[primaryDuty]
 	replica *replicaDuty
 }
 
-// newLife prepares a run as a primary or as a replica, which begins a timeline, unless
-// that is 0.
-func (a *postgresAgent) newLife(control server.ControlData, primary bool, begins int64) *serverLife {
+// newLife prepares a run as a standby, or, after a crash, as the primary of a term.
+func (a *postgresAgent) newLife(control server.ControlData, term int64) *serverLife {
 	l := &serverLife{
-		a: a, control: control, health: health.NewHealth("PostgreSQL", a.o.Log),
-		restart: make(chan struct{}, 1), promotion: a.leadership.NewPromotion(a.programs, begins),
+		a: a, control: control, term: term, health: health.NewHealth("PostgreSQL", a.o.Log),
+		restart: make(chan struct{}, 1), promoted: make(chan struct{}),
 	}
 	reload := func() error { return l.server.ReloadSettings() }
 	l.settings = &liveSettings{
-		log: a.o.Log, host: a.Host, files: a.files, session: a.control, view: a.view, archive: a.archive,
-		connection: a.o.primaryConnection, reload: reload, leads: l.isPrimary, control: control,
+		log: a.o.Log, host: a.Host, files: a.files, session: a.control, archive: a.archive,
+		reload: reload, leads: l.isPrimary, control: control,
 		readControl: func(ctx context.Context) (server.ControlData, error) {
 			return a.programs.ReadControlData(ctx, a.o.pgdataPath())
 		},
@@ -66,16 +68,16 @@ func (a *postgresAgent) newLife(control server.ControlData, primary bool, begins
 	l.troubles = &troubleWatch{
 		reported: make(chan trouble, 1), session: a.control, floors: control.Floors, readControl: l.settings.readControl,
 	}
-	if primary {
-		l.primary = newPrimaryDuty(a, l.health)
-	} else {
-		l.replica = newReplicaDuty(a, l)
+	l.replica = newReplicaDuty(a, l)
+	if term > 0 {
+		l.primary.Store(newPrimaryDuty(a, l))
+		close(l.promoted)
 	}
 	return l
 }
 
 // isPrimary says whether the server runs as a primary now.
-func (l *serverLife) isPrimary() bool { return l.primary != nil }
+func (l *serverLife) isPrimary() bool { return l.primary.Load() != nil }
 
 // requestRestart asks for another run.
 func (l *serverLife) requestRestart() {
@@ -85,22 +87,21 @@ func (l *serverLife) requestRestart() {
 	}
 }
 
-// runServer runs the database until it ends, must end, or ctx does. A primary is
-// only started by a holder of the Lease; it begins a timeline, unless that is 0.
-func (a *postgresAgent) runServer(ctx context.Context, control server.ControlData, primary bool, begins int64) error {
-	if held, _ := a.lease.CheckHeld(); primary && !held {
-		return nil
-	}
-	l := a.newLife(control, primary, begins)
+// runServer runs the database until it ends, must end, or ctx does.
+func (a *postgresAgent) runServer(ctx context.Context, control server.ControlData, term int64) error {
+	l := a.newLife(control, term)
+	fences := a.servers.BeginStart()
+	defer a.servers.Detach()
 	bundle, _ := a.Certificates.Current()
 	if err := a.files.PrepareStart(bundle); err != nil {
 		return err
 	}
-	a.view.BeginRun()
+	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" && a.isFollowable(ctx) {
+		l.settings.role.Upstream = a.connectLeader(leader).String()
+	}
 	a.comparer.BeginRun()
-	a.leadership.SetFlushed(lsn.Point{})
 	a.ReportState(agentapi.StateRecovering, "", "starts the database")
-	if err := l.startServer(ctx); err != nil {
+	if err := l.startServer(ctx, fences); err != nil {
 		return err
 	}
 	return l.watchServer(ctx)
@@ -109,20 +110,19 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 // startServer tries the declared parameters, then those that worked last, then none:
 // a parameter that the server only refuses when it starts must not keep the
 // database down.
-func (l *serverLife) startServer(ctx context.Context) error {
+func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 	config, _ := l.a.Config.Current()
 	var refused error
 	for i, parameters := range settings.CandidateParameters(config.Parameters, l.a.files.ReadProven()) {
-		in := l.settings.buildInput(parameters, l.control)
-		err := l.a.files.ApplySettings(ctx, in)
+		in, err := l.settings.applyParameters(ctx, parameters, l.control)
 		if err == nil {
-			err = l.startWith(ctx, in)
+			err = l.startWith(ctx, in, fences)
 		}
 		if err == nil || ctx.Err() != nil {
 			l.settings.reportParameters(config, i == 0, refused)
 			return nil
 		}
-		if errors.Is(err, errHung) {
+		if errors.Is(err, errHung) || errors.Is(err, errFenced) {
 			return err // whatever the parameters
 		}
 		if refused == nil {
@@ -135,29 +135,25 @@ func (l *serverLife) startServer(ctx context.Context) error {
 
 // startWith starts the server and waits until it answers, with a replica's
 // start as long as it takes to replay.
-func (l *serverLife) startWith(ctx context.Context, in settings.Input) error {
+func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences int64) error {
 	if err := errors.Join(l.a.files.ClearLocks(), l.altered.dropAltered()); err != nil {
 		return err
 	}
-	decisive := settings.ServerArguments(in)
-	promotion, err := l.promotion.PrepareTimeline(ctx)
-	if err != nil {
-		return err
-	}
 	l.a.archive.BeginRun(l.isPrimary())
-	maps.Copy(decisive, promotion)
-	l.settings.promotion = promotion
-	started, err := l.a.programs.StartPostmaster(l.a.o.pgdataPath(), l.a.files.SettingsPath(), l.a.Lock, l.readLogLine, decisive)
+	started, err := l.a.programs.StartPostmaster(l.a.o.pgdataPath(), l.a.files.SettingsPath(), l.a.Lock, l.readLogLine, settings.ServerArguments(in))
 	if err != nil {
 		return err
 	}
 	l.server, started.Stopping = started, l.a.archive.EndRun
-	_, lost := l.a.lease.CheckHeld()
+	if l.a.servers.IsFencedSince(fences) {
+		return errors.Join(errFenced, started.StopAtOnce())
+	}
 	var silent health.Answers
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
 		if err == nil {
-			return l.recordFirstAnswer(ctx)
+			l.attachServer(in)
+			return nil
 		}
 		silent = silent.Observe(since, clock.Boottime(), server.IsAnswer(err))
 		if silent.Silent() > startLimit && !l.a.Lock.WaitsForDisk() {
@@ -166,10 +162,11 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input) error {
 		select {
 		case <-started.Done():
 			err := started.StopAtOnce()
+			if l.a.servers.IsFencedSince(fences) {
+				return errors.Join(errFenced, err)
+			}
 			return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(started.EndReason(), settings.ComputeSettings(in))), err)
 		case <-ctx.Done():
-			return nil
-		case <-l.lostLease(lost):
 			return nil
 		case t := <-l.troubles.reported:
 			// A standby that cannot become consistent is left to watch.
@@ -184,18 +181,46 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input) error {
 // even that it is starting: it removes what a crash left before it answers.
 const startLimit = 10 * time.Minute
 
-// errHung is the reason of a start that was ended because the server gave no
-// answer.
-var errHung = errors.New("PostgreSQL gave no answer for " + startLimit.String() + " while it started: it was killed, and is started again")
+var (
+	// errHung is the reason of a start that was ended because the server gave no
+	// answer.
+	errHung = errors.New("PostgreSQL gave no answer for " + startLimit.String() + " while it started: it was killed, and is started again")
+	// errFenced is the reason of a start that ended with the term of its server.
+	errFenced = errors.New("the database was fenced while it started")
+)
 
-// recordFirstAnswer takes in that the server answers for the first time.
-func (l *serverLife) recordFirstAnswer(ctx context.Context) error {
-	err := l.promotion.CompleteTimeline(ctx)
-	if err != nil {
-		return errors.Join(err, l.server.StopAtOnce())
+// attachServer gives a server that answers to the election.
+func (l *serverLife) attachServer(in settings.Input) {
+	l.roles = rolechange.NewServer(rolechange.Options{
+		Log: l.a.o.Log, PGData: l.a.o.pgdataPath(), Programs: l.a.programs, Postmaster: l.server, Lock: l.a.Lock,
+		Session: l.a.control, RunDir: l.a.o.RunDir, Port: l.a.o.Port,
+		Started:   rolechange.Live{Upstream: in.Upstream, SynchronousNames: in.SynchronousNames},
+		Configure: l.settings.configureRole,
+	})
+	l.a.servers.Attach(&servercontrol.Run{
+		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing,
+	})
+}
+
+// becomePrimary takes in that the server was promoted.
+func (l *serverLife) becomePrimary(p rolechange.Promoted) {
+	l.a.promoted.Store(&p)
+	l.a.comparer.ForgetProof()
+	l.primary.Store(newPrimaryDuty(l.a, l))
+	l.a.archive.ChangeRole(true)
+	close(l.promoted)
+}
+
+// giveUpFollowing ends a run whose data cannot follow the leader. What becomes of the
+// data is decided at rest.
+func (l *serverLife) giveUpFollowing(reason error) {
+	l.a.o.Log.Warn("this data does not follow the leader", "error", reason.Error())
+	var problem *rolechange.FollowError
+	if errors.As(reason, &problem) {
+		l.troubles.reportTrouble(troubleCopy)
+		return
 	}
-	l.a.leadership.RecordLed(l.isPrimary())
-	return nil
+	l.requestRestart()
 }
 
 // pingServer asks the server for anything.
@@ -203,14 +228,6 @@ func (l *serverLife) pingServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return l.a.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error { return c.Ping(ctx) })
-}
-
-// lostLease is the channel for a primary, and nothing for a replica.
-func (l *serverLife) lostLease(lost <-chan struct{}) <-chan struct{} {
-	if l.isPrimary() {
-		return lost
-	}
-	return nil
 }
 
 // readLogLine hears the server's log.
@@ -231,29 +248,20 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 	running.Go(func() {
 		l.health.Follow(helpers, l.a.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.a.o.RunDir, l.a.o.Port) })
 	})
-	if l.isPrimary() {
-		running.Go(func() { l.primary.measureData(helpers, l.a.o.pgdataPath()) })
-	}
+	running.Go(func() { l.measureWhilePrimary(helpers) })
 	finish := func() { stop(); running.Wait() }
-	_, lost := l.a.lease.CheckHeld()
 	select {
 	case <-ctx.Done():
 		finish()
 		l.stopPlanned()
 		return nil
-	case <-l.lostLease(lost):
-		err := l.server.StopAtOnce()
-		finish()
-		if err != nil {
-			return fmt.Errorf("another member holds the Lease, and the database was killed: %w", err)
-		}
-		l.a.ReportState(agentapi.StateWaiting, "", "another member holds the Lease: the database was stopped at once")
-		return nil
 	case <-l.server.Done():
 		finish()
-		err := l.server.StopAtOnce()
-		return errors.Join(fmt.Errorf("the database ended by itself: %s", l.server.EndReason()), err)
+		return l.explainEnd()
 	case <-l.health.Hung():
+		if l.isPrimary() {
+			l.a.reports.ReportFailed(l.a.servers.LedTerm())
+		}
 		err := l.server.StopAtOnce()
 		finish()
 		return errors.Join(l.health.HungError(), err)
@@ -267,13 +275,43 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 	}
 }
 
+// explainEnd says why a server ended that was not asked to: nothing where the election
+// stopped it.
+func (l *serverLife) explainEnd() error {
+	stopped := l.a.servers.IsStopping()
+	err := l.server.StopAtOnce()
+	if stopped {
+		l.a.ReportState(agentapi.StateRecovering, "", "does not lead any more")
+		return err
+	}
+	return errors.Join(fmt.Errorf("the database ended by itself: %s", l.server.EndReason()), err)
+}
+
+// measureWhilePrimary reports how much a copy of a primary's data takes.
+func (l *serverLife) measureWhilePrimary(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-l.promoted:
+		l.primary.Load().measureData(ctx, l.a.o.pgdataPath())
+	}
+}
+
 // followTroubles yields a trouble of a replica once it is proven, and nothing of a
 // primary.
 func (l *serverLife) followTroubles(ctx context.Context, running *sync.WaitGroup) <-chan trouble {
 	proven := make(chan trouble, 1)
-	if !l.isPrimary() {
-		running.Go(func() { l.troubles.followTroubles(ctx, proven) })
+	if l.isPrimary() {
+		return proven
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	running.Go(func() {
+		select {
+		case <-l.promoted:
+		case <-ctx.Done():
+		}
+		cancel()
+	})
+	running.Go(func() { l.troubles.followTroubles(ctx, proven) })
 	return proven
 }
 
@@ -282,17 +320,17 @@ func (l *serverLife) observeServer(ctx context.Context) {
 	ticker := time.NewTicker(observeInterval)
 	defer ticker.Stop()
 	var pending time.Time
-	var prepared <-chan struct{}
-	if l.isPrimary() {
-		prepared = l.primary.prepared
-	}
+	promoted := (<-chan struct{})(l.promoted)
 	for {
 		observed, err := server.ObserveServer(ctx, l.a.control)
 		if ctx.Err() != nil {
 			return
 		}
-		if l.isPrimary() {
-			l.primary.observePrimary(observed, err)
+		var prepared <-chan struct{}
+		if duty := l.primary.Load(); duty != nil {
+			duty.observePrimary(ctx, observed, err)
+			prepared = duty.awaitPrepared()
+			promoted = nil
 		} else {
 			l.replica.observeReplica(ctx, observed, err)
 		}
@@ -308,7 +346,7 @@ func (l *serverLife) observeServer(ctx context.Context) {
 			return
 		case <-ticker.C:
 		case <-prepared:
-			prepared = nil
+		case <-promoted:
 		}
 	}
 }
@@ -316,26 +354,27 @@ func (l *serverLife) observeServer(ctx context.Context) {
 // followChanges applies what changes outside: configuration, certificate, password,
 // membership.
 func (l *serverLife) followChanges(ctx context.Context) {
+	promoted := (<-chan struct{})(l.promoted)
 	for {
 		config, configChanged := l.a.Config.Current()
 		bundle, certificateChanged := l.a.Certificates.Current()
+		pause := 5 * time.Second
+		if duty := l.primary.Load(); duty != nil {
+			promoted = nil
+			if !duty.prepareServing(ctx, config) {
+				pause = time.Second
+			}
+		}
 		if bundle != nil {
 			l.settings.takeCertificate()
 		}
 		l.settings.takeConfig(ctx, config)
-		pause := 5 * time.Second
-		if l.isPrimary() && !l.primary.prepareServing(ctx, config) {
-			pause = time.Second
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-configChanged:
 		case <-certificateChanged:
-		case <-l.a.view.Moved():
-			if err := l.settings.followPrimary(ctx, config); err != nil {
-				l.a.o.Log.Warn("does not follow the primary to its new address", "error", err.Error())
-			}
+		case <-promoted:
 		case <-time.After(pause):
 		}
 	}

@@ -14,6 +14,9 @@ const (
 	VotePath = "/election/vote"
 	// ConfirmPath takes a ConfirmRequest and answers a ConfirmReply.
 	ConfirmPath = "/election/confirm"
+	// ReleasedPath takes an empty object, and answers one: the member reads the Lease at
+	// once, since it may be free.
+	ReleasedPath = "/election/released"
 )
 
 // ElectionFormat is the format of the messages at VotePath and ConfirmPath.

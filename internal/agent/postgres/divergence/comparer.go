@@ -35,6 +35,10 @@ type Options struct {
 	Volume, PGData string
 	Programs       server.Programs
 	Ask            AskPeer
+	// IsSuperseded says whether data that goes as far as own, on a timeline that the
+	// leader's history left at a position, or 0 where it does not lead through it, only
+	// holds what the leader was elected without; nil for never.
+	IsSuperseded func(own lsn.Point, left uint64, leader int64) bool
 }
 
 // Comparer compares the WAL of a member's data with its primary's: of data at rest,
@@ -54,7 +58,14 @@ type Comparer struct {
 	last lastRecord
 	// proof is of data that seems to be ahead of its primary.
 	proof aheadProof
+	// superseded says that the data was found to hold what the leader was elected
+	// without.
+	superseded bool
 }
+
+// IsSuperseded says whether the data was found to hold WAL that the leader was elected
+// without: it is replaced, and not held.
+func (c *Comparer) IsSuperseded() bool { return c.superseded }
 
 // NewComparer compares nothing yet.
 func NewComparer(o Options) *Comparer {
@@ -113,6 +124,11 @@ func (c *Comparer) askPeerComparison(ctx context.Context, pod string, timeline i
 
 // markDiverged marks data whose history is not the primary's.
 func (c *Comparer) markDiverged(e evidence, answer postgresapi.WALComparison) error {
+	if c.o.IsSuperseded != nil && c.o.IsSuperseded(e.End, answer.Left, answer.Timeline) {
+		c.o.Log.Warn("the data holds WAL that the leader was elected without", "own", e.End.String(), "left", answer.Left, "timeline", answer.Timeline)
+		c.superseded = true
+		return nil
+	}
 	m := datavolume.DivergedMark{Own: e.End, Primary: lsn.Point{Timeline: answer.Timeline, Position: answer.Position}, Left: answer.Left, Differs: e.differsFrom(answer)}
 	c.o.Log.Error("the data is of another history than the primary's", "own", m.Own.String(), "primary", m.Primary.String(), "left", answer.Left, "differs", m.Differs)
 	return datavolume.WriteDivergedMark(c.o.Volume, m)
@@ -132,7 +148,7 @@ type DataAtRest struct {
 // and marks data whose history is another. It says whether that data holds nothing
 // that the primary lacks, as far as a primary can prove.
 func (c *Comparer) CompareAtRest(ctx context.Context, data DataAtRest, primary leaderview.Primary) (bool, error) {
-	c.evidence, c.compared, c.comparedAt = evidence{}, comparedWAL{}, 0
+	c.evidence, c.compared, c.comparedAt, c.superseded = evidence{}, comparedWAL{}, 0, false
 	if !data.Present || data.WALEnd.Position == 0 {
 		return false, nil
 	}

@@ -1,4 +1,5 @@
-// Package leadership is a member's part in leading the cluster: the Lease as this
-// process claimed it, what the other members hold, what the volume records of its
-// time as a primary's, and the timelines that it reserves and begins.
+// Package leadership connects a member's election with its cluster: which pod runs on
+// which volume, which volumes may lead and acknowledge, what the operator requests, and
+// what is reported. It also makes the first record of the Lease, by which a cluster
+// begins to elect.
 package leadership

@@ -1,63 +1,96 @@
 package leadership
 
 import (
-	"context"
-	"sync"
-	"time"
+	"slices"
 
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
-	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
-const (
-	// membersPatience is how long a member that would lead waits for the answers of
-	// the others.
-	membersPatience = 10 * time.Second
-	// membersLimit is how long they have for one answer.
-	membersLimit = time.Second
-)
-
-// Peers are the other members, which say what they are.
-type Peers interface {
-	Status(ctx context.Context, pod string) (agentapi.Status, error)
+// membership is what a leader decides from which volumes may lead, and which of them
+// acknowledge commits.
+type membership struct {
+	// own volume, and the pods that the cluster declares, this one included.
+	pod, own string
+	declared []string
+	// volumes of the other members by pod, as far as they are known.
+	volumes map[string]string
+	// recorded are the volumes that may lead by the Lease.
+	recorded []string
+	// reached are the pods whose streams have flushed a record of the leader's
+	// timeline.
+	reached []string
+	// synchronous is set in synchronous mode.
+	synchronous *postgresapi.SynchronousConfig
+	// quorum is the one that the Lease records; nil in asynchronous mode.
+	quorum *lease.Quorum
 }
 
-// askMembers asks all members but one, this one, at once how far their data goes.
-func askMembers(ctx context.Context, peers Peers, own string, pods []string, systemIdentifier string) []startplan.MemberWAL {
-	ctx, cancel := context.WithTimeout(ctx, membersLimit)
-	defer cancel()
-	var asked sync.WaitGroup
-	answers := make([]startplan.MemberWAL, 0, len(pods))
-	for _, pod := range pods {
-		if pod != own {
-			answers = append(answers, startplan.MemberWAL{Pod: pod})
+// planMembers plans the volumes that may lead and the quorum. A volume joins once it
+// has received something of the leader's timeline. It leaves when its pod is no member
+// any more, or runs on another volume that has joined.
+func planMembers(m membership) election.MembersWanted {
+	wanted := election.MembersWanted{Volumes: []string{m.own}}
+	for _, pod := range m.declared {
+		volume := m.volumes[pod]
+		if pod != m.pod && volume != "" && (slices.Contains(m.recorded, volume) || slices.Contains(m.reached, pod)) {
+			wanted.Volumes = append(wanted.Volumes, volume)
 		}
 	}
-	for i := range answers {
-		asked.Go(func() {
-			if status, err := peers.Status(ctx, answers[i].Pod); err == nil {
-				answers[i] = readMemberWAL(status, systemIdentifier)
-			}
-		})
+	for _, volume := range m.recorded {
+		if !slices.Contains(wanted.Volumes, volume) && m.mayReturn(volume, wanted.Volumes) {
+			wanted.Volumes = append(wanted.Volumes, volume)
+		}
 	}
-	asked.Wait()
-	return answers
+	slices.Sort(wanted.Volumes)
+	wanted.Quorum = m.planQuorum(wanted.Volumes)
+	return wanted
 }
 
-// readMemberWAL is how far the data of a member goes, by what it says.
-func readMemberWAL(s agentapi.Status, systemIdentifier string) startplan.MemberWAL {
-	m := startplan.MemberWAL{Pod: s.Pod}
-	own := agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&s)
-	switch {
-	case s.SystemIdentifier != "" && s.SystemIdentifier != systemIdentifier:
-		m.Known = true // nothing of this database system
-	case own.WALEnd != nil:
-		m.Known, m.End = true, lsn.Point{Timeline: own.WALEnd.Timeline, Position: own.WALEnd.Position}
-		if own.Diverged != nil {
-			m.Without = lsn.Point{Timeline: own.Diverged.Timeline, Position: own.Diverged.Position}
+// mayReturn reports whether a recorded volume that no member reports may still be that
+// of one: of a declared pod that has not said which volume it runs on, or whose new
+// volume has not joined.
+func (m membership) mayReturn(volume string, joined []string) bool {
+	for pod, at := range m.volumes {
+		if at == volume && !slices.Contains(m.declared, pod) {
+			return false
 		}
 	}
-	return m
+	for _, pod := range m.declared {
+		if pod != m.pod && !slices.Contains(joined, m.volumes[pod]) {
+			return true
+		}
+	}
+	return false
+}
+
+// planQuorum plans the volumes that acknowledge commits: those of all members that may
+// lead. Before as many have joined as are to acknowledge a commit, there is none.
+func (m membership) planQuorum(volumes []string) *lease.Quorum {
+	if m.synchronous == nil {
+		return nil
+	}
+	write := m.synchronous.Number + 1
+	if m.synchronous.Degrade {
+		write = min(write, 1+m.countStreaming(volumes))
+	}
+	if write > len(volumes) {
+		if m.quorum != nil {
+			return m.quorum // what was promised holds until members are back
+		}
+		return nil
+	}
+	return &lease.Quorum{Volumes: volumes, Write: write}
+}
+
+// countStreaming is how many other members stream that may lead.
+func (m membership) countStreaming(volumes []string) int {
+	n := 0
+	for _, pod := range m.reached {
+		if v := m.volumes[pod]; v != "" && slices.Contains(volumes, v) {
+			n++
+		}
+	}
+	return n
 }

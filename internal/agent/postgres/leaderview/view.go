@@ -2,20 +2,22 @@ package leaderview
 
 import (
 	"context"
-	"strings"
+	"errors"
 	"sync"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/agent/identity"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
-// findLimit is how long the members have to say which of them is the primary.
+// findLimit is how long the leader has to say what it is.
 const findLimit = time.Second
+
+// ErrNoLeader says that the Lease names no leader, as far as this member knows.
+var ErrNoLeader = errors.New("no member holds the Lease, as far as this one knows")
 
 // Peers are the other members, which say what they are, and can be said to be at
 // an address.
@@ -51,147 +53,80 @@ func ReadEnd(s agentapi.Status, systemIdentifier string) lsn.Point {
 	return lsn.Point{Timeline: own.Timeline, Position: s.Position}
 }
 
+// Options are what a View is made of.
+type Options struct {
+	// Pod of this member.
+	Pod   string
+	Peers Peers
+	// Leader is the one by the Lease, as the election knows it, and Address the IP
+	// address that the Lease gives of its pod; empty where it gives none.
+	Leader  func() elector.Leader
+	Address func(elector.Leader) string
+}
+
 // View is what a member knows of the member that leads. It may be used by several
 // goroutines.
 type View struct {
-	identity identity.Identity
-	members  func() []string
-	peers    Peers
-	// moved holds one when the primary is to be looked for elsewhere.
-	moved chan struct{}
+	o Options
 
 	mu sync.Mutex
-	// primary is the member that last said that it is the primary.
-	primary  agentapi.Status
-	location location
+	// last is the pod that led last, for messages.
+	last string
 }
 
-// NewView is that of a member that knows nothing yet. The members are the pods of
-// the cluster, as configured.
-func NewView(own identity.Identity, members func() []string, peers Peers) *View {
-	return &View{identity: own, members: members, peers: peers, moved: make(chan struct{}, 1)}
+// NewView is that of a member that knows nothing yet.
+func NewView(o Options) *View { return &View{o: o} }
+
+// FindLeader is the leader by the Lease; false while none is known, and on the leader
+// itself.
+func (v *View) FindLeader() (elector.Leader, bool) {
+	leader := v.o.Leader()
+	if leader.UID == "" || leader.Pod == "" || leader.Pod == v.o.Pod {
+		return elector.Leader{}, false
+	}
+	if address := v.o.Address(leader); address != "" {
+		v.o.Peers.Locate(leader.Pod, address)
+	}
+	v.mu.Lock()
+	v.last = leader.Pod
+	v.mu.Unlock()
+	return leader, true
 }
 
-// FindPrimary asks all other members at once which of them is the primary.
+// FindPrimary asks the leader whether it is the primary, and returns what it reports.
 func (v *View) FindPrimary(ctx context.Context) (agentapi.Status, bool) {
 	ctx, cancel := context.WithTimeout(ctx, findLimit)
 	defer cancel()
-	var asked sync.WaitGroup
-	found := make(chan agentapi.Status, len(v.members()))
-	for _, pod := range v.members() {
-		if pod == v.identity.Pod {
-			continue
-		}
-		asked.Go(func() {
-			status, err := v.peers.Status(ctx, pod)
-			if err == nil && status.Role == v1alpha1.RolePrimary && status.Serving {
-				found <- status
-				cancel()
-			}
-		})
-	}
-	asked.Wait()
-	select {
-	case status := <-found:
-		v.mu.Lock()
-		v.primary = status
-		v.mu.Unlock()
-		return status, true
-	default:
+	status, err := v.AskPrimary(ctx)
+	if err != nil || status.Role != v1alpha1.RolePrimary || !status.Serving {
 		return agentapi.Status{}, false
 	}
+	return status, true
 }
 
-// PrimaryPod is the pod that this member follows: the one that last said that it is
-// the primary, or the first member.
-func (v *View) PrimaryPod() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.primary.Pod != "" {
-		return v.primary.Pod
-	}
-	name, _, _ := strings.Cut(v.identity.Pod, v.identity.Cluster)
-	return name + v.identity.Cluster + "-0"
-}
-
-// AskPrimary asks the pod of PrimaryPod for its status, as of now. The deadline is
-// the context's.
+// AskPrimary asks the leader for its status, as of now. The deadline is the context's.
+// An answer of another pod of that name is an error.
 func (v *View) AskPrimary(ctx context.Context) (agentapi.Status, error) {
-	return v.peers.Status(ctx, v.PrimaryPod())
-}
-
-// PrimaryAddress is where the settings look for the primary; mostly empty, for
-// the Lease is only asked when the primary does not answer.
-func (v *View) PrimaryAddress() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.location.inForce
-}
-
-// LeaseAddress is where the Lease says that the primary is; empty where it does not.
-func (v *View) LeaseAddress() string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.location.found
-}
-
-// RecordLease takes in where the Lease says that the primary is.
-func (v *View) RecordLease(record leaseclient.Record) {
-	if record.HolderPod != v.PrimaryPod() {
-		return
+	leader, known := v.FindLeader()
+	if !known {
+		return agentapi.Status{}, ErrNoLeader
 	}
-	v.peers.Locate(record.HolderPod, record.Address)
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.location.recordLease(record.HolderUID, record.Address)
-}
-
-// RecordAnswer takes in an answer of the primary.
-func (v *View) RecordAnswer(status agentapi.Status) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.location.recordAnswer(status.PodUID)
-}
-
-// RecordStream takes in whether a stream is at work, and reports on Moved where the
-// primary is to be looked for elsewhere.
-func (v *View) RecordStream(works bool) {
-	v.mu.Lock()
-	v.location.recordStream(works)
-	_, due := v.location.nextAddress()
-	v.mu.Unlock()
-	if !due {
-		return
+	status, err := v.o.Peers.Status(ctx, leader.Pod)
+	if err == nil && status.PodUID != leader.UID {
+		err = errors.New("another pod answers by the name of " + leader.Pod)
 	}
-	select {
-	case v.moved <- struct{}{}:
-	default:
+	return status, err
+}
+
+// PrimaryPod is the pod that leads, or that led last; for messages.
+func (v *View) PrimaryPod() string {
+	if leader, known := v.FindLeader(); known {
+		return leader.Pod
 	}
-}
-
-// Moved yields when the primary is to be looked for at another address; see
-// NextAddress.
-func (v *View) Moved() <-chan struct{} { return v.moved }
-
-// BeginRun is the start of a server: nothing streams, and all that is known goes
-// into its settings.
-func (v *View) BeginRun() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.location.beginRun()
-}
-
-// NextAddress is the address that the settings are to look at, empty for the pod's
-// name, if another than PrimaryAddress is to be taken up.
-func (v *View) NextAddress() (address string, due bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.location.nextAddress()
-}
-
-// RecordAddress takes in that the settings look at an address now.
-func (v *View) RecordAddress(address string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.location.inForce = address
+	if v.last == "" {
+		return "the primary"
+	}
+	return v.last
 }

@@ -43,6 +43,14 @@ func (q Quorum) String() string {
 	return fmt.Sprintf("ANY %d (%s)", q.Number, strings.Join(names, ", "))
 }
 
+// CurrentQuorum is the one that the server uses, as far as it was given one here.
+func (s *Server) CurrentQuorum() Quorum {
+	if q := s.quorum.Load(); q != nil {
+		return *q
+	}
+	return Quorum{}
+}
+
 // NoStandby is a quorum that no standby is in: commits wait. A standby that may be
 // promoted to a primary with a quorum runs with it, so that no commit is ever
 // acknowledged before the quorum is in effect.
@@ -117,6 +125,7 @@ func (s *Server) setNames(ctx context.Context, q Quorum) error {
 
 // recordNames keeps which standbys were ever in a quorum of this run.
 func (s *Server) recordNames(q Quorum) {
+	s.quorum.Store(&q)
 	for _, name := range q.Members {
 		s.named[strings.ToLower(name)] = true
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -56,6 +57,8 @@ type Server struct {
 	waits bool
 	// named are the standbys that were in a quorum of this run, in lower case.
 	named map[string]bool
+	// quorum is the one that the server was given last.
+	quorum atomic.Pointer[Quorum]
 	// paused says that replay was paused here and not resumed.
 	paused bool
 }

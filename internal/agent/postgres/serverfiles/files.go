@@ -46,8 +46,6 @@ type Options struct {
 	Port      int
 	Programs  server.Programs
 	Resources settings.Resources
-	// Upstream is how a replica connects to its primary now.
-	Upstream func() string
 }
 
 // Files are those of one member's server, in its run directory and on its volume.
@@ -74,7 +72,7 @@ func (f *Files) SettingsPath() string { return filepath.Join(f.o.RunDir, setting
 func (f *Files) BuildInput(config *agent.Config, parameters map[string]string, control server.ControlData, primary bool) settings.Input {
 	in := settings.Input{
 		Major: f.o.Programs.Major, Member: f.o.Identity.Pod, Cluster: f.o.Identity.Cluster,
-		Port: f.o.Port, RunDir: f.o.RunDir, Resources: f.o.Resources, Parameters: parameters,
+		Port: f.o.Port, RunDir: f.o.RunDir, Resources: f.o.Resources, Parameters: parameters, InPlace: true,
 	}
 	if config != nil {
 		in.VolumeSize = config.VolumeSize
@@ -84,7 +82,6 @@ func (f *Files) BuildInput(config *agent.Config, parameters map[string]string, c
 	}
 	if !primary {
 		in.Floors = control.Floors
-		in.Upstream = f.o.Upstream()
 	}
 	return in
 }

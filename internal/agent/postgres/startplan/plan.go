@@ -3,7 +3,6 @@ package startplan
 import (
 	"fmt"
 
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
@@ -13,10 +12,13 @@ import (
 
 // Observation is what the start of the database is decided from.
 type Observation struct {
-	// Ordinal of this member, and BinaryMajor, the major version of the programs.
-	Ordinal, BinaryMajor int
-	Volume               datavolume.Observation
-	Config               Config
+	// Bootstrap says that this is the member that creates the database system, and
+	// Alone that the cluster declares no other one.
+	Bootstrap, Alone bool
+	// BinaryMajor is the major version of the programs.
+	BinaryMajor int
+	Volume      datavolume.Observation
+	Config      Config
 
 	// End is how far the WAL on the volume goes; zero while it is not known.
 	End lsn.Extent
@@ -24,15 +26,20 @@ type Observation struct {
 	// none. Namespace and Pod of this member are for what is said of it.
 	MissingWAL, Namespace, Pod string
 
-	// Lease as it was read, and what else concerns the primary only.
-	Lease leaseclient.Record
-	Leading
+	// Lease as this member knows it.
+	Lease Lease
+	// Leads says that this member holds the Lease in a term in which this process had a
+	// primary on this data already: the server has crashed.
+	Leads bool
 
 	// Primary is another member that says that it is the primary.
 	Primary leaderview.Primary
 
 	// DivergedMark is the mark that the data holds what the primary does not.
 	DivergedMark *datavolume.DivergedMark
+	// Superseded says that the data holds WAL that the leader was elected without, on a
+	// timeline that the leader's history has left.
+	Superseded bool
 
 	// CopyAgain says that the data was found unable to follow the primary, and
 	// Contained that it was compared just now, and holds nothing more.
@@ -52,6 +59,38 @@ type Config struct {
 	Fresh   bool
 }
 
+// LeaseState is what the Lease means to the start of a member.
+type LeaseState int
+
+// The states of a Lease.
+const (
+	// LeaseUnknown: it could not be read.
+	LeaseUnknown LeaseState = iota
+	// LeaseMissing: there is none.
+	LeaseMissing
+	// LeaseRecorded: it has a record by which members elect.
+	LeaseRecorded
+	// LeaseLeftBehind: it is that of an earlier cluster of the name, of whose data
+	// nothing is there.
+	LeaseLeftBehind
+	// LeaseEarlierHeld: an agent of an earlier version holds it, or may hold it still.
+	LeaseEarlierHeld
+	// LeaseEarlierFree: that agent has released it, or has not renewed it for its
+	// duration.
+	LeaseEarlierFree
+	// LeaseDamaged: it was edited.
+	LeaseDamaged
+)
+
+// Lease is what is known of the Lease.
+type Lease struct {
+	State LeaseState
+	// SystemIdentifier of the database, and Holder, the pod that held it last.
+	SystemIdentifier, Holder string
+	// Led says that this volume was in an election already: the first record was made.
+	Led bool
+}
+
 // Action is the next thing to do.
 type Action int
 
@@ -61,21 +100,19 @@ const (
 	ActWait Action = iota
 	// ActHold holds the data, for a person.
 	ActHold
-	// ActClaim claims the Lease.
-	ActClaim
 	// ActBootstrap initialises the database system.
 	ActBootstrap
-	// ActRecord writes the system identifier on the Lease.
+	// ActRecord makes the first record of the Lease.
 	ActRecord
 	// ActClone copies the primary's data.
 	ActClone
 	// ActCopyAgain replaces data that can no longer follow by a copy of the
 	// primary's.
 	ActCopyAgain
-	// ActMarkStandby makes a former primary's data a standby's.
-	ActMarkStandby
-	// ActStartPrimary and ActStartStandby start the database.
-	ActStartPrimary
+	// ActContinue starts the database as the primary that it was before it crashed.
+	ActContinue
+	// ActStartStandby starts the database as a standby. The election decides what
+	// becomes of it.
 	ActStartStandby
 )
 
@@ -86,10 +123,6 @@ type Plan struct {
 	Message string
 	// DiskSpace is what must be free on the volume before HoldVolumeFull ends.
 	DiskSpace int64
-	// NewTimeline has ActStartPrimary begin a timeline, which Request asked for
-	// where it is not empty.
-	NewTimeline bool
-	Request     string
 }
 
 // PlanNext says what to do before the database runs. The order is the priority:
@@ -98,19 +131,89 @@ func PlanNext(o Observation) Plan {
 	if p, held := holdVolume(o); held {
 		return p
 	}
+	if o.Volume.Content == datavolume.ContentEmpty {
+		return planEmpty(o)
+	}
+	return planData(o)
+}
+
+// planData is for a volume with data.
+func planData(o Observation) Plan {
+	own := o.FindEnd()
 	switch {
-	case o.Ordinal == 0 && o.MissingWAL != "":
-		return holdMissingWAL(o)
-	case o.Ordinal == 0:
-		return planPrimary(o)
+	case o.Leads && o.MissingWAL == "":
+		return Plan{Action: ActContinue, Message: "starts again as the primary, whose database has ended"}
+	case o.DivergedMark != nil:
+		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: o.DivergedMark.DescribeHold()}
+	case o.Primary.Known && lsn.IsAhead(own, o.Primary.End):
+		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: datavolume.DivergedMark{Own: own, Primary: o.Primary.End}.DescribeHold()}
+	case o.MissingWAL != "" && !o.wantsCopy():
+		return Plan{Action: ActHold, Hold: agentapi.HoldWALMissing, Message: missingWALMessage(o)}
+	case o.wantsCopy():
+		return planCopy(o, Plan{Action: ActCopyAgain, Message: "copies the primary's data again"})
+	case !o.Config.Known:
+		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
+	case o.needsRecord():
+		return planRecord(o)
 	default:
-		return planReplica(o)
+		return Plan{Action: ActStartStandby, Message: "starts as a standby"}
 	}
 }
 
-// holdMissingWAL holds data whose WAL lacks what a start needs.
-func holdMissingWAL(o Observation) Plan {
-	return Plan{Action: ActHold, Hold: agentapi.HoldWALMissing, Message: missingWALMessage(o)}
+// needsRecord reports whether this member has to make the first record of the Lease.
+// Of a volume that was in an election, the Lease was lost: that elects no member.
+func (o Observation) needsRecord() bool {
+	return o.Bootstrap && !o.Lease.Led && o.Lease.State != LeaseRecorded
+}
+
+// planRecord is for data of which no election knows yet: of a bootstrap, a restore, or
+// an earlier version.
+func planRecord(o Observation) Plan {
+	switch o.Lease.State {
+	case LeaseUnknown:
+		return Plan{Action: ActWait, Message: "waits for the API server: the Lease cannot be read"}
+	case LeaseEarlierHeld:
+		return Plan{Action: ActWait, Message: "waits for the Lease, which may still be held by an earlier pod " + o.Lease.Holder}
+	case LeaseDamaged:
+		return Plan{Action: ActHold, Hold: agentapi.HoldDataUnknown, Message: "the Lease of the primary was edited: it says neither which member led nor how far its data went. Restore it from a backup of the API objects, or delete it if the data on this volume is the cluster's newest"}
+	}
+	return Plan{Action: ActRecord, Message: "records the database system on the Lease"}
+}
+
+// planEmpty is for a volume without data.
+func planEmpty(o Observation) Plan {
+	bootstrapped := findBootstrapped(o)
+	switch {
+	case o.Primary.Known && isForeign(o.Primary.SystemIdentifier, o):
+		return Plan{Action: ActWait, Message: "waits for a primary of this cluster's database system"}
+	case o.Primary.Known:
+		return planCopy(o, Plan{Action: ActClone, Message: "copies the primary's data"})
+	case bootstrapped != "" && o.Alone:
+		return Plan{Action: ActHold, Hold: agentapi.HoldDataMissing, Message: fmt.Sprintf(
+			"the volume is empty, but the database system %s was bootstrapped in this cluster: bring the volume back, or create a cluster of another name; only when its data is not needed any more: delete the cluster and every one of its volumes, and create it again", bootstrapped)}
+	case bootstrapped != "" || !o.Bootstrap || o.Lease.Led:
+		return Plan{Action: ActWait, Message: "waits for a primary to copy from"}
+	case !o.Config.Known:
+		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
+	}
+	switch o.Lease.State {
+	case LeaseMissing, LeaseLeftBehind:
+		return Plan{Action: ActBootstrap, Message: "creates the database system"}
+	case LeaseUnknown:
+		return Plan{Action: ActWait, Message: "waits for the API server: the Lease cannot be read"}
+	}
+	return Plan{Action: ActWait, Message: "waits for a primary to copy from"}
+}
+
+// planCopy makes sure that a copy fits.
+func planCopy(o Observation, p Plan) Plan {
+	switch {
+	case !dataspace.CopyFits(o.Volume.Space, o.Primary.DataSize):
+		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.RoundUp(dataspace.SpaceForCopy(o.Primary.DataSize)), Message: dataspace.DescribeMissing(o.Volume.Space, o.Primary.Pod, o.Primary.DataSize)}
+	case o.CopyFilled:
+		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.SpaceAfterFilled(o.Volume.Space), Message: "the volume filled up while the primary's data was copied: set spec.storage.size to more; until then it is tried again now and then"}
+	}
+	return p
 }
 
 // missingWALMessage says what to do about data whose WAL does not hold what a
@@ -118,8 +221,8 @@ func holdMissingWAL(o Observation) Plan {
 func missingWALMessage(o Observation) string {
 	found := fmt.Sprintf("pg_control of member %s is newer than its WAL: pg_wal does not hold %s. Nothing is started, deleted or overwritten. "+
 		"Check whether files of pg_wal were deleted or truncated, or came from an older copy of the volume, and put the WAL of this data back into %s/pg_wal", o.Pod, o.MissingWAL, datavolume.DataName)
-	if o.Ordinal == 0 {
-		return found + ". If it is lost, dump what a replica still has, or restore a backup: create a PostgresCluster of another name with spec.restore"
+	if o.Alone {
+		return found + ". If it is lost, restore a backup: create a PostgresCluster of another name with spec.restore"
 	}
 	return found + fmt.Sprintf(". If it is lost and the primary serves with all its rows, delete this volume so that the member is cloned again: kubectl delete pvc data-%s -n %s --wait=false, then kubectl delete pod %s -n %s. If the primary is lost too, restore a backup: create a PostgresCluster of another name with spec.restore", o.Pod, o.Namespace, o.Pod, o.Namespace)
 }
@@ -145,10 +248,18 @@ func holdVolume(o Observation) (Plan, bool) {
 	return Plan{}, false
 }
 
+// FindEnd is where the last complete record on the volume ends.
+func (o Observation) FindEnd() lsn.Point {
+	if o.End.Position > 0 && !o.Volume.Control.End().Newer(o.End.Point) {
+		return o.End.Point
+	}
+	return o.Volume.Control.End()
+}
+
 // findBootstrapped is the identifier of the cluster's database system, by any of
 // the records of it; empty while none of them names a bootstrap.
 func findBootstrapped(o Observation) string {
-	for _, id := range []string{o.Config.SystemIdentifier, o.readLeaseSystem(), o.Primary.SystemIdentifier} {
+	for _, id := range listSystems(o) {
 		if id != "" {
 			return id
 		}
@@ -156,38 +267,9 @@ func findBootstrapped(o Observation) string {
 	return ""
 }
 
-// IsLeaseLeftBehind says whether the Lease is that of an earlier cluster of the name,
-// of whose data nothing is there: neither here nor on any other volume. Data
-// is not judged so, for it may be that cluster's, unless it was restored for
-// this one.
-func (o Observation) IsLeaseLeftBehind() bool {
-	switch other := o.Config.Known && o.Lease.Cluster != "" && o.Lease.Cluster != o.Config.Cluster; o.Volume.Content {
-	case datavolume.ContentEmpty:
-		return other && o.Config.Fresh && o.Config.SystemIdentifier == ""
-	case datavolume.ContentData:
-		return other && o.Volume.RestoredFor == o.Config.Cluster
-	default:
-		return false
-	}
-}
-
-// ignoresLease says whether the Lease says nothing of this data: it is another
-// cluster's, or may turn out to be.
-func (o Observation) ignoresLease() bool {
-	return o.IsLeaseLeftBehind() || !o.Config.Known && o.Volume.RestoredFor != ""
-}
-
-// readLeaseSystem is the database system by the Lease, where that counts.
-func (o Observation) readLeaseSystem() string {
-	if o.ignoresLease() {
-		return ""
-	}
-	return o.Lease.SystemIdentifier
-}
-
 // isForeign says whether any record names another database system.
 func isForeign(id string, o Observation) bool {
-	for _, recorded := range []string{o.Config.SystemIdentifier, o.readLeaseSystem(), o.Primary.SystemIdentifier} {
+	for _, recorded := range listSystems(o) {
 		if recorded != "" && recorded != id {
 			return true
 		}
@@ -195,46 +277,15 @@ func isForeign(id string, o Observation) bool {
 	return false
 }
 
-func describeHolder(r leaseclient.Record) string {
-	if r.HolderPod != "" {
-		return "an earlier pod " + r.HolderPod
-	}
-	return "an unknown pod"
+// listSystems are the records of the cluster's database system.
+func listSystems(o Observation) []string {
+	return []string{o.Config.SystemIdentifier, o.Lease.SystemIdentifier, o.Primary.SystemIdentifier}
 }
 
-// wantsCopy says whether the volume's content is to be the primary's data.
+// wantsCopy says whether the volume's data is to be replaced by the primary's.
 func (o Observation) wantsCopy() bool {
-	return o.Volume.Content == datavolume.ContentEmpty || o.CopyAgain && o.Contained && o.Primary.Known && o.Primary.SystemIdentifier == o.Volume.Control.SystemIdentifier
-}
-
-// planReplica is for every other ordinal. It needs no Lease: nothing that it
-// does makes a second primary.
-func planReplica(o Observation) Plan { //nolint:gocyclo // an ordered switch: first match wins
-	own := o.FindEnd()
-	switch {
-	case o.Volume.Content == datavolume.ContentData && o.DivergedMark != nil:
-		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: o.DivergedMark.DescribeHold()}
-	case o.Volume.Content == datavolume.ContentData && o.Primary.Known && lsn.IsAhead(own, o.Primary.End):
-		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: datavolume.DivergedMark{Own: own, Primary: o.Primary.End}.DescribeHold()}
-	case o.MissingWAL != "" && !o.wantsCopy():
-		return holdMissingWAL(o)
-	case o.Volume.Content == datavolume.ContentEmpty && !o.Primary.Known:
-		return Plan{Action: ActWait, Message: "waits for a primary to copy from"}
-	case o.Volume.Content == datavolume.ContentEmpty && isForeign(o.Primary.SystemIdentifier, o):
-		return Plan{Action: ActWait, Message: "waits for a primary of this cluster's database system"}
-	case o.wantsCopy() && !dataspace.CopyFits(o.Volume.Space, o.Primary.DataSize):
-		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.RoundUp(dataspace.SpaceForCopy(o.Primary.DataSize)), Message: dataspace.DescribeMissing(o.Volume.Space, o.Primary.Pod, o.Primary.DataSize)}
-	case o.wantsCopy() && o.CopyFilled:
-		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.SpaceAfterFilled(o.Volume.Space), Message: "the volume filled up while the primary's data was copied: set spec.storage.size to more; until then it is tried again now and then"}
-	case o.Volume.Content == datavolume.ContentEmpty:
-		return Plan{Action: ActClone, Message: "copies the primary's data"}
-	case o.wantsCopy():
-		return Plan{Action: ActCopyAgain, Message: "copies the primary's data again"}
-	case !o.Config.Known:
-		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
-	case !o.Volume.Standby:
-		return Plan{Action: ActMarkStandby, Message: "makes a former primary's data a standby's"}
-	default:
-		return Plan{Action: ActStartStandby, Message: "starts as a replica"}
+	if !o.Primary.Known || o.Primary.SystemIdentifier != o.Volume.Control.SystemIdentifier {
+		return false
 	}
+	return o.Superseded || o.CopyAgain && o.Contained
 }

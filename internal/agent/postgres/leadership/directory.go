@@ -1,0 +1,111 @@
+package leadership
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+)
+
+const (
+	// askInterval is between two questions to all members, and askLimit how long they
+	// have for one answer.
+	askInterval = 2 * time.Second
+	askLimit    = time.Second
+)
+
+// Peers are the other members, which say what they are.
+type Peers interface {
+	Status(ctx context.Context, pod string) (agentapi.Status, error)
+	PostPeer(ctx context.Context, pod, path string, message, into any) error
+}
+
+// Directory knows which pod runs on which volume, as the members report it. It is an
+// elector.Directory.
+type Directory struct {
+	pod     string
+	members func() []string
+	peers   Peers
+
+	mu sync.Mutex
+	// volumes are the IDs that the pods reported last.
+	volumes map[string]string
+}
+
+// NewDirectory is that of a member's pod. The members are the pods of the cluster, as
+// configured.
+func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
+	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}}
+}
+
+// Follow asks the members again and again, until ctx ends.
+func (d *Directory) Follow(ctx context.Context) {
+	ticker := time.NewTicker(askInterval)
+	defer ticker.Stop()
+	for {
+		d.askMembers(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// askMembers asks all other members at once.
+func (d *Directory) askMembers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	var asked sync.WaitGroup
+	for _, pod := range d.members() {
+		if pod == d.pod {
+			continue
+		}
+		asked.Go(func() {
+			if status, err := d.peers.Status(ctx, pod); err == nil {
+				d.recordStatus(pod, status)
+			}
+		})
+	}
+	asked.Wait()
+}
+
+func (d *Directory) recordStatus(pod string, s agentapi.Status) {
+	own := agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&s)
+	if own.Election == nil || own.Election.Volume == "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.volumes[pod] = own.Election.Volume
+}
+
+// FindPod finds the pod that runs on a volume. It is unknown where two report the same
+// one: one volume is a copy of the other.
+func (d *Directory) FindPod(volume string) (pod string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for p, v := range d.volumes {
+		if v != volume {
+			continue
+		}
+		if known {
+			return "", false
+		}
+		pod, known = p, true
+	}
+	return pod, known
+}
+
+// ListVolumes are the volumes of the other members by pod, as far as they reported.
+func (d *Directory) ListVolumes() map[string]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	volumes := make(map[string]string, len(d.volumes))
+	for pod, volume := range d.volumes {
+		volumes[pod] = volume
+	}
+	return volumes
+}

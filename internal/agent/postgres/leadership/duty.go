@@ -1,0 +1,221 @@
+package leadership
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// dutyInterval is between two checks of what the members and the cluster want.
+const dutyInterval = time.Second
+
+// DutyOptions are what a Duty is made of.
+type DutyOptions struct {
+	Log       *slog.Logger
+	Pod       string
+	Elector   *elector.Elector
+	Directory *Directory
+	Peers     Peers
+	// Config is the cluster's, nil before the first, and a channel that is closed when
+	// there is another.
+	Config func() (*agent.Config, <-chan struct{})
+	Store  *statusserver.Store
+	// Checkpoint makes the shutdown that follows short.
+	Checkpoint func(context.Context)
+	// Reached lists the pods whose streams have flushed a record of the leader's
+	// timeline.
+	Reached func() []string
+	// Fences counts the fences by the guard before this process.
+	Fences int64
+}
+
+// Duty is what a member does for its election beside taking part: it tells the election
+// what the cluster declares and requests, and reports what the election does.
+type Duty struct {
+	o DutyOptions
+
+	mu sync.Mutex
+	// refused is the newest switchover that was refused, and why; handled is the newest
+	// that was taken up.
+	refused, reason, handled string
+	// pod is the last one that held the Lease.
+	pod string
+	// wanted is what the election was asked for last, as text.
+	wanted string
+	limits election.LimitsWanted
+	forced string
+}
+
+// NewDuty has done nothing yet.
+func NewDuty(o DutyOptions) *Duty { return &Duty{o: o} }
+
+// Follow does the duty until ctx ends.
+func (d *Duty) Follow(ctx context.Context) {
+	ticker := time.NewTicker(dutyInterval)
+	defer ticker.Stop()
+	before := election.Standby
+	for {
+		view, viewChanged := d.o.Elector.ReadView()
+		config, configChanged := d.o.Config()
+		d.reportView(view)
+		if config != nil {
+			d.passRequests(view, config)
+			if view.Phase == election.Leading {
+				d.passMembers(view, config)
+			}
+		}
+		if before == election.Releasing && view.Phase == election.Standby {
+			d.announceRelease(ctx)
+		}
+		before = view.Phase
+		select {
+		case <-ctx.Done():
+			return
+		case <-viewChanged:
+		case <-configChanged:
+		case <-ticker.C:
+		}
+	}
+}
+
+// reportView reports the member's part in the election.
+func (d *Duty) reportView(v elector.View) {
+	d.mu.Lock()
+	if v.Leader.Pod != "" {
+		d.pod = v.Leader.Pod
+	}
+	state := &postgresapi.ElectionState{
+		Volume: v.Volume, Phase: elector.PhaseName(v.Phase), Stalled: v.Stalled, Fences: d.o.Fences + v.Fences,
+		MayLead: splitIDs(v.MayLead), Quorum: splitIDs(v.Quorum), Write: v.Write,
+		Refused: d.refused, RefusedReason: d.reason, Forced: v.Forced,
+	}
+	var known *postgresapi.LeaseState
+	if v.Leader.Term > 0 {
+		known = &postgresapi.LeaseState{HolderUID: v.Leader.UID, HolderPod: d.pod, Term: v.Leader.Term}
+	}
+	d.mu.Unlock()
+	d.o.Store.Update(func(s *agentapi.Status) {
+		s.Recovered = v.Forced
+		agentapi.ChangeEngineStatus(s, func(r *postgresapi.ReplicationStatus) { r.Lease, r.Election = known, state })
+	})
+}
+
+func splitIDs(text string) []string {
+	if text == "" {
+		return nil
+	}
+	ids := strings.Split(text, ",")
+	slices.Sort(ids)
+	return ids
+}
+
+// passRequests tells the election the limits and requests of the cluster.
+func (d *Duty) passRequests(view elector.View, config *agent.Config) {
+	limits := election.LimitsWanted{NoFailover: slices.Contains(config.NoFailover, d.o.Pod), MaxLag: config.MaxLag}
+	if limits != d.limits {
+		d.limits = limits
+		d.o.Elector.RequestLimits(limits)
+	}
+	forced := ""
+	if r := config.OlderData; r != nil && r.Pod == d.o.Pod {
+		forced = r.ID
+	}
+	if r := config.Promotion; r != nil && r.Pod == d.o.Pod {
+		forced = r.ID
+	}
+	if forced != d.forced {
+		d.forced = forced
+		d.o.Elector.RequestForce(forced)
+	}
+	if r := config.Switchover; r != nil && view.Phase == election.Leading && view.Term == r.Term && r.ID != d.handled {
+		d.handled = r.ID
+		go d.switchOver(*r)
+	}
+}
+
+// switchLimit is how long the preparation of a switchover may take.
+const switchLimit = 30 * time.Second
+
+// switchOver asks the election for a switchover, after a checkpoint that makes the
+// shutdown short.
+func (d *Duty) switchOver(r postgresapi.SwitchoverRequest) {
+	ctx, cancel := context.WithTimeout(context.Background(), switchLimit)
+	defer cancel()
+	target, reason := "", ""
+	if r.Target != "" {
+		target = d.o.Directory.ListVolumes()[r.Target]
+		switch {
+		case target == "":
+			reason = "which volume " + r.Target + " runs on is not known: check that its pod runs"
+		case !slices.Contains(d.o.Reached(), r.Target):
+			reason = r.Target + " does not stream from this member: wait until it does"
+		}
+	} else if len(d.o.Reached()) == 0 {
+		reason = "no other member streams from this one: wait until one does"
+	}
+	if reason == "" {
+		d.o.Log.Info("switches over, as requested", "request", r.ID, "target", r.Target)
+		d.o.Checkpoint(ctx)
+		if err := d.o.Elector.RequestSwitchover(ctx, target); err != nil {
+			reason = err.Error()
+		}
+	}
+	if reason == "" {
+		return
+	}
+	d.o.Log.Warn("the switchover is refused", "request", r.ID, "reason", reason)
+	d.mu.Lock()
+	d.refused, d.reason = r.ID, reason
+	d.mu.Unlock()
+	view, _ := d.o.Elector.ReadView()
+	d.reportView(view)
+}
+
+// passMembers tells the election which volumes may lead and acknowledge.
+func (d *Duty) passMembers(view elector.View, config *agent.Config) {
+	m := membership{
+		pod: d.o.Pod, own: view.Volume, declared: config.Members, volumes: d.o.Directory.ListVolumes(),
+		recorded: splitIDs(view.MayLead), reached: d.o.Reached(), synchronous: config.Synchronous,
+	}
+	if view.Quorum != "" {
+		m.quorum = &lease.Quorum{Volumes: splitIDs(view.Quorum), Write: view.Write}
+	}
+	d.o.Elector.RequestMembers(planMembers(m))
+}
+
+// announceLimit is how long the members may take to hear that the Lease is free.
+const announceLimit = time.Second
+
+// announceRelease has the other members read the Lease at once.
+func (d *Duty) announceRelease(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceLimit)
+	defer cancel()
+	config, _ := d.o.Config()
+	if config == nil {
+		return
+	}
+	var posted sync.WaitGroup
+	for _, pod := range config.Members {
+		if pod == d.o.Pod {
+			continue
+		}
+		posted.Go(func() {
+			var none struct{}
+			if err := d.o.Peers.PostPeer(ctx, pod, postgresapi.ReleasedPath, none, &none); err != nil {
+				d.o.Log.Info("a member does not know yet that the Lease is free", "member", pod, "error", err.Error())
+			}
+		})
+	}
+	posted.Wait()
+}
