@@ -8,14 +8,11 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
@@ -43,26 +40,6 @@ func TestReadEnd(t *testing.T) {
 	}
 }
 
-// WAL is archived, or given up, by the primary alone and by replicas of their own.
-func TestWhoseWALMayBeArchived(t *testing.T) {
-	for name, c := range map[string]struct {
-		facts startplan.Observation
-		want  bool
-	}{
-		"the primary that holds the Lease":   {startplan.Observation{Lease: leaseclient.Record{Claim: leaseclient.ClaimMine}}, true},
-		"another member may lead":            {startplan.Observation{Lease: leaseclient.Record{Claim: leaseclient.ClaimHeld}}, false},
-		"the Lease cannot be read":           {startplan.Observation{Lease: leaseclient.Record{Claim: leaseclient.ClaimUnknown}}, false},
-		"a replica":                          {startplan.Observation{Ordinal: 1, Volume: datavolume.Observation{Content: datavolume.ContentData, Standby: true}}, true},
-		"a former primary that is a replica": {startplan.Observation{Ordinal: 1, Volume: datavolume.Observation{Content: datavolume.ContentData}, Lease: leaseclient.Record{Claim: leaseclient.ClaimMine}}, false},
-	} {
-		c.facts.Leader.Pending = 2
-		got := describeStopped(c.facts)
-		if got.MayArchive != c.want || !got.Promoting || got.Primary == c.facts.Volume.Standby {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
 // A client that reads that a configuration is in force reads the archive's status
 // of that configuration, too: it is reported before.
 func TestArchiveIsReportedBeforeTheConfiguration(t *testing.T) {
@@ -83,18 +60,17 @@ func TestArchiveIsReportedBeforeTheConfiguration(t *testing.T) {
 
 func TestUpstreamAndSlotName(t *testing.T) {
 	o := Options{Paths: Paths{RunDir: "/run/holdfast"}, Identity: identity.Identity{Pod: "orders-1"},
-		DatabaseAddress:  func(pod string) string { return pod + ".orders-members.shop.svc:5432" },
-		ReadWriteAddress: "orders-rw.shop.svc:5432"}
-	if got := o.primaryConnection("orders-0", "10.0.0.7"); !strings.Contains(got, "hostaddr='10.0.0.7,'") {
+		DatabaseAddress: func(pod string) string { return pod + ".orders-members.shop.svc:5432" }}
+	if got := o.leaderConnection("orders-0", "10.0.0.7").String(); !strings.Contains(got, "hostaddr='10.0.0.7'") {
 		t.Errorf("%s lacks the address", got)
 	}
-	got := o.primaryConnection("orders-0", "")
-	for _, part := range []string{"host='orders-0.orders-members.shop.svc,orders-rw.shop.svc'", "port='5432,5432'", "sslmode='verify-full'", "application_name='orders-1'"} {
+	got := o.leaderConnection("orders-0", "").String()
+	for _, part := range []string{"host='orders-0.orders-members.shop.svc'", "port='5432'", "sslmode='verify-full'", "application_name='orders-1'"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%s lacks %s", got, part)
 		}
 	}
-	if got := o.copyConnection("orders-0"); !strings.Contains(got, "application_name='holdfast_copy'") {
+	if got := o.copyConnection("orders-0", ""); !strings.Contains(got, "application_name='holdfast_copy'") {
 		t.Errorf("a copy counts as a standby: %s", got)
 	}
 	if got := settings.SlotName("my-orders-1"); got != "holdfast_my_orders_1" {

@@ -30,6 +30,7 @@ func (a *postgresAgent) observeMember(ctx context.Context) (startplan.Observatio
 		return o, agentapi.Status{}, err
 	}
 	o.Config = readConfig(config)
+	o.NoData = o.Bootstrap && config != nil && a.directory.HasNoData()
 	a.observeLease(ctx, &o, config)
 	primary, found := a.view.FindPrimary(ctx)
 	o.Primary = leaderview.ReadPrimary(primary, found, o.Volume.Control.SystemIdentifier)

@@ -35,7 +35,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -46,6 +46,7 @@ import (
 type world struct {
 	t      *testing.T
 	client *fake.Clientset
+	lease  *leaseStore
 	tls    string
 	secret string
 	agents []address
@@ -59,8 +60,8 @@ type address struct{ agent, database int }
 
 func newWorld(t *testing.T, members int) *world {
 	t.Helper()
-	w := &world{t: t, client: fake.NewClientset(), tls: t.TempDir(), secret: t.TempDir()}
-	w.config = agentapi.ClusterConfig{Kind: "PostgresCluster", Namespace: "shop", Name: "orders", UID: "u", FirstDatabase: postgresapi.FirstDatabase{Database: "app", Owner: "app"}, VolumeSize: 1 << 30}
+	w := &world{t: t, client: fake.NewClientset(), lease: &leaseStore{}, tls: t.TempDir(), secret: t.TempDir()}
+	w.config = agentapi.ClusterConfig{Kind: "PostgresCluster", Namespace: "shop", Name: "orders", UID: "u", Fresh: true, FirstDatabase: postgresapi.FirstDatabase{Database: "app", Owner: "app"}, VolumeSize: 1 << 30}
 	for i := range members {
 		w.agents = append(w.agents, address{freePort(t), freePort(t)})
 		w.config.Members = append(w.config.Members, "orders-"+strconv.Itoa(i))
@@ -130,6 +131,10 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 		AgentAddress:    func(pod string) string { return at(w.of(pod).agent) },
 		DatabaseAddress: func(pod string) string { return at(w.of(pod).database) },
 		StopTimeout:     30 * time.Second,
+		NewLease: func(cluster func() string, _ func() []metav1.OwnerReference) (leadership.LeaseStore, error) {
+			return &memberLease{store: w.lease, cluster: cluster}, nil
+		},
+		Guard:           noGuard{},
 		testHooks:       testHooks{space: w.spaces[ordinal], copySilence: w.copySilence},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -226,9 +231,8 @@ func TestRealLife(t *testing.T) {
 	// The replica starts before the primary and goes no lower than it was.
 	replica.stop()
 	primary.stop()
-	lease, err := w.client.CoordinationV1().Leases("shop").Get(context.Background(), "orders-primary", metav1.GetOptions{})
-	if err != nil || *lease.Spec.HolderIdentity != "" || lease.Annotations[leaseclient.AnnotationShutdownPosition] == "" {
-		t.Errorf("after a stop in order the Lease is %+v, %v", lease, err)
+	if record, there := w.lease.read(); !there || !record.IsReleased() {
+		t.Errorf("after a stop in order the Lease is %+v, %v", record, there)
 	}
 	again := w.start(1, second, "uid-1b")
 	again.until("serving", func(s agentapi.Status) bool { return s.Serving })

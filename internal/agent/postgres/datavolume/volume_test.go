@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 )
 
 func TestLeftoversPlan(t *testing.T) {
@@ -126,18 +125,12 @@ func TestLeaderRecord(t *testing.T) {
 	if r, err := ReadLeader(dir); err != nil || r != (LeaderRecord{}) {
 		t.Errorf("no record reads as %+v, %v", r, err)
 	}
-	want := LeaderRecord{Term: 3, Reserved: 5, Pending: 5, Request: "now", Requested: true}
+	want := LeaderRecord{Term: 3, Timeline: 5}
 	if err := WriteLeader(dir, want); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := ReadLeader(dir); err != nil || r != want {
 		t.Errorf("it reads as %+v, %v", r, err)
-	}
-	if got := want.CompleteRecord(server.ControlData{Timeline: 4}); got != want {
-		t.Errorf("complete before pg_control says so: %+v", got)
-	}
-	if got := want.CompleteRecord(server.ControlData{Timeline: 5}); got != (LeaderRecord{Term: 3, Reserved: 5, Request: "now"}) {
-		t.Errorf("not complete: %+v", got)
 	}
 	mustWrite(t, filepath.Join(dir, LeaderName), "{")
 	if _, err := ReadLeader(dir); err == nil {

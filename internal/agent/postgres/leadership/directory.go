@@ -30,14 +30,15 @@ type Directory struct {
 	peers   Peers
 
 	mu sync.Mutex
-	// volumes are the IDs that the pods reported last.
-	volumes map[string]string
+	// volumes are the IDs that the pods reported last, and systems the identifiers of
+	// the database systems on them; empty without data.
+	volumes, systems map[string]string
 }
 
 // NewDirectory is that of a member's pod. The members are the pods of the cluster, as
 // configured.
 func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
-	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}}
+	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}}
 }
 
 // Follow asks the members again and again, until ctx ends.
@@ -79,7 +80,19 @@ func (d *Directory) recordStatus(pod string, s agentapi.Status) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.volumes[pod] = own.Election.Volume
+	d.volumes[pod], d.systems[pod] = own.Election.Volume, s.SystemIdentifier
+}
+
+// HasNoData reports whether all other members have answered, and none of them has data.
+func (d *Directory) HasNoData() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, pod := range d.members() {
+		if system, answered := d.systems[pod]; pod != d.pod && (!answered || system != "") {
+			return false
+		}
+	}
+	return true
 }
 
 // FindPod finds the pod that runs on a volume. It is unknown where two report the same

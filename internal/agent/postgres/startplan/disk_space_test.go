@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -13,7 +12,7 @@ import (
 func TestPlanSpaceForACopy(t *testing.T) {
 	const gib = int64(1) << 30
 	ask := func(change func(*Observation)) Observation {
-		o := Observation{Ordinal: 1, BinaryMajor: 17, Config: Config{Known: true}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours, DataSize: 4 * gib}}
+		o := Observation{BinaryMajor: 17, Config: Config{Known: true}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours, DataSize: 4 * gib}}
 		change(&o)
 		return o
 	}
@@ -58,9 +57,9 @@ func TestPlanSpaceForACopy(t *testing.T) {
 // What a held member asks for is what lets it go on.
 func TestDiskSpaceNeededIsEnough(t *testing.T) {
 	const gib = int64(1) << 30
-	base := Observation{Ordinal: 1, BinaryMajor: 17, Config: Config{Known: true}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours, DataSize: 4*gib + 12345}}
+	base := Observation{BinaryMajor: 17, Config: Config{Known: true}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours, DataSize: 4*gib + 12345}}
 	for name, o := range map[string]Observation{
-		"full volume":      {Ordinal: 0, BinaryMajor: 17, Volume: datavolume.Observation{Content: datavolume.ContentData, Major: 17, Space: diskspace.Space{Free: 4096, Total: gib}}},
+		"full volume":      {BinaryMajor: 17, Volume: datavolume.Observation{Content: datavolume.ContentData, Major: 17, Space: diskspace.Space{Free: 4096, Total: gib}}},
 		"no space to copy": func() Observation { o := base; o.Volume.Space = diskspace.Space{Free: gib, Total: gib}; return o }(),
 		"copy that filled": func() Observation {
 			o := base
@@ -91,8 +90,8 @@ func TestDiskSpaceNeededIsEnough(t *testing.T) {
 
 // How full a volume is says nothing against a member that has its data.
 func TestDiskSpaceIsForCopiesOnly(t *testing.T) {
-	o := Observation{Ordinal: 1, BinaryMajor: 17, Config: Config{Known: true}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours, DataSize: 1 << 40}, CopyFilled: true, Volume: standbyOf(ours)}
+	o := Observation{BinaryMajor: 17, Config: Config{Known: true}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours, DataSize: 1 << 40}, CopyFilled: true, Volume: standbyOf(ours)}
 	check(t, PlanNext(o), verdict{Action: ActStartStandby})
-	o.Ordinal, o.Volume, o.Lease = 0, dataOf(ours), leaseclient.Record{Claim: leaseclient.ClaimMine, SystemIdentifier: ours}
-	check(t, PlanNext(o), verdict{Action: ActStartPrimary})
+	o.Leads, o.Volume = true, dataOf(ours)
+	check(t, PlanNext(o), verdict{Action: ActContinue})
 }

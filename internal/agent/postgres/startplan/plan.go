@@ -15,6 +15,8 @@ type Observation struct {
 	// Bootstrap says that this is the member that creates the database system, and
 	// Alone that the cluster declares no other one.
 	Bootstrap, Alone bool
+	// NoData says that no other member has data, as each of them reported.
+	NoData bool
 	// BinaryMajor is the major version of the programs.
 	BinaryMajor int
 	Volume      datavolume.Observation
@@ -188,7 +190,7 @@ func planEmpty(o Observation) Plan {
 		return Plan{Action: ActWait, Message: "waits for a primary of this cluster's database system"}
 	case o.Primary.Known:
 		return planCopy(o, Plan{Action: ActClone, Message: "copies the primary's data"})
-	case bootstrapped != "" && o.Alone:
+	case bootstrapped != "" && (o.Alone || o.NoData):
 		return Plan{Action: ActHold, Hold: agentapi.HoldDataMissing, Message: fmt.Sprintf(
 			"the volume is empty, but the database system %s was bootstrapped in this cluster: bring the volume back, or create a cluster of another name; only when its data is not needed any more: delete the cluster and every one of its volumes, and create it again", bootstrapped)}
 	case bootstrapped != "" || !o.Bootstrap || o.Lease.Led:

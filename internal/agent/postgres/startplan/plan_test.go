@@ -6,12 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
-	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
-	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
 const ours, theirs = "7000000000000000001", "7000000000000000002"
@@ -32,137 +31,72 @@ func standbyOf(id string) datavolume.Observation {
 	return v
 }
 
-func TestDecidePrimary(t *testing.T) {
-	lease := func(claim leaseclient.ClaimState, id string) leaseclient.Record {
-		return leaseclient.Record{Claim: claim, SystemIdentifier: id}
-	}
-	left := func(claim leaseclient.ClaimState) leaseclient.Record {
-		r := lease(claim, ours)
-		r.Cluster = "old"
-		return r
-	}
-	far := func(r leaseclient.Record) leaseclient.Record {
-		r.Timeline, r.Checkpoint = 9, "9/0"
-		return r
-	}
-	restoredFor := func(cluster, id string) datavolume.Observation {
-		v := dataOf(id)
-		v.RestoredFor, v.Control.Timeline, v.Control.Checkpoint = cluster, 2, "0/5000028"
-		return v
-	}
+func TestPlanBootstrapMember(t *testing.T) {
+	fresh := Config{Known: true, Cluster: "new", Fresh: true}
+	at := func(state LeaseState, id string) Lease { return Lease{State: state, SystemIdentifier: id} }
 	cases := []struct {
 		name  string
 		facts Observation
 		want  verdict
 	}{
-		{"the empty volume of a cluster that is not bootstrapped is initialised by the holder of the Lease",
-			Observation{Config: Config{Known: true}, Lease: lease(leaseclient.ClaimMine, "")}, verdict{Action: ActBootstrap}},
-		{"nothing is initialised before the Lease is made",
-			Observation{Config: Config{Known: true}, Lease: lease(leaseclient.ClaimMissing, "")}, verdict{Action: ActClaim}},
-		{"nothing is initialised while the Lease cannot be read",
-			Observation{Config: Config{Known: true}}, verdict{Action: ActWait}},
-		{"nothing is initialised while the configuration is unknown",
-			Observation{Lease: lease(leaseclient.ClaimMine, "")}, verdict{Action: ActWait}},
-		{"nothing is initialised while another may hold the Lease",
-			Observation{Config: Config{Known: true}, Lease: lease(leaseclient.ClaimHeld, "")}, verdict{Action: ActWait}},
-		{"the Lease's record forbids a second bootstrap to its holder",
-			Observation{Config: Config{Known: true}, Lease: lease(leaseclient.ClaimMine, ours)}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"the Lease's record forbids a second bootstrap to a member that waits",
-			Observation{Config: Config{Known: true}, Lease: lease(leaseclient.ClaimExpired, ours)}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"the configuration's record forbids a second bootstrap, with the Lease gone",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Lease: lease(leaseclient.ClaimMissing, "")}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"the configuration's record forbids a second bootstrap, with the Lease unread",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours}}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"a Lease that an earlier cluster left behind forbids nothing where no data is",
-			Observation{Config: Config{Known: true, Cluster: "new", Fresh: true}, Lease: left(leaseclient.ClaimReleased)}, verdict{Action: ActClaim}},
-		{"the Lease of an earlier cluster forbids a bootstrap where an older volume is",
-			Observation{Config: Config{Known: true, Cluster: "new"}, Lease: left(leaseclient.ClaimReleased)}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"the Lease of this cluster forbids a second bootstrap, however fresh it seems",
-			Observation{Config: Config{Known: true, Cluster: "old", Fresh: true}, Lease: left(leaseclient.ClaimReleased)}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"a Lease that does not say whose it is forbids a second bootstrap",
-			Observation{Config: Config{Known: true, Cluster: "new", Fresh: true}, Lease: lease(leaseclient.ClaimReleased, ours)}, verdict{ActHold, agentapi.HoldDataMissing}},
-		{"the Lease of an earlier cluster is waited for while its holder may live",
-			Observation{Config: Config{Known: true, Cluster: "new", Fresh: true}, Lease: left(leaseclient.ClaimHeld)}, verdict{Action: ActWait}},
-		{"the data of an earlier cluster claims its Lease",
-			Observation{Config: Config{Known: true, Cluster: "new"}, Volume: dataOf(ours), Lease: left(leaseclient.ClaimReleased)}, verdict{Action: ActClaim}},
-		{"other data than that of the Lease of an earlier cluster is held",
-			Observation{Config: Config{Known: true, Cluster: "new", Fresh: true}, Volume: dataOf(theirs), Lease: left(leaseclient.ClaimReleased)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
-		{"data that was restored for this cluster claims the Lease of an earlier one",
-			Observation{Config: Config{Known: true, SystemIdentifier: theirs, Cluster: "new"}, Volume: restoredFor("new", theirs), Lease: left(leaseclient.ClaimReleased)}, verdict{Action: ActClaim}},
-		{"it is not measured by what that one had on its disk",
-			Observation{Config: Config{Known: true, Cluster: "new"}, Volume: restoredFor("new", ours), Lease: far(left(leaseclient.ClaimReleased))}, verdict{Action: ActClaim}},
-		{"it waits for that one's holder",
-			Observation{Config: Config{Known: true, Cluster: "new"}, Volume: restoredFor("new", theirs), Lease: left(leaseclient.ClaimHeld)}, verdict{Action: ActWait}},
-		{"it is not judged by a Lease of which it is not known whose it is",
-			Observation{Volume: restoredFor("new", theirs), Lease: far(left(leaseclient.ClaimReleased))}, verdict{Action: ActWait}},
-		{"it is held by another system of its own cluster",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours, Cluster: "new"}, Volume: restoredFor("new", theirs), Lease: left(leaseclient.ClaimReleased)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
-		{"it is recorded before the first start",
-			Observation{Config: Config{Known: true, Cluster: "new"}, Volume: restoredFor("new", theirs), Lease: leaseclient.Record{Claim: leaseclient.ClaimMine, Cluster: "new"}}, verdict{Action: ActRecord}},
-		{"data that was restored for another cluster is any data",
-			Observation{Config: Config{Known: true, Cluster: "new"}, Volume: restoredFor("old", theirs), Lease: left(leaseclient.ClaimReleased)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
-		{"restored data that is older than what this cluster has recorded is held",
-			Observation{Config: Config{Known: true, Cluster: "old"}, Volume: restoredFor("old", ours), Lease: far(left(leaseclient.ClaimReleased))}, verdict{ActHold, agentapi.HoldDataStale}},
-		{"data of a cluster without a Lease claims it",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease(leaseclient.ClaimMissing, "")}, verdict{Action: ActClaim}},
-		{"an expired Lease is claimed",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease(leaseclient.ClaimExpired, ours)}, verdict{Action: ActClaim}},
-		{"a released Lease is claimed",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease(leaseclient.ClaimReleased, ours)}, verdict{Action: ActClaim}},
-		{"no member starts as a primary while another may hold the Lease",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease(leaseclient.ClaimHeld, ours)}, verdict{Action: ActWait}},
-		{"no member starts as a primary while the Lease cannot be read",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours)}, verdict{Action: ActWait}},
-		{"a bootstrap is recorded before the first start",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease(leaseclient.ClaimMine, "")}, verdict{Action: ActRecord}},
-		{"the holder with the cluster's data starts",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Volume: dataOf(ours), Lease: lease(leaseclient.ClaimMine, ours)}, verdict{Action: ActStartPrimary}},
-		{"another system's data is held by the Lease's record",
-			Observation{Config: Config{Known: true}, Volume: dataOf(theirs), Lease: lease(leaseclient.ClaimMine, ours)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
-		{"another system's data is held by the configuration's record",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Volume: dataOf(theirs), Lease: lease(leaseclient.ClaimMine, theirs)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
-		{"a standby's data does not become a primary's",
-			Observation{Config: Config{Known: true}, Volume: standbyOf(ours), Lease: lease(leaseclient.ClaimMine, ours)}, verdict{ActHold, agentapi.HoldDataUnknown}},
-		{"data of another major version is held",
-			Observation{Config: Config{Known: true}, Volume: datavolume.Observation{Content: datavolume.ContentData, Major: 16}, Lease: lease(leaseclient.ClaimMine, ours)}, verdict{ActHold, agentapi.HoldDataVersion}},
-		{"unknown files are held, in a cluster that is not bootstrapped too",
-			Observation{Config: Config{Known: true}, Volume: datavolume.Observation{Content: datavolume.ContentUnknown, Unknown: "ibdata1"}, Lease: lease(leaseclient.ClaimMine, "")}, verdict{ActHold, agentapi.HoldDataUnknown}},
-		{"a full volume is held",
-			Observation{Config: Config{Known: true}, Volume: func() datavolume.Observation {
-				v := dataOf(ours)
-				v.Space = diskspace.Space{Free: 1, Total: 1 << 30}
-				return v
-			}(), Lease: lease(leaseclient.ClaimMine, ours)}, verdict{ActHold, agentapi.HoldVolumeFull}},
+		{"the empty volume of a cluster that is not bootstrapped is initialised", Observation{Config: fresh, Lease: at(LeaseMissing, "")}, verdict{Action: ActBootstrap}},
+		{"a Lease that an earlier cluster left behind forbids no bootstrap", Observation{Config: fresh, Lease: at(LeaseLeftBehind, "")}, verdict{Action: ActBootstrap}},
+		{"nothing is initialised while the Lease cannot be read", Observation{Config: fresh}, verdict{Action: ActWait}},
+		{"nothing is initialised while the configuration is unknown", Observation{Lease: at(LeaseMissing, "")}, verdict{Action: ActWait}},
+		{"nothing is initialised beside the Lease of an earlier version", Observation{Config: fresh, Lease: at(LeaseEarlierFree, "")}, verdict{Action: ActWait}},
+		{"nothing is initialised while the Lease has a record", Observation{Config: fresh, Lease: at(LeaseRecorded, "")}, verdict{Action: ActWait}},
+		{"a volume that was in an election is not initialised", Observation{Config: fresh, Lease: Lease{State: LeaseMissing, Led: true}}, verdict{Action: ActWait}},
+		{"the Lease's record forbids a second bootstrap", Observation{Config: fresh, Lease: at(LeaseRecorded, ours)}, verdict{Action: ActWait}},
+		{"the only member without its data is held", Observation{Alone: true, Config: fresh, Lease: at(LeaseRecorded, ours)}, verdict{ActHold, agentapi.HoldDataMissing}},
+		{"no member with data is there any more", Observation{NoData: true, Config: Config{Known: true, SystemIdentifier: ours}, Lease: at(LeaseMissing, "")}, verdict{ActHold, agentapi.HoldDataMissing}},
+		{"an empty volume is filled from the member that leads", Observation{Config: Config{Known: true, SystemIdentifier: ours}, Primary: primaryOf(ours)}, verdict{Action: ActClone}},
+		{"new data is recorded before its first start", Observation{Config: fresh, Volume: dataOf(ours), Lease: at(LeaseMissing, "")}, verdict{Action: ActRecord}},
+		{"it is recorded over a Lease that was left behind", Observation{Config: fresh, Volume: dataOf(ours), Lease: at(LeaseLeftBehind, "")}, verdict{Action: ActRecord}},
+		{"it waits while the Lease cannot be read", Observation{Config: fresh, Volume: dataOf(ours)}, verdict{Action: ActWait}},
+		{"data of an earlier version waits for the Lease's holder", Observation{Config: fresh, Volume: dataOf(ours), Lease: at(LeaseEarlierHeld, ours)}, verdict{Action: ActWait}},
+		{"data of an earlier version is recorded once the Lease is free", Observation{Config: fresh, Volume: dataOf(ours), Lease: at(LeaseEarlierFree, ours)}, verdict{Action: ActRecord}},
+		{"an edited Lease of an earlier version holds the data", Observation{Config: fresh, Volume: dataOf(ours), Lease: at(LeaseDamaged, "")}, verdict{ActHold, agentapi.HoldDataUnknown}},
+		{"recorded data starts as a standby", Observation{Config: fresh, Volume: dataOf(ours), Lease: at(LeaseRecorded, ours)}, verdict{Action: ActStartStandby}},
+		{"a Lease that was lost is not made again by data that was in an election", Observation{Config: fresh, Volume: dataOf(ours), Lease: Lease{State: LeaseMissing, Led: true}}, verdict{Action: ActStartStandby}},
+		{"another system's data is held by the Lease's record", Observation{Config: fresh, Volume: dataOf(theirs), Lease: at(LeaseRecorded, ours)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
+		{"another system's data is held by the configuration's record", Observation{Config: Config{Known: true, SystemIdentifier: ours}, Volume: dataOf(theirs)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
+		{"data of another major version is held", Observation{Config: fresh, Volume: datavolume.Observation{Content: datavolume.ContentData, Major: 16}}, verdict{ActHold, agentapi.HoldDataVersion}},
+		{"unknown files are held, in a cluster that is not bootstrapped too", Observation{Config: fresh, Volume: datavolume.Observation{Content: datavolume.ContentUnknown, Unknown: "ibdata1"}, Lease: at(LeaseMissing, "")}, verdict{ActHold, agentapi.HoldDataUnknown}},
+		{"a full volume is held", Observation{Config: fresh, Volume: full(dataOf(ours))}, verdict{ActHold, agentapi.HoldVolumeFull}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			c.facts.BinaryMajor = 17
+			c.facts.BinaryMajor, c.facts.Bootstrap = 17, true
 			check(t, PlanNext(c.facts), c.want)
 		})
 	}
 }
 
+func full(v datavolume.Observation) datavolume.Observation {
+	v.Space = diskspace.Space{Free: 1, Total: 1 << 30}
+	return v
+}
+
+func primaryOf(id string) leaderview.Primary {
+	return leaderview.Primary{Known: true, Pod: "orders-1", SystemIdentifier: id}
+}
+
 // Data whose WAL lacks what a start needs is neither started nor copied over,
 // whatever else is known of it.
-func TestDecideMissingWAL(t *testing.T) {
-	older := &postgresapi.OlderDataRequest{ID: "once", Pod: "orders-0"}
-	lease := leaseclient.Record{Claim: leaseclient.ClaimMine, SystemIdentifier: ours}
+func TestPlanMissingWAL(t *testing.T) {
 	hold := verdict{ActHold, agentapi.HoldWALMissing}
 	cases := []struct {
 		name  string
 		facts Observation
 		want  verdict
 	}{
-		{"a primary's data is held", Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease}, hold},
-		{"a request to go on with older data does not start it",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Lease: lease, Leading: Leading{Request: older}}, hold},
+		{"data is held", Observation{Config: Config{Known: true}, Volume: dataOf(ours)}, hold},
+		{"a primary that crashed is held", Observation{Config: Config{Known: true}, Volume: dataOf(ours), Leads: true}, hold},
 		{"another system's data is held as that",
 			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Volume: dataOf(theirs)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
-		{"a replica's data is held while the primary serves",
-			Observation{Ordinal: 1, Config: Config{Known: true}, Volume: standbyOf(ours), Primary: leaderview.Primary{Known: true, SystemIdentifier: ours}}, hold},
-		{"a replica's data is held without a primary", Observation{Ordinal: 1, Config: Config{Known: true}, Volume: standbyOf(ours)}, hold},
+		{"a replica's data is held while the primary serves", Observation{Config: Config{Known: true}, Volume: standbyOf(ours), Primary: primaryOf(ours)}, hold},
 		{"a replica that holds more than the primary is held as that",
-			Observation{Ordinal: 1, Config: Config{Known: true}, Volume: standbyOf(ours), DivergedMark: &datavolume.DivergedMark{}}, verdict{ActHold, agentapi.HoldDataDiverged}},
+			Observation{Config: Config{Known: true}, Volume: standbyOf(ours), DivergedMark: &datavolume.DivergedMark{}}, verdict{ActHold, agentapi.HoldDataDiverged}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -172,59 +106,66 @@ func TestDecideMissingWAL(t *testing.T) {
 	}
 }
 
-func TestDecideReplica(t *testing.T) {
+func TestPlanOtherMember(t *testing.T) {
+	ahead := primaryOf(ours)
+	ahead.End = lsn.Parse(2, "0/5000028")
 	cases := []struct {
 		name  string
 		facts Observation
 		want  verdict
 	}{
 		{"an empty volume waits for a primary", Observation{Config: Config{Known: true}}, verdict{Action: ActWait}},
-		{"an empty volume is filled from the primary",
-			Observation{Primary: leaderview.Primary{Known: true, SystemIdentifier: ours}}, verdict{Action: ActClone}},
-		{"an empty volume is filled in a bootstrapped cluster",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Primary: leaderview.Primary{Known: true, SystemIdentifier: ours}}, verdict{Action: ActClone}},
+		{"an empty volume never bootstraps", Observation{Config: Config{Known: true, Fresh: true}, Lease: Lease{State: LeaseMissing}}, verdict{Action: ActWait}},
+		{"an empty volume is filled from the primary", Observation{Primary: primaryOf(ours)}, verdict{Action: ActClone}},
 		{"an empty volume is not filled from another system",
-			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Primary: leaderview.Primary{Known: true, SystemIdentifier: theirs}}, verdict{Action: ActWait}},
+			Observation{Config: Config{Known: true, SystemIdentifier: ours}, Primary: primaryOf(theirs)}, verdict{Action: ActWait}},
 		{"a standby starts without a primary", Observation{Config: Config{Known: true}, Volume: standbyOf(ours)}, verdict{Action: ActStartStandby}},
-		{"a former primary's data starts as a standby's", Observation{Config: Config{Known: true}, Volume: dataOf(ours)}, verdict{Action: ActMarkStandby}},
+		{"a former primary's data starts as a standby's", Observation{Config: Config{Known: true}, Volume: dataOf(ours)}, verdict{Action: ActStartStandby}},
 		{"a standby waits for the configuration", Observation{Volume: standbyOf(ours)}, verdict{Action: ActWait}},
-		{"another system's data is held, and never copied over",
-			Observation{Config: Config{Known: true}, Volume: standbyOf(theirs), Primary: leaderview.Primary{Known: true, SystemIdentifier: ours}}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
+		{"a primary whose database crashed in its term goes on", Observation{Config: Config{Known: true}, Volume: dataOf(ours), Leads: true}, verdict{Action: ActContinue}},
+		{"data that the leader was elected without is replaced by a copy",
+			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true, Primary: primaryOf(ours)}, verdict{Action: ActCopyAgain}},
+		{"it is not replaced without a primary", Observation{Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true}, verdict{Action: ActStartStandby}},
+		{"it is not replaced by another system's",
+			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true, Primary: primaryOf(theirs)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
+		{"marked data is held, whatever the leader is",
+			Observation{Config: Config{Known: true}, Volume: dataOf(ours), DivergedMark: &datavolume.DivergedMark{}, Superseded: true, Primary: primaryOf(ours)}, verdict{ActHold, agentapi.HoldDataDiverged}},
+		{"data that is ahead of the primary on its timeline is held",
+			Observation{Config: Config{Known: true}, Volume: standbyOf(ours), End: lsn.Extent{Point: lsn.Parse(2, "0/6000028")}, Primary: ahead}, verdict{ActHold, agentapi.HoldDataDiverged}},
 		{"data of another major version is held, and never copied over",
 			Observation{Config: Config{Known: true}, Volume: datavolume.Observation{Content: datavolume.ContentData, Major: 15}, Primary: leaderview.Primary{Known: true}}, verdict{ActHold, agentapi.HoldDataVersion}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			c.facts.BinaryMajor, c.facts.Ordinal = 17, 1
+			c.facts.BinaryMajor = 17
 			check(t, PlanNext(c.facts), c.want)
 		})
 	}
 }
 
-// Of every combination, a bootstrap needs that no record names one and the Lease held, and
-// a start as a primary needs the Lease held and every known record to agree.
-func TestDecideEveryCombination(t *testing.T) {
+// Of every combination, a bootstrap needs an empty volume, no record of a database, and
+// a Lease that was read; a start in the role of a primary needs a crash in its own term.
+func TestPlanEveryCombination(t *testing.T) {
 	ids := []string{"", ours, theirs}
 	volumes := []datavolume.Observation{{}, dataOf(ours), standbyOf(ours), {Content: datavolume.ContentUnknown}}
-	for claim := leaseclient.ClaimUnknown; claim <= leaseclient.ClaimExpired; claim++ {
+	for state := LeaseUnknown; state <= LeaseDamaged; state++ {
 		for _, v := range volumes {
 			for _, config := range ids {
 				for _, lease := range ids {
-					for _, ordinal := range []int{0, 1} {
-						for _, known := range []bool{false, true} {
-							o := Observation{Ordinal: ordinal, BinaryMajor: 17, Volume: v, Config: Config{Known: known, SystemIdentifier: config},
-								Lease: leaseclient.Record{Claim: claim, SystemIdentifier: lease}}
-							p := PlanNext(o)
-							mine := claim == leaseclient.ClaimMine && ordinal == 0
-							if p.Action == ActBootstrap && (!mine || v.Content != datavolume.ContentEmpty || config != "" || lease != "" || !known) {
-								t.Errorf("bootstrap from %+v", o)
-							}
-							if p.Action == ActStartPrimary && (!mine || lease != ours || config == theirs || v.Standby) {
-								t.Errorf("start as a primary from %+v", o)
-							}
-							if p.Action == ActClone && v.Content != datavolume.ContentEmpty || p.Action == ActCopyAgain {
-								t.Errorf("copy over data from %+v", o)
-							}
+					for bits := range 16 {
+						o := Observation{Bootstrap: bits&1 > 0, BinaryMajor: 17, Volume: v, Config: Config{Known: bits&2 > 0, SystemIdentifier: config},
+							Lease: Lease{State: state, SystemIdentifier: lease, Led: bits&4 > 0}, Leads: bits&8 > 0}
+						p := PlanNext(o)
+						mayBootstrap := o.Bootstrap && v.Content == datavolume.ContentEmpty && config == "" && lease == "" && o.Config.Known &&
+							!o.Lease.Led && (state == LeaseMissing || state == LeaseLeftBehind)
+						if p.Action == ActBootstrap && !mayBootstrap {
+							t.Errorf("bootstrap from %+v", o)
+						}
+						if p.Action == ActContinue && !o.Leads || p.Action == ActRecord && (o.Lease.Led || !o.Bootstrap) {
+							t.Errorf("%v from %+v", p.Action, o)
+						}
+						if p.Action == ActClone && v.Content != datavolume.ContentEmpty || p.Action == ActCopyAgain {
+							t.Errorf("copy over data from %+v", o)
 						}
 					}
 				}
