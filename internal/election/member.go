@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
-// Config is what the member is told of itself and of the cluster.
+// Config is what the member is given of itself and of the cluster.
 type Config struct {
 	// UID and Pod are those of the member's pod.
 	UID, Pod string

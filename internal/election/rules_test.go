@@ -43,7 +43,7 @@ func newCandidate(t *testing.T, edit func(*lease.Record, *State)) (State, []Effe
 		var effects []Effect
 		s, effects = readAt(s, now, lease.Done, "1", record)
 		if contains[StopReceiver](effects) {
-			return Step(s, now, ReceiverStopped{WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}})
+			return Step(s, now, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}})
 		}
 	}
 	return s, nil
@@ -52,7 +52,7 @@ func newCandidate(t *testing.T, edit func(*lease.Record, *State)) (State, []Effe
 func vote(s State, from string, lsn uint64, granted bool) VoteReply {
 	return VoteReply{
 		From: from, Term: s.term, Granted: granted, Known: s.candidacy.baseAge, Promised: s.term, SystemIdentifier: "s",
-		WAL: WAL{lease.Position{Timeline: 5, LSN: lsn}, []int64{5}},
+		WAL: WAL{Flushed: lease.Position{Timeline: 5, LSN: lsn}, Timelines: []int64{5}},
 	}
 }
 
@@ -169,7 +169,7 @@ func TestRule10BetterMemberDoesNotWait(t *testing.T) {
 		t.Errorf("phase %d, term %d, timeline %d", s.Phase, s.term, s.timeline)
 	}
 	weak := VoteRequest{From: "v2", Term: 90, Timeline: 90, Base: s.lease.version, BaseAge: s.lease.record.Age(), Flushed: lease.Position{Timeline: 5, LSN: 50}}
-	weak.WAL = WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}
+	weak.WAL = WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}
 	s.Phase = Standby
 	if s, effects := Step(s, 14*second, weak); s.Phase != Standby || find[Vote](t, effects).Reply.Granted {
 		t.Errorf("voted for less WAL: %v", effects)
@@ -189,7 +189,7 @@ func TestRule10ForcedMemberLeadsWithoutVotes(t *testing.T) {
 			break
 		}
 	}
-	s, _ = Step(s, 12*second, ReceiverStopped{WAL{lease.Position{Timeline: 5, LSN: 60}, []int64{5}}})
+	s, _ = Step(s, 12*second, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}})
 	s, effects = Step(s, 15*second, Tick{})
 	w := find[WriteLease](t, effects)
 	if w.Base != (lease.Version{}) || w.Record.HolderVolume != "v1" || w.Record.Term != 6 || w.Record.Timeline != 6 || w.Record.Quorum != everyone {

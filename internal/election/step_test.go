@@ -146,7 +146,7 @@ func TestRule17TakeoverNeedsAllWAL(t *testing.T) {
 	for lsn, takes := range map[uint64]bool{99: false, 100: true, 101: true} {
 		s, _ := readAt(newMember(t, "v1", "p2"), 2*time.Second, lease.Done, "1", released)
 		s, _ = Step(s, 3*time.Second, Tick{})
-		_, effects := Step(s, 3*time.Second, ReceiverStopped{WAL{lease.Position{Timeline: 5, LSN: lsn}, []int64{5}}})
+		_, effects := Step(s, 3*time.Second, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: lsn}, Timelines: []int64{5}}})
 		if contains[AskVote](effects) != takes {
 			t.Errorf("with %d: %v", lsn, effects)
 		}

@@ -35,6 +35,8 @@ type electionParts struct {
 	// last.
 	promoted atomic.Pointer[rolechange.Promoted]
 	reached  reachedMembers
+	// quorum is the one of the last run as a primary.
+	quorum rolechange.Quorum
 	// volume is what was found on the volume last.
 	volume atomic.Pointer[datavolume.Observation]
 	// ledBefore says that the volume was in an election before this process.

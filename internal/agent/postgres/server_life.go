@@ -99,6 +99,10 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" && a.isFollowable(ctx) {
 		l.settings.role.Upstream = a.connectLeader(leader).String()
 	}
+	if term > 0 { // commits wait for the quorum of the term, from the first on
+		l.settings.role.SynchronousNames = a.quorum.String()
+	}
+	defer l.keepQuorum()
 	a.comparer.BeginRun()
 	a.ReportState(agentapi.StateRecovering, "", "starts the database")
 	if err := l.startServer(ctx, fences); err != nil {
@@ -197,9 +201,20 @@ func (l *serverLife) attachServer(in settings.Input) {
 		Started:   rolechange.Live{Upstream: in.Upstream, SynchronousNames: in.SynchronousNames},
 		Configure: l.settings.configureRole,
 	})
+	if duty := l.primary.Load(); duty != nil {
+		l.roles.AssumeQuorum(l.a.quorum)
+		duty.roles = l.roles
+	}
 	l.a.servers.Attach(&servercontrol.Run{
 		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing,
 	})
+}
+
+// keepQuorum keeps the quorum of a primary for the next run in its term.
+func (l *serverLife) keepQuorum() {
+	if l.roles != nil && l.isPrimary() {
+		l.a.quorum = l.roles.CurrentQuorum()
+	}
 }
 
 // becomePrimary takes in that the server was promoted.

@@ -51,6 +51,9 @@ func (s *Server) CurrentQuorum() Quorum {
 	return Quorum{}
 }
 
+// AssumeQuorum takes in that the server was started with a quorum.
+func (s *Server) AssumeQuorum(q Quorum) { s.recordNames(q) }
+
 // NoStandby is a quorum that no standby is in: commits wait. A standby that may be
 // promoted to a primary with a quorum runs with it, so that no commit is ever
 // acknowledged before the quorum is in effect.
