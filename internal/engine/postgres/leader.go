@@ -27,6 +27,8 @@ type leadership struct {
 	// the Lease.
 	holder     int
 	leaseKnown bool
+	// term of that state; 0 while it is not known.
+	term int64
 	// doubts say why a member that reports to be the primary is not believed, by
 	// ordinal.
 	doubts map[int]string
@@ -39,7 +41,9 @@ type leadership struct {
 func findLeader(s objects.Set, o memberset.Observation) leadership {
 	l := leadership{leader: memberset.NoLeader, holder: memberset.NoLeader, doubts: map[int]string{}}
 	newest, contradicted := findNewestLease(o)
-	l.leaseKnown = newest != nil
+	if l.leaseKnown = newest != nil; newest != nil {
+		l.term = newest.Term
+	}
 	if newest != nil && !contradicted {
 		l.holder = findHolder(s, o, *newest)
 	}

@@ -19,6 +19,9 @@ type judgement struct {
 	v     versions
 	lead  leadership
 	scale scalePlan
+	// scaling is the switchover that the operator requests, since the leader is beyond
+	// spec.replicas.
+	scaling switchover
 }
 
 // Plan implements engine.Engine.
@@ -32,7 +35,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	v := readVersions(c, &view, lead)
 	d, writable, stalls := planDesired(c, &view, lead, v)
 	view.SetDesired(d.Desired)
-	j := judgement{c: c, v: v, lead: lead, scale: d.scale, Judgement: memberset.NewJudgement(view, stalls)}
+	j := judgement{c: c, v: v, lead: lead, scale: d.scale, scaling: d.requests.scaling, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, lead, n)
 	}
@@ -46,7 +49,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.judgeArchive()
 
 	surplus := j.JudgeSurplus(now)
-	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus)}
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait)}
 	if writable {
 		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()
@@ -55,7 +58,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Step, p.Drifts = j.nextStep(now), slices.Concat(j.PodDrifts(now), j.alterDrifts())
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
-	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.older.listRequests()
+	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.requests.listRequests()
 	p.Demand = j.demandBackup(p.Report.Archive, now)
 	if j.archiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)

@@ -19,7 +19,7 @@ const (
 	// waitPrimary: without a primary that serves, the others may be the last copies.
 	waitPrimary
 	// waitSwitchover: the next one leads. Its pod and its data stay until another
-	// member does.
+	// member does, which is asked to take over.
 	waitSwitchover
 	// waitDiverged: the volume of the next one would be deleted, with what the
 	// primary lacks.
@@ -83,12 +83,19 @@ func findKept(view *memberset.View, lead leadership) int {
 }
 
 // judgeKeptLeader says that a member is kept beyond what the spec asks for, since it
-// leads.
+// leads, and who is asked to take over.
 func (j *judgement) judgeKeptLeader() {
 	if j.scale.waits != waitSwitchover {
 		return
 	}
-	n, want := j.lead.leader, j.Membership.Declared
+	n, want, progress := j.lead.leader, j.Membership.Declared, ""
+	switch r := j.scaling.status; {
+	case r == nil || r.Term != j.lead.term:
+	case r.Result == "":
+		progress = "; " + r.Target + " is asked to take over"
+	default:
+		progress = "; the switchover to " + r.Target + " was " + r.Result + "; to try again, request one with the annotation " + v1alpha1.AnnotationSwitchover
+	}
 	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
-		"member %s leads and is beyond spec.replicas %d: it is kept, with its data, until another member leads; to keep it for good, set spec.replicas to %d", j.PodName(n), want, n+1)
+		"member %s leads and is beyond spec.replicas %d: it is kept, with its data, until another member leads; to keep it for good, set spec.replicas to %d%s", j.PodName(n), want, n+1, progress)
 }
