@@ -22,10 +22,13 @@ type ledModel struct {
 	// declared is how many pods the StatefulSet has by what was applied last.
 	declared int
 	seed     uint64
+	// led are the terms in which a plan found members leading that have not followed
+	// another leader since.
+	led map[int]int64
 }
 
 func newLedModel(t *testing.T, seed uint64) *ledModel {
-	m := &ledModel{model: &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11))}, seed: seed}
+	m := &ledModel{model: &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11))}, seed: seed, led: map[int]int64{}}
 	m.lease = &postgresapi.LeaseState{}
 	if seed%2 == 0 {
 		m.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
@@ -109,6 +112,19 @@ func (m *ledModel) followLease() {
 	}
 }
 
+// recordLeader notes which member a plan found leading.
+func (m *ledModel) recordLeader(p engine.Plan) {
+	for n := range objects.MostMembers {
+		s := m.o.Member(n)
+		switch e := p.Report.Election; {
+		case e != nil && e.Leader == membersOf(m.c).PodName(n):
+			m.led[n] = e.Term
+		case m.o.Volumes[n] == nil, s != nil && s.State == agentapi.StateStreaming && readReplication(s).Lease.Term > m.led[n]:
+			delete(m.led, n)
+		}
+	}
+}
+
 // disturbCluster lets something fail, and the leader change.
 func (m *ledModel) disturbCluster() {
 	if m.c.Status.SystemIdentifier == "" {
@@ -132,6 +148,7 @@ func (m *ledModel) disturbCluster() {
 // controller acts on what was applied.
 func (m *ledModel) applyPlan(p engine.Plan, disturbed bool) {
 	m.carryOut(p)
+	m.c.Status.Election, m.c.Status.Requests = p.Report.Election, p.Report.Requests
 	if d, writable, _ := m.desired(); writable && d.Minted.Complete {
 		m.declared = d.Count
 	}
@@ -166,11 +183,17 @@ func (m *ledModel) checkPlan(p engine.Plan) {
 	if d.Count < m.declared && !lead.isServing() {
 		m.t.Fatalf("seed %d: from %d members to %d while none leads", m.seed, m.declared, d.Count)
 	}
+	m.recordLeader(p)
 	if p.Step == nil {
 		return
 	}
 	switch s := p.Step; s.Type {
 	case memberset.StepDeleteVolume:
+		for n := range m.led {
+			if s.Target == membersOf(m.c).VolumeName(n) {
+				m.t.Fatalf("seed %d: volume %s is deleted, and its member led and has not followed another one", m.seed, s.Target)
+			}
+		}
 		if s.Target == membersOf(m.c).VolumeName(m.leads) || !m.isLeading() || m.c.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
 			m.t.Fatalf("seed %d: volume %s is deleted, and member %d led last", m.seed, s.Target, m.leads)
 		}
@@ -223,8 +246,14 @@ func (m *ledModel) checkSettled(p engine.Plan, want int) {
 	if !m.isLeading() || p.Report.Primary != membersOf(m.c).PodName(m.leads) {
 		m.t.Fatalf("seed %d: status names the primary %q, and member %d leads", m.seed, p.Report.Primary, m.leads)
 	}
-	if m.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && len(m.o.Volumes) != want {
-		m.t.Fatalf("seed %d: %d volumes of %d members are left", m.seed, len(m.o.Volumes), want)
+	kept := 0
+	for n := range m.o.Volumes {
+		if n >= want && isUnconfirmed(membersOf(m.c), p.Report.Election, n) {
+			kept++
+		}
+	}
+	if m.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && len(m.o.Volumes)-kept != want {
+		m.t.Fatalf("seed %d: %d volumes of %d members are left, and %d are kept", m.seed, len(m.o.Volumes), want, kept)
 	}
 }
 

@@ -35,6 +35,8 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	v := readVersions(c, &view, lead)
 	d, writable, stalls := planDesired(c, &view, lead, v)
 	view.SetDesired(d.Desired)
+	election := planElection(view.Set, o, lead)
+	keepUnconfirmed(&view, election)
 	j := judgement{c: c, v: v, lead: lead, scale: d.scale, scaling: d.requests.scaling, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, lead, n)
@@ -43,6 +45,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.judgeFirst()
 	j.JudgeScale()
 	j.judgeKeptLeader()
+	j.judgeUnconfirmed()
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 	j.judgeService()
@@ -58,6 +61,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Step, p.Drifts = j.nextStep(now), slices.Concat(j.PodDrifts(now), j.alterDrifts())
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
+	p.Report.Election = election
 	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.requests.listRequests()
 	p.Demand = j.demandBackup(p.Report.Archive, now)
 	if j.archiveBegins(p.Report.Archive, now) {
@@ -145,6 +149,11 @@ func (j *judgement) findPrimary() string {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
+	for n := range r.Members {
+		if m := j.Observed.Member(n); m != nil && readReplication(m).Election != nil {
+			r.Members[n].Fences = readReplication(m).Election.Fences
+		}
+	}
 	for n := range j.lead.doubts {
 		if n < len(r.Members) {
 			r.Members[n].Role = v1alpha1.RoleMember

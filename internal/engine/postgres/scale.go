@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"slices"
+
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -24,6 +26,9 @@ const (
 	// waitDiverged: the volume of the next one would be deleted, with what the
 	// primary lacks.
 	waitDiverged
+	// waitUnconfirmed: the volume of the next one would be deleted, which held the
+	// primary. It may have the only copy of what it did not send.
+	waitUnconfirmed
 )
 
 // scalePlan is how many members there are to be now.
@@ -54,6 +59,8 @@ func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadershi
 		return scalePlan{have, waitPrimary}
 	case view.Observed.DataDiverged(last) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete:
 		return scalePlan{have, waitDiverged}
+	case c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && isUnconfirmed(view.Set, planElection(view.Set, view.Observed, lead), last):
+		return scalePlan{have, waitUnconfirmed}
 	}
 	return scalePlan{last, waitNone}
 }
@@ -80,6 +87,24 @@ func findKept(view *memberset.View, lead leadership) int {
 		return memberset.NoLeader
 	}
 	return lead.holder
+}
+
+// keepUnconfirmed keeps the volumes of former members that led, of which no member knows
+// that another one has all of it.
+func keepUnconfirmed(view *memberset.View, e *v1alpha1.ElectionStatus) {
+	view.Membership.Surplus = slices.DeleteFunc(view.Membership.Surplus, func(n int) bool { return isUnconfirmed(view.Set, e, n) })
+}
+
+// judgeUnconfirmed says that a member is kept beyond what the spec asks for, since its
+// volume may have the only copy of some WAL.
+func (j *judgement) judgeUnconfirmed() {
+	if j.scale.waits != waitUnconfirmed {
+		return
+	}
+	n := j.Desired.Count - 1
+	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
+		"member %s led before and has not followed %s since: it is kept, as volume %s may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain to remove it and keep its volume",
+		j.PodName(n), j.PodName(j.lead.leader), j.VolumeName(n))
 }
 
 // judgeKeptLeader says that a member is kept beyond what the spec asks for, since it
