@@ -95,6 +95,14 @@ func (l leadership) findExpected() int {
 // isServing says whether the leader answers queries.
 func (l leadership) isServing() bool { return l.status != nil && l.status.Serving }
 
+// isChanging says whether a member has no primary to follow for the moment: none serves,
+// or the member has not read the newest term of the Lease yet. What it then does not
+// receive is no failure of its own.
+func (l leadership) isChanging(m *agentapi.Status) bool {
+	own := readReplication(m).Lease
+	return !l.isServing() || own != nil && own.Term < l.term
+}
+
 // takesWrites says whether the leader takes writes.
 func (l leadership) takesWrites() bool {
 	return l.isServing() && l.status.State == agentapi.StateRunning

@@ -88,7 +88,7 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 	case !m.Serving || primary && m.State != agentapi.StateRunning:
 		return memberset.JudgeSyncing(view, ordinal, false)
 	case !primary && m.State != agentapi.StateStreaming:
-		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected)
+		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected && !lead.isChanging(m))
 	case primary:
 		return memberset.JudgeRollout(view, ordinal, suffixRW)
 	}
