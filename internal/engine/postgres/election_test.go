@@ -118,7 +118,9 @@ func TestElectionStatus(t *testing.T) {
 		{"one that leads again is none any more", func(w *world) { w.c.Status.Election = recorded("orders-1", 0, "orders-2") }, recorded("orders-2", 1)},
 		{"the volumes that may lead, by their members", func(w *world) {
 			w.elects()
-			w.reportElection(2, func(e *postgresapi.ElectionState) { e.MayLead = []string{"volume-of-orders-2", "volume-of-orders-0", "lost"} })
+			w.reportElection(2, func(e *postgresapi.ElectionState) {
+				e.MayLead = []string{"volume-of-orders-2", "volume-of-orders-0", "lost"}
+			})
 		}, &v1alpha1.ElectionStatus{Leader: "orders-2", Term: 1, MayLead: []string{"lost", "orders-0", "orders-2"}}},
 		{"agents of earlier versions elect none", func(w *world) { w.lease = nil; w.changeReplicationOfAll() }, nil},
 	}

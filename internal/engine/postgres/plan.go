@@ -15,13 +15,11 @@ import (
 // judgement is one pass's view of the cluster, gathered once.
 type judgement struct {
 	memberset.Judgement
-	c     *v1alpha1.PostgresCluster
-	v     versions
-	lead  leadership
-	scale scalePlan
-	// scaling is the switchover that the operator requests, since the leader is beyond
-	// spec.replicas.
-	scaling switchover
+	c        *v1alpha1.PostgresCluster
+	v        versions
+	lead     leadership
+	scale    scalePlan
+	requests requests
 }
 
 // Plan implements engine.Engine.
@@ -37,7 +35,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	view.SetDesired(d.Desired)
 	election := planElection(view.Set, o, lead)
 	keepUnconfirmed(&view, election)
-	j := judgement{c: c, v: v, lead: lead, scale: d.scale, scaling: d.requests.scaling, Judgement: memberset.NewJudgement(view, stalls)}
+	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, lead, n)
 	}
@@ -50,9 +48,10 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.JudgeCertificates(now)
 	j.judgeService()
 	j.judgeArchive()
+	noCandidate := j.judgeNoCandidate(now)
 
 	surplus := j.JudgeSurplus(now)
-	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait)}
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait, noCandidate)}
 	if writable {
 		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()

@@ -114,7 +114,7 @@ func (j *judgement) judgeKeptLeader() {
 		return
 	}
 	n, want, progress := j.lead.leader, j.Membership.Declared, ""
-	switch r := j.scaling.status; {
+	switch r := j.requests.scaling.status; {
 	case r == nil || r.Term != j.lead.term:
 	case r.Result == "":
 		progress = "; " + r.Target + " is asked to take over"

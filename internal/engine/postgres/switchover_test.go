@@ -82,7 +82,9 @@ func TestSwitchover(t *testing.T) {
 		{"another one than was named", "go", func(w *world) { recorded("orders-1")(w); w.changeLeader(0) }, request("orders-1", "orders-0 leads since term 2, instead of orders-1"), nil},
 		{"the leader of its term refuses it", "go", func(w *world) {
 			recorded("")(w)
-			w.reportElection(2, func(e *postgresapi.ElectionState) { e.Refused, e.RefusedReason = "go", "the Lease was not renewed just now" })
+			w.reportElection(2, func(e *postgresapi.ElectionState) {
+				e.Refused, e.RefusedReason = "go", "the Lease was not renewed just now"
+			})
 		}, request("", "refused: the Lease was not renewed just now"), nil},
 		{"the refusal of an earlier request is none of this one", "go", func(w *world) {
 			recorded("")(w)
