@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -111,4 +113,47 @@ func TestPrimaryRequestWaits(t *testing.T) {
 	if _, _, err := judgeResult(c, "switchover", "go"); err == nil || !strings.Contains(err.Error(), "kubectl holdfast resume orders -n shop") {
 		t.Errorf("suspended: %v", err)
 	}
+}
+
+// The page shows what the requests print, with the results that an operator answers.
+func TestPagePrintsPrimaryRequests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "kubectl-holdfast.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "<!-- run: TestPagePrintsPrimaryRequests -->\n```\n$ kubectl holdfast ")[1:]
+	answers := []struct{ primary, result string }{
+		{"orders-0", "orders-1 leads since term 7"},
+		{"orders-1", "refused: orders-0 does not stream from the primary: wait until it does, then request it with another ID"},
+		{"", ""},
+	}
+	if len(blocks) != len(answers) {
+		t.Fatalf("%d blocks, want %d", len(blocks), len(answers))
+	}
+	for i, block := range blocks {
+		block, _, _ = strings.Cut(block, "\n```")
+		command, want, _ := strings.Cut(block, "\n")
+		if got := runOnce(t, answers[i].primary, answers[i].result, strings.Fields(command)); got != want {
+			t.Errorf("%s prints\n%s\nand the page shows\n%s", command, got, want)
+		}
+	}
+}
+
+// runOnce is what a command prints of a cluster orders, with its error as main prints it.
+func runOnce(t *testing.T, primary, result string, args []string) string {
+	t.Helper()
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+	c.Status.Primary = primary
+	c.Status.Members = []v1alpha1.MemberStatus{{Name: "orders-0"}, {Name: "orders-1"}}
+	var out bytes.Buffer
+	root := NewRootCommand("test")
+	root.ResetCommands()
+	root.AddCommand(verbCommands(&session{client: &oneCluster{cluster: c, result: result}, namespace: "shop"})...)
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&out)
+	if err := root.Execute(); err != nil {
+		out.WriteString("holdfast: " + err.Error())
+	}
+	return strings.TrimSpace(out.String())
 }
