@@ -25,11 +25,16 @@ type ledModel struct {
 	// led are the terms in which a plan found members leading that have not followed
 	// another leader since.
 	led map[int]int64
+	// switched counts the switchovers that were requested and carried out.
+	switched int
 }
 
 func newLedModel(t *testing.T, seed uint64) *ledModel {
 	m := &ledModel{model: &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11))}, seed: seed, led: map[int]int64{}}
 	m.lease = &postgresapi.LeaseState{}
+	if seed%4 > 1 {
+		m.election = &postgresapi.ElectionState{Phase: "Standby"}
+	}
 	if seed%2 == 0 {
 		m.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 	}
@@ -50,22 +55,51 @@ func (m *ledModel) isLeading() bool {
 	return pod != nil && status != nil && status.Role == v1alpha1.RolePrimary && m.lease.HolderUID == string(pod.UID)
 }
 
-// moveLeader has a replica that serves lead. The former leader may not report yet
-// that it leads no longer.
+// moveLeader has a replica that serves lead.
 func (m *ledModel) moveLeader() {
 	for _, n := range m.random.Perm(objects.MostMembers) {
-		if s := m.o.Member(n); n == m.leads || s == nil || s.State != agentapi.StateStreaming || m.o.Volumes[n] == nil {
-			continue
+		if m.canLead(n) {
+			m.leadWith(n)
+			return
 		}
-		was := m.leads
-		m.leads = n
-		m.claimLease(m.o.Pods[n])
-		m.refreshStatus(n)
-		if m.o.Member(was) != nil && m.random.IntN(3) > 0 {
-			m.refreshStatus(was)
-		}
+	}
+}
+
+// canLead says whether a member is a replica that serves.
+func (m *ledModel) canLead(ordinal int) bool {
+	s := m.o.Member(ordinal)
+	return ordinal != m.leads && s != nil && s.State == agentapi.StateStreaming && m.o.Volumes[ordinal] != nil
+}
+
+// leadWith has a replica lead. The former leader may not report yet that it leads no
+// longer.
+func (m *ledModel) leadWith(ordinal int) {
+	was := m.leads
+	m.leads = ordinal
+	m.claimLease(m.o.Pods[ordinal])
+	m.refreshStatus(ordinal)
+	if m.o.Member(was) != nil && m.random.IntN(3) > 0 {
+		m.refreshStatus(was)
+	}
+}
+
+// followRequest has the leader carry out a switchover, later or at once, or refuse it.
+func (m *ledModel) followRequest() {
+	r := m.config().Switchover
+	if r == nil || r.Term != m.lease.Term || !m.isLeading() || !m.status(m.leads).Serving || m.random.IntN(3) > 0 {
 		return
 	}
+	for n := range objects.MostMembers {
+		if membersOf(m.c).PodName(n) != r.Target {
+			continue
+		}
+		if m.canLead(n) && m.random.IntN(5) > 0 {
+			m.switched++
+			m.leadWith(n)
+			return
+		}
+	}
+	m.reportElection(m.leads, func(e *postgresapi.ElectionState) { e.Refused, e.RefusedReason = r.ID, "why" })
 }
 
 // releaseLease has the leader stop in order: for a while no member leads.
@@ -151,6 +185,7 @@ func (m *ledModel) applyPlan(p engine.Plan, disturbed bool) {
 	m.c.Status.Election, m.c.Status.Requests = p.Report.Election, p.Report.Requests
 	if d, writable, _ := m.desired(); writable && d.Minted.Complete {
 		m.declared = d.Count
+		m.followRequest()
 	}
 	if disturbed && m.random.IntN(10) == 0 {
 		m.moveLeader()
@@ -257,7 +292,7 @@ func (m *ledModel) checkSettled(p engine.Plan, want int) {
 	}
 }
 
-func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) {
+func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool, switched int) {
 	m := newLedModel(t, seed)
 	for range 300 {
 		p := m.plan()
@@ -269,6 +304,9 @@ func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) 
 	want := m.c.Spec.DesiredReplicas()
 	if m.leads >= want {
 		kept = true
+		if r := findRequest(m.c, requestScaleDown); m.election != nil && (r == nil || !strings.HasPrefix(r.Result, "refused")) {
+			t.Fatalf("seed %d: member %d leads beyond %d, and was not asked to switch over: %+v", seed, m.leads, want, r)
+		}
 		m.checkSettled(p, m.leads+1)
 		waits := fmt.Sprintf("member %s leads and is beyond spec.replicas %d", membersOf(m.c).PodName(m.leads), want)
 		if got := messageOf(p.Facts, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown); !strings.Contains(got, waits) {
@@ -285,21 +323,22 @@ func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) 
 			t.Fatalf("seed %d: never settles: %s: %s", seed, f.Reason, f.Message)
 		}
 	}
-	return kept
+	return kept, m.switched
 }
 
 // Whichever member leads, and whenever another one does: the plan takes no other one
 // for the leader, scales no leader away and deletes no volume of the member that led
 // last. It replaces the leader last, and comes to rest.
 func TestPlanConvergesWhicheverMemberLeads(t *testing.T) {
-	kept := 0
+	kept, switched := 0, 0
 	for seed := range uint64(30) {
-		if testConvergenceWhicheverMemberLeads(t, seed) {
+		k, n := testConvergenceWhicheverMemberLeads(t, seed)
+		if switched += n; k {
 			kept++
 		}
 	}
-	if kept == 0 {
-		t.Error("no leader was beyond spec.replicas")
+	if kept == 0 || switched == 0 {
+		t.Errorf("%d leaders were beyond spec.replicas, and %d switchovers were requested", kept, switched)
 	}
 }
 
