@@ -187,8 +187,8 @@ type ElectionStatus struct {
 	// +optional
 	// +listType=atomic
 	MayLead []string `json:"mayLead,omitempty"`
-	// Unconfirmed are members that led before and have not followed another leader
-	// since. Their volumes may have the only copy of some WAL, and are not deleted.
+	// Unconfirmed are members that have not followed the leader since Term began.
+	// Their volumes may have the only copy of some WAL, and are not deleted.
 	// +optional
 	// +listType=atomic
 	Unconfirmed []string `json:"unconfirmed,omitempty"`

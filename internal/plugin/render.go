@@ -242,7 +242,7 @@ func (v view) renderElection(r Report) []node {
 		lines = append(lines, []cell{{"may lead", plain}, {strings.Join(r.Election.MayLead, ", "), plain}})
 	}
 	for _, name := range r.Election.Unconfirmed {
-		lines = append(lines, []cell{{"unconfirmed", yellow}, {name + " led before and has not followed another member since", plain}})
+		lines = append(lines, []cell{{"unconfirmed", yellow}, {name + " has not followed the leader since that term began", plain}})
 	}
 	for _, m := range r.Members {
 		if m.Fences > 0 {

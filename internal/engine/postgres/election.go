@@ -11,7 +11,9 @@ import (
 
 // planElection is what status records of the members' election. It outlives the
 // members' reports: a primary that was superseded stays so while its successor does
-// not answer, and a member that led is known for it until it has followed another one.
+// not answer. With each term, every other member is unconfirmed until it has followed
+// its leader: the one that led before, and one that did not answer in the election, may
+// have WAL that the new leader never received.
 func planElection(s objects.Set, o memberset.Observation, lead leadership) *v1alpha1.ElectionStatus {
 	recorded := s.Cluster.CommonStatus().Election
 	if lead.lease == nil || lead.lease.HolderPod == "" {
@@ -20,7 +22,7 @@ func planElection(s objects.Set, o memberset.Observation, lead leadership) *v1al
 	e := &v1alpha1.ElectionStatus{Leader: lead.lease.HolderPod, Term: lead.lease.Term}
 	if recorded != nil {
 		e.MayLead = slices.Clone(recorded.MayLead)
-		e.Unconfirmed = listUnconfirmed(s, o, *e, append(slices.Clone(recorded.Unconfirmed), recorded.Leader))
+		e.Unconfirmed = listUnconfirmed(s, o, *e, *recorded)
 	}
 	if lead.isLed() {
 		e.MayLead = nameVolumes(s, o, lead.readElection().MayLead)
@@ -28,12 +30,16 @@ func planElection(s objects.Set, o memberset.Observation, lead leadership) *v1al
 	return e
 }
 
-// listUnconfirmed are those of the members that led before whose volume is there, and
-// that have not followed the leader of the newest term.
-func listUnconfirmed(s objects.Set, o memberset.Observation, e v1alpha1.ElectionStatus, former []string) (unconfirmed []string) {
+// listUnconfirmed are the members with a volume that were there when the term began, and
+// have not followed its leader. A volume that is kept when its member was scaled away is
+// in no danger.
+func listUnconfirmed(s objects.Set, o memberset.Observation, e, recorded v1alpha1.ElectionStatus) (unconfirmed []string) {
 	for n := range objects.MostMembers {
-		name := s.PodName(n)
-		if name != e.Leader && slices.Contains(former, name) && o.Volumes[n] != nil && !isFollowing(o.Member(n), e.Term) {
+		name, v := s.PodName(n), o.Volumes[n]
+		switch {
+		case name == e.Leader || v == nil || v.Annotations[v1alpha1.AnnotationScaledAway] == string(v1alpha1.DeletionRetain):
+		case e.Term == recorded.Term && !slices.Contains(recorded.Unconfirmed, name):
+		case !isFollowing(o.Member(n), e.Term):
 			unconfirmed = append(unconfirmed, name)
 		}
 	}
@@ -70,8 +76,8 @@ func nameVolumes(s objects.Set, o memberset.Observation, volumes []string) []str
 	return named
 }
 
-// isUnconfirmed says whether a member led before and has not followed another leader
-// since: its volume may have the only copy of some WAL.
+// isUnconfirmed says whether a member has not followed the leader since its term began:
+// its volume may have the only copy of some WAL.
 func isUnconfirmed(s objects.Set, e *v1alpha1.ElectionStatus, ordinal int) bool {
 	return e != nil && slices.Contains(e.Unconfirmed, s.PodName(ordinal))
 }

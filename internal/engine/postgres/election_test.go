@@ -101,6 +101,17 @@ func TestElectionStatus(t *testing.T) {
 		}, recorded("orders-1", 7, "orders-0")},
 		{"a former leader that follows is confirmed", func(w *world) { w.c.Status.Election = recorded("orders-1", 0) }, recorded("orders-2", 1)},
 		{"one that does not answer is not", func(w *world) { w.c.Status.Election = recorded("orders-1", 0); w.fail(1) }, recorded("orders-2", 1, "orders-1")},
+		{"nor is a replica that did not answer", func(w *world) { w.c.Status.Election = recorded("orders-1", 0); w.fail(0) }, recorded("orders-2", 1, "orders-0")},
+		{"which stays so until it follows", func(w *world) { w.c.Status.Election = recorded("orders-2", 1, "orders-0", "orders-1"); w.fail(0) }, recorded("orders-2", 1, "orders-0")},
+		{"one that fails later in the term has followed", func(w *world) { w.c.Status.Election = recorded("orders-2", 1); w.fail(0) }, recorded("orders-2", 1)},
+		{"the volume of a former member that is kept is in no danger", func(w *world) {
+			w.c.Status.Election = recorded("orders-1", 0)
+			w.addFormerVolume(3, v1alpha1.DeletionRetain)
+		}, recorded("orders-2", 1)},
+		{"that of one that is to be deleted is", func(w *world) {
+			w.c.Status.Election = recorded("orders-1", 0)
+			w.addFormerVolume(3, v1alpha1.DeletionDelete)
+		}, recorded("orders-2", 1, "orders-3")},
 		{"nor one that does not stream", func(w *world) {
 			w.c.Status.Election = recorded("orders-1", 0)
 			w.status(1).State = agentapi.StateCatchingUp
@@ -183,8 +194,8 @@ func TestNothingIsScaledAwayWithoutALeader(t *testing.T) {
 	}
 }
 
-// The volume of a member that led is not deleted before the member has followed
-// another leader.
+// The volume of a member that led, or did not answer in an election, is not deleted
+// before the member has followed the leader.
 func TestFormerLeaderIsKeptUnderDelete(t *testing.T) {
 	begin := func(t *testing.T) *world {
 		w := ledBy(t, 3, 2)
@@ -208,13 +219,24 @@ func TestFormerLeaderIsKeptUnderDelete(t *testing.T) {
 		if got, want := scale(w), (scalePlan{3, waitUnconfirmed}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		const want = "member orders-2 led before and has not followed orders-0 since: it is kept, as volume data-orders-2 may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain"
+		const want = "member orders-2 has not followed orders-0 since term 2 began: it is kept, as volume data-orders-2 may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain"
 		if got := messageOf(w.plan().Facts, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown); !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
 		}
 		w.c.Spec.DeletionPolicy = v1alpha1.DeletionRetain
 		if got, want := scale(w), (scalePlan{2, waitNone}); got != want {
 			t.Errorf("under Retain: %+v, want %+v", got, want)
+		}
+	})
+	t.Run("it did not lead, and did not answer in the election", func(t *testing.T) {
+		w := ledBy(t, 3, 0)
+		w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+		w.c.Status.Election = w.plan().Report.Election
+		w.changeLeader(1)
+		w.declareReplicas(2)
+		w.fail(2)
+		if got, want := scale(w), (scalePlan{3, waitUnconfirmed}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
 	t.Run("another member led meanwhile", func(t *testing.T) {

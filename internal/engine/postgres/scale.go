@@ -26,8 +26,8 @@ const (
 	// waitDiverged: the volume of the next one would be deleted, with what the
 	// primary lacks.
 	waitDiverged
-	// waitUnconfirmed: the volume of the next one would be deleted, which held the
-	// primary. It may have the only copy of what it did not send.
+	// waitUnconfirmed: the volume of the next one would be deleted, and it may have the
+	// only copy of some WAL.
 	waitUnconfirmed
 )
 
@@ -89,8 +89,8 @@ func findKept(view *memberset.View, lead leadership) int {
 	return lead.holder
 }
 
-// keepUnconfirmed keeps the volumes of former members that led, of which no member knows
-// that another one has all of it.
+// keepUnconfirmed keeps the volumes of former members of which it is not known that the
+// leader has all of their WAL.
 func keepUnconfirmed(view *memberset.View, e *v1alpha1.ElectionStatus) {
 	view.Membership.Surplus = slices.DeleteFunc(view.Membership.Surplus, func(n int) bool { return isUnconfirmed(view.Set, e, n) })
 }
@@ -103,8 +103,8 @@ func (j *judgement) judgeUnconfirmed() {
 	}
 	n := j.Desired.Count - 1
 	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
-		"member %s led before and has not followed %s since: it is kept, as volume %s may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain to remove it and keep its volume",
-		j.PodName(n), j.PodName(j.lead.leader), j.VolumeName(n))
+		"member %s has not followed %s since term %d began: it is kept, as volume %s may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain to remove it and keep its volume",
+		j.PodName(n), j.PodName(j.lead.leader), j.lead.term, j.VolumeName(n))
 }
 
 // judgeKeptLeader says that a member is kept beyond what the spec asks for, since it
