@@ -36,6 +36,10 @@ const (
 	SuffixBackups = "-backups"
 )
 
+// RequestScaleDown is the type of the switchover that the operator itself requests,
+// since the member that leads is beyond spec.replicas. It has no annotation.
+const RequestScaleDown = "scale-down"
+
 // FieldManager is the server-side apply field manager of everything that the
 // operator writes.
 const FieldManager = "holdfast"

@@ -113,14 +113,20 @@ func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreS
 // ended.
 func (r *Reconciler[C, O]) announceRequests(c C, before, after []v1alpha1.RequestStatus) {
 	for _, now := range after {
-		name := v1alpha1.GroupVersion.Group + "/" + now.Type + "=" + now.ID
+		name, by := v1alpha1.GroupVersion.Group+"/"+now.Type+"="+now.ID, ""
+		if now.Type == v1alpha1.RequestScaleDown {
+			name = "the switchover that spec.replicas needs (" + now.ID + ")"
+		}
+		if now.Target != "" {
+			by = " by " + now.Target
+		}
 		known := slices.ContainsFunc(before, func(o v1alpha1.RequestStatus) bool { return o.Type == now.Type && o.ID == now.ID })
 		switch {
 		case slices.Contains(before, now):
 		case now.Result != "":
 			r.recordEvent(c, normal, v1alpha1.ReasonRequestCompleted, "Request", "%s: %s", name, now.Result)
 		case !known:
-			r.recordEvent(c, warning, v1alpha1.ReasonRequestAccepted, "Request", "%s is taken up by %s", name, now.Target)
+			r.recordEvent(c, warning, v1alpha1.ReasonRequestAccepted, "Request", "%s is taken up%s", name, by)
 		}
 	}
 }

@@ -13,12 +13,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// Types of the requests for another primary, as status has them: by annotation, and by
-// the operator itself.
-var (
-	requestSwitchover = requestType(v1alpha1.AnnotationSwitchover)
-	requestScaleDown  = "scale-down"
-)
+// requestSwitchover is the type of the request for another primary, as status has it.
+var requestSwitchover = requestType(v1alpha1.AnnotationSwitchover)
 
 // notAtCreation is the result of a request that a cluster was created with: it would be
 // carried out as a surprise once there is something to do.
@@ -59,7 +55,7 @@ func planSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead l
 // planScalingSwitchover requests another primary while the one that leads is beyond
 // spec.replicas: once for a generation and a term.
 func planScalingSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, scale scalePlan, requested bool) switchover {
-	r := switchover{status: findRequest(c, requestScaleDown)}
+	r := switchover{status: findRequest(c, v1alpha1.RequestScaleDown)}
 	id := fmt.Sprintf("generation-%d-term-%d", c.Generation, lead.term)
 	switch {
 	case isRunning(r.status) && lead.isServing() && lead.term == r.status.Term && scale.waits != waitSwitchover:
@@ -71,7 +67,7 @@ func planScalingSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation,
 		// it is not needed, or cannot be carried out, or was
 	default:
 		if target := findSuccessor(c, o, lead); target != memberset.NoLeader {
-			r.status = &v1alpha1.RequestStatus{Type: requestScaleDown, ID: id, Target: membersOf(c).PodName(target), Term: lead.term}
+			r.status = &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: membersOf(c).PodName(target), Term: lead.term}
 		}
 	}
 	return r
