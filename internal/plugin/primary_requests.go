@@ -75,10 +75,10 @@ func (o *primaryOptions) runSwitchover(cmd *cobra.Command, args []string) error 
 		to = target
 	}
 	primary := c.CommonStatus().Primary
-	switch {
-	case primary == "":
+	switch primary {
+	case "":
 		return fmt.Errorf("%s: no member takes writes now, so there is nothing to switch over from: see kubectl holdfast status %s", nameOf(c), flagHint(c))
-	case primary == target:
+	case target:
 		return fmt.Errorf("%s: %s leads already", nameOf(c), target)
 	}
 	return o.request(cmd, c, v1alpha1.AnnotationSwitchover, target, fmt.Sprintf("is to switch over from %s to %s", primary, to))
