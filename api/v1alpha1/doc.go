@@ -36,6 +36,10 @@ const (
 	SuffixBackups = "-backups"
 )
 
+// RequestScaleDown is the type of the switchover that the operator itself requests,
+// since the member that leads is beyond spec.replicas. It has no annotation.
+const RequestScaleDown = "scale-down"
+
 // FieldManager is the server-side apply field manager of everything that the
 // operator writes.
 const FieldManager = "holdfast"
@@ -112,6 +116,14 @@ const (
 	// held for DataStale to go on with the data that it has, on a new timeline.
 	// Its value is an ID of the user's choice: each is carried out once.
 	AnnotationContinueWithOlderData = "holdfast.dev/continue-with-older-data"
+	// AnnotationSwitchover on a PostgresCluster asks its primary to stop in order, so
+	// that another member leads. Its value is an ID of the user's choice, or
+	// <ID>@<pod> for one member: each ID is carried out once.
+	AnnotationSwitchover = "holdfast.dev/switchover"
+	// AnnotationPromote on a PostgresCluster without a primary asks one member to
+	// lead with what it has, whatever others have. Its value is <ID>@<pod>: each ID
+	// is carried out once.
+	AnnotationPromote = "holdfast.dev/promote"
 	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
 	// fills it. Until it says which database system it holds, it may hold a part
 	// of one.

@@ -7,6 +7,7 @@ import (
 // PostgresClusterSpec declares a PostgreSQL cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs room, too",fieldPath=".backup.walBudget"
+// +kubebuilder:validation:XValidation:rule="!has(self.failover) || !has(self.failover.noFailover) || self.failover.noFailover.filter(n, n < (has(self.replicas) ? self.replicas : 1)).size() < (has(self.replicas) ? self.replicas : 1)",message="spec.failover.noFailover must leave at least one of spec.replicas members: remove an ordinal, or raise spec.replicas",fieldPath=".failover.noFailover"
 type PostgresClusterSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -33,6 +34,11 @@ type PostgresClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, type(self[k]) != string || size(self[k]) <= 4096)",messageExpression="'spec.parameters.' + self.filter(k, type(self[k]) == string && size(self[k]) > 4096)[0] + ' is longer than 4096 characters: shorten it'"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !(k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','recovery_end_command','recovery_min_apply_delay','data_sync_retry','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash']))",messageExpression="'spec.parameters.' + self.filter(k, k in ['listen_addresses','port','unix_socket_directories','unix_socket_group','unix_socket_permissions','data_directory','config_file','hba_file','ident_file','external_pid_file','ssl','ssl_cert_file','ssl_key_file','ssl_ca_file','ssl_crl_file','ssl_crl_dir','primary_conninfo','primary_slot_name','hot_standby','wal_level','archive_mode','archive_command','archive_library','restore_command','recovery_target','recovery_target_time','recovery_target_lsn','recovery_target_xid','recovery_target_name','recovery_target_timeline','recovery_target_action','recovery_target_inclusive','promote_trigger_file','recovery_end_command','recovery_min_apply_delay','data_sync_retry','cluster_name','fsync','full_page_writes','synchronous_standby_names','wal_log_hints','allow_alter_system','event_source','logging_collector','log_destination','restart_after_crash'])[0] + ' is set by Holdfast and cannot be declared: remove it (docs/reference/postgrescluster.md lists what Holdfast owns)'"
 	Parameters Parameters `json:"parameters,omitempty"`
+
+	// Failover says which members may take over as the primary, and what that may
+	// lose. Changing it restarts nothing. Default: every member, with no limit.
+	// +optional
+	Failover *PostgresFailover `json:"failover,omitempty"`
 
 	// Bootstrap is the first database. It is read only while no data exists:
 	// afterwards the names that the data was made with stay in use, as in a

@@ -58,6 +58,11 @@ type CommonStatus struct {
 	// +optional
 	Primary string `json:"primary,omitempty"`
 
+	// Election is what the members' own election has decided, of a kind whose
+	// members elect a primary by a Lease.
+	// +optional
+	Election *ElectionStatus `json:"election,omitempty"`
+
 	// Members, by ordinal.
 	// +optional
 	// +listType=map
@@ -161,9 +166,32 @@ type MemberStatus struct {
 	// Node that the pod runs on.
 	// +optional
 	Node string `json:"node,omitempty"`
+	// Fences counts how often the member's database was stopped by force since its
+	// pod began, since it could not renew the Lease in time.
+	// +optional
+	Fences int64 `json:"fences,omitempty"`
 	// Message says what is wrong, or what the member waits for.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// ElectionStatus is what the members' election has decided.
+type ElectionStatus struct {
+	// Leader is the pod that leads since Term began, or that led last. Whether it
+	// takes writes now is in primary.
+	Leader string `json:"leader"`
+	// Term counts the changes of the leader.
+	Term int64 `json:"term"`
+	// MayLead are the members whose volumes may lead by the Lease. A volume whose
+	// member does not answer is listed by its ID.
+	// +optional
+	// +listType=atomic
+	MayLead []string `json:"mayLead,omitempty"`
+	// Unconfirmed are members that have not followed the leader since Term began.
+	// Their volumes may have the only copy of some WAL, and are not deleted.
+	// +optional
+	// +listType=atomic
+	Unconfirmed []string `json:"unconfirmed,omitempty"`
 }
 
 // RequestStatus is the last request of a type that was accepted.
@@ -180,6 +208,9 @@ type RequestStatus struct {
 	// MemberID is the target's ID in its group, where there is one.
 	// +optional
 	MemberID string `json:"memberID,omitempty"`
+	// Term of the leader that the request is for, where there is one.
+	// +optional
+	Term int64 `json:"term,omitempty"`
 	// Result says what was done; empty while the request is being carried out.
 	// +optional
 	Result string `json:"result,omitempty"`

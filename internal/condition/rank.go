@@ -29,7 +29,7 @@ var rankings = map[string][]Group{
 		// its members says.
 		{"Data needs a decision", []string{
 			v1alpha1.ReasonDataCorrupt, v1alpha1.ReasonQuorumLost, v1alpha1.ReasonRecoveryRefused,
-			v1alpha1.ReasonDataMissing, v1alpha1.ReasonDataStale, v1alpha1.ReasonDataDiverged, v1alpha1.ReasonWALMissing,
+			v1alpha1.ReasonNoSafeCandidate, v1alpha1.ReasonDataMissing, v1alpha1.ReasonDataStale, v1alpha1.ReasonDataDiverged, v1alpha1.ReasonWALMissing,
 		}},
 		// The database runs and refuses writes: applications fail now.
 		{"The database takes no writes", []string{v1alpha1.ReasonVolumeFull, v1alpha1.ReasonQuotaExceeded}},

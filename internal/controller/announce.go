@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +19,23 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	if before.Primary != after.Primary && after.Primary != "" {
 		r.recordEvent(c, normal, v1alpha1.ReasonPrimaryChanged, "Primary", "%s takes writes", after.Primary)
 	}
+	r.announceElection(c, before.Election, after.Election)
 	r.announceRestore(c, before.Restore, after.Restore)
 	r.announceDrill(c, before.Drill, after.Drill)
 	r.announceRequests(c, before.Requests, after.Requests)
 	r.announceMembers(c, before.Members, after.Members)
+}
+
+// announceElection says which member leads since another term began.
+func (r *Reconciler[C, O]) announceElection(c C, before, after *v1alpha1.ElectionStatus) {
+	if after == nil || before != nil && before.Leader == after.Leader && before.Term == after.Term {
+		return
+	}
+	text := fmt.Sprintf("%s leads since term %d", after.Leader, after.Term)
+	if before != nil {
+		text += "; before: " + before.Leader
+	}
+	r.recordEventOn(c, eventseries.MakeReference(c, fmt.Sprintf("term-%d", after.Term)), normal, v1alpha1.ReasonPrimaryChanged, "Election", "%s", text)
 }
 
 // announceConditions makes one event of each condition that says something new,
@@ -67,10 +81,15 @@ func readyChanged(old, now *metav1.Condition) bool {
 	return now.Status == metav1.ConditionTrue && old.Status != metav1.ConditionTrue
 }
 
-// announceMembers says which members changed their state or role.
+// announceMembers says which members changed their state or role, and which were
+// fenced.
 func (r *Reconciler[C, O]) announceMembers(c C, before, after []v1alpha1.MemberStatus) {
 	for _, m := range after {
 		known := slices.IndexFunc(before, func(old v1alpha1.MemberStatus) bool { return old.Name == m.Name })
+		if known >= 0 && before[known].Fences < m.Fences {
+			pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: fmt.Sprintf("fence-%d", m.Fences)}
+			r.recordEventOn(c, pod, warning, v1alpha1.ReasonFenced, "Fence", "%s was fenced: it could not renew the Lease in time, so its database was stopped by force", m.Name)
+		}
 		if known >= 0 && before[known].State == m.State && before[known].Role == m.Role {
 			continue
 		}
@@ -94,14 +113,20 @@ func (r *Reconciler[C, O]) announceRestore(c C, before, after *v1alpha1.RestoreS
 // ended.
 func (r *Reconciler[C, O]) announceRequests(c C, before, after []v1alpha1.RequestStatus) {
 	for _, now := range after {
-		name := v1alpha1.GroupVersion.Group + "/" + now.Type + "=" + now.ID
+		name, by := v1alpha1.GroupVersion.Group+"/"+now.Type+"="+now.ID, ""
+		if now.Type == v1alpha1.RequestScaleDown {
+			name = "the switchover that spec.replicas needs (" + now.ID + ")"
+		}
+		if now.Target != "" {
+			by = " by " + now.Target
+		}
 		known := slices.ContainsFunc(before, func(o v1alpha1.RequestStatus) bool { return o.Type == now.Type && o.ID == now.ID })
 		switch {
 		case slices.Contains(before, now):
 		case now.Result != "":
 			r.recordEvent(c, normal, v1alpha1.ReasonRequestCompleted, "Request", "%s: %s", name, now.Result)
 		case !known:
-			r.recordEvent(c, warning, v1alpha1.ReasonRequestAccepted, "Request", "%s is taken up by %s", name, now.Target)
+			r.recordEvent(c, warning, v1alpha1.ReasonRequestAccepted, "Request", "%s is taken up%s", name, by)
 		}
 	}
 }

@@ -151,3 +151,62 @@ func TestEventsOfMembers(t *testing.T) {
 		t.Errorf("the events are %q", s.events)
 	}
 }
+
+// A request says what takes it up, if that is one member.
+func TestEventsOfRequests(t *testing.T) {
+	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+	for _, request := range []v1alpha1.RequestStatus{
+		{Type: "switchover", ID: "go"},
+		{Type: "switchover", ID: "go", Result: "orders-1 leads since term 2"},
+		{Type: "promote", ID: "go", Target: "orders-1"},
+		{Type: v1alpha1.RequestScaleDown, ID: "generation-2-term-3", Target: "orders-0"},
+	} {
+		before := c.CommonStatus().DeepCopy()
+		c.Status.Requests = []v1alpha1.RequestStatus{request}
+		r.announceStatus(c, before)
+	}
+	want := []string{
+		"RequestAccepted: holdfast.dev/switchover=go is taken up",
+		"RequestCompleted: holdfast.dev/switchover=go: orders-1 leads since term 2",
+		"RequestAccepted: holdfast.dev/promote=go is taken up by orders-1",
+		"RequestAccepted: the switchover that spec.replicas needs (generation-2-term-3) is taken up by orders-0",
+	}
+	if diff := cmp.Diff(want, s.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Each term makes one event, and so does each fence.
+func TestEventsOfTheElection(t *testing.T) {
+	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+	for _, step := range []struct {
+		leader       string
+		term, fences int64
+	}{{"orders-0", 1, 0}, {"orders-0", 1, 0}, {"orders-0", 1, 1}, {"orders-1", 2, 1}, {"orders-1", 3, 1}, {"orders-0", 4, 0}} {
+		before := c.CommonStatus().DeepCopy()
+		c.Status.Election = &v1alpha1.ElectionStatus{Leader: step.leader, Term: step.term}
+		c.Status.Members = []v1alpha1.MemberStatus{{Name: "orders-0", State: "Running", Role: v1alpha1.RolePrimary, Fences: step.fences}}
+		r.announceStatus(c, before)
+	}
+	want := []string{
+		"PrimaryChanged: orders-0 leads since term 1",
+		"MemberState: orders-0 is Running (primary)",
+		"Fenced: orders-0 was fenced: it could not renew the Lease in time, so its database was stopped by force",
+		"PrimaryChanged: orders-1 leads since term 2; before: orders-0",
+		"PrimaryChanged: orders-1 leads since term 3; before: orders-1",
+		"PrimaryChanged: orders-0 leads since term 4; before: orders-1",
+	}
+	if diff := cmp.Diff(want, s.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}

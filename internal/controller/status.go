@@ -162,7 +162,7 @@ func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
 		st.Drill = p.drills.status
 	}
 	st.Requests, st.Schedules = r.Requests, slices.Clone(r.Schedules)
-	st.Archive = r.Archive
+	st.Archive, st.Election = r.Archive, r.Election
 	st.Restore = p.restored.status
 	if p.backups.Known {
 		st.LastBackup, st.NextBackup, st.StoreCheck = p.backups.Last, nil, p.store.check

@@ -141,6 +141,15 @@ var inputOfPostgres = map[string]input{
 	"next to no bandwidth":              {"spec.backup", map[string]any{"bandwidth": "65535"}, "backup.bandwidth must be at least 64Ki"},
 	"a budget of most of the volume":    {"spec.backup", map[string]any{"continuous": true, "walBudget": "513Mi", "destination": map[string]any{"url": "s3://b"}}, "backup.walBudget must be at most half of spec.storage.size"},
 	"a tiny budget":                     {"spec.backup", map[string]any{"continuous": true, "walBudget": "16Mi", "destination": map[string]any{"url": "s3://b"}}, "backup.walBudget must be at least 32Mi"},
+	"a limit of what a failover loses":  {"spec.failover", map[string]any{"maxLag": "16Mi"}, ""},
+	"a limit in bytes":                  {"spec.failover", map[string]any{"maxLag": int64(1)}, ""},
+	"a limit of nothing":                {"spec.failover", map[string]any{"maxLag": int64(0)}, "spec.failover.maxLag must be at least 1"},
+	"a limit that is a word":            {"spec.failover", map[string]any{"maxLag": "none"}, "must be a size in bytes, such as 16Mi"},
+	"a member that never leads":         {"spec.failover", map[string]any{"noFailover": []any{int64(8)}}, ""},
+	"a member that cannot be":           {"spec.failover", map[string]any{"noFailover": []any{int64(9)}}, "spec.failover.noFailover[0]"},
+	"a member that never leads, twice":  {"spec.failover", map[string]any{"noFailover": []any{int64(8), int64(8)}}, "spec.failover.noFailover[1]"},
+	"no member that may lead":           {"spec.failover", map[string]any{"noFailover": []any{int64(0), int64(1), int64(2), int64(3), int64(4), int64(5), int64(6), int64(7), int64(8)}}, "failover.noFailover must leave at least one of spec.replicas members"},
+	"no limits of a failover":           {"spec.failover", map[string]any{}, ""},
 }
 
 var inputOfEtcd = map[string]input{

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -46,13 +44,7 @@ func (o *reconcileOptions) runReconcile(cmd *cobra.Command, args []string) error
 		return err
 	}
 	requestID := time.Now().UTC().Format(time.RFC3339Nano)
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": c.GetUID(), "annotations": map[string]string{meta.ReconcileRequestAnnotation: requestID},
-	}})
-	if err != nil {
-		return err
-	}
-	if err := o.client.Patch(cmd.Context(), c, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager)); err != nil {
+	if err := o.annotate(cmd.Context(), c, meta.ReconcileRequestAnnotation, requestID); err != nil {
 		return fmt.Errorf("ask for a reconciliation of %s: %w", nameOf(c), err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is to be reconciled\n", nameOf(c))

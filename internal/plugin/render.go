@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,7 @@ func (v view) renderTree(r Report) node {
 	}
 	add("Conditions", v.renderConditions(r))
 	add("Members", v.renderMembers(r))
+	add("Election", v.renderElection(r))
 	add("Backups", v.renderBackups(r.Backups))
 	add("Volumes of members that are gone", v.renderRetainedVolumes(r))
 	add("Other volumes", v.renderOtherVolumes(r.OtherVolumes))
@@ -178,6 +180,8 @@ func remedyCommand(c metav1.Condition, r Report) string {
 		return "kubectl holdfast drift " + name + " --diff shows it; " + putsBack(r, name)
 	case v1alpha1.ReasonContested:
 		return "kubectl holdfast drift " + name + " shows who"
+	case v1alpha1.ReasonNoSafeCandidate:
+		return "if what is lost is accepted: kubectl holdfast promote " + r.Name + " POD -n " + r.Namespace + " --force"
 	case v1alpha1.ReasonSuspended:
 		return "kubectl holdfast resume " + name
 	case v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable, v1alpha1.ReasonProgressDeadline, v1alpha1.ReasonNoLeader:
@@ -221,6 +225,31 @@ func (v view) renderMembers(r Report) []node {
 		}
 	}
 	return nodes
+}
+
+// renderElection shows who leads since which term, whose volume may lead, and who was
+// fenced.
+func (v view) renderElection(r Report) []node {
+	if r.Election == nil {
+		return nil
+	}
+	leads := "leads"
+	if r.Primary != r.Election.Leader {
+		leads = "led last"
+	}
+	lines := [][]cell{{{leads, plain}, {fmt.Sprintf("%s, since term %d", r.Election.Leader, r.Election.Term), plain}}}
+	if len(r.Election.MayLead) > 0 {
+		lines = append(lines, []cell{{"may lead", plain}, {strings.Join(r.Election.MayLead, ", "), plain}})
+	}
+	for _, name := range r.Election.Unconfirmed {
+		lines = append(lines, []cell{{"unconfirmed", yellow}, {name + " has not followed the leader since that term began", plain}})
+	}
+	for _, m := range r.Members {
+		if m.Fences > 0 {
+			lines = append(lines, []cell{{"fenced", yellow}, {m.Name + " ×" + strconv.FormatInt(m.Fences, 10) + ": its database was stopped by force", plain}})
+		}
+	}
+	return leafNodes(v.alignCells(lines))
 }
 
 // roleCell shows the role of a member. In a group of equals it does not say who leads, and being

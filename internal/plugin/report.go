@@ -44,10 +44,12 @@ type Report struct {
 	// no sign of one.
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// Restore is the restore that the cluster began with.
-	Restore    *v1alpha1.RestoreStatus   `json:"restore,omitempty"`
-	Endpoints  *v1alpha1.EndpointsStatus `json:"endpoints,omitempty"`
-	Conditions []metav1.Condition        `json:"conditions,omitempty"`
-	Members    []MemberReport            `json:"members,omitempty"`
+	Restore   *v1alpha1.RestoreStatus   `json:"restore,omitempty"`
+	Endpoints *v1alpha1.EndpointsStatus `json:"endpoints,omitempty"`
+	// Election of the members; absent of a kind whose members hold none.
+	Election   *v1alpha1.ElectionStatus `json:"election,omitempty"`
+	Conditions []metav1.Condition       `json:"conditions,omitempty"`
+	Members    []MemberReport           `json:"members,omitempty"`
 	// RetainedVolumes held members that are gone.
 	RetainedVolumes []VolumeReport `json:"retainedVolumes,omitempty"`
 	// OtherVolumes hold neither a member nor backups.
@@ -101,7 +103,7 @@ func (s *session) gatherReport(ctx context.Context, c v1alpha1.Cluster) Report {
 		ReadyReplicas: st.ReadyReplicas, Replicas: int32(c.Common().DesiredReplicas()),
 		Observed:  st.ObservedGeneration == c.GetGeneration(),
 		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
-		Restore: st.Restore, Endpoints: st.Endpoints, Conditions: st.Conditions, of: k,
+		Restore: st.Restore, Endpoints: st.Endpoints, Election: st.Election, Conditions: st.Conditions, of: k,
 	}
 	if tool := gitops.FindTool(c); tool != nil {
 		r.DeclaredBy = tool.String()

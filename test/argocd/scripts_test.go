@@ -147,8 +147,10 @@ func TestActions(t *testing.T) {
 		want := readObject(t, kind, "actions", test.ExpectedOutputPath)
 		for _, o := range []*unstructured.Unstructured{got, want} {
 			// The time of an order is now.
-			if a := o.GetAnnotations(); a["reconcile.fluxcd.io/requestedAt"] != "" {
-				o.SetAnnotations(map[string]string{"reconcile.fluxcd.io/requestedAt": "set"})
+			for _, key := range []string{"reconcile.fluxcd.io/requestedAt", "holdfast.dev/switchover"} {
+				if a := o.GetAnnotations(); a[key] != "" {
+					o.SetAnnotations(map[string]string{key: "set"})
+				}
 			}
 		}
 		if diff := gocmp.Diff(want.Object, got.Object); diff != "" {

@@ -207,7 +207,7 @@ func TestArgoComponent(t *testing.T) {
 		if err := yaml.UnmarshalStrict([]byte(text), &actions); err != nil {
 			t.Fatal(err)
 		}
-		if actions.Discovery != readFile(t, dir, "actions", "discovery.lua") || len(actions.Definitions) != 3 {
+		if actions.Discovery != readFile(t, dir, "actions", "discovery.lua") || len(actions.Definitions) != 4 {
 			t.Errorf("actions of %s are not those of its scripts: run make generate", key)
 		}
 		for _, a := range actions.Definitions {

@@ -15,8 +15,8 @@ type desired struct {
 	objects.Desired
 	// first is the first database and its owner.
 	first firstDatabase
-	// older is the request to go on with older data.
-	older olderData
+	// requests are the one-shot requests to the members.
+	requests requests
 	// scale is how the number of members comes about.
 	scale scalePlan
 }
@@ -40,7 +40,7 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 	}
 	d.scale = planScale(c, view, lead)
 	d.Count = d.scale.count
-	d.older = planOlderData(c, o, lead)
+	d.requests = planRequests(c, view, lead, d.scale)
 	writable, faults := memberset.DesireVolumes(view, &d.Desired)
 	d.Config = clusterConfig(c, d)
 	return d, writable, append(facts, faults...)
@@ -50,7 +50,8 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := memberset.BaseConfig(membersOf(c), d.Desired)
 	config.Archive = membersOf(c).Archive()
-	config.Parameters, config.OlderData = c.Spec.Parameters, d.older.request
+	config.Parameters, config.OlderData = c.Spec.Parameters, d.requests.older.request
+	config.FailoverConfig = failoverConfig(c, d.requests)
 	config.Database, config.Owner = d.first.database, d.first.owner
 	return memberset.RenderConfig(config)
 }

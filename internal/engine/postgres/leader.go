@@ -27,6 +27,10 @@ type leadership struct {
 	// the Lease.
 	holder     int
 	leaseKnown bool
+	// term of that state; 0 while it is not known. The state itself is nil while no
+	// member reports it, or members contradict each other.
+	term  int64
+	lease *postgresapi.LeaseState
 	// doubts say why a member that reports to be the primary is not believed, by
 	// ordinal.
 	doubts map[int]string
@@ -34,21 +38,33 @@ type leadership struct {
 
 // findLeader finds the member that leads: the pod that the newest known state of the
 // Lease names as its holder, if it reports itself to be the primary, of that term. A
-// report without the Lease is not believed. Agents of earlier versions report no
-// Lease, and let none but the bootstrap member lead.
+// report without the Lease is not believed. What status records of a newer term counts
+// as well: the members that know it may not answer now. Agents of earlier versions
+// report no Lease, and let none but the bootstrap member lead.
 func findLeader(s objects.Set, o memberset.Observation) leadership {
 	l := leadership{leader: memberset.NoLeader, holder: memberset.NoLeader, doubts: map[int]string{}}
 	newest, contradicted := findNewestLease(o)
-	l.leaseKnown = newest != nil
-	if newest != nil && !contradicted {
-		l.holder = findHolder(s, o, *newest)
+	if newest != nil {
+		l.term = newest.Term
+	}
+	recorded := findRecorded(s, o, l.term)
+	l.leaseKnown = newest != nil || recorded != nil
+	switch {
+	case recorded != nil:
+		l.term = recorded.Term
+		l.holder = findHolder(s, o, postgresapi.LeaseState{HolderPod: recorded.Leader})
+	case newest != nil && !contradicted:
+		l.lease, l.holder = newest, findHolder(s, o, *newest)
 	}
 	claimants := listClaimants(o)
 	for _, n := range claimants {
 		why := ""
-		if newest != nil {
+		switch {
+		case recorded != nil:
+			why = fmt.Sprintf("and %s held the Lease in term %d, which is newer", recorded.Leader, recorded.Term)
+		case newest != nil:
 			why = doubtHolder(o.Member(n), *newest, contradicted)
-		} else {
+		default:
 			why = doubtEarlierAgent(n, len(claimants))
 		}
 		if why == "" {
@@ -78,6 +94,14 @@ func (l leadership) findExpected() int {
 
 // isServing says whether the leader answers queries.
 func (l leadership) isServing() bool { return l.status != nil && l.status.Serving }
+
+// isChanging says whether a member has no primary to follow for the moment: none serves,
+// or the member has not read the newest term of the Lease yet. What it then does not
+// receive is no failure of its own.
+func (l leadership) isChanging(m *agentapi.Status) bool {
+	own := readReplication(m).Lease
+	return !l.isServing() || own != nil && own.Term < l.term
+}
 
 // takesWrites says whether the leader takes writes.
 func (l leadership) takesWrites() bool {
@@ -133,7 +157,7 @@ func findNewestLease(o memberset.Observation) (newest *postgresapi.LeaseState, c
 // of the cluster's.
 func findHolder(s objects.Set, o memberset.Observation, lease postgresapi.LeaseState) int {
 	for n, pod := range o.Pods {
-		if string(pod.UID) == lease.HolderUID {
+		if lease.HolderUID != "" && string(pod.UID) == lease.HolderUID {
 			return n
 		}
 	}

@@ -22,11 +22,19 @@ type ledModel struct {
 	// declared is how many pods the StatefulSet has by what was applied last.
 	declared int
 	seed     uint64
+	// led are the terms in which a plan found members leading that have not followed
+	// another leader since.
+	led map[int]int64
+	// switched counts the switchovers that were requested and carried out.
+	switched int
 }
 
 func newLedModel(t *testing.T, seed uint64) *ledModel {
-	m := &ledModel{model: &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11))}, seed: seed}
+	m := &ledModel{model: &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11))}, seed: seed, led: map[int]int64{}}
 	m.lease = &postgresapi.LeaseState{}
+	if seed%4 > 1 {
+		m.election = &postgresapi.ElectionState{Phase: "Standby"}
+	}
 	if seed%2 == 0 {
 		m.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
 	}
@@ -47,22 +55,51 @@ func (m *ledModel) isLeading() bool {
 	return pod != nil && status != nil && status.Role == v1alpha1.RolePrimary && m.lease.HolderUID == string(pod.UID)
 }
 
-// moveLeader has a replica that serves lead. The former leader may not report yet
-// that it leads no longer.
+// moveLeader has a replica that serves lead.
 func (m *ledModel) moveLeader() {
 	for _, n := range m.random.Perm(objects.MostMembers) {
-		if s := m.o.Member(n); n == m.leads || s == nil || s.State != agentapi.StateStreaming || m.o.Volumes[n] == nil {
-			continue
+		if m.canLead(n) {
+			m.leadWith(n)
+			return
 		}
-		was := m.leads
-		m.leads = n
-		m.claimLease(m.o.Pods[n])
-		m.refreshStatus(n)
-		if m.o.Member(was) != nil && m.random.IntN(3) > 0 {
-			m.refreshStatus(was)
-		}
+	}
+}
+
+// canLead says whether a member is a replica that serves.
+func (m *ledModel) canLead(ordinal int) bool {
+	s := m.o.Member(ordinal)
+	return ordinal != m.leads && s != nil && s.State == agentapi.StateStreaming && m.o.Volumes[ordinal] != nil
+}
+
+// leadWith has a replica lead. The former leader may not report yet that it leads no
+// longer.
+func (m *ledModel) leadWith(ordinal int) {
+	was := m.leads
+	m.leads = ordinal
+	m.claimLease(m.o.Pods[ordinal])
+	m.refreshStatus(ordinal)
+	if m.o.Member(was) != nil && m.random.IntN(3) > 0 {
+		m.refreshStatus(was)
+	}
+}
+
+// followRequest has the leader carry out a switchover, later or at once, or refuse it.
+func (m *ledModel) followRequest() {
+	r := m.config().Switchover
+	if r == nil || r.Term != m.lease.Term || !m.isLeading() || !m.status(m.leads).Serving || m.random.IntN(3) > 0 {
 		return
 	}
+	for n := range objects.MostMembers {
+		if membersOf(m.c).PodName(n) != r.Target {
+			continue
+		}
+		if m.canLead(n) && m.random.IntN(5) > 0 {
+			m.switched++
+			m.leadWith(n)
+			return
+		}
+	}
+	m.reportElection(m.leads, func(e *postgresapi.ElectionState) { e.Refused, e.RefusedReason = r.ID, "why" })
 }
 
 // releaseLease has the leader stop in order: for a while no member leads.
@@ -109,6 +146,19 @@ func (m *ledModel) followLease() {
 	}
 }
 
+// recordLeader notes which member a plan found leading.
+func (m *ledModel) recordLeader(p engine.Plan) {
+	for n := range objects.MostMembers {
+		s := m.o.Member(n)
+		switch e := p.Report.Election; {
+		case e != nil && e.Leader == membersOf(m.c).PodName(n):
+			m.led[n] = e.Term
+		case m.o.Volumes[n] == nil, s != nil && s.State == agentapi.StateStreaming && readReplication(s).Lease.Term > m.led[n]:
+			delete(m.led, n)
+		}
+	}
+}
+
 // disturbCluster lets something fail, and the leader change.
 func (m *ledModel) disturbCluster() {
 	if m.c.Status.SystemIdentifier == "" {
@@ -132,8 +182,10 @@ func (m *ledModel) disturbCluster() {
 // controller acts on what was applied.
 func (m *ledModel) applyPlan(p engine.Plan, disturbed bool) {
 	m.carryOut(p)
+	m.c.Status.Election, m.c.Status.Requests = p.Report.Election, p.Report.Requests
 	if d, writable, _ := m.desired(); writable && d.Minted.Complete {
 		m.declared = d.Count
+		m.followRequest()
 	}
 	if disturbed && m.random.IntN(10) == 0 {
 		m.moveLeader()
@@ -166,11 +218,17 @@ func (m *ledModel) checkPlan(p engine.Plan) {
 	if d.Count < m.declared && !lead.isServing() {
 		m.t.Fatalf("seed %d: from %d members to %d while none leads", m.seed, m.declared, d.Count)
 	}
+	m.recordLeader(p)
 	if p.Step == nil {
 		return
 	}
 	switch s := p.Step; s.Type {
 	case memberset.StepDeleteVolume:
+		for n := range m.led {
+			if s.Target == membersOf(m.c).VolumeName(n) {
+				m.t.Fatalf("seed %d: volume %s is deleted, and its member led and has not followed another one", m.seed, s.Target)
+			}
+		}
 		if s.Target == membersOf(m.c).VolumeName(m.leads) || !m.isLeading() || m.c.Spec.DeletionPolicy != v1alpha1.DeletionDelete {
 			m.t.Fatalf("seed %d: volume %s is deleted, and member %d led last", m.seed, s.Target, m.leads)
 		}
@@ -223,12 +281,18 @@ func (m *ledModel) checkSettled(p engine.Plan, want int) {
 	if !m.isLeading() || p.Report.Primary != membersOf(m.c).PodName(m.leads) {
 		m.t.Fatalf("seed %d: status names the primary %q, and member %d leads", m.seed, p.Report.Primary, m.leads)
 	}
-	if m.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && len(m.o.Volumes) != want {
-		m.t.Fatalf("seed %d: %d volumes of %d members are left", m.seed, len(m.o.Volumes), want)
+	kept := 0
+	for n := range m.o.Volumes {
+		if n >= want && isUnconfirmed(membersOf(m.c), p.Report.Election, n) {
+			kept++
+		}
+	}
+	if m.c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && len(m.o.Volumes)-kept != want {
+		m.t.Fatalf("seed %d: %d volumes of %d members are left, and %d are kept", m.seed, len(m.o.Volumes), want, kept)
 	}
 }
 
-func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) {
+func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool, switched int) {
 	m := newLedModel(t, seed)
 	for range 300 {
 		p := m.plan()
@@ -240,6 +304,9 @@ func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) 
 	want := m.c.Spec.DesiredReplicas()
 	if m.leads >= want {
 		kept = true
+		if r := findRequest(m.c, v1alpha1.RequestScaleDown); m.election != nil && (r == nil || !strings.HasPrefix(r.Result, "refused")) {
+			t.Fatalf("seed %d: member %d leads beyond %d, and was not asked to switch over: %+v", seed, m.leads, want, r)
+		}
 		m.checkSettled(p, m.leads+1)
 		waits := fmt.Sprintf("member %s leads and is beyond spec.replicas %d", membersOf(m.c).PodName(m.leads), want)
 		if got := messageOf(p.Facts, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown); !strings.Contains(got, waits) {
@@ -256,21 +323,22 @@ func testConvergenceWhicheverMemberLeads(t *testing.T, seed uint64) (kept bool) 
 			t.Fatalf("seed %d: never settles: %s: %s", seed, f.Reason, f.Message)
 		}
 	}
-	return kept
+	return kept, m.switched
 }
 
 // Whichever member leads, and whenever another one does: the plan takes no other one
 // for the leader, scales no leader away and deletes no volume of the member that led
 // last. It replaces the leader last, and comes to rest.
 func TestPlanConvergesWhicheverMemberLeads(t *testing.T) {
-	kept := 0
+	kept, switched := 0, 0
 	for seed := range uint64(30) {
-		if testConvergenceWhicheverMemberLeads(t, seed) {
+		k, n := testConvergenceWhicheverMemberLeads(t, seed)
+		if switched += n; k {
 			kept++
 		}
 	}
-	if kept == 0 {
-		t.Error("no leader was beyond spec.replicas")
+	if kept == 0 || switched == 0 {
+		t.Errorf("%d leaders were beyond spec.replicas, and %d switchovers were requested", kept, switched)
 	}
 }
 

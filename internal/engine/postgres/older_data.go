@@ -1,11 +1,9 @@
 package postgres
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -15,7 +13,7 @@ import (
 )
 
 // requestOlderData is the type of the request, as status has it.
-var requestOlderData = strings.TrimPrefix(v1alpha1.AnnotationContinueWithOlderData, v1alpha1.GroupVersion.Group+"/")
+var requestOlderData = requestType(v1alpha1.AnnotationContinueWithOlderData)
 
 // olderData is how far the request to go on with older data has come.
 type olderData struct {
@@ -27,24 +25,20 @@ type olderData struct {
 
 // planOlderData takes up a request once, for a member that is held for older data
 // while none leads: what is decided of another situation is not true of this one. It
-// is recorded in status before its member hears of it.
-func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership) olderData {
-	var r olderData
-	for i := range c.Status.Requests {
-		if c.Status.Requests[i].Type == requestOlderData {
-			r.status = c.Status.Requests[i].DeepCopy()
-		}
-	}
+// is recorded in status before its member hears of it. It waits while a promotion is
+// carried out, and while members may still answer: one may lead, or have newer data.
+func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, waits bool) olderData {
+	r := olderData{status: findRequest(c, requestOlderData)}
 	s, id, held := membersOf(c), c.Annotations[v1alpha1.AnnotationContinueWithOlderData], findStale(o)
 	switch {
-	case r.status != nil && r.status.Result == "":
+	case isRunning(r.status):
 		r.carryOut(findMember(s, o, r.status.Target), nameServing(s, lead))
 	case id == "" || r.status != nil && r.status.ID == id || o.AwaitsFirstAnswer():
 		// nothing is requested, or nothing is known
 	case lead.isServing():
 		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: s.PodName(lead.leader)}
 		r.status.Result = describeNotNeeded(r.status.Target, r.status.Target)
-	case held >= 0:
+	case held >= 0 && !waits:
 		r.status = &v1alpha1.RequestStatus{Type: requestOlderData, ID: id, Target: s.PodName(held)}
 	}
 	return r
@@ -59,11 +53,7 @@ func findStale(o memberset.Observation) int {
 		if m == nil || m.State != agentapi.StateHeld || m.Hold != agentapi.HoldDataStale {
 			continue
 		}
-		var end postgresapi.WALPoint
-		if known := readReplication(m).WALEnd; known != nil {
-			end = *known
-		}
-		if found < 0 || cmp.Or(cmp.Compare(end.Timeline, newest.Timeline), cmp.Compare(end.Position, newest.Position)) > 0 {
+		if end := readWALEnd(m); found < 0 || compareWAL(end, newest) > 0 {
 			found, newest = n, end
 		}
 	}
@@ -100,7 +90,7 @@ func describeNotNeeded(target, leader string) string {
 // leads without: the newer volume came back.
 func (r *olderData) carryOut(m *agentapi.Status, leader string) {
 	switch {
-	case m != nil && m.Recovered == r.status.ID:
+	case m != nil && (m.Recovered == r.status.ID || leader == r.status.Target && wasForced(m, r.status.ID)):
 		r.status.Result = fmt.Sprintf("%s went on with older data, on timeline %d", r.status.Target, readReplication(m).Timeline)
 	case leader != "":
 		r.status.Result = describeNotNeeded(r.status.Target, leader)
@@ -109,10 +99,8 @@ func (r *olderData) carryOut(m *agentapi.Status, leader string) {
 	}
 }
 
-// listRequests are the one-shot requests that status records.
-func (r olderData) listRequests() []v1alpha1.RequestStatus {
-	if r.status == nil {
-		return nil
-	}
-	return []v1alpha1.RequestStatus{*r.status}
+// wasForced says whether a member claimed the Lease by a request.
+func wasForced(m *agentapi.Status, id string) bool {
+	election := readReplication(m).Election
+	return election != nil && election.Forced == id
 }

@@ -15,10 +15,11 @@ import (
 // judgement is one pass's view of the cluster, gathered once.
 type judgement struct {
 	memberset.Judgement
-	c     *v1alpha1.PostgresCluster
-	v     versions
-	lead  leadership
-	scale scalePlan
+	c        *v1alpha1.PostgresCluster
+	v        versions
+	lead     leadership
+	scale    scalePlan
+	requests requests
 }
 
 // Plan implements engine.Engine.
@@ -32,7 +33,9 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	v := readVersions(c, &view, lead)
 	d, writable, stalls := planDesired(c, &view, lead, v)
 	view.SetDesired(d.Desired)
-	j := judgement{c: c, v: v, lead: lead, scale: d.scale, Judgement: memberset.NewJudgement(view, stalls)}
+	election := planElection(view.Set, o, lead)
+	keepUnconfirmed(&view, election)
+	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
 		j.Standings[n] = judgeStanding(&view, lead, n)
 	}
@@ -40,13 +43,15 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.judgeFirst()
 	j.JudgeScale()
 	j.judgeKeptLeader()
+	j.judgeUnconfirmed()
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 	j.judgeService()
 	j.judgeArchive()
+	noCandidate := j.judgeNoCandidate(now)
 
 	surplus := j.JudgeSurplus(now)
-	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus)}
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait, noCandidate)}
 	if writable {
 		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()
@@ -55,7 +60,8 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Step, p.Drifts = j.nextStep(now), slices.Concat(j.PodDrifts(now), j.alterDrifts())
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
-	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.older.listRequests()
+	p.Report.Election = election
+	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.requests.listRequests()
 	p.Demand = j.demandBackup(p.Report.Archive, now)
 	if j.archiveBegins(p.Report.Archive, now) {
 		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)
@@ -81,7 +87,7 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 	case !m.Serving || primary && m.State != agentapi.StateRunning:
 		return memberset.JudgeSyncing(view, ordinal, false)
 	case !primary && m.State != agentapi.StateStreaming:
-		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected)
+		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected && !lead.isChanging(m))
 	case primary:
 		return memberset.JudgeRollout(view, ordinal, suffixRW)
 	}
@@ -142,6 +148,11 @@ func (j *judgement) findPrimary() string {
 func (j *judgement) reportCluster() engine.Report {
 	r := j.Report()
 	r.Version, r.Primary = j.v.running, j.findPrimary()
+	for n := range r.Members {
+		if m := j.Observed.Member(n); m != nil && readReplication(m).Election != nil {
+			r.Members[n].Fences = readReplication(m).Election.Fences
+		}
+	}
 	for n := range j.lead.doubts {
 		if n < len(r.Members) {
 			r.Members[n].Role = v1alpha1.RoleMember

@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"slices"
+
 	"k8s.io/utils/ptr"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
@@ -19,11 +21,14 @@ const (
 	// waitPrimary: without a primary that serves, the others may be the last copies.
 	waitPrimary
 	// waitSwitchover: the next one leads. Its pod and its data stay until another
-	// member does.
+	// member does, which is asked to take over.
 	waitSwitchover
 	// waitDiverged: the volume of the next one would be deleted, with what the
 	// primary lacks.
 	waitDiverged
+	// waitUnconfirmed: the volume of the next one would be deleted, and it may have the
+	// only copy of some WAL.
+	waitUnconfirmed
 )
 
 // scalePlan is how many members there are to be now.
@@ -54,6 +59,8 @@ func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadershi
 		return scalePlan{have, waitPrimary}
 	case view.Observed.DataDiverged(last) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete:
 		return scalePlan{have, waitDiverged}
+	case c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && isUnconfirmed(view.Set, planElection(view.Set, view.Observed, lead), last):
+		return scalePlan{have, waitUnconfirmed}
 	}
 	return scalePlan{last, waitNone}
 }
@@ -82,13 +89,38 @@ func findKept(view *memberset.View, lead leadership) int {
 	return lead.holder
 }
 
+// keepUnconfirmed keeps the volumes of former members of which it is not known that the
+// leader has all of their WAL.
+func keepUnconfirmed(view *memberset.View, e *v1alpha1.ElectionStatus) {
+	view.Membership.Surplus = slices.DeleteFunc(view.Membership.Surplus, func(n int) bool { return isUnconfirmed(view.Set, e, n) })
+}
+
+// judgeUnconfirmed says that a member is kept beyond what the spec asks for, since its
+// volume may have the only copy of some WAL.
+func (j *judgement) judgeUnconfirmed() {
+	if j.scale.waits != waitUnconfirmed {
+		return
+	}
+	n := j.Desired.Count - 1
+	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
+		"member %s has not followed %s since term %d began: it is kept, as volume %s may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain to remove it and keep its volume",
+		j.PodName(n), j.PodName(j.lead.leader), j.lead.term, j.VolumeName(n))
+}
+
 // judgeKeptLeader says that a member is kept beyond what the spec asks for, since it
-// leads.
+// leads, and who is asked to take over.
 func (j *judgement) judgeKeptLeader() {
 	if j.scale.waits != waitSwitchover {
 		return
 	}
-	n, want := j.lead.leader, j.Membership.Declared
+	n, want, progress := j.lead.leader, j.Membership.Declared, ""
+	switch r := j.requests.scaling.status; {
+	case r == nil || r.Term != j.lead.term:
+	case r.Result == "":
+		progress = "; " + r.Target + " is asked to take over"
+	default:
+		progress = "; the switchover to " + r.Target + " was " + r.Result + "; to try again, request one with the annotation " + v1alpha1.AnnotationSwitchover
+	}
 	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
-		"member %s leads and is beyond spec.replicas %d: it is kept, with its data, until another member leads; to keep it for good, set spec.replicas to %d", j.PodName(n), want, n+1)
+		"member %s leads and is beyond spec.replicas %d: it is kept, with its data, until another member leads; to keep it for good, set spec.replicas to %d%s", j.PodName(n), want, n+1, progress)
 }

@@ -37,6 +37,9 @@ type world struct {
 	// of the Lease. Agents of earlier versions report none.
 	leads int
 	lease *postgresapi.LeaseState
+	// election is what members report of their part in it; nil of agents of earlier
+	// versions.
+	election *postgresapi.ElectionState
 }
 
 // newWorld is a cluster of n members that no step has acted on yet.
@@ -202,7 +205,7 @@ func (w *world) member(ordinal int) *agentapi.Status {
 		TLSHash:           agentapi.HashTLS(w.o.Minted.TLS),
 	}
 	if w.lease != nil {
-		m.Engine = postgresapi.ReplicationStatus{Lease: w.lease}
+		m.Engine = postgresapi.ReplicationStatus{Lease: w.lease, Election: w.election}
 	}
 	if ordinal == w.leads {
 		m.Role, m.State, m.Flushed = v1alpha1.RolePrimary, agentapi.StateRunning, true

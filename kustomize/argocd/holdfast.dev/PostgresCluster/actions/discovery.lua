@@ -1,7 +1,9 @@
 local suspended = obj.spec ~= nil and obj.spec.suspend == true
 local deleting = obj.metadata.deletionTimestamp ~= nil
+local leads = obj.status ~= nil and obj.status.primary ~= nil and obj.status.primary ~= ""
+local alone = obj.spec == nil or obj.spec.replicas == nil or obj.spec.replicas < 2
 
-return {
+local actions = {
   suspend = {
     displayName = "Suspend",
     iconClass = "fa fa-fw fa-pause",
@@ -18,3 +20,15 @@ return {
     disabled = deleting,
   },
 }
+
+-- Members of an EtcdCluster elect their leader among themselves, whatever it is
+-- annotated with.
+if obj.kind == "PostgresCluster" then
+  actions.switchover = {
+    displayName = "Switch over to another primary",
+    iconClass = "fa fa-fw fa-exchange-alt",
+    disabled = suspended or deleting or alone or not leads,
+  }
+end
+
+return actions

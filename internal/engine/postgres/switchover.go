@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+)
+
+// requestSwitchover is the type of the request for another primary, as status has it.
+var requestSwitchover = requestType(v1alpha1.AnnotationSwitchover)
+
+// notAtCreation is the result of a request that a cluster was created with: it would be
+// carried out as a surprise once there is something to do.
+const notAtCreation = "not carried out: the cluster was created with it, or had no data yet; to request it now, use another ID"
+
+// askAgain ends the reason for which a request is refused.
+const askAgain = "then request it with another ID"
+
+// switchover is how far a request for another primary has come.
+type switchover struct {
+	// status is what is recorded of the last request; nil for none.
+	status *v1alpha1.RequestStatus
+	// request for the members; nil while there is none to carry out.
+	request *postgresapi.SwitchoverRequest
+}
+
+// planSwitchover takes up a request by annotation once, while a member leads. It is for
+// the leader of that term: what a failover made obsolete changes no primary again.
+func planSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership) switchover {
+	r := switchover{status: findRequest(c, requestSwitchover)}
+	s := membersOf(c)
+	id, target := splitRequest(c.Annotations[v1alpha1.AnnotationSwitchover])
+	switch {
+	case isRunning(r.status):
+		r.carryOut(s, lead)
+	case id == "" || r.status != nil && r.status.ID == id:
+		// nothing is requested
+	case c.Status.SystemIdentifier == "":
+		r.status = &v1alpha1.RequestStatus{Type: requestSwitchover, ID: id, Target: target, Result: notAtCreation}
+	case c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing():
+		// it waits for a primary that can be asked
+	default:
+		r.status = &v1alpha1.RequestStatus{Type: requestSwitchover, ID: id, Target: target, Term: lead.term, Result: refuseSwitchover(c, o, lead, id, target)}
+	}
+	return r
+}
+
+// planScalingSwitchover requests another primary while the one that leads is beyond
+// spec.replicas: once for a generation and a term.
+func planScalingSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, scale scalePlan, requested bool) switchover {
+	r := switchover{status: findRequest(c, v1alpha1.RequestScaleDown)}
+	id := fmt.Sprintf("generation-%d-term-%d", c.Generation, lead.term)
+	switch {
+	case isRunning(r.status) && lead.isServing() && lead.term == r.status.Term && scale.waits != waitSwitchover:
+		r.status.Result = "not needed: " + membersOf(c).PodName(lead.leader) + " is a member by spec.replicas"
+	case isRunning(r.status):
+		r.carryOut(membersOf(c), lead)
+	case scale.waits != waitSwitchover || requested || c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing(),
+		r.status != nil && r.status.ID == id, !lead.canSwitchOver():
+		// it is not needed, or cannot be carried out, or was
+	default:
+		if target := findSuccessor(c, o, lead); target != memberset.NoLeader {
+			r.status = &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: membersOf(c).PodName(target), Term: lead.term}
+		}
+	}
+	return r
+}
+
+// carryOut passes the request on until another term's leader serves, or the leader of
+// its term refuses it.
+func (r *switchover) carryOut(s objects.Set, lead leadership) {
+	switch {
+	case lead.isServing() && lead.term != r.status.Term:
+		leader := s.PodName(lead.leader)
+		r.status.Result = fmt.Sprintf("%s leads since term %d", leader, lead.term)
+		if r.status.Target != "" && r.status.Target != leader {
+			r.status.Result += ", instead of " + r.status.Target
+		}
+	case lead.isLed() && lead.term == r.status.Term && lead.readElection().Refused == r.status.ID:
+		r.status.Result = "refused: " + cmp.Or(lead.readElection().RefusedReason, "the primary gave no reason")
+	default:
+		r.request = &postgresapi.SwitchoverRequest{ID: r.status.ID, Term: r.status.Term, Target: r.status.Target}
+	}
+}
+
+// canSwitchOver says whether the agent of the member that leads takes part in an
+// election: agents of earlier versions do not.
+func (l leadership) canSwitchOver() bool {
+	return l.status != nil && readReplication(l.status).Election != nil
+}
+
+// readElection is the leader's part in the election; the zero value without one.
+func (l leadership) readElection() (e postgresapi.ElectionState) {
+	if l.canSwitchOver() {
+		e = *readReplication(l.status).Election
+	}
+	return e
+}
+
+// refuseSwitchover says why a request cannot be carried out, and what to do; empty
+// where it can.
+func refuseSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, id, target string) string {
+	s := membersOf(c)
+	leader := s.PodName(lead.leader)
+	switch {
+	case strings.HasPrefix(id, "@"):
+		return fmt.Sprintf("refused: %q has no ID: write <ID>@<pod>, with an ID that was not used before", id)
+	case !lead.canSwitchOver():
+		return "refused: the agent of " + leader + " is of a version without switchover: replace its pod, " + askAgain
+	case target == leader:
+		return "refused: " + target + " leads already: name another member, with another ID"
+	case target == "" && findSuccessor(c, o, lead) == memberset.NoLeader:
+		return "refused: no other member streams from " + leader + " and may lead: repair or add one, " + askAgain
+	case target == "":
+		return ""
+	}
+	for n := range c.Spec.DesiredReplicas() {
+		if s.PodName(n) == target {
+			return explainUnfit(c, o, lead, n)
+		}
+	}
+	return fmt.Sprintf("refused: %s is no member by spec.replicas: name one of %s to %s, with another ID", target, s.PodName(0), s.PodName(c.Spec.DesiredReplicas()-1))
+}
+
+// explainUnfit says why a member cannot take over from the leader, and what to do;
+// empty where it can.
+func explainUnfit(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, ordinal int) string {
+	name, pod, m := membersOf(c).PodName(ordinal), o.Pods[ordinal], o.Member(ordinal)
+	switch {
+	case mustNotLead(c, ordinal):
+		return "refused: " + name + " is in spec.failover.noFailover: name another member, or remove it there, " + askAgain
+	case pod == nil:
+		return "refused: " + name + " has no pod: wait until it streams, " + askAgain
+	case pod.DeletionTimestamp != nil:
+		return "refused: the pod of " + name + " is being deleted: wait until its next pod streams, " + askAgain
+	case m == nil || !m.Serving || m.State != agentapi.StateStreaming || lead.doubts[ordinal] != "":
+		return "refused: " + name + " does not stream from the primary: wait until it does, " + askAgain
+	}
+	return ""
+}
+
+// findSuccessor is the member that can take over from the leader, stays by
+// spec.replicas, and has received the most; memberset.NoLeader for none.
+func findSuccessor(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership) int {
+	found, most := memberset.NoLeader, postgresapi.WALPoint{}
+	for n := range c.Spec.DesiredReplicas() {
+		if n == lead.leader || explainUnfit(c, o, lead, n) != "" {
+			continue
+		}
+		if end := readWALEnd(o.Member(n)); found == memberset.NoLeader || compareWAL(end, most) > 0 {
+			found, most = n, end
+		}
+	}
+	return found
+}
+
+// readWALEnd is how far the WAL on a member's volume goes; zero while it is not known.
+func readWALEnd(m *agentapi.Status) (end postgresapi.WALPoint) {
+	if m == nil {
+		return end
+	}
+	if known := readReplication(m).WALEnd; known != nil {
+		end = *known
+	}
+	return end
+}
+
+// compareWAL orders ends of WAL: by timeline, and within one by position.
+func compareWAL(a, b postgresapi.WALPoint) int {
+	return cmp.Or(cmp.Compare(a.Timeline, b.Timeline), cmp.Compare(a.Position, b.Position))
+}
+
+// mustNotLead says whether spec.failover excludes a member from leading.
+func mustNotLead(c *v1alpha1.PostgresCluster, ordinal int) bool {
+	return c.Spec.Failover != nil && slices.Contains(c.Spec.Failover.NoFailover, int32(ordinal))
+}

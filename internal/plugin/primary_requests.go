@@ -1,0 +1,191 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// primaryOptions are those of the requests for another primary.
+type primaryOptions struct {
+	*session
+	to      string
+	force   bool
+	wait    bool
+	timeout time.Duration
+}
+
+// addWait adds --wait and how long it lasts.
+func (o *primaryOptions) addWait(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&o.wait, "wait", false, "wait until another member leads, or the request is refused")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long --wait waits; the request itself stays")
+	return cmd
+}
+
+func switchoverCommand(s *session) *cobra.Command {
+	o := &primaryOptions{session: s}
+	cmd := &cobra.Command{
+		Use:   "switchover NAME",
+		Short: "Have another member of a PostgreSQL cluster lead, without loss; --to names it",
+		Example: `  kubectl holdfast switchover orders
+  kubectl holdfast switchover orders --to orders-1 --wait`,
+		Args:              exactlyOne,
+		ValidArgsFunction: s.completeNames(postgresKind()),
+		RunE:              o.runSwitchover,
+	}
+	cmd.Flags().StringVar(&o.to, "to", "", "member that is to lead: its name or its ordinal (default: any)")
+	return o.addWait(cmd)
+}
+
+func promoteCommand(s *session) *cobra.Command {
+	o := &primaryOptions{session: s}
+	cmd := &cobra.Command{
+		Use:               "promote NAME POD",
+		Short:             "Have one member of a PostgreSQL cluster without a primary lead with what it has; what it lacks is lost",
+		Example:           `  kubectl holdfast promote orders orders-1 --force --wait`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: s.completeNames(postgresKind()),
+		RunE:              o.runPromote,
+	}
+	cmd.Flags().BoolVar(&o.force, "force", false, "accept that acknowledged writes that the member lacks are lost")
+	return o.addWait(cmd)
+}
+
+func (o *primaryOptions) runSwitchover(cmd *cobra.Command, args []string) error {
+	c, err := o.findPostgres(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	target, to := "", "another member"
+	if o.to != "" {
+		if target, err = memberNamed(c, o.to); err != nil {
+			return err
+		}
+		to = target
+	}
+	primary := c.CommonStatus().Primary
+	switch primary {
+	case "":
+		return fmt.Errorf("%s: no member takes writes now, so there is nothing to switch over from: see kubectl holdfast status %s", nameOf(c), flagHint(c))
+	case target:
+		return fmt.Errorf("%s: %s leads already", nameOf(c), target)
+	}
+	return o.request(cmd, c, v1alpha1.AnnotationSwitchover, target, fmt.Sprintf("is to switch over from %s to %s", primary, to))
+}
+
+func (o *primaryOptions) runPromote(cmd *cobra.Command, args []string) error {
+	c, err := o.findPostgres(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	target, err := memberNamed(c, args[1])
+	if err != nil {
+		return err
+	}
+	primary := c.CommonStatus().Primary
+	switch {
+	case primary != "":
+		return fmt.Errorf("%s: %s takes writes, so there is no need to lose any: use kubectl holdfast switchover %s --to %s", nameOf(c), primary, flagHint(c), target)
+	case !o.force:
+		return fmt.Errorf("%s: %s would lead with what it has, and acknowledged writes that it lacks are lost; if you accept that, repeat the command with --force", nameOf(c), target)
+	}
+	return o.request(cmd, c, v1alpha1.AnnotationPromote, target, "is to be led by "+target+", with what it has")
+}
+
+// findPostgres finds a cluster whose members elect their primary.
+func (o *primaryOptions) findPostgres(ctx context.Context, name string) (v1alpha1.Cluster, error) {
+	c, err := o.findCluster(ctx, name, postgresKind())
+	if err != nil {
+		return nil, err
+	}
+	if kindOf(c).gvk != postgresKind().gvk {
+		return nil, fmt.Errorf("%s is no PostgreSQL cluster: etcd moves its leader with kubectl holdfast etcdctl %s -- move-leader", nameOf(c), flagHint(c))
+	}
+	return c, nil
+}
+
+// request annotates the cluster with a new ID, and follows the request if it is to.
+func (o *primaryOptions) request(cmd *cobra.Command, c v1alpha1.Cluster, annotation, target, text string) error {
+	id := time.Now().UTC().Format("20060102T150405.000000Z")
+	value := id
+	if target != "" {
+		value += "@" + target
+	}
+	if err := o.annotate(cmd.Context(), c, annotation, value); err != nil {
+		return fmt.Errorf("annotate %s: %w", nameOf(c), err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", nameOf(c), text)
+	if !o.wait {
+		return nil
+	}
+	result, err := o.awaitResult(cmd.Context(), c, strings.TrimPrefix(annotation, v1alpha1.GroupVersion.Group+"/"), id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", nameOf(c), err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", nameOf(c), result)
+	return nil
+}
+
+// annotate sets one annotation of exactly the cluster that was read.
+func (s *session) annotate(ctx context.Context, c v1alpha1.Cluster, key, value string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": c.GetUID(), "annotations": map[string]string{key: value},
+	}})
+	if err != nil {
+		return err
+	}
+	return s.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager))
+}
+
+// awaitResult waits for the result of a request.
+func (o *primaryOptions) awaitResult(ctx context.Context, c v1alpha1.Cluster, kind, id string) (string, error) {
+	key := client.ObjectKeyFromObject(c)
+	deadline, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	for {
+		if err := o.client.Get(ctx, key, c); err != nil {
+			return "", fmt.Errorf("look at it again: %w; the request stays", err)
+		}
+		result, waits, err := judgeResult(c, kind, id)
+		if result != "" || err != nil {
+			return result, err
+		}
+		if !waitFor(deadline, waitInterval) {
+			return "", fmt.Errorf("no result after %s: %s; the request stays, see status.requests", o.timeout, waits)
+		}
+	}
+}
+
+// judgeResult is the result of a request, or an error where it was not carried out. Both
+// are empty while it has none, and waits says what for.
+func judgeResult(c v1alpha1.Cluster, kind, id string) (result, waits string, err error) {
+	requests := c.CommonStatus().Requests
+	n := slices.IndexFunc(requests, func(r v1alpha1.RequestStatus) bool { return r.Type == kind && r.ID == id })
+	switch {
+	case n < 0 && c.GetDeletionTimestamp() != nil:
+		return "", "", errors.New("it is being deleted")
+	case n < 0 && c.Common().Suspend:
+		return "", "", fmt.Errorf("it is suspended, and the request waits: kubectl holdfast resume %s", flagHint(c))
+	case n < 0:
+		return "", "the operator has not accepted the request yet", nil
+	case requests[n].Result == "":
+		return "", cmp.Or(requests[n].Target, "a member") + " is to lead", nil
+	}
+	for _, failure := range []string{"refused", "not needed", "not carried out"} {
+		if strings.HasPrefix(requests[n].Result, failure) {
+			return "", "", errors.New(requests[n].Result)
+		}
+	}
+	return requests[n].Result, "", nil
+}
