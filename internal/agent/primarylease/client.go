@@ -81,6 +81,8 @@ type Client struct {
 	dialing     atomic.Bool
 	// latest is the Lease as last read or written: what a write leaves as it is.
 	latest atomic.Pointer[coordinationv1.Lease]
+	// missing says that the last answer was that there is none.
+	missing atomic.Bool
 }
 
 // New opens no connection yet. It fails if the configuration cannot be used.
@@ -115,10 +117,11 @@ func (c *Client) ReadLease(ctx context.Context) (lease.Reading, error) {
 	switch r.Answer {
 	case lease.Done:
 		c.latest.Store(object)
+		c.missing.Store(false)
 		r.Version, r.Record = version(object), readRecord(object)
 		return r, nil
 	case lease.Missing:
-		c.latest.Store(&coordinationv1.Lease{})
+		c.missing.Store(true)
 		return r, nil
 	}
 	return r, fmt.Errorf("read Lease %s: %w", c.name, err)
@@ -151,6 +154,7 @@ func (c *Client) WriteLease(ctx context.Context, base lease.Version, r lease.Rec
 		return answerOf(err), lease.Version{}, fmt.Errorf("write Lease %s: %w", c.name, err)
 	}
 	c.latest.Store(object)
+	c.missing.Store(false)
 	return lease.Done, version(object), nil
 }
 

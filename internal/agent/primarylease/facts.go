@@ -44,7 +44,7 @@ type EarlierRecord struct {
 // request.
 func (c *Client) ReadFacts() Facts {
 	latest := c.latest.Load()
-	if latest == nil || latest.UID == "" {
+	if latest == nil || c.missing.Load() {
 		return Facts{}
 	}
 	return factsOf(latest)
