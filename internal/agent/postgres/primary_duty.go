@@ -133,6 +133,9 @@ func (d *primaryDuty) ensureAccounts(ctx context.Context, config *agent.Config) 
 	account, accountErr := readAccount(newest, d.credentials)
 	return d.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		err := accounts.EnsureReplicationRole(ctx, c)
+		if err == nil {
+			err = accounts.EnsureRewindRole(ctx, c)
+		}
 		if err == nil && config != nil {
 			err = accounts.EnsureSlots(ctx, c, config.Members, d.pod)
 		}
