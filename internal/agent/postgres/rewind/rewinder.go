@@ -52,8 +52,8 @@ type rewinding struct {
 	m       mark
 }
 
-// RewindData makes the data a standby's that can follow a primary, where a failover on
-// record explains that it diverged. The WAL that it drops is copied aside first. An error
+// RewindData makes the data a standby's that can follow a primary, where a recorded
+// failover explains that it diverged. The WAL that it drops is copied aside first. An error
 // says that the volume cannot be judged; nothing is copied over then.
 func (r *Rewinder) RewindData(ctx context.Context, primary Source) (Outcome, error) {
 	m, marked, err := readMark(r.o.Volume)
@@ -70,17 +70,25 @@ func (r *Rewinder) RewindData(ctx context.Context, primary Source) (Outcome, err
 		}
 	}
 	up, err := rolechange.ReadUpstream(ctx, primary.Connection)
-	if err == nil && (up.Standby || up.End.Timeline != primary.Timeline) {
-		err = &rolechange.FollowError{Problem: rolechange.NotLeading, Primary: primary.Connection.Pod}
-	}
 	if err != nil {
-		return Outcome{Result: Failed, Reason: err.Error()}, nil
+		away := &rolechange.FollowError{Problem: rolechange.NoAnswer, Primary: primary.Connection.Pod, Err: err}
+		return Outcome{Result: Failed, Reason: away.Error(), Kept: m.Kept}, nil
 	}
+	if up.Standby || up.End.Timeline != primary.Timeline {
+		other := &rolechange.FollowError{Problem: rolechange.NotLeading, Primary: primary.Connection.Pod}
+		return Outcome{Result: Failed, Reason: other.Error(), Kept: m.Kept}, nil
+	}
+	return r.rewindHeld(ctx, primary, m, marked, held, up)
+}
+
+// rewindHeld rewinds what a volume holds, or did before a rewind was interrupted, where
+// that diverged for a reason on record.
+func (r *Rewinder) rewindHeld(ctx context.Context, primary Source, m mark, marked bool, held rolechange.HeldWAL, up rolechange.Upstream) (Outcome, error) {
 	switch diverged := rolechange.JudgeRejoin(held, up); {
 	case diverged == nil && !m.Started:
 		return r.finishUntouched(marked, Outcome{Result: NotNeeded, Reason: "the primary has all that the volume holds"})
 	case !Explain(held, up, r.o.Led()):
-		return Outcome{Result: Unexplained, Reason: fmt.Sprintf("no failover on record explains it: %v", diverged)}, nil
+		return Outcome{Result: Unexplained, Reason: fmt.Sprintf("no recorded failover explains it: %v", diverged)}, nil
 	}
 	w := rewinding{Rewinder: r, primary: primary, up: up, m: m}
 	if m.Started {
