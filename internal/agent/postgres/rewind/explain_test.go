@@ -19,7 +19,9 @@ func TestRule18ExplainedDivergence(t *testing.T) {
 	primary := func(timeline int64, position uint64, history ...wal.Turn) rolechange.Upstream {
 		return rolechange.Upstream{SystemIdentifier: "7", End: lsn.Point{Timeline: timeline, Position: position}, History: history}
 	}
-	at := func(timeline uint32, position uint64) wal.Turn { return wal.Turn{Timeline: timeline, Position: position} }
+	at := func(timeline uint32, position uint64) wal.Turn {
+		return wal.Turn{Timeline: timeline, Position: position}
+	}
 	other, standby := primary(2, 90, at(1, 50)), primary(2, 90, at(1, 50))
 	other.SystemIdentifier, standby.Standby = "8", true
 	cases := []struct {

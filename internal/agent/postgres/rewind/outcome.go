@@ -49,9 +49,6 @@ var neverPossible = []string{
 	"target data directory is corrupt",
 }
 
-// sayNotRequired is what pg_rewind says of data without divergence.
-const sayNotRequired = "no rewind required"
-
 // classifyFailure says what it means that pg_rewind failed, by what it wrote.
 func classifyFailure(lines []string, err error) Outcome {
 	last := err.Error()
@@ -65,7 +62,7 @@ func classifyFailure(lines []string, err error) Outcome {
 	for _, line := range lines {
 		for _, message := range neverPossible {
 			if strings.Contains(line, message) {
-				return Outcome{Result: NotPossible, Reason: "pg_rewind: " + line}
+				return Outcome{Result: NotPossible, Reason: "pg_rewind: " + last}
 			}
 		}
 	}

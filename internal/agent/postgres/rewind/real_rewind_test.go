@@ -33,8 +33,10 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 func newRewinder(w *postgrestest.World, m *postgrestest.Member, led ...rewind.Term) *rewind.Rewinder {
 	return rewind.NewRewinder(rewind.Options{
 		Log: slog.New(slog.DiscardHandler), Volume: m.Volume, PGData: m.PGData(), RunDir: m.Run, Programs: w.Programs, Lock: m.Lock,
-		Settings: func(server.ControlData) map[string]string { return settings.ComputeSettings(m.Input(rolechange.Live{})) },
-		Led:      func() []rewind.Term { return led },
+		Settings: func(server.ControlData) map[string]string {
+			return settings.ComputeSettings(m.Input(rolechange.Live{}))
+		},
+		Led: func() []rewind.Term { return led },
 	})
 }
 
