@@ -48,6 +48,7 @@ func (m *Member) Input(live rolechange.Live) settings.Input {
 	return settings.Input{
 		Major: m.w.Programs.Major, Member: m.Name, Port: m.port, RunDir: m.Run, Parameters: m.parameters, InPlace: true,
 		Upstream: live.Upstream, SynchronousNames: live.SynchronousNames, Promoting: live.Promoting,
+		Archive: m.parameters["archive_command"],
 	}
 }
 
