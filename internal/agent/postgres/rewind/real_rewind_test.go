@@ -282,6 +282,19 @@ func TestRealRule18DataIsLeftAsItIs(t *testing.T) {
 	primary.Kill()
 	refused("the primary is away", former, primary, rewind.Failed, "does not answer", firstTerm)
 
+	// A rewind that ended before it changed anything leaves a standby.
+	if err := os.WriteFile(filepath.Join(former.Volume, datavolume.RewindName), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	signal := filepath.Join(former.PGData(), "standby.signal")
+	_ = os.Remove(signal)
+	requireInterrupted(t, former, true)
+	requireResult(t, rewindTo(t, newRewinder(w, former, firstTerm), former, primary, 2), rewind.Failed)
+	requireInterrupted(t, former, false)
+	if _, err := os.Stat(signal); err != nil {
+		t.Errorf("the data would lead: %v", err)
+	}
+
 	primary.Start(rolechange.Live{}) // no standby.signal: it goes on
 	requireResult(t, rewindTo(t, newRewinder(w, former, firstTerm), former, primary, 2), rewind.Rewound)
 	followsAgain(w, former, primary, 2)

@@ -60,8 +60,9 @@ func (r *Rewinder) RewindData(ctx context.Context, primary Source) (Outcome, err
 	if err != nil {
 		return Outcome{Result: NotPossible, Reason: "a rewind was interrupted, and its mark cannot be read: " + err.Error()}, nil
 	}
+	untouched := marked && !m.Started
 	if _, err := os.Lstat(filepath.Join(r.o.PGData, "backup_label")); err == nil && !m.Started {
-		return r.finishUntouched(marked, Outcome{Result: NotNeeded, Reason: "the data is a copy that was not started yet"})
+		return r.finishUntouched(untouched, Outcome{Result: NotNeeded, Reason: "the data is a copy that was not started yet"})
 	}
 	held := m.Held
 	if !m.Started {
@@ -72,23 +73,17 @@ func (r *Rewinder) RewindData(ctx context.Context, primary Source) (Outcome, err
 	up, err := rolechange.ReadUpstream(ctx, primary.Connection)
 	if err != nil {
 		away := &rolechange.FollowError{Problem: rolechange.NoAnswer, Primary: primary.Connection.Pod, Err: err}
-		return Outcome{Result: Failed, Reason: away.Error(), Kept: m.Kept}, nil
+		return r.finishUntouched(untouched, Outcome{Result: Failed, Reason: away.Error(), Kept: m.Kept})
 	}
 	if up.Standby || up.End.Timeline != primary.Timeline {
 		other := &rolechange.FollowError{Problem: rolechange.NotLeading, Primary: primary.Connection.Pod}
-		return Outcome{Result: Failed, Reason: other.Error(), Kept: m.Kept}, nil
+		return r.finishUntouched(untouched, Outcome{Result: Failed, Reason: other.Error(), Kept: m.Kept})
 	}
-	return r.rewindHeld(ctx, primary, m, marked, held, up)
-}
-
-// rewindHeld rewinds what a volume holds, or did before a rewind was interrupted, where
-// that diverged for a reason on record.
-func (r *Rewinder) rewindHeld(ctx context.Context, primary Source, m mark, marked bool, held rolechange.HeldWAL, up rolechange.Upstream) (Outcome, error) {
 	switch diverged := rolechange.JudgeRejoin(held, up); {
 	case diverged == nil && !m.Started:
-		return r.finishUntouched(marked, Outcome{Result: NotNeeded, Reason: "the primary has all that the volume holds"})
+		return r.finishUntouched(untouched, Outcome{Result: NotNeeded, Reason: "the primary has all that the volume holds"})
 	case !Explain(held, up, r.o.Led()):
-		return Outcome{Result: Unexplained, Reason: fmt.Sprintf("no recorded failover explains it: %v", diverged)}, nil
+		return r.finishUntouched(untouched, Outcome{Result: Unexplained, Reason: fmt.Sprintf("no recorded failover explains it: %v", diverged), Kept: m.Kept})
 	}
 	w := rewinding{Rewinder: r, primary: primary, up: up, m: m}
 	if m.Started {
@@ -97,9 +92,10 @@ func (r *Rewinder) rewindHeld(ctx context.Context, primary Source, m mark, marke
 	return w.beginRewind(ctx)
 }
 
-// finishUntouched marks data that no rewind has changed as a standby's again.
-func (r *Rewinder) finishUntouched(marked bool, o Outcome) (Outcome, error) {
-	if !marked {
+// finishUntouched marks data as a standby's again of which a rewind has changed nothing
+// yet, if one had begun.
+func (r *Rewinder) finishUntouched(begun bool, o Outcome) (Outcome, error) {
+	if !begun {
 		return o, nil
 	}
 	if err := errors.Join(datavolume.MarkStandby(r.o.PGData), removeMark(r.o.Volume)); err != nil {
@@ -180,6 +176,9 @@ func (w rewinding) repeatRewind(ctx context.Context) (Outcome, error) {
 		return never(err.Error())
 	} else if err != nil {
 		return Outcome{Result: Failed, Reason: err.Error(), Kept: w.m.Kept}, nil
+	}
+	if err := writeMark(w.o.Volume, w.m); err != nil { // pg_rewind removes one inside the data
+		return Outcome{}, err
 	}
 	w.o.Log.Info("repeats a rewind that was interrupted", "primary", w.primary.Connection.Pod, "fork", w.m.Fork.String())
 	return w.runRewind(ctx, control.SegmentSize)

@@ -40,6 +40,7 @@ const RewindApplication = "holdfast_rewind"
 // ForRewind is the connection by which the member reads the primary's files.
 func (c PrimaryConnection) ForRewind() PrimaryConnection {
 	c.Application, c.Role, c.Database = RewindApplication, RewindRole, AgentDatabase
+	c.ReadWrite = "" // it may lead to another member
 	return c
 }
 
