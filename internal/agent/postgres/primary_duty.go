@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/slots"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -137,7 +138,7 @@ func (d *primaryDuty) ensureAccounts(ctx context.Context, config *agent.Config) 
 			err = accounts.EnsureRewindRole(ctx, c)
 		}
 		if err == nil && config != nil {
-			err = accounts.EnsureSlots(ctx, c, config.Members, d.pod)
+			err = slots.KeepSlots(ctx, c, config.Members, slots.Own{Member: d.pod, Primary: true}, nil)
 		}
 		if err == nil && accountErr == nil {
 			var details map[string]string

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/slots"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 )
 
@@ -212,7 +213,9 @@ func (m *Member) EnsureSlots() {
 	for _, other := range m.w.Members {
 		names = append(names, other.Name)
 	}
-	if err := m.Session.Do(m.t.Context(), func(ctx context.Context, c *pgx.Conn) error { return accounts.EnsureSlots(ctx, c, names, m.Name) }); err != nil {
+	if err := m.Session.Do(m.t.Context(), func(ctx context.Context, c *pgx.Conn) error {
+		return slots.KeepSlots(ctx, c, names, slots.Own{Member: m.Name, Primary: true}, nil)
+	}); err != nil {
 		m.t.Fatal(err)
 	}
 }

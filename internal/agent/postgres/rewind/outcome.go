@@ -9,15 +9,15 @@ import (
 type Result int
 
 const (
-	// Failed: for a reason that passes. It is tried again.
+	// Failed says that the reason may pass. It is tried again.
 	Failed Result = iota + 1
-	// Rewound: the data is a standby's, and can follow the primary.
+	// Rewound says that the data is a standby's, and can follow the primary.
 	Rewound
-	// NotNeeded: what the volume holds is a part of what the primary does.
+	// NotNeeded says that what the volume holds is a part of what the primary does.
 	NotNeeded
-	// NotPossible: the primary's data has to be copied again.
+	// NotPossible says that the primary's data has to be copied again.
 	NotPossible
-	// Unexplained: no failover on record explains the divergence. Nothing was changed,
+	// Unexplained says that no recorded failover explains the divergence. Nothing was changed,
 	// and a person has to judge.
 	Unexplained
 )

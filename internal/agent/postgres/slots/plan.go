@@ -65,19 +65,13 @@ func PlanSlots(have []Slot, members []string, own Own, positions map[string]lsn.
 	}
 	var kept []string
 	for _, s := range have {
-		member, isWanted := wanted[s.Name]
-		isOurs := strings.HasPrefix(s.Name, settings.SlotPrefix)
-		switch {
-		case isOurs && !s.Active && (!isWanted || s.Lost || s.Restart == 0):
-			changes = append(changes, SlotChange{Action: Drop, Name: s.Name})
-			continue
-		case isWanted && !s.Active && !own.Primary:
-			at := positions[member]
-			if to := min(at.Position, own.Redo); at.Timeline == own.Timeline && to > s.Restart {
-				changes = append(changes, SlotChange{Action: Advance, Name: s.Name, To: to})
-			}
+		change, due := planSlot(s, wanted[s.Name], own, positions)
+		if due {
+			changes = append(changes, change)
 		}
-		kept = append(kept, s.Name)
+		if change.Action != Drop {
+			kept = append(kept, s.Name)
+		}
 	}
 	for _, member := range members {
 		if name := settings.SlotName(member); member != own.Member && !slices.Contains(kept, name) {
@@ -85,4 +79,20 @@ func PlanSlots(have []Slot, members []string, own Own, positions map[string]lsn.
 		}
 	}
 	return changes
+}
+
+// planSlot plans what is to be done about a slot that is there, of another member; of
+// none, if that is empty.
+func planSlot(s Slot, member string, own Own, positions map[string]lsn.Point) (change SlotChange, due bool) {
+	at := positions[member]
+	to := min(at.Position, own.Redo)
+	switch {
+	case s.Active || !strings.HasPrefix(s.Name, settings.SlotPrefix):
+		return SlotChange{}, false
+	case member == "" || s.Lost || s.Restart == 0:
+		return SlotChange{Action: Drop, Name: s.Name}, true
+	case !own.Primary && at.Timeline == own.Timeline && to > s.Restart:
+		return SlotChange{Action: Advance, Name: s.Name, To: to}, true
+	}
+	return SlotChange{}, false
 }
