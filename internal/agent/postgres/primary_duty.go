@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/slots"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/lease"
@@ -182,8 +183,11 @@ func (d *primaryDuty) ensureAccounts(ctx context.Context, config *agent.Config) 
 	account, accountErr := readAccount(newest, d.credentials)
 	return d.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		err := accounts.EnsureReplicationRole(ctx, c)
+		if err == nil {
+			err = accounts.EnsureRewindRole(ctx, c)
+		}
 		if err == nil && config != nil {
-			err = accounts.EnsureSlots(ctx, c, config.Members, d.pod)
+			err = slots.KeepSlots(ctx, c, config.Members, slots.Own{Member: d.pod, Primary: true}, nil)
 		}
 		if err == nil && accountErr == nil {
 			var details map[string]string

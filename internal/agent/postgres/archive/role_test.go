@@ -110,16 +110,15 @@ func TestRule21PromotionWithACallUnderWay(t *testing.T) {
 // What a replica discarded, and what no member has, is recorded before its timeline goes on.
 func TestRule21PromotionRecordsWhatIsMissing(t *testing.T) {
 	a := newArchiving(t)
+	a.config.Budget = 3 * mebibyte
 	a.ready(1, 1, 2)
 	a.asks(1, 1, 2)
 	a.Archiver = a.another(t.TempDir())
 	a.BeginRun(false)
-	a.config.Budget = 2 * mebibyte
 	a.ready(1, 3, 4, 5)
+	a.promotes(2, 6)
 	a.asks(1, 3) // beyond the budget
 	a.recycled(3)
-	a.config.Budget = 64 * mebibyte
-	a.promotes(2, 6)
 	a.ChangeRole(true)
 	a.asks(1, 4, 5)
 	a.asks(2, 6)

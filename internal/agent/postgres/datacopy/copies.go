@@ -161,6 +161,9 @@ func (c *Copies) AdoptCopy() error {
 			return err
 		}
 	}
+	if err := datavolume.MoveRewindMark(c.o.Volume); err != nil {
+		return err
+	}
 	if err := atomicfile.Move(path(datavolume.CopyName), path(datavolume.DataName)); err != nil {
 		return err
 	}

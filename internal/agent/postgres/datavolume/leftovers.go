@@ -69,6 +69,9 @@ func TidyVolume(dir string) error {
 		case tidyRemoveCopy:
 			err = RemoveCopy(dir)
 		case tidyAdoptCopy:
+			if err = MoveRewindMark(dir); err != nil {
+				break
+			}
 			err = atomicfile.Move(path(CopyName), path(DataName))
 		case tidyRestoreOld:
 			err = atomicfile.Move(path(OldName), path(DataName))

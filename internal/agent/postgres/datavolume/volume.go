@@ -43,6 +43,12 @@ const (
 	// ElectionName is the volume's ID and what its member has promised in elections. It
 	// stands beside the data as well.
 	ElectionName = "election.json"
+	// RewindName is the mark of data that is being rewound: it is neither one history
+	// nor the other.
+	RewindName = "rewind.json"
+	// KeptPrefix begins the names of directories that keep WAL which a rewind drops
+	// from the data.
+	KeptPrefix = "diverged-"
 )
 
 // Content is what a volume holds.
@@ -88,9 +94,9 @@ func InspectVolume(dir string) (Observation, error) {
 		switch name := entry.Name(); name {
 		case DataName:
 			v.Content = ContentData
-		case "lost+found", volumelock.LockFile, ParametersName, OldName, CopyName, CompleteName, DropName, DivergedMarkName, LeaderName, ElectionName:
+		case "lost+found", volumelock.LockFile, ParametersName, OldName, CopyName, CompleteName, DropName, DivergedMarkName, LeaderName, ElectionName, RewindName:
 		default:
-			if !strings.HasPrefix(name, ".") {
+			if !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, KeptPrefix) {
 				v.Unknown = name
 			}
 		}

@@ -140,7 +140,7 @@ func (s *Server) explainNoStream(ctx context.Context, t Target, held HeldWAL) *F
 	if err != nil || control.SegmentSize <= 0 {
 		return problem
 	}
-	conn, err := dialUpstream(ctx, t.Connection)
+	conn, err := DialUpstream(ctx, t.Connection)
 	if err != nil {
 		problem.Problem, problem.Err = NoAnswer, err
 		return problem

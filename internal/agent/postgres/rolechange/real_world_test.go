@@ -28,10 +28,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/accounts"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/slots"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -318,7 +318,9 @@ func (m *member) ensureSlots() {
 	for _, other := range m.w.members {
 		names = append(names, other.name)
 	}
-	if err := m.session.Do(m.t.Context(), func(ctx context.Context, c *pgx.Conn) error { return accounts.EnsureSlots(ctx, c, names, m.name) }); err != nil {
+	if err := m.session.Do(m.t.Context(), func(ctx context.Context, c *pgx.Conn) error {
+		return slots.KeepSlots(ctx, c, names, slots.Own{Member: m.name, Primary: true}, nil)
+	}); err != nil {
 		m.t.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ type Upstream struct {
 
 // ReadUpstream asks the server at the pod's own address, or at the IP.
 func ReadUpstream(ctx context.Context, c settings.PrimaryConnection) (Upstream, error) {
-	conn, err := dialUpstream(ctx, c)
+	conn, err := DialUpstream(ctx, c)
 	if err != nil {
 		return Upstream{}, err
 	}
@@ -55,8 +55,9 @@ func ReadUpstream(ctx context.Context, c settings.PrimaryConnection) (Upstream, 
 	return up, err
 }
 
-// dialUpstream opens a connection for replication, as the member's stream does.
-func dialUpstream(ctx context.Context, c settings.PrimaryConnection) (*pgconn.PgConn, error) {
+// DialUpstream opens a connection as the member's stream does: for replication, or to
+// the database that the connection names, as its role.
+func DialUpstream(ctx context.Context, c settings.PrimaryConnection) (*pgconn.PgConn, error) {
 	host, port, err := net.SplitHostPort(c.Pod)
 	if err != nil {
 		return nil, fmt.Errorf("the primary's address: %w", err)
@@ -65,9 +66,12 @@ func dialUpstream(ctx context.Context, c settings.PrimaryConnection) (*pgconn.Pg
 	if err != nil {
 		return nil, fmt.Errorf("the primary's port: %w", err)
 	}
-	tls := c.RunDir + "/tls"
-	config, err := pgconn.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s sslmode=verify-full sslcert=%s/tls.crt sslkey=%s/tls.key sslrootcert=%s/roots.crt connect_timeout=3 application_name=%s replication=true",
-		host, number, settings.ReplicationRole, tls, tls, tls, rejoinApplication))
+	tls, role, session, application := c.RunDir+"/tls", settings.ReplicationRole, "replication=true", rejoinApplication
+	if c.Database != "" {
+		role, session, application = c.Role, "dbname="+c.Database, c.Application
+	}
+	config, err := pgconn.ParseConfig(fmt.Sprintf("host=%s port=%d user=%s sslmode=verify-full sslcert=%s/tls.crt sslkey=%s/tls.key sslrootcert=%s/roots.crt connect_timeout=3 application_name=%s %s",
+		host, number, role, tls, tls, tls, application, session))
 	if err != nil {
 		return nil, err
 	}

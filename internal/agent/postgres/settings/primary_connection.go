@@ -28,6 +28,28 @@ type PrimaryConnection struct {
 	Member, RunDir string
 	// Application that connects; the member's stream if it is empty.
 	Application string
+	// Role that it connects as; ReplicationRole if it is empty.
+	Role string
+	// Database that it connects to; empty for replication.
+	Database string
+}
+
+// RewindApplication is a former primary that is being rewound.
+const RewindApplication = "holdfast_rewind"
+
+// ForRewind is the connection by which the member reads the primary's files.
+func (c PrimaryConnection) ForRewind() PrimaryConnection {
+	c.Application, c.Role, c.Database = RewindApplication, RewindRole, AgentDatabase
+	c.ReadWrite = "" // it may lead to another member
+	return c
+}
+
+// nameRole is the role of the connection.
+func (c PrimaryConnection) nameRole() string {
+	if c.Role != "" {
+		return c.Role
+	}
+	return ReplicationRole
 }
 
 // CopyApplication is a copy of the data that is being made. Its name is in no
@@ -56,7 +78,8 @@ func (c PrimaryConnection) String() string {
 		{"host", strings.Join(hosts, ",")},
 		{"hostaddr", strings.Join(addresses[:len(hosts)], ",")},
 		{"port", strings.Join(ports, ",")},
-		{"user", ReplicationRole},
+		{"user", c.nameRole()},
+		{"dbname", c.Database},
 		{"application_name", c.nameApplication()},
 		{"sslmode", "verify-full"},
 		{"sslcert", c.RunDir + "/tls/tls.crt"},
@@ -71,7 +94,7 @@ func (c PrimaryConnection) String() string {
 	}
 	var b strings.Builder
 	for i, pair := range pairs {
-		if pair[0] == "hostaddr" && c.IP == "" {
+		if pair[0] == "hostaddr" && c.IP == "" || pair[0] == "dbname" && c.Database == "" {
 			continue
 		}
 		if i > 0 {

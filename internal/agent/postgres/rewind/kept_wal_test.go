@@ -1,0 +1,160 @@
+package rewind
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+)
+
+func mustWrite(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readTree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, pattern := range []string{"*", "*/*"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			if data, err := os.ReadFile(path); err == nil {
+				name, _ := filepath.Rel(dir, path)
+				found[name] = string(data)
+			}
+		}
+	}
+	return found
+}
+
+// What is kept is the WAL of the volume's own way since the common checkpoint. It does not
+// change when files of pg_wal are written over, and can be put back.
+func TestRule18DivergedWALIsKept(t *testing.T) {
+	volume := t.TempDir()
+	walDir := filepath.Join(volume, "pgdata", "pg_wal")
+	kept := map[string]string{
+		"000000010000000000000005": "a", "000000010000000000000006.partial": "b", "000000030000000000000006": "c", "000000030000000000000007": "d",
+		"00000002.history": "e", "00000003.history": "f", "archive_status/000000030000000000000006.ready": "",
+	}
+	for name, text := range kept {
+		mustWrite(t, filepath.Join(walDir, name), text)
+	}
+	for _, name := range []string{
+		"000000010000000000000004", "000000030000000000000008", "000000020000000000000006", "archive_status/000000030000000000000007.done",
+		"archive_status/000000010000000000000004.ready", "xlogtemp.12",
+	} {
+		mustWrite(t, filepath.Join(walDir, name), "not kept")
+	}
+	fork := lsn.Parse(1, "1/600028")
+	k := keptRange{timelines: []int64{1, 3}, first: 5, last: 7, size: 1 << 20}
+	name, err := keepWAL(volume, walDir, fork, k)
+	if err != nil || name != "diverged-1-1-600028" {
+		t.Fatalf("%q, %v", name, err)
+	}
+	written, err := os.OpenFile(filepath.Join(walDir, "000000030000000000000007"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = written.WriteString("X")
+	}
+	if err := errors.Join(err, written.Close(), os.Remove(filepath.Join(walDir, "000000030000000000000006"))); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(kept, readTree(t, filepath.Join(volume, name))); diff != "" {
+		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	if err := restoreWAL(filepath.Join(volume, name), walDir); err != nil {
+		t.Fatal(err)
+	}
+	after := readTree(t, walDir)
+	for name, text := range kept {
+		if after[name] != text {
+			t.Errorf("%s is %q after it was put back, want %q", name, after[name], text)
+		}
+	}
+	// Another directory never takes the place of one that is there.
+	if again, err := keepWAL(volume, walDir, fork, k); err != nil || again != "diverged-1-1-600028-2" {
+		t.Errorf("%q, %v", again, err)
+	}
+	if err := DropKept(volume); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := ListKept(volume); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+func TestRule18InterruptedRewindIsMarked(t *testing.T) {
+	volume := t.TempDir()
+	requires := func(when string, want bool) {
+		t.Helper()
+		if got, err := IsInterrupted(volume); err != nil || got != want {
+			t.Errorf("%s: interrupted %t, %v; want %t", when, got, err, want)
+		}
+	}
+	mustWrite(t, filepath.Join(volume, datavolume.DataName, "PG_VERSION"), "17\n")
+	requires("without a mark", false)
+	want := mark{Started: true, Fork: lsn.Parse(1, "0/600028"), Checkpoint: "0/700028", Timeline: 1, Kept: "diverged-1-0-600028"}
+	if err := writeMark(volume, want); err != nil {
+		t.Fatal(err)
+	}
+	requires("with a mark", true)
+	got, found, err := readMark(volume)
+	if diff := cmp.Diff(want, got); diff != "" || !found || err != nil {
+		t.Errorf("%s, %t, %v", diff, found, err)
+	}
+	if !got.isUntouched(server.ControlData{Checkpoint: "0/700028", Timeline: 1}) || got.isUntouched(server.ControlData{Checkpoint: "0/700028", Timeline: 2}) {
+		t.Error("pg_control is misjudged")
+	}
+	mustWrite(t, filepath.Join(volume, datavolume.KeptPrefix+"1-0-600028", "000000010000000000000006"), "")
+	if err := DropKept(volume); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := ListKept(volume); err != nil || len(kept) != 1 {
+		t.Errorf("kept is %v, %v", kept, err)
+	}
+	mustWrite(t, filepath.Join(volume, datavolume.RewindName), "{") // half of it
+	requires("with half a mark", true)
+	if err := removeMark(volume); err != nil {
+		t.Fatal(err)
+	}
+	requires("once it is complete", false)
+}
+
+func TestRule18FailureOfARewind(t *testing.T) {
+	failed := errors.New("exit status 1")
+	cases := []struct {
+		name  string
+		lines []string
+		want  Outcome
+	}{
+		{"the primary goes away", []string{"pg_rewind: connected to server", `pg_rewind: error: connection to server at "x" failed: Connection refused`},
+			Outcome{Result: Failed, Reason: `pg_rewind: connection to server at "x" failed: Connection refused`}},
+		{"the primary goes away later", []string{"pg_rewind: fatal: could not fetch file list: server closed the connection unexpectedly"},
+			Outcome{Result: Failed, Reason: "pg_rewind: could not fetch file list: server closed the connection unexpectedly"}},
+		{"the WAL before the fork is missing", []string{"pg_rewind: error: could not find previous WAL record at 0/2000028: x"},
+			Outcome{Result: NotPossible, Reason: "pg_rewind: could not find previous WAL record at 0/2000028: x"}},
+		{"changes of hint bits were not logged", []string{`pg_rewind: error: target server needs to use either data checksums or "wal_log_hints = on"`},
+			Outcome{Result: NotPossible, Reason: `pg_rewind: target server needs to use either data checksums or "wal_log_hints = on"`}},
+		{"it was killed", nil, Outcome{Result: Failed, Reason: "pg_rewind: exit status 1"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, classifyFailure(c.lines, failed)); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
