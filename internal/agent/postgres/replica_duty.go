@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
@@ -18,6 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/replica"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/slots"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
@@ -38,6 +41,11 @@ type replicaDuty struct {
 	comparer         *divergence.Comparer
 	copies           *datacopy.Copies
 	archive          *archive.Archiver
+	// session is the reserved connection, pod this member's, and ends is how far the
+	// WAL of the others goes.
+	session *server.Session
+	pod     string
+	ends    func() map[string]lsn.Point
 	// stalled is why no member is elected; empty for no reason.
 	stalled func() string
 	// restart asks for the end of the run, and trouble for a repair.
@@ -49,6 +57,7 @@ func newReplicaDuty(a *postgresAgent, l *serverLife) *replicaDuty {
 	return &replicaDuty{
 		log: a.o.Log, host: a.Host, health: l.health, systemIdentifier: l.control.SystemIdentifier, lease: a.lease, view: a.view,
 		follower: a.follower, comparer: a.comparer, copies: a.copies, archive: a.archive,
+		session: a.control, pod: a.o.Identity.Pod, ends: a.directory.ListEnds,
 		stalled: func() string { return a.readView().Stalled }, restart: l.requestRestart, trouble: l.troubles.reportTrouble,
 	}
 }
@@ -112,6 +121,27 @@ func (d *replicaDuty) reportReplica(observed server.Observation, serving bool, r
 			}
 		})
 	})
+}
+
+// slotsLimit is how long it may take to keep the slots.
+const slotsLimit = 5 * time.Second
+
+// keepSlots keeps slots for the other members, so that these go on from this member,
+// should it be promoted.
+func (d *replicaDuty) keepSlots(ctx context.Context, config *agent.Config) {
+	status := d.host.Store.Get()
+	if config == nil || len(config.Members) == 0 || !status.Serving {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, slotsLimit)
+	defer cancel()
+	own := slots.Own{Member: d.pod, Timeline: agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).Timeline}
+	err := d.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return slots.KeepSlots(ctx, c, config.Members, own, d.ends())
+	})
+	if err != nil && ctx.Err() == nil {
+		d.log.Info("slots for the other members", "error", err.Error())
+	}
 }
 
 // describeOlder says what to do about a volume that is older than the one that led.

@@ -223,6 +223,7 @@ func (l *serverLife) becomePrimary(p rolechange.Promoted) {
 	l.a.comparer.ForgetProof()
 	l.primary.Store(newPrimaryDuty(l.a, l))
 	l.a.archive.ChangeRole(true)
+	l.a.checkpoints.requestCheckpoint() // pg_control shows the new timeline from then on
 	close(l.promoted)
 }
 
@@ -379,6 +380,8 @@ func (l *serverLife) followChanges(ctx context.Context) {
 			if !duty.prepareServing(ctx, config) {
 				pause = time.Second
 			}
+		} else {
+			l.replica.keepSlots(ctx, config)
 		}
 		if bundle != nil {
 			l.settings.takeCertificate()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/election"
 )
@@ -41,13 +42,33 @@ const releasePatience = 15 * time.Second
 func (l *serverLife) handOff(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releasePatience)
 	defer cancel()
-	if err := l.a.elector.RequestSwitchover(ctx, ""); err != nil {
+	target := l.a.chooseSuccessor()
+	err := l.a.elector.RequestSwitchover(ctx, target)
+	if err != nil && target != "" {
+		err = l.a.elector.RequestSwitchover(ctx, "")
+	}
+	if err != nil {
 		l.a.o.Log.Warn("the Lease is not released: another member waits until it expires", "error", err.Error())
 		return
 	}
+	l.awaitView(ctx, func(v elector.View) bool { return v.Phase == election.Standby })
+	l.a.servers.Detach() // what it holds is measured at rest from now on
+	if len(l.a.directory.ListVolumes()) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, answerPatience)
+		defer cancel()
+		l.awaitView(ctx, func(v elector.View) bool { return v.Leader.UID != "" && v.Leader.UID != l.a.o.Identity.PodUID })
+	}
+}
+
+// answerPatience is how long a member that has released the Lease stays to answer its
+// successor, which waits for an answer longer than for its absence.
+const answerPatience = 1500 * time.Millisecond
+
+// awaitView waits for the election to come to a point, or for ctx to end.
+func (l *serverLife) awaitView(ctx context.Context, is func(elector.View) bool) {
 	for {
 		view, changed := l.a.elector.ReadView()
-		if view.Phase == election.Standby {
+		if is(view) {
 			return
 		}
 		select {
@@ -56,6 +77,19 @@ func (l *serverLife) handOff(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// chooseSuccessor is the volume of the member that has the newest WAL of those that
+// stream; empty where that is not known.
+func (a *postgresAgent) chooseSuccessor() string {
+	volumes, ends := a.directory.ListVolumes(), a.directory.ListEnds()
+	chosen := ""
+	for _, pod := range a.reached.listReached() {
+		if volumes[pod] != "" && (chosen == "" || ends[pod].Newer(ends[chosen])) {
+			chosen = pod
+		}
+	}
+	return volumes[chosen]
 }
 
 // shortenShutdown makes the shutdown that follows short. It may take half of the

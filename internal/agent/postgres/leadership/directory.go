@@ -2,9 +2,11 @@ package leadership
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -33,12 +35,14 @@ type Directory struct {
 	// volumes are the IDs that the pods reported last, and systems the identifiers of
 	// the database systems on them; empty without data.
 	volumes, systems map[string]string
+	// ends is how far the WAL of each goes.
+	ends map[string]lsn.Point
 }
 
 // NewDirectory is that of a member's pod. The members are the pods of the cluster, as
 // configured.
 func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
-	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}}
+	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}, ends: map[string]lsn.Point{}}
 }
 
 // Follow asks the members again and again, until ctx ends.
@@ -81,6 +85,16 @@ func (d *Directory) recordStatus(pod string, s agentapi.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.volumes[pod], d.systems[pod] = own.Election.Volume, s.SystemIdentifier
+	if own.WALEnd != nil {
+		d.ends[pod] = lsn.Point{Timeline: own.WALEnd.Timeline, Position: own.WALEnd.Position}
+	}
+}
+
+// ListEnds are how far the WAL of the other members goes, by pod, as they reported.
+func (d *Directory) ListEnds() map[string]lsn.Point {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.ends)
 }
 
 // HasNoData reports whether all other members have answered, and none of them has data.
@@ -116,9 +130,5 @@ func (d *Directory) FindPod(volume string) (pod string, known bool) {
 func (d *Directory) ListVolumes() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	volumes := make(map[string]string, len(d.volumes))
-	for pod, volume := range d.volumes {
-		volumes[pod] = volume
-	}
-	return volumes
+	return maps.Clone(d.volumes)
 }
