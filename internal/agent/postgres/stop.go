@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/election"
@@ -42,6 +45,9 @@ const releasePatience = 15 * time.Second
 func (l *serverLife) handOff(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releasePatience)
 	defer cancel()
+	l.awaitMembers(ctx)
+	// It votes until it ends, and is no candidate any more.
+	l.a.elector.RequestLimits(election.LimitsWanted{NoFailover: true})
 	target := l.a.chooseSuccessor()
 	err := l.a.elector.RequestSwitchover(ctx, target)
 	if err != nil && target != "" {
@@ -59,6 +65,30 @@ func (l *serverLife) handOff(ctx context.Context) {
 		l.awaitView(ctx, func(v elector.View) bool { return v.Leader.UID != "" && v.Leader.UID != l.a.o.Identity.PodUID })
 	}
 }
+
+// joinPatience is how long a member that stops waits for those that stream to join the
+// volumes that may lead.
+const joinPatience = 3 * time.Second
+
+// awaitMembers waits until each member that streams may lead.
+func (l *serverLife) awaitMembers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, joinPatience)
+	defer cancel()
+	for ctx.Err() == nil {
+		view, _ := l.a.elector.ReadView()
+		volumes := l.a.directory.ListVolumes()
+		missing := slices.ContainsFunc(l.a.reached.listReached(), func(pod string) bool {
+			return volumes[pod] == "" || !slices.Contains(strings.Split(view.MayLead, ","), volumes[pod])
+		})
+		if !missing {
+			return
+		}
+		clock.Sleep(ctx, deadlineStep)
+	}
+}
+
+// deadlineStep is between two checks of what a stop waits for.
+const deadlineStep = 50 * time.Millisecond
 
 // answerPatience is how long a member that has released the Lease stays to answer its
 // successor, which waits for an answer longer than for its absence.
@@ -84,8 +114,9 @@ func (l *serverLife) awaitView(ctx context.Context, is func(elector.View) bool) 
 func (a *postgresAgent) chooseSuccessor() string {
 	volumes, ends := a.directory.ListVolumes(), a.directory.ListEnds()
 	chosen := ""
+	mayLead := strings.Split(a.readView().MayLead, ",")
 	for _, pod := range a.reached.listReached() {
-		if volumes[pod] != "" && (chosen == "" || ends[pod].Newer(ends[chosen])) {
+		if volumes[pod] != "" && slices.Contains(mayLead, volumes[pod]) && (chosen == "" || ends[pod].Newer(ends[chosen])) {
 			chosen = pod
 		}
 	}

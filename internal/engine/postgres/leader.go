@@ -103,6 +103,13 @@ func (l leadership) isChanging(m *agentapi.Status) bool {
 	return !l.isServing() || own != nil && own.Term < l.term
 }
 
+// mayTakeOver says whether a replica may lead after the leader, as far as both report
+// it. Agents of earlier versions report nothing of that.
+func (l leadership) mayTakeOver(m *agentapi.Status) bool {
+	own, leader := readReplication(m).Election, l.readElection()
+	return own == nil || len(leader.MayLead) == 0 || slices.Contains(leader.MayLead, own.Volume)
+}
+
 // takesWrites says whether the leader takes writes.
 func (l leadership) takesWrites() bool {
 	return l.isServing() && l.status.State == agentapi.StateRunning

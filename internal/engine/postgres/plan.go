@@ -90,6 +90,8 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 		return memberset.JudgeSyncing(view, ordinal, m.State == agentapi.StateDisconnected && !lead.isChanging(m))
 	case primary:
 		return memberset.JudgeRollout(view, ordinal, suffixRW)
+	case !lead.mayTakeOver(m):
+		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that may lead within seconds"}
 	}
 	return memberset.JudgeRollout(view, ordinal, suffixRO)
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// askInterval is between two questions to all members, and askLimit how long they
 	// have for one answer.
-	askInterval = 2 * time.Second
+	askInterval = time.Second
 	askLimit    = time.Second
 )
 

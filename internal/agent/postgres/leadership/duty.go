@@ -18,7 +18,7 @@ import (
 )
 
 // dutyInterval is between two checks of what the members and the cluster want.
-const dutyInterval = time.Second
+const dutyInterval = 500 * time.Millisecond
 
 // DutyOptions are what a Duty is made of.
 type DutyOptions struct {
