@@ -48,6 +48,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(upCommand(o), downCommand(o), statusCommand(o), buildCommand(), assetsCommand(),
 		imagesCommand(o), etcdCommand(), loadCommand(), tagCommand(), packCommand(), fluxCommand(o), auditCommand(o), provisionCommand(o))
 	root.AddCommand(nodeCommands(o)...)
+	root.AddCommand(faultCommands(o)...)
 	return root
 }
 

@@ -52,6 +52,7 @@ var ofEveryKind = []struct {
 // ofPostgres are those of PostgreSQL alone.
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
+	{"Failover", testFailover},
 	{"Scale", func(t *testing.T) { scaleUnderWrites(t, 5) }},
 	{"FrozenPrimary", func(t *testing.T) { frozenPrimaryKeepsVolumes(t, 2) }},
 	{"FailedBackupsLetGo", failedBackupsLetGo},

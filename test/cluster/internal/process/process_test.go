@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,4 +71,56 @@ func TestAZombieDoesNotRun(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Error("a process that ended still counts")
+}
+
+func TestPauseIsOfTheRecordedProcessOnly(t *testing.T) {
+	dir := layout.Dir(t.TempDir())
+	command := exec.Command("sleep", "100")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(command.Process.Pid)
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	startTime, err := startTimeOf(command.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := func(startTime string) {
+		t.Helper()
+		if err := layout.WriteFile(recordPath(dir, "x"), []byte(`{"pid":`+pid+`,"startTime":"`+startTime+`"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record(startTime + "0")
+	if Pause(dir, "x") == nil {
+		t.Error("a later process with the same id is paused")
+	}
+	record(startTime)
+	if err := Pause(dir, "x"); err != nil {
+		t.Fatal(err)
+	}
+	awaitState(t, pid, "T")
+	if err := Resume(dir, "x"); err != nil {
+		t.Fatal(err)
+	}
+	awaitState(t, pid, "S")
+}
+
+// awaitState waits for the letter that the kernel gives a process.
+func awaitState(t *testing.T, pid, want string) {
+	t.Helper()
+	for range 10_000 {
+		content, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fields := strings.Fields(string(content)); fields[2] == want {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("the process is not in state %s", want)
 }

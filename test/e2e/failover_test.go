@@ -1,0 +1,31 @@
+//go:build e2e
+
+package e2e
+
+import "testing"
+
+// testFailover: the primary is lost in one way after the other, on one cluster under a
+// client that writes. Faults are those of single pods: other tests do not notice.
+func testFailover(t *testing.T) {
+	needLocalCluster(t)
+	f := newFailover(newCluster(t, failoverMembers))
+	f.runPart(t, "PodDeleted", func(f *failover) { podDeleted(f) })
+	f.runPart(t, "PostmasterKilled", func(f *failover) { postmasterKilled(f) })
+	f.runPart(t, "PodForced", func(f *failover) { podForced(f) })
+	f.runPart(t, "PrimaryCutOff", func(f *failover) { primaryCutOff(f) })
+	f.runPart(t, "Switchover", func(f *failover) { switchover(f) })
+	f.runPart(t, "APIServerUnreachable", func(f *failover) { apiServerUnreachable(f) })
+	f.report()
+}
+
+// TestFailoverAlone are outages that every cluster notices: of a node's network, of the
+// operator, and of the API server. It runs beside no other test, and last of them the
+// one after which all watches are new.
+func TestFailoverAlone(t *testing.T) {
+	needLocalCluster(t)
+	f := newFailover(newUnwatched(t, failoverMembers))
+	f.runPart(t, "NodeCutOff", func(f *failover) { nodeCutOff(f) })
+	f.runPart(t, "OperatorAway", func(f *failover) { operatorAway(f) })
+	f.runPart(t, "APIServerStopped", func(f *failover) { apiServerStopped(f) })
+	f.report()
+}
