@@ -85,7 +85,7 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 		Log: a.o.Log, Pod: a.o.Identity.Pod, Elector: e, Directory: a.directory, Peers: a.peers, Config: a.Config.Current,
 		Store: a.Store, Checkpoint: a.checkpointBeforeStop, Reached: a.reached.listReached, Fences: a.o.Fences,
 	})
-	for _, run := range []func(context.Context){e.Run, a.servers.Work, duty.Follow} {
+	for _, run := range []func(context.Context){e.Run, a.servers.Work, duty.Follow, a.followEarlier} {
 		a.parts.Go(func() { run(a.outer) })
 	}
 	return nil
@@ -145,7 +145,13 @@ func (a *postgresAgent) readView() elector.View {
 }
 
 // readLeader is the leader by the Lease, as this member knows it.
-func (a *postgresAgent) readLeader() elector.Leader { return a.readView().Leader }
+func (a *postgresAgent) readLeader() elector.Leader {
+	leader := a.readView().Leader
+	if leader.Term == 0 {
+		leader, _ = a.readEarlier()
+	}
+	return leader
+}
 
 // isLeading says whether this member's server takes writes as the primary of its term.
 func (a *postgresAgent) isLeading() bool { return a.readView().IsLeading(clock.Boottime()) }
