@@ -37,7 +37,7 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	p := startplan.PlanNext(o)
-	a.reportHeld(p)
+	a.reportHeld(o, p)
 	switch p.Action {
 	case startplan.ActHold:
 		return a.holdData(ctx, o, p), nil
@@ -59,8 +59,12 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// reportHeld has a member whose data is held neither vote nor lead.
-func (a *postgresAgent) reportHeld(p startplan.Plan) {
+// reportHeld has a member whose data is held neither vote nor lead. A primary whose
+// volume is full keeps its term: another member's would fill up, too.
+func (a *postgresAgent) reportHeld(o startplan.Observation, p startplan.Plan) {
+	if p.Action == startplan.ActHold && p.Hold != agentapi.HoldVolumeFull && o.Leads {
+		a.reports.ReportFailed(a.servers.LedTerm())
+	}
 	reason := ""
 	if p.Action == startplan.ActHold {
 		reason = "this member is held: " + p.Message

@@ -98,6 +98,9 @@ func (r *reachedMembers) recordReached(pods []string) {
 // reportProgress reports to the election how far this primary and its standbys have
 // flushed.
 func (d *primaryDuty) reportProgress(ctx context.Context) {
+	if d.roles == nil {
+		return // it is being stopped, and never answered
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	promoted := d.promoted()
