@@ -134,8 +134,8 @@ func (w *world) start(ordinal int, volume, uid string) *run {
 		NewLease: func(cluster func() string, _ func() []metav1.OwnerReference) (leadership.LeaseStore, error) {
 			return &memberLease{store: w.lease, cluster: cluster}, nil
 		},
-		Guard:           noGuard{},
-		testHooks:       testHooks{space: w.spaces[ordinal], copySilence: w.copySilence},
+		Guard:     noGuard{},
+		testHooks: testHooks{space: w.spaces[ordinal], copySilence: w.copySilence},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := newAgent(ctx, o)
