@@ -32,15 +32,17 @@ func threeMembers(t *testing.T) (w *world, volumes [3]string, members [3]*run) {
 	return w, volumes, members
 }
 
-// exec runs a statement as the superuser.
-func (r *run) exec(sql string) {
+// exec runs statements as the superuser, one after the other.
+func (r *run) exec(statements ...string) {
 	r.t.Helper()
-	err := r.control.Do(context.Background(), func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, sql)
-		return err
-	})
-	if err != nil {
-		r.t.Fatalf("%s: %v", sql, err)
+	for _, sql := range statements {
+		err := r.control.Do(context.Background(), func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, sql)
+			return err
+		})
+		if err != nil {
+			r.t.Fatalf("%s: %v", sql, err)
+		}
 	}
 }
 

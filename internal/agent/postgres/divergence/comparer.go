@@ -122,9 +122,10 @@ func (c *Comparer) askPeerComparison(ctx context.Context, pod string, timeline i
 	return answer, c.o.Ask(ctx, pod, postgresapi.ComparisonPath+"?"+query.Encode(), &answer)
 }
 
-// markDiverged marks data whose history is not the primary's.
+// markDiverged marks data whose history is not the primary's. Other content within what
+// both hold is explained by no election.
 func (c *Comparer) markDiverged(e evidence, answer postgresapi.WALComparison) error {
-	if c.o.IsSuperseded != nil && c.o.IsSuperseded(e.End, answer.Left, answer.Timeline) {
+	if !e.differsFrom(answer) && c.o.IsSuperseded != nil && c.o.IsSuperseded(e.End, answer.Left, answer.Timeline) {
 		c.o.Log.Warn("the data holds WAL that the leader was elected without", "own", e.End.String(), "left", answer.Left, "timeline", answer.Timeline)
 		c.superseded = true
 		return nil

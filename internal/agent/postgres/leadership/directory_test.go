@@ -1,0 +1,136 @@
+package leadership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+)
+
+// fakePeers answer what a test sets, and record what was posted to them.
+type fakePeers struct {
+	mu       sync.Mutex
+	statuses map[string]agentapi.Status
+	posted   []string
+}
+
+func (p *fakePeers) Status(_ context.Context, pod string) (agentapi.Status, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status, there := p.statuses[pod]
+	if !there {
+		return status, errors.New(pod + " does not answer")
+	}
+	return status, nil
+}
+
+func (p *fakePeers) PostPeer(_ context.Context, pod, path string, message, _ any) error {
+	if _, err := json.Marshal(message); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.posted = append(p.posted, pod+path)
+	return nil
+}
+
+func (p *fakePeers) listPosted() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(slices.Values(p.posted))
+}
+
+// set has a pod answer that it runs on a volume with a database system.
+func (p *fakePeers) set(pod, volume, system string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status := agentapi.Status{Pod: pod, SystemIdentifier: system}
+	if volume != "" {
+		agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) { r.Election = &postgresapi.ElectionState{Volume: volume} })
+	}
+	p.statuses[pod] = status
+}
+
+func (p *fakePeers) remove(pod string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.statuses, pod)
+}
+
+func newDirectory(pods ...string) (*Directory, *fakePeers) {
+	peers := &fakePeers{statuses: map[string]agentapi.Status{}}
+	return NewDirectory("orders-0", func() []string { return pods }, peers), peers
+}
+
+func TestDirectoryKnowsWhatMembersReport(t *testing.T) {
+	d, peers := newDirectory("orders-0", "orders-1", "orders-2")
+	peers.set("orders-0", "v0", "7") // never asked
+	peers.set("orders-1", "v1", "7")
+	peers.set("orders-2", "", "7") // of an earlier version
+	d.askMembers(t.Context())
+	if diff := cmp.Diff(map[string]string{"orders-1": "v1"}, d.ListVolumes()); diff != "" {
+		t.Errorf("volumes (-want +got):\n%s", diff)
+	}
+	if pod, known := d.FindPod("v1"); pod != "orders-1" || !known {
+		t.Errorf("v1 is on %q, %v", pod, known)
+	}
+	if pod, known := d.FindPod("v2"); known {
+		t.Errorf("v2 is on %q", pod)
+	}
+
+	// A member that does not answer is where it was; one that comes back says where.
+	peers.remove("orders-1")
+	peers.set("orders-2", "v2", "7")
+	d.askMembers(t.Context())
+	if diff := cmp.Diff(map[string]string{"orders-1": "v1", "orders-2": "v2"}, d.ListVolumes()); diff != "" {
+		t.Errorf("volumes (-want +got):\n%s", diff)
+	}
+	peers.set("orders-1", "v9", "7")
+	d.askMembers(t.Context())
+	if pod, known := d.FindPod("v1"); known {
+		t.Errorf("v1 is still on %q", pod)
+	}
+}
+
+// Two pods that report one volume run on copies of one: neither is meant.
+func TestDirectoryKnowsNoPodOfACopiedVolume(t *testing.T) {
+	d, peers := newDirectory("orders-0", "orders-1", "orders-2")
+	peers.set("orders-1", "v1", "7")
+	peers.set("orders-2", "v1", "7")
+	d.askMembers(t.Context())
+	if pod, known := d.FindPod("v1"); pod != "" || known {
+		t.Errorf("v1 is on %q, %v", pod, known)
+	}
+}
+
+func TestHasNoData(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		pods []string
+		set  func(*fakePeers)
+		want bool
+	}{
+		{"a member alone", []string{"orders-0"}, func(*fakePeers) {}, true},
+		{"no member has answered", []string{"orders-0", "orders-1"}, func(*fakePeers) {}, false},
+		{"all are empty", []string{"orders-0", "orders-1", "orders-2"}, func(p *fakePeers) { p.set("orders-1", "v1", ""); p.set("orders-2", "v2", "") }, true},
+		{"one has not answered", []string{"orders-0", "orders-1", "orders-2"}, func(p *fakePeers) { p.set("orders-1", "v1", "") }, false},
+		{"one has data", []string{"orders-0", "orders-1", "orders-2"}, func(p *fakePeers) { p.set("orders-1", "v1", ""); p.set("orders-2", "v2", "7") }, false},
+		{"one of an earlier version has not said it", []string{"orders-0", "orders-1"}, func(p *fakePeers) { p.set("orders-1", "", "") }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d, peers := newDirectory(c.pods...)
+			c.set(peers)
+			d.askMembers(t.Context())
+			if got := d.HasNoData(); got != c.want {
+				t.Errorf("no data: %v", got)
+			}
+		})
+	}
+}
