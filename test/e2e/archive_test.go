@@ -38,7 +38,7 @@ func testArchives(t *testing.T) {
 	settled := c.allIncarnations()
 	w := c.startWriter()
 	wal := fmt.Sprintf("archived/%s/%s/%s/wal/", c.namespace, c.name, c.getCluster().GetUID())
-	s.waitStored(wal + "00000001/" + c.closeSegment() + ".zst")
+	s.waitStored(wal + storedSegment(c.closeSegment()))
 	c.madeBackup("-first-")
 	c.waitFor(backupTimeout, "status says from when on all can be restored", func(obj v1alpha1.Cluster) error {
 		if a := obj.CommonStatus().Archive; a == nil || a.State != v1alpha1.ArchiveArchiving || a.RestorableFrom == nil {
@@ -56,10 +56,10 @@ func testArchives(t *testing.T) {
 	w.goesOn()
 
 	s.startStore()
-	s.waitStored(wal + "00000001/" + c.closeSegment() + ".zst")
+	s.waitStored(wal + storedSegment(c.closeSegment()))
 	gaps := s.listKeys(wal + "gaps/")
 	if len(gaps) == 0 { // the volume still had all of it
-		s.waitStored(wal + "00000001/" + first + ".zst")
+		s.waitStored(wal + storedSegment(first))
 	} else {
 		c.madeBackup("-gap-")
 	}
@@ -92,7 +92,7 @@ func (c *subject) madeBackup(infix string) {
 func (c *subject) closeSegment() string {
 	c.t.Helper()
 	query := func(sql string) string {
-		out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(0), "app", sql)
+		out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(leading), "app", sql)
 		must(c.t, err, sql)
 		return strings.TrimSpace(out)
 	}
@@ -102,6 +102,9 @@ func (c *subject) closeSegment() string {
 	query("select pg_switch_wal()")
 	return name
 }
+
+// storedSegment is where an archive keeps a segment: by its timeline.
+func storedSegment(name string) string { return name[:8] + "/" + name + ".zst" }
 
 // waitStored waits until the store has an object.
 func (s *store) waitStored(key string) {

@@ -32,12 +32,12 @@ func volumesGrowThemselves(t *testing.T) {
 	w := c.startWriter()
 
 	pods, mark := [2]string{c.podIncarnation(0), c.podIncarnation(1)}, c.markPlace()
-	c.runSQL(0, "create table filler (id int, content text)")
+	c.runSQL(leading, "create table filler (id int, content text)")
 	eventually(t, readyTimeout, "the volumes grow as rows are written", func(ctx context.Context) error {
 		if sizes := c.claimSizes(); sizes[0] > 512<<20 && sizes[1] == sizes[0] {
 			return nil
 		}
-		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 8000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 8000) i")
 		if err == nil {
 			err = fmt.Errorf("they are of %v", c.claimSizes())
 		}
@@ -63,7 +63,7 @@ func volumesGrowThemselves(t *testing.T) {
 	c.fillVolume(0, 100)
 	eventually(t, stalledTimeout, "the database stops on its full volume", func(ctx context.Context) error {
 		// What fails does so because the disk is full; the WAL has to go on to a new file.
-		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
 		for _, m := range c.getCluster().Status.Members {
 			if m.Name == c.podName(0) && m.State == string(agentapi.StateHeld) {
 				return nil

@@ -108,13 +108,13 @@ func otherMajorAdopted(t *testing.T) {
 	needImages(t, "postgres", "15", 1)
 	c := newCluster(t, 1, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
 	c.waitReady()
-	c.runSQL(0, "create table kept (id int); insert into kept values (3)")
+	c.runSQL(leading, "create table kept (id int); insert into kept values (3)")
 	c.deleteCluster("PersistentVolumeClaim/data-orders-0", "Secret/orders-ca", "Secret/orders-internal")
 	c.createCluster(1)
 	c.waitStalled(v1alpha1.ReasonVersionMismatch, "spec.version", "15")
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = "15" })
 	c.waitReady()
-	if kept := c.runSQL(0, "select id from kept"); kept != "3" {
+	if kept := c.runSQL(leading, "select id from kept"); kept != "3" {
 		t.Errorf("the row is %q", kept)
 	}
 }

@@ -29,13 +29,13 @@ func TestBenchBackup(t *testing.T) {
 	pg := &cluster{c}
 	// A row takes 4 KiB on its page, half of a page: noise in hexadecimal digits,
 	// which compresses to about a half.
-	pg.runSQL(0, "create table filler (n int, noise text storage plain)")
+	pg.runSQL(leading, "create table filler (n int, noise text storage plain)")
 	const part = 16 // MiB at a time: a command may not take long
 	for range benchData / part {
-		pg.runSQL(0, fmt.Sprintf(`insert into filler select n, (select string_agg(md5(random()::text || n || i), '') from generate_series(1, 120) i)
+		pg.runSQL(leading, fmt.Sprintf(`insert into filler select n, (select string_agg(md5(random()::text || n || i), '') from generate_series(1, 120) i)
 			from generate_series(1, %d) n`, part*1024/4))
 	}
-	pg.runSQL(0, "checkpoint")
+	pg.runSQL(leading, "checkpoint")
 
 	const runs = 3
 	var plainCopy, plainBack, copied, verified, fetched, recovered []time.Duration

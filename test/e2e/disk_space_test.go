@@ -65,7 +65,7 @@ func slowStore(t *testing.T) {
 	c.changeSpec("backup: {enabled: true, continuous: true, schedule: '0 0 1 1 *', destination: {" + at + "}}")
 	c.waitReady()
 	archive := fmt.Sprintf("slow/%s/%s/%s/wal/", c.namespace, c.name, c.getCluster().GetUID())
-	s.waitStored(archive + "00000001/" + c.closeSegment() + ".zst")
+	s.waitStored(archive + storedSegment(c.closeSegment()))
 	c.madeBackup("-first-")
 	c.waitReady()
 	begun := c.postmasterStart()
@@ -84,7 +84,7 @@ func slowStore(t *testing.T) {
 	}
 
 	s.signalStore("CONT")
-	s.waitStored(archive + "00000001/" + c.closeSegment() + ".zst")
+	s.waitStored(archive + storedSegment(c.closeSegment()))
 	if len(s.listKeys(archive+"gaps/")) > 0 {
 		(&cluster{c}).emptyVolume(0)
 		c.madeBackup("-gap-")
@@ -99,7 +99,7 @@ func slowStore(t *testing.T) {
 // postmasterStart is when the database of the first member was started.
 func (c *subject) postmasterStart() string {
 	c.t.Helper()
-	out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(0), "app", "select pg_postmaster_start_time()")
+	out, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(leading), "app", "select pg_postmaster_start_time()")
 	must(c.t, err, "ask when the database was started")
 	return strings.TrimSpace(out)
 }
@@ -111,11 +111,11 @@ func fullVolume(t *testing.T) {
 		obj.Spec.Storage = v1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), StorageClass: "sized"}
 	})
 	c.waitReady()
-	c.runSQL(0, "create table heap (id int, content text)")
+	c.runSQL(leading, "create table heap (id int, content text)")
 	before := c.allIncarnations()
 	c.fillVolume(0, 100)
 	fails := func(ctx context.Context) error {
-		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "insert into heap select i, repeat(md5(i::text), 30) from generate_series(1, 2000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "insert into heap select i, repeat(md5(i::text), 30) from generate_series(1, 2000) i")
 		return err
 	}
 	eventually(t, stalledTimeout, "writes fail for want of disk space", func(ctx context.Context) error {
@@ -151,7 +151,7 @@ func fullVolume(t *testing.T) {
 		t.Errorf("members were restarted: %s, before %s", now, before)
 	}
 	c.waitReplayed(1)
-	if one, two := c.runSQL(0, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"), c.runSQL(1, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"); one != two {
+	if one, two := c.runSQL(leading, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"), c.runSQL(1, "select md5(string_agg(id || content, '' order by id, ctid)) from heap"); one != two {
 		t.Errorf("the members differ: %s and %s", one, two)
 	}
 }

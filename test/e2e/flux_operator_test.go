@@ -184,7 +184,7 @@ func fluxFromEmpty(t *testing.T) {
 	newRepository(t, fluxNamespace, "holdfast").commitFiles("the operator", readTree(t, "config"))
 	revision := newRepository(t, fluxNamespace, "shop").commitFiles("the shop", shopFiles(t))
 	gates[2].waitReady(revision)
-	if got := c.runSQL(0, "select count(*) from items"); got != "0" {
+	if got := c.runSQL(leading, "select count(*) from items"); got != "0" {
 		t.Errorf("the Job's table has %s rows", got)
 	}
 }

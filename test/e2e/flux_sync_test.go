@@ -255,7 +255,7 @@ func fluxHandEdits(t *testing.T, period time.Duration) {
 		}
 		return rolledOut(obj)
 	})
-	if got := d.c.runSQL(0, "show work_mem"); got != "8MB" {
+	if got := d.c.runSQL(leading, "show work_mem"); got != "8MB" {
 		t.Errorf("work_mem is %s in the database", got)
 	}
 	if now := d.c.getCluster().Generation; now != generation+2 {

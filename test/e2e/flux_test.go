@@ -31,7 +31,7 @@ func fluxBadCommit(t *testing.T) {
 	})
 	d.k.waitFailed(revision, "HealthCheckFailed", "stalled resources", "PostgresCluster/"+d.namespace+"/"+orders, "Failed")
 	d.c.waitStalled(v1alpha1.ReasonImageUnavailable, "spec.version", "17.99")
-	d.c.runSQL(0, "create table written (id int)")
+	d.c.runSQL(leading, "create table written (id int)")
 	d.k.waitReady(d.revertCommit())
 	must(t, rolledOut(d.c.getCluster()), "the cluster after git revert")
 	// What is known without a request to a registry is refused before anything is
@@ -39,7 +39,7 @@ func fluxBadCommit(t *testing.T) {
 	revision = d.commitFiles("an image that cannot be one", map[string]string{"orders.yaml": fluxCluster("replicas: 2", "image: Postgres 17")})
 	d.k.waitFailed(revision, "ReconciliationFailed", "PostgresCluster/"+d.namespace+"/"+orders, "spec.image", "can never be pulled")
 	d.k.waitReady(d.revertCommit())
-	d.c.runSQL(0, "insert into written values (1)")
+	d.c.runSQL(leading, "insert into written values (1)")
 	if now := d.c.podIncarnation(0); now != before {
 		t.Errorf("the bad commit touched the database: %s, before %s", now, before)
 	}
@@ -48,7 +48,7 @@ func fluxBadCommit(t *testing.T) {
 // fluxCommits: each commit ends ready, or gone with its volumes kept.
 func fluxCommits(t *testing.T) {
 	d := deliverCluster(t, nil, "replicas: 1")
-	d.c.runSQL(0, "create table kept (id int); insert into kept values (7)")
+	d.c.runSQL(leading, "create table kept (id int); insert into kept values (7)")
 	d.commitSpec("three members", "replicas: 3")
 	if n := len(d.c.listPods()); n != 3 {
 		t.Errorf("%d members, want 3", n)
@@ -69,7 +69,7 @@ func fluxCommits(t *testing.T) {
 	d.k.waitReady(d.revertCommit())
 	must(t, rolledOut(d.c.getCluster()), "the cluster of the old name")
 	d.awaitPruned(renamed, "PersistentVolumeClaim/data-eu-orders-0")
-	if got := d.c.runSQL(0, "select id from kept"); got != "7" {
+	if got := d.c.runSQL(leading, "select id from kept"); got != "7" {
 		t.Errorf("the cluster has %q again, want 7", got)
 	}
 

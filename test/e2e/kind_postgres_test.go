@@ -61,16 +61,16 @@ type postgresDatabase struct{}
 
 func (postgresDatabase) keepValue(c *subject, value string) {
 	c.t.Helper()
-	(&cluster{c}).runSQL(0, "set role app; create table if not exists kept (value text); truncate kept; insert into kept values ('"+value+"')")
+	(&cluster{c}).runSQL(leading, "set role app; create table if not exists kept (value text); truncate kept; insert into kept values ('"+value+"')")
 }
 
 func (postgresDatabase) keptValue(c *subject) string {
 	c.t.Helper()
 	pg := &cluster{c}
-	if pg.runSQL(0, "select count(*) from pg_tables where tablename = 'kept'") == "0" {
+	if pg.runSQL(leading, "select count(*) from pg_tables where tablename = 'kept'") == "0" {
 		return ""
 	}
-	return pg.runSQL(0, "select value from kept")
+	return pg.runSQL(leading, "select value from kept")
 }
 
 func (postgresDatabase) checkServes(t *testing.T, c *subject) string {
@@ -90,10 +90,10 @@ func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {
 	var errs []error
 	for n := range obj.Spec.DesiredReplicas() {
 		pod := fmt.Sprintf("%s-%d", obj.Name, n)
-		if n > 0 {
+		if pod != obj.Status.Primary {
 			replicas = append(replicas, pod)
 		}
-		query, want := "select pg_is_in_recovery()", fmt.Sprint(n > 0)[:1]
+		query, want := "select pg_is_in_recovery()", fmt.Sprint(pod != obj.Status.Primary)[:1]
 		for _, name := range slices.Sorted(maps.Keys(obj.Spec.Parameters)) {
 			query += fmt.Sprintf(", current_setting('%s')", name)
 			want += "|" + obj.Spec.Parameters[name]
@@ -105,7 +105,7 @@ func (postgresDatabase) inForce(ctx context.Context, c v1alpha1.Cluster) error {
 		}
 		errs = append(errs, err)
 	}
-	for service, want := range map[string][]string{"-rw": {obj.Name + "-0"}, "-ro": replicas} {
+	for service, want := range map[string][]string{"-rw": {obj.Status.Primary}, "-ro": replicas} {
 		have, err := podsBehind(ctx, obj.Namespace, obj.Name+service)
 		if err == nil && !slices.Equal(have, want) {
 			err = fmt.Errorf("behind %s: %v, want %v", service, have, want)
@@ -129,14 +129,17 @@ func (postgresDatabase) awaitUnited(c *subject, members int) {
 		c.t.Errorf("%d of %d members are primaries", primaries, members)
 	}
 	var replicas []string
-	for n := 1; n < members; n++ {
-		replicas = append(replicas, c.podName(n))
+	primary := c.findLeading()
+	for n := range members {
+		if n != primary {
+			replicas = append(replicas, c.podName(n))
+		}
 	}
-	have := strings.Fields(pg.runSQL(0, "select application_name from pg_stat_replication order by 1"))
+	have := strings.Fields(pg.runSQL(leading, "select application_name from pg_stat_replication order by 1"))
 	if !slices.Equal(have, replicas) {
 		c.t.Errorf("the primary sends to %v, want %v", have, replicas)
 	}
-	if n := pg.runSQL(0, streamingOverTLS); n != strconv.Itoa(len(replicas)) {
+	if n := pg.runSQL(leading, streamingOverTLS); n != strconv.Itoa(len(replicas)) {
 		c.t.Errorf("%s replicas stream over TLS, want %d", n, len(replicas))
 	}
 }

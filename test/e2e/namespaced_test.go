@@ -49,7 +49,7 @@ func namespacedOperator(t *testing.T) {
 	elsewhere := createCluster(t, newNamespace(t, ""), orders, 1)
 	c := createCluster(t, listedNamespace, orders, 2)
 	c.waitReady()
-	if got := c.runSQL(0, "select count(*) from pg_stat_replication"); got != "1" {
+	if got := c.runSQL(leading, "select count(*) from pg_stat_replication"); got != "1" {
 		t.Errorf("%s replicas stream, want 1", got)
 	}
 	c.revertsBudget()

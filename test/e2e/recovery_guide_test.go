@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,8 +16,9 @@ import (
 )
 
 // recoveryGuide follows the page on recovery, with the page's own commands: the
-// primary loses its volume, a replica's data is loaded into another cluster, the
-// volume is brought back; and WAL of a replica is put back, and then lost.
+// primary loses its volume, and another member leads; its data is loaded into another
+// cluster, which then loses its only volume; the volume is brought back; and WAL of a
+// replica is put back, and then lost.
 func recoveryGuide(t *testing.T) {
 	c := newCluster(t, 2)
 	c.waitReady()
@@ -44,25 +46,37 @@ func losePrimaryVolume(c *cluster, shell docsShell) string {
 		must(t, client.IgnoreNotFound(env.client.Patch(context.Background(), obj, patch)), "let the volume go with its claim")
 	})
 	shell.runStep(t, "RecoveryGuide", "delete-claim")
-	c.waitStalled(v1alpha1.ReasonDataMissing, c.podName(0))
+	c.waitReady()
+	if n := c.findLeading(); n != 1 {
+		t.Errorf("member %d leads after the volume of the primary was lost", n)
+	}
+	c.sameTables(0)
 	return volume
 }
 
-// saveAndLoad dumps the data of the replica, without a primary, and loads it into
-// another cluster.
+// saveAndLoad dumps the data of a member and loads it into another cluster. That one
+// loses its only volume.
 func saveAndLoad(c *cluster, shell docsShell) {
 	t := c.t
 	t.Helper()
-	if out := shell.runStep(t, "RecoveryGuide", "position"); !strings.Contains(out, "|0/") {
+	if out := shell.runStep(t, "RecoveryGuide", "position", "--member 1", "--member 0"); !strings.Contains(out, "|0/") {
 		t.Errorf("the position of the replica is %q", out)
 	}
 	shell.runStep(t, "RecoveryGuide", "save")
 	loaded := createCluster(t, c.namespace, "orders-new", 1)
 	loaded.waitReady()
 	shell.runStep(t, "RecoveryGuide", "load")
-	if own, its := loaded.tableChecksums(0), c.tableChecksums(1); own != its || own == "" {
+	if own, its := loaded.tableChecksums(leading), c.tableChecksums(1); own != its || own == "" {
 		t.Errorf("loaded are %q, and the replica holds %q", own, its)
 	}
+	// The only volume of that cluster is lost: no database is made in its place.
+	must(t, env.client.Delete(t.Context(), claimOf(loaded, 0)), "delete the only volume")
+	loaded.removePod(0)
+	loaded.waitStalled(v1alpha1.ReasonDataMissing, loaded.podName(0))
+}
+
+func claimOf(c *cluster, ordinal int) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.volumeName(ordinal)}}
 }
 
 // bringVolumeBack gives the primary's claim the volume that was kept.

@@ -132,7 +132,7 @@ func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "select application_name from pg_stat_replication where state = 'streaming'")
+	out, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "select application_name from pg_stat_replication where state = 'streaming'")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,7 +143,7 @@ func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, 
 // waitReplayed waits until a replica has all that the primary has now.
 func (c *cluster) waitReplayed(ordinal int) {
 	c.t.Helper()
-	position := c.runSQL(0, "select pg_current_wal_lsn()")
+	position := c.runSQL(leading, "select pg_current_wal_lsn()")
 	eventually(c.t, readyTimeout, "the replica has everything", func(ctx context.Context) error {
 		out, err := runLocalQuery(ctx, c.namespace, c.podName(ordinal), "app", fmt.Sprintf("select pg_last_wal_replay_lsn() >= '%s'", position))
 		if err == nil && out != "t" {

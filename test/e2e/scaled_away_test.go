@@ -39,9 +39,9 @@ func (c *cluster) toAll(ordinal int, signal string) error {
 func frozenPrimaryKeepsVolumes(t *testing.T, members int) {
 	c := newCluster(t, int32(members), func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
 	c.waitReady()
-	c.runSQL(0, "create table kept as select n, md5(n::text) from generate_series(1, 20000) n")
+	c.runSQL(leading, "create table kept as select n, md5(n::text) from generate_series(1, 20000) n")
 	const checksum = "select count(*) || ' ' || md5(string_agg(md5, ',' order by n)) from kept"
-	before := c.runSQL(0, checksum)
+	before := c.runSQL(leading, checksum)
 	must(t, c.toAll(0, "STOP"), "freeze the primary")
 	c.scaleTo(1)
 	for began := time.Now(); time.Since(began) < frozenPeriod; time.Sleep(pollInterval) {
@@ -62,7 +62,7 @@ func frozenPrimaryKeepsVolumes(t *testing.T, members int) {
 		})
 	}
 	c.waitReady()
-	if after := c.runSQL(0, checksum); after != before {
+	if after := c.runSQL(leading, checksum); after != before {
 		t.Errorf("the table was %s, and is %s", before, after)
 	}
 }
@@ -168,7 +168,7 @@ func failedBackupsLetGo(t *testing.T) {
 	c := newSubject(t, postgres, 1, "deletionPolicy: Delete", "backup: {schedule: '0 0 1 1 *', volume: {size: 64Mi}}")
 	c.waitReady()
 	// Nothing can compress it.
-	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(0), "app", `create table filler as
+	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(leading), "app", `create table filler as
 		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)
 	must(t, err, "fill the database")
 	b := c.createBackup("full", v1alpha1.DeletionDelete)

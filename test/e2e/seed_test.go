@@ -43,7 +43,7 @@ func seedManifest(t *testing.T) {
 	if len(nodes) != 3 {
 		t.Errorf("three members are on %d nodes", len(nodes))
 	}
-	if n := c.runSQL(0, streamingOverTLS); n != "2" {
+	if n := c.runSQL(leading, streamingOverTLS); n != "2" {
 		t.Errorf("%s replicas stream over TLS, want 2", n)
 	}
 	if obj.Status.ReadyReplicas != 3 || obj.Status.Primary != c.podName(0) || obj.Status.CredentialsSecret != c.name+"-app" || len(obj.Status.Members) != 3 {

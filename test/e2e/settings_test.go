@@ -78,7 +78,7 @@ func (c *cluster) awaitSetting(members int, name, value string) {
 func testSettings(t *testing.T) {
 	c := newCluster(t, 3)
 	c.waitReady()
-	c.runSQL(0, "create table kept (id int); insert into kept values (1)")
+	c.runSQL(leading, "create table kept (id int); insert into kept values (1)")
 	pods := watchReplacements(c.subject)
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters = map[string]string{"work_mem": "11MB"} })
 	c.waitReady()
@@ -94,10 +94,10 @@ func testSettings(t *testing.T) {
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Parameters["max_connections"] = "90" })
 	c.waitReady()
 	c.awaitSetting(3, "max_connections", "90")
-	if n := c.runSQL(0, streamingOverTLS); n != "2" {
+	if n := c.runSQL(leading, streamingOverTLS); n != "2" {
 		t.Errorf("%s replicas stream, want 2", n)
 	}
-	if kept := c.runSQL(0, "select id from kept"); kept != "1" {
+	if kept := c.runSQL(leading, "select id from kept"); kept != "1" {
 		t.Errorf("the row is %q", kept)
 	}
 }
@@ -110,7 +110,7 @@ func minorUpgrade(t *testing.T, members int) {
 	if obj.Status.Version != older {
 		t.Fatalf("status says version %s, want %s", obj.Status.Version, older)
 	}
-	c.runSQL(0, "create table kept (id int); insert into kept values (1)")
+	c.runSQL(leading, "create table kept (id int); insert into kept values (1)")
 	pods := watchReplacements(c.subject)
 	mark := c.markPlace()
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(newer) })
@@ -146,7 +146,7 @@ func minorUpgrade(t *testing.T, members int) {
 			t.Errorf("%s runs %s, want %s", c.podName(n), v, older)
 		}
 	}
-	if kept := c.runSQL(0, "select id from kept"); kept != "1" {
+	if kept := c.runSQL(leading, "select id from kept"); kept != "1" {
 		t.Errorf("the row is %q", kept)
 	}
 }

@@ -76,7 +76,7 @@ func olderDataAtRandom(t *testing.T, period time.Duration) {
 			c.scaleTo(2)
 		}
 		c.settleOlderData(id)
-		if found := c.runSQL(0, fmt.Sprintf("select count(*) from public.ledger where tag = '%s'", id)); found != strconv.Itoa(rows) {
+		if found := c.runSQL(leading, fmt.Sprintf("select count(*) from public.ledger where tag = '%s'", id)); found != strconv.Itoa(rows) {
 			t.Errorf("%s: %s of %d acknowledged rows are there", id, found, rows)
 		}
 	}
@@ -114,7 +114,7 @@ func (c *cluster) goOnIfAsked(id string) {
 	c.waitFor(readyTimeout, "the primary serves", func(obj *v1alpha1.PostgresCluster) error {
 		for _, cond := range obj.Status.Conditions {
 			if cond.Type == v1alpha1.ConditionAvailable && cond.Status == metav1.ConditionTrue {
-				if _, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(0), "app", "create temporary table probe ()"); err == nil {
+				if _, err := runLocalQuery(c.t.Context(), c.namespace, c.podName(leading), "app", "create temporary table probe ()"); err == nil {
 					return nil
 				}
 			}

@@ -270,7 +270,7 @@ func backupVolumeFull(t *testing.T) {
 	c.waitReady()
 	c.madeBackup("-first-")
 	// It cannot be compressed.
-	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(0), "app", `create table filler as
+	_, err := runLocalQuery(t.Context(), c.namespace, c.podName(leading), "app", `create table filler as
 		select n, (select string_agg(sha512((random()::text || n || i)::bytea), '') from generate_series(1, 1024) i) as noise from generate_series(1, 1400) n`)
 	must(t, err, "fill the database")
 	full := c.createBackup("full", v1alpha1.DeletionRetain)

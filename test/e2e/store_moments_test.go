@@ -55,7 +55,7 @@ func newArchived(t *testing.T, size string, rows int, spec ...string) *archived 
 	a.around = [2]time.Time{parseMicros(t, answer[0]), parseMicros(t, answer[2])}
 	a.goesOnFor(50)
 	a.writer.stopWriting()
-	a.s.waitStored(a.wal + "00000001/" + a.closeSegment() + ".zst")
+	a.s.waitStored(a.wal + storedSegment(a.closeSegment()))
 	return a
 }
 
@@ -68,7 +68,7 @@ func parseMicros(t *testing.T, text string) time.Time {
 
 func (a *archived) runSQL(query string) string {
 	a.t.Helper()
-	out, err := runLocalQuery(a.t.Context(), a.namespace, a.podName(0), "app", query)
+	out, err := runLocalQuery(a.t.Context(), a.namespace, a.podName(leading), "app", query)
 	must(a.t, err, query)
 	return strings.TrimSpace(out)
 }

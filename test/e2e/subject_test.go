@@ -79,7 +79,32 @@ func (c *subject) nameOf(suffix string) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.namespace, Name: c.name + suffix}
 }
 
-func (c *subject) podName(ordinal int) string { return fmt.Sprintf("%s-%d", c.name, ordinal) }
+// leading stands for the ordinal of the member that leads at the time.
+const leading = -1
+
+func (c *subject) podName(ordinal int) string {
+	if ordinal == leading {
+		ordinal = c.findLeading()
+	}
+	return fmt.Sprintf("%s-%d", c.name, ordinal)
+}
+
+// findLeading waits for a member to lead, and returns its ordinal.
+func (c *subject) findLeading() (ordinal int) {
+	c.t.Helper()
+	eventually(c.t, readyTimeout, "a member of "+c.name+" leads", func(ctx context.Context) error {
+		var pods corev1.PodList
+		err := env.client.List(ctx, &pods, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelCluster: c.name, v1alpha1.LabelRole: v1alpha1.RolePrimary})
+		if err == nil && len(pods.Items) != 1 {
+			err = fmt.Errorf("%d pods are labelled as the primary", len(pods.Items))
+		}
+		if err == nil {
+			_, err = fmt.Sscanf(strings.TrimPrefix(pods.Items[0].Name, c.name+"-"), "%d", &ordinal)
+		}
+		return err
+	})
+	return ordinal
+}
 
 func (c *subject) volumeName(ordinal int) string { return "data-" + c.podName(ordinal) }
 

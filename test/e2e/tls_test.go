@@ -86,10 +86,10 @@ func (c *cluster) awaitCertificate(app *clientPod, members int, ca *pki.CA, seri
 // awaitStreaming makes every replica connect anew, and waits until it streams.
 func (c *cluster) awaitStreaming(replicas int) {
 	c.t.Helper()
-	since := strings.TrimSpace(c.runSQL(0, "select clock_timestamp()"))
-	c.runSQL(0, "select pg_terminate_backend(pid) from pg_stat_replication")
+	since := strings.TrimSpace(c.runSQL(leading, "select clock_timestamp()"))
+	c.runSQL(leading, "select pg_terminate_backend(pid) from pg_stat_replication")
 	eventually(c.t, serviceTimeout, "replicas stream", func(ctx context.Context) error {
-		got, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", fmt.Sprintf("select count(*) from pg_stat_replication where state = 'streaming' and backend_start > '%s'", since))
+		got, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", fmt.Sprintf("select count(*) from pg_stat_replication where state = 'streaming' and backend_start > '%s'", since))
 		if err == nil && strings.TrimSpace(got) != fmt.Sprint(replicas) {
 			err = errors.New(got + " do")
 		}
