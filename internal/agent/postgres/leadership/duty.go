@@ -20,11 +20,20 @@ import (
 // dutyInterval is between two checks of what the members and the cluster want.
 const dutyInterval = 500 * time.Millisecond
 
+// Elector is a member's part in the election. See elector.Elector.
+type Elector interface {
+	ReadView() (elector.View, <-chan struct{})
+	RequestLimits(election.LimitsWanted)
+	RequestForce(id string)
+	RequestMembers(election.MembersWanted)
+	RequestSwitchover(ctx context.Context, target string) error
+}
+
 // DutyOptions are what a Duty is made of.
 type DutyOptions struct {
 	Log       *slog.Logger
 	Pod       string
-	Elector   *elector.Elector
+	Elector   Elector
 	Directory *Directory
 	Peers     Peers
 	// Config is the cluster's, nil before the first, and a channel that is closed when

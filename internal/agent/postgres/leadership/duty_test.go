@@ -1,0 +1,358 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// fakeElector shows a view that a test sets, and records what is asked of it.
+type fakeElector struct {
+	mu      sync.Mutex
+	view    elector.View
+	changed chan struct{}
+	asked   []string
+	limits  election.LimitsWanted
+	members election.MembersWanted
+	refusal error
+}
+
+func (e *fakeElector) ReadView() (elector.View, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.view, e.changed
+}
+
+// show replaces the view.
+func (e *fakeElector) show(v elector.View) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.view = v
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *fakeElector) ask(what string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = append(e.asked, what)
+}
+
+// takeAsked is what was asked since it was called last.
+func (e *fakeElector) takeAsked() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	asked := e.asked
+	e.asked = nil
+	return asked
+}
+
+func (e *fakeElector) RequestLimits(l election.LimitsWanted) {
+	e.ask("limits")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.limits = l
+}
+
+func (e *fakeElector) RequestForce(id string) { e.ask("force " + id) }
+
+func (e *fakeElector) RequestMembers(w election.MembersWanted) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.members = w
+}
+
+func (e *fakeElector) RequestSwitchover(_ context.Context, target string) error {
+	e.ask("switchover to " + target)
+	return e.refusal
+}
+
+// dutyWorld is the duty of orders-0, which leads term 5 beside two members.
+type dutyWorld struct {
+	elector *fakeElector
+	peers   *fakePeers
+	store   *statusserver.Store
+	duty    *Duty
+
+	mu      sync.Mutex
+	config  *agent.Config
+	changed chan struct{}
+	reached []string
+}
+
+var leadingView = elector.View{
+	Volume: "v0", Phase: election.Leading, Term: 5, MayLead: "v2,v0,v1",
+	Leader: elector.Leader{UID: "p0", Pod: "orders-0", Volume: "v0", Term: 5, Timeline: 5},
+}
+
+func newDutyWorld(t *testing.T) *dutyWorld {
+	t.Helper()
+	directory, peers := newDirectory("orders-0", "orders-1", "orders-2")
+	peers.set("orders-1", "v1", "7")
+	peers.set("orders-2", "v2", "7")
+	directory.askMembers(t.Context())
+	w := &dutyWorld{
+		elector: &fakeElector{view: leadingView, changed: make(chan struct{})}, peers: peers, store: statusserver.NewStore(agentapi.Status{}),
+		config:  &agent.Config{ClusterConfig: agentapi.ClusterConfig{Members: []string{"orders-0", "orders-1", "orders-2"}}},
+		changed: make(chan struct{}), reached: []string{"orders-1", "orders-2"},
+	}
+	w.duty = NewDuty(DutyOptions{
+		Log: slog.New(slog.DiscardHandler), Pod: "orders-0", Elector: w.elector, Directory: directory, Peers: peers, Store: w.store,
+		Config: func() (*agent.Config, <-chan struct{}) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.config, w.changed
+		},
+		Checkpoint: func(context.Context) { w.elector.ask("checkpoint") },
+		Reached: func() []string {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.reached
+		},
+		Fences: 2,
+	})
+	return w
+}
+
+// configure replaces the configuration.
+func (w *dutyWorld) configure(change func(*agentapi.ClusterConfig)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	next := *w.config
+	change(&next.ClusterConfig)
+	w.config = &next
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (w *dutyWorld) setReached(pods ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reached = pods
+}
+
+func (w *dutyWorld) readElection() postgresapi.ElectionState {
+	status := w.store.Get()
+	if state := agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).Election; state != nil {
+		return *state
+	}
+	return postgresapi.ElectionState{}
+}
+
+// inDuty runs a test beside a duty, by a clock of its own.
+func inDuty(t *testing.T, test func(t *testing.T, w *dutyWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newDutyWorld(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			w.duty.Follow(ctx)
+		}()
+		synctest.Wait()
+		test(t, w)
+		stop()
+		<-ended
+		synctest.Wait()
+	})
+}
+
+func expectAsked(t *testing.T, w *dutyWorld, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, w.elector.takeAsked()); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestRule17SwitchoverIsHandledOnce(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		request := func(id string, term int64, target string) {
+			w.configure(func(c *agentapi.ClusterConfig) {
+				c.Switchover = &postgresapi.SwitchoverRequest{ID: id, Term: term, Target: target}
+			})
+		}
+		request("of an earlier term", 4, "orders-1")
+		expectAsked(t, w)
+		request("of a later term", 6, "orders-1")
+		expectAsked(t, w)
+		if state := w.readElection(); state.Refused != "" {
+			t.Errorf("a request of another term is answered: %+v", state)
+		}
+
+		request("once", 5, "orders-1")
+		expectAsked(t, w, "checkpoint", "switchover to v1")
+		w.configure(func(c *agentapi.ClusterConfig) { c.MaxLag = 7 }) // the request is still there
+		expectAsked(t, w, "limits")
+		standby := leadingView
+		standby.Phase = election.Standby
+		w.elector.show(standby)
+		request("of a member that does not lead", 5, "")
+		expectAsked(t, w)
+		w.elector.show(leadingView)
+		expectAsked(t, w, "checkpoint", "switchover to ")
+		if state := w.readElection(); state.Refused != "" {
+			t.Errorf("refused: %+v", state)
+		}
+	})
+}
+
+func TestRule17RefusedSwitchoverIsReported(t *testing.T) {
+	for _, c := range []struct {
+		name, target string
+		prepare      func(*dutyWorld)
+		reason       string
+	}{
+		{"a pod whose volume is not known", "orders-7", func(*dutyWorld) {}, "which volume orders-7 runs on is not known"},
+		{"a member that does not stream", "orders-2", func(w *dutyWorld) { w.setReached("orders-1") }, "orders-2 does not stream"},
+		{"no member streams", "", func(w *dutyWorld) { w.setReached() }, "no other member streams"},
+		{"the election refuses", "orders-1", func(w *dutyWorld) { w.elector.refusal = errors.New("the Lease was not renewed just now") }, "not renewed just now"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inDuty(t, func(t *testing.T, w *dutyWorld) {
+				c.prepare(w)
+				w.configure(func(config *agentapi.ClusterConfig) {
+					config.Switchover = &postgresapi.SwitchoverRequest{ID: "once", Term: 5, Target: c.target}
+				})
+				synctest.Wait()
+				if state := w.readElection(); state.Refused != "once" || !strings.Contains(state.RefusedReason, c.reason) {
+					t.Errorf("refused %q: %q", state.Refused, state.RefusedReason)
+				}
+				asked := w.elector.takeAsked()
+				if slices.ContainsFunc(asked, func(what string) bool { return strings.HasPrefix(what, "switchover") }) != (w.elector.refusal != nil) {
+					t.Errorf("asked %v", asked)
+				}
+			})
+		})
+	}
+}
+
+// Limits and requests are passed on when they change. A request for another pod is none.
+func TestRule10LimitsAndRequestsArePassedOn(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		expectAsked(t, w)
+		w.configure(func(c *agentapi.ClusterConfig) { c.MaxLag, c.NoFailover = 100, []string{"orders-0"} })
+		expectAsked(t, w, "limits")
+		if want := (election.LimitsWanted{NoFailover: true, MaxLag: 100}); w.elector.limits != want {
+			t.Errorf("limits %+v", w.elector.limits)
+		}
+		w.configure(func(c *agentapi.ClusterConfig) { c.NoFailover = []string{"orders-1"} })
+		expectAsked(t, w, "limits")
+		if want := (election.LimitsWanted{MaxLag: 100}); w.elector.limits != want {
+			t.Errorf("limits %+v", w.elector.limits)
+		}
+
+		w.configure(func(c *agentapi.ClusterConfig) {
+			c.OlderData, c.Promotion = &postgresapi.OlderDataRequest{ID: "a", Pod: "orders-1"}, &postgresapi.PromotionRequest{ID: "b", Pod: "orders-2"}
+		})
+		expectAsked(t, w)
+		w.configure(func(c *agentapi.ClusterConfig) {
+			c.OlderData, c.Promotion = &postgresapi.OlderDataRequest{ID: "c", Pod: "orders-0"}, nil
+		})
+		expectAsked(t, w, "force c")
+		w.configure(func(c *agentapi.ClusterConfig) {
+			c.OlderData, c.Promotion = nil, &postgresapi.PromotionRequest{ID: "d", Pod: "orders-0"}
+		})
+		expectAsked(t, w, "force d")
+		w.configure(func(c *agentapi.ClusterConfig) { c.Promotion = nil })
+		expectAsked(t, w, "force ")
+	})
+}
+
+func TestDutyReportsTheElection(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		v := leadingView
+		v.Quorum, v.Write, v.Stalled, v.Forced, v.Fences = "v1,v0", 2, "why", "once", 1
+		w.elector.show(v)
+		synctest.Wait()
+		want := postgresapi.ElectionState{
+			Volume: "v0", Phase: "Leading", Stalled: "why", Fences: 3, MayLead: []string{"v0", "v1", "v2"},
+			Quorum: []string{"v0", "v1"}, Write: 2, Forced: "once",
+		}
+		if diff := cmp.Diff(want, w.readElection()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		status := w.store.Get()
+		if status.Recovered != "once" {
+			t.Errorf("recovered %q", status.Recovered)
+		}
+		held := agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).Lease
+		if diff := cmp.Diff(&postgresapi.LeaseState{HolderUID: "p0", HolderPod: "orders-0", Term: 5}, held); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+
+		// A Lease without a holder was held by the last one.
+		v.Leader.UID, v.Leader.Pod = "", ""
+		w.elector.show(v)
+		synctest.Wait()
+		status = w.store.Get()
+		held = agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).Lease
+		if diff := cmp.Diff(&postgresapi.LeaseState{HolderPod: "orders-0", Term: 5}, held); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Only a leader says which volumes may lead.
+func TestDutyPlansMembersWhileItLeads(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		want := election.MembersWanted{Volumes: []string{"v0", "v1", "v2"}}
+		if diff := cmp.Diff(want, w.elector.members); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		w.configure(func(c *agentapi.ClusterConfig) { c.Synchronous = &postgresapi.SynchronousConfig{Number: 1} })
+		synctest.Wait()
+		want.Quorum = &lease.Quorum{Volumes: want.Volumes, Write: 2}
+		if diff := cmp.Diff(want, w.elector.members); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		standby := leadingView
+		standby.Phase = election.Standby
+		w.elector.show(standby)
+		synctest.Wait()
+		w.elector.members = election.MembersWanted{}
+		w.configure(func(c *agentapi.ClusterConfig) { c.Members = c.Members[:2] })
+		synctest.Wait()
+		if diff := cmp.Diff(election.MembersWanted{}, w.elector.members); diff != "" {
+			t.Errorf("a standby plans (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The other members read a Lease that was released at once.
+func TestRule17ReleaseIsAnnounced(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		v := leadingView
+		for _, phase := range []election.Phase{election.Ending, election.Releasing} {
+			v.Phase = phase
+			w.elector.show(v)
+			synctest.Wait()
+		}
+		if posted := w.peers.listPosted(); len(posted) > 0 {
+			t.Errorf("announced before it was released: %v", posted)
+		}
+		v.Phase = election.Standby
+		w.elector.show(v)
+		synctest.Wait()
+		want := []string{"orders-1" + postgresapi.ReleasedPath, "orders-2" + postgresapi.ReleasedPath}
+		if diff := cmp.Diff(want, w.peers.listPosted()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
