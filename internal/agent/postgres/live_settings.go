@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,9 @@ type liveSettings struct {
 	// session is the reserved connection.
 	session *server.Session
 	archive *archive.Archiver
-	// reload has the server read its settings again.
-	reload func() error
+	// reload has the server read its settings again, and restart asks for another run.
+	reload  func() error
+	restart func()
 	// leads says whether the server runs as a primary now.
 	leads func() bool
 	// control is what pg_control said before the start, and readControl reads it as
@@ -194,6 +196,34 @@ func (s *liveSettings) takeCertificate() {
 	}
 }
 
+// restartLowered restarts a primary, in its term, for settings that are declared lower
+// than it runs with and that its replicas must not be below. In another pod it would
+// start as a standby, with what it had; and so would its successor.
+func (s *liveSettings) restartLowered(ctx context.Context, pending []string) bool {
+	config, _ := s.host.Config.Current()
+	if !s.leads() || config == nil {
+		return false
+	}
+	wanted := settings.ComputeSettings(s.buildInput(config.Parameters, s.control))
+	for _, name := range pending {
+		if _, isFloor := s.control.Floors[name]; !isFloor {
+			continue
+		}
+		var text string
+		err := s.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, "select current_setting($1)", name).Scan(&text)
+		})
+		now, nowErr := strconv.ParseInt(text, 10, 64)
+		next, nextErr := strconv.ParseInt(wanted[name], 10, 64)
+		if errors.Join(err, nowErr, nextErr) == nil && next < now {
+			s.log.Info("restarts the primary in its term for a lower setting", "setting", name, "from", now, "to", next)
+			s.restart()
+			return true
+		}
+	}
+	return false
+}
+
 // observePending finds what waits for a restart, and what a client set with
 // ALTER SYSTEM.
 func (s *liveSettings) observePending(ctx context.Context) {
@@ -210,6 +240,9 @@ func (s *liveSettings) observePending(ctx context.Context) {
 		return
 	}
 	slices.Sort(pending)
+	if s.restartLowered(ctx, pending) {
+		return
+	}
 	s.host.Store.Update(func(to *agentapi.Status) {
 		to.PendingRestart = pending
 		if len(pending) == 0 {

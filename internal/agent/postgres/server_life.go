@@ -59,7 +59,7 @@ func (a *postgresAgent) newLife(control server.ControlData, term int64) *serverL
 	reload := func() error { return l.server.ReloadSettings() }
 	l.settings = &liveSettings{
 		log: a.o.Log, host: a.Host, files: a.files, session: a.control, archive: a.archive,
-		reload: reload, leads: l.isPrimary, control: control,
+		reload: reload, restart: l.requestRestart, leads: l.isPrimary, control: control,
 		readControl: func(ctx context.Context) (server.ControlData, error) {
 			return a.programs.ReadControlData(ctx, a.o.pgdataPath())
 		},
