@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -47,7 +48,9 @@ func TestRule18DataIsSupersededByAnElectionOnly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			volume := t.TempDir()
 			pgdata := filepath.Join(volume, datavolume.DataName)
-			mustWrite(t, filepath.Join(pgdata, "pg_wal", "placeholder"), "")
+			if err := os.MkdirAll(filepath.Join(pgdata, "pg_wal"), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			addSegments(t, filepath.Join(pgdata, "pg_wal"), 1, 1, c.letters)
 			var asked *question
 			comparer := NewComparer(Options{
