@@ -44,7 +44,7 @@ func TestRealRestored(t *testing.T) {
 	before.stop()
 	mustWrite(t, filepath.Join(volume, datavolume.DataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
 	primary, replica := w.start(0, volume, "uid-0c"), w.start(1, t.TempDir(), "uid-1")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped || readReplication(got).Timeline != 3 {
+	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped || readReplication(got).Timeline != 4 {
 		t.Errorf("%s on timeline %d", got.SystemIdentifier, readReplication(got).Timeline)
 	}
 	if rows := primary.query("select count(*)::text from public.rows"); rows != "1000" {
@@ -61,7 +61,7 @@ func TestRealRestored(t *testing.T) {
 			_ = conn.Close(context.Background())
 		}
 	}
-	if record, _ := w.lease.read(); record.HighestTimeline != 3 || w.lease.facts.Cluster != "u2" {
+	if record, _ := w.lease.read(); record.HighestTimeline != 4 || w.lease.facts.Cluster != "u2" {
 		t.Errorf("the Lease says %+v", record)
 	}
 }
@@ -96,7 +96,7 @@ func restoredCopy(t *testing.T, w *world, volume string) string {
 	}
 	defer os.RemoveAll(socket) //nolint:errcheck // a test's own
 	end, err := recovery.Copy{Dir: data, Beside: t.TempDir(), Major: source.programs.Major, BinDir: source.o.BinDir, RunDir: socket, Lock: lock}.Recover(context.Background())
-	if err != nil || end.SystemIdentifier != bootstrapped || end.Before != 1 || end.Timeline != 2 || !end.Reaches("0/1") || end.Reaches("F/0") {
+	if err != nil || end.SystemIdentifier != bootstrapped || end.Before != 2 || end.Timeline != 3 || !end.Reaches("0/1") || end.Reaches("F/0") {
 		t.Fatalf("%+v, %v", end, err)
 	}
 	return bootstrapped

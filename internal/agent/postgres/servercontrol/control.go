@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
 // Pauses between two attempts of a command.
@@ -36,9 +39,32 @@ type Options struct {
 	Directory elector.Directory
 }
 
+// Server is a running PostgreSQL whose role changes. See rolechange.Server.
+type Server interface {
+	MeasureWAL(ctx context.Context) (rolechange.HeldWAL, error)
+	ReadProgress(ctx context.Context) (rolechange.Progress, error)
+	StopReceiver(ctx context.Context) (rolechange.HeldWAL, error)
+	Follow(ctx context.Context, t rolechange.Target) error
+	Promote(ctx context.Context, p rolechange.Promotion) (rolechange.Promoted, error)
+	SetQuorum(ctx context.Context, q rolechange.Quorum) error
+	Stop(ctx context.Context) (lsn.Point, error)
+}
+
+// Reports is to whom outcomes are reported. See elector.Reports.
+type Reports interface {
+	Volume() string
+	RecordTimeline(ctx context.Context, timeline int64) error
+	ReportReceiverStopped(id int64, w election.WAL)
+	ReportPromoted(term, timeline int64)
+	ReportFailed(term int64)
+	ReportStopped(term int64, end lease.Position)
+	ReportFenced(id int64)
+	ReportQuorumSet(id int64)
+}
+
 // Run is one run of the server, as the control uses it. Its functions return at once.
 type Run struct {
-	Server *rolechange.Server
+	Server Server
 	// Term that the server is the primary of from the start; 0 for a standby.
 	Term int64
 	// Ended is closed when the server has ended.
@@ -54,7 +80,7 @@ type Run struct {
 // goroutine.
 type Control struct {
 	o       Options
-	reports elector.Reports
+	reports Reports
 	// fences counts the calls of Fence, also while nothing runs.
 	fences atomic.Int64
 	wake   chan struct{}
@@ -84,7 +110,7 @@ func New(o Options) *Control {
 }
 
 // SetReports says to whom outcomes are reported. It comes before Work.
-func (c *Control) SetReports(r elector.Reports) { c.reports = r }
+func (c *Control) SetReports(r Reports) { c.reports = r }
 
 // SetLock hands over the lock of the volume.
 func (c *Control) SetLock(lock *volumelock.VolumeLock) {

@@ -1,0 +1,189 @@
+package election
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// releasedRecord was given up at 60 of timeline 5 by the member on v0.
+func releasedRecord(t *testing.T) lease.Record {
+	t.Helper()
+	released, err := baseRecord.Release("p1", 5, lease.Position{Timeline: 5, LSN: 60}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return released
+}
+
+// A member whose data is held neither votes nor begins a candidacy, and says why. It
+// does both once the reason is gone.
+func TestRule9HeldMemberNeitherVotesNorLeads(t *testing.T) {
+	released := releasedRecord(t)
+	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age()}
+	s, _ := Step(newMember(t, "v1", "p2"), second, Held{"the volume is full"})
+	s, _ = readAt(s, 2*second, lease.Done, "1", released)
+	if s, effects := Step(s, 3*second, request); s.Phase != Standby || find[Vote](t, effects).Reply.Granted || contains[StopReceiver](effects) {
+		t.Errorf("votes: %v", effects)
+	}
+	if s, effects := Step(s, 3*second, Tick{}); s.Phase != Standby || contains[StopReceiver](effects) {
+		t.Errorf("is a candidate: %v", effects)
+	}
+	if s, effects := Step(s, 3*second, ForceRequest{"once"}); s.Phase != Standby || contains[StopReceiver](effects) {
+		t.Errorf("is forced: %v", effects)
+	}
+	for now := 4 * second; now <= 16*second; now += 2 * second { // and says so once the Lease has expired
+		s, _ = readAt(s, now, lease.Done, "1", released)
+	}
+	if s, _ = Step(s, 17*second, Tick{}); s.stalled != "the volume is full" {
+		t.Errorf("stalled for %q", s.stalled)
+	}
+	s, _ = Step(s, 17*second, Held{})
+	if voted, _ := Step(s, 17*second, request); voted.Phase != Voting {
+		t.Error("does not vote afterwards")
+	}
+	if s, _ = Step(s, 18*second, Tick{}); s.Phase != Stopping {
+		t.Errorf("no candidate afterwards: phase %d, %q", s.Phase, s.stalled)
+	}
+}
+
+// What a member was about to do is given up when its data is held.
+func TestRule9HeldMemberGivesUpWhatItBegan(t *testing.T) {
+	released := releasedRecord(t)
+	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age()}
+	stopped := ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}}
+	for phase, begin := range map[Phase]Input{Voting: request, Stopping: Tick{}} {
+		s, _ := readAt(newMember(t, "v1", "p2"), 2*second, lease.Done, "1", released)
+		if s, _ = Step(s, 3*second, begin); s.Phase != phase {
+			t.Fatalf("phase %d, want %d", s.Phase, phase)
+		}
+		s, _ = Step(s, 3*second, Held{"the WAL is missing"})
+		s, effects := Step(s, 4*second, stopped)
+		if s.Phase != Standby || contains[Vote](effects) || contains[AskVote](effects) || contains[WriteLease](effects) {
+			t.Errorf("from phase %d: phase %d, %v", phase, s.Phase, effects)
+		}
+	}
+	s, _ := Step(newPrimary(t, nil), 11*second, Held{"the volume is full"})
+	if s.Phase != Leading {
+		t.Errorf("a primary ends its term: phase %d", s.Phase)
+	}
+}
+
+// The limits are those that the cluster declared last.
+func TestRule10LimitsAreReplaced(t *testing.T) {
+	released := releasedRecord(t)
+	s, _ := readAt(newMember(t, "v1", "p2"), 2*second, lease.Done, "1", released)
+	kept, _ := Step(s, 3*second, LimitsWanted{NoFailover: true})
+	if kept, effects := Step(kept, 3*second, Tick{}); kept.Phase != Standby || contains[StopReceiver](effects) {
+		t.Errorf("noFailover is not heeded: phase %d", kept.Phase)
+	}
+	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age()}
+	voting, _ := Step(kept, 3*second, request)
+	_, effects := Step(voting, 3*second, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}})
+	if reply := find[Vote](t, effects).Reply; !reply.Granted || !reply.NoFailover {
+		t.Errorf("its vote is %+v", reply)
+	}
+	free, _ := Step(kept, 4*second, LimitsWanted{})
+	if free, _ = Step(free, 4*second, Tick{}); free.Phase != Stopping {
+		t.Errorf("the limit is not lifted: phase %d", free.Phase)
+	}
+
+	for lag, campaigns := range map[uint64]bool{40: true, 39: false} {
+		s, effects := newCandidate(t, func(r *lease.Record, s *State) {
+			r.Acknowledged = lease.Position{Timeline: 5, LSN: 100}
+			*s, _ = Step(*s, second, LimitsWanted{MaxLag: lag})
+		})
+		if contains[AskVote](effects) != campaigns {
+			t.Errorf("maxLag %d: %v, %q", lag, effects, s.stalled)
+		}
+	}
+}
+
+// A standby reads the Lease at once when another member says that it may be free. One
+// that waits for an answer, or has another role, does not.
+func TestRule17LeaseThatMayBeFreeIsReadAtOnce(t *testing.T) {
+	s, _ := readAt(newMember(t, "v1", "p2"), 2*second, lease.Done, "1", baseRecord)
+	s, effects := Step(s, 2*second+1, LeaseChanged{})
+	find[ReadLease](t, effects)
+	if _, effects := Step(s, 2*second+2, LeaseChanged{}); contains[ReadLease](effects) {
+		t.Errorf("reads twice at a time: %v", effects)
+	}
+	s, _ = Step(s, 3*second, LeaseRead{lease.Reading{
+		Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Record: releasedRecord(t), Sent: 2*second + 1, Received: 3 * second,
+	}})
+	if s, _ = Step(s, 3*second, Tick{}); s.Phase != Stopping {
+		t.Errorf("the free Lease is not taken: phase %d", s.Phase)
+	}
+	if _, effects := Step(newPrimary(t, nil), 11*second, LeaseChanged{}); len(effects) > 0 {
+		t.Errorf("a primary: %v", effects)
+	}
+}
+
+// The last holder does not lead with less than the Lease recorded of its volume, also
+// in asynchronous mode. A record that it has only a part of counts as held: its server
+// may have called that flushed.
+func TestRule12OlderVolumeOfTheLastHolderDoesNotLead(t *testing.T) {
+	for name, c := range map[string]struct {
+		volume string
+		wal    WAL
+		older  bool
+	}{
+		"all that was recorded":                 {"v1", WAL{Flushed: lease.Position{Timeline: 5, LSN: 100}}, false},
+		"less than was recorded":                {"v1", WAL{Flushed: lease.Position{Timeline: 5, LSN: 99}}, true},
+		"a part of the last record":             {"v1", WAL{Flushed: lease.Position{Timeline: 5, LSN: 90}, Reach: 100}, false},
+		"too small a part of it":                {"v1", WAL{Flushed: lease.Position{Timeline: 5, LSN: 90}, Reach: 99}, true},
+		"another member may have received less": {"v0", WAL{Flushed: lease.Position{Timeline: 5, LSN: 99}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMember(t, "v1", "p2")
+			record := baseRecord
+			record.HolderVolume, record.Acknowledged = c.volume, lease.Position{Timeline: 5, LSN: 100}
+			s.Disk.Known = record
+			var effects []Effect
+			for now := 2 * second; now <= 20*second; now += 2 * second {
+				if s, effects = readAt(s, now, lease.Done, "1", record); contains[StopReceiver](effects) {
+					break
+				}
+			}
+			c.wal.Timelines = []int64{5}
+			s, effects = Step(s, 20*second, ReceiverStopped{c.wal})
+			if contains[AskVote](effects) == c.older || strings.HasPrefix(s.stalled, OlderVolume) != c.older {
+				t.Errorf("%v, %q", effects, s.stalled)
+			}
+		})
+	}
+}
+
+// The floor holds for a Lease that was given up in order, too: it keeps its last
+// holder's volume. A person decides otherwise, and that timeline is known as forced.
+func TestRule12OlderVolumeLeadsByRequestOnly(t *testing.T) {
+	released := releasedRecord(t)
+	if released.HolderVolume != "v0" {
+		t.Fatalf("the Lease forgets its last holder's volume: %+v", released)
+	}
+	s := newMember(t, "v0", "p9")
+	s.Disk.Known = released
+	older := ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 50}, Timelines: []int64{5}}}
+	s, effects := readAt(s, 2*second, lease.Done, "1", released)
+	for now := 3 * second; now <= 30*second && !strings.HasPrefix(s.stalled, OlderVolume); now += second {
+		if s.Phase == Stopping {
+			if s, effects = Step(s, now, older); contains[WriteLease](effects) || contains[AskVote](effects) {
+				t.Fatalf("campaigns: %v", effects)
+			}
+		}
+		s, _ = readAt(s, now, lease.Done, "1", released)
+	}
+	if !strings.HasPrefix(s.stalled, OlderVolume) {
+		t.Fatalf("stalled for %q, phase %d", s.stalled, s.Phase)
+	}
+	s, effects = Step(s, 31*second, ForceRequest{"once"})
+	find[StopReceiver](t, effects)
+	s, effects = Step(s, 31*second, older)
+	if !contains[WriteLease](effects) { // the others have not answered
+		_, effects = Step(s, 36*second, Tick{})
+	}
+	if w := find[WriteLease](t, effects); w.Record.ForcedTimeline != w.Record.Timeline || w.Record.HolderVolume != "v0" || w.Record.Acknowledged.LSN != 50 {
+		t.Errorf("claims %+v", w.Record)
+	}
+}
