@@ -242,6 +242,8 @@ func TestRealArchive(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 
+	// A term that was burned leaves no history, beyond which PostgreSQL looks for no latest one.
+	along := fmt.Sprintf("recovery_target_timeline = '%d'", readReplication(primary.Store.Get()).Timeline)
 	for _, c := range []struct {
 		settings []string
 		want     []string
@@ -250,7 +252,7 @@ func TestRealArchive(t *testing.T) {
 		{[]string{"recovery_target_time = '" + early + "'"}, []string{"base", "one", "two"}},
 		{[]string{"recovery_target_time = '" + late + "'"}, []string{"base", "four", "one", "three", "two"}},
 	} {
-		rows, timeline := recovered(t, w, base, c.settings...)
+		rows, timeline := recovered(t, w, base, append(c.settings, along)...)
 		if !slices.Equal(rows, c.want) {
 			t.Errorf("recovered %v on timeline %s, want %v", rows, timeline, c.want)
 		}
@@ -297,7 +299,7 @@ func TestRealArchiveOnANewTimeline(t *testing.T) {
 	own := readReplication(primary.untilRole(v1alpha1.RolePrimary)).Timeline
 	primary.rows("new")
 	primary.untilArchived(primary.segment())
-	rows, timeline := recovered(t, w, base)
+	rows, timeline := recovered(t, w, base, fmt.Sprintf("recovery_target_timeline = '%d'", own))
 	if want := []string{"base", "later", "lost", "new"}; !slices.Equal(rows, want) || timeline != strconv.FormatInt(own+1, 10) {
 		t.Errorf("recovered %v on timeline %s, want %v", rows, timeline, want)
 	}
