@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,11 +26,11 @@ func TestRealExtentIsWhereThePostgresReaderStops(t *testing.T) {
 	w := newWorld(t, 1)
 	volume := t.TempDir()
 	primary := w.start(0, volume, "uid-0")
-	primary.untilRole(v1alpha1.RolePrimary)
+	timeline := readReplication(primary.untilRole(v1alpha1.RolePrimary)).Timeline
 	primary.exec("create table public.t (n int, pad text)", "checkpoint")
 	for round := range 4 {
 		primary.exec("insert into public.t select n, repeat('x', 3000) from generate_series(1, 3000) n", "select pg_switch_wal()", "insert into public.t select 1, 'y'")
-		flushed := lsn.Parse(1, primary.query("select pg_current_wal_flush_lsn()::text"))
+		flushed := lsn.Parse(timeline, primary.query("select pg_current_wal_flush_lsn()::text"))
 		copied := snapshot(t, volume) // as a crash leaves it: no client writes
 		control, err := primary.programs.ReadControlData(context.Background(), filepath.Join(copied, datavolume.DataName))
 		if err != nil {
@@ -41,22 +42,22 @@ func TestRealExtentIsWhereThePostgresReaderStops(t *testing.T) {
 		}
 		dir := filepath.Join(copied, datavolume.DataName, "pg_wal")
 		begun := time.Now()
-		end, err := wal.FindExtent(dir, 1, from, 0)
+		end, err := wal.FindExtent(dir, uint32(timeline), from, 0)
 		if err != nil || end.Position < flushed.Position {
 			t.Fatalf("round %d: %+v, %v; %s was flushed", round, end, err, flushed)
 		}
 		for to, want := range map[uint64]uint64{end.Position: end.Position, end.Reach + 1: end.Position, end.Position - 1: 0} {
-			found, err := wal.FindEnd(dir, 1, from, to)
+			found, err := wal.FindEnd(dir, uint32(timeline), from, to)
 			if err != nil || want > 0 && found.Position != want || want == 0 && (found.Position >= end.Position || found.Position <= from) {
 				t.Errorf("round %d: up to %d of %+v: %+v, %v", round, to, end, found, err)
 			}
 		}
-		if found, err := wal.FindEnd(dir, 1, end.Position, end.Reach); err != nil || found.Position != end.Position || found.Reach != end.Reach {
+		if found, err := wal.FindEnd(dir, uint32(timeline), end.Position, end.Reach); err != nil || found.Position != end.Position || found.Reach != end.Reach {
 			t.Errorf("round %d: after the last record of %+v: %+v, %v", round, end, found, err)
 		}
-		out, _ := exec.Command(filepath.Join(primary.o.BinDir, "pg_waldump"), "--path", dir, "--quiet", "--start", control.Checkpoint).CombinedOutput()
+		out, _ := exec.Command(filepath.Join(primary.o.BinDir, "pg_waldump"), "--path", dir, "--quiet", "--timeline", strconv.FormatInt(timeline, 10), "--start", control.Checkpoint).CombinedOutput()
 		found := endOfDump.FindStringSubmatch(string(out))
-		if found == nil || found[1] != strings.Fields(lsn.Point{Timeline: 1, Position: end.Position}.String())[0] {
+		if found == nil || found[1] != strings.Fields(lsn.Point{Timeline: timeline, Position: end.Position}.String())[0] {
 			t.Errorf("round %d: ends at %s, pg_waldump says %s", round, wal.FormatPosition(end.Position), out)
 		}
 		t.Logf("round %d: %s after %s from %s", round, wal.FormatPosition(end.Position), time.Since(begun), control.Checkpoint)

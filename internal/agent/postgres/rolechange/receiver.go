@@ -118,11 +118,18 @@ func (s *Server) listReceivers() (pids []int, settled bool) {
 		switch title := readTitle(pid); {
 		case isReceiver(title):
 			pids = append(pids, pid)
-		case title != "" && !strings.HasPrefix(title, "postgres: "):
+		case isUnnamed(title):
 			unnamed++ // the postmaster is one
 		}
 	}
 	return pids, unnamed <= 1
+}
+
+// isUnnamed reports whether a title is still the postmaster's. An archive_command that
+// waits for its store is a process of the server, too, and never becomes a receiver.
+func isUnnamed(title string) bool {
+	program, _, _ := strings.Cut(title, "\x00")
+	return filepath.Base(program) == "postgres"
 }
 
 // readTitle reads what a process says that it is; empty for one that has ended.
