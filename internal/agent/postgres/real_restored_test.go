@@ -36,7 +36,7 @@ func TestRealRestored(t *testing.T) {
 	w.configure(func(c *agentapi.ClusterConfig) { c.UID, c.SystemIdentifier = "u2", bootstrapped })
 	mustWrite(t, filepath.Join(w.secret, passwordFile), "n3w")
 
-	before := w.start(0, volume, "uid-0b")
+	before := w.start(0, snapshot(t, volume), "uid-0b")
 	before.until("stalled", func(s agentapi.Status) bool { // without the proof it is any old data
 		e := readReplication(s).Election
 		return e != nil && strings.Contains(e.Stalled, "is not one that the Lease lets lead")
