@@ -92,20 +92,19 @@ func TestRealHungServerLeavesAndIsStartedAgain(t *testing.T) {
 // stand still while it accepts new ones.
 func TestRealFullServerIsNotHung(t *testing.T) {
 	w := newWorld(t, 1)
-	w.configure(func(c *agentapi.ClusterConfig) { c.Parameters = map[string]string{"max_connections": "20"} })
 	primary := w.start(0, t.TempDir(), "uid-0")
 	primary.untilRole(v1alpha1.RolePrimary)
 	primary.exec("create role many superuser login password 'many'")
 	dsn := "host=localhost port=" + strconv.Itoa(w.agents[0].database) + " user=many password=many dbname=postgres sslmode=require"
 	var held []*pgx.Conn
-	for range 40 {
+	for range 400 {
 		conn, err := pgx.Connect(t.Context(), dsn)
 		if err != nil {
 			break
 		}
 		held = append(held, conn)
 	}
-	if len(held) == 0 || len(held) == 40 {
+	if len(held) == 0 || len(held) == 400 {
 		t.Fatalf("%d connections", len(held))
 	}
 	if err := server.CheckConnection(t.Context(), primary.o.RunDir, primary.o.Port); err != nil {

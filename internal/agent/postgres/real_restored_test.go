@@ -36,7 +36,7 @@ func TestRealRestored(t *testing.T) {
 	w.configure(func(c *agentapi.ClusterConfig) { c.UID, c.SystemIdentifier = "u2", bootstrapped })
 	mustWrite(t, filepath.Join(w.secret, passwordFile), "n3w")
 
-	before := w.start(0, volume, "uid-0b")
+	before := w.start(0, snapshot(t, volume), "uid-0b")
 	before.until("stalled", func(s agentapi.Status) bool { // without the proof it is any old data
 		e := readReplication(s).Election
 		return e != nil && strings.Contains(e.Stalled, "is not one that the Lease lets lead")
@@ -44,7 +44,7 @@ func TestRealRestored(t *testing.T) {
 	before.stop()
 	mustWrite(t, filepath.Join(volume, datavolume.DataName, agent.RestoredFile), `{"clusterUID":"u2"}`)
 	primary, replica := w.start(0, volume, "uid-0c"), w.start(1, t.TempDir(), "uid-1")
-	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped || readReplication(got).Timeline != 4 {
+	if got := primary.untilRole(v1alpha1.RolePrimary); got.SystemIdentifier != bootstrapped || readReplication(got).Timeline != 10 {
 		t.Errorf("%s on timeline %d", got.SystemIdentifier, readReplication(got).Timeline)
 	}
 	if rows := primary.query("select count(*)::text from public.rows"); rows != "1000" {
@@ -61,7 +61,7 @@ func TestRealRestored(t *testing.T) {
 			_ = conn.Close(context.Background())
 		}
 	}
-	if record, _ := w.lease.read(); record.HighestTimeline != 4 || w.lease.facts.Cluster != "u2" {
+	if record, _ := w.lease.read(); record.HighestTimeline != 10 || w.lease.facts.Cluster != "u2" {
 		t.Errorf("the Lease says %+v", record)
 	}
 }

@@ -132,7 +132,9 @@ func buildFirstRecord(facts primarylease.Facts, before lease.Record, volumeID, s
 			}
 		}
 	}
-	highest := max(end.Timeline, facts.Earlier.Timeline, facts.Earlier.Reserved)
+	// A member that has read the record which an earlier cluster left follows only terms
+	// with a timeline above it.
+	highest := max(end.Timeline, facts.Earlier.Timeline, facts.Earlier.Reserved, before.HighestTimeline)
 	term := max(facts.Earlier.Term, before.Term) + 1
 	return lease.Record{
 		HolderVolume: volumeID, Term: term, Timeline: end.Timeline, HighestTimeline: highest, ReachedTimeline: end.Timeline,

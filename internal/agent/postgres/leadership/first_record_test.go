@@ -184,7 +184,7 @@ func TestBuildFirstRecord(t *testing.T) {
 		{"a volume of an earlier timeline", earlier(primarylease.EarlierRecord{Term: 4, Timeline: 3, Flushed: "0/200"}), lease.Record{}, at(2, 0x300), record(5, 3, 3, at(3, 0x200))},
 		{"an unreadable position says nothing", earlier(primarylease.EarlierRecord{Term: 4, Timeline: 2, Flushed: "soon"}), lease.Record{}, at(2, 0x300), record(5, 2, 2, at(2, 0x300))},
 		{"positions of another database system say nothing", primarylease.Facts{Earlier: primarylease.EarlierRecord{SystemIdentifier: "8", Term: 4, Timeline: 2, Flushed: "0/900"}}, lease.Record{}, at(2, 0x300), record(5, 2, 2, at(2, 0x300))},
-		{"over the record that an earlier cluster left", primarylease.Facts{HasRecord: true, Earlier: primarylease.EarlierRecord{SystemIdentifier: "7", Timeline: 2, Flushed: "0/900"}}, lease.Record{Term: 9, Timeline: 9, HighestTimeline: 9}, at(2, 0x300), record(10, 2, 2, at(2, 0x300))},
+		{"over the record that an earlier cluster left", primarylease.Facts{HasRecord: true, Earlier: primarylease.EarlierRecord{SystemIdentifier: "7", Timeline: 2, Flushed: "0/900"}}, lease.Record{Term: 9, Timeline: 9, HighestTimeline: 9}, at(2, 0x300), record(10, 2, 9, at(2, 0x300))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := buildFirstRecord(c.facts, c.before, "v0", "7", c.end)
