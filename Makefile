@@ -116,7 +116,7 @@ s3-image: cluster ## the image of the S3 store of the tests, for the local clust
 # tests: vetting them again would take as long as compiling them.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
-	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
+	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 45m
 
 soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (170 minutes)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 220m
