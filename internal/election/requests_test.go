@@ -165,9 +165,10 @@ func TestRule12OlderVolumeLeadsByRequestOnly(t *testing.T) {
 	s := newMember(t, "v0", "p9")
 	s.Disk.Known = released
 	older := ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 50}, Timelines: []int64{5}}}
-	s, effects := readAt(s, 2*second, lease.Done, "1", released)
+	s, _ = readAt(s, 2*second, lease.Done, "1", released)
 	for now := 3 * second; now <= 30*second && !strings.HasPrefix(s.stalled, OlderVolume); now += second {
 		if s.Phase == Stopping {
+			var effects []Effect
 			if s, effects = Step(s, now, older); contains[WriteLease](effects) || contains[AskVote](effects) {
 				t.Fatalf("campaigns: %v", effects)
 			}

@@ -60,8 +60,7 @@ type Duty struct {
 	refused, reason, handled string
 	// pod is the last one that held the Lease.
 	pod string
-	// wanted is what the election was asked for last, as text.
-	wanted string
+	// limits and forced are what the election was asked for last.
 	limits election.LimitsWanted
 	forced string
 }

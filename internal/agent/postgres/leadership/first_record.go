@@ -159,7 +159,7 @@ func (o OwnLease) ReadLease(ctx context.Context) (lease.Reading, error) {
 		return lease.Reading{Answer: lease.Unanswered, Sent: now, Received: now}, errors.New("read the Lease: the cluster's configuration is not known yet")
 	}
 	reading, err := o.LeaseStore.ReadLease(ctx)
-	if facts := o.LeaseStore.ReadFacts(); reading.Answer == lease.Done && (IsLeftBehind(facts, config, o.Volume()) || !facts.HasRecord) {
+	if facts := o.ReadFacts(); reading.Answer == lease.Done && (IsLeftBehind(facts, config, o.Volume()) || !facts.HasRecord) {
 		reading = lease.Reading{Answer: lease.Missing, Sent: reading.Sent, Received: reading.Received}
 	}
 	return reading, err
