@@ -178,7 +178,7 @@ func TestRule12OlderVolumeLeadsByRequestOnly(t *testing.T) {
 	if !strings.HasPrefix(s.stalled, OlderVolume) {
 		t.Fatalf("stalled for %q, phase %d", s.stalled, s.Phase)
 	}
-	s, effects = Step(s, 31*second, ForceRequest{"once"})
+	s, effects := Step(s, 31*second, ForceRequest{"once"})
 	find[StopReceiver](t, effects)
 	s, effects = Step(s, 31*second, older)
 	if !contains[WriteLease](effects) { // the others have not answered

@@ -154,4 +154,3 @@ func TestRealRule16ServesThroughAnOutage(t *testing.T) {
 	leader, others := untilLeads(t, members[0], members[1])
 	untilEqual(t, leader, others...)
 }
-
