@@ -67,7 +67,7 @@ func (f *failover) runPart(t *testing.T, name string, run func(*failover)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		part := *f
-		part.cluster = f.cluster.withTest(t)
+		part.cluster = f.withTest(t)
 		defer func() { f.inside, f.lost = part.inside, part.lost }()
 		run(&part)
 	})

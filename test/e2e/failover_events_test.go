@@ -58,6 +58,13 @@ func primaryCutOff(f *failover) time.Duration {
 	return f.replaceUnreachable("primary cut off", pod, func() func() { return cutPod(f.t, pod, bothWays) })
 }
 
+// primaryFrozen: every process in the primary's pod stands still, its guard included.
+// When they go on, the former primary acknowledges nothing.
+func primaryFrozen(f *failover) time.Duration {
+	pod := f.primaryPod()
+	return f.replaceUnreachable("primary frozen", pod, func() func() { return freezePod(f.t, pod, podprocess.All) })
+}
+
 // nodeCutOff: the same for the cable of its node.
 func nodeCutOff(f *failover) time.Duration {
 	pod := f.primaryPod()

@@ -116,21 +116,6 @@ func cutFromAPIServer(t *testing.T, pod *corev1.Pod) (heal func()) {
 	return cutPod(t, pod, bothWays, apiServerAddress)
 }
 
-// cutFromMembers keeps a pod from the other members alone.
-func (c *cluster) cutFromMembers(pod *corev1.Pod, way direction) (heal func()) {
-	c.t.Helper()
-	var others []string
-	for _, other := range c.listPods() {
-		if other.UID != pod.UID && other.Status.PodIP != "" {
-			others = append(others, other.Status.PodIP)
-		}
-	}
-	if len(others) == 0 {
-		c.t.Fatal("there is no other member")
-	}
-	return cutPod(c.t, pod, way, others...)
-}
-
 // freezePod stops the processes of a role in a pod. They go on when the function that it
 // returns is called, or when the test ends.
 func freezePod(t *testing.T, pod *corev1.Pod, role podprocess.Role) (heal func()) {

@@ -13,6 +13,7 @@ func testFailover(t *testing.T) {
 	f.runPart(t, "PostmasterKilled", func(f *failover) { postmasterKilled(f) })
 	f.runPart(t, "PodForced", func(f *failover) { podForced(f) })
 	f.runPart(t, "PrimaryCutOff", func(f *failover) { primaryCutOff(f) })
+	f.runPart(t, "PrimaryFrozen", func(f *failover) { primaryFrozen(f) })
 	f.runPart(t, "Switchover", func(f *failover) { switchover(f) })
 	f.runPart(t, "APIServerUnreachable", func(f *failover) { apiServerUnreachable(f) })
 	f.report()

@@ -102,7 +102,9 @@ func (c *cluster) awaitOlderData(id string) {
 // held, even when the primary has written more at once.
 func olderData(t *testing.T) {
 	// The replica would lead with its newer data.
-	c := newCluster(t, 2, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Failover = &v1alpha1.PostgresFailover{NoFailover: []int32{1}} })
+	c := newCluster(t, 2, func(obj *v1alpha1.PostgresCluster) {
+		obj.Spec.Failover = &v1alpha1.PostgresFailover{NoFailover: []int32{1}}
+	})
 	c.waitReady()
 	c.writeRows("before", 1000)
 	c.sameTables(1)

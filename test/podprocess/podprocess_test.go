@@ -120,8 +120,11 @@ func TestSignalSparesLaterProcesses(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait() // it is killed
+		close(ended)
+	}()
 	t.Cleanup(func() { _ = command.Process.Kill() })
 	_, parent, start, _, err := readStat(filepath.Join(Proc, strconv.Itoa(command.Process.Pid)))
 	if err != nil || parent != os.Getpid() {
