@@ -210,9 +210,10 @@ func (l *serverLife) attachServer(in settings.Input) {
 	})
 }
 
-// keepQuorum keeps the quorum of a primary for the next run in its term.
+// keepQuorum keeps the quorum of a server for the next run in its term. It may have been
+// promoted, and have ended before that is known here.
 func (l *serverLife) keepQuorum() {
-	if l.roles != nil && l.isPrimary() {
+	if l.roles != nil {
 		l.a.quorum = l.roles.CurrentQuorum()
 	}
 }

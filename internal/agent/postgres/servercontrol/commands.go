@@ -187,9 +187,9 @@ func (c *Control) promoteServer(ctx context.Context, p elector.Promotion) error 
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.led = p.Term
-	c.mu.Unlock()
+	if !c.recordLed(run, p.Term) {
+		return errors.New("the server ended as soon as it was promoted")
+	}
 	run.BecomePrimary(promoted)
 	c.reports.ReportPromoted(p.Term, p.Timeline)
 	c.o.Log.Info("the server is the primary", "term", p.Term, "timeline", p.Timeline)
@@ -249,6 +249,8 @@ func (c *Control) StopServer(term int64) {
 			c.reports.ReportFailed(term)
 			return
 		}
+		c.setShutting(true)
+		defer c.setShutting(false)
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 		defer cancel()
 		end, err := run.Server.Stop(limit)

@@ -102,6 +102,9 @@ type Control struct {
 	// that one is being stopped on request.
 	led      int64
 	stopping bool
+	// shutting says that a stop on request has begun, and has not read yet what the
+	// server left.
+	shutting bool
 }
 
 // New is a control without a server.
@@ -179,12 +182,40 @@ func (c *Control) Attach(r *Run) {
 	c.announce()
 }
 
-// Detach says that no process of the server is left, or that none was started.
+// Detach says that no process of the server is left, or that none was started. It
+// waits for a stop on request to read where the WAL ends: the next run changes that.
 func (c *Control) Detach() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for c.shutting {
+		changed := c.changed
+		c.mu.Unlock()
+		<-changed
+		c.mu.Lock()
+	}
 	c.run, c.starting = nil, false
 	c.announce()
+}
+
+// setShutting notes the beginning and the end of a stop on request.
+func (c *Control) setShutting(shutting bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shutting = shutting
+	c.announce()
+}
+
+// recordLed takes in that a run was promoted in a term, and reports whether it is still
+// the current one. After that the loop starts the data again as the primary's, and
+// before that as a standby's, which does not lead.
+func (c *Control) recordLed(run *Run, term int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run != run {
+		return false
+	}
+	c.led = term
+	return true
 }
 
 // announce is called with the lock held.

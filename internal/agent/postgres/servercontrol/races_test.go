@@ -1,0 +1,72 @@
+package servercontrol
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
+)
+
+// hookedServer does something in the middle of what it is asked.
+type hookedServer struct {
+	*fakeServer
+	during func()
+}
+
+func (s hookedServer) Promote(ctx context.Context, p rolechange.Promotion) (rolechange.Promoted, error) {
+	s.during()
+	return s.fakeServer.Promote(ctx, p)
+}
+
+func (s hookedServer) Stop(ctx context.Context) (lsn.Point, error) {
+	s.during()
+	return s.fakeServer.Stop(ctx)
+}
+
+func attach(w *world, during func()) {
+	w.Attach(&Run{
+		Server: hookedServer{&fakeServer{trace: w.trace}, during}, Ended: make(chan struct{}),
+		BecomePrimary: func(rolechange.Promoted) { w.add("is the primary") },
+	})
+}
+
+// A server that ends as soon as it is promoted is started again as a standby: a term
+// that was reported as won by then would have a leader that takes no writes, for ever.
+func TestRule1ServerThatEndedAtItsPromotionDoesNotLead(t *testing.T) {
+	inWork(t, func(t *testing.T, w *world) {
+		attach(w, w.Detach)
+		w.Promote(t.Context(), elector.Promotion{Term: 4, Timeline: 5})
+		synctest.Wait()
+		if lines := w.take(); !slices.Contains(lines, "term 4 failed") || slices.Contains(lines, "is the primary") {
+			t.Errorf("what happened: %q", lines)
+		}
+		if led := w.LedTerm(); led != 0 {
+			t.Errorf("it led in term %d", led)
+		}
+	})
+}
+
+// The next run of the server changes pg_control. It begins after the end of the WAL was
+// read, or the Lease would not be released.
+func TestRule17NextRunWaitsForTheShutdownPosition(t *testing.T) {
+	inWork(t, func(t *testing.T, w *world) {
+		attach(w, func() {
+			go func() {
+				w.Detach()
+				w.add("the next run may begin")
+			}()
+			time.Sleep(time.Second)
+		})
+		w.StopServer(3)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if lines := w.take(); len(lines) < 2 || lines[0] != "stops" || !slices.Contains(lines, "the next run may begin") {
+			t.Errorf("what happened: %q", lines)
+		}
+	})
+}
