@@ -64,8 +64,8 @@ unit: ## tests that need nothing but Go
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them (about five minutes))
-	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./internal/apply/ ./internal/controller/ ./internal/plugin/ ./internal/agent/primarylease/
-	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./gitops/ ./toyengine/
+	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./internal/apply/ ./internal/controller/ ./internal/plugin/ ./internal/agent/primarylease/
+	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./gitops/ ./toyengine/
 
 etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a minute each; the first build takes another)
 	$(call say,tests with etcd $(ETCD_VERSIONS))
@@ -76,7 +76,7 @@ etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a 
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)
-	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 20m ./...
+	@cd test/argocd && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./...
 
 cluster: $(CLUSTER) ## start three real nodes on this machine (ten minutes the first time, then one)
 	@$(CLUSTER) up --dir $(STATE) --kubeconfig $(STATE)/kubeconfig

@@ -178,6 +178,7 @@ func (c *core) currentView() View {
 		PromisedUntil: c.state.PromisedUntil(), Stalled: c.outbox.failure, Fences: c.term.fences,
 		Leader:  Leader{UID: known.HolderUID, Pod: known.HolderPod, Volume: known.HolderVolume, Term: known.Term, Timeline: known.Timeline, ForcedTimeline: known.ForcedTimeline},
 		MayLead: strings.Join(known.Volumes, ","), Forced: c.state.Disk.Forced,
+		Rewinding: c.state.Disk.Rewinding, SystemIdentifier: c.state.Disk.SystemIdentifier,
 	}
 	if known.Quorum != nil {
 		v.Quorum, v.Write = strings.Join(known.Quorum.Volumes, ","), known.Quorum.Write

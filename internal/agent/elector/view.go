@@ -40,6 +40,10 @@ type View struct {
 	// commit.
 	MayLead, Quorum string
 	Write           int
+	// Rewinding says that the data is being replaced, and SystemIdentifier is that of the
+	// data, as they were recorded last.
+	Rewinding        bool
+	SystemIdentifier string
 	// Forced is the ID of the last request by which this volume's member claimed the
 	// Lease.
 	Forced string

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/election"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -67,7 +68,7 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 		return err
 	}
 	a.ledBefore = recorded.Known.Term > 0
-	own := leadership.OwnLease{LeaseStore: a.lease, Config: a.currentConfig, Volume: func() datavolume.Observation { return *a.volume.Load() }}
+	own := leadership.OwnLease{LeaseStore: a.lease, KnowsRecord: func() bool { return a.readView().Leader.Term > 0 }, Config: a.currentConfig, Volume: func() datavolume.Observation { return *a.volume.Load() }}
 	e, err := elector.New(elector.Options{
 		Log: a.o.Log, Identity: a.o.Identity, Config: election.Config{Rank: a.ordinal, Timing: defaultTiming}, Recorded: recorded,
 		Volume: file, Lease: own, Guard: a.o.Guard, Server: a.servers, Peers: a.peers, Directory: a.directory,
@@ -99,8 +100,36 @@ func (a *postgresAgent) completeRecord(ctx context.Context, file *datavolume.Ele
 		return recorded, nil
 	}
 	recorded.SystemIdentifier, recorded.Rewinding = volume.Control.SystemIdentifier, false
-	recorded.Timelines = listTimelines(filepath.Join(a.o.pgdataPath(), "pg_wal"), volume.Control)
+	recorded.Timelines = a.measureTimelines(ctx, volume.Control)
 	return recorded, file.WriteRecord(recorded)
+}
+
+// measureTimelines lists the timelines of data at rest: by its WAL, which may have later
+// ones than pg_control says, and by pg_control where that cannot be measured.
+func (a *postgresAgent) measureTimelines(ctx context.Context, control server.ControlData) []int64 {
+	timelines := listTimelines(filepath.Join(a.o.pgdataPath(), "pg_wal"), control)
+	if held, err := rolechange.MeasureWALAtRest(ctx, a.programs, a.o.pgdataPath()); err == nil {
+		timelines = append(timelines, held.Timelines...)
+	}
+	slices.Sort(timelines)
+	return slices.Compact(timelines)
+}
+
+// completeElection records data that is whole and of which the election does not know
+// that: what should have recorded it was interrupted.
+func (a *postgresAgent) completeElection(ctx context.Context, o startplan.Observation, p startplan.Plan) error {
+	view, control := a.readView(), o.Volume.Control
+	starts := p.Action == startplan.ActStartStandby || p.Action == startplan.ActRecord
+	if !starts || control.SystemIdentifier == "" || !view.Rewinding && view.SystemIdentifier == control.SystemIdentifier {
+		return nil
+	}
+	return a.reports.EndRewind(ctx, control.SystemIdentifier, a.measureTimelines(ctx, control))
+}
+
+// mayRunPrimary reports whether the server of this member may run as a primary now.
+func (a *postgresAgent) mayRunPrimary() bool {
+	phase := a.readView().Phase
+	return phase == election.Promoting || phase == election.Leading || phase == election.Ending
 }
 
 // listTimelines lists the timelines that data went through, by pg_control.
@@ -181,11 +210,15 @@ func (a *postgresAgent) clusterUID() string {
 	return ""
 }
 
+// mostSuperseded is how much WAL, in bytes, is given up for a copy of the leader's data
+// without a person. A member with more did not reach the others for long before.
+const mostSuperseded = 1 << 30
+
 // isSuperseded says whether data that the leader's history has left only holds what the
 // leader was elected without. What a person had another member lead without is kept.
 func (a *postgresAgent) isSuperseded(own lsn.Point, left uint64, leader int64) bool {
 	known := a.readLeader()
-	return left > 0 && own.Timeline < leader && known.Timeline == leader && known.ForcedTimeline <= own.Timeline
+	return left > 0 && own.Timeline < leader && known.Timeline == leader && known.ForcedTimeline <= own.Timeline && own.Position-left <= mostSuperseded
 }
 
 // isFollowable says whether the data at rest may stream from the leader from its start:

@@ -38,6 +38,9 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	}
 	p := startplan.PlanNext(o)
 	a.reportHeld(o, p)
+	if err := a.completeElection(ctx, o, p); err != nil {
+		return 0, err
+	}
 	switch p.Action {
 	case startplan.ActHold:
 		return a.holdData(ctx, o, p), nil
@@ -52,7 +55,7 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	case startplan.ActClone, startplan.ActCopyAgain:
 		return a.cloneData(ctx, primary)
 	case startplan.ActContinue:
-		return 0, a.continueLeading(ctx, o)
+		return a.continueLeading(ctx, o)
 	default:
 		a.copies.WithdrawRequest() // this run finds out whether it is still so
 		return 0, a.startStandby(ctx, o)
@@ -135,7 +138,7 @@ func (a *postgresAgent) startStandby(ctx context.Context, o startplan.Observatio
 
 // continueLeading starts the database of a primary that has crashed again, in the same
 // term. If that takes too long, the term ends.
-func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observation) error {
+func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observation) (time.Duration, error) {
 	now := clock.Boottime()
 	term := a.servers.LedTerm()
 	switch {
@@ -145,10 +148,10 @@ func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observa
 		a.o.Log.Warn("the database of this primary does not come back: the term ends", "term", term)
 		a.reports.ReportFailed(term)
 		a.crashed = 0
-		return nil
+		return pauseRecord, nil
 	}
 	a.o.Log.Info("starts the database again in the same term", "term", term)
-	return a.runServer(ctx, o.Volume.Control, term)
+	return 0, a.runServer(ctx, o.Volume.Control, term)
 }
 
 // cloneData makes the volume's data a copy of the primary's. A failure is no crash:

@@ -32,6 +32,7 @@ func (a *postgresAgent) observeMember(ctx context.Context) (startplan.Observatio
 	o.Config = readConfig(config)
 	o.NoData = o.Bootstrap && config != nil && a.directory.HasNoData()
 	a.observeLease(ctx, &o, config)
+	a.reportVolume(o)
 	primary, found := a.view.FindPrimary(ctx)
 	o.Primary = leaderview.ReadPrimary(primary, found, o.Volume.Control.SystemIdentifier)
 	err := a.observeOwnWAL(&o)
@@ -86,11 +87,20 @@ func (a *postgresAgent) observeVolume(ctx context.Context, o *startplan.Observat
 			return err
 		}
 	}
-	a.Store.Update(func(s *agentapi.Status) {
-		s.SystemIdentifier = o.Volume.Control.SystemIdentifier
-		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = o.Volume.Control.Timeline })
-	})
 	return nil
+}
+
+// reportVolume reports the database on the volume. Of one that is to get the first record
+// of the Lease nothing is reported: the cluster would count as bootstrapped before it is.
+func (a *postgresAgent) reportVolume(o startplan.Observation) {
+	control := o.Volume.Control
+	if o.Bootstrap && !o.Lease.Led && o.Lease.State != startplan.LeaseRecorded {
+		control.SystemIdentifier = ""
+	}
+	a.Store.Update(func(s *agentapi.Status) {
+		s.SystemIdentifier = control.SystemIdentifier
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.Timeline = control.Timeline })
+	})
 }
 
 // observeOwnWAL collects what the WAL lacks of data that does not run, and where it

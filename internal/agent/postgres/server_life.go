@@ -90,7 +90,10 @@ func (l *serverLife) requestRestart() {
 // runServer runs the database until it ends, must end, or ctx does.
 func (a *postgresAgent) runServer(ctx context.Context, control server.ControlData, term int64) error {
 	l := a.newLife(control, term)
-	fences := a.servers.BeginStart()
+	fences, may := a.servers.BeginStart(term)
+	if !may {
+		return nil // the term has ended: what to start is decided anew
+	}
 	defer a.servers.Detach()
 	bundle, _ := a.Certificates.Current()
 	if err := a.files.PrepareStart(bundle); err != nil {
@@ -202,6 +205,7 @@ func (l *serverLife) attachServer(in settings.Input) {
 		Configure: l.settings.configureRole,
 	})
 	if duty := l.primary.Load(); duty != nil {
+		l.a.crashed = 0
 		l.roles.AssumeQuorum(l.a.quorum)
 		duty.roles = l.roles
 	}
@@ -221,6 +225,7 @@ func (l *serverLife) keepQuorum() {
 // becomePrimary takes in that the server was promoted.
 func (l *serverLife) becomePrimary(p rolechange.Promoted) {
 	l.a.promoted.Store(&p)
+	l.a.reached.recordReached(nil)
 	l.a.comparer.ForgetProof()
 	l.primary.Store(newPrimaryDuty(l.a, l))
 	l.a.archive.ChangeRole(true)
@@ -344,6 +349,11 @@ func (l *serverLife) observeServer(ctx context.Context) {
 			return
 		}
 		var prepared <-chan struct{}
+		if l.isPrimary() && !l.a.mayRunPrimary() {
+			l.a.o.Log.Error("a primary runs outside of its term: it is killed", "term", l.a.servers.LedTerm())
+			_ = l.server.StopAtOnce()
+			return
+		}
 		if duty := l.primary.Load(); duty != nil {
 			duty.observePrimary(ctx, observed, err)
 			prepared = duty.awaitPrepared()

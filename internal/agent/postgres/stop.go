@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/election"
 )
@@ -21,7 +22,7 @@ func (l *serverLife) stopPlanned() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.a.o.StopTimeout)
 	defer cancel()
 	host.Store.Update(func(s *agentapi.Status) { s.State, s.Message = agentapi.StateStopping, "" })
-	if l.isPrimary() && l.a.isLeading() {
+	if l.isPrimary() && l.roles != nil && l.a.isLeading() {
 		l.shortenShutdown(ctx)
 		host.SetRole(v1alpha1.RoleMember)
 		l.handOff(ctx)
@@ -46,6 +47,7 @@ func (l *serverLife) handOff(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releasePatience)
 	defer cancel()
 	l.awaitMembers(ctx)
+	l.awaitCaughtUp(ctx)
 	// It votes until it ends, and is no candidate any more.
 	l.a.elector.RequestLimits(election.LimitsWanted{NoFailover: true})
 	target := l.a.chooseSuccessor()
@@ -85,6 +87,28 @@ func (l *serverLife) awaitMembers(ctx context.Context) {
 		}
 		clock.Sleep(ctx, deadlineStep)
 	}
+}
+
+const (
+	// catchUpPatience is how long a member that stops waits for a standby to come near,
+	// and nearby how near, in bytes: a shutdown that waits for more takes too long.
+	catchUpPatience = 30 * time.Second
+	nearby          = 16 << 20
+)
+
+// awaitCaughtUp waits until a member that streams has almost all of this one's WAL.
+func (l *serverLife) awaitCaughtUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, catchUpPatience)
+	defer cancel()
+	for ctx.Err() == nil {
+		progress, err := l.roles.ReadProgress(ctx)
+		isNear := func(s rolechange.StandbyStream) bool { return s.Flushed+nearby >= progress.Own.Position }
+		if err != nil || len(progress.Streams) == 0 || slices.ContainsFunc(progress.Streams, isNear) {
+			return
+		}
+		clock.Sleep(ctx, deadlineStep)
+	}
+	l.a.o.Log.Warn("no member has caught up: this one stops all the same")
 }
 
 // deadlineStep is between two checks of what a stop waits for.

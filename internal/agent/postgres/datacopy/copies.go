@@ -154,7 +154,19 @@ func (c *Copies) AdoptCopy() error {
 			return fmt.Errorf("remove replaced data: %w", err)
 		}
 		aside := datavolume.OldName
-		if found.Old {
+		led, err := datavolume.ReadLeader(c.o.Volume)
+		switch {
+		case err != nil:
+			return err
+		case found.Old && led.Term > 0:
+			// The data in its place was written to as a primary's: it is the newer one.
+			if err := atomicfile.Move(path(datavolume.OldName), path(datavolume.DropName)); err != nil {
+				return err
+			}
+			if err := os.RemoveAll(path(datavolume.DropName)); err != nil {
+				return fmt.Errorf("remove replaced data: %w", err)
+			}
+		case found.Old:
 			aside = datavolume.DropName
 		}
 		if err := atomicfile.Move(path(datavolume.DataName), path(aside)); err != nil {
@@ -167,7 +179,8 @@ func (c *Copies) AdoptCopy() error {
 	if err := atomicfile.Move(path(datavolume.CopyName), path(datavolume.DataName)); err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(path(datavolume.CompleteName)), os.RemoveAll(path(datavolume.DropName)))
+	// The copy has not led.
+	return errors.Join(datavolume.WriteLeader(c.o.Volume, datavolume.LeaderRecord{}), os.Remove(path(datavolume.CompleteName)), os.RemoveAll(path(datavolume.DropName)))
 }
 
 // RemoveOldData removes the data that a copy has replaced, now that the copy

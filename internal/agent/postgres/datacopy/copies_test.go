@@ -82,3 +82,29 @@ func mustWrite(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+// Of data that a copy replaces, what was written to as a primary's last is kept.
+func TestAdoptCopyKeepsDataThatLed(t *testing.T) {
+	for name, term := range map[string]int64{"the copy before never streamed": 0, "the copy before led": 4} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, at := range []string{datavolume.DataName, datavolume.OldName, datavolume.CopyName} {
+				mustWrite(t, filepath.Join(dir, at, "which"), at)
+			}
+			mustWrite(t, filepath.Join(dir, datavolume.CompleteName), "")
+			if err := datavolume.WriteLeader(dir, datavolume.LeaderRecord{Term: term}); err != nil {
+				t.Fatal(err)
+			}
+			if err := NewCopies(Options{Volume: dir}).AdoptCopy(); err != nil {
+				t.Fatal(err)
+			}
+			want := map[int64]string{0: datavolume.OldName, 4: datavolume.DataName}[term]
+			if kept, err := os.ReadFile(filepath.Join(dir, datavolume.OldName, "which")); err != nil || string(kept) != want {
+				t.Errorf("kept is %s, want %s: %v", kept, want, err)
+			}
+			if led, err := datavolume.ReadLeader(dir); err != nil || led.Term != 0 {
+				t.Errorf("the copy led: %+v, %v", led, err)
+			}
+		})
+	}
+}

@@ -37,6 +37,8 @@ type FirstRecord struct {
 	unchanged lease.Version
 	since     time.Duration
 	read      lease.Reading
+	// leftBehind says that the Lease is that of an earlier cluster.
+	leftBehind bool
 }
 
 // NewFirstRecord has read nothing yet.
@@ -60,9 +62,10 @@ func (f *FirstRecord) ObserveLease(ctx context.Context, config *agent.Config, vo
 		return startplan.Lease{State: startplan.LeaseUnknown}
 	}
 	facts := f.store.ReadFacts()
+	f.leftBehind = IsLeftBehind(facts, config, volume)
 	seen := startplan.Lease{State: startplan.LeaseRecorded, SystemIdentifier: facts.Earlier.SystemIdentifier, Holder: facts.Earlier.HolderPod}
 	switch {
-	case IsLeftBehind(facts, config, volume):
+	case f.leftBehind:
 		return startplan.Lease{State: startplan.LeaseLeftBehind}
 	case facts.HasRecord:
 		return seen
@@ -106,6 +109,9 @@ func (f *FirstRecord) WriteRecord(ctx context.Context, volumeID, systemIdentifie
 	if f.read.Answer == lease.Done {
 		base, facts = f.read.Version, f.store.ReadFacts()
 	}
+	if f.leftBehind { // how far its data went says nothing of this one
+		facts.Earlier.Checkpoint, facts.Earlier.Flushed, facts.Earlier.Shutdown = "", "", ""
+	}
 	record, err := buildFirstRecord(facts, f.read.Record, volumeID, systemIdentifier, held.Flushed)
 	if err != nil {
 		return err
@@ -146,6 +152,8 @@ func buildFirstRecord(facts primarylease.Facts, before lease.Record, volumeID, s
 // behind does not exist for it, and nothing is known before the configuration is.
 type OwnLease struct {
 	LeaseStore
+	// KnowsRecord says that this member has read a record of the Lease before.
+	KnowsRecord func() bool
 	// Config is the cluster's, and Volume what lies on this member's.
 	Config func() *agent.Config
 	Volume func() datavolume.Observation
@@ -159,7 +167,7 @@ func (o OwnLease) ReadLease(ctx context.Context) (lease.Reading, error) {
 		return lease.Reading{Answer: lease.Unanswered, Sent: now, Received: now}, errors.New("read the Lease: the cluster's configuration is not known yet")
 	}
 	reading, err := o.LeaseStore.ReadLease(ctx)
-	if facts := o.ReadFacts(); reading.Answer == lease.Done && (IsLeftBehind(facts, config, o.Volume()) || !facts.HasRecord) {
+	if facts := o.ReadFacts(); reading.Answer == lease.Done && (IsLeftBehind(facts, config, o.Volume()) || !facts.HasRecord && !o.KnowsRecord()) {
 		reading = lease.Reading{Answer: lease.Missing, Sent: reading.Sent, Received: reading.Received}
 	}
 	return reading, err

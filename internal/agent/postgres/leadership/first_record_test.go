@@ -250,7 +250,7 @@ func TestOwnLease(t *testing.T) {
 		{"an outage stays one", fakeLease{reading: lease.Reading{Answer: lease.Unanswered}, err: errors.New("away")}, configOf("new", "", true), lease.Reading{Answer: lease.Unanswered}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			own := OwnLease{LeaseStore: &c.store, Config: func() *agent.Config { return c.config }, Volume: func() datavolume.Observation { return emptyVol }}
+			own := OwnLease{LeaseStore: &c.store, KnowsRecord: func() bool { return false }, Config: func() *agent.Config { return c.config }, Volume: func() datavolume.Observation { return emptyVol }}
 			got, err := own.ReadLease(t.Context())
 			if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != c.fails {
 				t.Errorf("(-want +got):\n%s %v", diff, err)

@@ -246,6 +246,7 @@ func (c *Control) StopServer(term int64) {
 	c.command(func(ctx context.Context) {
 		run := c.awaitSettled(ctx)
 		if run == nil {
+			c.endTerm()
 			c.reports.ReportFailed(term)
 			return
 		}
@@ -269,10 +270,10 @@ const deadPause = 50 * time.Millisecond
 
 // Fence implements elector.Server.
 func (c *Control) Fence(id int64) {
-	c.fences.Add(1)
 	c.mu.Lock()
+	c.fences.Add(1)
 	lock := c.lock
-	c.next, c.following = nil, nil
+	c.next, c.following, c.led = nil, nil, 0
 	if c.cancel != nil {
 		c.cancel()
 	}

@@ -157,14 +157,25 @@ func (c *Control) command(do func(context.Context)) {
 	}
 }
 
-// BeginStart says that a server is about to be started, and returns the number of
-// fences so far.
-func (c *Control) BeginStart() (fences int64) {
+// BeginStart says that a server is about to be started, as the primary of a term or, for
+// 0, as a standby, and returns the number of fences so far. It is refused if that term
+// has ended: what was observed before is not true any more.
+func (c *Control) BeginStart(term int64) (fences int64, may bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if term > 0 && c.led != term {
+		return 0, false
+	}
 	c.starting = true
 	c.announce()
-	return c.fences.Load()
+	return c.fences.Load(), true
+}
+
+// endTerm takes in that no server is started as a primary again.
+func (c *Control) endTerm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.led = 0
 }
 
 // IsFencedSince reports whether the server was fenced since BeginStart returned that
@@ -176,9 +187,6 @@ func (c *Control) Attach(r *Run) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.run, c.starting, c.stopping = r, false, false
-	if r.Term > 0 {
-		c.led = r.Term
-	}
 	c.announce()
 }
 

@@ -399,7 +399,7 @@ func TestReadWAL(t *testing.T) {
 		w.StopReceiver(1)
 		w.expect(t, "receiver 1 stopped at 0/0")
 
-		w.BeginStart()
+		w.BeginStart(0)
 		w.StopReceiver(2)
 		w.expect(t)
 		w.attach(&fakeServer{held: rolechange.HeldWAL{End: lsn.Point{Timeline: 4, Position: 0x400}, Reach: 0x450, Timelines: []int64{1, 4}}})
@@ -414,9 +414,9 @@ func TestReadWAL(t *testing.T) {
 			t.Errorf("a primary holds %+v, %v", got, err)
 		}
 
-		w.BeginStart()
+		w.BeginStart(0)
 		w.Detach()
-		w.BeginStart()
+		w.BeginStart(0)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if got, err := w.ReadWAL(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -467,7 +467,7 @@ func TestRule6FenceEndsEverything(t *testing.T) {
 	if err := inherited.Close(); err != nil {
 		t.Fatal(err)
 	}
-	fences := c.BeginStart()
+	fences, _ := c.BeginStart(0)
 	w := &world{c, recorded, volume, stop}
 	w.attach(&fakeServer{hangs: true})
 	w.Follow(leader)

@@ -70,3 +70,33 @@ func TestRule17NextRunWaitsForTheShutdownPosition(t *testing.T) {
 		}
 	})
 }
+
+// What the loop has observed of a term may be over when it starts the server: a primary
+// is not started again after a fence, or after a stop that found no server.
+func TestRule1NoPrimaryIsStartedAfterItsTerm(t *testing.T) {
+	for name, end := range map[string]func(*world){
+		"fence": func(w *world) { w.Fence(1) },
+		"stop":  func(w *world) { w.StopServer(4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWork(t, func(t *testing.T, w *world) {
+				attach(w, func() {})
+				w.Promote(t.Context(), elector.Promotion{Term: 4, Timeline: 5})
+				synctest.Wait()
+				w.Detach() // it has crashed
+				if _, may := w.BeginStart(w.LedTerm()); !may {
+					t.Fatal("a primary that crashed is not started in its term")
+				}
+				w.Detach()
+				end(w)
+				synctest.Wait()
+				if _, may := w.BeginStart(4); may {
+					t.Error("a primary is started after its term")
+				}
+				if _, may := w.BeginStart(0); !may {
+					t.Error("no standby is started")
+				}
+			})
+		})
+	}
+}
