@@ -60,12 +60,13 @@ func volumesGrowThemselves(t *testing.T) {
 
 	// Nothing grows while the cluster is suspended, so the volume fills up.
 	c.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.Suspend = true })
-	c.fillVolume(0, 100)
+	primary := c.findLeading()
+	c.fillVolume(primary, 100)
 	eventually(t, stalledTimeout, "the database stops on its full volume", func(ctx context.Context) error {
 		// What fails does so because the disk is full; the WAL has to go on to a new file.
-		_, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(primary), "app", "select pg_switch_wal(); insert into filler select i, repeat(md5(i::text), 30) from generate_series(1, 20000) i")
 		for _, m := range c.getCluster().Status.Members {
-			if m.Name == c.podName(0) && m.State == string(agentapi.StateHeld) {
+			if m.Name == c.podName(primary) && m.State == string(agentapi.StateHeld) {
 				return nil
 			}
 		}

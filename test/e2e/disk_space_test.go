@@ -115,7 +115,7 @@ func fullVolume(t *testing.T) {
 	before := c.allIncarnations()
 	c.fillVolume(0, 100)
 	fails := func(ctx context.Context) error {
-		_, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "insert into heap select i, repeat(md5(i::text), 30) from generate_series(1, 2000) i")
+		_, err := runLocalQuery(ctx, c.namespace, c.podName(0), "app", "insert into heap select i, repeat(md5(i::text), 30) from generate_series(1, 2000) i")
 		return err
 	}
 	eventually(t, stalledTimeout, "writes fail for want of disk space", func(ctx context.Context) error {

@@ -35,7 +35,7 @@ import (
 const state = "../../.cluster"
 
 // sideBySide is how many tests run at the same time, unless -parallel says.
-const sideBySide = 8
+const sideBySide = 6
 
 // unlimited is more parallel tests than there are: those that wait for their
 // turn count for Go, too.
