@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,8 +39,8 @@ func containerOf(ctx context.Context) string {
 	return name
 }
 
-// streamCommand runs a command in a container until it ends. One that fails is run once
-// more, while there is time.
+// streamCommand runs a command in a container until it ends. It is run over SPDY only
+// where no connection for WebSockets came about: a command that fails is not run again.
 func streamCommand(ctx context.Context, namespace, pod string, stdin io.Reader, stdout, stderr io.Writer, command ...string) error {
 	request := env.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
@@ -53,7 +54,7 @@ func streamCommand(ctx context.Context, namespace, pod string, stdin io.Reader, 
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(error) bool { return ctx.Err() == nil })
+	executor, err := remotecommand.NewFallbackExecutor(overWebSocket, overSPDY, func(err error) bool { return httpstream.IsUpgradeFailure(err) && ctx.Err() == nil })
 	if err != nil {
 		return err
 	}
