@@ -20,16 +20,17 @@ import (
 )
 
 // leadBy has a member lead from now on, by the Lease in a term.
-func (s *simulation) leadBy(pod string, term int64) {
-	s.change(func(s *simulation) {
+func (w *world) leadBy(pod string, term int64) {
+	leader := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: pod}}
+	w.get(leader)
+	w.simulation.change(func(s *simulation) {
 		s.also = func(m *agentapi.Status) {
 			m.Role, m.State = v1alpha1.RoleReplica, agentapi.StateStreaming
-			if m.Pod != pod {
-				return
+			if m.Pod == pod {
+				m.Role, m.State = v1alpha1.RolePrimary, agentapi.StateRunning
 			}
-			m.Role, m.State = v1alpha1.RolePrimary, agentapi.StateRunning
 			agentapi.ChangeEngineStatus(m, func(r *postgresapi.ReplicationStatus) {
-				r.Lease = &postgresapi.LeaseState{HolderUID: m.PodUID, HolderPod: pod, Term: term}
+				r.Lease = &postgresapi.LeaseState{HolderUID: string(leader.UID), HolderPod: pod, Term: term}
 			})
 		}
 	})
@@ -45,7 +46,7 @@ func TestPostgresLeaderBeyondReplicasIsKept(t *testing.T) {
 	led := func(by string) func(c v1alpha1.Cluster) bool {
 		return func(c v1alpha1.Cluster) bool { return ready(c) && c.CommonStatus().Primary == by }
 	}
-	w.simulation.leadBy("orders-2", 2)
+	w.leadBy("orders-2", 2)
 	await(w, c, "led by orders-2", led("orders-2"))
 	edit(w, c, func(c v1alpha1.Cluster) { c.Common().DeletionPolicy = v1alpha1.DeletionDelete })
 	w.awaitOwned(c, true)
@@ -65,7 +66,7 @@ func TestPostgresLeaderBeyondReplicasIsKept(t *testing.T) {
 		t.Errorf("pod %s, deleted at %v; its volume has %v and %v", leader.UID, leader.DeletionTimestamp, claim.Labels, claim.Annotations)
 	}
 
-	w.simulation.leadBy("orders-1", 3)
+	w.leadBy("orders-1", 3)
 	apitest.Eventually(t, "the volume goes", func(context.Context) (bool, string) {
 		left := w.objects(c)["PersistentVolumeClaim"]
 		return cmp.Equal(left, all[:2]), fmt.Sprint(left)
