@@ -125,7 +125,7 @@ func (m member) highestTimeline() int64 {
 // given up.
 func (m *member) recordHeld(in Held) {
 	m.held = in.Reason
-	if in.Reason != "" && (m.Phase == Voting || m.Phase == Stopping) {
+	if in.Reason != "" && (m.Phase == Voting || m.Phase == Stopping || m.Phase == Asking) {
 		m.Phase = Standby
 	}
 }

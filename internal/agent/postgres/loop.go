@@ -151,7 +151,11 @@ func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observa
 		return pauseRecord, nil
 	}
 	a.o.Log.Info("starts the database again in the same term", "term", term)
-	return 0, a.runServer(ctx, o.Volume.Control, term)
+	err := a.runServer(ctx, o.Volume.Control, term)
+	if clock.Boottime()-now > crashLimit { // it ran: the next crash is another one
+		a.crashed = 0
+	}
+	return 0, err
 }
 
 // cloneData makes the volume's data a copy of the primary's. A failure is no crash:

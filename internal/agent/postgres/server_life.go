@@ -205,7 +205,6 @@ func (l *serverLife) attachServer(in settings.Input) {
 		Configure: l.settings.configureRole,
 	})
 	if duty := l.primary.Load(); duty != nil {
-		l.a.crashed = 0
 		l.roles.AssumeQuorum(l.a.quorum)
 		duty.roles = l.roles
 	}
