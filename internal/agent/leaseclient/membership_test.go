@@ -1,6 +1,7 @@
 package leaseclient
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -106,4 +107,8 @@ func TestMembershipRecordKeepsTheNewestStarts(t *testing.T) {
 	if diff := cmp.Diff([]string{"old", "7", ""}, last); diff != "" {
 		t.Errorf("last of the pods (-want +got):\n%s", diff)
 	}
+}
+
+func conflict() error {
+	return apierrors.NewConflict(coordinationv1.Resource("leases"), "orders-primary", errors.New("modified"))
 }

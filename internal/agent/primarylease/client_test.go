@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
@@ -556,28 +555,5 @@ func TestRule6TimesAreOfTheClockThatCountsSleep(t *testing.T) {
 	r, err := c.ReadLease(t.Context())
 	if err != nil || r.Sent != time.Hour || r.Received != time.Hour+time.Minute {
 		t.Errorf("got %+v, %v", r, err)
-	}
-}
-
-func TestRule6DeadlineNeverMovesBack(t *testing.T) {
-	var d Deadline
-	now := clock.Boottime()
-	if !d.HasPassed(now) {
-		t.Error("a new deadline has not passed")
-	}
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for j := range 1000 {
-				d.Extend(now + time.Duration(i*1000+j))
-			}
-		})
-	}
-	all.Wait()
-	if d.Until() != now+7999 || d.HasPassed(now+7998) || !d.HasPassed(now+7999) {
-		t.Errorf("it is %s after now", d.Until()-now)
-	}
-	if d.End(); !d.HasPassed(now) {
-		t.Error("it has not passed after its end")
 	}
 }

@@ -115,7 +115,7 @@ func New(o Options) *Control {
 // SetReports says to whom outcomes are reported. It comes before Work.
 func (c *Control) SetReports(r Reports) { c.reports = r }
 
-// SetLock hands over the lock of the volume.
+// SetLock gives the control the lock of the volume, once it is held.
 func (c *Control) SetLock(lock *volumelock.VolumeLock) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
