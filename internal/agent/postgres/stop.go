@@ -25,7 +25,7 @@ func (l *serverLife) stopPlanned() {
 	if l.isPrimary() && l.roles != nil && l.a.isLeading() {
 		l.shortenShutdown(ctx)
 		host.SetRole(v1alpha1.RoleMember)
-		l.handOff(ctx)
+		l.switchOver(ctx)
 	}
 	host.SetRole(v1alpha1.RoleMember)
 	deadline, _ := ctx.Deadline()
@@ -41,16 +41,16 @@ func (l *serverLife) stopPlanned() {
 // may take.
 const releasePatience = 15 * time.Second
 
-// handOff has the election shut this primary down and release the Lease, and waits until
+// switchOver has the election shut this primary down and release the Lease, and waits until
 // it does not lead any more.
-func (l *serverLife) handOff(ctx context.Context) {
+func (l *serverLife) switchOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releasePatience)
 	defer cancel()
 	l.awaitMembers(ctx)
 	l.awaitCaughtUp(ctx)
 	// It votes until it ends, and is no candidate any more.
 	l.a.elector.RequestLimits(election.LimitsWanted{NoFailover: true})
-	target := l.a.chooseSuccessor()
+	target := l.a.directory.ChooseSuccessor(l.a.reached.listReached(), strings.Split(l.a.readView().MayLead, ","), l.a.currentConfig())
 	err := l.a.elector.RequestSwitchover(ctx, target)
 	if err != nil && target != "" {
 		err = l.a.elector.RequestSwitchover(ctx, "")
@@ -131,20 +131,6 @@ func (l *serverLife) awaitView(ctx context.Context, is func(elector.View) bool) 
 			return
 		}
 	}
-}
-
-// chooseSuccessor is the volume of the member that has the newest WAL of those that
-// stream; empty where that is not known.
-func (a *postgresAgent) chooseSuccessor() string {
-	volumes, ends := a.directory.ListVolumes(), a.directory.ListEnds()
-	chosen := ""
-	mayLead := strings.Split(a.readView().MayLead, ",")
-	for _, pod := range a.reached.listReached() {
-		if volumes[pod] != "" && slices.Contains(mayLead, volumes[pod]) && (chosen == "" || ends[pod].Newer(ends[chosen])) {
-			chosen = pod
-		}
-	}
-	return volumes[chosen]
 }
 
 // shortenShutdown makes the shutdown that follows short. It may take half of the

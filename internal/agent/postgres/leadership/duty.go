@@ -160,18 +160,7 @@ const switchLimit = 30 * time.Second
 func (d *Duty) switchOver(r postgresapi.SwitchoverRequest) {
 	ctx, cancel := context.WithTimeout(context.Background(), switchLimit)
 	defer cancel()
-	target, reason := "", ""
-	if r.Target != "" {
-		target = d.o.Directory.ListVolumes()[r.Target]
-		switch {
-		case target == "":
-			reason = "which volume " + r.Target + " runs on is not known: check that its pod runs"
-		case !slices.Contains(d.o.Reached(), r.Target):
-			reason = r.Target + " does not stream from this member: wait until it does"
-		}
-	} else if len(d.o.Reached()) == 0 {
-		reason = "no other member streams from this one: wait until one does"
-	}
+	target, reason := d.findTarget(r)
 	if reason == "" {
 		d.o.Log.Info("switches over, as requested", "request", r.ID, "target", r.Target)
 		d.o.Checkpoint(ctx)
@@ -188,6 +177,26 @@ func (d *Duty) switchOver(r postgresapi.SwitchoverRequest) {
 	d.mu.Unlock()
 	view, _ := d.o.Elector.ReadView()
 	d.reportView(view)
+}
+
+// findTarget finds the volume that is to lead, or says why none can.
+func (d *Duty) findTarget(r postgresapi.SwitchoverRequest) (volume, refused string) {
+	if r.Target == "" {
+		view, _ := d.o.Elector.ReadView()
+		config, _ := d.o.Config()
+		if volume = d.o.Directory.ChooseSuccessor(d.o.Reached(), splitIDs(view.MayLead), config); volume == "" {
+			refused = "no other member streams from this one and may lead: wait until one does"
+		}
+		return volume, refused
+	}
+	volume = d.o.Directory.ListVolumes()[r.Target]
+	switch {
+	case volume == "":
+		refused = "which volume " + r.Target + " runs on is not known: check that its pod runs"
+	case !slices.Contains(d.o.Reached(), r.Target):
+		refused = r.Target + " does not stream from this member: wait until it does"
+	}
+	return volume, refused
 }
 
 // passMembers tells the election which volumes may lead and acknowledge.
