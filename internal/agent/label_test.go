@@ -46,6 +46,24 @@ func TestNewPrimaryTakesTheLabelFirst(t *testing.T) {
 	}
 }
 
+// A member that does not lead any more leaves the label where its successor has put it.
+func TestLabelOfThePrimaryIsNotTakenBack(t *testing.T) {
+	client := fake.NewClientset(pod("orders-0", "uid-0", "member"), pod("orders-1", "uid-1", "primary"))
+	l := NewLabeller(testMember, client, func() []string { return []string{"orders-0", "orders-1"} }, slog.New(slog.DiscardHandler))
+	leads := false
+	l.LimitPrimary(func() bool { return leads })
+	l.SetRole(v1alpha1.RolePrimary)
+	for _, want := range []string{"member", "primary"} {
+		if err := l.labelPod(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := roleOf(t, client, "orders-0"); got != want {
+			t.Errorf("leads %t: labelled %s, want %s", leads, got, want)
+		}
+		leads = true
+	}
+}
+
 func TestLabelIsPutBack(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

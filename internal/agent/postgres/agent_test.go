@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
@@ -75,5 +76,30 @@ func TestUpstreamAndSlotName(t *testing.T) {
 	}
 	if got := settings.SlotName("my-orders-1"); got != "holdfast_my_orders_1" {
 		t.Errorf("slot name is %s", got)
+	}
+}
+
+// WAL is given up for the leader's data only where an election left it behind, and not
+// too much of it.
+func TestRule18WhichWALIsSuperseded(t *testing.T) {
+	known := elector.Leader{Timeline: 5, ForcedTimeline: 2}
+	for _, c := range []struct {
+		name   string
+		own    lsn.Point
+		left   uint64
+		leader int64
+		known  elector.Leader
+		want   bool
+	}{
+		{"a former primary's own last writes", lsn.Parse(4, "0/3000100"), 0x3000000, 5, known, true},
+		{"the leader's history does not lead through it", lsn.Parse(4, "0/3000100"), 0, 5, known, false},
+		{"of the leader's own timeline", lsn.Parse(5, "0/3000100"), 0x3000000, 5, known, false},
+		{"the Lease names another leader by now", lsn.Parse(4, "0/3000100"), 0x3000000, 5, elector.Leader{Timeline: 6}, false},
+		{"a person had the leader's line begin", lsn.Parse(4, "0/3000100"), 0x3000000, 5, elector.Leader{Timeline: 5, ForcedTimeline: 5}, false},
+		{"more than is given up without a person", lsn.Parse(4, "1/3000100"), 0x3000000, 5, known, false},
+	} {
+		if got := isWALSuperseded(c.own, c.left, c.leader, c.known); got != c.want {
+			t.Errorf("%s: %t", c.name, got)
+		}
 	}
 }

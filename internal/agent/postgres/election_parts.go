@@ -217,7 +217,10 @@ const mostSuperseded = 1 << 30
 // isSuperseded says whether data that the leader's history has left only holds what the
 // leader was elected without. What a person had another member lead without is kept.
 func (a *postgresAgent) isSuperseded(own lsn.Point, left uint64, leader int64) bool {
-	known := a.readLeader()
+	return isWALSuperseded(own, left, leader, a.readLeader())
+}
+
+func isWALSuperseded(own lsn.Point, left uint64, leader int64, known elector.Leader) bool {
 	return left > 0 && own.Timeline < leader && known.Timeline == leader && known.ForcedTimeline <= own.Timeline && own.Position-left <= mostSuperseded
 }
 

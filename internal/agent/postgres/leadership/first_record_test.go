@@ -257,8 +257,40 @@ func TestOwnLease(t *testing.T) {
 			}
 		})
 	}
+	// A member that knows a record sees that it was removed: its holder writes it again.
+	emptied := lease.Reading{Answer: lease.Done, Version: stateOne, Sent: 1, Received: 2}
+	knows := OwnLease{
+		LeaseStore: &fakeLease{reading: emptied, facts: primarylease.Facts{Cluster: "new"}}, KnowsRecord: func() bool { return true },
+		Config: func() *agent.Config { return configOf("new", "", true) }, Volume: func() datavolume.Observation { return emptyVol },
+	}
+	if got, err := knows.ReadLease(t.Context()); err != nil || got.Answer != lease.Done || got.Version != stateOne {
+		t.Errorf("a record that was removed: %+v, %v", got, err)
+	}
 	own := OwnLease{LeaseStore: &fakeLease{reading: done}, Config: func() *agent.Config { return nil }}
 	if got, err := own.ReadLease(t.Context()); err == nil || got.Answer != lease.Unanswered {
 		t.Errorf("before the configuration is known: %+v, %v", got, err)
+	}
+}
+
+// How far the data of an earlier cluster of the name went says nothing of a restored
+// one with the same identifier: it would pass for an older volume.
+func TestFirstRecordOverALeftBehindLeaseIgnoresItsPositions(t *testing.T) {
+	store := &fakeLease{
+		reading: lease.Reading{Answer: lease.Done, Version: stateOne},
+		facts: primarylease.Facts{Known: true, Cluster: "old", Earlier: primarylease.EarlierRecord{
+			SystemIdentifier: "7", Term: 3, Timeline: 2, Flushed: "0/9000000", Shutdown: "0/9000000",
+		}},
+	}
+	f := newFirst(store)
+	restored := datavolume.Observation{Content: datavolume.ContentData, RestoredFor: "new"}
+	if seen := f.ObserveLease(t.Context(), configOf("new", "7", false), restored); seen.State != startplan.LeaseLeftBehind {
+		t.Fatalf("the Lease is %v", seen.State)
+	}
+	end := lease.Position{Timeline: 2, LSN: 0x5000000}
+	if err := f.WriteRecord(t.Context(), "v0", "7", election.WAL{Flushed: end}); err != nil {
+		t.Fatal(err)
+	}
+	if got := store.written; got.Acknowledged != end || got.Shutdown == nil || *got.Shutdown != end {
+		t.Errorf("recorded %+v", got)
 	}
 }
