@@ -37,7 +37,8 @@ func (c *candidacy) mayBegin(m member, now time.Duration) bool {
 	}
 	if c.expiredAt != m.lease.version {
 		c.expiredAt = m.lease.version
-		c.after = now + time.Duration(m.Config.Rank)*timing.Duration()/10
+		// Others have observed the same within a repeated reading.
+		c.after = now + m.delayByTurn(4, 10)
 	}
 	return now >= c.after
 }
@@ -205,7 +206,7 @@ func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
 	for _, r := range c.replies {
 		m.Disk.raisePromise(r.Promised, r.Timeline)
 	}
-	c.after = now + m.Config.Timing.Duration()*time.Duration(1+m.Config.Rank)/100
+	c.after = now + m.delayByTurn(1, 1)
 	m.Phase, c.forcing = Standby, ""
 	return nil
 }
@@ -214,7 +215,7 @@ func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
 // reported.
 func (c *candidacy) giveUp(m *member, now time.Duration, reason string) []Effect {
 	if c.forcing == "" {
-		c.after = now + m.Config.Timing.Duration()*time.Duration(3+m.Config.Rank)/10
+		c.after = now + m.delayByTurn(30, 10)
 	}
 	m.Phase, c.forcing = Standby, ""
 	if reason == "" {
@@ -226,7 +227,7 @@ func (c *candidacy) giveUp(m *member, now time.Duration, reason string) []Effect
 // yieldCandidacy gives the candidate that this member votes for time for its claim.
 // Two that compete at once take each other's votes for ever.
 func (c *candidacy) yieldCandidacy(m member, now time.Duration) {
-	c.after = now + m.Config.Timing.Duration()*time.Duration(5+m.Config.Rank)/10
+	c.after = now + m.delayByTurn(50, 10)
 	c.forcing = ""
 }
 

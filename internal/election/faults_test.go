@@ -306,9 +306,10 @@ func (w *world) checkData(n *node) {
 }
 
 // answers reports whether the members reached each other all the time that an
-// election takes.
+// election takes, and since the candidate asked: its claim may be without an answer
+// for longer.
 func (w *world) answers(n, m *node) bool {
-	return m.up && !m.frozen && !m.agentStopped && w.isLinked(n.id, m.id) && !w.lossy && w.now-w.quiet[n.id][m.id] >= 8*second
+	return m.up && !m.frozen && !m.agentStopped && w.isLinked(n.id, m.id) && !w.lossy && min(w.now-8*second, n.asked-2*second) >= w.quiet[n.id][m.id]
 }
 
 func (w *world) checkPeers(n *node, e Promote) {

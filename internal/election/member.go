@@ -12,8 +12,6 @@ import (
 type Config struct {
 	// UID and Pod are those of the member's pod.
 	UID, Pod string
-	// Rank delays a candidacy by its multiples, so that members do not collide.
-	Rank int
 	// NoFailover keeps the member from leading.
 	NoFailover bool
 	// MaxLag is how many bytes of acknowledged WAL a failover may lose in
@@ -111,6 +109,26 @@ func (m member) explainStall() string {
 		}
 	}
 	return m.stalled
+}
+
+// findTurn is the member's place among those that may lead in the holder's stead, from
+// 0: it delays a candidacy, so that members do not collide. The holder comes last.
+func (m member) findTurn() int {
+	turn := 0
+	for _, volume := range m.lease.record.Volumes {
+		switch {
+		case volume == m.lease.record.HolderVolume:
+		case m.Disk.VolumeID == m.lease.record.HolderVolume || volume < m.Disk.VolumeID:
+			turn++
+		}
+	}
+	return turn
+}
+
+// delayByTurn is a number of hundredths of the Lease's duration, and as much again for
+// each member whose turn is before this one's, of another number.
+func (m member) delayByTurn(hundredths, perTurn int) time.Duration {
+	return m.Config.Timing.Duration() * time.Duration(hundredths+perTurn*m.findTurn()) / 100
 }
 
 // ownWAL is what the volume is known to hold.

@@ -60,6 +60,7 @@ type node struct {
 	guard    time.Duration
 	guarded  bool
 	reliable time.Duration // newest send that a deadline may be counted from
+	asked    time.Duration // when it last asked for votes
 
 	agentStopped bool // SIGSTOP of the agent
 	frozen       bool // of everything in the pod
@@ -82,7 +83,7 @@ func (n *node) start(newPod bool) {
 		n.uid = "p" + strconv.Itoa(n.w.nextUID)
 	}
 	n.state = NewState(Config{
-		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Rank: n.id, Timing: n.w.timing,
+		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Timing: n.w.timing,
 		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
 	}, n.disk)
 	n.reliable = 0
@@ -187,6 +188,7 @@ func (n *node) do(e Effect) {
 	case WriteLease:
 		n.w.writeLease(n, e)
 	case AskVote:
+		n.asked = n.w.now
 		n.w.send(n, e.To, e.Request)
 	case Vote:
 		n.w.send(n, e.To, e.Reply)

@@ -117,7 +117,7 @@ func (s *State) passTime(now time.Duration) []Effect {
 		effects = s.reportStall(s.explainStall())
 	}
 	// The outcome of a claim is learned at once.
-	if s.requests.isReadingDue(now, timing.Renewal()) || s.Phase == Unsure {
+	if s.requests.isReadingDue(now, s.lease.expiry.UntilReading(timing)) || s.Phase == Unsure {
 		effects = append(effects, s.requests.startReading(now)...)
 	}
 	return effects

@@ -79,3 +79,18 @@ func (e Expiry) HasExpired(version Version, t Timing) bool {
 func (e Expiry) IsLost(t Timing) bool {
 	return e.counting && e.missing && e.last-e.since >= t.Duration()
 }
+
+// UntilReading is how long after the send of the last reading the next one is due. It
+// keeps close behind the holder's renewals, so that the count begins soon after the last
+// one: a reading comes a little earlier than the one before it, until one shows no
+// change, and is then repeated soon. The last one comes when the Lease would expire.
+func (e Expiry) UntilReading(t Timing) time.Duration {
+	switch {
+	case !e.counting || e.last-e.since >= t.Duration():
+		return t.Renewal()
+	case e.last <= e.since: // the one that began the count
+		return t.Renewal() - t.Duration()/50
+	default:
+		return min(t.Duration()/25, e.since+t.Duration()-e.last)
+	}
+}

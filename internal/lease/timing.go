@@ -30,7 +30,8 @@ func NewTiming(duration time.Duration) (Timing, error) {
 // Duration is how long a Lease has to be observed without a renewal to be expired.
 func (t Timing) Duration() time.Duration { return t.duration }
 
-// Renewal is the time between two renewals, and between two readings.
+// Renewal is the time between two renewals, and about that between two readings: see
+// Expiry.UntilReading.
 func (t Timing) Renewal() time.Duration { return t.duration / 5 }
 
 // RequestTimeout is how long an answer of the API server is waited for.

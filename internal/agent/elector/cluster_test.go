@@ -215,7 +215,7 @@ func (m *member) start(newPod bool) {
 	e, err := New(Options{
 		Log:      slog.New(m.log),
 		Identity: identity.Identity{Namespace: "shop", Cluster: "orders", Pod: m.pod, PodUID: m.pod + "-" + strconv.Itoa(m.uid)},
-		Config:   election.Config{Rank: m.rank, NoFailover: m.noFailover, Timing: timing}, Recorded: m.volume.mount(),
+		Config:   election.Config{NoFailover: m.noFailover, Timing: timing}, Recorded: m.volume.mount(),
 		Volume: m.volume, Lease: m.lease, Guard: guard, Server: m.server, Peers: m, Directory: m.cluster, Now: m.cluster.now,
 	})
 	if err != nil {

@@ -70,7 +70,7 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 	a.ledBefore = recorded.Known.Term > 0
 	own := leadership.OwnLease{LeaseStore: a.lease, KnowsRecord: func() bool { return a.readView().Leader.Term > 0 }, Config: a.currentConfig, Volume: func() datavolume.Observation { return *a.volume.Load() }}
 	e, err := elector.New(elector.Options{
-		Log: a.o.Log, Identity: a.o.Identity, Config: election.Config{Rank: a.ordinal, Timing: defaultTiming}, Recorded: recorded,
+		Log: a.o.Log, Identity: a.o.Identity, Config: election.Config{Timing: defaultTiming}, Recorded: recorded,
 		Volume: file, Lease: own, Guard: a.o.Guard, Server: a.servers, Peers: a.peers, Directory: a.directory,
 	})
 	if err != nil {
