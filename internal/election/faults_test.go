@@ -267,6 +267,9 @@ func (w *world) checkElection(n *node, e Promote) {
 		w.floor = lease.Position{}
 		return
 	}
+	if w.newestTerm = max(w.newestTerm, e.Term); w.stopped && w.newestTerm > e.Term {
+		return // its clock stood still meanwhile: nothing that it commits is acknowledged
+	}
 	w.checkData(n)
 	w.checkPeers(n, e)
 }
