@@ -77,7 +77,7 @@ type world struct {
 	calm       bool  // no crash between two effects, no failed promotion
 	drift      bool  // the members' clocks run at different rates
 	stopped    bool  // a machine was stopped without its clock: two primaries, but not two that acknowledge
-	newestTerm int64 // that a member was promoted in
+	newestTerm int64 // that a member wrote
 
 	sync, changing bool // the wanted mode; members and mode change while it runs
 	leftOut        int  // percent of the members that are not wanted when they change
@@ -339,6 +339,7 @@ func (w *world) store(n *node, r lease.Record) {
 	} else if r.Acknowledged.Newer(w.floor) && before.Quorum != nil {
 		w.floor = r.Acknowledged
 	}
+	w.newestTerm = max(w.newestTerm, r.Term)
 	if r.IsReleased() {
 		w.releasedAt = w.now
 	}
