@@ -109,6 +109,9 @@ func (m member) explainStall() string {
 		if reason := m.explainIneligible(m.ownWAL()); reason != "" {
 			return reason
 		}
+		if reason := m.explainStandingBack(); reason != "" {
+			return reason
+		}
 	}
 	return m.stalled
 }

@@ -37,6 +37,7 @@ type electionRecord struct {
 	Timelines        []int64        `json:"timelines,omitempty"`
 	Rewinding        bool           `json:"rewinding,omitempty"`
 	Forced           string         `json:"forced,omitempty"`
+	FailedTerms      int            `json:"failedTerms,omitempty"`
 }
 
 // electionLease is the form of a lease.Version.
@@ -147,7 +148,7 @@ func encodeElection(p election.Persistent) electionRecord {
 		Format: electionFormat, Volume: p.VolumeID, SystemIdentifier: p.SystemIdentifier,
 		PromisedTerm: p.Promised, PromisedLease: electionLease{p.PromisedAt.UID, p.PromisedAt.Resource},
 		PromisedTimeline: p.PromisedTimeline, ClaimedTerm: p.Wrote, Known: encodeLeader(p.Known),
-		Timelines: p.Timelines, Rewinding: p.Rewinding, Forced: p.Forced,
+		Timelines: p.Timelines, Rewinding: p.Rewinding, Forced: p.Forced, FailedTerms: p.Failed,
 	}
 }
 
@@ -156,7 +157,7 @@ func decodeElection(r electionRecord) election.Persistent {
 		VolumeID: r.Volume, SystemIdentifier: r.SystemIdentifier,
 		Promised: r.PromisedTerm, PromisedAt: lease.Version{UID: r.PromisedLease.UID, Resource: r.PromisedLease.ResourceVersion},
 		PromisedTimeline: r.PromisedTimeline, Wrote: r.ClaimedTerm, Known: decodeLeader(r.Known),
-		Timelines: r.Timelines, Rewinding: r.Rewinding, Forced: r.Forced,
+		Timelines: r.Timelines, Rewinding: r.Rewinding, Forced: r.Forced, Failed: r.FailedTerms,
 	}
 }
 
