@@ -68,7 +68,7 @@ const maxTerm = 1 << 40
 // and no member leads or has promised not to be elected.
 func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) []Effect {
 	if in.ID == "" || in.ID == m.Disk.Forced || m.Phase != Standby || now < m.promise ||
-		m.Disk.Rewinding || m.held != "" || !m.lease.isFreeForForce(m.Config.Timing) {
+		m.Disk.Rewinding || m.held.Reason != "" || !m.lease.isFreeForForce(m.Config.Timing) {
 		return nil
 	}
 	if !m.lease.readable {

@@ -16,7 +16,7 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 	switch {
 	case s.IsPrimary(), now < s.promise:
 		return refuse(true)
-	case r.BaseAge.IsOlder(s.Disk.Known.Age()), s.Disk.Rewinding, s.held != "":
+	case r.BaseAge.IsOlder(s.Disk.Known.Age()), s.mayNotVote():
 		return refuse(false)
 	case s.Phase != Standby && s.Phase != Asking:
 		return refuse(false)

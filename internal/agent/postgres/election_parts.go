@@ -45,9 +45,11 @@ type electionParts struct {
 	// crashed is since when the database of a primary is down that is started again; 0
 	// while it runs.
 	crashed time.Duration
-	// heldFor is why the member neither votes nor leads, as it was reported, and recorded
-	// says that this process made the first record of the Lease.
-	heldFor  string
+	// answered is when a server of this process answered first after its last start.
+	answered time.Duration
+	// heldFor is why the member does not lead, as it was reported, and recorded says that
+	// this process made the first record of the Lease.
+	heldFor  election.Held
 	recorded bool
 	// parts run until outer ends, which outlives the loop.
 	parts sync.WaitGroup

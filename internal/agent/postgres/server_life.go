@@ -129,7 +129,7 @@ func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 			l.settings.reportParameters(config, i == 0, refused)
 			return nil
 		}
-		if errors.Is(err, errHung) || errors.Is(err, errFenced) {
+		if errors.Is(err, errHung) || errors.Is(err, errStuck) || errors.Is(err, errFenced) {
 			return err // whatever the parameters
 		}
 		if refused == nil {
@@ -156,6 +156,7 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		return errors.Join(errFenced, started.StopAtOnce())
 	}
 	var silent health.Answers
+	watch := l.newStartWatch()
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
 		if err == nil {
@@ -165,6 +166,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		silent = silent.Observe(since, clock.Boottime(), server.IsAnswer(err))
 		if silent.Silent() > startLimit && !l.a.Lock.WaitsForDisk() {
 			return errors.Join(errHung, started.StopAtOnce())
+		}
+		if watch.isStuck() {
+			l.a.reports.ReportFailed(l.term)
+			return errors.Join(errStuck, started.StopAtOnce())
 		}
 		select {
 		case <-started.Done():
@@ -208,8 +213,9 @@ func (l *serverLife) attachServer(in settings.Input) {
 		l.roles.AssumeQuorum(l.a.quorum)
 		duty.roles = l.roles
 	}
+	l.a.answered = clock.Boottime()
 	l.a.servers.Attach(&servercontrol.Run{
-		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing,
+		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing, ReadMark: l.readMark,
 	})
 }
 
@@ -270,6 +276,8 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 		l.health.Follow(helpers, l.a.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.a.o.RunDir, l.a.o.Port) })
 	})
 	running.Go(func() { l.measureWhilePrimary(helpers) })
+	stuck := make(chan error, 1)
+	running.Go(func() { l.followCrashes(helpers, stuck) })
 	finish := func() { stop(); running.Wait() }
 	select {
 	case <-ctx.Done():
@@ -286,6 +294,11 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 		err := l.server.StopAtOnce()
 		finish()
 		return errors.Join(l.health.HungError(), err)
+	case reason := <-stuck:
+		l.a.reports.ReportFailed(l.a.servers.LedTerm())
+		err := l.server.StopAtOnce()
+		finish()
+		return errors.Join(reason, err)
 	case <-l.restart:
 		finish()
 		l.server.StopInOrder(l.a.o.StopTimeout)

@@ -20,6 +20,10 @@ import (
 // number.
 const electionFormat = 1
 
+// electionSize is the disk space in bytes that is reserved for the record, so that a full
+// volume takes what its member promises. A longer record needs new space.
+const electionSize = 16 << 10
+
 // ErrElectionFormat says that the record of elections was written by a newer agent, or
 // is damaged. It is left as it is: what it promises would be lost.
 var ErrElectionFormat = errors.New("the record of elections cannot be read")
@@ -114,7 +118,7 @@ func (f *ElectionFile) replaceRecord(p election.Persistent) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", ElectionName, err)
 	}
-	return atomicfile.WriteDurably(f.path, data)
+	return atomicfile.Reserved{Path: f.path, Size: electionSize}.Write(data)
 }
 
 func readElection(path string) (election.Persistent, error) {

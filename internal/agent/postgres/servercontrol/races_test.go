@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recoverywatch"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 )
 
@@ -32,6 +33,7 @@ func attach(w *world, during func()) {
 	w.Attach(&Run{
 		Server: hookedServer{&fakeServer{trace: w.trace}, during}, Ended: make(chan struct{}),
 		BecomePrimary: func(rolechange.Promoted) { w.add("is the primary") },
+		ReadMark:      func() recoverywatch.Mark { return recoverywatch.Mark{} },
 	})
 }
 
