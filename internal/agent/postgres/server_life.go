@@ -41,6 +41,9 @@ type serverLife struct {
 	altered  *alteredSettings
 	troubles *troubleWatch
 	roles    *rolechange.Server
+	// unattached are the settings of a server that did not answer when its watch began;
+	// nil for none.
+	unattached *settings.Input
 	// restart asks for another run; it holds one. promoted is closed at a promotion.
 	restart  chan struct{}
 	promoted chan struct{}
@@ -156,7 +159,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		return errors.Join(errFenced, started.StopAtOnce())
 	}
 	var silent health.Answers
-	watch := l.newStartWatch()
+	watch, troubles := l.newStartWatch(), l.troubles.reported
+	if l.term > 0 {
+		troubles = nil // they are a replica's
+	}
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
 		if err == nil {
@@ -180,9 +186,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 			return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(started.EndReason(), settings.ComputeSettings(in))), err)
 		case <-ctx.Done():
 			return nil
-		case t := <-l.troubles.reported:
+		case t := <-troubles:
 			// A standby that cannot become consistent is left to watch.
 			l.troubles.reportTrouble(t)
+			l.unattached = &in
 			return nil
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -217,6 +224,21 @@ func (l *serverLife) attachServer(in settings.Input) {
 	l.a.servers.Attach(&servercontrol.Run{
 		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing, ReadMark: l.readMark,
 	})
+}
+
+// attachLate gives a server to the election that answers only now: a trouble that was
+// reported while it started may not be one. Without that its member would not vote in
+// this run.
+func (l *serverLife) attachLate(ctx context.Context) {
+	if l.unattached == nil {
+		return
+	}
+	for l.pingServer(ctx) != nil {
+		if !clock.Sleep(ctx, observeInterval) {
+			return
+		}
+	}
+	l.attachServer(*l.unattached)
 }
 
 // keepQuorum keeps the quorum of a server for the next run in its term. It may have been
@@ -269,6 +291,7 @@ func (l *serverLife) readLogLine(line string) {
 func (l *serverLife) watchServer(ctx context.Context) error {
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
+	running.Go(func() { l.attachLate(helpers) })
 	running.Go(func() { l.observeServer(helpers) })
 	running.Go(func() { l.followChanges(helpers) })
 	running.Go(func() { l.freeWAL(helpers) })
