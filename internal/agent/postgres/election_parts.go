@@ -88,7 +88,7 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 		Log: a.o.Log, Pod: a.o.Identity.Pod, Elector: e, Directory: a.directory, Peers: a.peers, Config: a.Config.Current,
 		Store: a.Store, Checkpoint: a.checkpointBeforeStop, Reached: a.reached.listReached, Fences: a.o.Fences,
 	})
-	for _, run := range []func(context.Context){e.Run, a.servers.Work, duty.Follow, a.followEarlier} {
+	for _, run := range []func(context.Context){e.Run, a.servers.Work, a.boundTerm, duty.Follow, a.followEarlier} {
 		a.parts.Go(func() { run(a.outer) })
 	}
 	return nil
@@ -226,21 +226,21 @@ func isWALSuperseded(own lsn.Point, left uint64, leader int64, known elector.Lea
 	return left > 0 && own.Timeline < leader && known.Timeline == leader && known.ForcedTimeline <= own.Timeline && own.Position-left <= mostSuperseded
 }
 
-// isFollowable says whether the data at rest may stream from the leader from its start:
-// it is a part of what the leader has.
-func (a *postgresAgent) isFollowable(ctx context.Context) bool {
-	leader, known := a.servers.ReadFollowing()
-	if !known {
-		return false
-	}
+// findUpstream is how the data at rest may stream from a leader from its start: it is a
+// part of what that leader has. It is empty where it may not.
+func (a *postgresAgent) findUpstream(ctx context.Context, leader elector.Leader) string {
+	connection := a.connectLeader(leader)
 	held, err := rolechange.MeasureWALAtRest(ctx, a.programs, a.o.pgdataPath())
 	if err == nil {
-		err = rolechange.CheckTarget(ctx, held, rolechange.Target{Connection: a.connectLeader(leader), Timeline: leader.Timeline})
+		err = rolechange.CheckTarget(ctx, held, rolechange.Target{Connection: connection, Timeline: leader.Timeline})
 	}
 	if err == nil {
 		err = a.reports.RecordTimeline(ctx, leader.Timeline)
 	}
-	return err == nil
+	if err != nil {
+		return ""
+	}
+	return connection.String()
 }
 
 // adoptCopy puts a complete copy in the place of the data, and records that of the

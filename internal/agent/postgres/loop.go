@@ -70,6 +70,9 @@ func (a *postgresAgent) reportHeld(o startplan.Observation, p startplan.Plan) {
 	if p.Action == startplan.ActHold && p.Hold != agentapi.HoldVolumeFull && o.Leads {
 		a.reports.ReportFailed(a.servers.LedTerm())
 	}
+	if p.Action == startplan.ActHold && p.Hold == agentapi.HoldVolumeFull && o.Leads {
+		a.servers.ReportProgress() // it keeps its term for as long as it is looked after
+	}
 	var held election.Held
 	if p.Action == startplan.ActHold {
 		held = election.Held{Reason: "this member is held: " + p.Message, Votes: p.MayVote}

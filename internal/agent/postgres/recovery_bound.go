@@ -18,9 +18,15 @@ var errStuck = errors.New("the crash recovery of this primary made no progress f
 func (l *serverLife) readMark() recoverywatch.Mark { return recoverywatch.ReadMark(l.server.PID()) }
 
 // isAlone reports whether the cluster declares no other member, which could lead.
-func (l *serverLife) isAlone() bool {
-	config := l.a.currentConfig()
+func (a *postgresAgent) isAlone() bool {
+	config := a.currentConfig()
 	return config != nil && len(config.Members) < 2
+}
+
+// boundTerm ends a term in which no server answers and nothing brings one nearer,
+// whatever the reason: an error of what a start is decided from, or a volume that hangs.
+func (a *postgresAgent) boundTerm(ctx context.Context) {
+	a.servers.FollowTerm(ctx, func(term int64) bool { return a.readView().Term == term && a.mayRunPrimary() && !a.isAlone() })
 }
 
 // startWatch follows the recovery of a server that starts.
@@ -43,7 +49,7 @@ func (w *startWatch) isStuck() bool {
 	if w.progress.Observe(now, w.life.readMark()) {
 		w.life.a.servers.ReportProgress()
 	}
-	return w.life.term > 0 && !w.life.isAlone() && w.progress.IsStuck(now)
+	return w.life.term > 0 && !w.life.a.isAlone() && w.progress.IsStuck(now)
 }
 
 // followCrashes watches a primary that PostgreSQL starts again by itself after the crash
@@ -65,7 +71,7 @@ func (l *serverLife) followCrashes(ctx context.Context, stuck chan<- error) {
 		if recovering {
 			mark = l.readMark()
 		}
-		if reason := crashes.Observe(clock.Boottime(), recovering, mark); reason != "" && !l.isAlone() {
+		if reason := crashes.Observe(clock.Boottime(), recovering, mark); reason != "" && !l.a.isAlone() {
 			stuck <- errors.New("the database of this primary crashed, and " + reason + ": the term ends, so that another member may lead")
 			return
 		}

@@ -102,8 +102,8 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	if err := a.files.PrepareStart(bundle); err != nil {
 		return err
 	}
-	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" && a.isFollowable(ctx) {
-		l.settings.role.Upstream = a.connectLeader(leader).String()
+	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" {
+		l.settings.role.Upstream = a.findUpstream(ctx, leader)
 	}
 	if term > 0 { // commits wait for the quorum of the term, from the first on
 		l.settings.role.SynchronousNames = a.quorum.String()
