@@ -98,6 +98,18 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 // one whose data was replaced completely when its agent ended.
 func (a *postgresAgent) completeRecord(ctx context.Context, file *datavolume.ElectionFile, recorded election.Persistent) (election.Persistent, error) {
 	volume := a.volume.Load()
+	if volume.Content == datavolume.ContentData {
+		switch mark, err := datavolume.FindRewindMark(a.o.DataDir); {
+		case err != nil:
+			return recorded, err
+		case mark != "": // what the data holds is not known before its rewind is complete
+			before := recorded.Rewinding
+			if recorded.Rewinding = true; before {
+				return recorded, nil
+			}
+			return recorded, file.WriteRecord(recorded)
+		}
+	}
 	if volume.Content != datavolume.ContentData || volume.Control.SystemIdentifier == "" || recorded.SystemIdentifier != "" && !recorded.Rewinding {
 		return recorded, nil
 	}
@@ -124,6 +136,9 @@ func (a *postgresAgent) completeElection(ctx context.Context, o startplan.Observ
 	starts := p.Action == startplan.ActStartStandby || p.Action == startplan.ActRecord
 	if !starts || control.SystemIdentifier == "" || !view.Rewinding && view.SystemIdentifier == control.SystemIdentifier {
 		return nil
+	}
+	if mark, err := datavolume.FindRewindMark(a.o.DataDir); err != nil || mark != "" {
+		return err // a rewind is under way: what the data holds is not known
 	}
 	return a.reports.EndRewind(ctx, control.SystemIdentifier, a.measureTimelines(ctx, control))
 }
