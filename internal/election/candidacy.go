@@ -13,8 +13,10 @@ type candidacy struct {
 	after     time.Duration // no candidacy before
 	expiredAt lease.Version // for which after was set
 	tried     lease.Version // a released Lease that the member cannot take at once
-	takeover  bool          // of a released Lease, with all of its holder's WAL
-	forcing   string        // ID of the request that began the candidacy
+	backAt    lease.Version // of the free Lease that the member stands back from
+	backUntil time.Duration
+	takeover  bool   // of a released Lease, with all of its holder's WAL
+	forcing   string // ID of the request that began the candidacy
 	base      lease.Version
 	baseOf    lease.Record // what the claim changes
 	baseAge   lease.Age
@@ -26,6 +28,9 @@ type candidacy struct {
 func (c *candidacy) mayBegin(m member, now time.Duration) bool {
 	timing, record := m.Config.Timing, m.lease.record
 	if !m.lease.isFree(timing) || m.lease.missing || now < m.promise || m.explainIneligible(m.ownWAL()) != "" {
+		return false
+	}
+	if c.isStandingBack(m, now) {
 		return false
 	}
 	isNamed := record.Successor == "" || record.Successor == m.Disk.VolumeID
@@ -43,6 +48,19 @@ func (c *candidacy) mayBegin(m member, now time.Duration) bool {
 	return now >= c.after
 }
 
+// isStandingBack reports whether a member whose server did not come to serve again and
+// again leaves the free Lease to the others. It counts from its first look at that
+// Lease, so that it stands back after a restart, too.
+func (c *candidacy) isStandingBack(m member, now time.Duration) bool {
+	if m.explainStandingBack() == "" {
+		return false
+	}
+	if c.backAt != m.lease.version {
+		c.backAt, c.backUntil = m.lease.version, now+m.standBackTime()
+	}
+	return now < c.backUntil
+}
+
 // maxTerm bounds what is taken over from an edited Lease.
 const maxTerm = 1 << 40
 
@@ -51,7 +69,7 @@ const maxTerm = 1 << 40
 // and no member leads or has promised not to be elected.
 func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) []Effect {
 	if in.ID == "" || in.ID == m.Disk.Forced || m.Phase != Standby || now < m.promise ||
-		m.Disk.Rewinding || m.held != "" || !m.lease.isFreeForForce(m.Config.Timing) {
+		m.Disk.Rewinding || m.held.Reason != "" || !m.lease.isFreeForForce(m.Config.Timing) {
 		return nil
 	}
 	if !m.lease.readable {

@@ -191,7 +191,7 @@ func (w *world) cutAPI(n *node, d time.Duration) {
 
 // editLease deletes the Lease or edits it by hand.
 func (w *world) editLease(n *node) {
-	w.edited = true
+	w.edited, w.editedAt = true, w.now
 	w.api.version++
 	switch w.rng.IntN(6) {
 	case 0, 1:
@@ -320,13 +320,12 @@ func (w *world) checkPeers(n *node, e Promote) {
 		if m == n || !w.answers(n, m) {
 			continue
 		}
-		// A term that no member wrote is an edit of the Lease, which the primary has yet
-		// to read.
-		if m.disk.Known.Term > e.Term && w.newestTerm > e.Term {
+		isEditRead := w.editedAt > w.claimedAt // what a person wrote after the votes
+		if m.disk.Known.Term > e.Term && !isEditRead {
 			w.violate("member %d leads in term %d, member %d knows of term %d", n.id, e.Term, m.id, m.disk.Known.Term)
 		}
 		known := n.disk.Known
-		eligible := known.MayLead(m.volume) && m.endOnTimeline(known.ReachedTimeline) > 0 && w.noFailover != m.id && !m.disk.Rewinding
+		eligible := known.MayLead(m.volume) && m.endOnTimeline(known.ReachedTimeline) > 0 && w.noFailover != m.id && !m.disk.Rewinding && m.disk.Failed < failedLimit
 		if eligible && m.position().Newer(n.position()) {
 			w.violate("member %d leads with %v, member %d answers and has %v", n.id, n.position(), m.id, m.position())
 		}

@@ -24,6 +24,7 @@ const (
 	flawShortExpiry
 	flawVolumeByName
 	flawNoCatchUp
+	flawNeverStandsBack
 )
 
 // listFaults are the kinds of faults that show a flaw, by their places in fail;
@@ -46,6 +47,8 @@ func (f flaw) mutateInput(n *node, in Input) Input {
 	switch f {
 	case flawNoFence:
 		n.state.leadership.deadlines.Fence, n.state.leadership.deadlines.Soft = 1<<62, 1<<62
+	case flawNeverStandsBack:
+		n.state.Disk.Failed = 0
 	case flawOldLease:
 		n.state.Disk.Known = lease.Record{}
 	case flawNoQuorum:
@@ -121,6 +124,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"rule 6: deadlines count from the answer", flawDeadlineFromAnswer},
 		{"rule 10: a candidate does not need the quorum", flawNoQuorum},
 		{"rule 10: a candidate with less WAL leads", flawLessWAL},
+		{"rule 10: a member that fails to serve never stands back", flawNeverStandsBack},
 		{"rule 11: a promotion takes the next timeline", flawNextTimeline},
 		{"rule 15: a quorum counts before it has what was acknowledged", flawNoCatchUp},
 		{"rule 16: one confirmation is enough", flawConfirmOne},

@@ -19,6 +19,7 @@ type leadership struct {
 
 	quorum   quorumChange
 	failsafe failsafeRound
+	service  service
 }
 
 // beginTerm promotes the server of a member whose claim, sent then, has won.
@@ -30,32 +31,33 @@ func (l *leadership) beginTerm(m *member, sent time.Duration) []Effect {
 	l.failsafe.endRound()
 	m.Phase = Promoting
 	effects := m.Disk.recordKnown(record)
-	effects = append(effects, m.Disk.recordReceived(m.timeline)...)
+	effects = append(effects, l.service.begin(&m.Disk, m.timeline)...)
 	return append(effects, ExtendGuard{l.deadlines.Fence}, Promote{m.term, m.timeline, record.Quorum})
 }
 
 // fenceServer ends the server and the member's leadership.
 func (l *leadership) fenceServer(m *member) []Effect {
-	l.endTerm(m)
-	return []Effect{Fence{}}
+	return append([]Effect{Fence{}}, l.endTerm(m)...)
 }
 
-// endTerm makes a member whose server is gone a standby.
-func (l *leadership) endTerm(m *member) {
+// endTerm makes a member whose server is gone a standby. That its server did not come
+// to serve before counts only if the server failed.
+func (l *leadership) endTerm(m *member) []Effect {
 	l.successor = ""
 	l.quorum.beginWith(nil)
 	l.failsafe.endRound()
 	m.requests.abandonWriting()
 	m.lease.discardRecord()
 	m.Phase, m.following = Standby, 0
+	return l.service.excuse(&m.Disk)
 }
 
 // finishPromotion makes the winner of a term its primary.
-func (l *leadership) finishPromotion(m *member, in Promoted) []Effect {
+func (l *leadership) finishPromotion(m *member, now time.Duration, in Promoted) []Effect {
 	if m.Phase != Promoting || in.Term != m.term || in.Timeline != m.timeline {
 		return nil
 	}
-	m.Phase = Leading
+	m.Phase, l.service.promoted = Leading, now
 	return m.reportStall("")
 }
 
@@ -65,7 +67,8 @@ func (l *leadership) endFailedTerm(m *member, in ServerFailed) []Effect {
 	if !m.IsPrimary() || in.Term != m.term {
 		return nil
 	}
-	return l.fenceServer(m)
+	l.service.fail(&m.Disk)
+	return append(l.fenceServer(m), Persist{m.Disk})
 }
 
 // recordStreamed records that a second member follows the primary's timeline.
@@ -76,18 +79,19 @@ func (l *leadership) recordStreamed(m member, in Streamed) {
 }
 
 // recordAcknowledged records what the next renewal reports.
-func (l *leadership) recordAcknowledged(m member, in Acknowledged) {
-	if m.Phase == Leading && in.Position.Timeline == m.timeline {
-		l.acknowledged = in.Position
+func (l *leadership) recordAcknowledged(m *member, now time.Duration, in Acknowledged) []Effect {
+	if m.Phase != Leading || in.Position.Timeline != m.timeline {
+		return nil
 	}
+	l.acknowledged = in.Position
+	return l.service.recordServing(m, now)
 }
 
 // passTime does what is due for a primary, or for one that gives the Lease up.
 func (l *leadership) passTime(m *member, now time.Duration) []Effect {
 	switch {
 	case m.Phase == Releasing && now >= l.stopBy:
-		l.endTerm(m)
-		return nil
+		return l.endTerm(m)
 	case m.Phase == Releasing:
 		return l.renewWhenDue(m, now)
 	case m.Phase == Ending && now >= l.stopBy:
@@ -182,8 +186,7 @@ func (l *leadership) wroteRelease(m *member, now time.Duration, w LeaseWritten) 
 			return l.renewWhenDue(m, now)
 		}
 	}
-	l.endTerm(m)
-	return nil
+	return l.endTerm(m)
 }
 
 // readLease continues only with the Lease that this member wrote. One that was
@@ -199,8 +202,7 @@ func (l *leadership) readLease(m *member, now time.Duration, r lease.Reading) []
 		m.lease.adoptRevision(r, m.requests.pending)
 		return l.writeRenewal(m, now)
 	case m.Phase == Releasing:
-		l.endTerm(m)
-		return nil
+		return l.endTerm(m)
 	}
 	return l.fenceServer(m)
 }

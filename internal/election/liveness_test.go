@@ -3,6 +3,7 @@ package election
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
@@ -27,7 +28,11 @@ func (w *world) heal() {
 			n.resume()
 		}
 	}
-	w.after(patience-w.now, w.force)
+	until := time.Duration(patience)
+	if w.broken >= 0 {
+		until += attempts
+	}
+	w.after(until-w.now, w.force)
 }
 
 // force has a person name the member with the newest data, until one leads. It is
@@ -48,15 +53,24 @@ func (w *world) force() {
 
 func (w *world) repeatForce(n *node) {
 	if w.served <= settled {
-		n.step(ForceRequest{"late"})
+		id := "late" // a request is used up by its first claim, and a member that fails may be first
+		if w.broken >= 0 {
+			id += strconv.Itoa(int(w.now / (25 * second)))
+		}
+		n.step(ForceRequest{id})
 		w.after(second, func() { w.repeatForce(n) })
 	}
 }
 
-// newest is the member with the newest data, of those whose volumes are on record.
+// newest is the member with the newest data, of those whose volumes are on record and
+// whose servers work.
 func (w *world) newest() *node {
 	return slices.MaxFunc(w.nodes, func(a, b *node) int {
 		switch {
+		case a.id == w.broken:
+			return -1
+		case b.id == w.broken:
+			return 1
 		case w.isOnRecord(a) != w.isOnRecord(b) && w.isOnRecord(a):
 			return 1
 		case w.isOnRecord(a) != w.isOnRecord(b):
@@ -72,8 +86,12 @@ func (w *world) newest() *node {
 
 // mayStall reports whether a rule forbids every candidate: the Lease was edited,
 // lost or set back (5), a volume was lost or set back (8, 10), or the members that
-// may lead have less than others (10: noFailover, maxLag).
+// may lead have less than others (10: noFailover, maxLag), or a member that cannot
+// lead has what the quorum may have acknowledged (10).
 func (w *world) mayStall() bool {
+	if w.broken >= 0 && (w.api.record.Quorum != nil || len(w.api.record.Volumes) < 2) {
+		return true
+	}
 	return w.edited || w.lost || w.noFailover >= 0 || w.maxLag > 0
 }
 
@@ -89,8 +107,8 @@ func (w *world) isOnRecord(n *node) bool {
 
 // judgeEnd demands a primary that serves, if a volume on record is left.
 func (w *world) judgeEnd() {
-	isLeft := slices.ContainsFunc(w.nodes, w.isOnRecord)
-	if !isLeft && !w.lost {
+	isLeft := slices.ContainsFunc(w.nodes, func(n *node) bool { return n.id != w.broken && w.isOnRecord(n) })
+	if !isLeft && !w.lost && w.broken < 0 {
 		w.violate("no volume on record is left")
 	}
 	if w.violation == "" && isLeft && !w.hasSettled() {

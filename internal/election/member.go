@@ -39,7 +39,7 @@ type member struct {
 	timeline int64
 
 	promise time.Duration // not elected, and no vote, before
-	held    string        // why the member neither votes nor leads
+	held    Held          // why the member does not lead
 	stalled string
 }
 
@@ -64,8 +64,8 @@ func (m member) isEligible(volume, system string, wal WAL) bool {
 // explainIneligible says why this member may not lead with its data; empty if it may.
 func (m member) explainIneligible(w WAL) string {
 	switch {
-	case m.held != "":
-		return m.held
+	case m.held.Reason != "":
+		return m.held.Reason
 	case m.Disk.Rewinding:
 		return "this member's data is being rewound or replaced"
 	case m.Config.NoFailover:
@@ -107,6 +107,9 @@ func (m member) explainStall() string {
 		if reason := m.explainIneligible(m.ownWAL()); reason != "" {
 			return reason
 		}
+		if reason := m.explainStandingBack(); reason != "" {
+			return reason
+		}
 	}
 	return m.stalled
 }
@@ -139,14 +142,18 @@ func (m member) highestTimeline() int64 {
 	return max(m.lease.record.HighestTimeline, m.Disk.Known.HighestTimeline, m.Disk.PromisedTimeline, slices.Max(append([]int64{0}, m.Disk.Timelines...)))
 }
 
-// recordHeld records why the member neither votes nor leads. What it was about to is
-// given up.
+// recordHeld records why the member does not lead. What it may not do any more is given
+// up.
 func (m *member) recordHeld(in Held) {
-	m.held = in.Reason
-	if in.Reason != "" && (m.Phase == Voting || m.Phase == Stopping || m.Phase == Asking) {
+	m.held = in
+	isVote := m.Phase == Voting && m.mayNotVote()
+	if in.Reason != "" && (isVote || m.Phase == Stopping || m.Phase == Asking) {
 		m.Phase = Standby
 	}
 }
+
+// mayNotVote reports whether what the volume holds is not known, or may not be used.
+func (m member) mayNotVote() bool { return m.Disk.Rewinding || m.held.Reason != "" && !m.held.Votes }
 
 // recordWAL records what the volume holds, as it was measured.
 func (m *member) recordWAL(w WAL) {

@@ -307,7 +307,7 @@ func (n *node) promote(e Promote) {
 		if n.life != life {
 			return
 		}
-		if !n.w.calm && n.w.chance(3) {
+		if n.w.broken == n.id || !n.w.calm && n.w.chance(3) {
 			n.step(ServerFailed{e.Term})
 			return
 		}

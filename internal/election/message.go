@@ -160,8 +160,14 @@ type QuorumSet struct{ ID int64 }
 type ForceRequest struct{ ID string }
 
 // Held says why what this member's volume holds is not known, or may not be used, so
-// that the member neither votes nor leads; an empty reason ends it.
-type Held struct{ Reason string }
+// that the member does not lead and, unless Votes is set, does not vote either. An empty
+// reason ends it.
+type Held struct {
+	Reason string
+	// Votes says that what the volume holds is known, and that it takes records: the
+	// member votes all the same.
+	Votes bool
+}
 
 // LimitsWanted are the limits of failover, as the cluster declares them now.
 type LimitsWanted struct {

@@ -28,6 +28,9 @@ type Persistent struct {
 	Rewinding bool
 	// Forced is the ID of the last ForceRequest that led to a claim.
 	Forced string
+	// Failed counts the terms in a row that this member won and in which its server did
+	// not come to serve, the present one included.
+	Failed int
 }
 
 // recordKnown merges a record that was read into what is persisted. What changes
@@ -71,11 +74,13 @@ func (d *Persistent) recordTimelines(received []int64) {
 	d.Timelines = slices.Compact(merged)
 }
 
-// recordReceived persists a timeline before WAL of it is on the volume.
+// recordReceived persists a timeline before WAL of it is on the volume. Data that is
+// about to follow a later leader is none that only this member has.
 func (d *Persistent) recordReceived(timeline int64) []Effect {
 	if slices.Contains(d.Timelines, timeline) {
 		return nil
 	}
+	d.Failed = 0
 	d.recordTimelines([]int64{timeline})
 	return []Effect{Persist{*d}}
 }
@@ -89,7 +94,7 @@ func (d *Persistent) beginRewind() []Effect {
 // endRewind persists that it is complete again. What was received before and is not
 // in the source's history is gone.
 func (d *Persistent) endRewind(in RewindEnded) []Effect {
-	d.Rewinding, d.SystemIdentifier = false, in.SystemIdentifier
+	d.Rewinding, d.SystemIdentifier, d.Failed = false, in.SystemIdentifier, 0
 	d.Timelines = slices.Clone(in.Timelines)
 	return []Effect{Persist{*d}}
 }

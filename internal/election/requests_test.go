@@ -22,7 +22,7 @@ func releasedRecord(t *testing.T) lease.Record {
 func TestRule9HeldMemberNeitherVotesNorLeads(t *testing.T) {
 	released := releasedRecord(t)
 	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age()}
-	s, _ := Step(newMember(t, "v1", "p2"), second, Held{"the volume is full"})
+	s, _ := Step(newMember(t, "v1", "p2"), second, Held{Reason: "the data is diverged"})
 	s, _ = readAt(s, 2*second, lease.Done, "1", released)
 	if s, effects := Step(s, 3*second, request); s.Phase != Standby || find[Vote](t, effects).Reply.Granted || contains[StopReceiver](effects) {
 		t.Errorf("votes: %v", effects)
@@ -36,7 +36,7 @@ func TestRule9HeldMemberNeitherVotesNorLeads(t *testing.T) {
 	for now := 4 * second; now <= 16*second; now += 2 * second { // and says so once the Lease has expired
 		s, _ = readAt(s, now, lease.Done, "1", released)
 	}
-	if s, _ = Step(s, 17*second, Tick{}); s.stalled != "the volume is full" {
+	if s, _ = Step(s, 17*second, Tick{}); s.stalled != "the data is diverged" {
 		t.Errorf("stalled for %q", s.stalled)
 	}
 	s, _ = Step(s, 17*second, Held{})
@@ -45,6 +45,25 @@ func TestRule9HeldMemberNeitherVotesNorLeads(t *testing.T) {
 	}
 	if s, _ = Step(s, 18*second, Tick{}); s.Phase != Stopping {
 		t.Errorf("no candidate afterwards: phase %d, %q", s.Phase, s.stalled)
+	}
+}
+
+// A full volume whose data is whole takes a promise: its member votes with its WAL, and
+// does not lead.
+func TestRule9MemberWithAFullVolumeVotes(t *testing.T) {
+	released := releasedRecord(t)
+	held := Held{Reason: "the volume is full", Votes: true}
+	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age(), Flushed: lease.Position{Timeline: 5, LSN: 60}}
+	stopped := ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}}
+	s, _ := Step(newMember(t, "v1", "p2"), second, held)
+	s, _ = readAt(s, 2*second, lease.Done, "1", released)
+	if s, effects := Step(s, 3*second, Tick{}); s.Phase != Standby || contains[StopReceiver](effects) {
+		t.Errorf("is a candidate: %v", effects)
+	}
+	s, _ = Step(s, 3*second, request)
+	s, _ = Step(s, 3*second, held) // reported again while the receiver stops
+	if _, effects := Step(s, 4*second, stopped); !find[Vote](t, effects).Reply.Granted {
+		t.Errorf("does not vote: %v", effects)
 	}
 }
 
@@ -58,13 +77,13 @@ func TestRule9HeldMemberGivesUpWhatItBegan(t *testing.T) {
 		if s, _ = Step(s, 3*second, begin); s.Phase != phase {
 			t.Fatalf("phase %d, want %d", s.Phase, phase)
 		}
-		s, _ = Step(s, 3*second, Held{"the WAL is missing"})
+		s, _ = Step(s, 3*second, Held{Reason: "the WAL is missing"})
 		s, effects := Step(s, 4*second, stopped)
 		if s.Phase != Standby || contains[Vote](effects) || contains[AskVote](effects) || contains[WriteLease](effects) {
 			t.Errorf("from phase %d: phase %d, %v", phase, s.Phase, effects)
 		}
 	}
-	s, _ := Step(newPrimary(t, nil), 11*second, Held{"the volume is full"})
+	s, _ := Step(newPrimary(t, nil), 11*second, Held{Reason: "the data is diverged"})
 	if s.Phase != Leading {
 		t.Errorf("a primary ends its term: phase %d", s.Phase)
 	}

@@ -21,7 +21,8 @@ const (
 	healing   = 44 * second
 	settled   = healing + 12*second // no Lease of before the end of the faults is left
 	patience  = healing + 40*second // then a person forces a member
-	horizon   = patience + 60*second
+	attempts  = 45 * second         // how much longer that takes beside a member that fails to lead
+	horizon   = patience + attempts + 60*second
 )
 
 type event struct {
@@ -84,6 +85,7 @@ type world struct {
 	write          int
 	maxLag         uint64
 	noFailover     int // member, -1 for none
+	broken         int // member whose server can never be promoted, -1 for none
 
 	forks      int
 	promoted   map[int64]int // timeline → node
@@ -95,6 +97,8 @@ type world struct {
 	served     time.Duration // last acknowledged commit
 	changes    int           // of members or quorum
 	edited     bool          // by hand, or restored to an older state
+	editedAt   time.Duration // by hand, last
+	claimedAt  time.Duration // the last term that was won
 	restored   bool          // the API server
 	lost       bool          // a volume, or it was reset to an older state
 	reset      bool
@@ -144,7 +148,7 @@ func (w *world) delay() time.Duration {
 
 func newWorld(seed uint64, f flaw) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1,
+		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1, broken: -1,
 		promoted: map[int64]int{1: -1}, acked: map[int]uint64{}, stalls: map[string]bool{},
 	}
 	w.timing, _ = lease.NewTiming(0)
@@ -163,6 +167,9 @@ func newWorld(seed uint64, f flaw) *world {
 	}
 	if w.chance(20) {
 		w.maxLag = 4
+	}
+	if w.chance(15) || f == flawNeverStandsBack {
+		w.broken = w.rng.IntN(size)
 	}
 	w.start(size)
 	w.after(0, w.writeAll)
@@ -323,6 +330,9 @@ func (w *world) store(n *node, r lease.Record) {
 	isClaim := r.HolderUID != "" && r.Term != before.Term
 	if forced := n.state.Disk.Forced; isClaim && forced != n.forced {
 		n.forced, w.forced = forced, r.Term
+	}
+	if isClaim {
+		w.claimedAt = w.now
 	}
 	if isClaim && w.forced != r.Term {
 		w.judgeClaim(n, before, r)

@@ -74,13 +74,13 @@ func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, kno
 func (s *State) stepPrimary(now time.Duration, in Input) []Effect {
 	switch in := in.(type) {
 	case Promoted:
-		return s.leadership.finishPromotion(&s.member, in)
+		return s.leadership.finishPromotion(&s.member, now, in)
 	case ServerFailed:
 		return s.leadership.endFailedTerm(&s.member, in)
 	case Streamed:
 		s.leadership.recordStreamed(s.member, in)
 	case Acknowledged:
-		s.leadership.recordAcknowledged(s.member, in)
+		return s.leadership.recordAcknowledged(&s.member, now, in)
 	case ConfirmReply:
 		return s.leadership.countConfirm(s.member, in)
 	case SwitchoverRequest:

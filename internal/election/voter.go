@@ -16,7 +16,7 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 	switch {
 	case s.IsPrimary(), now < s.promise:
 		return refuse(true)
-	case r.BaseAge.IsOlder(s.Disk.Known.Age()), s.Disk.Rewinding, s.held != "":
+	case r.BaseAge.IsOlder(s.Disk.Known.Age()), s.mayNotVote():
 		return refuse(false)
 	case s.Phase != Standby && s.Phase != Asking:
 		return refuse(false)
@@ -24,7 +24,7 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 		return refuse(false)
 	case !s.lease.isFree(s.Config.Timing), s.lease.version != r.Base:
 		return refuse(false)
-	case r.WAL.Flushed.Newer(r.Flushed) && s.explainIneligible(r.WAL) == "":
+	case r.WAL.Flushed.Newer(r.Flushed) && s.explainIneligible(r.WAL) == "" && s.explainStandingBack() == "":
 		return refuse(false) // this member's own candidacy comes first
 	}
 	s.Disk.recordPromise(r.Term, r.Base)
@@ -49,6 +49,6 @@ func (m member) replyTo(r VoteRequest, w WAL) VoteReply {
 	return VoteReply{
 		From: m.Disk.VolumeID, Term: r.Term, Known: m.Disk.Known.Age(),
 		Promised: max(m.Disk.Promised, m.Disk.Known.Term), Timeline: m.highestTimeline(), WAL: w,
-		NoFailover: m.Config.NoFailover || m.Disk.Rewinding, SystemIdentifier: m.Disk.SystemIdentifier,
+		NoFailover: m.Config.NoFailover || m.Disk.Rewinding || m.explainStandingBack() != "", SystemIdentifier: m.Disk.SystemIdentifier,
 	}
 }

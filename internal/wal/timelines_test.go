@@ -55,6 +55,13 @@ func TestTheWay(t *testing.T) {
 		{"a backup on the newest", nil, "", 4, "0/7000100", 4, []uint32{3}, nil, ""},
 		{"log behind a turn", map[string]string{seg(1, 6): ""}, "", 1, "0/4000200", 4, []uint32{1, 3}, nil, ""},
 		{"log that begins at a turn", map[string]string{seg(2, 7): ""}, "", 1, "0/4000200", 4, []uint32{2, 3}, nil, ""},
+		{"promotions failed before they began their timelines 5 and 6", map[string]string{history(7): "1\t0/5000100\tx\n2\t0/7000000\tx\n4\t0/8000000\tx\n", seg(7, 8): ""}, "", 1, "0/4000200", 7, []uint32{3}, nil, ""},
+		{"one failed after it stored files of its timeline 5", map[string]string{
+			history(5): "1\t0/5000100\tx\n2\t0/7000000\tx\n4\t0/7800000\tx\n", seg(5, 7): "",
+			history(6): "1\t0/5000100\tx\n2\t0/7000000\tx\n4\t0/8000000\tx\n", seg(6, 8): "",
+		}, "", 1, "0/4000200", 6, []uint32{3, 5}, nil, ""},
+		{"one failed after it stored WAL without its history", map[string]string{seg(5, 7): ""}, "", 1, "0/4000200", 4, []uint32{3, 5}, []uint32{5}, ""},
+		{"a timeline that was only reserved has no history", map[string]string{history(5): "# reserved: this volume holds no data of this timeline\n"}, "", 1, "0/4000200", 4, []uint32{3}, nil, ""},
 		{"a history that is not there", nil, history(4), 1, "0/4000200", 2, []uint32{3, 4}, []uint32{4}, ""},
 		{"nor that of the backup", nil, history(4), 4, "0/7000100", 0, nil, nil, "lacks 00000004.history"},
 		{"a history that is none", map[string]string{history(4): "nonsense"}, "", 1, "0/4000200", 0, nil, nil, "history"},

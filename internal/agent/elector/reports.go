@@ -60,8 +60,8 @@ func (r Reports) ReportQuorumSet(id int64) { r.post(election.QuorumSet{ID: id}) 
 func (r Reports) Volume() string { return r.e.core.o.Recorded.VolumeID }
 
 // ReportHeld says why what the volume holds is not known, or may not be used; empty
-// when it may.
-func (r Reports) ReportHeld(reason string) { r.post(election.Held{Reason: reason}) }
+// when it may. A member whose volume is whole and takes records votes all the same.
+func (r Reports) ReportHeld(h election.Held) { r.post(h) }
 
 // RecordTimeline records that the receiver is about to write a timeline to the volume.
 // When it returns without an error, the record is on the volume and the receiver may.

@@ -45,9 +45,11 @@ type electionParts struct {
 	// crashed is since when the database of a primary is down that is started again; 0
 	// while it runs.
 	crashed time.Duration
-	// heldFor is why the member neither votes nor leads, as it was reported, and recorded
-	// says that this process made the first record of the Lease.
-	heldFor  string
+	// answered is when a server of this process answered first after its last start.
+	answered time.Duration
+	// heldFor is why the member does not lead, as it was reported, and recorded says that
+	// this process made the first record of the Lease.
+	heldFor  election.Held
 	recorded bool
 	// parts run until outer ends, which outlives the loop.
 	parts sync.WaitGroup
@@ -86,7 +88,7 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 		Log: a.o.Log, Pod: a.o.Identity.Pod, Elector: e, Directory: a.directory, Peers: a.peers, Config: a.Config.Current,
 		Store: a.Store, Checkpoint: a.checkpointBeforeStop, Reached: a.reached.listReached, Fences: a.o.Fences,
 	})
-	for _, run := range []func(context.Context){e.Run, a.servers.Work, duty.Follow, a.followEarlier} {
+	for _, run := range []func(context.Context){e.Run, a.servers.Work, a.boundTerm, duty.Follow, a.followEarlier} {
 		a.parts.Go(func() { run(a.outer) })
 	}
 	return nil
@@ -96,6 +98,18 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 // one whose data was replaced completely when its agent ended.
 func (a *postgresAgent) completeRecord(ctx context.Context, file *datavolume.ElectionFile, recorded election.Persistent) (election.Persistent, error) {
 	volume := a.volume.Load()
+	if volume.Content == datavolume.ContentData {
+		switch mark, err := datavolume.FindRewindMark(a.o.DataDir); {
+		case err != nil:
+			return recorded, err
+		case mark != "": // what the data holds is not known before its rewind is complete
+			before := recorded.Rewinding
+			if recorded.Rewinding = true; before {
+				return recorded, nil
+			}
+			return recorded, file.WriteRecord(recorded)
+		}
+	}
 	if volume.Content != datavolume.ContentData || volume.Control.SystemIdentifier == "" || recorded.SystemIdentifier != "" && !recorded.Rewinding {
 		return recorded, nil
 	}
@@ -122,6 +136,9 @@ func (a *postgresAgent) completeElection(ctx context.Context, o startplan.Observ
 	starts := p.Action == startplan.ActStartStandby || p.Action == startplan.ActRecord
 	if !starts || control.SystemIdentifier == "" || !view.Rewinding && view.SystemIdentifier == control.SystemIdentifier {
 		return nil
+	}
+	if mark, err := datavolume.FindRewindMark(a.o.DataDir); err != nil || mark != "" {
+		return err // a rewind is under way: what the data holds is not known
 	}
 	return a.reports.EndRewind(ctx, control.SystemIdentifier, a.measureTimelines(ctx, control))
 }
@@ -224,21 +241,21 @@ func isWALSuperseded(own lsn.Point, left uint64, leader int64, known elector.Lea
 	return left > 0 && own.Timeline < leader && known.Timeline == leader && known.ForcedTimeline <= own.Timeline && own.Position-left <= mostSuperseded
 }
 
-// isFollowable says whether the data at rest may stream from the leader from its start:
-// it is a part of what the leader has.
-func (a *postgresAgent) isFollowable(ctx context.Context) bool {
-	leader, known := a.servers.ReadFollowing()
-	if !known {
-		return false
-	}
+// findUpstream is how the data at rest may stream from a leader from its start: it is a
+// part of what that leader has. It is empty where it may not.
+func (a *postgresAgent) findUpstream(ctx context.Context, leader elector.Leader) string {
+	connection := a.connectLeader(leader)
 	held, err := rolechange.MeasureWALAtRest(ctx, a.programs, a.o.pgdataPath())
 	if err == nil {
-		err = rolechange.CheckTarget(ctx, held, rolechange.Target{Connection: a.connectLeader(leader), Timeline: leader.Timeline})
+		err = rolechange.CheckTarget(ctx, held, rolechange.Target{Connection: connection, Timeline: leader.Timeline})
 	}
 	if err == nil {
 		err = a.reports.RecordTimeline(ctx, leader.Timeline)
 	}
-	return err == nil
+	if err != nil {
+		return ""
+	}
+	return connection.String()
 }
 
 // adoptCopy puts a complete copy in the place of the data, and records that of the

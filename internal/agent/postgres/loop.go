@@ -8,9 +8,11 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recoverywatch"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/election"
 )
 
 // Pauses between two observations while the database does not run.
@@ -19,9 +21,9 @@ const (
 	pauseRecord  = time.Second
 	pauseHeld    = time.Second
 	pauseFull    = 2 * time.Second
-	// crashLimit is how long a crashed primary may take to serve again while other
-	// members may lead.
-	crashLimit = 30 * time.Second
+	// crashLimit is how long a primary may crash again and again, or fail to start, while
+	// other members may lead. A recovery that makes progress may take longer.
+	crashLimit = recoverywatch.Limit
 )
 
 // runLoop gathers, decides and does one thing, again and again, until ctx ends.
@@ -62,19 +64,22 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// reportHeld has a member whose data is held neither vote nor lead. A primary whose
+// reportHeld has a member whose data is held not lead. Only data that is whole votes. A primary whose
 // volume is full keeps its term: another member's would fill up, too.
 func (a *postgresAgent) reportHeld(o startplan.Observation, p startplan.Plan) {
 	if p.Action == startplan.ActHold && p.Hold != agentapi.HoldVolumeFull && o.Leads {
 		a.reports.ReportFailed(a.servers.LedTerm())
 	}
-	reason := ""
-	if p.Action == startplan.ActHold {
-		reason = "this member is held: " + p.Message
+	if p.Action == startplan.ActHold && p.Hold == agentapi.HoldVolumeFull && o.Leads {
+		a.servers.ReportProgress() // it keeps its term for as long as it is looked after
 	}
-	if reason != a.heldFor {
-		a.heldFor = reason
-		a.reports.ReportHeld(reason)
+	var held election.Held
+	if p.Action == startplan.ActHold {
+		held = election.Held{Reason: "this member is held: " + p.Message, Votes: p.MayVote}
+	}
+	if held != a.heldFor {
+		a.heldFor = held
+		a.reports.ReportHeld(held)
 	}
 }
 
@@ -152,7 +157,7 @@ func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observa
 	}
 	a.o.Log.Info("starts the database again in the same term", "term", term)
 	err := a.runServer(ctx, o.Volume.Control, term)
-	if clock.Boottime()-now > crashLimit { // it ran: the next crash is another one
+	if a.answered > now && clock.Boottime()-a.answered > crashLimit { // it served: the next crash is another one
 		a.crashed = 0
 	}
 	return 0, err

@@ -49,7 +49,12 @@ func (r *run) exec(statements ...string) {
 // untilLeads waits for one of the members to lead, and returns it with the others.
 func untilLeads(t *testing.T, members ...*run) (leader *run, others []*run) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	return untilLeadsWithin(t, 2*time.Minute, members...)
+}
+
+func untilLeadsWithin(t *testing.T, limit time.Duration, members ...*run) (leader *run, others []*run) {
+	t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		for n, m := range members {
 			if s := m.Store.Get(); s.Role == v1alpha1.RolePrimary && s.Serving {
 				return m, append(append([]*run{}, members[:n]...), members[n+1:]...)

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/election"
 )
 
 // replicaRepair ends the run of a replica that cannot follow, in the way that its
@@ -125,8 +126,8 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		return nil
 	}
 	// It neither votes nor leads while it is replaced.
-	r.reports.ReportHeld("this member's data is copied again")
-	defer r.reports.ReportHeld("")
+	r.reports.ReportHeld(election.Held{Reason: "this member's data is copied again"})
+	defer r.reports.ReportHeld(election.Held{})
 	r.host.SetRole("member")
 	r.host.Store.Update(func(s *agentapi.Status) {
 		s.State, s.Serving, s.Lag = agentapi.StateCloning, false, -1

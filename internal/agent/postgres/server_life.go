@@ -41,6 +41,9 @@ type serverLife struct {
 	altered  *alteredSettings
 	troubles *troubleWatch
 	roles    *rolechange.Server
+	// unattached are the settings of a server that did not answer when its watch began;
+	// nil for none.
+	unattached *settings.Input
 	// restart asks for another run; it holds one. promoted is closed at a promotion.
 	restart  chan struct{}
 	promoted chan struct{}
@@ -99,8 +102,8 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	if err := a.files.PrepareStart(bundle); err != nil {
 		return err
 	}
-	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" && a.isFollowable(ctx) {
-		l.settings.role.Upstream = a.connectLeader(leader).String()
+	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" {
+		l.settings.role.Upstream = a.findUpstream(ctx, leader)
 	}
 	if term > 0 { // commits wait for the quorum of the term, from the first on
 		l.settings.role.SynchronousNames = a.quorum.String()
@@ -129,7 +132,7 @@ func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 			l.settings.reportParameters(config, i == 0, refused)
 			return nil
 		}
-		if errors.Is(err, errHung) || errors.Is(err, errFenced) {
+		if errors.Is(err, errHung) || errors.Is(err, errStuck) || errors.Is(err, errFenced) {
 			return err // whatever the parameters
 		}
 		if refused == nil {
@@ -156,6 +159,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		return errors.Join(errFenced, started.StopAtOnce())
 	}
 	var silent health.Answers
+	watch, troubles := l.newStartWatch(), l.troubles.reported
+	if l.term > 0 {
+		troubles = nil // they are a replica's
+	}
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
 		if err == nil {
@@ -166,6 +173,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		if silent.Silent() > startLimit && !l.a.Lock.WaitsForDisk() {
 			return errors.Join(errHung, started.StopAtOnce())
 		}
+		if watch.isStuck() {
+			l.a.reports.ReportFailed(l.term)
+			return errors.Join(errStuck, started.StopAtOnce())
+		}
 		select {
 		case <-started.Done():
 			err := started.StopAtOnce()
@@ -175,9 +186,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 			return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(started.EndReason(), settings.ComputeSettings(in))), err)
 		case <-ctx.Done():
 			return nil
-		case t := <-l.troubles.reported:
+		case t := <-troubles:
 			// A standby that cannot become consistent is left to watch.
 			l.troubles.reportTrouble(t)
+			l.unattached = &in
 			return nil
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -208,9 +220,25 @@ func (l *serverLife) attachServer(in settings.Input) {
 		l.roles.AssumeQuorum(l.a.quorum)
 		duty.roles = l.roles
 	}
+	l.a.answered = clock.Boottime()
 	l.a.servers.Attach(&servercontrol.Run{
-		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing,
+		Server: l.roles, Term: l.term, Ended: l.server.Done(), BecomePrimary: l.becomePrimary, GiveUp: l.giveUpFollowing, ReadMark: l.readMark,
 	})
+}
+
+// attachLate gives a server to the election that answers only now: a trouble that was
+// reported while it started may not be one. Without that its member would not vote in
+// this run.
+func (l *serverLife) attachLate(ctx context.Context) {
+	if l.unattached == nil {
+		return
+	}
+	for l.pingServer(ctx) != nil {
+		if !clock.Sleep(ctx, observeInterval) {
+			return
+		}
+	}
+	l.attachServer(*l.unattached)
 }
 
 // keepQuorum keeps the quorum of a server for the next run in its term. It may have been
@@ -263,6 +291,7 @@ func (l *serverLife) readLogLine(line string) {
 func (l *serverLife) watchServer(ctx context.Context) error {
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
+	running.Go(func() { l.attachLate(helpers) })
 	running.Go(func() { l.observeServer(helpers) })
 	running.Go(func() { l.followChanges(helpers) })
 	running.Go(func() { l.freeWAL(helpers) })
@@ -270,6 +299,8 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 		l.health.Follow(helpers, l.a.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.a.o.RunDir, l.a.o.Port) })
 	})
 	running.Go(func() { l.measureWhilePrimary(helpers) })
+	stuck := make(chan error, 1)
+	running.Go(func() { l.followCrashes(helpers, stuck) })
 	finish := func() { stop(); running.Wait() }
 	select {
 	case <-ctx.Done():
@@ -286,6 +317,11 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 		err := l.server.StopAtOnce()
 		finish()
 		return errors.Join(l.health.HungError(), err)
+	case reason := <-stuck:
+		l.a.reports.ReportFailed(l.a.servers.LedTerm())
+		err := l.server.StopAtOnce()
+		finish()
+		return errors.Join(reason, err)
 	case <-l.restart:
 		finish()
 		l.server.StopInOrder(l.a.o.StopTimeout)

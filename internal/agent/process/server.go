@@ -80,6 +80,9 @@ func passOn(log io.ReadCloser, heard func(string)) {
 	}
 }
 
+// PID is that of the server's first process.
+func (s *Server) PID() int { return s.process.Pid }
+
 // Done is closed when the server's first process has ended.
 func (s *Server) Done() <-chan struct{} { return s.done }
 

@@ -20,6 +20,10 @@ import (
 // number.
 const electionFormat = 1
 
+// electionSize is the disk space in bytes that is reserved for the record, so that a full
+// volume takes what its member promises. A longer record needs new space.
+const electionSize = 16 << 10
+
 // ErrElectionFormat says that the record of elections was written by a newer agent, or
 // is damaged. It is left as it is: what it promises would be lost.
 var ErrElectionFormat = errors.New("the record of elections cannot be read")
@@ -37,6 +41,7 @@ type electionRecord struct {
 	Timelines        []int64        `json:"timelines,omitempty"`
 	Rewinding        bool           `json:"rewinding,omitempty"`
 	Forced           string         `json:"forced,omitempty"`
+	FailedTerms      int            `json:"failedTerms,omitempty"`
 }
 
 // electionLease is the form of a lease.Version.
@@ -113,7 +118,7 @@ func (f *ElectionFile) replaceRecord(p election.Persistent) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", ElectionName, err)
 	}
-	return atomicfile.WriteDurably(f.path, data)
+	return atomicfile.Reserved{Path: f.path, Size: electionSize}.Write(data)
 }
 
 func readElection(path string) (election.Persistent, error) {
@@ -147,7 +152,7 @@ func encodeElection(p election.Persistent) electionRecord {
 		Format: electionFormat, Volume: p.VolumeID, SystemIdentifier: p.SystemIdentifier,
 		PromisedTerm: p.Promised, PromisedLease: electionLease{p.PromisedAt.UID, p.PromisedAt.Resource},
 		PromisedTimeline: p.PromisedTimeline, ClaimedTerm: p.Wrote, Known: encodeLeader(p.Known),
-		Timelines: p.Timelines, Rewinding: p.Rewinding, Forced: p.Forced,
+		Timelines: p.Timelines, Rewinding: p.Rewinding, Forced: p.Forced, FailedTerms: p.Failed,
 	}
 }
 
@@ -156,7 +161,7 @@ func decodeElection(r electionRecord) election.Persistent {
 		VolumeID: r.Volume, SystemIdentifier: r.SystemIdentifier,
 		Promised: r.PromisedTerm, PromisedAt: lease.Version{UID: r.PromisedLease.UID, Resource: r.PromisedLease.ResourceVersion},
 		PromisedTimeline: r.PromisedTimeline, Wrote: r.ClaimedTerm, Known: decodeLeader(r.Known),
-		Timelines: r.Timelines, Rewinding: r.Rewinding, Forced: r.Forced,
+		Timelines: r.Timelines, Rewinding: r.Rewinding, Forced: r.Forced, Failed: r.FailedTerms,
 	}
 }
 

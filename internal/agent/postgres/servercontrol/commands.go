@@ -174,12 +174,12 @@ func (c *Control) promoteServer(ctx context.Context, p elector.Promotion) error 
 	if err != nil {
 		return err
 	}
-	wait, cancel := context.WithTimeout(ctx, startPatience)
-	run := c.awaitRun(wait)
-	cancel()
+	run := c.awaitStart(ctx)
 	if run == nil {
 		return errors.New("no server runs that could be promoted")
 	}
+	ctx, cancel := c.boundPromotion(ctx, run, p.Term)
+	defer cancel()
 	if err := datavolume.WriteLeader(c.o.Volume, datavolume.LeaderRecord{Term: p.Term, Timeline: p.Timeline}); err != nil {
 		return err
 	}

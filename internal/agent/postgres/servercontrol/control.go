@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recoverywatch"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
@@ -20,7 +21,8 @@ import (
 // Pauses between two attempts of a command.
 const (
 	retryPause = 200 * time.Millisecond
-	// startPatience is how long a promotion waits for a server that is not there.
+	// startPatience is how long a promotion waits for a server that is not there and does
+	// not come nearer.
 	startPatience = 10 * time.Second
 	// stopPatience is how long an orderly shutdown may take. The election fences a
 	// server that takes longer.
@@ -74,6 +76,8 @@ type Run struct {
 	BecomePrimary func(rolechange.Promoted)
 	// GiveUp ends a run whose data cannot follow the leader.
 	GiveUp func(reason error)
+	// ReadMark reads how far a recovery has come that is under way.
+	ReadMark func() recoverywatch.Mark
 }
 
 // Control is the elector.Server of a member. Its methods may be called by any
@@ -83,7 +87,9 @@ type Control struct {
 	reports Reports
 	// fences counts the calls of Fence, also while nothing runs.
 	fences atomic.Int64
-	wake   chan struct{}
+	// progress counts what a server that starts has come nearer.
+	progress atomic.Int64
+	wake     chan struct{}
 
 	mu sync.Mutex
 	// lock of the volume; nil until it is held.

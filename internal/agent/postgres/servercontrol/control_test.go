@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recoverywatch"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
@@ -56,6 +57,7 @@ type fakeServer struct {
 	mu       sync.Mutex
 	failures []error // of the next calls that change the server
 	hangs    bool
+	segments int // that a recovery replays, one a second
 }
 
 func (s *fakeServer) act(ctx context.Context, format string, args ...any) error {
@@ -73,6 +75,14 @@ func (s *fakeServer) act(ctx context.Context, format string, args ...any) error 
 		return ctx.Err()
 	}
 	return failure
+}
+
+// readMark shows progress while segments are left.
+func (s *fakeServer) readMark() recoverywatch.Mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.segments = max(s.segments-1, 0)
+	return recoverywatch.Mark{Bytes: uint64(s.segments)} //nolint:gosec // not negative
 }
 
 func (s *fakeServer) setHangs(hangs bool) {
@@ -189,6 +199,7 @@ func (w *world) attach(server *fakeServer) (end func()) {
 		Server: server, Ended: ended,
 		BecomePrimary: func(p rolechange.Promoted) { w.add("is the primary on %d", p.Timeline) },
 		GiveUp:        func(reason error) { w.add("gives up: %v", reason) },
+		ReadMark:      server.readMark,
 	})
 	return func() {
 		close(ended)
@@ -318,6 +329,28 @@ func TestPromoteReportsItsOutcome(t *testing.T) {
 			w.expect(t)
 			time.Sleep(startPatience)
 			w.expect(t, "term 6 failed")
+		})
+	})
+	t.Run("a server comes after a long recovery", func(t *testing.T) {
+		inWork(t, func(t *testing.T, w *world) {
+			w.Promote(t.Context(), promotion)
+			for range 20 {
+				time.Sleep(startPatience / 2)
+				w.ReportProgress()
+			}
+			w.expect(t)
+			w.attach(&fakeServer{})
+			w.expect(t, "promotes to 5 with 1 of [orders-1 orders-2]", "is the primary on 5", "promoted: term 6, timeline 5")
+		})
+	})
+	t.Run("it hangs", func(t *testing.T) {
+		inWork(t, func(t *testing.T, w *world) {
+			w.attach(&fakeServer{hangs: true, segments: 600})
+			w.Promote(t.Context(), promotion)
+			time.Sleep(600*time.Second + recoverywatch.Limit - 5*time.Second)
+			w.expect(t, "promotes to 5 with 1 of [orders-1 orders-2]")
+			time.Sleep(10 * time.Second)
+			w.expect(t, "term 6 failed", "ended", "term 6 failed")
 		})
 	})
 	t.Run("a pod of the quorum is not known", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/recoverywatch"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 )
 
@@ -32,6 +33,7 @@ func attach(w *world, during func()) {
 	w.Attach(&Run{
 		Server: hookedServer{&fakeServer{trace: w.trace}, during}, Ended: make(chan struct{}),
 		BecomePrimary: func(rolechange.Promoted) { w.add("is the primary") },
+		ReadMark:      func() recoverywatch.Mark { return recoverywatch.Mark{} },
 	})
 }
 
@@ -48,6 +50,52 @@ func TestRule1ServerThatEndedAtItsPromotionDoesNotLead(t *testing.T) {
 		if led := w.LedTerm(); led != 0 {
 			t.Errorf("it led in term %d", led)
 		}
+	})
+}
+
+// A primary without a server keeps its term as long as one comes nearer, and no longer.
+func TestRule7TermEndsWithoutAServer(t *testing.T) {
+	inWork(t, func(t *testing.T, w *world) {
+		others, ctx := true, t.Context()
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		go w.FollowTerm(ctx, func(term int64) bool { return others && term == 4 })
+		end := w.attach(&fakeServer{})
+		w.Promote(t.Context(), elector.Promotion{Term: 4, Timeline: 5})
+		w.expect(t, "promotes to 5 with 0 of []", "is the primary on 5", "promoted: term 4, timeline 5")
+		time.Sleep(10 * recoverywatch.Limit)
+		w.expect(t)
+		end()
+		for range 100 { // a recovery that replays
+			time.Sleep(recoverywatch.Limit / 2)
+			w.ReportProgress()
+		}
+		w.expect(t)
+		others = false
+		time.Sleep(2 * recoverywatch.Limit)
+		w.expect(t)
+		others = true
+		time.Sleep(recoverywatch.Limit + 5*time.Second)
+		w.expect(t, "term 4 failed")
+	})
+}
+
+// What answered last may have ended, and the loop may wait for its volume.
+func TestRule7TermEndsWithTheServerThatEnded(t *testing.T) {
+	inWork(t, func(t *testing.T, w *world) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go w.FollowTerm(ctx, func(int64) bool { return true })
+		ended := make(chan struct{})
+		w.Attach(&Run{
+			Server: &fakeServer{trace: w.trace}, Ended: ended,
+			BecomePrimary: func(rolechange.Promoted) {}, ReadMark: func() recoverywatch.Mark { return recoverywatch.Mark{} },
+		})
+		w.Promote(t.Context(), elector.Promotion{Term: 4, Timeline: 5})
+		w.expect(t, "promotes to 5 with 0 of []", "promoted: term 4, timeline 5")
+		close(ended) // and is not detached
+		time.Sleep(recoverywatch.Limit + 5*time.Second)
+		w.expect(t, "term 4 failed")
 	})
 }
 

@@ -95,3 +95,24 @@ func TestDiskSpaceIsForCopiesOnly(t *testing.T) {
 	o.Leads, o.Volume = true, dataOf(ours)
 	check(t, PlanNext(o), verdict{Action: ActContinue})
 }
+
+// A member whose volume is full votes with data that is whole, and with no other.
+func TestRule9FullVolumeVotesWithWholeData(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Observation)
+		votes  bool
+	}{
+		"whole data":               {func(*Observation) {}, true},
+		"no data":                  {func(o *Observation) { o.Volume = full(datavolume.Observation{}) }, false},
+		"its WAL lacks a record":   {func(o *Observation) { o.MissingWAL = "0/3000028" }, false},
+		"it is marked as diverged": {func(o *Observation) { o.DivergedMark = &datavolume.DivergedMark{} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Observation{BinaryMajor: 17, Config: Config{Known: true}, Volume: full(standbyOf(ours))}
+			c.change(&o)
+			if p := PlanNext(o); p.Action != ActHold || p.Hold != agentapi.HoldVolumeFull || p.MayVote != c.votes {
+				t.Errorf("got %+v", p)
+			}
+		})
+	}
+}

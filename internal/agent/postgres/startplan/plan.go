@@ -123,6 +123,8 @@ type Plan struct {
 	Action  Action
 	Hold    agentapi.Hold
 	Message string
+	// MayVote says that data that is held is whole: its member votes.
+	MayVote bool
 	// DiskSpace is what must be free on the volume before HoldVolumeFull ends.
 	DiskSpace int64
 }
@@ -243,11 +245,17 @@ func holdVolume(o Observation) (Plan, bool) {
 	case v.Content == datavolume.ContentData && isForeign(v.Control.SystemIdentifier, o):
 		return hold(agentapi.HoldSystemIdentifier, "the volume holds the database system %s, and this cluster's is %s: the volume belongs to another cluster", v.Control.SystemIdentifier, findBootstrapped(o))
 	case dataspace.IsFull(v.Space) && v.ArchiveWaits:
-		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.MinimumFree, Message: "the volume is full, and WAL that waits for the store of spec.backup.destination takes part of it: make the store take WAL again, or set spec.storage.size to more; what the store does not take is discarded where that frees disk space"}, true
+		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, MayVote: o.mayVote(), DiskSpace: dataspace.MinimumFree, Message: "the volume is full, and WAL that waits for the store of spec.backup.destination takes part of it: make the store take WAL again, or set spec.storage.size to more; what the store does not take is discarded where that frees disk space"}, true
 	case dataspace.IsFull(v.Space):
-		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, DiskSpace: dataspace.MinimumFree, Message: "the volume is full: set spec.storage.size to more"}, true
+		return Plan{Action: ActHold, Hold: agentapi.HoldVolumeFull, MayVote: o.mayVote(), DiskSpace: dataspace.MinimumFree, Message: "the volume is full: set spec.storage.size to more"}, true
 	}
 	return Plan{}, false
+}
+
+// mayVote reports whether data that is held for its disk space alone is whole, and the
+// cluster's.
+func (o Observation) mayVote() bool {
+	return o.Volume.Content == datavolume.ContentData && o.Volume.Control.SystemIdentifier != "" && o.MissingWAL == "" && o.DivergedMark == nil
 }
 
 // FindEnd is where the last complete record on the volume ends.
