@@ -27,13 +27,13 @@ func (w *world) heal() {
 			n.resume()
 		}
 	}
-	w.after(patience-w.now, w.force)
+	w.after(w.patience()-w.now, w.force)
 }
 
 // force has a person name the member with the newest data, until one leads. It is
 // a mistake of the protocol if no rule explains why none was elected.
 func (w *world) force() {
-	if w.served <= settled {
+	if w.served <= w.settled() {
 		if !w.mayStall() {
 			w.violate("no member leads although all faults have ended")
 		}
@@ -47,7 +47,7 @@ func (w *world) force() {
 }
 
 func (w *world) repeatForce(n *node) {
-	if w.served <= settled {
+	if w.served <= w.settled() {
 		n.step(ForceRequest{"late"})
 		w.after(second, func() { w.repeatForce(n) })
 	}

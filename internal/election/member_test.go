@@ -34,8 +34,9 @@ type node struct {
 	state  State
 	disk   Persistent
 	older  []snapshot
-	known  int64  // highest term of a record that was ever persisted
-	forced string // last request that led to a claim
+	known  int64        // highest term of a record that was ever persisted
+	forced string       // last request that led to a claim
+	timing lease.Timing // as it is configured
 
 	rate   float64 // of its clock
 	offset time.Duration
@@ -59,7 +60,7 @@ type node struct {
 
 	guard    time.Duration
 	guarded  bool
-	reliable time.Duration // newest send that a deadline may be counted from
+	reliable time.Duration // latest deadline that an answer allows
 
 	agentStopped bool // SIGSTOP of the agent
 	frozen       bool // of everything in the pod
@@ -82,7 +83,7 @@ func (n *node) start(newPod bool) {
 		n.uid = "p" + strconv.Itoa(n.w.nextUID)
 	}
 	n.state = NewState(Config{
-		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Rank: n.id, Timing: n.w.timing,
+		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Rank: n.id, Timing: n.timing,
 		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
 	}, n.disk)
 	n.reliable = 0
@@ -191,9 +192,11 @@ func (n *node) do(e Effect) {
 	case Vote:
 		n.w.send(n, e.To, e.Reply)
 	case AskConfirm:
-		n.reliable = max(n.reliable, e.Request.Sent)
 		n.w.send(n, e.To, e.Request)
 	case Confirm:
+		if asked := n.w.nodeOf(e.To); asked != nil && e.Reply.Confirmed {
+			asked.reliable = max(asked.reliable, timingOf(e.Reply.Promised).Deadlines(e.Reply.Sent).Fence)
+		}
 		n.w.send(n, e.To, e.Reply)
 	case Stall:
 		n.w.stalls[e.Reason] = true
@@ -238,10 +241,10 @@ func (n *node) later(d time.Duration, do func()) {
 
 func (n *node) extendGuard(until time.Duration) {
 	if len(n.state.lease.record.Volumes) == 1 { // no other member may lead: there is none to ask
-		n.reliable = n.clock()
+		n.reliable = n.timing.Deadlines(n.clock()).Fence
 	}
-	if until-n.w.timing.Fence() > n.reliable {
-		n.w.violate("member %d relies on its lease from %s, the last request was sent at %s", n.id, until-n.w.timing.Fence(), n.reliable)
+	if until > n.reliable {
+		n.w.violate("member %d relies on its lease until %s, and the last answer allows it until %s", n.id, until, n.reliable)
 	}
 	n.guard, n.guarded = until, true
 	n.extendGuardEvent()

@@ -132,6 +132,9 @@ type ConfirmReply struct {
 	Term      int64
 	Sent      time.Duration
 	Confirmed bool
+	// Promised is for how long from its receipt the member is not elected; 0 for the
+	// default duration of the Lease.
+	Promised time.Duration
 }
 
 // SwitchoverRequest asks the primary to shut down in order and to release the
@@ -163,10 +166,12 @@ type ForceRequest struct{ ID string }
 // that the member neither votes nor leads; an empty reason ends it.
 type Held struct{ Reason string }
 
-// LimitsWanted are the limits of failover, as the cluster declares them now.
+// LimitsWanted are the limits of failover and the timing, as the cluster declares them now.
 type LimitsWanted struct {
 	NoFailover bool
 	MaxLag     uint64
+	// Timing of the Lease; the zero value leaves it.
+	Timing lease.Timing
 }
 
 // LeaseChanged says that the Lease may be free: it is read at once.

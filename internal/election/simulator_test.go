@@ -19,10 +19,25 @@ const (
 	second    = time.Second
 	lastFault = 28 * second
 	healing   = 44 * second
-	settled   = healing + 12*second // no Lease of before the end of the faults is left
-	patience  = healing + 40*second // then a person forces a member
-	horizon   = patience + 60*second
 )
+
+// timingOf is that of a Lease of a duration; 0 is the default.
+func timingOf(duration time.Duration) lease.Timing {
+	timing, err := lease.NewTiming(duration)
+	if err != nil {
+		panic(err)
+	}
+	return timing
+}
+
+// settled is when no Lease of before the end of the faults is left.
+func (w *world) settled() time.Duration { return healing + w.longest*12/10 }
+
+// patience is when a person forces a member.
+func (w *world) patience() time.Duration { return healing + 4*w.longest }
+
+// horizon is the end of a history.
+func (w *world) horizon() time.Duration { return w.patience() + 6*w.longest }
 
 type event struct {
 	at  time.Duration
@@ -64,7 +79,7 @@ type world struct {
 	now     time.Duration
 	queue   events
 	seq     int
-	timing  lease.Timing
+	longest time.Duration // of the Lease, in this history
 	api     apiState
 	older   []apiState
 	apiDown bool
@@ -89,6 +104,8 @@ type world struct {
 	acked      map[int]uint64
 	floor      lease.Position // newest acknowledged position on the Lease
 	releasedAt time.Duration
+	claimedAt  time.Duration // the newest claim
+	editedAt   time.Duration // the last edit by hand
 	elections  int
 	commits    int
 	served     time.Duration // last acknowledged commit
@@ -146,9 +163,15 @@ func newWorld(seed uint64, f flaw) *world {
 		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1,
 		promoted: map[int64]int{1: -1}, acked: map[int]uint64{}, stalls: map[string]bool{},
 	}
-	w.timing, _ = lease.NewTiming(0)
+	w.longest = lease.DefaultDuration
 	w.sync, w.lossy, w.changing, w.drift = w.chance(50), w.chance(25), w.chance(30), w.chance(50)
 	w.leftOut = 10
+	if w.chance(20) || f == flawShortenAtOnce || f == flawOwnDuration {
+		w.longest = 30 * second
+	}
+	if f == flawShortenAtOnce { // two that commit are to be seen
+		w.changing = false
+	}
 	if f == flawNoCatchUp {
 		w.sync, w.changing, w.leftOut = true, true, 40
 	}
@@ -168,6 +191,9 @@ func newWorld(seed uint64, f flaw) *world {
 	w.after(w.between(0, second), w.keepSnapshot)
 	w.after(w.between(4*second, 8*second), w.wantMembers)
 	w.after(healing-w.now, w.heal)
+	if w.longest > lease.DefaultDuration {
+		w.after(w.between(0, 4*second), w.changeDuration)
+	}
 	w.planFaults()
 	return w
 }
@@ -186,7 +212,7 @@ func (w *world) start(size int) {
 	w.api = apiState{exists: true, uid: 1, version: 1, record: record}
 	w.nextUID = 1
 	for i := range size {
-		n := &node{w: w, id: i, volume: volumes[i], wal: []fork{{timeline: 1}}, end: 100, flushed: 100, rate: 1}
+		n := &node{w: w, id: i, volume: volumes[i], wal: []fork{{timeline: 1}}, end: 100, flushed: 100, rate: 1, timing: timingOf(0)}
 		if w.drift { // far more than clocks of machines differ
 			n.rate, n.offset = 0.95+0.1*w.rng.Float64(), w.between(0, 1000*second)
 		}
@@ -209,7 +235,7 @@ func (w *world) keepSnapshot() {
 func (w *world) run() {
 	for len(w.queue) > 0 && w.violation == "" {
 		e := heap.Pop(&w.queue).(event)
-		if e.at > horizon || w.hasSettled() {
+		if e.at > w.horizon() || w.hasSettled() {
 			return
 		}
 		w.now = e.at
@@ -220,7 +246,7 @@ func (w *world) run() {
 // hasSettled reports whether a primary serves by a Lease that it renewed after the
 // faults.
 func (w *world) hasSettled() bool {
-	return w.healed && w.now > settled && w.served > settled
+	return w.healed && w.now > w.settled() && w.served > w.settled()
 }
 
 // writeAll has a client inside each pod write to its server, twice a second.
@@ -309,7 +335,7 @@ func (w *world) writeLease(n *node, e WriteLease) {
 		}
 		return func() {
 			if answer.Answer == lease.Done {
-				n.reliable = max(n.reliable, e.Sent)
+				n.reliable = max(n.reliable, timingOf(e.Record.Duration).Deadlines(e.Sent).Fence)
 			}
 			n.step(answer)
 		}
@@ -322,6 +348,9 @@ func (w *world) store(n *node, r lease.Record) {
 	isClaim := r.HolderUID != "" && r.Term != before.Term
 	if forced := n.state.Disk.Forced; isClaim && forced != n.forced {
 		n.forced, w.forced = forced, r.Term
+	}
+	if isClaim {
+		w.claimedAt = w.now
 	}
 	if isClaim && w.forced != r.Term {
 		w.judgeClaim(n, before, r)
