@@ -25,7 +25,7 @@ func lead(t *testing.T, s State, from, to time.Duration) (State, []time.Duration
 			if !is {
 				continue
 			}
-			// Whoever waits for what is recorded waits for the deadline, too.
+			// A member that waits for what is recorded waits for the deadline, too.
 			if recorded := timingOf(write.Record.Duration); s.leadership.deadlines.Fence > recorded.Deadlines(write.Sent).Fence {
 				t.Errorf("at %s it records %s, and relies on the Lease until %s", now, recorded.Duration(), s.leadership.deadlines.Fence)
 			}

@@ -144,8 +144,8 @@ func (l *leadership) nextRecord(m member, now time.Duration) (lease.Record, erro
 }
 
 // nextDuration is the duration that a write of this moment records. A shorter one than
-// before is recorded once the deadline is no later than that of such a write: whoever
-// waits for the shorter one alone waits for the deadline, too. Until then the member
+// before is recorded once the deadline is no later than that of such a write: a
+// member that waits for the shorter one alone waits for the deadline, too. Until then this one
 // relies on the shorter one, and its deadline, which never moves back, comes nearer.
 func (l *leadership) nextDuration(m member, now time.Duration) time.Duration {
 	wanted := m.Config.Timing

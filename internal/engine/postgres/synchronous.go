@@ -114,7 +114,7 @@ func describeStandbys(q *v1alpha1.SynchronousStatus) string {
 
 // describeWaiting says why commits wait, and what to do.
 func (j *judgement) describeWaiting(q *v1alpha1.SynchronousStatus) string {
-	return fmt.Sprintf("commits wait: %d of %s must flush each, and %d of these stream. Bring back %s, or set spec.synchronous.whenUnavailable to Degrade, which gives up the guarantee until they are back",
+	return fmt.Sprintf("commits wait: %d of %s must flush each, and %d of these stream. Bring back %s, or set spec.synchronous.whenUnavailable to Degrade: commits then continue, and may be lost with the primary until they are back",
 		q.Number, strings.Join(j.listStandbys(q), ", "), len(q.Streaming), j.describeAbsent(q))
 }
 
