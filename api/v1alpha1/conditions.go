@@ -92,6 +92,9 @@ const (
 	ReasonStorageUnbounded  = "StorageUnbounded"
 	ReasonArchiveFailing    = "ArchiveFailing"
 	ReasonArchiveGap        = "ArchiveGap"
+	// ReasonSynchronousDegraded: fewer standbys acknowledge commits than
+	// spec.synchronous declares. Also of Available, while commits wait for them.
+	ReasonSynchronousDegraded = "SynchronousReplicationDegraded"
 
 	// Of backups.
 	ReasonBackedUp            = "BackedUp"

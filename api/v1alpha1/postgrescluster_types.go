@@ -8,6 +8,7 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.backup) || !has(self.backup.walBudget) || !isQuantity(string(self.backup.walBudget)) || !isQuantity(string(self.storage.size)) || quantity(string(self.backup.walBudget)).add(quantity(string(self.backup.walBudget))).compareTo(quantity(string(self.storage.size))) <= 0",message="spec.backup.walBudget must be at most half of spec.storage.size: the data needs room, too",fieldPath=".backup.walBudget"
 // +kubebuilder:validation:XValidation:rule="!has(self.failover) || !has(self.failover.noFailover) || self.failover.noFailover.filter(n, n < (has(self.replicas) ? self.replicas : 1)).size() < (has(self.replicas) ? self.replicas : 1)",message="spec.failover.noFailover must leave at least one of spec.replicas members: remove an ordinal, or raise spec.replicas",fieldPath=".failover.noFailover"
+// +kubebuilder:validation:XValidation:rule="!has(self.synchronous) || !has(self.synchronous.mode) || self.synchronous.mode != 'Quorum' || (has(self.synchronous.number) ? self.synchronous.number : 1) < (has(self.replicas) ? self.replicas : 1)",message="spec.synchronous.number must be less than spec.replicas in mode Quorum: lower it, or raise spec.replicas",fieldPath=".synchronous.number"
 type PostgresClusterSpec struct {
 	CommonSpec `json:",inline"`
 
@@ -39,6 +40,11 @@ type PostgresClusterSpec struct {
 	// lose. Changing it restarts nothing. Default: every member, with no limit.
 	// +optional
 	Failover *PostgresFailover `json:"failover,omitempty"`
+
+	// Synchronous says whether commits wait until standbys have flushed them. Changing
+	// it restarts nothing. Default: they do not wait.
+	// +optional
+	Synchronous *PostgresSynchronous `json:"synchronous,omitempty"`
 
 	// Bootstrap is the first database. It is read only while no data exists:
 	// afterwards the names that the data was made with stay in use, as in a

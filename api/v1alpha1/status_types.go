@@ -192,7 +192,39 @@ type ElectionStatus struct {
 	// +optional
 	// +listType=atomic
 	Unconfirmed []string `json:"unconfirmed,omitempty"`
+	// Synchronous is the quorum that acknowledges commits, by the Lease; absent
+	// without one.
+	// +optional
+	Synchronous *SynchronousStatus `json:"synchronous,omitempty"`
+	// LeaseDuration is that of the Lease now, such as 10s.
+	// +optional
+	LeaseDuration string `json:"leaseDuration,omitempty"`
 }
+
+// SynchronousStatus is the quorum by which commits are acknowledged.
+type SynchronousStatus struct {
+	// State is Full: as many standbys flush a commit before it is acknowledged as are
+	// declared; Degraded: fewer do; or Waiting: commits wait, since too few of the
+	// quorum stream.
+	State string `json:"state"`
+	// Number of standbys that flush a commit before it is acknowledged.
+	Number int32 `json:"number"`
+	// Members of the quorum, the primary included. A volume whose member does not
+	// answer is listed by its ID.
+	// +listType=atomic
+	Members []string `json:"members"`
+	// Streaming are the standbys of the quorum that stream now.
+	// +optional
+	// +listType=atomic
+	Streaming []string `json:"streaming,omitempty"`
+}
+
+// The states of synchronous replication.
+const (
+	SynchronousFull     = "Full"
+	SynchronousDegraded = "Degraded"
+	SynchronousWaiting  = "Waiting"
+)
 
 // RequestStatus is the last request of a type that was accepted.
 type RequestStatus struct {

@@ -71,6 +71,7 @@ var rankings = map[string][]Group{
 		}},
 		// The next failure may stop the database.
 		{"Redundancy is missing", []string{
+			v1alpha1.ReasonSynchronousDegraded,
 			v1alpha1.ReasonMemberDown, v1alpha1.ReasonMemberUnreachable, v1alpha1.ReasonQuorumAtRisk, v1alpha1.ReasonUnknownMember,
 		}},
 		// The members have the data, and the copy in the store lacks some of it.
@@ -105,7 +106,7 @@ var rankings = map[string][]Group{
 		{"Only you can resolve it, as a rule", []string{
 			v1alpha1.ReasonQuorumLost, v1alpha1.ReasonVolumeFull, v1alpha1.ReasonQuotaExceeded,
 		}},
-		{"No member takes writes", []string{v1alpha1.ReasonRestoring, v1alpha1.ReasonPrimaryUnavailable, v1alpha1.ReasonNoLeader}},
+		{"No member takes writes", []string{v1alpha1.ReasonRestoring, v1alpha1.ReasonPrimaryUnavailable, v1alpha1.ReasonNoLeader, v1alpha1.ReasonSynchronousDegraded}},
 		{"The database serves", []string{v1alpha1.ReasonAvailable}},
 	},
 	v1alpha1.ConditionBackedUp: {

@@ -26,7 +26,7 @@ type candidacy struct {
 
 // mayBegin reports whether a candidacy is due.
 func (c *candidacy) mayBegin(m member, now time.Duration) bool {
-	timing, record := m.Config.Timing, m.lease.record
+	timing, record := m.findExpiry(), m.lease.record
 	if !m.lease.isFree(timing) || m.lease.missing || now < m.promise || m.explainIneligible(m.ownWAL()) != "" {
 		return false
 	}
@@ -69,7 +69,7 @@ const maxTerm = 1 << 40
 // and no member leads or has promised not to be elected.
 func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) []Effect {
 	if in.ID == "" || in.ID == m.Disk.Forced || m.Phase != Standby || now < m.promise ||
-		m.Disk.Rewinding || m.held.Reason != "" || !m.lease.isFreeForForce(m.Config.Timing) {
+		m.Disk.Rewinding || m.held.Reason != "" || !m.lease.isFreeForForce(m.findExpiry()) {
 		return nil
 	}
 	if !m.lease.readable {
@@ -113,7 +113,7 @@ func (c *candidacy) askVotes(m *member, now time.Duration) []Effect {
 		}
 	}
 	c.takeover = c.baseOf.IsReleased() && m.wal.hasAll(*c.baseOf.Shutdown)
-	if c.forcing == "" && c.baseOf.IsReleased() && !c.takeover && !m.lease.hasExpired(m.Config.Timing) {
+	if c.forcing == "" && c.baseOf.IsReleased() && !c.takeover && !m.lease.hasExpired(m.findExpiry()) {
 		c.tried, m.Phase = m.lease.version, Standby
 		return nil
 	}
@@ -173,9 +173,9 @@ func (c *candidacy) decideClaim(m *member, now time.Duration) []Effect {
 // isLeaseFree reports whether the Lease may be claimed by this kind of candidacy.
 func (c candidacy) isLeaseFree(m member) bool {
 	if c.forcing != "" {
-		return m.lease.isFreeForForce(m.Config.Timing)
+		return m.lease.isFreeForForce(m.findExpiry())
 	}
-	return m.lease.isFree(m.Config.Timing)
+	return m.lease.isFree(m.findExpiry())
 }
 
 // isRefusedBy reports whether a reply ends the candidacy, and why no member may
@@ -253,7 +253,7 @@ func (c *candidacy) yieldCandidacy(m member, now time.Duration) {
 func (c *candidacy) sendClaim(m *member, now time.Duration) []Effect {
 	record, err := c.baseOf.Acquire(lease.Claim{
 		UID: m.Config.UID, Pod: m.Config.Pod, Volume: m.Disk.VolumeID, SystemIdentifier: m.Disk.SystemIdentifier,
-		Term: m.term, Timeline: m.timeline, Flushed: m.wal.Flushed, Free: c.isLeaseFree(*m), Forced: c.forcing != "",
+		Term: m.term, Timeline: m.timeline, Flushed: m.wal.Flushed, Duration: m.Config.Timing.Duration(), Free: c.isLeaseFree(*m), Forced: c.forcing != "",
 	})
 	if err != nil {
 		return c.giveUp(m, now, err.Error())
@@ -276,7 +276,7 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 		m.requests.requireReading()
 		return c.giveUp(m, now, ""), false
 	}
-	if now >= m.Config.Timing.Deadlines(w.Sent).Soft || now < m.promise {
+	if now >= m.findReliance(m.requests.pending).Deadlines(w.Sent).Soft || now < m.promise {
 		return c.giveUp(m, now, ""), false // too late to rely on: the Lease expires
 	}
 	m.lease.recordWrite(w.Version, m.requests.pending)

@@ -39,7 +39,7 @@ func TestHistoriesKeepTheInvariants(t *testing.T) {
 		if w.forced > 0 {
 			forced++
 		}
-		if w.now > patience {
+		if w.now > w.patience() {
 			forcedLate++
 		}
 	}

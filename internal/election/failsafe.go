@@ -1,8 +1,11 @@
 package election
 
 import (
+	"cmp"
 	"slices"
 	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
 // failsafeRound is one round in which a primary without the API server asks the
@@ -11,6 +14,7 @@ type failsafeRound struct {
 	sent      time.Duration
 	asked     []string
 	confirmed []string
+	promised  time.Duration // by each of those that confirmed
 }
 
 // beginRound asks exactly the members that may lead. A member is asked, too, if a
@@ -19,7 +23,7 @@ func (f *failsafeRound) beginRound(m member, now time.Duration) []Effect {
 	asked := slices.Concat(m.lease.record.Volumes, m.requests.pending.Volumes)
 	slices.Sort(asked)
 	asked = slices.DeleteFunc(slices.Compact(asked), func(v string) bool { return v == m.Disk.VolumeID })
-	f.sent, f.asked, f.confirmed = now, asked, nil
+	f.sent, f.asked, f.confirmed, f.promised = now, asked, nil, lease.MaxDuration
 	var effects []Effect
 	for _, volume := range asked {
 		effects = append(effects, AskConfirm{volume, ConfirmRequest{From: m.Disk.VolumeID, Term: m.term, Sent: now}})
@@ -37,6 +41,7 @@ func (f *failsafeRound) recordConfirm(r ConfirmReply) bool {
 		return false
 	}
 	f.confirmed = append(slices.Clone(f.confirmed), r.From)
+	f.promised = min(f.promised, cmp.Or(r.Promised, lease.DefaultDuration))
 	return true
 }
 
@@ -53,10 +58,11 @@ func (m *member) answerConfirm(now time.Duration, r ConfirmRequest) []Effect {
 	follows := m.Phase == Standby && known.Term == r.Term && known.HolderVolume == r.From
 	confirmed := follows && m.requests.outage
 	var effects []Effect
+	promised := m.findExpiry().Duration()
 	if confirmed {
-		m.promise = now + m.Config.Timing.Duration()
+		m.promise = max(m.promise, now+promised)
 	} else if follows {
 		effects = m.requests.startReading(now)
 	}
-	return append(effects, Confirm{r.From, ConfirmReply{From: m.Disk.VolumeID, Term: r.Term, Sent: r.Sent, Confirmed: confirmed}})
+	return append(effects, Confirm{r.From, ConfirmReply{From: m.Disk.VolumeID, Term: r.Term, Sent: r.Sent, Confirmed: confirmed, Promised: promised}})
 }

@@ -62,6 +62,30 @@ func (w *world) fail() {
 	faults[kind]()
 }
 
+// changeDuration has a person declare another duration of the Lease. Members take it
+// up at different times.
+func (w *world) changeDuration() {
+	if w.healed {
+		return
+	}
+	w.after(w.between(6*second, 14*second), w.changeDuration)
+	choices := []time.Duration{lease.MinDuration, 15 * second, w.longest}
+	timing, late := timingOf(choices[w.rng.IntN(len(choices))]), 15*second
+	if w.flaw == flawShortenAtOnce && timing.Duration() == lease.MinDuration { // the moment that shows it is short
+		late = second
+		w.after(w.between(2*second, 8*second), w.fail)
+	}
+	for _, n := range w.nodes {
+		w.after(w.between(0, late), func() {
+			n.timing = timing
+			n.whenAwake(func() {
+				n.step(LimitsWanted{NoFailover: n.state.Config.NoFailover, MaxLag: n.state.Config.MaxLag, Timing: timing})
+			})
+		})
+	}
+	w.log("the Lease's duration is to be %s", timing.Duration())
+}
+
 // failAPI stops the API server. Now and then one member ends meanwhile.
 func (w *world) failAPI(d time.Duration) {
 	w.apiDown = true
@@ -250,7 +274,11 @@ func (w *world) restoreAPI() {
 // checkElection judges a promotion at its end.
 func (w *world) checkElection(n *node, e Promote) {
 	w.elections++
-	if by, is := w.promoted[e.Timeline]; is && !w.isReuseExcused(n, e.Timeline) {
+	by, is := w.promoted[e.Timeline]
+	switch {
+	case is && w.isReuseExcused(n, e.Timeline):
+		w.reused[e.Timeline] = true
+	case is:
 		w.violate("members %d and %d were promoted to timeline %d", by, n.id, e.Timeline)
 	}
 	w.promoted[e.Timeline] = n.id
@@ -267,8 +295,8 @@ func (w *world) checkElection(n *node, e Promote) {
 		w.floor = lease.Position{}
 		return
 	}
-	if w.stopped && w.newestTerm > e.Term {
-		return // its clock stood still meanwhile: nothing that it commits is acknowledged
+	if w.stopped && w.api.record.Term > e.Term {
+		return // its machine stopped before the promotion: its quorum acknowledges nothing
 	}
 	w.checkData(n)
 	w.checkPeers(n, e)
@@ -309,10 +337,9 @@ func (w *world) checkData(n *node) {
 }
 
 // answers reports whether the members reached each other all the time that an
-// election takes, and since the candidate asked: its claim may be without an answer
-// for longer.
+// election takes before its claim: the winner may learn of that late.
 func (w *world) answers(n, m *node) bool {
-	return m.up && !m.frozen && !m.agentStopped && w.isLinked(n.id, m.id) && !w.lossy && min(w.now-8*second, n.asked-2*second) >= w.quiet[n.id][m.id]
+	return m.up && !m.frozen && !m.agentStopped && w.isLinked(n.id, m.id) && !w.lossy && w.claimedAt-w.quiet[n.id][m.id] >= w.longest*7/10
 }
 
 func (w *world) checkPeers(n *node, e Promote) {
@@ -320,8 +347,7 @@ func (w *world) checkPeers(n *node, e Promote) {
 		if m == n || !w.answers(n, m) {
 			continue
 		}
-		isEditRead := w.editedAt > w.claimedAt // what a person wrote after the votes
-		if m.disk.Known.Term > e.Term && !isEditRead {
+		if m.disk.Known.Term > e.Term && w.editedAt <= w.claimedAt {
 			w.violate("member %d leads in term %d, member %d knows of term %d", n.id, e.Term, m.id, m.disk.Known.Term)
 		}
 		known := n.disk.Known

@@ -25,12 +25,14 @@ const (
 	flawVolumeByName
 	flawNoCatchUp
 	flawNeverStandsBack
+	flawShortenAtOnce
+	flawOwnDuration
 )
 
 // listFaults are the kinds of faults that show a flaw, by their places in fail;
 // empty for all of them.
 func (f flaw) listFaults() []int {
-	const crash, cutPeers, cutAPI, failAPI, replace, split, majority = 0, 2, 4, 9, 16, 18, 19
+	const crash, cutPeers, cutAPI, cutAll, failAPI, replace, split, majority = 0, 2, 4, 6, 9, 16, 18, 19
 	switch f {
 	case flawVolumeByName:
 		return []int{crash, cutPeers, replace, replace, majority}
@@ -38,6 +40,8 @@ func (f flaw) listFaults() []int {
 		return []int{majority}
 	case flawConfirmOne:
 		return []int{cutPeers, cutAPI, failAPI, split, split}
+	case flawShortenAtOnce, flawOwnDuration:
+		return []int{cutAll, cutAll, cutPeers, cutAPI}
 	}
 	return nil
 }
@@ -60,6 +64,9 @@ func (f flaw) mutateInput(n *node, in Input) Input {
 	case LeaseRead:
 		if f == flawShortExpiry {
 			in.Reading.Received -= 8 * second
+		}
+		if f == flawOwnDuration {
+			in.Reading.Record.Duration, n.state.Disk.Known.Duration = 0, 0
 		}
 		return in
 	case Acknowledged:
@@ -93,14 +100,21 @@ func withoutVotes(q *lease.Quorum) *lease.Quorum {
 func (f flaw) mutateEffects(n *node, in Input, effects []Effect) []Effect {
 	var kept []Effect
 	for _, e := range effects {
-		switch e.(type) {
+		switch e := e.(type) {
+		case WriteLease:
+			if f == flawShortenAtOnce {
+				e.Record.Duration = n.state.Config.Timing.Duration()
+				n.state.requests.pending.Duration = e.Record.Duration
+				kept = append(kept, e)
+				continue
+			}
 		case Persist:
 			if f == flawSkipPersist {
 				continue
 			}
 		case ExtendGuard:
 			if w, is := in.(LeaseWritten); is && f == flawDeadlineFromAnswer && w.Answer == lease.Done {
-				n.state.leadership.deadlines = n.w.timing.Deadlines(n.clock())
+				n.state.leadership.deadlines = n.state.Pace().Deadlines(n.clock())
 				kept = append(kept, ExtendGuard{n.state.leadership.deadlines.Fence})
 				continue
 			}
@@ -127,6 +141,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"rule 10: a member that fails to serve never stands back", flawNeverStandsBack},
 		{"rule 11: a promotion takes the next timeline", flawNextTimeline},
 		{"rule 15: a quorum counts before it has what was acknowledged", flawNoCatchUp},
+		{"rule 2: a shorter duration is recorded before the deadline fits it", flawShortenAtOnce},
+		{"rule 2: a member waits for its own duration only", flawOwnDuration},
 		{"rule 16: one confirmation is enough", flawConfirmOne},
 	} {
 		t.Run(c.rule, func(t *testing.T) {

@@ -25,7 +25,7 @@ type leadership struct {
 // beginTerm promotes the server of a member whose claim, sent then, has won.
 func (l *leadership) beginTerm(m *member, sent time.Duration) []Effect {
 	record := m.lease.record
-	l.deadlines, l.renewed = m.Config.Timing.Deadlines(sent), sent
+	l.deadlines, l.renewed = m.findReliance(record).Deadlines(sent), sent
 	l.reached, l.acknowledged = 0, lease.Position{}
 	l.quorum.beginWith(record.Quorum)
 	l.failsafe.endRound()
@@ -106,7 +106,7 @@ func (l *leadership) passTime(m *member, now time.Duration) []Effect {
 // renewWhenDue renews, or reads the Lease first if the outcome of the last write is
 // unknown. A release is a renewal that is due at once.
 func (l *leadership) renewWhenDue(m *member, now time.Duration) []Effect {
-	due := now-m.requests.writeSent >= m.Config.Timing.Renewal() || m.Phase == Releasing || l.quorum.isDue(*m)
+	due := now-m.requests.writeSent >= m.Pace().Renewal() || m.Phase == Releasing || l.quorum.isDue(*m)
 	if m.requests.writing || m.requests.reading || !due && !m.requests.outage {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (l *leadership) renewWhenDue(m *member, now time.Duration) []Effect {
 // writeRenewal writes what is due: the release, a change of the members, or the same
 // record again.
 func (l *leadership) writeRenewal(m *member, now time.Duration) []Effect {
-	record, err := l.nextRecord(*m)
+	record, err := l.nextRecord(*m, now)
 	if err != nil {
 		return l.fenceServer(m)
 	}
@@ -127,11 +127,11 @@ func (l *leadership) writeRenewal(m *member, now time.Duration) []Effect {
 }
 
 // nextRecord is what the Lease says next.
-func (l *leadership) nextRecord(m member) (lease.Record, error) {
+func (l *leadership) nextRecord(m member, now time.Duration) (lease.Record, error) {
 	if m.Phase == Releasing {
 		return m.lease.record.Release(m.Config.UID, m.term, l.end, l.successor)
 	}
-	record, err := m.lease.record.Renew(m.Config.UID, m.term, lease.Progress{Reached: l.reached, Acknowledged: l.acknowledged})
+	record, err := m.lease.record.Renew(m.Config.UID, m.term, lease.Progress{Reached: l.reached, Acknowledged: l.acknowledged, Duration: l.nextDuration(m, now)})
 	if err != nil {
 		return record, err
 	}
@@ -147,13 +147,25 @@ func (l *leadership) nextRecord(m member) (lease.Record, error) {
 	return next, nil
 }
 
+// nextDuration is the duration that a write of this moment records. A shorter one than
+// before is recorded once the deadline is no later than that of such a write: a
+// member that waits for the shorter one alone waits for the deadline, too. Until then this one
+// relies on the shorter one, and its deadline, which never moves back, comes nearer.
+func (l *leadership) nextDuration(m member, now time.Duration) time.Duration {
+	wanted := m.Config.Timing
+	if l.deadlines.Fence > wanted.Deadlines(now).Fence {
+		return max(wanted.Duration(), m.lease.record.Duration)
+	}
+	return wanted.Duration()
+}
+
 // wroteRenewal relies on a renewal from its send on.
 func (l *leadership) wroteRenewal(m *member, now time.Duration, w LeaseWritten) []Effect {
 	switch w.Answer {
 	case lease.Done:
 		m.lease.recordWrite(w.Version, m.requests.pending)
 		l.renewed = w.Sent
-		effects := l.extendDeadlines(*m, w.Sent)
+		effects := l.extendDeadlines(m.findReliance(m.lease.record), w.Sent)
 		effects = append(effects, m.Disk.recordKnown(m.lease.record)...)
 		return append(effects, l.quorum.setServerWhenDue(*m)...)
 	case lease.Conflict, lease.Missing:
@@ -164,12 +176,13 @@ func (l *leadership) wroteRenewal(m *member, now time.Duration, w LeaseWritten) 
 
 // extendDeadlines moves the deadlines to those of a request that was sent then, never
 // back.
-func (l *leadership) extendDeadlines(m member, sent time.Duration) []Effect {
-	extended := m.Config.Timing.Deadlines(sent)
+func (l *leadership) extendDeadlines(t lease.Timing, sent time.Duration) []Effect {
+	extended := t.Deadlines(sent)
+	l.deadlines.Soft = max(l.deadlines.Soft, extended.Soft)
 	if extended.Fence <= l.deadlines.Fence {
 		return nil
 	}
-	l.deadlines = extended
+	l.deadlines.Fence = extended.Fence
 	return []Effect{ExtendGuard{l.deadlines.Fence}}
 }
 
@@ -217,7 +230,7 @@ func (l *leadership) beginSwitchover(m *member, now time.Duration, in Switchover
 		return []Effect{RefuseSwitchover{"the target is the primary"}}
 	case in.Target != "" && (!record.MayLead(in.Target) || record.Quorum != nil && !slices.Contains(record.Quorum.Volumes, in.Target)):
 		return []Effect{RefuseSwitchover{"the target's volume is not one that may lead"}}
-	case m.requests.outage || now-l.renewed > 2*m.Config.Timing.Renewal():
+	case m.requests.outage || now-l.renewed > 2*m.Pace().Renewal():
 		return []Effect{RefuseSwitchover{"the Lease was not renewed just now"}}
 	}
 	l.successor = in.Target
@@ -247,13 +260,13 @@ func (l *leadership) beginRelease(m *member, now time.Duration, end lease.Positi
 // askConfirmations asks the members that may lead, several times per renewal, while
 // the API server does not answer.
 func (l *leadership) askConfirmations(m member, now time.Duration) []Effect {
-	timing := m.Config.Timing
+	timing := m.Pace()
 	if m.Phase != Leading || !m.requests.isSilent(now, timing.RequestTimeout()) || now-l.failsafe.sent < timing.Renewal()/8 {
 		return nil
 	}
 	effects := l.failsafe.beginRound(m, now)
 	if len(effects) == 0 { // no other member may lead
-		return l.extendDeadlines(m, now)
+		return l.extendDeadlines(timing, now)
 	}
 	return effects
 }
@@ -264,5 +277,5 @@ func (l *leadership) countConfirm(m member, r ConfirmReply) []Effect {
 	if m.Phase != Leading || r.Term != m.term || !l.failsafe.recordConfirm(r) || !l.failsafe.isConfirmed() {
 		return nil
 	}
-	return l.extendDeadlines(m, r.Sent)
+	return l.extendDeadlines(m.Config.Timing.Within(l.failsafe.promised), r.Sent)
 }

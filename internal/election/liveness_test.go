@@ -3,7 +3,6 @@ package election
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
@@ -28,7 +27,7 @@ func (w *world) heal() {
 			n.resume()
 		}
 	}
-	until := time.Duration(patience)
+	until := w.patience()
 	if w.broken >= 0 {
 		until += attempts
 	}
@@ -38,7 +37,7 @@ func (w *world) heal() {
 // force has a person name the member with the newest data, until one leads. It is
 // a mistake of the protocol if no rule explains why none was elected.
 func (w *world) force() {
-	if w.served <= settled {
+	if w.served <= w.settled() {
 		if !w.mayStall() {
 			w.violate("no member leads although all faults have ended")
 		}
@@ -52,7 +51,7 @@ func (w *world) force() {
 }
 
 func (w *world) repeatForce(n *node) {
-	if w.served <= settled {
+	if w.served <= w.settled() {
 		id := "late" // a request is used up by its first claim, and a member that fails may be first
 		if w.broken >= 0 {
 			id += strconv.Itoa(int(w.now / (25 * second)))

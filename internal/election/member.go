@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ type Config struct {
 	// MaxLag is how many bytes of acknowledged WAL a failover may lose in
 	// asynchronous mode; 0 sets no limit.
 	MaxLag uint64
+	// Timing is that of the declared duration. What the Lease records may differ.
 	Timing lease.Timing
 }
 
@@ -47,6 +49,23 @@ type member struct {
 func (m member) IsPrimary() bool {
 	return m.Phase == Promoting || m.Phase == Leading || m.Phase == Ending
 }
+
+// findExpiry is the timing by which the Lease expires to this member: of the longest of
+// its own duration and those that the Lease records and recorded, so that no change of
+// the duration elects early.
+func (m member) findExpiry() lease.Timing {
+	return lease.LongestTiming(m.Config.Timing, m.lease.record.Duration, m.Disk.Known.Duration)
+}
+
+// findReliance is the timing by which the member relies on a write as the holder: of
+// the shorter one of its own duration and that of the write.
+func (m member) findReliance(written lease.Record) lease.Timing {
+	return m.Config.Timing.Within(cmp.Or(written.Duration, lease.DefaultDuration))
+}
+
+// Pace is the timing by which requests to the API server and to other members are due,
+// and end: that of the shorter one of the recorded and the declared duration.
+func (m member) Pace() lease.Timing { return m.findReliance(m.lease.record) }
 
 // PromisedUntil is until when the member is not elected and does not vote.
 func (m member) PromisedUntil() time.Duration { return m.promise }
@@ -101,9 +120,9 @@ func (m member) explainLost() string {
 // Once a reason is given it stays until the Lease is held or a candidacy begins.
 func (m member) explainStall() string {
 	switch {
-	case m.lease.missing && m.lease.expiry.IsLost(m.Config.Timing):
+	case m.lease.missing && m.lease.expiry.IsLost(m.findExpiry()):
 		return "the Lease is missing, and its holder does not write it again"
-	case m.lease.readable && m.lease.hasExpired(m.Config.Timing):
+	case m.lease.readable && m.lease.hasExpired(m.findExpiry()):
 		if reason := m.explainIneligible(m.ownWAL()); reason != "" {
 			return reason
 		}
@@ -167,7 +186,7 @@ func (m *member) readRecord(r lease.Reading) []Effect {
 		return m.reportStall(reason)
 	}
 	effects := m.Disk.recordKnown(r.Record)
-	if !m.lease.hasExpired(m.Config.Timing) {
+	if !m.lease.hasExpired(m.findExpiry()) {
 		effects = append(effects, m.reportStall("")...)
 	}
 	return effects

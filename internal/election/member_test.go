@@ -34,8 +34,9 @@ type node struct {
 	state  State
 	disk   Persistent
 	older  []snapshot
-	known  int64  // highest term of a record that was ever persisted
-	forced string // last request that led to a claim
+	known  int64        // highest term of a record that was ever persisted
+	forced string       // last request that led to a claim
+	timing lease.Timing // as it is configured
 
 	rate   float64 // of its clock
 	offset time.Duration
@@ -59,8 +60,7 @@ type node struct {
 
 	guard    time.Duration
 	guarded  bool
-	reliable time.Duration // newest send that a deadline may be counted from
-	asked    time.Duration // when it last asked for votes
+	reliable time.Duration // latest deadline that an answer allows
 
 	agentStopped bool // SIGSTOP of the agent
 	frozen       bool // of everything in the pod
@@ -83,7 +83,7 @@ func (n *node) start(newPod bool) {
 		n.uid = "p" + strconv.Itoa(n.w.nextUID)
 	}
 	n.state = NewState(Config{
-		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Timing: n.w.timing,
+		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Timing: n.timing,
 		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
 	}, n.disk)
 	n.reliable = 0
@@ -148,6 +148,7 @@ func (n *node) checkGuard() {
 	if n.up && n.guarded && !n.frozen && n.clock() >= n.guard && n.w.flaw != flawNoFence {
 		n.w.log("member %d: the guard ends it", n.id)
 		n.flushed = n.end
+		n.w.disturb(n)
 		n.start(false)
 	}
 }
@@ -188,14 +189,15 @@ func (n *node) do(e Effect) {
 	case WriteLease:
 		n.w.writeLease(n, e)
 	case AskVote:
-		n.asked = n.w.now
 		n.w.send(n, e.To, e.Request)
 	case Vote:
 		n.w.send(n, e.To, e.Reply)
 	case AskConfirm:
-		n.reliable = max(n.reliable, e.Request.Sent)
 		n.w.send(n, e.To, e.Request)
 	case Confirm:
+		if asked := n.w.nodeOf(e.To); asked != nil && e.Reply.Confirmed {
+			asked.reliable = max(asked.reliable, timingOf(e.Reply.Promised).Deadlines(e.Reply.Sent).Fence)
+		}
 		n.w.send(n, e.To, e.Reply)
 	case Stall:
 		n.w.stalls[e.Reason] = true
@@ -240,10 +242,10 @@ func (n *node) later(d time.Duration, do func()) {
 
 func (n *node) extendGuard(until time.Duration) {
 	if len(n.state.lease.record.Volumes) == 1 { // no other member may lead: there is none to ask
-		n.reliable = n.clock()
+		n.reliable = n.timing.Deadlines(n.clock()).Fence
 	}
-	if until-n.w.timing.Fence() > n.reliable {
-		n.w.violate("member %d relies on its lease from %s, the last request was sent at %s", n.id, until-n.w.timing.Fence(), n.reliable)
+	if until > n.reliable {
+		n.w.violate("member %d relies on its lease until %s, and the last answer allows it until %s", n.id, until, n.reliable)
 	}
 	n.guard, n.guarded = until, true
 	n.extendGuardEvent()
@@ -459,7 +461,7 @@ func (n *node) stream(m *node) bool {
 // not behind anything: it has to be cloned.
 func (n *node) isBehind(m *node) bool {
 	for i, f := range n.wal {
-		if i < len(m.wal) && m.wal[i].timeline == f.timeline && m.wal[i].id != f.id {
+		if i < len(m.wal) && m.wal[i].timeline == f.timeline && m.wal[i].id != f.id && !n.w.reused[f.timeline] {
 			n.w.violate("members %d and %d hold different content on timeline %d", n.id, m.id, f.timeline)
 		}
 		if i >= len(m.wal) || m.wal[i] != f {

@@ -132,6 +132,9 @@ type ConfirmReply struct {
 	Term      int64
 	Sent      time.Duration
 	Confirmed bool
+	// Promised is for how long from its receipt the member is not elected; 0 for the
+	// default duration of the Lease.
+	Promised time.Duration
 }
 
 // SwitchoverRequest asks the primary to shut down in order and to release the
@@ -169,10 +172,12 @@ type Held struct {
 	Votes bool
 }
 
-// LimitsWanted are the limits of failover, as the cluster declares them now.
+// LimitsWanted are the limits of failover and the timing, as the cluster declares them now.
 type LimitsWanted struct {
 	NoFailover bool
 	MaxLag     uint64
+	// Timing of the Lease; the zero value leaves it.
+	Timing lease.Timing
 }
 
 // LeaseChanged says that the Lease may be free: it is read at once.

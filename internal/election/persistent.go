@@ -38,7 +38,7 @@ type Persistent struct {
 func (d *Persistent) recordKnown(r lease.Record) []Effect {
 	known := d.Known
 	if r.Age() == known.Age() && r.HolderUID == known.HolderUID && r.HighestTimeline <= known.HighestTimeline &&
-		r.ReachedTimeline <= known.ReachedTimeline && r.IsReleased() == known.IsReleased() {
+		r.ReachedTimeline <= known.ReachedTimeline && r.IsReleased() == known.IsReleased() && r.Duration == known.Duration {
 		return nil
 	}
 	r.HighestTimeline = max(r.HighestTimeline, known.HighestTimeline)

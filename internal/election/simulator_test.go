@@ -19,11 +19,26 @@ const (
 	second    = time.Second
 	lastFault = 28 * second
 	healing   = 44 * second
-	settled   = healing + 12*second // no Lease of before the end of the faults is left
-	patience  = healing + 40*second // then a person forces a member
-	attempts  = 45 * second         // how much longer that takes beside a member that fails to lead
-	horizon   = patience + attempts + 60*second
+	attempts  = 45 * second // how much longer that takes beside a member that fails to lead
 )
+
+// timingOf is that of a Lease of a duration; 0 is the default.
+func timingOf(duration time.Duration) lease.Timing {
+	timing, err := lease.NewTiming(duration)
+	if err != nil {
+		panic(err)
+	}
+	return timing
+}
+
+// settled is when no Lease of before the end of the faults is left.
+func (w *world) settled() time.Duration { return healing + w.longest*12/10 }
+
+// patience is when a person forces a member.
+func (w *world) patience() time.Duration { return healing + 4*w.longest }
+
+// horizon is the end of a history.
+func (w *world) horizon() time.Duration { return w.patience() + attempts + 6*w.longest }
 
 type event struct {
 	at  time.Duration
@@ -60,25 +75,24 @@ func (a apiState) leaseVersion() lease.Version {
 
 // world is all of one history.
 type world struct {
-	rng        *rand.Rand
-	flaw       flaw
-	now        time.Duration
-	queue      events
-	seq        int
-	timing     lease.Timing
-	api        apiState
-	older      []apiState
-	apiDown    bool
-	apiSick    bool // answers with errors
-	nextUID    int
-	nodes      []*node
-	cut        [4][4]bool          // from, to
-	quiet      [4][4]time.Duration // since when both ways work
-	lossy      bool
-	calm       bool  // no crash between two effects, no failed promotion
-	drift      bool  // the members' clocks run at different rates
-	stopped    bool  // a machine was stopped without its clock: two primaries, but not two that acknowledge
-	newestTerm int64 // that a member wrote
+	rng     *rand.Rand
+	flaw    flaw
+	now     time.Duration
+	queue   events
+	seq     int
+	longest time.Duration // of the Lease, in this history
+	api     apiState
+	older   []apiState
+	apiDown bool
+	apiSick bool // answers with errors
+	nextUID int
+	nodes   []*node
+	cut     [4][4]bool          // from, to
+	quiet   [4][4]time.Duration // since when both ways work
+	lossy   bool
+	calm    bool // no crash between two effects, no failed promotion
+	drift   bool // the members' clocks run at different rates
+	stopped bool // a machine was stopped without its clock: two primaries, but not two that acknowledge
 
 	sync, changing bool // the wanted mode; members and mode change while it runs
 	leftOut        int  // percent of the members that are not wanted when they change
@@ -88,7 +102,8 @@ type world struct {
 	broken         int // member whose server can never be promoted, -1 for none
 
 	forks      int
-	promoted   map[int64]int // timeline → node
+	promoted   map[int64]int  // timeline → node
+	reused     map[int64]bool // timelines of two members, by an older state of the API server
 	acked      map[int]uint64
 	floor      lease.Position // newest acknowledged position on the Lease
 	releasedAt time.Duration
@@ -149,11 +164,17 @@ func (w *world) delay() time.Duration {
 func newWorld(seed uint64, f flaw) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1, broken: -1,
-		promoted: map[int64]int{1: -1}, acked: map[int]uint64{}, stalls: map[string]bool{},
+		promoted: map[int64]int{1: -1}, reused: map[int64]bool{}, acked: map[int]uint64{}, stalls: map[string]bool{},
 	}
-	w.timing, _ = lease.NewTiming(0)
+	w.longest = lease.DefaultDuration
 	w.sync, w.lossy, w.changing, w.drift = w.chance(50), w.chance(25), w.chance(30), w.chance(50)
 	w.leftOut = 10
+	if w.chance(20) || f == flawShortenAtOnce || f == flawOwnDuration {
+		w.longest = 30 * second
+	}
+	if f == flawShortenAtOnce { // two that commit are to be seen
+		w.changing = false
+	}
 	if f == flawNoCatchUp {
 		w.sync, w.changing, w.leftOut = true, true, 40
 	}
@@ -176,6 +197,9 @@ func newWorld(seed uint64, f flaw) *world {
 	w.after(w.between(0, second), w.keepSnapshot)
 	w.after(w.between(4*second, 8*second), w.wantMembers)
 	w.after(healing-w.now, w.heal)
+	if w.longest > lease.DefaultDuration {
+		w.after(w.between(0, 4*second), w.changeDuration)
+	}
 	w.planFaults()
 	return w
 }
@@ -194,7 +218,7 @@ func (w *world) start(size int) {
 	w.api = apiState{exists: true, uid: 1, version: 1, record: record}
 	w.nextUID = 1
 	for i := range size {
-		n := &node{w: w, id: i, volume: volumes[i], wal: []fork{{timeline: 1}}, end: 100, flushed: 100, rate: 1}
+		n := &node{w: w, id: i, volume: volumes[i], wal: []fork{{timeline: 1}}, end: 100, flushed: 100, rate: 1, timing: timingOf(0)}
 		if w.drift { // far more than clocks of machines differ
 			n.rate, n.offset = 0.95+0.1*w.rng.Float64(), w.between(0, 1000*second)
 		}
@@ -217,7 +241,7 @@ func (w *world) keepSnapshot() {
 func (w *world) run() {
 	for len(w.queue) > 0 && w.violation == "" {
 		e := heap.Pop(&w.queue).(event)
-		if e.at > horizon || w.hasSettled() {
+		if e.at > w.horizon() || w.hasSettled() {
 			return
 		}
 		w.now = e.at
@@ -228,7 +252,7 @@ func (w *world) run() {
 // hasSettled reports whether a primary serves by a Lease that it renewed after the
 // faults.
 func (w *world) hasSettled() bool {
-	return w.healed && w.now > settled && w.served > settled
+	return w.healed && w.now > w.settled() && w.served > w.settled()
 }
 
 // writeAll has a client inside each pod write to its server, twice a second.
@@ -317,7 +341,7 @@ func (w *world) writeLease(n *node, e WriteLease) {
 		}
 		return func() {
 			if answer.Answer == lease.Done {
-				n.reliable = max(n.reliable, e.Sent)
+				n.reliable = max(n.reliable, timingOf(e.Record.Duration).Deadlines(e.Sent).Fence)
 			}
 			n.step(answer)
 		}
@@ -349,7 +373,6 @@ func (w *world) store(n *node, r lease.Record) {
 	} else if r.Acknowledged.Newer(w.floor) && before.Quorum != nil {
 		w.floor = r.Acknowledged
 	}
-	w.newestTerm = max(w.newestTerm, r.Term)
 	if r.IsReleased() {
 		w.releasedAt = w.now
 	}

@@ -65,6 +65,9 @@ func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, kno
 		return nil, true
 	case LimitsWanted:
 		s.Config.NoFailover, s.Config.MaxLag = in.NoFailover, in.MaxLag
+		if in.Timing != (lease.Timing{}) {
+			s.Config.Timing = in.Timing
+		}
 		return nil, true
 	}
 	return nil, false
@@ -97,9 +100,9 @@ func (s *State) stepPrimary(now time.Duration, in Input) []Effect {
 
 // passTime does what is due.
 func (s *State) passTime(now time.Duration) []Effect {
-	timing := s.Config.Timing
+	timing := s.Pace()
 	if s.requests.endLateReading(now, timing.RequestTimeout()) {
-		s.lease.countReading(lease.Reading{Answer: lease.Unanswered}, timing)
+		s.lease.countReading(lease.Reading{Answer: lease.Unanswered}, s.findExpiry())
 	}
 	if s.requests.endLateWriting(now, timing.RequestTimeout()) && s.Phase == Claiming {
 		s.Phase = Unsure
@@ -117,7 +120,7 @@ func (s *State) passTime(now time.Duration) []Effect {
 		effects = s.reportStall(s.explainStall())
 	}
 	// The outcome of a claim is learned at once.
-	if s.requests.isReadingDue(now, s.lease.expiry.UntilReading(timing)) || s.Phase == Unsure {
+	if s.requests.isReadingDue(now, s.lease.expiry.UntilReading(timing, s.findExpiry())) || s.Phase == Unsure {
 		effects = append(effects, s.requests.startReading(now)...)
 	}
 	return effects
@@ -128,7 +131,7 @@ func (s *State) readLease(now time.Duration, r lease.Reading) []Effect {
 	if !s.requests.endReading(r) {
 		return nil
 	}
-	s.lease.countReading(r, s.Config.Timing)
+	s.lease.countReading(r, s.findExpiry())
 	if s.IsPrimary() || s.Phase == Releasing {
 		return s.leadership.readLease(&s.member, now, r)
 	}

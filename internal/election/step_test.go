@@ -117,7 +117,7 @@ func TestRule16PrimaryServesThroughAnOutage(t *testing.T) {
 	served := 0
 	for seed := range uint64(20) {
 		w := newWorld(seed, flawNone)
-		w.queue, w.lossy, w.calm = nil, false, true
+		w.queue, w.lossy, w.calm, w.broken = nil, false, true, -1
 		w.after(0, w.writeAll)
 		for _, n := range w.nodes {
 			n.start(false)

@@ -22,7 +22,7 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 		return refuse(false)
 	case s.Phase == Asking && r.Term <= s.term, r.Term <= s.Disk.Promised:
 		return refuse(false)
-	case !s.lease.isFree(s.Config.Timing), s.lease.version != r.Base:
+	case !s.lease.isFree(s.findExpiry()), s.lease.version != r.Base:
 		return refuse(false)
 	case r.WAL.Flushed.Newer(r.Flushed) && s.explainIneligible(r.WAL) == "" && s.explainStandingBack() == "":
 		return refuse(false) // this member's own candidacy comes first

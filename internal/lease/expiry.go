@@ -86,18 +86,19 @@ func (e Expiry) IsLost(t Timing) bool {
 	return e.counting && e.missing && e.last-e.since >= t.Duration()
 }
 
-// UntilReading is how long after the send of the last reading the next one is due. It
-// keeps close behind the holder's renewals, so that the count begins soon after the last
-// one: a reading comes earlier after a renewal than the one before it, by a third of what
-// that may have been late, until one shows no change and is repeated soon. The last one
-// comes when the Lease would expire.
-func (e Expiry) UntilReading(t Timing) time.Duration {
+// UntilReading is how long after the send of the last reading the next one is due, for a
+// holder that renews at that pace and an expiry of that timing. It keeps close behind the
+// renewals, so that the count begins soon after the last one: a reading comes earlier
+// after a renewal than the one before it, by a third of what that may have been late,
+// until one shows no change and is repeated soon. The last one comes when the Lease would
+// expire.
+func (e Expiry) UntilReading(pace, expiry Timing) time.Duration {
 	switch {
-	case !e.counting || e.last-e.since >= t.Duration():
-		return t.Renewal()
+	case !e.counting || e.last-e.since >= expiry.Duration():
+		return pace.Renewal()
 	case e.last <= e.since: // the one that began the count
-		return t.Renewal() - e.lag/3
+		return pace.Renewal() - min(e.lag, pace.Renewal())/3
 	default:
-		return min(t.Duration()/25, e.since+t.Duration()-e.last)
+		return min(pace.Duration()/25, e.since+expiry.Duration()-e.last)
 	}
 }

@@ -47,7 +47,7 @@ func TestReadingsKeepCloseBehindRenewals(t *testing.T) {
 			var readings int
 			now, sent := time.Duration(r.Int64N(int64(tick))), time.Duration(-limits.ReadGap())
 			for ; !e.HasExpired(e.version, limits); now += tick {
-				if now-sent < e.UntilReading(limits) {
+				if now-sent < e.UntilReading(limits, limits) {
 					continue
 				}
 				sent = now
@@ -69,6 +69,22 @@ func TestReadingsKeepCloseBehindRenewals(t *testing.T) {
 	}
 }
 
+// A duration that was longer before is waited for at the holder's pace.
+func TestReadingsOfALongerDuration(t *testing.T) {
+	pace, expiry := timing(t, MinDuration), timing(t, MaxDuration)
+	l := renewedLease{at: []time.Duration{0}, latency: 5 * time.Millisecond}
+	e := Expiry{}.RecordReading(l.read(0), expiry)
+	if got := e.UntilReading(pace, expiry); got <= 0 || got > pace.Renewal() {
+		t.Errorf("the next reading is due after %s", got)
+	}
+	for sent := time.Second; sent <= pace.Duration()*2; sent += time.Second {
+		e = e.RecordReading(l.read(sent), expiry)
+	}
+	if got := e.UntilReading(pace, expiry); got != pace.Duration()/25 {
+		t.Errorf("long before it expires, the next reading is due after %s", got)
+	}
+}
+
 // A Lease that stays as it is is read at the interval of renewals again.
 func TestReadingsOfAnExpiredLease(t *testing.T) {
 	limits := timing(t, 0)
@@ -77,10 +93,10 @@ func TestReadingsOfAnExpiredLease(t *testing.T) {
 	for sent := time.Duration(0); sent <= limits.Duration(); sent += limits.Renewal() {
 		e = e.RecordReading(l.read(sent), limits)
 	}
-	if got := e.UntilReading(limits); got != limits.Renewal() {
+	if got := e.UntilReading(limits, limits); got != limits.Renewal() {
 		t.Errorf("the next reading is due after %s", got)
 	}
-	if got := (Expiry{}).UntilReading(limits); got != limits.Renewal() {
+	if got := (Expiry{}).UntilReading(limits, limits); got != limits.Renewal() {
 		t.Errorf("after an outage, the next reading is due after %s", got)
 	}
 }

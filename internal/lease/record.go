@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Position is a place in the WAL. The zero value is unknown.
@@ -48,6 +49,9 @@ type Record struct {
 	ForcedTimeline int64
 	// SystemIdentifier is that of the database.
 	SystemIdentifier string
+	// Duration is how long the holder's last write asks to be waited for without
+	// another one; 0 for DefaultDuration. It is in whole seconds.
+	Duration time.Duration
 	// Revision counts the changes of Volumes and Quorum.
 	Revision int64
 	// Volumes are the IDs of the volumes that may lead.
@@ -77,6 +81,8 @@ func (r Record) Validate() error {
 		return fmt.Errorf("%w: timeline %d is not within 1 and the highest reserved one, %d", ErrInvalid, r.Timeline, r.HighestTimeline)
 	case r.ReachedTimeline < 1 || r.ReachedTimeline > r.HighestTimeline:
 		return fmt.Errorf("%w: the reached timeline %d is not within 1 and the highest reserved one, %d", ErrInvalid, r.ReachedTimeline, r.HighestTimeline)
+	case r.Duration != 0 && (r.Duration < MinDuration || r.Duration > MaxDuration || r.Duration%time.Second != 0):
+		return fmt.Errorf("%w: the duration %s is not of whole seconds within %s and %s", ErrInvalid, r.Duration, MinDuration, MaxDuration)
 	case r.SystemIdentifier == "":
 		return fmt.Errorf("%w: the system identifier is missing", ErrInvalid)
 	case len(r.Volumes) == 0 || slices.Contains(r.Volumes, ""):

@@ -27,6 +27,24 @@ func NewTiming(duration time.Duration) (Timing, error) {
 	return Timing{duration}, nil
 }
 
+// LongestTiming is the timing of the longest of several durations. One that is not
+// known, or is out of the limits, counts as the nearest limit.
+func LongestTiming(t Timing, durations ...time.Duration) Timing {
+	for _, d := range durations {
+		t.duration = max(t.duration, min(d, MaxDuration))
+	}
+	return t
+}
+
+// Within is the timing of the shorter of both durations. Zero is none, and limits
+// nothing.
+func (t Timing) Within(d time.Duration) Timing {
+	if d > 0 && d < t.duration {
+		return Timing{d}
+	}
+	return t
+}
+
 // Duration is how long a Lease has to be observed without a renewal to be expired.
 func (t Timing) Duration() time.Duration { return t.duration }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Errors of a change that is refused.
@@ -30,6 +31,8 @@ type Claim struct {
 	Timeline int64
 	// Flushed is what the claimant holds.
 	Flushed Position
+	// Duration of the Lease from then on.
+	Duration time.Duration
 	// Free says that the claimant has observed the Lease expired or released.
 	Free bool
 	// Forced says that a person named the claimant: its volume joins the quorum if it
@@ -59,7 +62,7 @@ func (r Record) Acquire(c Claim) (Record, error) {
 	}
 	r.HolderUID, r.HolderPod, r.HolderVolume = c.UID, c.Pod, c.Volume
 	r.Term, r.Timeline, r.HighestTimeline = c.Term, c.Timeline, c.Timeline
-	r.Shutdown, r.Successor = nil, ""
+	r.Shutdown, r.Successor, r.Duration = nil, "", c.Duration
 	if c.Forced {
 		r.ForcedTimeline = c.Timeline
 	}
@@ -78,6 +81,8 @@ type Progress struct {
 	Reached int64
 	// Acknowledged is that of the Record; the zero value leaves it.
 	Acknowledged Position
+	// Duration of the Lease from then on; 0 leaves it.
+	Duration time.Duration
 }
 
 // Renew is the record after a renewal by the holder.
@@ -88,6 +93,9 @@ func (r Record) Renew(uid string, term int64, p Progress) (Record, error) {
 	r.ReachedTimeline = max(r.ReachedTimeline, p.Reached)
 	if p.Acknowledged.Newer(r.Acknowledged) {
 		r.Acknowledged = p.Acknowledged
+	}
+	if p.Duration > 0 {
+		r.Duration = p.Duration
 	}
 	return r, nil
 }

@@ -241,6 +241,14 @@ func (v view) renderElection(r Report) []node {
 	if len(r.Election.MayLead) > 0 {
 		lines = append(lines, []cell{{"may lead", plain}, {strings.Join(r.Election.MayLead, ", "), plain}})
 	}
+	if s := r.Election.Synchronous; s != nil {
+		colour := plain
+		if s.State != v1alpha1.SynchronousFull {
+			colour = yellow
+		}
+		standbys := fmt.Sprintf("%s: %d of %s flush a commit; streaming: %s", s.State, s.Number, strings.Join(s.Members, ", "), cmp.Or(strings.Join(s.Streaming, ", "), "none"))
+		lines = append(lines, []cell{{"synchronous", colour}, {standbys, plain}})
+	}
 	for _, name := range r.Election.Unconfirmed {
 		lines = append(lines, []cell{{"unconfirmed", yellow}, {name + " has not followed the leader since that term began", plain}})
 	}

@@ -39,6 +39,8 @@ var postgres = &kind{
 		{"a version as a number", orders, `version: 17.4`, "spec.version"},
 		{"a setting that is Holdfast's", orders, `parameters: {port: "5433"}`, "spec.parameters"},
 		{"a setting in capitals", orders, `parameters: {Work_Mem: 1MB}`, "spec.parameters"},
+		{"a quorum of all members", orders, `synchronous: {mode: Quorum, number: 8}`, "spec.synchronous.number"},
+		{"a Lease that is too short", orders, `failover: {leaseDuration: 5s}`, "spec.failover.leaseDuration"},
 		{"an owner that exists already", orders, `bootstrap: {owner: postgres}`, "spec.bootstrap.owner"},
 	},
 	mistakes: postgresMistakes,

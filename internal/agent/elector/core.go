@@ -52,7 +52,7 @@ func (c *core) tick() {
 	c.step(election.Tick{}, replies{})
 	c.repeatForce()
 	// A term whose promotion waits for the volume keeps the others from leading.
-	if c.state.Phase == election.Promoting && c.outbox.isLate(c.o.Now(), c.o.Config.Timing.Duration()) {
+	if c.state.Phase == election.Promoting && c.outbox.isLate(c.o.Now(), c.state.Config.Timing.Duration()) {
 		c.journal.writeLine(slog.LevelError, "the volume does not take the record of the election: this member does not lead", "term", c.state.Term())
 		c.step(election.ServerFailed{Term: c.state.Term()}, replies{})
 	}
@@ -145,7 +145,7 @@ func (c *core) failWrite(err error) {
 	if c.outbox.failure != reason {
 		c.journal.writeLine(slog.LevelError, "the record of the election is not on the volume", "error", err.Error())
 	}
-	for _, client := range c.outbox.failWrite(reason, c.o.Now()+c.o.Config.Timing.Renewal()/2) {
+	for _, client := range c.outbox.failWrite(reason, c.o.Now()+c.state.Config.Timing.Renewal()/2) {
 		client.done <- errors.New(reason)
 	}
 	c.publish()
@@ -178,12 +178,12 @@ func (c *core) currentView() View {
 		PromisedUntil: c.state.PromisedUntil(), Stalled: c.outbox.failure, Fences: c.term.fences,
 		Leader:  Leader{UID: known.HolderUID, Pod: known.HolderPod, Volume: known.HolderVolume, Term: known.Term, Timeline: known.Timeline, ForcedTimeline: known.ForcedTimeline},
 		MayLead: strings.Join(known.Volumes, ","), Forced: c.state.Disk.Forced,
-		Rewinding: c.state.Disk.Rewinding, SystemIdentifier: c.state.Disk.SystemIdentifier,
+		LeaseDuration: known.Duration, Rewinding: c.state.Disk.Rewinding, SystemIdentifier: c.state.Disk.SystemIdentifier,
 	}
 	if known.Quorum != nil {
 		v.Quorum, v.Write = strings.Join(known.Quorum.Volumes, ","), known.Quorum.Write
 	}
-	if v.Stalled == "" && c.outbox.isLate(c.o.Now(), c.o.Config.Timing.Duration()) {
+	if v.Stalled == "" && c.outbox.isLate(c.o.Now(), c.state.Config.Timing.Duration()) {
 		v.Stalled = "this member's volume hangs: it does not take the record of the election"
 	}
 	if v.Stalled == "" {

@@ -192,7 +192,7 @@ func (c *core) writeLease(e election.WriteLease) {
 
 // request does a request to the API server beside the loop, within its time from sent.
 func (c *core) request(sent time.Duration, do func(context.Context)) {
-	left := c.o.Config.Timing.RequestTimeout() - (c.o.Now() - sent)
+	left := c.state.Pace().RequestTimeout() - (c.o.Now() - sent)
 	c.work.Go(func() {
 		ctx, cancel := context.WithTimeout(c.ctx, left)
 		defer cancel()

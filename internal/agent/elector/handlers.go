@@ -199,7 +199,7 @@ func (e *Elector) serveConfirm(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	wire := postgresapi.ConfirmReply{Term: reply.Term, Sent: int64(reply.Sent), Confirmed: reply.Confirmed}
+	wire := postgresapi.ConfirmReply{Term: reply.Term, Sent: int64(reply.Sent), Confirmed: reply.Confirmed, Promised: int64(reply.Promised)}
 	wire.ElectionHeader = e.answerHeader(message.ElectionHeader)
 	return wire, nil
 }

@@ -14,8 +14,9 @@ import (
 // askVote sends a request for a vote beside the loop. An answer that does not come in
 // time, or not from that volume, is lost.
 func (c *core) askVote(e election.AskVote) {
+	limit := c.state.Pace().VoteWait()
 	c.work.Go(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, c.o.Config.Timing.VoteWait())
+		ctx, cancel := context.WithTimeout(c.ctx, limit)
 		defer cancel()
 		message := encodeVoteRequest(e.Request)
 		var reply postgresapi.VoteReply
@@ -27,8 +28,9 @@ func (c *core) askVote(e election.AskVote) {
 
 // askConfirm sends a request for a confirmation. It counts only until the next round.
 func (c *core) askConfirm(e election.AskConfirm) {
+	limit := c.state.Pace().Renewal() / 2
 	c.work.Go(func() {
-		ctx, cancel := context.WithTimeout(c.ctx, c.o.Config.Timing.Renewal()/2)
+		ctx, cancel := context.WithTimeout(c.ctx, limit)
 		defer cancel()
 		message := postgresapi.ConfirmRequest{Term: e.Request.Term, Sent: int64(e.Request.Sent)}
 		message.From = e.Request.From
@@ -105,7 +107,7 @@ func decodeConfirmRequest(m postgresapi.ConfirmRequest) (election.ConfirmRequest
 }
 
 func decodeConfirmReply(m postgresapi.ConfirmReply) election.ConfirmReply {
-	return election.ConfirmReply{From: m.From, Term: m.Term, Sent: time.Duration(m.Sent), Confirmed: m.Confirmed}
+	return election.ConfirmReply{From: m.From, Term: m.Term, Sent: time.Duration(m.Sent), Confirmed: m.Confirmed, Promised: time.Duration(m.Promised)}
 }
 
 func encodePosition(p lease.Position) postgresapi.WALPoint {

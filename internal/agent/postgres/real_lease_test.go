@@ -101,6 +101,9 @@ func (m *memberLease) see(f primarylease.Facts) {
 	m.facts = f
 }
 
+// SetTiming changes nothing: it answers at once.
+func (m *memberLease) SetTiming(lease.Timing) {}
+
 func (m *memberLease) ReadFacts() primarylease.Facts {
 	m.mu.Lock()
 	defer m.mu.Unlock()

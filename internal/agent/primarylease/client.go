@@ -58,7 +58,8 @@ type Options struct {
 	// Config has the host, TLS, and the token's file.
 	Config   *rest.Config
 	Identity identity.Identity
-	Timing   lease.Timing
+	// Timing limits requests until SetTiming replaces it.
+	Timing lease.Timing
 	// Labels are given to a Lease that is created.
 	Labels map[string]string
 	// Cluster is asked at every write for the UID of the cluster; nil for none.
@@ -76,6 +77,8 @@ type Client struct {
 	name    string
 	leases  *url.URL
 	token   *token
+	// timing is the one in use.
+	timing atomic.Pointer[lease.Timing]
 	// connections are replaced as a whole after an outage.
 	connections atomic.Pointer[http.Transport]
 	dialing     atomic.Bool
@@ -99,6 +102,7 @@ func New(o Options) (*Client, error) {
 	if c.token, err = openToken(o.Config.BearerTokenFile, o.Now()); err != nil {
 		return nil, err
 	}
+	c.timing.Store(&o.Timing)
 	transport, err := c.newTransport()
 	if err != nil {
 		return nil, err
@@ -106,6 +110,11 @@ func New(o Options) (*Client, error) {
 	c.connections.Store(transport)
 	return c, nil
 }
+
+// SetTiming replaces the timing. Connections that are made from then on follow it.
+func (c *Client) SetTiming(t lease.Timing) { c.timing.Store(&t) }
+
+func (c *Client) readTiming() lease.Timing { return *c.timing.Load() }
 
 // ReadLease reads the Lease. The reading has the times of the request by
 // CLOCK_BOOTTIME; the error explains any answer but lease.Done and lease.Missing.
@@ -141,7 +150,7 @@ func (c *Client) WriteLease(ctx context.Context, base lease.Version, r lease.Rec
 		next, method, target = latest.DeepCopy(), http.MethodPut, *c.leases.JoinPath(c.name)
 		next.ManagedFields = nil
 	}
-	if err := writeRecord(next, r, c.options.Timing, time.Now()); err != nil {
+	if err := writeRecord(next, r, time.Now()); err != nil {
 		return lease.Forbidden, lease.Version{}, fmt.Errorf("write Lease %s: %w", c.name, err)
 	}
 	c.annotateWriter(next, r)
@@ -191,7 +200,7 @@ func answerOf(err error) lease.Answer {
 
 // request does one request within the request timeout.
 func (c *Client) request(ctx context.Context, method string, target *url.URL, body *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timing.RequestTimeout())
+	ctx, cancel := context.WithTimeout(ctx, c.readTiming().RequestTimeout())
 	defer cancel()
 	var isSent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { isSent.Store(true) }})

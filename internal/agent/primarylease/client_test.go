@@ -147,7 +147,7 @@ func open(t *testing.T, o Options) *Client {
 func record(term int64) lease.Record {
 	return lease.Record{
 		HolderUID: "p1", HolderPod: "orders-0", HolderVolume: "v0", Term: term, Timeline: term, HighestTimeline: term, ReachedTimeline: 1,
-		SystemIdentifier: "7", Revision: 2, Volumes: []string{"v0", "v1"}, Quorum: &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2},
+		SystemIdentifier: "7", Duration: 15 * time.Second, Revision: 2, Volumes: []string{"v0", "v1"}, Quorum: &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2},
 		Acknowledged: lease.Position{Timeline: term, LSN: 0x1_0300_0000},
 	}
 }
@@ -188,9 +188,8 @@ func TestRule3RecordIsWrittenAndRead(t *testing.T) {
 // A record that an edit made unreadable is no record, rather than half of one.
 func TestRule5EditedRecordIsNoRecord(t *testing.T) {
 	var l coordinationv1.Lease
-	timing, _ := lease.NewTiming(0)
 	for _, annotation := range []string{"", "{", `{"term":"x"}`, `{"acknowledged":"1:0/0/0"}`, `{"acknowledged":"-1:0/1"}`, `{"shutdown":"7"}`} {
-		if err := writeRecord(&l, record(3), timing, time.Now()); err != nil {
+		if err := writeRecord(&l, record(3), time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		l.Annotations[AnnotationRecord] = annotation
@@ -200,14 +199,39 @@ func TestRule5EditedRecordIsNoRecord(t *testing.T) {
 	}
 }
 
+// Observers wait for the duration in the Lease: one that only a part of it has was not
+// written by the holder. A record of an agent that knows no other one has the default.
+func TestRule2EditedDurationIsNoRecord(t *testing.T) {
+	var l coordinationv1.Lease
+	if err := writeRecord(&l, record(3), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if r := readRecord(&l); r.Duration != 15*time.Second || *l.Spec.LeaseDurationSeconds != 15 {
+		t.Errorf("%+v, and in the spec %d", r, *l.Spec.LeaseDurationSeconds)
+	}
+	for _, edited := range []*int32{new(int32(10)), nil} {
+		l.Spec.LeaseDurationSeconds = edited
+		if r := readRecord(&l); r.Validate() == nil || r.Term != 0 {
+			t.Errorf("%v: %+v", edited, r)
+		}
+	}
+	earlier := record(3)
+	earlier.Duration = 0
+	if err := writeRecord(&l, earlier, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if r := readRecord(&l); r.Duration != 0 || r.Validate() != nil || *l.Spec.LeaseDurationSeconds != 10 {
+		t.Errorf("%+v, and in the spec %d", r, *l.Spec.LeaseDurationSeconds)
+	}
+}
+
 // A renewal gives the Lease another version even if nothing else changes.
 func TestRule2RenewalAlwaysChangesTheLease(t *testing.T) {
 	var l coordinationv1.Lease
-	timing, _ := lease.NewTiming(0)
 	now := time.Now()
 	for range 2 {
 		before := l.Spec.RenewTime
-		if err := writeRecord(&l, record(3), timing, now); err != nil {
+		if err := writeRecord(&l, record(3), now); err != nil {
 			t.Fatal(err)
 		}
 		if before != nil && before.Equal(l.Spec.RenewTime) {

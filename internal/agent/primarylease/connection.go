@@ -20,7 +20,7 @@ func (c *Client) newTransport() (*http.Transport, error) {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	config.NextProtos = []string{"http/1.1"}
-	timing := c.options.Timing
+	timing := c.readTiming()
 	return &http.Transport{
 		// Not one that tries a second address before the first has timed out would
 		// be of use here: a Service has one.

@@ -1,6 +1,7 @@
 package primarylease
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,18 +21,20 @@ const AnnotationRecord = "holdfast.dev/leadership"
 // written is the form of a lease.Record in AnnotationRecord. The holder stands in
 // spec.holderIdentity, so that an edit of either is noticed.
 type written struct {
-	HolderVolume    string   `json:"holderVolume,omitempty"`
-	Term            int64    `json:"term"`
-	Timeline        int64    `json:"timeline"`
-	HighestTimeline int64    `json:"highestTimeline"`
-	ReachedTimeline int64    `json:"reachedTimeline"`
-	ForcedTimeline  int64    `json:"forcedTimeline,omitempty"`
-	Revision        int64    `json:"revision"`
-	Volumes         []string `json:"volumes"`
-	Quorum          *quorum  `json:"quorum,omitempty"`
-	Acknowledged    string   `json:"acknowledged,omitempty"`
-	Shutdown        string   `json:"shutdown,omitempty"`
-	Successor       string   `json:"successor,omitempty"`
+	HolderVolume    string `json:"holderVolume,omitempty"`
+	Term            int64  `json:"term"`
+	Timeline        int64  `json:"timeline"`
+	HighestTimeline int64  `json:"highestTimeline"`
+	ReachedTimeline int64  `json:"reachedTimeline"`
+	ForcedTimeline  int64  `json:"forcedTimeline,omitempty"`
+	// Duration repeats spec.leaseDurationSeconds, so that an edit of that is noticed.
+	Duration     int64    `json:"leaseDurationSeconds,omitempty"`
+	Revision     int64    `json:"revision"`
+	Volumes      []string `json:"volumes"`
+	Quorum       *quorum  `json:"quorum,omitempty"`
+	Acknowledged string   `json:"acknowledged,omitempty"`
+	Shutdown     string   `json:"shutdown,omitempty"`
+	Successor    string   `json:"successor,omitempty"`
 }
 
 type quorum struct {
@@ -42,7 +45,7 @@ type quorum struct {
 // writeRecord puts a record into a Lease, which is changed in place. A renewal
 // changes spec.renewTime even if the machine's clock stands still: the API server
 // gives an update that changes nothing no new version.
-func writeRecord(l *coordinationv1.Lease, r lease.Record, t lease.Timing, now time.Time) error {
+func writeRecord(l *coordinationv1.Lease, r lease.Record, now time.Time) error {
 	text, err := json.Marshal(encodeRecord(r))
 	if err != nil {
 		return fmt.Errorf("encode the Lease's record: %w", err)
@@ -62,7 +65,7 @@ func writeRecord(l *coordinationv1.Lease, r lease.Record, t lease.Timing, now ti
 		l.Spec.AcquireTime = &renewal
 	}
 	l.Spec.HolderIdentity, l.Spec.RenewTime = &r.HolderUID, &renewal
-	l.Spec.LeaseDurationSeconds = new(int32(t.Duration() / time.Second))
+	l.Spec.LeaseDurationSeconds = new(int32(cmp.Or(r.Duration, lease.DefaultDuration) / time.Second))
 	l.Spec.LeaseTransitions = new(int32(min(r.Term, 1<<31-1)))
 	return nil
 }
@@ -70,7 +73,7 @@ func writeRecord(l *coordinationv1.Lease, r lease.Record, t lease.Timing, now ti
 func encodeRecord(r lease.Record) written {
 	w := written{
 		HolderVolume: r.HolderVolume, Term: r.Term, Timeline: r.Timeline, HighestTimeline: r.HighestTimeline,
-		ReachedTimeline: r.ReachedTimeline, ForcedTimeline: r.ForcedTimeline, Revision: r.Revision, Volumes: r.Volumes,
+		ReachedTimeline: r.ReachedTimeline, ForcedTimeline: r.ForcedTimeline, Duration: int64(r.Duration / time.Second), Revision: r.Revision, Volumes: r.Volumes,
 		Acknowledged: formatPosition(r.Acknowledged), Successor: r.Successor,
 	}
 	if r.Quorum != nil {
@@ -91,13 +94,15 @@ func readRecord(l *coordinationv1.Lease) lease.Record {
 	}
 	acknowledged, isPosition := parsePosition(w.Acknowledged)
 	shutdown, isShutdown := parsePosition(w.Shutdown)
-	if !isPosition || !isShutdown {
+	isEdited := w.Duration != 0 && (l.Spec.LeaseDurationSeconds == nil || int64(*l.Spec.LeaseDurationSeconds) != w.Duration)
+	if !isPosition || !isShutdown || isEdited {
 		return lease.Record{}
 	}
 	r := lease.Record{
 		HolderPod: l.Annotations[leaseclient.AnnotationPrimary], HolderVolume: w.HolderVolume,
 		Term: w.Term, Timeline: w.Timeline, HighestTimeline: w.HighestTimeline, ReachedTimeline: w.ReachedTimeline, ForcedTimeline: w.ForcedTimeline,
 		SystemIdentifier: l.Annotations[v1alpha1.AnnotationSystemIdentifier],
+		Duration:         time.Duration(w.Duration) * time.Second,
 		Revision:         w.Revision, Volumes: w.Volumes, Acknowledged: acknowledged, Successor: w.Successor,
 	}
 	if l.Spec.HolderIdentity != nil {

@@ -104,4 +104,6 @@ type ConfirmReply struct {
 	// Confirmed says that the member promises, for the duration of the Lease from its
 	// receipt of the request.
 	Confirmed bool `json:"confirmed"`
+	// Promised is that duration, in nanoseconds; 0 for 10 s.
+	Promised int64 `json:"promised,omitempty"`
 }

@@ -8,6 +8,9 @@ type FailoverConfig struct {
 	MaxLag uint64 `json:"maxLag,omitempty"`
 	// NoFailover are the pods of members that never lead, sorted.
 	NoFailover []string `json:"noFailover,omitempty"`
+	// LeaseDuration is how long the Lease counts without a renewal, in seconds; 0 for
+	// the default of 10.
+	LeaseDuration int64 `json:"leaseDurationSeconds,omitempty"`
 	// Synchronous is set in synchronous mode only.
 	Synchronous *SynchronousConfig `json:"synchronous,omitempty"`
 	// Switchover is the request for another primary; nil for none.
@@ -66,6 +69,11 @@ type ElectionState struct {
 	// flush a commit; empty in asynchronous mode.
 	Quorum []string `json:"quorum,omitempty"`
 	Write  int      `json:"write,omitempty"`
+	// Streaming are, of a member that leads, the pods that stream from it and have
+	// flushed some of its timeline, sorted.
+	Streaming []string `json:"streaming,omitempty"`
+	// LeaseDuration is that of the Lease, in seconds; 0 for the default of 10.
+	LeaseDuration int64 `json:"leaseDurationSeconds,omitempty"`
 	// Refused is the ID of the newest SwitchoverRequest that this member refused, and
 	// RefusedReason why.
 	Refused       string `json:"refused,omitempty"`

@@ -13,19 +13,22 @@ import (
 // members' reports: a primary that was superseded stays so while its successor does
 // not answer. With each term, every other member is unconfirmed until it has followed
 // its leader: the one that led before, and one that did not answer in the election, may
-// have WAL that the new leader never received.
-func planElection(s objects.Set, o memberset.Observation, lead leadership) *v1alpha1.ElectionStatus {
+// have WAL that the new leader never received. Declared is how many standbys are to
+// acknowledge a commit.
+func planElection(s objects.Set, o memberset.Observation, lead leadership, declared int) *v1alpha1.ElectionStatus {
 	recorded := s.Cluster.CommonStatus().Election
 	if lead.lease == nil || lead.lease.HolderPod == "" {
 		return recorded.DeepCopy()
 	}
 	e := &v1alpha1.ElectionStatus{Leader: lead.lease.HolderPod, Term: lead.lease.Term}
 	if recorded != nil {
-		e.MayLead = slices.Clone(recorded.MayLead)
+		e.MayLead, e.Synchronous, e.LeaseDuration = slices.Clone(recorded.MayLead), recorded.Synchronous.DeepCopy(), recorded.LeaseDuration
 		e.Unconfirmed = listUnconfirmed(s, o, *e, *recorded)
 	}
 	if lead.isLed() {
-		e.MayLead = nameVolumes(s, o, lead.readElection().MayLead)
+		own := lead.readElection()
+		e.MayLead, e.LeaseDuration = nameVolumes(s, o, own.MayLead), describeLeaseDuration(own)
+		e.Synchronous = findSynchronous(s, o, own, declared)
 	}
 	return e
 }

@@ -14,7 +14,9 @@ func failoverConfig(c *v1alpha1.PostgresCluster, r requests) postgresapi.Failove
 	if config.Switchover == nil {
 		config.Switchover = r.scaling.request
 	}
+	config.Synchronous = synchronousConfig(c)
 	if f := c.Spec.Failover; f != nil {
+		config.LeaseDuration = leaseSeconds(f)
 		if f.MaxLag != nil {
 			config.MaxLag = uint64(max(0, f.MaxLag.Value()))
 		}

@@ -212,3 +212,13 @@ func (j *judgement) explainNoPrimary() string {
 	}
 	return strings.Join(j.lead.listDoubts(), "; ")
 }
+
+// DecodeStatus reads a member's answer.
+func DecodeStatus(text []byte) (agentapi.Status, error) {
+	return agentapi.DecodeStatus[postgresapi.ReplicationStatus](text)
+}
+
+// readReplication is what of a status only members of PostgreSQL report.
+func readReplication(m *agentapi.Status) postgresapi.ReplicationStatus {
+	return agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](m)
+}

@@ -33,7 +33,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	v := readVersions(c, &view, lead)
 	d, writable, stalls := planDesired(c, &view, lead, v)
 	view.SetDesired(d.Desired)
-	election := planElection(view.Set, o, lead)
+	election := planElection(view.Set, o, lead, countDeclared(c))
 	keepUnconfirmed(&view, election)
 	j := judgement{c: c, v: v, lead: lead, scale: d.scale, requests: d.requests, Judgement: memberset.NewJudgement(view, stalls)}
 	for n := range d.Count {
@@ -47,6 +47,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 	j.judgeService()
+	j.judgeSynchronous()
 	j.judgeArchive()
 	noCandidate := j.judgeNoCandidate(now)
 
@@ -126,6 +127,10 @@ func (j *judgement) judgeService() {
 	primary := j.findPrimary()
 	if primary != "" && j.lead.status.DiskFull {
 		j.AddAvailable(false, v1alpha1.ReasonVolumeFull, "%s answers, and its writes fail: volume %s has no disk space left", primary, j.VolumeName(j.lead.leader))
+		return
+	}
+	if q := j.findQuorum(); primary != "" && commitsWait(q) {
+		j.AddAvailable(false, v1alpha1.ReasonSynchronousDegraded, "%s answers, and %s", primary, j.describeWaiting(q))
 		return
 	}
 	if primary != "" && j.Observed.ServicePods[suffixRW][primary] {

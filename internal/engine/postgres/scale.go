@@ -60,7 +60,7 @@ func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadershi
 		return scalePlan{have, waitPrimary}
 	case view.Observed.DataDiverged(last) && c.Spec.DeletionPolicy == v1alpha1.DeletionDelete:
 		return scalePlan{have, waitDiverged}
-	case c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && isUnconfirmed(view.Set, planElection(view.Set, view.Observed, lead), last):
+	case c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && isUnconfirmed(view.Set, planElection(view.Set, view.Observed, lead, countDeclared(c)), last):
 		return scalePlan{have, waitUnconfirmed}
 	}
 	return scalePlan{last, waitNone}

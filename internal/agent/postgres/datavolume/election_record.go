@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/election"
@@ -61,6 +62,7 @@ type electionLeader struct {
 	ReachedTimeline  int64             `json:"reachedTimeline,omitempty"`
 	ForcedTimeline   int64             `json:"forcedTimeline,omitempty"`
 	SystemIdentifier string            `json:"systemIdentifier,omitempty"`
+	LeaseDuration    int64             `json:"leaseDuration,omitempty"` // nanoseconds
 	Revision         int64             `json:"revision,omitempty"`
 	Volumes          []string          `json:"volumes,omitempty"`
 	Quorum           *electionQuorum   `json:"quorum,omitempty"`
@@ -169,7 +171,7 @@ func encodeLeader(r lease.Record) electionLeader {
 	l := electionLeader{
 		HolderUID: r.HolderUID, HolderPod: r.HolderPod, HolderVolume: r.HolderVolume,
 		Term: r.Term, Timeline: r.Timeline, HighestTimeline: r.HighestTimeline, ReachedTimeline: r.ReachedTimeline, ForcedTimeline: r.ForcedTimeline,
-		SystemIdentifier: r.SystemIdentifier, Revision: r.Revision, Volumes: r.Volumes,
+		SystemIdentifier: r.SystemIdentifier, LeaseDuration: int64(r.Duration), Revision: r.Revision, Volumes: r.Volumes,
 		Acknowledged: electionPosition{r.Acknowledged.Timeline, r.Acknowledged.LSN}, Successor: r.Successor,
 	}
 	if r.Quorum != nil {
@@ -185,7 +187,7 @@ func decodeLeader(l electionLeader) lease.Record {
 	r := lease.Record{
 		HolderUID: l.HolderUID, HolderPod: l.HolderPod, HolderVolume: l.HolderVolume,
 		Term: l.Term, Timeline: l.Timeline, HighestTimeline: l.HighestTimeline, ReachedTimeline: l.ReachedTimeline, ForcedTimeline: l.ForcedTimeline,
-		SystemIdentifier: l.SystemIdentifier, Revision: l.Revision, Volumes: l.Volumes,
+		SystemIdentifier: l.SystemIdentifier, Duration: time.Duration(l.LeaseDuration), Revision: l.Revision, Volumes: l.Volumes,
 		Acknowledged: lease.Position{Timeline: l.Acknowledged.Timeline, LSN: l.Acknowledged.Position}, Successor: l.Successor,
 	}
 	if l.Quorum != nil {

@@ -45,6 +45,8 @@ type DutyOptions struct {
 	// Reached lists the pods whose streams have flushed a record of the leader's
 	// timeline.
 	Reached func() []string
+	// SetTiming passes the timing on to the client of the Lease.
+	SetTiming func(lease.Timing)
 	// Fences counts the fences by the guard before this process.
 	Fences int64
 }
@@ -65,8 +67,11 @@ type Duty struct {
 	forced string
 }
 
-// NewDuty has done nothing yet.
-func NewDuty(o DutyOptions) *Duty { return &Duty{o: o} }
+// NewDuty has done nothing yet. The election begins with the default timing.
+func NewDuty(o DutyOptions) *Duty {
+	timing, _ := lease.NewTiming(0)
+	return &Duty{o: o, limits: election.LimitsWanted{Timing: timing}}
+}
 
 // Follow does the duty until ctx ends.
 func (d *Duty) Follow(ctx context.Context) {
@@ -105,8 +110,11 @@ func (d *Duty) reportView(v elector.View) {
 	}
 	state := &postgresapi.ElectionState{
 		Volume: v.Volume, Phase: elector.PhaseName(v.Phase), Stalled: v.Stalled, Fences: d.o.Fences + v.Fences,
-		MayLead: splitIDs(v.MayLead), Quorum: splitIDs(v.Quorum), Write: v.Write,
+		MayLead: splitIDs(v.MayLead), Quorum: splitIDs(v.Quorum), Write: v.Write, LeaseDuration: int64(v.LeaseDuration / time.Second),
 		Refused: d.refused, RefusedReason: d.reason, Forced: v.Forced,
+	}
+	if v.Phase == election.Leading {
+		state.Streaming = d.o.Reached()
 	}
 	var known *postgresapi.LeaseState
 	if v.Leader.Term > 0 {
@@ -130,7 +138,12 @@ func splitIDs(text string) []string {
 
 // passRequests tells the election the limits and requests of the cluster.
 func (d *Duty) passRequests(ctx context.Context, view elector.View, config *agent.Config) {
-	limits := election.LimitsWanted{NoFailover: slices.Contains(config.NoFailover, d.o.Pod), MaxLag: config.MaxLag}
+	limits := election.LimitsWanted{NoFailover: slices.Contains(config.NoFailover, d.o.Pod), MaxLag: config.MaxLag, Timing: d.limits.Timing}
+	timing, err := lease.NewTiming(time.Duration(config.LeaseDuration) * time.Second)
+	if err == nil && timing != limits.Timing { // the API refuses others
+		limits.Timing = timing
+		d.o.SetTiming(timing)
+	}
 	if limits != d.limits {
 		d.limits = limits
 		d.o.Elector.RequestLimits(limits)

@@ -125,7 +125,8 @@ func newDutyWorld(t *testing.T) *dutyWorld {
 			defer w.mu.Unlock()
 			return w.reached
 		},
-		Fences: 2,
+		SetTiming: func(timing lease.Timing) { w.elector.ask("timing " + timing.Duration().String()) },
+		Fences:    2,
 	})
 	return w
 }
@@ -284,14 +285,17 @@ func TestRule17StandingSwitchoverIsTriedAgain(t *testing.T) {
 func TestRule10LimitsAndRequestsArePassedOn(t *testing.T) {
 	inDuty(t, func(t *testing.T, w *dutyWorld) {
 		expectAsked(t, w)
-		w.configure(func(c *agentapi.ClusterConfig) { c.MaxLag, c.NoFailover = 100, []string{"orders-0"} })
-		expectAsked(t, w, "limits")
-		if want := (election.LimitsWanted{NoFailover: true, MaxLag: 100}); w.elector.limits != want {
+		w.configure(func(c *agentapi.ClusterConfig) {
+			c.MaxLag, c.NoFailover, c.LeaseDuration = 100, []string{"orders-0"}, 15
+		})
+		expectAsked(t, w, "timing 15s", "limits")
+		timing, _ := lease.NewTiming(15 * time.Second)
+		if want := (election.LimitsWanted{NoFailover: true, MaxLag: 100, Timing: timing}); w.elector.limits != want {
 			t.Errorf("limits %+v", w.elector.limits)
 		}
 		w.configure(func(c *agentapi.ClusterConfig) { c.NoFailover = []string{"orders-1"} })
 		expectAsked(t, w, "limits")
-		if want := (election.LimitsWanted{MaxLag: 100}); w.elector.limits != want {
+		if want := (election.LimitsWanted{MaxLag: 100, Timing: timing}); w.elector.limits != want {
 			t.Errorf("limits %+v", w.elector.limits)
 		}
 
@@ -320,7 +324,7 @@ func TestDutyReportsTheElection(t *testing.T) {
 		synctest.Wait()
 		want := postgresapi.ElectionState{
 			Volume: "v0", Phase: "Leading", Stalled: "why", Fences: 3, MayLead: []string{"v0", "v1", "v2"},
-			Quorum: []string{"v0", "v1"}, Write: 2, Forced: "once",
+			Quorum: []string{"v0", "v1"}, Write: 2, Streaming: []string{"orders-1", "orders-2"}, Forced: "once",
 		}
 		if diff := cmp.Diff(want, w.readElection()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

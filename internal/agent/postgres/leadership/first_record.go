@@ -23,6 +23,7 @@ import (
 type LeaseStore interface {
 	elector.LeaseClient
 	ReadFacts() primarylease.Facts
+	SetTiming(t lease.Timing)
 }
 
 // FirstRecord makes the record of the Lease by which a cluster begins to elect: after

@@ -31,6 +31,8 @@ type fakeLease struct {
 
 func (f *fakeLease) ReadLease(context.Context) (lease.Reading, error) { return f.reading, f.err }
 
+func (f *fakeLease) SetTiming(lease.Timing) {}
+
 func (f *fakeLease) ReadFacts() primarylease.Facts { return f.facts }
 
 func (f *fakeLease) WriteLease(_ context.Context, base lease.Version, r lease.Record) (lease.Answer, lease.Version, error) {

@@ -66,14 +66,16 @@ func (m membership) mayReturn(volume string, joined []string) bool {
 }
 
 // planQuorum plans the volumes that acknowledge commits: those of all members that may
-// lead. Before as many have joined as are to acknowledge a commit, there is none.
+// lead. Before as many have joined as are to acknowledge a commit, there is none. A
+// quorum that degrades has only the members that stream, and all of them have each
+// commit: any of them may lead then, and no other one.
 func (m membership) planQuorum(volumes []string) *lease.Quorum {
 	if m.synchronous == nil {
 		return nil
 	}
 	write := m.synchronous.Number + 1
-	if m.synchronous.Degrade {
-		write = min(write, 1+m.countStreaming(volumes))
+	if streaming := m.listStreaming(volumes); m.synchronous.Degrade && len(streaming) < write {
+		return &lease.Quorum{Volumes: streaming, Write: len(streaming)}
 	}
 	if write > len(volumes) {
 		if m.quorum != nil {
@@ -84,13 +86,15 @@ func (m membership) planQuorum(volumes []string) *lease.Quorum {
 	return &lease.Quorum{Volumes: volumes, Write: write}
 }
 
-// countStreaming is how many other members stream that may lead.
-func (m membership) countStreaming(volumes []string) int {
-	n := 0
+// listStreaming are, sorted, the volume of this member and those of the others that
+// stream and may lead.
+func (m membership) listStreaming(volumes []string) []string {
+	streaming := []string{m.own}
 	for _, pod := range m.reached {
 		if v := m.volumes[pod]; v != "" && slices.Contains(volumes, v) {
-			n++
+			streaming = append(streaming, v)
 		}
 	}
-	return n
+	slices.Sort(streaming)
+	return slices.Compact(streaming)
 }

@@ -3,7 +3,6 @@ package servercontrol
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
@@ -162,80 +161,38 @@ func (c *Control) Promote(term context.Context, p elector.Promotion) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(term, cancel)()
-		if err := c.promoteServer(ctx, p); err != nil {
+		names := c.nameQuorum(p.Quorum)
+		run, err := c.promoteServer(ctx, p, names)
+		if err != nil {
 			c.o.Log.Error("the server is not promoted", "term", p.Term, "timeline", p.Timeline, "error", err.Error())
 			c.reports.ReportFailed(p.Term)
+			return
 		}
+		c.keepNames(ctx, p.Quorum, run, names)
 	})
 }
 
-func (c *Control) promoteServer(ctx context.Context, p elector.Promotion) error {
-	quorum, err := c.findQuorum(p.Quorum)
-	if err != nil {
-		return err
-	}
+func (c *Control) promoteServer(ctx context.Context, p elector.Promotion, quorum rolechange.Quorum) (*Run, error) {
 	run := c.awaitStart(ctx)
 	if run == nil {
-		return errors.New("no server runs that could be promoted")
+		return nil, errors.New("no server runs that could be promoted")
 	}
 	ctx, cancel := c.boundPromotion(ctx, run, p.Term)
 	defer cancel()
 	if err := datavolume.WriteLeader(c.o.Volume, datavolume.LeaderRecord{Term: p.Term, Timeline: p.Timeline}); err != nil {
-		return err
+		return nil, err
 	}
 	promoted, err := run.Server.Promote(ctx, rolechange.Promotion{Timeline: p.Timeline, Quorum: quorum})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !c.recordLed(run, p.Term) {
-		return errors.New("the server ended as soon as it was promoted")
+		return nil, errors.New("the server ended as soon as it was promoted")
 	}
 	run.BecomePrimary(promoted)
 	c.reports.ReportPromoted(p.Term, p.Timeline)
 	c.o.Log.Info("the server is the primary", "term", p.Term, "timeline", p.Timeline)
-	return nil
-}
-
-// findQuorum names the standbys of a quorum, by the application names of their streams.
-func (c *Control) findQuorum(q *lease.Quorum) (rolechange.Quorum, error) {
-	if q == nil || q.Write < 2 {
-		return rolechange.Quorum{}, nil
-	}
-	found := rolechange.Quorum{Number: q.Write - 1}
-	own := c.reports.Volume()
-	for _, volume := range q.Volumes {
-		if volume == own {
-			continue
-		}
-		pod, known := c.o.Directory.FindPod(volume)
-		if !known {
-			return rolechange.Quorum{}, fmt.Errorf("no pod is known to run on volume %s of the quorum", volume)
-		}
-		found.Members = append(found.Members, pod)
-	}
-	return found, nil
-}
-
-// SetQuorum implements elector.Server.
-func (c *Control) SetQuorum(term context.Context, id int64, q *lease.Quorum) {
-	c.command(func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(term, cancel)()
-		for ctx.Err() == nil {
-			quorum, err := c.findQuorum(q)
-			run := c.awaitRun(ctx)
-			if err == nil && run != nil {
-				err = run.Server.SetQuorum(ctx, quorum)
-			}
-			if err == nil && run != nil {
-				c.reports.ReportQuorumSet(id)
-				return
-			}
-			c.logUnlessEnded(ctx, "the quorum is not set yet", err)
-			clock.Sleep(ctx, retryPause)
-		}
-	})
+	return run, nil
 }
 
 // StopServer implements elector.Server.

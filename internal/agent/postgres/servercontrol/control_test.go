@@ -147,11 +147,25 @@ func (r fakeReports) ReportFenced(id int64)    { r.add("fence %d done", id) }
 func (r fakeReports) ReportQuorumSet(id int64) { r.add("quorum %d set", id) }
 
 // directory knows pods by their volumes.
-type directory map[string]string
+type directory struct {
+	mu   sync.Mutex
+	pods map[string]string
+}
 
-func (d directory) FindPod(volume string) (string, bool) {
-	pod, known := d[volume]
+func (d *directory) FindPod(volume string) (string, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod, known := d.pods[volume]
 	return pod, known
+}
+
+// learn has a pod run on a volume; empty for none.
+func (d *directory) learn(volume, pod string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.pods[volume] = pod; pod == "" {
+		delete(d.pods, volume)
+	}
 }
 
 // world is a control whose commands are done, by a clock of its own.
@@ -168,7 +182,7 @@ func newControl(t *testing.T) (*Control, *trace, string) {
 	c := New(Options{
 		Log: slog.New(slog.DiscardHandler), Volume: volume, PGData: filepath.Join(volume, datavolume.DataName),
 		Connection: func(elector.Leader) settings.PrimaryConnection { return settings.PrimaryConnection{} },
-		Directory:  directory{"v1": "orders-1", "v2": "orders-2"},
+		Directory:  &directory{pods: map[string]string{"v1": "orders-1", "v2": "orders-2"}},
 	})
 	c.SetReports(fakeReports{trace: recorded})
 	return c, recorded, volume
@@ -357,9 +371,9 @@ func TestPromoteReportsItsOutcome(t *testing.T) {
 		inWork(t, func(t *testing.T, w *world) {
 			w.attach(&fakeServer{})
 			unknown := promotion
-			unknown.Quorum = &lease.Quorum{Volumes: []string{"v0", "v9"}, Write: 2}
+			unknown.Quorum = &lease.Quorum{Volumes: []string{"v0", "v1", "v9"}, Write: 2}
 			w.Promote(t.Context(), unknown)
-			w.expect(t, "term 6 failed")
+			w.expect(t, "promotes to 5 with 1 of [orders-1 holdfast_volume_v9]", "is the primary on 5", "promoted: term 6, timeline 5")
 		})
 	})
 	t.Run("the term ends", func(t *testing.T) {
@@ -383,10 +397,11 @@ func TestRule15QuorumIsSetUntilItsTermEnds(t *testing.T) {
 		w.expect(t, "waits for 1 of [orders-1]", "waits for 1 of [orders-1]", "quorum 3 set")
 		w.SetQuorum(term, 4, nil)
 		w.expect(t, "waits for 0 of []", "quorum 4 set")
-		w.SetQuorum(term, 5, &lease.Quorum{Volumes: []string{"v0", "v9"}, Write: 2})
+		w.attach(&fakeServer{hangs: true})
+		w.SetQuorum(term, 5, &lease.Quorum{Volumes: []string{"v0", "v2"}, Write: 2})
 		time.Sleep(5 * retryPause)
 		end()
-		w.expect(t)
+		w.expect(t, "waits for 1 of [orders-2]", "ended")
 	})
 }
 

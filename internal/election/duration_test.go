@@ -1,0 +1,144 @@
+package election
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/lease"
+)
+
+// lead lets a primary lead for a while, every renewal of which is answered at once. It
+// returns the durations that it wrote, each once.
+func lead(t *testing.T, s State, from, to time.Duration) (State, []time.Duration) {
+	t.Helper()
+	var wrote []time.Duration
+	for now := from; now < to; now += second / 2 {
+		var effects []Effect
+		s, effects = Step(s, now, Tick{})
+		for len(effects) > 0 {
+			e := effects[0]
+			effects = effects[1:]
+			if contains[Fence]([]Effect{e}) || contains[StopServer]([]Effect{e}) {
+				t.Fatalf("%T after %s", e, now)
+			}
+			write, is := e.(WriteLease)
+			if !is {
+				continue
+			}
+			// A member that waits for what is recorded waits for the deadline, too.
+			if recorded := timingOf(write.Record.Duration); s.leadership.deadlines.Fence > recorded.Deadlines(write.Sent).Fence {
+				t.Errorf("at %s it records %s, and relies on the Lease until %s", now, recorded.Duration(), s.leadership.deadlines.Fence)
+			}
+			if len(wrote) == 0 || wrote[len(wrote)-1] != write.Record.Duration {
+				wrote = append(wrote, write.Record.Duration)
+			}
+			var more []Effect
+			s, more = Step(s, now, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: now.String()}, Sent: write.Sent})
+			effects = append(effects, more...)
+		}
+	}
+	return s, wrote
+}
+
+func want(s State, duration time.Duration, now time.Duration) State {
+	s, _ = Step(s, now, LimitsWanted{Timing: timingOf(duration)})
+	return s
+}
+
+// A longer duration is written with the next renewal, which comes in the time of the
+// shorter one. A shorter one is written when the deadline fits it; no deadline moves
+// back, and the primary goes on.
+func TestRule2DurationChangesWhileAMemberLeads(t *testing.T) {
+	s := newPrimary(t, nil)
+	s = want(s, 60*second, 11*second)
+	s, wrote := lead(t, s, 11*second, 40*second)
+	if len(wrote) != 1 || wrote[0] != 60*second || s.leadership.deadlines.Fence < 60*second {
+		t.Errorf("wrote %s, and relies on the Lease until %s", wrote, s.leadership.deadlines.Fence)
+	}
+	before := s.leadership.deadlines.Fence
+	s = want(s, 10*second, 40*second)
+	s, wrote = lead(t, s, 40*second, 100*second)
+	if len(wrote) != 2 || wrote[0] != 60*second || wrote[1] != 10*second {
+		t.Errorf("wrote %s", wrote)
+	}
+	if fence := s.leadership.deadlines.Fence; fence < before || fence > 107*second {
+		t.Errorf("it relies on the Lease until %s", fence)
+	}
+}
+
+// An observer waits for the longest duration that it knows of: its own, that of the
+// Lease, or that of what it read before.
+func TestRule2ObserverWaitsForTheLongestDuration(t *testing.T) {
+	for name, c := range map[string]struct{ own, recorded, known, waits time.Duration }{
+		"all alike":                 {10 * second, 10 * second, 10 * second, 10 * second},
+		"of an earlier agent":       {10 * second, 0, 0, 10 * second},
+		"its own is longer":         {30 * second, 10 * second, 10 * second, 30 * second},
+		"the Lease's is":            {10 * second, 30 * second, 10 * second, 30 * second},
+		"a shorter one is recorded": {10 * second, 10 * second, 30 * second, 10 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, record := newMember(t, "v1", "p2"), baseRecord
+			s.Config.Timing, s.Disk.Known.Duration, record.Duration = timingOf(c.own), c.known, c.recorded
+			for now := 2 * second; now < 80*second; now += second {
+				var effects []Effect
+				if s, effects = readAt(s, now, lease.Done, "1", record); contains[StopReceiver](effects) {
+					if waited := now - 2*second; waited < c.waits || waited > c.waits+5*second {
+						t.Errorf("it waited for %s", waited)
+					}
+					return
+				}
+			}
+			t.Error("it is no candidate")
+		})
+	}
+}
+
+// A Lease that was lost or edited is waited for as long as the one before.
+func TestRule2LostLeaseKeepsItsDuration(t *testing.T) {
+	s := newMember(t, "v1", "p2")
+	s.Disk.Known.Duration = 30 * second
+	for now := 2 * second; now < 30*second; now += second {
+		s, _ = readAt(s, now, lease.Missing, "", lease.Record{})
+		if forced, effects := Step(s, now, ForceRequest{"id"}); contains[StopReceiver](effects) || forced.Phase != Standby {
+			t.Fatalf("it follows a person's request after %s", now)
+		}
+	}
+}
+
+// A primary relies on a confirmation for no longer than it was promised, and a member
+// promises the longest duration that it knows of.
+func TestRule16ConfirmationIsOfTheShorterDuration(t *testing.T) {
+	for name, c := range map[string]struct {
+		promised [2]time.Duration
+		until    time.Duration
+	}{
+		"by earlier agents":    {[2]time.Duration{0, 0}, 52 * second}, // as before
+		"by one of another":    {[2]time.Duration{60 * second, 15 * second}, 52 * second},
+		"by both for the same": {[2]time.Duration{60 * second, 60 * second}, 40*second + 42*second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPrimary(t, nil)
+			s.Config.Timing, s.lease.record.Duration = timingOf(60*second), 60*second
+			s.leadership.deadlines, s.requests.outage = s.Config.Timing.Deadlines(10*second), true
+			s, effects := Step(s, 40*second, Tick{})
+			if !contains[AskConfirm](effects) {
+				t.Fatalf("it asks no member: %v", effects)
+			}
+			for i, volume := range []string{"v1", "v2"} {
+				s, _ = Step(s, 40*second+second/10, ConfirmReply{From: volume, Term: 5, Sent: 40 * second, Confirmed: true, Promised: c.promised[i]})
+			}
+			if s.leadership.deadlines.Fence != c.until {
+				t.Errorf("it relies on them until %s, not %s", s.leadership.deadlines.Fence, c.until)
+			}
+		})
+	}
+	m := newMember(t, "v1", "p2")
+	record := baseRecord
+	record.Duration = 30 * second
+	m, _ = readAt(m, 2*second, lease.Done, "1", record)
+	m, _ = readAt(m, 8*second, lease.Unanswered, "", lease.Record{})
+	m, effects := Step(m, 9*second, ConfirmRequest{From: "v0", Term: 5, Sent: 3 * second})
+	if reply := effects[len(effects)-1].(Confirm).Reply; !reply.Confirmed || reply.Promised != 30*second || m.PromisedUntil() != 39*second {
+		t.Errorf("%+v, promised until %s", reply, m.PromisedUntil())
+	}
+}
