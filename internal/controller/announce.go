@@ -144,6 +144,9 @@ func (r *Reconciler[C, O]) announceRequests(c C, before, after []v1alpha1.Reques
 		if now.Target != "" {
 			by = " by " + now.Target
 		}
+		if now.VolumeUID != "" {
+			by = ": volume " + now.VolumeUID + " of " + now.Target + " is discarded"
+		}
 		known := slices.ContainsFunc(before, func(o v1alpha1.RequestStatus) bool { return o.Type == now.Type && o.ID == now.ID })
 		switch {
 		case slices.Contains(before, now):

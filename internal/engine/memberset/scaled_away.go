@@ -55,12 +55,12 @@ type endings struct {
 	clusters map[types.NamespacedName]map[types.UID]time.Time
 }
 
-// observeEndings answers since when the volumes of former members have had no pod, by
-// ordinal.
+// observeEndings answers since when the volumes of former members have had no pod, and
+// since when those of others are discarded by request, by ordinal.
 func (e *endings) observeEndings(s objects.Set, o Observation, now time.Time) map[int]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	surplus := listSurplus(s, o)
+	surplus := append(listSurplus(s, o), listDiscarded(s, o)...)
 	if len(surplus) == 0 {
 		delete(e.clusters, s.Key())
 		return nil

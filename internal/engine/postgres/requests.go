@@ -19,6 +19,7 @@ type requests struct {
 	// scaling is the switchover that the operator itself requests, since the member
 	// that leads is beyond spec.replicas.
 	scaling switchover
+	discard discard
 	// wait is how long members are still given to answer before a request is decided;
 	// 0 for not at all.
 	wait time.Duration
@@ -32,6 +33,7 @@ func planRequests(c *v1alpha1.PostgresCluster, view *memberset.View, lead leader
 	r := requests{older: planOlderData(c, view.Observed, lead, promotes || silence > 0)}
 	r.promotion = planPromotion(c, view.Observed, lead, scale.count, isRunning(r.older.status) || silence > 0)
 	r.switchover = planSwitchover(c, view.Observed, lead)
+	r.discard = planDiscard(c, view.Observed, lead, scale.count)
 	r.scaling = planScalingSwitchover(c, view.Observed, lead, scale, isRunning(r.switchover.status))
 	if isWaiting(c, requestOlderData) || isWaiting(c, requestPromote) {
 		r.wait = silence
@@ -41,7 +43,7 @@ func planRequests(c *v1alpha1.PostgresCluster, view *memberset.View, lead leader
 
 // listRequests are the one-shot requests that status records.
 func (r requests) listRequests() (recorded []v1alpha1.RequestStatus) {
-	for _, status := range []*v1alpha1.RequestStatus{r.older.status, r.promotion.status, r.scaling.status, r.switchover.status} {
+	for _, status := range []*v1alpha1.RequestStatus{r.discard.status, r.older.status, r.promotion.status, r.scaling.status, r.switchover.status} {
 		if status != nil {
 			recorded = append(recorded, *status)
 		}
