@@ -32,7 +32,7 @@ exec unshare --mount --pid --fork --kill-child --propagation private bash -c '
 	while read -r package; do
 		echo "--- $package"
 		chroot --userspec=postgres:postgres --groups= "$root" env -i PATH="/$bin:/usr/bin:/bin" HOME=/tmp LANG=C.UTF-8 \
-			sh -c "cd /mnt/$package && exec ./real.test -test.run \"\$0\" -test.timeout 20m" "$focus" >"$work/out" 2>&1 || failed=1
+			sh -c "cd /mnt/$package && exec ./real.test -test.run \"\$0\" -test.timeout 60m" "$focus" >"$work/out" 2>&1 || failed=1
 		if grep -q "^\(FAIL\|panic:\)" "$work/out"; then cat "$work/out"; else tail -1 "$work/out"; fi
 	done <"$work/packages"
 	exit $failed

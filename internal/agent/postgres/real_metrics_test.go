@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,7 +54,9 @@ func TestRealMetrics(t *testing.T) {
 	if text := replica.scrapeMetrics(); strings.Contains(text, "\nholdfast_pg_lease_renewed_seconds ") || strings.Contains(text, "\nholdfast_pg_synchronous_standbys_streaming ") {
 		t.Error("a replica reports what only a primary has")
 	}
-	primary.exec("alter system set synchronous_standby_names = 'ANY 1 (\"orders-1\")'", "select pg_reload_conf()")
+	// From 17 on ALTER SYSTEM is refused.
+	mustWrite(t, filepath.Join(primary.o.pgdataPath(), "postgresql.auto.conf"), "synchronous_standby_names = 'ANY 1 (\"orders-1\")'\n")
+	primary.exec("select pg_reload_conf()")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if strings.Contains(primary.scrapeMetrics(), "\nholdfast_pg_synchronous_standbys_streaming 1\n") {
 			return
