@@ -12,6 +12,8 @@ FOCUS ?= .
 PLATFORMS ?= linux/amd64 linux/arm64
 # The oldest supported etcd release, and the newest of two minor versions.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
+# The majors of PostgreSQL that suites of Debian have.
+POSTGRES_MAJORS ?= 15 17 18
 # Leaves out the gRPC transport of Google Cloud Storage, which Holdfast does not use: it is an eighth of the binary.
 TAGS := disable_grpc_modules
 CLUSTER := $(CURDIR)/bin/cluster
@@ -72,6 +74,12 @@ etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a 
 	@for version in $(ETCD_VERSIONS); do \
 		programs=$$($(CLUSTER) etcd $$version); \
 		HOLDFAST_ETCD=$$programs go test -tags etcd -count=1 -parallel 5 -timeout 10m -run Real ./internal/agent/etcd/ ./internal/engine/etcd/ ./internal/backup/etcd/ ./internal/restore/etcd/; \
+	done
+
+postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real PostgreSQL of POSTGRES_MAJORS (many minutes each; needs root); FOCUS=regexp for some
+	@for major in $(POSTGRES_MAJORS); do \
+		printf '\033[1m==> tests with PostgreSQL %s\033[0m\n' "$$major"; \
+		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))'; \
 	done
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
@@ -148,4 +156,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak bench test checks builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak bench test checks builds demo

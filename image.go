@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-db/holdfast/internal/startup"
 )
 
 // managerContainer is the operator's container in its own pod; injected
@@ -23,7 +25,7 @@ var errNoImage = errors.New("cannot tell the operator's own image, whose binary 
 func ownImage(ctx context.Context, reader client.Reader) (string, error) {
 	key := client.ObjectKey{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")}
 	if key.Name == "" || key.Namespace == "" {
-		return "", errNoImage
+		return "", &startup.Permanent{Err: errNoImage}
 	}
 	pod := &corev1.Pod{}
 	if err := reader.Get(ctx, key, pod); err != nil {
@@ -34,5 +36,5 @@ func ownImage(ctx context.Context, reader client.Reader) (string, error) {
 			return c.Image, nil
 		}
 	}
-	return "", fmt.Errorf("%w (pod %s has no container %s)", errNoImage, key, managerContainer)
+	return "", &startup.Permanent{Err: fmt.Errorf("%w (pod %s has no container %s)", errNoImage, key, managerContainer)}
 }

@@ -186,6 +186,9 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 		return fmt.Errorf("no cluster to talk to: %w", err)
 	}
 	config.QPS, config.Burst = 200, 400
+	if err := o.waitForAPIServer(ctx, config, scheme, log); err != nil {
+		return err
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         controller.CacheOptions(o.namespaces),
@@ -201,11 +204,6 @@ func (o *managerOptions) runManager(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
-	}
-	if o.agentImage == "" {
-		if o.agentImage, err = ownImage(ctx, mgr.GetAPIReader()); err != nil {
-			return err
-		}
 	}
 	probes.SetupChecks(mgr, log)
 	if err := o.wireKinds(mgr); err != nil {

@@ -140,6 +140,8 @@ const (
 	ReasonMemberState      = "MemberState"
 	ReasonPrimaryChanged   = "PrimaryChanged"
 	ReasonFenced           = "Fenced"
+	ReasonRejoined         = "Rejoined"
+	ReasonMemberHeld       = "MemberHeld"
 	ReasonVolumeGrows      = "VolumeGrows"
 	ReasonVolumeKept       = "VolumeKept"
 	ReasonRequestAccepted  = "RequestAccepted"

@@ -124,6 +124,10 @@ const (
 	// lead with what it has, whatever others have. Its value is <ID>@<pod>: each ID
 	// is carried out once.
 	AnnotationPromote = "holdfast.dev/promote"
+	// AnnotationDiscardVolume on a PostgresCluster discards the volume of a replica,
+	// which is then copied again on a new one. The value is <ID>@<UID of the claim>, as
+	// in volumeUID of status.members, and each ID is carried out once.
+	AnnotationDiscardVolume = "holdfast.dev/discard-volume"
 	// AnnotationRestoredBy on a volume is the UID of the cluster whose restore
 	// fills it. Until it says which database system it holds, it may hold a part
 	// of one.

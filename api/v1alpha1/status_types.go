@@ -166,6 +166,10 @@ type MemberStatus struct {
 	// Node that the pod runs on.
 	// +optional
 	Node string `json:"node,omitempty"`
+	// VolumeUID is the UID of the claim of the member's volume. The request
+	// holdfast.dev/discard-volume names the volume by it.
+	// +optional
+	VolumeUID string `json:"volumeUID,omitempty"`
 	// Fences counts how often the member's database was stopped by force since its
 	// pod began, since it could not renew the Lease in time.
 	// +optional
@@ -243,6 +247,9 @@ type RequestStatus struct {
 	// Term of the leader that the request is for, where there is one.
 	// +optional
 	Term int64 `json:"term,omitempty"`
+	// VolumeUID is the UID of the claim that the request discards, where it does.
+	// +optional
+	VolumeUID string `json:"volumeUID,omitempty"`
 	// Result says what was done; empty while the request is being carried out.
 	// +optional
 	Result string `json:"result,omitempty"`

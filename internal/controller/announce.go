@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
 )
 
@@ -24,6 +25,7 @@ func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	r.announceDrill(c, before.Drill, after.Drill)
 	r.announceRequests(c, before.Requests, after.Requests)
 	r.announceMembers(c, before.Members, after.Members)
+	r.announceRejoined(c, before.Election, after)
 }
 
 // announceElection says which member leads since another term began.
@@ -90,11 +92,33 @@ func (r *Reconciler[C, O]) announceMembers(c C, before, after []v1alpha1.MemberS
 			pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: fmt.Sprintf("fence-%d", m.Fences)}
 			r.recordEventOn(c, pod, warning, v1alpha1.ReasonFenced, "Fence", "%s was fenced: it could not renew the Lease in time, so its database was stopped by force", m.Name)
 		}
+		if isHeld(m) && (known < 0 || !isHeld(before[known])) {
+			pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: "held-" + eventseries.HashCause(m.Message)}
+			r.recordEventOn(c, pod, warning, v1alpha1.ReasonMemberHeld, "Member", "%s is held, and its data is left as it is: %s", m.Name, m.Message)
+		}
 		if known >= 0 && before[known].State == m.State && before[known].Role == m.Role {
 			continue
 		}
 		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: m.State + "/" + m.Role}
 		r.recordEventOn(c, pod, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
+	}
+}
+
+// isHeld says whether a member waits for a person or for disk space.
+func isHeld(m v1alpha1.MemberStatus) bool { return m.State == string(agentapi.StateHeld) }
+
+// announceRejoined says which members have followed the leader that they were not known
+// to follow before: the one that led, and those that did not answer.
+func (r *Reconciler[C, O]) announceRejoined(c C, before *v1alpha1.ElectionStatus, after *v1alpha1.CommonStatus) {
+	if before == nil || after.Election == nil {
+		return
+	}
+	for _, m := range after.Members {
+		if m.State != string(agentapi.StateStreaming) || !slices.Contains(before.Unconfirmed, m.Name) || slices.Contains(after.Election.Unconfirmed, m.Name) {
+			continue
+		}
+		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: fmt.Sprintf("term-%d", after.Election.Term)}
+		r.recordEventOn(c, pod, normal, v1alpha1.ReasonRejoined, "Election", "%s follows %s, which leads since term %d", m.Name, after.Election.Leader, after.Election.Term)
 	}
 }
 
@@ -119,6 +143,9 @@ func (r *Reconciler[C, O]) announceRequests(c C, before, after []v1alpha1.Reques
 		}
 		if now.Target != "" {
 			by = " by " + now.Target
+		}
+		if now.VolumeUID != "" {
+			by = ": volume " + now.VolumeUID + " of " + now.Target + " is discarded"
 		}
 		known := slices.ContainsFunc(before, func(o v1alpha1.RequestStatus) bool { return o.Type == now.Type && o.ID == now.ID })
 		switch {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
@@ -207,6 +208,50 @@ func TestEventsOfTheElection(t *testing.T) {
 		"PrimaryChanged: orders-0 leads since term 4; before: orders-1",
 	}
 	if diff := cmp.Diff(want, s.events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A member that follows the leader again makes one event in a term, and so does each
+// reason for which a member is held.
+func TestEventsOfRejoining(t *testing.T) {
+	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+	if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Recorder: s}
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+	for _, step := range []struct {
+		term           int64
+		unconfirmed    []string
+		state, message string
+	}{
+		{1, nil, "Streaming", ""},
+		{2, []string{"orders-0"}, "Starting", ""},
+		{2, []string{"orders-0"}, "Held", "its WAL goes further"},
+		{2, []string{"orders-0"}, "Held", "its WAL goes further"},
+		{2, []string{"orders-0"}, "Starting", ""},
+		{2, []string{"orders-0"}, "Held", "its WAL goes further"},
+		{2, []string{"orders-0"}, "Cloning", ""},
+		{2, nil, "Streaming", ""},
+		{2, nil, "Streaming", ""},
+		{3, []string{"orders-0"}, "Streaming", ""},
+		{4, nil, "Streaming", ""},
+		{5, []string{"orders-0"}, "Starting", ""},
+		{5, nil, "Starting", ""}, // its volume was given up
+	} {
+		before := c.CommonStatus().DeepCopy()
+		c.Status.Election = &v1alpha1.ElectionStatus{Leader: "orders-1", Term: step.term, Unconfirmed: step.unconfirmed}
+		c.Status.Members = []v1alpha1.MemberStatus{{Name: "orders-0", State: step.state, Role: v1alpha1.RoleMember, Message: step.message}}
+		r.announceStatus(c, before)
+	}
+	want := []string{
+		"MemberHeld: orders-0 is held, and its data is left as it is: its WAL goes further",
+		"Rejoined: orders-0 follows orders-1, which leads since term 2",
+		"Rejoined: orders-0 follows orders-1, which leads since term 4",
+	}
+	got := slices.DeleteFunc(s.events, func(e string) bool { return !strings.HasPrefix(e, "Rejoined") && !strings.HasPrefix(e, "MemberHeld") })
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

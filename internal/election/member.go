@@ -70,6 +70,9 @@ func (m member) Pace() lease.Timing { return m.findReliance(m.lease.record) }
 // PromisedUntil is until when the member is not elected and does not vote.
 func (m member) PromisedUntil() time.Duration { return m.promise }
 
+// Held is why the member neither votes nor leads; empty for no reason.
+func (m member) Held() string { return m.held.Reason }
+
 // Term is that of the Lease that the member holds or tries to win.
 func (m member) Term() int64 { return m.term }
 

@@ -1,5 +1,7 @@
 package election
 
+import "time"
+
 // Phase is what a member is doing.
 type Phase int
 
@@ -36,6 +38,10 @@ type State struct {
 	candidacy  candidacy
 	leadership leadership
 }
+
+// Renewed is when the last successful renewal of the term was sent. It says something of
+// a primary only.
+func (s State) Renewed() time.Duration { return s.leadership.renewed }
 
 // NewState is a member whose agent just started: it does not lead, whatever the
 // Lease says.

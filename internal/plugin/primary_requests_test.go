@@ -77,12 +77,17 @@ func TestPrimaryRequests(t *testing.T) {
 			"pg/orders is to be led by orders-1, with what it has\npg/orders: orders-1 was promoted with what it had, on timeline 3\n", ""},
 		{"promotion that is not needed", "", "not needed: orders-0 leads", []string{"promote", "orders", "orders-1", "--force", "--wait"}, "holdfast.dev/promote", "orders-1", "", "not needed: orders-0 leads"},
 		{"promotion beside a primary", "orders-0", "", []string{"promote", "orders", "orders-1", "--force"}, "", "", "", "orders-0 takes writes, so there is no need to lose any: use kubectl holdfast switchover orders -n shop --to orders-1"},
+		{"a volume is discarded", "orders-0", "the volume of orders-1 is gone", []string{"discard-volume", "orders", "1", "--force", "--wait"}, "holdfast.dev/discard-volume", "uid-1",
+			"pg/orders is to discard the volume of orders-1\npg/orders: the volume of orders-1 is gone\n", ""},
+		{"a volume without --force", "orders-0", "", []string{"discard-volume", "orders", "orders-1"}, "", "", "", "all data on the volume of orders-1 would be deleted"},
+		{"the primary's volume", "orders-0", "", []string{"discard-volume", "orders", "orders-0", "--force"}, "", "", "", "orders-0 takes writes: its volume is not discarded"},
+		{"a member without a volume", "orders-0", "", []string{"discard-volume", "orders", "orders-2", "--force"}, "", "", "", "status shows no volume of orders-2"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
 			c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
 			c.Status.Primary = tc.primary
-			c.Status.Members = []v1alpha1.MemberStatus{{Name: "orders-0"}, {Name: "orders-1"}}
+			c.Status.Members = []v1alpha1.MemberStatus{{Name: "orders-0", VolumeUID: "uid-0"}, {Name: "orders-1", VolumeUID: "uid-1"}, {Name: "orders-2"}}
 			server := &oneCluster{cluster: c, result: tc.result}
 			var out bytes.Buffer
 			root := NewRootCommand("test")

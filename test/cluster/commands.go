@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -179,6 +180,27 @@ func imagesCommand(o *options) *cobra.Command {
 	command.Flags().BoolVar(&refresh, "refresh", false, "ask for newer versions instead of taking what was built before")
 	command.Flags().BoolVar(&buildOnly, "build-only", false, "do not give them to the nodes")
 	return command
+}
+
+// postgresCommand is for tests that need PostgreSQL and no Kubernetes.
+func postgresCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "postgres MAJOR",
+		Short: "Print the folder of a file tree with PostgreSQL of a major and its libraries, the root for tests, building it when missing",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			major, err := strconv.Atoi(args[0])
+			if err != nil {
+				return fmt.Errorf("%q is no major of PostgreSQL, such as 17", args[0])
+			}
+			folder, err := image.BuildPostgresPrograms(cmd.Context(), major, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), folder)
+			return nil
+		},
+	}
 }
 
 // etcdCommand is for tests that need etcd and no Kubernetes.

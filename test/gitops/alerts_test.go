@@ -61,7 +61,7 @@ var fromTarget = []string{"namespace", "pod", "container", "job", "instance", "e
 
 var (
 	description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
-	declared    = regexp.MustCompile(`\t(?:metrics\.)?[nN]ew(?:Gauge|Counter)\("([a-z_]+)", "[^"]*"\),\n`)
+	declared    = regexp.MustCompile(`\b[nN]ew(?:Gauge|Counter)\("([a-z_]+)", "[^"]*"((?:, "[a-z_]+")*)\)`)
 	reference   = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 )
 
@@ -106,7 +106,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 		}
 	}
 	for _, m := range declared.FindAllStringSubmatch(agentSources(t), -1) {
-		out["holdfast_"+m[1]] = []string{"namespace", "pod"}
+		out["holdfast_"+m[1]] = append([]string{"namespace", "pod", "cluster"}, regexp.MustCompile("[a-z_]+").FindAllString(m[2], -1)...)
 	}
 	return out
 }
@@ -155,11 +155,33 @@ func TestAlerts(t *testing.T) {
 					}
 				}
 			}
+			if link := r.Annotations["runbook_url"]; link != "" {
+				checkRunbook(t, link)
+			}
 			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
 				t.Error("an alert needs a summary, a description and a severity")
 			}
 		})
 	}
+}
+
+// documentation is where the pages of this tree are published.
+const documentation = "https://github.com/holdfast-db/holdfast/blob/main/"
+
+// checkRunbook fails unless a link leads to a heading of a page of this tree.
+func checkRunbook(t *testing.T, link string) {
+	t.Helper()
+	path, heading, _ := strings.Cut(strings.TrimPrefix(link, documentation), "#")
+	data, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	if err != nil {
+		t.Errorf("%s: %v", link, err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if title, is := strings.CutPrefix(strings.TrimLeft(strings.TrimSpace(line), "#"), " "); is && strings.HasPrefix(line, "#") && strings.ReplaceAll(strings.ToLower(title), " ", "-") == heading {
+			return
+		}
+	}
+	t.Errorf("%s: no such heading", link)
 }
 
 // resultingLabels are the labels of what an alert's expression yields: those that it

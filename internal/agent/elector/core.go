@@ -33,6 +33,7 @@ type core struct {
 	asked     standingRequests
 	// unreached says that the API server did not answer the last request.
 	unreached bool
+	tally     tally
 }
 
 // standingRequests are repeated until they are done or replaced.
@@ -71,6 +72,7 @@ func (c *core) step(in election.Input, r replies) []election.Effect {
 	before := c.state
 	next, effects := election.Step(before, c.o.Now(), in)
 	c.state = next
+	c.tally.countStep(before.Phase, next.Phase, in, effects)
 	for _, e := range effects {
 		c.routeEffect(e, r)
 	}
@@ -175,7 +177,7 @@ func (c *core) currentView() View {
 	known := c.state.Disk.Known
 	v := View{
 		Volume: c.state.Disk.VolumeID, Phase: c.state.Phase, Term: c.state.Term(),
-		PromisedUntil: c.state.PromisedUntil(), Stalled: c.outbox.failure, Fences: c.term.fences,
+		PromisedUntil: c.state.PromisedUntil(), Stalled: c.outbox.failure, Fences: c.term.fences, Held: c.state.Held(), Counts: c.tally.counts,
 		Leader:  Leader{UID: known.HolderUID, Pod: known.HolderPod, Volume: known.HolderVolume, Term: known.Term, Timeline: known.Timeline, ForcedTimeline: known.ForcedTimeline},
 		MayLead: strings.Join(known.Volumes, ","), Forced: c.state.Disk.Forced,
 		LeaseDuration: known.Duration, Rewinding: c.state.Disk.Rewinding, SystemIdentifier: c.state.Disk.SystemIdentifier,
@@ -190,7 +192,7 @@ func (c *core) currentView() View {
 		v.Stalled = c.stalled
 	}
 	if c.state.IsPrimary() {
-		v.Deadline = c.term.deadline
+		v.Deadline, v.Renewed = c.term.deadline, c.state.Renewed()
 	}
 	return v
 }

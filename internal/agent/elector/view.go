@@ -51,6 +51,12 @@ type View struct {
 	Forced string
 	// Fences counts how often this process has fenced its server.
 	Fences int64
+	// Held is why the member neither votes nor leads; empty for no reason.
+	Held string
+	// Renewed is when the last successful renewal of the Lease was sent, 0 for a member
+	// that does not lead. It and Counts are no change.
+	Renewed time.Duration
+	Counts  Counts
 }
 
 // IsLeading reports whether the member's server takes writes now.
@@ -94,6 +100,6 @@ func (s *viewStore) publishView(v View) {
 }
 
 func omitMoving(v View) View {
-	v.Deadline, v.PromisedUntil = 0, 0
+	v.Deadline, v.PromisedUntil, v.Renewed, v.Counts = 0, 0, 0, Counts{}
 	return v
 }

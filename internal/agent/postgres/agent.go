@@ -6,12 +6,14 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leadership"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/replica"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/servercontrol"
@@ -69,8 +71,8 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 		return err
 	}
 	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
-	metrics := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
-	err := a.Run(ctx, a.position.refreshPosition, metrics.newHandler(), a.runLoop, a.directory.Follow)
+	answers := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, election: a.readElection, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
+	err := a.Run(ctx, a.position.refreshPosition, answers.newHandler(), a.runLoop, a.directory.Follow)
 	stop()
 	a.parts.Wait()
 	for _, s := range []*server.Session{a.control, scrape, a.position.session} {
@@ -113,6 +115,15 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 	})
 	a.addParts(statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[postgresapi.ReplicationStatus]))
 	return a, a.files.MakeDirectories()
+}
+
+// readElection is this member's part in the election, as its metrics have it.
+func (a *postgresAgent) readElection() metrics.Election {
+	e := metrics.Election{View: a.readView(), Now: clock.Boottime(), FencesBefore: a.o.Fences, Copies: a.copies.CountAdopted()}
+	if config := a.currentConfig(); config != nil && config.Synchronous != nil {
+		e.SynchronousWanted = config.Synchronous.Number
+	}
+	return e
 }
 
 func (a *postgresAgent) newHost(version string) *agent.Host {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,12 +38,14 @@ var (
 
 // collector answers a scrape from what is true at that moment.
 type collector struct {
-	log     *slog.Logger
-	store   *statusserver.Store
-	leads   func() bool
-	space   func() diskspace.Space
-	archive *archive.Archiver
-	scrape  *server.Session
+	log   *slog.Logger
+	store *statusserver.Store
+	leads func() bool
+	// election is the member's part in it, without its hold.
+	election func() metrics.Election
+	space    func() diskspace.Space
+	archive  *archive.Archiver
+	scrape   *server.Session
 }
 
 func (c collector) newHandler() http.Handler {
@@ -57,7 +60,7 @@ func (c collector) Describe(into chan<- *prometheus.Desc) {
 		configErrorMetric, leaseMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
 		into <- f.Desc
 	}
-	for _, f := range archive.Families {
+	for _, f := range slices.Concat(archive.Families, metrics.ElectionFamilies) {
 		into <- f.Desc
 	}
 	for _, q := range metrics.Queries {
@@ -93,6 +96,9 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	for i, value := range c.archive.ReadMetrics(time.Now()) {
 		send(archive.Families[i], value)
 	}
+	election := c.election()
+	election.Hold = string(status.Hold)
+	election.CollectElection(send)
 	send(metrics.UpMetric, metrics.BoolValue(status.Serving))
 	if status.Serving {
 		c.askDatabase(send)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	programs "github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/pki"
@@ -38,11 +39,11 @@ type server struct {
 // startPostgres runs a primary that lets members stream as Holdfast's do.
 func startPostgres(t *testing.T) *server {
 	t.Helper()
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if len(found) == 0 {
-		t.Fatal("there is no PostgreSQL on this machine")
+	bin, err := programs.FindPrograms()
+	if err != nil {
+		t.Fatal(err)
 	}
-	s := &server{bin: filepath.Dir(found[len(found)-1]), data: filepath.Join(t.TempDir(), "data"), port: freePort(t)}
+	s := &server{bin: bin, data: filepath.Join(t.TempDir(), "data"), port: freePort(t)}
 	socket, err := os.MkdirTemp("/tmp", "hf") // a socket's path is short
 	if err != nil {
 		t.Fatal(err)

@@ -94,6 +94,8 @@ func (k *MemberEngine) Act(ctx context.Context, s objects.Set, step engine.Step)
 			return err
 		}
 		return k.removeObserved(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta}, step)
+	case StepDiscardVolume, StepDiscardPod, stepForcePod:
+		return k.actDiscard(ctx, s, step)
 	case stepRelabelPod:
 		return k.relabelPod(ctx, s, step)
 	case stepVolumePolicy, stepSecretPolicy:

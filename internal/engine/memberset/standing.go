@@ -234,6 +234,9 @@ func schedulingFields(message string) string {
 func reportMember(s objects.Set, o Observation, ordinal int, standing Standing) v1alpha1.MemberStatus {
 	ms := v1alpha1.MemberStatus{Name: s.PodName(ordinal), Role: v1alpha1.RoleMember, State: "Pending", Message: standing.Message}
 	pod, m := o.Pods[ordinal], o.Member(ordinal)
+	if v := o.Volumes[ordinal]; v != nil {
+		ms.VolumeUID = string(v.UID)
+	}
 	if pod != nil {
 		ms.Node, ms.State = pod.Spec.NodeName, "Starting"
 		if pod.DeletionTimestamp != nil {

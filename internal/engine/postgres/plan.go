@@ -52,7 +52,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	noCandidate := j.judgeNoCandidate(now)
 
 	surplus := j.JudgeSurplus(now)
-	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait, noCandidate)}
+	p := engine.Plan{Facts: j.Facts, Recheck: engine.SoonestOf(j.NextCheck(now), surplus, d.requests.wait, noCandidate, j.nextDiscard(now))}
 	if writable {
 		p.Objects, p.Complete = clusterObjects(c, d), d.Minted.Complete
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()
@@ -107,6 +107,11 @@ func (j *judgement) nextStep(now time.Time) *engine.Step {
 	}
 	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {
 		return s
+	}
+	if n := j.requests.discard.ordinal; n != memberset.NoLeader {
+		if s := j.DiscardStep(n, now, j.servesSince); s != nil {
+			return s
+		}
 	}
 	if s := j.ReplaceStep(j.lead.leader); s != nil {
 		return s

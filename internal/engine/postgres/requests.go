@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ type requests struct {
 	// scaling is the switchover that the operator itself requests, since the member
 	// that leads is beyond spec.replicas.
 	scaling switchover
+	discard discard
 	// wait is how long members are still given to answer before a request is decided;
 	// 0 for not at all.
 	wait time.Duration
@@ -32,6 +35,7 @@ func planRequests(c *v1alpha1.PostgresCluster, view *memberset.View, lead leader
 	r := requests{older: planOlderData(c, view.Observed, lead, promotes || silence > 0)}
 	r.promotion = planPromotion(c, view.Observed, lead, scale.count, isRunning(r.older.status) || silence > 0)
 	r.switchover = planSwitchover(c, view.Observed, lead)
+	r.discard = planDiscard(c, view.Observed, lead, scale.count)
 	r.scaling = planScalingSwitchover(c, view.Observed, lead, scale, isRunning(r.switchover.status))
 	if isWaiting(c, requestOlderData) || isWaiting(c, requestPromote) {
 		r.wait = silence
@@ -41,7 +45,7 @@ func planRequests(c *v1alpha1.PostgresCluster, view *memberset.View, lead leader
 
 // listRequests are the one-shot requests that status records.
 func (r requests) listRequests() (recorded []v1alpha1.RequestStatus) {
-	for _, status := range []*v1alpha1.RequestStatus{r.older.status, r.promotion.status, r.scaling.status, r.switchover.status} {
+	for _, status := range []*v1alpha1.RequestStatus{r.discard.status, r.older.status, r.promotion.status, r.scaling.status, r.switchover.status} {
 		if status != nil {
 			recorded = append(recorded, *status)
 		}
@@ -112,4 +116,111 @@ func silentSince(o memberset.Observation, pod *corev1.Pod, now time.Time) time.T
 		return m.Since
 	}
 	return pod.CreationTimestamp.Time
+}
+
+// discard is how far the request that a volume is discarded has come.
+type discard struct {
+	// status is what is recorded of the last request; nil for none.
+	status *v1alpha1.RequestStatus
+	// ordinal of the volume to discard now; memberset.NoLeader for none.
+	ordinal int
+}
+
+// planDiscard takes up a request once, while a member leads. It names the claim by its
+// UID, so that one which stays in Git never discards the next volume.
+func planDiscard(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, members int) discard {
+	r := discard{status: findRequest(c, memberset.RequestDiscardVolume), ordinal: memberset.NoLeader}
+	id, uid := splitRequest(c.Annotations[v1alpha1.AnnotationDiscardVolume])
+	switch {
+	case isRunning(r.status):
+		r.carryOut(c, o, lead, members)
+	case id == "" || r.status != nil && r.status.ID == id:
+		// nothing is requested
+	case c.Status.SystemIdentifier == "":
+		r.status = &v1alpha1.RequestStatus{Type: memberset.RequestDiscardVolume, ID: id, VolumeUID: uid, Result: notAtCreation}
+	case c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing():
+		// it waits for a primary that can be asked
+	default:
+		r.status = &v1alpha1.RequestStatus{Type: memberset.RequestDiscardVolume, ID: id, VolumeUID: uid, Term: lead.term, Result: refuseDiscard(c, o, lead, members, uid)}
+		if n, found := o.FindVolumeByUID(uid); found {
+			r.status.Target = membersOf(c).PodName(n)
+		}
+	}
+	return r
+}
+
+// carryOut discards the volume until it is gone. What made the request safe is judged
+// anew until its claim is deleted, which nothing takes back.
+func (r *discard) carryOut(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, members int) {
+	n, found := o.FindVolumeByUID(r.status.VolumeUID)
+	switch {
+	case !found:
+		r.status.Result = fmt.Sprintf("the volume of %s is gone: the member is copied again on a new one", r.status.Target)
+	case c.Spec.Suspend || !lead.isServing():
+		// it waits for a primary that can be asked
+	case n == lead.leader:
+		r.status.Result = refuseDiscard(c, o, lead, members, r.status.VolumeUID)
+	case o.Volumes[n].DeletionTimestamp != nil:
+		r.ordinal = n
+	default:
+		if r.status.Result = refuseDiscard(c, o, lead, members, r.status.VolumeUID); r.status.Result == "" {
+			r.ordinal = n
+		}
+	}
+}
+
+// nextDiscard is when to look again at the volume that is discarded; 0 for none.
+func (j *judgement) nextDiscard(now time.Time) time.Duration {
+	if n := j.requests.discard.ordinal; n != memberset.NoLeader {
+		return j.NextDiscard(n, now)
+	}
+	return 0
+}
+
+// refuseDiscard says why a volume is not discarded, and what to do; empty where it is.
+func refuseDiscard(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, members int, uid string) string {
+	s := membersOf(c)
+	n, found := o.FindVolumeByUID(uid)
+	name, claim, leader := s.PodName(n), s.VolumeName(n), s.PodName(lead.leader)
+	switch m := o.Member(n); {
+	case !found:
+		return fmt.Sprintf("refused: no member has a volume with the UID %q: write <ID>@<UID>, with volumeUID of the member in status.members and another ID", uid)
+	case n >= members:
+		return "refused: volume " + claim + " is that of no member: delete its claim, if you do not need it"
+	case n == lead.leader || n == lead.holder:
+		return "refused: " + name + " leads by the Lease: switch over first, " + askAgain
+	case o.DataDiverged(n):
+		return "refused: the data of " + name + " has diverged, and no other member has all of it: see the condition of the cluster; to discard it, delete claim " + claim
+	case m != nil && m.Serving:
+		return "refused: " + name + " serves: its volume is not lost"
+	case !lead.takesWrites():
+		return "refused: " + leader + " takes no writes: repair it, " + askAgain
+	case !slices.Contains(lead.readElection().MayLead, lead.readElection().Volume):
+		return "refused: the Lease does not list the volume of " + leader + " as one that may lead: wait until it does, " + askAgain
+	}
+	return explainQuorumWithout(o, lead, name)
+}
+
+// explainQuorumWithout says why too few members of the synchronous quorum would be left
+// to acknowledge writes and to elect a primary, without one that does not stream; empty
+// in asynchronous mode, and where enough are left.
+func explainQuorumWithout(o memberset.Observation, lead leadership, name string) string {
+	e := lead.readElection()
+	if len(e.Quorum) == 0 {
+		return ""
+	}
+	healthy := 0
+	for n := range o.Pods {
+		m := o.Member(n)
+		if m == nil || readReplication(m).Election == nil || !slices.Contains(e.Quorum, readReplication(m).Election.Volume) {
+			continue
+		}
+		if n == lead.leader || m.Serving && isFollowing(m, lead.term) {
+			healthy++
+		}
+	}
+	if need := max(e.Write, len(e.Quorum)-e.Write+1); healthy < need {
+		return strings.Join([]string{"refused: without", name, fmt.Sprintf("%d of the %d members of the synchronous quorum are left, and %d are needed: repair another one,", healthy, len(e.Quorum), need), askAgain}, " ")
+	}
+	return ""
 }

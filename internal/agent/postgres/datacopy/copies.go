@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
@@ -43,6 +44,8 @@ type Copies struct {
 	// last copy.
 	again  bool
 	filled dataspace.FilledCopy
+	// adopted counts the copies that were put in place. Any goroutine may read it.
+	adopted atomic.Int64
 }
 
 // NewCopies remembers no copy.
@@ -70,6 +73,9 @@ func (c *Copies) DropFilled() error {
 func (c *Copies) recordFilled() {
 	c.filled = c.filled.RecordFailure(clock.Boottime(), c.o.Space().Total)
 }
+
+// CountAdopted counts the copies that were put in place. Any goroutine may call it.
+func (c *Copies) CountAdopted() int64 { return c.adopted.Load() }
 
 // InitializeData creates the database system beside its place, and moves it there only
 // when it is whole: a crash in the middle leaves nothing that looks like data.
@@ -179,6 +185,7 @@ func (c *Copies) AdoptCopy() error {
 	if err := atomicfile.Move(path(datavolume.CopyName), path(datavolume.DataName)); err != nil {
 		return err
 	}
+	c.adopted.Add(1)
 	// The copy has not led.
 	return errors.Join(datavolume.WriteLeader(c.o.Volume, datavolume.LeaderRecord{}), os.Remove(path(datavolume.CompleteName)), os.RemoveAll(path(datavolume.DropName)))
 }

@@ -48,6 +48,9 @@ func TestSecondCopyKeepsTheOldestData(t *testing.T) {
 			t.Errorf("after the %s copy: %+v", copied, found)
 		}
 	}
+	if n := c.CountAdopted(); n != 3 {
+		t.Errorf("%d copies are counted", n)
+	}
 	c.RemoveOldData()
 	if found := datavolume.FindLeftovers(dir); found != (datavolume.Leftovers{Data: true}) {
 		t.Errorf("after it streams: %+v", found)

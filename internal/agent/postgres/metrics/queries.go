@@ -46,6 +46,9 @@ var Queries = []query{
 	{`select application_name, coalesce((pg_current_wal_lsn() - replay_lsn)::float8, 0)
 		from pg_stat_replication where not pg_is_in_recovery()`, 1,
 		[]Family{NewGauge("pg_replication_lag_bytes", "WAL that a replica has not replayed yet, as its primary measures it.", "replica")}},
+	{`select count(*) filter (where state = 'streaming' and sync_state in ('sync', 'quorum'))::float8
+		from pg_stat_replication having not pg_is_in_recovery()`, 0,
+		[]Family{NewGauge("pg_synchronous_standbys_streaming", "Standbys that stream and whose flush a commit may wait for; only of a primary.")}},
 	{`select datname, pg_database_size(datname)::float8, xact_commit::float8, xact_rollback::float8,
 		deadlocks::float8, temp_bytes::float8, blks_read::float8, blks_hit::float8
 		from pg_stat_database where datname is not null and datname not in ('template0', 'template1')`, 1,
