@@ -43,6 +43,7 @@ type postgresAgent struct {
 	archive   *archive.Archiver
 
 	electionParts
+	rejoin rejoin
 
 	// control is the reserved connection.
 	control     *server.Session

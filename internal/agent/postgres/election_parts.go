@@ -96,6 +96,18 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 // one whose data was replaced completely when its agent ended.
 func (a *postgresAgent) completeRecord(ctx context.Context, file *datavolume.ElectionFile, recorded election.Persistent) (election.Persistent, error) {
 	volume := a.volume.Load()
+	if volume.Content == datavolume.ContentData {
+		switch mark, err := datavolume.FindRewindMark(a.o.DataDir); {
+		case err != nil:
+			return recorded, err
+		case mark != "": // what the data holds is not known before its rewind is complete
+			before := recorded.Rewinding
+			if recorded.Rewinding = true; before {
+				return recorded, nil
+			}
+			return recorded, file.WriteRecord(recorded)
+		}
+	}
 	if volume.Content != datavolume.ContentData || volume.Control.SystemIdentifier == "" || recorded.SystemIdentifier != "" && !recorded.Rewinding {
 		return recorded, nil
 	}
@@ -248,7 +260,12 @@ func (a *postgresAgent) adoptCopy(ctx context.Context) error {
 	if err := a.reports.BeginRewind(ctx); err != nil {
 		return err
 	}
+	replaced := datavolume.FindLeftovers(a.o.DataDir).Data
 	adopted := a.copies.AdoptCopy()
+	if adopted == nil && replaced {
+		a.rejoin.copied.Add(1)
+	}
+	a.rejoin.forget()
 	control, err := a.programs.ReadControlData(ctx, a.o.pgdataPath())
 	if err != nil {
 		return errors.Join(adopted, err)

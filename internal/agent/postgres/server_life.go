@@ -41,6 +41,8 @@ type serverLife struct {
 	altered  *alteredSettings
 	troubles *troubleWatch
 	roles    *rolechange.Server
+	// rewound is data that is not consistent yet since it was rewound; nil for other data.
+	rewound *rewoundData
 	// restart asks for another run; it holds one. promoted is closed at a promotion.
 	restart  chan struct{}
 	promoted chan struct{}
@@ -88,8 +90,8 @@ func (l *serverLife) requestRestart() {
 }
 
 // runServer runs the database until it ends, must end, or ctx does.
-func (a *postgresAgent) runServer(ctx context.Context, control server.ControlData, term int64) error {
-	l := a.newLife(control, term)
+func (a *postgresAgent) runServer(ctx context.Context, l *serverLife) error {
+	term := l.term
 	fences, may := a.servers.BeginStart(term)
 	if !may {
 		return nil // the term has ended: what to start is decided anew
@@ -99,7 +101,11 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	if err := a.files.PrepareStart(bundle); err != nil {
 		return err
 	}
-	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" && a.isFollowable(ctx) {
+	leader, known := a.servers.ReadFollowing()
+	switch {
+	case l.rewound != nil:
+		l.settings.role.Upstream = a.connectLeader(l.rewound.leader).String()
+	case known && term == 0 && leader.Pod != "" && a.isFollowable(ctx):
 		l.settings.role.Upstream = a.connectLeader(leader).String()
 	}
 	if term > 0 { // commits wait for the quorum of the term, from the first on
@@ -107,7 +113,7 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	}
 	defer l.keepQuorum()
 	a.comparer.BeginRun()
-	a.ReportState(agentapi.StateRecovering, "", "starts the database")
+	a.ReportState(agentapi.StateRecovering, "", l.describeStart())
 	if err := l.startServer(ctx, fences); err != nil {
 		return err
 	}
@@ -129,7 +135,7 @@ func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 			l.settings.reportParameters(config, i == 0, refused)
 			return nil
 		}
-		if errors.Is(err, errHung) || errors.Is(err, errFenced) {
+		if errors.Is(err, errHung) || errors.Is(err, errFenced) || errors.Is(err, errRejoin) || errors.Is(err, errOtherLeader) {
 			return err // whatever the parameters
 		}
 		if refused == nil {
@@ -159,8 +165,14 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
 		if err == nil {
+			if err := l.completeRewind(ctx); err != nil {
+				return errors.Join(err, started.StopAtOnce())
+			}
 			l.attachServer(in)
 			return nil
+		}
+		if err := l.checkRewound(); err != nil {
+			return errors.Join(err, started.StopAtOnce())
 		}
 		silent = silent.Observe(since, clock.Boottime(), server.IsAnswer(err))
 		if silent.Silent() > startLimit && !l.a.Lock.WaitsForDisk() {
@@ -176,6 +188,9 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		case <-ctx.Done():
 			return nil
 		case t := <-l.troubles.reported:
+			if l.rewound != nil {
+				return errors.Join(l.judgeRewoundTrouble(t), started.StopAtOnce())
+			}
 			// A standby that cannot become consistent is left to watch.
 			l.troubles.reportTrouble(t)
 			return nil
@@ -266,6 +281,7 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 	running.Go(func() { l.observeServer(helpers) })
 	running.Go(func() { l.followChanges(helpers) })
 	running.Go(func() { l.freeWAL(helpers) })
+	running.Go(func() { l.dropKept(helpers) })
 	running.Go(func() {
 		l.health.Follow(helpers, l.a.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.a.o.RunDir, l.a.o.Port) })
 	})

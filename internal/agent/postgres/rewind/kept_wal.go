@@ -21,6 +21,9 @@ import (
 // statusDir holds the marks of WAL that waits for the archive.
 const statusDir = "archive_status"
 
+// keptWAL is the directory of the files in one that keeps diverged WAL, as in the data.
+const keptWAL = "pg_wal"
+
 // keptRange is the WAL that a rewind drops from the data, and what is before it since the
 // last common checkpoint: a rewind that is repeated reads all of it.
 type keptRange struct {
@@ -55,7 +58,7 @@ func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error)
 		return "", fmt.Errorf("keep the diverged WAL: %w", err)
 	}
 	for _, dir := range []string{"", statusDir} {
-		if err := copyKept(filepath.Join(walDir, dir), filepath.Join(temporary, dir), func(name string) bool {
+		if err := copyKept(filepath.Join(walDir, dir), filepath.Join(temporary, keptWAL, dir), func(name string) bool {
 			if dir == statusDir {
 				var ready bool
 				name, ready = strings.CutSuffix(name, dataspace.ReadySuffix)
@@ -65,6 +68,9 @@ func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error)
 		}); err != nil {
 			return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 		}
+	}
+	if err := atomicfile.SyncDir(temporary); err != nil {
+		return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 	}
 	name := nameKept(fork)
 	for n := 2; ; n++ {
@@ -77,7 +83,7 @@ func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error)
 
 // restoreWAL puts kept WAL back, so that a rewind that was interrupted can read it.
 func restoreWAL(kept, walDir string) error {
-	if err := copyKept(kept, walDir, func(string) bool { return true }); err != nil {
+	if err := copyKept(filepath.Join(kept, keptWAL), walDir, func(string) bool { return true }); err != nil {
 		return fmt.Errorf("put the diverged WAL back: %w", err)
 	}
 	return nil
@@ -132,7 +138,7 @@ func ListKept(dir string) ([]string, error) {
 // DropKept removes the diverged WAL that is kept on the volume at dir: a second healthy
 // copy of the primary's data exists by now. That of a rewind that is not complete stays.
 func DropKept(dir string) error {
-	if interrupted, err := IsInterrupted(dir); err != nil || interrupted {
+	if mark, err := datavolume.FindRewindMark(dir); err != nil || mark != "" {
 		return err
 	}
 	kept, err := ListKept(dir)
