@@ -70,7 +70,7 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 		return err
 	}
 	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
-	metrics := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
+	metrics := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, space: a.o.measureSpace, archive: a.archive, scrape: scrape, rejoin: &a.rejoin}
 	err := a.Run(ctx, a.position.refreshPosition, metrics.newHandler(), a.runLoop, a.directory.Follow)
 	stop()
 	a.parts.Wait()

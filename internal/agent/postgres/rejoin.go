@@ -129,7 +129,7 @@ func (a *postgresAgent) rewindData(ctx context.Context, o startplan.Observation)
 	if err := a.writeTLS(); err != nil {
 		return 0, err
 	}
-	if o.Rewind.Stage == rewind.StageNone && !a.rejoin.archived {
+	if place, _ := a.archivePlace(); place != nil && o.Rewind.Stage == rewind.StageNone && !a.rejoin.archived {
 		report("archives that WAL first")
 		a.archiveSuperseded(ctx, o.End.Point)
 		a.rejoin.archived = true
