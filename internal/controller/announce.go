@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/controller/eventseries"
 )
 
@@ -94,8 +95,17 @@ func (r *Reconciler[C, O]) announceMembers(c C, before, after []v1alpha1.MemberS
 			continue
 		}
 		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: m.State + "/" + m.Role}
-		r.recordEventOn(c, pod, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
+		r.recordEventOn(c, pod, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)%s", m.Name, m.State, m.Role, explainState(m))
 	}
+}
+
+// explainState is the end of an event that says why a member's data becomes another's.
+func explainState(m v1alpha1.MemberStatus) string {
+	replaces := m.State == string(agentapi.StateRewinding) || m.State == string(agentapi.StateCloning)
+	if !replaces || m.Message == "" {
+		return ""
+	}
+	return ": " + m.Message
 }
 
 // announceRestore says how a restore ended.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,20 +49,29 @@ func (r *run) load() (end func()) {
 
 // succeeded has the first member lead under load, and lose what it wrote last to its
 // successor, which takes writes when this returns.
-func (w *world) succeeded(parameters map[string]string, store *realStore) (volumes [2]string, primary *run) {
+func (w *world) succeeded(parameters map[string]string, store *realStore) (volumes []string, primary *run) {
 	w.t.Helper()
-	volumes = [2]string{w.t.TempDir(), w.t.TempDir()}
+	for range w.agents {
+		volumes = append(volumes, w.t.TempDir())
+	}
 	w.configure(func(c *agentapi.ClusterConfig) { c.Parameters = parameters })
 	former, next := w.start(0, volumes[0], "uid-0"), w.start(1, volumes[1], "uid-1")
 	former.untilRole(v1alpha1.RolePrimary)
 	former.fill("common", "20000")
 	next.untilRole(v1alpha1.RoleReplica)
 	next.sameContent(former)
-	former.until("both may lead", func(s agentapi.Status) bool {
+	others := []*run{next}
+	for n := 2; n < len(volumes); n++ {
+		others = append(others, w.start(n, volumes[n], fmt.Sprintf("uid-%d", n)))
+	}
+	former.until("all may lead", func(s agentapi.Status) bool {
 		e := readReplication(s).Election
-		return e != nil && len(e.MayLead) == 2
+		return e != nil && len(e.MayLead) == len(volumes)
 	})
-	next.stop()
+	for _, m := range others {
+		m.untilRole(v1alpha1.RoleReplica)
+		m.stop()
+	}
 	if store != nil {
 		store.down()
 	}
@@ -252,13 +260,9 @@ func TestRealRule18CopiedWhereNoRewindIsPossible(t *testing.T) {
 func TestRealRule18PrimaryFailsAfterTheRewind(t *testing.T) {
 	w := newWorld(t, 3)
 	volumes, primary := w.succeeded(nil, nil)
-	thirdVolume := t.TempDir()
-	third := w.start(2, thirdVolume, "uid-2")
+	third := w.start(2, volumes[2], "uid-2b")
 	third.untilRole(v1alpha1.RoleReplica)
-	primary.until("the third may lead", func(s agentapi.Status) bool {
-		e := readReplication(s).Election
-		return e != nil && slices.Contains(e.MayLead, "orders-2")
-	})
+	third.sameContent(primary)
 	third.stop()
 	endLoad := primary.load()
 	image := w.start(0, volumes[0], "uid-0b").imageAt(volumes[0], rewind.StageRewound)
@@ -276,7 +280,7 @@ func TestRealRule18PrimaryFailsAfterTheRewind(t *testing.T) {
 			t.Fatalf("data that is not consistent takes part in an election: %+v", view)
 		}
 	}
-	third = w.start(2, thirdVolume, "uid-2b")
+	third = w.start(2, volumes[2], "uid-2c")
 	third.untilRole(v1alpha1.RolePrimary)
 	again.until("copies", func(s agentapi.Status) bool {
 		return s.State == agentapi.StateCloning && strings.Contains(s.Message, "has failed")
