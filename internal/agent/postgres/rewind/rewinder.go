@@ -33,7 +33,7 @@ type Options struct {
 	Settings func(server.ControlData) map[string]string
 	// Led are the terms in which the volume's member led.
 	Led func() []Term
-	// Report takes what the rewind does now, for a person; nil for nobody.
+	// Report takes what the rewind does now, for a person; it may be nil.
 	Report func(doing string)
 }
 

@@ -66,7 +66,7 @@ func PrepareRewound(ctx context.Context, programs server.Programs, pgdata string
 }
 
 // LeadsThrough says whether the primary at a connection writes a timeline, and whether its
-// WAL leads through a point. An error is a FollowError: it cannot be told.
+// WAL leads through a point. An error is a FollowError: that is not known.
 func LeadsThrough(ctx context.Context, t Target, point lsn.Point) (bool, error) {
 	up, err := ReadUpstream(ctx, t.Connection)
 	if err != nil {
