@@ -92,6 +92,7 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 		follower:    &replica.Follower{},
 		checkpoints: newCheckpointRequests(),
 	}
+	a.rejoin.a = a
 	version, major, err := a.programs.ReadVersion(ctx)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	if err := datavolume.TidyVolume(a.o.DataDir); err != nil {
 		return 0, err
 	}
-	if err := a.withdrawRewind(); err != nil {
+	if err := a.rejoin.withdrawRewind(); err != nil {
 		return 0, err
 	}
 	o, primary, err := a.observeMember(ctx)
@@ -59,9 +59,9 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	case startplan.ActClone, startplan.ActCopyAgain:
 		return a.cloneData(ctx, primary, p)
 	case startplan.ActRewind:
-		return a.rewindData(ctx, o)
+		return a.rejoin.rewindData(ctx, o)
 	case startplan.ActStartRewound:
-		return a.startRewound(ctx, o)
+		return a.rejoin.startRewound(ctx, o)
 	case startplan.ActContinue:
 		return a.continueLeading(ctx, o)
 	default:

@@ -36,7 +36,7 @@ func (a *postgresAgent) observeMember(ctx context.Context) (startplan.Observatio
 	a.reportVolume(o)
 	primary, found := a.view.FindPrimary(ctx)
 	o.Primary = leaderview.ReadPrimary(primary, found, o.Volume.Control.SystemIdentifier)
-	err := a.observeRewind(ctx, &o)
+	err := a.rejoin.observeRewind(ctx, &o)
 	if err != nil || o.Rewind.Stage != rewind.StageNone {
 		return o, primary, err // what the data holds is not known
 	}

@@ -43,6 +43,7 @@ const (
 // rejoin is what this process remembers of the rewind of its data. The loop uses it alone,
 // but for the counts.
 type rejoin struct {
+	a *postgresAgent
 	// refused is why the data is copied, and not rewound; empty for no reason.
 	refused string
 	// failing is since when it fails; 0 for not.
@@ -68,39 +69,39 @@ func (r *rejoin) forget() { r.refused, r.failing, r.archived = "", 0, false }
 
 // withdrawRewind removes the mark of a rewind that an earlier process began, and that has
 // changed nothing.
-func (a *postgresAgent) withdrawRewind() error {
-	progress, err := rewind.ReadProgress(a.o.DataDir)
-	if err != nil || progress.Stage != rewind.StagePrepared || !datavolume.FindLeftovers(a.o.DataDir).Data {
+func (r *rejoin) withdrawRewind() error {
+	progress, err := rewind.ReadProgress(r.a.o.DataDir)
+	if err != nil || progress.Stage != rewind.StagePrepared || !datavolume.FindLeftovers(r.a.o.DataDir).Data {
 		return err
 	}
-	a.o.Log.Info("a rewind was interrupted before it changed anything")
-	return rewind.Withdraw(a.o.DataDir)
+	r.a.o.Log.Info("a rewind was interrupted before it changed anything")
+	return rewind.Withdraw(r.a.o.DataDir)
 }
 
 // observeRewind collects how far a rewind of the data has come, and whether the primary's
 // WAL leads to where it is consistent.
-func (a *postgresAgent) observeRewind(ctx context.Context, o *startplan.Observation) (err error) {
-	o.Rewind.Refused = a.rejoin.refused
+func (r *rejoin) observeRewind(ctx context.Context, o *startplan.Observation) (err error) {
+	o.Rewind.Refused = r.refused
 	if o.Volume.Content != datavolume.ContentData {
 		return nil
 	}
-	if o.Rewind.Progress, err = rewind.ReadProgress(a.o.DataDir); err != nil || o.Rewind.Stage == rewind.StageNone {
+	if o.Rewind.Progress, err = rewind.ReadProgress(r.a.o.DataDir); err != nil || o.Rewind.Stage == rewind.StageNone {
 		return err
 	}
-	a.reportWALEnd(*o) // it is not known
-	if _, err := a.comparer.CompareAtRest(ctx, divergence.DataAtRest{}, o.Primary); err != nil {
+	r.a.reportWALEnd(*o) // it is not known
+	if _, err := r.a.comparer.CompareAtRest(ctx, divergence.DataAtRest{}, o.Primary); err != nil {
 		return err
 	}
-	leader, known := a.view.FindLeader()
+	leader, known := r.a.view.FindLeader()
 	if o.Rewind.Stage != rewind.StageRewound || !o.Primary.Known || !known || leader.Pod != o.Primary.Pod {
 		return nil
 	}
-	if err := a.writeTLS(); err != nil {
+	if err := r.a.writeTLS(); err != nil {
 		return err
 	}
-	leads, err := rolechange.LeadsThrough(ctx, a.targetLeader(leader), o.Rewind.Consistent)
+	leads, err := rolechange.LeadsThrough(ctx, r.a.targetLeader(leader), o.Rewind.Consistent)
 	if err != nil {
-		a.o.Log.Info("whether rewound data can follow is not known yet", "error", err.Error())
+		r.a.o.Log.Info("whether rewound data can follow is not known yet", "error", err.Error())
 		return nil
 	}
 	o.Rewind.Reachable, o.Rewind.Lost = leads, !leads
@@ -118,67 +119,67 @@ func (a *postgresAgent) targetLeader(leader elector.Leader) rolechange.Target {
 
 // rewindData makes the data of a former primary follow its successor again. The WAL that
 // it drops is archived first, and kept on the volume.
-func (a *postgresAgent) rewindData(ctx context.Context, o startplan.Observation) (time.Duration, error) {
-	leader, known := a.view.FindLeader()
+func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.Duration, error) {
+	leader, known := r.a.view.FindLeader()
 	if !known || leader.Pod != o.Primary.Pod {
 		return pauseWaiting, nil
 	}
 	report := func(doing string) {
-		a.ReportState(agentapi.StateRewinding, "", "rewinds its data to that of "+leader.Pod+", which was elected without the newest WAL of this member: "+doing)
+		r.a.ReportState(agentapi.StateRewinding, "", "rewinds its data to that of "+leader.Pod+", which was elected without the newest WAL of this member: "+doing)
 	}
-	if err := a.writeTLS(); err != nil {
+	if err := r.a.writeTLS(); err != nil {
 		return 0, err
 	}
-	if place, _ := a.archivePlace(); place != nil && o.Rewind.Stage == rewind.StageNone && !a.rejoin.archived {
+	if place, _ := r.a.archivePlace(); place != nil && o.Rewind.Stage == rewind.StageNone && !r.archived {
 		report("archives that WAL first")
-		a.archiveSuperseded(ctx, o.End.Point)
-		a.rejoin.archived = true
+		r.archiveSuperseded(ctx, o.End.Point)
+		r.archived = true
 	}
 	report("begins")
-	if err := a.reports.BeginRewind(ctx); err != nil {
+	if err := r.a.reports.BeginRewind(ctx); err != nil {
 		return 0, err
 	}
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go a.awaitOtherLeader(work, leader, cancel)
-	outcome, err := a.newRewinder(report).RewindData(work, a.targetLeader(leader))
+	go r.awaitOtherLeader(work, leader, cancel)
+	outcome, err := r.newRewinder(report).RewindData(work, r.a.targetLeader(leader))
 	switch {
 	case ctx.Err() != nil:
 		return 0, nil
 	case err != nil:
 		return 0, err
 	}
-	return a.judgeRewind(leader, outcome), nil
+	return r.judgeRewind(leader, outcome), nil
 }
 
 // archiveSuperseded has the archive take the WAL that a rewind drops.
-func (a *postgresAgent) archiveSuperseded(ctx context.Context, end lsn.Point) {
+func (r *rejoin) archiveSuperseded(ctx context.Context, end lsn.Point) {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if err := a.archive.StoreSuperseded(ctx, a.o.pgdataPath(), end); err != nil {
-		a.o.Log.Warn("the WAL that a rewind drops is not archived yet: it waits on the volume", "error", err.Error())
+	if err := r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), end); err != nil {
+		r.a.o.Log.Warn("the WAL that a rewind drops is not archived yet: it waits on the volume", "error", err.Error())
 	}
 }
 
 // awaitOtherLeader calls a function once another term than a leader's is known.
-func (a *postgresAgent) awaitOtherLeader(ctx context.Context, leader elector.Leader, found func()) {
+func (r *rejoin) awaitOtherLeader(ctx context.Context, leader elector.Leader, found func()) {
 	for clock.Sleep(ctx, leaderCheck) && ctx.Err() == nil {
-		if a.readLeader().Term != leader.Term {
+		if r.a.readLeader().Term != leader.Term {
 			found()
 			return
 		}
 	}
 }
 
-func (a *postgresAgent) newRewinder(report func(string)) *rewind.Rewinder {
+func (r *rejoin) newRewinder(report func(string)) *rewind.Rewinder {
 	return rewind.NewRewinder(rewind.Options{
-		Log: a.o.Log, Volume: a.o.DataDir, PGData: a.o.pgdataPath(), RunDir: a.o.RunDir, Programs: a.programs, Lock: a.Lock, Report: report,
+		Log: r.a.o.Log, Volume: r.a.o.DataDir, PGData: r.a.o.pgdataPath(), RunDir: r.a.o.RunDir, Programs: r.a.programs, Lock: r.a.Lock, Report: report,
 		Settings: func(control server.ControlData) map[string]string {
-			in := a.files.BuildInput(a.currentConfig(), a.files.ReadProven(), control, false)
+			in := r.a.files.BuildInput(r.a.currentConfig(), r.a.files.ReadProven(), control, false)
 			return settings.ComputeSettings(in)
 		},
 		Led: func() []rewind.Term {
-			led, err := datavolume.ReadLeader(a.o.DataDir)
+			led, err := datavolume.ReadLeader(r.a.o.DataDir)
 			if err != nil || led.Term == 0 {
 				return nil
 			}
@@ -188,19 +189,19 @@ func (a *postgresAgent) newRewinder(report func(string)) *rewind.Rewinder {
 }
 
 // judgeRewind takes in what became of a rewind, and says how long to wait.
-func (a *postgresAgent) judgeRewind(leader elector.Leader, outcome rewind.Outcome) time.Duration {
+func (r *rejoin) judgeRewind(leader elector.Leader, outcome rewind.Outcome) time.Duration {
 	switch outcome.Result {
 	case rewind.Rewound:
-		a.o.Log.Info("the data is rewound", "primary", leader.Pod, "timeline", leader.Timeline, "kept", outcome.Kept)
-		a.rejoin.forget()
+		r.a.o.Log.Info("the data is rewound", "primary", leader.Pod, "timeline", leader.Timeline, "kept", outcome.Kept)
+		r.forget()
 		return 0
 	case rewind.Failed:
-		a.rejoin.recordFailure(clock.Boottime(), outcome.Reason)
-		a.ReportState(agentapi.StateRewinding, "", "rewinding the data to that of "+leader.Pod+" failed, it is tried again: "+outcome.Reason)
+		r.recordFailure(clock.Boottime(), outcome.Reason)
+		r.a.ReportState(agentapi.StateRewinding, "", "rewinding the data to that of "+leader.Pod+" failed, it is tried again: "+outcome.Reason)
 		return rewindPause
 	}
-	a.o.Log.Warn("the data is not rewound: it is copied again", "result", outcome.Result.String(), "reason", outcome.Reason)
-	a.rejoin.refused = outcome.Reason
+	r.a.o.Log.Warn("the data is not rewound: it is copied again", "result", outcome.Result.String(), "reason", outcome.Reason)
+	r.refused = outcome.Reason
 	return 0
 }
 
@@ -220,30 +221,30 @@ var (
 
 // startRewound starts data that was rewound. It receives from the primary from the first
 // on, and serves, votes and leads once it is consistent.
-func (a *postgresAgent) startRewound(ctx context.Context, o startplan.Observation) (time.Duration, error) {
-	leader, known := a.view.FindLeader()
+func (r *rejoin) startRewound(ctx context.Context, o startplan.Observation) (time.Duration, error) {
+	leader, known := r.a.view.FindLeader()
 	if !known || leader.Pod != o.Primary.Pod {
 		return pauseWaiting, nil
 	}
-	if err := a.reports.BeginRewind(ctx); err != nil {
+	if err := r.a.reports.BeginRewind(ctx); err != nil {
 		return 0, err
 	}
-	if err := a.reports.RecordTimeline(ctx, leader.Timeline); err != nil {
+	if err := r.a.reports.RecordTimeline(ctx, leader.Timeline); err != nil {
 		return 0, err
 	}
-	if err := rolechange.PrepareRewound(ctx, a.programs, a.o.pgdataPath()); err != nil {
-		a.rejoin.recordFailure(clock.Boottime(), err.Error())
+	if err := rolechange.PrepareRewound(ctx, r.a.programs, r.a.o.pgdataPath()); err != nil {
+		r.recordFailure(clock.Boottime(), err.Error())
 		return 0, err
 	}
-	l := a.newLife(o.Volume.Control, 0)
+	l := r.a.newLife(o.Volume.Control, 0)
 	l.rewound = &rewoundData{leader, o.Rewind.Consistent}
-	err := a.runServer(ctx, l)
+	err := r.a.runServer(ctx, l)
 	switch {
 	case errors.Is(err, errOtherLeader):
-		a.o.Log.Info("rewound data waits for another primary", "reason", err.Error())
+		r.a.o.Log.Info("rewound data waits for another primary", "reason", err.Error())
 		return 0, nil
 	case l.rewound != nil && err != nil && ctx.Err() == nil:
-		a.rejoin.recordFailure(clock.Boottime(), err.Error())
+		r.recordFailure(clock.Boottime(), err.Error())
 	}
 	return 0, err
 }
@@ -337,7 +338,11 @@ func (l *serverLife) isKeptArchived(ctx context.Context, kept []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
 	for _, dir := range kept {
-		if err := l.a.archive.StoreSuperseded(ctx, dir, lsn.Point{}); err != nil {
+		end, err := rewind.ReadKeptEnd(dir)
+		if err == nil {
+			err = l.a.archive.StoreSuperseded(ctx, dir, end)
+		}
+		if err != nil {
 			l.a.o.Log.Info("WAL that a rewind kept still waits for the archive", "directory", dir, "error", err.Error())
 			return dataspace.IsFull(l.a.o.measureSpace())
 		}

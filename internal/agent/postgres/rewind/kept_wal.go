@@ -21,8 +21,20 @@ import (
 // statusDir holds the marks of WAL that waits for the archive.
 const statusDir = "archive_status"
 
-// keptWAL is the directory of the files in one that keeps diverged WAL, as in the data.
-const keptWAL = "pg_wal"
+const (
+	// keptWAL is the directory of the files in one that keeps diverged WAL, as in the data,
+	// and keptEnd holds where that WAL ends.
+	keptWAL = "pg_wal"
+	keptEnd = "end.json"
+	// temporaryKept is a directory that is being filled.
+	temporaryKept = "." + datavolume.KeptPrefix + "new"
+)
+
+// ReadKeptEnd reads where the WAL ends that a directory of ListKept keeps.
+func ReadKeptEnd(kept string) (end lsn.Point, err error) {
+	_, err = atomicfile.ReadJSON(filepath.Join(kept, keptEnd), &end)
+	return end, err
+}
 
 // keptRange is the WAL that a rewind drops from the data, and what is before it since the
 // last common checkpoint: a rewind that is repeated reads all of it.
@@ -52,8 +64,8 @@ func nameKept(fork lsn.Point) string {
 // volume, and returns its name once all is on the disk. A directory that is there stays.
 // A hard link would not do: pg_rewind writes over files in place, and PostgreSQL writes
 // new WAL to old files. A file system that can shares the blocks.
-func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error) {
-	temporary := filepath.Join(volume, "."+datavolume.KeptPrefix+"new")
+func keepWAL(volume, walDir string, fork, end lsn.Point, k keptRange) (string, error) {
+	temporary := filepath.Join(volume, temporaryKept)
 	if err := os.RemoveAll(temporary); err != nil {
 		return "", fmt.Errorf("keep the diverged WAL: %w", err)
 	}
@@ -69,7 +81,7 @@ func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error)
 			return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 		}
 	}
-	if err := atomicfile.SyncDir(temporary); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(temporary, keptEnd), end); err != nil {
 		return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 	}
 	name := nameKept(fork)

@@ -59,9 +59,9 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 	} {
 		mustWrite(t, filepath.Join(walDir, name), "not kept")
 	}
-	fork := lsn.Parse(1, "1/600028")
+	fork, end := lsn.Parse(1, "1/600028"), lsn.Parse(3, "1/700128")
 	k := keptRange{timelines: []int64{1, 3}, first: 5, last: 7, size: 1 << 20}
-	name, err := keepWAL(volume, walDir, fork, k)
+	name, err := keepWAL(volume, walDir, fork, end, k)
 	if err != nil || name != "diverged-1-1-600028" {
 		t.Fatalf("%q, %v", name, err)
 	}
@@ -75,6 +75,9 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 	if diff := cmp.Diff(kept, readTree(t, filepath.Join(volume, name, keptWAL))); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
+	if got, err := ReadKeptEnd(filepath.Join(volume, name)); err != nil || got != end {
+		t.Errorf("what is kept ends at %s, %v", got, err)
+	}
 	if err := restoreWAL(filepath.Join(volume, name), walDir); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +88,7 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 		}
 	}
 	// Another directory never takes the place of one that is there.
-	if again, err := keepWAL(volume, walDir, fork, k); err != nil || again != "diverged-1-1-600028-2" {
+	if again, err := keepWAL(volume, walDir, fork, end, k); err != nil || again != "diverged-1-1-600028-2" {
 		t.Errorf("%q, %v", again, err)
 	}
 	if err := DropKept(volume); err != nil {
@@ -110,8 +113,12 @@ func TestRule18InterruptedRewindIsMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	requires("before anything is changed", StagePrepared)
+	mustWrite(t, filepath.Join(volume, temporaryKept, "half"), "")
 	if err := Withdraw(volume); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(volume, temporaryKept)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was not complete is left: %v", err)
 	}
 	requires("once it is withdrawn", StageNone)
 	if _, err := os.Stat(filepath.Join(volume, datavolume.DataName, "standby.signal")); err != nil {

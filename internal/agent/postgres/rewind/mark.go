@@ -84,7 +84,7 @@ func ReadProgress(dir string) (Progress, error) {
 // Withdraw makes the data on the volume at dir a standby's again whose rewind has
 // changed nothing.
 func Withdraw(dir string) error {
-	if err := errors.Join(datavolume.MarkStandby(filepath.Join(dir, datavolume.DataName)), removeMark(dir)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, temporaryKept)), datavolume.MarkStandby(filepath.Join(dir, datavolume.DataName)), removeMark(dir)); err != nil {
 		return fmt.Errorf("withdraw the rewind: %w", err)
 	}
 	return nil

@@ -144,7 +144,7 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 	}
 	size := uint64(control.SegmentSize) //nolint:gosec // a segment's size is positive
 	w.report("keeps the WAL that it drops")
-	kept, err := keepWAL(w.o.Volume, w.walDir(), fork, keptRange{
+	kept, err := keepWAL(w.o.Volume, w.walDir(), fork, held.End, keptRange{
 		timelines: held.Timelines, first: common.Position / size, last: held.End.Position / size, size: control.SegmentSize,
 	})
 	if err != nil {

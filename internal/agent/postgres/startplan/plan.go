@@ -176,6 +176,8 @@ func planData(o Observation) Plan {
 		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: datavolume.DivergedMark{Own: own, Primary: o.Primary.End}.DescribeHold()}
 	case o.MissingWAL != "" && !o.wantsCopy():
 		return Plan{Action: ActHold, Hold: agentapi.HoldWALMissing, Message: missingWALMessage(o)}
+	case o.wantsCopy() && o.Superseded && !o.Config.Known:
+		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"} // it says where WAL is archived
 	case o.wantsCopy() && o.Superseded && o.Rewind.Refused == "":
 		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's"}
 	case o.wantsCopy():

@@ -58,6 +58,10 @@ func TestRule18PlanOfARewind(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.facts.BinaryMajor, c.facts.Config, c.facts.Volume = 17, Config{Known: true}, dataOf(ours)
 			check(t, PlanNext(c.facts), c.want)
+			if c.want.Action == ActRewind && c.facts.Rewind.Stage == rewind.StageNone {
+				c.facts.Config = Config{} // it is not known yet where WAL is archived
+				check(t, PlanNext(c.facts), verdict{Action: ActWait})
+			}
 		})
 	}
 	full := Observation{BinaryMajor: 17, Config: Config{Known: true}, Volume: dataOf(ours), Rewind: with(at(rewind.StageStarted), refuse), Primary: primaryOf(ours)}
