@@ -88,6 +88,9 @@ func (r *rejoin) observeRewind(ctx context.Context, o *startplan.Observation) (e
 	if o.Rewind.Progress, err = rewind.ReadProgress(r.a.o.DataDir); err != nil || o.Rewind.Stage == rewind.StageNone {
 		return err
 	}
+	if o.DivergedMark, err = datavolume.ReadDivergedMark(r.a.o.DataDir); err != nil {
+		return err
+	}
 	r.a.reportWALEnd(*o) // it is not known
 	if _, err := r.a.comparer.CompareAtRest(ctx, divergence.DataAtRest{}, o.Primary); err != nil {
 		return err
@@ -146,6 +149,8 @@ func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.
 	switch {
 	case ctx.Err() != nil:
 		return 0, nil
+	case err != nil && work.Err() != nil:
+		return pauseWaiting, nil // another member leads
 	case err != nil:
 		return 0, err
 	}
