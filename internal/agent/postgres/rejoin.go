@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
 const (
@@ -85,7 +86,7 @@ func (r *rejoin) observeRewind(ctx context.Context, o *startplan.Observation) (e
 	if o.Volume.Content != datavolume.ContentData {
 		return nil
 	}
-	if o.Rewind.Progress, err = rewind.ReadProgress(r.a.o.DataDir); err != nil || o.Rewind.Stage == rewind.StageNone {
+	if o.Rewind.RewindProgress, err = rewind.ReadProgress(r.a.o.DataDir); err != nil || o.Rewind.Stage == rewind.StageNone {
 		return err
 	}
 	if o.DivergedMark, err = datavolume.ReadDivergedMark(r.a.o.DataDir); err != nil {
@@ -161,9 +162,14 @@ func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.
 func (r *rejoin) archiveSuperseded(ctx context.Context, end lsn.Point) {
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if err := r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), end); err != nil {
+	if err := r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), nameEnd(end)); err != nil {
 		r.a.o.Log.Warn("the WAL that a rewind drops is not archived yet: it waits on the volume", "error", err.Error())
 	}
+}
+
+// nameEnd is the end of WAL as the archive takes it.
+func nameEnd(end lsn.Point) wal.Turn {
+	return wal.Turn{Timeline: uint32(end.Timeline), Position: end.Position} //nolint:gosec // PostgreSQL's are so long
 }
 
 // awaitOtherLeader calls a function once another term than a leader's is known.
@@ -345,7 +351,7 @@ func (l *serverLife) isKeptArchived(ctx context.Context, kept []string) bool {
 	for _, dir := range kept {
 		end, err := rewind.ReadKeptEnd(dir)
 		if err == nil {
-			err = l.a.archive.StoreSuperseded(ctx, dir, end)
+			err = l.a.archive.StoreSuperseded(ctx, dir, nameEnd(end))
 		}
 		if err != nil {
 			l.a.o.Log.Info("WAL that a rewind kept still waits for the archive", "directory", dir, "error", err.Error())

@@ -164,15 +164,10 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 	var silent health.Answers
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
-		if err == nil {
-			if err := l.completeRewind(ctx); err != nil {
-				return errors.Join(err, started.StopAtOnce())
-			}
-			l.attachServer(in)
+		if attached, failed := l.takeAnswer(ctx, in, err); failed != nil {
+			return errors.Join(failed, started.StopAtOnce())
+		} else if attached {
 			return nil
-		}
-		if err := l.checkRewound(); err != nil {
-			return errors.Join(err, started.StopAtOnce())
 		}
 		silent = silent.Observe(since, clock.Boottime(), server.IsAnswer(err))
 		if silent.Silent() > startLimit && !l.a.Lock.WaitsForDisk() {
@@ -197,6 +192,19 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// takeAnswer gives a server that answers to the election, once its data is whole, and says
+// so. It fails where the server is not to go on.
+func (l *serverLife) takeAnswer(ctx context.Context, in settings.Input, answer error) (attached bool, err error) {
+	if answer != nil {
+		return false, l.checkRewound()
+	}
+	if err := l.completeRewind(ctx); err != nil {
+		return false, err
+	}
+	l.attachServer(in)
+	return true, nil
 }
 
 // startLimit is how long a server that starts may give no answer at all, not

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -19,7 +18,7 @@ import (
 // other content: it stores its own part of the segment in which it left as partial, and
 // what the archive holds is never replaced. It does nothing where nothing is archived.
 // The database of the data does not run.
-func (s *Archiver) StoreSuperseded(ctx context.Context, dir string, end lsn.Point) error {
+func (s *Archiver) StoreSuperseded(ctx context.Context, dir string, end wal.Turn) error {
 	files := walFiles{pgdata: dir}
 	waiting := files.readBacklog()
 	place, err := s.place()
@@ -47,7 +46,7 @@ func (s *Archiver) StoreSuperseded(ctx context.Context, dir string, end lsn.Poin
 		stored++
 	}
 	if stored > 0 {
-		s.log.Info("stored WAL that another member was elected without", "files", stored, "end", end.String())
+		s.log.Info("stored WAL that another member was elected without", "files", stored, "timeline", end.Timeline, "end", wal.FormatPosition(end.Position))
 	}
 	return nil
 }
@@ -67,7 +66,7 @@ func (s *Archiver) storeSuperseded(err error, name string) error {
 }
 
 // nameHalf names the segment in which WAL ends, if it has a part of that only.
-func (f walFiles) nameHalf(end lsn.Point) string {
+func (f walFiles) nameHalf(end wal.Turn) string {
 	size := f.segmentSize(f.readBacklog())
 	if entries, err := os.ReadDir(f.walDir()); err == nil {
 		for _, e := range entries {
@@ -80,7 +79,7 @@ func (f walFiles) nameHalf(end lsn.Point) string {
 	if end.Position == 0 || size <= 0 || end.Position%uint64(size) == 0 {
 		return ""
 	}
-	return wal.Segment{Timeline: uint32(end.Timeline), Number: end.Position / uint64(size)}.Name(size) //nolint:gosec // PostgreSQL's are so long
+	return wal.Segment{Timeline: end.Timeline, Number: end.Position / uint64(size)}.Name(size)
 }
 
 // signPath is the mark of a file that waits for the archive, or is stored.

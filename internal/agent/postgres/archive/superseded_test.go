@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
@@ -32,7 +31,7 @@ func TestRule18SupersededWALIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	end := lsn.Point{Timeline: 1, Position: 5*uint64(mebibyte) + 100}
+	end := wal.Turn{Timeline: 1, Position: 5*uint64(mebibyte) + 100}
 	a.down()
 	if err := a.StoreSuperseded(t.Context(), a.files.pgdata, end); err == nil {
 		t.Error("it is stored without a store")
@@ -76,7 +75,7 @@ func TestRule18SupersededWALReplacesNothing(t *testing.T) {
 	mustWrite(t, filepath.Join(kept, "pg_wal", "archive_status", segmentName(1, 1)+".ready"), "")
 	mustWrite(t, other.files.walPath(segmentName(1, 2)), string(data[:len(data)-1])+"x") // and one that is not its name's
 	mustWrite(t, filepath.Join(kept, "pg_wal", "archive_status", segmentName(1, 2)+".ready"), "")
-	if err := a.StoreSuperseded(t.Context(), kept, lsn.Point{}); err != nil {
+	if err := a.StoreSuperseded(t.Context(), kept, wal.Turn{}); err != nil {
 		t.Fatal(err)
 	}
 	a.holds(1, 1)
@@ -92,7 +91,7 @@ func TestRule18SupersededWALReplacesNothing(t *testing.T) {
 		t.Errorf("what was stored first is replaced, %v", err)
 	}
 	a.nowhere.Store(true)
-	if err := a.StoreSuperseded(t.Context(), kept, lsn.Parse(1, "0/100")); err != nil {
+	if err := a.StoreSuperseded(t.Context(), kept, wal.Turn{Timeline: 1, Position: 0x100}); err != nil {
 		t.Errorf("nothing is archived, and it fails: %v", err)
 	}
 }

@@ -37,30 +37,20 @@ func (m mark) isUntouched(control server.ControlData) bool {
 	return control.Checkpoint == m.Checkpoint && control.Timeline == m.Timeline
 }
 
-// Stage is how far the rewind of a volume's data has come.
-type Stage int
-
-// The stages of a rewind, by its mark on the volume.
-const (
-	// StageNone: the data is not being rewound.
-	StageNone Stage = iota
-	// StagePrepared: a rewind has begun and changed nothing. The data is whole, and may
-	// lack the file that makes it a standby's.
-	StagePrepared
-	// StageStarted: the data may be neither one history nor the other. It is never
-	// started: it is rewound again, or another copy takes its place.
-	StageStarted
-	// StageRewound: the data is rewound, and becomes whole as soon as it has replayed the
-	// primary's WAL up to a point. Until then it neither leads nor votes.
-	StageRewound
+// Stage is how far the rewind of a volume's data has come, and Progress the same with
+// where rewound data is consistent.
+type (
+	Stage    = datavolume.RewindStage
+	Progress = datavolume.RewindProgress
 )
 
-// Progress is how far the rewind of a volume's data has come.
-type Progress struct {
-	Stage Stage
-	// Consistent is the point that rewound data has to replay; zero before StageRewound.
-	Consistent lsn.Point
-}
+// The stages of a rewind.
+const (
+	StageNone     = datavolume.RewindNone
+	StagePrepared = datavolume.RewindPrepared
+	StageStarted  = datavolume.RewindStarted
+	StageRewound  = datavolume.RewindReplaying
+)
 
 // ReadProgress reads the mark of the volume at dir. One that cannot be read is
 // StageStarted.
@@ -74,7 +64,7 @@ func ReadProgress(dir string) (Progress, error) {
 	case err == nil && !found:
 		return Progress{}, nil
 	case err == nil && m.Consistent.Position > 0:
-		return Progress{StageRewound, m.Consistent}, nil
+		return Progress{Stage: StageRewound, Consistent: m.Consistent}, nil
 	case err == nil && !m.Started:
 		return Progress{Stage: StagePrepared}, nil
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
@@ -99,7 +98,7 @@ type Lease struct {
 
 // Rewind is what is known of a rewind of the data.
 type Rewind struct {
-	rewind.Progress
+	datavolume.RewindProgress
 	// Refused is why the data is not rewound, or not again: it is copied. It is empty while
 	// nothing speaks against it.
 	Refused string
@@ -166,22 +165,18 @@ func PlanNext(o Observation) Plan {
 func planData(o Observation) Plan {
 	own := o.FindEnd()
 	switch {
-	case o.Leads && o.MissingWAL == "" && o.Rewind.Stage == rewind.StageNone:
+	case o.Leads && o.MissingWAL == "" && o.Rewind.Stage == datavolume.RewindNone:
 		return Plan{Action: ActContinue, Message: "starts again as the primary, whose database has ended"}
 	case o.DivergedMark != nil:
 		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: o.DivergedMark.DescribeHold()}
-	case o.Rewind.Stage != rewind.StageNone:
+	case o.Rewind.Stage != datavolume.RewindNone:
 		return planRewound(o)
 	case o.Primary.Known && lsn.IsAhead(own, o.Primary.End):
 		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: datavolume.DivergedMark{Own: own, Primary: o.Primary.End}.DescribeHold()}
 	case o.MissingWAL != "" && !o.wantsCopy():
 		return Plan{Action: ActHold, Hold: agentapi.HoldWALMissing, Message: missingWALMessage(o)}
-	case o.wantsCopy() && o.Superseded && !o.Config.Known:
-		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"} // it says where WAL is archived
-	case o.wantsCopy() && o.Superseded && o.Rewind.Refused == "":
-		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's"}
 	case o.wantsCopy():
-		return planCopy(o, Plan{Action: ActCopyAgain, Message: "copies the primary's data again", Reason: o.Rewind.describeRefusal()})
+		return planReplacement(o)
 	case !o.Config.Known:
 		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
 	case o.needsRecord():
@@ -191,18 +186,29 @@ func planData(o Observation) Plan {
 	}
 }
 
+// planReplacement is for data that cannot follow the primary as it is.
+func planReplacement(o Observation) Plan {
+	switch {
+	case o.Superseded && !o.Config.Known: // that says where WAL is archived
+		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
+	case o.Superseded && o.Rewind.Refused == "":
+		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's"}
+	}
+	return planCopy(o, Plan{Action: ActCopyAgain, Message: "copies the primary's data again", Reason: o.Rewind.describeRefusal()})
+}
+
 // planRewound is for data whose rewind is not complete: it is never started by itself,
 // and nothing of it is measured.
 func planRewound(o Observation) Plan {
 	copied := Plan{Action: ActCopyAgain, Message: "copies the primary's data again", Reason: o.Rewind.describeRefusal()}
 	switch isOurs := o.Primary.Known && o.Primary.SystemIdentifier == o.Volume.Control.SystemIdentifier; {
-	case !isOurs && o.Rewind.Stage == rewind.StageRewound:
+	case !isOurs && o.Rewind.Stage == datavolume.RewindReplaying:
 		return Plan{Action: ActWait, Message: "waits for a primary: the data was rewound, and is consistent once it has received the WAL up to " + o.Rewind.Consistent.String()}
 	case !isOurs:
 		return Plan{Action: ActWait, Message: "waits for a primary: the rewind of the data was interrupted"}
 	case o.Rewind.Refused != "":
 		return planCopy(o, copied)
-	case o.Rewind.Stage != rewind.StageRewound:
+	case o.Rewind.Stage != datavolume.RewindReplaying:
 		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's once more"}
 	case o.Rewind.Lost:
 		copied.Reason = ": the primary to which this member's data was rewound has failed, and what that one wrote up to " + o.Rewind.Consistent.String() + " is lost"
