@@ -37,12 +37,11 @@ func (m mark) isUntouched(control server.ControlData) bool {
 	return control.Checkpoint == m.Checkpoint && control.Timeline == m.Timeline
 }
 
-// Stage is how far the rewind of a volume's data has come, and Progress the same with
-// where rewound data is consistent.
-type (
-	Stage    = datavolume.RewindStage
-	Progress = datavolume.RewindProgress
-)
+// Stage is how far the rewind of a volume's data has come.
+type Stage = datavolume.RewindStage
+
+// Progress is a Stage, and where rewound data is consistent.
+type Progress = datavolume.RewindProgress
 
 // The stages of a rewind.
 const (
