@@ -18,6 +18,8 @@ const (
 	StateWaiting State = "Waiting"
 	// StateCloning: copies the data directory from another member.
 	StateCloning State = "Cloning"
+	// StateRewinding: a former primary rewinds its data to that of its successor.
+	StateRewinding State = "Rewinding"
 	// StateRecovering: the database replays what it has before it serves.
 	StateRecovering State = "Recovering"
 	// StateCatchingUp: follows, and is behind its limit of lag; or has no vote

@@ -100,7 +100,7 @@ func (r *Reconciler[C, O]) announceMembers(c C, before, after []v1alpha1.MemberS
 			continue
 		}
 		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: m.State + "/" + m.Role}
-		r.recordEventOn(c, pod, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)", m.Name, m.State, m.Role)
+		r.recordEventOn(c, pod, normal, v1alpha1.ReasonMemberState, "Member", "%s is %s (%s)%s", m.Name, m.State, m.Role, explainState(m))
 	}
 }
 
@@ -120,6 +120,15 @@ func (r *Reconciler[C, O]) announceRejoined(c C, before *v1alpha1.ElectionStatus
 		pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: fmt.Sprintf("term-%d", after.Election.Term)}
 		r.recordEventOn(c, pod, normal, v1alpha1.ReasonRejoined, "Election", "%s follows %s, which leads since term %d", m.Name, after.Election.Leader, after.Election.Term)
 	}
+}
+
+// explainState is the end of an event that says why a member's data becomes another's.
+func explainState(m v1alpha1.MemberStatus) string {
+	replaces := m.State == string(agentapi.StateRewinding) || m.State == string(agentapi.StateCloning)
+	if !replaces || m.Message == "" {
+		return ""
+	}
+	return ": " + m.Message
 }
 
 // announceRestore says how a restore ended.

@@ -182,6 +182,27 @@ func TestEventsOfRequests(t *testing.T) {
 	}
 }
 
+// A member whose data becomes another's says why.
+func TestEventsOfReplacedData(t *testing.T) {
+	for state, want := range map[string]string{
+		"Rewinding": "MemberState: orders-0 is Rewinding (member): for a reason", "Cloning": "MemberState: orders-0 is Cloning (member): for a reason",
+		"Recovering": "MemberState: orders-0 is Recovering (member)",
+	} {
+		s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}
+		if err := v1alpha1.AddToScheme(s.scheme); err != nil {
+			t.Fatal(err)
+		}
+		r := &Reconciler[*v1alpha1.PostgresCluster, struct{}]{Recorder: s}
+		c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "a"}}
+		before := c.CommonStatus().DeepCopy()
+		c.Status.Members = []v1alpha1.MemberStatus{{Name: "orders-0", State: state, Role: v1alpha1.RoleMember, Message: "for a reason"}}
+		r.announceStatus(c, before)
+		if !slices.Equal(s.events, []string{want}) {
+			t.Errorf("the events are %q", s.events)
+		}
+	}
+}
+
 // Each term makes one event, and so does each fence.
 func TestEventsOfTheElection(t *testing.T) {
 	s := &series{scheme: runtime.NewScheme(), seen: map[string]bool{}}

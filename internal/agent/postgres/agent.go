@@ -45,6 +45,7 @@ type postgresAgent struct {
 	archive   *archive.Archiver
 
 	electionParts
+	rejoin rejoin
 
 	// control is the reserved connection.
 	control     *server.Session
@@ -71,7 +72,7 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 		return err
 	}
 	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
-	answers := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, election: a.readElection, space: a.o.measureSpace, archive: a.archive, scrape: scrape}
+	answers := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, election: a.readElection, space: a.o.measureSpace, archive: a.archive, scrape: scrape, rejoin: &a.rejoin}
 	err := a.Run(ctx, a.position.refreshPosition, answers.newHandler(), a.runLoop, a.directory.Follow)
 	stop()
 	a.parts.Wait()
@@ -93,6 +94,7 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 		follower:    &replica.Follower{},
 		checkpoints: newCheckpointRequests(),
 	}
+	a.rejoin.a = a
 	version, major, err := a.programs.ReadVersion(ctx)
 	if err != nil {
 		return nil, err

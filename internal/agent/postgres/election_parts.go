@@ -265,7 +265,12 @@ func (a *postgresAgent) adoptCopy(ctx context.Context) error {
 	if err := a.reports.BeginRewind(ctx); err != nil {
 		return err
 	}
+	replaced := datavolume.FindLeftovers(a.o.DataDir).Data
 	adopted := a.copies.AdoptCopy()
+	if adopted == nil && replaced {
+		a.rejoin.copied.Add(1)
+	}
+	a.rejoin.forget()
 	control, err := a.programs.ReadControlData(ctx, a.o.pgdataPath())
 	if err != nil {
 		return errors.Join(adopted, err)

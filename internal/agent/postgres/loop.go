@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/recoverywatch"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -34,6 +35,9 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	if err := datavolume.TidyVolume(a.o.DataDir); err != nil {
 		return 0, err
 	}
+	if err := a.rejoin.withdrawRewind(); err != nil {
+		return 0, err
+	}
 	o, primary, err := a.observeMember(ctx)
 	if err != nil {
 		return 0, err
@@ -55,7 +59,11 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	case startplan.ActRecord:
 		return a.recordFirst(ctx, o), nil
 	case startplan.ActClone, startplan.ActCopyAgain:
-		return a.cloneData(ctx, primary)
+		return a.cloneData(ctx, primary, p)
+	case startplan.ActRewind:
+		return a.rejoin.rewindData(ctx, o)
+	case startplan.ActStartRewound:
+		return a.rejoin.startRewound(ctx, o)
 	case startplan.ActContinue:
 		return a.continueLeading(ctx, o)
 	default:
@@ -90,7 +98,8 @@ func (a *postgresAgent) holdData(ctx context.Context, o startplan.Observation, p
 	if p.Hold != agentapi.HoldVolumeFull {
 		return pauseHeld
 	}
-	if dataspace.IsFull(o.Volume.Space) && o.Volume.Control.SystemIdentifier != "" && a.archive.ReclaimSpace(ctx, a.describeStopped(o)) {
+	// Of data whose rewind is not complete, what is needed is not known.
+	if dataspace.IsFull(o.Volume.Space) && o.Rewind.Stage == rewind.StageNone && o.Volume.Control.SystemIdentifier != "" && a.archive.ReclaimSpace(ctx, a.describeStopped(o)) {
 		return 0
 	}
 	return pauseFull
@@ -138,7 +147,7 @@ func (a *postgresAgent) startStandby(ctx context.Context, o startplan.Observatio
 	if _, err := rolechange.PrepareStandby(ctx, a.programs, a.o.pgdataPath()); err != nil {
 		return err
 	}
-	return a.runServer(ctx, o.Volume.Control, 0)
+	return a.runServer(ctx, a.newLife(o.Volume.Control, 0))
 }
 
 // continueLeading starts the database of a primary that has crashed again, in the same
@@ -156,7 +165,7 @@ func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observa
 		return pauseRecord, nil
 	}
 	a.o.Log.Info("starts the database again in the same term", "term", term)
-	err := a.runServer(ctx, o.Volume.Control, term)
+	err := a.runServer(ctx, a.newLife(o.Volume.Control, term))
 	if a.answered > now && clock.Boottime()-a.answered > crashLimit { // it served: the next crash is another one
 		a.crashed = 0
 	}
@@ -165,10 +174,9 @@ func (a *postgresAgent) continueLeading(ctx context.Context, o startplan.Observa
 
 // cloneData makes the volume's data a copy of the primary's. A failure is no crash:
 // the primary may have gone, or may not have made the slot yet.
-func (a *postgresAgent) cloneData(ctx context.Context, primary agentapi.Status) (time.Duration, error) {
-	a.ReportState(agentapi.StateCloning, "", "copies the data of "+primary.Pod)
-	bundle, _ := a.Certificates.Current()
-	if err := a.files.WriteTLS(bundle); err != nil {
+func (a *postgresAgent) cloneData(ctx context.Context, primary agentapi.Status, p startplan.Plan) (time.Duration, error) {
+	a.ReportState(agentapi.StateCloning, "", "copies the data of "+primary.Pod+p.Reason)
+	if err := a.writeTLS(); err != nil {
 		return 0, err
 	}
 	err := a.copies.CopyPrimary(ctx, primary)

@@ -33,6 +33,7 @@ var (
 	leaseMetric       = metrics.NewGauge("pg_lease_held", "Whether the member holds the primary's Lease.")
 	expiryMetric      = metrics.NewGauge("certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
 	volumeSizeMetric  = metrics.NewGauge("volume_size_bytes", "Size of the member's volume.")
+	rejoinMetric      = metrics.NewCounter("pg_rejoins_total", "How often the member's data was rewound, or copied again, since its agent started.", "by")
 	volumeFreeMetric  = metrics.NewGauge("volume_available_bytes", "Free space on the member's volume.")
 )
 
@@ -46,6 +47,7 @@ type collector struct {
 	space    func() diskspace.Space
 	archive  *archive.Archiver
 	scrape   *server.Session
+	rejoin   *rejoin
 }
 
 func (c collector) newHandler() http.Handler {
@@ -57,7 +59,7 @@ func (c collector) newHandler() http.Handler {
 // Describe announces every family.
 func (c collector) Describe(into chan<- *prometheus.Desc) {
 	for _, f := range []metrics.Family{metrics.UpMetric, roleMetric, lagMetric, timelineMetric, pendingMetric,
-		configErrorMetric, leaseMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
+		configErrorMetric, leaseMetric, expiryMetric, rejoinMetric, volumeSizeMetric, volumeFreeMetric} {
 		into <- f.Desc
 	}
 	for _, f := range slices.Concat(archive.Families, metrics.ElectionFamilies) {
@@ -83,6 +85,8 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 	send(timelineMetric, float64(readReplication(status).Timeline))
 	send(pendingMetric, float64(len(status.PendingRestart)))
 	send(configErrorMetric, metrics.BoolValue(status.ConfigError != ""))
+	send(rejoinMetric, float64(c.rejoin.rewound.Load()), "rewind")
+	send(rejoinMetric, float64(c.rejoin.copied.Load()), "copy")
 	if status.Lag >= 0 {
 		send(lagMetric, status.Lag)
 	}

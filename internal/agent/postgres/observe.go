@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/leaderview"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/startplan"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
@@ -35,7 +36,11 @@ func (a *postgresAgent) observeMember(ctx context.Context) (startplan.Observatio
 	a.reportVolume(o)
 	primary, found := a.view.FindPrimary(ctx)
 	o.Primary = leaderview.ReadPrimary(primary, found, o.Volume.Control.SystemIdentifier)
-	err := a.observeOwnWAL(&o)
+	err := a.rejoin.observeRewind(ctx, &o)
+	if err != nil || o.Rewind.Stage != rewind.StageNone {
+		return o, primary, err // what the data holds is not known
+	}
+	err = a.observeOwnWAL(&o)
 	if err == nil && !o.Leads {
 		err = a.observeDivergence(ctx, &o)
 	}

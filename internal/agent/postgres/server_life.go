@@ -44,6 +44,8 @@ type serverLife struct {
 	// unattached are the settings of a server that did not answer when its watch began;
 	// nil for none.
 	unattached *settings.Input
+	// rewound is data that is not consistent yet since it was rewound; nil for other data.
+	rewound *rewoundData
 	// restart asks for another run; it holds one. promoted is closed at a promotion.
 	restart  chan struct{}
 	promoted chan struct{}
@@ -91,8 +93,8 @@ func (l *serverLife) requestRestart() {
 }
 
 // runServer runs the database until it ends, must end, or ctx does.
-func (a *postgresAgent) runServer(ctx context.Context, control server.ControlData, term int64) error {
-	l := a.newLife(control, term)
+func (a *postgresAgent) runServer(ctx context.Context, l *serverLife) error {
+	term := l.term
 	fences, may := a.servers.BeginStart(term)
 	if !may {
 		return nil // the term has ended: what to start is decided anew
@@ -102,7 +104,11 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	if err := a.files.PrepareStart(bundle); err != nil {
 		return err
 	}
-	if leader, known := a.servers.ReadFollowing(); known && term == 0 && leader.Pod != "" {
+	leader, known := a.servers.ReadFollowing()
+	switch {
+	case l.rewound != nil:
+		l.settings.role.Upstream = a.connectLeader(l.rewound.leader).String()
+	case known && term == 0 && leader.Pod != "":
 		l.settings.role.Upstream = a.findUpstream(ctx, leader)
 	}
 	if term > 0 { // commits wait for the quorum of the term, from the first on
@@ -110,7 +116,7 @@ func (a *postgresAgent) runServer(ctx context.Context, control server.ControlDat
 	}
 	defer l.keepQuorum()
 	a.comparer.BeginRun()
-	a.ReportState(agentapi.StateRecovering, "", "starts the database")
+	a.ReportState(agentapi.StateRecovering, "", l.describeStart())
 	if err := l.startServer(ctx, fences); err != nil {
 		return err
 	}
@@ -132,7 +138,7 @@ func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 			l.settings.reportParameters(config, i == 0, refused)
 			return nil
 		}
-		if errors.Is(err, errHung) || errors.Is(err, errStuck) || errors.Is(err, errFenced) {
+		if errors.Is(err, errHung) || errors.Is(err, errStuck) || errors.Is(err, errFenced) || errors.Is(err, errRejoin) || errors.Is(err, errOtherLeader) {
 			return err // whatever the parameters
 		}
 		if refused == nil {
@@ -165,8 +171,9 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 	}
 	for since := clock.Boottime(); ; since = clock.Boottime() {
 		err := l.pingServer(ctx)
-		if err == nil {
-			l.attachServer(in)
+		if attached, failed := l.takeAnswer(ctx, in, err); failed != nil {
+			return errors.Join(failed, started.StopAtOnce())
+		} else if attached {
 			return nil
 		}
 		silent = silent.Observe(since, clock.Boottime(), server.IsAnswer(err))
@@ -187,6 +194,9 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		case <-ctx.Done():
 			return nil
 		case t := <-troubles:
+			if l.rewound != nil {
+				return errors.Join(l.judgeRewoundTrouble(t), started.StopAtOnce())
+			}
 			// A standby that cannot become consistent is left to watch.
 			l.troubles.reportTrouble(t)
 			l.unattached = &in
@@ -194,6 +204,19 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// takeAnswer gives a server that answers to the election, once its data is whole, and says
+// so. It fails where the server is not to go on.
+func (l *serverLife) takeAnswer(ctx context.Context, in settings.Input, answer error) (attached bool, err error) {
+	if answer != nil {
+		return false, l.checkRewound()
+	}
+	if err := l.completeRewind(ctx); err != nil {
+		return false, err
+	}
+	l.attachServer(in)
+	return true, nil
 }
 
 // startLimit is how long a server that starts may give no answer at all, not
@@ -295,6 +318,7 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 	running.Go(func() { l.observeServer(helpers) })
 	running.Go(func() { l.followChanges(helpers) })
 	running.Go(func() { l.freeWAL(helpers) })
+	running.Go(func() { l.dropKept(helpers) })
 	running.Go(func() {
 		l.health.Follow(helpers, l.a.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.a.o.RunDir, l.a.o.Port) })
 	})

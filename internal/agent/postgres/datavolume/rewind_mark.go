@@ -8,7 +8,34 @@ import (
 	"path/filepath"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 )
+
+// RewindStage is how far the rewind of a volume's data has come.
+type RewindStage int
+
+// The stages of a rewind, by its mark on the volume.
+const (
+	// RewindNone: the data is not being rewound.
+	RewindNone RewindStage = iota
+	// RewindPrepared: a rewind has begun and changed nothing. The data is whole, and may
+	// lack the file that makes it a standby's.
+	RewindPrepared
+	// RewindStarted: the data may be neither one history nor the other. It is never
+	// started: it is rewound again, or another copy takes its place.
+	RewindStarted
+	// RewindReplaying: the data is rewound, and becomes whole as soon as it has replayed
+	// the primary's WAL up to a point. Until then it neither leads nor votes.
+	RewindReplaying
+)
+
+// RewindProgress is how far the rewind of a volume's data has come.
+type RewindProgress struct {
+	Stage RewindStage
+	// Consistent is the point that rewound data has to replay; zero before
+	// RewindReplaying.
+	Consistent lsn.Point
+}
 
 // FindRewindMark finds the mark of data that is being rewound, on the volume at dir:
 // beside the data, where a rewind writes it, or inside data that a copy has replaced and

@@ -18,11 +18,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/accounts"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/slots"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
+	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
 // Member is one, with the server that runs on its volume, if one does.
@@ -121,6 +123,24 @@ func (m *Member) StartStandby() rolechange.HeldWAL {
 		m.t.Fatalf("%s is a primary", m.Name)
 	}
 	return held
+}
+
+// StartRewound starts data that was rewound to a primary, which it receives from until it
+// is consistent.
+func (m *Member) StartRewound(primary *Member) {
+	m.t.Helper()
+	if err := rolechange.PrepareRewound(m.t.Context(), m.w.Programs, m.PGData()); err != nil {
+		m.t.Fatalf("%s: %v", m.Name, err)
+	}
+	m.Start(rolechange.Live{Upstream: m.ConnectionTo(primary).String()})
+	progress, err := rewind.ReadProgress(m.Volume)
+	if err != nil || progress.Stage != rewind.StageRewound {
+		m.t.Fatalf("%s: %+v, %v", m.Name, progress, err)
+	}
+	m.Until(fmt.Sprintf("pg_last_wal_replay_lsn() >= '%s'", wal.FormatPosition(progress.Consistent.Position)))
+	if err := rewind.Complete(m.Volume); err != nil {
+		m.t.Fatalf("%s: %v", m.Name, err)
+	}
 }
 
 // Kill kills every process of the server at once, as the end of a machine does.

@@ -21,6 +21,21 @@ import (
 // statusDir holds the marks of WAL that waits for the archive.
 const statusDir = "archive_status"
 
+const (
+	// keptWAL is the directory of the files in one that keeps diverged WAL, as in the data,
+	// and keptEnd holds where that WAL ends.
+	keptWAL = "pg_wal"
+	keptEnd = "end.json"
+	// temporaryKept is a directory that is being filled.
+	temporaryKept = "." + datavolume.KeptPrefix + "new"
+)
+
+// ReadKeptEnd reads where the WAL ends that a directory of ListKept keeps.
+func ReadKeptEnd(kept string) (end lsn.Point, err error) {
+	_, err = atomicfile.ReadJSON(filepath.Join(kept, keptEnd), &end)
+	return end, err
+}
+
 // keptRange is the WAL that a rewind drops from the data, and what is before it since the
 // last common checkpoint: a rewind that is repeated reads all of it.
 type keptRange struct {
@@ -49,13 +64,13 @@ func nameKept(fork lsn.Point) string {
 // volume, and returns its name once all is on the disk. A directory that is there stays.
 // A hard link would not do: pg_rewind writes over files in place, and PostgreSQL writes
 // new WAL to old files. A file system that can shares the blocks.
-func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error) {
-	temporary := filepath.Join(volume, "."+datavolume.KeptPrefix+"new")
+func keepWAL(volume, walDir string, fork, end lsn.Point, k keptRange) (string, error) {
+	temporary := filepath.Join(volume, temporaryKept)
 	if err := os.RemoveAll(temporary); err != nil {
 		return "", fmt.Errorf("keep the diverged WAL: %w", err)
 	}
 	for _, dir := range []string{"", statusDir} {
-		if err := copyKept(filepath.Join(walDir, dir), filepath.Join(temporary, dir), func(name string) bool {
+		if err := copyKept(filepath.Join(walDir, dir), filepath.Join(temporary, keptWAL, dir), func(name string) bool {
 			if dir == statusDir {
 				var ready bool
 				name, ready = strings.CutSuffix(name, dataspace.ReadySuffix)
@@ -65,6 +80,9 @@ func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error)
 		}); err != nil {
 			return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 		}
+	}
+	if err := atomicfile.WriteJSON(filepath.Join(temporary, keptEnd), end); err != nil {
+		return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 	}
 	name := nameKept(fork)
 	for n := 2; ; n++ {
@@ -77,7 +95,7 @@ func keepWAL(volume, walDir string, fork lsn.Point, k keptRange) (string, error)
 
 // restoreWAL puts kept WAL back, so that a rewind that was interrupted can read it.
 func restoreWAL(kept, walDir string) error {
-	if err := copyKept(kept, walDir, func(string) bool { return true }); err != nil {
+	if err := copyKept(filepath.Join(kept, keptWAL), walDir, func(string) bool { return true }); err != nil {
 		return fmt.Errorf("put the diverged WAL back: %w", err)
 	}
 	return nil
@@ -132,7 +150,7 @@ func ListKept(dir string) ([]string, error) {
 // DropKept removes the diverged WAL that is kept on the volume at dir: a second healthy
 // copy of the primary's data exists by now. That of a rewind that is not complete stays.
 func DropKept(dir string) error {
-	if interrupted, err := IsInterrupted(dir); err != nil || interrupted {
+	if mark, err := datavolume.FindRewindMark(dir); err != nil || mark != "" {
 		return err
 	}
 	kept, err := ListKept(dir)

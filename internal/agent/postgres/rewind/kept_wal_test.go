@@ -59,9 +59,9 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 	} {
 		mustWrite(t, filepath.Join(walDir, name), "not kept")
 	}
-	fork := lsn.Parse(1, "1/600028")
+	fork, end := lsn.Parse(1, "1/600028"), lsn.Parse(3, "1/700128")
 	k := keptRange{timelines: []int64{1, 3}, first: 5, last: 7, size: 1 << 20}
-	name, err := keepWAL(volume, walDir, fork, k)
+	name, err := keepWAL(volume, walDir, fork, end, k)
 	if err != nil || name != "diverged-1-1-600028" {
 		t.Fatalf("%q, %v", name, err)
 	}
@@ -72,8 +72,11 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 	if err := errors.Join(err, written.Close(), os.Remove(filepath.Join(walDir, "000000030000000000000006"))); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(kept, readTree(t, filepath.Join(volume, name))); diff != "" {
+	if diff := cmp.Diff(kept, readTree(t, filepath.Join(volume, name, keptWAL))); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
+	}
+	if got, err := ReadKeptEnd(filepath.Join(volume, name)); err != nil || got != end {
+		t.Errorf("what is kept ends at %s, %v", got, err)
 	}
 	if err := restoreWAL(filepath.Join(volume, name), walDir); err != nil {
 		t.Fatal(err)
@@ -85,7 +88,7 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 		}
 	}
 	// Another directory never takes the place of one that is there.
-	if again, err := keepWAL(volume, walDir, fork, k); err != nil || again != "diverged-1-1-600028-2" {
+	if again, err := keepWAL(volume, walDir, fork, end, k); err != nil || again != "diverged-1-1-600028-2" {
 		t.Errorf("%q, %v", again, err)
 	}
 	if err := DropKept(volume); err != nil {
@@ -98,19 +101,34 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 
 func TestRule18InterruptedRewindIsMarked(t *testing.T) {
 	volume := t.TempDir()
-	requires := func(when string, want bool) {
+	requires := func(when string, want Stage) {
 		t.Helper()
-		if got, err := IsInterrupted(volume); err != nil || got != want {
-			t.Errorf("%s: interrupted %t, %v; want %t", when, got, err, want)
+		if got, err := ReadProgress(volume); err != nil || got.Stage != want {
+			t.Errorf("%s: stage %d, %v; want %d", when, got.Stage, err, want)
 		}
 	}
 	mustWrite(t, filepath.Join(volume, datavolume.DataName, "PG_VERSION"), "17\n")
-	requires("without a mark", false)
+	requires("without a mark", StageNone)
+	if err := writeMark(volume, mark{}); err != nil {
+		t.Fatal(err)
+	}
+	requires("before anything is changed", StagePrepared)
+	mustWrite(t, filepath.Join(volume, temporaryKept, "half"), "")
+	if err := Withdraw(volume); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(volume, temporaryKept)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was not complete is left: %v", err)
+	}
+	requires("once it is withdrawn", StageNone)
+	if _, err := os.Stat(filepath.Join(volume, datavolume.DataName, "standby.signal")); err != nil {
+		t.Errorf("the data would lead: %v", err)
+	}
 	want := mark{Started: true, Fork: lsn.Parse(1, "0/600028"), Checkpoint: "0/700028", Timeline: 1, Kept: "diverged-1-0-600028"}
 	if err := writeMark(volume, want); err != nil {
 		t.Fatal(err)
 	}
-	requires("with a mark", true)
+	requires("with a mark", StageStarted)
 	got, found, err := readMark(volume)
 	if diff := cmp.Diff(want, got); diff != "" || !found || err != nil {
 		t.Errorf("%s, %t, %v", diff, found, err)
@@ -126,11 +144,43 @@ func TestRule18InterruptedRewindIsMarked(t *testing.T) {
 		t.Errorf("kept is %v, %v", kept, err)
 	}
 	mustWrite(t, filepath.Join(volume, datavolume.RewindName), "{") // half of it
-	requires("with half a mark", true)
-	if err := removeMark(volume); err != nil {
+	requires("with half a mark", StageStarted)
+	want.Consistent = lsn.Parse(2, "0/800000")
+	if err := errors.Join(writeMark(volume, want), datavolume.WriteLeader(volume, datavolume.LeaderRecord{Term: 1, Timeline: 1})); err != nil {
 		t.Fatal(err)
 	}
-	requires("once it is complete", false)
+	requires("with data that is not consistent yet", StageRewound)
+	if got, err := ReadProgress(volume); err != nil || got.Consistent != want.Consistent {
+		t.Errorf("it is consistent at %s, %v", got.Consistent, err)
+	}
+	if err := DropKept(volume); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := ListKept(volume); err != nil || len(kept) != 1 {
+		t.Errorf("kept is %v, %v", kept, err)
+	}
+	if err := Complete(volume); err != nil {
+		t.Fatal(err)
+	}
+	requires("once it is complete", StageNone)
+	if led, err := datavolume.ReadLeader(volume); err != nil || led != (datavolume.LeaderRecord{}) {
+		t.Errorf("data that has not led says %+v, %v", led, err)
+	}
+}
+
+func TestRule18RewindReportsHowFarItIs(t *testing.T) {
+	for line, want := range map[string]string{
+		"     0/102400 kB (0%) copied":          "copies what differs",
+		" 25599/102400 kB (24%) copied":         "copies what differs",
+		" 76800/102400 kB (75%) copied":         "copies what differs: more than 75% is done",
+		"102400/102400 kB (100%) copied":        "flushes what it has copied",
+		"pg_rewind: reading source file list":   "",
+		"pg_rewind: error: could not fetch (1%": "",
+	} {
+		if got, is := readPart(line); got != want || is != (want != "") {
+			t.Errorf("%q is %q, %t; want %q", line, got, is, want)
+		}
+	}
 }
 
 func TestRule18FailureOfARewind(t *testing.T) {

@@ -2,6 +2,7 @@ package rewind
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -16,6 +17,9 @@ import (
 type mark struct {
 	// Started says that pg_rewind may have changed files. Before, the data is whole.
 	Started bool `json:"started,omitempty"`
+	// Consistent is where the primary's WAL was when pg_rewind had ended: from there on,
+	// data that has replayed it is whole again. It is zero before.
+	Consistent lsn.Point `json:"consistent,omitzero"`
 	// Held is what the volume held, and Fork where the primary's WAL left it.
 	Held rolechange.HeldWAL `json:"held,omitzero"`
 	Fork lsn.Point          `json:"fork,omitzero"`
@@ -33,12 +37,55 @@ func (m mark) isUntouched(control server.ControlData) bool {
 	return control.Checkpoint == m.Checkpoint && control.Timeline == m.Timeline
 }
 
-// IsInterrupted says whether the data on the volume at dir was being rewound, and may be
-// neither one history nor the other: it is never started. It is rewound again, or another
-// copy takes its place.
-func IsInterrupted(dir string) (bool, error) {
+// Stage is how far the rewind of a volume's data has come.
+type Stage = datavolume.RewindStage
+
+// Progress is a Stage, and where rewound data is consistent.
+type Progress = datavolume.RewindProgress
+
+// The stages of a rewind.
+const (
+	StageNone     = datavolume.RewindNone
+	StagePrepared = datavolume.RewindPrepared
+	StageStarted  = datavolume.RewindStarted
+	StageRewound  = datavolume.RewindReplaying
+)
+
+// ReadProgress reads the mark of the volume at dir. One that cannot be read is
+// StageStarted.
+func ReadProgress(dir string) (Progress, error) {
 	path, err := datavolume.FindRewindMark(dir)
-	return path != "" || err != nil, err
+	if err != nil || path == "" {
+		return Progress{}, err
+	}
+	m, found, err := readMark(dir)
+	switch {
+	case err == nil && !found:
+		return Progress{}, nil
+	case err == nil && m.Consistent.Position > 0:
+		return Progress{Stage: StageRewound, Consistent: m.Consistent}, nil
+	case err == nil && !m.Started:
+		return Progress{Stage: StagePrepared}, nil
+	}
+	return Progress{Stage: StageStarted}, nil
+}
+
+// Withdraw makes the data on the volume at dir a standby's again whose rewind has
+// changed nothing.
+func Withdraw(dir string) error {
+	if err := errors.Join(os.RemoveAll(filepath.Join(dir, temporaryKept)), datavolume.MarkStandby(filepath.Join(dir, datavolume.DataName)), removeMark(dir)); err != nil {
+		return fmt.Errorf("withdraw the rewind: %w", err)
+	}
+	return nil
+}
+
+// Complete takes in that the rewound data on the volume at dir has replayed all up to
+// its point of consistency: it is whole, and has not led.
+func Complete(dir string) error {
+	if err := datavolume.WriteLeader(dir, datavolume.LeaderRecord{}); err != nil {
+		return fmt.Errorf("complete the rewind: %w", err)
+	}
+	return removeMark(dir)
 }
 
 func readMark(dir string) (m mark, found bool, err error) {

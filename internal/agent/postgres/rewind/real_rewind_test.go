@@ -84,10 +84,10 @@ func requireResult(t *testing.T, got rewind.Outcome, want rewind.Result) {
 	}
 }
 
-func requireInterrupted(t *testing.T, m *postgrestest.Member, want bool) {
+func requireStage(t *testing.T, m *postgrestest.Member, want rewind.Stage) {
 	t.Helper()
-	if got, err := rewind.IsInterrupted(m.Volume); err != nil || got != want {
-		t.Fatalf("interrupted: %t, %v; want %t", got, err, want)
+	if got, err := rewind.ReadProgress(m.Volume); err != nil || got.Stage != want {
+		t.Fatalf("stage %d, %v; want %d", got.Stage, err, want)
 	}
 }
 
@@ -112,7 +112,7 @@ func digestData(t *testing.T, dir string) map[string]string {
 
 // followsAgain starts rewound data, and compares the tables.
 func followsAgain(w *postgrestest.World, former, primary *postgrestest.Member, timeline int64) {
-	former.StartStandby()
+	former.StartRewound(primary)
 	former.Join(primary, timeline)
 	primary.Fill("after the rewind", 100)
 	primary.SameContent(former)
@@ -132,13 +132,13 @@ func TestRealRule18FormerPrimaryIsRewound(t *testing.T) {
 	}
 	got := rewindTo(t, newRewinder(w, former, firstTerm), former, primary, 2)
 	requireResult(t, got, rewind.Rewound)
-	requireInterrupted(t, former, false)
+	requireStage(t, former, rewind.StageRewound)
 
 	kept, err := rewind.ListKept(former.Volume)
 	if err != nil || len(kept) != 1 || filepath.Base(kept[0]) != got.Kept || !strings.HasPrefix(got.Kept, "diverged-1-0-") {
 		t.Fatalf("kept is %v, %v, and the outcome says %q", kept, err, got.Kept)
 	}
-	after := digestData(t, kept[0])
+	after := digestData(t, filepath.Join(kept[0], "pg_wal"))
 	if _, found := after[waiting]; !found {
 		t.Error("the mark of WAL that waits for the archive is not kept")
 	}
@@ -204,7 +204,7 @@ func TestRealRule18KilledRewindIsRepeated(t *testing.T) {
 		}
 		got := <-done
 		requireResult(t, got, rewind.Failed)
-		requireInterrupted(t, former, true)
+		requireStage(t, former, rewind.StageStarted)
 		if err := rewind.DropKept(former.Volume); err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func TestRealRule18KilledRewindIsRepeated(t *testing.T) {
 		primary.Exec("update public.ledger set pad = 'meanwhile' where n % 7 = 0", "insert into public.big select g, repeat(md5(g::text), 20) from generate_series(1, 1000) g")
 	}
 	requireResult(t, rewindTo(t, r, former, primary, 2), rewind.Rewound)
-	requireInterrupted(t, former, false)
+	requireStage(t, former, rewind.StageRewound)
 	followsAgain(w, former, primary, 2)
 	t.Logf("interrupted %d times", interrupted)
 }
@@ -248,7 +248,7 @@ func TestRealRule18RewindInterruptedAtItsEndIsCopiedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireResult(t, rewindTo(t, r, former, primary, 2), rewind.NotPossible)
-	requireInterrupted(t, former, true)
+	requireStage(t, former, rewind.StageStarted)
 }
 
 // Where nothing is to be rewound, or not now, the data is not changed.
@@ -271,7 +271,7 @@ func TestRealRule18DataIsLeftAsItIs(t *testing.T) {
 			if diff := cmp.Diff(before, digestData(t, m.PGData())); diff != "" {
 				t.Errorf("the data is changed:\n%s", diff)
 			}
-			requireInterrupted(t, m, false)
+			requireStage(t, m, rewind.StageNone)
 		})
 	}
 	refused("no recorded failover explains it", former, primary, rewind.Unexplained, "no recorded failover")
@@ -288,9 +288,9 @@ func TestRealRule18DataIsLeftAsItIs(t *testing.T) {
 	}
 	signal := filepath.Join(former.PGData(), "standby.signal")
 	_ = os.Remove(signal)
-	requireInterrupted(t, former, true)
+	requireStage(t, former, rewind.StagePrepared)
 	requireResult(t, rewindTo(t, newRewinder(w, former, firstTerm), former, primary, 2), rewind.Failed)
-	requireInterrupted(t, former, false)
+	requireStage(t, former, rewind.StageNone)
 	if _, err := os.Stat(signal); err != nil {
 		t.Errorf("the data would lead: %v", err)
 	}
@@ -315,7 +315,7 @@ func TestRealRule18NotPossibleWithoutTheCommonWAL(t *testing.T) {
 	}
 	got := rewindTo(t, newRewinder(w, former, firstTerm), former, primary, 2)
 	requireResult(t, got, rewind.NotPossible)
-	requireInterrupted(t, former, false)
+	requireStage(t, former, rewind.StageNone)
 	if _, err := os.Stat(filepath.Join(former.PGData(), "standby.signal")); err != nil {
 		t.Errorf("the data would lead: %v", err)
 	}

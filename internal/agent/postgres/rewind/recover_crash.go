@@ -70,6 +70,10 @@ func (r *Rewinder) runLocked(ctx context.Context, name string, args ...string) (
 	var mu sync.Mutex
 	var lines []string
 	heard := func(line string) {
+		if part, done := readPart(line); done {
+			r.report(part)
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		lines = append(lines, line)

@@ -33,6 +33,8 @@ type Options struct {
 	Settings func(server.ControlData) map[string]string
 	// Led are the terms in which the volume's member led.
 	Led func() []Term
+	// Report takes what the rewind does now, for a person; it may be nil.
+	Report func(doing string)
 }
 
 // Rewinder rewinds the data of a volume whose server does not run. It serves one
@@ -57,8 +59,11 @@ type rewinding struct {
 // says that the volume cannot be judged; nothing is copied over then.
 func (r *Rewinder) RewindData(ctx context.Context, primary Source) (Outcome, error) {
 	m, marked, err := readMark(r.o.Volume)
-	if err != nil {
+	switch {
+	case err != nil:
 		return Outcome{Result: NotPossible, Reason: "a rewind was interrupted, and its mark cannot be read: " + err.Error()}, nil
+	case m.Consistent.Position > 0:
+		return Outcome{Result: NotPossible, Kept: m.Kept, Reason: "the data is rewound to a primary already, and not consistent yet"}, nil
 	}
 	untouched := marked && !m.Started
 	if _, err := os.Lstat(filepath.Join(r.o.PGData, "backup_label")); err == nil && !m.Started {
@@ -98,8 +103,8 @@ func (r *Rewinder) finishUntouched(begun bool, o Outcome) (Outcome, error) {
 	if !begun {
 		return o, nil
 	}
-	if err := errors.Join(datavolume.MarkStandby(r.o.PGData), removeMark(r.o.Volume)); err != nil {
-		return Outcome{}, fmt.Errorf("rewind: %w", err)
+	if err := Withdraw(r.o.Volume); err != nil {
+		return Outcome{}, err
 	}
 	return o, nil
 }
@@ -113,6 +118,7 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 	if err := removeFiles(w.o.PGData, "standby.signal", "recovery.signal"); err != nil {
 		return Outcome{}, err
 	}
+	w.report("replays its WAL first")
 	if err := w.recoverCrash(ctx); err != nil {
 		return w.finishUntouched(true, Outcome{Result: Failed, Reason: err.Error()})
 	}
@@ -128,6 +134,7 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 	if !found {
 		return Outcome{}, errors.New("rewind: the histories have no fork") // Explain has found one
 	}
+	w.report("finds what differs")
 	common, refused := w.findCheckpoint(ctx)
 	if refused == nil {
 		refused = w.checkSource(ctx, common, control.SegmentSize)
@@ -136,7 +143,8 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 		return w.finishUntouched(true, *refused)
 	}
 	size := uint64(control.SegmentSize) //nolint:gosec // a segment's size is positive
-	kept, err := keepWAL(w.o.Volume, w.walDir(), fork, keptRange{
+	w.report("keeps the WAL that it drops")
+	kept, err := keepWAL(w.o.Volume, w.walDir(), fork, held.End, keptRange{
 		timelines: held.Timelines, first: common.Position / size, last: held.End.Position / size, size: control.SegmentSize,
 	})
 	if err != nil {
@@ -213,7 +221,8 @@ func (w rewinding) findCheckpoint(ctx context.Context) (lsn.Point, *Outcome) {
 
 // runRewind runs pg_rewind, and makes sure that what it leaves can be started.
 func (w rewinding) runRewind(ctx context.Context, size int64) (Outcome, error) {
-	lines, err := w.runLocked(ctx, "pg_rewind", w.listArguments()...)
+	w.report("copies what differs")
+	lines, err := w.runLocked(ctx, "pg_rewind", w.listArguments("--progress")...)
 	if err != nil {
 		failed := classifyFailure(lines, err)
 		failed.Kept = w.m.Kept
@@ -234,7 +243,16 @@ func (w rewinding) runRewind(ctx context.Context, size int64) (Outcome, error) {
 	if _, err := os.Lstat(filepath.Join(w.walDir(), name)); err != nil {
 		return Outcome{Result: NotPossible, Kept: w.m.Kept, Reason: "the primary no longer has the WAL that a standby needs first: " + name}, nil
 	}
-	if err := errors.Join(datavolume.MarkStandby(w.o.PGData), removeMark(w.o.Volume)); err != nil {
+	// The data is on the disk: pg_rewind ends with that. What it copied from a primary that
+	// takes writes is consistent where that one's WAL ends now.
+	w.m.Consistent = lsn.Parse(control.RecoveryTimeline, control.Recovery)
+	if w.m.Consistent.Position == 0 {
+		return Outcome{Result: NotPossible, Kept: w.m.Kept, Reason: "pg_rewind left data that does not say where it is consistent"}, nil
+	}
+	if err := datavolume.MarkStandby(w.o.PGData); err != nil {
+		return Outcome{}, err
+	}
+	if err := writeMark(w.o.Volume, w.m); err != nil {
 		return Outcome{}, err
 	}
 	return Outcome{Result: Rewound, Kept: w.m.Kept}, nil

@@ -185,3 +185,21 @@ func TestRefusalsOfAStream(t *testing.T) {
 		}
 	}
 }
+
+// Rewound data is consistent at a point of its primary's WAL. A later primary may have
+// left before that.
+func TestRule18PrimaryLeadsThroughAPoint(t *testing.T) {
+	up := Upstream{End: lsn.Parse(4, "0/90"), History: wal.History{{Timeline: 1, Position: 0x50}, {Timeline: 3, Position: 0x70}}}
+	for _, c := range []struct {
+		point lsn.Point
+		want  bool
+	}{
+		{lsn.Parse(4, "0/80"), true}, {lsn.Parse(4, "0/A0"), true}, // it writes that yet
+		{lsn.Parse(3, "0/70"), true}, {lsn.Parse(3, "0/71"), false},
+		{lsn.Parse(1, "0/40"), true}, {lsn.Parse(2, "0/40"), false}, {lsn.Parse(5, "0/40"), false},
+	} {
+		if got := up.leadsThrough(c.point); got != c.want {
+			t.Errorf("%s: %t", c.point, got)
+		}
+	}
+}

@@ -116,7 +116,7 @@ func TestRealRule20StandbyContinuesFromTheNewPrimary(t *testing.T) {
 			if err != nil || got.Result != rewind.Rewound {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			former.StartStandby()
+			former.StartRewound(next)
 			former.Join(next, 2)
 			next.SameContent(former)
 		})

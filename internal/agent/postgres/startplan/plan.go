@@ -43,6 +43,9 @@ type Observation struct {
 	// timeline that the leader's history has left.
 	Superseded bool
 
+	// Rewind is what is known of a rewind of the data.
+	Rewind Rewind
+
 	// CopyAgain says that the data was found unable to follow the primary, and
 	// Contained that it was compared just now, and holds nothing more.
 	CopyAgain, Contained bool
@@ -93,6 +96,17 @@ type Lease struct {
 	Led bool
 }
 
+// Rewind is what is known of a rewind of the data.
+type Rewind struct {
+	datavolume.RewindProgress
+	// Refused is why the data is not rewound, or not again: it is copied. It is empty while
+	// nothing speaks against it.
+	Refused string
+	// Reachable says that the primary's WAL leads through the point at which rewound data
+	// is consistent, and Lost that it does not. Neither is true while that is not known.
+	Reachable, Lost bool
+}
+
 // Action is the next thing to do.
 type Action int
 
@@ -111,6 +125,11 @@ const (
 	// ActCopyAgain replaces data that can no longer follow by a copy of the
 	// primary's.
 	ActCopyAgain
+	// ActRewind rewinds the data to the primary's.
+	ActRewind
+	// ActStartRewound starts data that was rewound, which receives from the primary until
+	// it is consistent.
+	ActStartRewound
 	// ActContinue starts the database as the primary that it was before it crashed.
 	ActContinue
 	// ActStartStandby starts the database as a standby. The election decides what
@@ -125,6 +144,9 @@ type Plan struct {
 	Message string
 	// MayVote says that data that is held is whole: its member votes.
 	MayVote bool
+	// Reason why data that is there is copied, as the end of a message; empty for the
+	// reasons that are not those of a rewind.
+	Reason string
 	// DiskSpace is what must be free on the volume before HoldVolumeFull ends.
 	DiskSpace int64
 }
@@ -145,16 +167,18 @@ func PlanNext(o Observation) Plan {
 func planData(o Observation) Plan {
 	own := o.FindEnd()
 	switch {
-	case o.Leads && o.MissingWAL == "":
+	case o.Leads && o.MissingWAL == "" && o.Rewind.Stage == datavolume.RewindNone:
 		return Plan{Action: ActContinue, Message: "starts again as the primary, whose database has ended"}
 	case o.DivergedMark != nil:
 		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: o.DivergedMark.DescribeHold()}
+	case o.Rewind.Stage != datavolume.RewindNone:
+		return planRewound(o)
 	case o.Primary.Known && lsn.IsAhead(own, o.Primary.End):
 		return Plan{Action: ActHold, Hold: agentapi.HoldDataDiverged, Message: datavolume.DivergedMark{Own: own, Primary: o.Primary.End}.DescribeHold()}
 	case o.MissingWAL != "" && !o.wantsCopy():
 		return Plan{Action: ActHold, Hold: agentapi.HoldWALMissing, Message: missingWALMessage(o)}
 	case o.wantsCopy():
-		return planCopy(o, Plan{Action: ActCopyAgain, Message: "copies the primary's data again"})
+		return planReplacement(o)
 	case !o.Config.Known:
 		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
 	case o.needsRecord():
@@ -162,6 +186,47 @@ func planData(o Observation) Plan {
 	default:
 		return Plan{Action: ActStartStandby, Message: "starts as a standby"}
 	}
+}
+
+// planReplacement is for data that cannot follow the primary as it is.
+func planReplacement(o Observation) Plan {
+	switch {
+	case o.Superseded && !o.Config.Known: // that says where WAL is archived
+		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
+	case o.Superseded && o.Rewind.Refused == "":
+		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's"}
+	}
+	return planCopy(o, Plan{Action: ActCopyAgain, Message: "copies the primary's data again", Reason: o.Rewind.describeRefusal()})
+}
+
+// planRewound is for data whose rewind is not complete: it is never started by itself,
+// and nothing of it is measured.
+func planRewound(o Observation) Plan {
+	copied := Plan{Action: ActCopyAgain, Message: "copies the primary's data again", Reason: o.Rewind.describeRefusal()}
+	switch isOurs := o.Primary.Known && o.Primary.SystemIdentifier == o.Volume.Control.SystemIdentifier; {
+	case !isOurs && o.Rewind.Stage == datavolume.RewindReplaying:
+		return Plan{Action: ActWait, Message: "waits for a primary: the data was rewound, and is consistent once it has received the WAL up to " + o.Rewind.Consistent.String()}
+	case !isOurs:
+		return Plan{Action: ActWait, Message: "waits for a primary: the rewind of the data was interrupted"}
+	case o.Rewind.Refused != "":
+		return planCopy(o, copied)
+	case o.Rewind.Stage != datavolume.RewindReplaying:
+		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's once more"}
+	case o.Rewind.Lost:
+		copied.Reason = ": the primary to which this member's data was rewound has failed, and what that one wrote up to " + o.Rewind.Consistent.String() + " is lost"
+		return planCopy(o, copied)
+	case o.Rewind.Reachable:
+		return Plan{Action: ActStartRewound, Message: "starts data that was rewound"}
+	}
+	return Plan{Action: ActWait, Message: "waits for the primary's answer: the data was rewound, and is consistent once it has received the WAL up to " + o.Rewind.Consistent.String()}
+}
+
+// describeRefusal is the end of a message that says why a copy is made.
+func (r Rewind) describeRefusal() string {
+	if r.Refused == "" {
+		return ""
+	}
+	return ": this member's data cannot be rewound: " + r.Refused
 }
 
 // needsRecord reports whether this member has to make the first record of the Lease.

@@ -123,8 +123,6 @@ func TestPlanOtherMember(t *testing.T) {
 		{"a former primary's data starts as a standby's", Observation{Config: Config{Known: true}, Volume: dataOf(ours)}, verdict{Action: ActStartStandby}},
 		{"a standby waits for the configuration", Observation{Volume: standbyOf(ours)}, verdict{Action: ActWait}},
 		{"a primary whose database crashed in its term goes on", Observation{Config: Config{Known: true}, Volume: dataOf(ours), Leads: true}, verdict{Action: ActContinue}},
-		{"data that the leader was elected without is replaced by a copy",
-			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true, Primary: primaryOf(ours)}, verdict{Action: ActCopyAgain}},
 		{"it is not replaced without a primary", Observation{Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true}, verdict{Action: ActStartStandby}},
 		{"it is not replaced by another system's",
 			Observation{Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true, Primary: primaryOf(theirs)}, verdict{ActHold, agentapi.HoldSystemIdentifier}},
