@@ -59,7 +59,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test ./...
-	@cd test && go test ./gitops/... ./docs/... ./netns/... ./podprocess/... ./shape/... ./toyengine/... ./writehistory/...
+	@cd test && go test ./gitops/... ./docs/... ./faultplan/... ./netns/... ./podprocess/... ./shape/... ./toyengine/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -118,13 +118,13 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 45m
 
-soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (170 minutes)
-	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 220m
+soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (about six hours; FAILOVER_RUNS=1 saves two of them)
+	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 480m
 
-bench: cluster deploy etcd-images ## measure and print a table (about 15 minutes)
+bench: cluster deploy etcd-images ## measure and print tables (about 40 minutes)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
-	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
+	@cd test && go test -tags 'e2e bench' -count=1 -timeout 90m -run '^TestBench' -v ./e2e/...
 
 # Tests without the local cluster run beside the builds that it needs: those
 # download, unpack and link on one core for much of their time, and give way to
