@@ -9,6 +9,8 @@ STATE := $(CURDIR)/.cluster
 export KUBECONFIG ?= $(STATE)/kubeconfig
 IMAGE ?=
 FOCUS ?= .
+CHAOS ?= 30m
+SEED ?=
 PLATFORMS ?= linux/amd64 linux/arm64
 # The oldest supported etcd release, and the newest of two minor versions.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
@@ -121,6 +123,9 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (about six hours; FAILOVER_RUNS=1 saves two of them)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 480m
 
+chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
+	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
+
 bench: cluster deploy etcd-images ## measure and print tables (about 40 minutes)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
@@ -148,4 +153,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak bench test checks builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo

@@ -301,10 +301,22 @@ func (f *failover) readContent(pod string) map[string]string {
 // requestSwitchover annotates the cluster.
 func (f *failover) requestSwitchover(id, pod string) {
 	f.t.Helper()
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationSwitchover: id + "@" + pod}}})
-	must(f.t, err, "marshal the request")
-	err = env.client.Patch(f.t.Context(), f.getCluster(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("e2e"))
-	must(f.t, err, "request the switchover")
+	must(f.t, f.annotateSwitchover(f.t.Context(), id, pod), "request the switchover")
+}
+
+func (f *failover) annotateSwitchover(ctx context.Context, id, pod string) error {
+	return f.annotate(ctx, annotationSwitchover, id+"@"+pod)
+}
+
+// annotate sets an annotation of the cluster.
+func (f *failover) annotate(ctx context.Context, name, value string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{name: value}}})
+	if err != nil {
+		return err
+	}
+	obj := &v1alpha1.PostgresCluster{}
+	obj.Namespace, obj.Name = f.namespace, f.name
+	return env.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, body), client.FieldOwner("e2e"))
 }
 
 // annotationSwitchover requests that another member leads: ID@POD.

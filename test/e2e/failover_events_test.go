@@ -120,16 +120,7 @@ func (f *failover) awaitStatusPrimary(pod string) {
 // switchover: a person requests that a certain member leads. The request has a result,
 // and nothing is lost.
 func switchover(f *failover) time.Duration {
-	primary, before := f.primaryPod(), f.currentLeadership()
-	var target *corev1.Pod
-	for _, p := range f.listPods() {
-		if p.UID != primary.UID {
-			target = p.DeepCopy()
-		}
-	}
-	if target == nil {
-		f.t.Fatal("there is no replica")
-	}
+	target, before := f.chooseReplica(), f.currentLeadership()
 	id, since := fmt.Sprintf("e2e-%d", before.term), f.history.Now()
 	f.requestSwitchover(id, target.Name)
 	if next := f.awaitSuccessor(before); next.UID != target.UID {
@@ -151,17 +142,13 @@ func switchover(f *failover) time.Duration {
 // primary goes on.
 func apiServerUnreachable(f *failover) time.Duration {
 	before, since := f.currentLeadership(), f.history.Now()
-	var heals []func()
-	for _, pod := range f.listPods() {
-		heals = append(heals, cutFromAPIServer(f.t, pod.DeepCopy()))
-	}
-	return f.servesThrough("API server not reached by members", before, since, heals)
+	return f.servesThrough("API server not reached by members", before, since, outagePeriod, f.cutAllFromAPIServer())
 }
 
 // apiServerStopped: the API server stands still for all.
 func apiServerStopped(f *failover) time.Duration {
 	before, since := f.currentLeadership(), f.history.Now()
-	return f.servesThrough(eventAPIStopped, before, since, []func(){pauseAPIServer(f.t)})
+	return f.servesThrough(eventAPIStopped, before, since, outagePeriod, []func(){pauseAPIServer(f.t)})
 }
 
 // outagePeriod is longer than all deadlines of the Lease together.
@@ -169,9 +156,9 @@ const outagePeriod = 60 * time.Second
 
 // servesThrough lets an outage of the API server be. No write fails, and the primary is
 // the same one afterwards.
-func (f *failover) servesThrough(event string, before leadership, since time.Duration, heals []func()) time.Duration {
+func (f *failover) servesThrough(event string, before leadership, since, period time.Duration, heals []func()) time.Duration {
 	f.t.Helper()
-	time.Sleep(outagePeriod) // the observation itself: writes go on meanwhile
+	time.Sleep(period) // the observation itself: writes go on meanwhile
 	acknowledged, failed := f.w.countWrites(since)
 	if failed > 0 || acknowledged == 0 {
 		f.t.Errorf("%s: %d writes failed and %d were acknowledged, the last error is %v", event, failed, acknowledged, f.w.readError())

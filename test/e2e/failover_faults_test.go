@@ -95,7 +95,16 @@ func cutPod(t *testing.T, pod *corev1.Pod, way direction, others ...string) (hea
 	if pod.Status.PodIP == "" || pod.Spec.NodeName == "" {
 		t.Fatalf("pod %s has no address", pod.Name)
 	}
+	begin, end := podCut(pod, way, others...)
+	return beginFault(t, begin, end)
+}
+
+// podCut are the commands of test/cluster that cut a pod off, and connect it again.
+func podCut(pod *corev1.Pod, way direction, others ...string) (begin, end []string) {
 	node, name := pod.Spec.NodeName, "pod_"+strings.ReplaceAll(string(pod.UID), "-", "_")
+	if len(others) > 0 {
+		name += "_some"
+	}
 	sides := []string{"--from", pod.Status.PodIP}
 	if way == incoming {
 		sides[0] = "--to"
@@ -107,7 +116,7 @@ func cutPod(t *testing.T, pod *corev1.Pod, way direction, others ...string) (hea
 	if way == bothWays {
 		sides = append(sides, "--both")
 	}
-	return beginFault(t, append([]string{"drop", node, name}, sides...), []string{"pass", node, name})
+	return append([]string{"drop", node, name}, sides...), []string{"pass", node, name}
 }
 
 // cutFromAPIServer keeps a pod from the API server alone.

@@ -16,6 +16,10 @@ func testFailover(t *testing.T) {
 	f.runPart(t, "PrimaryFrozen", func(f *failover) { primaryFrozen(f) })
 	f.runPart(t, "Switchover", func(f *failover) { switchover(f) })
 	f.runPart(t, "APIServerUnreachable", func(f *failover) { apiServerUnreachable(f) })
+	f.runPart(t, "PrimaryCutFromAPI", func(f *failover) { primaryCutFromAPI(f) })
+	f.runPart(t, "LeaseLost", func(f *failover) { leaseLost(f) })
+	f.runPart(t, "SuccessorLost", func(f *failover) { successorLost(f) })
+	f.runPart(t, "SlotsExhausted", func(f *failover) { slotsExhausted(f) })
 	f.report()
 }
 
@@ -25,6 +29,7 @@ func testFailover(t *testing.T) {
 func TestFailoverAlone(t *testing.T) {
 	needLocalCluster(t)
 	f := newFailover(newUnwatched(t, failoverMembers))
+	f.runPart(t, "NodeDrained", func(f *failover) { nodeDrained(f) })
 	f.runPart(t, "NodeCutOff", func(f *failover) { nodeCutOff(f) })
 	f.runPart(t, "OperatorAway", func(f *failover) { operatorAway(f) })
 	f.runPart(t, "APIServerStopped", func(f *failover) { apiServerStopped(f) })
