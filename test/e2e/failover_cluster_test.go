@@ -119,10 +119,10 @@ func (f *failover) watchLease() {
 	})
 }
 
-func (f *failover) currentLeadership() leadership {
-	f.t.Helper()
-	l, err := readLeadership(f.t.Context(), f.namespace, f.name)
-	must(f.t, err, "read the Lease")
+func (c *cluster) currentLeadership() leadership {
+	c.t.Helper()
+	l, err := readLeadership(c.t.Context(), c.namespace, c.name)
+	must(c.t, err, "read the Lease")
 	return l
 }
 

@@ -96,13 +96,18 @@ func (f *failover) promote(pod string) {
 // awaitTermAfter waits until a member leads on a later timeline, and takes writes.
 func (f *failover) awaitTermAfter(before leadership) {
 	f.t.Helper()
-	var now leadership
-	eventually(f.t, 2*failoverTimeout, "a member leads on a later timeline", func(ctx context.Context) (err error) {
-		_, now, err = f.findPrimary(ctx)
+	f.w.writesOn(f.t, f.cluster.awaitTermAfter(before).timeline)
+}
+
+// awaitTermAfter waits until a member leads on a later timeline.
+func (c *cluster) awaitTermAfter(before leadership) (now leadership) {
+	c.t.Helper()
+	eventually(c.t, 2*failoverTimeout, "a member leads on a later timeline", func(ctx context.Context) (err error) {
+		_, now, err = c.findPrimary(ctx)
 		if err == nil && now.timeline <= before.timeline {
 			err = fmt.Errorf("it is %+v, before %+v", now, before)
 		}
 		return err
 	})
-	f.w.writesOn(f.t, now.timeline)
+	return now
 }

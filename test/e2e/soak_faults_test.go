@@ -20,32 +20,45 @@ const longOutage = 5 * time.Minute
 // own. Those of TestFailoverAlone and of the end-to-end test Failover are not repeated.
 func TestSoakFaults(t *testing.T) {
 	needLocalCluster(t)
-	sized := func(obj *v1alpha1.PostgresCluster) {
-		obj.Spec.Storage = v1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), StorageClass: "sized"}
-	}
 	for _, fault := range []struct {
 		name  string
 		run   func(*failover)
-		edits []func(*v1alpha1.PostgresCluster)
+		edits func(*testing.T) func(*v1alpha1.PostgresCluster)
 	}{
 		{"LeaseEdited", func(f *failover) { leaseEdited(f) }, nil},
 		{"LeaseDeletedWhileDead", func(f *failover) { leaseDeletedWhileDead(f) }, nil},
 		{"AllPodsDeleted", func(f *failover) { allPodsDeleted(f) }, nil},
 		{"EmptyVolume", func(f *failover) { emptyVolume(f) }, nil},
-		{"CandidateFull", func(f *failover) { candidateFull(f) }, []func(*v1alpha1.PostgresCluster){sized}},
+		{"CandidateFull", func(f *failover) { candidateFull(f) }, onSized},
 		{"ReadersHoldReplay", func(f *failover) { readersHoldReplay(f) }, nil},
 		{"LeaderScaledAway", func(f *failover) { leaderScaledAway(f) }, nil},
 		{"RecreatedSmaller", recreatedSmaller, nil},
+		{"PowerLost", func(f *failover) { powerLost(f) }, nil},
+		{"FsyncBlocked", func(f *failover) { fsyncBlocked(f, time.Minute) }, onDisk},
 		{"APIServerAway", func(f *failover) { apiServerAway(f, longOutage) }, nil},
 		{"APIServerAwayWithoutMember", func(f *failover) { apiServerAwayWithoutMember(f, longOutage) }, nil},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			f := newFailover(newUnwatched(t, failoverMembers, fault.edits...))
+			var edits []func(*v1alpha1.PostgresCluster)
+			if fault.edits != nil {
+				edits = append(edits, fault.edits(t))
+			}
+			f := newFailover(newUnwatched(t, failoverMembers, edits...))
 			fault.run(f)
 			f.report()
 		})
 	}
 }
+
+// onSized has volumes that hold no more than they say.
+func onSized(*testing.T) func(*v1alpha1.PostgresCluster) {
+	return func(obj *v1alpha1.PostgresCluster) {
+		obj.Spec.Storage = v1alpha1.StorageSpec{Size: resource.MustParse("512Mi"), StorageClass: "sized"}
+	}
+}
+
+// onDisk has volumes whose writes can be stopped.
+func onDisk(t *testing.T) func(*v1alpha1.PostgresCluster) { return onDisks(t, failoverMembers) }
 
 // TestSoakFrozen stops the processes of each role for times that are shorter and longer
 // than those of the Lease. No commit of the former primary follows one of its successor.
