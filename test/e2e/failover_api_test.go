@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// leaseDuration is the default of spec.failover.leaseDuration: a primary that nobody
+// leaseDuration is the default of spec.failover.leaseDuration: a primary that no member
 // confirms has stopped before it is over.
 const leaseDuration = 10 * time.Second
 

@@ -55,7 +55,7 @@ func (f *failover) volumePath(pod *corev1.Pod) string {
 // meanwhile by a server that another one replaced, and all is well when they go on.
 func fsyncBlocked(f *failover, period time.Duration) time.Duration {
 	pod, since := f.primaryPod(), f.history.Now()
-	defer f.startWriterInside(pod).stop()
+	inside := f.startWriterInside(pod)
 	disk, err := diskOf(f.t.Context(), f.namespace, pod.Name)
 	must(f.t, err, "find the disk of "+pod.Name)
 	before := f.currentLeadership()
@@ -65,5 +65,6 @@ func fsyncBlocked(f *failover, period time.Duration) time.Duration {
 	acknowledged, failed := f.w.countWrites(since)
 	f.t.Logf("after %s the Lease is %+v (%v), before %+v; %d writes acknowledged, %d failed", period, now, err, before, acknowledged, failed)
 	heal()
+	inside.stop()
 	return f.endEvent(fmt.Sprintf("fsync of the primary blocked for %s", period), since, false)
 }

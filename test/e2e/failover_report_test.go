@@ -67,7 +67,9 @@ func (f *failover) endEvent(event string, since time.Duration, orderly bool) (ga
 // report prints what was measured.
 func (f *failover) report() {
 	f.t.Helper()
-	f.t.Log(formatMeasurements(*f.measured))
+	if len(*f.measured) > 0 {
+		f.t.Log(formatMeasurements(*f.measured))
+	}
 }
 
 // formatMeasurements is a table in Markdown with a row for each event, in the order in

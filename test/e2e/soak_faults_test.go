@@ -81,13 +81,15 @@ func TestSoakFrozen(t *testing.T) {
 // receiver, of a replica. A client in the pod tries to commit meanwhile.
 func frozenFor(f *failover, role podprocess.Role, period time.Duration) {
 	since, pod := f.history.Now(), f.primaryPod()
+	endClient := func() {}
 	if role == podprocess.WALReceiver {
 		pod = f.chooseReplica()
 	} else {
-		defer f.startWriterInside(pod).stop()
+		endClient = f.startWriterInside(pod).stop
 	}
 	heal := freezePod(f.t, pod, role)
 	time.Sleep(period) // the fault itself
 	heal()
+	endClient()
 	f.endEvent(fmt.Sprintf("%s frozen for %s", role, period), since, false)
 }
