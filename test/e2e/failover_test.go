@@ -16,6 +16,14 @@ func testFailover(t *testing.T) {
 	f.runPart(t, "PrimaryFrozen", func(f *failover) { primaryFrozen(f) })
 	f.runPart(t, "Switchover", func(f *failover) { switchover(f) })
 	f.runPart(t, "APIServerUnreachable", func(f *failover) { apiServerUnreachable(f) })
+	f.report()
+}
+
+// testFailoverFaults are faults that are no loss of the primary, or more than that, on a
+// second cluster beside the one of testFailover.
+func testFailoverFaults(t *testing.T) {
+	needLocalCluster(t)
+	f := newFailover(newCluster(t, failoverMembers))
 	f.runPart(t, "PrimaryCutFromAPI", func(f *failover) { primaryCutFromAPI(f) })
 	f.runPart(t, "LeaseLost", func(f *failover) { leaseLost(f) })
 	f.runPart(t, "SuccessorLost", func(f *failover) { successorLost(f) })

@@ -53,6 +53,7 @@ var ofEveryKind = []struct {
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
 	{"Failover", testFailover},
+	{"FailoverFaults", testFailoverFaults},
 	{"Chaos", shortChaos},
 	{"Scale", func(t *testing.T) { scaleUnderWrites(t, 5) }},
 	{"FrozenPrimary", func(t *testing.T) { frozenPrimaryKeepsVolumes(t, 2) }},
