@@ -178,7 +178,8 @@ func candidateFull(f *failover) time.Duration {
 
 // leaderScaledAway: under the policy Delete, the member of the highest ordinal leads and
 // its node is cut off, and then it is scaled away. No volume is deleted before another
-// primary is known.
+// primary is known. The others follow its timeline by then: a timeline that no other
+// member has holds WAL that only a person may discard.
 func leaderScaledAway(f *failover) time.Duration {
 	last := f.podName(failoverMembers - 1)
 	f.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
@@ -188,6 +189,7 @@ func leaderScaledAway(f *failover) time.Duration {
 		f.awaitSuccessor(before)
 	}
 	f.awaitReported()
+	f.awaitCaughtUp(last)
 	pod, before, since := f.primaryPod(), f.currentLeadership(), f.history.Now()
 	moveOperatorAway(f.t, pod.Spec.NodeName)
 	f.w.enterNode(f.t, f.otherNode(pod.Spec.NodeName))
