@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,12 +29,22 @@ func apiServerAway(f *failover, period time.Duration) time.Duration {
 	return f.servesThrough(fmt.Sprintf("API server not reached for %s", period), before, since, period, f.cutAllFromAPIServer())
 }
 
-// cutAllFromAPIServer keeps every member from it.
+// cutAllFromAPIServer keeps every member from it, from the same moment on: a member that
+// reads the API server still does not confirm a primary that does not.
 func (f *failover) cutAllFromAPIServer() (heals []func()) {
 	f.t.Helper()
-	for _, pod := range f.listPods() {
-		heals = append(heals, cutFromAPIServer(f.t, pod.DeepCopy()))
+	pods := f.listPods()
+	heals, errs := make([]func(), len(pods)), make([]error, len(pods))
+	began := time.Now()
+	var all sync.WaitGroup
+	for n := range pods {
+		begin, end := podCut(&pods[n], bothWays, apiServerAddress)
+		heals[n] = healLater(f.t, end)
+		all.Go(func() { errs[n] = runClusterTool(context.Background(), begin...) })
 	}
+	all.Wait()
+	must(f.t, errors.Join(errs...), "cut the members off from the API server")
+	f.t.Logf("all members were cut off from the API server within %s", time.Since(began).Round(time.Millisecond))
 	return heals
 }
 

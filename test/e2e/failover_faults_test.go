@@ -48,6 +48,15 @@ func runClusterTool(ctx context.Context, arguments ...string) error {
 // that it returns is called, or when the test ends.
 func beginFault(t *testing.T, begin, end []string) (heal func()) {
 	t.Helper()
+	heal = healLater(t, end)
+	must(t, runClusterTool(t.Context(), begin...), "begin a fault")
+	return heal
+}
+
+// healLater ends a fault when the function that it returns is called, or when the test
+// ends.
+func healLater(t *testing.T, end []string) (heal func()) {
+	t.Helper()
 	healed := false
 	heal = func() {
 		t.Helper()
@@ -61,7 +70,6 @@ func beginFault(t *testing.T, begin, end []string) (heal func()) {
 		healed = true
 	}
 	t.Cleanup(heal)
-	must(t, runClusterTool(t.Context(), begin...), "begin a fault")
 	return heal
 }
 

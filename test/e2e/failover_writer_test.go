@@ -88,10 +88,14 @@ func (f *failover) startWriterInside(pod *corev1.Pod) *failoverWriter {
 	f.t.Helper()
 	f.inside++
 	w := f.newWriter(fmt.Sprintf("inside-%d", f.inside), pod.Status.PodIP)
-	path, err := podprocess.NetworkNamespace(podprocess.Proc, string(pod.UID))
-	must(f.t, err, "find the pod's network")
-	w.from, err = netns.Open(path)
-	must(f.t, err, "open the pod's network")
+	// By one of its processes, which may end before its network is opened.
+	eventually(f.t, failoverTimeout, "the pod's network is opened", func(context.Context) error {
+		path, err := podprocess.NetworkNamespace(podprocess.Proc, string(pod.UID))
+		if err == nil {
+			w.from, err = netns.Open(path)
+		}
+		return err
+	})
 	w.start(f.t, w.writeRows)
 	w.goesOn(f.t)
 	return w
