@@ -9,6 +9,8 @@ STATE := $(CURDIR)/.cluster
 export KUBECONFIG ?= $(STATE)/kubeconfig
 IMAGE ?=
 FOCUS ?= .
+CHAOS ?= 30m
+SEED ?=
 PLATFORMS ?= linux/amd64 linux/arm64
 # The oldest supported etcd release, and the newest of two minor versions.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
@@ -61,7 +63,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test ./...
-	@cd test && go test ./gitops/... ./docs/... ./netns/... ./podprocess/... ./shape/... ./toyengine/... ./writehistory/...
+	@cd test && go test ./gitops/... ./docs/... ./faultplan/... ./netns/... ./podprocess/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -126,13 +128,16 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 45m
 
-soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (170 minutes)
-	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 220m
+soak: cluster deploy etcd-images ## run the long versions of the end-to-end tests, and every promise with every kind (about six hours; FAILOVER_RUNS=1 saves two of them)
+	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags 'e2e soak' -timeout 480m
 
-bench: cluster deploy etcd-images ## measure and print a table (about 15 minutes)
+chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
+	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
+
+bench: cluster deploy etcd-images ## measure and print tables (about 40 minutes)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
-	@cd test && go test -tags 'e2e bench' -count=1 -timeout 40m -run '^TestBench' -v ./e2e/...
+	@cd test && go test -tags 'e2e bench' -count=1 -timeout 90m -run '^TestBench' -v ./e2e/...
 
 # Tests without the local cluster run beside the builds that it needs: those
 # download, unpack and link on one core for much of their time, and give way to
@@ -156,4 +161,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak bench test checks builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/holdfast-db/holdfast/test/cluster/internal/layout"
 	"github.com/holdfast-db/holdfast/test/cluster/internal/network"
@@ -45,6 +46,34 @@ func nodeCommand(name, short string, run func(layout.Node) error) *cobra.Command
 			return nil
 		},
 	}
+}
+
+// diskCommand is about volumes whose writes a test can stop.
+func diskCommand(o *options) *cobra.Command {
+	command := &cobra.Command{Use: "disk", Short: "Volumes on file systems of their own, whose writes can be stopped"}
+	add := func(use, short string, arguments int, run func(disk storage.Disk, args []string) error) {
+		command.AddCommand(&cobra.Command{
+			Use: use, Short: short, Args: cobra.ExactArgs(arguments),
+			RunE: func(_ *cobra.Command, args []string) error {
+				disk, err := storage.NewDisk(o.stateDir().VolumesDir(), args[0])
+				if err != nil {
+					return err
+				}
+				return run(disk, args[1:])
+			},
+		})
+	}
+	add("make NAME SIZE", "Make a disk; a volume may be the folder volumes/disk-NAME/data", 2, func(disk storage.Disk, args []string) error {
+		size, err := resource.ParseQuantity(args[0])
+		if err != nil {
+			return err
+		}
+		return disk.Make(size)
+	})
+	add("remove NAME", "Remove a disk with its content", 1, func(disk storage.Disk, _ []string) error { return disk.Remove() })
+	add("freeze NAME", "Have writes to a disk wait, and fsync", 1, func(disk storage.Disk, _ []string) error { return disk.Freeze() })
+	add("thaw NAME", "Have writes to a disk go on", 1, func(disk storage.Disk, _ []string) error { return disk.Thaw() })
+	return command
 }
 
 // provisionCommand is what up starts beside the control plane.

@@ -35,15 +35,15 @@ type failover struct {
 	inside int
 	// lost is how many acknowledged writes were lost so far, of all clients.
 	lost int
-	// rows of the report.
-	rows *[]string
+	// measured are the events so far, of all parts of the test.
+	measured *[]measurement
 }
 
 // newFailover starts the client, and the watch of the Lease, on a cluster that is ready.
 func newFailover(c *cluster) *failover {
 	c.t.Helper()
 	c.waitReady()
-	f := &failover{cluster: c, history: writehistory.NewRecorder(), rows: &[]string{}}
+	f := &failover{cluster: c, history: writehistory.NewRecorder(), measured: &[]measurement{}}
 	f.watchLease()
 	f.w = f.startWriterThrough(f.otherNode(f.primaryPod().Spec.NodeName))
 	return f
@@ -51,14 +51,14 @@ func newFailover(c *cluster) *failover {
 
 // newUnwatched creates a cluster whose status is not followed: no watch survives an API
 // server that stands still.
-func newUnwatched(t *testing.T, replicas int32) *cluster {
+func newUnwatched(t *testing.T, replicas int32, edits ...func(*v1alpha1.PostgresCluster)) *cluster {
 	t.Helper()
 	needKind(t, postgres)
 	c := &cluster{&subject{
 		t: t, kind: postgres, namespace: newNamespace(t, ""), name: orders, operator: installed,
 		history: &history{changed: make(chan struct{}, 1), rolledOut: map[string]bool{}},
 	}}
-	c.createCluster(replicas)
+	c.createCluster(replicas, edits...)
 	return c
 }
 
@@ -119,10 +119,10 @@ func (f *failover) watchLease() {
 	})
 }
 
-func (f *failover) currentLeadership() leadership {
-	f.t.Helper()
-	l, err := readLeadership(f.t.Context(), f.namespace, f.name)
-	must(f.t, err, "read the Lease")
+func (c *cluster) currentLeadership() leadership {
+	c.t.Helper()
+	l, err := readLeadership(c.t.Context(), c.namespace, c.name)
+	must(c.t, err, "read the Lease")
 	return l
 }
 
@@ -298,37 +298,25 @@ func (f *failover) readContent(pod string) map[string]string {
 	return sums
 }
 
-// endEvent notes what the client saw of an event, waits until all is well, and checks
-// all writes. After an orderly change none may be lost.
-func (f *failover) endEvent(event string, since time.Duration, orderly bool) (gap time.Duration) {
-	f.t.Helper()
-	f.w.goesOn(f.t)
-	gap = f.history.LongestGap(since, viaService)
-	refused := f.history.LongestRefusal(since)
-	f.awaitReported()
-	lost := 0
-	if orderly {
-		f.checkNothingLost()
-	} else {
-		lost = f.checkWrites()
-	}
-	*f.rows = append(*f.rows, fmt.Sprintf("| %s | %s | %s | %d |", event, gap.Round(time.Millisecond), refused.Round(time.Millisecond), lost))
-	return gap
-}
-
-// report prints what was measured.
-func (f *failover) report() {
-	f.t.Helper()
-	f.t.Logf("\n| event | longest gap between writes | no new connection | writes lost |\n|---|---|---|---|\n%s", strings.Join(*f.rows, "\n"))
-}
-
 // requestSwitchover annotates the cluster.
 func (f *failover) requestSwitchover(id, pod string) {
 	f.t.Helper()
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationSwitchover: id + "@" + pod}}})
-	must(f.t, err, "marshal the request")
-	err = env.client.Patch(f.t.Context(), f.getCluster(), client.RawPatch(types.MergePatchType, body), client.FieldOwner("e2e"))
-	must(f.t, err, "request the switchover")
+	must(f.t, f.annotateSwitchover(f.t.Context(), id, pod), "request the switchover")
+}
+
+func (f *failover) annotateSwitchover(ctx context.Context, id, pod string) error {
+	return f.annotate(ctx, annotationSwitchover, id+"@"+pod)
+}
+
+// annotate sets an annotation of the cluster.
+func (f *failover) annotate(ctx context.Context, name, value string) error {
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{name: value}}})
+	if err != nil {
+		return err
+	}
+	obj := &v1alpha1.PostgresCluster{}
+	obj.Namespace, obj.Name = f.namespace, f.name
+	return env.client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, body), client.FieldOwner("e2e"))
 }
 
 // annotationSwitchover requests that another member leads: ID@POD.

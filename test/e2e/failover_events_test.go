@@ -26,14 +26,14 @@ func podDeleted(f *failover) time.Duration {
 	if next := f.awaitSuccessor(before); next.Name == pod.Name {
 		f.t.Errorf("%s released the Lease in order, and leads again", pod.Name)
 	}
-	return f.endEvent("pod deleted", since, true)
+	return f.endEvent(eventPodDeleted, since, true)
 }
 
 // postmasterKilled: the same pod leads again, and nothing is lost.
 func postmasterKilled(f *failover) time.Duration {
 	pod, before, since := f.primaryPod(), f.currentLeadership(), f.history.Now()
 	killInPod(f.t, pod, podprocess.Postmaster)
-	gap := f.endEvent("postmaster killed", since, true)
+	gap := f.endEvent(eventCrashed, since, true)
 	now := f.currentLeadership()
 	if now.holder != before.holder || now.term < before.term {
 		f.t.Errorf("term %d of %s leads, before term %d of %s", now.term, now.holder, before.term, before.holder)
@@ -48,7 +48,7 @@ func podForced(f *failover) time.Duration {
 	deletePod(f.t, pod, true)
 	next := f.awaitSuccessor(before)
 	f.t.Logf("%s leads after %s", next.Name, pod.Name)
-	return f.endEvent("pod deleted by force", since, false)
+	return f.endEvent(eventForced, since, false)
 }
 
 // primaryCutOff: the primary's pod is cut off from everything. Another one leads, and
@@ -71,7 +71,7 @@ func nodeCutOff(f *failover) time.Duration {
 	moveOperatorAway(f.t, pod.Spec.NodeName)
 	f.w.enterNode(f.t, f.otherNode(pod.Spec.NodeName))
 	f.w.goesOn(f.t)
-	return f.replaceUnreachable("node cut off", pod, func() func() { return cutNode(f.t, pod.Spec.NodeName) })
+	return f.replaceUnreachable(eventNodeCut, pod, func() func() { return cutNode(f.t, pod.Spec.NodeName) })
 }
 
 // replaceUnreachable cuts a primary off under a client that reaches it still. The former
@@ -120,16 +120,7 @@ func (f *failover) awaitStatusPrimary(pod string) {
 // switchover: a person requests that a certain member leads. The request has a result,
 // and nothing is lost.
 func switchover(f *failover) time.Duration {
-	primary, before := f.primaryPod(), f.currentLeadership()
-	var target *corev1.Pod
-	for _, p := range f.listPods() {
-		if p.UID != primary.UID {
-			target = p.DeepCopy()
-		}
-	}
-	if target == nil {
-		f.t.Fatal("there is no replica")
-	}
+	target, before := f.chooseReplica(), f.currentLeadership()
 	id, since := fmt.Sprintf("e2e-%d", before.term), f.history.Now()
 	f.requestSwitchover(id, target.Name)
 	if next := f.awaitSuccessor(before); next.UID != target.UID {
@@ -144,24 +135,20 @@ func switchover(f *failover) time.Duration {
 		}
 		return fmt.Errorf("the requests are %+v", obj.Status.Requests)
 	})
-	return f.endEvent("switchover", since, true)
+	return f.endEvent(eventSwitchover, since, true)
 }
 
 // apiServerUnreachable: no member reaches the API server, and all reach each other. The
 // primary goes on.
 func apiServerUnreachable(f *failover) time.Duration {
 	before, since := f.currentLeadership(), f.history.Now()
-	var heals []func()
-	for _, pod := range f.listPods() {
-		heals = append(heals, cutFromAPIServer(f.t, pod.DeepCopy()))
-	}
-	return f.servesThrough("API server not reached by members", before, since, heals)
+	return f.servesThrough("API server not reached by members", before, since, outagePeriod, f.cutAllFromAPIServer())
 }
 
 // apiServerStopped: the API server stands still for all.
 func apiServerStopped(f *failover) time.Duration {
 	before, since := f.currentLeadership(), f.history.Now()
-	return f.servesThrough("API server stopped", before, since, []func(){pauseAPIServer(f.t)})
+	return f.servesThrough(eventAPIStopped, before, since, outagePeriod, []func(){pauseAPIServer(f.t)})
 }
 
 // outagePeriod is longer than all deadlines of the Lease together.
@@ -169,9 +156,9 @@ const outagePeriod = 60 * time.Second
 
 // servesThrough lets an outage of the API server be. No write fails, and the primary is
 // the same one afterwards.
-func (f *failover) servesThrough(event string, before leadership, since time.Duration, heals []func()) time.Duration {
+func (f *failover) servesThrough(event string, before leadership, since, period time.Duration, heals []func()) time.Duration {
 	f.t.Helper()
-	time.Sleep(outagePeriod) // the observation itself: writes go on meanwhile
+	time.Sleep(period) // the observation itself: writes go on meanwhile
 	acknowledged, failed := f.w.countWrites(since)
 	if failed > 0 || acknowledged == 0 {
 		f.t.Errorf("%s: %d writes failed and %d were acknowledged, the last error is %v", event, failed, acknowledged, f.w.readError())
@@ -189,7 +176,8 @@ func (f *failover) servesThrough(event string, before leadership, since time.Dur
 	return f.endEvent(event, since, true)
 }
 
-// operatorAway: without the operator another member is elected all the same.
+// operatorAway: without the operator another member is elected all the same. The
+// operator is started again when writes go on.
 func operatorAway(f *failover) time.Duration {
 	installed.restoreReplicas(f.t)
 	replicas := installedReplicas(f)
@@ -198,10 +186,8 @@ func operatorAway(f *failover) time.Duration {
 	deletePod(f.t, pod, true)
 	f.awaitSuccessor(before)
 	f.w.goesOn(f.t)
-	gap := f.history.LongestGap(since, viaService)
 	installed.scaleTo(f.t, replicas)
-	f.endEvent("pod deleted by force without the operator", since, false)
-	return gap
+	return f.endEvent(eventNoOperator, since, false)
 }
 
 func installedReplicas(f *failover) int32 {

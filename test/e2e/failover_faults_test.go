@@ -48,6 +48,15 @@ func runClusterTool(ctx context.Context, arguments ...string) error {
 // that it returns is called, or when the test ends.
 func beginFault(t *testing.T, begin, end []string) (heal func()) {
 	t.Helper()
+	heal = healLater(t, end)
+	must(t, runClusterTool(t.Context(), begin...), "begin a fault")
+	return heal
+}
+
+// healLater ends a fault when the function that it returns is called, or when the test
+// ends.
+func healLater(t *testing.T, end []string) (heal func()) {
+	t.Helper()
 	healed := false
 	heal = func() {
 		t.Helper()
@@ -61,7 +70,6 @@ func beginFault(t *testing.T, begin, end []string) (heal func()) {
 		healed = true
 	}
 	t.Cleanup(heal)
-	must(t, runClusterTool(t.Context(), begin...), "begin a fault")
 	return heal
 }
 
@@ -95,7 +103,16 @@ func cutPod(t *testing.T, pod *corev1.Pod, way direction, others ...string) (hea
 	if pod.Status.PodIP == "" || pod.Spec.NodeName == "" {
 		t.Fatalf("pod %s has no address", pod.Name)
 	}
+	begin, end := podCut(pod, way, others...)
+	return beginFault(t, begin, end)
+}
+
+// podCut are the commands of test/cluster that cut a pod off, and connect it again.
+func podCut(pod *corev1.Pod, way direction, others ...string) (begin, end []string) {
 	node, name := pod.Spec.NodeName, "pod_"+strings.ReplaceAll(string(pod.UID), "-", "_")
+	if len(others) > 0 {
+		name += "_some"
+	}
 	sides := []string{"--from", pod.Status.PodIP}
 	if way == incoming {
 		sides[0] = "--to"
@@ -107,7 +124,7 @@ func cutPod(t *testing.T, pod *corev1.Pod, way direction, others ...string) (hea
 	if way == bothWays {
 		sides = append(sides, "--both")
 	}
-	return beginFault(t, append([]string{"drop", node, name}, sides...), []string{"pass", node, name})
+	return append([]string{"drop", node, name}, sides...), []string{"pass", node, name}
 }
 
 // cutFromAPIServer keeps a pod from the API server alone.

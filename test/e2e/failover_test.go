@@ -20,12 +20,25 @@ func testFailover(t *testing.T) {
 	f.report()
 }
 
+// testFailoverFaults are faults that are no loss of the primary, or more than that, on a
+// second cluster beside the one of testFailover.
+func testFailoverFaults(t *testing.T) {
+	needLocalCluster(t)
+	f := newFailover(newCluster(t, failoverMembers))
+	f.runPart(t, "PrimaryCutFromAPI", func(f *failover) { primaryCutFromAPI(f) })
+	f.runPart(t, "LeaseLost", func(f *failover) { leaseLost(f) })
+	f.runPart(t, "SuccessorLost", func(f *failover) { successorLost(f) })
+	f.runPart(t, "SlotsExhausted", func(f *failover) { slotsExhausted(f) })
+	f.report()
+}
+
 // TestFailoverAlone are outages that every cluster notices: of a node's network, of the
 // operator, and of the API server. It runs beside no other test, and last of them the
 // one after which all watches are new.
 func TestFailoverAlone(t *testing.T) {
 	needLocalCluster(t)
 	f := newFailover(newUnwatched(t, failoverMembers))
+	f.runPart(t, "NodeDrained", func(f *failover) { nodeDrained(f) })
 	f.runPart(t, "NodeCutOff", func(f *failover) { nodeCutOff(f) })
 	f.runPart(t, "OperatorAway", func(f *failover) { operatorAway(f) })
 	f.runPart(t, "APIServerStopped", func(f *failover) { apiServerStopped(f) })

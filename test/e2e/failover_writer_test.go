@@ -88,10 +88,14 @@ func (f *failover) startWriterInside(pod *corev1.Pod) *failoverWriter {
 	f.t.Helper()
 	f.inside++
 	w := f.newWriter(fmt.Sprintf("inside-%d", f.inside), pod.Status.PodIP)
-	path, err := podprocess.NetworkNamespace(podprocess.Proc, string(pod.UID))
-	must(f.t, err, "find the pod's network")
-	w.from, err = netns.Open(path)
-	must(f.t, err, "open the pod's network")
+	// By one of its processes, which may end before its network is opened.
+	eventually(f.t, failoverTimeout, "the pod's network is opened", func(context.Context) error {
+		path, err := podprocess.NetworkNamespace(podprocess.Proc, string(pod.UID))
+		if err == nil {
+			w.from, err = netns.Open(path)
+		}
+		return err
+	})
 	w.start(f.t, w.writeRows)
 	w.goesOn(f.t)
 	return w
@@ -134,7 +138,9 @@ func (w *failoverWriter) start(t *testing.T, loops ...func(context.Context)) {
 		cancel()
 		running.Wait()
 		w.disconnect()
-		_ = w.from.Close()
+		if w.from != nil {
+			_ = w.from.Close()
+		}
 	})
 	t.Cleanup(w.stop)
 }
@@ -185,9 +191,6 @@ func (w *failoverWriter) writeRow(ctx context.Context) {
 	if err != nil {
 		w.lastError = err
 		w.disconnect()
-		if ctx.Err() != nil {
-			return // the test ended the write
-		}
 	}
 	w.history.AddWrite(row)
 }
@@ -205,15 +208,21 @@ func (w *failoverWriter) writeOnce(ctx context.Context, row *writehistory.Write)
 	// What is measured is the write, not what came before it.
 	row.Sent = w.history.Now()
 	var segment string
-	if err := w.conn.QueryRow(ctx, insertRow, w.client, row.Number).Scan(&row.Server, &segment); err != nil {
+	err := w.conn.QueryRow(ctx, insertRow, w.client, row.Number).Scan(&row.Server, &segment)
+	if err != nil {
 		return err
 	}
+	row.Timeline, err = timelineOf(segment)
+	return err
+}
+
+// timelineOf is that of a WAL segment by its name.
+func timelineOf(segment string) (int64, error) {
 	timeline, err := strconv.ParseInt(segment[:min(8, len(segment))], 16, 64)
 	if err != nil {
-		return fmt.Errorf("the WAL segment is %q: %w", segment, err)
+		return 0, fmt.Errorf("the WAL segment is %q: %w", segment, err)
 	}
-	row.Timeline = timeline
-	return nil
+	return timeline, nil
 }
 
 // tryConnections opens new connections that take writes until the context ends.

@@ -43,6 +43,7 @@ func TestSoakLongForms(t *testing.T) {
 		{"Backups", func(t *testing.T) { testBackups(t, &three) }},
 		{"Restores", func(t *testing.T) { testRestores(t, &three) }},
 		{"StorePointInTime", func(t *testing.T) { restoresToMoments(t, 2000) }},
+		{"StoreTimelines", restoresAcrossTimelines},
 		{"Store", storeKeeps},
 		{"WriteTimes", writesHaveTimes},
 	})

@@ -54,6 +54,8 @@ var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
 	{"Failover", testFailover},
 	{"Synchronous", testSynchronous},
+	{"FailoverFaults", testFailoverFaults},
+	{"Chaos", shortChaos},
 	{"Scale", func(t *testing.T) { scaleUnderWrites(t, 5) }},
 	{"FrozenPrimary", func(t *testing.T) { frozenPrimaryKeepsVolumes(t, 2) }},
 	{"FailedBackupsLetGo", failedBackupsLetGo},

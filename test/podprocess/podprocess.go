@@ -27,6 +27,8 @@ type Process struct {
 	Inside int
 	// Name of the program, at most 15 bytes.
 	Name string
+	// Title is its command line. PostgreSQL's processes have their purpose there.
+	Title string
 	// Start distinguishes the process from a later one of its number.
 	Start string
 }
@@ -84,6 +86,11 @@ func readProcess(proc string, pid int, podUID string) (Process, error) {
 	if ended {
 		return Process{}, ErrNotFound
 	}
+	title, err := os.ReadFile(filepath.Join(folder, "cmdline"))
+	if err != nil {
+		return Process{}, err
+	}
+	p.Title = strings.TrimRight(strings.ReplaceAll(string(title), "\x00", " "), " ")
 	status, err := os.ReadFile(filepath.Join(folder, "status"))
 	if err != nil {
 		return Process{}, err
@@ -123,13 +130,16 @@ func readStat(folder string) (name string, parent int, start string, ended bool,
 type Role string
 
 // The roles: the guard is the container's first process, the agent its child, the
-// postmaster the agent's. All are every process of the database's container, those
+// postmaster the agent's. Backends are all that the postmaster started, the WAL
+// receiver is one of them on a standby. All are every process of the database's container, those
 // of commands that run in it included.
 const (
-	Guard      Role = "guard"
-	Agent      Role = "agent"
-	Postmaster Role = "postmaster"
-	All        Role = "all"
+	Guard       Role = "guard"
+	Agent       Role = "agent"
+	Postmaster  Role = "postmaster"
+	Backends    Role = "backends"
+	WALReceiver Role = "WAL receiver"
+	All         Role = "all"
 )
 
 // Find the processes of a role; at least one.
@@ -137,13 +147,20 @@ func (l Listing) Find(role Role) (Listing, error) {
 	var found Listing
 	guard := l.selectProcesses(func(p Process) bool { return p.Inside == 1 && p.Name != pauseProgram })
 	agents := l.selectProcesses(func(p Process) bool { return guard.has(p.Parent) && p.Name == guard[0].Name })
+	postmasters := l.selectProcesses(func(p Process) bool { return p.Name == "postgres" && agents.has(p.Parent) })
 	switch role {
 	case Guard:
 		found = guard
 	case Agent:
 		found = agents
 	case Postmaster:
-		found = l.selectProcesses(func(p Process) bool { return p.Name == "postgres" && agents.has(p.Parent) })
+		found = postmasters
+	case Backends:
+		found = l.selectProcesses(func(p Process) bool { return postmasters.has(p.Parent) })
+	case WALReceiver:
+		found = l.selectProcesses(func(p Process) bool {
+			return postmasters.has(p.Parent) && strings.Contains(p.Title, "walreceiver")
+		})
 	case All:
 		found = l.selectProcesses(func(p Process) bool { return p.Name != pauseProgram })
 	default:

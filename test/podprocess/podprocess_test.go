@@ -21,6 +21,7 @@ const podUID = "11111111-2222-3333-4444-555555555555"
 type fakeProcess struct {
 	pid, parent, inside int
 	name, state, cgroup string
+	title               string
 }
 
 // writeProc writes a /proc of these processes.
@@ -40,6 +41,7 @@ func writeProc(t *testing.T, processes ...fakeProcess) string {
 	for _, p := range processes {
 		write(p.pid, "cgroup", "5:pids:"+p.cgroup+"\n")
 		write(p.pid, "stat", fmt.Sprintf("%d (%s) %s %d%s %d 0\n", p.pid, p.name, p.state, p.parent, strings.Repeat(" 0", 17), 1000+p.pid))
+		write(p.pid, "cmdline", p.title+"\x00\x00")
 		write(p.pid, "status", fmt.Sprintf("Name:\t%s\nNSpid:\t%d\t%d\nThreads:\t1\n", p.name, p.pid, p.inside))
 	}
 	return proc
@@ -49,17 +51,18 @@ func writeProc(t *testing.T, processes ...fakeProcess) string {
 func memberProc(t *testing.T) string {
 	const pod, other = "/x/kubepods/pod" + podUID + "/c1", "/x/kubepods/pod99999999/c1"
 	return writeProc(t,
-		fakeProcess{1, 0, 1, "init", "S", "/"},
-		fakeProcess{100, 90, 1, "pause", "S", "/x/kubepods/pod" + podUID + "/sandbox"},
-		fakeProcess{101, 90, 1, "holdfast", "S", pod},
-		fakeProcess{110, 101, 9, "holdfast", "S", pod},
-		fakeProcess{120, 110, 20, "postgres", "S", pod},
-		fakeProcess{121, 120, 21, "postgres", "S", pod},
-		fakeProcess{122, 101, 22, "postgres", "S", pod}, // of a postmaster that ended
-		fakeProcess{123, 110, 23, "postgres", "Z", pod},
-		fakeProcess{130, 90, 30, "a (strange) name", "S", pod},
-		fakeProcess{200, 90, 1, "holdfast", "S", other},
-		fakeProcess{201, 200, 9, "holdfast", "S", other},
+		fakeProcess{1, 0, 1, "init", "S", "/", ""},
+		fakeProcess{100, 90, 1, "pause", "S", "/x/kubepods/pod" + podUID + "/sandbox", ""},
+		fakeProcess{101, 90, 1, "holdfast", "S", pod, ""},
+		fakeProcess{110, 101, 9, "holdfast", "S", pod, ""},
+		fakeProcess{120, 110, 20, "postgres", "S", pod, ""},
+		fakeProcess{121, 120, 21, "postgres", "S", pod, "postgres: orders: walreceiver streaming 0/3000000"},
+		fakeProcess{122, 101, 22, "postgres", "S", pod, ""}, // of a postmaster that ended
+		fakeProcess{123, 110, 23, "postgres", "Z", pod, ""},
+		fakeProcess{124, 120, 24, "postgres", "S", pod, "postgres: orders: checkpointer"},
+		fakeProcess{130, 90, 30, "a (strange) name", "S", pod, ""},
+		fakeProcess{200, 90, 1, "holdfast", "S", other, ""},
+		fakeProcess{201, 200, 9, "holdfast", "S", other, ""},
 	)
 }
 
@@ -69,7 +72,7 @@ func TestFindByRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for role, want := range map[Role][]int{
-		Guard: {101}, Agent: {110}, Postmaster: {120}, All: {101, 110, 120, 121, 122, 130},
+		Guard: {101}, Agent: {110}, Postmaster: {120}, Backends: {121, 124}, WALReceiver: {121}, All: {101, 110, 120, 121, 122, 124, 130},
 	} {
 		found, err := all.Find(role)
 		if err != nil {
@@ -96,7 +99,7 @@ func TestFindNothing(t *testing.T) {
 	if _, err := NetworkNamespace(proc, "00000000-0000"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a pod that is elsewhere has a network namespace: %v", err)
 	}
-	stopped := writeProc(t, fakeProcess{101, 90, 1, "holdfast", "S", "/pod" + podUID + "/c1"})
+	stopped := writeProc(t, fakeProcess{101, 90, 1, "holdfast", "S", "/pod" + podUID + "/c1", ""})
 	all, err := List(stopped, podUID)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +110,7 @@ func TestFindNothing(t *testing.T) {
 }
 
 func TestNamesOfSystemdAreFound(t *testing.T) {
-	proc := writeProc(t, fakeProcess{101, 90, 1, "holdfast", "S", "/kubepods-pod" + strings.ReplaceAll(podUID, "-", "_") + ".slice/c1"})
+	proc := writeProc(t, fakeProcess{101, 90, 1, "holdfast", "S", "/kubepods-pod" + strings.ReplaceAll(podUID, "-", "_") + ".slice/c1", ""})
 	if all, err := List(proc, podUID); err != nil || len(all) != 1 {
 		t.Errorf("processes %v, %v", all, err)
 	}

@@ -1,0 +1,90 @@
+//go:build e2e && (soak || bench)
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// measuredEvents are the rows of the table.
+var measuredEvents = []struct {
+	name string
+	run  func(*failover) time.Duration
+}{
+	{"Switchover", switchover},
+	{"PodDeleted", podDeleted},
+	{"NodeDrained", nodeDrained},
+	{"PostmasterKilled", postmasterKilled},
+	{"PodForced", podForced},
+	{"NodeCutOff", nodeCutOff},
+	{"OperatorAway", operatorAway},
+	{"APIServerStopped", apiServerStopped},
+	{"RollingRestart", rollingRestart},
+	{"MinorUpgrade", upgradeMinor},
+}
+
+// measureFailovers has each event happen so often, each event on a cluster of its own,
+// and prints the table.
+func measureFailovers(t *testing.T, runs int) {
+	t.Helper()
+	needLocalCluster(t)
+	_, older, _ := needMinors(t)
+	var measured []measurement
+	for _, event := range measuredEvents {
+		t.Run(event.name, func(t *testing.T) {
+			f := newFailover(newUnwatched(t, failoverMembers, func(obj *v1alpha1.PostgresCluster) {
+				obj.Spec.Version = v1alpha1.PostgresVersion(older)
+			}))
+			f.measured = &measured
+			for n := range runs {
+				f.runPart(t, strconv.Itoa(n+1), func(f *failover) { event.run(f) })
+			}
+		})
+	}
+	t.Log(formatMeasurements(measured))
+}
+
+// failoverRuns is how often each event happens, unless FAILOVER_RUNS says.
+func failoverRuns(t *testing.T, usual int) int {
+	t.Helper()
+	given := os.Getenv("FAILOVER_RUNS")
+	if given == "" {
+		return usual
+	}
+	runs, err := strconv.Atoi(given)
+	must(t, err, "read FAILOVER_RUNS")
+	return runs
+}
+
+// rollingRestart: a setting restarts every member, the primary last.
+func rollingRestart(f *failover) time.Duration {
+	connections, since := 120, f.history.Now()
+	if n, err := strconv.Atoi(f.getCluster().Spec.Parameters["max_connections"]); err == nil {
+		connections = n + 1
+	}
+	f.changeSpec(fmt.Sprintf(`parameters: {max_connections: "%d"}`, connections))
+	f.waitReady()
+	return f.endEvent(eventRollingRestart, since, true)
+}
+
+// upgradeMinor goes to the newer minor version, or back to the older one.
+func upgradeMinor(f *failover) time.Duration {
+	_, older, newer := needMinors(f.t)
+	since := f.history.Now()
+	f.editCluster(func(obj *v1alpha1.PostgresCluster) {
+		if string(obj.Spec.Version) == newer {
+			newer = older
+		}
+		obj.Spec.Version = v1alpha1.PostgresVersion(newer)
+	})
+	if obj := f.waitReady(); obj.Status.Version != newer {
+		f.t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
+	}
+	return f.endEvent(eventMinorUpgrade, since, true)
+}

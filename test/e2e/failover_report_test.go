@@ -1,0 +1,105 @@
+//go:build e2e || soak
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/holdfast-db/holdfast/test/writehistory"
+)
+
+// measurement is what the clients saw of one event.
+type measurement struct {
+	event string
+	// gap is the longest time without an acknowledged write, refused the longest one
+	// without a new connection that takes writes.
+	gap, refused time.Duration
+	// lost is how many acknowledged rows were lost.
+	lost int
+}
+
+// Names of events in the report.
+const (
+	eventSwitchover     = "switchover"
+	eventPodDeleted     = "pod deleted"
+	eventDrained        = "node drained"
+	eventCrashed        = "postmaster killed"
+	eventForced         = "pod deleted by force"
+	eventNodeCut        = "node cut off"
+	eventAPIStopped     = "API server stopped for 60 s"
+	eventNoOperator     = "pod deleted by force without the operator"
+	eventRollingRestart = "rolling restart"
+	eventMinorUpgrade   = "minor upgrade"
+)
+
+// comparison is what is known of an event elsewhere, and what is wanted here.
+type comparison struct{ peer, target string }
+
+// comparisons are gaps of writes of CloudNativePG 1.30.0 by event, and the targets.
+var comparisons = map[string]comparison{
+	eventSwitchover: {"7.3 s", "≤ 2 s"},
+	eventPodDeleted: {"1.6–4.1 s, new connections refused for 183 s", "≤ 2 s"},
+	eventDrained:    {"1.6–4.1 s, new connections refused for 183 s", "≤ 2 s"},
+	eventCrashed:    {"6.8 s", "≤ 5 s"},
+	eventForced:     {"17.5 s", "≤ 5 s"},
+	eventNodeCut:    {"72 s", "≤ 15 s"},
+	eventAPIStopped: {"", "no failed write"},
+}
+
+// endEvent notes what the clients saw of an event, waits until all is well, and checks
+// all writes. After an orderly change none may be lost.
+func (f *failover) endEvent(event string, since time.Duration, orderly bool) (gap time.Duration) {
+	f.t.Helper()
+	f.w.goesOn(f.t)
+	m := measurement{event: event, gap: f.history.LongestGap(since, viaService), refused: f.history.LongestRefusal(since)}
+	f.awaitReported()
+	if orderly {
+		f.checkNothingLost()
+	} else {
+		m.lost = f.checkWrites()
+	}
+	*f.measured = append(*f.measured, m)
+	return m.gap
+}
+
+// report prints what was measured.
+func (f *failover) report() {
+	f.t.Helper()
+	if len(*f.measured) > 0 {
+		f.t.Log(formatMeasurements(*f.measured))
+	}
+}
+
+// formatMeasurements is a table in Markdown with a row for each event, in the order in
+// which they came first.
+func formatMeasurements(measured []measurement) string {
+	var order []string
+	of := map[string][]measurement{}
+	for _, m := range measured {
+		if of[m.event] == nil {
+			order = append(order, m.event)
+		}
+		of[m.event] = append(of[m.event], m)
+	}
+	table := []string{"",
+		"| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | acknowledged rows lost | CloudNativePG 1.30.0 | target |",
+		"|---|---|---|---|---|---|---|"}
+	for _, event := range order {
+		var gaps, refusals []time.Duration
+		lost := 0
+		for _, m := range of[event] {
+			gaps, refusals, lost = append(gaps, m.gap), append(refusals, m.refused), lost+m.lost
+		}
+		known := comparisons[event]
+		table = append(table, fmt.Sprintf("| %s | %d | %s | %s | %d | %s | %s |",
+			event, len(gaps), formatSpread(gaps), formatSpread(refusals), lost, known.peer, known.target))
+	}
+	return strings.Join(table, "\n")
+}
+
+func formatSpread(measured []time.Duration) string {
+	least, middle, most := writehistory.Spread(measured)
+	return fmt.Sprintf("%.2f s, %.2f s, %.2f s", least.Seconds(), middle.Seconds(), most.Seconds())
+}
