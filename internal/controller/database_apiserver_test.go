@@ -156,10 +156,7 @@ func TestSteadyDatabaseSendsNothing(t *testing.T) {
 	w := newWorld(t, postgresKind)
 	d, o := w.settledDatabase(nil)
 	for i := range 20 {
-		// Another field manager's part of a status that the Database does not mirror.
-		edit(w, w.clusterOf(d), func(c *v1alpha1.PostgresCluster) {
-			c.SetAnnotations(map[string]string{"example.com/touched": fmt.Sprint(i)})
-		})
+		edit(w, w.clusterOf(d), func(c *v1alpha1.PostgresCluster) { c.Annotations["example.com/touched"] = fmt.Sprint(i) })
 		time.Sleep(20 * time.Millisecond)
 	}
 	w.awaitSteady(o)

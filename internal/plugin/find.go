@@ -24,6 +24,9 @@ func (s *session) findCluster(ctx context.Context, arg string, preferred ...kind
 	if !qualified {
 		prefix, name = "", arg
 	}
+	if isDatabase(prefix) {
+		return s.findDatabaseCluster(ctx, name)
+	}
 	var found []v1alpha1.Cluster
 	var asked answers
 	for _, k := range allKinds() {
@@ -41,7 +44,7 @@ func (s *session) findCluster(ctx context.Context, arg string, preferred ...kind
 	}
 	switch {
 	case asked.kinds == 0:
-		return nil, fmt.Errorf("%q is no kind of cluster: use one of %s", prefix, strings.Join(kindNames(), ", "))
+		return nil, fmt.Errorf("%q is no kind of cluster: use one of %s, or database", prefix, strings.Join(kindNames(), ", "))
 	case len(found) == 0 && asked.joinErrors() != nil:
 		return nil, asked.joinErrors()
 	case len(found) == 0:
