@@ -267,6 +267,9 @@ func (w *world) checkElection(n *node, e Promote) {
 		w.floor = lease.Position{}
 		return
 	}
+	if w.stopped && w.newestTerm > e.Term {
+		return // its clock stood still meanwhile: nothing that it commits is acknowledged
+	}
 	w.checkData(n)
 	w.checkPeers(n, e)
 }
@@ -317,7 +320,9 @@ func (w *world) checkPeers(n *node, e Promote) {
 		if m == n || !w.answers(n, m) {
 			continue
 		}
-		if m.disk.Known.Term > e.Term {
+		// A term that no member wrote is an edit of the Lease, which the primary has yet
+		// to read.
+		if m.disk.Known.Term > e.Term && w.newestTerm > e.Term {
 			w.violate("member %d leads in term %d, member %d knows of term %d", n.id, e.Term, m.id, m.disk.Known.Term)
 		}
 		known := n.disk.Known

@@ -59,24 +59,25 @@ func (a apiState) leaseVersion() lease.Version {
 
 // world is all of one history.
 type world struct {
-	rng     *rand.Rand
-	flaw    flaw
-	now     time.Duration
-	queue   events
-	seq     int
-	timing  lease.Timing
-	api     apiState
-	older   []apiState
-	apiDown bool
-	apiSick bool // answers with errors
-	nextUID int
-	nodes   []*node
-	cut     [4][4]bool          // from, to
-	quiet   [4][4]time.Duration // since when both ways work
-	lossy   bool
-	calm    bool // no crash between two effects, no failed promotion
-	drift   bool // the members' clocks run at different rates
-	stopped bool // a machine was stopped without its clock: two primaries, but not two that acknowledge
+	rng        *rand.Rand
+	flaw       flaw
+	now        time.Duration
+	queue      events
+	seq        int
+	timing     lease.Timing
+	api        apiState
+	older      []apiState
+	apiDown    bool
+	apiSick    bool // answers with errors
+	nextUID    int
+	nodes      []*node
+	cut        [4][4]bool          // from, to
+	quiet      [4][4]time.Duration // since when both ways work
+	lossy      bool
+	calm       bool  // no crash between two effects, no failed promotion
+	drift      bool  // the members' clocks run at different rates
+	stopped    bool  // a machine was stopped without its clock: two primaries, but not two that acknowledge
+	newestTerm int64 // that a member wrote
 
 	sync, changing bool // the wanted mode; members and mode change while it runs
 	leftOut        int  // percent of the members that are not wanted when they change
@@ -338,6 +339,7 @@ func (w *world) store(n *node, r lease.Record) {
 	} else if r.Acknowledged.Newer(w.floor) && before.Quorum != nil {
 		w.floor = r.Acknowledged
 	}
+	w.newestTerm = max(w.newestTerm, r.Term)
 	if r.IsReleased() {
 		w.releasedAt = w.now
 	}

@@ -48,6 +48,8 @@ type Expiry struct {
 	version  Version
 	since    time.Duration
 	last     time.Duration
+	// lag is at most how long before the first of these readings the Lease changed.
+	lag time.Duration
 }
 
 // RecordReading counts a reading. One without an answer, a pause in the readings,
@@ -63,7 +65,11 @@ func (e Expiry) RecordReading(r Reading, t Timing) Expiry {
 	}
 	if !e.counting || e.missing != missing || e.version != version || r.Sent-e.last > t.ReadGap() {
 		// Between the first answer and the last request, the Lease did not change.
-		return Expiry{counting: true, missing: missing, version: version, since: r.Received, last: r.Sent}
+		lag := t.Renewal()
+		if e.counting {
+			lag = min(lag, r.Sent-e.last)
+		}
+		return Expiry{counting: true, missing: missing, version: version, since: r.Received, last: r.Sent, lag: lag}
 	}
 	e.last = max(e.last, r.Sent)
 	return e
@@ -82,14 +88,15 @@ func (e Expiry) IsLost(t Timing) bool {
 
 // UntilReading is how long after the send of the last reading the next one is due. It
 // keeps close behind the holder's renewals, so that the count begins soon after the last
-// one: a reading comes a little earlier than the one before it, until one shows no
-// change, and is then repeated soon. The last one comes when the Lease would expire.
+// one: a reading comes earlier after a renewal than the one before it, by a third of what
+// that may have been late, until one shows no change and is repeated soon. The last one
+// comes when the Lease would expire.
 func (e Expiry) UntilReading(t Timing) time.Duration {
 	switch {
 	case !e.counting || e.last-e.since >= t.Duration():
 		return t.Renewal()
 	case e.last <= e.since: // the one that began the count
-		return t.Renewal() - t.Duration()/50
+		return t.Renewal() - e.lag/3
 	default:
 		return min(t.Duration()/25, e.since+t.Duration()-e.last)
 	}

@@ -9,6 +9,7 @@ import "testing"
 func testFailover(t *testing.T) {
 	needLocalCluster(t)
 	f := newFailover(newCluster(t, failoverMembers))
+	f.followStatus()
 	f.runPart(t, "PodDeleted", func(f *failover) { podDeleted(f) })
 	f.runPart(t, "PostmasterKilled", func(f *failover) { postmasterKilled(f) })
 	f.runPart(t, "PodForced", func(f *failover) { podForced(f) })

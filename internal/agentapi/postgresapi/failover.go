@@ -34,6 +34,9 @@ type SwitchoverRequest struct {
 	Term int64 `json:"term"`
 	// Target is the pod that is to lead; empty for any member.
 	Target string `json:"target,omitempty"`
+	// Standing says that the request is tried again until another term begins or it is
+	// withdrawn. ElectionState says why it is refused meanwhile.
+	Standing bool `json:"standing,omitempty"`
 }
 
 // PromotionRequest asks one member to lead with what it has, whatever other members

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/utils/ptr"
@@ -114,12 +115,11 @@ func (j *judgement) judgeKeptLeader() {
 		return
 	}
 	n, want, progress := j.lead.leader, j.Membership.Declared, ""
-	switch r := j.requests.scaling.status; {
-	case r == nil || r.Term != j.lead.term:
-	case r.Result == "":
+	if r := j.requests.scaling.status; isRunning(r) && r.Term == j.lead.term {
 		progress = "; " + r.Target + " is asked to take over"
-	default:
-		progress = "; the switchover to " + r.Target + " was " + r.Result + "; to try again, request one with the annotation " + v1alpha1.AnnotationSwitchover
+		if j.lead.refuses(r) {
+			progress += ", again and again: " + cmp.Or(j.lead.readElection().RefusedReason, "the primary gave no reason")
+		}
 	}
 	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
 		"member %s leads and is beyond spec.replicas %d: it is kept, with its data, until another member leads; to keep it for good, set spec.replicas to %d%s", j.PodName(n), want, n+1, progress)

@@ -29,6 +29,8 @@ type switchover struct {
 	status *v1alpha1.RequestStatus
 	// request for the members; nil while there is none to carry out.
 	request *postgresapi.SwitchoverRequest
+	// standing is set for a request that the spec makes: it is tried until it is done.
+	standing bool
 }
 
 // planSwitchover takes up a request by annotation once, while a member leads. It is for
@@ -53,28 +55,50 @@ func planSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead l
 }
 
 // planScalingSwitchover requests another primary while the one that leads is beyond
-// spec.replicas: once for a generation and a term.
+// spec.replicas. What the spec asks for stands until it is done: the leader tries again,
+// and another member is named if the first one cannot take over any more.
 func planScalingSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, scale scalePlan, requested bool) switchover {
-	r := switchover{status: findRequest(c, v1alpha1.RequestScaleDown)}
-	id := fmt.Sprintf("generation-%d-term-%d", c.Generation, lead.term)
-	switch {
-	case isRunning(r.status) && lead.isServing() && lead.term == r.status.Term && scale.waits != waitSwitchover:
-		r.status.Result = "not needed: " + membersOf(c).PodName(lead.leader) + " is a member by spec.replicas"
-	case isRunning(r.status):
-		r.carryOut(membersOf(c), lead)
-	case scale.waits != waitSwitchover || requested || c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing(),
-		r.status != nil && r.status.ID == id, !lead.canSwitchOver():
-		// it is not needed, or cannot be carried out, or was
-	default:
-		if target := findSuccessor(c, o, lead); target != memberset.NoLeader {
-			r.status = &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: membersOf(c).PodName(target), Term: lead.term}
+	r := switchover{status: findRequest(c, v1alpha1.RequestScaleDown), standing: true}
+	s := membersOf(c)
+	if isRunning(r.status) {
+		if lead.isServing() && lead.term == r.status.Term && scale.waits != waitSwitchover {
+			r.status.Result = "not needed: " + s.PodName(lead.leader) + " is a member by spec.replicas"
+			return r
 		}
+		if r.carryOut(s, lead); r.request == nil || lead.term != r.status.Term {
+			return r
+		}
+	}
+	if scale.waits != waitSwitchover || requested || c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing() || !lead.canSwitchOver() {
+		return r // it is not needed, or cannot be carried out
+	}
+	if isRunning(r.status) && canTakeOver(c, o, lead, r.status.Target) {
+		return r
+	}
+	target := findSuccessor(c, o, lead)
+	if target == memberset.NoLeader {
+		return r
+	}
+	id := fmt.Sprintf("generation-%d-term-%d-%s", c.Generation, lead.term, s.PodName(target))
+	if r.status == nil || r.status.ID != id {
+		r = switchover{status: &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: s.PodName(target), Term: lead.term}}
 	}
 	return r
 }
 
-// carryOut passes the request on until another term's leader serves, or the leader of
-// its term refuses it.
+// canTakeOver says whether the member of a pod stays by spec.replicas and can take over
+// from the leader.
+func canTakeOver(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, pod string) bool {
+	for n := range c.Spec.DesiredReplicas() {
+		if membersOf(c).PodName(n) == pod {
+			return explainUnfit(c, o, lead, n) == ""
+		}
+	}
+	return false
+}
+
+// carryOut passes the request on until another term's leader serves. The leader of its
+// term may refuse it, unless it stands.
 func (r *switchover) carryOut(s objects.Set, lead leadership) {
 	switch {
 	case lead.isServing() && lead.term != r.status.Term:
@@ -83,11 +107,16 @@ func (r *switchover) carryOut(s objects.Set, lead leadership) {
 		if r.status.Target != "" && r.status.Target != leader {
 			r.status.Result += ", instead of " + r.status.Target
 		}
-	case lead.isLed() && lead.term == r.status.Term && lead.readElection().Refused == r.status.ID:
+	case !r.standing && lead.refuses(r.status):
 		r.status.Result = "refused: " + cmp.Or(lead.readElection().RefusedReason, "the primary gave no reason")
 	default:
-		r.request = &postgresapi.SwitchoverRequest{ID: r.status.ID, Term: r.status.Term, Target: r.status.Target}
+		r.request = &postgresapi.SwitchoverRequest{ID: r.status.ID, Term: r.status.Term, Target: r.status.Target, Standing: r.standing}
 	}
+}
+
+// refuses says whether the leader refused a request for its term.
+func (l leadership) refuses(r *v1alpha1.RequestStatus) bool {
+	return l.isLed() && l.term == r.Term && l.readElection().Refused == r.ID
 }
 
 // canSwitchOver says whether the agent of the member that leads takes part in an

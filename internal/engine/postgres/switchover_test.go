@@ -192,7 +192,7 @@ func TestRequestsOfACreationAreNotCarriedOut(t *testing.T) {
 // most of those that stay.
 func TestLeaderBeyondReplicasIsAskedToSwitchOver(t *testing.T) {
 	request := func(target, result string) []v1alpha1.RequestStatus {
-		return []v1alpha1.RequestStatus{{Type: "scale-down", ID: "generation-1-term-1", Target: target, Term: 1, Result: result}}
+		return []v1alpha1.RequestStatus{{Type: "scale-down", ID: "generation-1-term-1-" + target, Target: target, Term: 1, Result: result}}
 	}
 	received := func(w *world, ordinal int, position uint64) {
 		w.changeReplication(ordinal, func(r *postgresapi.ReplicationStatus) {
@@ -200,7 +200,7 @@ func TestLeaderBeyondReplicasIsAskedToSwitchOver(t *testing.T) {
 		})
 	}
 	recorded := func(w *world) { w.c.Status.Requests = request("orders-1", "") }
-	passed := &postgresapi.SwitchoverRequest{ID: "generation-1-term-1", Term: 1, Target: "orders-1"}
+	passed := &postgresapi.SwitchoverRequest{ID: "generation-1-term-1-orders-1", Term: 1, Target: "orders-1", Standing: true}
 	cases := []struct {
 		name   string
 		change func(w *world)
@@ -217,9 +217,12 @@ func TestLeaderBeyondReplicasIsAskedToSwitchOver(t *testing.T) {
 		{"none streams", func(w *world) { w.removePod(0); w.removePod(1) }, nil, nil},
 		{"the target stays the same, whoever receives more", func(w *world) { recorded(w); received(w, 0, 0x90) }, request("orders-1", ""), passed},
 		{"another member leads", func(w *world) { recorded(w); w.changeLeader(1) }, request("orders-1", "orders-1 leads since term 2"), nil},
-		{"the leader refuses: it is not asked again in this term", func(w *world) {
-			w.c.Status.Requests = request("orders-1", "refused: why")
-		}, request("orders-1", "refused: why"), nil},
+		{"the leader refuses for now: the request stands", func(w *world) {
+			recorded(w)
+			w.reportElection(2, func(e *postgresapi.ElectionState) { e.Refused, e.RefusedReason = "generation-1-term-1-orders-1", "why" })
+		}, request("orders-1", ""), passed},
+		{"the target cannot take over any more", func(w *world) { recorded(w); w.removePod(1) }, request("orders-0", ""), nil},
+		{"no other one can, either", func(w *world) { recorded(w); w.removePod(0); w.removePod(1) }, request("orders-1", ""), passed},
 		{"the spec keeps the leader after all", func(w *world) { recorded(w); w.declareReplicas(3) }, request("orders-1", "not needed: orders-2 is a member by spec.replicas"), nil},
 		{"no more is requested of agents of earlier versions", func(w *world) {
 			w.changeReplication(2, func(r *postgresapi.ReplicationStatus) { r.Election = nil })
@@ -257,8 +260,10 @@ func TestKeptLeaderSaysWhoTakesOver(t *testing.T) {
 	if got := said(); !strings.Contains(got, "; orders-0 is asked to take over") {
 		t.Errorf("under way: %s", got)
 	}
-	w.c.Status.Requests[0].Result = "refused: the Lease was not renewed just now"
-	if got := said(); !strings.Contains(got, "the switchover to orders-0 was refused: the Lease was not renewed just now; to try again, request one with the annotation holdfast.dev/switchover") {
+	w.reportElection(2, func(e *postgresapi.ElectionState) {
+		e.Refused, e.RefusedReason = w.c.Status.Requests[0].ID, "the Lease was not renewed just now"
+	})
+	if got := said(); !strings.HasSuffix(got, "; orders-0 is asked to take over, again and again: the Lease was not renewed just now") {
 		t.Errorf("refused: %s", got)
 	}
 }

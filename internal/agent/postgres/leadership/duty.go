@@ -78,7 +78,7 @@ func (d *Duty) Follow(ctx context.Context) {
 		config, configChanged := d.o.Config()
 		d.reportView(view)
 		if config != nil {
-			d.passRequests(view, config)
+			d.passRequests(ctx, view, config)
 			if view.Phase == election.Leading {
 				d.passMembers(view, config)
 			}
@@ -129,7 +129,7 @@ func splitIDs(text string) []string {
 }
 
 // passRequests tells the election the limits and requests of the cluster.
-func (d *Duty) passRequests(view elector.View, config *agent.Config) {
+func (d *Duty) passRequests(ctx context.Context, view elector.View, config *agent.Config) {
 	limits := election.LimitsWanted{NoFailover: slices.Contains(config.NoFailover, d.o.Pod), MaxLag: config.MaxLag}
 	if limits != d.limits {
 		d.limits = limits
@@ -148,55 +148,8 @@ func (d *Duty) passRequests(view elector.View, config *agent.Config) {
 	}
 	if r := config.Switchover; r != nil && view.Phase == election.Leading && view.Term == r.Term && r.ID != d.handled {
 		d.handled = r.ID
-		go d.switchOver(*r)
+		go d.followSwitchover(ctx, *r)
 	}
-}
-
-// switchLimit is how long the preparation of a switchover may take.
-const switchLimit = 30 * time.Second
-
-// switchOver asks the election for a switchover, after a checkpoint that makes the
-// shutdown short.
-func (d *Duty) switchOver(r postgresapi.SwitchoverRequest) {
-	ctx, cancel := context.WithTimeout(context.Background(), switchLimit)
-	defer cancel()
-	target, reason := d.findTarget(r)
-	if reason == "" {
-		d.o.Log.Info("switches over, as requested", "request", r.ID, "target", r.Target)
-		d.o.Checkpoint(ctx)
-		if err := d.o.Elector.RequestSwitchover(ctx, target); err != nil {
-			reason = err.Error()
-		}
-	}
-	if reason == "" {
-		return
-	}
-	d.o.Log.Warn("the switchover is refused", "request", r.ID, "reason", reason)
-	d.mu.Lock()
-	d.refused, d.reason = r.ID, reason
-	d.mu.Unlock()
-	view, _ := d.o.Elector.ReadView()
-	d.reportView(view)
-}
-
-// findTarget finds the volume that is to lead, or says why none can.
-func (d *Duty) findTarget(r postgresapi.SwitchoverRequest) (volume, refused string) {
-	if r.Target == "" {
-		view, _ := d.o.Elector.ReadView()
-		config, _ := d.o.Config()
-		if volume = d.o.Directory.ChooseSuccessor(d.o.Reached(), splitIDs(view.MayLead), config); volume == "" {
-			refused = "no other member streams from this one and may lead: wait until one does"
-		}
-		return volume, refused
-	}
-	volume = d.o.Directory.ListVolumes()[r.Target]
-	switch {
-	case volume == "":
-		refused = "which volume " + r.Target + " runs on is not known: check that its pod runs"
-	case !slices.Contains(d.o.Reached(), r.Target):
-		refused = r.Target + " does not stream from this member: wait until it does"
-	}
-	return volume, refused
 }
 
 // passMembers tells the election which volumes may lead and acknowledge.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -231,6 +232,7 @@ func TestRule17RefusedSwitchoverIsReported(t *testing.T) {
 				w.configure(func(config *agentapi.ClusterConfig) {
 					config.Switchover = &postgresapi.SwitchoverRequest{ID: "once", Term: 5, Target: c.target}
 				})
+				time.Sleep(targetLimit + time.Second)
 				synctest.Wait()
 				if state := w.readElection(); state.Refused != "once" || !strings.Contains(state.RefusedReason, c.reason) {
 					t.Errorf("refused %q: %q", state.Refused, state.RefusedReason)
@@ -242,6 +244,40 @@ func TestRule17RefusedSwitchoverIsReported(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A member that streams a moment after it was asked for is not refused.
+func TestRule17SwitchoverWaitsForItsTarget(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		w.setReached("orders-1")
+		w.configure(func(c *agentapi.ClusterConfig) {
+			c.Switchover = &postgresapi.SwitchoverRequest{ID: "once", Term: 5, Target: "orders-2"}
+		})
+		time.Sleep(targetLimit / 2)
+		expectAsked(t, w)
+		w.setReached("orders-1", "orders-2")
+		time.Sleep(dutyInterval)
+		expectAsked(t, w, "checkpoint", "switchover to v2")
+	})
+}
+
+// A standing request is tried again, its refusals are reported, and it ends with the
+// request.
+func TestRule17StandingSwitchoverIsTriedAgain(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		w.elector.refusal = errors.New("the Lease was not renewed just now")
+		request := &postgresapi.SwitchoverRequest{ID: "scaling", Term: 5, Target: "orders-2", Standing: true}
+		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = request })
+		expectAsked(t, w, "checkpoint", "switchover to v2")
+		if state := w.readElection(); state.Refused != "scaling" || !strings.Contains(state.RefusedReason, "not renewed") {
+			t.Errorf("refused %q: %q", state.Refused, state.RefusedReason)
+		}
+		time.Sleep(standingInterval)
+		expectAsked(t, w, "checkpoint", "switchover to v2")
+		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = nil })
+		time.Sleep(10 * standingInterval)
+		expectAsked(t, w)
+	})
 }
 
 // Limits and requests are passed on when they change. A request for another pod is none.
