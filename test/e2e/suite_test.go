@@ -52,6 +52,7 @@ var ofEveryKind = []struct {
 // ofPostgres are those of PostgreSQL alone.
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
+	{"DatabaseSeed", databaseSeed},
 	{"Failover", testFailover},
 	{"Scale", func(t *testing.T) { scaleUnderWrites(t, 5) }},
 	{"FrozenPrimary", func(t *testing.T) { frozenPrimaryKeepsVolumes(t, 2) }},
@@ -103,6 +104,7 @@ var ofBackups = []part{
 // ofFlux are clusters that come from Git, by Flux's own controller.
 var ofFlux = []part{
 	{"FluxBadCommit", fluxBadCommit},
+	{"FluxDatabase", fluxDatabase},
 	{"FluxCommits", fluxCommits},
 	{"FluxIdleSyncs", fluxIdleSyncs},
 	{"FluxHandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},
