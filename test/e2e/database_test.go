@@ -197,7 +197,7 @@ func fluxDatabase(t *testing.T) {
 	d.awaitPruned(c, "PersistentVolumeClaim/data-orders-0", "PersistentVolumeClaim/data-orders-1", "PersistentVolumeClaim/data-orders-2")
 }
 
-// watchDatabase compares a Database with its cluster until it is told to end, and says how
+// watchDatabase compares a Database with its cluster until ends is called, which says how
 // often it did.
 func watchDatabase(t *testing.T, c *cluster) (ends func() int) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -23,7 +23,7 @@ type observation struct {
 	// engine of the Database; supported says whether this operator knows it.
 	engine    Engine
 	supported bool
-	// cluster of the Database's name and engine, whoever owns it; nil for none.
+	// cluster of the Database's name and engine, of any owner; nil for none.
 	cluster v1alpha1.Cluster
 	// former is a cluster of another engine that belongs to the Database.
 	former     v1alpha1.Cluster
@@ -43,7 +43,7 @@ func (o *observation) isOwn() bool {
 }
 
 // canApply says whether the cluster is to be declared. One that belongs to another
-// owner never is. That includes one that lost its owner reference: whoever took it
+// owner never is, nor one that lost its owner reference: the client that took it
 // off, as a deletion with --cascade=orphan does, may want to keep the cluster.
 func (o *observation) canApply() bool {
 	return o.database.DeletionTimestamp == nil && o.supported && o.former == nil && (o.cluster == nil || o.isOwn())
