@@ -89,7 +89,7 @@ func databaseSeed(t *testing.T) {
 	})
 	databaseScales(t, c)
 	databaseIsPutRight(t, c)
-	must(t, env.client.Delete(t.Context(), d, client.PropagationPolicy(metav1.DeletePropagationForeground)), "delete the Database")
+	must(t, env.client.Delete(t.Context(), d), "delete the Database")
 	eventually(t, goneTimeout, "the Database is gone, and its cluster", func(ctx context.Context) error {
 		if _, err := getDatabase(ctx, namespace); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the Database is there: %v", err)
