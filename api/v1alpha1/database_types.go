@@ -44,7 +44,7 @@ type DatabaseSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a size in bytes, such as 50Gi"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="spec.storage must be at least 64Mi"
-	Storage resource.Quantity `json:"storage,omitempty"`
+	Storage resource.Quantity `json:"storage,omitzero"`
 
 	// StorageClass of members' volumes. Default: the cluster's default class. It
 	// cannot change once volumes exist.
