@@ -43,7 +43,7 @@ generate: ## deep copies, CRDs and the API reference from the types, Argo CD's s
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
 	@# Users write map values without quotes. Whole numbers are accepted as values; other types are refused by a CEL rule with a readable message.
-	@sed -i '/^ *\(parameters\|nodeSelector\|podLabels\|podAnnotations\|annotations\):$$/{n;/additionalProperties:/{n;s/type: string/x-kubernetes-int-or-string: true/}}' config/crd/*clusters.yaml
+	@sed -i '/^ *\(parameters\|nodeSelector\|podLabels\|podAnnotations\|annotations\):$$/{n;/additionalProperties:/{n;s/type: string/x-kubernetes-int-or-string: true/}}' config/crd/*clusters.yaml config/crd/*databases.yaml
 	@go tool -modfile=test/tools/apidocs/go.mod crd-ref-docs --config test/tools/apidocs/config.yaml --templates-dir test/tools/apidocs/templates \
 		--source-path api/v1alpha1 --renderer markdown --output-path docs/reference/api.md --log-level ERROR --max-depth 20
 	@cd test && go run ./gitops/render ../kustomize/argocd

@@ -44,6 +44,7 @@ import (
 	backuppostgres "github.com/holdfast-db/holdfast/internal/backup/postgres"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	backupcontroller "github.com/holdfast-db/holdfast/internal/controller/backup"
+	databasecontroller "github.com/holdfast-db/holdfast/internal/controller/database"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -242,7 +243,19 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 	); err != nil {
 		return err
 	}
-	return w.wireBackups(o.concurrentBackups)
+	return errors.Join(w.wireBackups(o.concurrentBackups), w.wireDatabases())
+}
+
+// wireDatabases wires the kind Database, whose clusters are of those kinds.
+func (w wiring) wireDatabases() error {
+	r := &databasecontroller.Reconciler{
+		Client: w.mgr.GetClient(), Live: w.live, Applier: w.applier, Engines: databasecontroller.Engines(),
+		Recorder: w.mgr.GetEventRecorder("holdfast"),
+	}
+	if err := r.Setup(w.mgr, w.concurrent); err != nil {
+		return fmt.Errorf("set up Database: %w", err)
+	}
+	return nil
 }
 
 // wireBackups wires the kind Backup, which is of clusters of all kinds.

@@ -80,6 +80,8 @@ const (
 	ReasonForbidden            = "Forbidden"
 	ReasonSecretMissing        = "SecretMissing"
 	ReasonCertificateRefused   = "CertificateRefused"
+	ReasonEngineChanged        = "EngineChanged"
+	ReasonEngineUnsupported    = "EngineUnsupported"
 
 	// What is broken while serving goes on; reasons of Degraded.
 	ReasonMemberDown        = "MemberDown"

@@ -16,7 +16,7 @@ var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{}, &Backup{}, &BackupList{})
+	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{}, &Database{}, &DatabaseList{}, &Backup{}, &BackupList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

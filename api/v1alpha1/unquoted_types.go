@@ -38,6 +38,15 @@ func (v *PostgresVersion) UnmarshalJSON(data []byte) error {
 	return (*unquoted)(v).UnmarshalJSON(data)
 }
 
+// DatabaseVersion is a version of a database system. A major version without quotes
+// is taken as its digits. A minor version must be in quotes.
+type DatabaseVersion string
+
+// UnmarshalJSON reads a string or a whole number.
+func (v *DatabaseVersion) UnmarshalJSON(data []byte) error {
+	return (*unquoted)(v).UnmarshalJSON(data)
+}
+
 // unquoted is a string that may be written as a whole number.
 type unquoted string
 

@@ -25,6 +25,9 @@ var exclusive = map[schema.GroupKind][]fieldpath.Path{
 	{Kind: "PersistentVolumeClaim"}:                           {fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.AnnotationScaledAway)},
 }
 
+// declaration is that part of a cluster that a Database makes: whatever its engine is.
+var declaration = []fieldpath.Path{fieldpath.MakePathOrDie("spec")}
+
 // shared are parts below exclusive ones that others may add to: a rollout
 // restart annotates the template.
 var shared = []fieldpath.Path{fieldpath.MakePathOrDie("spec", "template", "metadata")}
@@ -40,6 +43,9 @@ type addition struct {
 // holds came from admission and is not among them.
 func findAdditions(kind schema.GroupKind, s *snapshot, own *fieldpath.Set) ([]addition, error) {
 	roots := exclusive[kind]
+	if kind.Group == v1alpha1.GroupVersion.Group {
+		roots = declaration
+	}
 	if len(roots) == 0 {
 		return nil, nil
 	}

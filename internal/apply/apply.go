@@ -60,9 +60,9 @@ func New(reader client.Reader, writer client.Client, opts Options) (*Applier, er
 // Forget drops what is remembered of a cluster that no longer exists.
 func (a *Applier) Forget(owner types.UID) { a.memory.forgetOwner(owner) }
 
-// sendApply is one server-side apply.
-func (a *Applier) sendApply(ctx context.Context, d *desired, uid types.UID, dry bool) (*snapshot, error) {
-	data, err := d.applyBody(uid)
+// sendApply is one server-side apply, of the object that was there.
+func (a *Applier) sendApply(ctx context.Context, d *desired, there target, dry bool) (*snapshot, error) {
+	data, err := d.applyBody(there)
 	if err != nil {
 		return nil, err
 	}

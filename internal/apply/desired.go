@@ -107,14 +107,23 @@ func plainToData(secret map[string]any) error {
 	return nil
 }
 
-// applyBody is the body of an apply. With a uid, it is refused (409) where the
-// object is gone or another one.
-func (d *desired) applyBody(uid types.UID) ([]byte, error) {
+// target is the object that an apply is for. What is empty is not checked.
+type target struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+// applyBody is the body of an apply. It is refused (409) where the object is gone,
+// or not the target.
+func (d *desired) applyBody(there target) ([]byte, error) {
 	content := d.content
-	if uid != "" {
+	for name, value := range map[string]string{"uid": string(there.uid), "resourceVersion": there.resourceVersion} {
+		if value == "" {
+			continue
+		}
 		content = runtime.DeepCopyJSON(content)
-		if err := unstructured.SetNestedField(content, string(uid), "metadata", "uid"); err != nil {
-			return nil, fmt.Errorf("set the uid of %s: %w", d.id, err)
+		if err := unstructured.SetNestedField(content, value, "metadata", name); err != nil {
+			return nil, fmt.Errorf("set the %s of %s: %w", name, d.id, err)
 		}
 	}
 	data, err := json.Marshal(content)

@@ -177,7 +177,7 @@ func summariseFindings(found []finding) (paths []string, manager string) {
 
 // recordWrite remembers the answer to a write.
 func (p *pass) recordWrite(r *record, d *desired, answer *snapshot) {
-	r.uid, r.resourceVersion, r.written = answer.uid, answer.resourceVersion, p.now
+	r.uid, r.resourceVersion, r.generation, r.written = answer.uid, answer.resourceVersion, answer.generation, p.now
 	r.applied, r.gone = d.hash, false
 }
 
@@ -210,7 +210,7 @@ func (p *pass) reportOnly(d *desired, r *record, before, answer *snapshot, found
 	}
 	found = append(found, p.findExpelled(d, foreign, before, answer, found)...)
 	p.known.objects[d.id] = r
-	r.contest = nil
+	r.contest, r.generation = nil, before.generation
 	r.backstop = nextBackstop(p.now)
 	r.judged = judged{
 		rendering: d.rendering, desired: d.hash, rules: p.rules.digest,

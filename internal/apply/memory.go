@@ -26,6 +26,8 @@ type record struct {
 	uid types.UID
 	// resourceVersion that the API server answered to our last write.
 	resourceVersion string
+	// generation that it had then, or when it was last compared.
+	generation int64
 	// written is when that was, and made when we last made the object.
 	written, made time.Time
 	// applied is the hash of what was applied last.

@@ -37,6 +37,9 @@ func (p *pass) isOurs(found *metav1.PartialObjectMetadata, d *desired) bool {
 	} else if controller != nil && !p.ownStatefulSet(controller) {
 		return false
 	}
+	if p.req.ByReference {
+		return false
+	}
 	if slices.Contains(p.req.Recorded, found.UID) {
 		return true
 	}
@@ -62,14 +65,14 @@ func (p *pass) ownStatefulSet(ref *metav1.OwnerReference) bool {
 }
 
 // describeOwner describes whose an object is.
-func describeOwner(found *metav1.PartialObjectMetadata) string {
+func describeOwner(found metav1.Object) string {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil {
 		return controller.Kind + "/" + controller.Name
 	}
-	if cluster := found.Labels[v1alpha1.LabelCluster]; cluster != "" && found.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
-		return strings.TrimPrefix(found.Labels[v1alpha1.LabelKind]+"/", "/") + cluster
+	if labels := found.GetLabels(); labels[v1alpha1.LabelCluster] != "" && labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy {
+		return strings.TrimPrefix(labels[v1alpha1.LabelKind]+"/", "/") + labels[v1alpha1.LabelCluster]
 	}
-	for _, m := range found.ManagedFields {
+	for _, m := range found.GetManagedFields() {
 		if m.Subresource == "" { // a status is written by controllers of everyone's objects
 			return "field manager " + m.Manager
 		}

@@ -130,7 +130,11 @@ func (p *pass) findExpelled(d *desired, foreign []addition, before, after *snaps
 // applyUntangled sends an apply. Where a foreign list item keeps ours from being
 // valid (two ports of one name), the list is put right first.
 func (p *pass) applyUntangled(ctx context.Context, d *desired, before *snapshot, dry bool) (*snapshot, error) {
-	answer, err := p.sendApply(ctx, d, before.uid, dry)
+	there := target{uid: before.uid}
+	if p.req.ByReference && !dry {
+		there.resourceVersion = before.resourceVersion
+	}
+	answer, err := p.sendApply(ctx, d, there, dry)
 	if dry || !isInTheWay(err) {
 		return answer, err
 	}
@@ -141,7 +145,7 @@ func (p *pass) applyUntangled(ctx context.Context, d *desired, before *snapshot,
 	if _, repairErr := p.patchObject(ctx, d.id, repair); repairErr != nil {
 		return nil, err
 	}
-	return p.sendApply(ctx, d, before.uid, false)
+	return p.sendApply(ctx, d, there, false)
 }
 
 // untanglePatch is the patch that makes every list with foreign items what was

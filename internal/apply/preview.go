@@ -77,7 +77,7 @@ func (p *pass) previewObject(ctx context.Context, ac runtime.ApplyConfiguration)
 		return nil, err
 	}
 	if found == nil {
-		answer, err := p.sendApply(ctx, d, "", true)
+		answer, err := p.sendApply(ctx, d, target{}, true)
 		if err != nil {
 			return nil, err
 		}

@@ -58,7 +58,7 @@ func (a *Applier) Sync(ctx context.Context, req Request) (Result, error) {
 		rules: newIgnoreRules(req.Drift.Ignore), wanted: map[ObjectID]bool{},
 		retried: map[ObjectID]bool{}, left: map[ObjectID]bool{},
 	}
-	p.result.Settled = true
+	p.result.Settled, p.result.Generations = true, map[ObjectID]int64{}
 	errs := p.syncAll(ctx)
 	if req.Complete && !req.Suspend && !p.result.Outdated {
 		errs = append(errs, p.pruneAll(ctx))
@@ -131,6 +131,8 @@ func (p *pass) syncObject(ctx context.Context, d *desired) error { //nolint:gocy
 	case obj.GetDeletionTimestamp() != nil:
 		p.result.Settled = false
 		return nil
+	case p.req.ByReference && !metav1.IsControlledBy(obj, p.req.Owner):
+		return &ConflictError{Object: d.id, Owner: describeOwner(obj)}
 	}
 	r.shownByCache = true
 	if r.judged.resourceVersion == obj.GetResourceVersion() && !p.isDue(d, r) {
@@ -164,7 +166,7 @@ func (p *pass) isClean(d *desired, r *record, cached *snapshot) bool {
 	if r.judged.content != cached.contentDigest() || r.judged.own != cached.ownDigest() {
 		return false
 	}
-	r.judged.resourceVersion = cached.resourceVersion
+	r.judged.resourceVersion, r.generation = cached.resourceVersion, cached.generation
 	return true
 }
 
@@ -299,7 +301,7 @@ func (p *pass) createObject(ctx context.Context, d *desired, lost *record) error
 	if err := d.decodeRendering(); err != nil {
 		return err
 	}
-	answer, err := p.sendApply(ctx, d, "", false)
+	answer, err := p.sendApply(ctx, d, target{}, false)
 	if err != nil {
 		return err
 	}
@@ -327,6 +329,7 @@ func (p *pass) summariseResult() {
 		if !p.wanted[id] {
 			continue
 		}
+		p.result.Generations[id] = r.generation
 		p.result.Standing = append(p.result.Standing, r.standing...)
 		if len(r.tolerated) > 0 {
 			p.result.Tolerated = append(p.result.Tolerated, Tolerated{Object: id, Paths: r.tolerated})

@@ -33,6 +33,11 @@ type Request struct {
 	// Recorded are objects that are the owner's by what is recorded elsewhere,
 	// whatever became of their labels.
 	Recorded []types.UID
+	// ByReference says that objects are the owner's only by their controller
+	// reference, whatever their labels say. Another client may take it at any time,
+	// as an orphaning deletion of the owner does. So an object without it is
+	// never written, and an apply fails where the object is not as it was compared.
+	ByReference bool
 	// Claims are the PersistentVolumeClaims, by name, by whose state Objects were
 	// made. One that is gone or another by now is left as it is: what is desired
 	// would say of an empty volume what was true of the other.
@@ -62,6 +67,10 @@ type Result struct {
 	// the API server answered to our last write of it. While it is false,
 	// nothing that was observed may be called rolled out.
 	Settled bool
+	// Generations of the objects that are as desired, or whose differences are in
+	// Standing or Contested, as the API server last returned them: of our writes,
+	// and of what was compared since.
+	Generations map[ObjectID]int64
 	// Outdated says that one of the Claims is no longer what Objects were made
 	// by: they are to be made anew, and nothing that was observed holds.
 	Outdated bool

@@ -248,7 +248,7 @@ func merge(sorted []Fact, conditionType string) *Fact {
 	return nil
 }
 
-func setOrDelete(c v1alpha1.Cluster, conditionType string, f *Fact) {
+func setOrDelete(c conditions.Setter, conditionType string, f *Fact) {
 	if f == nil {
 		conditions.Delete(c, conditionType)
 		return
@@ -256,7 +256,7 @@ func setOrDelete(c v1alpha1.Cluster, conditionType string, f *Fact) {
 	set(c, *f)
 }
 
-func set(c v1alpha1.Cluster, f Fact) {
+func set(c conditions.Setter, f Fact) {
 	conditions.Set(c, &metav1.Condition{
 		Type: f.Type, Status: f.Status, Reason: f.Reason, Message: cut(f.Message),
 		ObservedGeneration: c.GetGeneration(),

@@ -48,7 +48,7 @@ var rankings = map[string][]Group{
 			v1alpha1.ReasonDowngradeRefused, v1alpha1.ReasonMajorUpgrade, v1alpha1.ReasonUpgradePath,
 			v1alpha1.ReasonInvalidParameter, v1alpha1.ReasonCertificateRefused,
 			v1alpha1.ReasonStorageShrink, v1alpha1.ReasonStorageNotExpandable, v1alpha1.ReasonStorageClassChanged,
-			v1alpha1.ReasonBootstrapChanged,
+			v1alpha1.ReasonBootstrapChanged, v1alpha1.ReasonEngineChanged, v1alpha1.ReasonEngineUnsupported,
 		}},
 		// They are reasons of a Backup, too, and of an upgrade that waits for its
 		// backup. The database is as declared otherwise.

@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -16,7 +14,7 @@ import (
 // announceStatus says what the status that was just written changed for people.
 func (r *Reconciler[C, O]) announceStatus(c C, before *v1alpha1.CommonStatus) {
 	after := c.CommonStatus()
-	r.announceConditions(c, before, after)
+	r.events().ReportConditions(c, before.Conditions, after.Conditions)
 	if before.Primary != after.Primary && after.Primary != "" {
 		r.recordEvent(c, normal, v1alpha1.ReasonPrimaryChanged, "Primary", "%s takes writes", after.Primary)
 	}
@@ -38,49 +36,6 @@ func (r *Reconciler[C, O]) announceElection(c C, before, after *v1alpha1.Electio
 		text += "; before: " + before.Leader
 	}
 	r.recordEventOn(c, eventseries.MakeReference(c, fmt.Sprintf("term-%d", after.Term)), normal, v1alpha1.ReasonPrimaryChanged, "Election", "%s", text)
-}
-
-// announceConditions makes one event of each condition that says something new,
-// with the condition's own reason. A failure is reported whatever was reported
-// before it; one that is only said with other figures is not another.
-func (r *Reconciler[C, O]) announceConditions(c C, before, after *v1alpha1.CommonStatus) {
-	was := func(kind string) *metav1.Condition { return meta.FindStatusCondition(before.Conditions, kind) }
-	is := func(kind string) *metav1.Condition { return meta.FindStatusCondition(after.Conditions, kind) }
-	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionDegraded, v1alpha1.ConditionBackedUp} {
-		if now := is(kind); isFailure(now) && !eventseries.HasSameCause(was(kind), now) {
-			r.recordEvent(c, warning, now.Reason, kind, "%s", now.Message)
-		}
-	}
-	if old, now := was(v1alpha1.ConditionReconciling), is(v1alpha1.ConditionReconciling); now != nil && now.Reason != v1alpha1.ReasonApplying &&
-		(old == nil || old.Reason != now.Reason) {
-		// Of a step that many members take one after the other, one series.
-		r.recordEventOn(c, eventseries.MakeReference(c, v1alpha1.ConditionReconciling), normal, now.Reason, v1alpha1.ConditionReconciling, "%s", now.Message)
-	}
-	old, now := was(v1alpha1.ConditionAvailable), is(v1alpha1.ConditionAvailable)
-	if now != nil && now.Status == metav1.ConditionFalse && old != nil && old.Status == metav1.ConditionTrue {
-		r.recordEvent(c, warning, now.Reason, v1alpha1.ConditionAvailable, "%s", now.Message)
-	}
-	if now := is(v1alpha1.ConditionReady); readyChanged(was(v1alpha1.ConditionReady), now) {
-		r.recordEventOn(c, eventseries.MakeReference(c, v1alpha1.ConditionReady), normal, now.Reason, v1alpha1.ConditionReady, "%s", now.Message)
-	}
-}
-
-// isFailure says whether a condition reports something that is wrong: Stalled and
-// Degraded do where they are there, BackedUp where it is False.
-func isFailure(c *metav1.Condition) bool {
-	return c != nil && (c.Type != v1alpha1.ConditionBackedUp || c.Status == metav1.ConditionFalse)
-}
-
-// readyChanged says whether Ready became true, for another reason too, or the
-// cluster began to be deleted.
-func readyChanged(old, now *metav1.Condition) bool {
-	switch {
-	case now == nil || now.Status != metav1.ConditionTrue && now.Reason != v1alpha1.ReasonDeleting:
-		return false
-	case old == nil || old.Reason != now.Reason:
-		return true
-	}
-	return now.Status == metav1.ConditionTrue && old.Status != metav1.ConditionTrue
 }
 
 // announceMembers says which members changed their state or role, and which were

@@ -127,6 +127,36 @@ func TestColumnsAndDefaults(t *testing.T) {
 	}
 }
 
+// What kubectl get shows of a Database, and what it declares by default.
+func TestColumnsAndDefaultsOfADatabase(t *testing.T) {
+	w := &world{Cluster: apitest.New(t), t: t}
+	want := []string{"Engine", "Version", "Replicas", "Ready", "Phase", "Synced", "BackedUp", "Last Backup", "Age", "Status"}
+	if diff := cmp.Diff(want, w.columns("databases.holdfast.dev")); diff != "" {
+		t.Errorf("columns (-want +got):\n%s", diff)
+	}
+	d := &v1alpha1.Database{}
+	manifest := fmt.Sprintf("metadata: {name: orders, namespace: %s}\nspec: {engine: postgres, version: 16, replicas: 3, backup: {enabled: true, schedule: \"0 */6 * * *\"}}", w.Namespace)
+	if err := yaml.UnmarshalStrict([]byte(manifest), d); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.As(t, "kubectl").Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Status.ObservedGeneration != -1 || kstatus(d) != "InProgress" || d.Spec.Version != "16" || d.Spec.DeletionPolicy != v1alpha1.DeletionRetain {
+		t.Errorf("a new object: spec %+v, status %+v", d.Spec, d.Status)
+	}
+	bare := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"engine": "postgres", "version": int64(16)}}}
+	bare.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Database"))
+	bare.SetNamespace(w.Namespace)
+	bare.SetName("bare")
+	if err := w.As(t, "kubectl").Create(t.Context(), bare); err != nil {
+		t.Fatal(err)
+	}
+	if size, _, _ := unstructured.NestedString(bare.Object, "spec", "storage"); size != "10Gi" {
+		t.Errorf("storage is %q by default", size)
+	}
+}
+
 func (w *world) columns(name string) []string {
 	w.t.Helper()
 	crd := &unstructured.Unstructured{}

@@ -91,7 +91,7 @@ func (w *world) scale(c v1alpha1.Cluster, members int32) {
 }
 
 // await waits until a cluster is as a condition says.
-func await[C v1alpha1.Cluster](w *world, c C, what string, holds func(C) bool) {
+func await[C conditions.Getter](w *world, c C, what string, holds func(C) bool) {
 	w.t.Helper()
 	apitest.Eventually(w.t, what, func(ctx context.Context) (bool, string) {
 		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
@@ -106,12 +106,12 @@ func (w *world) awaitReady(c v1alpha1.Cluster) {
 	await(w, c, "Ready", ready)
 }
 
-func ready(c v1alpha1.Cluster) bool {
-	return c.CommonStatus().ObservedGeneration == c.GetGeneration() && conditions.IsTrue(c, v1alpha1.ConditionReady)
+func ready[C conditions.Getter](c C) bool {
+	return observedGeneration(c) == c.GetGeneration() && conditions.IsTrue(c, v1alpha1.ConditionReady)
 }
 
-func describeDrifts(c v1alpha1.Cluster) string {
-	text := fmt.Sprintf("generation %d of %d", c.CommonStatus().ObservedGeneration, c.GetGeneration())
+func describeDrifts(c conditions.Getter) string {
+	text := fmt.Sprintf("generation %d of %d", observedGeneration(c), c.GetGeneration())
 	for _, cond := range c.GetConditions() {
 		text += fmt.Sprintf("; %s=%s %s: %s", cond.Type, cond.Status, cond.Reason, cond.Message)
 	}

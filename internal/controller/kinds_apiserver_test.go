@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	"github.com/holdfast-db/holdfast/internal/controller/backup"
+	"github.com/holdfast-db/holdfast/internal/controller/database"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
@@ -109,6 +110,13 @@ var postgresKind = &kind{
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
 		e := &postgres.Engine{MemberEngine: parts.members}
+		databases := &database.Reconciler{
+			Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.applier, Engines: database.Engines(),
+			Recorder: parts.mgr.GetEventRecorder("holdfast"),
+		}
+		if err := databases.Setup(parts.mgr, 4); err != nil {
+			return err
+		}
 		return setUp(w, parts, e, e, func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} })
 	},
 	says: func(_ *simulation, pod *corev1.Pod, m *agentapi.Status) {

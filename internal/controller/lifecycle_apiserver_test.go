@@ -200,7 +200,7 @@ func (s *statusWatch) judge(c v1alpha1.Cluster) {
 
 // faults are what no version of a status may have; the rules are those of
 // fluxcd/pkg/runtime/conditions/check.
-func faults(c v1alpha1.Cluster) []string {
+func faults(c conditions.Getter) []string {
 	var found []string
 	has := func(condition string) bool { return conditions.Has(c, condition) }
 	if !has(v1alpha1.ConditionReady) || conditions.IsUnknown(c, v1alpha1.ConditionReady) {
@@ -214,7 +214,8 @@ func faults(c v1alpha1.Cluster) []string {
 			found = append(found, abnormal+" is True or absent, and excludes Ready")
 		}
 	}
-	if c.CommonStatus().ObservedGeneration > c.GetGeneration() {
+	observed := observedGeneration(c)
+	if observed > c.GetGeneration() {
 		found = append(found, "a generation is observed that does not exist")
 	}
 	types := map[string]bool{}
@@ -222,7 +223,7 @@ func faults(c v1alpha1.Cluster) []string {
 		if types[cond.Type] {
 			found = append(found, cond.Type+" stands twice")
 		}
-		if cond.ObservedGeneration != c.CommonStatus().ObservedGeneration && conditions.IsTrue(c, v1alpha1.ConditionReady) {
+		if cond.ObservedGeneration != observed && conditions.IsTrue(c, v1alpha1.ConditionReady) {
 			found = append(found, cond.Type+" speaks of another generation than Ready")
 		}
 		types[cond.Type] = true
@@ -256,17 +257,10 @@ func (s *statusWatch) judgeReady(c v1alpha1.Cluster) {
 
 // kstatus decides as the library of that name does, in its order.
 func kstatus(c conditions.Getter) string {
-	observed := int64(-1)
-	switch c := c.(type) {
-	case v1alpha1.Cluster:
-		observed = c.CommonStatus().ObservedGeneration
-	case *v1alpha1.Backup:
-		observed = c.Status.ObservedGeneration
-	}
 	switch {
 	case c.GetDeletionTimestamp() != nil:
 		return "Terminating"
-	case observed != c.GetGeneration():
+	case observedGeneration(c) != c.GetGeneration():
 		return "InProgress"
 	case conditions.IsTrue(c, v1alpha1.ConditionReconciling):
 		return "InProgress"
@@ -276,4 +270,17 @@ func kstatus(c conditions.Getter) string {
 		return "InProgress"
 	}
 	return "Current"
+}
+
+// observedGeneration is the generation that a status speaks of.
+func observedGeneration(c conditions.Getter) int64 {
+	switch c := c.(type) {
+	case v1alpha1.Cluster:
+		return c.CommonStatus().ObservedGeneration
+	case *v1alpha1.Backup:
+		return c.Status.ObservedGeneration
+	case *v1alpha1.Database:
+		return c.Status.ObservedGeneration
+	}
+	return -1
 }

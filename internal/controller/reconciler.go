@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/driftreport"
 	"github.com/holdfast-db/holdfast/internal/controller/requeue"
 	"github.com/holdfast-db/holdfast/internal/engine"
 )
@@ -141,7 +142,7 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 	if !p.sync.Outdated {
 		p.sync.Drifts = append(p.sync.Drifts, p.plan.Drifts...)
 	}
-	r.reportDrift(ctx, p)
+	driftreport.ReportDrifts(ctx, r.events(), p.c, p.sync)
 	if p.discardOutdatedPlan() {
 		return err
 	}

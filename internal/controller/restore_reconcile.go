@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/driftreport"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/job"
 )
@@ -71,7 +72,7 @@ func (r *Reconciler[C, O]) applyRestore(ctx context.Context, p *pass[C]) error {
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
 		Owner: p.c, Objects: p.restored.objects, Claims: p.restored.claims, Drift: p.c.Common().Drift,
 	})
-	r.reportDrift(ctx, p)
+	driftreport.ReportDrifts(ctx, r.events(), p.c, p.sync)
 	if p.discardOutdatedPlan() || err != nil || p.restored.create == nil {
 		return err
 	}

@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,10 +20,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backups"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/driftreport"
 )
-
-// maxDrifts that status remembers.
-const maxDrifts = 10
 
 // writeStatus computes the status of this pass and writes it in one forced
 // apply, if it changed. What it could not say of drift, the next pass says.
@@ -120,15 +115,15 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	if !deleting && len(p.plan.Facts) == 0 {
 		// Nothing can be judged: what was said before stands. Drift is seen
 		// once, and must not be lost.
-		recordDrifts(st, p.drifts)
+		st.Drift = driftreport.RecordDrifts(st.Drift, p.drifts)
 		return
 	}
 	in := condition.Input{
 		Facts:     append(p.facts, p.plan.Facts...),
 		Rewritten: wroteRequestedChange(p.sync), Unsettled: !p.sync.Settled || p.stepped,
 		Suspended: c.Common().Suspend, Deleting: deleting, Error: p.err,
-		Standing: describeDrifts(p.sync.Standing), Contested: describeContests(p.sync.Contested),
-		Tolerated: slices.Concat(p.plan.Tolerated, groupTolerated(p.sync.Tolerated)),
+		Standing: driftreport.DescribeDrifts(p.sync.Standing), Contested: driftreport.DescribeContests(p.sync.Contested),
+		Tolerated: slices.Concat(p.plan.Tolerated, driftreport.GroupTolerated(p.sync.Tolerated)),
 		Resets:    p.plan.Resets,
 		Deadline:  progressDeadline(c),
 	}
@@ -141,7 +136,7 @@ func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	st.Phase = describePhase(c, deleting)
 	st.ObservedGeneration = c.GetGeneration()
 	st.LastHandledReconcileAt = readRequestedAt(c)
-	recordDrifts(st, p.drifts)
+	st.Drift = driftreport.RecordDrifts(st.Drift, p.drifts)
 }
 
 func fillReport[C v1alpha1.Cluster](st *v1alpha1.CommonStatus, p *pass[C]) {
@@ -234,93 +229,4 @@ func describePhase(c v1alpha1.Cluster, deleting bool) string {
 		return "Degraded"
 	}
 	return "Ready"
-}
-
-// recordDrifts puts the newest drifts first. One that is recorded was written
-// by a request whose answer was lost.
-func recordDrifts(st *v1alpha1.CommonStatus, drifts []apply.Drift) {
-	if len(drifts) == 0 {
-		return
-	}
-	var last, reported []v1alpha1.DriftRecord
-	if st.Drift != nil {
-		reported = st.Drift.Last
-	}
-	for _, d := range drifts {
-		record := v1alpha1.DriftRecord{
-			Time: metav1.NewTime(d.Time.Truncate(time.Second)), Object: d.Object.String(), Path: d.Path,
-			Manager: describeManager(d), Operation: d.Operation, Action: d.Action,
-		}
-		if !slices.ContainsFunc(reported, func(r v1alpha1.DriftRecord) bool { return equality.Semantic.DeepEqual(r, record) }) {
-			last = append(last, record)
-		}
-	}
-	last = append(last, reported...)
-	st.Drift = &v1alpha1.DriftStatus{Last: last[:min(len(last), maxDrifts)]}
-}
-
-func describeManager(d apply.Drift) string {
-	if d.Subresource != "" {
-		return d.Manager + " (" + d.Subresource + ")"
-	}
-	return d.Manager
-}
-
-// describeDrifts names drifts for people.
-func describeDrifts(drifts []apply.Drift) []string {
-	var out []string
-	for _, d := range drifts {
-		text := d.Object.String()
-		if d.Path != "" {
-			text += " " + d.Path
-		}
-		if d.Manager == "" {
-			out = append(out, text+" "+describeAuthor(d))
-			continue
-		}
-		out = append(out, text+" by "+describeManager(d))
-	}
-	return out
-}
-
-// groupTolerated lists what no manager owns in owned objects, once where several have
-// the same.
-func groupTolerated(all []apply.Tolerated) []condition.Tolerated {
-	same := map[string]condition.Tolerated{}
-	for _, t := range all {
-		key := strings.Join(t.Paths, "\n")
-		group := same[key]
-		if group.Objects == nil {
-			for _, path := range t.Paths {
-				group.Differences = append(group.Differences, path+" (added)")
-			}
-		}
-		group.Objects = append(group.Objects, t.Object.String())
-		same[key] = group
-	}
-	var out []condition.Tolerated
-	for _, key := range slices.Sorted(maps.Keys(same)) {
-		out = append(out, same[key])
-	}
-	return out
-}
-
-func describeContests(contests []apply.Contest) []string {
-	var out []string
-	for _, c := range contests {
-		text := c.Object.String()
-		for _, path := range c.Paths {
-			text += " " + path
-		}
-		switch {
-		case c.Manager != "":
-			text += " by " + c.Manager
-		case c.Admission:
-			text += " by an admission policy or webhook"
-		default:
-			text += " by an unknown client"
-		}
-		out = append(out, text)
-	}
-	return out
 }

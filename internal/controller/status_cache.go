@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
+	"github.com/holdfast-db/holdfast/internal/controller/driftreport"
 )
 
 // statusCache is what the loop knows beyond the cache: the status that it wrote
@@ -103,7 +104,7 @@ func (m *statusCache) unreportedDrifts(c v1alpha1.Cluster) []apply.Drift {
 func (m *statusCache) keepUnreportedDrifts(c v1alpha1.Cluster, drifts []apply.Drift) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.findMemory(c).drifts = slices.Clone(drifts[:min(len(drifts), maxDrifts)])
+	m.findMemory(c).drifts = slices.Clone(drifts[:min(len(drifts), driftreport.MaxDrifts)])
 }
 
 // measureStandstill says how long nothing has moved. The clock starts again with a

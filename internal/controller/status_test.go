@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/condition"
+	"github.com/holdfast-db/holdfast/internal/controller/driftreport"
 )
 
 // onlyAt is a client whose server takes a status at one version, and notes those
@@ -155,8 +156,8 @@ func TestWriteStatusOfAnEarlierState(t *testing.T) {
 func TestDriftIsRecordedOnce(t *testing.T) {
 	st := &v1alpha1.CommonStatus{}
 	first := apply.Drift{Time: metav1.NewTime(time.Unix(1, 5)), Path: ".spec.a"}
-	recordDrifts(st, []apply.Drift{first})
-	recordDrifts(st, []apply.Drift{{Time: metav1.NewTime(time.Unix(2, 0)), Path: ".spec.a"}, first})
+	st.Drift = driftreport.RecordDrifts(st.Drift, []apply.Drift{first})
+	st.Drift = driftreport.RecordDrifts(st.Drift, []apply.Drift{{Time: metav1.NewTime(time.Unix(2, 0)), Path: ".spec.a"}, first})
 	var at []int64
 	for _, d := range st.Drift.Last {
 		at = append(at, d.Time.Unix())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
+	"github.com/fluxcd/pkg/runtime/conditions"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,6 +29,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apitest"
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/controller"
+	"github.com/holdfast-db/holdfast/internal/controller/database"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -72,6 +74,12 @@ func (w *world) wireOperator(mgr ctrl.Manager) {
 		func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {
 			return &etcd.Engine{MemberEngine: k, Dial: etcd.Dial}
 		})
+	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme()})
+	w.mustSucceed(err)
+	applier, err := apply.New(mgr.GetCache(), live, apply.Options{})
+	w.mustSucceed(err)
+	databases := &database.Reconciler{Client: mgr.GetClient(), Live: live, Applier: applier, Engines: database.Engines(), Recorder: mgr.GetEventRecorder("holdfast")}
+	w.mustSucceed(databases.Setup(mgr, 4))
 }
 
 func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, repository string, newCluster func() C, newEngine func(*memberset.MemberEngine) engine.Engine[C, O]) {
@@ -120,13 +128,13 @@ func (w *world) createCluster(c v1alpha1.Cluster) v1alpha1.Cluster {
 }
 
 // awaitStatus waits until the status is as a condition says.
-func (w *world) awaitStatus(c v1alpha1.Cluster, what string, holds func() bool) {
+func (w *world) awaitStatus(c conditions.Getter, what string, holds func() bool) {
 	w.t.Helper()
 	apitest.Eventually(w.t, what, func(ctx context.Context) (bool, string) {
 		if err := w.person.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
 			return false, err.Error()
 		}
-		return holds(), fmt.Sprintf("%+v", c.CommonStatus())
+		return holds(), fmt.Sprintf("%+v", c.GetConditions())
 	})
 }
 

@@ -137,15 +137,17 @@ func (o *primaryOptions) request(cmd *cobra.Command, c v1alpha1.Cluster, annotat
 	return nil
 }
 
-// annotate sets one annotation of exactly the cluster that was read.
+// annotate sets one annotation of exactly the cluster that was read, or of the Database
+// that declares it, which passes requests on.
 func (s *session) annotate(ctx context.Context, c v1alpha1.Cluster, key, value string) error {
+	declared := declaringObject(c)
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": c.GetUID(), "annotations": map[string]string{key: value},
+		"uid": declared.GetUID(), "annotations": map[string]string{key: value},
 	}})
 	if err != nil {
 		return err
 	}
-	return s.client.Patch(ctx, c, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager))
+	return s.client.Patch(ctx, declared, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager))
 }
 
 // awaitResult waits for the result of a request.

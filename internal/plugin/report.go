@@ -17,7 +17,6 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
-	"github.com/holdfast-db/holdfast/internal/plugin/gitops"
 )
 
 // Report is what status -o json and -o yaml print. Fields are added, never
@@ -40,8 +39,8 @@ type Report struct {
 	Observed  bool   `json:"observed"`
 	Suspended bool   `json:"suspended"`
 	DriftMode string `json:"driftMode,omitempty"`
-	// DeclaredBy is the Git tool that applies the cluster; empty where there is
-	// no sign of one.
+	// DeclaredBy is the Database that the cluster belongs to, and the Git tool that
+	// applies either; empty where there is no sign of one.
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// Restore is the restore that the cluster began with.
 	Restore   *v1alpha1.RestoreStatus   `json:"restore,omitempty"`
@@ -105,9 +104,6 @@ func (s *session) gatherReport(ctx context.Context, c v1alpha1.Cluster) Report {
 		Suspended: c.Common().Suspend, DriftMode: string(c.Common().Drift.Mode),
 		Restore: st.Restore, Endpoints: st.Endpoints, Election: st.Election, Conditions: st.Conditions, of: k,
 	}
-	if tool := gitops.FindTool(c); tool != nil {
-		r.DeclaredBy = tool.String()
-	}
 	if st.Drift != nil {
 		r.Drift = st.Drift.Last
 	}
@@ -119,6 +115,9 @@ func (s *session) gatherReport(ctx context.Context, c v1alpha1.Cluster) Report {
 			r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %v", what, err))
 		}
 	}
+	declaredBy, err := s.describeDeclaration(ctx, c)
+	unknown("its Database", err)
+	r.DeclaredBy = declaredBy
 	of := []client.ListOption{client.InNamespace(c.GetNamespace()), client.MatchingLabels{
 		v1alpha1.LabelCluster: c.GetName(), v1alpha1.LabelKind: strings.ToLower(k.gvk.Kind),
 	}}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/plugin/gitops"
 )
 
@@ -44,11 +44,18 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is %s already\n", nameOf(c), done)
 		return nil
 	}
-	tool := gitops.FindTool(c)
+	declared := declaringObject(c)
+	if declared != client.Object(c) {
+		if err := s.client.Get(cmd.Context(), client.ObjectKeyFromObject(declared), declared); err != nil {
+			return fmt.Errorf("read Database %s: %w", declared.GetName(), err)
+		}
+		declared.GetObjectKind().SetGroupVersionKind(databaseGVK)
+	}
+	tool := gitops.FindTool(declared)
 	if want {
-		err = s.applySuspend(cmd.Context(), c, new(true))
+		_, err = s.applySuspend(cmd.Context(), declared, new(true))
 	} else {
-		err = s.releaseSuspend(cmd.Context(), c)
+		err = s.releaseSuspend(cmd.Context(), declared)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", verb, nameOf(c), err)
@@ -66,35 +73,38 @@ func (s *session) setSuspend(cmd *cobra.Command, name string, want bool) error {
 
 // releaseSuspend gives the field up where only the plugin holds it, so that the spec
 // is again what was declared, and sets it to false where another manager holds it.
-func (s *session) releaseSuspend(ctx context.Context, c v1alpha1.Cluster) error {
-	if err := s.applySuspend(ctx, c, nil); err != nil || !c.Common().Suspend {
+func (s *session) releaseSuspend(ctx context.Context, declared client.Object) error {
+	if suspended, err := s.applySuspend(ctx, declared, nil); err != nil || !suspended {
 		return err
 	}
-	return s.applySuspend(ctx, c, new(false))
+	_, err := s.applySuspend(ctx, declared, new(false))
+	return err
 }
 
-// applySuspend applies nothing but spec.suspend, and reads the answer into c.
-func (s *session) applySuspend(ctx context.Context, c v1alpha1.Cluster, want *bool) error {
+// applySuspend applies nothing but spec.suspend, of a cluster or of its Database, and
+// reads from the answer whether it is suspended.
+func (s *session) applySuspend(ctx context.Context, declared client.Object, want *bool) (bool, error) {
 	spec := map[string]any{}
 	if want != nil {
 		spec["suspend"] = *want
 	}
-	gvk := kindOf(c).gvk
+	gvk := declared.GetObjectKind().GroupVersionKind()
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
-		"metadata": map[string]any{"namespace": c.GetNamespace(), "name": c.GetName(), "uid": c.GetUID()},
+		"metadata": map[string]any{"namespace": declared.GetNamespace(), "name": declared.GetName(), "uid": declared.GetUID()},
 		"spec":     spec,
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	answer := kindOf(c).newCluster()
-	answer.SetNamespace(c.GetNamespace())
-	answer.SetName(c.GetName())
+	answer := &unstructured.Unstructured{}
+	answer.SetGroupVersionKind(gvk)
+	answer.SetNamespace(declared.GetNamespace())
+	answer.SetName(declared.GetName())
 	err = s.client.Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(FieldManager), client.ForceOwnership)
 	if err != nil {
-		return err
+		return false, err
 	}
-	c.Common().Suspend = answer.Common().Suspend
-	return nil
+	suspended, _, err := unstructured.NestedBool(answer.Object, "spec", "suspend")
+	return suspended, err
 }

@@ -52,6 +52,7 @@ var ofEveryKind = []struct {
 // ofPostgres are those of PostgreSQL alone.
 var ofPostgres = []part{
 	{"SeedManifest", seedManifest},
+	{"DatabaseSeed", databaseSeed},
 	{"Failover", testFailover},
 	{"Synchronous", testSynchronous},
 	{"FailoverFaults", testFailoverFaults},
@@ -106,6 +107,7 @@ var ofBackups = []part{
 // ofFlux are clusters that come from Git, by Flux's own controller.
 var ofFlux = []part{
 	{"FluxBadCommit", fluxBadCommit},
+	{"FluxDatabase", fluxDatabase},
 	{"FluxCommits", fluxCommits},
 	{"FluxIdleSyncs", fluxIdleSyncs},
 	{"FluxHandEdits", func(t *testing.T) { fluxHandEdits(t, quietMinute) }},

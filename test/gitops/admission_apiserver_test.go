@@ -121,3 +121,37 @@ func TestPolicyOnDeletion(t *testing.T) {
 	wantAccepted(t, c.Create(t.Context(), retained))
 	wantAccepted(t, c.Delete(t.Context(), retained))
 }
+
+// The operator may write a cluster that belongs to a Database, and no other, and no
+// user is held to that.
+func TestPolicyOnTheOperator(t *testing.T) {
+	c, cluster := withAdmission(t)
+	config := rest.CopyConfig(cluster.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:holdfast-system:holdfast", Groups: []string{"system:masters"}}
+	operator := newAdministrator(t, config)
+	kept := func(name string) *v1alpha1.PostgresCluster {
+		obj := cleanOut(cluster.Namespace, name)
+		obj.Spec.DeletionPolicy = v1alpha1.DeletionRetain
+		return obj
+	}
+	database := []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1alpha1", Kind: "Database", Name: "orders", UID: "a", Controller: new(true)}}
+
+	const refusal = "which belongs to no Database"
+	wantRefusal(t, operator.Create(t.Context(), kept("orders")), refusal)
+	own := kept("own")
+	wantAccepted(t, c.Create(t.Context(), own))
+	own.Spec.Replicas = new(int32(2))
+	wantRefusal(t, operator.Update(t.Context(), own), refusal)
+	own.OwnerReferences = database
+	wantRefusal(t, operator.Update(t.Context(), own), refusal) // it may not take a cluster, either
+
+	orders := kept("orders")
+	orders.OwnerReferences = database
+	wantAccepted(t, operator.Create(t.Context(), orders))
+	orders.Spec.Replicas = new(int32(2))
+	wantAccepted(t, operator.Update(t.Context(), orders))
+	orders.OwnerReferences = nil
+	wantAccepted(t, c.Update(t.Context(), orders))
+	orders.OwnerReferences = database
+	wantRefusal(t, operator.Update(t.Context(), orders), refusal)
+}

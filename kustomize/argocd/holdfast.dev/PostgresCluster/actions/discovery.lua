@@ -23,7 +23,8 @@ local actions = {
 
 -- Members of an EtcdCluster elect their leader among themselves, whatever it is
 -- annotated with.
-if obj.kind == "PostgresCluster" then
+local postgres = obj.kind == "PostgresCluster" or obj.kind == "Database" and obj.spec ~= nil and obj.spec.engine == "postgres"
+if postgres then
   actions.switchover = {
     displayName = "Switch over to another primary",
     iconClass = "fa fa-fw fa-exchange-alt",

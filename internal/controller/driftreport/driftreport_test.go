@@ -1,4 +1,4 @@
-package controller
+package driftreport
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 )
 
 // What is not known of a change is said in words.
-func TestDriftMessage(t *testing.T) {
+func TestDescribeDrift(t *testing.T) {
 	service := apply.ObjectID{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Name: "orders-rw"}
 	for _, c := range []struct {
 		drift apply.Drift
@@ -32,10 +32,10 @@ func TestDriftMessage(t *testing.T) {
 			`ALTER SYSTEM on member orders-rw: parameter fsync, was off. Holdfast sets it, and has reset it`},
 	} {
 		c.drift.Object = service
-		if got := driftMessage(c.drift); got != c.want {
+		if got := describeDrift(c.drift); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
-		for _, text := range append(describeDrifts([]apply.Drift{c.drift}), describeContests([]apply.Contest{{Object: service, Manager: c.drift.Manager}})...) {
+		for _, text := range append(DescribeDrifts([]apply.Drift{c.drift}), DescribeContests([]apply.Contest{{Object: service, Manager: c.drift.Manager}})...) {
 			if strings.Contains(text, `""`) || strings.HasSuffix(text, "by ") || strings.Contains(text, "  ") {
 				t.Errorf("says nothing of who it was: %q", text)
 			}
