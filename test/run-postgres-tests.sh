@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests that need a real PostgreSQL with one of a major: in a file tree that
 # has it and its libraries, as the user postgres, in namespaces of their own. What a
-# test leaves behind ends with them.
+# test leaves behind ends with them. TestRealRestoreByHand is left out: it needs programs
+# of an administrator that the tree lacks.
 #   $1 file tree, as printed by `cluster postgres`  $2 regular expression of tests
 set -euo pipefail
 root=$1 focus=$2
@@ -18,7 +19,7 @@ mkdir "$work/tmp" && chmod 1777 "$work/tmp"
 printf '%s\n' $packages >"$work/packages"
 bin=$(cd "$root" && echo usr/lib/postgresql/*/bin)
 # The tree itself stays as it is: nothing is written outside what is mounted here.
-exec unshare --mount --pid --fork --kill-child --propagation private bash -c '
+unshare --mount --pid --fork --kill-child --propagation private bash -c '
 	set -euo pipefail
 	root=$1 work=$2 focus=$3 bin=$4
 	mount --bind "$root" "$root"
@@ -32,7 +33,7 @@ exec unshare --mount --pid --fork --kill-child --propagation private bash -c '
 	while read -r package; do
 		echo "--- $package"
 		chroot --userspec=postgres:postgres --groups= "$root" env -i PATH="/$bin:/usr/bin:/bin" HOME=/tmp LANG=C.UTF-8 \
-			sh -c "cd /mnt/$package && exec ./real.test -test.run \"\$0\" -test.timeout 60m" "$focus" >"$work/out" 2>&1 || failed=1
+			sh -c "cd /mnt/$package && exec ./real.test -test.run \"\$0\" -test.timeout 60m -test.skip TestRealRestoreByHand" "$focus" >"$work/out" 2>&1 || failed=1
 		if grep -q "^\(FAIL\|panic:\)" "$work/out"; then cat "$work/out"; else tail -1 "$work/out"; fi
 	done <"$work/packages"
 	exit $failed
