@@ -124,9 +124,18 @@ func (c *Comparer) askPeerComparison(ctx context.Context, pod string, timeline i
 
 // markDiverged marks data whose history is not the primary's. Other content within what
 // both hold is explained by no election.
-func (c *Comparer) markDiverged(e evidence, answer postgresapi.WALComparison) error {
-	if !e.differsFrom(answer) && c.o.IsSuperseded != nil && c.o.IsSuperseded(e.End, answer.Left, answer.Timeline) {
-		c.o.Log.Warn("the data holds WAL that the leader was elected without", "own", e.End.String(), "left", answer.Left, "timeline", answer.Timeline)
+func (c *Comparer) markDiverged(ctx context.Context, primary string, e evidence, answer postgresapi.WALComparison) error {
+	left := answer.Left
+	if !answer.Descends && e.End.Timeline < answer.Timeline {
+		fork, err := c.findFork(ctx, primary, e.End)
+		if err != nil {
+			c.o.Log.Info("where the data left the primary's history is not known yet", "primary", primary, "error", err.Error())
+			return nil // what is not marked is compared again
+		}
+		left = fork
+	}
+	if !e.differsFrom(answer) && c.o.IsSuperseded != nil && c.o.IsSuperseded(e.End, left, answer.Timeline) {
+		c.o.Log.Warn("the data holds WAL that the leader was elected without", "own", e.End.String(), "left", left, "timeline", answer.Timeline)
 		c.superseded = true
 		return nil
 	}
@@ -174,7 +183,7 @@ func (c *Comparer) CompareAtRest(ctx context.Context, data DataAtRest, primary l
 		return false, nil
 	case found.isDiverged(answer):
 		c.evidence = evidence{}
-		return false, c.markDiverged(found, answer)
+		return false, c.markDiverged(ctx, primary.Pod, found, answer)
 	case found.isContained(answer):
 		c.evidence = evidence{}
 		return true, nil
@@ -226,7 +235,7 @@ func (c *Comparer) MayBeReplaced(ctx context.Context, primary string, proof bool
 	case err != nil:
 		return false, end.Point, err
 	case found.isDiverged(answer):
-		return false, end.Point, c.markDiverged(found, answer)
+		return false, end.Point, c.markDiverged(ctx, primary, found, answer)
 	case control.End().Newer(end.Point), proof && answer.Sum == "" && answer.Left == 0:
 		return false, end.Point, nil // the WAL here, or there, is not whole
 	}

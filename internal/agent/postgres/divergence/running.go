@@ -156,7 +156,7 @@ func (c *Comparer) compareEvidence(ctx context.Context, primary string, receivin
 	case err != nil:
 		return comparisonOpen, err
 	case read.differsFrom(answer), certain && read.isDiverged(answer):
-		return comparisonDiverged, c.markDiverged(read, answer)
+		return comparisonDiverged, c.markDiverged(ctx, primary, read, answer)
 	case answer.Sum == "" && (!receiving || !read.isContained(answer)):
 		return comparisonOpen, nil
 	}

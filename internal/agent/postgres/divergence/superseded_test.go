@@ -44,6 +44,8 @@ func TestRule18DataIsSupersededByAnElectionOnly(t *testing.T) {
 		{"the same, and a person decided it", "abc", end(3*mb + mb/2 + 400), false, &question{end(3*mb + mb/2 + 400), 3*mb + mb/2, 3}, false, true},
 		{"other content within what both hold", "axc", end(3*mb + 400), true, nil, false, true},
 		{"a part of what the leader has", "abc", end(3*mb + 400), true, nil, false, false},
+		{"more, on a timeline that the leader never took", "abc", lsn.Point{Timeline: 2, Position: 4*mb + 400}, true, &question{lsn.Point{Timeline: 2, Position: 4*mb + 400}, 3*mb + mb/2, 3}, true, false},
+		{"the same, and other content where both were", "axc", lsn.Point{Timeline: 2, Position: 4*mb + 400}, true, &question{lsn.Point{Timeline: 2, Position: 4*mb + 400}, 0, 3}, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			volume := t.TempDir()
@@ -52,6 +54,10 @@ func TestRule18DataIsSupersededByAnElectionOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			addSegments(t, filepath.Join(pgdata, "pg_wal"), 1, 1, c.letters)
+			if c.end.Timeline == 2 { // its member was promoted, and no other one followed it
+				addSegments(t, filepath.Join(pgdata, "pg_wal"), 2, 3, "cd")
+				mustWrite(t, filepath.Join(pgdata, "pg_wal", "00000002.history"), "1\t0/3C0000\telected\n")
+			}
 			var asked *question
 			comparer := NewComparer(Options{
 				Log: slog.New(slog.DiscardHandler), Volume: volume, PGData: pgdata,
@@ -71,7 +77,7 @@ func TestRule18DataIsSupersededByAnElectionOnly(t *testing.T) {
 				},
 				IsSuperseded: func(own lsn.Point, left uint64, leader int64) bool {
 					asked = &question{own, left, leader}
-					return c.explained
+					return c.explained && left > 0
 				},
 			})
 			data := DataAtRest{Present: true, SystemIdentifier: "7", WALEnd: c.end, End: c.end}
