@@ -12,7 +12,7 @@ import (
 var neverSet = []string{
 	// Paths and what starts the server.
 	"basedir", "character_sets_dir", "chroot", "console", "core_file", "daemonize", "gdb", "init_file", "initialize", "initialize_insecure",
-	"large_pages", "lc_messages", "lc_messages_dir", "log_error_services", "memlock", "open_files_limit", "plugin_dir", "plugin_load",
+	"large_pages", "lc_messages", "lc_messages_dir", "log_error", "log_error_services", "memlock", "open_files_limit", "plugin_dir", "plugin_load",
 	"early_plugin_load", "super_large_pages", "symbolic_links", "upgrade", "user", "validate_config", "verbose", "help", "version",
 	// Fixed when the data is made, or where it lies.
 	"innodb_data_file_path", "innodb_data_home_dir", "innodb_directories", "innodb_doublewrite_dir", "innodb_doublewrite_files",
@@ -22,6 +22,9 @@ var neverSet = []string{
 	"innodb_checksum_algorithm", "innodb_log_checksums", "innodb_fast_shutdown", "innodb_force_load_corrupted", "innodb_force_recovery", "innodb_read_only",
 	"innodb_flush_log_at_timeout", "innodb_flush_method", "innodb_use_fdatasync", "binlog_error_action", "binlog_gtid_simple_recovery",
 	"tc_heuristic_recover", "log_tc", "log_tc_size", "log_bin_index", "binlog_order_commits",
+	// With it a restart drops what was received and not applied, which other members may
+	// have lost.
+	"relay_log_recovery",
 	// What would read or change other data on one member than on another.
 	"auto_increment_increment", "auto_increment_offset", "binlog_format", "binlog_do_db", "binlog_ignore_db", "binlog_row_event_max_size", "binlog_encryption", "binlog_rotate_encryption_master_key_at_startup",
 	"innodb_redo_log_encrypt", "innodb_undo_log_encrypt", "gtid_next", "gtid_purged", "init_replica", "init_slave", "log_slave_updates", "max_relay_log_size",

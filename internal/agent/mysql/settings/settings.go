@@ -103,7 +103,6 @@ func ownSettings(in Input) map[string]string {
 		"secure_file_priv":  "NULL",
 		"local_infile":      "OFF",
 		"skip_name_resolve": "ON",
-		"log_error":         "stderr",
 		"log_timestamps":    "UTC",
 		// Nothing but the file holds settings, so that the file says what runs.
 		"persisted_globals_load": "OFF",
@@ -114,13 +113,15 @@ func ownSettings(in Input) map[string]string {
 		"ssl_key":             in.CertificateDir + "/server.key",
 		"tls_version":         "TLSv1.2,TLSv1.3",
 		"auto_generate_certs": "OFF",
+		// Keys for passwords without TLS would lie beside the data.
+		"caching_sha2_password_auto_generate_rsa_keys": "OFF",
+		"sha256_password_auto_generate_rsa_keys":       "OFF",
 
 		// What was acknowledged is on the disk, and comes back in the order of commits.
 		"innodb_flush_log_at_trx_commit": "1",
 		"sync_binlog":                    "1",
 		"innodb_doublewrite":             "ON",
 		"replica_preserve_commit_order":  "ON",
-		"relay_log_recovery":             "ON",
 
 		"server_id":                strconv.FormatUint(uint64(in.ServerID), 10),
 		"report_host":              in.Host,
