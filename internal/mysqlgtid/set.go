@@ -40,8 +40,8 @@ const (
 //
 //	3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7:tag:1-3,8d90b0a2-...:1
 //
-// with any white space and in any case. It is stricter than the server with UUIDs,
-// which need their four dashes.
+// with any white space and in any case. It is stricter than the server: UUIDs need their
+// four dashes, and tags numbers.
 func Parse(text string) (Set, error) {
 	b := builder{}
 	for part := range strings.SplitSeq(text, ",") {
