@@ -37,6 +37,8 @@ const (
 	DropName = "mysql.drop"
 	// ParametersName holds the parameters with which the database last ran.
 	ParametersName = "parameters.json"
+	// RecordName is the member's copy of what the members have recorded together.
+	RecordName = "group.json"
 	// MarkName is the mark of the volume.
 	MarkName = "volume.json"
 )
@@ -86,7 +88,7 @@ func InspectVolume(dir string) (Observation, error) {
 			v.Content = ContentData
 		case OldName:
 			v.HasOld = true
-		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, DropName, ParametersName, MarkName:
+		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, DropName, ParametersName, RecordName, MarkName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name

@@ -48,6 +48,7 @@ func TestInspectVolume(t *testing.T) {
 	}{
 		{"an empty one", nil, ContentEmpty, "", "0.0.0", ""},
 		{"a new file system", map[string]string{"lost+found/x": "", ".snapshot/x": ""}, ContentEmpty, "", "0.0.0", ""},
+		{"the agent's own files", map[string]string{"group.json": "{}", "parameters.json": "{}", ".holdfast.lock": ""}, ContentEmpty, "", "0.0.0", ""},
 		{"unfinished work", map[string]string{"mysql.init/ibdata1": "", "mysql.new/ibdata1": ""}, ContentEmpty, "", "0.0.0", ""},
 		{"data", map[string]string{
 			"mysql/ibdata1": "", "mysql/mysql.ibd": "", "mysql/auto.cnf": "[auto]\nserver-uuid=AAAA-1\n",
