@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -73,12 +74,13 @@ func observe(t *testing.T, m *mysqltest.Member) group.Observation {
 func await(t *testing.T, m *mysqltest.Member, what string, is func(group.Observation) bool) group.Observation {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		o := observe(t, m)
-		if is(o) {
+		// A server that leaves a group ends sessions: the next one is a new one.
+		o, err := m.Group().Observe(t.Context())
+		if err == nil && is(o) {
 			return o
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not %s: %+v", m.Pod, what, o)
+			t.Fatalf("%s: not yet: %s: %+v, %v", m.Pod, what, o, err)
 		}
 	}
 }
@@ -171,6 +173,59 @@ func TestRealKilledPrimary(t *testing.T) {
 	}
 	join(t, first)
 	await(t, first, "it has the latest row", func(group.Observation) bool { return rows(first) == "21" })
+}
+
+// A primary that stood still is expelled. When it continues it acknowledges nothing, and
+// after a restart it joins with no transaction of its own.
+func TestRealPrimaryThatStoodStill(t *testing.T) {
+	members := newGroup(t, 3)
+	first, second := members[0], members[1]
+	uuid := observe(t, first).UUID
+	first.Exec("INSERT INTO app.t (x) VALUES ('a')")
+	// A session that is open all the while.
+	conn, err := first.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Mysqld.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	o := await(t, second, "another member leads", func(o group.Observation) bool {
+		p, ok := o.View.Primary()
+		_, listed := o.View.Find(uuid)
+		return ok && p.UUID != uuid && !listed
+	})
+	primary := second
+	if p, _ := o.View.Primary(); p.UUID != o.UUID {
+		primary = members[2]
+	}
+	awaitPrimary(t, primary)
+	primary.Exec("INSERT INTO app.t (x) VALUES ('b')")
+	if err := first.Mysqld.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if _, err := conn.ExecContext(ctx, "INSERT INTO app.t (x) VALUES ('late')"); err == nil {
+		t.Error("a primary that was expelled acknowledges a write")
+	}
+	await(t, first, "it knows that it is out of the group", func(o group.Observation) bool { return o.State == group.Failed })
+	if r := report(t, first); r.Phase != group.Down {
+		t.Errorf("it reports phase %d", r.Phase)
+	}
+	first.Kill()
+	first.Start()
+	peer := report(t, primary)
+	peer.Persisted = []string{uuid}
+	s := group.Situation{
+		Self: report(t, first), Peers: []group.Report{peer}, RecordKnown: true,
+		Record: group.Record{Group: groupName}.WithJoining(uuid, first.Pod),
+	}
+	if plan := group.PlanStart(s); plan.Action != group.Join {
+		t.Fatalf("%+v", plan)
+	}
+	join(t, first)
+	await(t, first, "it has both rows", func(group.Observation) bool { return rows(first) == "2" })
 }
 
 // After all members were killed, the one that holds everything starts the group, and no
