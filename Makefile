@@ -16,6 +16,8 @@ PLATFORMS ?= linux/amd64 linux/arm64
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 # The majors of PostgreSQL that suites of Debian have.
 POSTGRES_MAJORS ?= 15 17 18
+# The MySQL that Debian has: others cannot be built.
+MYSQL_VERSION ?= 9.7
 # Leaves out the gRPC transport of Google Cloud Storage, which Holdfast does not use: it is an eighth of the binary.
 TAGS := disable_grpc_modules
 CLUSTER := $(CURDIR)/bin/cluster
@@ -83,6 +85,11 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 		printf '\033[1m==> tests with PostgreSQL %s\033[0m\n' "$$major"; \
 		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))'; \
 	done
+
+mysql-test: $(CLUSTER) ## test the lower layers of MySQL's agent with real groups of three (about 15 minutes, and 4 GiB of memory)
+	$(call say,tests with MySQL $(MYSQL_VERSION))
+	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
+	HOLDFAST_MYSQL=$$programs go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)
@@ -161,4 +168,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo

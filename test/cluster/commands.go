@@ -138,6 +138,7 @@ func fluxCommand(o *options) *cobra.Command {
 var builders = map[string]func(ctx context.Context, lines []string, refresh bool, complaints io.Writer) ([]image.Image, error){
 	"postgres": image.BuildPostgres,
 	"etcd":     image.BuildEtcd,
+	"mysql":    image.BuildMySQL,
 	"s3":       image.BuildS3,
 }
 
@@ -148,7 +149,7 @@ func imagesCommand(o *options) *cobra.Command {
 	var lines []string
 	command := &cobra.Command{
 		Use:       "images [NAME...]",
-		Short:     "Build images for tests and give them to all nodes: of the databases postgres (the default) and etcd, of a store for backups s3",
+		Short:     "Build images for tests and give them to all nodes: of the databases postgres (the default), etcd and mysql, of a store for backups s3",
 		ValidArgs: slices.Sorted(maps.Keys(builders)),
 		Args:      cobra.OnlyValidArgs,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -215,6 +216,26 @@ func etcdCommand() *cobra.Command {
 				return err
 			}
 			folder, err := artifact.BuildEtcd(cmd.Context(), version)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), folder)
+			return nil
+		},
+	}
+}
+
+// mysqlCommand is for tests that need MySQL and no Kubernetes.
+func mysqlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mysql VERSION",
+		Short: "Print the folder of mysqld, mysql, mysqladmin and mysqldump of a version or of a line such as 9.7, building them when missing",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := artifact.EnsurePackages(cmd.Context()); err != nil {
+				return err
+			}
+			folder, err := image.MySQLPrograms(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

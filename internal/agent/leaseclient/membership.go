@@ -22,6 +22,10 @@ import (
 // started on.
 const AnnotationStarts = "holdfast.dev/starts"
 
+// AnnotationGroup is what the members have recorded of their group, as JSON whose form
+// their engine alone knows.
+const AnnotationGroup = "holdfast.dev/group"
+
 // maxStarts bounds the list: the oldest starts are of members that have left
 // the group long ago. The last of each pod stays however old it is, for it says
 // which member was lost when the pod's volume is.
@@ -46,6 +50,9 @@ type MembershipRecord struct {
 	Cluster string
 	// Starts in the order in which they were recorded.
 	Starts []Start
+	// Group is JSON of the engine's; empty for an engine that records nothing more. It is
+	// kept as it is.
+	Group string
 }
 
 // FindStart finds the start of a member, if one is recorded.
@@ -149,6 +156,11 @@ func (r *MembershipLease) WriteRecord(ctx context.Context, next MembershipRecord
 		AnnotationCluster:                   next.Cluster,
 		AnnotationStarts:                    string(starts),
 	})
+	if next.Group != "" {
+		object.Annotations[AnnotationGroup] = next.Group
+	} else {
+		delete(object.Annotations, AnnotationGroup)
+	}
 	object.OwnerReferences = r.owners()
 	if r.object == nil {
 		object, err = r.client.Create(ctx, object, metav1.CreateOptions{FieldManager: v1alpha1.AgentFieldManager})
@@ -169,6 +181,7 @@ func membershipOf(object *coordinationv1.Lease) (MembershipRecord, error) {
 	r := MembershipRecord{
 		SystemIdentifier: object.Annotations[v1alpha1.AnnotationSystemIdentifier],
 		Cluster:          object.Annotations[AnnotationCluster],
+		Group:            object.Annotations[AnnotationGroup],
 	}
 	if text := object.Annotations[AnnotationStarts]; text != "" {
 		if err := json.Unmarshal([]byte(text), &r.Starts); err != nil {

@@ -91,6 +91,43 @@ func TestRegistryRefusesTheSecondWriter(t *testing.T) {
 	}
 }
 
+// What an engine records beside the starts is kept as it is by writers that do not know it,
+// and a Lease of an engine that records nothing more does not name it.
+func TestMembershipRecordKeepsWhatTheEngineRecords(t *testing.T) {
+	client := versioned(fake.NewClientset())
+	lease := NewMembershipLease(identity.Identity{Namespace: "shop", Cluster: "orders", Pod: "orders-0"}, nil, func() []metav1.OwnerReference { return nil }, client)
+	write := func(change func(*MembershipRecord)) map[string]string {
+		record, err := lease.ReadRecord(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&record)
+		if err := lease.WriteRecord(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		object, err := client.CoordinationV1().Leases("shop").Get(t.Context(), "orders-members", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return object.Annotations
+	}
+	const group = `{"format":1}`
+	for i, c := range []struct {
+		change func(*MembershipRecord)
+		want   string
+		there  bool
+	}{
+		{func(r *MembershipRecord) { r.Cluster = "uid" }, "", false},
+		{func(r *MembershipRecord) { r.Group = group }, group, true},
+		{func(r *MembershipRecord) { *r = r.WithStart(Start{"a", "orders-0", "v0"}) }, group, true},
+		{func(r *MembershipRecord) { r.Group = "" }, "", false},
+	} {
+		if got, there := write(c.change)[AnnotationGroup]; got != c.want || there != c.there {
+			t.Errorf("write %d: %q, %t", i, got, there)
+		}
+	}
+}
+
 func TestMembershipRecordKeepsTheNewestStarts(t *testing.T) {
 	r := MembershipRecord{}.WithStart(Start{Member: "old", Pod: "orders-0", Volume: "u"})
 	for i := range maxStarts + 5 {

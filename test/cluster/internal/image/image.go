@@ -9,7 +9,7 @@ import (
 // Image of one version of a database or of the S3 store, in an archive on this
 // machine.
 type Image struct {
-	Engine  string   `json:"engine"`  // postgres, etcd, s3
+	Engine  string   `json:"engine"`  // postgres, etcd, mysql, s3
 	Line    string   `json:"line"`    // 17, 3.6: what a version and its patches have in common
 	Version string   `json:"version"` // 17.11, 3.6.4
 	Source  string   `json:"source"`  // what it was made from

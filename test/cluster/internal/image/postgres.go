@@ -125,7 +125,7 @@ func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer
 	if err != nil {
 		return nil, err
 	}
-	if err := runDebootstrap(ctx, s, base, mirrors.main); err != nil {
+	if err := runDebootstrap(ctx, s.Name, base, mirrors.main); err != nil {
 		return nil, err
 	}
 	lines := map[string]string{s.Name: ""}
@@ -153,8 +153,8 @@ func fillSuite(ctx context.Context, s suite, folder string, complaints io.Writer
 
 // runDebootstrap installs the suite's minimal system. Without a mirror debootstrap
 // takes its own default.
-func runDebootstrap(ctx context.Context, s suite, base, mirror string) error {
-	arguments := []string{"--variant=minbase", s.Name, base}
+func runDebootstrap(ctx context.Context, suite, base, mirror string) error {
+	arguments := []string{"--variant=minbase", suite, base}
 	if mirror != "" {
 		arguments = append(arguments, mirror)
 	}

@@ -1,0 +1,75 @@
+package datavolume
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
+)
+
+// markFormat is the format of MarkName that this agent reads and writes. A change that
+// an earlier agent must not lose by writing the file again needs the next number.
+const markFormat = 1
+
+// Mark is what the agent keeps on the volume, beside the data.
+type Mark struct {
+	Format int `json:"format"`
+	// Volume is a random name, by which other members know the volume.
+	Volume string `json:"volume"`
+	// Group is the name of the group that the data belongs to: the system identifier.
+	Group string `json:"group,omitempty"`
+	// Installing says that the first data of the group is about to come into its place.
+	// Without it, a volume of a group that holds no data has lost it.
+	Installing bool `json:"installing,omitempty"`
+}
+
+// ErrMarkFormat says that the mark was written by a newer agent. It is left as it is.
+var ErrMarkFormat = errors.New("the mark of the volume was written by a newer agent")
+
+// ErrOtherGroup says that the volume belongs to another group.
+var ErrOtherGroup = errors.New("the volume belongs to another group")
+
+// ReadMark reads the mark; the zero value where there is none.
+func ReadMark(dir string) (Mark, error) {
+	var m Mark
+	found, err := atomicfile.ReadJSON(filepath.Join(dir, MarkName), &m)
+	switch {
+	case err != nil:
+		return Mark{}, err
+	case found && (m.Format > markFormat || m.Format < 1):
+		return Mark{}, fmt.Errorf("%w: format %d", ErrMarkFormat, m.Format)
+	}
+	return m, nil
+}
+
+// NameVolume gives the volume its random name, if it has none, and returns the mark.
+func NameVolume(dir string) (Mark, error) {
+	m, err := ReadMark(dir)
+	if err != nil || m.Volume != "" {
+		return m, err
+	}
+	m.Format, m.Volume = markFormat, rand.Text()
+	return m, atomicfile.WriteJSON(filepath.Join(dir, MarkName), m)
+}
+
+// MarkGroup records which group the data belongs to, durably, before there is any. It
+// fails with ErrOtherGroup where another one is recorded.
+func MarkGroup(dir, group string) error { return markGroup(dir, group, false) }
+
+func markGroup(dir, group string, installing bool) error {
+	m, err := NameVolume(dir)
+	switch {
+	case err != nil:
+		return err
+	case group == "":
+		return errors.New("the name of the group is empty")
+	case m.Group == group && m.Installing == installing:
+		return nil
+	case m.Group != "" && m.Group != group:
+		return fmt.Errorf("%w: %s, and not %s", ErrOtherGroup, m.Group, group)
+	}
+	m.Group, m.Installing = group, installing
+	return atomicfile.WriteJSON(filepath.Join(dir, MarkName), m)
+}

@@ -1,0 +1,184 @@
+package group
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/accounts"
+	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+)
+
+// Client asks one server about the group, and changes the server's part in it. Its
+// sessions are of the agent's account, over the socket.
+type Client struct{ DB *sql.DB }
+
+// Observation is what the server says.
+type Observation struct {
+	UUID, Version string
+	// View is the zero value while the server is in no group.
+	View View
+	// State of the server itself; Offline while it is in no group.
+	State State
+	// Executed, Received and Purged: see Report.
+	Executed, Received, Purged mysqlgtid.Set
+	// SuperReadOnly says that no client can write.
+	SuperReadOnly bool
+	// Queue is how many received transactions wait to be applied.
+	Queue int64
+}
+
+// NewReport is what the member says of itself to the others: who it is, whether it is about
+// to join a group or to start one, and the record on its volume.
+func (o Observation) NewReport(self Report, starting bool, persisted Record) Report {
+	r := Report{
+		Pod: self.Pod, Ordinal: self.Ordinal, Group: self.Group, UUID: o.UUID, Phase: InGroup,
+		Executed: o.Executed, Received: o.Received, Purged: o.Purged, View: o.View,
+	}
+	switch {
+	case o.State == Offline && starting:
+		r.Phase = Starting
+	case o.State == Offline:
+		r.Phase = Detached
+	case o.State == Failed:
+		r.Phase = Down // its agent restarts the server
+	}
+	for _, e := range persisted.Entries {
+		r.Persisted = append(r.Persisted, e.UUID)
+	}
+	return r
+}
+
+const (
+	applierChannel = "group_replication_applier"
+	// observeLimit is how long the server may take to answer.
+	observeLimit = 5 * time.Second
+)
+
+// Observe reads the server's view of the group and its transactions.
+func (c Client) Observe(ctx context.Context) (Observation, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeLimit)
+	defer cancel()
+	o, err := c.observe(ctx)
+	if err != nil {
+		return Observation{}, fmt.Errorf("observe the group: %w", err)
+	}
+	return o, nil
+}
+
+func (c Client) observe(ctx context.Context) (Observation, error) {
+	var o Observation
+	// Received first: what is applied in between is in Executed then.
+	var received sql.NullString
+	err := c.DB.QueryRowContext(ctx,
+		"SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME = ?", applierChannel).Scan(&received)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return o, err
+	}
+	var executed, purged string
+	err = c.DB.QueryRowContext(ctx,
+		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
+		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &executed, &purged)
+	if err != nil {
+		return o, err
+	}
+	for text, set := range map[*string]*mysqlgtid.Set{&received.String: &o.Received, &executed: &o.Executed, &purged: &o.Purged} {
+		if *set, err = mysqlgtid.Parse(*text); err != nil {
+			return o, err
+		}
+	}
+	if o.View, err = c.observeView(ctx); err != nil {
+		return o, err
+	}
+	self, _ := o.View.Find(o.UUID)
+	if o.State = self.State; o.State == "" || o.State == Offline {
+		// The server lists itself without a group, too.
+		o.State, o.View = Offline, View{}
+		return o, nil
+	}
+	err = c.DB.QueryRowContext(ctx,
+		"SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = ?", o.UUID).
+		Scan(&o.View.ID, &o.Queue)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return o, err
+}
+
+func (c Client) observeView(ctx context.Context) (View, error) {
+	rows, err := c.DB.QueryContext(ctx,
+		"SELECT MEMBER_ID, MEMBER_HOST, COALESCE(MEMBER_PORT, 0), MEMBER_STATE, MEMBER_ROLE, MEMBER_VERSION FROM performance_schema.replication_group_members")
+	if err != nil {
+		return View{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	var v View
+	for rows.Next() {
+		var m Member
+		var host, role string
+		var port int
+		if err := rows.Scan(&m.UUID, &host, &port, &m.State, &role, &m.Version); err != nil {
+			return View{}, err
+		}
+		m.Address, m.Primary = net.JoinHostPort(host, strconv.Itoa(port)), role == "PRIMARY"
+		v.Members = append(v.Members, m)
+	}
+	return v, rows.Err()
+}
+
+// startGroupStatement names the account with which members exchange transactions. It is
+// kept in memory only.
+var startGroupStatement = "START GROUP_REPLICATION USER = " + accounts.Quote(accounts.Recovery)
+
+// Join starts the server's part in a group that runs. It returns when the member is in
+// the group and recovers, or has failed: after a minute where no member answers. A
+// failure leaves the server read-only.
+func (c Client) Join(ctx context.Context) error {
+	// A start that fails restores what super_read_only was before it.
+	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+}
+
+// Boot starts the group anew with this server alone. The caller has made sure that no
+// other server is in the group: see PlanStart.
+func (c Client) Boot(ctx context.Context) error {
+	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
+	// Never left on: the next start would make a second group. If the connection broke,
+	// the server is asked again.
+	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit)
+	defer cancel()
+	return errors.Join(err, c.run(clearing, "start the group", "SET GLOBAL group_replication_bootstrap_group = OFF"))
+}
+
+// Leave ends the server's part in the group, in order.
+func (c Client) Leave(ctx context.Context) error {
+	return c.run(ctx, "leave the group", "STOP GROUP_REPLICATION")
+}
+
+// SetPrimary moves the group's lead to a member. Transactions that run longer than the
+// limit are ended.
+func (c Client) SetPrimary(ctx context.Context, uuid string, limit time.Duration) error {
+	seconds := max(1, int(limit/time.Second))
+	return c.run(ctx, "move the primary", fmt.Sprintf("SELECT group_replication_set_as_primary(%s, %d)", accounts.Quote(uuid), seconds))
+}
+
+// Barrier returns when a majority of the group has agreed on something after the call
+// began, and this server has applied all that came before it. It fails in a group without
+// a majority when ctx ends. Then the server's view is as new as the call.
+func (c Client) Barrier(ctx context.Context) error {
+	return c.run(ctx, "have the group agree",
+		"SET SESSION group_replication_consistency = 'BEFORE'",
+		// A statement about tables, of which performance_schema has none.
+		"SELECT COUNT(*) FROM mysql.plugin",
+		"SET SESSION group_replication_consistency = 'EVENTUAL'")
+}
+
+func (c Client) run(ctx context.Context, what string, statements ...string) error {
+	if err := accounts.Apply(ctx, c.DB, statements); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

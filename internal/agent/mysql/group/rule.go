@@ -1,0 +1,302 @@
+package group
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+)
+
+// Phase of a member.
+type Phase int
+
+// The phases.
+const (
+	// Empty: it has no data.
+	Empty Phase = iota
+	// Down: its server does not run.
+	Down
+	// Detached: its server runs, in no group, and nothing is under way that may change
+	// that. It takes no write.
+	Detached
+	// Starting: it is about to join a group or to start one. A member reports that before
+	// it claims to start the group, until it is in one or has failed.
+	Starting
+	// InGroup: its view says more.
+	InGroup
+)
+
+// Report is what a member says of itself.
+type Report struct {
+	Pod string
+	// Ordinal at the end of the pod's name.
+	Ordinal int
+	UUID    string
+	// Group that its data belongs to.
+	Group string
+	Phase Phase
+	// Executed transactions, Received ones that may still wait to be applied, and Purged
+	// ones, which no other member can get from it.
+	Executed, Received, Purged mysqlgtid.Set
+	View                       View
+	// Persisted are the UUIDs in the record that is on the member's volume.
+	Persisted []string
+}
+
+// Held are all transactions that the member's volume holds.
+func (r Report) Held() mysqlgtid.Set { return r.Executed.Union(r.Received) }
+
+// leads says whether the member is in a group that takes writes.
+func (r Report) leads() bool { return r.Phase == InGroup && r.View.HasMajority() }
+
+// Situation is what a member that is in no group decides by.
+type Situation struct {
+	Self Report
+	// Peers are the members that answered, after the record was read.
+	Peers []Report
+	// Record as it was read last from the API server; RecordKnown is false while that
+	// fails.
+	Record      Record
+	RecordKnown bool
+	// Persisted is the record on this member's volume; the zero value for none.
+	Persisted Record
+	// Claimed is the term that this member claimed since its server is detached; 0 for
+	// none. An earlier claim counts for nothing.
+	Claimed int64
+	// Forced says that a person requests that this member starts the group without those
+	// that do not answer.
+	Forced bool
+}
+
+// Action of a member.
+type Action int
+
+// The actions.
+const (
+	// Wait for the reason.
+	Wait Action = iota
+	// Hold: the data has diverged, and a person decides.
+	Hold
+	// CloneFrom the peer beside the data.
+	CloneFrom
+	// RecordJoining: record itself before it joins.
+	RecordJoining
+	// Join the group of the peer.
+	Join
+	// ClaimBoot: record the claim to start the group anew.
+	ClaimBoot
+	// StartGroup anew, under the claim.
+	StartGroup
+)
+
+// Plan is what to do next.
+type Plan struct {
+	Action Action
+	// Peer to clone or to join.
+	Peer string
+	// Record to write, bound to the one that was read.
+	Record Record
+	// Errant are transactions that the group does not have.
+	Errant mysqlgtid.Set
+	// Missing are the pods, or the servers, that must answer first.
+	Missing []string
+	Reason  string
+}
+
+// PlanStart says what a member does that is in no group.
+func PlanStart(s Situation) Plan {
+	if peers := s.listServing(); len(peers) > 0 {
+		return s.planJoin(peers)
+	}
+	switch {
+	case s.Self.Phase == Empty:
+		return Plan{Reason: "no member of the group serves that could be cloned"}
+	case s.Self.Phase != Detached:
+		return Plan{Reason: "the own server is not ready"}
+	case !s.RecordKnown && s.Persisted.IsOnly(s.Self.UUID):
+		// No other member can have joined without this volume's knowledge.
+		return Plan{Action: StartGroup, Reason: "the only member of the group"}
+	case !s.RecordKnown:
+		return Plan{Reason: "the record of the members cannot be read"}
+	}
+	return s.planBoot()
+}
+
+// listServing are the peers that are online in a group that takes writes, secondaries
+// first: the primary has other work.
+func (s Situation) listServing() []Report {
+	var serving, primaries []Report
+	for _, p := range s.Peers {
+		m, _ := p.View.Find(p.UUID)
+		switch {
+		case !p.leads() || m.State != Online:
+		case m.Primary:
+			primaries = append(primaries, p)
+		default:
+			serving = append(serving, p)
+		}
+	}
+	return append(serving, primaries...)
+}
+
+// planJoin joins the group that the peers serve in.
+func (s Situation) planJoin(peers []Report) Plan {
+	first := peers[0]
+	if s.Self.Phase == Empty {
+		return Plan{Action: CloneFrom, Peer: first.Pod, Reason: "the volume is empty"}
+	}
+	if s.Self.Group != first.Group {
+		return Plan{Action: Hold, Reason: fmt.Sprintf("the data is of the group %s, and %s is in %s", s.Self.Group, first.Pod, first.Group)}
+	}
+	if s.Self.Phase != Detached {
+		return Plan{Reason: "the own server is not ready"}
+	}
+	// One peer may have received what another one has not yet.
+	var held mysqlgtid.Set
+	for _, p := range peers {
+		held = held.Union(p.Held())
+	}
+	if errant := s.Self.Held().Subtract(held); !errant.IsEmpty() {
+		return Plan{
+			Action: Hold, Errant: errant,
+			Reason: fmt.Sprintf("the data holds transactions that the group does not have: %s", errant),
+		}
+	}
+	if i := slices.IndexFunc(peers, func(p Report) bool { return s.Self.Held().Contains(p.Purged) }); i < 0 {
+		missed := first.Purged.Subtract(s.Self.Held())
+		return Plan{Action: CloneFrom, Peer: first.Pod, Reason: fmt.Sprintf("no member has a binlog any more of what is missing; %s lacks %s", first.Pod, missed)}
+	}
+	for _, p := range peers {
+		if _, listed := p.View.Find(s.Self.UUID); listed {
+			return Plan{Reason: "the group has not expelled the earlier run of this member yet"}
+		}
+	}
+	return s.planRecordedJoin(first)
+}
+
+// planRecordedJoin joins once the record says so, on the API server and on the volume of
+// the primary: alone it would start without this member after an outage.
+func (s Situation) planRecordedJoin(peer Report) Plan {
+	if !s.RecordKnown {
+		return Plan{Reason: "the record of the members cannot be read"}
+	}
+	if e, found := s.Record.Find(s.Self.UUID); !found || !e.Joining {
+		return Plan{Action: RecordJoining, Record: s.Record.WithJoining(s.Self.UUID, s.Self.Pod), Reason: "a member is recorded before it joins"}
+	}
+	primary, ok := peer.View.Primary()
+	if !ok {
+		return Plan{Reason: "the group has no primary"}
+	}
+	for _, p := range append([]Report{peer}, s.Peers...) {
+		if strings.EqualFold(p.UUID, primary.UUID) {
+			if !slices.Contains(p.Persisted, s.Self.UUID) {
+				return Plan{Reason: p.Pod + " has not persisted yet that this member joins"}
+			}
+			return Plan{Action: Join, Peer: peer.Pod, Reason: "the group of " + peer.Pod + " serves"}
+		}
+	}
+	return Plan{Reason: "the agent of the primary does not answer"}
+}
+
+// planBoot starts the group anew when every recorded member is out of it and answers:
+// an acknowledgement precedes the disks of the secondaries, so that a majority is not
+// enough.
+func (s Situation) planBoot() Plan {
+	for _, p := range s.Peers {
+		if p.Phase == InGroup || p.Phase == Starting {
+			return Plan{Reason: p.Pod + " is in a group, or is about to be"}
+		}
+	}
+	if s.Record.Group != "" && s.Record.Group != s.Self.Group {
+		return Plan{Action: Hold, Reason: fmt.Sprintf("the data is of the group %s, and %s is recorded", s.Self.Group, s.Record.Group)}
+	}
+	if len(s.Record.Entries) == 0 {
+		return Plan{Reason: "no member of the group is recorded"}
+	}
+	present, missing := s.listRecorded()
+	if len(missing) > 0 && !s.Forced {
+		return Plan{Missing: missing, Reason: "these members must answer first, for they may hold the latest writes: " + strings.Join(missing, ", ")}
+	}
+	newest, ok := findNewest(present)
+	switch {
+	case !ok:
+		return Plan{Action: Hold, Reason: "no member holds all transactions of the others: " + describeDifferences(present)}
+	case newest.UUID != s.Self.UUID:
+		return Plan{Reason: newest.Pod + " starts the group"}
+	case s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID} && len(missing) == 0:
+		return Plan{Action: StartGroup, Reason: "it holds all transactions of the recorded members"}
+	case s.Forced:
+		return Plan{Action: ClaimBoot, Record: s.Record.WithForcedClaim(s.Self.UUID, listUUIDs(present)), Missing: missing, Reason: "a person requests it"}
+	}
+	return Plan{Action: ClaimBoot, Record: s.Record.WithClaim(s.Self.UUID), Reason: "it holds all transactions of the recorded members"}
+}
+
+// listRecorded are the recorded members that are detached, with the own one, and the
+// names of the others. A detached member that is not recorded was out of the group
+// before the others were.
+func (s Situation) listRecorded() (present []Report, missing []string) {
+	all := append([]Report{s.Self}, s.Peers...)
+	for _, e := range s.Record.Entries {
+		i := slices.IndexFunc(all, func(r Report) bool { return r.Phase == Detached && strings.EqualFold(r.UUID, e.UUID) })
+		switch {
+		case i >= 0:
+			present = append(present, all[i])
+		case e.Pod != "":
+			missing = append(missing, e.Pod)
+		default:
+			missing = append(missing, e.UUID)
+		}
+	}
+	return present, missing
+}
+
+// findNewest is the member that holds all transactions of all; among equal ones the one
+// with the lowest ordinal.
+func findNewest(reports []Report) (Report, bool) {
+	var all mysqlgtid.Set
+	for _, r := range reports {
+		all = all.Union(r.Held())
+	}
+	var newest Report
+	found := false
+	for _, r := range reports {
+		if r.Held().Contains(all) && (!found || r.Ordinal < newest.Ordinal) {
+			newest, found = r, true
+		}
+	}
+	return newest, found
+}
+
+// describeDifferences says what each member holds that another one does not.
+func describeDifferences(reports []Report) string {
+	var parts []string
+	for _, r := range reports {
+		others := mysqlgtid.Set{}
+		for _, other := range reports {
+			if other.UUID != r.UUID {
+				others = others.Union(other.Held())
+			}
+		}
+		if alone := r.Held().Subtract(others); !alone.IsEmpty() {
+			parts = append(parts, fmt.Sprintf("only %s has %s", r.Pod, alone))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func listUUIDs(reports []Report) []string {
+	var uuids []string
+	for _, r := range reports {
+		uuids = append(uuids, r.UUID)
+	}
+	return uuids
+}
+
+// MayServe says whether a group that this member started anew may be reached by clients:
+// its claim is still the last one. A member that stood still between its claim and its
+// start may have been left behind by a person's request.
+func MayServe(r Record, uuid string, term int64) bool {
+	_, recorded := r.Find(uuid)
+	return recorded && r.Boot.Term == term && r.Boot.UUID == uuid
+}
