@@ -261,7 +261,8 @@ func (f *failover) checkNothingLost() {
 }
 
 // awaitCaughtUp waits until every other member streams from the primary and has
-// replayed what that has now.
+// replayed what that has now. A former primary has as much WAL until it is rewound, and
+// receives nothing.
 func (f *failover) awaitCaughtUp(primary string) {
 	f.t.Helper()
 	var position string
@@ -274,7 +275,7 @@ func (f *failover) awaitCaughtUp(primary string) {
 			continue
 		}
 		eventually(f.t, readyTimeout, pod.Name+" has everything", func(ctx context.Context) error {
-			out, err := runLocalQuery(ctx, f.namespace, pod.Name, "app", fmt.Sprintf("select pg_is_in_recovery() and pg_last_wal_replay_lsn() >= '%s'", position))
+			out, err := runLocalQuery(ctx, f.namespace, pod.Name, "app", fmt.Sprintf("select pg_is_in_recovery() and pg_last_wal_replay_lsn() >= '%s' and exists (select from pg_stat_wal_receiver)", position))
 			if err == nil && out != "t" {
 				err = fmt.Errorf("it has not replayed %s", position)
 			}
