@@ -88,7 +88,7 @@ func slotsExhausted(f *failover) time.Duration {
 		taken = nil
 	}
 	f.t.Cleanup(free)
-	eventually(f.t, failoverTimeout, "no connection is left", func(ctx context.Context) error {
+	eventually(f.t, readyTimeout, "no connection is left", func(ctx context.Context) error {
 		for range 500 {
 			conn, err := f.w.connect(ctx)
 			if err != nil && strings.Contains(err.Error(), "53300") {
