@@ -21,6 +21,9 @@ import (
 type Config struct {
 	agentapi.ClusterConfig
 	Hash string
+	// Live says that the API server gave it; otherwise it is that of the mounted file,
+	// which may be an older one.
+	Live bool
 }
 
 // ConfigSource follows the ConfigMap of the cluster; the mounted file serves
@@ -84,9 +87,10 @@ func (c *ConfigSource) takeConfig(data []byte, live bool) {
 		return
 	}
 	c.live = live
-	if c.current != nil && c.current.Hash == next.Hash {
+	if c.current != nil && c.current.Hash == next.Hash && c.current.Live == live {
 		return
 	}
+	next.Live = live
 	c.current = next
 	close(c.changed)
 	c.changed = make(chan struct{})

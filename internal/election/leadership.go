@@ -277,5 +277,6 @@ func (l *leadership) countConfirm(m member, r ConfirmReply) []Effect {
 	if m.Phase != Leading || r.Term != m.term || !l.failsafe.recordConfirm(r) || !l.failsafe.isConfirmed() {
 		return nil
 	}
-	return l.extendDeadlines(m.Config.Timing.Within(l.failsafe.promised), r.Sent)
+	// A member that has forgotten its promise waits for the recorded duration.
+	return l.extendDeadlines(m.Pace().Within(l.failsafe.promised), r.Sent)
 }

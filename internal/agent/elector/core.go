@@ -78,6 +78,7 @@ func (c *core) step(in election.Input, r replies) []election.Effect {
 	}
 	if before.IsPrimary() && !c.state.IsPrimary() {
 		c.term.cancelTerm()
+		c.asked.members = nil // the next term's are wanted anew
 	}
 	c.logPhase(before, in, effects)
 	if next.Phase == election.Leading && before.Phase != election.Leading && c.asked.members != nil {

@@ -59,6 +59,7 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 	case startplan.ActRecord:
 		return a.recordFirst(ctx, o), nil
 	case startplan.ActClone, startplan.ActCopyAgain:
+		a.rejoin.archiveFirst(ctx, o, func(doing string) { a.ReportState(agentapi.StateCloning, "", doing) })
 		return a.cloneData(ctx, primary, p)
 	case startplan.ActRewind:
 		return a.rejoin.rewindData(ctx, o)
@@ -68,6 +69,7 @@ func (a *postgresAgent) takeStep(ctx context.Context) (time.Duration, error) {
 		return a.continueLeading(ctx, o)
 	default:
 		a.copies.WithdrawRequest() // this run finds out whether it is still so
+		a.rejoin.forget()
 		return 0, a.startStandby(ctx, o)
 	}
 }

@@ -49,7 +49,7 @@ type rejoin struct {
 	refused string
 	// failing is since when it fails; 0 for not.
 	failing time.Duration
-	// archived says that the archive was asked to take the WAL that is dropped.
+	// archived says that the archive has taken the WAL that is dropped.
 	archived bool
 	// rewound and copied count, for metrics, how often the data followed again after that.
 	rewound, copied atomic.Int64
@@ -134,10 +134,8 @@ func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.
 	if err := r.a.writeTLS(); err != nil {
 		return 0, err
 	}
-	if place, _ := r.a.archivePlace(); place != nil && o.Rewind.Stage == rewind.StageNone && !r.archived {
-		report("archives that WAL first")
-		r.archiveSuperseded(ctx, o.End.Point)
-		r.archived = true
+	if o.Rewind.Stage == rewind.StageNone {
+		r.archiveFirst(ctx, o, report)
 	}
 	report("begins")
 	if err := r.a.reports.BeginRewind(ctx); err != nil {
@@ -158,13 +156,21 @@ func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.
 	return r.judgeRewind(leader, outcome), nil
 }
 
-// archiveSuperseded has the archive take the WAL that a rewind drops.
-func (r *rejoin) archiveSuperseded(ctx context.Context, end lsn.Point) {
+// archiveFirst has the archive, where there is one, take the WAL that a rewind or a copy
+// drops.
+func (r *rejoin) archiveFirst(ctx context.Context, o startplan.Observation, report func(string)) {
+	place, _ := r.a.archivePlace()
+	if place == nil || r.archived || !o.Superseded {
+		return
+	}
+	report("archives that WAL first")
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	if err := r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), nameEnd(end)); err != nil {
-		r.a.o.Log.Warn("the WAL that a rewind drops is not archived yet: it waits on the volume", "error", err.Error())
+	err := r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), nameEnd(o.End.Point))
+	if err != nil {
+		r.a.o.Log.Warn("the WAL that is dropped is not archived yet: it waits on the volume", "error", err.Error())
 	}
+	r.archived = err == nil
 }
 
 // nameEnd is the end of WAL as the archive takes it.

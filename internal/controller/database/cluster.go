@@ -63,7 +63,7 @@ func listRequests(d *v1alpha1.Database) map[string]string {
 
 func isRequest(annotation string) bool {
 	switch annotation {
-	case fluxmeta.ReconcileRequestAnnotation, v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData:
+	case fluxmeta.ReconcileRequestAnnotation, v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData, v1alpha1.AnnotationDiscardVolume:
 		return true
 	}
 	return false

@@ -115,7 +115,10 @@ func (j *judgement) judgeKeptLeader() {
 		return
 	}
 	n, want, progress := j.lead.leader, j.Membership.Declared, ""
-	if r := j.requests.scaling.status; isRunning(r) && r.Term == j.lead.term {
+	switch r := j.requests.scaling.status; {
+	case r != nil && !isRunning(r) && endedElsewhere(r):
+		progress = "; " + r.Target + " did not take over: read the log of its pod; to try again, request a switchover with the annotation " + v1alpha1.AnnotationSwitchover
+	case isRunning(r) && r.Term == j.lead.term:
 		progress = "; " + r.Target + " is asked to take over"
 		if j.lead.refuses(r) {
 			progress += ", again and again: " + cmp.Or(j.lead.readElection().RefusedReason, "the primary gave no reason")

@@ -79,11 +79,23 @@ func planScalingSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation,
 	if target == memberset.NoLeader {
 		return r
 	}
-	id := fmt.Sprintf("generation-%d-term-%d-%s", c.Generation, lead.term, s.PodName(target))
+	generation := fmt.Sprintf("generation-%d-", c.Generation)
+	id := fmt.Sprintf("%sterm-%d-%s", generation, lead.term, s.PodName(target))
+	if failed := r.status; failed != nil && strings.HasPrefix(failed.ID, generation) && failed.Target == s.PodName(target) && endedElsewhere(failed) {
+		return r // each attempt stops writes
+	}
 	if r.status == nil || r.status.ID != id {
 		r = switchover{status: &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: s.PodName(target), Term: lead.term}}
 	}
 	return r
+}
+
+// insteadOf is in the result of a switchover after which another member leads than its
+// target.
+const insteadOf = ", instead of "
+
+func endedElsewhere(r *v1alpha1.RequestStatus) bool {
+	return strings.HasSuffix(r.Result, insteadOf+r.Target)
 }
 
 // canTakeOver says whether the member of a pod stays by spec.replicas and can take over
@@ -105,7 +117,7 @@ func (r *switchover) carryOut(s objects.Set, lead leadership) {
 		leader := s.PodName(lead.leader)
 		r.status.Result = fmt.Sprintf("%s leads since term %d", leader, lead.term)
 		if r.status.Target != "" && r.status.Target != leader {
-			r.status.Result += ", instead of " + r.status.Target
+			r.status.Result += insteadOf + r.status.Target
 		}
 	case !r.standing && lead.refuses(r.status):
 		r.status.Result = "refused: " + cmp.Or(lead.readElection().RefusedReason, "the primary gave no reason")

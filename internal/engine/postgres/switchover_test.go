@@ -222,6 +222,14 @@ func TestLeaderBeyondReplicasIsAskedToSwitchOver(t *testing.T) {
 			w.reportElection(2, func(e *postgresapi.ElectionState) { e.Refused, e.RefusedReason = "generation-1-term-1-orders-1", "why" })
 		}, request("orders-1", ""), passed},
 		{"the target cannot take over any more", func(w *world) { recorded(w); w.removePod(1) }, request("orders-0", ""), nil},
+		{"it did not take over: writes do not stop again and again", func(w *world) {
+			w.c.Status.Requests = request("orders-1", "orders-2 leads since term 1, instead of orders-1")
+			received(w, 1, 0x60)
+		}, request("orders-1", "orders-2 leads since term 1, instead of orders-1"), nil},
+		{"another one is asked then", func(w *world) {
+			w.c.Status.Requests = request("orders-1", "orders-2 leads since term 1, instead of orders-1")
+			w.removePod(1)
+		}, request("orders-0", ""), nil},
 		{"no other one can, either", func(w *world) { recorded(w); w.removePod(0); w.removePod(1) }, request("orders-1", ""), passed},
 		{"the spec keeps the leader after all", func(w *world) { recorded(w); w.declareReplicas(3) }, request("orders-1", "not needed: orders-2 is a member by spec.replicas"), nil},
 		{"no more is requested of agents of earlier versions", func(w *world) {

@@ -65,6 +65,9 @@ type Duty struct {
 	// limits and forced are what the election was asked for last.
 	limits election.LimitsWanted
 	forced string
+	// degradeAt is when the quorum of a term may become one of fewer members.
+	term      int64
+	degradeAt time.Time
 }
 
 // NewDuty has done nothing yet. The election begins with the default timing.
@@ -84,7 +87,7 @@ func (d *Duty) Follow(ctx context.Context) {
 		d.reportView(view)
 		if config != nil {
 			d.passRequests(ctx, view, config)
-			if view.Phase == election.Leading {
+			if view.Phase == election.Leading && config.Live { // an older one may know of no quorum
 				d.passMembers(view, config)
 			}
 		}
@@ -174,7 +177,28 @@ func (d *Duty) passMembers(view elector.View, config *agent.Config) {
 	if view.Quorum != "" {
 		m.quorum = &lease.Quorum{Volumes: splitIDs(view.Quorum), Write: view.Write}
 	}
+	m.waits = d.awaitsStandbys(view.Term, m)
 	d.o.Elector.RequestMembers(planMembers(m))
+}
+
+const (
+	// firstPatience is how long a quorum does not degrade after its term began: the
+	// standbys of the primary before follow within seconds.
+	firstPatience = 10 * time.Second
+	// patience is the same after enough standbys streamed last: a stream begins again.
+	patience = 2 * time.Second
+)
+
+// awaitsStandbys reports whether too few standbys have streamed for a moment only.
+func (d *Duty) awaitsStandbys(term int64, m membership) bool {
+	now := time.Now()
+	if term != d.term {
+		d.term, d.degradeAt = term, now.Add(firstPatience)
+	}
+	if later := now.Add(patience); m.hasEnough() && later.After(d.degradeAt) {
+		d.degradeAt = later
+	}
+	return now.Before(d.degradeAt)
 }
 
 // announceLimit is how long the members may take to hear that the Lease is free.

@@ -109,7 +109,7 @@ func newDutyWorld(t *testing.T) *dutyWorld {
 	directory.askMembers(t.Context())
 	w := &dutyWorld{
 		elector: &fakeElector{view: leadingView, changed: make(chan struct{})}, peers: peers, store: statusserver.NewStore(agentapi.Status{}),
-		config:  &agent.Config{ClusterConfig: agentapi.ClusterConfig{Members: []string{"orders-0", "orders-1", "orders-2"}}},
+		config:  &agent.Config{Live: true, ClusterConfig: agentapi.ClusterConfig{Members: []string{"orders-0", "orders-1", "orders-2"}}},
 		changed: make(chan struct{}), reached: []string{"orders-1", "orders-2"},
 	}
 	w.duty = NewDuty(DutyOptions{
@@ -278,6 +278,65 @@ func TestRule17StandingSwitchoverIsTriedAgain(t *testing.T) {
 		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = nil })
 		time.Sleep(10 * standingInterval)
 		expectAsked(t, w)
+	})
+}
+
+// After a failover the quorum waits for the other standbys to follow. One that has gone
+// longer degrades it.
+func TestRule15QuorumDegradesAfterAWhile(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		view := leadingView
+		view.Quorum, view.Write, view.Term, view.Leader.Term = "v0,v1,v2", 2, 6, 6
+		w.setReached()
+		w.configure(func(c *agentapi.ClusterConfig) {
+			c.Synchronous = &postgresapi.SynchronousConfig{Number: 1, Degrade: true}
+		})
+		w.elector.show(view)
+		expect := func(write int) {
+			t.Helper()
+			synctest.Wait()
+			w.elector.mu.Lock()
+			defer w.elector.mu.Unlock()
+			if q := w.elector.members.Quorum; q == nil || q.Write != write {
+				t.Errorf("%+v, want %d", q, write)
+			}
+		}
+		expect(2)
+		time.Sleep(firstPatience - time.Second)
+		expect(2)
+		time.Sleep(time.Second + dutyInterval)
+		expect(1)
+		w.setReached("orders-1")
+		time.Sleep(dutyInterval)
+		expect(2)
+		w.setReached()
+		time.Sleep(patience - dutyInterval)
+		expect(2)
+		time.Sleep(2 * dutyInterval)
+		expect(1)
+	})
+}
+
+// The mounted configuration may be of before the cluster had a quorum.
+func TestRule15OlderConfigurationChangesNoQuorum(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		w.mu.Lock()
+		older := *w.config
+		older.Live = false
+		w.config = &older
+		close(w.changed)
+		w.changed = make(chan struct{})
+		w.mu.Unlock()
+		synctest.Wait()
+		w.elector.mu.Lock()
+		w.elector.members = election.MembersWanted{}
+		w.elector.mu.Unlock()
+		time.Sleep(10 * dutyInterval)
+		w.elector.mu.Lock()
+		defer w.elector.mu.Unlock()
+		if len(w.elector.members.Volumes) > 0 {
+			t.Errorf("it wants %+v", w.elector.members)
+		}
 	})
 }
 

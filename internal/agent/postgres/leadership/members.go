@@ -25,6 +25,9 @@ type membership struct {
 	synchronous *postgresapi.SynchronousConfig
 	// quorum is the one that the Lease records; nil in asynchronous mode.
 	quorum *lease.Quorum
+	// waits says that standbys that do not stream are waited for, before a quorum
+	// degrades.
+	waits bool
 }
 
 // planMembers plans the volumes that may lead and the quorum. A volume joins once it
@@ -75,6 +78,9 @@ func (m membership) planQuorum(volumes []string) *lease.Quorum {
 	}
 	write := m.synchronous.Number + 1
 	if streaming := m.listStreaming(volumes); m.synchronous.Degrade && len(streaming) < write {
+		if m.waits && m.quorum != nil && !slices.ContainsFunc(m.quorum.Volumes, func(v string) bool { return !slices.Contains(volumes, v) }) {
+			return m.quorum
+		}
 		return &lease.Quorum{Volumes: streaming, Write: len(streaming)}
 	}
 	if write > len(volumes) {
@@ -84,6 +90,11 @@ func (m membership) planQuorum(volumes []string) *lease.Quorum {
 		return nil
 	}
 	return &lease.Quorum{Volumes: volumes, Write: write}
+}
+
+// hasEnough reports whether as many members stream as are to acknowledge a commit.
+func (m membership) hasEnough() bool {
+	return m.synchronous == nil || len(m.listStreaming(m.recorded)) > m.synchronous.Number
 }
 
 // listStreaming are, sorted, the volume of this member and those of the others that

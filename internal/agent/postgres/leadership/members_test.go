@@ -71,6 +71,14 @@ func TestRule15PlanOfTheQuorum(t *testing.T) {
 		{"commits wait while no standby streams", 1, func(m *membership) { m.reached = nil }, &lease.Quorum{Volumes: []string{"v0", "v1", "v2"}, Write: 2}},
 		{"degraded, they do not", 1, func(m *membership) { m.reached, m.synchronous.Degrade = nil, true }, &lease.Quorum{Volumes: []string{"v0"}, Write: 1}},
 		{"degraded to the one that streams", 2, func(m *membership) { m.reached, m.synchronous.Degrade = m.reached[:1], true }, &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2}},
+		{"it does not degrade for a moment", 1, func(m *membership) {
+			m.reached, m.synchronous.Degrade, m.waits = nil, true, true
+			m.quorum = &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2}
+		}, &lease.Quorum{Volumes: []string{"v0", "v1"}, Write: 2}},
+		{"it does if one of the quorum is no member any more", 1, func(m *membership) {
+			m.reached, m.synchronous.Degrade, m.waits = nil, true, true
+			m.quorum = &lease.Quorum{Volumes: []string{"v0", "v7"}, Write: 2}
+		}, &lease.Quorum{Volumes: []string{"v0"}, Write: 1}},
 		{"degrading never asks for more than is declared", 1, func(m *membership) { m.synchronous.Degrade = true }, &lease.Quorum{Volumes: []string{"v0", "v1", "v2"}, Write: 2}},
 		{"a stream of a member that may not lead does not count", 1, func(m *membership) {
 			m.reached, m.synchronous.Degrade = []string{"orders-7"}, true

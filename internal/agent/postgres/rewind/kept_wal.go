@@ -69,14 +69,16 @@ func keepWAL(volume, walDir string, fork, end lsn.Point, k keptRange) (string, e
 	if err := os.RemoveAll(temporary); err != nil {
 		return "", fmt.Errorf("keep the diverged WAL: %w", err)
 	}
+	waits, err := listWaiting(walDir)
+	if err != nil {
+		return "", fmt.Errorf("keep the diverged WAL: %w", err)
+	}
 	for _, dir := range []string{"", statusDir} {
 		if err := copyKept(filepath.Join(walDir, dir), filepath.Join(temporary, keptWAL, dir), func(name string) bool {
 			if dir == statusDir {
-				var ready bool
-				name, ready = strings.CutSuffix(name, dataspace.ReadySuffix)
-				return ready && k.contains(name)
+				return strings.HasSuffix(name, dataspace.ReadySuffix)
 			}
-			return k.contains(name)
+			return k.contains(name) || slices.Contains(waits, name)
 		}); err != nil {
 			return "", errors.Join(fmt.Errorf("keep the diverged WAL: %w", err), os.RemoveAll(temporary))
 		}
@@ -91,6 +93,21 @@ func keepWAL(volume, walDir string, fork, end lsn.Point, k keptRange) (string, e
 		}
 		name = nameKept(fork) + "-" + strconv.Itoa(n)
 	}
+}
+
+// listWaiting lists the files of WAL that wait for the archive. A rewind removes those
+// that the primary does not have, also of before the last common checkpoint.
+func listWaiting(walDir string) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(walDir, statusDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if name, ready := strings.CutSuffix(e.Name(), dataspace.ReadySuffix); ready {
+			names = append(names, name)
+		}
+	}
+	return names, err
 }
 
 // restoreWAL puts kept WAL back, so that a rewind that was interrupted can read it.

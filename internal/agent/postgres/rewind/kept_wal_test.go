@@ -41,7 +41,8 @@ func readTree(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// What is kept is the WAL of the volume's own way since the common checkpoint. It does not
+// What is kept is the WAL of the volume's own way since the common checkpoint, and what
+// waits for the archive. It does not
 // change when files of pg_wal are written over, and can be put back.
 func TestRule18DivergedWALIsKept(t *testing.T) {
 	volume := t.TempDir()
@@ -49,13 +50,15 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 	kept := map[string]string{
 		"000000010000000000000005": "a", "000000010000000000000006.partial": "b", "000000030000000000000006": "c", "000000030000000000000007": "d",
 		"00000002.history": "e", "00000003.history": "f", "archive_status/000000030000000000000006.ready": "",
+		// It waits for the archive, and the primary does not have it any more.
+		"000000010000000000000003": "g", "archive_status/000000010000000000000003.ready": "",
 	}
 	for name, text := range kept {
 		mustWrite(t, filepath.Join(walDir, name), text)
 	}
 	for _, name := range []string{
 		"000000010000000000000004", "000000030000000000000008", "000000020000000000000006", "archive_status/000000030000000000000007.done",
-		"archive_status/000000010000000000000004.ready", "xlogtemp.12",
+		"archive_status/000000010000000000000004.done", "xlogtemp.12",
 	} {
 		mustWrite(t, filepath.Join(walDir, name), "not kept")
 	}

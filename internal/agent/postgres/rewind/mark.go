@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
@@ -30,6 +31,19 @@ type mark struct {
 	// with the WAL since then.
 	Common lsn.Point `json:"common,omitzero"`
 	Kept   string    `json:"kept,omitempty"`
+	// Source is the timeline of the primary whose files pg_rewind began to take, and Boot
+	// the run of the machine: what was not written to the disk in it may be gone.
+	Source int64  `json:"source,omitempty"`
+	Boot   string `json:"boot,omitempty"`
+}
+
+// bootID names this run of the machine; empty where it is not known.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // isUntouched says whether pg_control is what it was before pg_rewind began.

@@ -150,7 +150,8 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return w.finishUntouched(true, Outcome{Result: Failed, Reason: err.Error()})
 	}
-	w.m = mark{Started: true, Held: held, Fork: fork, Checkpoint: control.Checkpoint, Timeline: control.Timeline, Common: common, Kept: kept}
+	w.m = mark{Started: true, Held: held, Fork: fork, Checkpoint: control.Checkpoint, Timeline: control.Timeline, Common: common, Kept: kept,
+		Source: w.up.End.Timeline, Boot: bootID()}
 	w.o.Log.Info("rewinds the data to the primary", "primary", w.primary.Connection.Pod, "held", held.End.String(), "fork", fork.String(), "kept", kept)
 	if err := writeMark(w.o.Volume, w.m); err != nil {
 		return Outcome{}, err
@@ -159,7 +160,7 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 }
 
 // repeatRewind begins a rewind again that was interrupted. What it has changed does not
-// matter to it, as long as it has the WAL of the volume and finds the same fork.
+// matter to it, as long as the primary is the same and it has the WAL of the volume.
 func (w rewinding) repeatRewind(ctx context.Context) (Outcome, error) {
 	never := func(why string) (Outcome, error) {
 		return Outcome{Result: NotPossible, Reason: "a rewind was interrupted and cannot be repeated: " + why, Kept: w.m.Kept}, nil
@@ -172,6 +173,14 @@ func (w rewinding) repeatRewind(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	case !w.m.isUntouched(control):
 		return never("pg_control was replaced, and the rest may not be on the disk")
+	}
+	// Files of another primary may hold what this one lacks, and pg_rewind compares no
+	// content. Files that were written before the machine stopped may be half on the disk.
+	if w.m.Source != w.up.End.Timeline {
+		return never(fmt.Sprintf("it began with a primary on timeline %d, and this one is on %d", w.m.Source, w.up.End.Timeline))
+	}
+	if boot := bootID(); boot == "" || w.m.Boot != boot {
+		return never("the machine restarted meanwhile")
 	}
 	if fork, found := findFork(w.m.Held, w.up); !found || fork != w.m.Fork {
 		return never(fmt.Sprintf("this primary left at %s, and the one before at %s", fork, w.m.Fork))
