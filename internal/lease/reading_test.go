@@ -45,7 +45,7 @@ func TestReadingsKeepCloseBehindRenewals(t *testing.T) {
 			last := l.at[len(l.at)-1]
 			var e Expiry
 			var readings int
-			now, sent := time.Duration(r.Int64N(int64(tick))), time.Duration(-limits.ReadGap())
+			now, sent := time.Duration(r.Int64N(int64(tick))), -limits.ReadGap()
 			for ; !e.HasExpired(e.version, limits); now += tick {
 				if now-sent < e.UntilReading(limits, limits) {
 					continue

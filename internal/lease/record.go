@@ -81,7 +81,7 @@ func (r Record) Validate() error {
 		return fmt.Errorf("%w: timeline %d is not within 1 and the highest reserved one, %d", ErrInvalid, r.Timeline, r.HighestTimeline)
 	case r.ReachedTimeline < 1 || r.ReachedTimeline > r.HighestTimeline:
 		return fmt.Errorf("%w: the reached timeline %d is not within 1 and the highest reserved one, %d", ErrInvalid, r.ReachedTimeline, r.HighestTimeline)
-	case r.Duration != 0 && (r.Duration < MinDuration || r.Duration > MaxDuration || r.Duration%time.Second != 0):
+	case !r.isDurationValid():
 		return fmt.Errorf("%w: the duration %s is not of whole seconds within %s and %s", ErrInvalid, r.Duration, MinDuration, MaxDuration)
 	case r.SystemIdentifier == "":
 		return fmt.Errorf("%w: the system identifier is missing", ErrInvalid)
@@ -95,6 +95,11 @@ func (r Record) Validate() error {
 		return fmt.Errorf("%w: a Lease that was not released names a successor", ErrInvalid)
 	}
 	return r.validateQuorum()
+}
+
+// isDurationValid reports whether the duration is one that can be declared, or missing.
+func (r Record) isDurationValid() bool {
+	return r.Duration == 0 || r.Duration >= MinDuration && r.Duration <= MaxDuration && r.Duration%time.Second == 0
 }
 
 func (r Record) validateQuorum() error {

@@ -91,8 +91,10 @@ func databaseSeed(t *testing.T) {
 	databaseIsPutRight(t, c)
 	must(t, env.client.Delete(t.Context(), d), "delete the Database")
 	eventually(t, goneTimeout, "the Database is gone, and its cluster", func(ctx context.Context) error {
-		if _, err := getDatabase(ctx, namespace); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the Database is there: %v", err)
+		if _, err := getDatabase(ctx, namespace); err == nil {
+			return errors.New("the Database is there")
+		} else if !apierrors.IsNotFound(err) {
+			return err
 		}
 		if err := checkGone(env.client.Get(ctx, c.nameOf(""), &v1alpha1.PostgresCluster{})); err != nil {
 			return err

@@ -114,21 +114,28 @@ func splitOperations(operations []Operation, durable bool) []operationsPart {
 	}
 	var parts []operationsPart
 	for _, key := range order {
-		part := operationsPart{name: fmt.Sprintf("register %d", key.register)}
+		part := newPart(key, done[key], uncertain)
 		if !durable {
 			part.name += fmt.Sprintf(" on timeline %d", key.timeline)
-		}
-		for _, o := range done[key] {
-			part.history = append(part.history, porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Sent), Return: int64(o.Ended)})
-		}
-		for _, o := range uncertain {
-			if o.Register == key.register {
-				part.history = append(part.history, porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Sent), Return: math.MaxInt64})
-			}
 		}
 		parts = append(parts, part)
 	}
 	return parts
+}
+
+// newPart is the history of a register: what was done, and what may have been at any
+// time after it was sent.
+func newPart(key partKey, done, uncertain []Operation) operationsPart {
+	part := operationsPart{name: fmt.Sprintf("register %d", key.register)}
+	for _, o := range done {
+		part.history = append(part.history, porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Sent), Return: int64(o.Ended)})
+	}
+	for _, o := range uncertain {
+		if o.Register == key.register {
+			part.history = append(part.history, porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Sent), Return: math.MaxInt64})
+		}
+	}
+	return part
 }
 
 // registerState is what a register holds, if that is known.

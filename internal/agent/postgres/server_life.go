@@ -186,11 +186,7 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		}
 		select {
 		case <-started.Done():
-			err := started.StopAtOnce()
-			if l.a.servers.IsFencedSince(fences) {
-				return errors.Join(errFenced, err)
-			}
-			return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(started.EndReason(), settings.ComputeSettings(in))), err)
+			return l.explainFailedStart(in, fences)
 		case <-ctx.Done():
 			return nil
 		case t := <-troubles:
@@ -204,6 +200,15 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// explainFailedStart says why a server ended that was starting.
+func (l *serverLife) explainFailedStart(in settings.Input, fences int64) error {
+	err := l.server.StopAtOnce()
+	if l.a.servers.IsFencedSince(fences) {
+		return errors.Join(errFenced, err)
+	}
+	return errors.Join(fmt.Errorf("the database does not start: %s", server.AddRemedy(l.server.EndReason(), settings.ComputeSettings(in))), err)
 }
 
 // takeAnswer gives a server that answers to the election, once its data is whole, and says

@@ -59,35 +59,38 @@ func planSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead l
 // and another member is named if the first one cannot take over any more.
 func planScalingSwitchover(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, scale scalePlan, requested bool) switchover {
 	r := switchover{status: findRequest(c, v1alpha1.RequestScaleDown), standing: true}
-	s := membersOf(c)
 	if isRunning(r.status) {
 		if lead.isServing() && lead.term == r.status.Term && scale.waits != waitSwitchover {
-			r.status.Result = "not needed: " + s.PodName(lead.leader) + " is a member by spec.replicas"
+			r.status.Result = "not needed: " + membersOf(c).PodName(lead.leader) + " is a member by spec.replicas"
 			return r
 		}
-		if r.carryOut(s, lead); r.request == nil || lead.term != r.status.Term {
+		if r.carryOut(membersOf(c), lead); r.request == nil || lead.term != r.status.Term {
 			return r
 		}
 	}
-	if scale.waits != waitSwitchover || requested || c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing() || !lead.canSwitchOver() {
-		return r // it is not needed, or cannot be carried out
+	mayBegin := !requested && !c.Spec.Suspend && !o.AwaitsFirstAnswer() && lead.isServing() && lead.canSwitchOver()
+	if scale.waits != waitSwitchover || !mayBegin || isRunning(r.status) && canTakeOver(c, o, lead, r.status.Target) {
+		return r // it is not needed, cannot be carried out, or is
 	}
-	if isRunning(r.status) && canTakeOver(c, o, lead, r.status.Target) {
-		return r
-	}
-	target := findSuccessor(c, o, lead)
-	if target == memberset.NoLeader {
-		return r
-	}
-	generation := fmt.Sprintf("generation-%d-", c.Generation)
-	id := fmt.Sprintf("%sterm-%d-%s", generation, lead.term, s.PodName(target))
-	if failed := r.status; failed != nil && strings.HasPrefix(failed.ID, generation) && failed.Target == s.PodName(target) && endedElsewhere(failed) {
-		return r // each attempt stops writes
-	}
-	if r.status == nil || r.status.ID != id {
-		r = switchover{status: &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: s.PodName(target), Term: lead.term}}
-	}
+	r.beginScaling(c, findSuccessor(c, o, lead), lead.term)
 	return r
+}
+
+// beginScaling records a request for a target. One that did not take over is not asked
+// again for the same generation: each attempt stops writes.
+func (r *switchover) beginScaling(c *v1alpha1.PostgresCluster, target int, term int64) {
+	if target == memberset.NoLeader {
+		return
+	}
+	pod, generation := membersOf(c).PodName(target), fmt.Sprintf("generation-%d-", c.Generation)
+	id := fmt.Sprintf("%sterm-%d-%s", generation, term, pod)
+	if last := r.status; last != nil {
+		failed := last.Target == pod && strings.HasPrefix(last.ID, generation) && endedElsewhere(last)
+		if failed || last.ID == id {
+			return
+		}
+	}
+	r.status, r.request = &v1alpha1.RequestStatus{Type: v1alpha1.RequestScaleDown, ID: id, Target: pod, Term: term}, nil
 }
 
 // insteadOf is in the result of a switchover after which another member leads than its
