@@ -87,6 +87,12 @@ func (r Record) Validate() error {
 		return fmt.Errorf("%w: the system identifier is missing", ErrInvalid)
 	case len(r.Volumes) == 0 || slices.Contains(r.Volumes, ""):
 		return fmt.Errorf("%w: the volumes that may lead are missing", ErrInvalid)
+	}
+	return errors.Join(r.validateHolder(), r.validateQuorum())
+}
+
+func (r Record) validateHolder() error {
+	switch {
 	case r.HolderUID != "" && r.HolderVolume == "":
 		return fmt.Errorf("%w: the holder's volume is missing", ErrInvalid)
 	case r.HolderUID != "" && r.Shutdown != nil:
@@ -94,7 +100,7 @@ func (r Record) Validate() error {
 	case r.Successor != "" && r.Shutdown == nil:
 		return fmt.Errorf("%w: a Lease that was not released names a successor", ErrInvalid)
 	}
-	return r.validateQuorum()
+	return nil
 }
 
 // isDurationValid reports whether the duration is one that can be declared, or missing.

@@ -190,16 +190,21 @@ func (l *serverLife) startWith(ctx context.Context, in settings.Input, fences in
 		case <-ctx.Done():
 			return nil
 		case t := <-troubles:
-			if l.rewound != nil {
-				return errors.Join(l.judgeRewoundTrouble(t), started.StopAtOnce())
-			}
-			// A standby that cannot become consistent is left to watch.
-			l.troubles.reportTrouble(t)
-			l.unattached = &in
-			return nil
+			return l.takeTrouble(t, in)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// takeTrouble takes a trouble that a standby reported while it started. One that cannot
+// become consistent is left to watch; data that was rewound is not.
+func (l *serverLife) takeTrouble(t trouble, in settings.Input) error {
+	if l.rewound != nil {
+		return errors.Join(l.judgeRewoundTrouble(t), l.server.StopAtOnce())
+	}
+	l.troubles.reportTrouble(t)
+	l.unattached = &in
+	return nil
 }
 
 // explainFailedStart says why a server ended that was starting.
