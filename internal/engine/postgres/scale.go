@@ -117,7 +117,7 @@ func (j *judgement) judgeKeptLeader() {
 	n, want, progress := j.lead.leader, j.Membership.Declared, ""
 	switch r := j.requests.scaling.status; {
 	case r != nil && !isRunning(r) && endedElsewhere(r):
-		progress = "; " + r.Target + " did not take over: read the log of its pod; to try again, request a switchover with the annotation " + v1alpha1.AnnotationSwitchover
+		progress = "; " + r.Target + " did not take over: see what its pod logs; to try again, request a switchover with the annotation " + v1alpha1.AnnotationSwitchover
 	case isRunning(r) && r.Term == j.lead.term:
 		progress = "; " + r.Target + " is asked to take over"
 		if j.lead.refuses(r) {
