@@ -112,7 +112,10 @@ func TestNamespacedRights(t *testing.T) {
 		{"databases", "patch", "", "secrets", true},
 		{"databases", "watch", "holdfast.dev", "postgresclusters", true},
 		{"databases", "patch", "holdfast.dev", "postgresclusters/status", true},
-		{"databases", "patch", "holdfast.dev", "postgresclusters", false},
+		{"databases", "patch", "holdfast.dev", "postgresclusters", true}, // those of Databases
+		{"databases", "delete", "holdfast.dev", "postgresclusters", false},
+		{"databases", "patch", "holdfast.dev", "etcdclusters", false},
+		{"databases", "patch", "holdfast.dev", "databases", false},
 		{"holdfast-system", "get", "", "pods", true},
 		{"holdfast-system", "list", "", "pods", false},
 		{"holdfast-system", "get", "", "secrets", false},
