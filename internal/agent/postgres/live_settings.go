@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/parameters"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
@@ -126,7 +127,7 @@ func (s *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 	if err == nil {
 		err = s.reloadSettings(ctx)
 	}
-	var refused *settings.Refusal
+	var refused *parameters.Refusal
 	switch {
 	case err == nil:
 		s.refused = ""

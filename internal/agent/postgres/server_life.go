@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/health"
+	"github.com/holdfast-db/holdfast/internal/agent/parameters"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
@@ -129,8 +130,8 @@ func (a *postgresAgent) runServer(ctx context.Context, l *serverLife) error {
 func (l *serverLife) startServer(ctx context.Context, fences int64) error {
 	config, _ := l.a.Config.Current()
 	var refused error
-	for i, parameters := range settings.CandidateParameters(config.Parameters, l.a.files.ReadProven()) {
-		in, err := l.settings.applyParameters(ctx, parameters, l.control)
+	for i, candidate := range parameters.ListCandidates(config.Parameters, l.a.files.ReadProven()) {
+		in, err := l.settings.applyParameters(ctx, candidate, l.control)
 		if err == nil {
 			err = l.startWith(ctx, in, fences)
 		}

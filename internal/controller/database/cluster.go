@@ -3,6 +3,7 @@ package database
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	fluxmeta "github.com/fluxcd/pkg/apis/meta"
@@ -41,17 +42,17 @@ func declareCluster(d *v1alpha1.Database, e Engine) (runtime.ApplyConfiguration,
 	c.SetNamespace(d.Namespace)
 	c.SetName(d.Name)
 	c.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})
-	c.SetAnnotations(listRequests(d))
+	c.SetAnnotations(e.listRequests(d))
 	c.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("Database"))})
 	return client.ApplyConfigurationFromUnstructured(c), nil
 }
 
 // listRequests are the annotations that ask for something: they are passed on. Nil
 // for none.
-func listRequests(d *v1alpha1.Database) map[string]string {
+func (e Engine) listRequests(d *v1alpha1.Database) map[string]string {
 	var requests map[string]string
 	for name, value := range d.Annotations {
-		if isRequest(name) {
+		if name == fluxmeta.ReconcileRequestAnnotation || slices.Contains(e.Requests, name) {
 			if requests == nil {
 				requests = map[string]string{}
 			}
@@ -59,14 +60,6 @@ func listRequests(d *v1alpha1.Database) map[string]string {
 		}
 	}
 	return requests
-}
-
-func isRequest(annotation string) bool {
-	switch annotation {
-	case fluxmeta.ReconcileRequestAnnotation, v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData, v1alpha1.AnnotationDiscardVolume:
-		return true
-	}
-	return false
 }
 
 // idOf is the cluster of a Database as the applier names it.

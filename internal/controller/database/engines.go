@@ -12,6 +12,8 @@ type Engine struct {
 	// Declare makes the spec of the cluster. It sets every field that the spec of
 	// the Database has.
 	Declare func(v1alpha1.DatabaseSpec) any
+	// Requests are the annotations by which its clusters take requests of their own.
+	Requests []string
 }
 
 // Engines are those that a Database can have.
@@ -25,6 +27,9 @@ func Engines() map[v1alpha1.DatabaseEngine]Engine {
 					CommonSpec: s.CommonSpec, Version: v1alpha1.PostgresVersion(s.Version), Storage: declareStorage(s),
 					Parameters: s.Parameters, Bootstrap: s.Bootstrap,
 				}
+			},
+			Requests: []string{
+				v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData, v1alpha1.AnnotationDiscardVolume,
 			},
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/parameters"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 )
@@ -53,7 +54,7 @@ func parseVersion(out string) (string, mysqlversion.Version, error) {
 // checkLimit is how long mysqld may take to check its settings.
 const checkLimit = 20 * time.Second
 
-// CheckSettings has mysqld check a file of settings. It fails with a *settings.Refusal,
+// CheckSettings has mysqld check a file of settings. It fails with a *parameters.Refusal,
 // and returns the settings that would be taken with another value. Settings of plugins
 // are not checked.
 func (p Programs) CheckSettings(ctx context.Context, file string) (adjusted map[string]string, err error) {
@@ -66,7 +67,7 @@ func (p Programs) CheckSettings(ctx context.Context, file string) (adjusted map[
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.As(err, &failed):
-		return nil, &settings.Refusal{Message: settings.DescribeRefusal(failed.Stderr)}
+		return nil, &parameters.Refusal{Message: settings.DescribeRefusal(failed.Stderr)}
 	case err != nil:
 		return nil, err
 	}

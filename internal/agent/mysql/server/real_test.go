@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/mysqltest"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
+	"github.com/holdfast-db/holdfast/internal/agent/parameters"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
@@ -223,7 +224,7 @@ func TestRealSettingsAreChecked(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m.Parameters = c.parameters
 			adjusted, err := m.Programs.CheckSettings(t.Context(), m.SettingsFile())
-			var refusal *settings.Refusal
+			var refusal *parameters.Refusal
 			if (err != nil) != (c.want != "") || err != nil && (!errors.As(err, &refusal) || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%v", err)
 			}

@@ -1,17 +1,11 @@
 package settings
 
 import (
-	"maps"
 	"regexp"
 	"strings"
 
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 )
-
-// Refusal is what MySQL says of settings that it does not take.
-type Refusal struct{ Message string }
-
-func (r *Refusal) Error() string { return r.Message }
 
 var (
 	errorLine    = regexp.MustCompile(`\[ERROR\] \[MY-\d+\] \[\w+\] (.*)$`)
@@ -57,16 +51,3 @@ func FindAdjusted(stderr string) map[string]string {
 }
 
 func underscored(name string) string { return strings.ReplaceAll(name, "-", "_") }
-
-// CandidateParameters are the parameters to start with, in order: the declared ones,
-// those that worked last, none.
-func CandidateParameters(declared, proven map[string]string) []map[string]string {
-	list := []map[string]string{declared}
-	if proven != nil && !maps.Equal(proven, declared) {
-		list = append(list, proven)
-	}
-	if len(declared) > 0 && (proven == nil || len(proven) > 0) {
-		list = append(list, map[string]string{})
-	}
-	return list
-}

@@ -218,28 +218,6 @@ func TestRefusalsOfTheServerAreRead(t *testing.T) {
 	}
 }
 
-func TestCandidateParameters(t *testing.T) {
-	declared, proven := map[string]string{"a": "2"}, map[string]string{"a": "1"}
-	cases := []struct {
-		name             string
-		declared, proven map[string]string
-		want             []map[string]string
-	}{
-		{"never ran", declared, nil, []map[string]string{declared, {}}},
-		{"ran with others", declared, proven, []map[string]string{declared, proven, {}}},
-		{"ran with these", declared, declared, []map[string]string{declared, {}}},
-		{"ran with none", declared, map[string]string{}, []map[string]string{declared, {}}},
-		{"none declared", map[string]string{}, nil, []map[string]string{{}}},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, CandidateParameters(c.declared, c.proven)); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 // A setting that may not be declared is in one list only, so that each has one place.
 func TestListsHoldNamesOnce(t *testing.T) {
 	own := ownSettings(input())

@@ -37,6 +37,20 @@ type mark struct {
 	Boot   string `json:"boot,omitempty"`
 }
 
+// explainNoRepeat says why a rewind that was interrupted cannot go on with the primary on a
+// timeline, in a run of the machine; empty if it can. Files of another primary may hold
+// what this one lacks, and pg_rewind compares no content. Files that were written before
+// the machine stopped may be half on the disk.
+func (m mark) explainNoRepeat(source int64, boot string) string {
+	switch {
+	case m.Source != source:
+		return fmt.Sprintf("it began with a primary on timeline %d, and this one is on %d", m.Source, source)
+	case boot == "" || m.Boot != boot:
+		return "the machine restarted meanwhile"
+	}
+	return ""
+}
+
 // bootID names this run of the machine; empty where it is not known.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

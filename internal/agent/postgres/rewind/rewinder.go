@@ -174,13 +174,8 @@ func (w rewinding) repeatRewind(ctx context.Context) (Outcome, error) {
 	case !w.m.isUntouched(control):
 		return never("pg_control was replaced, and the rest may not be on the disk")
 	}
-	// Files of another primary may hold what this one lacks, and pg_rewind compares no
-	// content. Files that were written before the machine stopped may be half on the disk.
-	if w.m.Source != w.up.End.Timeline {
-		return never(fmt.Sprintf("it began with a primary on timeline %d, and this one is on %d", w.m.Source, w.up.End.Timeline))
-	}
-	if boot := bootID(); boot == "" || w.m.Boot != boot {
-		return never("the machine restarted meanwhile")
+	if why := w.m.explainNoRepeat(w.up.End.Timeline, bootID()); why != "" {
+		return never(why)
 	}
 	if fork, found := findFork(w.m.Held, w.up); !found || fork != w.m.Fork {
 		return never(fmt.Sprintf("this primary left at %s, and the one before at %s", fork, w.m.Fork))

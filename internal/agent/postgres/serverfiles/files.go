@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/parameters"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
@@ -87,7 +88,7 @@ func (f *Files) BuildInput(config *agent.Config, parameters map[string]string, c
 }
 
 // ApplySettings checks settings and puts them in the server's file. A refusal, which
-// is a settings.Refusal, leaves the file as it was.
+// is a parameters.Refusal, leaves the file as it was.
 func (f *Files) ApplySettings(ctx context.Context, in settings.Input) error {
 	candidate := filepath.Join(f.o.RunDir, candidateFile)
 	if err := atomicfile.WriteFile(candidate, []byte(settings.RenderSettings(settings.ComputeSettings(in)))); err != nil {
@@ -97,7 +98,7 @@ func (f *Files) ApplySettings(ctx context.Context, in settings.Input) error {
 	if _, err := f.o.Programs.Run(ctx, "postgres", "-D", f.o.PGData, "-c", "config_file="+candidate, "-C", "port"); err != nil {
 		var failed *process.Failure
 		if errors.As(err, &failed) {
-			return &settings.Refusal{Message: settings.DescribeRefusal(failed.Stderr)}
+			return &parameters.Refusal{Message: settings.DescribeRefusal(failed.Stderr)}
 		}
 		return err
 	}

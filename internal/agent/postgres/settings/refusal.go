@@ -1,17 +1,11 @@
 package settings
 
 import (
-	"maps"
 	"regexp"
 	"strings"
 
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 )
-
-// Refusal is what the database says of settings that it does not take.
-type Refusal struct{ Message string }
-
-func (r *Refusal) Error() string { return r.Message }
 
 var (
 	logLevel    = regexp.MustCompile(`^(?:.*? )?(?:LOG|ERROR|FATAL|WARNING):  (.*)$`)
@@ -42,17 +36,4 @@ func DescribeRefusal(stderr string) string {
 		return process.LastLine(stderr)
 	}
 	return strings.Join(found, "; ")
-}
-
-// CandidateParameters are the parameters to start with, in order: the declared ones,
-// those that worked last, none.
-func CandidateParameters(declared, proven map[string]string) []map[string]string {
-	list := []map[string]string{declared}
-	if proven != nil && !maps.Equal(proven, declared) {
-		list = append(list, proven)
-	}
-	if len(declared) > 0 && (proven == nil || len(proven) > 0) {
-		list = append(list, map[string]string{})
-	}
-	return list
 }
