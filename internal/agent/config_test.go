@@ -24,6 +24,18 @@ func TestConfigSource(t *testing.T) {
 	if got := take(file, false); got == nil || got.Hash != agentapi.HashConfig([]byte(file)) {
 		t.Fatalf("the file was not taken: %+v", got)
 	}
+	if got := take(file, false); got.Live {
+		t.Error("the file counts as the API server's")
+	}
+	_, changed := c.Current()
+	if got := take(file, true); !got.Live {
+		t.Error("the same from the API server counts as the file's")
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("that it is the API server's was not announced")
+	}
 	live := `{"namespace":"shop","name":"orders","database":"b"}`
 	if got := take(live, true); got.Database != "b" {
 		t.Errorf("the API server's was not taken: %+v", got)

@@ -132,6 +132,17 @@ func TestRule16ConfirmationIsOfTheShorterDuration(t *testing.T) {
 			}
 		})
 	}
+	// Members that forget their promise wait for what the Lease records.
+	s := newPrimary(t, nil)
+	s.Config.Timing, s.lease.record.Duration = timingOf(60*second), 10*second
+	s.leadership.deadlines, s.requests.outage = timingOf(10*second).Deadlines(10*second), true
+	s, _ = Step(s, 15*second, Tick{})
+	for _, volume := range []string{"v1", "v2"} {
+		s, _ = Step(s, 15*second+second/10, ConfirmReply{From: volume, Term: 5, Sent: 15 * second, Confirmed: true, Promised: 60 * second})
+	}
+	if got := s.leadership.deadlines.Fence; got != 22*second {
+		t.Errorf("it relies on a longer duration than the Lease records: until %s", got)
+	}
 	m := newMember(t, "v1", "p2")
 	record := baseRecord
 	record.Duration = 30 * second

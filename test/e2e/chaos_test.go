@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/test/faultplan"
@@ -68,7 +67,7 @@ func runChaos(t *testing.T, options chaosOptions) {
 	})
 	cluster := newUnwatched(t, failoverMembers, options.edits...)
 	if options.synchronous {
-		cluster.setSynchronous()
+		cluster.changeSpec("synchronous: {mode: Quorum, number: 1}")
 	}
 	c.failover = newFailover(cluster)
 	c.began = time.Now()
@@ -79,18 +78,6 @@ func runChaos(t *testing.T, options chaosOptions) {
 	c.judge()
 	t.Logf("seed %d, %d elections, faults: %v, %d rows and %d operations on registers acknowledged, %d rows lost",
 		options.seed, len(c.history.Elections()), c.struck, len(c.acknowledgedRows()), c.registers.countOperations(), c.lost)
-}
-
-// setSynchronous has the cluster replicate synchronously, where its API can.
-func (c *cluster) setSynchronous() {
-	c.t.Helper()
-	c.changeSpec("synchronous: {mode: Quorum, number: 1}")
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(postgres.name))
-	c.readObject(obj, c.name)
-	if _, found, err := unstructured.NestedMap(obj.Object, "spec", "synchronous"); err != nil || !found {
-		skipTest(c.t, "needs an operator with spec.synchronous")
-	}
 }
 
 // note adds an event to the list.

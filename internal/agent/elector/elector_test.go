@@ -133,6 +133,29 @@ func TestRule15WishIsKeptForTheNextTerm(t *testing.T) {
 	})
 }
 
+// Those of a term that has ended are none of a later one: meanwhile another leader may
+// have recorded a quorum.
+func TestRule15WishEndsWithItsTerm(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c, m := leadAlone(t)
+		m.changeMembers(nil, "v0", "v1")
+		time.Sleep(3 * time.Second)
+		_, taken := c.store.state()
+		taken.HolderUID, taken.HolderVolume, taken.Term, taken.Timeline, taken.HighestTimeline = "p9", "v1", taken.Term+1, 9, 9
+		taken.Quorum = &lease.Quorum{Volumes: []string{"v0"}, Write: 1}
+		c.store.put(taken)
+		time.Sleep(3 * time.Second)
+		if len(c.leaders()) != 0 {
+			t.Fatal("not fenced")
+		}
+		c.awaitLeader(60 * time.Second)
+		time.Sleep(10 * time.Second)
+		if _, r := c.store.state(); r.HolderVolume != "v0" || r.Quorum == nil {
+			t.Errorf("the quorum is gone: %+v", r)
+		}
+	})
+}
+
 // A server that cannot be promoted burns its term. Another promotion follows.
 func TestRule11FailedPromotionBurnsItsTerm(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

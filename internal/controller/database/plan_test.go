@@ -181,6 +181,30 @@ func TestDeclareCluster(t *testing.T) {
 	}
 }
 
+// Every request that the reference lists for a PostgresCluster is passed on.
+func TestRequestsArePassedOn(t *testing.T) {
+	reference, err := os.ReadFile("../../../docs/reference/annotations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for line := range strings.Lines(string(reference)) {
+		row := regexp.MustCompile("^\\| `(holdfast.dev/[a-z-]+)` \\| ([^|]*PostgresCluster[^|]*) \\|").FindStringSubmatch(line)
+		if row == nil {
+			continue
+		}
+		listed++
+		d := orders()
+		d.Annotations = map[string]string{row[1]: "once"}
+		if got := Engines()[v1alpha1.EnginePostgres].listRequests(d); got[row[1]] != "once" {
+			t.Errorf("%s is not passed on", row[1])
+		}
+	}
+	if listed < 4 {
+		t.Errorf("the reference lists %d requests", listed)
+	}
+}
+
 // The parameters that Holdfast owns are the same for a Database and for its cluster.
 func TestOwnedParametersAreTheSame(t *testing.T) {
 	owned := func(kind string) []string {

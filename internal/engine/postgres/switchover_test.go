@@ -223,9 +223,11 @@ func TestLeaderBeyondReplicasIsAskedToSwitchOver(t *testing.T) {
 		}, request("orders-1", ""), passed},
 		{"the target cannot take over any more", func(w *world) { recorded(w); w.removePod(1) }, request("orders-0", ""), nil},
 		{"it did not take over: writes do not stop again and again", func(w *world) {
-			w.c.Status.Requests = request("orders-1", "orders-2 leads since term 1, instead of orders-1")
+			w.c.Status.Requests = request("orders-1", "orders-2 leads since term 2, instead of orders-1")
+			w.changeLeader(2)
+			w.elects()
 			received(w, 1, 0x60)
-		}, request("orders-1", "orders-2 leads since term 1, instead of orders-1"), nil},
+		}, request("orders-1", "orders-2 leads since term 2, instead of orders-1"), nil},
 		{"another one is asked then", func(w *world) {
 			w.c.Status.Requests = request("orders-1", "orders-2 leads since term 1, instead of orders-1")
 			w.removePod(1)

@@ -211,3 +211,29 @@ func TestRule18FailureOfARewind(t *testing.T) {
 		})
 	}
 }
+
+// A rewind goes on where it was interrupted only with the primary that it began with, and
+// in the same run of the machine.
+func TestRule18InterruptedRewindNeedsTheSamePrimary(t *testing.T) {
+	m := mark{Started: true, Source: 4, Boot: "a"}
+	for _, c := range []struct {
+		name   string
+		m      mark
+		source int64
+		boot   string
+		may    bool
+	}{
+		{"the same", m, 4, "a", true},
+		{"another primary", m, 5, "a", false},
+		{"after a restart of the machine", m, 4, "b", false},
+		{"the run of the machine is not known", mark{Started: true, Source: 4}, 4, "", false},
+		{"a mark of an earlier agent", mark{Started: true}, 4, "a", false},
+	} {
+		if why := c.m.explainNoRepeat(c.source, c.boot); (why == "") != c.may {
+			t.Errorf("%s: %q", c.name, why)
+		}
+	}
+	if bootID() == "" {
+		t.Error("this machine's run has no name")
+	}
+}
