@@ -80,9 +80,13 @@ func TestDiscardVolume(t *testing.T) {
 		"not while none leads":                           func(w *world) { w.endLeadership() },
 	} {
 		for object, begun := range map[string]func(w *world){
-			"the claim":           func(*world) {},
-			"the pod":             func(w *world) { w.o.Pods[0].DeletionTimestamp, w.o.Volumes[0].DeletionTimestamp = nil, &metav1.Time{Time: now} },
-			"a pod that is stuck": func(w *world) { w.o.Pods[0].DeletionTimestamp, w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)}, &metav1.Time{Time: now} },
+			"the claim": func(*world) {},
+			"the pod": func(w *world) {
+				w.o.Pods[0].DeletionTimestamp, w.o.Volumes[0].DeletionTimestamp = nil, &metav1.Time{Time: now}
+			},
+			"a pod that is stuck": func(w *world) {
+				w.o.Pods[0].DeletionTimestamp, w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)}, &metav1.Time{Time: now}
+			},
 		} {
 			t.Run(object+" "+name, func(t *testing.T) {
 				w := lostReplica(t)
