@@ -17,15 +17,7 @@ import (
 func nodeDrained(f *failover) time.Duration {
 	pod, before := f.primaryPod(), f.currentLeadership()
 	node := pod.Spec.NodeName
-	must(f.t, cordonNode(f.t.Context(), node, true), "cordon "+node)
-	uncordon := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		defer cancel()
-		if err := cordonNode(ctx, node, false); err != nil {
-			f.t.Errorf("uncordon %s: %v", node, err)
-		}
-	}
-	f.t.Cleanup(uncordon)
+	uncordon := cordonNodes(f.t, node)
 	since := f.history.Now()
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},

@@ -90,6 +90,7 @@ func frozenFor(f *failover, role podprocess.Role, period time.Duration) {
 	heal := freezePod(f.t, pod, role)
 	time.Sleep(period) // the fault itself
 	heal()
+	time.Sleep(writeTimeout) // the client goes on: a commit of a moment would be seen
 	endClient()
 	f.endEvent(fmt.Sprintf("%s frozen for %s", role, period), since, false)
 }
