@@ -69,13 +69,23 @@ func TestSoakFrozen(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			f := newFailover(newUnwatched(t, failoverMembers))
 			f.measured = &measured
-			for _, period := range []time.Duration{5 * time.Second, 15 * time.Second, time.Minute} {
+			for _, period := range frozenPeriods {
 				f.runPart(t, period.String(), func(f *failover) { frozenFor(f, role, period) })
 			}
 		})
 	}
+	t.Run("WAL receiver of a voter", func(t *testing.T) {
+		f := newFailover(newUnwatched(t, failoverMembers))
+		f.measured = &measured
+		for _, period := range frozenPeriods[1:] { // an election takes longer than the first
+			f.runPart(t, period.String(), func(f *failover) { voterFrozen(f, period) })
+		}
+	})
 	t.Log(formatMeasurements(measured))
 }
+
+// frozenPeriods are shorter and longer than the times of the Lease.
+var frozenPeriods = []time.Duration{5 * time.Second, 15 * time.Second, time.Minute}
 
 // frozenFor stops the processes of a role for a time, of the primary or, of a WAL
 // receiver, of a replica. A client in the pod tries to commit meanwhile.
