@@ -168,6 +168,7 @@ func leaseEditedOnce(f *failover, edit leaseEdit, dead bool) {
 			f.t.Errorf("a member leads by a Lease that says nothing of the newest data: %+v, before %+v", f.currentLeadership(), before)
 		}
 		heal()
+		time.Sleep(writeTimeout) // the client goes on: a commit of a moment would be seen
 		inside.stop()
 	default:
 		f.expectNoWrites(2 * leaseDuration)

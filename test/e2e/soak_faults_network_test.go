@@ -44,8 +44,8 @@ func apiServerStoppedWithoutMember(f *failover, period time.Duration) {
 // Of the connections that die.
 const (
 	deadRounds = 10
-	// deadPeriod is longer than a request to the API server waits for its answer, and so
-	// are two of them than the Lease's duration: rounds may not add up.
+	// deadPeriod is longer than a request to the API server waits for its answer. All
+	// rounds together are longer than the Lease counts: each needs a renewal.
 	deadPeriod = 6 * time.Second
 )
 
