@@ -32,6 +32,8 @@ type leaseEdit struct {
 	// blind leaves too little on the Lease for anybody to be elected by it while the
 	// primary is away.
 	blind bool
+	// alive is only done while the primary lives.
+	alive bool
 }
 
 // readNumber reads a field of the record that counts.
@@ -42,29 +44,37 @@ func readNumber(record map[string]any, field string) float64 {
 
 // leaseEdits are one of each field, and of all of them.
 func leaseEdits(replica types.UID) []leaseEdit {
+	spec := func(name string, edit func(l *coordinationv1.Lease)) leaseEdit {
+		return leaseEdit{name: name, edit: func(l *coordinationv1.Lease, _ map[string]any) { edit(l) }}
+	}
 	record := func(name, field string, change func(record map[string]any) any) leaseEdit {
 		return leaseEdit{name: name, edit: func(_ *coordinationv1.Lease, r map[string]any) { r[field] = change(r) }}
 	}
 	add := func(name, field string, n float64) leaseEdit {
 		return record(name, field, func(r map[string]any) any { return readNumber(r, field) + n })
 	}
-	raw := func(text string) func(*coordinationv1.Lease, map[string]any) {
-		return func(l *coordinationv1.Lease, r map[string]any) {
+	raw := func(name, text string) leaseEdit {
+		return leaseEdit{name: name, blind: true, edit: func(l *coordinationv1.Lease, r map[string]any) {
 			clear(r) // it is not written
 			l.Annotations[annotationLeadership] = text
-		}
+		}}
 	}
 	older := add("TermLower", "term", -1)
 	older.blind = true
+	// A volume of another database than the Lease's is held, as that of another cluster.
+	other := spec("SystemIdentifierOther", func(l *coordinationv1.Lease) {
+		l.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7000000000000000000"
+	})
+	other.alive = true
 	return []leaseEdit{
-		{"Deleted", nil, true},
-		{"Emptied", func(l *coordinationv1.Lease, r map[string]any) {
+		{name: "Deleted", blind: true},
+		{name: "Emptied", blind: true, edit: func(l *coordinationv1.Lease, r map[string]any) {
 			clear(r)
 			l.Annotations, l.Spec = nil, coordinationv1.LeaseSpec{}
-		}, true},
-		{"RecordGarbled", raw(`{"term":`), true},
-		{"RecordEmpty", raw("{}"), true},
-		older,
+		}},
+		raw("RecordGarbled", `{"term":`),
+		raw("RecordEmpty", "{}"),
+		older, other,
 		add("TermHigher", "term", 5),
 		add("TimelineHigher", "timeline", forgedTimelines),
 		add("HighestTimelineLower", "highestTimeline", -1),
@@ -72,17 +82,16 @@ func leaseEdits(replica types.UID) []leaseEdit {
 		add("RevisionLower", "revision", -2),
 		record("VolumesOfOthersOnly", "volumes", func(r map[string]any) any { return removeElement(r["volumes"], r["holderVolume"]) }),
 		record("VolumeOfHolderOnly", "volumes", func(r map[string]any) any { return []any{r["holderVolume"]} }),
+		add("HighestTimelineHigher", "highestTimeline", 3),
+		record("AcknowledgedHigher", "acknowledged", func(r map[string]any) any { return fmt.Sprintf("%d:FF/0", int(readNumber(r, "timeline"))) }),
 		record("AcknowledgedLower", "acknowledged", func(map[string]any) any { return "1:0/1000000" }),
 		record("ShutdownRecorded", "shutdown", func(map[string]any) any { return "1:0/1000000" }),
-		{"HolderIsReplica", func(l *coordinationv1.Lease, _ map[string]any) { l.Spec.HolderIdentity = ptr.To(string(replica)) }, false},
-		{"HolderRemoved", func(l *coordinationv1.Lease, _ map[string]any) { l.Spec.HolderIdentity = nil }, false},
-		{"DurationLonger", func(l *coordinationv1.Lease, _ map[string]any) { l.Spec.LeaseDurationSeconds = ptr.To[int32](600) }, false},
-		{"RenewedInTheFuture", func(l *coordinationv1.Lease, _ map[string]any) {
+		spec("HolderIsReplica", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To(string(replica)) }),
+		spec("HolderRemoved", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }),
+		spec("DurationLonger", func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To[int32](600) }),
+		spec("RenewedInTheFuture", func(l *coordinationv1.Lease) {
 			l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(time.Hour)))
-		}, false},
-		{"SystemIdentifierOther", func(l *coordinationv1.Lease, _ map[string]any) {
-			l.Annotations[v1alpha1.AnnotationSystemIdentifier] = "7000000000000000000"
-		}, false},
+		}),
 	}
 }
 
@@ -131,7 +140,7 @@ func leaseEditedAtRandom(f *failover) {
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the same seed has the same edits
 	edits := leaseEdits("")
 	for _, n := range random.Perm(len(edits)) {
-		name, dead := edits[n].name+"/Alive", random.IntN(2) == 0
+		name, dead := edits[n].name+"/Alive", random.IntN(2) == 0 && !edits[n].alive
 		if dead {
 			name = edits[n].name + "/CutOff"
 		}
