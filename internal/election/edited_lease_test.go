@@ -64,3 +64,29 @@ func TestRule5EditedClaimIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// A primary that reads an edited Lease writes its own again, as a later one: members may
+// have read the edited one first.
+func TestRule5HolderReplacesWhatWasEdited(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit     func(*lease.Record)
+		revision int64
+	}{
+		"as it was":        {func(*lease.Record) {}, 0},
+		"other volumes":    {func(r *lease.Record) { r.Volumes = []string{"v0", "v1"} }, 1},
+		"another database": {func(r *lease.Record) { r.SystemIdentifier = "other" }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, found := newPrimary(t, nil), baseRecord
+			test.edit(&found)
+			s.requests.outage = true
+			s, effects := Step(s, 11*second, Tick{})
+			find[ReadLease](t, effects)
+			s, effects = Step(s, 11*second, LeaseRead{lease.Reading{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Record: found, Sent: 11 * second, Received: 11 * second}})
+			w := find[WriteLease](t, effects).Record
+			if s.Phase != Leading || w.Revision != test.revision || len(w.Volumes) != 3 || w.SystemIdentifier != "s" {
+				t.Errorf("phase %d, %+v", s.Phase, w)
+			}
+		})
+	}
+}
