@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -27,9 +24,10 @@ import (
 // leaseEdit is one change of the Lease by hand.
 type leaseEdit struct {
 	name string
-	// edit changes the Lease, or its record, which is nil where there is none.
+	// edit changes the Lease, or the record in it. A record that is cleared is not
+	// written: nil deletes the Lease.
 	edit func(l *coordinationv1.Lease, record map[string]any)
-	// blind leaves too little on the Lease for anybody to be elected by it while the
+	// blind leaves too little on the Lease for a member to be elected by it while the
 	// primary is away.
 	blind bool
 	// alive is only done while the primary lives.
@@ -135,7 +133,7 @@ func (f *failover) editLease(ctx context.Context, change func(l *coordinationv1.
 // that lives or is cut off as SEED has it. A primary is never elected beside another one.
 // The cluster goes on by itself, or a person names the member that has everything.
 func leaseEditedAtRandom(f *failover) {
-	seed := soakSeed(f.t)
+	seed := readSeed(f.t)
 	f.t.Logf("SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the same seed has the same edits
 	edits := leaseEdits("")
@@ -149,17 +147,6 @@ func leaseEditedAtRandom(f *failover) {
 			return // the next edits would be of a cluster that is not well
 		}
 	}
-}
-
-func soakSeed(t *testing.T) uint64 {
-	t.Helper()
-	text := os.Getenv("SEED")
-	if text == "" {
-		return uint64(time.Now().UnixNano()) //nolint:gosec // any number is a seed
-	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	must(t, err, "read SEED")
-	return seed
 }
 
 func leaseEditedOnce(f *failover, edit leaseEdit, dead bool) {
