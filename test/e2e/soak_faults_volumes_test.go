@@ -89,7 +89,8 @@ func primaryFull(f *failover) {
 const (
 	// rewindTable is less than slots keep of the WAL that makes it.
 	rewindTable = 100 << 20
-	rewindLeft  = 32 << 20
+	// rewindLeft suffices for the WAL that is kept, and not for the table.
+	rewindLeft = 72 << 20
 )
 
 // rewindFull: a former primary has WAL of its own, and the rewind to its successor finds
