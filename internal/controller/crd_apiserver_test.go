@@ -61,6 +61,7 @@ var strictly = client.FieldValidation("Strict")
 
 // Every example is accepted as it stands.
 func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	for _, file := range glob(t, "examples/*.yaml") {
@@ -75,6 +76,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 
 // Golden manifests are what the API server takes.
 func TestGoldenManifestsAreAccepted(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	count := 0
@@ -99,6 +101,7 @@ func TestGoldenManifestsAreAccepted(t *testing.T) {
 
 // What kubectl get shows, and that a new object is not yet ready to kstatus.
 func TestColumnsAndDefaults(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ crd, kind, version, leads string }{
 		{"postgresclusters.holdfast.dev", "PostgresCluster", "17", "Primary"},
 		{"etcdclusters.holdfast.dev", "EtcdCluster", "3.6.16", "Leader"},
@@ -129,6 +132,7 @@ func TestColumnsAndDefaults(t *testing.T) {
 
 // What kubectl get shows of a Database, and what it declares by default.
 func TestColumnsAndDefaultsOfADatabase(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	want := []string{"Engine", "Version", "Replicas", "Ready", "Phase", "Synced", "BackedUp", "Last Backup", "Age", "Status"}
 	if diff := cmp.Diff(want, w.columns("databases.holdfast.dev")); diff != "" {
