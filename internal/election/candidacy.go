@@ -300,10 +300,11 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 }
 
 // resolveClaim learns the outcome of a claim. One that was done is written once
-// more: nothing is known of how long ago it was.
+// more: nothing is known of how long ago it was. One that was edited meanwhile is given
+// up: it may no longer let this member lead.
 func (c *candidacy) resolveClaim(m *member, now time.Duration) []Effect {
 	record := m.lease.record
-	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term
+	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term && record.Contradicts(m.requests.pending) == ""
 	if !own || !m.lease.readable || now < m.promise {
 		return c.giveUp(m, now, "")
 	}
