@@ -198,29 +198,8 @@ func refuseDiscard(c *v1alpha1.PostgresCluster, o memberset.Observation, lead le
 	case !slices.Contains(lead.readElection().MayLead, lead.readElection().Volume):
 		return "refused: the Lease does not list the volume of " + leader + " as one that may lead: wait until it does, " + askAgain
 	}
-	return explainQuorumWithout(o, lead, name)
-}
-
-// explainQuorumWithout says why too few members of the synchronous quorum would be left
-// to acknowledge writes and to elect a primary, without one that does not stream; empty
-// in asynchronous mode, and where enough are left.
-func explainQuorumWithout(o memberset.Observation, lead leadership, name string) string {
-	e := lead.readElection()
-	if len(e.Quorum) == 0 {
-		return ""
-	}
-	healthy := 0
-	for n := range o.Pods {
-		m := o.Member(n)
-		if m == nil || readReplication(m).Election == nil || !slices.Contains(e.Quorum, readReplication(m).Election.Volume) {
-			continue
-		}
-		if n == lead.leader || m.Serving && isFollowing(m, lead.term) {
-			healthy++
-		}
-	}
-	if need := max(e.Write, len(e.Quorum)-e.Write+1); healthy < need {
-		return strings.Join([]string{"refused: without", name, fmt.Sprintf("%d of the %d members of the synchronous quorum are left, and %d are needed: repair another one,", healthy, len(e.Quorum), need), askAgain}, " ")
+	if left, need := countQuorumWithout(o, lead, n); left < need {
+		return fmt.Sprintf("refused: without %s %d of the %d members of the synchronous quorum are left, and %d are needed: repair another one, %s", name, left, len(lead.readElection().Quorum), need, askAgain)
 	}
 	return ""
 }
