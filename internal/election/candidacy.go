@@ -18,6 +18,8 @@ type candidacy struct {
 	backUntil time.Duration
 	takeover  bool   // of a released Lease, with all of its holder's WAL
 	forcing   string // ID of the request that began the candidacy
+	forced    string // what Disk.Forced was before the claim
+	found     bool   // the claim was on the Lease
 	base      lease.Version
 	baseOf    lease.Record // what the claim changes
 	baseAge   lease.Age
@@ -273,6 +275,7 @@ func (c *candidacy) sendClaim(m *member, now time.Duration) []Effect {
 	if err != nil {
 		return c.giveUp(m, now, err.Error())
 	}
+	c.forced, c.found = m.Disk.Forced, false
 	m.Disk.recordClaim(m.term, c.forcing)
 	m.Phase = Claiming
 	effects := []Effect{Persist{m.Disk}}
@@ -289,7 +292,8 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 	default:
 		m.lease.discardRecord() // another member was first
 		m.requests.requireReading()
-		return c.giveUp(m, now, ""), false
+		effects = c.returnRequest(m)
+		return append(effects, c.giveUp(m, now, "")...), false
 	}
 	if now >= m.findReliance(m.requests.pending).Deadlines(w.Sent).Soft || now < m.promise {
 		return c.giveUp(m, now, ""), false // too late to rely on: the Lease expires
@@ -306,9 +310,13 @@ func (c *candidacy) resolveClaim(m *member, now time.Duration) []Effect {
 	record := m.lease.record
 	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term && record.Contradicts(m.requests.pending) == ""
 	if !own || !m.lease.readable || now < m.promise {
-		return c.giveUp(m, now, "")
+		var effects []Effect
+		if record.Term < m.term {
+			effects = c.returnRequest(m)
+		}
+		return append(effects, c.giveUp(m, now, "")...)
 	}
-	c.base, m.Phase = m.lease.version, Claiming
+	c.base, c.found, m.Phase = m.lease.version, true, Claiming
 	return m.requests.startWriting(now, c.base, record)
 }
 
@@ -318,5 +326,16 @@ func (c *candidacy) resolveMissing(m *member, now time.Duration) []Effect {
 	if m.Phase != Unsure || !m.lease.missing {
 		return nil
 	}
-	return c.giveUp(m, now, "")
+	return append(c.returnRequest(m), c.giveUp(m, now, "")...)
+}
+
+// returnRequest has a person's request count as not carried out: its claim is not on the
+// Lease. A claim that still arrives makes this member the holder of a Lease that it does
+// not lead by, and one that was once found there counts.
+func (c *candidacy) returnRequest(m *member) []Effect {
+	if c.forcing == "" || c.found {
+		return nil
+	}
+	m.Disk.Forced = c.forced
+	return []Effect{Persist{m.Disk}}
 }

@@ -248,7 +248,7 @@ func (w *world) replaceVolume(n *node) {
 		w.reset = true
 		old := n.older[w.rng.IntN(len(n.older))]
 		n.disk, n.wal, n.end, n.flushed = old.disk, slices.Clone(old.wal), old.flushed, old.flushed
-		n.volume, n.known, n.forced = n.disk.VolumeID, n.disk.Known.Term, n.disk.Forced
+		n.volume, n.known = n.disk.VolumeID, n.disk.Known.Term
 		n.truncate(n.flushed)
 		return
 	}
@@ -259,7 +259,7 @@ func (w *world) replaceVolume(n *node) {
 		n.volume = "empty" + strconv.Itoa(w.nextUID)
 		n.disk = Persistent{VolumeID: n.volume}
 	}
-	n.wal, n.end, n.flushed, n.older, n.known, n.forced = nil, 0, 0, nil, 0, ""
+	n.wal, n.end, n.flushed, n.older, n.known = nil, 0, 0, nil, 0
 }
 
 // restoreAPI stops the API server and restores its state, its versions included.

@@ -46,19 +46,56 @@ func (w *world) force() {
 		for _, n := range w.nodes { // a member that cannot lead keeps others from it no longer
 			n.state.Config.NoFailover = false
 		}
-		w.repeatForce(w.newest())
+		n := w.newest()
+		w.repeatForce(n, 0)
+		w.disturbForce(n)
 	}
 }
 
-func (w *world) repeatForce(n *node) {
+// repeatForce has the person request it until a member leads, and with another ID once
+// the member has used the last one up without leading.
+func (w *world) repeatForce(n *node, requests int) {
 	if w.served <= w.settled() {
-		id := "late" // a request is used up by its first claim, and a member that fails may be first
-		if w.broken >= 0 {
-			id += strconv.Itoa(int(w.now / (25 * second)))
+		id := "late" + strconv.Itoa(requests)
+		if n.state.Disk.Forced == id && n.state.Phase == Standby {
+			requests++
+		} else {
+			n.step(ForceRequest{id})
 		}
-		n.step(ForceRequest{id})
-		w.after(second, func() { w.repeatForce(n) })
+		w.after(second, func() { w.repeatForce(n, requests) })
 	}
+}
+
+// disturbForce has faults go on while a person forces a member, in some histories: its
+// claim gets no answer, or is not sent; its agent ends, or its server fails, before it
+// serves.
+func (w *world) disturbForce(n *node) {
+	if w.chance(50) {
+		return
+	}
+	w.lossy = w.chance(50)
+	until := w.now + disturbance
+	var disturb func()
+	disturb = func() {
+		n.apiCut, n.answersLost, w.apiSick = false, false, false
+		if w.now >= until || w.served > w.settled() {
+			w.lossy = false
+			return
+		}
+		faults := []func(){
+			func() { n.apiCut = true },
+			func() { n.answersLost = true },
+			func() { w.apiSick = true },
+			func() { w.disturb(n); n.stop(w.chance(50)); n.start(w.chance(50)) },
+			func() { n.step(ServerFailed{n.state.Term()}) },
+			func() {},
+		}
+		kind := w.rng.IntN(len(faults))
+		w.log("FAULT %d of the member that is forced", kind)
+		faults[kind]()
+		w.after(w.between(second/4, 3*second), disturb)
+	}
+	disturb()
 }
 
 // newest is the member with the newest data, of those whose volumes are on record and

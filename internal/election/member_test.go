@@ -35,7 +35,6 @@ type node struct {
 	disk   Persistent
 	older  []snapshot
 	known  int64        // highest term of a record that was ever persisted
-	forced string       // last request that led to a claim
 	timing lease.Timing // as it is configured
 
 	rate   float64 // of its clock

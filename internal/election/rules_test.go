@@ -198,9 +198,87 @@ func TestRule10ForcedMemberLeadsWithoutVotes(t *testing.T) {
 	if s.Disk.Forced != "once" {
 		t.Error("the request is not on the volume")
 	}
-	s, _ = Step(s, 15*second, LeaseWritten{Answer: lease.Conflict, Sent: 15 * second})
-	if _, effects = Step(s, 30*second, ForceRequest{"once"}); len(effects) > 0 {
-		t.Errorf("forced twice: %v", effects)
+	s, effects = Step(s, 15*second, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "1"}, Sent: 15 * second})
+	find[Promote](t, effects)
+	s, _ = Step(s, 16*second, ServerFailed{6})
+	for now := 17 * second; now <= 40*second; now += 2 * second {
+		s, _ = readAt(s, now, lease.Done, "1", w.Record)
+		if _, effects = Step(s, now, ForceRequest{"once"}); len(effects) > 0 {
+			t.Fatalf("forced twice, after %s: %v", now, effects)
+		}
+	}
+	if s, _ = Step(s, 40*second, ForceRequest{"again"}); s.Phase != Stopping {
+		t.Errorf("the next request begins nothing: phase %d", s.Phase)
+	}
+}
+
+// A request is not used up by a claim that is not on the Lease, and it is by one that is,
+// whatever became of it.
+func TestRule10ForceIsKeptWhenItsClaimIsNotDone(t *testing.T) {
+	version := func(v string) lease.Version { return lease.Version{UID: "u", Resource: v} }
+	const sent = 18 * second
+	unanswered := func(s State) State {
+		s, _ = Step(s, sent+second, LeaseWritten{Answer: lease.Unanswered, Sent: sent})
+		return s
+	}
+	read := func(s State, at string, r lease.Record) (State, []Effect) {
+		return readAt(s, sent+2*second, lease.Done, at, r)
+	}
+	// foundThenRefused has the claim found on the Lease, and the write that repeats it
+	// fail.
+	foundThenRefused := func(s State, claim lease.Record) (State, []Effect) {
+		s, effects := read(unanswered(s), "2", claim)
+		w := find[WriteLease](t, effects)
+		return Step(s, sent+2*second, LeaseWritten{Answer: lease.Conflict, Sent: w.Sent})
+	}
+	for name, c := range map[string]struct {
+		answer func(s State, claim lease.Record) (State, []Effect)
+		kept   bool
+	}{
+		"another client was first": {func(s State, _ lease.Record) (State, []Effect) {
+			return Step(s, sent, LeaseWritten{Answer: lease.Conflict, Sent: sent})
+		}, true},
+		"it is not allowed": {func(s State, _ lease.Record) (State, []Effect) {
+			return Step(s, sent, LeaseWritten{Answer: lease.Forbidden, Sent: sent})
+		}, true},
+		"no answer, and the Lease is as before": {func(s State, _ lease.Record) (State, []Effect) { return read(unanswered(s), "1", baseRecord) }, true},
+		"no answer, and the Lease is gone": {func(s State, _ lease.Record) (State, []Effect) {
+			return readAt(unanswered(s), sent+2*second, lease.Missing, "", lease.Record{})
+		}, true},
+		"no answer, and a later term": {func(s State, claim lease.Record) (State, []Effect) {
+			claim.HolderUID, claim.HolderVolume, claim.Term, claim.Timeline, claim.HighestTimeline = "p9", "v2", claim.Term+1, claim.Timeline+1, claim.Timeline+1
+			return read(unanswered(s), "3", claim)
+		}, false},
+		"it was found, and then another client was first": {foundThenRefused, false},
+		"it is done too late to lead": {func(s State, claim lease.Record) (State, []Effect) {
+			s, effects := read(unanswered(s), "2", claim)
+			w := find[WriteLease](t, effects)
+			return Step(s, sent+9*second, LeaseWritten{Answer: lease.Done, Version: version("3"), Sent: w.Sent})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMember(t, "v1", "p2")
+			s.Disk.Known, s.Disk.Forced = baseRecord, "earlier"
+			for now := 2 * second; now <= 14*second; now += 2 * second {
+				s, _ = readAt(s, now, lease.Done, "1", baseRecord)
+			}
+			s.Phase = Standby // its own candidacy had begun
+			s, _ = Step(s, 14*second, ForceRequest{"once"})
+			s, _ = Step(s, 14*second, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}})
+			s, effects := Step(s, sent, Tick{})
+			claim := find[WriteLease](t, effects).Record
+			if s.Phase != Claiming || s.Disk.Forced != "once" || claim.ForcedTimeline != claim.Timeline {
+				t.Fatalf("phase %d, forced by %q: %+v", s.Phase, s.Disk.Forced, claim)
+			}
+			s, effects = c.answer(s, claim)
+			want := map[bool]string{true: "earlier", false: "once"}[c.kept]
+			if s.Phase != Standby || s.Disk.Forced != want {
+				t.Errorf("phase %d, forced by %q, want %q", s.Phase, s.Disk.Forced, want)
+			}
+			if c.kept && find[Persist](t, effects).Disk.Forced != want {
+				t.Errorf("%q is on the volume", find[Persist](t, effects).Disk.Forced)
+			}
+		})
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	lastFault = 28 * second
 	healing   = 44 * second
 	attempts  = 45 * second // how much longer that takes beside a member that fails to lead
+	// disturbance is how long faults go on while a person forces a member.
+	disturbance = 60 * second
 )
 
 // timingOf is that of a Lease of a duration; 0 is the default.
@@ -38,7 +40,7 @@ func (w *world) settled() time.Duration { return healing + w.longest*12/10 }
 func (w *world) patience() time.Duration { return healing + 4*w.longest }
 
 // horizon is the end of a history.
-func (w *world) horizon() time.Duration { return w.patience() + attempts + 6*w.longest }
+func (w *world) horizon() time.Duration { return w.patience() + attempts + disturbance + 6*w.longest }
 
 type event struct {
 	at  time.Duration
@@ -352,8 +354,8 @@ func (w *world) writeLease(n *node, e WriteLease) {
 func (w *world) store(n *node, r lease.Record) {
 	before := w.api.record
 	isClaim := r.HolderUID != "" && r.Term != before.Term
-	if forced := n.state.Disk.Forced; isClaim && forced != n.forced {
-		n.forced, w.forced = forced, r.Term
+	if isClaim && r.ForcedTimeline == r.Timeline {
+		w.forced = r.Term
 	}
 	if isClaim {
 		w.claimedAt = w.now

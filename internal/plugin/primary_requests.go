@@ -184,7 +184,7 @@ func judgeResult(c v1alpha1.Cluster, kind, id string) (result, waits string, err
 	case requests[n].Result == "":
 		return "", cmp.Or(requests[n].Target, "a member") + " is to lead", nil
 	}
-	for _, failure := range []string{"refused", "not needed", "not carried out"} {
+	for _, failure := range []string{"refused", "not needed", "not carried out", "used up"} {
 		if strings.HasPrefix(requests[n].Result, failure) {
 			return "", "", errors.New(requests[n].Result)
 		}

@@ -68,6 +68,7 @@ func TestPrimaryRequests(t *testing.T) {
 		{"a member by its ordinal", "orders-0", "orders-1 leads since term 7", []string{"switchover", "orders", "--to", "1", "--wait"}, "holdfast.dev/switchover", "orders-1",
 			"pg/orders is to switch over from orders-0 to orders-1\npg/orders: orders-1 leads since term 7\n", ""},
 		{"it is refused", "orders-0", "refused: orders-1 does not stream", []string{"switchover", "orders", "--to", "1", "--wait"}, "holdfast.dev/switchover", "orders-1", "", "pg/orders: refused: orders-1 does not stream"},
+		{"it is used up", "", "used up: orders-1 claimed the Lease by it and does not lead", []string{"promote", "orders", "1", "--force", "--wait"}, "holdfast.dev/promote", "orders-1", "", "pg/orders: used up: orders-1 claimed the Lease by it and does not lead"},
 		{"no result in time", "orders-0", "", []string{"switchover", "orders", "--to", "1", "--wait", "--timeout", "1ns"}, "holdfast.dev/switchover", "orders-1", "", "no result after 1ns: orders-1 is to lead"},
 		{"to the primary", "orders-0", "", []string{"switchover", "orders", "--to", "0"}, "", "", "", "pg/orders: orders-0 leads already"},
 		{"to no member", "orders-0", "", []string{"switchover", "orders", "--to", "orders-7"}, "", "", "", `no member "orders-7"`},

@@ -197,3 +197,82 @@ func TestDiscardVolumeIsRefused(t *testing.T) {
 func (w *world) serveAgain(ordinal int) {
 	w.member(ordinal)
 }
+
+// A volume that may have the only copy of some WAL, such as that of the former primary, is
+// discarded at the second request of a term: the refusal of the first one says so.
+func TestDiscardVolumeOfAFormerPrimary(t *testing.T) {
+	const refusal = "refused: orders-0 has not followed orders-2 since term 2 began, so volume data-orders-0 may have the only copy of some WAL: bring the member back; or, if that WAL is lost or not needed, request it once more, with another ID"
+	begin := func(t *testing.T) *world {
+		w := ledBy(t, 3, 0)
+		w.c.Status.Election = w.plan().Report.Election
+		w.changeLeader(2)
+		w.elects()
+		w.reportElection(2, func(e *postgresapi.ElectionState) { e.MayLead = []string{"volume-of-orders-2"} })
+		w.silence(0, time.Minute)
+		w.c.Status.Election = w.plan().Report.Election
+		return w
+	}
+	request := func(w *world, id string) string {
+		t.Helper()
+		w.annotate(v1alpha1.AnnotationDiscardVolume, id+"@"+string(w.o.Volumes[0].UID))
+		p := w.plan()
+		w.c.Status.Requests = p.Report.Requests
+		if len(p.Report.Requests) != 1 || p.Report.Requests[0].ID != id {
+			t.Fatalf("status %+v", p.Report.Requests)
+		}
+		return p.Report.Requests[0].Result
+	}
+	t.Run("it is accepted when it is repeated", func(t *testing.T) {
+		w := begin(t)
+		for range 2 { // the same ID is no second request
+			if got := request(w, "go"); got != refusal {
+				t.Fatalf("%q, want %q", got, refusal)
+			}
+		}
+		for range 2 {
+			if got := request(w, "again"); got != "" {
+				t.Fatalf("it is not accepted: %q", got)
+			}
+		}
+		w.recordDiscard()
+		w.c.Status.Requests[0].Term = w.lease.Term
+		if got := w.planDiscardStep(); !strings.HasPrefix(got, memberset.StepDiscardVolume) {
+			t.Errorf("step %q", got)
+		}
+	})
+	t.Run("not in another term", func(t *testing.T) {
+		w := begin(t)
+		request(w, "go")
+		w.c.Status.Requests[0].Term--
+		if got := request(w, "again"); got != refusal {
+			t.Errorf("%q, want %q", got, refusal)
+		}
+	})
+	t.Run("not by a request for another volume", func(t *testing.T) {
+		w := begin(t)
+		request(w, "go")
+		w.c.Status.Requests[0].VolumeUID = "another"
+		if got := request(w, "again"); got != refusal {
+			t.Errorf("%q, want %q", got, refusal)
+		}
+	})
+	t.Run("another term begins before the claim is deleted", func(t *testing.T) {
+		w := begin(t)
+		w.recordDiscard() // in term 1
+		p := w.plan()
+		if r := p.Report.Requests[0]; r.Result != refusal || r.Term != w.lease.Term || p.Step != nil {
+			t.Errorf("step %v, status %+v", p.Step, r)
+		}
+	})
+	t.Run("it has followed since", func(t *testing.T) {
+		w := begin(t)
+		w.member(0)
+		w.elects()
+		w.reportElection(2, func(e *postgresapi.ElectionState) { e.MayLead = []string{"volume-of-orders-2"} })
+		w.c.Status.Election = w.plan().Report.Election
+		w.silence(0, time.Minute)
+		if got := request(w, "go"); got != "" {
+			t.Errorf("%q", got)
+		}
+	})
+}

@@ -413,6 +413,15 @@ func TestOlderDataNamesTheHeldMember(t *testing.T) {
 	request := func(target, result string) []v1alpha1.RequestStatus {
 		return []v1alpha1.RequestStatus{{Type: "continue-with-older-data", ID: "go", Target: target, Result: result}}
 	}
+	report := func(w *world, phase string) {
+		w.status(1).Recovered = "go"
+		w.reportElection(1, func(e *postgresapi.ElectionState) { e.Forced, e.Phase = "go", phase })
+	}
+	claim := func(w *world, phase string) {
+		w.endLeadership()
+		w.c.Status.Requests = request("orders-1", "")
+		report(w, phase)
+	}
 	cases := []struct {
 		name   string
 		change func(w *world)
@@ -437,6 +446,19 @@ func TestOlderDataNamesTheHeldMember(t *testing.T) {
 			w.c.Status.Requests = request("orders-1", "")
 			w.changeLeader(1)
 			w.status(1).Recovered = "go"
+			w.changeReplication(1, func(r *postgresapi.ReplicationStatus) { r.Timeline = 3 })
+		}, request("orders-1", "orders-1 went on with older data, on timeline 3")},
+		{"its member claims the Lease: it has not served yet", func(w *world) { claim(w, "Promoting") }, request("orders-1", "")},
+		{"its member claimed the Lease and does not lead", func(w *world) { claim(w, "Standby") },
+			request("orders-1", "used up: orders-1 claimed the Lease by it and does not lead: see what its pod logs; to try again, or to have another member lead, use another ID")},
+		{"its member claimed the Lease, and another one leads", func(w *world) {
+			w.c.Status.Requests = request("orders-1", "")
+			report(w, "Standby")
+		}, request("orders-1", "not needed: orders-2 leads")},
+		{"its member leads by it", func(w *world) {
+			w.c.Status.Requests = request("orders-1", "")
+			w.changeLeader(1)
+			report(w, "Leading")
 			w.changeReplication(1, func(r *postgresapi.ReplicationStatus) { r.Timeline = 3 })
 		}, request("orders-1", "orders-1 went on with older data, on timeline 3")},
 	}

@@ -43,6 +43,10 @@ func TestNoSafeCandidate(t *testing.T) {
 		{"members report nothing", func(w *world) { w.elects(); w.changeLeaderless() }, nil},
 		{"a member leads", func(w *world) { w.changeLeader(1); stall(w, 0, 0x10) }, nil},
 		{"the named member is being promoted", func(w *world) { w.c.Status.Requests = request("orders-1", "") }, nil},
+		{"the named member has used the request up", func(w *world) {
+			w.c.Status.Requests = request("orders-1", "")
+			w.reportElection(1, func(e *postgresapi.ElectionState) { e.Forced, e.Phase = "go", "Standby" })
+		}, []string{remedy}},
 		{"the named member does not answer", func(w *world) { w.c.Status.Requests = request("orders-2", "") }, []string{"Member orders-2 is to lead, as requested, and does not answer: bring it back, or name another one with another ID"}},
 		{"an earlier request was done", func(w *world) { w.c.Status.Requests = request("orders-2", "done") }, []string{remedy}},
 		{"the cluster was never bootstrapped", func(w *world) { w.c.Status.Version = "" }, nil},

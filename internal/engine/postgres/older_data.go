@@ -32,7 +32,7 @@ func planOlderData(c *v1alpha1.PostgresCluster, o memberset.Observation, lead le
 	s, id, held := membersOf(c), c.Annotations[v1alpha1.AnnotationContinueWithOlderData], findStale(o)
 	switch {
 	case isRunning(r.status):
-		r.carryOut(findMember(s, o, r.status.Target), nameServing(s, lead))
+		r.carryOut(findMember(s, o, r.status.Target), lead, nameServing(s, lead))
 	case id == "" || r.status != nil && r.status.ID == id || o.AwaitsFirstAnswer():
 		// nothing is requested, or nothing is known
 	case lead.isServing():
@@ -86,17 +86,29 @@ func describeNotNeeded(target, leader string) string {
 	return "not needed: " + target + " is not held for older data"
 }
 
-// carryOut passes the request on until its member has carried it out, or a member
-// leads without: the newer volume came back.
-func (r *olderData) carryOut(m *agentapi.Status, leader string) {
+// carryOut passes the request on until its member leads by it, has used it up without, or
+// a member leads otherwise: the newer volume came back.
+func (r *olderData) carryOut(m *agentapi.Status, lead leadership, leader string) {
 	switch {
-	case m != nil && (m.Recovered == r.status.ID || leader == r.status.Target && wasForced(m, r.status.ID)):
+	case m != nil && hasContinued(m, leader == r.status.Target, r.status.ID):
 		r.status.Result = fmt.Sprintf("%s went on with older data, on timeline %d", r.status.Target, readReplication(m).Timeline)
 	case leader != "":
 		r.status.Result = describeNotNeeded(r.status.Target, leader)
+	case hasUsedUp(m, lead, r.status.ID):
+		r.status.Result = describeUsedUp(r.status.Target)
 	default:
 		r.request = &postgresapi.OlderDataRequest{ID: r.status.ID, Pod: r.status.Target}
 	}
+}
+
+// hasContinued says whether a member went on with older data by a request. It has to
+// serve: a claim of the Lease alone may come to nothing. Agents of earlier versions, which
+// do not elect, report what they did.
+func hasContinued(m *agentapi.Status, serves bool, id string) bool {
+	if serves {
+		return m.Recovered == id || wasForced(m, id)
+	}
+	return m.Recovered == id && readReplication(m).Election == nil
 }
 
 // wasForced says whether a member claimed the Lease by a request.

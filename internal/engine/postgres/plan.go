@@ -44,6 +44,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.JudgeScale()
 	j.judgeKeptLeader()
 	j.judgeUnconfirmed()
+	j.judgeKeptQuorum()
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 	j.judgeService()
@@ -118,7 +119,7 @@ func (j *judgement) nextStep(now time.Time) *engine.Step {
 	if s := j.ReplaceStep(j.lead.leader); s != nil {
 		return s
 	}
-	return j.DropVolumeStep(j.servesSince)
+	return j.DropVolumeStep(func(since time.Time) bool { return j.servesSince(since) && !j.mayCountFormer() })
 }
 
 // servesSince says whether the member that leads now takes writes, by its answer to

@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -56,16 +58,33 @@ func (r *promotion) isReplaced(silent bool, id string) bool {
 	return silent && id != "" && id != r.status.ID
 }
 
-// carryOut passes the request on until its member leads by it, or another one leads
-// without.
+// carryOut passes the request on until its member leads by it, has used it up without, or
+// another one leads.
 func (r *promotion) carryOut(s objects.Set, o memberset.Observation, lead leadership) {
-	if leader := nameServing(s, lead); leader == "" {
+	switch leader := nameServing(s, lead); {
+	case leader == "" && hasUsedUp(findMember(s, o, r.status.Target), lead, r.status.ID):
+		r.status.Result = describeUsedUp(r.status.Target)
+	case leader == "":
 		r.request = &postgresapi.PromotionRequest{ID: r.status.ID, Pod: r.status.Target}
-	} else if leader == r.status.Target && lead.readElection().Forced == r.status.ID {
+	case leader == r.status.Target && lead.readElection().Forced == r.status.ID:
 		r.status.Result = fmt.Sprintf("%s was promoted with what it had, on timeline %d", leader, readReplication(o.Member(lead.leader)).Timeline)
-	} else {
+	default:
 		r.status.Result = "not needed: " + leader + " leads"
 	}
+}
+
+// phasesWithoutClaim are those of a member that has no claim under way and does not lead.
+var phasesWithoutClaim = []string{"Standby", "Voting", "Stopping", "Asking"}
+
+// hasUsedUp says whether a member has claimed the Lease by a request, and does not come to
+// lead by it any more: it carries each request out once.
+func hasUsedUp(m *agentapi.Status, lead leadership, id string) bool {
+	return !lead.isLed() && m != nil && wasForced(m, id) && slices.Contains(phasesWithoutClaim, readReplication(m).Election.Phase)
+}
+
+// describeUsedUp says what became of such a request, and what to do.
+func describeUsedUp(target string) string {
+	return "used up: " + target + " claimed the Lease by it and does not lead: see what its pod logs; to try again, or to have another member lead, use another ID"
 }
 
 // isMemberPod says whether a pod is one of so many members.

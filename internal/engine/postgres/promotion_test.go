@@ -27,6 +27,10 @@ func TestPromotion(t *testing.T) {
 	recorded := func(w *world) { w.c.Status.Requests = request("orders-1", "") }
 	lead := func(w *world, ordinal int) { w.changeLeader(ordinal); w.elects() }
 	passed := &postgresapi.PromotionRequest{ID: "go", Pod: "orders-1"}
+	const usedUp = "used up: orders-1 claimed the Lease by it and does not lead: see what its pod logs; to try again, or to have another member lead, use another ID"
+	claimed := func(w *world, phase string) {
+		w.reportElection(1, func(e *postgresapi.ElectionState) { e.Forced, e.Phase = "go", phase })
+	}
 	older := v1alpha1.RequestStatus{Type: "continue-with-older-data", ID: "older", Target: "orders-0"}
 	cases := []struct {
 		name, value string
@@ -80,6 +84,19 @@ func TestPromotion(t *testing.T) {
 			w.silence(1, time.Minute)
 		}, []v1alpha1.RequestStatus{{Type: "promote", ID: "next", Target: "orders-0"}}, nil},
 		{"and none whose member does", "next@orders-0", recorded, request("orders-1", ""), passed},
+		{"its claim is under way: no other ID replaces it", "next@orders-0", func(w *world) { recorded(w); claimed(w, "Unsure") }, request("orders-1", ""), passed},
+		{"its term was won, and its database starts", "go@orders-1", func(w *world) { recorded(w); claimed(w, "Promoting") }, request("orders-1", ""), passed},
+		{"its member claimed the Lease before, by another one", "go@orders-1", func(w *world) {
+			recorded(w)
+			w.reportElection(1, func(e *postgresapi.ElectionState) { e.Forced = "earlier" })
+		}, request("orders-1", ""), passed},
+		{"its member claimed the Lease and does not lead", "go@orders-1", func(w *world) { recorded(w); claimed(w, "Standby") }, request("orders-1", usedUp), nil},
+		{"so it is while that member votes", "go@orders-1", func(w *world) { recorded(w); claimed(w, "Voting") }, request("orders-1", usedUp), nil},
+		{"it is said before another ID is taken up", "next@orders-0", func(w *world) { recorded(w); claimed(w, "Standby") }, request("orders-1", usedUp), nil},
+		{"another ID is, of another member", "next@orders-0", func(w *world) { w.c.Status.Requests = request("orders-1", usedUp); claimed(w, "Standby") },
+			[]v1alpha1.RequestStatus{{Type: "promote", ID: "next", Target: "orders-0"}}, nil},
+		{"and of the same one", "next@orders-1", func(w *world) { w.c.Status.Requests = request("orders-1", usedUp); claimed(w, "Standby") },
+			[]v1alpha1.RequestStatus{{Type: "promote", ID: "next", Target: "orders-1"}}, nil},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

@@ -141,7 +141,11 @@ func planDiscard(c *v1alpha1.PostgresCluster, o memberset.Observation, lead lead
 	case c.Spec.Suspend || o.AwaitsFirstAnswer() || !lead.isServing():
 		// it waits for a primary that can be asked
 	default:
-		r.status = &v1alpha1.RequestStatus{Type: memberset.RequestDiscardVolume, ID: id, VolumeUID: uid, Term: lead.term, Result: refuseDiscard(c, o, lead, members, uid)}
+		result := refuseDiscard(c, o, lead, members, uid)
+		if result == "" && !isRepeated(r.status, uid, lead.term) {
+			result = refuseUnconfirmed(c, o, lead, uid)
+		}
+		r.status = &v1alpha1.RequestStatus{Type: memberset.RequestDiscardVolume, ID: id, VolumeUID: uid, Term: lead.term, Result: result}
 		if n, found := o.FindVolumeByUID(uid); found {
 			r.status.Target = membersOf(c).PodName(n)
 		}
@@ -163,7 +167,11 @@ func (r *discard) carryOut(c *v1alpha1.PostgresCluster, o memberset.Observation,
 	case o.Volumes[n].DeletionTimestamp != nil:
 		r.ordinal = n
 	default:
-		if r.status.Result = refuseDiscard(c, o, lead, members, r.status.VolumeUID); r.status.Result == "" {
+		r.status.Result = refuseDiscard(c, o, lead, members, r.status.VolumeUID)
+		if r.status.Result == "" && r.status.Term != lead.term {
+			r.status.Result, r.status.Term = refuseUnconfirmed(c, o, lead, r.status.VolumeUID), lead.term
+		}
+		if r.status.Result == "" {
 			r.ordinal = n
 		}
 	}
@@ -198,29 +206,29 @@ func refuseDiscard(c *v1alpha1.PostgresCluster, o memberset.Observation, lead le
 	case !slices.Contains(lead.readElection().MayLead, lead.readElection().Volume):
 		return "refused: the Lease does not list the volume of " + leader + " as one that may lead: wait until it does, " + askAgain
 	}
-	return explainQuorumWithout(o, lead, name)
-}
-
-// explainQuorumWithout says why too few members of the synchronous quorum would be left
-// to acknowledge writes and to elect a primary, without one that does not stream; empty
-// in asynchronous mode, and where enough are left.
-func explainQuorumWithout(o memberset.Observation, lead leadership, name string) string {
-	e := lead.readElection()
-	if len(e.Quorum) == 0 {
-		return ""
-	}
-	healthy := 0
-	for n := range o.Pods {
-		m := o.Member(n)
-		if m == nil || readReplication(m).Election == nil || !slices.Contains(e.Quorum, readReplication(m).Election.Volume) {
-			continue
-		}
-		if n == lead.leader || m.Serving && isFollowing(m, lead.term) {
-			healthy++
-		}
-	}
-	if need := max(e.Write, len(e.Quorum)-e.Write+1); healthy < need {
-		return strings.Join([]string{"refused: without", name, fmt.Sprintf("%d of the %d members of the synchronous quorum are left, and %d are needed: repair another one,", healthy, len(e.Quorum), need), askAgain}, " ")
+	if left, need := countQuorumWithout(o, lead, n); left < need {
+		return fmt.Sprintf("refused: without %s %d of the %d members of the synchronous quorum are left, and %d are needed: repair another one, %s", name, left, len(lead.readElection().Quorum), need, askAgain)
 	}
 	return ""
+}
+
+// askOnceMore ends the reason for which a request is refused once.
+const askOnceMore = "if that WAL is lost or not needed, request it once more, with another ID"
+
+// refuseUnconfirmed says why a volume is not discarded at the first request of a term: it
+// may have the only copy of some WAL. It is empty where it has not.
+func refuseUnconfirmed(c *v1alpha1.PostgresCluster, o memberset.Observation, lead leadership, uid string) string {
+	s := membersOf(c)
+	n, _ := o.FindVolumeByUID(uid)
+	if !isUnconfirmed(s, planElection(s, o, lead, countDeclared(c)), n) {
+		return ""
+	}
+	return fmt.Sprintf("refused: %s has not followed %s since term %d began, so volume %s may have the only copy of some WAL: bring the member back; or, %s",
+		s.PodName(n), s.PodName(lead.leader), lead.term, s.VolumeName(n), askOnceMore)
+}
+
+// isRepeated says whether the last request for a volume was refused in the same term for
+// what only the volume may have: the person who requests it again knows.
+func isRepeated(last *v1alpha1.RequestStatus, uid string, term int64) bool {
+	return last != nil && last.VolumeUID == uid && last.Term == term && strings.HasSuffix(last.Result, askOnceMore)
 }

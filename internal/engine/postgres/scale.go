@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"k8s.io/utils/ptr"
 
@@ -30,6 +31,8 @@ const (
 	// waitUnconfirmed: the volume of the next one would be deleted, and it may have the
 	// only copy of some WAL.
 	waitUnconfirmed
+	// waitQuorum: too few members of the synchronous quorum would be left.
+	waitQuorum
 )
 
 // scalePlan is how many members there are to be now.
@@ -62,6 +65,8 @@ func planScale(c *v1alpha1.PostgresCluster, view *memberset.View, lead leadershi
 		return scalePlan{have, waitDiverged}
 	case c.Spec.DeletionPolicy == v1alpha1.DeletionDelete && isUnconfirmed(view.Set, planElection(view.Set, view.Observed, lead, countDeclared(c)), last):
 		return scalePlan{have, waitUnconfirmed}
+	case isQuorumBrokenWithout(view.Observed, lead, last):
+		return scalePlan{have, waitQuorum}
 	}
 	return scalePlan{last, waitNone}
 }
@@ -106,6 +111,33 @@ func (j *judgement) judgeUnconfirmed() {
 	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
 		"member %s has not followed %s since term %d began: it is kept, as volume %s may have the only copy of some WAL; bring the member back, or set spec.deletionPolicy to Retain to remove it and keep its volume",
 		j.PodName(n), j.PodName(j.lead.leader), j.lead.term, j.VolumeName(n))
+}
+
+// judgeKeptQuorum says that a member is kept beyond what the spec asks for, since the
+// synchronous quorum needs it.
+func (j *judgement) judgeKeptQuorum() {
+	if j.scale.waits != waitQuorum {
+		return
+	}
+	n := j.Desired.Count - 1
+	left, need := countQuorumWithout(j.Observed, j.lead, n)
+	j.AddMemberFact(n, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown,
+		"member %s is kept beyond spec.replicas %d: without it %d of the %d members of the synchronous quorum are left, and %d are needed; bring %s back, or set spec.replicas to %d",
+		j.PodName(n), j.Membership.Declared, left, len(j.lead.readElection().Quorum), need, j.listNotFollowing(n), n+1)
+}
+
+// listNotFollowing names the members that do not stream from the leader, without one.
+func (j *judgement) listNotFollowing(except int) string {
+	var names []string
+	for n := range j.Desired.Count {
+		if n != except && n != j.lead.leader && !isHealthyStandby(j.Observed.Member(n), j.lead.term) {
+			names = append(names, j.PodName(n))
+		}
+	}
+	if len(names) == 0 {
+		return "a member of status.election.synchronous"
+	}
+	return strings.Join(names, ", ")
 }
 
 // judgeKeptLeader says that a member is kept beyond what the spec asks for, since it

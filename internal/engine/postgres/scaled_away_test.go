@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -165,5 +166,120 @@ func TestKeptVolumesAreReported(t *testing.T) {
 	w.setOwner(w.o.Volumes[0])
 	if notes := w.plan().Notes; len(notes) != 0 {
 		t.Errorf("notes %+v once the policy is in force", notes)
+	}
+}
+
+// waitForQuorum is a cluster of three that orders-0 leads, with commits that one standby
+// flushes, of which orders-1 does not answer and orders-2 is beyond spec.replicas.
+func waitForQuorum(t *testing.T) *world {
+	w := ledBy(t, 3, 0).elects()
+	w.c.Spec.Synchronous = &v1alpha1.PostgresSynchronous{Mode: v1alpha1.SynchronousQuorum, Number: 1}
+	w.reportQuorum(2, "volume-of-orders-0", "volume-of-orders-1", "volume-of-orders-2")
+	w.c.Status.Election = w.plan().Report.Election
+	w.silence(1, time.Minute)
+	w.declareReplicas(2)
+	return w
+}
+
+// reportQuorum has orders-0 report the quorum that the Lease records.
+func (w *world) reportQuorum(write int, volumes ...string) {
+	w.reportElection(0, func(e *postgresapi.ElectionState) { e.MayLead, e.Quorum, e.Write = volumes, volumes, write })
+}
+
+// No member is scaled away without which too few of the synchronous quorum are left:
+// every commit that it acknowledged may be missing on the others that answer.
+func TestScaleDownKeepsTheQuorum(t *testing.T) {
+	all := []string{"volume-of-orders-0", "volume-of-orders-1", "volume-of-orders-2"}
+	cases := []struct {
+		name   string
+		change func(w *world)
+		want   scalePlan
+	}{
+		{"the only other member of the quorum that streams", nil, scalePlan{3, waitQuorum}},
+		{"the others stream", func(w *world) { w.member(1); w.elects(); w.reportQuorum(2, all...) }, scalePlan{2, waitNone}},
+		{"the other one waits for the primary", func(w *world) {
+			w.member(1)
+			w.elects()
+			w.reportQuorum(2, all...)
+			w.status(1).State = agentapi.StateDisconnected
+		}, scalePlan{3, waitQuorum}},
+		{"the last one does not answer either", func(w *world) { w.silence(2, time.Minute) }, scalePlan{3, waitQuorum}},
+		{"the last one is not in the quorum", func(w *world) { w.reportQuorum(2, all[:2]...) }, scalePlan{2, waitNone}},
+		{"the quorum has degraded", func(w *world) { w.reportQuorum(1, all[0]) }, scalePlan{2, waitNone}},
+		{"a quorum without the other one", func(w *world) { w.reportQuorum(2, all[0], all[2]) }, scalePlan{3, waitQuorum}},
+		{"the votes of the others are too few", func(w *world) { w.reportQuorum(1, all...) }, scalePlan{3, waitQuorum}},
+		{"asynchronous replication", func(w *world) { w.reportQuorum(0) }, scalePlan{2, waitNone}},
+	}
+	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionRetain, v1alpha1.DeletionDelete} {
+		for _, tc := range cases {
+			t.Run(tc.name+" under "+string(policy), func(t *testing.T) {
+				w := waitForQuorum(t)
+				w.c.Spec.DeletionPolicy = policy
+				if tc.change != nil {
+					tc.change(w)
+				}
+				if got := planScale(w.c, w.view(), findLeader(membersOf(w.c), w.o)); got != tc.want {
+					t.Errorf("%+v, want %+v", got, tc.want)
+				}
+			})
+		}
+	}
+	t.Run("it is reported", func(t *testing.T) {
+		w := waitForQuorum(t)
+		const want = "member orders-2 is kept beyond spec.replicas 2: without it 1 of the 3 members of the synchronous quorum are left, and 2 are needed; bring orders-1 back, or set spec.replicas to 3"
+		if got := messageOf(w.plan().Facts, v1alpha1.ConditionReconciling, v1alpha1.ReasonScalingDown); !strings.Contains(got, want) {
+			t.Errorf("%q does not say %q", got, want)
+		}
+	})
+}
+
+// The volume of a member that was scaled away has the only other copy of commits that it
+// acknowledged, until the quorum on the Lease is without it: then others have flushed them.
+func TestVolumeInTheQuorumIsKept(t *testing.T) {
+	begin := func(t *testing.T) *world {
+		w := waitForQuorum(t)
+		w.c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+		w.removePod(2)
+		w.addFormerVolume(2, v1alpha1.DeletionDelete)
+		w.status(0).Flushed = true
+		return w
+	}
+	deletes := func(w *world) bool {
+		p := w.plan()
+		if p.Recheck == 0 || p.Recheck > time.Minute {
+			t.Errorf("it is checked again after %s", p.Recheck)
+		}
+		return p.Step != nil && p.Step.Type == memberset.StepDeleteVolume
+	}
+	for name, test := range map[string]struct {
+		change func(w *world)
+		want   bool
+	}{
+		"its pod went, and then the other one failed": {func(*world) {}, false},
+		"the other one streams, and the quorum is as before": {func(w *world) {
+			w.member(1)
+			w.elects()
+			w.reportQuorum(2, "volume-of-orders-0", "volume-of-orders-1", "volume-of-orders-2")
+		}, false},
+		"the quorum is without it": {func(w *world) {
+			w.member(1)
+			w.elects()
+			w.reportQuorum(2, "volume-of-orders-0", "volume-of-orders-1")
+		}, true},
+		"the quorum has a volume that no member reports": {func(w *world) { w.reportQuorum(2, "volume-of-orders-0", "volume-of-orders-1") }, false},
+		"the quorum has degraded":                        {func(w *world) { w.reportQuorum(1, "volume-of-orders-0") }, true},
+		"asynchronous replication":                       {func(w *world) { w.reportQuorum(0) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := begin(t)
+			test.change(w)
+			w.status(0).ConfigHash = hashNow(w)
+			if w.o.Member(1) != nil {
+				w.status(1).ConfigHash = hashNow(w)
+			}
+			if got := deletes(w); got != test.want {
+				t.Errorf("deleted: %v, want %v; step %v", got, test.want, w.plan().Step)
+			}
+		})
 	}
 }

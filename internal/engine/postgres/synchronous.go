@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
@@ -141,4 +142,58 @@ func (j *judgement) describeAbsent(q *v1alpha1.SynchronousStatus) string {
 		return "the members of status.election.synchronous"
 	}
 	return strings.Join(absent, ", ")
+}
+
+// countQuorumWithout is how many members of the synchronous quorum are left without one,
+// of those that stream from the leader and the leader itself, and how many are needed to
+// acknowledge writes and to elect a primary; both are 0 in asynchronous mode.
+func countQuorumWithout(o memberset.Observation, lead leadership, without int) (left, need int) {
+	e := lead.readElection()
+	if len(e.Quorum) == 0 {
+		return 0, 0
+	}
+	for n := range o.Pods {
+		m := o.Member(n)
+		if n == without || m == nil || !isInQuorum(e, m) {
+			continue
+		}
+		if n == lead.leader || isHealthyStandby(m, lead.term) {
+			left++
+		}
+	}
+	return left, max(e.Write, len(e.Quorum)-e.Write+1)
+}
+
+// isQuorumBrokenWithout says whether too few members of the synchronous quorum would be
+// left without a member. One that does not answer may be in it.
+func isQuorumBrokenWithout(o memberset.Observation, lead leadership, ordinal int) bool {
+	if m := o.Member(ordinal); m != nil && readReplication(m).Election != nil && !isInQuorum(lead.readElection(), m) {
+		return false
+	}
+	left, need := countQuorumWithout(o, lead, ordinal)
+	return left < need
+}
+
+// isInQuorum says whether a member reports a volume that is in the leader's quorum.
+func isInQuorum(leader postgresapi.ElectionState, m *agentapi.Status) bool {
+	own := readReplication(m).Election
+	return own != nil && slices.Contains(leader.Quorum, own.Volume)
+}
+
+// isHealthyStandby says whether a member serves and streams in a term, or a later one.
+func isHealthyStandby(m *agentapi.Status, term int64) bool {
+	return m != nil && m.Serving && isFollowing(m, term)
+}
+
+// mayCountFormer says whether the synchronous quorum may have the volume of a member that
+// was scaled away: one that no member reports. Commits that it acknowledged may be missing
+// on all others but the leader. Once the quorum is without it, they are not.
+func (j *judgement) mayCountFormer() bool {
+	reported := map[string]bool{}
+	for n := range j.Desired.Count {
+		if m := j.Observed.Member(n); m != nil && readReplication(m).Election != nil {
+			reported[readReplication(m).Election.Volume] = true
+		}
+	}
+	return slices.ContainsFunc(j.lead.readElection().Quorum, func(volume string) bool { return !reported[volume] })
 }
