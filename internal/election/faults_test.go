@@ -102,7 +102,7 @@ func (w *world) reportDurations() {
 			}
 		}
 		in := DurationsKnown{slices.Clone(n.knows[:])}
-		if w.flaw == flawRelyUnknown {
+		if w.flaw == flawRelyUnknown || w.flaw == flawOwnDuration {
 			in.Reports = nil
 			for _, m := range w.nodes {
 				in.Reports = append(in.Reports, DurationReport{m.volume, n.state.term, lease.MaxDuration, n.clock()})
