@@ -277,7 +277,7 @@ func (c *candidacy) sendClaim(m *member, now time.Duration) []Effect {
 	}
 	c.forced, c.found = m.Disk.Forced, false
 	m.Disk.recordClaim(m.term, c.forcing)
-	m.Phase = Claiming
+	m.Phase, m.durationAt, m.replaced = Claiming, now, c.baseOf
 	effects := []Effect{Persist{m.Disk}}
 	return append(effects, m.requests.startWriting(now, c.base, record)...)
 }
@@ -297,6 +297,9 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 	}
 	if now >= m.findReliance(m.requests.pending).Deadlines(w.Sent).Soft || now < m.promise {
 		return c.giveUp(m, now, ""), false // too late to rely on: the Lease expires
+	}
+	if m.Disk.Rewinding {
+		return c.giveUp(m, now, ""), false // its data began to change meanwhile: the Lease expires
 	}
 	m.lease.recordWrite(w.Version, m.requests.pending)
 	c.forcing = ""

@@ -64,6 +64,8 @@ type node struct {
 	agentStopped bool // SIGSTOP of the agent
 	frozen       bool // of everything in the pod
 	waiting      []func()
+	resumes      int               // how often it went on
+	knows        [4]DurationReport // what the others reported
 
 	apiCut, answersLost, forbidden bool
 }
@@ -85,7 +87,7 @@ func (n *node) start(newPod bool) {
 		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Timing: n.timing,
 		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
 	}, n.disk)
-	n.reliable = 0
+	n.reliable, n.knows = 0, [4]DurationReport{}
 	if n.w.flaw == flawStartAsPrimary && len(n.wal) > 1 && n.timeline == n.wal[len(n.wal)-1].timeline {
 		n.primary = true
 	}
@@ -133,6 +135,7 @@ func (n *node) whenAwake(do func()) {
 // resume continues stopped processes. The guard is checked first.
 func (n *node) resume() {
 	n.agentStopped, n.frozen = false, false
+	n.resumes++
 	waiting, epoch := n.waiting, n.epoch
 	n.waiting = nil
 	n.checkGuard()
@@ -186,6 +189,9 @@ func (n *node) do(e Effect) {
 	case ReadLease:
 		n.w.readLease(n, e.Sent)
 	case WriteLease:
+		if n.id == n.w.earlier {
+			e.Record.Duration = 0
+		}
 		n.w.writeLease(n, e)
 	case AskVote:
 		n.w.send(n, e.To, e.Request)
@@ -194,6 +200,9 @@ func (n *node) do(e Effect) {
 	case AskConfirm:
 		n.w.send(n, e.To, e.Request)
 	case Confirm:
+		if n.id == n.w.earlier {
+			e.Reply.Promised = 0
+		}
 		if asked := n.w.nodeOf(e.To); asked != nil && e.Reply.Confirmed {
 			asked.reliable = max(asked.reliable, timingOf(e.Reply.Promised).Deadlines(e.Reply.Sent).Fence)
 		}

@@ -53,7 +53,9 @@ func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, kno
 	case Received:
 		return s.Disk.recordReceived(in.Timeline), true
 	case RewindBegun:
-		return s.Disk.beginRewind(), true
+		effects := s.Disk.beginRewind()
+		s.giveUpForbidden()
+		return effects, true
 	case RewindEnded:
 		return s.Disk.endRewind(in), true
 	case ForceRequest:
@@ -90,6 +92,9 @@ func (s *State) stepPrimary(now time.Duration, in Input) []Effect {
 		return s.leadership.beginSwitchover(&s.member, now, in)
 	case ServerStopped:
 		return s.leadership.beginRelease(&s.member, now, in.End)
+	case DurationsKnown:
+		s.durations = in.Reports
+		return s.leadership.relyOnKnown(s.member)
 	case MembersWanted:
 		s.leadership.quorum.acceptMembers(s.member, in)
 	case QuorumSet:
