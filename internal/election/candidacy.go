@@ -279,6 +279,9 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 	if now >= m.findReliance(m.requests.pending).Deadlines(w.Sent).Soft || now < m.promise {
 		return c.giveUp(m, now, ""), false // too late to rely on: the Lease expires
 	}
+	if m.Disk.Rewinding {
+		return c.giveUp(m, now, ""), false // its data began to change meanwhile: the Lease expires
+	}
 	m.lease.recordWrite(w.Version, m.requests.pending)
 	c.forcing = ""
 	return nil, true

@@ -168,8 +168,14 @@ func (m member) highestTimeline() int64 {
 // up.
 func (m *member) recordHeld(in Held) {
 	m.held = in
+	m.giveUpForbidden()
+}
+
+// giveUpForbidden ends a vote and a candidacy that what the volume holds forbids by now.
+func (m *member) giveUpForbidden() {
 	isVote := m.Phase == Voting && m.mayNotVote()
-	if in.Reason != "" && (isVote || m.Phase == Stopping || m.Phase == Asking) {
+	isCandidacy := (m.Phase == Stopping || m.Phase == Asking) && (m.Disk.Rewinding || m.held.Reason != "")
+	if isVote || isCandidacy {
 		m.Phase = Standby
 	}
 }

@@ -73,14 +73,16 @@ func TestRule9HeldMemberGivesUpWhatItBegan(t *testing.T) {
 	request := VoteRequest{From: "v2", Term: 9, Timeline: 9, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: released.Age()}
 	stopped := ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 60}, Timelines: []int64{5}}}
 	for phase, begin := range map[Phase]Input{Voting: request, Stopping: Tick{}} {
-		s, _ := readAt(newMember(t, "v1", "p2"), 2*second, lease.Done, "1", released)
-		if s, _ = Step(s, 3*second, begin); s.Phase != phase {
-			t.Fatalf("phase %d, want %d", s.Phase, phase)
-		}
-		s, _ = Step(s, 3*second, Held{Reason: "the WAL is missing"})
-		s, effects := Step(s, 4*second, stopped)
-		if s.Phase != Standby || contains[Vote](effects) || contains[AskVote](effects) || contains[WriteLease](effects) {
-			t.Errorf("from phase %d: phase %d, %v", phase, s.Phase, effects)
+		for _, reason := range []Input{Held{Reason: "the WAL is missing"}, RewindBegun{}} {
+			s, _ := readAt(newMember(t, "v1", "p2"), 2*second, lease.Done, "1", released)
+			if s, _ = Step(s, 3*second, begin); s.Phase != phase {
+				t.Fatalf("phase %d, want %d", s.Phase, phase)
+			}
+			s, _ = Step(s, 3*second, reason)
+			s, effects := Step(s, 4*second, stopped)
+			if s.Phase != Standby || contains[Vote](effects) || contains[AskVote](effects) || contains[WriteLease](effects) {
+				t.Errorf("from phase %d by %T: phase %d, %v", phase, reason, s.Phase, effects)
+			}
 		}
 	}
 	s, _ := Step(newPrimary(t, nil), 11*second, Held{Reason: "the data is diverged"})

@@ -432,3 +432,23 @@ func TestRule18MemberInARewindNeitherVotesNorLeads(t *testing.T) {
 		t.Error("does not vote after it")
 	}
 }
+
+// A claim that is answered after the data began to be replaced wins no term to lead in.
+func TestRule18ClaimOfDataThatIsReplacedDoesNotLead(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		s, effects := newCandidate(t, func(*lease.Record, *State) {})
+		now := 21 * second
+		for s.Phase == Asking {
+			s, effects = Step(s, now, Tick{})
+			now += second / 2
+		}
+		write := find[WriteLease](t, effects)
+		if replaced {
+			s, _ = Step(s, now, RewindBegun{})
+		}
+		s, effects = Step(s, now, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: write.Sent})
+		if contains[Promote](effects) == replaced || s.IsPrimary() == replaced {
+			t.Errorf("replaced %t: phase %d, %v", replaced, s.Phase, effects)
+		}
+	}
+}

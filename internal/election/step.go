@@ -53,7 +53,9 @@ func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, kno
 	case Received:
 		return s.Disk.recordReceived(in.Timeline), true
 	case RewindBegun:
-		return s.Disk.beginRewind(), true
+		effects := s.Disk.beginRewind()
+		s.giveUpForbidden()
+		return effects, true
 	case RewindEnded:
 		return s.Disk.endRewind(in), true
 	case ForceRequest:

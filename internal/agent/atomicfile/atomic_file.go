@@ -19,14 +19,26 @@ func WriteFile(path string, data []byte) error {
 	return replaceFile(path, data, func(*os.File) error { return nil })
 }
 
-// WriteDurably replaces a file in one step, and leaves one alone that is the
-// same. When it returns, the file and its name are on the disk. This is for what
-// a volume keeps.
+// WriteDurably replaces a file in one step, and leaves one alone that is the same. When it
+// returns without an error the file is on the disk, also where an earlier write of the
+// same failed at its end.
 func WriteDurably(path string, data []byte) error {
 	if err := replaceFile(path, data, (*os.File).Sync); err != nil {
 		return err
 	}
 	if err := SyncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// keepFile flushes a file that is not replaced.
+func keepFile(path string, flush func(*os.File) error) error {
+	file, err := os.Open(path)
+	if err == nil {
+		err = errors.Join(flush(file), file.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
 	return nil
@@ -38,7 +50,7 @@ func WriteDurably(path string, data []byte) error {
 // no more than one.
 func replaceFile(path string, data []byte, flush func(*os.File) error) error {
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, data) {
-		return nil
+		return keepFile(path, flush)
 	}
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
@@ -77,5 +89,8 @@ func SyncDir(dir string) error {
 		return err
 	}
 	defer func() { _ = d.Close() }()
-	return d.Sync()
+	return flushDir(d)
 }
+
+// flushDir is replaced by tests.
+var flushDir = (*os.File).Sync

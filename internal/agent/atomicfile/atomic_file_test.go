@@ -1,6 +1,7 @@
 package atomicfile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,36 @@ func TestWriteReplacesAFile(t *testing.T) {
 			err = write(filepath.Join(dir, "missing", "record.json"), nil)
 			if err == nil || !strings.Contains(err.Error(), "record.json") {
 				t.Errorf("a folder that does not exist: %v", err)
+			}
+		})
+	}
+}
+
+// A record whose directory was not flushed is not on the disk, and does not count as that
+// at the next try either.
+func TestRecordThatIsNotFlushedIsFlushedAtTheNextTry(t *testing.T) {
+	failed := errors.New("the disk does not answer")
+	flush := flushDir
+	t.Cleanup(func() { flushDir = flush })
+	dir := t.TempDir()
+	reserved := Reserved{Path: filepath.Join(dir, "reserved.json"), Size: 64}
+	for name, write := range map[string]func([]byte) error{
+		"a file":          func(data []byte) error { return WriteDurably(filepath.Join(dir, "record.json"), data) },
+		"a reserved file": reserved.Write,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, text := range []string{"first", "second"} {
+				flushDir = func(*os.File) error { return failed }
+				for range 2 {
+					if err := write([]byte(text)); !errors.Is(err, failed) {
+						t.Errorf("%s: %v", text, err)
+					}
+				}
+				flushes := 0
+				flushDir = func(d *os.File) error { flushes++; return flush(d) }
+				if err := write([]byte(text)); err != nil || flushes == 0 {
+					t.Errorf("%s: flushed %d times: %v", text, flushes, err)
+				}
 			}
 		})
 	}

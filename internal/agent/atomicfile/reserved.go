@@ -43,6 +43,9 @@ func (r Reserved) Reserve() error {
 // it returns without an error, the file and its name are on the disk.
 func (r Reserved) Write(data []byte) error {
 	if before, err := os.ReadFile(r.Path); err == nil && bytes.Equal(bytes.TrimRight(before, " "), bytes.TrimRight(data, " ")) {
+		if err := errors.Join(keepFile(r.Path, (*os.File).Sync), SyncDir(filepath.Dir(r.Path))); err != nil {
+			return fmt.Errorf("write %s: %w", filepath.Base(r.Path), err)
+		}
 		return nil
 	}
 	if len(data) > r.Size || r.Reserve() != nil {

@@ -133,8 +133,8 @@ func (a *postgresAgent) measureTimelines(ctx context.Context, control server.Con
 // that: what should have recorded it was interrupted.
 func (a *postgresAgent) completeElection(ctx context.Context, o startplan.Observation, p startplan.Plan) error {
 	view, control := a.readView(), o.Volume.Control
-	starts := p.Action == startplan.ActStartStandby || p.Action == startplan.ActRecord
-	if !starts || control.SystemIdentifier == "" || !view.Rewinding && view.SystemIdentifier == control.SystemIdentifier {
+	isWhole := p.Action == startplan.ActStartStandby || p.Action == startplan.ActRecord || p.MayVote
+	if !isWhole || control.SystemIdentifier == "" || !view.Rewinding && view.SystemIdentifier == control.SystemIdentifier {
 		return nil
 	}
 	if mark, err := datavolume.FindRewindMark(a.o.DataDir); err != nil || mark != "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/election"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -180,6 +181,38 @@ func TestRealRule18FormerPrimaryIsRewoundUnderLoad(t *testing.T) {
 	primary.stop()
 	again.untilRole(v1alpha1.RolePrimary)
 	again.fill("again", "10")
+}
+
+// Data that was rewound streams under a name that no commit counts on, until it is consistent
+// and its member votes. After that it streams under its member's name.
+func TestRealRule15RewoundDataAcknowledgesNothingBeforeItVotes(t *testing.T) {
+	w := newWorld(t, 2)
+	volumes, primary := w.succeeded(nil, nil)
+	endLoad := primary.load()
+	defer endLoad()
+	again := w.start(0, volumes[0], "uid-0b")
+	rewound := false
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		names := primary.query("select coalesce(string_agg(application_name, ' '), '') from pg_stat_replication")
+		mark, err := datavolume.FindRewindMark(volumes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewound = rewound || strings.Contains(names, settings.RewoundApplication)
+		if strings.Contains(names, "orders-0") {
+			if mark != "" || again.readView().Rewinding {
+				t.Errorf("data that is not consistent streams as %s", names)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it never streams: %q", names)
+		}
+	}
+	if !rewound {
+		t.Error("the stream of data that is not consistent was never there")
+	}
+	again.untilRole(v1alpha1.RoleReplica)
 }
 
 // imageAt is the volume of a member at a stage of its rewind, as a machine leaves it that

@@ -30,8 +30,9 @@ type replicaRepair struct {
 	comparer                 *divergence.Comparer
 	copies                   *datacopy.Copies
 	space                    func() diskspace.Space
-	// stop stops the server in order.
+	// stop stops the server in order, and measure finds where its WAL ends.
 	stop    func()
+	measure func(context.Context) (lsn.Point, error)
 	reports elector.Reports
 	// adopt puts a complete copy in the place of the data.
 	adopt func(context.Context) error
@@ -41,7 +42,7 @@ func (l *serverLife) newRepair() *replicaRepair {
 	return &replicaRepair{
 		log: l.a.o.Log, host: l.a.Host, volume: l.a.o.DataDir, systemIdentifier: l.control.SystemIdentifier,
 		view: l.a.view, comparer: l.a.comparer, copies: l.a.copies, space: l.a.o.measureSpace,
-		stop: func() { l.server.StopInOrder(l.a.o.StopTimeout) }, reports: l.a.reports, adopt: l.a.adoptCopy,
+		stop: func() { l.server.StopInOrder(l.a.o.StopTimeout) }, measure: l.a.comparer.MeasureNow, reports: l.a.reports, adopt: l.a.adoptCopy,
 	}
 }
 
@@ -135,6 +136,11 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		s.Message = "can no longer follow, for the primary has not kept what it needs: copies the data of " + primary.Pod + " again"
 	})
 	r.log.Warn("can no longer follow: copies the data again", "primary", primary.Pod)
+	before, err := r.measure(ctx)
+	if err != nil {
+		r.stop()
+		return fmt.Errorf("copying the data again: %w", err)
+	}
 	if err := r.copies.CopyPrimary(ctx, primary); err != nil {
 		r.stop()
 		if dataspace.IsOwnVolumeFull(err) {
@@ -142,6 +148,20 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		}
 		return fmt.Errorf("copying the data again failed: %w", err)
 	}
+	return r.finishReplacement(ctx, before)
+}
+
+// finishReplacement puts a complete copy in the place of the data, whose WAL ended at a
+// point when the copy began. Data that has received more since may have acknowledged what
+// the copy lacks: the copy is dropped, and what comes next is decided at rest.
+func (r *replicaRepair) finishReplacement(ctx context.Context, before lsn.Point) error {
 	r.stop()
+	now, err := r.measure(ctx)
+	if err != nil || now.Newer(before) {
+		if err == nil {
+			r.log.Warn("the data received WAL while it was copied again: that copy is dropped", "before", before.String(), "now", now.String())
+		}
+		return errors.Join(err, datavolume.RemoveCopy(r.volume))
+	}
 	return r.adopt(ctx)
 }

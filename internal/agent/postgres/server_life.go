@@ -108,7 +108,7 @@ func (a *postgresAgent) runServer(ctx context.Context, l *serverLife) error {
 	leader, known := a.servers.ReadFollowing()
 	switch {
 	case l.rewound != nil:
-		l.settings.role.Upstream = a.connectLeader(l.rewound.leader).String()
+		l.settings.role.Upstream = a.connectLeader(l.rewound.leader).ForRewound().String()
 	case known && term == 0 && leader.Pod != "":
 		l.settings.role.Upstream = a.findUpstream(ctx, leader)
 	}

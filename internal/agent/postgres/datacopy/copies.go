@@ -179,15 +179,11 @@ func (c *Copies) AdoptCopy() error {
 			return err
 		}
 	}
-	if err := datavolume.MoveRewindMark(c.o.Volume); err != nil {
-		return err
-	}
-	if err := atomicfile.Move(path(datavolume.CopyName), path(datavolume.DataName)); err != nil {
+	if err := datavolume.InstallCopy(c.o.Volume); err != nil {
 		return err
 	}
 	c.adopted.Add(1)
-	// The copy has not led.
-	return errors.Join(datavolume.WriteLeader(c.o.Volume, datavolume.LeaderRecord{}), os.Remove(path(datavolume.CompleteName)), os.RemoveAll(path(datavolume.DropName)))
+	return errors.Join(os.Remove(path(datavolume.CompleteName)), os.RemoveAll(path(datavolume.DropName)))
 }
 
 // RemoveOldData removes the data that a copy has replaced, now that the copy

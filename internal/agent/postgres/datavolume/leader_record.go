@@ -1,6 +1,10 @@
 package datavolume
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
@@ -24,4 +28,17 @@ func ReadLeader(dir string) (LeaderRecord, error) {
 // WriteLeader replaces the record of the volume at dir.
 func WriteLeader(dir string, r LeaderRecord) error {
 	return atomicfile.WriteJSON(filepath.Join(dir, LeaderName), r)
+}
+
+// ForgetLeader removes the record of the volume at dir, before data takes the place of
+// that which led. It needs no disk space.
+func ForgetLeader(dir string) error {
+	err := os.Remove(filepath.Join(dir, LeaderName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err = errors.Join(err, atomicfile.SyncDir(dir)); err != nil {
+		return fmt.Errorf("forget the term of the data before: %w", err)
+	}
+	return nil
 }

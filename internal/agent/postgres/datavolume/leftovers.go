@@ -69,10 +69,7 @@ func TidyVolume(dir string) error {
 		case tidyRemoveCopy:
 			err = RemoveCopy(dir)
 		case tidyAdoptCopy:
-			if err = MoveRewindMark(dir); err != nil {
-				break
-			}
-			err = atomicfile.Move(path(CopyName), path(DataName))
+			err = InstallCopy(dir)
 		case tidyRestoreOld:
 			err = atomicfile.Move(path(OldName), path(DataName))
 		case tidyRemoveDrop:
@@ -82,6 +79,19 @@ func TidyVolume(dir string) error {
 			return fmt.Errorf("tidy the volume: %w", err)
 		}
 	}
+}
+
+// InstallCopy puts a complete copy where no data is any more. What the volume records of
+// the data before goes first: a crash between leaves no copy that passes for data that led,
+// or that is being rewound.
+func InstallCopy(dir string) error {
+	if err := MoveRewindMark(dir); err != nil {
+		return err
+	}
+	if err := ForgetLeader(dir); err != nil {
+		return err
+	}
+	return atomicfile.Move(filepath.Join(dir, CopyName), filepath.Join(dir, DataName))
 }
 
 // RemoveCopy removes an unfinished copy, its mark first: what is half removed is not

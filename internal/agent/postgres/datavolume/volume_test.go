@@ -137,3 +137,36 @@ func TestLeaderRecord(t *testing.T) {
 		t.Error("half a record reads as one")
 	}
 }
+
+// A machine that ends while a copy takes the place of data that led leaves no copy that
+// passes for data that led.
+func TestCopyIsNeverTakenForDataThatLed(t *testing.T) {
+	for name, install := range map[string]func(string) error{"at once": InstallCopy, "after a crash": TidyVolume} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			mustWrite(t, filepath.Join(dir, OldName, "PG_VERSION"), "17\n")
+			mustWrite(t, filepath.Join(dir, CopyName, "PG_VERSION"), "17\n")
+			mustWrite(t, filepath.Join(dir, CompleteName), "")
+			if err := WriteLeader(dir, LeaderRecord{Term: 4, Timeline: 5}); err != nil {
+				t.Fatal(err)
+			}
+			if err := install(dir); err != nil {
+				t.Fatal(err)
+			}
+			if led, err := ReadLeader(dir); err != nil || led != (LeaderRecord{}) || !FindLeftovers(dir).Data {
+				t.Errorf("the copy led: %+v, %v", led, err)
+			}
+		})
+	}
+	// What comes last fails, as where a machine ends before it.
+	dir := t.TempDir()
+	if err := WriteLeader(dir, LeaderRecord{Term: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if err := InstallCopy(dir); err == nil {
+		t.Fatal("there was no copy")
+	}
+	if led, err := ReadLeader(dir); err != nil || led.Term != 0 {
+		t.Errorf("the copy was to come first: %+v, %v", led, err)
+	}
+}

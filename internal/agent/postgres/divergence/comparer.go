@@ -204,19 +204,30 @@ func (c *Comparer) UpdateMark(data DataAtRest, primary leaderview.Primary) (*dat
 	return datavolume.ReadDivergedMark(c.o.Volume)
 }
 
+// MeasureNow finds where the WAL of the data ends now, whatever was measured before.
+func (c *Comparer) MeasureNow(ctx context.Context) (lsn.Point, error) {
+	_, end, err := c.measureNow(ctx)
+	return end.Point, err
+}
+
+func (c *Comparer) measureNow(ctx context.Context) (server.ControlData, lsn.Extent, error) {
+	control, err := c.o.Programs.ReadControlData(ctx, c.o.PGData)
+	if err != nil {
+		return control, lsn.Extent{}, err
+	}
+	c.meter.ForgetEnd()
+	end, err := c.meter.MeasureEnd(control, 0)
+	c.meter.ForgetEnd()
+	return control, end, err
+}
+
 // MayBeReplaced says whether a replica's data, which receives nothing, holds
 // nothing that the primary lacks, so that a copy may take its place, and how far
 // it goes. Data that does is marked. Where proof is wanted, a part that the primary
 // has dropped is none. The error is errors.ErrUnsupported where the primary's agent
 // is older and compares nothing.
 func (c *Comparer) MayBeReplaced(ctx context.Context, primary string, proof bool) (bool, lsn.Point, error) {
-	control, err := c.o.Programs.ReadControlData(ctx, c.o.PGData)
-	if err != nil {
-		return false, lsn.Point{}, err
-	}
-	c.meter.ForgetEnd()
-	end, err := c.meter.MeasureEnd(control, 0)
-	c.meter.ForgetEnd()
+	control, end, err := c.measureNow(ctx)
 	if err != nil {
 		return false, lsn.Point{}, err
 	}

@@ -129,17 +129,14 @@ func writeMark(dir string, m mark) error {
 	return atomicfile.WriteJSON(filepath.Join(dir, datavolume.RewindName), m)
 }
 
-// removeMark takes in that the data is whole.
+// removeMark takes in that the data is whole. The directories are flushed also where the
+// mark is gone: an earlier try may have failed at that.
 func removeMark(dir string) error {
 	for _, at := range []string{dir, filepath.Join(dir, datavolume.DataName)} {
-		err := os.Remove(filepath.Join(at, datavolume.RewindName))
-		switch {
-		case err == nil:
-			err = atomicfile.SyncDir(at)
-		case errors.Is(err, os.ErrNotExist):
-			err = nil
+		if err := os.Remove(filepath.Join(at, datavolume.RewindName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
-		if err != nil {
+		if err := atomicfile.SyncDir(at); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

@@ -44,6 +44,18 @@ func (c PrimaryConnection) ForRewind() PrimaryConnection {
 	return c
 }
 
+// RewoundApplication is the stream of data that was rewound, and is not consistent yet. Its
+// name is in no synchronous_standby_names: its member has no vote that a commit could count
+// on.
+const RewoundApplication = "holdfast_rewound"
+
+// ForRewound is the connection by which data that was rewound receives what makes it
+// consistent.
+func (c PrimaryConnection) ForRewound() PrimaryConnection {
+	c.Application = RewoundApplication
+	return c
+}
+
 // nameRole is the role of the connection.
 func (c PrimaryConnection) nameRole() string {
 	if c.Role != "" {

@@ -102,10 +102,13 @@ func TestRule9FullVolumeVotesWithWholeData(t *testing.T) {
 		change func(*Observation)
 		votes  bool
 	}{
-		"whole data":               {func(*Observation) {}, true},
-		"no data":                  {func(o *Observation) { o.Volume = full(datavolume.Observation{}) }, false},
-		"its WAL lacks a record":   {func(o *Observation) { o.MissingWAL = "0/3000028" }, false},
-		"it is marked as diverged": {func(o *Observation) { o.DivergedMark = &datavolume.DivergedMark{} }, false},
+		"whole data":                {func(*Observation) {}, true},
+		"no data":                   {func(o *Observation) { o.Volume = full(datavolume.Observation{}) }, false},
+		"its WAL lacks a record":    {func(o *Observation) { o.MissingWAL = "0/3000028" }, false},
+		"it is marked as diverged":  {func(o *Observation) { o.DivergedMark = &datavolume.DivergedMark{} }, false},
+		"its rewind has begun":      {func(o *Observation) { o.Rewind.Stage = datavolume.RewindPrepared }, false},
+		"its rewind has changed it": {func(o *Observation) { o.Rewind.Stage = datavolume.RewindStarted }, false},
+		"it was rewound":            {func(o *Observation) { o.Rewind.Stage = datavolume.RewindReplaying }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Observation{BinaryMajor: 17, Config: Config{Known: true}, Volume: full(standbyOf(ours))}

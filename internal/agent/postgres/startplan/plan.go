@@ -320,7 +320,7 @@ func holdVolume(o Observation) (Plan, bool) {
 // mayVote reports whether data that is held for its disk space alone is whole, and the
 // cluster's.
 func (o Observation) mayVote() bool {
-	return o.Volume.Content == datavolume.ContentData && o.Volume.Control.SystemIdentifier != "" && o.MissingWAL == "" && o.DivergedMark == nil
+	return o.Volume.Content == datavolume.ContentData && o.Volume.Control.SystemIdentifier != "" && o.MissingWAL == "" && o.DivergedMark == nil && o.Rewind.Stage == datavolume.RewindNone
 }
 
 // FindEnd is where the last complete record on the volume ends.
