@@ -128,6 +128,24 @@ func TestRule10QuorumVoterCountsEvenIfItMayNotLead(t *testing.T) {
 	}
 }
 
+// A volume without data is a witness of nothing: its vote does not stand for the quorum's.
+func TestRule10VoteOfAnEmptyVolumeIsNone(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		s, effects := newCandidate(t, func(r *lease.Record, _ *State) { r.Quorum = everyone })
+		find[AskVote](t, effects)
+		reply := vote(s, "v2", 60, true)
+		if empty {
+			reply.WAL = WAL{}
+		}
+		if s, effects = Step(s, 13*second, reply); contains[WriteLease](effects) {
+			t.Fatal("claimed before the others could answer")
+		}
+		if _, effects = Step(s, 60*second, Tick{}); contains[WriteLease](effects) == empty {
+			t.Errorf("empty %t: %v", empty, effects)
+		}
+	}
+}
+
 func TestRule10AcknowledgedWALDecidesWhoMayLead(t *testing.T) {
 	for name, c := range map[string]struct {
 		quorum   *lease.Quorum

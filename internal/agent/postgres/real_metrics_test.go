@@ -55,7 +55,7 @@ func TestRealMetrics(t *testing.T) {
 		t.Error("a replica reports what only a primary has")
 	}
 	// From 17 on ALTER SYSTEM is refused.
-	mustWrite(t, filepath.Join(primary.o.pgdataPath(), "postgresql.auto.conf"), "synchronous_standby_names = 'ANY 1 (\"orders-1\")'\n")
+	mustWrite(t, filepath.Join(primary.o.pgdataPath(), "postgresql.auto.conf"), "synchronous_standby_names = 'ANY 1 (*)'\n")
 	primary.exec("select pg_reload_conf()")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if strings.Contains(primary.scrapeMetrics(), "\nholdfast_pg_synchronous_standbys_streaming 1\n") {

@@ -1,12 +1,15 @@
 package leadership
 
 import (
+	"cmp"
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -35,6 +38,9 @@ type Directory struct {
 	// volumes are the IDs that the pods reported last, and systems the identifiers of
 	// the database systems on them; empty without data.
 	volumes, systems map[string]string
+	// streams are the names of the streams that those volumes receive, as the pods
+	// reported; empty by an agent of an earlier version.
+	streams map[string]string
 	// ends is how far the WAL of each goes.
 	ends map[string]lsn.Point
 }
@@ -42,7 +48,7 @@ type Directory struct {
 // NewDirectory is that of a member's pod. The members are the pods of the cluster, as
 // configured.
 func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
-	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}, ends: map[string]lsn.Point{}}
+	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}, streams: map[string]string{}, ends: map[string]lsn.Point{}}
 }
 
 // Follow asks the members again and again, until ctx ends.
@@ -84,7 +90,7 @@ func (d *Directory) recordStatus(pod string, s agentapi.Status) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.volumes[pod], d.systems[pod] = own.Election.Volume, s.SystemIdentifier
+	d.volumes[pod], d.systems[pod], d.streams[pod] = own.Election.Volume, s.SystemIdentifier, own.Election.Stream
 	if own.WALEnd != nil {
 		d.ends[pod] = lsn.Point{Timeline: own.WALEnd.Timeline, Position: own.WALEnd.Position}
 	}
@@ -114,6 +120,11 @@ func (d *Directory) HasNoData() bool {
 func (d *Directory) FindPod(volume string) (pod string, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.findPod(volume)
+}
+
+// findPod is called with the lock held.
+func (d *Directory) findPod(volume string) (pod string, known bool) {
 	for p, v := range d.volumes {
 		if v != volume {
 			continue
@@ -131,4 +142,46 @@ func (d *Directory) ListVolumes() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.volumes)
+}
+
+// FindStream finds the name of the stream that a volume receives from this member. It is
+// unknown where the pod is.
+func (d *Directory) FindStream(volume string) (name string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod, known := d.findPod(volume)
+	if !known {
+		return "", false
+	}
+	return d.streamOf(pod), true
+}
+
+// streamOf is called with the lock held.
+func (d *Directory) streamOf(pod string) string { return cmp.Or(d.streams[pod], pod) }
+
+// ListStreaming lists the declared pods whose volumes receive one of the named streams,
+// sorted. A stream of a pod's earlier volume is of none, and neither is that of a copy or
+// of a subscriber.
+func (d *Directory) ListStreaming(streams []string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var pods []string
+	for _, pod := range d.members() {
+		if d.volumes[pod] != "" && pod != d.pod && slices.Contains(streams, d.streamOf(pod)) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.Sort(pods)
+	return pods
+}
+
+// NameStream names the stream that this member receives on a volume from a leader: as the
+// leader counts it. One whose agent is of an earlier version counts the pod's name.
+func (d *Directory) NameStream(leader, volume string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.volumes[leader] != "" && d.streams[leader] == "" {
+		return d.pod
+	}
+	return settings.StreamName(d.pod, volume)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -49,11 +50,20 @@ func (p *fakePeers) listPosted() []string {
 
 // set has a pod answer that it runs on a volume with a database system.
 func (p *fakePeers) set(pod, volume, system string) {
+	p.report(pod, system, postgresapi.ElectionState{Volume: volume, Stream: settings.StreamName(pod, volume)})
+}
+
+// setOlder is the same by an agent of an earlier version.
+func (p *fakePeers) setOlder(pod, volume, system string) {
+	p.report(pod, system, postgresapi.ElectionState{Volume: volume})
+}
+
+func (p *fakePeers) report(pod, system string, election postgresapi.ElectionState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	status := agentapi.Status{Pod: pod, SystemIdentifier: system}
-	if volume != "" {
-		agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) { r.Election = &postgresapi.ElectionState{Volume: volume} })
+	if election.Volume != "" {
+		agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) { r.Election = &election })
 	}
 	p.statuses[pod] = status
 }
