@@ -204,7 +204,10 @@ func TestRealRule15EarlierStreamOfAPodAcknowledgesNothing(t *testing.T) {
 		s := server.NewSession(primary.o.RunDir, primary.o.Port, "client")
 		defer s.Close()
 		_ = s.Do(context.Background(), func(ctx context.Context, c *pgx.Conn) error {
-			_, err := c.Exec(ctx, "insert into public.acknowledged values (2)")
+			_, err := c.Exec(ctx, "set synchronous_commit to on; set statement_timeout to 0; insert into public.acknowledged values (2)", pgx.QueryExecModeSimpleProtocol)
+			if err != nil {
+				t.Error(err)
+			}
 			return err
 		})
 	}()

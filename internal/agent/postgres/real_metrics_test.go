@@ -19,7 +19,7 @@ func (r *run) scrapeMetrics() string {
 	r.t.Helper()
 	session := server.NewSession(r.o.RunDir, r.o.Port, "test-metrics")
 	defer session.Close()
-	c := collector{log: r.o.Log, store: r.Store, leads: r.isLeading, election: r.readElection, space: r.o.measureSpace, archive: r.archive, scrape: session}
+	c := collector{log: r.o.Log, store: r.Store, leads: r.isLeading, election: r.readElection, space: r.o.measureSpace, archive: r.archive, scrape: session, rejoin: &r.rejoin}
 	answer := httptest.NewRecorder()
 	c.newHandler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	if answer.Code != 200 {
