@@ -45,7 +45,7 @@ func (r *Reconciler[C, O]) announceMembers(c C, before, after []v1alpha1.MemberS
 		known := slices.IndexFunc(before, func(old v1alpha1.MemberStatus) bool { return old.Name == m.Name })
 		if known >= 0 && before[known].Fences < m.Fences {
 			pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: fmt.Sprintf("fence-%d", m.Fences)}
-			r.recordEventOn(c, pod, warning, v1alpha1.ReasonFenced, "Fence", "%s was fenced: it could not renew the Lease in time, so its database was stopped by force", m.Name)
+			r.recordEventOn(c, pod, warning, v1alpha1.ReasonFenced, "Fence", "%s was fenced: its term ended before its database had shut down, so the database was stopped by force. The Lease was not renewed in time or has another holder, or the database or its volume failed: the log of the pod says which", m.Name)
 		}
 		if isHeld(m) && (known < 0 || !isHeld(before[known])) {
 			pod := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Name: m.Name, FieldPath: "held-" + eventseries.HashCause(m.Message)}

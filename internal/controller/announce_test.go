@@ -223,7 +223,7 @@ func TestEventsOfTheElection(t *testing.T) {
 	want := []string{
 		"PrimaryChanged: orders-0 leads since term 1",
 		"MemberState: orders-0 is Running (primary)",
-		"Fenced: orders-0 was fenced: it could not renew the Lease in time, so its database was stopped by force",
+		"Fenced: orders-0 was fenced: its term ended before its database had shut down, so the database was stopped by force. The Lease was not renewed in time or has another holder, or the database or its volume failed: the log of the pod says which",
 		"PrimaryChanged: orders-1 leads since term 2; before: orders-0",
 		"PrimaryChanged: orders-1 leads since term 3; before: orders-1",
 		"PrimaryChanged: orders-0 leads since term 4; before: orders-1",

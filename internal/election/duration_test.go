@@ -7,6 +7,16 @@ import (
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
+// tellAll has all other members have read what the holder wrote.
+func tellAll(s State, now time.Duration) State {
+	var reports []DurationReport
+	for _, volume := range s.lease.record.Volumes {
+		reports = append(reports, DurationReport{volume, s.term, s.lease.record.Duration, now})
+	}
+	s, _ = Step(s, now, DurationsKnown{reports})
+	return s
+}
+
 // lead lets a primary lead for a while, every renewal of which is answered at once. It
 // returns the durations that it wrote, each once.
 func lead(t *testing.T, s State, from, to time.Duration) (State, []time.Duration) {
@@ -14,7 +24,7 @@ func lead(t *testing.T, s State, from, to time.Duration) (State, []time.Duration
 	var wrote []time.Duration
 	for now := from; now < to; now += second / 2 {
 		var effects []Effect
-		s, effects = Step(s, now, Tick{})
+		s, effects = Step(tellAll(s, now), now, Tick{})
 		for len(effects) > 0 {
 			e := effects[0]
 			effects = effects[1:]
@@ -74,7 +84,7 @@ func TestRule2ObserverWaitsForTheLongestDuration(t *testing.T) {
 		"of an earlier agent":       {10 * second, 0, 0, 10 * second},
 		"its own is longer":         {30 * second, 10 * second, 10 * second, 30 * second},
 		"the Lease's is":            {10 * second, 30 * second, 10 * second, 30 * second},
-		"a shorter one is recorded": {10 * second, 10 * second, 30 * second, 10 * second},
+		"a shorter one is recorded": {10 * second, 10 * second, 30 * second, 30 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, record := newMember(t, "v1", "p2"), baseRecord
@@ -120,7 +130,7 @@ func TestRule16ConfirmationIsOfTheShorterDuration(t *testing.T) {
 			s := newPrimary(t, nil)
 			s.Config.Timing, s.lease.record.Duration = timingOf(60*second), 60*second
 			s.leadership.deadlines, s.requests.outage = s.Config.Timing.Deadlines(10*second), true
-			s, effects := Step(s, 40*second, Tick{})
+			s, effects := Step(tellAll(s, 40*second), 40*second, Tick{})
 			if !contains[AskConfirm](effects) {
 				t.Fatalf("it asks no member: %v", effects)
 			}
@@ -151,5 +161,82 @@ func TestRule16ConfirmationIsOfTheShorterDuration(t *testing.T) {
 	m, effects := Step(m, 9*second, ConfirmRequest{From: "v0", Term: 5, Sent: 3 * second})
 	if reply := effects[len(effects)-1].(Confirm).Reply; !reply.Confirmed || reply.Promised != 30*second || m.PromisedUntil() != 39*second {
 		t.Errorf("%+v, promised until %s", reply, m.PromisedUntil())
+	}
+}
+
+// A holder relies on a longer duration once every other member that may lead has reported
+// that it knows it. An agent that knows of no duration waits for the default one.
+func TestRule2LongerDurationNeedsAllToKnowIt(t *testing.T) {
+	const asked = 12 * second
+	at := func(volume string, term int64, duration, asked time.Duration) DurationReport {
+		return DurationReport{volume, term, duration, asked}
+	}
+	for name, c := range map[string]struct {
+		reports []DurationReport
+		relies  time.Duration
+	}{
+		"none has reported":              {nil, 10 * second},
+		"one has not":                    {[]DurationReport{at("v1", 5, 60*second, asked)}, 10 * second},
+		"one knows of no duration":       {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 0, asked)}, 10 * second},
+		"one knows another one":          {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 20*second, asked)}, 20 * second},
+		"one has read an earlier term":   {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 4, 60*second, asked)}, 10 * second},
+		"one was asked before the write": {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 60*second, 10*second)}, 10 * second},
+		"all know it":                    {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 60*second, asked)}, 60 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := want(newPrimary(t, nil), 60*second, 11*second)
+			renew := func(now time.Duration) {
+				var effects []Effect
+				for limit := now + 20*second; !contains[WriteLease](effects) && now < limit; {
+					now += second / 2
+					s, effects = Step(s, now, Tick{})
+				}
+				write := find[WriteLease](t, effects)
+				if write.Record.Duration != 60*second {
+					t.Fatalf("it records %s", write.Record.Duration)
+				}
+				s, _ = Step(s, now, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: now.String()}, Sent: write.Sent})
+				s, _ = Step(s, now, DurationsKnown{c.reports})
+			}
+			renew(11 * second)
+			renew(12 * second)
+			if got, want := s.leadership.deadlines.Fence, timingOf(c.relies).Deadlines(s.leadership.renewed).Fence; got != want {
+				t.Errorf("it relies on the Lease until %s, want %s", got, want)
+			}
+			if got := s.Pace().Duration(); got != c.relies {
+				t.Errorf("its pace is that of %s", got)
+			}
+		})
+	}
+	claimed := want(newPrimary(t, nil), 60*second, 11*second)
+	if claimed.Phase = Claiming; claimed.findReliance(lease.Record{Duration: 60 * second}).Duration() != 10*second {
+		t.Error("a winner relies on what no member has read")
+	}
+}
+
+// A Lease that is set back to a time before its duration became longer is waited for as
+// long as its holder may rely on it. A holder that shortens the duration renews it.
+func TestRule2LeaseThatIsSetBackKeepsTheLongerDuration(t *testing.T) {
+	for _, renewed := range []bool{false, true} {
+		s, record := newMember(t, "v1", "p2"), baseRecord
+		record.Duration = 60 * second
+		s, _ = readAt(s, 2*second, lease.Done, "8", record)
+		record.Duration = 10 * second
+		s, _ = readAt(s, 4*second, lease.Done, "3", record)
+		version := "3"
+		if renewed {
+			version = "4"
+		}
+		s, _ = readAt(s, 6*second, lease.Done, version, record)
+		begins := time.Duration(0)
+		for now := 8 * second; now < 80*second && begins == 0; now += second {
+			var effects []Effect
+			if s, effects = readAt(s, now, lease.Done, version, record); contains[StopReceiver](effects) {
+				begins = now
+			}
+		}
+		if early := begins < 60*second; begins == 0 || early != renewed {
+			t.Errorf("renewed %t: it is a candidate at %s", renewed, begins)
+		}
 	}
 }

@@ -110,10 +110,10 @@ func (w *world) stopMachine(n *node, d time.Duration) {
 		return
 	}
 	w.stopped, n.frozen = true, true
-	began, epoch := w.now, n.epoch
+	began, epoch, resumes := w.now, n.epoch, n.resumes
 	w.disturb(n)
 	w.after(d, func() {
-		if n.epoch == epoch {
+		if n.epoch == epoch && n.resumes == resumes { // no clock goes back
 			n.offset -= time.Duration(float64(w.now-began) * n.rate)
 			w.disturb(n)
 			n.extendGuardEvent()

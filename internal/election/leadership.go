@@ -163,6 +163,7 @@ func (l *leadership) nextDuration(m member, now time.Duration) time.Duration {
 func (l *leadership) wroteRenewal(m *member, now time.Duration, w LeaseWritten) []Effect {
 	switch w.Answer {
 	case lease.Done:
+		m.recordDuration(now, m.requests.pending)
 		m.lease.recordWrite(w.Version, m.requests.pending)
 		l.renewed = w.Sent
 		effects := l.extendDeadlines(m.findReliance(m.lease.record), w.Sent)
@@ -184,6 +185,14 @@ func (l *leadership) extendDeadlines(t lease.Timing, sent time.Duration) []Effec
 	}
 	l.deadlines.Fence = extended.Fence
 	return []Effect{ExtendGuard{l.deadlines.Fence}}
+}
+
+// relyOnKnown relies on the last renewal for longer once all members know its duration.
+func (l *leadership) relyOnKnown(m member) []Effect {
+	if m.Phase != Leading {
+		return nil
+	}
+	return l.extendDeadlines(m.findReliance(m.lease.record), l.renewed)
 }
 
 // wroteRelease ends the term, or reads the Lease to try again.
@@ -212,6 +221,7 @@ func (l *leadership) readLease(m *member, now time.Duration, r lease.Reading) []
 	case r.Answer != lease.Done && r.Answer != lease.Missing:
 		return nil
 	case own, emptied && now < l.deadlines.Fence:
+		m.recordDuration(now, m.requests.pending)
 		m.lease.adoptRevision(r, m.requests.pending)
 		return l.writeRenewal(m, now)
 	case m.Phase == Releasing:

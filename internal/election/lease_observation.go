@@ -13,6 +13,9 @@ type leaseObservation struct {
 	record   lease.Record
 	readable bool // the record is there, valid, and not older than what is known
 	missing  bool
+	// shortened is the first state of the Lease with a shorter duration than is known, in
+	// one term.
+	shortened lease.Version
 }
 
 // hasExpired reports whether the Lease was observed for its duration without a renewal.

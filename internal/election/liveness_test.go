@@ -46,6 +46,7 @@ func (w *world) force() {
 		for _, n := range w.nodes { // a member that cannot lead keeps others from it no longer
 			n.state.Config.NoFailover = false
 		}
+		w.endOlderPrimary()
 		w.repeatForce(w.newest())
 	}
 }
@@ -58,6 +59,19 @@ func (w *world) repeatForce(n *node) {
 		}
 		n.step(ForceRequest{id})
 		w.after(second, func() { w.repeatForce(n) })
+	}
+}
+
+// endOlderPrimary has a person delete the pod of a primary that others know a newer term
+// of: its machine's clock stopped, and the Lease was deleted meanwhile.
+func (w *world) endOlderPrimary() {
+	for _, n := range w.nodes {
+		isOlder := slices.ContainsFunc(w.nodes, func(m *node) bool { return m.disk.Known.Term > n.term })
+		if n.primary && isOlder && w.stopped && w.edited {
+			w.log("a person deletes the pod of member %d, which leads in an older term", n.id)
+			n.stop(false)
+			n.start(true)
+		}
 	}
 }
 
@@ -86,12 +100,29 @@ func (w *world) newest() *node {
 // mayStall reports whether a rule forbids every candidate: the Lease was edited,
 // lost or set back (5), a volume was lost or set back (8, 10), or the members that
 // may lead have less than others (10: noFailover, maxLag), or a member that cannot
-// lead has what the quorum may have acknowledged (10).
+// lead has what the quorum may have acknowledged (10), or votes are missing of members
+// whose data is being replaced (18).
 func (w *world) mayStall() bool {
 	if w.broken >= 0 && (w.api.record.Quorum != nil || len(w.api.record.Volumes) < 2) {
 		return true
 	}
-	return w.edited || w.lost || w.noFailover >= 0 || w.maxLag > 0
+	return w.lacksVotes() || w.edited || w.lost || w.noFailover >= 0 || w.maxLag > 0
+}
+
+// lacksVotes reports whether members whose data is being rewound leave too few of the
+// votes that are mandatory.
+func (w *world) lacksVotes() bool {
+	q := w.api.record.Quorum
+	if q == nil {
+		return false
+	}
+	votes := 0
+	for _, n := range w.nodes {
+		if slices.Contains(q.Volumes, n.volume) && !n.disk.Rewinding {
+			votes++
+		}
+	}
+	return votes < q.CountVotes()
 }
 
 // isOnRecord reports whether the member's volume may lead by the Lease, or by what

@@ -40,6 +40,9 @@ type member struct {
 	term     int64
 	timeline int64
 
+	durations  []DurationReport // of the other members
+	durationAt time.Duration    // the holder wrote another duration of the Lease
+
 	promise time.Duration // not elected, and no vote, before
 	held    Held          // why the member does not lead
 	stalled string
@@ -58,9 +61,14 @@ func (m member) findExpiry() lease.Timing {
 }
 
 // findReliance is the timing by which the member relies on a write as the holder: of
-// the shorter one of its own duration and that of the write.
+// the shortest one of its own duration, that of the write, and the one that all other
+// members that may lead know.
 func (m member) findReliance(written lease.Record) lease.Timing {
-	return m.Config.Timing.Within(cmp.Or(written.Duration, lease.DefaultDuration))
+	t := m.Config.Timing.Within(cmp.Or(written.Duration, lease.DefaultDuration))
+	if m.holds() {
+		return t.Within(m.findCovered())
+	}
+	return t
 }
 
 // Pace is the timing by which requests to the API server and to other members are due,
@@ -194,7 +202,7 @@ func (m *member) readRecord(r lease.Reading) []Effect {
 	if reason := m.lease.recordReading(r, m.Disk.Known); reason != "" {
 		return m.reportStall(reason)
 	}
-	effects := m.Disk.recordKnown(r.Record)
+	effects := m.Disk.recordKnown(m.confirmShorter(r))
 	if !m.lease.hasExpired(m.findExpiry()) {
 		effects = append(effects, m.reportStall("")...)
 	}

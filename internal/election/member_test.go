@@ -65,6 +65,7 @@ type node struct {
 	agentStopped bool // SIGSTOP of the agent
 	frozen       bool // of everything in the pod
 	waiting      []func()
+	resumes      int // how often it went on
 
 	apiCut, answersLost, forbidden bool
 }
@@ -134,6 +135,7 @@ func (n *node) whenAwake(do func()) {
 // resume continues stopped processes. The guard is checked first.
 func (n *node) resume() {
 	n.agentStopped, n.frozen = false, false
+	n.resumes++
 	waiting, epoch := n.waiting, n.epoch
 	n.waiting = nil
 	n.checkGuard()

@@ -92,6 +92,9 @@ func (s *State) stepPrimary(now time.Duration, in Input) []Effect {
 		return s.leadership.beginSwitchover(&s.member, now, in)
 	case ServerStopped:
 		return s.leadership.beginRelease(&s.member, now, in.End)
+	case DurationsKnown:
+		s.durations = in.Reports
+		return s.leadership.relyOnKnown(s.member)
 	case MembersWanted:
 		s.leadership.quorum.acceptMembers(s.member, in)
 	case QuorumSet:

@@ -18,6 +18,8 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
@@ -288,6 +290,59 @@ func TestRealRule18CopiedWhereNoRewindIsPossible(t *testing.T) {
 	if again.rejoin.copied.Load() != 1 {
 		t.Errorf("counted %d copies", again.rejoin.copied.Load())
 	}
+}
+
+// The primary fails whose files a rewind has begun to take. The rewind is not repeated with
+// the next one, whose files may lack what the data has by now: the data is copied.
+func TestRealRule18PrimaryFailsDuringTheRewind(t *testing.T) {
+	w := newWorld(t, 3)
+	volumes, primary := w.succeeded(nil, nil)
+	third := w.start(2, volumes[2], "uid-2b")
+	third.untilRole(v1alpha1.RoleReplica)
+	third.sameContent(primary)
+	image := w.start(0, volumes[0], "uid-0b").imageAt(volumes[0], rewind.StageStarted)
+	primary.stop()
+	third.untilRole(v1alpha1.RolePrimary)
+	third.fill("newer", "100")
+
+	leaveWitness(t, image)
+	again := w.start(0, image, "uid-0c")
+	again.until("copies", func(s agentapi.Status) bool {
+		return s.State == agentapi.StateCloning && strings.Contains(s.Message, "cannot be repeated: it began with a primary on timeline")
+	})
+	again.requireRejoined(third, image, true)
+	if again.rejoin.rewound.Load() != 0 {
+		t.Error("it was rewound to another primary")
+	}
+	untilKeptIsDropped(t, image)
+}
+
+// Without disk space for the WAL that it drops, a rewind changes nothing. The member is held
+// and votes, and it is rewound once the volume is larger.
+func TestRealRule18RewindWaitsForDiskSpace(t *testing.T) {
+	w := newWorld(t, 2)
+	volumes, primary := w.succeeded(nil, nil)
+	leaveWitness(t, volumes[0])
+	small := &smallVolume{}
+	small.free.Store(dataspace.MinimumFree + 1)
+	w.spaces = map[int]func(string) diskspace.Space{0: small.space}
+	again := w.start(0, volumes[0], "uid-0b")
+	status := again.until("held", func(s agentapi.Status) bool { return s.State == agentapi.StateHeld })
+	if status.Hold != agentapi.HoldVolumeFull || status.DiskSpaceNeeded <= dataspace.MinimumFree || !strings.Contains(status.Message, "keeps the WAL that it drops") {
+		t.Errorf("held: %+v", status)
+	}
+	for end := time.Now().Add(time.Minute); again.readView().Rewinding; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a member whose data is whole does not vote")
+		}
+	}
+	kept, err := rewind.ListKept(volumes[0])
+	mark, markErr := datavolume.FindRewindMark(volumes[0])
+	if err != nil || markErr != nil || mark != "" || len(kept) > 0 {
+		t.Errorf("there are %q and %q: %v, %v", mark, kept, err, markErr)
+	}
+	small.free.Store(9 << 30)
+	again.requireRejoined(primary, volumes[0], false)
 }
 
 // The primary that data was rewound to fails before it is consistent, and the next one

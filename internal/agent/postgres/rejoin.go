@@ -49,6 +49,9 @@ type rejoin struct {
 	refused string
 	// failing is since when it fails; 0 for not.
 	failing time.Duration
+	// diskSpace is what has to be free for the WAL that is dropped, in bytes; 0 where that is
+	// not known.
+	diskSpace int64
 	// archived says that the archive has taken the WAL that is dropped.
 	archived bool
 	// rewound and copied count, for metrics, how often the data followed again after that.
@@ -66,7 +69,7 @@ func (r *rejoin) recordFailure(now time.Duration, reason string) {
 }
 
 // forget takes in that the data is other data now, or whole.
-func (r *rejoin) forget() { r.refused, r.failing, r.archived = "", 0, false }
+func (r *rejoin) forget() { r.refused, r.failing, r.diskSpace, r.archived = "", 0, 0, false }
 
 // withdrawRewind removes the mark of a rewind that an earlier process began, and that has
 // changed nothing.
@@ -82,7 +85,7 @@ func (r *rejoin) withdrawRewind() error {
 // observeRewind collects how far a rewind of the data has come, and whether the primary's
 // WAL leads to where it is consistent.
 func (r *rejoin) observeRewind(ctx context.Context, o *startplan.Observation) (err error) {
-	o.Rewind.Refused = r.refused
+	o.Rewind.Refused, o.Rewind.DiskSpace = r.refused, r.diskSpace
 	if o.Volume.Content != datavolume.ContentData {
 		return nil
 	}
@@ -160,17 +163,28 @@ func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.
 // drops.
 func (r *rejoin) archiveFirst(ctx context.Context, o startplan.Observation, report func(string)) {
 	place, _ := r.a.archivePlace()
-	if place == nil || r.archived || !o.Superseded {
+	if place == nil || !o.Superseded {
 		return
+	}
+	err := r.storeOnce(ctx, report, func(ctx context.Context) error {
+		return r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), nameEnd(o.End.Point))
+	})
+	if err != nil {
+		r.a.o.Log.Warn("the WAL that is dropped is not archived yet: it waits on the volume", "error", err.Error())
+	}
+}
+
+// storeOnce stores the WAL that is dropped, unless the archive has taken it already.
+func (r *rejoin) storeOnce(ctx context.Context, report func(string), store func(context.Context) error) error {
+	if r.archived {
+		return nil
 	}
 	report("archives that WAL first")
 	ctx, cancel := context.WithTimeout(ctx, archivePatience)
 	defer cancel()
-	err := r.a.archive.StoreSuperseded(ctx, r.a.o.pgdataPath(), nameEnd(o.End.Point))
-	if err != nil {
-		r.a.o.Log.Warn("the WAL that is dropped is not archived yet: it waits on the volume", "error", err.Error())
-	}
+	err := store(ctx)
 	r.archived = err == nil
+	return err
 }
 
 // nameEnd is the end of WAL as the archive takes it.
@@ -190,7 +204,7 @@ func (r *rejoin) awaitOtherLeader(ctx context.Context, leader elector.Leader, fo
 
 func (r *rejoin) newRewinder(report func(string)) *rewind.Rewinder {
 	return rewind.NewRewinder(rewind.Options{
-		Log: r.a.o.Log, Volume: r.a.o.DataDir, PGData: r.a.o.pgdataPath(), RunDir: r.a.o.RunDir, Programs: r.a.programs, Lock: r.a.Lock, Report: report,
+		Log: r.a.o.Log, Volume: r.a.o.DataDir, PGData: r.a.o.pgdataPath(), RunDir: r.a.o.RunDir, Programs: r.a.programs, Lock: r.a.Lock, Space: r.a.o.measureSpace, Report: report,
 		Settings: func(control server.ControlData) map[string]string {
 			in := r.a.files.BuildInput(r.a.currentConfig(), r.a.files.ReadProven(), control, false)
 			return settings.ComputeSettings(in)
@@ -216,6 +230,10 @@ func (r *rejoin) judgeRewind(leader elector.Leader, outcome rewind.Outcome) time
 		r.recordFailure(clock.Boottime(), outcome.Reason)
 		r.a.ReportState(agentapi.StateRewinding, "", "rewinding the data to that of "+leader.Pod+" failed, it is tried again: "+outcome.Reason)
 		return rewindPause
+	case rewind.NoSpace:
+		r.a.o.Log.Warn("the data is not rewound yet", "reason", outcome.Reason)
+		r.diskSpace = outcome.DiskSpace
+		return 0
 	}
 	r.a.o.Log.Warn("the data is not rewound: it is copied again", "result", outcome.Result.String(), "reason", outcome.Reason)
 	r.refused = outcome.Reason

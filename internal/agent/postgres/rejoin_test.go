@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -56,6 +58,35 @@ func TestRule18MarkedDataIsRecordedAsBeingRewound(t *testing.T) {
 				t.Errorf("marked %t, recorded %t: recorded %t, %v", marked, before, after.Rewinding, err)
 			}
 		}
+	}
+}
+
+// WAL that is dropped is stored until the archive has taken it, and not again after that,
+// but for other data.
+func TestRule18DroppedWALIsStoredUntilItIsTaken(t *testing.T) {
+	failed := errors.New("the store does not answer")
+	var r rejoin
+	calls, reports := 0, 0
+	store := func(answer error) error {
+		return r.storeOnce(t.Context(), func(string) { reports++ }, func(ctx context.Context) error {
+			if _, limited := ctx.Deadline(); !limited {
+				t.Error("it waits for ever")
+			}
+			calls++
+			return answer
+		})
+	}
+	for n, c := range []struct{ answer, want error }{{failed, failed}, {failed, failed}, {nil, nil}, {failed, nil}, {failed, nil}} {
+		if err := store(c.answer); !errors.Is(err, c.want) {
+			t.Errorf("try %d: %v", n, err)
+		}
+	}
+	if calls != 3 || reports != 3 {
+		t.Errorf("stored %d times and reported %d times, want 3", calls, reports)
+	}
+	r.forget()
+	if err := store(nil); err != nil || calls != 4 {
+		t.Errorf("other data is not stored: %v", err)
 	}
 }
 

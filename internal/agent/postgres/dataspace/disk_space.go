@@ -27,8 +27,18 @@ func CopyFits(s diskspace.Space, size int64) bool { return size == 0 || s.Fits(S
 
 // DescribeMissing says what a copy lacks, in round numbers: they move with every row.
 func DescribeMissing(s diskspace.Space, primary string, size int64) string {
-	return fmt.Sprintf("a copy of the data of %s needs %s and the volume has %s left: set spec.storage.size to %s or more",
-		primary, formatQuantity(RoundUp(SpaceForCopy(size))), formatQuantity(roundDown(s.Free)), formatQuantity(RoundUp(s.Total-s.Free+SpaceForCopy(size))))
+	return describeNeed(s, "a copy of the data of "+primary, SpaceForCopy(size))
+}
+
+// DescribeMissingForRewind says what a rewind lacks that needs so many bytes, in round
+// numbers.
+func DescribeMissingForRewind(s diskspace.Space, primary string, needed int64) string {
+	return describeNeed(s, "a rewind to the data of "+primary+" keeps the WAL that it drops, which", needed)
+}
+
+func describeNeed(s diskspace.Space, what string, needed int64) string {
+	return fmt.Sprintf("%s needs %s and the volume has %s left: set spec.storage.size to %s or more",
+		what, formatQuantity(RoundUp(needed)), formatQuantity(roundDown(s.Free)), formatQuantity(RoundUp(s.Total-s.Free+needed)))
 }
 
 // SpaceAfterFilled is what a copy needs at least for which the space was not enough.

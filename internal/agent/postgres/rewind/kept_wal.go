@@ -55,6 +55,31 @@ func (k keptRange) contains(name string) bool {
 	return ok && segment.Number >= k.first && segment.Number <= k.last && slices.Contains(k.timelines, int64(segment.Timeline))
 }
 
+// measureSpace measures what keeping the files of a pg_wal directory needs: their size, and
+// what the data needs to start afterwards.
+func (k keptRange) measureSpace(walDir string) (int64, error) {
+	waits, err := listWaiting(walDir)
+	if err != nil {
+		return 0, fmt.Errorf("measure the diverged WAL: %w", err)
+	}
+	entries, err := os.ReadDir(walDir)
+	if err != nil {
+		return 0, fmt.Errorf("measure the diverged WAL: %w", err)
+	}
+	needed := int64(dataspace.MinimumFree)
+	for _, e := range entries {
+		if !k.contains(e.Name()) && !slices.Contains(waits, e.Name()) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return 0, fmt.Errorf("measure the diverged WAL: %w", err)
+		}
+		needed += info.Size()
+	}
+	return needed, nil
+}
+
 // nameKept is the directory for WAL that diverged at a fork.
 func nameKept(fork lsn.Point) string {
 	return datavolume.KeptPrefix + strconv.FormatInt(fork.Timeline, 10) + "-" + strings.ReplaceAll(wal.FormatPosition(fork.Position), "/", "-")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/dataspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
@@ -64,6 +65,13 @@ func TestRule18DivergedWALIsKept(t *testing.T) {
 	}
 	fork, end := lsn.Parse(1, "1/600028"), lsn.Parse(3, "1/700128")
 	k := keptRange{timelines: []int64{1, 3}, first: 5, last: 7, size: 1 << 20}
+	sum := int64(dataspace.MinimumFree)
+	for _, text := range kept {
+		sum += int64(len(text))
+	}
+	if needed, err := k.measureSpace(walDir); err != nil || needed != sum {
+		t.Errorf("it needs %d bytes, want %d: %v", needed, sum, err)
+	}
 	name, err := keepWAL(volume, walDir, fork, end, k)
 	if err != nil || name != "diverged-1-1-600028" {
 		t.Fatalf("%q, %v", name, err)

@@ -20,10 +20,13 @@ const (
 	// Unexplained says that no recorded failover explains the divergence. Nothing was changed,
 	// and a person has to judge.
 	Unexplained
+	// NoSpace says that the WAL which would be dropped does not fit on the volume beside the
+	// data. Nothing was changed.
+	NoSpace
 )
 
 func (r Result) String() string {
-	return map[Result]string{Failed: "Failed", Rewound: "Rewound", NotNeeded: "NotNeeded", NotPossible: "NotPossible", Unexplained: "Unexplained"}[r]
+	return map[Result]string{Failed: "Failed", Rewound: "Rewound", NotNeeded: "NotNeeded", NotPossible: "NotPossible", Unexplained: "Unexplained", NoSpace: "NoSpace"}[r]
 }
 
 // Outcome is a Result with its reason.
@@ -34,6 +37,8 @@ type Outcome struct {
 	// Kept is the directory on the volume that keeps the WAL which was dropped; empty
 	// where none was.
 	Kept string
+	// DiskSpace is how many bytes have to be free on the volume, with NoSpace.
+	DiskSpace int64
 }
 
 // neverPossible are messages of pg_rewind after which another try fails as well. It runs

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/postgrestest"
@@ -32,7 +33,8 @@ func TestMain(m *testing.M) { postgrestest.Main(m) }
 // newRewinder is that of a member, which led the first timeline, if it led.
 func newRewinder(w *postgrestest.World, m *postgrestest.Member, led ...rewind.Term) *rewind.Rewinder {
 	return rewind.NewRewinder(rewind.Options{
-		Log: slog.New(slog.DiscardHandler), Volume: m.Volume, PGData: m.PGData(), RunDir: m.Run, Programs: w.Programs, Lock: m.Lock,
+		Space: func() diskspace.Space { return diskspace.Space{} },
+		Log:   slog.New(slog.DiscardHandler), Volume: m.Volume, PGData: m.PGData(), RunDir: m.Run, Programs: w.Programs, Lock: m.Lock,
 		Settings: func(server.ControlData) map[string]string {
 			return settings.ComputeSettings(m.Input(rolechange.Live{}))
 		},

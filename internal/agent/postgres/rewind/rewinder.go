@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
@@ -29,6 +30,8 @@ type Options struct {
 	Programs               server.Programs
 	// Lock of the volume, which every program that changes the data holds.
 	Lock *volumelock.VolumeLock
+	// Space of the volume.
+	Space func() diskspace.Space
 	// Settings of the member's server, as it would run with this pg_control.
 	Settings func(server.ControlData) map[string]string
 	// Led are the terms in which the volume's member led.
@@ -142,13 +145,9 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 	if refused != nil {
 		return w.finishUntouched(true, *refused)
 	}
-	size := uint64(control.SegmentSize) //nolint:gosec // a segment's size is positive
-	w.report("keeps the WAL that it drops")
-	kept, err := keepWAL(w.o.Volume, w.walDir(), fork, held.End, keptRange{
-		timelines: held.Timelines, first: common.Position / size, last: held.End.Position / size, size: control.SegmentSize,
-	})
-	if err != nil {
-		return w.finishUntouched(true, Outcome{Result: Failed, Reason: err.Error()})
+	kept, refused := w.keepDropped(held, fork, common, control.SegmentSize)
+	if refused != nil {
+		return w.finishUntouched(true, *refused)
 	}
 	w.m = mark{Started: true, Held: held, Fork: fork, Checkpoint: control.Checkpoint, Timeline: control.Timeline, Common: common, Kept: kept,
 		Source: w.up.End.Timeline, Boot: bootID()}
@@ -157,6 +156,26 @@ func (w rewinding) beginRewind(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	return w.runRewind(ctx, control.SegmentSize)
+}
+
+// keepDropped copies the WAL that is dropped to a directory of the volume, and returns its
+// name.
+func (w rewinding) keepDropped(held rolechange.HeldWAL, fork, common lsn.Point, segmentSize int64) (string, *Outcome) {
+	size := uint64(segmentSize) //nolint:gosec // a segment's size is positive
+	k := keptRange{timelines: held.Timelines, first: common.Position / size, last: held.End.Position / size, size: segmentSize}
+	needed, err := k.measureSpace(w.walDir())
+	switch {
+	case err != nil:
+		return "", &Outcome{Result: Failed, Reason: err.Error()}
+	case !w.o.Space().Fits(needed):
+		return "", &Outcome{Result: NoSpace, DiskSpace: needed, Reason: fmt.Sprintf("keeping the WAL that is dropped needs %d bytes of disk space", needed)}
+	}
+	w.report("keeps the WAL that it drops")
+	kept, err := keepWAL(w.o.Volume, w.walDir(), fork, held.End, k)
+	if err != nil {
+		return "", &Outcome{Result: Failed, Reason: err.Error()}
+	}
+	return kept, nil
 }
 
 // repeatRewind begins a rewind again that was interrupted. What it has changed does not

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/postgrestest"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rewind"
@@ -106,7 +107,8 @@ func TestRealRule20StandbyContinuesFromTheNewPrimary(t *testing.T) {
 			next.SameContent(away)
 			// And the former primary is rewound, from a checkpoint of long ago.
 			r := rewind.NewRewinder(rewind.Options{
-				Log: slog.New(slog.DiscardHandler), Volume: former.Volume, PGData: former.PGData(), RunDir: former.Run, Programs: w.Programs, Lock: former.Lock,
+				Space: func() diskspace.Space { return diskspace.Space{} },
+				Log:   slog.New(slog.DiscardHandler), Volume: former.Volume, PGData: former.PGData(), RunDir: former.Run, Programs: w.Programs, Lock: former.Lock,
 				Settings: func(server.ControlData) map[string]string {
 					return settings.ComputeSettings(former.Input(rolechange.Live{}))
 				},

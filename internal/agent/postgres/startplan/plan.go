@@ -102,6 +102,9 @@ type Rewind struct {
 	// Refused is why the data is not rewound, or not again: it is copied. It is empty while
 	// nothing speaks against it.
 	Refused string
+	// DiskSpace is how many bytes have to be free for the WAL that a rewind drops; 0 where
+	// that is not known.
+	DiskSpace int64
 	// Reachable says that the primary's WAL leads through the point at which rewound data
 	// is consistent, and Lost that it does not. Neither is true while that is not known.
 	Reachable, Lost bool
@@ -193,6 +196,11 @@ func planReplacement(o Observation) Plan {
 	switch {
 	case o.Superseded && !o.Config.Known: // that says where WAL is archived
 		return Plan{Action: ActWait, Message: "waits for the cluster's configuration"}
+	case o.Superseded && o.Rewind.Refused == "" && !o.Volume.Space.Fits(o.Rewind.DiskSpace):
+		return Plan{
+			Action: ActHold, Hold: agentapi.HoldVolumeFull, MayVote: o.mayVote(), DiskSpace: dataspace.RoundUp(o.Rewind.DiskSpace),
+			Message: dataspace.DescribeMissingForRewind(o.Volume.Space, o.Primary.Pod, o.Rewind.DiskSpace),
+		}
 	case o.Superseded && o.Rewind.Refused == "":
 		return Plan{Action: ActRewind, Message: "rewinds the data to the primary's"}
 	}

@@ -63,6 +63,14 @@ func TestRule18PlanOfARewind(t *testing.T) {
 			}
 		})
 	}
+	noSpace := Observation{BinaryMajor: 17, Config: Config{Known: true}, Volume: dataOf(ours), Superseded: true, Rewind: Rewind{DiskSpace: 600 << 20}, Primary: primaryOf(ours)}
+	noSpace.Volume.Space = diskspace.Space{Total: 10 << 30, Free: 600<<20 - 1}
+	if p := PlanNext(noSpace); p.Action != ActHold || p.Hold != agentapi.HoldVolumeFull || p.DiskSpace != 608<<20 || !p.MayVote || !strings.Contains(p.Message, "needs 608Mi") || !strings.Contains(p.Message, "spec.storage.size") {
+		t.Errorf("a rewind without disk space: %+v", p)
+	}
+	noSpace.Volume.Space.Free++
+	check(t, PlanNext(noSpace), verdict{Action: ActRewind})
+
 	full := Observation{BinaryMajor: 17, Config: Config{Known: true}, Volume: dataOf(ours), Rewind: with(at(datavolume.RewindStarted), refuse), Primary: primaryOf(ours)}
 	full.Volume.Space, full.Primary.DataSize = diskspace.Space{Total: 10 << 30, Free: 1 << 30}, 8<<30
 	check(t, PlanNext(full), verdict{ActHold, agentapi.HoldVolumeFull})
