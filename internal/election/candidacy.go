@@ -260,7 +260,7 @@ func (c *candidacy) sendClaim(m *member, now time.Duration) []Effect {
 		return c.giveUp(m, now, err.Error())
 	}
 	m.Disk.recordClaim(m.term, c.forcing)
-	m.Phase, m.durationAt = Claiming, now
+	m.Phase, m.durationAt, m.replaced = Claiming, now, c.baseOf
 	effects := []Effect{Persist{m.Disk}}
 	return append(effects, m.requests.startWriting(now, c.base, record)...)
 }

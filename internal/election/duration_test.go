@@ -175,16 +175,19 @@ func TestRule2LongerDurationNeedsAllToKnowIt(t *testing.T) {
 		reports []DurationReport
 		relies  time.Duration
 	}{
-		"none has reported":              {nil, 10 * second},
-		"one has not":                    {[]DurationReport{at("v1", 5, 60*second, asked)}, 10 * second},
-		"one knows of no duration":       {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 0, asked)}, 10 * second},
-		"one knows another one":          {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 20*second, asked)}, 20 * second},
-		"one has read an earlier term":   {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 4, 60*second, asked)}, 10 * second},
-		"one was asked before the write": {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 60*second, 10*second)}, 10 * second},
-		"all know it":                    {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 60*second, asked)}, 60 * second},
+		"none has reported":                           {nil, 10 * second},
+		"one has not":                                 {[]DurationReport{at("v1", 5, 60*second, asked)}, 10 * second},
+		"one knows of no duration":                    {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 0, asked)}, 10 * second},
+		"one knows another one":                       {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 20*second, asked)}, 20 * second},
+		"one has read an earlier term":                {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 4, 60*second, asked)}, 10 * second},
+		"one was asked before the write":              {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 60*second, 10*second)}, 10 * second},
+		"one is away that knew it in the term before": {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 3, 60*second, second)}, 60 * second},
+		"one is away that knew another one":           {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 3, 10*second, second)}, 10 * second},
+		"all know it":                                 {[]DurationReport{at("v1", 5, 60*second, asked), at("v2", 5, 60*second, asked)}, 60 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := want(newPrimary(t, nil), 60*second, 11*second)
+			s.replaced = lease.Record{Term: 3, Duration: 60 * second}
 			renew := func(now time.Duration) {
 				var effects []Effect
 				for limit := now + 20*second; !contains[WriteLease](effects) && now < limit; {

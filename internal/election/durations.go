@@ -32,7 +32,8 @@ func (m member) holds() bool {
 }
 
 // findCovered is the longest duration that the holder may rely on: every other member that
-// may lead has reported since the last change of it that it has read it. A member that
+// may lead has reported since the last change of it that it has read it, or
+// knew it in the term before. A member that
 // does not know it waits for a shorter one: its agent is older, or the API server was set
 // back before it read the Lease.
 func (m member) findCovered() time.Duration {
@@ -46,12 +47,19 @@ func (m member) findCovered() time.Duration {
 }
 
 func (m member) findReported(volume string) time.Duration {
+	reported := time.Duration(0)
 	for _, r := range m.durations {
-		if r.Volume == volume && r.Term == m.term && r.Asked >= m.durationAt {
-			return cmp.Or(r.Duration, lease.DefaultDuration)
+		switch {
+		case r.Volume != volume:
+		case r.Term == m.term && r.Asked >= m.durationAt:
+			reported = max(reported, r.Duration)
+		case r.Term == m.replaced.Term && r.Term > 0: // it went away in the term before, which ended with that duration
+			reported = max(reported, min(r.Duration, m.replaced.Duration))
+		default:
+			return lease.DefaultDuration
 		}
 	}
-	return lease.DefaultDuration
+	return cmp.Or(reported, lease.DefaultDuration)
 }
 
 // recordDuration notes when the holder wrote another duration: what was reported before

@@ -76,6 +76,9 @@ func (w *world) changeDuration() {
 		w.after(w.between(2*second, 8*second), w.fail)
 	}
 	for _, n := range w.nodes {
+		if n.id == w.earlier {
+			continue
+		}
 		w.after(w.between(0, late), func() {
 			n.timing = timing
 			n.whenAwake(func() {
@@ -84,6 +87,29 @@ func (w *world) changeDuration() {
 		})
 	}
 	w.log("the Lease's duration is to be %s", timing.Duration())
+}
+
+// reportDurations has each member ask the others which duration of the Lease they know.
+func (w *world) reportDurations() {
+	w.after(w.between(500*time.Millisecond, 1500*time.Millisecond), w.reportDurations)
+	for _, n := range w.nodes {
+		if !n.up || n.agentStopped || n.frozen {
+			continue
+		}
+		for _, m := range w.nodes {
+			if m != n && m.up && !m.agentStopped && !m.frozen && w.isLinked(n.id, m.id) {
+				n.knows[m.id] = DurationReport{m.volume, m.disk.Known.Term, m.disk.Known.Duration, n.clock()}
+			}
+		}
+		in := DurationsKnown{slices.Clone(n.knows[:])}
+		if w.flaw == flawRelyUnknown || w.flaw == flawOwnDuration {
+			in.Reports = nil
+			for _, m := range w.nodes {
+				in.Reports = append(in.Reports, DurationReport{m.volume, n.state.term, lease.MaxDuration, n.clock()})
+			}
+		}
+		n.later(w.between(time.Millisecond, 300*time.Millisecond), func() { n.step(in) })
+	}
 }
 
 // failAPI stops the API server. Now and then one member ends meanwhile.

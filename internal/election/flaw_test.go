@@ -27,6 +27,7 @@ const (
 	flawNeverStandsBack
 	flawShortenAtOnce
 	flawOwnDuration
+	flawRelyUnknown
 )
 
 // listFaults are the kinds of faults that show a flaw, by their places in fail;
@@ -40,7 +41,7 @@ func (f flaw) listFaults() []int {
 		return []int{majority}
 	case flawConfirmOne:
 		return []int{cutPeers, cutAPI, failAPI, split, split}
-	case flawShortenAtOnce, flawOwnDuration:
+	case flawShortenAtOnce, flawOwnDuration, flawRelyUnknown:
 		return []int{cutAll, cutAll, cutPeers, cutAPI}
 	}
 	return nil
@@ -143,6 +144,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"rule 15: a quorum counts before it has what was acknowledged", flawNoCatchUp},
 		{"rule 2: a shorter duration is recorded before the deadline fits it", flawShortenAtOnce},
 		{"rule 2: a member waits for its own duration only", flawOwnDuration},
+		{"rule 2: a holder relies on a duration that a member does not know", flawRelyUnknown},
 		{"rule 16: one confirmation is enough", flawConfirmOne},
 	} {
 		t.Run(c.rule, func(t *testing.T) {

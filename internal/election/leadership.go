@@ -11,6 +11,7 @@ import (
 type leadership struct {
 	deadlines    lease.Deadlines
 	renewed      time.Duration // send of the last successful renewal
+	renewal      lease.Record  // that it wrote
 	reached      int64
 	acknowledged lease.Position
 	stopBy       time.Duration
@@ -25,7 +26,7 @@ type leadership struct {
 // beginTerm promotes the server of a member whose claim, sent then, has won.
 func (l *leadership) beginTerm(m *member, sent time.Duration) []Effect {
 	record := m.lease.record
-	l.deadlines, l.renewed = m.findReliance(record).Deadlines(sent), sent
+	l.deadlines, l.renewed, l.renewal = m.findReliance(record).Deadlines(sent), sent, record
 	l.reached, l.acknowledged = 0, lease.Position{}
 	l.quorum.beginWith(record.Quorum)
 	l.failsafe.endRound()
@@ -165,7 +166,7 @@ func (l *leadership) wroteRenewal(m *member, now time.Duration, w LeaseWritten) 
 	case lease.Done:
 		m.recordDuration(now, m.requests.pending)
 		m.lease.recordWrite(w.Version, m.requests.pending)
-		l.renewed = w.Sent
+		l.renewed, l.renewal = w.Sent, m.lease.record
 		effects := l.extendDeadlines(m.findReliance(m.lease.record), w.Sent)
 		effects = append(effects, m.Disk.recordKnown(m.lease.record)...)
 		return append(effects, l.quorum.setServerWhenDue(*m)...)
@@ -192,7 +193,7 @@ func (l *leadership) relyOnKnown(m member) []Effect {
 	if m.Phase != Leading {
 		return nil
 	}
-	return l.extendDeadlines(m.findReliance(m.lease.record), l.renewed)
+	return l.extendDeadlines(m.findReliance(l.renewal), l.renewed)
 }
 
 // wroteRelease ends the term, or reads the Lease to try again.

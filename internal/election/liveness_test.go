@@ -11,6 +11,7 @@ import (
 // server.
 func (w *world) heal() {
 	w.log("all faults end")
+	w.earlier = -1 // the roll-out of the agents ends
 	w.healed, w.apiDown, w.apiSick, w.lossy, w.calm = true, false, false, false, true
 	for _, n := range w.nodes {
 		n.apiCut, n.answersLost, n.forbidden = false, false, false
@@ -159,7 +160,9 @@ func (w *world) wantMembers() {
 		}
 		wanted := MembersWanted{Volumes: []string{n.volume}}
 		for _, m := range w.nodes {
-			isLeftOut := w.changing && !w.healed && w.chance(w.leftOut)
+			// It would wait for a shorter Lease: the agent does not let it join.
+			isUninformed := m.id == w.earlier && n.state.lease.record.Duration > lease.DefaultDuration && !n.state.lease.record.MayLead(m.volume)
+			isLeftOut := isUninformed || w.changing && !w.healed && w.chance(w.leftOut)
 			if m != n && !isLeftOut && m.up && len(m.wal) > 0 && m.lastFork() == n.lastFork() {
 				wanted.Volumes = append(wanted.Volumes, m.volume)
 			}

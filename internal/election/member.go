@@ -42,6 +42,7 @@ type member struct {
 
 	durations  []DurationReport // of the other members
 	durationAt time.Duration    // the holder wrote another duration of the Lease
+	replaced   lease.Record     // by the holder's claim
 
 	promise time.Duration // not elected, and no vote, before
 	held    Held          // why the member does not lead

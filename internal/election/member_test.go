@@ -65,7 +65,8 @@ type node struct {
 	agentStopped bool // SIGSTOP of the agent
 	frozen       bool // of everything in the pod
 	waiting      []func()
-	resumes      int // how often it went on
+	resumes      int               // how often it went on
+	knows        [4]DurationReport // what the others reported
 
 	apiCut, answersLost, forbidden bool
 }
@@ -87,7 +88,7 @@ func (n *node) start(newPod bool) {
 		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Timing: n.timing,
 		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
 	}, n.disk)
-	n.reliable = 0
+	n.reliable, n.knows = 0, [4]DurationReport{}
 	if n.w.flaw == flawStartAsPrimary && len(n.wal) > 1 && n.timeline == n.wal[len(n.wal)-1].timeline {
 		n.primary = true
 	}
@@ -189,6 +190,9 @@ func (n *node) do(e Effect) {
 	case ReadLease:
 		n.w.readLease(n, e.Sent)
 	case WriteLease:
+		if n.id == n.w.earlier {
+			e.Record.Duration = 0
+		}
 		n.w.writeLease(n, e)
 	case AskVote:
 		n.w.send(n, e.To, e.Request)
@@ -197,6 +201,9 @@ func (n *node) do(e Effect) {
 	case AskConfirm:
 		n.w.send(n, e.To, e.Request)
 	case Confirm:
+		if n.id == n.w.earlier {
+			e.Reply.Promised = 0
+		}
 		if asked := n.w.nodeOf(e.To); asked != nil && e.Reply.Confirmed {
 			asked.reliable = max(asked.reliable, timingOf(e.Reply.Promised).Deadlines(e.Reply.Sent).Fence)
 		}

@@ -100,6 +100,7 @@ type world struct {
 	maxLag         uint64
 	noFailover     int // member, -1 for none
 	broken         int // member whose server can never be promoted, -1 for none
+	earlier        int // member whose agent knows of no duration of the Lease, -1 for none
 
 	forks      int
 	promoted   map[int64]int  // timeline → node
@@ -163,13 +164,13 @@ func (w *world) delay() time.Duration {
 
 func newWorld(seed uint64, f flaw) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1, broken: -1,
+		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1, broken: -1, earlier: -1,
 		promoted: map[int64]int{1: -1}, reused: map[int64]bool{}, acked: map[int]uint64{}, stalls: map[string]bool{},
 	}
 	w.longest = lease.DefaultDuration
 	w.sync, w.lossy, w.changing, w.drift = w.chance(50), w.chance(25), w.chance(30), w.chance(50)
 	w.leftOut = 10
-	if w.chance(20) || f == flawShortenAtOnce || f == flawOwnDuration {
+	if w.chance(20) || f == flawShortenAtOnce || f == flawOwnDuration || f == flawRelyUnknown {
 		w.longest = 30 * second
 	}
 	if f == flawShortenAtOnce { // two that commit are to be seen
@@ -199,6 +200,10 @@ func newWorld(seed uint64, f flaw) *world {
 	w.after(healing-w.now, w.heal)
 	if w.longest > lease.DefaultDuration {
 		w.after(w.between(0, 4*second), w.changeDuration)
+		w.after(w.between(0, second), w.reportDurations)
+		if w.chance(30) || f == flawRelyUnknown {
+			w.earlier = w.rng.IntN(size)
+		}
 	}
 	w.planFaults()
 	return w
@@ -308,6 +313,9 @@ func (w *world) readLease(n *node, sent time.Duration) {
 			reading.Answer = lease.Missing
 		default:
 			reading.Answer, reading.Version, reading.Record = lease.Done, w.api.leaseVersion(), w.api.record
+			if n.id == w.earlier {
+				reading.Record.Duration = 0
+			}
 		}
 		return func() {
 			reading.Received = n.clock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/election"
+	"github.com/holdfast-db/holdfast/internal/lease"
 )
 
 // core is what the loop has. Only the loop uses it, apart from work.
@@ -21,11 +22,13 @@ type core struct {
 	ctx  context.Context
 	work sync.WaitGroup
 
-	state   election.State
-	outbox  outbox
-	ballot  *ballot
-	term    guardedTerm
-	stalled string
+	state  election.State
+	outbox outbox
+	// recorded is the newest record of the Lease that is on the volume.
+	recorded lease.Record
+	ballot   *ballot
+	term     guardedTerm
+	stalled  string
 	// lastWrite is the Sent of the newest write to the Lease, stops the ID of the
 	// newest StopReceiver.
 	lastWrite time.Duration
@@ -43,7 +46,7 @@ type standingRequests struct {
 }
 
 func newCore(o Options, mail *mailbox, journal *journal) *core {
-	c := &core{o: o, mail: mail, journal: journal, ctx: context.Background(), state: election.NewState(o.Config, o.Recorded)}
+	c := &core{o: o, mail: mail, journal: journal, ctx: context.Background(), state: election.NewState(o.Config, o.Recorded), recorded: o.Recorded.Known}
 	c.views = newViewStore(c.currentView())
 	return c
 }
@@ -116,7 +119,12 @@ func (c *core) writeVolume() {
 	}
 	c.work.Go(func() {
 		err := c.o.Volume.WriteRecord(*disk)
-		c.mail.post(func() { c.endWrite(err) })
+		c.mail.post(func() {
+			if err == nil {
+				c.recorded = disk.Known
+			}
+			c.endWrite(err)
+		})
 	})
 }
 
@@ -181,7 +189,7 @@ func (c *core) currentView() View {
 		PromisedUntil: c.state.PromisedUntil(), Stalled: c.outbox.failure, Fences: c.term.fences, Held: c.state.Held(), Counts: c.tally.counts,
 		Leader:  Leader{UID: known.HolderUID, Pod: known.HolderPod, Volume: known.HolderVolume, Term: known.Term, Timeline: known.Timeline, ForcedTimeline: known.ForcedTimeline},
 		MayLead: strings.Join(known.Volumes, ","), Forced: c.state.Disk.Forced,
-		LeaseDuration: known.Duration, Rewinding: c.state.Disk.Rewinding, SystemIdentifier: c.state.Disk.SystemIdentifier,
+		LeaseDuration: c.recorded.Duration, Rewinding: c.state.Disk.Rewinding, SystemIdentifier: c.state.Disk.SystemIdentifier,
 	}
 	if known.Quorum != nil {
 		v.Quorum, v.Write = strings.Join(known.Quorum.Volumes, ","), known.Quorum.Write

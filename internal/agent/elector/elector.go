@@ -209,6 +209,11 @@ func (e *Elector) RequestMembers(w election.MembersWanted) {
 	})
 }
 
+// ReportDurations replaces what the other members reported of the duration of the Lease.
+func (e *Elector) ReportDurations(reports []election.DurationReport) {
+	e.mail.post(func() { e.core.step(election.DurationsKnown{Reports: reports}, replies{}) })
+}
+
 // RequestLimits replaces the limits of failover.
 func (e *Elector) RequestLimits(l election.LimitsWanted) {
 	e.mail.post(func() { e.core.step(l, replies{}) })

@@ -40,7 +40,8 @@ type View struct {
 	// commit.
 	MayLead, Quorum string
 	Write           int
-	// LeaseDuration is that of the Lease; 0 for the default one.
+	// LeaseDuration is that of the Lease, as it is on the member's volume; 0 for the default
+	// one.
 	LeaseDuration time.Duration
 	// Rewinding says that the data is being replaced, and SystemIdentifier is that of the
 	// data, as they were recorded last.

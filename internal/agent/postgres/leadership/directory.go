@@ -8,10 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/election"
 )
 
 const (
@@ -43,12 +45,17 @@ type Directory struct {
 	streams map[string]string
 	// ends is how far the WAL of each goes.
 	ends map[string]lsn.Point
+	// durations of the Lease that each knows.
+	durations map[string]election.DurationReport
 }
 
 // NewDirectory is that of a member's pod. The members are the pods of the cluster, as
 // configured.
 func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
-	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}, streams: map[string]string{}, ends: map[string]lsn.Point{}}
+	return &Directory{
+		pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{},
+		streams: map[string]string{}, ends: map[string]lsn.Point{}, durations: map[string]election.DurationReport{},
+	}
 }
 
 // Follow asks the members again and again, until ctx ends.
@@ -69,21 +76,22 @@ func (d *Directory) Follow(ctx context.Context) {
 func (d *Directory) askMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	var asked sync.WaitGroup
+	var answers sync.WaitGroup
+	asked := clock.Boottime()
 	for _, pod := range d.members() {
 		if pod == d.pod {
 			continue
 		}
-		asked.Go(func() {
+		answers.Go(func() {
 			if status, err := d.peers.Status(ctx, pod); err == nil {
-				d.recordStatus(pod, status)
+				d.recordStatus(pod, asked, status)
 			}
 		})
 	}
-	asked.Wait()
+	answers.Wait()
 }
 
-func (d *Directory) recordStatus(pod string, s agentapi.Status) {
+func (d *Directory) recordStatus(pod string, asked time.Duration, s agentapi.Status) {
 	own := agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&s)
 	if own.Election == nil || own.Election.Volume == "" {
 		return
@@ -91,6 +99,11 @@ func (d *Directory) recordStatus(pod string, s agentapi.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.volumes[pod], d.systems[pod], d.streams[pod] = own.Election.Volume, s.SystemIdentifier, own.Election.Stream
+	report := election.DurationReport{Volume: own.Election.Volume, Duration: time.Duration(own.Election.LeaseDuration) * time.Second, Asked: asked}
+	if own.Lease != nil {
+		report.Term = own.Lease.Term
+	}
+	d.durations[pod] = report
 	if own.WALEnd != nil {
 		d.ends[pod] = lsn.Point{Timeline: own.WALEnd.Timeline, Position: own.WALEnd.Position}
 	}
@@ -101,6 +114,14 @@ func (d *Directory) ListEnds() map[string]lsn.Point {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.ends)
+}
+
+// ListDurations are the durations of the Lease that the other members know, as they
+// reported, by their volumes.
+func (d *Directory) ListDurations() []election.DurationReport {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.SortedFunc(maps.Values(d.durations), func(a, b election.DurationReport) int { return cmp.Compare(a.Volume, b.Volume) })
 }
 
 // HasNoData reports whether all other members have answered, and none of them has data.

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
@@ -65,6 +67,19 @@ func (p *fakePeers) report(pod, system string, election postgresapi.ElectionStat
 	if election.Volume != "" {
 		agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) { r.Election = &election })
 	}
+	p.statuses[pod] = status
+}
+
+// setLease has a pod that answers report which duration of the Lease it knows, in seconds.
+func (p *fakePeers) setLease(pod string, term, seconds int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status := p.statuses[pod]
+	agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) {
+		election := *r.Election
+		election.LeaseDuration = seconds
+		r.Election, r.Lease = &election, &postgresapi.LeaseState{Term: term}
+	})
 	p.statuses[pod] = status
 }
 
@@ -142,5 +157,26 @@ func TestHasNoData(t *testing.T) {
 				t.Errorf("no data: %v", got)
 			}
 		})
+	}
+}
+
+// What a member knows of the duration of the Lease is of the moment at which it was asked,
+// and stays while it does not answer.
+func TestRule2DirectoryKnowsWhichDurationsMembersKnow(t *testing.T) {
+	d, peers := newDirectory("orders-0", "orders-1", "orders-2")
+	peers.set("orders-1", "v1", "7") // its agent knows of no duration
+	peers.set("orders-2", "v2", "7")
+	peers.setLease("orders-2", 5, 60)
+	before := clock.Boottime()
+	d.askMembers(t.Context())
+	after := clock.Boottime()
+	peers.remove("orders-2")
+	d.askMembers(t.Context())
+	got := d.ListDurations()
+	if len(got) != 2 || got[0].Volume != "v1" || got[0].Duration != 0 || got[0].Asked < after {
+		t.Fatalf("got %+v", got)
+	}
+	if r := got[1]; r.Volume != "v2" || r.Term != 5 || r.Duration != time.Minute || r.Asked < before || r.Asked > after {
+		t.Errorf("got %+v", r)
 	}
 }

@@ -27,6 +27,7 @@ type Elector interface {
 	RequestLimits(election.LimitsWanted)
 	RequestForce(id string)
 	RequestMembers(election.MembersWanted)
+	ReportDurations([]election.DurationReport)
 	RequestSwitchover(ctx context.Context, target string) error
 }
 
@@ -88,6 +89,9 @@ func (d *Duty) Follow(ctx context.Context) {
 		d.reportView(view)
 		if config != nil {
 			d.passRequests(ctx, view, config)
+			if view.Phase == election.Leading {
+				d.o.Elector.ReportDurations(d.o.Directory.ListDurations())
+			}
 			if view.Phase == election.Leading && config.Live { // an older one may know of no quorum
 				d.passMembers(view, config)
 			}
@@ -178,8 +182,23 @@ func (d *Duty) passMembers(view elector.View, config *agent.Config) {
 	if view.Quorum != "" {
 		m.quorum = &lease.Quorum{Volumes: splitIDs(view.Quorum), Write: view.Write}
 	}
+	m.uninformed = listUninformed(view, d.o.Directory.ListDurations())
 	m.waits = d.awaitsStandbys(view.Term, m)
 	d.o.Elector.RequestMembers(planMembers(m))
+}
+
+// listUninformed are the volumes whose members do not know the duration of the Lease that
+// this member wrote: they would wait for the default one.
+func listUninformed(view elector.View, reports []election.DurationReport) (volumes []string) {
+	if view.LeaseDuration <= lease.DefaultDuration {
+		return nil
+	}
+	for _, r := range reports {
+		if r.Term != view.Term || r.Duration < view.LeaseDuration {
+			volumes = append(volumes, r.Volume)
+		}
+	}
+	return volumes
 }
 
 const (

@@ -31,6 +31,8 @@ type fakeElector struct {
 	limits  election.LimitsWanted
 	members election.MembersWanted
 	refusal error
+	// durations are those that were reported last.
+	durations []election.DurationReport
 }
 
 func (e *fakeElector) ReadView() (elector.View, <-chan struct{}) {
@@ -71,6 +73,12 @@ func (e *fakeElector) RequestLimits(l election.LimitsWanted) {
 }
 
 func (e *fakeElector) RequestForce(id string) { e.ask("force " + id) }
+
+func (e *fakeElector) ReportDurations(r []election.DurationReport) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.durations = r
+}
 
 func (e *fakeElector) RequestMembers(w election.MembersWanted) {
 	e.mu.Lock()
@@ -455,4 +463,41 @@ func TestRule17ReleaseIsAnnounced(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+}
+
+// A leader hears which durations of the Lease the others know. While the Lease records a
+// longer one than the default, no member joins that does not know it.
+func TestRule2DutyReportsWhichDurationsAreKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		duration     time.Duration
+		term, knows  int64
+		wantedVolume []string
+	}{
+		"it knows the duration":           {time.Minute, 5, 60, []string{"v0", "v1", "v2"}},
+		"it knows a shorter one":          {time.Minute, 5, 30, []string{"v0", "v1"}},
+		"it knows that of another term":   {time.Minute, 4, 60, []string{"v0", "v1"}},
+		"its agent knows of no duration":  {time.Minute, 5, 0, []string{"v0", "v1"}},
+		"the default duration is known":   {0, 5, 0, []string{"v0", "v1", "v2"}},
+		"an earlier agent by the default": {10 * time.Second, 0, 0, []string{"v0", "v1", "v2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDuty(t, func(t *testing.T, w *dutyWorld) {
+				w.peers.setLease("orders-2", c.term, c.knows)
+				w.duty.o.Directory.askMembers(t.Context())
+				view := leadingView
+				view.LeaseDuration, view.MayLead = c.duration, "v0,v1"
+				w.elector.show(view)
+				synctest.Wait()
+				w.elector.mu.Lock()
+				defer w.elector.mu.Unlock()
+				if diff := cmp.Diff(c.wantedVolume, w.elector.members.Volumes); diff != "" {
+					t.Errorf("volumes (-want +got):\n%s", diff)
+				}
+				reports := w.elector.durations
+				if len(reports) != 2 || reports[1].Volume != "v2" || reports[1].Term != c.term || reports[1].Duration != time.Duration(c.knows)*time.Second {
+					t.Errorf("reported %+v", reports)
+				}
+			})
+		})
+	}
 }

@@ -25,6 +25,9 @@ type membership struct {
 	synchronous *postgresapi.SynchronousConfig
 	// quorum is the one that the Lease records; nil in asynchronous mode.
 	quorum *lease.Quorum
+	// uninformed are the volumes whose members do not know how long the Lease is to be waited
+	// for: they do not join.
+	uninformed []string
 	// waits says that standbys that do not stream are waited for, before a quorum
 	// degrades.
 	waits bool
@@ -37,7 +40,7 @@ func planMembers(m membership) election.MembersWanted {
 	wanted := election.MembersWanted{Volumes: []string{m.own}}
 	for _, pod := range m.declared {
 		volume := m.volumes[pod]
-		if pod != m.pod && volume != "" && (slices.Contains(m.recorded, volume) || slices.Contains(m.reached, pod)) {
+		if pod != m.pod && volume != "" && (slices.Contains(m.recorded, volume) || slices.Contains(m.reached, pod) && !slices.Contains(m.uninformed, volume)) {
 			wanted.Volumes = append(wanted.Volumes, volume)
 		}
 	}

@@ -29,6 +29,7 @@ func TestPlanMembersVolumes(t *testing.T) {
 		{"the leader alone", func(m *membership) { m.declared, m.volumes, m.recorded, m.reached = m.declared[:1], nil, nil, nil }, []string{"v0"}},
 		{"a member that has received nothing yet does not join", func(m *membership) { m.recorded, m.reached = []string{"v0", "v1"}, []string{"orders-1"} }, []string{"v0", "v1"}},
 		{"a member joins with the first that it received", func(m *membership) { m.recorded = []string{"v0", "v1"} }, []string{"v0", "v1", "v2"}},
+		{"a member does not join that would wait for a shorter Lease", func(m *membership) { m.recorded, m.uninformed = []string{"v0", "v1"}, []string{"v1", "v2"} }, []string{"v0", "v1"}},
 		{"a member that stopped streaming stays", func(m *membership) { m.reached = nil }, []string{"v0", "v1", "v2"}},
 		{"a stream of a member whose volume is not known adds nothing", func(m *membership) { m.recorded, m.volumes = []string{"v0", "v1"}, map[string]string{"orders-1": "v1"} }, []string{"v0", "v1"}},
 		{"a member that does not answer stays", func(m *membership) { m.volumes = map[string]string{"orders-1": "v1"} }, []string{"v0", "v1", "v2"}},

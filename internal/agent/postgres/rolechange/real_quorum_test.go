@@ -149,7 +149,7 @@ func TestRealRule15CommitWaitsForItsQuorum(t *testing.T) {
 	one, both := Quorum{1, []string{a.name, b.name}}, Quorum{2, []string{a.name, b.name}}
 	expect := func(q Quorum, want bool, when string) {
 		t.Helper()
-		while := 5 * time.Second
+		while := limit
 		if !want {
 			while = time.Second
 		}
@@ -357,7 +357,7 @@ func TestRealRule15PromotedServerWaitsForItsQuorumAtOnce(t *testing.T) {
 			case <-time.After(limit):
 				t.Error("the first commit is not acknowledged with the quorum")
 			}
-			if !a.isAcknowledged(5 * time.Second) {
+			if !a.isAcknowledged(limit) {
 				t.Error("a commit is not acknowledged with the quorum")
 			}
 			a.sameContent(b)
