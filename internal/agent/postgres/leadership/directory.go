@@ -144,18 +144,27 @@ func (d *Directory) FindPod(volume string) (pod string, known bool) {
 	return d.findPod(volume)
 }
 
-// findPod is called with the lock held.
+// findPod is called with the lock held. What a pod reported that is not declared any more
+// counts only where no declared one reports the volume: it may have moved.
 func (d *Directory) findPod(volume string) (pod string, known bool) {
+	members := d.members()
+	var declared, others []string
 	for p, v := range d.volumes {
-		if v != volume {
-			continue
+		switch {
+		case v != volume:
+		case slices.Contains(members, p):
+			declared = append(declared, p)
+		default:
+			others = append(others, p)
 		}
-		if known {
-			return "", false
-		}
-		pod, known = p, true
 	}
-	return pod, known
+	if len(declared) == 0 {
+		declared = others
+	}
+	if len(declared) != 1 {
+		return "", false
+	}
+	return declared[0], true
 }
 
 // ListVolumes are the volumes of the other members by pod, as far as they reported.

@@ -135,6 +135,24 @@ func TestDirectoryKnowsNoPodOfACopiedVolume(t *testing.T) {
 	}
 }
 
+// A volume that moved from a pod which is declared no more is that of the next one.
+func TestDirectoryKnowsAVolumeThatMoved(t *testing.T) {
+	pods := []string{"orders-0", "orders-1", "orders-2"}
+	peers := &fakePeers{statuses: map[string]agentapi.Status{}}
+	d := NewDirectory("orders-0", func() []string { return pods }, peers)
+	peers.set("orders-2", "v2", "7")
+	d.askMembers(t.Context())
+	pods = pods[:2]
+	if pod, _ := d.FindPod("v2"); pod != "orders-2" {
+		t.Errorf("a member that was scaled away is not asked for its vote: %q", pod)
+	}
+	peers.set("orders-1", "v2", "7")
+	d.askMembers(t.Context())
+	if pod, known := d.FindPod("v2"); pod != "orders-1" || !known {
+		t.Errorf("v2 is on %q, %v", pod, known)
+	}
+}
+
 func TestHasNoData(t *testing.T) {
 	for _, c := range []struct {
 		name string
