@@ -228,7 +228,8 @@ func (c candidacy) hasQuorum(m member) bool {
 		votes++
 	}
 	for _, r := range c.replies {
-		if r.Granted && m.lease.isInQuorum(r.From) {
+		// An empty volume holds none of what it may be on record for.
+		if r.Granted && m.lease.isInQuorum(r.From) && r.WAL.Flushed.Timeline > 0 {
 			votes++
 		}
 	}

@@ -46,7 +46,10 @@ type member struct {
 
 	promise time.Duration // not elected, and no vote, before
 	held    Held          // why the member does not lead
-	stalled string
+	// hinderedAt is since when it could neither vote nor lead by a free Lease.
+	hindered   bool
+	hinderedAt time.Duration
+	stalled    string
 }
 
 // IsPrimary reports whether the member's server may be running as a primary.
@@ -191,6 +194,23 @@ func (m *member) giveUpForbidden() {
 
 // mayNotVote reports whether what the volume holds is not known, or may not be used.
 func (m member) mayNotVote() bool { return m.Disk.Rewinding || m.held.Reason != "" && !m.held.Votes }
+
+// watchHindrance notes since when the member can neither vote nor lead, although it has
+// observed the Lease as free: its data is held, or its receiver or its volume does not
+// answer.
+func (m *member) watchHindrance(now time.Duration) {
+	before := m.hindered
+	m.hindered = (m.mayNotVote() || m.Phase == Stopping || m.Phase == Voting) && m.lease.isFree(m.findExpiry())
+	if m.hindered && !before {
+		m.hinderedAt = now
+	}
+}
+
+// isHinderedLong reports whether that has lasted for the duration of the Lease: the others
+// no longer leave the Lease to this member. What it holds stays on its volume.
+func (m member) isHinderedLong(now time.Duration) bool {
+	return m.hindered && now-m.hinderedAt >= m.findExpiry().Duration()
+}
 
 // recordWAL records what the volume holds, as it was measured.
 func (m *member) recordWAL(w WAL) {

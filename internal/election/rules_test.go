@@ -128,6 +128,72 @@ func TestRule10QuorumVoterCountsEvenIfItMayNotLead(t *testing.T) {
 	}
 }
 
+// A member that has the newest WAL, and can neither vote nor lead, has the others wait for
+// one duration of a free Lease, and no longer. Until then, and once it can, it comes first.
+func TestRule10MemberThatCannotLeadIsNotWaitedFor(t *testing.T) {
+	for name, prepare := range map[string]func(*State){
+		"held":              func(s *State) { s.held = Held{Reason: "this member is held"} },
+		"receiver goes on":  func(s *State) { s.Phase = Stopping },
+		"volume is silent":  func(s *State) { s.Phase = Voting },
+		"only a full one":   func(s *State) { s.held = Held{Reason: "the volume is full", Votes: true} },
+		"held a while back": func(s *State) { s.held = Held{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newMember(t, "v2", "p3")
+			if name == "held a while back" {
+				s.held = Held{Reason: "this member is held"}
+			} else {
+				prepare(&s)
+			}
+			reads := func(from, to time.Duration) {
+				for now := from; now <= to; now += second {
+					s, _ = Step(s, now, Tick{})
+					s, _ = readAt(s, now, lease.Done, "1", baseRecord)
+				}
+			}
+			asked := func(now time.Duration) VoteReply {
+				r := VoteRequest{From: "v1", Term: 6, Timeline: 6, Base: lease.Version{UID: "u", Resource: "1"}, BaseAge: baseRecord.Age(),
+					Flushed: lease.Position{Timeline: 5, LSN: 100}, WAL: WAL{Flushed: lease.Position{Timeline: 5, LSN: 200}, Timelines: []int64{5}}}
+				_, effects := Step(s, now, r)
+				for _, e := range effects {
+					if vote, is := e.(Vote); is {
+						return vote.Reply
+					}
+				}
+				return VoteReply{} // it votes
+			}
+			reads(2*second, 14*second) // free at 12
+			prepare(&s)
+			if asked(15 * second).NoFailover {
+				t.Error("not waited for at all")
+			}
+			reads(15*second, 23*second)
+			want := name == "held" || name == "receiver goes on" || name == "volume is silent"
+			if got := asked(24 * second).NoFailover; got != want {
+				t.Errorf("left out: %t, want %t", got, want)
+			}
+		})
+	}
+}
+
+// A volume without data is a witness of nothing: its vote does not stand for the quorum's.
+func TestRule10VoteOfAnEmptyVolumeIsNone(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		s, effects := newCandidate(t, func(r *lease.Record, _ *State) { r.Quorum = everyone })
+		find[AskVote](t, effects)
+		reply := vote(s, "v2", 60, true)
+		if empty {
+			reply.WAL = WAL{}
+		}
+		if s, effects = Step(s, 13*second, reply); contains[WriteLease](effects) {
+			t.Fatal("claimed before the others could answer")
+		}
+		if _, effects = Step(s, 60*second, Tick{}); contains[WriteLease](effects) == empty {
+			t.Errorf("empty %t: %v", empty, effects)
+		}
+	}
+}
+
 func TestRule10AcknowledgedWALDecidesWhoMayLead(t *testing.T) {
 	for name, c := range map[string]struct {
 		quorum   *lease.Quorum

@@ -105,6 +105,7 @@ func (s *State) stepPrimary(now time.Duration, in Input) []Effect {
 
 // passTime does what is due.
 func (s *State) passTime(now time.Duration) []Effect {
+	s.watchHindrance(now)
 	timing := s.Pace()
 	if s.requests.endLateReading(now, timing.RequestTimeout()) {
 		s.lease.countReading(lease.Reading{Answer: lease.Unanswered}, s.findExpiry())

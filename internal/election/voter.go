@@ -8,9 +8,10 @@ import (
 // free, in the very state that the candidate observed. The term is persisted
 // first, then the receiver stops, then the position is reported.
 func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
+	s.watchHindrance(now)
 	refuse := func(veto bool) []Effect {
 		reply := s.replyTo(r, r.WAL)
-		reply.Vetoed = veto
+		reply.Vetoed, reply.NoFailover = veto, reply.NoFailover || s.isHinderedLong(now)
 		return []Effect{Vote{r.From, reply}}
 	}
 	switch {

@@ -137,7 +137,7 @@ func (postgresDatabase) awaitUnited(c *subject, members int) {
 			replicas = append(replicas, c.podName(n))
 		}
 	}
-	have := strings.Fields(pg.runSQL(leading, "select application_name from pg_stat_replication order by 1"))
+	have := strings.Fields(pg.runSQL(leading, "select split_part(application_name, '_', 1) from pg_stat_replication order by 1"))
 	if !slices.Equal(have, replicas) {
 		c.t.Errorf("the primary sends to %v, want %v", have, replicas)
 	}

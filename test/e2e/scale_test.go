@@ -132,7 +132,7 @@ func notStreaming(ctx context.Context, c *cluster) (strays, streaming []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "select application_name from pg_stat_replication where state = 'streaming'")
+	out, err := runLocalQuery(ctx, c.namespace, c.podName(leading), "app", "select split_part(application_name, '_', 1) from pg_stat_replication where state = 'streaming'")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -74,6 +74,9 @@ func TestUpstreamAndSlotName(t *testing.T) {
 	if got := o.copyConnection("orders-0", ""); !strings.Contains(got, "application_name='holdfast_copy'") {
 		t.Errorf("a copy counts as a standby: %s", got)
 	}
+	if name := settings.StreamName(strings.Repeat("a", 40)+"-99", strings.Repeat("X", 26)); len(name) > 63 {
+		t.Errorf("PostgreSQL cuts %s", name)
+	}
 	if got := settings.SlotName("my-orders-1"); got != "holdfast_my_orders_1" {
 		t.Errorf("slot name is %s", got)
 	}

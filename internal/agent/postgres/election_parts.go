@@ -212,7 +212,9 @@ func (a *postgresAgent) leaderAddress(leader elector.Leader) string {
 
 // connectLeader is how this member streams from a leader.
 func (a *postgresAgent) connectLeader(leader elector.Leader) settings.PrimaryConnection {
-	return a.o.leaderConnection(leader.Pod, a.leaderAddress(leader))
+	c := a.o.leaderConnection(leader.Pod, a.leaderAddress(leader))
+	c.Application = a.directory.NameStream(leader.Pod, a.readView().Volume)
+	return c
 }
 
 func (a *postgresAgent) currentConfig() *agent.Config {

@@ -48,6 +48,8 @@ type primaryDuty struct {
 	roles    *rolechange.Server
 	promoted func() *rolechange.Promoted
 	reached  *reachedMembers
+	// findPods finds the members that receive some of the named streams.
+	findPods func(streams []string) []string
 	reports  elector.Reports
 	leads    func() bool
 	copies   *datacopy.Copies
@@ -62,7 +64,7 @@ type primaryDuty struct {
 func newPrimaryDuty(a *postgresAgent, l *serverLife) *primaryDuty {
 	return &primaryDuty{
 		log: a.o.Log, host: a.Host, health: l.health, session: a.control,
-		roles: l.roles, promoted: a.promoted.Load, reached: &a.reached, reports: a.reports, leads: a.isLeading, copies: a.copies,
+		roles: l.roles, promoted: a.promoted.Load, reached: &a.reached, findPods: a.directory.ListStreaming, reports: a.reports, leads: a.isLeading, copies: a.copies,
 		pod: a.o.Identity.Pod, credentials: a.o.CredentialsDir, prepared: make(chan struct{}),
 	}
 }
@@ -111,7 +113,7 @@ func (d *primaryDuty) reportProgress(ctx context.Context) {
 	if at := progress.FindAcknowledged(d.roles.CurrentQuorum()); at.Position > 0 {
 		d.reports.ReportAcknowledged(lease.Position{Timeline: at.Timeline, LSN: at.Position})
 	}
-	reached := progress.ListReached(*promoted)
+	reached := d.findPods(progress.ListReached(*promoted))
 	d.reached.recordReached(reached)
 	if len(reached) > 0 {
 		d.reports.ReportStreamed(promoted.Timeline)

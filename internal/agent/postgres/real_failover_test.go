@@ -5,12 +5,15 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -158,4 +161,65 @@ func TestRealRule16ServesThroughAnOutage(t *testing.T) {
 	w.lease.mu.Unlock()
 	leader, others := untilLeads(t, members[0], members[1])
 	untilEqual(t, leader, others...)
+}
+
+// What receives by the name of a pod, and is not the volume that the pod runs on now,
+// acknowledges no commit: an earlier process of it, for example.
+func TestRealRule15EarlierStreamOfAPodAcknowledgesNothing(t *testing.T) {
+	w := newWorld(t, 2)
+	w.configure(func(c *agentapi.ClusterConfig) { c.Synchronous = &postgresapi.SynchronousConfig{Number: 1} })
+	volume := t.TempDir()
+	primary := w.start(0, t.TempDir(), "uid-0")
+	replica := w.start(1, volume, "uid-1")
+	primary.untilRole(v1alpha1.RolePrimary)
+	replica.untilRole(v1alpha1.RoleReplica)
+	name := settings.StreamName("orders-1", replica.readView().Volume)
+	primary.untilSetting("synchronous_standby_names", fmt.Sprintf(`ANY 1 ("%s")`, name))
+	primary.exec("create table public.acknowledged (n int)", "insert into public.acknowledged values (1)")
+	if streams := primary.query("select string_agg(application_name, ' ') from pg_stat_replication"); streams != name {
+		t.Fatalf("%s streams, want %s", streams, name)
+	}
+	replica.stop()
+
+	c := primary.o.leaderConnection("orders-0", "")
+	c.Application = "orders-1"
+	ctx, end := context.WithCancel(t.Context())
+	var earlier sync.WaitGroup
+	earlier.Go(func() {
+		_, _ = primary.programs.Run(ctx, "pg_receivewal", "--dbname="+c.String(), "--directory="+t.TempDir(), "--synchronous", "--no-loop", "--no-password")
+	})
+	defer earlier.Wait()
+	defer end()
+	for until := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if primary.query("select count(*)::text from pg_stat_replication where application_name = 'orders-1' and flush_lsn is not null") == "1" {
+			break
+		}
+		if time.Now().After(until) {
+			t.Fatal("the earlier process does not stream")
+		}
+	}
+	committed := make(chan struct{})
+	go func() {
+		defer close(committed)
+		s := server.NewSession(primary.o.RunDir, primary.o.Port, "client")
+		defer s.Close()
+		_ = s.Do(context.Background(), func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "set synchronous_commit to on; set statement_timeout to 0; insert into public.acknowledged values (2)", pgx.QueryExecModeSimpleProtocol)
+			if err != nil {
+				t.Error(err)
+			}
+			return err
+		})
+	}()
+	select {
+	case <-committed:
+		t.Error("a stream that is not the member's acknowledged a commit")
+	case <-time.After(3 * time.Second):
+	}
+	w.start(1, volume, "uid-1b")
+	select {
+	case <-committed:
+	case <-time.After(time.Minute):
+		t.Error("the member does not acknowledge the commit")
+	}
 }

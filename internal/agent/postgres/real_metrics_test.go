@@ -19,7 +19,7 @@ func (r *run) scrapeMetrics() string {
 	r.t.Helper()
 	session := server.NewSession(r.o.RunDir, r.o.Port, "test-metrics")
 	defer session.Close()
-	c := collector{log: r.o.Log, store: r.Store, leads: r.isLeading, election: r.readElection, space: r.o.measureSpace, archive: r.archive, scrape: session}
+	c := collector{log: r.o.Log, store: r.Store, leads: r.isLeading, election: r.readElection, space: r.o.measureSpace, archive: r.archive, scrape: session, rejoin: &r.rejoin}
 	answer := httptest.NewRecorder()
 	c.newHandler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 	if answer.Code != 200 {
@@ -55,7 +55,7 @@ func TestRealMetrics(t *testing.T) {
 		t.Error("a replica reports what only a primary has")
 	}
 	// From 17 on ALTER SYSTEM is refused.
-	mustWrite(t, filepath.Join(primary.o.pgdataPath(), "postgresql.auto.conf"), "synchronous_standby_names = 'ANY 1 (\"orders-1\")'\n")
+	mustWrite(t, filepath.Join(primary.o.pgdataPath(), "postgresql.auto.conf"), "synchronous_standby_names = 'ANY 1 (*)'\n")
 	primary.exec("select pg_reload_conf()")
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		if strings.Contains(primary.scrapeMetrics(), "\nholdfast_pg_synchronous_standbys_streaming 1\n") {

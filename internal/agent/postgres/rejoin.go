@@ -146,7 +146,7 @@ func (r *rejoin) rewindData(ctx context.Context, o startplan.Observation) (time.
 	}
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go r.awaitOtherLeader(work, leader, cancel)
+	go awaitOtherTerm(work, r.a.readLeader, leader.Term, cancel)
 	outcome, err := r.newRewinder(report).RewindData(work, r.a.targetLeader(leader))
 	switch {
 	case ctx.Err() != nil:
@@ -192,10 +192,10 @@ func nameEnd(end lsn.Point) wal.Turn {
 	return wal.Turn{Timeline: uint32(end.Timeline), Position: end.Position} //nolint:gosec // PostgreSQL's are so long
 }
 
-// awaitOtherLeader calls a function once another term than a leader's is known.
-func (r *rejoin) awaitOtherLeader(ctx context.Context, leader elector.Leader, found func()) {
+// awaitOtherTerm calls a function once another term than one is known.
+func awaitOtherTerm(ctx context.Context, leader func() elector.Leader, term int64, found func()) {
 	for clock.Sleep(ctx, leaderCheck) && ctx.Err() == nil {
-		if r.a.readLeader().Term != leader.Term {
+		if leader().Term != term {
 			found()
 			return
 		}

@@ -27,9 +27,11 @@ type replicaRepair struct {
 	// volume of the member, and the identifier of its database system.
 	volume, systemIdentifier string
 	view                     *leaderview.View
-	comparer                 *divergence.Comparer
-	copies                   *datacopy.Copies
-	space                    func() diskspace.Space
+	// leader is the one by the Lease, as this member knows it.
+	leader   func() elector.Leader
+	comparer *divergence.Comparer
+	copies   *datacopy.Copies
+	space    func() diskspace.Space
 	// stop stops the server in order, and measure finds where its WAL ends.
 	stop    func()
 	measure func(context.Context) (lsn.Point, error)
@@ -41,7 +43,7 @@ type replicaRepair struct {
 func (l *serverLife) newRepair() *replicaRepair {
 	return &replicaRepair{
 		log: l.a.o.Log, host: l.a.Host, volume: l.a.o.DataDir, systemIdentifier: l.control.SystemIdentifier,
-		view: l.a.view, comparer: l.a.comparer, copies: l.a.copies, space: l.a.o.measureSpace,
+		view: l.a.view, leader: l.a.readLeader, comparer: l.a.comparer, copies: l.a.copies, space: l.a.o.measureSpace,
 		stop: func() { l.server.StopInOrder(l.a.o.StopTimeout) }, measure: l.a.comparer.MeasureNow, reports: l.a.reports, adopt: l.a.adoptCopy,
 	}
 }
@@ -108,6 +110,7 @@ func (r *replicaRepair) proveReplaceable(ctx context.Context, primary agentapi.S
 // and is kept until that has streamed. Without disk space for both the server stops,
 // and what comes next is decided anew, as often as it takes.
 func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
+	term := r.leader().Term
 	primary, found := r.view.FindPrimary(ctx)
 	if !found || primary.SystemIdentifier != r.systemIdentifier {
 		r.stop()
@@ -141,21 +144,34 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		r.stop()
 		return fmt.Errorf("copying the data again: %w", err)
 	}
-	if err := r.copies.CopyPrimary(ctx, primary); err != nil {
+	if err := r.copyInTerm(ctx, primary, term); err != nil {
 		r.stop()
 		if dataspace.IsOwnVolumeFull(err) {
 			return r.copies.DropFilled()
 		}
 		return fmt.Errorf("copying the data again failed: %w", err)
 	}
-	return r.finishReplacement(ctx, before)
+	return r.finishReplacement(ctx, before, term)
+}
+
+// copyInTerm copies the data of the primary of a term, for as long as no other is known.
+func (r *replicaRepair) copyInTerm(ctx context.Context, primary agentapi.Status, term int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go awaitOtherTerm(ctx, r.leader, term, cancel)
+	return r.copies.CopyPrimary(ctx, primary)
 }
 
 // finishReplacement puts a complete copy in the place of the data, whose WAL ended at a
-// point when the copy began. Data that has received more since may have acknowledged what
-// the copy lacks: the copy is dropped, and what comes next is decided at rest.
-func (r *replicaRepair) finishReplacement(ctx context.Context, before lsn.Point) error {
+// point when the copy began in a term. Data that has received more since, or in another
+// term, may have acknowledged what the copy lacks: the copy is dropped, and what comes next
+// is decided at rest.
+func (r *replicaRepair) finishReplacement(ctx context.Context, before lsn.Point, term int64) error {
 	r.stop()
+	if r.leader().Term != term {
+		r.log.Warn("another member was elected while the data was copied again: that copy is dropped")
+		return datavolume.RemoveCopy(r.volume)
+	}
 	now, err := r.measure(ctx)
 	if err != nil || now.Newer(before) {
 		if err == nil {

@@ -6,8 +6,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
 )
@@ -20,12 +24,14 @@ func TestRule15CopyWithoutWhatWasReceivedIsDropped(t *testing.T) {
 		name   string
 		after  lsn.Point
 		err    error
+		term   int64
 		adopts bool
 	}{
-		{"nothing was received", lsn.Parse(3, "0/5000000"), nil, true},
-		{"more was received", lsn.Parse(3, "0/5000100"), nil, false},
-		{"another timeline was received", lsn.Parse(4, "0/4000000"), nil, false},
-		{"it is not known", lsn.Point{}, failed, false},
+		{"nothing was received", lsn.Parse(3, "0/5000000"), nil, 4, true},
+		{"more was received", lsn.Parse(3, "0/5000100"), nil, 4, false},
+		{"another timeline was received", lsn.Parse(4, "0/4000000"), nil, 4, false},
+		{"it is not known", lsn.Point{}, failed, 4, false},
+		{"another member was elected", lsn.Parse(3, "0/5000000"), nil, 5, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			volume, adopted, stopped := t.TempDir(), false, false
@@ -33,7 +39,8 @@ func TestRule15CopyWithoutWhatWasReceivedIsDropped(t *testing.T) {
 				mustMake(t, filepath.Join(volume, name))
 			}
 			r := &replicaRepair{
-				log: slog.New(slog.DiscardHandler), volume: volume, stop: func() { stopped = true },
+				leader: func() elector.Leader { return elector.Leader{Term: c.term} },
+				log:    slog.New(slog.DiscardHandler), volume: volume, stop: func() { stopped = true },
 				measure: func(context.Context) (lsn.Point, error) {
 					if !stopped {
 						t.Error("a server that runs is measured: it may receive more")
@@ -42,7 +49,7 @@ func TestRule15CopyWithoutWhatWasReceivedIsDropped(t *testing.T) {
 				},
 				adopt: func(context.Context) error { adopted = true; return nil },
 			}
-			if err := r.finishReplacement(t.Context(), lsn.Parse(3, "0/5000000")); !errors.Is(err, c.err) {
+			if err := r.finishReplacement(t.Context(), lsn.Parse(3, "0/5000000"), 4); !errors.Is(err, c.err) {
 				t.Errorf("%v", err)
 			}
 			if _, err := os.Stat(filepath.Join(volume, datavolume.CopyName)); adopted != c.adopts || (err == nil) != c.adopts {
@@ -50,4 +57,25 @@ func TestRule15CopyWithoutWhatWasReceivedIsDropped(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A copy of a primary's data ends when another member is elected.
+func TestRule15CopyEndsWithItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var term atomic.Int64
+		term.Store(4)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go awaitOtherTerm(ctx, func() elector.Leader { return elector.Leader{Term: term.Load()} }, 4, cancel)
+		time.Sleep(time.Minute)
+		if ctx.Err() != nil {
+			t.Fatal("it ends in its term")
+		}
+		term.Store(5)
+		time.Sleep(2 * leaderCheck)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("it goes on in another term")
+		}
+	})
 }

@@ -64,7 +64,7 @@ func newReplicaDuty(a *postgresAgent, l *serverLife) *replicaDuty {
 
 // observeReplica compares the replica with its primary, and reports what it does.
 func (d *replicaDuty) observeReplica(ctx context.Context, observed server.Observation, err error) {
-	view := d.askPrimary(ctx)
+	view := d.askPrimary(ctx, observed)
 	now := clock.Boottime()
 	lag := replica.Lag{}
 	if err != nil {
@@ -173,7 +173,7 @@ func (d *replicaDuty) watchOwnData(ctx context.Context, now time.Duration, obser
 }
 
 // askPrimary takes a sample of the primary's position.
-func (d *replicaDuty) askPrimary(ctx context.Context) replica.PrimaryView {
+func (d *replicaDuty) askPrimary(ctx context.Context, observed server.Observation) replica.PrimaryView {
 	request, cancel := context.WithTimeout(ctx, 700*time.Millisecond)
 	defer cancel()
 	asked := clock.Boottime()
@@ -181,7 +181,11 @@ func (d *replicaDuty) askPrimary(ctx context.Context) replica.PrimaryView {
 	switch {
 	case err == nil && status.Role == v1alpha1.RolePrimary && status.Serving:
 		d.follower.RecordAnswer(asked, replica.Answer{Position: status.Position, End: leaderview.ReadEnd(status, d.systemIdentifier), PodUID: status.PodUID})
-		d.archive.RecordUpstream(status.Archive)
+		received := int64(0)
+		if observed.Receiving {
+			received = observed.Timeline
+		}
+		d.archive.RecordUpstream(status.Archive, received)
 		return replica.ViewServing
 	case err == nil:
 		d.follower.RecordDown()

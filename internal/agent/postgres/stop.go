@@ -109,8 +109,10 @@ func (l *serverLife) awaitCaughtUp(ctx context.Context) {
 	defer cancel()
 	for ctx.Err() == nil {
 		progress, err := l.roles.ReadProgress(ctx)
+		isOther := func(s rolechange.StandbyStream) bool { return len(l.a.directory.ListStreaming([]string{s.Name})) == 0 }
+		streams := slices.DeleteFunc(progress.Streams, isOther) // a copy is no successor
 		isNear := func(s rolechange.StandbyStream) bool { return s.Flushed+nearby >= progress.Own.Position }
-		if err != nil || len(progress.Streams) == 0 || slices.ContainsFunc(progress.Streams, isNear) {
+		if err != nil || len(streams) == 0 || slices.ContainsFunc(streams, isNear) {
 			return
 		}
 		clock.Sleep(ctx, deadlineStep)

@@ -55,6 +55,10 @@ type PromotionRequest struct {
 type ElectionState struct {
 	// Volume is the ID of the member's volume.
 	Volume string `json:"volume"`
+	// Stream is the application_name by which that volume streams from a leader that
+	// reports this field as well. An agent of an earlier version reports none: it streams
+	// by its pod's name, and counts such streams only.
+	Stream string `json:"stream,omitempty"`
 	// Phase of the member, by the names of the reference of the election: Standby,
 	// Leading and others.
 	Phase string `json:"phase"`

@@ -128,8 +128,11 @@ func (s *Archiver) EndRun(atOnce bool) {
 	s.run.endRun(atOnce || s.ledger.isFailing(), s.excess.pace.grace)
 }
 
-// RecordUpstream takes in what the primary says of the archive.
-func (s *Archiver) RecordUpstream(status *agentapi.ArchiveStatus) { s.run.recordUpstream(status) }
+// RecordUpstream takes in what the primary of a replica says of the archive, and the
+// timeline that the replica receives; 0 for none.
+func (s *Archiver) RecordUpstream(status *agentapi.ArchiveStatus, received int64) {
+	s.run.recordUpstream(status, received)
+}
 
 // RecordCheckpoint says that the checkpoint that was asked for is done, or failed:
 // what it frees shows in the disk space.
@@ -185,7 +188,7 @@ func (s *Archiver) archiveInRole(ctx context.Context, name string) (changed bool
 func (s *Archiver) awaitPrimary(ctx context.Context, name string) error {
 	for {
 		place, err := s.place()
-		if place == nil && err == nil || s.run.isStoredUpstream(name) {
+		if place == nil && err == nil || s.isStoredUpstream(name) {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -193,6 +196,18 @@ func (s *Archiver) awaitPrimary(ctx context.Context, name string) error {
 		}
 		clock.Sleep(ctx, s.excess.pace.look)
 	}
+}
+
+// isStoredUpstream says whether a replica's primary has stored a file. WAL of an earlier
+// timeline may have diverged, at the same positions: it has to lead to what the primary
+// stored. All does that a replica has which receives that timeline.
+func (s *Archiver) isStoredUpstream(name string) bool {
+	stored, received := s.run.readUpstream()
+	if !isCovered(stored, name) {
+		return false
+	}
+	timeline := parseTimeline(stored)
+	return parseTimeline(name) == timeline || received == int64(timeline) || s.files.leadsTo(name, timeline)
 }
 
 // storeUntilDone tries until a file is stored.

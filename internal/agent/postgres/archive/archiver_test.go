@@ -484,14 +484,14 @@ func TestArchiveOfAReplica(t *testing.T) {
 	asked := make(chan error, 1)
 	ask := func(name string) { go func() { asked <- a.ask(name) }() }
 	ask(segmentName(1, 4))
-	a.RecordUpstream(nil)
-	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 3)})
+	a.RecordUpstream(nil, 1)
+	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 3)}, 1)
 	select {
 	case err := <-asked:
 		t.Fatalf("it lets go of what is not stored: %v", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 4)})
+	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 4)}, 1)
 	if err := <-asked; err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,16 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
 // partialSuffix marks what a timeline had of its last segment when it was left.
 const partialSuffix = ".partial"
+
+// segmentLength is that of a segment's name, with which others begin.
+const segmentLength = 24
 
 // putFile stores a file in an archive. What a replica had of timelines that were left
 // meanwhile waits for the store as well when it is promoted, and another member may
@@ -86,6 +90,37 @@ func (f walFiles) nameSegment(name string) (string, error) {
 		return name, err
 	}
 	return name, nil
+}
+
+// parseTimeline reads the timeline that the name of a file begins with; 0 for none.
+func parseTimeline(name string) uint32 {
+	n, err := strconv.ParseUint(name[:min(len(name), 8)], 16, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+// leadsTo says whether a file of an earlier timeline is known to be a part of the way to a
+// later one: by the history of that on the volume, and whole before that left. Of the
+// segment in which it left, the volume may have more than that.
+func (f walFiles) leadsTo(name string, timeline uint32) bool {
+	histories, err := wal.ReadHistories(f.walDir())
+	if err != nil {
+		return false
+	}
+	for _, turn := range histories[timeline] {
+		if turn.Timeline != parseTimeline(name) {
+			continue
+		}
+		if wal.IsHistory(name) {
+			return true
+		}
+		size := f.segmentSize(f.readBacklog())
+		segment, ok := wal.ParseSegment(name[:min(len(name), segmentLength)], size)
+		return ok && (segment.Number+1)*uint64(size) <= turn.Position //nolint:gosec // a size
+	}
+	return false
 }
 
 // findOwnHistory finds the newest timeline that has a history, which is that of a

@@ -81,13 +81,13 @@ func TestRule21PromotionWithACallUnderWay(t *testing.T) {
 			a.asks(1, 1, 2)
 			a.Archiver = a.another(t.TempDir())
 			a.BeginRun(false)
-			a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 2)})
+			a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 2)}, 1)
 			a.ready(1, 3, 4)
 			history, partial := a.promotes(2, 5)
 			name := map[string]string{"the last segment": segmentName(1, 4), "the history": history, "the partial segment": partial, "the first segment": segmentName(2, 5)}[first]
 			if first != "the last segment" {
 				// The primary before went on for a while, on a timeline that was left.
-				a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 9)})
+				a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(1, 9)}, 1)
 			}
 			asked := a.asksMeanwhile(name)
 			a.ChangeRole(true)
@@ -145,7 +145,7 @@ func TestRule21DemotionWithACallUnderWay(t *testing.T) {
 	if counts := a.ReadCounts(); counts.Failures != 0 {
 		t.Errorf("the change of the role counts as a failure: %+v", counts)
 	}
-	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(2, 2)})
+	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(2, 2)}, 2)
 	receive(t, asked)
 	a.holds(1, 1)
 
@@ -227,4 +227,63 @@ func TestRule21HistoriesOfAFollower(t *testing.T) {
 	if diff := cmp.Diff(first, got); diff != "" {
 		t.Errorf("histories in the store (-want +got):\n%s", diff)
 	}
+}
+
+// WAL that a former primary wrote after its successor left its timeline counts as stored by
+// that successor at no position: it waits until it is stored, or the data is the
+// successor's.
+func TestRule21DivergedWALWaits(t *testing.T) {
+	history, burned := wal.HistoryName(2), wal.HistoryName(3)
+	const left = 3*uint64(mebibyte) + 100 // within 3
+	for _, c := range []struct {
+		name     string
+		history  string
+		received int64
+		stored   []string
+		waits    []string
+	}{
+		{"its history is there", formatTurn(1, left), 0, []string{segmentName(1, 2), segmentName(1, 2) + ".00000028.backup"}, []string{segmentName(1, 3), segmentName(1, 4), burned}},
+		{"its history leads through other timelines", formatTurn(7, left), 0, nil, []string{segmentName(1, 2), segmentName(1, 4), burned}},
+		{"its history is not known", "", 0, nil, []string{segmentName(1, 2), segmentName(1, 4), burned}},
+		{"the timeline before is received still", formatTurn(1, left), 1, []string{segmentName(1, 2)}, []string{segmentName(1, 3), segmentName(1, 4)}},
+		{"its timeline is received", "", 4, []string{segmentName(1, 2), segmentName(1, 3), segmentName(1, 4), segmentName(1, 3) + ".partial", history, burned}, []string{segmentName(1, 10)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newArchiving(t)
+			a.BeginRun(false)
+			a.ready(1, 2, 3, 4)
+			if c.history != "" {
+				mustWrite(t, a.files.walPath(wal.HistoryName(4)), c.history)
+			}
+			a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(4, 9)}, c.received)
+			for want, names := range map[bool][]string{true: c.stored, false: c.waits} {
+				for _, name := range names {
+					if a.isStoredUpstream(name) != want {
+						t.Errorf("%s counts as stored: %t", name, !want)
+					}
+				}
+			}
+		})
+	}
+	// The call itself waits, and what waits is stored before the data is given up.
+	a := newArchiving(t)
+	a.BeginRun(false)
+	a.ready(1, 4, 5)
+	mustWrite(t, a.files.walPath(history), formatTurn(1, left))
+	a.RecordUpstream(&agentapi.ArchiveStatus{Last: segmentName(2, 9)}, 0)
+	asked := make(chan error, 1)
+	go func() { asked <- a.ask(segmentName(1, 4)) }()
+	select {
+	case err := <-asked:
+		t.Fatalf("it lets go of what is not stored: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	a.EndRun(false)
+	if err := <-asked; !errors.Is(err, wal.ErrStopping) {
+		t.Fatal(err)
+	}
+	if err := a.StoreSuperseded(t.Context(), a.files.pgdata, wal.Turn{}); err != nil {
+		t.Fatal(err)
+	}
+	a.holds(1, 4, 5)
 }

@@ -14,9 +14,11 @@ import (
 type databaseRun struct {
 	mu sync.Mutex
 	// primary says that the database runs as one, or ran last, and upstream is the
-	// newest segment that the primary of a replica says is stored.
+	// newest segment that the primary of a replica says is stored; received is the
+	// timeline that the replica received then, 0 for none.
 	primary  bool
 	upstream string
+	received int64
 	// changed opens when the role is another one.
 	changed *gate
 	// closing opens when a database that is being stopped is not to wait any
@@ -68,7 +70,7 @@ func (r *databaseRun) changeRole(primary bool) bool {
 // earlier primary has stored counts no longer.
 func (r *databaseRun) switchRole(primary bool) {
 	r.changed.openGate()
-	r.primary, r.upstream, r.changed = primary, "", newGate()
+	r.primary, r.upstream, r.received, r.changed = primary, "", 0, newGate()
 }
 
 // endRun opens the gate of a database that is being stopped: at once, or after the
@@ -98,25 +100,26 @@ func (r *databaseRun) readRun() (closing, changed *gate, primary bool) {
 	return r.closing, r.changed, r.primary
 }
 
-// recordUpstream takes in what the primary says of the archive.
-func (r *databaseRun) recordUpstream(status *agentapi.ArchiveStatus) {
+// recordUpstream takes in what the primary says of the archive, and the timeline that the
+// replica receives.
+func (r *databaseRun) recordUpstream(status *agentapi.ArchiveStatus, received int64) {
 	if status == nil || !wal.IsSegment(status.Last) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.upstream = status.Last
+	r.upstream, r.received = status.Last, received
 }
 
-// isStoredUpstream says whether a replica's primary has stored a file.
-func (r *databaseRun) isStoredUpstream(name string) bool {
+// readUpstream is what the primary has stored, and the timeline that was received then.
+func (r *databaseRun) readUpstream() (stored string, received int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return isCovered(r.upstream, name)
+	return r.upstream, r.received
 }
 
 // isCovered says whether a primary that has stored a segment has stored a file of
-// the WAL, too: all that comes before, and where its timeline came from. An earlier
+// the WAL, too, if that is a part of the way to it: all that comes before, and where its timeline came from. An earlier
 // primary has stored nothing of a later timeline, whatever the positions. What a
 // promotion leaves of a segment is the new primary's alone to store, which writes the
 // next timeline.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/lsn"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 	"github.com/holdfast-db/holdfast/internal/election"
@@ -39,6 +40,9 @@ type Directory struct {
 	// volumes are the IDs that the pods reported last, and systems the identifiers of
 	// the database systems on them; empty without data.
 	volumes, systems map[string]string
+	// streams are the names of the streams that those volumes receive, as the pods
+	// reported; empty by an agent of an earlier version.
+	streams map[string]string
 	// ends is how far the WAL of each goes.
 	ends map[string]lsn.Point
 	// durations of the Lease that each knows.
@@ -48,7 +52,10 @@ type Directory struct {
 // NewDirectory is that of a member's pod. The members are the pods of the cluster, as
 // configured.
 func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
-	return &Directory{pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{}, ends: map[string]lsn.Point{}, durations: map[string]election.DurationReport{}}
+	return &Directory{
+		pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{},
+		streams: map[string]string{}, ends: map[string]lsn.Point{}, durations: map[string]election.DurationReport{},
+	}
 }
 
 // Follow asks the members again and again, until ctx ends.
@@ -91,7 +98,7 @@ func (d *Directory) recordStatus(pod string, asked time.Duration, s agentapi.Sta
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.volumes[pod], d.systems[pod] = own.Election.Volume, s.SystemIdentifier
+	d.volumes[pod], d.systems[pod], d.streams[pod] = own.Election.Volume, s.SystemIdentifier, own.Election.Stream
 	report := election.DurationReport{Volume: own.Election.Volume, Duration: time.Duration(own.Election.LeaseDuration) * time.Second, Asked: asked}
 	if own.Lease != nil {
 		report.Term = own.Lease.Term
@@ -134,16 +141,30 @@ func (d *Directory) HasNoData() bool {
 func (d *Directory) FindPod(volume string) (pod string, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.findPod(volume)
+}
+
+// findPod is called with the lock held. What a pod reported that is not declared any more
+// counts only where no declared one reports the volume: it may have moved.
+func (d *Directory) findPod(volume string) (pod string, known bool) {
+	members := d.members()
+	var declared, others []string
 	for p, v := range d.volumes {
-		if v != volume {
-			continue
+		switch {
+		case v != volume:
+		case slices.Contains(members, p):
+			declared = append(declared, p)
+		default:
+			others = append(others, p)
 		}
-		if known {
-			return "", false
-		}
-		pod, known = p, true
 	}
-	return pod, known
+	if len(declared) == 0 {
+		declared = others
+	}
+	if len(declared) != 1 {
+		return "", false
+	}
+	return declared[0], true
 }
 
 // ListVolumes are the volumes of the other members by pod, as far as they reported.
@@ -151,4 +172,46 @@ func (d *Directory) ListVolumes() map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.volumes)
+}
+
+// FindStream finds the name of the stream that a volume receives from this member. It is
+// unknown where the pod is.
+func (d *Directory) FindStream(volume string) (name string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod, known := d.findPod(volume)
+	if !known {
+		return "", false
+	}
+	return d.streamOf(pod), true
+}
+
+// streamOf is called with the lock held.
+func (d *Directory) streamOf(pod string) string { return cmp.Or(d.streams[pod], pod) }
+
+// ListStreaming lists the declared pods whose volumes receive one of the named streams,
+// sorted. A stream of a pod's earlier volume is of none, and neither is that of a copy or
+// of a subscriber.
+func (d *Directory) ListStreaming(streams []string) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var pods []string
+	for _, pod := range d.members() {
+		if d.volumes[pod] != "" && pod != d.pod && slices.Contains(streams, d.streamOf(pod)) {
+			pods = append(pods, pod)
+		}
+	}
+	slices.Sort(pods)
+	return pods
+}
+
+// NameStream names the stream that this member receives on a volume from a leader: as the
+// leader counts it. One whose agent is of an earlier version counts the pod's name.
+func (d *Directory) NameStream(leader, volume string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.volumes[leader] != "" && d.streams[leader] == "" {
+		return d.pod
+	}
+	return settings.StreamName(d.pod, volume)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
@@ -51,11 +52,20 @@ func (p *fakePeers) listPosted() []string {
 
 // set has a pod answer that it runs on a volume with a database system.
 func (p *fakePeers) set(pod, volume, system string) {
+	p.report(pod, system, postgresapi.ElectionState{Volume: volume, Stream: settings.StreamName(pod, volume)})
+}
+
+// setOlder is the same by an agent of an earlier version.
+func (p *fakePeers) setOlder(pod, volume, system string) {
+	p.report(pod, system, postgresapi.ElectionState{Volume: volume})
+}
+
+func (p *fakePeers) report(pod, system string, election postgresapi.ElectionState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	status := agentapi.Status{Pod: pod, SystemIdentifier: system}
-	if volume != "" {
-		agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) { r.Election = &postgresapi.ElectionState{Volume: volume} })
+	if election.Volume != "" {
+		agentapi.ChangeEngineStatus(&status, func(r *postgresapi.ReplicationStatus) { r.Election = &election })
 	}
 	p.statuses[pod] = status
 }
@@ -122,6 +132,24 @@ func TestDirectoryKnowsNoPodOfACopiedVolume(t *testing.T) {
 	d.askMembers(t.Context())
 	if pod, known := d.FindPod("v1"); pod != "" || known {
 		t.Errorf("v1 is on %q, %v", pod, known)
+	}
+}
+
+// A volume that moved from a pod which is declared no more is that of the next one.
+func TestDirectoryKnowsAVolumeThatMoved(t *testing.T) {
+	pods := []string{"orders-0", "orders-1", "orders-2"}
+	peers := &fakePeers{statuses: map[string]agentapi.Status{}}
+	d := NewDirectory("orders-0", func() []string { return pods }, peers)
+	peers.set("orders-2", "v2", "7")
+	d.askMembers(t.Context())
+	pods = pods[:2]
+	if pod, _ := d.FindPod("v2"); pod != "orders-2" {
+		t.Errorf("a member that was scaled away is not asked for its vote: %q", pod)
+	}
+	peers.set("orders-1", "v2", "7")
+	d.askMembers(t.Context())
+	if pod, known := d.FindPod("v2"); pod != "orders-1" || !known {
+		t.Errorf("v2 is on %q, %v", pod, known)
 	}
 }
 

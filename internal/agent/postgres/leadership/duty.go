@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
@@ -116,7 +117,7 @@ func (d *Duty) reportView(v elector.View) {
 		d.pod = v.Leader.Pod
 	}
 	state := &postgresapi.ElectionState{
-		Volume: v.Volume, Phase: elector.PhaseName(v.Phase), Stalled: v.Stalled, Fences: d.o.Fences + v.Fences,
+		Volume: v.Volume, Stream: settings.StreamName(d.o.Pod, v.Volume), Phase: elector.PhaseName(v.Phase), Stalled: v.Stalled, Fences: d.o.Fences + v.Fences,
 		MayLead: splitIDs(v.MayLead), Quorum: splitIDs(v.Quorum), Write: v.Write, LeaseDuration: int64(v.LeaseDuration / time.Second),
 		Refused: d.refused, RefusedReason: d.reason, Forced: v.Forced,
 	}

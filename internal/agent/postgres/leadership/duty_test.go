@@ -390,7 +390,7 @@ func TestDutyReportsTheElection(t *testing.T) {
 		w.elector.show(v)
 		synctest.Wait()
 		want := postgresapi.ElectionState{
-			Volume: "v0", Phase: "Leading", Stalled: "why", Fences: 3, MayLead: []string{"v0", "v1", "v2"},
+			Volume: "v0", Stream: "orders-0_v0", Phase: "Leading", Stalled: "why", Fences: 3, MayLead: []string{"v0", "v1", "v2"},
 			Quorum: []string{"v0", "v1"}, Write: 2, Streaming: []string{"orders-1", "orders-2"}, Forced: "once",
 		}
 		if diff := cmp.Diff(want, w.readElection()); diff != "" {

@@ -43,7 +43,7 @@ var Queries = []query{
 			NewGauge("pg_replication_slot_lost", "Whether a replication slot has lost WAL that it needs.", "slot"),
 			NewGauge("pg_replication_slot_retained_bytes", "WAL that a replication slot keeps, in bytes.", "slot"),
 		}},
-	{`select application_name, coalesce((pg_current_wal_lsn() - replay_lsn)::float8, 0)
+	{`select regexp_replace(application_name, '_[A-Z2-7]{16}$', ''), coalesce((pg_current_wal_lsn() - replay_lsn)::float8, 0)
 		from pg_stat_replication where not pg_is_in_recovery()`, 1,
 		[]Family{NewGauge("pg_replication_lag_bytes", "WAL that a replica has not replayed yet, as its primary measures it.", "replica")}},
 	{`select count(*) filter (where state = 'streaming' and sync_state in ('sync', 'quorum'))::float8

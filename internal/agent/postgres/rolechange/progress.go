@@ -90,8 +90,9 @@ func (p Progress) FindAcknowledged(q Quorum) lsn.Point {
 	return lsn.Point{Timeline: p.Own.Timeline, Position: min(flushed[q.Number-1], p.Own.Position)}
 }
 
-// ListReached lists the standbys that hold the first record of the primary's timeline,
-// sorted.
+// ListReached lists the names of the streams that have flushed the first record of the
+// primary's timeline, sorted. Not all are those of standbys: a copy that is being made and
+// a logical subscriber flush as well.
 func (p Progress) ListReached(promoted Promoted) []string {
 	if p.Own.Timeline != promoted.Timeline {
 		return nil

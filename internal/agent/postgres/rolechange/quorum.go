@@ -16,7 +16,7 @@ import (
 // zero value is asynchronous replication.
 type Quorum struct {
 	Number int
-	// Members are the application names of their streams, which are their pods.
+	// Members are the application names of their streams, which are of their volumes.
 	Members []string
 }
 

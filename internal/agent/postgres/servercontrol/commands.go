@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
+	"github.com/holdfast-db/holdfast/internal/agent/postgres/settings"
 	"github.com/holdfast-db/holdfast/internal/election"
 	"github.com/holdfast-db/holdfast/internal/lease"
 )
@@ -101,28 +102,41 @@ func (c *Control) Follow(leader elector.Leader) {
 			if run == nil {
 				return
 			}
-			if !c.followLeader(ctx, run, leader) {
+			connection := c.o.Connection(leader)
+			if !c.followLeader(ctx, run, leader, connection) {
 				clock.Sleep(ctx, retryPause)
 				continue
 			}
-			select { // the next run follows the same leader
-			case <-ctx.Done():
-			case <-run.Ended:
-				c.awaitDetached(ctx, run)
-			}
+			c.keepFollowing(ctx, run, leader, connection.Application)
 		}
 	})
 }
 
+// keepFollowing returns when a run has ended that follows a leader, and the next one has to
+// follow it; or when the leader counts the stream by another name.
+func (c *Control) keepFollowing(ctx context.Context, run *Run, leader elector.Leader, name string) {
+	for c.o.Connection(leader).Application == name {
+		select {
+		case <-ctx.Done():
+			return
+		case <-run.Ended:
+			c.awaitDetached(ctx, run)
+			return
+		case <-time.After(namesPause):
+		}
+	}
+	c.o.Log.Info("streams by another name: the leader's agent was replaced", "leader", leader.Pod, "before", name)
+}
+
 // followLeader has a server stream, and reports whether there is nothing left to try
 // in this run.
-func (c *Control) followLeader(ctx context.Context, run *Run, leader elector.Leader) bool {
+func (c *Control) followLeader(ctx context.Context, run *Run, leader elector.Leader, connection settings.PrimaryConnection) bool {
 	if leader.Pod == "" || leader.Timeline == 0 {
 		return true // replaced as soon as the Lease names the pod
 	}
 	err := c.reports.RecordTimeline(ctx, leader.Timeline)
 	if err == nil {
-		err = run.Server.Follow(ctx, rolechange.Target{Connection: c.o.Connection(leader), Timeline: leader.Timeline})
+		err = run.Server.Follow(ctx, rolechange.Target{Connection: connection, Timeline: leader.Timeline})
 	}
 	var diverged *rolechange.DivergedError
 	var other *rolechange.OtherSystemError

@@ -37,8 +37,14 @@ type Options struct {
 	Programs       server.Programs
 	// Connection is how this member connects to a leader.
 	Connection func(elector.Leader) settings.PrimaryConnection
-	// Directory knows which pod runs on a volume.
-	Directory elector.Directory
+	// Directory knows by which name a volume streams.
+	Directory Directory
+}
+
+// Directory knows by which name a volume streams from this member, if it does. It answers
+// at once.
+type Directory interface {
+	FindStream(volume string) (name string, known bool)
 }
 
 // Server is a running PostgreSQL whose role changes. See rolechange.Server.

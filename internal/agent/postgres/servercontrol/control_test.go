@@ -105,6 +105,9 @@ func (s *fakeServer) StopReceiver(ctx context.Context) (rolechange.HeldWAL, erro
 }
 
 func (s *fakeServer) Follow(ctx context.Context, t rolechange.Target) error {
+	if t.Connection.Application != "" {
+		return s.act(ctx, "follows on %d as %s", t.Timeline, t.Connection.Application)
+	}
 	return s.act(ctx, "follows on %d", t.Timeline)
 }
 
@@ -146,13 +149,28 @@ func (r fakeReports) ReportStopped(term int64, end lease.Position) {
 func (r fakeReports) ReportFenced(id int64)    { r.add("fence %d done", id) }
 func (r fakeReports) ReportQuorumSet(id int64) { r.add("quorum %d set", id) }
 
-// directory knows pods by their volumes.
+// directory knows the streams of volumes.
 type directory struct {
 	mu   sync.Mutex
 	pods map[string]string
+	// counted is the name that the leader counts for this member.
+	counted string
 }
 
-func (d *directory) FindPod(volume string) (string, bool) {
+// setCounted sets the name that the leader counts for this member.
+func (d *directory) setCounted(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.counted = name
+}
+
+func (d *directory) connection(elector.Leader) settings.PrimaryConnection {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return settings.PrimaryConnection{Application: d.counted}
+}
+
+func (d *directory) FindStream(volume string) (string, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pod, known := d.pods[volume]
@@ -179,10 +197,10 @@ type world struct {
 func newControl(t *testing.T) (*Control, *trace, string) {
 	t.Helper()
 	recorded, volume := &trace{}, t.TempDir()
+	known := &directory{pods: map[string]string{"v1": "orders-1", "v2": "orders-2"}}
 	c := New(Options{
 		Log: slog.New(slog.DiscardHandler), Volume: volume, PGData: filepath.Join(volume, datavolume.DataName),
-		Connection: func(elector.Leader) settings.PrimaryConnection { return settings.PrimaryConnection{} },
-		Directory:  &directory{pods: map[string]string{"v1": "orders-1", "v2": "orders-2"}},
+		Connection: known.connection, Directory: known,
 	})
 	c.SetReports(fakeReports{trace: recorded})
 	return c, recorded, volume

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// volumePrefix begins the name of a standby whose pod is not known. No stream has
+	// volumePrefix begins the name of a standby whose stream is not known. No stream has
 	// such a name: it counts as a member of the quorum that acknowledges nothing.
 	volumePrefix = "holdfast_volume_"
-	// namesPause is between two checks of which pods run on the volumes of the quorum.
+	// namesPause is between two checks of how the volumes of the quorum stream.
 	namesPause = time.Second
 )
 
 // nameQuorum names the standbys of a quorum by the application names of their streams,
-// which are their pods. A volume that no pod is known to run on is named by its ID, so
+// which are of their volumes. One that is not known gets a name that no stream has, so
 // that as many standbys as the Lease records acknowledge each commit.
 func (c *Control) nameQuorum(q *lease.Quorum) rolechange.Quorum {
 	if q == nil || q.Write < 2 {
@@ -31,7 +31,7 @@ func (c *Control) nameQuorum(q *lease.Quorum) rolechange.Quorum {
 		if volume == own {
 			continue
 		}
-		name, known := c.o.Directory.FindPod(volume)
+		name, known := c.o.Directory.FindStream(volume)
 		if !known {
 			name = volumePrefix + volume
 		}
@@ -96,8 +96,8 @@ func (c *Control) setQuorum(ctx context.Context, run *Run, q *lease.Quorum, name
 	return run.Server.SetQuorum(ctx, names)
 }
 
-// keepNames sets the quorum again when another pod is known to run on one of its
-// volumes, and on the server's next run, until ctx ends. The volumes stay the same, so
+// keepNames sets the quorum again when one of its volumes is known to stream by another
+// name, and on the server's next run, until ctx ends. The volumes stay the same, so
 // the quorum overlaps with the recorded one at each moment.
 func (c *Control) keepNames(ctx context.Context, q *lease.Quorum, run *Run, names rolechange.Quorum) {
 	for q != nil && q.Write > 1 && clock.Sleep(ctx, namesPause) {

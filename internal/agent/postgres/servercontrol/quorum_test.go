@@ -78,3 +78,25 @@ func TestRule15NextRunGetsTheQuorum(t *testing.T) {
 		w.expect(t, "waits for 1 of [orders-1]")
 	})
 }
+
+// A member streams by the name that the leader counts, also when that changes because the
+// leader's agent is upgraded in place.
+func TestRule15StandbyStreamsByTheNameThatCounts(t *testing.T) {
+	inWork(t, func(t *testing.T, w *world) {
+		known := w.o.Directory.(*directory)
+		known.setCounted("orders-0")
+		w.attach(&fakeServer{})
+		w.Follow(leader)
+		w.expect(t, "timeline 4 is on the volume", "follows on 4 as orders-0")
+		time.Sleep(3 * namesPause)
+		w.expect(t)
+		known.setCounted("orders-0_v0")
+		time.Sleep(2 * namesPause)
+		w.expect(t, "timeline 4 is on the volume", "follows on 4 as orders-0_v0")
+		w.StopReceiver(7)
+		w.expect(t, "stops receiving", "receiver 7 stopped at 0/0")
+		known.setCounted("orders-0")
+		time.Sleep(2 * namesPause)
+		w.expect(t)
+	})
+}

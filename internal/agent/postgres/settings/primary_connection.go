@@ -15,6 +15,20 @@ func SlotName(pod string) string {
 	return SlotPrefix + strings.ReplaceAll(pod, "-", "_")
 }
 
+// streamID is how much of a volume's ID is in the name of its stream, in characters: with
+// the longest name of a pod, PostgreSQL takes it whole.
+const streamID = 16
+
+// StreamName is the application_name of the stream that a pod receives on a volume. A pod
+// of the same name on another volume never has the same. Without a volume it is the pod's,
+// as that of agents which know of no other name.
+func StreamName(pod, volume string) string {
+	if volume == "" {
+		return pod
+	}
+	return pod + "_" + volume[:min(len(volume), streamID)]
+}
+
 // PrimaryConnection is the connection of a replica to its primary: by the pod's
 // own name (at the address that the Lease gave, if it did), and by the read-write
 // Service where that name is not known yet.
@@ -26,7 +40,7 @@ type PrimaryConnection struct {
 	IP string
 	// Member that connects, and RunDir, which holds its certificate.
 	Member, RunDir string
-	// Application that connects; the member's stream if it is empty.
+	// Application that connects; the member's pod if it is empty.
 	Application string
 	// Role that it connects as; ReplicationRole if it is empty.
 	Role string
