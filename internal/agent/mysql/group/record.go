@@ -116,3 +116,21 @@ func (r Record) WithoutPod(pod string) Record {
 func (r Record) IsEqual(other Record) bool {
 	return r.Group == other.Group && r.Boot == other.Boot && slices.Equal(r.Entries, other.Entries)
 }
+
+// RestoreRecord is what the volumes of the members that answer have of a record that is
+// lost: each of them names all that were in the group when it was read, or more. It is the
+// zero value where the own volume has none.
+func RestoreRecord(persisted Record, reports []Report) Record {
+	if persisted.Group == "" {
+		return Record{}
+	}
+	restored := persisted
+	for _, r := range reports {
+		for _, uuid := range r.Persisted {
+			if _, found := restored.Find(uuid); r.Group == persisted.Group && !found {
+				restored = restored.withEntry(Entry{UUID: strings.ToLower(uuid)})
+			}
+		}
+	}
+	return restored
+}

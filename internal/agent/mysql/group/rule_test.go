@@ -259,3 +259,32 @@ func TestReportOfAnObservation(t *testing.T) {
 		})
 	}
 }
+
+// A lost record comes back from the volumes, and the members that one of them names must
+// answer.
+func TestRestoreRecord(t *testing.T) {
+	const a, b, c = "00000000-0000-1000-8000-00000000000a", "00000000-0000-1000-8000-00000000000b", "00000000-0000-1000-8000-00000000000c"
+	own := Record{Group: "g"}.WithJoining(a, "orders-0")
+	reports := []Report{
+		{Pod: "orders-1", UUID: b, Group: "g", Phase: Detached, Persisted: []string{a, b, c}},
+		{Pod: "orders-9", UUID: "x", Group: "other", Phase: Detached, Persisted: []string{"x"}},
+	}
+	restored := RestoreRecord(own, reports)
+	var uuids []string
+	for _, e := range restored.Entries {
+		uuids = append(uuids, e.UUID)
+	}
+	if !slices.Equal(uuids, []string{a, b, c}) || restored.Group != "g" {
+		t.Errorf("%+v", restored)
+	}
+	if len(own.Entries) != 1 {
+		t.Error("the record on the volume was changed")
+	}
+	s := Situation{Self: Report{Pod: "orders-0", UUID: a, Group: "g", Phase: Detached}, Peers: reports, RecordKnown: true, Record: restored}
+	if p := PlanStart(s); p.Action != Wait || !slices.Equal(p.Missing, []string{c}) {
+		t.Errorf("%+v", p)
+	}
+	if r := RestoreRecord(Record{}, reports); r.Group != "" || len(r.Entries) > 0 {
+		t.Errorf("a volume without a record restores %+v", r)
+	}
+}
