@@ -105,13 +105,6 @@ func (r Record) Settle(v View) Record {
 	return settled
 }
 
-// WithoutPod is the record after a member was removed for good: it left the group, and
-// its volume is not used again.
-func (r Record) WithoutPod(pod string) Record {
-	r.Entries = slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return e.Pod == pod })
-	return r
-}
-
 // IsEqual says whether both records say the same.
 func (r Record) IsEqual(other Record) bool {
 	return r.Group == other.Group && r.Boot == other.Boot && slices.Equal(r.Entries, other.Entries)
@@ -133,4 +126,18 @@ func RestoreRecord(persisted Record, reports []Report) Record {
 		}
 	}
 	return restored
+}
+
+// WithoutGone is a settled record without members that are out of the view and never come
+// back: those that gone names. One that recorded itself and never came to join stays
+// otherwise, for its server may still come.
+func (r Record) WithoutGone(v View, gone func(Entry) bool) Record {
+	if !v.HasMajority() {
+		return r
+	}
+	r.Entries = slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool {
+		_, present := v.Find(e.UUID)
+		return !present && gone(e)
+	})
+	return r
 }
