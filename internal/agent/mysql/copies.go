@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,6 +29,11 @@ func (a *mysqlAgent) cloneForEmptyVolume(ctx context.Context, o startplan.Observ
 	p := group.PlanStart(group.Situation{Self: self, Peers: listReports(found), Record: o.Membership.Record, RecordKnown: o.MembershipKnown})
 	if p.Action != group.CloneFrom {
 		a.ReportState(agentapi.StateWaiting, "", p.Reason)
+		return pauseAsking, nil
+	}
+	if i := slices.IndexFunc(found, func(p peer) bool { return p.Ordinal < a.ordinal && p.Status.State == agentapi.StateCloning }); i >= 0 {
+		// A member is cloned by one other at a time.
+		a.ReportState(agentapi.StateWaiting, "", "waits until "+found[i].Pod+" has been cloned")
 		return pauseAsking, nil
 	}
 	return a.copyMember(ctx, found, p.Peer, "")
@@ -58,6 +64,9 @@ func (a *mysqlAgent) copyReplacement(ctx context.Context) (time.Duration, error)
 	return 0, err
 }
 
+// pauseDonorBusy is how long a member waits for a donor that another one clones.
+const pauseDonorBusy = 5 * time.Second
+
 // copySlack is what a copy takes beside the size of the data: logs that the server makes
 // while it copies and starts.
 const copySlack = 512 << 20
@@ -87,7 +96,12 @@ func (a *mysqlAgent) copyMember(ctx context.Context, found []peer, pod, name str
 	}
 	a.ReportState(agentapi.StateCloning, "", "clones "+pod)
 	host, port := a.o.Database(pod)
-	return 0, clone.Cloner{
+	err := clone.Cloner{
 		Programs: a.programs, Lock: a.Lock, Volume: a.o.DataDir, Settings: a.newSettingsInput(config, donor.Group, nil), Log: a.o.Log,
 	}.CopyMember(ctx, clone.Donor{Pod: pod, Host: host, Port: port, Group: donor.Group})
+	if errors.Is(err, clone.ErrDonorBusy) {
+		a.ReportState(agentapi.StateWaiting, "", pod+" is cloned by another member")
+		return pauseDonorBusy, nil
+	}
+	return 0, err
 }

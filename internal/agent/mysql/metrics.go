@@ -145,4 +145,3 @@ func boolValue(b bool) float64 {
 	}
 	return 0
 }
-

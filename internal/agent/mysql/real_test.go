@@ -167,7 +167,7 @@ func (w *world) start(ordinal int) *run {
 // patience is how long a member may take for one thing.
 const patience = 3 * time.Minute
 
-// until waits for a status.
+// until waits for a status, or for something beside it.
 func (r *run) until(what string, is func(agentapi.Status) bool) agentapi.Status {
 	r.t.Helper()
 	deadline := time.After(patience)
@@ -178,6 +178,7 @@ func (r *run) until(what string, is func(agentapi.Status) bool) agentapi.Status 
 		}
 		select {
 		case <-changed:
+		case <-time.After(300 * time.Millisecond):
 		case <-deadline:
 			r.t.Fatalf("%s: not %s: %+v %+v", r.o.Identity.Pod, what, status, readReport(status))
 		}

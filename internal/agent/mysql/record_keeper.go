@@ -70,15 +70,15 @@ func (k *recordKeeper) askOthers(ctx context.Context, o group.Observation) []pee
 	return k.run.peers.askAll(ctx, record)
 }
 
-// isDue says whether the record is to be read: the members have changed, one waits to join,
-// or a while has passed.
+// isDue says whether the record is to be read: the members have changed, one waits to join or
+// has joined, or a while has passed.
 func (k *recordKeeper) isDue(o group.Observation, found []peer) bool {
 	age := clock.Boottime() - k.read
 	waiting := listWaiting(found)
 	switch {
 	case k.read == 0 || k.view != o.View.ID || !slices.Equal(waiting, k.waiting):
 		k.pause = keepInterval
-	case k.run.member.claim() > 0, age >= rereadInterval:
+	case k.run.member.claim() > 0, age >= rereadInterval, hasJoined(o.View, k.run.persisted.Record()):
 	case len(waiting) == 0 || age < k.pause:
 		return false
 	default:
@@ -86,6 +86,15 @@ func (k *recordKeeper) isDue(o group.Observation, found []peer) bool {
 	}
 	k.waiting = waiting
 	return true
+}
+
+// hasJoined says whether a member is online that the record has as one that is about to join.
+// Its view has not changed since it began to recover.
+func hasJoined(v group.View, r group.Record) bool {
+	return slices.ContainsFunc(r.Entries, func(e group.Entry) bool {
+		m, present := v.Find(e.UUID)
+		return e.Joining && present && m.State == group.Online
+	})
 }
 
 // listWaiting are the members whose servers are in no group.

@@ -92,7 +92,9 @@ type conflicting struct{ Lease }
 
 var errConflict = errors.New("conflict")
 
-func (conflicting) WriteRecord(context.Context, leaseclient.MembershipRecord) error { return errConflict }
+func (conflicting) WriteRecord(context.Context, leaseclient.MembershipRecord) error {
+	return errConflict
+}
 
 // A write that fails leaves the reading that the next one is bound to.
 func TestWriteIsBoundToTheReading(t *testing.T) {

@@ -41,7 +41,9 @@ func TestPlanStart(t *testing.T) {
 		action Action
 		hold   agentapi.Hold
 	}{
-		{"files of something else", func(o *Observation) { o.Volume = datavolume.Observation{Content: datavolume.ContentUnknown, Unknown: "x"} }, Hold, agentapi.HoldDataUnknown},
+		{"files of something else", func(o *Observation) {
+			o.Volume = datavolume.Observation{Content: datavolume.ContentUnknown, Unknown: "x"}
+		}, Hold, agentapi.HoldDataUnknown},
 		{"data of no group", func(o *Observation) { o.Volume = data("") }, Hold, agentapi.HoldDataUnknown},
 		{"no configuration", func(o *Observation) { o.Config = nil }, Wait, ""},
 		{"no configuration, and data", func(o *Observation) { o.Config, o.Volume = nil, data(ours) }, Wait, ""},
