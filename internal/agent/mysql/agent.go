@@ -41,8 +41,10 @@ type mysqlAgent struct {
 	// parameters were last set aside for that.
 	crashes int
 	refused string
-	// replace is the copy that the last run ended for; nil for none.
+	// replace is the copy that the last run ended for; nil for none. queued is how often in a
+	// row the member waited for another one to be cloned.
 	replace *replacement
+	queued  int
 }
 
 // Run supervises MySQL until ctx ends, and then until it has stopped in order.

@@ -31,12 +31,28 @@ func (a *mysqlAgent) cloneForEmptyVolume(ctx context.Context, o startplan.Observ
 		a.ReportState(agentapi.StateWaiting, "", p.Reason)
 		return pauseAsking, nil
 	}
-	if i := slices.IndexFunc(found, func(p peer) bool { return p.Ordinal < a.ordinal && p.Status.State == agentapi.StateCloning }); i >= 0 {
-		// A member is cloned by one other at a time.
-		a.ReportState(agentapi.StateWaiting, "", "waits until "+found[i].Pod+" has been cloned")
+	if first := findFirstInLine(found, a.ordinal, a.queued < mostQueued); first != "" {
+		a.queued++
+		a.ReportState(agentapi.StateWaiting, "", "waits until "+first+" has been cloned")
 		return pauseAsking, nil
 	}
+	a.queued = 0
 	return a.copyMember(ctx, found, p.Peer, "")
+}
+
+// mostQueued is how often a member waits for another one that does not begin to clone.
+const mostQueued = 5
+
+// findFirstInLine finds a member of a lower ordinal that clones, or is about to where those
+// count too: a donor serves one at a time.
+func findFirstInLine(found []peer, ordinal int, waiting bool) string {
+	for _, p := range found {
+		begins := waiting && p.Phase == group.Empty && p.Status.State == agentapi.StateWaiting
+		if p.Ordinal < ordinal && (begins || p.Status.State == agentapi.StateCloning) {
+			return p.Pod
+		}
+	}
+	return ""
 }
 
 // copyReplacement copies a member beside the data that the last run ended for.

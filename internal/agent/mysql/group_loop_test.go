@@ -254,6 +254,7 @@ func TestNameMustLeadToTheMember(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	r.o.Resolve = func(context.Context, string) ([]string, error) { return []string{"10.0.0.9"}, nil }
 	g.act(t.Context(), detached(), group.Situation{}, group.Plan{Action: group.Join, Peer: "orders-1"}, nil)
 	if s := r.Store.Get(); g.under != nil || s.State != agentapi.StateWaiting || s.Message == "" {
 		t.Errorf("%+v", s)

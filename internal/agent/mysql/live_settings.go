@@ -82,9 +82,15 @@ func (a *mysqlAgent) checkSettings(ctx context.Context, file string, s map[strin
 	return a.programs.CheckSettings(ctx, file)
 }
 
-// describeAdjusted says which declared parameters the server takes with another value.
+// describeAdjusted says which declared parameters are not Holdfast's to take, and which the
+// server takes with another value.
 func describeAdjusted(adjusted, declared map[string]string) string {
 	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		if why := settings.FindRefusal(name, declared[name]); why != "" {
+			parts = append(parts, why)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(adjusted)) {
 		if _, ours := declared[name]; ours {
 			parts = append(parts, name+": "+adjusted[name])

@@ -3,7 +3,7 @@
 // (startplan, group, serving), and reports what it observes.
 //
 // One run of the server is a serverRun. Its goroutines observe and change the server's part
-// in the group (groupLoop), keep the record while the server leads (recordKeeper), carry
+// in the group (groupLoop), keep the record while the server leads (recordWriter), carry
 // out requests, and keep settings, certificates and accounts.
 package mysql
 

@@ -165,7 +165,7 @@ func (w *world) start(ordinal int) *run {
 }
 
 // patience is how long a member may take for one thing.
-const patience = 3 * time.Minute
+const patience = 8 * time.Minute
 
 // until waits for a status, or for something beside it.
 func (r *run) until(what string, is func(agentapi.Status) bool) agentapi.Status {

@@ -123,7 +123,7 @@ func (r *serverRun) lookAfter(ctx context.Context, running *sync.WaitGroup) {
 	r.settings.db = r.db
 	loop := newGroupLoop(r)
 	running.Go(func() { loop.follow(ctx) })
-	running.Go(func() { newRecordKeeper(r).follow(ctx) })
+	running.Go(func() { newRecordWriter(r).follow(ctx) })
 	running.Go(func() { newRequests(r).follow(ctx) })
 	running.Go(func() { newUpkeep(r).follow(ctx) })
 }

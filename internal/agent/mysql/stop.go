@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/serving"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
@@ -15,6 +16,8 @@ const (
 	// leaveLimit is how long a stop waits for the group: without a majority it does not
 	// answer.
 	leaveLimit = 10 * time.Second
+	// idleStopLimit is how long a server may take to shut down that serves no client.
+	idleStopLimit = 20 * time.Second
 )
 
 // stopPlanned stops in order: the lead to another member, out of the Services, out of the
@@ -39,8 +42,17 @@ func (r *serverRun) stopPlanned(finish func()) {
 	done()
 	r.leaveGroup()
 	r.Store.Update(markDown)
-	inOrder := r.mysqld.StopInOrder(r.o.StopTimeout)
+	inOrder := r.mysqld.StopInOrder(r.stopLimit())
 	r.o.Log.Info("MySQL has stopped", "inOrder", inOrder)
+}
+
+// stopLimit is how long the server may take to shut down. One that is about to join, or that
+// recovers its data, serves no client, and may not answer for a minute: it is killed sooner.
+func (r *serverRun) stopLimit() time.Duration {
+	if r.member.current().State == group.Online {
+		return r.o.StopTimeout
+	}
+	return min(r.o.StopTimeout, idleStopLimit)
 }
 
 // leaveGroup takes the server out of the group, so that the others need not expel it.

@@ -36,35 +36,52 @@ type upkeep struct {
 	account  firstdatabase.Account
 	ensured  time.Duration
 	measured time.Duration
+	// unread says that the server has not read its certificates since they changed.
+	unread bool
 	// served says that the settings are known to work.
 	served bool
+	// failed is what failed last, by what it was about: it is logged once.
+	failed map[string]string
 }
 
-func newUpkeep(r *serverRun) *upkeep { return &upkeep{run: r} }
+func newUpkeep(r *serverRun) *upkeep { return &upkeep{run: r, failed: map[string]string{}} }
 
 func (u *upkeep) follow(ctx context.Context) {
-	for pause := time.Duration(0); clock.Sleep(ctx, pause); pause = upkeepInterval {
-		u.run.settings.takeConfig(ctx, u.run.currentConfig())
-		u.takeCertificate(ctx)
-		if err := u.ensureAccount(ctx); err != nil && ctx.Err() == nil {
-			u.run.o.Log.Warn("the first database", "error", err.Error())
+	for pause := time.Duration(0); clock.Sleep(ctx, pause); {
+		pause = upkeepInterval
+		if u.ensured == 0 && u.run.member.isPrimary() {
+			pause = upkeepInterval / 4 // clients wait
 		}
+		u.note(ctx, "the first database is not ready", u.ensureAccount(ctx))
+		u.run.settings.takeConfig(ctx, u.run.currentConfig())
+		u.note(ctx, "the certificate is not taken up", u.takeCertificate(ctx))
 		u.noteServing()
-		u.dropOldData()
+		u.note(ctx, "the data that a copy has replaced is not removed", u.dropOldData())
 		u.measureData(ctx)
 	}
 }
 
+// note logs a failure that is another one than the last.
+func (u *upkeep) note(ctx context.Context, what string, err error) {
+	switch {
+	case err == nil:
+		delete(u.failed, what)
+	case ctx.Err() == nil && u.failed[what] != err.Error():
+		u.failed[what] = err.Error()
+		u.run.o.Log.Warn(what, "error", err.Error())
+	}
+}
+
 // takeCertificate has the server read its certificates again where they differ.
-func (u *upkeep) takeCertificate(ctx context.Context) {
+func (u *upkeep) takeCertificate(ctx context.Context) error {
 	changed, err := u.run.writeCertificates()
-	if err == nil && changed {
-		u.run.o.Log.Info("the certificate has changed")
-		err = accounts.Apply(ctx, u.run.db, []string{"ALTER INSTANCE RELOAD TLS"})
+	if err != nil || !changed && !u.unread {
+		return err
 	}
-	if err != nil {
-		u.run.o.Log.Warn("the certificate is not taken up", "error", err.Error())
-	}
+	u.run.o.Log.Info("the certificate has changed")
+	err = accounts.Apply(ctx, u.run.db, []string{"ALTER INSTANCE RELOAD TLS"})
+	u.unread = err != nil
+	return err
 }
 
 // ensureAccount makes the first database and keeps its owner's password, on a primary.
@@ -90,7 +107,7 @@ func (u *upkeep) ensureAccount(ctx context.Context) error {
 	host, _ := r.o.Database(r.o.Identity.Pod)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	details, err := firstdatabase.Keeper{DB: r.db, Login: firstdatabase.LoginAt(r.o.socket(), host, bundle.CAPEM)}.Ensure(ctx, account)
+	details, err := firstdatabase.Server{DB: r.db, Login: firstdatabase.LoginAt(r.o.socket(), host, bundle.CAPEM)}.Ensure(ctx, account)
 	if err != nil {
 		return err
 	}
@@ -125,17 +142,15 @@ func (u *upkeep) noteServing() {
 
 // dropOldData removes data that a copy has replaced, once the copy is a member of the group
 // for a while.
-func (u *upkeep) dropOldData() {
+func (u *upkeep) dropOldData() error {
 	if u.run.member.onlineFor() < oldDataAge {
-		return
+		return nil
 	}
 	dropped, err := datavolume.DropOld(u.run.o.DataDir)
-	switch {
-	case err != nil:
-		u.run.o.Log.Warn("the data that a copy has replaced is not removed", "error", err.Error())
-	case dropped:
+	if dropped {
 		u.run.o.Log.Info("the data that a copy has replaced is removed")
 	}
+	return err
 }
 
 // measureData reports how much a copy of the data takes.

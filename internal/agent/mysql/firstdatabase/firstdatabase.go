@@ -88,8 +88,8 @@ func parseNames(attributes string) (Names, bool) {
 	return names, true
 }
 
-// Keeper keeps the account on a server that leads.
-type Keeper struct {
+// Server is the server that leads, on which the account is kept.
+type Server struct {
 	DB *sql.DB
 	// Login says whether the server takes a password of an account.
 	Login func(ctx context.Context, user, password string) (bool, error)
@@ -98,9 +98,9 @@ type Keeper struct {
 // Ensure makes the first database with its owner in new data, and keeps the password of the
 // owner as it is declared. The names that the data was made with count. It returns the
 // details to report.
-func (k Keeper) Ensure(ctx context.Context, declared Account) (map[string]string, error) {
+func (s Server) Ensure(ctx context.Context, declared Account) (map[string]string, error) {
 	var attributes sql.NullString
-	err := k.DB.QueryRowContext(ctx, "SELECT ATTRIBUTE FROM information_schema.USER_ATTRIBUTES WHERE USER = ? AND HOST = 'localhost'", accounts.Agent).Scan(&attributes)
+	err := s.DB.QueryRowContext(ctx, "SELECT ATTRIBUTE FROM information_schema.USER_ATTRIBUTES WHERE USER = ? AND HOST = 'localhost'", accounts.Agent).Scan(&attributes)
 	if err != nil {
 		return nil, fmt.Errorf("read the first database: %w", err)
 	}
@@ -112,13 +112,13 @@ func (k Keeper) Ensure(ctx context.Context, declared Account) (map[string]string
 		if err := account.check(); err != nil {
 			return nil, err
 		}
-		if err := accounts.Apply(ctx, k.DB, append(account.createStatements(), account.recordStatement())); err != nil {
+		if err := accounts.Apply(ctx, s.DB, append(account.createStatements(), account.recordStatement())); err != nil {
 			return nil, fmt.Errorf("make the first database: %w", err)
 		}
 	}
-	hasDatabase, hasOwner, err := k.observe(ctx, account)
+	hasDatabase, hasOwner, err := s.observe(ctx, account)
 	if err == nil && hasOwner {
-		err = k.keepPassword(ctx, account)
+		err = s.keepPassword(ctx, account)
 	}
 	if err != nil {
 		return nil, err
@@ -141,8 +141,8 @@ func (a Account) describe(hasDatabase, hasOwner bool) map[string]string {
 	return details
 }
 
-func (k Keeper) observe(ctx context.Context, a Account) (hasDatabase, hasOwner bool, err error) {
-	err = k.DB.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?),
+func (s Server) observe(ctx context.Context, a Account) (hasDatabase, hasOwner bool, err error) {
+	err = s.DB.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?),
 		EXISTS (SELECT 1 FROM mysql.user WHERE User = ? AND Host = '%')`, a.Database, a.Owner).Scan(&hasDatabase, &hasOwner)
 	if err != nil {
 		return false, false, fmt.Errorf("observe the first database: %w", err)
@@ -152,16 +152,16 @@ func (k Keeper) observe(ctx context.Context, a Account) (hasDatabase, hasOwner b
 
 // keepPassword changes the password where the server does not take the declared one. The one
 // before stays valid for PasswordGrace.
-func (k Keeper) keepPassword(ctx context.Context, a Account) error {
+func (s Server) keepPassword(ctx context.Context, a Account) error {
 	if a.Password == "" {
 		return errors.New("the owner's password is empty")
 	}
-	taken, err := k.Login(ctx, a.Owner, a.Password)
+	taken, err := s.Login(ctx, a.Owner, a.Password)
 	if err != nil {
 		return fmt.Errorf("try the owner's password: %w", err)
 	}
 	if !taken {
-		err := accounts.Apply(ctx, k.DB, []string{"ALTER USER " + a.user() + " IDENTIFIED BY " + accounts.Quote(a.Password) + " RETAIN CURRENT PASSWORD"})
+		err := accounts.Apply(ctx, s.DB, []string{"ALTER USER " + a.user() + " IDENTIFIED BY " + accounts.Quote(a.Password) + " RETAIN CURRENT PASSWORD"})
 		if err != nil {
 			return fmt.Errorf("change the owner's password: %w", err)
 		}
@@ -169,7 +169,7 @@ func (k Keeper) keepPassword(ctx context.Context, a Account) error {
 	}
 	var old bool
 	var age int64
-	err = k.DB.QueryRowContext(ctx, `SELECT COALESCE(JSON_CONTAINS_PATH(User_attributes, 'one', '$.additional_password'), 0),
+	err = s.DB.QueryRowContext(ctx, `SELECT COALESCE(JSON_CONTAINS_PATH(User_attributes, 'one', '$.additional_password'), 0),
 		COALESCE(TIMESTAMPDIFF(SECOND, password_last_changed, NOW()), 0) FROM mysql.user WHERE User = ? AND Host = '%'`, a.Owner).Scan(&old, &age)
 	if err != nil {
 		return fmt.Errorf("observe the owner's passwords: %w", err)
@@ -177,7 +177,7 @@ func (k Keeper) keepPassword(ctx context.Context, a Account) error {
 	if !old || time.Duration(age)*time.Second < PasswordGrace {
 		return nil
 	}
-	if err := accounts.Apply(ctx, k.DB, []string{"ALTER USER " + a.user() + " DISCARD OLD PASSWORD"}); err != nil {
+	if err := accounts.Apply(ctx, s.DB, []string{"ALTER USER " + a.user() + " DISCARD OLD PASSWORD"}); err != nil {
 		return fmt.Errorf("discard the owner's old password: %w", err)
 	}
 	return nil

@@ -25,10 +25,10 @@ const (
 	barrierLimit = 3 * time.Second
 )
 
-// recordKeeper keeps the record of the members while the server leads: who is online has
+// recordWriter keeps the record of the members while the server leads: who is online has
 // joined, and who has left is out of it. A member joins only once the record with it is on
 // this volume.
-type recordKeeper struct {
+type recordWriter struct {
 	run   *serverRun
 	store *membership.Store
 	// view is that of the last reading, and read when that was.
@@ -40,11 +40,11 @@ type recordKeeper struct {
 	waiting []string
 }
 
-func newRecordKeeper(r *serverRun) *recordKeeper {
-	return &recordKeeper{run: r, store: r.newStore()}
+func newRecordWriter(r *serverRun) *recordWriter {
+	return &recordWriter{run: r, store: r.newStore()}
 }
 
-func (k *recordKeeper) follow(ctx context.Context) {
+func (k *recordWriter) follow(ctx context.Context) {
 	for clock.Sleep(ctx, keepInterval) {
 		o := k.run.member.current()
 		if !serving.IsPrimary(o) {
@@ -62,7 +62,7 @@ func (k *recordKeeper) follow(ctx context.Context) {
 }
 
 // askOthers asks the other members while the view has not all of them.
-func (k *recordKeeper) askOthers(ctx context.Context, o group.Observation) []peer {
+func (k *recordWriter) askOthers(ctx context.Context, o group.Observation) []peer {
 	record := k.run.persisted.Record()
 	if len(o.View.Members) >= len(k.run.ListMembers()) && len(record.Entries) == len(o.View.Members) {
 		return nil
@@ -72,7 +72,7 @@ func (k *recordKeeper) askOthers(ctx context.Context, o group.Observation) []pee
 
 // isDue says whether the record is to be read: the members have changed, one waits to join or
 // has joined, or a while has passed.
-func (k *recordKeeper) isDue(o group.Observation, found []peer) bool {
+func (k *recordWriter) isDue(o group.Observation, found []peer) bool {
 	age := clock.Boottime() - k.read
 	waiting := listWaiting(found)
 	switch {
@@ -111,7 +111,7 @@ func listWaiting(found []peer) []string {
 
 // settle reads the record and brings it up to date. The view is newer than the reading: the
 // group agrees on something in between.
-func (k *recordKeeper) settle(ctx context.Context, found []peer) error {
+func (k *recordWriter) settle(ctx context.Context, found []peer) error {
 	r := k.run
 	record, err := k.store.ReadAndKeep(ctx, r.name, r.persisted)
 	if err != nil {
@@ -156,7 +156,7 @@ func (k *recordKeeper) settle(ctx context.Context, found []peer) error {
 
 // confirmStart lets clients in where this member's start of the group is still the last
 // one. Another one may have been asked to start it while this one stood still.
-func (k *recordKeeper) confirmStart(record group.Record, o group.Observation) error {
+func (k *recordWriter) confirmStart(record group.Record, o group.Observation) error {
 	term := k.run.member.claim()
 	if term == 0 {
 		return nil
@@ -170,7 +170,7 @@ func (k *recordKeeper) confirmStart(record group.Record, o group.Observation) er
 
 // isGone says whether a recorded member never comes back: its pod runs on other data by now,
 // or was scaled away.
-func (k *recordKeeper) isGone(ctx context.Context, e group.Entry, found []peer) bool {
+func (k *recordWriter) isGone(ctx context.Context, e group.Entry, found []peer) bool {
 	switch e.Pod {
 	case "":
 		return false

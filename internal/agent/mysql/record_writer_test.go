@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -28,7 +29,7 @@ func detachedPeer(pod, uuid string) peer {
 
 // The record is read when the members change and when one waits, and seldom otherwise.
 func TestRecordIsReadWhenItMatters(t *testing.T) {
-	k := newRecordKeeper(newTestRun(t, agentapi.ClusterConfig{}))
+	k := newRecordWriter(newTestRun(t, agentapi.ClusterConfig{}))
 	o := group.Observation{UUID: own, State: group.Online, View: inView("1", own)}
 	read := func() { k.view, k.read = o.View.ID, clock.Boottime() }
 	if !k.isDue(o, nil) {
@@ -79,7 +80,7 @@ func TestRecordIsReadWhenItMatters(t *testing.T) {
 // A member leaves the record only where its data is not used any more.
 func TestMembersThatAreGone(t *testing.T) {
 	r := newTestRun(t, agentapi.ClusterConfig{})
-	k := newRecordKeeper(r)
+	k := newRecordWriter(r)
 	r.peers.status = func(_ context.Context, pod string) (agentapi.Status, error) {
 		if pod == "orders-7" {
 			return agentapi.Status{}, syscall.ECONNREFUSED
@@ -108,7 +109,7 @@ func TestMembersThatAreGone(t *testing.T) {
 
 // A start of the group by this member counts only while its claim is the last one.
 func TestStartIsConfirmed(t *testing.T) {
-	k := newRecordKeeper(newTestRun(t, agentapi.ClusterConfig{}))
+	k := newRecordWriter(newTestRun(t, agentapi.ClusterConfig{}))
 	record := group.Record{Group: "g"}.WithJoining(own, "orders-0").WithClaim(own)
 	o := group.Observation{UUID: own}
 	k.run.member.startsGroup(1)
@@ -182,5 +183,31 @@ func TestRevisionOfTheStatus(t *testing.T) {
 	}
 	if change(func(m *mysqlapi.MemberReport) { m.ViewID = "2" }) == first {
 		t.Error("another view makes none")
+	}
+}
+
+// Members without data are cloned one after the other, and none waits for long for one that
+// does not begin.
+func TestCopiesQueue(t *testing.T) {
+	at := func(ordinal int, phase group.Phase, state agentapi.State) peer {
+		return peer{Report: group.Report{Pod: "orders-" + strconv.Itoa(ordinal), Ordinal: ordinal, Phase: phase}, Status: agentapi.Status{State: state}}
+	}
+	for _, c := range []struct {
+		name    string
+		found   []peer
+		waiting bool
+		want    string
+	}{
+		{"no other one", []peer{at(0, group.InGroup, agentapi.StateRunning)}, true, ""},
+		{"one clones", []peer{at(1, group.Empty, agentapi.StateCloning)}, false, "orders-1"},
+		{"one clones beside its data", []peer{at(1, group.Down, agentapi.StateCloning)}, false, "orders-1"},
+		{"one is about to", []peer{at(1, group.Empty, agentapi.StateWaiting)}, true, "orders-1"},
+		{"one does not begin", []peer{at(1, group.Empty, agentapi.StateWaiting)}, false, ""},
+		{"one is held", []peer{at(1, group.Empty, agentapi.StateHeld)}, true, ""},
+		{"one comes after this one", []peer{at(3, group.Empty, agentapi.StateCloning)}, true, ""},
+	} {
+		if got := findFirstInLine(c.found, 2, c.waiting); got != c.want {
+			t.Errorf("%s: %q", c.name, got)
+		}
 	}
 }
