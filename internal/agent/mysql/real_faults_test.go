@@ -114,6 +114,9 @@ func TestRealOutageOfAll(t *testing.T) {
 		r.killServer()
 	}
 	acknowledged := stop()
+	for _, r := range runs {
+		r.until("down", func(s agentapi.Status) bool { return !s.Serving })
+	}
 	untilWhole(t, runs)
 	untilRows(t, runs, acknowledged)
 
