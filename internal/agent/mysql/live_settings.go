@@ -109,10 +109,11 @@ func (a *mysqlAgent) reportConfig(hash, refused string, pending []string) {
 	})
 }
 
-// takeConfig takes a new configuration up without a restart, as far as that goes.
-func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
+// takeConfig takes a new configuration up without a restart, as far as that goes. It fails
+// where that is to be tried again.
+func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) error {
 	if config == nil || config.Hash == l.taken {
-		return
+		return nil
 	}
 	a := l.agent
 	wanted := settings.ComputeSettings(a.newSettingsInput(config, l.group, config.Parameters))
@@ -122,7 +123,7 @@ func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 		l.taken = config.Hash
 		a.o.Log.Warn("the configuration is refused", "hash", config.Hash, "error", err.Error())
 		a.reportConfig("", err.Error(), a.Store.Get().PendingRestart)
-		return
+		return nil
 	}
 	var applied server.Applied
 	if err == nil {
@@ -130,13 +131,12 @@ func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 	}
 	l.noteTaken(applied.Taken, wanted)
 	if err != nil {
-		a.o.Log.Warn("the configuration is not taken up yet", "error", err.Error())
-		return
+		return err
 	}
 	l.taken = config.Hash
 	if len(applied.Refused) > 0 {
 		a.reportConfig("", describeRefused(applied.Refused), applied.Pending)
-		return
+		return nil
 	}
 	l.parameters = config.Parameters
 	a.reportConfig(config.Hash, describeAdjusted(adjusted, config.Parameters), applied.Pending)
@@ -144,6 +144,7 @@ func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) {
 	if len(applied.Pending) == 0 {
 		l.keepProven()
 	}
+	return nil
 }
 
 // noteTaken records which settings the server has changed.

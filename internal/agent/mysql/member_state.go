@@ -158,6 +158,9 @@ type detachedState struct {
 // reportDetached reports a member whose server is in no group.
 func (m *memberState) reportDetached(o group.Observation, d detachedState) {
 	m.observe(o)
+	if now := m.run.Store.Get(); now.State != d.state || now.Message != d.message {
+		m.run.o.Log.Info("state", "state", d.state, "hold", d.hold, "message", d.message)
+	}
 	m.publish(o, d.starting, d.hold, func(st *agentapi.Status) {
 		st.State, st.Message, st.Role, st.Serving, st.Lag = d.state, d.message, v1alpha1.RoleMember, false, -1
 		changeReport(st, func(r *mysqlapi.MemberReport) { r.Missing, r.Errant = d.plan.Missing, d.plan.Errant.String() })

@@ -18,6 +18,8 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/firstdatabase"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/mysqltest"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
@@ -231,6 +233,16 @@ func TestRealOneMember(t *testing.T) {
 	r.killServer()
 	r.until("another run", func(s agentapi.Status) bool { return !s.Serving })
 	r.untilState(agentapi.StateRunning)
+
+	// Another certificate is served without a restart.
+	before := r.Store.Get().TLSHash
+	w.renewCertificates()
+	r.until("another certificate", func(s agentapi.Status) bool {
+		bundle, _ := r.Certificates.Current()
+		taken, err := firstdatabase.LoginAt(r.o.socket(), mysqltest.Host, bundle.CAPEM)(t.Context(), "app", "first-password")
+		return s.TLSHash != before && err == nil && taken
+	})
+
 	w.client.PrependReactor("*", "leases", failAll)
 	r.killServer()
 	r.until("another run", func(s agentapi.Status) bool { return !s.Serving })

@@ -81,6 +81,21 @@ func (w *world) setPassword(password string) {
 	}
 }
 
+// renewCertificates mounts certificates of another authority.
+func (w *world) renewCertificates() {
+	w.t.Helper()
+	next := mysqltest.NewTLSDir(w.t)
+	for _, name := range []string{"ca.crt", "tls.crt", "tls.key"} {
+		data, err := os.ReadFile(filepath.Join(next, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(w.tls, name), data, 0o600)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 // configure writes the ConfigMap, as the operator does, and returns its hash.
 func (w *world) configure(change func(*agentapi.ClusterConfig)) string {
 	w.t.Helper()

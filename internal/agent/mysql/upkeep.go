@@ -53,7 +53,7 @@ func (u *upkeep) follow(ctx context.Context) {
 			pause = upkeepInterval / 4 // clients wait
 		}
 		u.note(ctx, "the first database is not ready", u.ensureAccount(ctx))
-		u.run.settings.takeConfig(ctx, u.run.currentConfig())
+		u.note(ctx, "the configuration is not taken up yet", u.run.settings.takeConfig(ctx, u.run.currentConfig()))
 		u.note(ctx, "the certificate is not taken up", u.takeCertificate(ctx))
 		u.noteServing()
 		u.note(ctx, "the data that a copy has replaced is not removed", u.dropOldData())

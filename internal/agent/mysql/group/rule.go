@@ -221,12 +221,16 @@ func (s Situation) planBoot() Plan {
 		return Plan{Missing: missing, Reason: "these members must answer first, for they may hold the latest writes: " + strings.Join(missing, ", ")}
 	}
 	newest, ok := findNewest(present)
+	holdsClaim := s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID}
+	if ok && (s.Forced || holdsClaim) && s.Self.Held().Contains(newest.Held()) {
+		newest = s.Self // a person names it, or it has claimed the start: no ordinal decides
+	}
 	switch {
 	case !ok:
 		return Plan{Action: Hold, Reason: "no member holds all transactions of the others: " + describeDifferences(present)}
 	case newest.UUID != s.Self.UUID:
 		return Plan{Reason: newest.Pod + " starts the group"}
-	case s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID} && len(missing) == 0:
+	case holdsClaim && len(missing) == 0:
 		return Plan{Action: StartGroup, Reason: "it holds all transactions of the recorded members"}
 	case s.Forced:
 		return Plan{Action: ClaimBoot, Record: s.Record.WithForcedClaim(s.Self.UUID, listUUIDs(present)), Missing: missing, Reason: "a person requests it"}
