@@ -45,7 +45,9 @@ func (g *groupLoop) follow(ctx context.Context) {
 		pause = g.step(ctx)
 	}
 	if g.under != nil {
-		<-g.under
+		if err := <-g.under; err != nil {
+			g.run.o.Log.Info("what was under way has ended", "error", err.Error())
+		}
 	}
 }
 

@@ -220,22 +220,34 @@ func (s Situation) planBoot() Plan {
 	if len(missing) > 0 && !s.Forced {
 		return Plan{Missing: missing, Reason: "these members must answer first, for they may hold the latest writes: " + strings.Join(missing, ", ")}
 	}
-	newest, ok := findNewest(present)
-	holdsClaim := s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID}
-	if ok && (s.Forced || holdsClaim) && s.Self.Held().Contains(newest.Held()) {
-		newest = s.Self // a person names it, or it has claimed the start: no ordinal decides
-	}
+	starter, ok := s.chooseStarter(present)
 	switch {
 	case !ok:
 		return Plan{Action: Hold, Reason: "no member holds all transactions of the others: " + describeDifferences(present)}
-	case newest.UUID != s.Self.UUID:
-		return Plan{Reason: newest.Pod + " starts the group"}
-	case holdsClaim && len(missing) == 0:
+	case starter.UUID != s.Self.UUID:
+		return Plan{Reason: starter.Pod + " starts the group"}
+	case s.holdsClaim() && len(missing) == 0:
 		return Plan{Action: StartGroup, Reason: "it holds all transactions of the recorded members"}
 	case s.Forced:
 		return Plan{Action: ClaimBoot, Record: s.Record.WithForcedClaim(s.Self.UUID, listUUIDs(present)), Missing: missing, Reason: "a person requests it"}
 	}
 	return Plan{Action: ClaimBoot, Record: s.Record.WithClaim(s.Self.UUID), Reason: "it holds all transactions of the recorded members"}
+}
+
+// holdsClaim says whether this member's claim to start the group is the last one.
+func (s Situation) holdsClaim() bool {
+	return s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID}
+}
+
+// chooseStarter is the member that starts the group. Of several that hold as much it is the
+// one that a person names, or that has claimed the start; otherwise the ordinal decides.
+func (s Situation) chooseStarter(present []Report) (Report, bool) {
+	newest, ok := findNewest(present)
+	recorded := slices.ContainsFunc(present, func(r Report) bool { return r.UUID == s.Self.UUID })
+	if ok && recorded && (s.Forced || s.holdsClaim()) && s.Self.Held().Contains(newest.Held()) {
+		return s.Self, true
+	}
+	return newest, ok
 }
 
 // listRecorded are the recorded members that are detached, with the own one, and the

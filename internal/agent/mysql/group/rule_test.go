@@ -102,6 +102,7 @@ func TestPlanStart(t *testing.T) {
 		{"one that knows no record does not", Situation{Self: detached(0, "G:1-9")}, Wait, "cannot be read"},
 		{"a request leaves one behind", Situation{Self: detached(0, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(1, "G:1-9")}}, ClaimBoot, "requests"},
 		{"a request names one of two equal ones", Situation{Self: detached(1, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(0, "G:1-9")}}, ClaimBoot, "requests"},
+		{"a request starts no member that is not recorded", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{detached(0, "G:1-9")}}, Wait, "a-0 starts"},
 		{"the one that has claimed starts", Situation{Self: detached(1, "G:1-9"), Record: recorded(0, 1).WithClaim(uuidOf(1)), RecordKnown: true, Claimed: 1, Peers: []Report{detached(0, "G:1-9")}}, StartGroup, ""},
 		{"a request does not prefer older data", Situation{Self: detached(0, "G:1-8"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(1, "G:1-9")}}, Wait, "a-1 starts"},
 		{"a request makes no second group", Situation{Self: detached(0, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{with(detached(1, "G:1-9"), func(r *Report) { r.Phase = Starting })}}, Wait, "about to be"},
