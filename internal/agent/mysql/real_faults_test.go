@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -101,6 +102,29 @@ func TestRealKilledPrimaryIsReplaced(t *testing.T) {
 	untilRows(t, runs, stop())
 	if i := slices.Index(runs, next); w.label(i) != v1alpha1.RolePrimary {
 		next.until("labelled", func(agentapi.Status) bool { return w.label(i) == v1alpha1.RolePrimary })
+	}
+}
+
+// A primary whose server stood still is expelled. Its agent starts the server again, which
+// joins with nothing of its own; no acknowledged write is lost.
+func TestRealPrimaryThatStoodStillComesBack(t *testing.T) {
+	w := newWorld(t, 3)
+	runs := w.create()
+	runs[0].exec(createTable)
+	stop := write(t, runs[1:])
+	runs[0].exec("INSERT INTO app_1.t (x) VALUES ('before')")
+	before := runs[0].query("SELECT @@GLOBAL.server_uuid")
+	runs[0].signal(syscall.SIGSTOP)
+	next, _ := findPrimary(t, runs, runs[0])
+	next.until("a view without it", func(s agentapi.Status) bool { return len(readReport(s).View) == 2 })
+	runs[0].signal(syscall.SIGCONT)
+	untilWhole(t, runs)
+	untilRows(t, runs, stop()+1)
+	if runs[0].uuid() != before {
+		t.Error("it has other data")
+	}
+	if s := runs[0].Store.Get(); s.Role != v1alpha1.RoleReplica {
+		t.Errorf("its role is %s", s.Role)
 	}
 }
 

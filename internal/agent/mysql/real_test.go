@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -238,21 +240,20 @@ func (r *run) query(query string) string {
 }
 
 // killServer kills the member's server.
-func (r *run) killServer() {
+func (r *run) killServer() { r.signal(syscall.SIGKILL) }
+
+// signal sends a signal to the member's server.
+func (r *run) signal(signal syscall.Signal) {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.o.RunDir, "mysqld.pid"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(string(text[:len(text)-1]))
-	if err != nil {
-		r.t.Fatal(err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = syscall.Kill(pid, signal)
 	}
-	process, err := os.FindProcess(pid)
 	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := process.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
 }
