@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
@@ -28,13 +29,14 @@ type ClusterConfig struct {
 	// recorded system identifier, and no volume that is older. A Lease that an earlier cluster of the name
 	// left behind then says nothing.
 	Fresh bool `json:"fresh,omitempty"`
-	// FirstDatabase is what new data of PostgreSQL is made with.
+	// FirstDatabase is what new data of PostgreSQL and of MySQL is made with.
 	postgresapi.FirstDatabase
 	// VolumeSize of a member, in bytes; settings are derived from it.
 	VolumeSize int64 `json:"volumeSize,omitempty"`
 	etcdapi.GroupConfig
 	postgresapi.RequestConfig
 	postgresapi.FailoverConfig
+	mysqlapi.ReplicationConfig
 	// Archive is where the WAL goes, all the time; nil for nowhere.
 	Archive *ArchiveConfig `json:"archive,omitempty"`
 }

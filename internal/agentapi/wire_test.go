@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
@@ -18,7 +19,7 @@ import (
 // packages of their own is read the same, and is written with the same keys.
 func TestWireStaysFlat(t *testing.T) {
 	for file, into := range map[string]any{
-		"config_postgres.json": &ClusterConfig{}, "config_etcd.json": &ClusterConfig{},
+		"config_postgres.json": &ClusterConfig{}, "config_etcd.json": &ClusterConfig{}, "config_mysql.json": &ClusterConfig{},
 		"restore_etcd.json": &RestoreTask{},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -47,11 +48,12 @@ func TestWireStaysFlat(t *testing.T) {
 	}
 }
 
-// Members of both engines report byte for byte what they did when their fields stood
-// in one type.
+// Members of all engines report byte for byte what was recorded: those of PostgreSQL and
+// etcd what they did when their fields stood in one type.
 func TestWireOfStatusIsUnchanged(t *testing.T) {
 	for engine, decode := range map[string]func([]byte) (Status, error){
 		"postgres": DecodeStatus[postgresapi.ReplicationStatus], "etcd": DecodeStatus[etcdapi.GroupStatus],
+		"mysql": DecodeStatus[mysqlapi.GroupStatus],
 	} {
 		t.Run(engine, func(t *testing.T) {
 			for _, form := range []string{".json", ".wire"} {
@@ -120,8 +122,9 @@ func TestWireIsRecordedInFull(t *testing.T) {
 		of    []reflect.Type
 		files []string
 	}{
-		{[]reflect.Type{reflect.TypeFor[Status](), reflect.TypeFor[postgresapi.ReplicationStatus](), reflect.TypeFor[etcdapi.GroupStatus]()}, []string{"status_postgres.json", "status_etcd.json"}},
-		{[]reflect.Type{reflect.TypeFor[ClusterConfig]()}, []string{"config_postgres.json", "config_etcd.json"}},
+		{[]reflect.Type{reflect.TypeFor[Status](), reflect.TypeFor[postgresapi.ReplicationStatus](), reflect.TypeFor[etcdapi.GroupStatus](), reflect.TypeFor[mysqlapi.GroupStatus]()}, []string{"status_postgres.json", "status_etcd.json", "status_mysql.json"}},
+		{[]reflect.Type{reflect.TypeFor[mysqlapi.MemberReport]()}, []string{"report_mysql.json"}},
+		{[]reflect.Type{reflect.TypeFor[ClusterConfig]()}, []string{"config_postgres.json", "config_etcd.json", "config_mysql.json"}},
 	} {
 		recorded := map[string]bool{}
 		for _, file := range c.files {

@@ -16,6 +16,23 @@ const (
 	PhaseInGroup = "inGroup"
 )
 
+// States of a member of a view, as MySQL writes them. Others may come.
+const (
+	StateOnline      = "ONLINE"
+	StateRecovering  = "RECOVERING"
+	StateUnreachable = "UNREACHABLE"
+)
+
+// Details of Status.Details, of a primary.
+const (
+	// DetailDatabase and DetailOwner are the first database and its owner that exist.
+	DetailDatabase = "database"
+	DetailOwner    = "owner"
+	// DetailAbsent names what of the first database and its owner does not exist. It is not
+	// made again.
+	DetailAbsent = "absent"
+)
+
 // GroupStatus is what only members of MySQL report.
 type GroupStatus struct {
 	// GroupReplication is the member's part in the group; nil while it knows nothing of it.
@@ -32,7 +49,7 @@ type MemberReport struct {
 	// Phase is one of those above.
 	Phase string `json:"phase"`
 	// Executed, Received and Purged are sets of GTIDs, on one line. They change with each
-	// write.
+	// write, and make no new revision.
 	Executed string `json:"executed,omitempty"`
 	Received string `json:"received,omitempty"`
 	Purged   string `json:"purged,omitempty"`
@@ -43,6 +60,18 @@ type MemberReport struct {
 	// Persisted are the UUIDs of the servers that may be in the group, by the record on the
 	// member's volume.
 	Persisted []string `json:"persisted,omitempty"`
+	// Missing are, of a member that waits to start the group anew, the pods that must answer
+	// first, sorted; a server whose pod is not known is named by its UUID. Their volumes may
+	// hold the latest writes.
+	Missing []string `json:"missing,omitempty"`
+	// Errant are, of a member that is held for HoldDataDiverged, the transactions that the
+	// group does not have: a set of GTIDs on one line.
+	Errant string `json:"errant,omitempty"`
+	// Refused is the ID of the request that this member cannot carry out now, and
+	// RefusedReason why; empty for none. Status.Recovered is the last RecoveryRequest or
+	// CloneRequest that was carried out.
+	Refused       string `json:"refused,omitempty"`
+	RefusedReason string `json:"refusedReason,omitempty"`
 }
 
 // ViewMember is one member of a view.
@@ -54,4 +83,36 @@ type ViewMember struct {
 	State   string `json:"state"`
 	Primary bool   `json:"primary,omitempty"`
 	Version string `json:"version,omitempty"`
+}
+
+// HasMajority says whether the member is in a group that takes writes, as it sees it: more
+// than half of the members can be reached, one of them online.
+func (m *MemberReport) HasMajority() bool {
+	if m == nil || m.Phase != PhaseInGroup {
+		return false
+	}
+	reached, online := 0, 0
+	for _, v := range m.View {
+		switch v.State {
+		case StateOnline:
+			reached++
+			online++
+		case StateRecovering:
+			reached++
+		}
+	}
+	return online > 0 && 2*reached > len(m.View)
+}
+
+// Primary is the UUID of the server that leads, as the member sees it; empty for none.
+func (m *MemberReport) Primary() string {
+	if m == nil {
+		return ""
+	}
+	for _, v := range m.View {
+		if v.Primary && v.State == StateOnline {
+			return v.ServerUUID
+		}
+	}
+	return ""
 }

@@ -99,6 +99,8 @@ type Plan struct {
 	Record Record
 	// Errant are transactions that the group does not have.
 	Errant mysqlgtid.Set
+	// Foreign says, of Hold, that the data is of another group.
+	Foreign bool
 	// Missing are the pods, or the servers, that must answer first.
 	Missing []string
 	Reason  string
@@ -147,7 +149,7 @@ func (s Situation) planJoin(peers []Report) Plan {
 		return Plan{Action: CloneFrom, Peer: first.Pod, Reason: "the volume is empty"}
 	}
 	if s.Self.Group != first.Group {
-		return Plan{Action: Hold, Reason: fmt.Sprintf("the data is of the group %s, and %s is in %s", s.Self.Group, first.Pod, first.Group)}
+		return Plan{Action: Hold, Foreign: true, Reason: fmt.Sprintf("the data is of the group %s, and %s is in %s", s.Self.Group, first.Pod, first.Group)}
 	}
 	if s.Self.Phase != Detached {
 		return Plan{Reason: "the own server is not ready"}
@@ -209,7 +211,7 @@ func (s Situation) planBoot() Plan {
 		}
 	}
 	if s.Record.Group != "" && s.Record.Group != s.Self.Group {
-		return Plan{Action: Hold, Reason: fmt.Sprintf("the data is of the group %s, and %s is recorded", s.Self.Group, s.Record.Group)}
+		return Plan{Action: Hold, Foreign: true, Reason: fmt.Sprintf("the data is of the group %s, and %s is recorded", s.Self.Group, s.Record.Group)}
 	}
 	if len(s.Record.Entries) == 0 {
 		return Plan{Reason: "no member of the group is recorded"}
@@ -218,18 +220,34 @@ func (s Situation) planBoot() Plan {
 	if len(missing) > 0 && !s.Forced {
 		return Plan{Missing: missing, Reason: "these members must answer first, for they may hold the latest writes: " + strings.Join(missing, ", ")}
 	}
-	newest, ok := findNewest(present)
+	starter, ok := s.chooseStarter(present)
 	switch {
 	case !ok:
 		return Plan{Action: Hold, Reason: "no member holds all transactions of the others: " + describeDifferences(present)}
-	case newest.UUID != s.Self.UUID:
-		return Plan{Reason: newest.Pod + " starts the group"}
-	case s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID} && len(missing) == 0:
+	case starter.UUID != s.Self.UUID:
+		return Plan{Reason: starter.Pod + " starts the group"}
+	case s.holdsClaim() && len(missing) == 0:
 		return Plan{Action: StartGroup, Reason: "it holds all transactions of the recorded members"}
 	case s.Forced:
 		return Plan{Action: ClaimBoot, Record: s.Record.WithForcedClaim(s.Self.UUID, listUUIDs(present)), Missing: missing, Reason: "a person requests it"}
 	}
 	return Plan{Action: ClaimBoot, Record: s.Record.WithClaim(s.Self.UUID), Reason: "it holds all transactions of the recorded members"}
+}
+
+// holdsClaim says whether this member's claim to start the group is the last one.
+func (s Situation) holdsClaim() bool {
+	return s.Claimed > 0 && s.Record.Boot == Boot{s.Claimed, s.Self.UUID}
+}
+
+// chooseStarter is the member that starts the group. Of several that hold as much it is the
+// one that a person names, or that has claimed the start; otherwise the ordinal decides.
+func (s Situation) chooseStarter(present []Report) (Report, bool) {
+	newest, ok := findNewest(present)
+	recorded := slices.ContainsFunc(present, func(r Report) bool { return r.UUID == s.Self.UUID })
+	if ok && recorded && (s.Forced || s.holdsClaim()) && s.Self.Held().Contains(newest.Held()) {
+		return s.Self, true
+	}
+	return newest, ok
 }
 
 // listRecorded are the recorded members that are detached, with the own one, and the
