@@ -9,7 +9,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1",message="spec.replicas must be odd: an even number of members bears no more failures than one less",fieldPath=".replicas"
 // +kubebuilder:validation:XValidation:rule="has(self.backup) && has(self.backup.enabled) && !self.backup.enabled",message="Holdfast makes no backups of MySQL yet: set spec.backup.enabled to false, and back up the data by other means",fieldPath=".backup"
 // +kubebuilder:validation:XValidation:rule="!has(self.restore)",message="Holdfast restores no backups of MySQL yet: remove spec.restore",fieldPath=".restore"
-// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.storage.size)) || quantity(string(self.storage.size)).compareTo(quantity('1Gi')) >= 0",message="spec.storage.size must be at least 1Gi: MySQL's own files and logs take half of that",fieldPath=".storage.size"
+// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.storage.size)) || quantity(string(self.storage.size)).compareTo(quantity('512Mi')) >= 0",message="spec.storage.size must be at least 512Mi: MySQL's own files and logs take half of that",fieldPath=".storage.size"
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) || !has(self.resources.limits) || !('memory' in self.resources.limits) || !isQuantity(string(self.resources.limits['memory'])) || quantity(string(self.resources.limits['memory'])).compareTo(quantity('1Gi')) >= 0",message="spec.resources.limits.memory must be at least 1Gi: with less, the kernel may kill MySQL under load",fieldPath=".resources"
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || !has(self.tls.certificateSecretRef)",message="MySQL shows clients the certificate that Holdfast makes, and no other yet: remove spec.tls.certificateSecretRef, and have clients trust ca.crt of the connection Secret",fieldPath=".tls"
 type MySQLClusterSpec struct {
@@ -26,7 +26,7 @@ type MySQLClusterSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != string || self.matches('^(8[.]4|9[.]7)([.](0|[1-9][0-9]?))?$')",message="must be a version of MySQL with long-term support: a series, \"8.4\" or \"9.7\", or a patch such as \"9.7.4\""
 	Version string `json:"version"`
 
-	// Storage is the volume of each member, of 1Gi at least.
+	// Storage is the volume of each member, of 512Mi at least.
 	// +required
 	Storage StorageSpec `json:"storage"`
 

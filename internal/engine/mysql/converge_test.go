@@ -124,7 +124,7 @@ func (m *model) apply() {
 // PodNameOf a member.
 func (m *model) PodNameOf(n int) string { return membersOf(m.c).PodName(n) }
 
-// Whatever is declared and whoever is away, no plan takes the majority, or the primary,
+// Whatever is declared and whichever members are away, no plan takes the majority, or the primary,
 // away; and what is declared comes about when all are back.
 func TestConverges(t *testing.T) {
 	for seed := range uint64(12) {

@@ -92,7 +92,7 @@ func TestSwitchoverIsRefused(t *testing.T) {
 		"no ID":              {"@orders-1", func(*world) {}, "has no ID"},
 		"a member that lags": {"1@orders-1", func(w *world) { w.status(1).State = agentapi.StateCatchingUp }, "does not follow the primary closely"},
 		"no pod":             {"1@orders-1", func(w *world) { w.removePod(1) }, "has no pod"},
-		"nobody else":        {"1", func(w *world) { w.removePod(1); w.removePod(2) }, "no other member is online"},
+		"no other member":    {"1", func(w *world) { w.removePod(1); w.removePod(2) }, "no other member is online"},
 		"refused by the agent": {"1@orders-1", func(w *world) {
 			w.pass()
 			w.part(0).Refused, w.part(0).RefusedReason = "1", "it is a version ahead"
@@ -113,7 +113,7 @@ func TestSwitchoverIsRefused(t *testing.T) {
 	}
 }
 
-// One that the cluster was created with surprises nobody later.
+// A request that the cluster was created with is not carried out later.
 func TestRequestAtCreation(t *testing.T) {
 	w := newWorld(t, 3)
 	w.mintSecrets()
@@ -193,7 +193,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 		"a member is on its way":            {func(w *world) { w.part(0).Phase = mysqlapi.PhaseStarting }, "what orders-0 has is not known"},
 		"all are there":                     {func(w *world) { w.part(0).Missing, w.part(1).Missing = nil, nil }, "can go on by themselves"},
 		"each has what another one lacks":   {func(w *world) { w.part(0).Executed = "bbbbbbbb-0000-0000-0000-000000000001:1" }, "each of orders-0, orders-1 holds transactions"},
-		"nobody has data":                   {func(w *world) { w.empty(0); w.empty(1) }, "no member has data"},
+		"no member has data":                {func(w *world) { w.empty(0); w.empty(1) }, "no member has data"},
 		"what one has received counts, too": {func(w *world) { w.part(0).Received = w.c.Status.SystemIdentifier + ":1-13" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestRecoveryIsRefused(t *testing.T) {
 					found += f.Reason + ": " + f.Message
 				}
 			}
-			if !strings.Contains(found, c.want) && name != "nobody has data" || name == "nobody has data" && !strings.Contains(found, "DataMissing") {
+			if !strings.Contains(found, c.want) && name != "no member has data" || name == "no member has data" && !strings.Contains(found, "DataMissing") {
 				t.Errorf("stalled: %q", found)
 			}
 		})
