@@ -70,7 +70,7 @@ unit: ## tests that need nothing but Go
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
 	$(call say,API server tests; the first time Kubernetes is built for them (about five minutes))
-	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./internal/apply/ ./internal/controller/ ./internal/plugin/ ./internal/agent/primarylease/
+	@KUBE_CACHE_MUTATION_DETECTOR=true KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -parallel 6 -timeout 30m ./internal/apply/ ./internal/controller/ ./internal/plugin/ ./internal/agent/primarylease/
 	@cd test && KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags apiserver -timeout 30m ./gitops/ ./toyengine/
 
 etcd-test: $(CLUSTER) ## test the etcd agent with real etcd of ETCD_VERSIONS (a minute each; the first build takes another)

@@ -87,6 +87,9 @@ func (s *server) startControlPlane() error {
 	}
 	flags := s.env.ControlPlane.GetAPIServer().Configure()
 	flags.Set("authorization-mode", "RBAC")
+	// The default of envtest, 254 addresses, ends in the middle of a package's
+	// tests: every Service keeps its own until its namespace is gone.
+	flags.Set("service-cluster-ip-range", "10.0.0.0/16")
 	// Without nodes and kubelets there is nothing to wait for on the way down.
 	flags.Set("shutdown-delay-duration", "0s")
 	config, err := s.env.Start()
@@ -118,6 +121,7 @@ func (s *server) startController() error {
 			"job-controller", "clusterrole-aggregation-controller",
 		}, ","),
 		"--concurrent-gc-syncs=4",
+		"--kube-api-qps=200", "--kube-api-burst=400",
 		"--secure-port=0",
 		"--v=2",
 	)

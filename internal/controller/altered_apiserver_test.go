@@ -18,6 +18,7 @@ import (
 // What a member reset of ALTER SYSTEM is one event and one record in status, and
 // Synced says it as long as the member does.
 func TestAlterSystemIsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	c := w.NewPostgresCluster("orders", 2)
 	w.create(c)

@@ -17,6 +17,7 @@ import (
 // An archive that is turned on begins with a backup, made once however often the
 // operator dies, and status says from when on all can be restored.
 func TestArchiveBeginsWithABackup(t *testing.T) {
+	t.Parallel()
 	archiving := *postgresKind
 	archiving.says = func(s *simulation, pod *corev1.Pod, m *agentapi.Status) {
 		postgresKind.says(s, pod, m)

@@ -72,6 +72,7 @@ func (w *world) growths() []string {
 // Volumes grow as they fill, up to their maximum, and what was declared and
 // rolled out stays so all the time.
 func TestAutoGrow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	c := w.growing("1300Mi")
 	o := w.operate(0)
@@ -127,6 +128,7 @@ func TestAutoGrow(t *testing.T) {
 // A claim of a living member that a client annotates as a former member's grows
 // all the same, and what the client added is drift.
 func TestAutoGrowPastAnAnnotationOfFormerMembers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	c := w.growing("2Gi")
 	edit(w, c, func(c *v1alpha1.PostgresCluster) { c.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
@@ -168,6 +170,7 @@ func (w *world) sizes(members int) []int64 {
 // An operator that dies between two volumes leaves the other one to the next,
 // which knows of the growth by the claim that was written alone.
 func TestCrashWhileGrowing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	c := w.growing("100Gi")
 	settled := w.operate(0)

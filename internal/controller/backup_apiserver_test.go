@@ -162,6 +162,7 @@ func backupByHand(t *testing.T, w *world) {
 // Where the data is to stay, and where no Job can be made any more, deletion
 // waits for nothing.
 func TestDeletingBackups(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.backedUp()
 	w.operate(0)
@@ -208,6 +209,7 @@ func TestDeletingBackups(t *testing.T) {
 // What only a person can fix ends the backup at once, in the pod's own words;
 // anything else is tried again.
 func TestBackupThatFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	c := w.backedUp()
 	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = agentapi.ExitPermanent, "there is no such bucket" })
@@ -229,6 +231,7 @@ func TestBackupThatFails(t *testing.T) {
 
 // No pod waits for keys that are not there; with them the backup goes on.
 func TestBackupWithoutKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.backedUp()
 	edit(w, c, func(c v1alpha1.Cluster) {
@@ -253,6 +256,7 @@ func TestBackupWithoutKeys(t *testing.T) {
 // A cluster that is lost takes its copy in the making with it: the next one of
 // its name is not copied instead, and what was lost is not what it has.
 func TestBackupOfALostCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	lost := w.backedUp()
 	w.operate(0)
@@ -289,6 +293,7 @@ func TestBackupOfALostCluster(t *testing.T) {
 // Where the store knows Jobs by their ServiceAccount, that stays as long as
 // there is something to remove: without spec.backup, and without the cluster.
 func TestBackupKeepsItsAccount(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.backedUp()
 	edit(w, c, func(c v1alpha1.Cluster) {
@@ -336,6 +341,7 @@ func TestBackupKeepsItsAccount(t *testing.T) {
 // The operator dies in the Nth write of a backup and of its deletion, for every
 // N: the cluster is copied once, and what is stored is removed once.
 func TestCrashWhileBackingUp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.backedUp()
 	settled := w.operate(0)
@@ -452,6 +458,7 @@ func backupBySchedule(t *testing.T, w *world) {
 // made the cluster is as ready as it was, BackedUp says why, and what is fixed
 // is seen.
 func TestBackupVolumeComesWithTheFirst(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.backedUp()
 	o := w.operate(0)
@@ -485,6 +492,7 @@ func TestBackupVolumeComesWithTheFirst(t *testing.T) {
 
 // What the schema makes of a declaration, and what kubectl shows.
 func TestBackupDefaults(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	c := w.NewPostgresCluster("orders", 1)

@@ -24,6 +24,7 @@ import (
 // A claim of a member's name that is another client's, be it a retained one of a
 // cluster of another kind, is not only left alone: no pod gets to mount it.
 func TestForeignVolumeIsNotMounted(t *testing.T) {
+	t.Parallel()
 	for name, labels := range map[string]map[string]string{
 		"a person's": nil,
 		"of another kind": {
@@ -64,6 +65,7 @@ func TestForeignVolumeIsNotMounted(t *testing.T) {
 // What a cluster of another kind and the same name left behind is no source of
 // passwords or certificates.
 func TestForeignSecretsAreNotUsed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: w.Namespace, Name: name, Labels: map[string]string{

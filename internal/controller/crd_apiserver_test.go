@@ -62,6 +62,7 @@ var strictly = client.FieldValidation("Strict")
 
 // Every example is accepted as it stands.
 func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	for _, file := range glob(t, "examples/*.yaml") {
@@ -76,6 +77,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 
 // Golden manifests are what the API server takes.
 func TestGoldenManifestsAreAccepted(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	count := 0
@@ -100,6 +102,7 @@ func TestGoldenManifestsAreAccepted(t *testing.T) {
 
 // What kubectl get shows, and that a new object is not yet ready to kstatus.
 func TestColumnsAndDefaults(t *testing.T) {
+	t.Parallel()
 	ofBackups := []string{"BackedUp", "Last Backup", "Drill"}
 	for _, tc := range []struct {
 		crd, kind, version, leads string
@@ -136,6 +139,7 @@ func TestColumnsAndDefaults(t *testing.T) {
 
 // What kubectl get shows of a Database, and what it declares by default.
 func TestColumnsAndDefaultsOfADatabase(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	want := []string{"Engine", "Version", "Replicas", "Ready", "Phase", "Synced", "BackedUp", "Last Backup", "Age", "Status"}
 	if diff := cmp.Diff(want, w.columns("databases.holdfast.dev")); diff != "" {

@@ -118,6 +118,7 @@ func (w *world) judgeDatabase(d *v1alpha1.Database) {
 // Whenever a Database says Ready, its cluster is ready for what it declares: at its
 // creation, and through changes of the spec that follow each other fast.
 func TestDatabaseIsReadyWithItsCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	ends := w.watchDatabases()
 	w.operate(0)
@@ -153,6 +154,7 @@ func TestDatabaseIsReadyWithItsCluster(t *testing.T) {
 // A Database that nothing happens to sends nothing, also while other clients
 // annotate its cluster.
 func TestSteadyDatabaseSendsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, o := w.settledDatabase(nil)
 	for i := range 20 {
@@ -174,6 +176,7 @@ func TestSteadyDatabaseSendsNothing(t *testing.T) {
 // The scale subresource changes the number of members, and kubectl scale of the cluster
 // itself is put back.
 func TestDatabaseIsScaled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, _ := w.settledDatabase(nil)
 	scale := func(obj client.Object, members int32) {
@@ -202,6 +205,7 @@ func TestDatabaseIsScaled(t *testing.T) {
 // Flux's annotation reaches the cluster, and is answered once the cluster has answered
 // it, without a change of Ready.
 func TestRequestOfADatabaseReachesItsCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, _ := w.settledDatabase(nil)
 	transition := conditions.GetLastTransitionTime(d, v1alpha1.ConditionReady)
@@ -222,6 +226,7 @@ func TestRequestOfADatabaseReachesItsCluster(t *testing.T) {
 // A suspended Database suspends its cluster. Then it reports what other clients change
 // there, and puts it back afterwards.
 func TestSuspendedDatabase(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, _ := w.settledDatabase(nil)
 	edit(w, d, func(d *v1alpha1.Database) { d.Spec.Suspend = true })
@@ -245,6 +250,7 @@ func TestSuspendedDatabase(t *testing.T) {
 // The operator dies in the Nth write of a creation and of a change, for every N, and
 // another one goes on. Nothing is made twice.
 func TestDatabaseAfterACrash(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	crashed := 0
 	for n := 1; n < mostWrites; n++ {

@@ -81,6 +81,7 @@ func driftOfTheCluster(t *testing.T, path string, change func(*v1alpha1.Postgres
 // In mode Report a change stays and is reported, and so it is without drift for a path
 // that is ignored.
 func TestDriftOfTheClusterIsReported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, _ := w.settledDatabase(func(d *v1alpha1.Database) { d.Spec.Drift.Mode = v1alpha1.DriftReport })
 	edit(w, w.clusterOf(d), func(c *v1alpha1.PostgresCluster) { c.Spec.Parameters = v1alpha1.Parameters{"work_mem": "9MB"} })
@@ -108,6 +109,7 @@ func TestDriftOfTheClusterIsReported(t *testing.T) {
 
 // A cluster that was deleted by itself is made again.
 func TestDeletedClusterIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, _ := w.settledDatabase(nil)
 	before := w.clusterOf(d)
@@ -123,6 +125,7 @@ func TestDeletedClusterIsMadeAgain(t *testing.T) {
 // A cluster that is a person's own is never taken over, and is the Database's once it
 // is gone. Before that, the operator does not touch it.
 func TestForeignClusterIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	for name, labels := range map[string]map[string]string{
 		"a person's":             nil,
 		"with Holdfast's labels": {v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelCluster: "orders", v1alpha1.LabelKind: "database"},
@@ -156,6 +159,7 @@ func TestForeignClusterIsLeftAlone(t *testing.T) {
 // With --cascade=orphan the cluster stays, as its own, and goes on. A Database of the
 // same name does not take it back.
 func TestOrphanedClusterStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	d, o := w.settledDatabase(func(d *v1alpha1.Database) { d.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
 	before := w.clusterOf(d)
@@ -198,6 +202,7 @@ func (w *world) deleteDatabase(d *v1alpha1.Database, how metav1.DeletionPropagat
 // While a Database is deleted with --cascade=orphan, whatever wakes the operator, the
 // cluster never gets its owner reference back: it would go with the Database.
 func TestOrphaningIsNotUndone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	o := w.operate(0)
 	for i := range 15 {
@@ -221,6 +226,7 @@ func TestOrphaningIsNotUndone(t *testing.T) {
 
 // A Database goes with its cluster, and what is left of it is what the policy says.
 func TestDatabaseIsDeleted(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionRetain, v1alpha1.DeletionDelete} {
 		for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationBackground} {
 			t.Run(string(policy)+"/"+string(how), func(t *testing.T) {

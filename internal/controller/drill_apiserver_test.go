@@ -185,6 +185,7 @@ func drillPasses(t *testing.T, w *world) {
 // A drill that fails says what cannot be relied on, until one passes. The database
 // serves. With verify all of it goes.
 func TestDrillThatFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.simulation.drills.set(func(d *drills) { d.fault = "table public.orders: a page is torn" })
 	c, _ := w.drilled()
@@ -217,6 +218,7 @@ func TestDrillThatFails(t *testing.T) {
 // An operator that dies in any of its writes goes on from there: one drill is
 // made of a slot.
 func TestDrillSurvivesTheOperator(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c, _ := w.drilled()
 	over := false
@@ -245,6 +247,7 @@ func TestDrillSurvivesTheOperator(t *testing.T) {
 // A backup that is deleted while it is restored on trial keeps its data until
 // then; a Job that a user deletes is made again.
 func TestDrillKeepsItsBackup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.simulation.drills.set(func(d *drills) { d.held = true })
 	c, b := w.drilled()
@@ -272,6 +275,7 @@ func TestDrillKeepsItsBackup(t *testing.T) {
 // A cluster that is deleted takes along what a drill needs, whatever becomes of
 // its own volumes.
 func TestDrillGoesWithItsCluster(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	w.simulation.drills.set(func(d *drills) { d.held = true })
 	c, _ := w.drilled()

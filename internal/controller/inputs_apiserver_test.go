@@ -63,6 +63,7 @@ func judgeMessage(t *testing.T, message, field, says string) {
 // What people write wrong is refused with the field as they wrote it, what is
 // allowed, or the remedy.
 func TestBadInputIsNamed(t *testing.T) {
+	t.Parallel()
 	rows := readInputs(t, "inputs.yaml")
 	if len(rows) < 80 {
 		t.Errorf("%d rows", len(rows))
@@ -105,6 +106,7 @@ func readInputs(t *testing.T, file string) []badInput {
 // Where a value has a wrong YAML type, the API server speaks in its own words
 // before any rule is asked: the troubleshooting page lists them with the remedy.
 func TestWrongTypesAreDocumented(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "guides", "troubleshooting.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +132,7 @@ func TestWrongTypesAreDocumented(t *testing.T) {
 // A whole number without quotes is taken up as its digits: by the schema, the
 // operator, and what members are configured with.
 func TestWholeNumbersMeanTheirDigits(t *testing.T) {
+	t.Parallel()
 	eachKind(t, func(t *testing.T, w *world) {
 		obj := badInput{Kind: w.kind.name, Spec: map[string]any{
 			"backup": map[string]any{"enabled": false}, "parameters": map[string]any{w.kind.setting: 8192},

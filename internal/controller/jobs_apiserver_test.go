@@ -133,6 +133,7 @@ func (j *jobs) report(ctx context.Context, s *simulation, pod *corev1.Pod) error
 
 // A pod whose Backup was deleted and made anew has nothing to say of that.
 func TestReportOfAnotherBackup(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t, kind: etcdKind}
 	b := w.backup("first", v1alpha1.DeletionRetain)
 	if err := w.As(t, "kubectl").Create(t.Context(), b); err != nil {

@@ -114,6 +114,15 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})
 }
 
+// setUpDatabases makes the controller of Databases.
+func setUpDatabases(parts wiring) error {
+	r := &database.Reconciler{
+		Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.applier, Engines: database.Engines(),
+		Recorder: parts.mgr.GetEventRecorder("holdfast"),
+	}
+	return r.Setup(parts.mgr, 4)
+}
+
 var postgresKind = &kind{
 	name: "PostgresCluster", repository: "docker.io/library/postgres",
 	several: 2, more: 3, stride: 1,
@@ -126,11 +135,7 @@ var postgresKind = &kind{
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
 		e := &postgres.Engine{MemberEngine: parts.members}
-		databases := &database.Reconciler{
-			Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.applier, Engines: database.Engines(),
-			Recorder: parts.mgr.GetEventRecorder("holdfast"),
-		}
-		if err := databases.Setup(parts.mgr, 4); err != nil {
+		if err := setUpDatabases(parts); err != nil {
 			return err
 		}
 		return setUp(w, parts, e, e, func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} })

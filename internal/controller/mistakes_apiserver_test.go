@@ -50,6 +50,7 @@ var machinery = regexp.MustCompile(`&value\.|%!|\bmap\[|v1alpha1\.|\bv1\.[A-Z]|r
 // TestMistakesAreReported: each message names the field as the user wrote it,
 // what is allowed, and the remedy, as a condition and as an event.
 func TestMistakesAreReported(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for _, m := range mistakes {
 		if slices.Contains(names, m.name) {

@@ -3,7 +3,6 @@
 package controller_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fluxcd/pkg/runtime/conditions"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,6 +47,9 @@ var mysqlKind = &kind{
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asMySQL(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
 		e := &mysql.Engine{MemberEngine: parts.members}
+		if err := setUpDatabases(parts); err != nil {
+			return err
+		}
 		return setUp(w, parts, e, e, func() *v1alpha1.MySQLCluster { return &v1alpha1.MySQLCluster{} })
 	},
 	says: func(s *simulation, pod *corev1.Pod, m *agentapi.Status) { mysqlGroupOf(s).says(s, pod, m) },
@@ -143,7 +146,7 @@ func (s *simulation) running(cluster string) (names []string) {
 			names = append(names, p.Name)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a, b) })
 	return names
 }
 
@@ -214,4 +217,34 @@ func TestMySQLRecovery(t *testing.T) {
 	await(w, c, "it went on", func(c *v1alpha1.MySQLCluster) bool {
 		return ready(c) && len(c.Status.Requests) == 1 && strings.HasPrefix(c.Status.Requests[0].Result, "orders-2 went on with its data")
 	})
+}
+
+// A Database of MySQL declares a MySQLCluster, and says what that says.
+func TestDatabaseOfMySQL(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, mysqlKind)
+	w.operate(0)
+	d := w.database("orders", 3)
+	d.Spec.Engine, d.Spec.Version, d.Spec.Bootstrap = v1alpha1.EngineMySQL, "9.7.4", v1alpha1.PostgresBootstrap{Database: "orders", Owner: "shop"}
+	d.Spec.Parameters = v1alpha1.Parameters{"max_connections": "200"}
+	w.create(d)
+	await(w, d, "Ready", ready)
+	if d.Status.Version != "9.7.4" || d.Status.Primary != "orders-0" || *d.Status.Cluster != (v1alpha1.DatabaseCluster{Kind: "MySQLCluster", Name: "orders"}) {
+		t.Errorf("status %+v", d.Status)
+	}
+	c := &v1alpha1.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"}}
+	w.get(c)
+	want := v1alpha1.MySQLClusterSpec{Version: "9.7.4", Parameters: d.Spec.Parameters, Bootstrap: v1alpha1.MySQLBootstrap{Database: "orders", Owner: "shop"}}
+	got := v1alpha1.MySQLClusterSpec{Version: c.Spec.Version, Parameters: c.Spec.Parameters, Bootstrap: c.Spec.Bootstrap}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the cluster (-want +got):\n%s", diff)
+	}
+	edit(w, d, func(d *v1alpha1.Database) {
+		d.Annotations = map[string]string{v1alpha1.AnnotationSwitchover: "first@orders-1"}
+	})
+	await(w, d, "orders-1 leads", func(d *v1alpha1.Database) bool { return ready(d) && d.Status.Primary == "orders-1" })
+	d.Spec.Replicas = new(int32(2))
+	if err := w.person.Update(t.Context(), d); err == nil || !strings.Contains(err.Error(), "spec.replicas must be odd with spec.engine mysql") {
+		t.Errorf("two members: %v", err)
+	}
 }

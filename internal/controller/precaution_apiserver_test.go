@@ -37,6 +37,7 @@ func (w *world) declaredImage() string {
 // The next minor version of etcd waits for a backup, which is made once however
 // often the operator dies, and is not begun without it.
 func TestUpgradeWaitsForBackup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.backedUp()
 	o := w.operate(0)
@@ -81,6 +82,7 @@ func TestUpgradeWaitsForBackup(t *testing.T) {
 
 // To go on without a backup takes a request.
 func TestUpgradeWithoutBackup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	w.simulation.jobs.set(func(j *jobs) { j.code, j.fault = agentapi.ExitPermanent, "the volume is full" })
 	c := w.backedUp()

@@ -14,6 +14,7 @@ import (
 // A pod that admission keeps out is said with the field of the spec, and a
 // StatefulSet that the API server refuses, too; each is over when the spec is.
 func TestWhatAdmissionRefusesIsNamed(t *testing.T) {
+	t.Parallel()
 	eachKind(t, func(t *testing.T, w *world) {
 		c := w.cluster("orders", 1)
 		c.Common().PriorityClassName = "databases"

@@ -66,6 +66,7 @@ func (b behind) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 // Two operators that both see no recorded request choose one target: who comes
 // second writes nothing at all.
 func TestARequestIsAcceptedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.cluster("orders", 3).(*v1alpha1.EtcdCluster)
 	w.create(c)

@@ -152,6 +152,7 @@ func restoreFromBackup(t *testing.T, w *world) {
 
 // A backup that is deleted while it is restored keeps its data until then.
 func TestRestoreKeepsItsBackup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	w.simulation.restores.set(func(r *restores) { r.held = true })
 	b := w.monday("")
@@ -179,6 +180,7 @@ func TestRestoreKeepsItsBackup(t *testing.T) {
 // What only a person can fix is said in the pod's own words; with another spec
 // it is tried again.
 func TestRestoreThatFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	w.simulation.restores.set(func(r *restores) { r.fault = "spec.version: the backup is of a newer one" })
 	w.monday("")
@@ -205,6 +207,7 @@ func TestRestoreThatFails(t *testing.T) {
 // Where nothing was restored, another backup may be named. While a restore is
 // under way it may not, and once it is done nothing follows from it.
 func TestRestoreOfAnotherBackup(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.simulation.restores.set(func(r *restores) { r.held = true })
 	w.monday("")
@@ -272,6 +275,7 @@ func (w *world) awaitFreed(claim *corev1.PersistentVolumeClaim) {
 // A volume of the restore's own may be deleted, such as one that is too small
 // and cannot grow: it is made again.
 func TestRestoreOntoAnotherVolume(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.simulation.restores.set(func(r *restores) { r.fault = "spec.storage.size: too small" })
 	w.monday("")
@@ -295,6 +299,7 @@ func TestRestoreOntoAnotherVolume(t *testing.T) {
 
 // Who takes the labels by which a restore sees what is its own stops nothing.
 func TestRestoreSeesItsOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	w.simulation.restores.set(func(r *restores) { r.held = true })
 	w.monday("")
@@ -326,6 +331,7 @@ func TestRestoreSeesItsOwn(t *testing.T) {
 // Nothing is restored over a volume, or into a cluster that lives; and what is
 // half restored is no database.
 func TestRestoreNeverTakesOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.monday("")
 	w.create(w.keys())
@@ -366,6 +372,7 @@ func TestRestoreNeverTakesOver(t *testing.T) {
 
 // A volume of the name that has nothing to do with Holdfast stays as it is.
 func TestRestoreLeavesStrangersAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	w.monday("")
 	w.create(w.keys())
@@ -386,6 +393,7 @@ func TestRestoreLeavesStrangersAlone(t *testing.T) {
 // A cluster that is deleted in the middle leaves a part of a database, or
 // nothing, as its deletionPolicy says. Nothing begins on such a part.
 func TestDeletionWhileRestoring(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionRetain, v1alpha1.DeletionDelete} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := newWorld(t, postgresKind)
@@ -421,6 +429,7 @@ func TestDeletionWhileRestoring(t *testing.T) {
 // The operator dies in the Nth write of a restore, for every N, and another one
 // goes on: the volume is filled, and members run on nothing else.
 func TestCrashWhileRestoring(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.monday("")
 	w.create(w.keys())

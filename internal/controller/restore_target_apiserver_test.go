@@ -17,6 +17,7 @@ import (
 
 // What the schema makes of what is declared.
 func TestRestoreSchema(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	person := w.As(t, "kubectl")
 	store := v1alpha1.BackupDestination{URL: "s3://acme/postgres"}
@@ -60,6 +61,7 @@ func TestRestoreSchema(t *testing.T) {
 // A moment is recorded with the backup, and another one is another wish; of
 // etcd there is none.
 func TestRestoreToAMoment(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	w.simulation.restores.set(func(r *restores) { r.fault = "the archived WAL ends before it" })
 	w.monday("")

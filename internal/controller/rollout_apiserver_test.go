@@ -17,6 +17,7 @@ import (
 // silent for longer than the deadline of a change is not available, and is not
 // being changed, by any status that it ever had.
 func TestSilentMembersAreNoChange(t *testing.T) {
+	t.Parallel()
 	eachKind(t, func(t *testing.T, w *world) {
 		c := w.cluster("orders", w.kind.several)
 		c.Common().ProgressDeadlineSeconds = new(int32(10))

@@ -19,6 +19,7 @@ import (
 // while no operator was there is made up once, with each member once. The one
 // before it is skipped, and counted.
 func TestDefragmentationBySchedule(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	g := groupOf(w.simulation)
 	g.unused = 60
@@ -61,6 +62,7 @@ func (g *group) turns() []string {
 // What the schema cannot see is wrong with a schedule stops nothing but its
 // runs, and ends with the mistake.
 func TestInvalidScheduleIsStalled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c := w.cluster("orders", 1).(*v1alpha1.EtcdCluster)
 	c.Spec.Defragmentation.Schedule = "0 0 31 2 *"

@@ -155,6 +155,7 @@ func storeIsChecked(t *testing.T, w *world) {
 
 // An operator that dies in any of its writes leaves a store that is checked.
 func TestStoreIsCheckedAcrossCrashes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, etcdKind)
 	c, o := w.settled(1)
 	o.stop()

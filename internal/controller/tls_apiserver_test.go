@@ -83,6 +83,7 @@ func (w *world) awaitStalled(c *v1alpha1.PostgresCluster, reason string, words .
 // A certificate of one's own comes into use, is renewed, and goes again, and no
 // pod is replaced for it. One that is missing or cannot be used changes nothing.
 func TestCertificateOfOnesOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	settled, o := w.settled(3)
 	c := asPostgres(settled)
@@ -140,6 +141,7 @@ func TestCertificateOfOnesOwn(t *testing.T) {
 // A CA of one's own signs from the first certificate on, is replaced bundle
 // first, and gives way to a CA of Holdfast's.
 func TestCAOfOnesOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, postgresKind)
 	c := w.NewPostgresCluster("orders", 2)
 	c.Spec.TLS.CASecretRef = &v1alpha1.SecretReference{Name: "root"}

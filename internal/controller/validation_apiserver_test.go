@@ -253,6 +253,7 @@ var inputOfEtcd = map[string]input{
 // Bad input is refused with a message that names the field; its good
 // neighbours are taken.
 func TestValidation(t *testing.T) {
+	t.Parallel()
 	w := &world{Cluster: apitest.New(t), t: t}
 	for kind, own := range map[string]struct {
 		version string

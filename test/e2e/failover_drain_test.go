@@ -4,16 +4,18 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// nodeDrained: the primary's node is cordoned, and its pod is evicted as by kubectl
-// drain. Other pods of the node stay.
+// nodeDrained: the primary's node is cordoned, and the cluster's pods on it are evicted
+// as by kubectl drain. Pods of other clusters stay.
 func nodeDrained(f *failover) time.Duration {
 	pod, before := f.primaryPod(), f.currentLeadership()
 	node := pod.Spec.NodeName
@@ -27,6 +29,32 @@ func nodeDrained(f *failover) time.Duration {
 	}
 	f.t.Cleanup(uncordon)
 	since := f.history.Now()
+	f.evict(pod)
+	if next := f.awaitSuccessor(before); next.Name == pod.Name {
+		f.t.Errorf("%s was evicted, and leads again", pod.Name)
+	}
+	// Earlier drains may have put a replica there, too.
+	for _, p := range f.listPods() {
+		if p.Spec.NodeName == node {
+			f.evict(&p)
+		}
+	}
+	eventually(f.t, failoverTimeout, node+" is drained", func(context.Context) error {
+		for _, p := range f.listPods() {
+			if p.Spec.NodeName == node {
+				return fmt.Errorf("%s runs on %s", p.Name, node)
+			}
+		}
+		return nil
+	})
+	gap := f.endEvent(eventDrained, since, true)
+	uncordon()
+	return gap
+}
+
+// evict asks for a pod's end as a drain does, until the disruption budget allows it.
+func (f *failover) evict(pod *corev1.Pod) {
+	f.t.Helper()
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)}},
@@ -34,15 +62,4 @@ func nodeDrained(f *failover) time.Duration {
 	eventually(f.t, failoverTimeout, pod.Name+" is evicted", func(ctx context.Context) error {
 		return client.IgnoreNotFound(env.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction.DeepCopy()))
 	})
-	if next := f.awaitSuccessor(before); next.Name == pod.Name {
-		f.t.Errorf("%s was evicted, and leads again", pod.Name)
-	}
-	gap := f.endEvent(eventDrained, since, true)
-	for _, p := range f.listPods() {
-		if p.Spec.NodeName == node {
-			f.t.Errorf("%s runs on %s, which is drained", p.Name, node)
-		}
-	}
-	uncordon()
-	return gap
 }
