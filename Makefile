@@ -86,7 +86,7 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 		test/run-postgres-tests.sh "$$($(CLUSTER) postgres $$major)" '$(if $(filter .,$(FOCUS)),Real,$(FOCUS))'; \
 	done
 
-mysql-test: $(CLUSTER) ## test the lower layers of MySQL's agent with real groups of three (about 15 minutes, and 4 GiB of memory)
+mysql-test: $(CLUSTER) ## test MySQL's agent, and its layers, with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
 	HOLDFAST_MYSQL=$$programs go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/

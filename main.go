@@ -34,6 +34,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
+	membermysql "github.com/holdfast-db/holdfast/internal/agent/mysql"
 	"github.com/holdfast-db/holdfast/internal/agent/guard"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/agent/postgres"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -107,7 +108,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	agents := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
-	agents.AddCommand(agent.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version))
+	agents.AddCommand(agent.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version), membermysql.NewCommand(version))
 	root.AddCommand(managerCommand(), agents, jobCommand(), wal.NewCommand())
 	root.AddCommand(plugin.NewVerbCommands()...)
 	return root

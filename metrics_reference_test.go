@@ -32,6 +32,7 @@ type metricRow struct {
 var metricSources = []struct{ directory, title, note string }{
 	{"internal/agent/postgres", "PostgreSQL members", "Port `metrics` of each member's pod. Metrics of the database are missing while it does not answer."},
 	{"internal/agent/etcd", "etcd members", "Port `metrics` of each member's pod. etcd's own metrics are served on the same port under their own names."},
+	{"internal/agent/mysql", "MySQL members", "Port `metrics` of each member's pod. What the server counts is missing while it is in no group."},
 	{"internal", "Operator", "Port `metrics` of the operator's pod, beside the metrics of controller-runtime (`controller_runtime_*`, `workqueue_*`, `rest_client_*`) and of Go."},
 }
 

@@ -28,8 +28,8 @@ const (
 	// DetailDatabase and DetailOwner are the first database and its owner that exist.
 	DetailDatabase = "database"
 	DetailOwner    = "owner"
-	// DetailAbsent names what of the first database and its owner does not exist, and is
-	// not made again; separated by commas.
+	// DetailAbsent names what of the first database and its owner does not exist. It is not
+	// made again.
 	DetailAbsent = "absent"
 )
 
@@ -67,8 +67,9 @@ type MemberReport struct {
 	// Errant are, of a member that is held for HoldDataDiverged, the transactions that the
 	// group does not have: a set of GTIDs on one line.
 	Errant string `json:"errant,omitempty"`
-	// Refused is the ID of the newest request that this member refused, and RefusedReason
-	// why. A request of a CloneAgain or a Recovery that was carried out is Status.Recovered.
+	// Refused is the ID of the request that this member cannot carry out now, and
+	// RefusedReason why; empty for none. Status.Recovered is the last RecoveryRequest or
+	// CloneRequest that was carried out.
 	Refused       string `json:"refused,omitempty"`
 	RefusedReason string `json:"refusedReason,omitempty"`
 }

@@ -6,8 +6,8 @@ type ReplicationConfig struct {
 	GroupReplication *GroupRequests `json:"groupReplication,omitempty"`
 }
 
-// GroupRequests are what is requested of the members of a group. A request is carried out
-// or refused once, however long it stays.
+// GroupRequests are what is requested of the members of a group. A request is tried again
+// until it is carried out, which it is once, or withdrawn.
 type GroupRequests struct {
 	// Switchover is the request for another primary; nil for none.
 	Switchover *SwitchoverRequest `json:"switchover,omitempty"`
@@ -19,8 +19,8 @@ type GroupRequests struct {
 }
 
 // SwitchoverRequest asks the primary to move the lead to another member. It is carried out
-// when another member leads. While it cannot be, MemberReport.Refused of the primary has
-// its ID.
+// when another member leads. While that fails, MemberReport.Refused of the primary has its
+// ID.
 type SwitchoverRequest struct {
 	// ID of the request.
 	ID string `json:"id"`

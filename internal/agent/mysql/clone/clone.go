@@ -5,11 +5,13 @@ package clone
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
@@ -39,6 +41,12 @@ type Donor struct {
 	Group string
 }
 
+// ErrDonorBusy says that another member clones the donor: it serves one at a time.
+var ErrDonorBusy = errors.New("another member clones the donor")
+
+// busyDonor is how the donor says that: the number of its own error is in the text.
+var busyDonor = regexp.MustCompile(`\b3634\b|concurrent clone operations`)
+
 // CopyMember copies a donor beside the own data, whose server does not run meanwhile, and
 // marks the copy as complete. datavolume.Tidy puts it into place.
 func (c Cloner) CopyMember(ctx context.Context, d Donor) error {
@@ -57,6 +65,9 @@ func (c Cloner) CopyMember(ctx context.Context, d Donor) error {
 	}
 	c.Log.Info("clones a member", "donor", d.Pod)
 	copied, err := c.copyWithSeed(ctx, d)
+	if err != nil && busyDonor.MatchString(err.Error()) {
+		err = errors.Join(ErrDonorBusy, err)
+	}
 	if err != nil {
 		return fmt.Errorf("clone %s: %w", d.Pod, err)
 	}

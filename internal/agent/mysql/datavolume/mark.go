@@ -23,6 +23,8 @@ type Mark struct {
 	// Installing says that the first data of the group is about to come into its place.
 	// Without it, a volume of a group that holds no data has lost it.
 	Installing bool `json:"installing,omitempty"`
+	// Recovered is the ID of the last request to the member that was carried out.
+	Recovered string `json:"recovered,omitempty"`
 }
 
 // ErrMarkFormat says that the mark was written by a newer agent. It is left as it is.
@@ -71,5 +73,15 @@ func markGroup(dir, group string, installing bool) error {
 		return fmt.Errorf("%w: %s, and not %s", ErrOtherGroup, m.Group, group)
 	}
 	m.Group, m.Installing = group, installing
+	return atomicfile.WriteJSON(filepath.Join(dir, MarkName), m)
+}
+
+// MarkRecovered records that a request to the member was carried out.
+func MarkRecovered(dir, request string) error {
+	m, err := NameVolume(dir)
+	if err != nil || m.Recovered == request {
+		return err
+	}
+	m.Recovered = request
 	return atomicfile.WriteJSON(filepath.Join(dir, MarkName), m)
 }

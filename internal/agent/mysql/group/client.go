@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
@@ -169,11 +170,22 @@ func (c Client) SetPrimary(ctx context.Context, uuid string, limit time.Duration
 // began, and this server has applied all that came before it. It fails in a group without
 // a majority when ctx ends. Then the server's view is as new as the call.
 func (c Client) Barrier(ctx context.Context) error {
-	return c.run(ctx, "have the group agree",
-		"SET SESSION group_replication_consistency = 'BEFORE'",
-		// A statement about tables, of which performance_schema has none.
-		"SELECT COUNT(*) FROM mysql.plugin",
-		"SET SESSION group_replication_consistency = 'EVENTUAL'")
+	conn, err := c.DB.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("have the group agree: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	// The session is not used again: if it waited for a majority once, so would others.
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+	if _, err = conn.ExecContext(ctx, "SET SESSION group_replication_consistency = 'BEFORE'"); err == nil {
+		// A query of tables, of which performance_schema has none.
+		var count int
+		err = conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM mysql.plugin").Scan(&count)
+	}
+	if err != nil {
+		return fmt.Errorf("have the group agree: %w", err)
+	}
+	return nil
 }
 
 func (c Client) run(ctx context.Context, what string, statements ...string) error {

@@ -105,14 +105,39 @@ func (r Record) Settle(v View) Record {
 	return settled
 }
 
-// WithoutPod is the record after a member was removed for good: it left the group, and
-// its volume is not used again.
-func (r Record) WithoutPod(pod string) Record {
-	r.Entries = slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return e.Pod == pod })
-	return r
-}
-
 // IsEqual says whether both records say the same.
 func (r Record) IsEqual(other Record) bool {
 	return r.Group == other.Group && r.Boot == other.Boot && slices.Equal(r.Entries, other.Entries)
+}
+
+// RestoreRecord is what the volumes of the members that answer have of a record that is
+// lost: each of them names all that were in the group when it was read, or more. It is the
+// zero value where the own volume has none.
+func RestoreRecord(persisted Record, reports []Report) Record {
+	if persisted.Group == "" {
+		return Record{}
+	}
+	restored := persisted
+	for _, r := range reports {
+		for _, uuid := range r.Persisted {
+			if _, found := restored.Find(uuid); r.Group == persisted.Group && !found {
+				restored = restored.withEntry(Entry{UUID: strings.ToLower(uuid)})
+			}
+		}
+	}
+	return restored
+}
+
+// WithoutGone is a settled record without members that are out of the view and never come
+// back: those that gone names. One that recorded itself and never came to join stays
+// otherwise, for its server may still come.
+func (r Record) WithoutGone(v View, gone func(Entry) bool) Record {
+	if !v.HasMajority() {
+		return r
+	}
+	r.Entries = slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool {
+		_, present := v.Find(e.UUID)
+		return !present && gone(e)
+	})
+	return r
 }

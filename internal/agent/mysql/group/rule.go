@@ -99,6 +99,8 @@ type Plan struct {
 	Record Record
 	// Errant are transactions that the group does not have.
 	Errant mysqlgtid.Set
+	// Foreign says, of Hold, that the data is of another group.
+	Foreign bool
 	// Missing are the pods, or the servers, that must answer first.
 	Missing []string
 	Reason  string
@@ -147,7 +149,7 @@ func (s Situation) planJoin(peers []Report) Plan {
 		return Plan{Action: CloneFrom, Peer: first.Pod, Reason: "the volume is empty"}
 	}
 	if s.Self.Group != first.Group {
-		return Plan{Action: Hold, Reason: fmt.Sprintf("the data is of the group %s, and %s is in %s", s.Self.Group, first.Pod, first.Group)}
+		return Plan{Action: Hold, Foreign: true, Reason: fmt.Sprintf("the data is of the group %s, and %s is in %s", s.Self.Group, first.Pod, first.Group)}
 	}
 	if s.Self.Phase != Detached {
 		return Plan{Reason: "the own server is not ready"}
@@ -209,7 +211,7 @@ func (s Situation) planBoot() Plan {
 		}
 	}
 	if s.Record.Group != "" && s.Record.Group != s.Self.Group {
-		return Plan{Action: Hold, Reason: fmt.Sprintf("the data is of the group %s, and %s is recorded", s.Self.Group, s.Record.Group)}
+		return Plan{Action: Hold, Foreign: true, Reason: fmt.Sprintf("the data is of the group %s, and %s is recorded", s.Self.Group, s.Record.Group)}
 	}
 	if len(s.Record.Entries) == 0 {
 		return Plan{Reason: "no member of the group is recorded"}

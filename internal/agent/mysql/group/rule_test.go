@@ -181,14 +181,11 @@ func TestSettle(t *testing.T) {
 func TestRecordsAreNotChangedInPlace(t *testing.T) {
 	r := recorded(0, 1, 2)
 	_ = r.WithJoining(uuidOf(1), "x")
-	_ = r.WithoutPod("a-0")
+	_ = r.WithoutGone(View{Members: []Member{{UUID: uuidOf(2), State: Online}}}, func(Entry) bool { return true })
 	_ = r.WithForcedClaim(uuidOf(0), []string{uuidOf(0)})
 	_ = r.Settle(View{Members: []Member{{UUID: uuidOf(2), State: Online, Primary: true}}})
 	if !r.IsEqual(recorded(0, 1, 2)) {
 		t.Errorf("%+v", r)
-	}
-	if got := r.WithoutPod("a-1"); !got.IsEqual(recorded(0, 2)) {
-		t.Errorf("%+v", got)
 	}
 }
 
@@ -257,5 +254,48 @@ func TestReportOfAnObservation(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// A lost record comes back from the volumes, and the members that one of them names must
+// answer.
+func TestRestoreRecord(t *testing.T) {
+	const a, b, c = "00000000-0000-1000-8000-00000000000a", "00000000-0000-1000-8000-00000000000b", "00000000-0000-1000-8000-00000000000c"
+	own := Record{Group: "g"}.WithJoining(a, "orders-0")
+	reports := []Report{
+		{Pod: "orders-1", UUID: b, Group: "g", Phase: Detached, Persisted: []string{a, b, c}},
+		{Pod: "orders-9", UUID: "x", Group: "other", Phase: Detached, Persisted: []string{"x"}},
+	}
+	restored := RestoreRecord(own, reports)
+	var uuids []string
+	for _, e := range restored.Entries {
+		uuids = append(uuids, e.UUID)
+	}
+	if !slices.Equal(uuids, []string{a, b, c}) || restored.Group != "g" {
+		t.Errorf("%+v", restored)
+	}
+	if len(own.Entries) != 1 {
+		t.Error("the record on the volume was changed")
+	}
+	s := Situation{Self: Report{Pod: "orders-0", UUID: a, Group: "g", Phase: Detached}, Peers: reports, RecordKnown: true, Record: restored}
+	if p := PlanStart(s); p.Action != Wait || !slices.Equal(p.Missing, []string{c}) {
+		t.Errorf("%+v", p)
+	}
+	if r := RestoreRecord(Record{}, reports); r.Group != "" || len(r.Entries) > 0 {
+		t.Errorf("a volume without a record restores %+v", r)
+	}
+}
+
+// What is gone leaves the record only out of the view of a majority.
+func TestWithoutGone(t *testing.T) {
+	r := Record{Group: "g"}.WithJoining("a", "orders-0").WithJoining("b", "orders-1").WithJoining("c", "orders-2")
+	v := View{ID: "1", Members: []Member{{UUID: "a", State: Online, Primary: true}, {UUID: "b", State: Online}}}
+	gone := func(e Entry) bool { return e.UUID != "a" }
+	if got := r.WithoutGone(v, gone); len(got.Entries) != 2 || len(r.Entries) != 3 {
+		t.Errorf("%+v", got.Entries)
+	}
+	v.Members[0].State, v.Members[1].State = Unreachable, Unreachable
+	if got := r.WithoutGone(v, gone); len(got.Entries) != 3 {
+		t.Errorf("without a majority: %+v", got.Entries)
 	}
 }

@@ -31,6 +31,18 @@ func newCertificates(t *testing.T) string {
 	return dir
 }
 
+// NewTLSDir makes the directory of the certificates that the operator mounts for a member.
+func NewTLSDir(t *testing.T) string {
+	t.Helper()
+	dir := newCertificates(t)
+	for from, to := range map[string]string{"server.crt": "tls.crt", "server.key": "tls.key"} {
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // IssueCertificate of a name that clients and servers at localhost may use.
 func IssueCertificate(t *testing.T, ca *pki.CA, name string) (certificate, key []byte) {
 	t.Helper()

@@ -72,7 +72,7 @@ func NewMembers(t *testing.T, count int) []*Member {
 	var seeds []string
 	for i := range count {
 		m := &Member{
-			t: t, Pod: "a-" + strconv.Itoa(i), Ordinal: i, Port: freePort(t), Programs: programs, certificates: certificates,
+			t: t, Pod: "a-" + strconv.Itoa(i), Ordinal: i, Port: FreePort(t), Programs: programs, certificates: certificates,
 			Volume: filepath.Join(base, strconv.Itoa(i), "volume"), RunDir: filepath.Join(base, strconv.Itoa(i), "run"),
 			Memory: settings.Memory{Limit: settings.LeastMemory},
 		}
@@ -97,8 +97,8 @@ func NewMembers(t *testing.T, count int) []*Member {
 	return members
 }
 
-// freePort is a port that no server has, and that connections do not take.
-func freePort(t *testing.T) int {
+// FreePort is a port that no server has, and that connections do not take.
+func FreePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

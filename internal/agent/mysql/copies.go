@@ -1,0 +1,123 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/clone"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/startplan"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// replacement is a copy that replaces the data of a member, which stays beside it.
+type replacement struct {
+	// Reason why the data does not do.
+	Reason string
+	// Request that asks for it; empty where no data is lost with the old one.
+	Request string
+}
+
+// cloneForEmptyVolume clones a member that serves, if one does.
+func (a *mysqlAgent) cloneForEmptyVolume(ctx context.Context, o startplan.Observation) (time.Duration, error) {
+	found := a.peers.askAll(ctx, o.Membership.Record)
+	self := group.Report{Pod: a.o.Identity.Pod, Ordinal: a.ordinal, Phase: group.Empty}
+	p := group.PlanStart(group.Situation{Self: self, Peers: listReports(found), Record: o.Membership.Record, RecordKnown: o.MembershipKnown})
+	if p.Action != group.CloneFrom {
+		a.ReportState(agentapi.StateWaiting, "", p.Reason)
+		return pauseAsking, nil
+	}
+	if first := findFirstInLine(found, a.ordinal, a.queued < mostQueued); first != "" {
+		a.queued++
+		a.ReportState(agentapi.StateWaiting, "", "waits until "+first+" has been cloned")
+		return pauseAsking, nil
+	}
+	a.queued = 0
+	return a.copyMember(ctx, found, p.Peer, "")
+}
+
+// mostQueued is how often a member waits for another one that does not begin to clone.
+const mostQueued = 5
+
+// findFirstInLine finds a member of a lower ordinal that clones, or is about to where those
+// count too: a donor serves one at a time.
+func findFirstInLine(found []peer, ordinal int, waiting bool) string {
+	for _, p := range found {
+		begins := waiting && p.Phase == group.Empty && p.Status.State == agentapi.StateWaiting
+		if p.Ordinal < ordinal && (begins || p.Status.State == agentapi.StateCloning) {
+			return p.Pod
+		}
+	}
+	return ""
+}
+
+// copyReplacement copies a member beside the data that the last run ended for.
+func (a *mysqlAgent) copyReplacement(ctx context.Context) (time.Duration, error) {
+	v, err := datavolume.InspectVolume(a.o.DataDir)
+	if err != nil {
+		return 0, err
+	}
+	found := a.peers.askAll(ctx, group.Record{})
+	// As for an empty volume: whether the data does was decided before.
+	p := group.PlanStart(group.Situation{Self: group.Report{Pod: a.o.Identity.Pod, Phase: group.Empty}, Peers: listReports(found)})
+	if p.Action != group.CloneFrom {
+		a.replace = nil // decide anew
+		return pauseAsking, nil
+	}
+	request := a.replace.Request
+	pause, err := a.copyMember(ctx, found, p.Peer, v.Mark.Group)
+	if err != nil || pause > 0 {
+		return pause, err
+	}
+	a.replace = nil
+	if request != "" {
+		err = datavolume.MarkRecovered(a.o.DataDir, request)
+	}
+	return 0, err
+}
+
+// pauseDonorBusy is how long a member waits for a donor that another one clones.
+const pauseDonorBusy = 5 * time.Second
+
+// copySlack is what a copy takes beside the size of the data: logs that the server makes
+// while it copies and starts.
+const copySlack = 512 << 20
+
+// copyMember copies a member beside the own data, if it fits.
+func (a *mysqlAgent) copyMember(ctx context.Context, found []peer, pod, name string) (time.Duration, error) {
+	i := slices.IndexFunc(found, func(p peer) bool { return p.Pod == pod })
+	donor := found[i]
+	config := a.currentConfig()
+	for _, expected := range []string{name, config.SystemIdentifier} {
+		if expected != "" && expected != donor.Group {
+			a.ReportState(agentapi.StateHeld, agentapi.HoldSystemIdentifier, fmt.Sprintf("%s is in the group %s, and this cluster's is %s: it is not cloned", pod, donor.Group, expected))
+			return pauseHeld, nil
+		}
+	}
+	var size int64
+	for _, p := range found {
+		size = max(size, p.Status.DataSize)
+	}
+	if need := size + size/20 + copySlack; !a.measureSpace().Fits(need) {
+		a.Store.Update(func(s *agentapi.Status) { s.DiskSpaceNeeded = need })
+		a.ReportState(agentapi.StateHeld, agentapi.HoldVolumeFull, "the volume has no space for a copy of "+pod+" beside its data: set spec.storage.size to more")
+		return pauseHeld, nil
+	}
+	if _, err := a.writeCertificates(); err != nil {
+		return 0, err
+	}
+	a.ReportState(agentapi.StateCloning, "", "clones "+pod)
+	host, port := a.o.Database(pod)
+	err := clone.Cloner{
+		Programs: a.programs, Lock: a.Lock, Volume: a.o.DataDir, Settings: a.newSettingsInput(config, donor.Group, nil), Log: a.o.Log,
+	}.CopyMember(ctx, clone.Donor{Pod: pod, Host: host, Port: port, Group: donor.Group})
+	if errors.Is(err, clone.ErrDonorBusy) {
+		a.ReportState(agentapi.StateWaiting, "", pod+" is cloned by another member")
+		return pauseDonorBusy, nil
+	}
+	return 0, err
+}
