@@ -25,7 +25,8 @@ type group struct {
 	// primary is the UUID of the leader's server; empty without one.
 	primary string
 	// counted are the members that the group counts, by ordinal, and online those of
-	// them that are online and serve.
+	// them that are online and answer. One that is online has a vote, also while it lags
+	// and serves no client.
 	counted, online map[int]bool
 	// voters is the number of servers that the group counts, of the cluster or not.
 	voters int
@@ -55,7 +56,7 @@ func readGroup(s objects.Set, o memberset.Observation) group {
 			continue
 		}
 		g.counted[n] = true
-		if m := o.Member(n); m != nil && m.Serving && member.State == mysqlapi.StateOnline {
+		if o.Member(n) != nil && member.State == mysqlapi.StateOnline {
 			g.online[n] = true
 		}
 	}
@@ -102,7 +103,7 @@ func listClaimants(o memberset.Observation) []int {
 		if m == nil {
 			continue
 		}
-		if r := readReport(m); m.Serving && r.HasMajority() && r.ServerUUID != "" && r.Primary() == r.ServerUUID {
+		if r := readReport(m); r.HasMajority() && r.ServerUUID != "" && r.Primary() == r.ServerUUID {
 			found = append(found, n)
 		}
 	}
@@ -143,10 +144,11 @@ func ordinalOf(s objects.Set, address string) (int, bool) {
 	return 0, false
 }
 
-// isLed says whether a member is known to lead a majority.
+// isLed says whether a member is known to lead a majority. It may still apply what the
+// primary before it left.
 func (g group) isLed() bool { return g.leader != memberset.NoLeader }
 
-// isServing says whether the leader answers queries.
+// isServing says whether the leader serves clients.
 func (g group) isServing() bool { return g.status != nil && g.status.Serving }
 
 // takesWrites says whether the leader takes writes: it has applied what the primary

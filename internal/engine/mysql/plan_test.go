@@ -152,6 +152,23 @@ func TestPlan(t *testing.T) {
 				return w
 			},
 			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingDown", down}, 1}},
+		"a new primary that applies what the one before left": {
+			func(t *testing.T) *world {
+				w := settled(t, 3)
+				w.status(0).State, w.status(0).Role, w.status(0).Serving = agentapi.StateRecovering, v1alpha1.RoleMember, false
+				w.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: "early"}
+				return w
+			},
+			outcome{"", []string{"Reconciling/Syncing", down}, 3}},
+		"a replica that lags has a vote": {
+			func(t *testing.T) *world {
+				w := shrinking(t, 5, 3).deletes()
+				for n := 3; n < 5; n++ {
+					w.status(n).State, w.status(n).Role, w.status(n).Serving = agentapi.StateCatchingUp, v1alpha1.RoleMember, false
+				}
+				return w
+			},
+			outcome{"", []string{"Reconciling/Syncing", "Reconciling/ScalingDown", available}, 4}},
 		"outdated pods are replaced from the highest ordinal": {
 			func(t *testing.T) *world {
 				w := settled(t, 3)

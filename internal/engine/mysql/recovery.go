@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -62,10 +63,11 @@ func findSurvivors(view *memberset.View) (s survivors) {
 	return s
 }
 
-// isEmptyMember says that a pod is known to have no data.
+// isEmptyMember says that a pod is known to have no data. Of one that is held, the volume
+// may hold what its agent does not know.
 func isEmptyMember(o memberset.Observation, ordinal int) bool {
 	if m := o.Member(ordinal); m != nil {
-		return readReport(m) != nil && readReport(m).Phase == mysqlapi.PhaseEmpty && m.SystemIdentifier == ""
+		return m.State != agentapi.StateHeld && readReport(m) != nil && readReport(m).Phase == mysqlapi.PhaseEmpty && m.SystemIdentifier == ""
 	}
 	return o.NeverHadVolume(ordinal)
 }

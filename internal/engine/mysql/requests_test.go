@@ -189,12 +189,13 @@ func TestRecoveryIsRefused(t *testing.T) {
 		change func(w *world)
 		want   string
 	}{
-		"a member does not answer":          {func(w *world) { delete(w.o.Members, "orders-0") }, "what orders-0 has is not known"},
-		"a member is on its way":            {func(w *world) { w.part(0).Phase = mysqlapi.PhaseStarting }, "what orders-0 has is not known"},
-		"all are there":                     {func(w *world) { w.part(0).Missing, w.part(1).Missing = nil, nil }, "can go on by themselves"},
-		"each has what another one lacks":   {func(w *world) { w.part(0).Executed = "bbbbbbbb-0000-0000-0000-000000000001:1" }, "each of orders-0, orders-1 holds transactions"},
-		"no member has data":                {func(w *world) { w.empty(0); w.empty(1) }, "no member has data"},
-		"what one has received counts, too": {func(w *world) { w.part(0).Received = w.c.Status.SystemIdentifier + ":1-13" }, ""},
+		"a member does not answer":           {func(w *world) { delete(w.o.Members, "orders-0") }, "what orders-0 has is not known"},
+		"a member is on its way":             {func(w *world) { w.part(0).Phase = mysqlapi.PhaseStarting }, "what orders-0 has is not known"},
+		"all are there":                      {func(w *world) { w.part(0).Missing, w.part(1).Missing = nil, nil }, "can go on by themselves"},
+		"each has what another one lacks":    {func(w *world) { w.part(0).Executed = "bbbbbbbb-0000-0000-0000-000000000001:1" }, "each of orders-0, orders-1 holds transactions"},
+		"a volume that holds something else": {func(w *world) { w.status(2).State, w.status(2).Hold = agentapi.StateHeld, agentapi.HoldDataUnknown }, "what orders-2 has is not known"},
+		"no member has data":                 {func(w *world) { w.empty(0); w.empty(1) }, "no member has data"},
+		"what one has received counts, too":  {func(w *world) { w.part(0).Received = w.c.Status.SystemIdentifier + ":1-13" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := lostMajority(t)
