@@ -70,15 +70,14 @@ func (g *group) findLeader(s objects.Set, o memberset.Observation) {
 	newest, contradicted := memberset.NoLeader, false
 	claimants := listClaimants(o)
 	for _, n := range claimants {
-		switch order, comparable := 0, true; {
-		case newest == memberset.NoLeader:
+		if newest == memberset.NoLeader {
 			newest = n
-		default:
-			order, comparable = compareViews(readReport(o.Member(n)).ViewID, readReport(o.Member(newest)).ViewID)
-			contradicted = contradicted || !comparable || order == 0
-			if order > 0 {
-				newest = n
-			}
+			continue
+		}
+		order, comparable := compareViews(readReport(o.Member(n)).ViewID, readReport(o.Member(newest)).ViewID)
+		contradicted = contradicted || !comparable || order == 0
+		if order > 0 {
+			newest = n
 		}
 	}
 	for _, n := range claimants {

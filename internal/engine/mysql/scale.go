@@ -47,7 +47,7 @@ func planScale(c *v1alpha1.MySQLCluster, view *memberset.View, g group) scalePla
 		// One of those pods may lead, whatever a client wrote on its volume.
 		return scalePlan{count: applied, waits: waitPrimary}
 	case have <= want:
-		return scalePlan{count: want}
+		return scalePlan{count: want, waits: waitNone}
 	case g.leader == last:
 		return scalePlan{count: have, waits: waitSwitchover}
 	case view.Membership.HasPodFrom(have):
@@ -60,7 +60,7 @@ func planScale(c *v1alpha1.MySQLCluster, view *memberset.View, g group) scalePla
 	if risk := g.describeRiskWithout(last); risk != "" {
 		return scalePlan{count: have, waits: waitQuorum, risk: risk}
 	}
-	return scalePlan{count: last}
+	return scalePlan{count: last, waits: waitNone}
 }
 
 // isExpendable says whether a member is known to hold no writes that the others lack: it
