@@ -113,6 +113,11 @@ type target struct {
 	resourceVersion string
 }
 
+// noVersion is the resourceVersion of a custom resource that does not exist. The API
+// server makes one that is applied with it, and refuses the apply (422) where there is
+// one, since custom resources have no unconditional update.
+const noVersion = "0"
+
 // applyBody is the body of an apply. It is refused (409) where the object is gone,
 // or not the target.
 func (d *desired) applyBody(there target) ([]byte, error) {

@@ -301,7 +301,11 @@ func (p *pass) createObject(ctx context.Context, d *desired, lost *record) error
 	if err := d.decodeRendering(); err != nil {
 		return err
 	}
-	answer, err := p.sendApply(ctx, d, target{}, false)
+	answer, err := p.sendApply(ctx, d, p.absentTarget(), false)
+	if p.req.ByReference && isTaken(err) && !p.retried[d.id] {
+		p.retried[d.id] = true
+		return p.applyFirst(ctx, d, lost)
+	}
 	if err != nil {
 		return err
 	}
@@ -317,6 +321,16 @@ func (p *pass) createObject(ctx context.Context, d *desired, lost *record) error
 	}
 	p.reportFindings(d.id, deleted, ActionReverted)
 	return p.recordOutcome(d, r, answer, deleted, nil)
+}
+
+// absentTarget is what the apply that makes an object is for. An object that is the
+// owner's only by its controller reference must not exist yet: the apply would give that
+// reference to one that another client made since its name was looked for.
+func (p *pass) absentTarget() target {
+	if p.req.ByReference {
+		return target{resourceVersion: noVersion}
+	}
+	return target{}
 }
 
 func newChange(id ObjectID, s *snapshot, created bool) Change {
@@ -365,19 +379,25 @@ func isOlder(a, b string) bool {
 	return err == nil && order < 0
 }
 
+// isTaken says whether an apply of what must not exist found an object of that name:
+// 422 for the resourceVersion that says so, or 409 where both were sent at once.
+func isTaken(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) && namesField(err, "metadata.resourceVersion")
+}
+
 // isGone says whether an apply found its object missing (409) or another one in
 // its place (422 for the uid, which is immutable).
 func isGone(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) && namesUID(err)
+	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) && namesField(err, "metadata.uid")
 }
 
-func namesUID(err error) bool {
+func namesField(err error, field string) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return false
 	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == field })
 }
 
 // isInTheWay says whether something foreign may be what makes an apply invalid.
-func isInTheWay(err error) bool { return apierrors.IsInvalid(err) && !namesUID(err) }
+func isInTheWay(err error) bool { return apierrors.IsInvalid(err) && !namesField(err, "metadata.uid") }

@@ -36,7 +36,8 @@ type Request struct {
 	// ByReference says that objects are the owner's only by their controller
 	// reference, whatever their labels say. Another client may take it at any time,
 	// as an orphaning deletion of the owner does. So an object without it is
-	// never written, and an apply fails where the object is not as it was compared.
+	// never written, and an apply fails where the object is not as it was compared, or
+	// was made by another client since it was found missing. All are custom resources.
 	ByReference bool
 	// Claims are the PersistentVolumeClaims, by name, by whose state Objects were
 	// made. One that is gone or another by now is left as it is: what is desired

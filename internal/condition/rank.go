@@ -129,6 +129,8 @@ var rankings = map[string][]Group{
 		{"Changes return", []string{v1alpha1.ReasonContested}},
 		// The spec asks to leave them.
 		{"Changes are left", []string{v1alpha1.ReasonDrifted}},
+		// Of a Database, whose write of its cluster fails for a moment.
+		{"Nothing is known for now", []string{v1alpha1.ReasonProgressing}},
 		{"Every object is as declared", []string{v1alpha1.ReasonSynced}},
 	},
 	// Ready borrows most of its reasons; these are its own. See ready.

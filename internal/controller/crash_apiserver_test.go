@@ -85,12 +85,18 @@ func crashWhileScaling(t *testing.T, w *world) {
 // awaitCrash says whether an operator died before its work was done.
 func (w *world) awaitCrash(o *operator, c v1alpha1.Cluster) bool {
 	w.t.Helper()
-	await(w, c, "crash or Ready", func(c v1alpha1.Cluster) bool {
+	return w.awaitEnd(o, c, ready[v1alpha1.Cluster])
+}
+
+// awaitEnd says whether an operator died before a cluster was as a condition says.
+func (w *world) awaitEnd(o *operator, c v1alpha1.Cluster, done func(v1alpha1.Cluster) bool) bool {
+	w.t.Helper()
+	await(w, c, "crash or end", func(c v1alpha1.Cluster) bool {
 		select {
 		case <-o.crashed:
 			return true
 		default:
-			return ready(c)
+			return done(c)
 		}
 	})
 	o.stop()

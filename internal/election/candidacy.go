@@ -10,7 +10,8 @@ import (
 // candidacy is a member's attempt to win the Lease: when it begins, what it builds on,
 // and the replies to it.
 type candidacy struct {
-	after     time.Duration // no candidacy before
+	after     time.Duration // no candidacy before, while the Lease has afterTerm
+	afterTerm int64
 	expiredAt lease.Version // for which after was set
 	tried     lease.Version // a released Lease that the member cannot take at once
 	backAt    lease.Version // of the free Lease that the member stands back from
@@ -35,17 +36,31 @@ func (c *candidacy) mayBegin(m member, now time.Duration) bool {
 	}
 	isNamed := record.Successor == "" || record.Successor == m.Disk.VolumeID
 	if record.IsReleased() && isNamed && c.tried != m.lease.version {
-		return now >= c.after
+		return c.isPauseOver(m, now)
 	}
 	if !m.lease.hasExpired(timing) {
 		return false
 	}
 	if c.expiredAt != m.lease.version {
 		c.expiredAt = m.lease.version
-		// Others have observed the same within a repeated reading.
-		c.after = now + m.delayByTurn(4, 10)
+		// Others have observed the same within a repeated reading. One that this member
+		// has voted for has longer.
+		if c.isPauseOver(m, now) {
+			c.pause(m, now+m.delayByTurn(4, 10))
+		}
 	}
-	return now >= c.after
+	return c.isPauseOver(m, now)
+}
+
+// pause leaves the Lease, as it is now, to others until then.
+func (c *candidacy) pause(m member, until time.Duration) {
+	c.after, c.afterTerm = until, m.lease.record.Term
+}
+
+// isPauseOver reports whether the member may try again. Once another term was won, what
+// it waited for is done: that term's end is another failover.
+func (c candidacy) isPauseOver(m member, now time.Duration) bool {
+	return now >= c.after || m.lease.record.Term != c.afterTerm
 }
 
 // isStandingBack reports whether a member whose server did not come to serve again and
@@ -224,7 +239,7 @@ func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
 	for _, r := range c.replies {
 		m.Disk.raisePromise(r.Promised, r.Timeline)
 	}
-	c.after = now + m.delayByTurn(1, 1)
+	c.pause(*m, now+m.delayByTurn(1, 1))
 	m.Phase, c.forcing = Standby, ""
 	return nil
 }
@@ -233,7 +248,7 @@ func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
 // reported.
 func (c *candidacy) giveUp(m *member, now time.Duration, reason string) []Effect {
 	if c.forcing == "" {
-		c.after = now + m.delayByTurn(30, 10)
+		c.pause(*m, now+m.delayByTurn(30, 10))
 	}
 	m.Phase, c.forcing = Standby, ""
 	if reason == "" {
@@ -245,7 +260,7 @@ func (c *candidacy) giveUp(m *member, now time.Duration, reason string) []Effect
 // yieldCandidacy gives the candidate that this member votes for time for its claim.
 // Two that compete at once take each other's votes for ever.
 func (c *candidacy) yieldCandidacy(m member, now time.Duration) {
-	c.after = now + m.delayByTurn(50, 10)
+	c.pause(m, now+m.delayByTurn(50, 10))
 	c.forcing = ""
 }
 
@@ -285,10 +300,11 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 }
 
 // resolveClaim learns the outcome of a claim. One that was done is written once
-// more: nothing is known of how long ago it was.
+// more: nothing is known of how long ago it was. One that was edited meanwhile is given
+// up: it may no longer let this member lead.
 func (c *candidacy) resolveClaim(m *member, now time.Duration) []Effect {
 	record := m.lease.record
-	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term
+	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term && record.Contradicts(m.requests.pending) == ""
 	if !own || !m.lease.readable || now < m.promise {
 		return c.giveUp(m, now, "")
 	}

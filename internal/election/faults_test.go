@@ -217,7 +217,7 @@ func (w *world) cutAPI(n *node, d time.Duration) {
 func (w *world) editLease(n *node) {
 	w.edited, w.editedAt = true, w.now
 	w.api.version++
-	switch w.rng.IntN(6) {
+	switch w.rng.IntN(8) {
 	case 0, 1:
 		w.api.exists = false
 	case 2:
@@ -228,6 +228,10 @@ func (w *world) editLease(n *node) {
 		w.api.record = lease.Record{}
 	case 5:
 		w.api.record.Term += 5
+	case 6:
+		w.api.record.SystemIdentifier = "of another database"
+	case 7:
+		w.api.record.Volumes = []string{n.volume}
 	}
 }
 

@@ -81,7 +81,7 @@ func (l *leaseObservation) assumeKnown(known lease.Record) {
 
 // adoptRevision learns whether the holder's change of the members, whose outcome was
 // unknown, is on the Lease. Members that have read it take no earlier revision for
-// this Lease.
+// this Lease. Nor do those that have read what was edited: it is replaced by a later one.
 func (l *leaseObservation) adoptRevision(r lease.Reading, pending lease.Record) {
 	l.version = r.Version
 	if r.Answer == lease.Missing {
@@ -97,5 +97,8 @@ func (l *leaseObservation) adoptRevision(r lease.Reading, pending lease.Record) 
 		l.record = pending
 	default:
 		l.record.Revision = newest + 1
+	}
+	if r.Record.Age() == l.record.Age() && r.Record.Contradicts(l.record) != "" {
+		l.record.Revision++
 	}
 }

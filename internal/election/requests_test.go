@@ -139,6 +139,35 @@ func TestRule17LeaseThatMayBeFreeIsReadAtOnce(t *testing.T) {
 	}
 }
 
+// A member that gave its vote leaves the Lease to the candidate for a while. Once that
+// has led and released it, nothing is waited for any more.
+func TestRule17VoteOfAnEarlierTermDelaysNoTakeover(t *testing.T) {
+	s := newMember(t, "v1", "p2")
+	for now := 2 * second; now <= 12*second; now += 2 * second {
+		s, _ = readAt(s, now, lease.Done, "1", baseRecord)
+	}
+	s.Phase = Standby // its own candidacy is not the point here
+	s, _ = Step(s, 12*second, VoteRequest{From: "v2", Term: 6, Timeline: 6, Base: s.lease.version, BaseAge: baseRecord.Age(), Flushed: lease.Position{Timeline: 5, LSN: 100}})
+	s, _ = Step(s, 12*second, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 100}, Timelines: []int64{5}}})
+	s, _ = Step(s, 12*second+1, Tick{})
+	if s.Phase != Standby || s.Disk.Promised != 6 {
+		t.Fatalf("competes with the candidate that it voted for: phase %d, promised %d", s.Phase, s.Disk.Promised)
+	}
+	won := baseRecord
+	won.HolderUID, won.HolderVolume, won.Term, won.Timeline, won.HighestTimeline, won.ReachedTimeline = "p3", "v2", 6, 6, 6, 6
+	released, err := won.Release("p3", 6, lease.Position{Timeline: 6, LSN: 200}, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ = readAt(s, 13*second, lease.Done, "2", won)
+	s.Disk.Timelines = []int64{5, 6} // it follows the candidate
+	s, _ = readAt(s, 15*second, lease.Done, "3", released)
+	s, _ = Step(s, 15*second, Tick{})
+	if s.Phase != Stopping || s.term != 7 {
+		t.Errorf("the Lease released to it is not taken: phase %d, term %d", s.Phase, s.term)
+	}
+}
+
 // The last holder does not lead with less than the Lease recorded of its volume, also
 // in asynchronous mode. A record that it has only a part of counts as held: its server
 // may have called that flushed.

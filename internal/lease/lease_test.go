@@ -2,6 +2,7 @@ package lease
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -65,6 +66,12 @@ func TestRule5ContradictionsAreFound(t *testing.T) {
 		"the term has another line":  {func(r *Record) { r.Timeline = 5 }, true},
 		"a term with a used line":    {func(r *Record) { r.Term, r.Timeline, r.HolderUID = 4, 5, "p2" }, true},
 		"an edited term, no winner":  {func(r *Record) { r.Term = 9 }, true},
+		"another database":           {func(r *Record) { r.SystemIdentifier = "other" }, true},
+		"a later term of another":    {func(r *Record) { r.Term, r.Timeline, r.SystemIdentifier = 4, 6, "other" }, true},
+		"a volume less, no revision": {func(r *Record) { r.Volumes = r.Volumes[:1] }, true},
+		"a volume less":              {func(r *Record) { r.Volumes, r.Revision = r.Volumes[:1], 2 }, false},
+		"a voter less, no revision":  {func(r *Record) { r.Quorum = &Quorum{Volumes: r.Volumes[:1], Write: 1} }, true},
+		"volumes in another order":   {func(r *Record) { r.Volumes = slices.Clone(r.Volumes); slices.Reverse(r.Volumes) }, false},
 		"a term with an unused line": {func(r *Record) { r.Term, r.Timeline, r.HighestTimeline = 9, 8, 8 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

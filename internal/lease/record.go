@@ -154,8 +154,17 @@ func (r Record) Contradicts(known Record) string {
 		return "the Lease's term has another holder or timeline than this member has read before"
 	case r.Term > known.Term && r.Timeline <= known.HighestTimeline:
 		return "the Lease's term uses a timeline that was reserved before it"
+	case known.SystemIdentifier != "" && r.SystemIdentifier != known.SystemIdentifier:
+		return "the Lease is of another database than this member has read before"
+	case r.Age() == known.Age() && !r.hasSameMembers(known):
+		return "the Lease has other volumes than this member has read before, without a later revision"
 	}
 	return ""
+}
+
+// hasSameMembers reports whether the same volumes may lead and acknowledge.
+func (r Record) hasSameMembers(other Record) bool {
+	return slices.Equal(slices.Sorted(slices.Values(r.Volumes)), slices.Sorted(slices.Values(other.Volumes))) && r.Quorum.IsSame(other.Quorum)
 }
 
 // CountLag is how many bytes a position is behind what was acknowledged.

@@ -87,7 +87,7 @@ func (r *recordReader) followChildren(from uint64, end Extent, before uint32) (E
 		}
 		r.timeline = child.Timeline
 		r.closeSegment()
-		if later, err := r.followRecords(child.Position); err == nil && later.Position > child.Position {
+		if later, err := r.followAfter(child.Position); err == nil && later.Position > child.Position {
 			return later, nil
 		}
 	}
@@ -285,24 +285,33 @@ func headerOf(page []byte) uint64 {
 	return shortHeader
 }
 
-// followRecords reads records from one on.
+// followRecords reads records from one on that is known to be there.
 func (r *recordReader) followRecords(from uint64) (Extent, error) {
-	position, previous := from, uint64(0)
+	return r.follow(from, predecessor{})
+}
+
+// followAfter reads the records behind one that ends at a position.
+func (r *recordReader) followAfter(end uint64) (Extent, error) {
+	return r.follow(end, predecessor{end: end})
+}
+
+func (r *recordReader) follow(from uint64, before predecessor) (Extent, error) {
+	position := from
 	for {
-		next, start, reach, err := r.readRecord(position, previous)
+		next, start, reach, err := r.readRecord(position, before)
 		if errors.Is(err, errEnd) || err == nil && r.to != 0 && next > r.to {
 			return Extent{r.timeline, position, max(position, reach)}, nil
 		}
 		if err != nil {
 			return Extent{}, err
 		}
-		position, previous = next, start
+		position, before = next, predecessor{start: start}
 	}
 }
 
 // readRecord reads one, and returns where it ends and where it begins. At errEnd,
 // reach is where the pages of one end that is not complete.
-func (r *recordReader) readRecord(at, previous uint64) (next, start, reach uint64, err error) {
+func (r *recordReader) readRecord(at uint64, before predecessor) (next, start, reach uint64, err error) {
 	block := uint64(r.block)
 	page := at - at%block
 	if r.page == nil || r.at != page {
@@ -316,11 +325,11 @@ func (r *recordReader) readRecord(at, previous uint64) (next, start, reach uint6
 			return 0, 0, 0, errEnd
 		}
 	}
-	p := piece{r: r, at: start, crc: crc32.New(castagnoli), previous: previous, start: start}
+	p := piece{r: r, at: start, crc: crc32.New(castagnoli), before: before, start: start}
 	err = p.readRecord()
 	if errors.Is(err, errOverwritten) {
 		// What was begun was discarded, and the page goes on with another.
-		return r.readRecord(r.at, previous)
+		return r.readRecord(r.at, before)
 	}
 	if err != nil {
 		return 0, 0, p.reach, err

@@ -3,15 +3,17 @@ package wal
 import (
 	"encoding/binary"
 	"hash"
+	"slices"
 )
 
 // piece is a record that is being read, from page to page.
 type piece struct {
-	r               *recordReader
-	start, previous uint64
-	at, reach       uint64
-	header          []byte
-	crc             hash.Hash32
+	r         *recordReader
+	before    predecessor
+	start     uint64
+	at, reach uint64
+	header    []byte
+	crc       hash.Hash32
 }
 
 // readRecord takes in the whole record, and checks it.
@@ -78,5 +80,42 @@ func (p *piece) addData(data []byte) {
 
 // isPlausible says whether the header follows the record before.
 func (p *piece) isPlausible() bool {
-	return p.previous == 0 || binary.NativeEndian.Uint64(p.header[8:]) == p.previous
+	return p.r.follows(binary.NativeEndian.Uint64(p.header[8:]), p.before)
+}
+
+// predecessor is what is known of the record before another one: where it starts, or
+// only where it ends, or nothing at all.
+type predecessor struct{ start, end uint64 }
+
+// follows reports whether a record that names the start of the one before it follows
+// that one. The pages of a segment that is used again hold records of earlier positions
+// behind what was written last: they are complete, and name another one.
+func (r *recordReader) follows(named uint64, before predecessor) bool {
+	switch {
+	case before.start != 0:
+		return named == before.start
+	case before.end != 0:
+		return named < before.end && r.endsAt(named, before.end)
+	default:
+		return true
+	}
+}
+
+// endsAt reports whether the directory holds a record between two positions, of the
+// timeline or of one that it came from.
+func (r *recordReader) endsAt(start, end uint64) bool {
+	histories, err := ReadHistories(r.dir)
+	if err != nil {
+		return false
+	}
+	timelines := []uint32{r.timeline}
+	for _, turn := range slices.Backward(FindHistory(histories, r.timeline)) {
+		timelines = append(timelines, turn.Timeline)
+	}
+	return slices.ContainsFunc(timelines, func(timeline uint32) bool {
+		other := recordReader{dir: r.dir, size: r.size, timeline: timeline, block: r.block}
+		defer other.closeSegment()
+		next, _, _, err := other.readRecord(start, predecessor{})
+		return err == nil && next == end
+	})
 }

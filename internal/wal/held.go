@@ -8,8 +8,10 @@ import (
 // FindHeld follows the records in a pg_wal directory from where one ends, on exactly
 // that timeline, to the end of the last complete one, and onto the newest timeline
 // that came from there and of which the directory holds records. The position is
-// such as the last that a server has replayed. No server may write WAL there.
-func FindHeld(dir string, timeline uint32, from uint64) (Extent, error) {
+// such as the last that a server has replayed. What follows counts only if it names the
+// record that ends there, which the directory must hold: except at redo, where the
+// server's recovery began. No server may write WAL there.
+func FindHeld(dir string, timeline uint32, from, redo uint64) (Extent, error) {
 	if from == 0 {
 		return Extent{}, fmt.Errorf("%s: no record ends at 0/0", dir)
 	}
@@ -18,7 +20,11 @@ func FindHeld(dir string, timeline uint32, from uint64) (Extent, error) {
 		return Extent{}, err
 	}
 	defer r.closeSegment()
-	end, err := r.followRecords(from)
+	before := predecessor{end: from}
+	if from == redo {
+		before = predecessor{}
+	}
+	end, err := r.follow(from, before)
 	if err != nil {
 		return Extent{}, err
 	}
@@ -33,7 +39,7 @@ func FindRecordEnd(dir string, timeline uint32, at uint64) (uint64, error) {
 		return 0, err
 	}
 	defer r.closeSegment()
-	end, _, _, err := r.readRecord(at, 0)
+	end, _, _, err := r.readRecord(at, predecessor{})
 	if errors.Is(err, errEnd) {
 		return 0, fmt.Errorf("the WAL in %s holds no complete record at %s of timeline %d", dir, FormatPosition(at), timeline)
 	}

@@ -11,7 +11,7 @@ func HoldsRecord(dir string, timeline uint32, at uint64) (bool, error) {
 	r, err := newRecordReader(dir, timeline)
 	if err == nil {
 		defer r.closeSegment()
-		_, _, _, err = r.readRecord(at, 0)
+		_, _, _, err = r.readRecord(at, predecessor{})
 	}
 	switch {
 	case errors.Is(err, errEnd), errors.Is(err, errNoWAL), errors.Is(err, fs.ErrNotExist):

@@ -41,6 +41,7 @@ func faultCommands(o *options) []*cobra.Command {
 
 func dropCommand() *cobra.Command {
 	var from, to []string
+	var ports []uint
 	var both, own bool
 	command := &cobra.Command{
 		Use:   "drop NODE NAME",
@@ -51,15 +52,16 @@ func dropCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			drops := []network.Drop{{Sources: from, Destinations: to}}
+			drops := []network.Drop{{Sources: from, Destinations: to, SourcePorts: ports}}
 			if both {
-				drops = append(drops, network.Drop{Sources: to, Destinations: from})
+				drops = append(drops, network.Drop{Sources: to, Destinations: from, DestinationPorts: ports})
 			}
 			return network.DropTraffic(n, args[1], own, drops...)
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "addresses that send (default: every one)")
 	command.Flags().StringSliceVar(&to, "to", nil, "addresses that receive (default: every one)")
+	command.Flags().UintSliceVar(&ports, "from-ports", nil, "ports of TCP that --from sends from (default: all traffic)")
 	command.Flags().BoolVar(&both, "both", false, "the other direction, too")
 	command.Flags().BoolVar(&own, "own", false, "traffic of the node's own programs, too")
 	return command

@@ -55,18 +55,25 @@ func apiServerAwayWithoutMember(f *failover, period time.Duration) time.Duration
 	since := f.history.Now()
 	lost := f.chooseReplica()
 	heals := append(f.cutAllFromAPIServer(), cutPod(f.t, lost, bothWays))
+	f.expectFence(period)
+	for _, heal := range heals {
+		heal()
+	}
+	return f.endEvent(fmt.Sprintf("API server not reached for %s, and one member away", period), since, true)
+}
+
+// expectFence lets a time pass that began when the primary could neither renew the Lease
+// nor be confirmed: writes end before another member could lead.
+func (f *failover) expectFence(period time.Duration) {
+	f.t.Helper()
 	cut := f.history.Now()
 	time.Sleep(period) // the observation itself: no write may be acknowledged
 	for _, row := range f.history.Writes(cut) {
 		if row.Acknowledged && row.Sent > cut+leaseDuration {
 			f.t.Errorf("write %d of %s was acknowledged %s after no member could confirm the primary", row.Number, row.Client, row.Ended-cut)
-			break
+			return
 		}
 	}
-	for _, heal := range heals {
-		heal()
-	}
-	return f.endEvent(fmt.Sprintf("API server not reached for %s, and one member away", period), since, true)
 }
 
 // chooseReplica is a pod that does not lead.

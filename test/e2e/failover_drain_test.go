@@ -19,15 +19,7 @@ import (
 func nodeDrained(f *failover) time.Duration {
 	pod, before := f.primaryPod(), f.currentLeadership()
 	node := pod.Spec.NodeName
-	must(f.t, cordonNode(f.t.Context(), node, true), "cordon "+node)
-	uncordon := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		defer cancel()
-		if err := cordonNode(ctx, node, false); err != nil {
-			f.t.Errorf("uncordon %s: %v", node, err)
-		}
-	}
-	f.t.Cleanup(uncordon)
+	uncordon := cordonNodes(f.t, node)
 	since := f.history.Now()
 	f.evict(pod)
 	if next := f.awaitSuccessor(before); next.Name == pod.Name {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/test/podprocess"
@@ -74,8 +76,8 @@ func nodeCutOff(f *failover) time.Duration {
 	return f.replaceUnreachable(eventNodeCut, pod, func() func() { return cutNode(f.t, pod.Spec.NodeName) })
 }
 
-// replaceUnreachable cuts a primary off under a client that reaches it still. The former
-// primary follows its successor when it is back.
+// replaceUnreachable cuts a primary off under a client that reaches it still, and goes on
+// trying when the former primary is back. That follows its successor then.
 func (f *failover) replaceUnreachable(event string, pod *corev1.Pod, cut func() (heal func())) time.Duration {
 	f.t.Helper()
 	inside := f.startWriterInside(pod)
@@ -87,8 +89,10 @@ func (f *failover) replaceUnreachable(event string, pod *corev1.Pod, cut func() 
 		f.t.Errorf("%s leads, which is cut off", pod.Name)
 	}
 	f.awaitStatusPrimary(next.Name)
+	f.awaitDegraded(pod.Name)
 	f.awaitRefusedWrites(inside)
 	heal()
+	f.awaitRefusedWrites(inside)
 	inside.stop()
 	return f.endEvent(event, since, false)
 }
@@ -114,6 +118,19 @@ func (f *failover) awaitStatusPrimary(pod string) {
 			return fmt.Errorf("it is %q", obj.Status.Primary)
 		}
 		return nil
+	})
+}
+
+// awaitDegraded waits until the status names a member as what is broken, while another
+// one serves.
+func (f *failover) awaitDegraded(member string) {
+	f.t.Helper()
+	f.waitFor(failoverTimeout, "the cluster is Degraded by "+member, func(obj *v1alpha1.PostgresCluster) error {
+		degraded := meta.FindStatusCondition(obj.Status.Conditions, v1alpha1.ConditionDegraded)
+		if degraded == nil || degraded.Status != metav1.ConditionTrue {
+			return fmt.Errorf("Degraded is %+v, phase %s", degraded, obj.Status.Phase)
+		}
+		return holdsAll(degraded.Message, member)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,8 +170,8 @@ func deletePod(t *testing.T, pod *corev1.Pod, force bool) {
 	must(t, client.IgnoreNotFound(env.client.Delete(t.Context(), pod.DeepCopy(), options...)), "delete "+pod.Name)
 }
 
-// moveOperatorAway has the operator run on another node than one that will be cut off.
-func moveOperatorAway(t *testing.T, node string) {
+// moveOperatorAway has the operator run on another node than those that will be lost.
+func moveOperatorAway(t *testing.T, lost ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), operatorTimeout)
 	defer cancel()
@@ -178,28 +179,42 @@ func moveOperatorAway(t *testing.T, node string) {
 	must(t, err, "list the operator's pods")
 	there := false
 	for _, p := range pods {
-		there = there || p.Spec.NodeName == node
+		there = there || slices.Contains(lost, p.Spec.NodeName)
 	}
 	if !there {
 		return
 	}
-	must(t, cordonNode(ctx, node, true), "cordon "+node)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
-		defer cancel()
-		if err := cordonNode(ctx, node, false); err != nil {
-			t.Errorf("uncordon %s: %v", node, err)
-		}
-	})
+	uncordon := cordonNodes(t, lost...)
 	must(t, installed.killPods(ctx), "move the operator")
 	eventually(t, operatorTimeout, "the operator leads elsewhere", func(ctx context.Context) error {
 		leader, err := installed.findLeader(ctx)
-		if err == nil && (leader.Spec.NodeName == node || !podReady(leader)) {
+		if err == nil && (slices.Contains(lost, leader.Spec.NodeName) || !podReady(leader)) {
 			err = errors.New("it is on " + leader.Spec.NodeName)
 		}
 		return err
 	})
-	must(t, cordonNode(ctx, node, false), "uncordon "+node)
+	uncordon()
+}
+
+// cordonNodes keeps new pods off nodes until the function that it returns is called, or
+// until the test ends.
+func cordonNodes(t *testing.T, nodes ...string) (uncordon func()) {
+	t.Helper()
+	uncordon = func() {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		for _, node := range nodes {
+			if err := cordonNode(ctx, node, false); err != nil {
+				t.Errorf("uncordon %s: %v", node, err)
+			}
+		}
+	}
+	t.Cleanup(uncordon)
+	for _, node := range nodes {
+		must(t, cordonNode(t.Context(), node, true), "cordon "+node)
+	}
+	return uncordon
 }
 
 func cordonNode(ctx context.Context, name string, cordoned bool) error {

@@ -46,7 +46,7 @@ func leaseEdited(f *failover) time.Duration {
 	primary, named := f.primaryPod(), f.chooseReplica()
 	must(f.t, f.nameHolder(f.t.Context(), named.UID), "edit the Lease")
 	f.awaitNoCandidate()
-	f.expectNoWrites()
+	f.expectNoWrites(2 * leaseDuration)
 	f.promote(primary.Name)
 	f.awaitTermAfter(before)
 	return f.endEvent("Lease edited, and the primary promoted", since, true)
@@ -60,7 +60,7 @@ func leaseDeletedWhileDead(f *failover) time.Duration {
 	heal := cutPod(f.t, primary, bothWays)
 	must(f.t, f.deleteLease(f.t.Context()), "delete the Lease")
 	f.awaitNoCandidate()
-	f.expectNoWrites()
+	f.expectNoWrites(2 * leaseDuration)
 	heal()
 	f.promote(primary.Name)
 	f.awaitTermAfter(before)
@@ -74,10 +74,10 @@ func (f *failover) awaitNoCandidate() {
 }
 
 // expectNoWrites lets time pass in which another member could have been elected.
-func (f *failover) expectNoWrites() {
+func (f *failover) expectNoWrites(period time.Duration) {
 	f.t.Helper()
 	since := f.history.Now()
-	time.Sleep(2 * leaseDuration)
+	time.Sleep(period)
 	for _, row := range f.history.Writes(since) {
 		if row.Acknowledged && row.Sent >= since {
 			f.t.Errorf("write %d of %s is acknowledged by %s on timeline %d while no member may lead", row.Number, row.Client, row.Server, row.Timeline)

@@ -181,15 +181,8 @@ func candidateFull(f *failover) time.Duration {
 // primary is known. The others follow its timeline by then: a timeline that no other
 // member has holds WAL that only a person may discard.
 func leaderScaledAway(f *failover) time.Duration {
-	last := f.podName(failoverMembers - 1)
 	f.editCluster(func(obj *v1alpha1.PostgresCluster) { obj.Spec.DeletionPolicy = v1alpha1.DeletionDelete })
-	if f.primaryPod().Name != last {
-		before := f.currentLeadership()
-		f.requestSwitchover("e2e-to-last", last)
-		f.awaitSuccessor(before)
-	}
-	f.awaitReported()
-	f.awaitCaughtUp(last)
+	f.awaitCaughtUp(f.leadByLast())
 	pod, before, since := f.primaryPod(), f.currentLeadership(), f.history.Now()
 	moveOperatorAway(f.t, pod.Spec.NodeName)
 	f.w.enterNode(f.t, f.otherNode(pod.Spec.NodeName))
@@ -212,16 +205,23 @@ func leaderScaledAway(f *failover) time.Duration {
 	return f.endEvent("leader's node cut off, and it scaled away", since, false)
 }
 
-// recreatedSmaller: the last member leads, the cluster is deleted under Retain and made
-// again with one member. The newest data serves, and the connection Secret logs in.
-func recreatedSmaller(f *failover) {
-	last := f.podName(failoverMembers - 1)
+// leadByLast has the member of the highest ordinal lead.
+func (f *failover) leadByLast() (last string) {
+	f.t.Helper()
+	last = f.podName(failoverMembers - 1)
 	if f.primaryPod().Name != last {
 		before := f.currentLeadership()
 		f.requestSwitchover("e2e-to-last", last)
 		f.awaitSuccessor(before)
 	}
 	f.awaitReported()
+	return last
+}
+
+// recreatedSmaller: the last member leads, the cluster is deleted under Retain and made
+// again with one member. The newest data serves, and the connection Secret logs in.
+func recreatedSmaller(f *failover) {
+	f.leadByLast()
 	f.w.goesOn(f.t)
 	f.w.stop()
 	f.deleteCluster(f.retainedNames(failoverMembers)...)

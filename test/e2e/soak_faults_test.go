@@ -16,28 +16,55 @@ import (
 // longOutage of the API server is longer than any cache or token of a member.
 const longOutage = 5 * time.Minute
 
+// singleFault is one of PostgreSQL's failover.
+type singleFault struct {
+	name string
+	run  func(*failover)
+	// edits of the cluster; nil for none.
+	edits func(*testing.T) func(*v1alpha1.PostgresCluster)
+}
+
+// singleFaults are those that the end-to-end tests leave out.
+func singleFaults() []singleFault {
+	return []singleFault{
+		{"PrimaryCutOutgoing", func(f *failover) { primaryCutOneWay(f, outgoing) }, nil},
+		{"PrimaryCutIncoming", func(f *failover) { primaryCutOneWay(f, incoming) }, nil},
+		{"DeadConnections", deadConnections, nil},
+		{"SuccessorKilled", successorKilled, nil},
+		{"StatusOfFailovers", statusOfFailovers, nil},
+		{"LeaseEdited", func(f *failover) { leaseEdited(f) }, nil},
+		{"LeaseDeletedWhileDead", func(f *failover) { leaseDeletedWhileDead(f) }, nil},
+		{"LeaseEditedAtRandom", leaseEditedAtRandom, nil},
+		{"LeaseSetBack", func(f *failover) { leaseSetBack(f, false) }, nil},
+		{"LeaseSetBackWhileCutOff", func(f *failover) { leaseSetBack(f, true) }, nil},
+		{"LeaseDurationChanged", leaseDurationChanged, nil},
+		{"AllPodsDeleted", func(f *failover) { allPodsDeleted(f) }, nil},
+		{"EmptyVolume", func(f *failover) { emptyVolume(f) }, nil},
+		{"EmptyVoter", emptyVoter, nil},
+		{"RetainedVolume", retainedVolume, nil},
+		{"VolumeDiscarded", volumeDiscarded, nil},
+		{"PrimaryFull", primaryFull, onSized},
+		{"CandidateFull", func(f *failover) { candidateFull(f) }, onSized},
+		{"RewindFull", rewindFull, onRoomy},
+		{"ReadersHoldReplay", func(f *failover) { readersHoldReplay(f) }, nil},
+		{"LeaderScaledAway", func(f *failover) { leaderScaledAway(f) }, nil},
+		{"SuccessorLostInScaleDown", successorLostInScaleDown, nil},
+		{"RecreatedSmaller", recreatedSmaller, nil},
+		{"PowerLost", func(f *failover) { powerLost(f) }, nil},
+		{"FsyncBlockedBriefly", func(f *failover) { fsyncBlocked(f, 30*time.Second) }, onDisk},
+		{"FsyncBlocked", func(f *failover) { fsyncBlocked(f, time.Minute) }, onDisk},
+		{"APIServerAway", func(f *failover) { apiServerAway(f, longOutage) }, nil},
+		{"APIServerAwayWithoutMember", func(f *failover) { apiServerAwayWithoutMember(f, longOutage) }, nil},
+		{"APIServerStoppedWithoutMember", func(f *failover) { apiServerStoppedWithoutMember(f, outagePeriod) }, nil},
+		{"APIServerStopped", func(f *failover) { apiServerStoppedFor(f, longOutage) }, nil},
+	}
+}
+
 // TestSoakFaults are single faults of PostgreSQL's failover, each on a cluster of its
 // own. Those of TestFailoverAlone and of the end-to-end test Failover are not repeated.
 func TestSoakFaults(t *testing.T) {
 	needLocalCluster(t)
-	for _, fault := range []struct {
-		name  string
-		run   func(*failover)
-		edits func(*testing.T) func(*v1alpha1.PostgresCluster)
-	}{
-		{"LeaseEdited", func(f *failover) { leaseEdited(f) }, nil},
-		{"LeaseDeletedWhileDead", func(f *failover) { leaseDeletedWhileDead(f) }, nil},
-		{"AllPodsDeleted", func(f *failover) { allPodsDeleted(f) }, nil},
-		{"EmptyVolume", func(f *failover) { emptyVolume(f) }, nil},
-		{"CandidateFull", func(f *failover) { candidateFull(f) }, onSized},
-		{"ReadersHoldReplay", func(f *failover) { readersHoldReplay(f) }, nil},
-		{"LeaderScaledAway", func(f *failover) { leaderScaledAway(f) }, nil},
-		{"RecreatedSmaller", recreatedSmaller, nil},
-		{"PowerLost", func(f *failover) { powerLost(f) }, nil},
-		{"FsyncBlocked", func(f *failover) { fsyncBlocked(f, time.Minute) }, onDisk},
-		{"APIServerAway", func(f *failover) { apiServerAway(f, longOutage) }, nil},
-		{"APIServerAwayWithoutMember", func(f *failover) { apiServerAwayWithoutMember(f, longOutage) }, nil},
-	} {
+	for _, fault := range singleFaults() {
 		t.Run(fault.name, func(t *testing.T) {
 			var edits []func(*v1alpha1.PostgresCluster)
 			if fault.edits != nil {
@@ -69,13 +96,23 @@ func TestSoakFrozen(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			f := newFailover(newUnwatched(t, failoverMembers))
 			f.measured = &measured
-			for _, period := range []time.Duration{5 * time.Second, 15 * time.Second, time.Minute} {
+			for _, period := range frozenPeriods {
 				f.runPart(t, period.String(), func(f *failover) { frozenFor(f, role, period) })
 			}
 		})
 	}
+	t.Run("WAL receiver of a voter", func(t *testing.T) {
+		f := newFailover(newUnwatched(t, failoverMembers))
+		f.measured = &measured
+		for _, period := range frozenPeriods[1:] { // an election takes longer than the first
+			f.runPart(t, period.String(), func(f *failover) { voterFrozen(f, period) })
+		}
+	})
 	t.Log(formatMeasurements(measured))
 }
+
+// frozenPeriods are shorter and longer than the times of the Lease.
+var frozenPeriods = []time.Duration{5 * time.Second, 15 * time.Second, time.Minute}
 
 // frozenFor stops the processes of a role for a time, of the primary or, of a WAL
 // receiver, of a replica. A client in the pod tries to commit meanwhile.
@@ -90,6 +127,7 @@ func frozenFor(f *failover, role podprocess.Role, period time.Duration) {
 	heal := freezePod(f.t, pod, role)
 	time.Sleep(period) // the fault itself
 	heal()
+	time.Sleep(writeTimeout) // the client goes on: a commit of a moment would be seen
 	endClient()
 	f.endEvent(fmt.Sprintf("%s frozen for %s", role, period), since, false)
 }

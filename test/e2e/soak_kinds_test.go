@@ -44,6 +44,7 @@ func TestSoakLongForms(t *testing.T) {
 		{"Restores", func(t *testing.T) { testRestores(t, &three) }},
 		{"StorePointInTime", func(t *testing.T) { restoresToMoments(t, 2000) }},
 		{"StoreTimelines", restoresAcrossTimelines},
+		{"StoreArchiveInFlight", archiveInFlight},
 		{"Store", storeKeeps},
 		{"WriteTimes", writesHaveTimes},
 	})

@@ -1,4 +1,4 @@
-//go:build soak
+//go:build e2e && soak
 
 package e2e
 
@@ -42,18 +42,7 @@ func restoresAcrossTimelines(t *testing.T) {
 	if timelines[0] == timelines[1] || timelines[1] == timelines[2] {
 		t.Errorf("the timelines are %v", timelines)
 	}
-	names := map[string]time.Time{}
-	for n, at := range moments {
-		name := fmt.Sprintf("at-%d", n)
-		names[name] = at
-		a.restoreTo(name, "time: '"+at.UTC().Format("2006-01-02T15:04:05.000000Z")+"'")
-	}
-	latest := a.restoreTo("latest", "latest: true")
-	for name, at := range names {
-		a.wantMoment(&subject{t: t, kind: postgres, namespace: a.namespace, name: name}, at, at)
-	}
-	end := time.Now().Add(time.Hour)
-	a.wantMoment(latest, end, end)
+	a.restoreAll(moments)
 	t.Logf("restored to %d moments of timelines %s", len(moments), strings.Join(timelines, ", "))
 }
 

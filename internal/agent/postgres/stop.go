@@ -69,24 +69,31 @@ func (l *serverLife) switchOver(ctx context.Context) {
 }
 
 // joinPatience is how long a member that stops waits for those that stream to join the
-// volumes that may lead.
+// volumes that may lead, and the synchronous quorum.
 const joinPatience = 3 * time.Second
 
-// awaitMembers waits until each member that streams may lead.
+// awaitMembers waits until each member that streams may lead, and acknowledges commits in
+// synchronous mode: without it, the commits of the next primary wait for this member.
 func (l *serverLife) awaitMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, joinPatience)
 	defer cancel()
 	for ctx.Err() == nil {
 		view, _ := l.a.elector.ReadView()
-		volumes := l.a.directory.ListVolumes()
-		missing := slices.ContainsFunc(l.a.reached.listReached(), func(pod string) bool {
-			return volumes[pod] == "" || !slices.Contains(strings.Split(view.MayLead, ","), volumes[pod])
-		})
-		if !missing {
+		if haveJoined(view, l.a.directory.ListVolumes(), l.a.reached.listReached()) {
 			return
 		}
 		clock.Sleep(ctx, deadlineStep)
 	}
+}
+
+// haveJoined reports whether the pods that stream may lead, and are in the quorum where there
+// is one. The volumes are those of the other members, by pod.
+func haveJoined(view elector.View, volumes map[string]string, streaming []string) bool {
+	mayLead, quorum := strings.Split(view.MayLead, ","), strings.Split(view.Quorum, ",")
+	return !slices.ContainsFunc(streaming, func(pod string) bool {
+		volume := volumes[pod]
+		return volume == "" || !slices.Contains(mayLead, volume) || view.Quorum != "" && !slices.Contains(quorum, volume)
+	})
 }
 
 const (

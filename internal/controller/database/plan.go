@@ -141,10 +141,8 @@ func (o *observation) judge() (facts []condition.Fact, current bool) {
 		return under(v1alpha1.ReasonCreating, "%s is being created", name), false
 	case o.cluster.GetDeletionTimestamp() != nil:
 		return under(v1alpha1.ReasonCreating, "%s is being deleted by another client: it is created again once it is gone", name), false
-	case o.err != nil && o.rolledOut() && o.cluster.CommonStatus().ObservedGeneration == o.cluster.GetGeneration():
-		return nil, true // a write that fails is no change that was asked for
 	case o.err != nil:
-		return under(v1alpha1.ReasonProgressing, "%s cannot be changed, trying again: %v", name, o.err), false
+		return o.judgeFailure(name)
 	}
 	return o.judgeGeneration(name)
 }
@@ -153,6 +151,24 @@ func (o *observation) judge() (facts []condition.Fact, current bool) {
 func (o *observation) rolledOut() bool {
 	d := o.database
 	return d.Status.ObservedGeneration == d.Generation && conditions.IsTrue(d, v1alpha1.ConditionReady)
+}
+
+// judgeFailure judges a write of the cluster that failed, and is tried again. It is no change
+// that was asked for where the Database was ready and nothing is known to have changed.
+func (o *observation) judgeFailure(name string) (facts []condition.Fact, current bool) {
+	if o.rolledOut() && !o.isAltered() && o.cluster.CommonStatus().ObservedGeneration == o.cluster.GetGeneration() {
+		return []condition.Fact{{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonProgressing,
+			Message: fmt.Sprintf("%s cannot be compared with its declaration, trying again: %v", name, o.err)}}, true
+	}
+	return []condition.Fact{{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgressing,
+		Message: fmt.Sprintf("%s cannot be changed, trying again: %v", name, o.err)}}, false
+}
+
+// isAltered says whether the spec of the cluster is known to be another than the last
+// apply left. Nothing is known after a start of the operator before the first apply.
+func (o *observation) isAltered() bool {
+	left := o.sync.Generations[idOf(o.database, o.engine.Kind)]
+	return left != 0 && o.cluster.GetGeneration() > left
 }
 
 // judgeGeneration says whether the cluster speaks of the generation of its spec that

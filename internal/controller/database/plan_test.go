@@ -85,7 +85,9 @@ func TestPlanStatus(t *testing.T) {
 		"another client wrote after it":       {observed(pg(7, serves, takes), 6), "Reconciling Updating False Applying: waiting to observe what was just applied to PostgresCluster orders"},
 		"the cluster has not looked":          {observed(pg(6, serves, takes), 7), "Reconciling Updating False Applying: waiting for PostgresCluster orders to take up its generation 7"},
 		"a change fails":                      {observed(pg(7, serves, takes), 7, failed), "Reconciling Updating False Progressing: PostgresCluster orders cannot be changed, trying again: timeout"},
-		"a revert fails, once it was ready":   {observed(pg(7, serves, takes), 7, failed, wasReady), "Ready True Ready: PostgresCluster orders: 2 of 2 members serve"},
+		"a write fails, once it was ready":    {observed(pg(7, serves, takes), 7, failed, wasReady), "Ready True Ready: PostgresCluster orders: 2 of 2 members serve"},
+		"a revert fails, once it was ready":   {observed(pg(7, serves, takes), 6, failed, wasReady), "Reconciling Updating False Progressing: PostgresCluster orders cannot be changed, trying again: timeout"},
+		"a write fails after a restart":       {observed(pg(7, serves, takes), 0, failed, wasReady), "Ready True Ready: PostgresCluster orders: 2 of 2 members serve"},
 		"the same, and the cluster is behind": {observed(pg(6, serves, takes), 7, failed, wasReady), "Reconciling Updating False Progressing: PostgresCluster orders cannot be changed, trying again: timeout"},
 		"the cluster changes":                 {observed(pg(7, is(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonScalingUp, "orders-2 joins"), takes), 7), "Reconciling Ready False ScalingUp: PostgresCluster orders: orders-2 joins"},
 		"the cluster is stalled":              {observed(pg(7, is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDowngradeRefused, "set spec.version back"), takes), 7), "Stalled Ready False DowngradeRefused: PostgresCluster orders: set spec.version back"},
@@ -119,6 +121,23 @@ func TestPlanStatus(t *testing.T) {
 				t.Errorf("observed %d", view.Status.ObservedGeneration)
 			}
 		})
+	}
+}
+
+// A write that fails is never silent: a Database that stays Ready does not call its cluster
+// as declared.
+func TestAFailedWriteIsReported(t *testing.T) {
+	for name, returned := range map[string]int64{"the cluster is as it was left": 7, "nothing is known after a restart": 0} {
+		o := observed(its(&v1alpha1.PostgresCluster{}, 7, serves, takes, is(v1alpha1.ConditionSynced, metav1.ConditionTrue, v1alpha1.ReasonSynced, "")), returned)
+		o.err, o.database.Status.ObservedGeneration = errors.New("timeout"), 4
+		conditions.Set(o.database, &metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady})
+		view := o.database.DeepCopy()
+		view.Status = planStatus(o, nil)
+		const want = "Unknown Progressing: PostgresCluster orders cannot be compared with its declaration, trying again: timeout"
+		synced := conditions.Get(view, v1alpha1.ConditionSynced)
+		if got := string(synced.Status) + " " + synced.Reason + ": " + synced.Message; got != want || !conditions.IsTrue(view, v1alpha1.ConditionReady) {
+			t.Errorf("%s: %s, want %s and Ready", name, got, want)
+		}
 	}
 }
 

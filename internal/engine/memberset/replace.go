@@ -19,12 +19,13 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// ReplaceStep replaces one outdated pod: first those that are stuck, then the
-// others from the highest ordinal down, the leader of the members last; never
-// while another member is away. While no member is known to lead, only one that is
+// ReplaceStep replaces one outdated pod: first those that are stuck, then one that
+// serves and does not count yet, such as for a quorum, then the others from the
+// highest ordinal down, the leader of the members last; never while another member
+// is away. While no member is known to lead, only one that is
 // stuck is replaced: any other may be the leader.
 func (view *View) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an ordered switch: first match wins
-	away := false
+	away, syncs := false, false
 	var next *corev1.Pod
 	why := ""
 	for n := range view.Desired.Count {
@@ -43,8 +44,9 @@ func (view *View) ReplaceStep(leader int) *engine.Step { //nolint:gocyclo // an 
 			return replaceStep(pod, reason)
 		case m == nil || !m.Serving || reason == "" && !view.Standings[n].IsDone() && !waitsForPrimary(m):
 			away = true
-		case reason != "" && (next == nil || n != leader):
+		case reason != "" && (next == nil || n != leader && !syncs):
 			next, why = pod, reason
+			syncs = n != leader && view.Standings[n].Reason == v1alpha1.ReasonSyncing
 		}
 	}
 	if next == nil || away || leader == NoLeader {

@@ -58,31 +58,43 @@ func isDeletable(s objects.Set, obj *metav1.ObjectMeta) bool {
 // operator that has just started counts from then.
 type endings struct {
 	mu       sync.Mutex
-	clusters map[types.NamespacedName]map[types.UID]time.Time
+	clusters map[types.NamespacedName]map[ending]time.Time
+}
+
+// ending is a volume, and why it is about to go. The time of one reason says nothing of the
+// other: a volume is discarded while its member has a pod.
+type ending struct {
+	volume    types.UID
+	discarded bool
 }
 
 // observeEndings answers since when the volumes of former members have had no pod, and
-// since when those of others are discarded by request, by ordinal.
+// since when those of others are discarded by request, by ordinal: the later of both.
 func (e *endings) observeEndings(s objects.Set, o Observation, now time.Time) map[int]time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	surplus := append(listSurplus(s, o), listDiscarded(s, o)...)
-	if len(surplus) == 0 {
+	before, after, ended := e.clusters[s.Key()], map[ending]time.Time{}, map[int]time.Time{}
+	observe := func(ordinals []int, discarded bool) {
+		for _, n := range ordinals {
+			key := ending{volume: o.Volumes[n].UID, discarded: discarded}
+			at, known := before[key]
+			if !known {
+				at = now
+			}
+			after[key] = at
+			if at.After(ended[n]) {
+				ended[n] = at
+			}
+		}
+	}
+	observe(listSurplus(s, o), false)
+	observe(listDiscarded(s, o), true)
+	if len(after) == 0 {
 		delete(e.clusters, s.Key())
 		return nil
 	}
 	if e.clusters == nil {
-		e.clusters = map[types.NamespacedName]map[types.UID]time.Time{}
-	}
-	before, after := e.clusters[s.Key()], map[types.UID]time.Time{}
-	ended := map[int]time.Time{}
-	for _, n := range surplus {
-		uid := o.Volumes[n].UID
-		at, known := before[uid]
-		if !known {
-			at = now
-		}
-		after[uid], ended[n] = at, at
+		e.clusters = map[types.NamespacedName]map[ending]time.Time{}
 	}
 	e.clusters[s.Key()] = after
 	return ended
@@ -93,7 +105,7 @@ func (e *endings) observeEndings(s objects.Set, o Observation, now time.Time) ma
 func (e *endings) forgetVolume(cluster types.NamespacedName, volume types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.clusters[cluster], volume)
+	delete(e.clusters[cluster], ending{volume: volume})
 }
 
 func (e *endings) forgetCluster(cluster types.NamespacedName) {
@@ -248,14 +260,15 @@ func listDiscarded(s objects.Set, o Observation) (discarded []int) {
 
 // DiscardStep discards a volume, and the pod that holds it: the claim first, so that no
 // other pod gets the volume. Serves says whether the cluster was seen to serve without
-// the member, by answers to questions that were asked at a time or later; it is asked
-// before the claim is deleted.
+// the member, by answers to questions that were asked at a time or later. It is asked
+// before each step: Kubernetes keeps the volume until its pod is gone, and the primary may
+// be lost after the claim was deleted.
 func (view *View) DiscardStep(ordinal int, now time.Time, serves func(since time.Time) bool) *engine.Step {
 	v, pod := view.Observed.Volumes[ordinal], view.Observed.Pods[ordinal]
+	if since, known := view.Observed.provenSince(ordinal); !known || !serves(since) {
+		return nil
+	}
 	if v.DeletionTimestamp == nil {
-		if since, known := view.Observed.provenSince(ordinal); !known || !serves(since) {
-			return nil
-		}
 		return &engine.Step{Type: StepDiscardVolume, Target: v.Name, Subject: view.PodName(ordinal), UID: v.UID, ResourceVersion: v.ResourceVersion,
 			Message: "it is discarded by request"}
 	}

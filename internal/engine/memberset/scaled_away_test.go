@@ -71,3 +71,41 @@ func TestEndingsRestartWhenAPodIsFound(t *testing.T) {
 		t.Errorf("after the API server showed a pod, it ended at %s", got)
 	}
 }
+
+// The volume of a member that has a pod is discarded, and then the member is scaled away:
+// the time since which it has had no pod begins with its end, not with the request.
+func TestEndOfAPodIsNotThatOfADiscard(t *testing.T) {
+	c := &v1alpha1.PostgresCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "orders", UID: "cluster-uid"}}
+	c.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	c.Status.Requests = []v1alpha1.RequestStatus{{Type: RequestDiscardVolume, ID: "go", VolumeUID: "volume"}}
+	s := objects.Set{Cluster: c}
+	volume := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-orders-1", UID: "volume", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+		Annotations: map[string]string{v1alpha1.AnnotationScaledAway: string(v1alpha1.DeletionDelete), v1alpha1.AnnotationCluster: "cluster-uid"}}}
+	gone := Observation{Volumes: map[int]*corev1.PersistentVolumeClaim{1: volume}}
+	runs := gone
+	runs.Pods = map[int]*corev1.Pod{1: {}}
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var e endings
+	for _, step := range []struct {
+		what     string
+		at, want time.Duration
+		o        Observation
+	}{
+		{"it is discarded while it has a pod", 0, 0, runs},
+		{"the same later", time.Minute, 0, runs},
+		{"its pod has ended", 2 * time.Minute, 2 * time.Minute, gone},
+		{"the same later", 3 * time.Minute, 2 * time.Minute, gone},
+	} {
+		if got := e.observeEndings(s, step.o, start.Add(step.at))[1].Sub(start); got != step.want {
+			t.Errorf("%s: since %s, want %s", step.what, got, step.want)
+		}
+	}
+	e.forgetVolume(s.Key(), volume.UID)
+	if got := e.observeEndings(s, gone, start.Add(4*time.Minute))[1].Sub(start); got != 4*time.Minute {
+		t.Errorf("after a pod was found, it ended after %s", got)
+	}
+	c.Status.Requests[0].Result = "done"
+	if got := e.observeEndings(s, runs, start.Add(5*time.Minute)); got != nil {
+		t.Errorf("nothing ends, and %v is said", got)
+	}
+}

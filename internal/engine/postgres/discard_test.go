@@ -79,15 +79,26 @@ func TestDiscardVolume(t *testing.T) {
 		"not while the cluster is suspended":             func(w *world) { w.c.Spec.Suspend = true },
 		"not while none leads":                           func(w *world) { w.endLeadership() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := lostReplica(t)
-			w.recordDiscard()
-			change(w)
-			p := w.plan()
-			if p.Step != nil && (p.Step.Type == memberset.StepDiscardVolume || p.Step.Type == memberset.StepDiscardPod) || p.Report.Requests[0].Result != "" {
-				t.Errorf("step %v, status %+v", p.Step, p.Report.Requests)
-			}
-		})
+		for object, begun := range map[string]func(w *world){
+			"the claim": func(*world) {},
+			"the pod": func(w *world) {
+				w.o.Pods[0].DeletionTimestamp, w.o.Volumes[0].DeletionTimestamp = nil, &metav1.Time{Time: now}
+			},
+			"a pod that is stuck": func(w *world) {
+				w.o.Pods[0].DeletionTimestamp, w.o.Volumes[0].DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)}, &metav1.Time{Time: now}
+			},
+		} {
+			t.Run(object+" "+name, func(t *testing.T) {
+				w := lostReplica(t)
+				w.recordDiscard()
+				begun(w)
+				change(w)
+				p := w.plan()
+				if p.Step != nil || p.Report.Requests[0].Result != "" {
+					t.Errorf("step %v, status %+v", p.Step, p.Report.Requests)
+				}
+			})
+		}
 	}
 	t.Run("then the pod that holds it", func(t *testing.T) {
 		w := lostReplica(t)

@@ -110,6 +110,14 @@ func (l leadership) mayTakeOver(m *agentapi.Status) bool {
 	return own == nil || len(leader.MayLead) == 0 || slices.Contains(leader.MayLead, own.Volume)
 }
 
+// counts says whether a standby acknowledges commits, by the leader's answer: it is in the
+// quorum, and streams. Without a quorum commits wait for none, and agents of earlier
+// versions know of none.
+func (l leadership) counts(pod string, m *agentapi.Status) bool {
+	own, leader := readReplication(m).Election, l.readElection()
+	return own == nil || len(leader.Quorum) == 0 || slices.Contains(leader.Quorum, own.Volume) && slices.Contains(leader.Streaming, pod)
+}
+
 // takesWrites says whether the leader takes writes.
 func (l leadership) takesWrites() bool {
 	return l.isServing() && l.status.State == agentapi.StateRunning

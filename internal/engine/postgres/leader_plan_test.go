@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -461,5 +462,46 @@ func TestObjectsAreTheSameWhicheverMemberLeads(t *testing.T) {
 		if diff := cmp.Diff(want, w.plan().Objects); diff != "" {
 			t.Errorf("led by %d (-led by 0 +got):\n%s", leader, diff)
 		}
+	}
+}
+
+// In synchronous mode the next pod is replaced only once the primary counts every other
+// standby again: until then commits would wait.
+func TestRolloutWaitsForTheQuorum(t *testing.T) {
+	all := []string{"volume-of-orders-0", "volume-of-orders-1", "volume-of-orders-2"}
+	for _, c := range []struct {
+		name      string
+		updated   []int
+		quorum    []string
+		streaming []string
+		want      string
+	}{
+		{"the quorum is whole", nil, all, []string{"orders-0", "orders-1"}, "ReplaceMember orders-1"},
+		{"the updated standby does not stream, by the primary", []int{1}, all, []string{"orders-0"}, ""},
+		{"it streams, and is not in the quorum, as on a new volume", []int{1}, []string{all[0], all[2], "v9"}, []string{"orders-0", "orders-1"}, ""},
+		{"it counts again", []int{1}, all, []string{"orders-0", "orders-1"}, "ReplaceMember orders-0"},
+		{"a lost volume is in the quorum, too", []int{1}, append(slices.Clone(all), "v9"), []string{"orders-0", "orders-1"}, "ReplaceMember orders-0"},
+		{"the primary waits for the last standby", []int{0, 1}, all, []string{"orders-1"}, ""},
+		{"and is replaced then", []int{0, 1}, all, []string{"orders-0", "orders-1"}, "ReplaceMember orders-2"},
+		{"an outdated standby that does not count goes first", nil, all, []string{"orders-1"}, "ReplaceMember orders-0"},
+		{"of two that do not count, both outdated, one goes", nil, all, nil, "ReplaceMember orders-0"},
+		{"the primary has no quorum yet", []int{1}, nil, []string{"orders-0"}, "ReplaceMember orders-0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := ledBy(t, 3, 2)
+			w.c.Spec.Synchronous = &v1alpha1.PostgresSynchronous{Mode: v1alpha1.SynchronousQuorum, Number: 1}
+			for n := range w.o.Pods {
+				w.member(n) // with the settings of the mode
+			}
+			w.outdateAll(c.updated...).elects().reportElection(2, func(e *postgresapi.ElectionState) { e.MayLead = all })
+			w.synchronousBy(1, c.quorum, 2, c.streaming...)
+			step := ""
+			if s := w.plan().Step; s != nil {
+				step = s.Type + " " + s.Target
+			}
+			if step != c.want {
+				t.Errorf("step %q, want %q", step, c.want)
+			}
+		})
 	}
 }

@@ -93,6 +93,8 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 		return memberset.JudgeRollout(view, ordinal, suffixRW)
 	case !lead.mayTakeOver(m):
 		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that may lead within seconds"}
+	case !lead.counts(view.PodName(ordinal), m):
+		return memberset.Standing{Reason: v1alpha1.ReasonSyncing, Message: "member " + view.PodName(ordinal) + " streams, and joins those that acknowledge commits within seconds"}
 	}
 	return memberset.JudgeRollout(view, ordinal, suffixRO)
 }

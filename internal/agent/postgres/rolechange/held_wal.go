@@ -37,7 +37,12 @@ func (s *Server) MeasureWAL(ctx context.Context) (HeldWAL, error) {
 	if err != nil {
 		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
 	}
-	end, err := wal.FindHeld(s.walDir(), uint32(at.Timeline), at.Position) //nolint:gosec // PostgreSQL's are so long
+	control, err := s.o.Programs.ReadControlData(ctx, s.o.PGData)
+	if err != nil {
+		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
+	}
+	redo := lsn.Parse(control.Timeline, control.Redo)
+	end, err := wal.FindHeld(s.walDir(), uint32(at.Timeline), at.Position, redo.Position) //nolint:gosec // PostgreSQL's are so long
 	if err != nil {
 		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
 	}

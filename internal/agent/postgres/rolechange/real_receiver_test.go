@@ -92,7 +92,7 @@ func TestRealRule8HeldTimelinesAreMoreThanPgControlShows(t *testing.T) {
 	}
 	// Replay that is behind, or just where the timeline began, is on the one before.
 	for _, replayed := range []uint64{before, fork.Position} {
-		if found, err := wal.FindHeld(b.walDir(), 1, replayed); err != nil || int64(found.Timeline) != 4 || found.Position != held.End.Position {
+		if found, err := wal.FindHeld(b.walDir(), 1, replayed, 0); err != nil || int64(found.Timeline) != 4 || found.Position != held.End.Position {
 			t.Errorf("from %s: %+v, %v", wal.FormatPosition(replayed), found, err)
 		}
 	}

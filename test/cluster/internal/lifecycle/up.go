@@ -34,10 +34,14 @@ const (
 // folder holds the remains of a start that was cut short.
 const started = "started"
 
-// StartCluster brings the cluster up, or repairs what is missing of a running one. The
-// kubeconfig is written when everything is ready, never before.
+// StartCluster brings the cluster up, or repairs what is missing of a running one. That
+// gets the present tool for its faults. The kubeconfig is written when everything is
+// ready, never before.
 func StartCluster(ctx context.Context, dir layout.Dir, kubeconfig string) error {
 	if CheckHealth(ctx, dir) == nil {
+		if _, err := copyTool(dir); err != nil {
+			return err
+		}
 		return writeKubeconfig(dir, kubeconfig)
 	}
 	begin := time.Now()
@@ -110,8 +114,7 @@ func prepareMachine(dir layout.Dir) error {
 	return layout.WriteFile(filepath.Join(layout.RunDir, "dir"), []byte(dir), 0o644)
 }
 
-// buildBinaries makes the programs, and a copy of this one that stays when the
-// folder that "go run" made is gone.
+// buildBinaries makes the programs, and a copy of this one.
 func buildBinaries(ctx context.Context, dir layout.Dir) (controlplane.Binaries, error) {
 	var b controlplane.Binaries
 	var err error
@@ -121,12 +124,19 @@ func buildBinaries(ctx context.Context, dir layout.Dir) (controlplane.Binaries, 
 	if err := replaceSymlink(b.Kubernetes, dir.ProgramsDir()); err != nil {
 		return b, err
 	}
+	b.Cluster, err = copyTool(dir)
+	return b, err
+}
+
+// copyTool makes a copy of this program that stays when the folder that "go run" made is
+// gone. A process that runs the one before keeps that.
+func copyTool(dir layout.Dir) (path string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return b, err
+		return "", err
 	}
-	b.Cluster = dir.JoinPath("bin", "cluster")
-	return b, copyFile(self, b.Cluster)
+	path = dir.JoinPath("bin", "cluster")
+	return path, copyFile(self, path)
 }
 
 func startPrograms(ctx context.Context, dir layout.Dir, b controlplane.Binaries) error {

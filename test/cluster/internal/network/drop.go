@@ -12,7 +12,11 @@ import (
 
 // Drop is traffic that does not arrive any more, established connections
 // included. An empty side stands for every address.
-type Drop struct{ Sources, Destinations []string }
+type Drop struct {
+	Sources, Destinations []string
+	// SourcePorts and DestinationPorts are of TCP; none stands for all traffic.
+	SourcePorts, DestinationPorts []uint
+}
 
 // dropName is what the rules of one fault are called, and found by when it ends.
 var dropName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,60}$`)
@@ -62,7 +66,7 @@ func rulesOf(name string, own bool, drops []Drop) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&rules, "\t\t%s%sdrop\n", sources, destinations)
+		fmt.Fprintf(&rules, "\t\t%s%s%s%sdrop\n", sources, destinations, matchPorts("sport", d.SourcePorts), matchPorts("dport", d.DestinationPorts))
 	}
 	hooks := []string{"forward"}
 	if own {
@@ -90,6 +94,13 @@ func matchAddresses(side string, addresses []string) (string, error) {
 		return "", nil
 	}
 	return fmt.Sprintf("ip %s { %s } ", side, strings.Join(addresses, ", ")), nil
+}
+
+func matchPorts(side string, ports []uint) string {
+	if len(ports) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("tcp %s { %s } ", side, strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ports)), ", "), "[]"))
 }
 
 func applyRules(n layout.Node, rules string) error {

@@ -9,6 +9,8 @@ func TestRulesOf(t *testing.T) {
 	got, err := rulesOf("pod_1", false, []Drop{
 		{Sources: []string{"10.244.1.5"}},
 		{Sources: []string{"10.89.0.1", "10.244.2.0/24"}, Destinations: []string{"10.244.1.5"}},
+		{Sources: []string{"10.244.1.5"}, SourcePorts: []uint{40001, 40002}},
+		{DestinationPorts: []uint{40001}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -20,6 +22,8 @@ table ip drop_pod_1 {
 		type filter hook forward priority 10;
 		ip saddr { 10.244.1.5 } drop
 		ip saddr { 10.89.0.1, 10.244.2.0/24 } ip daddr { 10.244.1.5 } drop
+		ip saddr { 10.244.1.5 } tcp sport { 40001, 40002 } drop
+		tcp dport { 40001 } drop
 	}
 }
 `
