@@ -1,4 +1,4 @@
-// Holdfast runs PostgreSQL and etcd clusters from what Git says and keeps them there.
+// Holdfast runs PostgreSQL, MySQL and etcd clusters from what Git says and keeps them there.
 // This one binary is the operator (manager), the process beside each database
 // (agent), and a plugin of kubectl.
 package main
@@ -34,8 +34,8 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
-	membermysql "github.com/holdfast-db/holdfast/internal/agent/mysql"
 	"github.com/holdfast-db/holdfast/internal/agent/guard"
+	membermysql "github.com/holdfast-db/holdfast/internal/agent/mysql"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/agent/postgres"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
@@ -50,6 +50,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/engine/mysql"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/plugin"
 	"github.com/holdfast-db/holdfast/internal/restore"
@@ -143,6 +144,7 @@ type managerOptions struct {
 	metricsAddress, healthAddress string
 	agentImage                    string
 	postgresRepository            string
+	mysqlRepository               string
 	etcdRepository                string
 	concurrent, concurrentBackups int
 	gracePeriod                   time.Duration
@@ -164,6 +166,7 @@ func managerCommand() *cobra.Command {
 	f.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.agentImage, "agent-image", os.Getenv("HOLDFAST_AGENT_IMAGE"), "image whose binary is injected into members; the operator's own, read from its pod, when empty")
 	f.StringVar(&o.postgresRepository, "postgres-image-repository", "docker.io/library/postgres", "repository that PostgreSQL versions are looked up in")
+	f.StringVar(&o.mysqlRepository, "mysql-image-repository", "docker.io/library/mysql", "repository that MySQL versions are looked up in")
 	f.StringVar(&o.etcdRepository, "etcd-image-repository", "quay.io/coreos/etcd", "repository that etcd versions are looked up in")
 	f.IntVar(&o.concurrent, "concurrent", 4, "clusters that are reconciled at the same time")
 	f.IntVar(&o.concurrentBackups, "concurrent-backups", 20, "backups that are made at the same time, of all clusters; 0 for any number")
@@ -235,6 +238,11 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 			func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.PostgresCluster, memberset.Observation] {
 				return &postgres.Engine{MemberEngine: k}
+			}),
+		wireKind(w, "MySQLCluster", o.mysqlRepository, mysql.DecodeStatus,
+			func() *v1alpha1.MySQLCluster { return &v1alpha1.MySQLCluster{} },
+			func(k *memberset.MemberEngine) kindEngine[*v1alpha1.MySQLCluster, memberset.Observation] {
+				return &mysql.Engine{MemberEngine: k}
 			}),
 		wireKind(w, "EtcdCluster", o.etcdRepository, etcd.DecodeStatus,
 			func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },

@@ -51,3 +51,15 @@ func (c *EtcdCluster) GetConditions() []metav1.Condition { return c.Status.Condi
 
 // SetConditions replaces the conditions.
 func (c *EtcdCluster) SetConditions(l []metav1.Condition) { c.Status.Conditions = l }
+
+// Common returns the shared part of the spec.
+func (c *MySQLCluster) Common() *CommonSpec { return &c.Spec.CommonSpec }
+
+// CommonStatus returns the shared part of the status.
+func (c *MySQLCluster) CommonStatus() *CommonStatus { return &c.Status.CommonStatus }
+
+// GetConditions returns the conditions.
+func (c *MySQLCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (c *MySQLCluster) SetConditions(l []metav1.Condition) { c.Status.Conditions = l }

@@ -16,7 +16,7 @@ var GroupVersion = schema.GroupVersion{Group: "holdfast.dev", Version: "v1alpha1
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{}, &Database{}, &DatabaseList{}, &Backup{}, &BackupList{})
+	s.AddKnownTypes(GroupVersion, &PostgresCluster{}, &PostgresClusterList{}, &EtcdCluster{}, &EtcdClusterList{}, &MySQLCluster{}, &MySQLClusterList{}, &Database{}, &DatabaseList{}, &Backup{}, &BackupList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
@@ -108,16 +108,16 @@ const (
 	// and its owner, as its data was made with them.
 	AnnotationDatabase = "holdfast.dev/database"
 	AnnotationOwner    = "holdfast.dev/owner"
-	// AnnotationRecoverQuorum on an EtcdCluster asks to go on with the newest
-	// survivor when the majority of the members is lost for good. Its value is a
-	// ID of the user's choice: each is carried out once.
+	// AnnotationRecoverQuorum on an EtcdCluster or a MySQLCluster asks to go on with
+	// the newest survivor when the majority of the members is lost for good. Its value
+	// is an ID of the user's choice: each is carried out once.
 	AnnotationRecoverQuorum = "holdfast.dev/recover-quorum"
 	// AnnotationContinueWithOlderData on a PostgresCluster asks a primary that is
 	// held for DataStale to go on with the data that it has, on a new timeline.
 	// Its value is an ID of the user's choice: each is carried out once.
 	AnnotationContinueWithOlderData = "holdfast.dev/continue-with-older-data"
-	// AnnotationSwitchover on a PostgresCluster asks its primary to stop in order, so
-	// that another member leads. Its value is an ID of the user's choice, or
+	// AnnotationSwitchover on a PostgresCluster or a MySQLCluster asks its primary to
+	// step down in order, so that another member leads. Its value is an ID of the user's choice, or
 	// <ID>@<pod> for one member: each ID is carried out once.
 	AnnotationSwitchover = "holdfast.dev/switchover"
 	// AnnotationPromote on a PostgresCluster without a primary asks one member to

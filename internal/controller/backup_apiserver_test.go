@@ -115,7 +115,7 @@ func (w *world) owns(b *v1alpha1.Backup) []string {
 }
 
 // A backup by hand, from the manifest to its end: and its data goes with it.
-func TestBackupByHand(t *testing.T) { eachKind(t, backupByHand) }
+func TestBackupByHand(t *testing.T) { eachCopiedKind(t, backupByHand) }
 
 func backupByHand(t *testing.T, w *world) {
 	b := w.backup("before-release", v1alpha1.DeletionDelete)
@@ -406,7 +406,7 @@ func (w *world) dies(o *operator, b *v1alpha1.Backup, holds func(*v1alpha1.Backu
 // The first backup is made as soon as the cluster serves. A slot that went by
 // while no operator was there is made up once; a new good backup lets those go
 // that are kept no longer, and their data.
-func TestBackupBySchedule(t *testing.T) { eachKind(t, backupBySchedule) }
+func TestBackupBySchedule(t *testing.T) { eachCopiedKind(t, backupBySchedule) }
 
 func backupBySchedule(t *testing.T, w *world) {
 	c := w.neverBackedUp()

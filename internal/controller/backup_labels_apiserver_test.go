@@ -20,7 +20,7 @@ import (
 // A client that takes the labels of the volume for backups hides it from all that look
 // by label. It gets them back, from an operator that knew it and from one that
 // has only the Backups to go by, and no backup is called lost.
-func TestBackupVolumeWithoutLabels(t *testing.T) { eachKind(t, backupVolumeWithoutLabels) }
+func TestBackupVolumeWithoutLabels(t *testing.T) { eachCopiedKind(t, backupVolumeWithoutLabels) }
 
 func backupVolumeWithoutLabels(t *testing.T, w *world) {
 	c := w.backedUp()

@@ -19,7 +19,7 @@ import (
 // A destination that disappears from the spec moves no backups: none is made, no
 // volume appears, and what to do is said, until the destination is back or the
 // spec says that backups are to go to a volume.
-func TestDestinationRemoved(t *testing.T) { eachKind(t, destinationRemoved) }
+func TestDestinationRemoved(t *testing.T) { eachCopiedKind(t, destinationRemoved) }
 
 func destinationRemoved(t *testing.T, w *world) {
 	c := w.backedUp()

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,13 +103,19 @@ func TestGoldenManifestsAreAccepted(t *testing.T) {
 // What kubectl get shows, and that a new object is not yet ready to kstatus.
 func TestColumnsAndDefaults(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ crd, kind, version, leads string }{
-		{"postgresclusters.holdfast.dev", "PostgresCluster", "17", "Primary"},
-		{"etcdclusters.holdfast.dev", "EtcdCluster", "3.6.16", "Leader"},
+	ofBackups := []string{"BackedUp", "Last Backup", "Drill"}
+	for _, tc := range []struct {
+		crd, kind, version, leads string
+		backups                   []string
+	}{
+		{"postgresclusters.holdfast.dev", "PostgresCluster", "17", "Primary", ofBackups},
+		{"etcdclusters.holdfast.dev", "EtcdCluster", "3.6.16", "Leader", ofBackups},
+		{"mysqlclusters.holdfast.dev", "MySQLCluster", "9.7", "Primary", nil},
 	} {
 		t.Run(tc.kind, func(t *testing.T) {
 			w := &world{Cluster: apitest.New(t), t: t}
-			if diff := cmp.Diff([]string{"Version", "Ready", tc.leads, "Phase", "Synced", "BackedUp", "Last Backup", "Drill", "Age", "Status"}, w.columns(tc.crd)); diff != "" {
+			want := slices.Concat([]string{"Version", "Ready", tc.leads, "Phase", "Synced"}, tc.backups, []string{"Age", "Status"})
+			if diff := cmp.Diff(want, w.columns(tc.crd)); diff != "" {
 				t.Errorf("columns (-want +got):\n%s", diff)
 			}
 			obj, err := scheme.Scheme.New(v1alpha1.GroupVersion.WithKind(tc.kind))
@@ -116,7 +123,7 @@ func TestColumnsAndDefaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := obj.(v1alpha1.Cluster)
-			manifest := fmt.Sprintf("metadata: {name: orders, namespace: %s}\nspec: {version: %q, storage: {size: 1Gi}}", w.Namespace, tc.version)
+			manifest := fmt.Sprintf("metadata: {name: orders, namespace: %s}\nspec: {version: %q, storage: {size: 1Gi}, backup: {enabled: false}}", w.Namespace, tc.version)
 			if err := yaml.UnmarshalStrict([]byte(manifest), c); err != nil {
 				t.Fatal(err)
 			}

@@ -160,7 +160,7 @@ func (w *world) drillJobs() (names []string) {
 }
 
 // A slot becomes a drill, whose result status says. Nothing else of it stays.
-func TestDrill(t *testing.T) { eachKind(t, drillPasses) }
+func TestDrill(t *testing.T) { eachCopiedKind(t, drillPasses) }
 
 func drillPasses(t *testing.T, w *world) {
 	c, b := w.drilled()

@@ -33,7 +33,7 @@ var etcdKind = &kind{
 	several: 3, more: 5, stride: 5,
 	services: []string{"-client", "-members"}, entry: "-client", port: 2379,
 	setting: "snapshot-count", value: "5000",
-	version: "3.6.16", primary: "orders-0", leads: true,
+	version: "3.6.16", primary: "orders-0", leads: true, copied: true,
 	list: func() client.ObjectList { return &v1alpha1.EtcdClusterList{} },
 	cluster: func(w *world) v1alpha1.Cluster {
 		return &v1alpha1.EtcdCluster{

@@ -34,6 +34,7 @@ type badInput struct {
 var rightSpecs = map[string]string{
 	"PostgresCluster": `{"version":"17","storage":{"size":"1Gi"}}`,
 	"EtcdCluster":     `{"version":"3.6","storage":{"size":"1Gi"}}`,
+	"MySQLCluster":    `{"version":"9.7","storage":{"size":"1Gi"},"backup":{"enabled":false}}`,
 	"Database":        `{"engine":"postgres","version":"17"}`,
 	"Backup":          `{"clusterRef":{"kind":"PostgresCluster","name":"orders"}}`,
 }
@@ -136,9 +137,8 @@ func TestWholeNumbersMeanTheirDigits(t *testing.T) {
 		obj := badInput{Kind: w.kind.name, Spec: map[string]any{
 			"backup": map[string]any{"enabled": false}, "parameters": map[string]any{w.kind.setting: 8192},
 		}}.manifest(t, w.Namespace)
-		version := "3.6"
+		version := map[*kind]string{postgresKind: "17", etcdKind: "3.6", mysqlKind: "9.7"}[w.kind]
 		if w.kind == postgresKind {
-			version = "17"
 			obj.Object["spec"].(map[string]any)["version"] = 17
 		}
 		data, err := json.Marshal(obj)

@@ -43,6 +43,10 @@ type kind struct {
 	// members elect who leads, that is at first.
 	version, primary string
 	leads            bool
+	// copied says that backups of it can be made, and impossible are mistakes that
+	// cannot be made with it, since the API server refuses the field.
+	copied     bool
+	impossible []mistake
 
 	list       func() client.ObjectList
 	cluster    func(w *world) v1alpha1.Cluster
@@ -57,7 +61,7 @@ type kind struct {
 }
 
 // kinds under test.
-var kinds = []*kind{postgresKind, etcdKind}
+var kinds = []*kind{postgresKind, etcdKind, mysqlKind}
 
 // eachKind runs a test of the loop for every kind side by side, each in a world
 // of its own.
@@ -67,6 +71,18 @@ func eachKind(t *testing.T, test func(t *testing.T, w *world)) {
 			t.Parallel()
 			test(t, newWorld(t, k))
 		})
+	}
+}
+
+// eachCopiedKind runs a test of backups for every kind that has them.
+func eachCopiedKind(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, k := range kinds {
+		if k.copied {
+			t.Run(k.name, func(t *testing.T) {
+				t.Parallel()
+				test(t, newWorld(t, k))
+			})
+		}
 	}
 }
 
@@ -98,23 +114,28 @@ func setUp[C v1alpha1.Cluster, O any](w *world, parts wiring, e engine.Engine[C,
 	return backups.Setup(parts.mgr, map[string]client.Object{w.kind.name: empty()})
 }
 
+// setUpDatabases makes the controller of Databases.
+func setUpDatabases(parts wiring) error {
+	r := &database.Reconciler{
+		Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.applier, Engines: database.Engines(),
+		Recorder: parts.mgr.GetEventRecorder("holdfast"),
+	}
+	return r.Setup(parts.mgr, 4)
+}
+
 var postgresKind = &kind{
 	name: "PostgresCluster", repository: "docker.io/library/postgres",
 	several: 2, more: 3, stride: 1,
 	services: []string{"-members", "-ro", "-rw"}, entry: "-rw", port: 5432,
 	setting: "work_mem", value: "8MB",
-	version: "17.4", primary: "orders-0",
+	version: "17.4", primary: "orders-0", copied: true,
 	list:       func() client.ObjectList { return &v1alpha1.PostgresClusterList{} },
 	cluster:    func(w *world) v1alpha1.Cluster { return w.NewPostgresCluster("", 1) },
 	parameters: func(c v1alpha1.Cluster) *v1alpha1.Parameters { return &asPostgres(c).Spec.Parameters },
 	storage:    func(c v1alpha1.Cluster) *v1alpha1.StorageSpec { return &asPostgres(c).Spec.Storage },
 	setup: func(w *world, parts wiring) error {
 		e := &postgres.Engine{MemberEngine: parts.members}
-		databases := &database.Reconciler{
-			Client: parts.mgr.GetClient(), Live: parts.members.Writer, Applier: parts.applier, Engines: database.Engines(),
-			Recorder: parts.mgr.GetEventRecorder("holdfast"),
-		}
-		if err := databases.Setup(parts.mgr, 4); err != nil {
+		if err := setUpDatabases(parts); err != nil {
 			return err
 		}
 		return setUp(w, parts, e, e, func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} })

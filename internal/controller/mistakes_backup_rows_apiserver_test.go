@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-var secretMistakes = []mistake{
+var certificateMistakes = []mistake{
 	{
 		name: "a certificate's Secret that is missing",
 		declare: func(_ *world, c v1alpha1.Cluster) {
@@ -52,6 +52,9 @@ var secretMistakes = []mistake{
 		condition: cStalled, reason: v1alpha1.ReasonCertificateRefused,
 		says: []string{"spec.tls.certificateSecretRef", `Secret "cert"`, "lacks the DNS names", "add them"},
 	},
+}
+
+var caMistakes = []mistake{
 	{
 		name: "a CA's Secret that is missing",
 		declare: func(_ *world, c v1alpha1.Cluster) {
@@ -70,6 +73,9 @@ var secretMistakes = []mistake{
 		condition: cStalled, reason: v1alpha1.ReasonCertificateRefused,
 		says: []string{"spec.tls.caSecretRef", `Secret "ca"`, "CA"},
 	},
+}
+
+var storeSecretMistakes = []mistake{
 	{
 		name: "a store's Secret that is missing", declare: toStore(v1alpha1.BackupDestination{URL: "s3://acme"}),
 		condition: cBackedUp, reason: v1alpha1.ReasonSecretMissing,

@@ -31,6 +31,8 @@ func setVersion(c v1alpha1.Cluster, version, image string) {
 		c.Spec.Version = v1alpha1.PostgresVersion(version)
 	case *v1alpha1.EtcdCluster:
 		c.Spec.Version = version
+	case *v1alpha1.MySQLCluster:
+		c.Spec.Version = version
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 )
 
 // mistakes that users make, by what they are made with.
-var mistakes = slices.Concat(versionMistakes, storageMistakes, admissionMistakes, nameMistakes, secretMistakes, storeMistakes, scheduleMistakes, backupMistakes, restoreMistakes, settingMistakes)
+var mistakes = slices.Concat(versionMistakes, storageMistakes, admissionMistakes, nameMistakes, certificateMistakes, caMistakes, storeSecretMistakes, storeMistakes, scheduleMistakes, backupMistakes, restoreMistakes, settingMistakes)
 
 var versionMistakes = []mistake{
 	{
@@ -57,6 +57,19 @@ var versionMistakes = []mistake{
 		change:    func(_ *world, c v1alpha1.Cluster) { setVersion(c, "18", "") },
 		condition: cStalled, reason: v1alpha1.ReasonMajorUpgrade,
 		says: []string{`spec.version "18"`, `over the running 17.4`, `set spec.version to "17" again`, "dump"},
+	},
+	{
+		name: "back to an older series", only: mysqlKind,
+		change:    func(_ *world, c v1alpha1.Cluster) { setVersion(c, "8.4", "") },
+		condition: cStalled, reason: v1alpha1.ReasonDowngradeRefused,
+		says: []string{`spec.version "8.4" is older than the running 9.7.4`, `cannot read data of a newer series`, `set spec.version to "9.7.4" again`},
+	},
+	{
+		name: "on to the next series", only: mysqlKind,
+		declare:   func(_ *world, c v1alpha1.Cluster) { setVersion(c, "8.4.6", "") },
+		change:    func(_ *world, c v1alpha1.Cluster) { setVersion(c, "9.7", "") },
+		condition: cStalled, reason: v1alpha1.ReasonMajorUpgrade,
+		says: []string{`spec.version "9.7" is a new series over the running 8.4.6`, `set spec.version to "8.4.6" again`, "dump"},
 	},
 	{
 		name: "over a minor version", only: etcdKind,

@@ -94,7 +94,7 @@ func (w *world) awaitCleared(c v1alpha1.Cluster) {
 }
 
 // A cluster begins with a backup, and grows to what is declared.
-func TestRestore(t *testing.T) { eachKind(t, restoreFromBackup) }
+func TestRestore(t *testing.T) { eachCopiedKind(t, restoreFromBackup) }
 
 func restoreFromBackup(t *testing.T, w *world) {
 	w.simulation.restores.set(func(r *restores) { r.held = true })

@@ -102,7 +102,7 @@ func (w *world) awaitBackedUp(c v1alpha1.Cluster, reason, words string) {
 
 // A destination that cannot be used is said before there is a backup, once for
 // what it was given, and never again once it can be used.
-func TestStoreIsChecked(t *testing.T) { eachKind(t, storeIsChecked) }
+func TestStoreIsChecked(t *testing.T) { eachCopiedKind(t, storeIsChecked) }
 
 func storeIsChecked(t *testing.T, w *world) {
 	w.simulation.checks.set("spec.backup.destination.credentialsSecretRef: write x: AccessDenied")

@@ -3,6 +3,7 @@
 package controller_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -110,6 +111,36 @@ var inputOfEveryKind = map[string]input{
 	"a Secret in another namespace":     {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "a", "namespace": "b"}}, "spec.tls.caSecretRef.namespace"},
 	"Holdfast's certificate":            {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "orders-tls"}}, "spec.tls must name Secrets of your own"},
 	"Holdfast's CA":                     {"spec.tls", map[string]any{"caSecretRef": map[string]any{"name": "orders-ca"}}, "spec.tls must name Secrets of your own"},
+}
+
+// inputOfMySQL is judged so, whatever other kinds do with it.
+var inputOfMySQL = map[string]input{
+	"a series":                           {"spec.version", "8.4", ""},
+	"a patch":                            {"spec.version", "9.7.12", ""},
+	"a series without long-term support": {"spec.version", "9.1", "must be a version of MySQL with long-term support"},
+	"a series out of support":            {"spec.version", "8.0.36", "must be a version of MySQL with long-term support"},
+	"a patch with a leading zero":        {"spec.version", "9.7.04", "must be a version of MySQL with long-term support"},
+	"a version that is a number":         {"spec.version", int64(9), "write the version in quotes"},
+	"a volume that MySQL fills itself":   {"spec.storage.size", "256Mi", "spec.storage.size must be at least 512Mi"},
+	"two members":                        {"spec.replicas", int64(2), "spec.replicas must be odd"},
+	"three members":                      {"spec.replicas", int64(3), ""},
+	"nothing about backups":              {"spec.backup", nil, "set spec.backup.enabled to false"},
+	"backups":                            {"spec.backup", map[string]any{}, "set spec.backup.enabled to false"},
+	"a restore":                          {"spec.restore", map[string]any{"backup": "orders-1"}, "remove spec.restore"},
+	"a certificate of one's own":         {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "orders-server"}}, "remove spec.tls.certificateSecretRef"},
+	"too little memory":                  {"spec.resources.limits", map[string]any{"memory": "512Mi"}, "spec.resources.limits.memory must be at least 1Gi"},
+	"enough memory":                      {"spec.resources.limits", map[string]any{"memory": "1Gi"}, ""},
+	"a parameter":                        {"spec.parameters", map[string]any{"max_connections": "200"}, ""},
+	"a parameter of the group":           {"spec.parameters", map[string]any{"group_replication_flow_control_mode": "DISABLED"}, ""},
+	"a parameter with dashes":            {"spec.parameters", map[string]any{"max-connections": "200"}, "is no name of a MySQL system variable"},
+	"a parameter that Holdfast sets":     {"spec.parameters", map[string]any{"sync_binlog": "0"}, "spec.parameters.sync_binlog is set by Holdfast"},
+	"a parameter of a prefix":            {"spec.parameters", map[string]any{"group_replication_bootstrap_group": "ON"}, "spec.parameters.group_replication_bootstrap_group is set by Holdfast"},
+	"a parameter with a modifier":        {"spec.parameters", map[string]any{"loose_server_id": "5"}, "spec.parameters.loose_server_id is set by Holdfast"},
+	"a name that begins with skip":       {"spec.parameters", map[string]any{"skip_show_database": "ON"}, ""},
+	"a database that exists":             {"spec.bootstrap", map[string]any{"database": "mysql"}, "spec.bootstrap.database must not be mysql"},
+	"an owner of Holdfast's":             {"spec.bootstrap", map[string]any{"owner": "holdfast_clone"}, "spec.bootstrap.owner must not be root"},
+	"an owner":                           {"spec.bootstrap", map[string]any{"database": "orders", "owner": "shop"}, ""},
+	"an owner that is too long":          {"spec.bootstrap", map[string]any{"owner": strings.Repeat("a", 33)}, "spec.bootstrap.owner"},
 }
 
 var inputOfPostgres = map[string]input{
@@ -227,11 +258,11 @@ func TestValidation(t *testing.T) {
 	for kind, own := range map[string]struct {
 		version string
 		inputs  map[string]input
-	}{"PostgresCluster": {"17", inputOfPostgres}, "EtcdCluster": {"3.6.16", inputOfEtcd}} {
-		for _, inputs := range []map[string]input{inputOfEveryKind, own.inputs} {
-			for name, in := range inputs {
-				t.Run(kind+"/"+name, func(t *testing.T) { w.judges(t, kind, own.version, in) })
-			}
+	}{"PostgresCluster": {"17", inputOfPostgres}, "EtcdCluster": {"3.6.16", inputOfEtcd}, "MySQLCluster": {"9.7", inputOfMySQL}} {
+		inputs := maps.Clone(inputOfEveryKind)
+		maps.Copy(inputs, own.inputs)
+		for name, in := range inputs {
+			t.Run(kind+"/"+name, func(t *testing.T) { w.judges(t, kind, own.version, in) })
 		}
 	}
 }
@@ -243,6 +274,9 @@ func (w *world) judges(t *testing.T, kind, version string, in input) {
 		"metadata": map[string]any{"name": "orders", "namespace": w.Namespace},
 		"spec":     map[string]any{"version": version, "storage": map[string]any{"size": "1Gi"}},
 	}}
+	if kind == "MySQLCluster" {
+		obj.Object["spec"].(map[string]any)["backup"] = map[string]any{"enabled": false}
+	}
 	path := strings.Split(in.path, ".")
 	if in.value == nil {
 		unstructured.RemoveNestedField(obj.Object, path...)

@@ -27,7 +27,7 @@ const engineTable = "engines.go"
 // Kubernetes' own types have too, such as Group, are not among them.
 var engineFields = []string{
 	"Timeline", "PositionOld", "WALEnd", "OlderData", "FirstDatabase",
-	"DataVersion", "DataInUse", "DataLimit", "DataFill", "DataUnused", "Alarms", "LostMember", "JoinGrants", "PeerURL", "GroupStatus", "GroupConfig", "ReplicationStatus",
+	"DataVersion", "DataInUse", "DataLimit", "DataFill", "DataUnused", "Alarms", "LostMember", "JoinGrants", "PeerURL", "GroupStatus", "GroupConfig", "ReplicationStatus", "GroupReplication", "ReplicationConfig",
 }
 
 var engineName = regexp.MustCompile(`(?i)postgres|etcd|mysql|peer ?url`)

@@ -43,7 +43,9 @@ func (s *session) findCluster(ctx context.Context, arg string, preferred ...kind
 		asked.addAnswer(client.IgnoreNotFound(err), "read %s %s in namespace %s", k.gvk.Kind, name, s.namespace)
 	}
 	if len(found) > 1 && len(preferred) > 0 {
-		found = slices.DeleteFunc(found, func(c v1alpha1.Cluster) bool { return kindOf(c).gvk != preferred[0].gvk })
+		found = slices.DeleteFunc(found, func(c v1alpha1.Cluster) bool {
+			return !slices.ContainsFunc(preferred, func(k kind) bool { return k.gvk == kindOf(c).gvk })
+		})
 	}
 	switch {
 	case asked.kinds == 0:

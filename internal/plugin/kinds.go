@@ -44,7 +44,7 @@ type kind struct {
 }
 
 // allKinds are the kinds of cluster that there are.
-func allKinds() []kind { return []kind{postgresKind(), etcdKind()} }
+func allKinds() []kind { return []kind{postgresKind(), mysqlKind(), etcdKind()} }
 
 // kindOf a cluster, by its Go type: what was read does not always say its kind.
 func kindOf(c v1alpha1.Cluster) kind {

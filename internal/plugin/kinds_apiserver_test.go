@@ -26,6 +26,21 @@ import (
 // orders that is not created yet. Of etcd it has one member: no member joins one that
 // the members do not speak of.
 func eachKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster)) {
+	eachCopiedKind(t, test)
+	t.Run("MySQLCluster", func(t *testing.T) {
+		w := newWorld(t)
+		test(t, w, &v1alpha1.MySQLCluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: "orders"},
+			Spec: v1alpha1.MySQLClusterSpec{
+				CommonSpec: v1alpha1.CommonSpec{Replicas: new(int32(3)), Backup: &v1alpha1.ClusterBackup{Enabled: new(false)}},
+				Version:    "9.7.4", Storage: v1alpha1.StorageSpec{Size: resource.MustParse("1Gi")},
+			},
+		})
+	})
+}
+
+// eachCopiedKind is eachKind without the kinds that have no backups yet.
+func eachCopiedKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster)) {
 	t.Run("PostgresCluster", func(t *testing.T) {
 		w := newWorld(t)
 		test(t, w, w.NewPostgresCluster("orders", 2))
@@ -47,8 +62,11 @@ func (w *world) newEtcdCluster(name string) *v1alpha1.EtcdCluster {
 }
 
 func storageOf(c v1alpha1.Cluster) *v1alpha1.StorageSpec {
-	if ec, is := c.(*v1alpha1.EtcdCluster); is {
-		return &ec.Spec.Storage
+	switch c := c.(type) {
+	case *v1alpha1.EtcdCluster:
+		return &c.Spec.Storage
+	case *v1alpha1.MySQLCluster:
+		return &c.Spec.Storage
 	}
 	return &c.(*v1alpha1.PostgresCluster).Spec.Storage
 }
@@ -177,7 +195,7 @@ func TestOneKindOnly(t *testing.T) {
 	out, complaints, err := runPlugin(t, tenant, w.Namespace, "status")
 	w.mustSucceed(err)
 	mustContain(t, out, "pg/orders")
-	mustContain(t, complaints, "warning: list EtcdClusters: ", "forbidden")
+	mustContain(t, complaints, "warning: list MySQLClusters: ", "list EtcdClusters: ", "forbidden")
 	out, _, err = runPlugin(t, tenant, w.Namespace, "status", "orders")
 	w.mustSucceed(err)
 	mustContain(t, out, "PostgresCluster "+w.Namespace+"/orders")
@@ -212,7 +230,7 @@ func TestUnknownKind(t *testing.T) {
 	if _, err := lacks("EtcdCluster").findCluster(t.Context(), "nope"); err == nil || !strings.Contains(err.Error(), "there are pg/orders") {
 		t.Errorf("without EtcdCluster, what is not there: %v", err)
 	}
-	if _, err := lacks("EtcdCluster", "PostgresCluster").findCluster(t.Context(), "orders"); err == nil || !strings.Contains(err.Error(), "install Holdfast") {
+	if _, err := lacks("EtcdCluster", "MySQLCluster", "PostgresCluster").findCluster(t.Context(), "orders"); err == nil || !strings.Contains(err.Error(), "install Holdfast") {
 		t.Errorf("without Holdfast: %v", err)
 	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/engine/mysql"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
 	"github.com/holdfast-db/holdfast/internal/secrets"
 )
@@ -69,6 +70,10 @@ func (w *world) wireOperator(mgr ctrl.Manager) {
 	wireKind(w, mgr, postgresKind(), "registry.example/postgres", func() *v1alpha1.PostgresCluster { return &v1alpha1.PostgresCluster{} },
 		func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.PostgresCluster, memberset.Observation] {
 			return &postgres.Engine{MemberEngine: k}
+		})
+	wireKind(w, mgr, mysqlKind(), "registry.example/mysql", func() *v1alpha1.MySQLCluster { return &v1alpha1.MySQLCluster{} },
+		func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.MySQLCluster, memberset.Observation] {
+			return &mysql.Engine{MemberEngine: k}
 		})
 	wireKind(w, mgr, etcdKind(), "registry.example/etcd", func() *v1alpha1.EtcdCluster { return &v1alpha1.EtcdCluster{} },
 		func(k *memberset.MemberEngine) engine.Engine[*v1alpha1.EtcdCluster, etcd.Observation] {

@@ -37,11 +37,11 @@ func switchoverCommand(s *session) *cobra.Command {
 	o := &primaryOptions{session: s}
 	cmd := &cobra.Command{
 		Use:   "switchover NAME",
-		Short: "Have another member of a PostgreSQL cluster lead, without loss; --to names it",
+		Short: "Have another member of a PostgreSQL or MySQL cluster lead, without loss; --to names it",
 		Example: `  kubectl holdfast switchover orders
   kubectl holdfast switchover orders --to orders-1 --wait`,
 		Args:              exactlyOne,
-		ValidArgsFunction: s.completeNames(postgresKind()),
+		ValidArgsFunction: s.completeNames(postgresKind(), mysqlKind()),
 		RunE:              o.runSwitchover,
 	}
 	cmd.Flags().StringVar(&o.to, "to", "", "member that is to lead: its name or its ordinal (default: any)")
@@ -63,7 +63,7 @@ func promoteCommand(s *session) *cobra.Command {
 }
 
 func (o *primaryOptions) runSwitchover(cmd *cobra.Command, args []string) error {
-	c, err := o.findPostgres(cmd.Context(), args[0])
+	c, err := o.findPrimaryOf(cmd.Context(), args[0], postgresKind(), mysqlKind())
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (o *primaryOptions) runSwitchover(cmd *cobra.Command, args []string) error 
 }
 
 func (o *primaryOptions) runPromote(cmd *cobra.Command, args []string) error {
-	c, err := o.findPostgres(cmd.Context(), args[0])
+	c, err := o.findPrimaryOf(cmd.Context(), args[0], postgresKind())
 	if err != nil {
 		return err
 	}
@@ -103,16 +103,24 @@ func (o *primaryOptions) runPromote(cmd *cobra.Command, args []string) error {
 	return o.request(cmd, c, v1alpha1.AnnotationPromote, target, "is to be led by "+target+", with what it has")
 }
 
-// findPostgres finds a cluster whose members elect their primary.
-func (o *primaryOptions) findPostgres(ctx context.Context, name string) (v1alpha1.Cluster, error) {
-	c, err := o.findCluster(ctx, name, postgresKind())
+// findPrimaryOf finds a cluster of the kinds that know a request of its primary.
+func (o *primaryOptions) findPrimaryOf(ctx context.Context, name string, kinds ...kind) (v1alpha1.Cluster, error) {
+	c, err := o.findCluster(ctx, name, kinds...)
 	if err != nil {
 		return nil, err
 	}
-	if kindOf(c).gvk != postgresKind().gvk {
-		return nil, fmt.Errorf("%s is no PostgreSQL cluster: etcd moves its leader with kubectl holdfast etcdctl %s -- move-leader", nameOf(c), flagHint(c))
+	var engines []string
+	for _, k := range kinds {
+		if kindOf(c).gvk == k.gvk {
+			return c, nil
+		}
+		engines = append(engines, k.engine)
 	}
-	return c, nil
+	remedy := "its members take no such request"
+	if kindOf(c).gvk == etcdKind().gvk {
+		remedy = fmt.Sprintf("etcd moves its leader with kubectl holdfast etcdctl %s -- move-leader", flagHint(c))
+	}
+	return nil, fmt.Errorf("%s is no %s cluster: %s", nameOf(c), strings.Join(engines, " or "), remedy)
 }
 
 // request annotates the cluster with a new ID, and follows the request if it is to.
@@ -208,7 +216,7 @@ func discardVolumeCommand(s *session) *cobra.Command {
 
 // runDiscardVolume requests it for exactly the claim that status shows now.
 func (o *primaryOptions) runDiscardVolume(cmd *cobra.Command, args []string) error {
-	c, err := o.findPostgres(cmd.Context(), args[0])
+	c, err := o.findPrimaryOf(cmd.Context(), args[0], postgresKind())
 	if err != nil {
 		return err
 	}

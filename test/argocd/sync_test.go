@@ -255,7 +255,7 @@ func addTracking(o *unstructured.Unstructured) {
 }
 
 // otherVersions are by kind ones that no example asks for.
-var otherVersions = map[string]string{"PostgresCluster": "15", "EtcdCluster": "3.5.9", "Database": "15"}
+var otherVersions = map[string]string{"PostgresCluster": "15", "EtcdCluster": "3.5.9", "MySQLCluster": "8.4", "Database": "15"}
 
 // A cluster is Synced after defaulting, with its status written, and with what
 // an action, a scaling or an annotation adds beside Git; it is OutOfSync only

@@ -21,7 +21,7 @@ const install = root + "/config/default"
 var components = map[string]string{
 	"admission-policy":      "",
 	"high-availability":     "",
-	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres, etcd=mirror.example/etcd]}",
+	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres, mysql=mirror.example/mysql, etcd=mirror.example/etcd]}",
 	"monitoring":            "",
 	"namespaced":            "{name: holdfast-namespaces, namespace: holdfast-system, literals: [namespaces=shop]}",
 	"network-policy":        "",

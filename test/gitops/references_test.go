@@ -135,7 +135,7 @@ func followsReference(t *testing.T, kind, path, to string) {
 	groups := map[string]string{"Secret": "v1", "StorageClass": "storage.k8s.io/v1", "PriorityClass": "scheduling.k8s.io/v1"}
 	targets := []string{to}
 	if path == "clusterRef.name" {
-		targets = []string{"PostgresCluster", "EtcdCluster", "Database"}
+		targets = []string{"PostgresCluster", "EtcdCluster", "MySQLCluster", "Database"}
 	}
 	for _, target := range targets {
 		group := groups[target]

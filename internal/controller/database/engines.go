@@ -32,6 +32,17 @@ func Engines() map[v1alpha1.DatabaseEngine]Engine {
 				v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationPromote, v1alpha1.AnnotationContinueWithOlderData, v1alpha1.AnnotationDiscardVolume,
 			},
 		},
+		v1alpha1.EngineMySQL: {
+			Kind: "MySQLCluster",
+			New:  func() v1alpha1.Cluster { return &v1alpha1.MySQLCluster{} },
+			Declare: func(s v1alpha1.DatabaseSpec) any {
+				return v1alpha1.MySQLClusterSpec{
+					CommonSpec: s.CommonSpec, Version: string(s.Version), Storage: declareStorage(s),
+					Parameters: s.Parameters, Bootstrap: v1alpha1.MySQLBootstrap(s.Bootstrap),
+				}
+			},
+			Requests: []string{v1alpha1.AnnotationSwitchover, v1alpha1.AnnotationRecoverQuorum},
+		},
 	}
 }
 

@@ -200,27 +200,30 @@ func TestDeclareCluster(t *testing.T) {
 	}
 }
 
-// Every request that the reference lists for a PostgresCluster is passed on.
+// Every request that the reference lists for a kind of cluster is passed on to it.
 func TestRequestsArePassedOn(t *testing.T) {
 	reference, err := os.ReadFile("../../../docs/reference/annotations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := 0
-	for line := range strings.Lines(string(reference)) {
-		row := regexp.MustCompile("^\\| `(holdfast.dev/[a-z-]+)` \\| ([^|]*PostgresCluster[^|]*) \\|").FindStringSubmatch(line)
-		if row == nil {
-			continue
+	for name, least := range map[v1alpha1.DatabaseEngine]int{v1alpha1.EnginePostgres: 4, v1alpha1.EngineMySQL: 2} {
+		engine := Engines()[name]
+		listed := 0
+		for line := range strings.Lines(string(reference)) {
+			row := regexp.MustCompile("^\\| `(holdfast.dev/[a-z-]+)` \\| ([^|]*" + engine.Kind + "[^|]*) \\|").FindStringSubmatch(line)
+			if row == nil {
+				continue
+			}
+			listed++
+			d := orders()
+			d.Annotations = map[string]string{row[1]: "once"}
+			if got := engine.listRequests(d); got[row[1]] != "once" {
+				t.Errorf("%s is not passed on to a %s", row[1], engine.Kind)
+			}
 		}
-		listed++
-		d := orders()
-		d.Annotations = map[string]string{row[1]: "once"}
-		if got := Engines()[v1alpha1.EnginePostgres].listRequests(d); got[row[1]] != "once" {
-			t.Errorf("%s is not passed on", row[1])
+		if listed < least {
+			t.Errorf("the reference lists %d requests of a %s", listed, engine.Kind)
 		}
-	}
-	if listed < 4 {
-		t.Errorf("the reference lists %d requests", listed)
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
@@ -93,20 +91,10 @@ func (r *recovery) carryOut(c *v1alpha1.EtcdCluster, o Observation, g group) {
 // isEmptyMember says that a pod is known to have no data: its agent says so, or its
 // claim never had a volume and there is no node for the pod.
 func isEmptyMember(o Observation, ordinal int) bool {
-	pod, volume := o.Pods[ordinal], o.Volumes[ordinal]
 	if m := o.Member(ordinal); m != nil {
 		return readGroup(m).LostMember != "" || waitsEmpty(m)
 	}
-	return pod != nil && hasNoNode(pod) &&
-		volume != nil && volume.DeletionTimestamp == nil && volume.Status.Phase == corev1.ClaimPending && volume.Spec.VolumeName == ""
-}
-
-// hasNoNode says that the scheduler finds no node for a pod. Who has none yet may
-// have followed one whose process still ends.
-func hasNoNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
+	return o.NeverHadVolume(ordinal)
 }
 
 // waitsEmpty says that an agent has read its volume, found nothing, and
@@ -163,13 +151,10 @@ func chooseSurvivor(c *v1alpha1.EtcdCluster, o Observation, g group) (ordinal in
 	case len(voting) >= quorumOf(g.voters):
 		return 0, fmt.Sprintf("%s have their data and can go on by themselves: fix what keeps them from each other", listNames(c, voting))
 	case len(unknown) > 0:
-		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), lostRemedy)
+		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", listNames(c, unknown), memberset.LostRemedy)
 	}
 	return slices.MaxFunc(voting, func(a, b int) int { return cmp.Compare(o.Member(a).Position, o.Member(b).Position) }), ""
 }
-
-// lostRemedy is how a person says that the data of a member is lost.
-const lostRemedy = "when its volume or its node is gone for good, delete its PersistentVolumeClaim and its pod (a pod of a node that is off: with --force)"
 
 // quorumLost says whether so many members have lost their data that the others
 // can never agree again.
@@ -208,7 +193,7 @@ func (j *judgement) judgeRecovery() {
 	switch {
 	case j.r.awaited:
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
-			"member %s is to go on alone, as requested, and does not answer: bring it back, or %s; then repeat the request with another ID", j.r.status.Target, lostRemedy)
+			"member %s is to go on alone, as requested, and does not answer: bring it back, or %s; then repeat the request with another ID", j.r.status.Target, memberset.LostRemedy)
 	case j.r.underWay:
 		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", j.r.status.Target)
 		j.Facts[len(j.Facts)-1].Requested = true
@@ -221,26 +206,15 @@ func (j *judgement) judgeRecovery() {
 		alive, unknown := j.g.survivors.alive, j.g.survivors.unknown
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
 			"most of the %d voting members have lost their data, so no write can be agreed on any more. With data: %s; not answering: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>",
-			j.g.voters, orNoMember(listNames(j.c, alive)), orNoMember(listNames(j.c, unknown)), v1alpha1.AnnotationRecoverQuorum)
+			j.g.voters, listNames(j.c, alive), listNames(j.c, unknown), v1alpha1.AnnotationRecoverQuorum)
 	case quorumAway(j.o, j.g):
 		lost, unknown := j.g.survivors.lost, j.g.survivors.unknown
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
 			"%d of %d voting members must agree on a write, and too few answer. Not answering: %s; without data: %s. Service comes back with the members; of each that cannot come back: %s",
-			quorumOf(j.g.voters), j.g.voters, orNoMember(listNames(j.c, unknown)), orNoMember(listNames(j.c, lost)), lostRemedy)
+			quorumOf(j.g.voters), j.g.voters, listNames(j.c, unknown), listNames(j.c, lost), memberset.LostRemedy)
 	}
-}
-
-func orNoMember(names string) string {
-	if names == "" {
-		return "none"
-	}
-	return names
 }
 
 func listNames(c *v1alpha1.EtcdCluster, ordinals []int) string {
-	var out []string
-	for _, n := range ordinals {
-		out = append(out, membersOf(c).PodName(n))
-	}
-	return strings.Join(out, ", ")
+	return memberset.NameMembers(membersOf(c), ordinals)
 }

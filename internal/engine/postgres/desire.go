@@ -14,7 +14,7 @@ import (
 type desired struct {
 	objects.Desired
 	// first is the first database and its owner.
-	first firstDatabase
+	first memberset.FirstDatabase
 	// requests are the one-shot requests to the members.
 	requests requests
 	// scale is how the number of members comes about.
@@ -29,8 +29,8 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 	d := desired{Desired: memberset.PlanDesired(view)}
 	var facts []condition.Fact
 	d.first = findFirstDatabase(c, o, lead, d.SystemIdentifier)
-	maps.Copy(d.Data, d.first.volumeAnnotations(d.SystemIdentifier))
-	if message := d.first.describeDifference(c); message != "" {
+	maps.Copy(d.Data, d.first.VolumeAnnotations(d.SystemIdentifier))
+	if message := d.first.DescribeDifference(declaredFirst(c)); message != "" {
 		facts = append(facts, memberset.StalledFact(v1alpha1.ReasonBootstrapChanged, "%s", message))
 	}
 	memberset.FollowImage(view, &d.Desired, specImage(c, o.Settings))
@@ -52,6 +52,6 @@ func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config.Archive = membersOf(c).Archive()
 	config.Parameters, config.OlderData = c.Spec.Parameters, d.requests.older.request
 	config.FailoverConfig = failoverConfig(c, d.requests)
-	config.Database, config.Owner = d.first.database, d.first.owner
+	config.Database, config.Owner = d.first.Database, d.first.Owner
 	return memberset.RenderConfig(config)
 }

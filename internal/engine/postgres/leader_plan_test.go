@@ -385,8 +385,8 @@ func TestLeaderSpeaksForTheCluster(t *testing.T) {
 	if p.Report.Version != "17.5" {
 		t.Errorf("version %s", p.Report.Version)
 	}
-	if d, _, _ := w.desired(); d.first.database != "shop" {
-		t.Errorf("database %s", d.first.database)
+	if d, _, _ := w.desired(); d.first.Database != "shop" {
+		t.Errorf("database %s", d.first.Database)
 	}
 	if got := messageOf(p.Facts, v1alpha1.ConditionDegraded, v1alpha1.ReasonArchiveFailing); got != "WAL is not archived: access denied" {
 		t.Errorf("archive: %q", got)

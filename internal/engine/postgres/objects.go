@@ -26,7 +26,7 @@ func connectionSecret(c *v1alpha1.PostgresCluster, d desired) *corev1ac.SecretAp
 	s := membersOf(c)
 	host := s.Host(suffixRW)
 	password := string(d.Minted.Internal[keyAppPassword])
-	database, owner := d.first.database, d.first.owner
+	database, owner := d.first.Database, d.first.Owner
 	uri := url.URL{
 		Scheme: "postgresql", User: url.UserPassword(owner, password),
 		Host: objects.HostPort(host, Port), Path: "/" + database, RawQuery: "sslmode=require",

@@ -54,23 +54,16 @@ func (r requests) listRequests() (recorded []v1alpha1.RequestStatus) {
 }
 
 // requestType is the type of a request by its annotation, as status has it.
-func requestType(annotation string) string {
-	return strings.TrimPrefix(annotation, v1alpha1.GroupVersion.Group+"/")
-}
+func requestType(annotation string) string { return memberset.RequestType(annotation) }
 
 // findRequest is a copy of what status records of the last request of a type; nil for
 // none.
 func findRequest(c *v1alpha1.PostgresCluster, kind string) *v1alpha1.RequestStatus {
-	for i := range c.Status.Requests {
-		if c.Status.Requests[i].Type == kind {
-			return c.Status.Requests[i].DeepCopy()
-		}
-	}
-	return nil
+	return memberset.FindRequest(c, kind)
 }
 
 // isRunning says whether a request was taken up and has no result yet.
-func isRunning(r *v1alpha1.RequestStatus) bool { return r != nil && r.Result == "" }
+func isRunning(r *v1alpha1.RequestStatus) bool { return memberset.IsRunning(r) }
 
 // isWaiting says whether the annotation of a type requests what was not taken up yet.
 func isWaiting(c *v1alpha1.PostgresCluster, kind string) bool {
@@ -81,13 +74,7 @@ func isWaiting(c *v1alpha1.PostgresCluster, kind string) bool {
 
 // splitRequest is the ID and the pod of a request that is written as <ID>@<pod>. The
 // pod may be missing. A value without an ID is an ID as a whole.
-func splitRequest(value string) (id, pod string) {
-	at := strings.LastIndex(value, "@")
-	if at <= 0 {
-		return value, ""
-	}
-	return value[:at], value[at+1:]
-}
+func splitRequest(value string) (id, pod string) { return memberset.SplitRequest(value) }
 
 // silenceLimit is how long a member may be silent before it is decided without it which
 // data the cluster goes on with.

@@ -16,9 +16,8 @@ import (
 // requestSwitchover is the type of the request for another primary, as status has it.
 var requestSwitchover = requestType(v1alpha1.AnnotationSwitchover)
 
-// notAtCreation is the result of a request that a cluster was created with: it would be
-// carried out as a surprise once there is something to do.
-const notAtCreation = "not carried out: the cluster was created with it, or had no data yet; to request it now, use another ID"
+// notAtCreation is the result of a request that a cluster was created with.
+const notAtCreation = memberset.NotAtCreation
 
 // askAgain ends the reason for which a request is refused.
 const askAgain = "then request it with another ID"

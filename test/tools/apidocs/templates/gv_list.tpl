@@ -3,7 +3,7 @@
 
 # API reference
 
-Every field of every kind. A field without `Required` is optional. The rules that span several fields stand in the schema as CEL and answer with their own message. Pages that explain the fields: [PostgresCluster](postgrescluster.md), [EtcdCluster](etcdcluster.md), [Database](database.md), [backups](../guides/backups.md), [restore](../guides/restore.md).
+Every field of every kind. A field without `Required` is optional. The rules that span several fields stand in the schema as CEL and answer with their own message. Pages that explain the fields: [PostgresCluster](postgrescluster.md), [EtcdCluster](etcdcluster.md), [MySQLCluster](mysqlcluster.md), [Database](database.md), [backups](../guides/backups.md), [restore](../guides/restore.md).
 {{ range . }}
 {{ template "gvDetails" . }}
 {{- end }}

@@ -23,8 +23,7 @@ local actions = {
 
 -- Members of an EtcdCluster elect their leader among themselves, whatever it is
 -- annotated with.
-local postgres = obj.kind == "PostgresCluster" or obj.kind == "Database" and obj.spec ~= nil and obj.spec.engine == "postgres"
-if postgres then
+if obj.kind ~= "EtcdCluster" then
   actions.switchover = {
     displayName = "Switch over to another primary",
     iconClass = "fa fa-fw fa-exchange-alt",
