@@ -126,12 +126,15 @@ flux: cluster ## Flux's kustomize-controller on the local cluster (the first tim
 etcd-images: cluster ## etcd's images for the local cluster's nodes (the first time four minutes)
 	@$(CLUSTER) images --dir $(STATE) etcd
 
+mysql-images: cluster ## MySQL's images for the local cluster's nodes (the first time two minutes)
+	@$(CLUSTER) images --dir $(STATE) mysql
+
 s3-image: cluster ## the image of the S3 store of the tests, for the local cluster's nodes (the first time two minutes)
 	@$(CLUSTER) images --dir $(STATE) s3
 
 # The prerequisites of the focused tests are built first. The linter vets these
 # tests: vetting them again would take as long as compiling them.
-e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
+e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring MySQL,$(FOCUS))$(findstring Flux,$(FOCUS))$(findstring Example,$(FOCUS)),mysql-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 45m
 
@@ -160,7 +163,7 @@ checks: ## the tiers that need no local cluster
 
 builds: $(CLUSTER) ## what the local cluster is made of, without starting it
 	@nice -n 10 $(CLUSTER) build >/dev/null
-	@nice -n 10 $(CLUSTER) images --build-only postgres etcd s3 >/dev/null
+	@nice -n 10 $(CLUSTER) images --build-only postgres etcd mysql s3 >/dev/null
 	@nice -n 10 $(CLUSTER) flux --build-only
 
 demo: $(CLUSTER) ## create an example cluster, change an owned object and show how it is reverted
@@ -168,4 +171,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo

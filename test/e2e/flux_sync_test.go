@@ -46,7 +46,10 @@ func fluxIdleSyncs(t *testing.T) {
 			k := newKustomization(r, "database", "./"+folder, placeObjects(t, objects, r.namespace))
 			k.waitReady(revision)
 			for _, obj := range objects {
-				if strings.HasSuffix(obj.GetKind(), "Cluster") {
+				switch {
+				case obj.GetKind() == "MySQLCluster":
+					checkMySQL(t, obj)
+				case strings.HasSuffix(obj.GetKind(), "Cluster"):
 					checkExample(t, obj)
 				}
 			}
