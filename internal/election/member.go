@@ -76,8 +76,15 @@ func (m member) findReliance(written lease.Record) lease.Timing {
 }
 
 // Pace is the timing by which requests to the API server and to other members are due,
-// and end: that of the shorter one of the recorded and the declared duration.
-func (m member) Pace() lease.Timing { return m.findReliance(m.lease.record) }
+// and end: that of the shorter one of the recorded and the declared duration. A claim has
+// the time that it has by these, however much of it is relied on when it is won: what
+// other members know is not reported yet.
+func (m member) Pace() lease.Timing {
+	if m.Phase == Claiming || m.Phase == Unsure {
+		return m.Config.Timing.Within(cmp.Or(m.lease.record.Duration, lease.DefaultDuration))
+	}
+	return m.findReliance(m.lease.record)
+}
 
 // PromisedUntil is until when the member is not elected and does not vote.
 func (m member) PromisedUntil() time.Duration { return m.promise }

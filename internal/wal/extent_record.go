@@ -2,6 +2,7 @@ package wal
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash"
 	"slices"
 )
@@ -38,8 +39,10 @@ func (p *piece) readRecord() error {
 			continue
 		}
 		p.addData(p.r.page[offset : offset+n])
-		if len(p.header) == recordHeader && !p.isPlausible() {
-			return errEnd
+		if len(p.header) == recordHeader {
+			if err := p.checkPredecessor(); err != nil {
+				return err
+			}
 		}
 		left -= n
 		p.at += n
@@ -78,9 +81,13 @@ func (p *piece) addData(data []byte) {
 	p.crc.Write(data) //nolint:errcheck // it never fails
 }
 
-// isPlausible says whether the header follows the record before.
-func (p *piece) isPlausible() bool {
-	return p.r.follows(binary.NativeEndian.Uint64(p.header[8:]), p.before)
+// checkPredecessor is errEnd where the header does not follow the record before.
+func (p *piece) checkPredecessor() error {
+	follows, err := p.r.follows(binary.NativeEndian.Uint64(p.header[8:]), p.before)
+	if err == nil && !follows {
+		err = errEnd
+	}
+	return err
 }
 
 // predecessor is what is known of the record before another one: where it starts, or
@@ -90,32 +97,38 @@ type predecessor struct{ start, end uint64 }
 // follows reports whether a record that names the start of the one before it follows
 // that one. The pages of a segment that is used again hold records of earlier positions
 // behind what was written last: they are complete, and name another one.
-func (r *recordReader) follows(named uint64, before predecessor) bool {
+func (r *recordReader) follows(named uint64, before predecessor) (bool, error) {
 	switch {
 	case before.start != 0:
-		return named == before.start
-	case before.end != 0:
-		return named < before.end && r.endsAt(named, before.end)
+		return named == before.start, nil
+	case before.end != 0 && named < before.end:
+		return r.endsAt(named, before.end)
 	default:
-		return true
+		return before.end == 0, nil
 	}
 }
 
 // endsAt reports whether the directory holds a record between two positions, of the
 // timeline or of one that it came from.
-func (r *recordReader) endsAt(start, end uint64) bool {
+func (r *recordReader) endsAt(start, end uint64) (bool, error) {
 	histories, err := ReadHistories(r.dir)
 	if err != nil {
-		return false
+		return false, err
 	}
 	timelines := []uint32{r.timeline}
 	for _, turn := range slices.Backward(FindHistory(histories, r.timeline)) {
 		timelines = append(timelines, turn.Timeline)
 	}
-	return slices.ContainsFunc(timelines, func(timeline uint32) bool {
+	for _, timeline := range timelines {
 		other := recordReader{dir: r.dir, size: r.size, timeline: timeline, block: r.block}
-		defer other.closeSegment()
 		next, _, _, err := other.readRecord(start, predecessor{})
-		return err == nil && next == end
-	})
+		other.closeSegment()
+		if err == nil && next == end {
+			return true, nil
+		}
+		if err != nil && !errors.Is(err, errEnd) {
+			return false, err
+		}
+	}
+	return false, nil
 }

@@ -135,6 +135,8 @@ func TestRule21DemotionWithACallUnderWay(t *testing.T) {
 	a.hangs.Store(true)
 	a.ready(1, 2, 3)
 	asked := a.asksMeanwhile(segmentName(1, 2))
+	for end := time.Now().Add(time.Minute); a.inFlight.Load() < 2 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	} // the one behind it is stored ahead
 	a.ChangeRole(false)
 	a.hangs.Store(false)
 	a.settles()

@@ -119,8 +119,9 @@ func (r *databaseRun) readUpstream() (stored string, received int64) {
 }
 
 // isCovered says whether a primary that has stored a segment has stored a file of
-// the WAL, too, if that is a part of the way to it: all that comes before, and where its timeline came from. An earlier
-// primary has stored nothing of a later timeline, whatever the positions. What a
+// the WAL, too, if that is a part of the way to it: all that comes before, and where its
+// timeline came from. An earlier primary has stored nothing of a later timeline, whatever
+// the positions. What a
 // promotion leaves of a segment is the new primary's alone to store, which writes the
 // next timeline.
 func isCovered(stored, name string) bool {

@@ -89,9 +89,8 @@ func (d *Duty) Follow(ctx context.Context) {
 		d.reportView(view)
 		if config != nil {
 			d.passRequests(ctx, view, config)
-			if view.Phase == election.Leading {
-				d.o.Elector.ReportDurations(d.o.Directory.ListDurations())
-			}
+			// Also before it leads: what it relies on when it wins is of these.
+			d.o.Elector.ReportDurations(d.o.Directory.ListDurations())
 			if view.Phase == election.Leading && config.Live { // an older one may know of no quorum
 				d.passMembers(view, config)
 			}

@@ -33,15 +33,16 @@ type HeldWAL struct {
 
 // MeasureWAL finds what the volume of a standby holds that receives no WAL.
 func (s *Server) MeasureWAL(ctx context.Context) (HeldWAL, error) {
-	at, err := s.readReplay(ctx)
-	if err != nil {
-		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
-	}
+	// Before the position: a restartpoint in between may remove what precedes it.
 	control, err := s.o.Programs.ReadControlData(ctx, s.o.PGData)
 	if err != nil {
 		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
 	}
 	redo := lsn.Parse(control.Timeline, control.Redo)
+	at, err := s.readReplay(ctx)
+	if err != nil {
+		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
+	}
 	end, err := wal.FindHeld(s.walDir(), uint32(at.Timeline), at.Position, redo.Position) //nolint:gosec // PostgreSQL's are so long
 	if err != nil {
 		return HeldWAL{}, fmt.Errorf("measure the WAL: %w", err)
