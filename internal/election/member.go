@@ -227,7 +227,11 @@ func (m *member) recordWAL(w WAL) {
 
 // readRecord takes in what the Lease says.
 func (m *member) readRecord(r lease.Reading) []Effect {
-	if reason := m.lease.recordReading(r, m.Disk.Known); reason != "" {
+	known := m.Disk.Known
+	if m.Disk.SystemIdentifier == "" {
+		known.SystemIdentifier = "" // without data, it may have read an edited one first
+	}
+	if reason := m.lease.recordReading(r, known); reason != "" {
 		return m.reportStall(reason)
 	}
 	effects := m.Disk.recordKnown(m.confirmShorter(r))

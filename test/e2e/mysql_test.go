@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -16,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -29,22 +27,13 @@ type mysqlGroup struct {
 	key types.NamespacedName
 }
 
-// testMySQL: the example runs. An application that knows the connection Secret writes
-// through a switchover, the deletion of the primary's pod and the end of its server.
-// What was acknowledged is on every member.
-func testMySQL(t *testing.T) {
-	needImages(t, "mysql", "9.7", 1)
-	data, err := os.ReadFile("../../examples/mysqlcluster.yaml")
-	must(t, err, "read the example")
-	obj := &unstructured.Unstructured{}
-	must(t, yaml.UnmarshalStrict(data, &obj.Object), "read the example")
-	obj.SetNamespace(newNamespace(t, ""))
-	must(t, createStrictly(t, obj), "create the cluster")
-	g := mysqlGroup{t, client.ObjectKeyFromObject(obj)}
-	g.awaitReady("")
-	checkMySQL(t, obj)
+// survivesEvents: an application that knows the connection Secret writes through a
+// switchover, the deletion of the primary's pod and the end of its server. What was
+// acknowledged is on every member.
+func (g mysqlGroup) survivesEvents(obj *unstructured.Unstructured) {
+	g.t.Helper()
+	t := g.t
 	app := g.startWriter()
-
 	first := g.awaitReady("").Status.Primary
 	target := g.key.Name + "-1"
 	if first == target {
@@ -65,7 +54,7 @@ func testMySQL(t *testing.T) {
 	next := g.awaitReady(target).Status.Primary
 	app.goesOn(t)
 
-	_, err = runCommand(inContainer(t.Context(), "mysql"), g.key.Namespace, next, "", "sh", "-c", "kill -9 $(cat "+agentapi.RunDir+"/mysqld.pid)")
+	_, err := runCommand(inContainer(t.Context(), "mysql"), g.key.Namespace, next, "", "sh", "-c", "kill -9 $(cat "+agentapi.RunDir+"/mysqld.pid)")
 	must(t, err, "kill mysqld in "+next)
 	g.awaitReady(next)
 	app.goesOn(t)

@@ -95,9 +95,6 @@ var ofEtcd = []part{
 	{"EtcdPlugin", etcdPlugin},
 }
 
-// ofMySQL are those of MySQL.
-var ofMySQL = []part{{"MySQL", testMySQL}}
-
 // ofBackups are those of what backups are tested with.
 var ofBackups = []part{
 	{"StoreArchives", testArchives},
@@ -122,7 +119,7 @@ var ofFlux = []part{
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
 	shared := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
-	runTogether(t, slices.Concat(shared, ofPostgres, ofEtcd, ofMySQL, ofBackups, ofFlux))
+	runTogether(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups, ofFlux))
 }
 
 // partsOfKinds are the tests of every kind, with the kinds that are chosen.

@@ -18,7 +18,7 @@ type part struct {
 // begun early, none of them runs on when all else has ended.
 var longest = []string{
 	"Installations", "EtcdUpgrades", "Quiet", "EtcdNodeStops",
-	"Failover", "Chaos", "FailoverFaults", "Synchronous", "StoreInterrupted", "StorePointInTime", "FluxIdleSyncs", "FluxHandEdits", "OwnCertificate", "Admission", "RecoveryGuide", "EtcdLostVolumes", "SlowStore", "MySQL",
+	"Failover", "Chaos", "FailoverFaults", "Synchronous", "StoreInterrupted", "StorePointInTime", "FluxIdleSyncs", "FluxHandEdits", "OwnCertificate", "Admission", "RecoveryGuide", "EtcdLostVolumes", "SlowStore",
 	"EtcdRestores", "Restores", "BackupDrill", "Backups", "EtcdMajorityLost", "StoreArchives", "VolumesGrowThemselves", "StoreShared",
 	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "MinorUpgrade", "HungServer",
 }
