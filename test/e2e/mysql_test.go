@@ -127,8 +127,12 @@ func checkMySQLMember(ctx context.Context, obj *v1alpha1.MySQLCluster, pod strin
 		return err
 	}
 	for name, want := range obj.Spec.Parameters {
-		if have, err := queryMySQL(ctx, obj.Namespace, pod, "select @@global."+name); err != nil || have != want {
-			return fmt.Errorf("%s runs with %s = %s, want %s (%v)", pod, name, have, want, err)
+		have, err := queryMySQL(ctx, obj.Namespace, pod, "select @@global."+name)
+		if err == nil && have != want {
+			err = fmt.Errorf("%s runs with %s = %s, want %s", pod, name, have, want)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
