@@ -4,6 +4,7 @@ package gitops
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -134,9 +135,17 @@ func TestPolicyOnTheOperator(t *testing.T) {
 		obj.Spec.DeletionPolicy = v1alpha1.DeletionRetain
 		return obj
 	}
-	database := []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1alpha1", Kind: "Database", Name: "orders", UID: "a", Controller: new(true)}}
+	// It exists: an object whose owner does not is deleted.
+	owner := &v1alpha1.Database{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "orders"}, Spec: v1alpha1.DatabaseSpec{Engine: "postgres", Version: "17"}}
+	wantAccepted(t, c.Create(t.Context(), owner))
+	database := []metav1.OwnerReference{{APIVersion: "holdfast.dev/v1alpha1", Kind: "Database", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
 
 	const refusal = "which belongs to no Database"
+	// Each policy comes into force by itself.
+	apitest.Eventually(t, "the policy on the operator is in force", func(ctx context.Context) (bool, string) {
+		err := operator.Create(ctx, kept("orders"), client.DryRunAll)
+		return err != nil && strings.Contains(err.Error(), refusal), fmt.Sprint(err)
+	})
 	wantRefusal(t, operator.Create(t.Context(), kept("orders")), refusal)
 	own := kept("own")
 	wantAccepted(t, c.Create(t.Context(), own))
