@@ -117,7 +117,7 @@ func TestStartIsConfirmed(t *testing.T) {
 		t.Error("it is confirmed before the record is read")
 	}
 	if err := k.confirmStart(record.WithClaim(second), o); err == nil || k.run.member.claim() == 0 {
-		t.Error("another member's start is passed over")
+		t.Error("another member's start is skipped")
 	}
 	if err := k.confirmStart(record, o); err != nil || k.run.member.claim() != 0 {
 		t.Errorf("%v", err)
