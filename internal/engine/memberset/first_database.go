@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
@@ -59,6 +60,23 @@ func (f FirstDatabase) DescribeDifference(want FirstDatabase) string {
 	}
 	return fmt.Sprintf("spec.bootstrap names database %q with owner %q, and the data was made with database %q and owner %q, which stay in use: set spec.bootstrap to these or remove it, and use SQL for further databases and roles",
 		cmp.Or(want.Database, f.Database), cmp.Or(want.Owner, f.Owner), f.Database, f.Owner)
+}
+
+// FollowSpec takes what the spec says of the first database and the image into what is
+// desired. Where it cannot be followed, what is there stays, and a Stalled fact says which
+// field to correct: reason and refusal are why the image is not followed, empty if it is.
+func (f FirstDatabase) FollowSpec(view *View, d *objects.Desired, want FirstDatabase, image, reason, refusal string) []condition.Fact {
+	var facts []condition.Fact
+	maps.Copy(d.Data, f.VolumeAnnotations(d.SystemIdentifier))
+	if message := f.DescribeDifference(want); message != "" {
+		facts = append(facts, StalledFact(v1alpha1.ReasonBootstrapChanged, "%s", message))
+	}
+	FollowImage(view, d, image)
+	if reason != "" {
+		facts = append(facts, StalledFact(reason, "%s", refusal))
+		KeepImage(view, d)
+	}
+	return facts
 }
 
 // JudgeFirstDatabase says when applications are sent to what does not exist: absent

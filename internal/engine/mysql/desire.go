@@ -1,8 +1,6 @@
 package mysql
 
 import (
-	"maps"
-
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
 	"github.com/holdfast-db/holdfast/internal/condition"
@@ -28,17 +26,9 @@ type desired struct {
 func planDesired(c *v1alpha1.MySQLCluster, view *memberset.View, g group, v versions) (desired, bool, []condition.Fact) {
 	o := view.Observed
 	d := desired{Desired: memberset.PlanDesired(view)}
-	var facts []condition.Fact
 	d.first = findFirstDatabase(c, o, g, d.SystemIdentifier)
-	maps.Copy(d.Data, d.first.VolumeAnnotations(d.SystemIdentifier))
-	if message := d.first.DescribeDifference(declaredFirst(c)); message != "" {
-		facts = append(facts, memberset.StalledFact(v1alpha1.ReasonBootstrapChanged, "%s", message))
-	}
-	memberset.FollowImage(view, &d.Desired, specImage(c, o.Settings))
-	if reason, message := v.explainRefusal(c); reason != "" {
-		facts = append(facts, memberset.StalledFact(reason, "%s", message))
-		memberset.KeepImage(view, &d.Desired)
-	}
+	reason, refusal := v.explainRefusal(c)
+	facts := d.first.FollowSpec(view, &d.Desired, declaredFirst(c), specImage(c, o.Settings), reason, refusal)
 	d.scale = planScale(c, view, g)
 	d.Count = d.scale.count
 	d.requests = planRequests(c, view, g, d.scale)

@@ -1,9 +1,6 @@
 package mysql
 
 import (
-	"net/url"
-	"strconv"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
@@ -20,23 +17,13 @@ func clusterObjects(c *v1alpha1.MySQLCluster, d desired) []runtime.ApplyConfigur
 	}, connectionSecret(c, d))
 }
 
-// connectionSecret is what applications connect with: parts, and the whole in
-// the forms that drivers read.
+// connectionForm is how drivers write the address.
+var connectionForm = objects.SQLForm{Scheme: "mysql", TLS: [2]string{"ssl-mode", "REQUIRED"}, JDBCTLS: [2]string{"sslMode", "REQUIRED"}}
+
+// connectionSecret is what applications connect with.
 func connectionSecret(c *v1alpha1.MySQLCluster, d desired) *corev1ac.SecretApplyConfiguration {
 	s := membersOf(c)
-	host := s.Host(suffixRW)
-	password := string(d.Minted.Internal[keyAppPassword])
-	database, owner := d.first.Database, d.first.Owner
-	uri := url.URL{
-		Scheme: "mysql", User: url.UserPassword(owner, password),
-		Host: objects.HostPort(host, Port), Path: "/" + database, RawQuery: "ssl-mode=REQUIRED",
-	}
-	jdbc := url.URL{
-		Scheme: "jdbc:mysql", Host: objects.HostPort(host, Port), Path: "/" + database,
-		RawQuery: url.Values{"user": {owner}, "password": {password}, "sslMode": {"REQUIRED"}}.Encode(),
-	}
-	return objects.ConnectionSecret(s, d.Desired, "mysql", map[string]string{
-		"host": host, "port": strconv.Itoa(Port), "username": owner, "password": password,
-		"dbname": database, "database": database, "uri": uri.String(), "jdbc-uri": jdbc.String(),
+	return objects.SQLSecret(s, d.Desired, connectionForm, objects.SQLAddress{
+		Host: s.Host(suffixRW), Port: Port, Database: d.first.Database, Owner: d.first.Owner, Password: string(d.Minted.Internal[keyAppPassword]),
 	})
 }

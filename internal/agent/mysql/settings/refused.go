@@ -31,6 +31,8 @@ var neverSet = []string{
 	"offline_mode", "read_only", "partial_revokes", "server_id_bits", "server_uuid", "skip_grant_tables", "skip_networking", "skip_slave_start",
 	"relay_log_index", "relay_log_purge", "relay_log_space_limit", "report_user", "report_password", "sync_relay_log", "sync_relay_log_info",
 	"sync_source_info", "sync_master_info", "authentication_policy", "activate_mandatory_roles",
+	// What would hide from the agent how the group is, or that a member's data differs.
+	"performance_schema", "replica_exec_mode",
 	// What listens or is found elsewhere.
 	"external_locking", "port_open_timeout", "create_admin_listener_thread",
 }
