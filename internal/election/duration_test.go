@@ -243,3 +243,22 @@ func TestRule2LeaseThatIsSetBackKeepsTheLongerDuration(t *testing.T) {
 		}
 	}
 }
+
+// A claim has the time of the declared and recorded duration for its answer, although
+// nobody has reported yet to know that one. How long it may be relied on is another
+// matter.
+func TestRule2ClaimHasTheTimeOfALongerLease(t *testing.T) {
+	s := newMember(t, "v1", "p2")
+	s.Config.Timing = timingOf(60 * second)
+	s.lease.record = baseRecord
+	s.lease.record.Duration = 60 * second
+	for _, phase := range []Phase{Claiming, Unsure} {
+		s.Phase = phase
+		if got := s.Pace().Duration(); got != 60*second {
+			t.Errorf("phase %d: the pace is that of %s", phase, got)
+		}
+		if got := s.findReliance(s.lease.record).Duration(); got != lease.DefaultDuration {
+			t.Errorf("phase %d: it relies on %s, which nobody reported", phase, got)
+		}
+	}
+}

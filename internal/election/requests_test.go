@@ -238,3 +238,36 @@ func TestRule12OlderVolumeLeadsByRequestOnly(t *testing.T) {
 		t.Errorf("claims %+v", w.Record)
 	}
 }
+
+// A member without data may read a Lease first that names another database. It goes by
+// what the Lease says later; one that has data does not.
+func TestRule5IdentifierThatAMemberWithoutDataRead(t *testing.T) {
+	for identifier, believes := range map[string]bool{"": true, "s": false} {
+		s := newMember(t, "v1", "p2")
+		s.Disk.SystemIdentifier, s.Disk.Known = identifier, baseRecord
+		s.Disk.Known.SystemIdentifier = "of another database"
+		later := baseRecord
+		later.Term, later.Timeline, later.HighestTimeline = 6, 6, 6
+		if s, _ = readAt(s, 2*second, lease.Done, "2", later); s.lease.readable != believes {
+			t.Errorf("with the identifier %q: believed %t", identifier, s.lease.readable)
+		}
+	}
+}
+
+// The pause for a candidate that this member has voted for is not cut short when it looks
+// at the expired Lease for the first time.
+func TestRule9VoterLeavesTheLeaseToItsCandidate(t *testing.T) {
+	s := newMember(t, "v1", "p2")
+	for now := 2 * second; now <= 12*second; now += 2 * second {
+		s, _ = readAt(s, now, lease.Done, "1", baseRecord)
+	}
+	s.candidacy.expiredAt = lease.Version{} // it has not looked yet
+	s, _ = Step(s, 12*second, VoteRequest{From: "v2", Term: 6, Timeline: 6, Base: s.lease.version, BaseAge: baseRecord.Age(), Flushed: lease.Position{Timeline: 5, LSN: 100}})
+	s, _ = Step(s, 12*second, ReceiverStopped{WAL{Flushed: lease.Position{Timeline: 5, LSN: 100}, Timelines: []int64{5}}})
+	s, _ = Step(s, 12*second+1, Tick{})
+	for now := 13 * second; now < 17*second; now += second {
+		if s, _ = readAt(s, now, lease.Done, "1", baseRecord); s.Phase != Standby {
+			t.Fatalf("after %s: competes with the candidate that it voted for", now)
+		}
+	}
+}

@@ -77,6 +77,30 @@ func TestFindHeldLeavesRecordsOfReusedSegments(t *testing.T) {
 	}
 }
 
+// Where it cannot be read what precedes a record, nothing is known, which is not that the
+// WAL ends there.
+func TestFindHeldSaysWhatItCannotRead(t *testing.T) {
+	dir, size := t.TempDir(), uint64(1<<20)
+	segment := make([]byte, size)
+	binary.NativeEndian.PutUint16(segment, 0xd110)
+	binary.NativeEndian.PutUint16(segment[2:], pageLong)
+	binary.NativeEndian.PutUint32(segment[4:], 1)
+	binary.NativeEndian.PutUint64(segment[8:], 5*size)
+	binary.NativeEndian.PutUint32(segment[32:], uint32(size)) //nolint:gosec // it is one mebibyte
+	binary.NativeEndian.PutUint32(segment[36:], 8192)
+	copy(segment[longHeader:], makeRecord(4*size+longHeader, 16))
+	if err := os.WriteFile(filepath.Join(dir, Segment{1, 5}.Name(int64(size))), segment, 0o600); err != nil { //nolint:gosec // it is one mebibyte
+		t.Fatal(err)
+	}
+	// The segment before it is no file: it opens, and cannot be read.
+	if err := os.Mkdir(filepath.Join(dir, Segment{1, 4}.Name(int64(size))), 0o700); err != nil { //nolint:gosec // it is one mebibyte
+		t.Fatal(err)
+	}
+	if found, err := FindHeld(dir, 1, 5*size+longHeader, 0); err == nil {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // makeRecord is a record of this much data, which names the start of the one before.
 func makeRecord(previous uint64, data int) []byte {
 	record := make([]byte, recordHeader+data)

@@ -144,7 +144,8 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 		r.stop()
 		return fmt.Errorf("copying the data again: %w", err)
 	}
-	if err := r.copyInTerm(ctx, primary, term); err != nil {
+	copies := func(ctx context.Context) error { return r.copies.CopyPrimary(ctx, primary) }
+	if err := doInTerm(ctx, r.leader, term, copies); err != nil {
 		r.stop()
 		if dataspace.IsOwnVolumeFull(err) {
 			return r.copies.DropFilled()
@@ -154,12 +155,12 @@ func (r *replicaRepair) replaceData(ctx context.Context, proof bool) error {
 	return r.finishReplacement(ctx, before, term)
 }
 
-// copyInTerm copies the data of the primary of a term, for as long as no other is known.
-func (r *replicaRepair) copyInTerm(ctx context.Context, primary agentapi.Status, term int64) error {
+// doInTerm does what takes long for as long as no other term is known.
+func doInTerm(ctx context.Context, leader func() elector.Leader, term int64, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go awaitOtherTerm(ctx, r.leader, term, cancel)
-	return r.copies.CopyPrimary(ctx, primary)
+	go awaitOtherTerm(ctx, leader, term, cancel)
+	return do(ctx)
 }
 
 // finishReplacement puts a complete copy in the place of the data, whose WAL ended at a

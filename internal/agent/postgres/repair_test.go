@@ -64,18 +64,17 @@ func TestRule15CopyEndsWithItsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var term atomic.Int64
 		term.Store(4)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go awaitOtherTerm(ctx, func() elector.Leader { return elector.Leader{Term: term.Load()} }, 4, cancel)
-		time.Sleep(time.Minute)
-		if ctx.Err() != nil {
-			t.Fatal("it ends in its term")
-		}
-		term.Store(5)
-		time.Sleep(2 * leaderCheck)
-		synctest.Wait()
-		if ctx.Err() == nil {
-			t.Error("it goes on in another term")
+		err := doInTerm(t.Context(), func() elector.Leader { return elector.Leader{Term: term.Load()} }, 4, func(ctx context.Context) error {
+			time.Sleep(time.Minute)
+			if ctx.Err() != nil {
+				t.Fatal("it ends in its term")
+			}
+			term.Store(5)
+			time.Sleep(2 * leaderCheck)
+			return ctx.Err()
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it goes on in another term: %v", err)
 		}
 	})
 }

@@ -501,3 +501,20 @@ func TestRule2DutyReportsWhichDurationsAreKnown(t *testing.T) {
 		})
 	}
 }
+
+// What the others know of the duration is known before a member leads: its first deadline
+// as the holder is by that.
+func TestRule2DurationsAreReportedBeforeAMemberLeads(t *testing.T) {
+	inDuty(t, func(t *testing.T, w *dutyWorld) {
+		w.elector.ReportDurations(nil)
+		view := leadingView
+		view.Phase = election.Claiming
+		w.elector.show(view)
+		synctest.Wait()
+		w.elector.mu.Lock()
+		defer w.elector.mu.Unlock()
+		if len(w.elector.durations) != 2 {
+			t.Errorf("reported %+v", w.elector.durations)
+		}
+	})
+}
