@@ -245,7 +245,7 @@ func TestRule2LeaseThatIsSetBackKeepsTheLongerDuration(t *testing.T) {
 }
 
 // A claim has the time of the declared and recorded duration for its answer, although
-// nobody has reported yet to know that one. How long it may be relied on is another
+// no member has reported yet to know that one. How long it may be relied on is another
 // matter.
 func TestRule2ClaimHasTheTimeOfALongerLease(t *testing.T) {
 	s := newMember(t, "v1", "p2")
