@@ -25,6 +25,7 @@ type candidacy struct {
 	baseAge   lease.Age
 	askSent   time.Duration
 	replies   []VoteReply
+	silent    []string // volumes of members that are probably cut off or down
 }
 
 // mayBegin reports whether a candidacy is due.
@@ -109,7 +110,7 @@ func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) [
 func (c *candidacy) beginCandidacy(m *member, forced string) []Effect {
 	record := m.lease.record
 	c.forcing = forced
-	c.base, c.baseOf, c.baseAge, c.replies = m.lease.version, record, record.Age(), nil
+	c.base, c.baseOf, c.baseAge, c.replies, c.silent = m.lease.version, record, record.Age(), nil, nil
 	m.term = max(m.Disk.Promised, m.Disk.Known.Term, record.Term) + 1
 	m.timeline = m.highestTimeline() + 1
 	m.Disk.recordPromise(m.term, m.lease.version)
@@ -156,8 +157,35 @@ func (c *candidacy) countVote(m *member, now time.Duration, v VoteReply) []Effec
 	return c.decideClaim(m, now)
 }
 
-// decideClaim claims, waits or gives up. Peers that do not answer are waited for, but
-// not for ever; the votes of a quorum are.
+// recordSilent notes a member that is not waited for as long as others.
+func (c *candidacy) recordSilent(m *member, now time.Duration, in VoterSilent) []Effect {
+	if m.Phase != Asking || in.Term != m.term {
+		return nil
+	}
+	c.silent = append(slices.Clone(c.silent), in.Volume)
+	return c.decideClaim(m, now)
+}
+
+// isWaiting reports whether the reply of a member may still come. Those that do not
+// answer are waited for, but not for ever, and least for those that were silent before.
+func (c candidacy) isWaiting(m member, waited, wait time.Duration) bool {
+	for _, volume := range c.baseOf.Volumes {
+		if volume == m.Disk.VolumeID || slices.ContainsFunc(c.replies, func(r VoteReply) bool { return r.From == volume }) {
+			continue
+		}
+		limit := wait
+		if slices.Contains(c.silent, volume) {
+			limit = min(wait, m.Config.Timing.SilentWait())
+		}
+		if waited < limit {
+			return true
+		}
+	}
+	return false
+}
+
+// decideClaim claims, waits or gives up. The votes of a quorum are waited for as long as
+// any other.
 func (c *candidacy) decideClaim(m *member, now time.Duration) []Effect {
 	if !c.isLeaseFree(*m) || m.lease.version != c.base {
 		return c.giveUp(m, now, "")
@@ -174,12 +202,12 @@ func (c *candidacy) decideClaim(m *member, now time.Duration) []Effect {
 	if c.takeover && hasQuorum {
 		wait /= 4 // a member that knows of a newer term may still veto
 	}
-	waited := now-c.askSent >= wait
-	if len(c.replies) < len(c.baseOf.Volumes)-1 && !waited {
+	waited := now - c.askSent
+	if c.isWaiting(*m, waited, wait) {
 		return nil
 	}
 	if !hasQuorum {
-		if !waited {
+		if waited < wait {
 			return nil
 		}
 		return c.giveUp(m, now, "too few members of the synchronous quorum answer")

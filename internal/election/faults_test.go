@@ -112,6 +112,29 @@ func (w *world) reportDurations() {
 	}
 }
 
+// askMembers has each member ask the others each second whether they are there.
+func (w *world) askMembers() {
+	w.after(w.between(900*time.Millisecond, 1100*time.Millisecond), w.askMembers)
+	for _, n := range w.nodes {
+		if !n.up || n.agentStopped || n.frozen {
+			continue
+		}
+		for _, m := range w.nodes {
+			if m == n {
+				continue
+			}
+			if m.up && !m.agentStopped && !m.frozen && w.isLinked(n.id, m.id) && !(w.lossy && w.chance(15)) {
+				n.silent[m.id] = silence{}
+				continue
+			}
+			if n.silent[m.id].questions == 0 {
+				n.silent[m.id].since = n.clock()
+			}
+			n.silent[m.id].questions++
+		}
+	}
+}
+
 // failAPI stops the API server. Now and then one member ends meanwhile.
 func (w *world) failAPI(d time.Duration) {
 	w.apiDown = true

@@ -66,8 +66,15 @@ type node struct {
 	waiting      []func()
 	resumes      int               // how often it went on
 	knows        [4]DurationReport // what the others reported
+	silent       [4]silence        // of the others
 
 	apiCut, answersLost, forbidden bool
+}
+
+// silence is how many questions in turn another member left unanswered.
+type silence struct {
+	since     time.Duration
+	questions int
 }
 
 // clock is CLOCK_BOOTTIME of the member's machine.
@@ -87,7 +94,7 @@ func (n *node) start(newPod bool) {
 		UID: n.uid, Pod: "pod" + strconv.Itoa(n.id), Timing: n.timing,
 		NoFailover: n.w.noFailover == n.id, MaxLag: n.w.maxLag,
 	}, n.disk)
-	n.reliable, n.knows = 0, [4]DurationReport{}
+	n.reliable, n.knows, n.silent = 0, [4]DurationReport{}, [4]silence{}
 	if n.w.flaw == flawStartAsPrimary && len(n.wal) > 1 && n.timeline == n.wal[len(n.wal)-1].timeline {
 		n.primary = true
 	}
@@ -195,6 +202,7 @@ func (n *node) do(e Effect) {
 		n.w.writeLease(n, e)
 	case AskVote:
 		n.w.send(n, e.To, e.Request)
+		n.reportSilence(e)
 	case Vote:
 		n.w.send(n, e.To, e.Reply)
 	case AskConfirm:
@@ -211,6 +219,17 @@ func (n *node) do(e Effect) {
 		n.w.stalls[e.Reason] = true
 	default:
 		n.doLocally(e)
+	}
+}
+
+// reportSilence says of a member that is asked for its vote whether it is silent.
+func (n *node) reportSilence(e AskVote) {
+	to := n.w.nodeOf(e.To)
+	if to == nil {
+		return
+	}
+	if s := n.silent[to.id]; s.questions >= 3 && n.clock()-s.since >= n.timing.Silence() {
+		n.later(n.w.between(0, time.Millisecond), func() { n.step(VoterSilent{e.To, e.Request.Term}) })
 	}
 }
 

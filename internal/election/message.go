@@ -85,6 +85,15 @@ type VoteReply struct {
 	SystemIdentifier string
 }
 
+// VoterSilent says that the member with that volume, which was asked for its vote, has
+// answered nothing for Timing.Silence: not one of several questions before that. Its vote
+// counts if it comes.
+type VoterSilent struct {
+	Volume string
+	// Term of the candidacy.
+	Term int64
+}
+
 // isAbove reports whether the voter knows of a term or timeline that a candidacy for
 // these is not above.
 func (r VoteReply) isAbove(term, timeline int64) bool {
@@ -192,6 +201,7 @@ func (LeaseWritten) isInput()      {}
 func (ReceiverStopped) isInput()   {}
 func (VoteRequest) isInput()       {}
 func (VoteReply) isInput()         {}
+func (VoterSilent) isInput()       {}
 func (Promoted) isInput()          {}
 func (ServerFailed) isInput()      {}
 func (Received) isInput()          {}

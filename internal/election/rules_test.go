@@ -176,6 +176,54 @@ func TestRule10MemberThatCannotLeadIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// A member that was silent for long before it is asked is not waited for as long as
+// another one. In synchronous mode it is, unless the others are the quorum.
+func TestRule10SilentMemberIsWaitedForLess(t *testing.T) {
+	const soon, late = 500 * time.Millisecond, 2 * second
+	for name, c := range map[string]struct {
+		quorum *lease.Quorum
+		silent []VoterSilent
+		voted  string
+		claims time.Duration
+	}{
+		"it is silent":                      {nil, []VoterSilent{{"v0", 6}}, "v2", soon},
+		"it is not":                         {nil, nil, "v2", late},
+		"another one is, and has voted":     {nil, []VoterSilent{{"v2", 6}}, "v2", late},
+		"it was in another candidacy":       {nil, []VoterSilent{{"v0", 5}}, "v2", late},
+		"both are":                          {nil, []VoterSilent{{"v0", 6}, {"v2", 6}}, "", soon},
+		"the other one may still answer":    {nil, []VoterSilent{{"v0", 6}}, "", late},
+		"the others are the quorum":         {everyone, []VoterSilent{{"v0", 6}}, "v2", soon},
+		"both are, and the quorum is not":   {everyone, []VoterSilent{{"v0", 6}, {"v2", 6}}, "", 0},
+		"it is silent and the quorum waits": {everyone, []VoterSilent{{"v0", 6}}, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, effects := newCandidate(t, func(r *lease.Record, _ *State) { r.Quorum = c.quorum })
+			find[AskVote](t, effects)
+			asked := s.candidacy.askSent
+			for _, in := range c.silent {
+				if s, effects = Step(s, asked, in); contains[WriteLease](effects) {
+					t.Fatal("claimed at once")
+				}
+			}
+			if c.voted != "" {
+				s, effects = Step(s, asked, vote(s, c.voted, 60, true))
+			}
+			var claims time.Duration
+			for waited := time.Duration(0); claims == 0 && waited <= late+second; waited += 100 * time.Millisecond {
+				if s, effects = Step(s, asked+waited, Tick{}); contains[WriteLease](effects) {
+					claims = waited
+				}
+				if s.Phase == Standby && waited < late {
+					t.Errorf("it gives up after %s", waited)
+				}
+			}
+			if claims != c.claims {
+				t.Errorf("claims after %s, want %s", claims, c.claims)
+			}
+		})
+	}
+}
+
 // A volume without data is a witness of nothing: its vote does not stand for the quorum's.
 func TestRule10VoteOfAnEmptyVolumeIsNone(t *testing.T) {
 	for _, empty := range []bool{false, true} {

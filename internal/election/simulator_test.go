@@ -198,6 +198,7 @@ func newWorld(seed uint64, f flaw) *world {
 	w.start(size)
 	w.after(0, w.writeAll)
 	w.after(w.between(0, second), w.keepSnapshot)
+	w.after(w.between(0, second), w.askMembers)
 	w.after(w.between(4*second, 8*second), w.wantMembers)
 	w.after(healing-w.now, w.heal)
 	if w.longest > lease.DefaultDuration {

@@ -50,6 +50,8 @@ func (s *State) stepElection(now time.Duration, in Input) (effects []Effect, kno
 		return s.answerVote(now, in), true
 	case VoteReply:
 		return s.candidacy.countVote(&s.member, now, in), true
+	case VoterSilent:
+		return s.candidacy.recordSilent(&s.member, now, in), true
 	case Received:
 		return s.Disk.recordReceived(in.Timeline), true
 	case RewindBegun:

@@ -69,6 +69,14 @@ func (t Timing) Fence() time.Duration { return t.duration * 7 / 10 }
 // VoteWait is how long a candidate waits for peers that do not answer.
 func (t Timing) VoteWait() time.Duration { return t.duration / 5 }
 
+// Silence is how long a member answers nothing at all, however often it is asked, until
+// a candidate takes it for one that is cut off or down.
+func (t Timing) Silence() time.Duration { return t.duration / 2 }
+
+// SilentWait is how long a candidate waits for the vote of a member that was silent for
+// that long.
+func (t Timing) SilentWait() time.Duration { return t.duration / 20 }
+
 // Deadlines are two moments of the monotonic clock.
 type Deadlines struct{ Soft, Fence time.Duration }
 

@@ -58,6 +58,7 @@ type cluster struct {
 
 	mu      sync.Mutex
 	cut     map[[2]string]bool // pods: from, to
+	silent  map[string]time.Duration
 	forks   int
 	problem string
 }
@@ -100,6 +101,20 @@ func (c *cluster) FindPod(volume string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+func (c *cluster) setSilent(volume string, since time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = map[string]time.Duration{volume: since}
+}
+
+// FindSilence has a member be silent when a test says so.
+func (c *cluster) FindSilence(volume string) (time.Duration, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, silent := c.silent[volume]
+	return since, silent
 }
 
 // member is one of them: its agent may be started again, with what its volume has.

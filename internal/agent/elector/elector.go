@@ -52,6 +52,9 @@ type Peers interface {
 // once.
 type Directory interface {
 	FindPod(volume string) (pod string, known bool)
+	// FindSilence finds since when, of the monotonic clock, the pod on a volume has
+	// answered none of several questions; silent is false if it has, or is not asked.
+	FindSilence(volume string) (since time.Duration, silent bool)
 }
 
 // Options are what an Elector is made of. All are needed, apart from Now.

@@ -133,6 +133,52 @@ func TestRule15WishIsKeptForTheNextTerm(t *testing.T) {
 	})
 }
 
+// A candidate waits less for a member that has been silent for half of the Lease's
+// duration than for one that has not.
+func TestRule10SilentMemberIsNotWaitedForLong(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			silentFor time.Duration // when it is asked; 0 for a member that is not silent
+			least     time.Duration
+			most      time.Duration
+		}{
+			"not silent":              {0, 2 * time.Second, 3 * time.Second},
+			"silent for long":         {5 * time.Second, 500 * time.Millisecond, time.Second},
+			"silent for a short time": {4900 * time.Millisecond, 2 * time.Second, 3 * time.Second},
+		} {
+			took := measureAsking(t, c.silentFor)
+			if took < c.least || took > c.most {
+				t.Errorf("%s: asked for votes for %s", name, took)
+			}
+		}
+	})
+}
+
+// measureAsking is how long a candidate waits for votes when the leader does not answer.
+func measureAsking(t *testing.T, silentFor time.Duration) time.Duration {
+	c, leader := startCluster(t, testRecord)
+	defer c.stopAll()
+	leader.end()
+	var asked time.Duration
+	for range 3000 {
+		time.Sleep(10 * time.Millisecond)
+		if silentFor > 0 && asked == 0 {
+			c.setSilent(leader.volumeID, c.now()-silentFor)
+		}
+		for _, m := range c.members {
+			switch phase := m.view().Phase; {
+			case m == leader:
+			case asked == 0 && phase == election.Asking:
+				asked = c.now()
+			case phase == election.Promoting || phase == election.Leading:
+				return c.now() - asked
+			}
+		}
+	}
+	t.Fatalf("no member leads: %s", c.describe())
+	return 0
+}
+
 // Those of a term that has ended are none of a later one: meanwhile another leader may
 // have recorded a quorum.
 func TestRule15WishEndsWithItsTerm(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 // time, or not from that volume, is lost.
 func (c *core) askVote(e election.AskVote) {
 	limit := c.state.Pace().VoteWait()
+	if since, silent := c.o.Directory.FindSilence(e.To); silent && c.o.Now()-since >= c.state.Config.Timing.Silence() {
+		c.mail.post(func() { c.step(election.VoterSilent{Volume: e.To, Term: e.Request.Term}, replies{}) })
+	}
 	c.work.Go(func() {
 		ctx, cancel := context.WithTimeout(c.ctx, limit)
 		defer cancel()

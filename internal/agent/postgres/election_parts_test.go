@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
@@ -62,6 +63,7 @@ func (deaf) WriteLease(context.Context, lease.Version, lease.Record) (lease.Answ
 }
 func (deaf) PostPeer(context.Context, string, string, any, any) error { return nil }
 func (deaf) FindPod(string) (string, bool)                            { return "", false }
+func (deaf) FindSilence(string) (time.Duration, bool)                 { return 0, false }
 
 // Data that a rewind has left whole votes, once that is recorded: before its database
 // starts, and while it is held for disk space alone.

@@ -3,9 +3,11 @@ package leadership
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
@@ -21,6 +23,8 @@ const (
 	// have for one answer.
 	askInterval = time.Second
 	askLimit    = time.Second
+	// silentQuestions is how many questions in turn a silent member has left unanswered.
+	silentQuestions = 3
 )
 
 // Peers are the other members, which say what they are.
@@ -47,6 +51,14 @@ type Directory struct {
 	ends map[string]lsn.Point
 	// durations of the Lease that each knows.
 	durations map[string]election.DurationReport
+	// silences are those of the pods that let a question time out last.
+	silences map[string]silence
+}
+
+// silence is how many questions in turn a pod let time out, and when the first was asked.
+type silence struct {
+	since     time.Duration
+	questions int
 }
 
 // NewDirectory is that of a member's pod. The members are the pods of the cluster, as
@@ -55,6 +67,7 @@ func NewDirectory(pod string, members func() []string, peers Peers) *Directory {
 	return &Directory{
 		pod: pod, members: members, peers: peers, volumes: map[string]string{}, systems: map[string]string{},
 		streams: map[string]string{}, ends: map[string]lsn.Point{}, durations: map[string]election.DurationReport{},
+		silences: map[string]silence{},
 	}
 }
 
@@ -83,12 +96,42 @@ func (d *Directory) askMembers(ctx context.Context) {
 			continue
 		}
 		answers.Go(func() {
-			if status, err := d.peers.Status(ctx, pod); err == nil {
+			status, err := d.peers.Status(ctx, pod)
+			d.recordSilence(pod, asked, err != nil && (ctx.Err() != nil || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)))
+			if err == nil {
 				d.recordStatus(pod, asked, status)
 			}
 		})
 	}
 	answers.Wait()
+}
+
+// recordSilence counts a question that did not reach the pod, or was not answered in
+// time. Any other error, as of a refused connection, shows that its node is reached.
+func (d *Directory) recordSilence(pod string, asked time.Duration, lost bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !lost {
+		delete(d.silences, pod)
+		return
+	}
+	s := d.silences[pod]
+	if s.questions == 0 {
+		s.since = asked
+	}
+	s.questions++
+	d.silences[pod] = s
+}
+
+// FindSilence finds since when the pod on a volume has let every question time out. One
+// that was asked too few since then, as after this process itself stood still, is not
+// silent.
+func (d *Directory) FindSilence(volume string) (since time.Duration, silent bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pod, known := d.findPod(volume)
+	s := d.silences[pod]
+	return s.since, known && s.questions >= silentQuestions
 }
 
 func (d *Directory) recordStatus(pod string, asked time.Duration, s agentapi.Status) {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
+	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,12 +26,23 @@ type fakePeers struct {
 	mu       sync.Mutex
 	statuses map[string]agentapi.Status
 	posted   []string
+	// timedOut are pods whose answers do not come in time.
+	timedOut []string
+	// unreached is the error of all that do not answer; nil for that of a refused connection.
+	unreached error
 }
 
-func (p *fakePeers) Status(_ context.Context, pod string) (agentapi.Status, error) {
+func (p *fakePeers) Status(ctx context.Context, pod string) (agentapi.Status, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	status, there := p.statuses[pod]
+	if slices.Contains(p.timedOut, pod) {
+		<-ctx.Done()
+		return agentapi.Status{}, ctx.Err()
+	}
+	if !there && p.unreached != nil {
+		return status, p.unreached
+	}
 	if !there {
 		return status, errors.New(pod + " does not answer")
 	}
@@ -196,5 +211,51 @@ func TestRule2DirectoryKnowsWhichDurationsMembersKnow(t *testing.T) {
 	}
 	if r := got[1]; r.Volume != "v2" || r.Term != 5 || r.Duration != time.Minute || r.Asked < before || r.Asked > after {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// A member is silent once several questions in turn were lost. One answer, or an error
+// that its node sent, ends that.
+func TestRule10MemberIsSilentAfterSeveralQuestions(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fakePeers)
+		silent bool
+	}{
+		"no answer in time": {func(p *fakePeers) { p.timedOut = []string{"orders-1"} }, true},
+		"no way to its node": {func(p *fakePeers) {
+			p.remove("orders-1")
+			p.unreached = &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
+		}, true},
+		"no way to its network": {func(p *fakePeers) { p.remove("orders-1"); p.unreached = syscall.ENETUNREACH }, true},
+		"its node refuses":      {func(p *fakePeers) { p.remove("orders-1"); p.unreached = syscall.ECONNREFUSED }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, peers := newDirectory("orders-0", "orders-1")
+				peers.set("orders-1", "v1", "7")
+				d.askMembers(t.Context())
+				c.change(peers)
+				before, first := clock.Boottime(), time.Duration(0)
+				for question := 1; question <= 5; question++ {
+					d.askMembers(t.Context())
+					since, silent := d.FindSilence("v1")
+					if silent != (c.silent && question >= 3) || silent && (since < before || since > first) {
+						t.Errorf("after %d questions: silent %t, since %s", question, silent, since)
+					}
+					if question == 1 {
+						first = clock.Boottime()
+					}
+				}
+				if _, silent := d.FindSilence("v9"); silent {
+					t.Error("a volume without a pod is silent")
+				}
+				peers.timedOut, peers.unreached = nil, nil
+				peers.set("orders-1", "v1", "7")
+				d.askMembers(t.Context())
+				if _, silent := d.FindSilence("v1"); silent {
+					t.Error("it has answered, and is silent")
+				}
+			})
+		})
 	}
 }
