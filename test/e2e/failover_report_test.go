@@ -50,6 +50,8 @@ var comparisons = map[string]comparison{
 
 // endEvent notes what the clients saw of an event, waits until all is well, and checks
 // all writes. After an orderly change none may be lost.
+//
+// A gap that the times of the Lease do not explain is logged, with what the members wrote.
 func (f *failover) endEvent(event string, since time.Duration, orderly bool) (gap time.Duration) {
 	f.t.Helper()
 	f.w.goesOn(f.t)
@@ -61,6 +63,10 @@ func (f *failover) endEvent(event string, since time.Duration, orderly bool) (ga
 		m.lost = f.checkWrites()
 	}
 	*f.measured = append(*f.measured, m)
+	if m.gap > unexplainedGap {
+		f.t.Logf("%s: no write was acknowledged for %s", event, m.gap)
+		dumpNamespace(f.t, f.namespace)
+	}
 	return m.gap
 }
 
@@ -71,6 +77,9 @@ func (f *failover) report() {
 		f.t.Log(formatMeasurements(*f.measured))
 	}
 }
+
+// unexplainedGap is longer than the Lease, an election and a promotion take.
+const unexplainedGap = 25 * time.Second
 
 // formatMeasurements is a table in Markdown with a row for each event, in the order in
 // which they came first.
