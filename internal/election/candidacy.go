@@ -87,7 +87,7 @@ const maxTerm = 1 << 40
 // and no member leads or has promised not to be elected.
 func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) []Effect {
 	if in.ID == "" || in.ID == m.Disk.Forced || m.Phase != Standby || now < m.promise ||
-		m.Disk.Rewinding || m.held.Reason != "" || !m.lease.isFreeForForce(m.findExpiry()) {
+		m.isForbidden() || !m.lease.isFreeForForce(m.findExpiry()) {
 		return nil
 	}
 	if !m.lease.readable {
@@ -327,8 +327,8 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 	if now >= m.findReliance(m.requests.pending).Deadlines(w.Sent).Soft || now < m.promise {
 		return c.giveUp(m, now, ""), false // too late to rely on: the Lease expires
 	}
-	if m.Disk.Rewinding {
-		return c.giveUp(m, now, ""), false // its data began to change meanwhile: the Lease expires
+	if m.isForbidden() {
+		return c.giveUp(m, now, ""), false // meanwhile: the Lease expires
 	}
 	m.lease.recordWrite(w.Version, m.requests.pending)
 	c.forcing = ""
@@ -341,7 +341,7 @@ func (c *candidacy) endClaim(m *member, now time.Duration, w LeaseWritten) (effe
 func (c *candidacy) resolveClaim(m *member, now time.Duration) []Effect {
 	record := m.lease.record
 	own := record.HolderUID == m.Config.UID && record.Term == m.term && m.Disk.Wrote == m.term && record.Contradicts(m.requests.pending) == ""
-	if !own || !m.lease.readable || now < m.promise {
+	if !own || !m.lease.readable || now < m.promise || m.isForbidden() {
 		var effects []Effect
 		if record.Term < m.term {
 			effects = c.returnRequest(m)

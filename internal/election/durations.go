@@ -38,7 +38,7 @@ func (m member) holds() bool {
 // back before it read the Lease.
 func (m member) findCovered() time.Duration {
 	covered := lease.MaxDuration
-	for _, volume := range slices.Concat(m.lease.record.Volumes, m.requests.pending.Volumes) {
+	for _, volume := range slices.Concat(m.lease.record.Volumes, m.requests.listAdmitted()) {
 		if volume != m.Disk.VolumeID {
 			covered = min(covered, m.findReported(volume))
 		}

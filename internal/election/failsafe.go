@@ -20,7 +20,7 @@ type failsafeRound struct {
 // beginRound asks exactly the members that may lead. A member is asked, too, if a
 // write whose outcome is unknown may have made it one that may lead.
 func (f *failsafeRound) beginRound(m member, now time.Duration) []Effect {
-	asked := slices.Concat(m.lease.record.Volumes, m.requests.pending.Volumes)
+	asked := slices.Concat(m.lease.record.Volumes, m.requests.listAdmitted())
 	slices.Sort(asked)
 	asked = slices.DeleteFunc(slices.Compact(asked), func(v string) bool { return v == m.Disk.VolumeID })
 	f.sent, f.asked, f.confirmed, f.promised = now, asked, nil, lease.MaxDuration

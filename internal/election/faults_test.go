@@ -319,7 +319,7 @@ func (w *world) restoreAPI() {
 	w.edited, w.restored, w.apiDown = true, true, true
 	w.after(w.between(5*second, 15*second), func() {
 		w.log("FAULT: the API server is back, with an older state")
-		w.apiDown = false
+		w.apiDown, w.restoredAt = false, w.now
 		w.api = w.older[w.rng.IntN(len(w.older))]
 	})
 }
@@ -329,7 +329,7 @@ func (w *world) checkElection(n *node, e Promote) {
 	w.elections++
 	by, is := w.promoted[e.Timeline]
 	switch {
-	case is && w.isReuseExcused(n, e.Timeline):
+	case is && w.isReuseExcused(n, e):
 		w.reused[e.Timeline] = true
 	case is:
 		w.violate("members %d and %d were promoted to timeline %d", by, n.id, e.Timeline)
@@ -342,10 +342,6 @@ func (w *world) checkElection(n *node, e Promote) {
 		w.violate("member %d leads with volume %s, which may not", n.id, n.volume)
 	}
 	if w.forced == e.Term {
-		for id, end := range w.acked {
-			w.acked[id] = min(end, n.endOnFork(id))
-		}
-		w.floor = lease.Position{}
 		return
 	}
 	if w.stopped && w.api.record.Term > e.Term {
@@ -353,21 +349,6 @@ func (w *world) checkElection(n *node, e Promote) {
 	}
 	w.checkData(n)
 	w.checkPeers(n, e)
-}
-
-// isReuseExcused: a member that never heard of a timeline, and reaches no member that
-// did, cannot know of it when the API server has forgotten it. Members that know of
-// it do not follow that member.
-func (w *world) isReuseExcused(n *node, timeline int64) bool {
-	if !w.restored || n.endOnTimeline(timeline) > 0 {
-		return false
-	}
-	for _, m := range w.nodes {
-		if m != n && w.answers(n, m) && slices.Contains(m.disk.Timelines, timeline) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkData: in synchronous mode nothing that was acknowledged is lost. If a volume

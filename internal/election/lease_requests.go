@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/lease"
@@ -13,9 +14,13 @@ type leaseRequests struct {
 	readSent  time.Duration
 	writing   bool
 	writeSent time.Duration
-	pending   lease.Record  // the last that was sent, whatever became of it
-	ignore    time.Duration // readings that were sent before are outdated
-	outage    bool          // the last request had no answer
+	pending   lease.Record // the last that was sent, whatever became of it
+	// undecided are the volumes of earlier writes that may still be done, and isUndecided
+	// says so of the last one.
+	undecided   []string
+	isUndecided bool
+	ignore      time.Duration // readings that were sent before are outdated
+	outage      bool          // the last request had no answer
 }
 
 // isReadingDue reports whether the last reading was sent that long ago.
@@ -55,9 +60,19 @@ func (q *leaseRequests) endLateReading(now, timeout time.Duration) bool {
 	return true
 }
 
+// listAdmitted are the volumes of the last write and of each one before it that may still
+// be done. A reading that does not show a write proves nothing: it may be done after
+// that. A later write that is done does: no earlier one replaces it.
+func (q leaseRequests) listAdmitted() []string {
+	return slices.Concat(q.undecided, q.pending.Volumes)
+}
+
 // startWriting replaces the state of the Lease named by base.
 func (q *leaseRequests) startWriting(now time.Duration, base lease.Version, record lease.Record) []Effect {
-	q.writing, q.writeSent, q.pending = true, now, record
+	if q.isUndecided {
+		q.undecided = slices.Compact(slices.Sorted(slices.Values(q.listAdmitted())))
+	}
+	q.writing, q.writeSent, q.pending, q.isUndecided = true, now, record, true
 	return []Effect{WriteLease{Base: base, Record: record, Sent: now}}
 }
 
@@ -66,7 +81,10 @@ func (q *leaseRequests) endWriting(now time.Duration, w LeaseWritten) bool {
 	if !q.writing || w.Sent != q.writeSent {
 		return false
 	}
-	q.writing = false
+	q.writing, q.isUndecided = false, !w.Answer.IsReached()
+	if w.Answer == lease.Done {
+		q.undecided = nil
+	}
 	q.outage = !w.Answer.IsReached()
 	q.ignore = now
 	return true

@@ -141,7 +141,8 @@ func (w *world) newest() *node {
 // lead has what the quorum may have acknowledged (10), or votes are missing of members
 // whose data is being replaced (18).
 func (w *world) mayStall() bool {
-	if w.broken >= 0 && (w.api.record.Quorum != nil || len(w.api.record.Volumes) < 2) {
+	fails := w.broken >= 0 || slices.ContainsFunc(w.nodes, (*node).isStandingBack)
+	if fails && (w.api.record.Quorum != nil || len(w.api.record.Volumes) < 2) {
 		return true
 	}
 	return w.lacksVotes() || w.edited || w.lost || w.noFailover >= 0 || w.maxLag > 0

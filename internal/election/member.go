@@ -193,11 +193,15 @@ func (m *member) recordHeld(in Held) {
 // giveUpForbidden ends a vote and a candidacy that what the volume holds forbids by now.
 func (m *member) giveUpForbidden() {
 	isVote := m.Phase == Voting && m.mayNotVote()
-	isCandidacy := (m.Phase == Stopping || m.Phase == Asking) && (m.Disk.Rewinding || m.held.Reason != "")
+	isCandidacy := (m.Phase == Stopping || m.Phase == Asking) && m.isForbidden()
 	if isVote || isCandidacy {
 		m.Phase = Standby
 	}
 }
+
+// isForbidden reports whether what the volume holds keeps the member from leading, also by
+// a claim that it has sent.
+func (m member) isForbidden() bool { return m.Disk.Rewinding || m.held.Reason != "" }
 
 // mayNotVote reports whether what the volume holds is not known, or may not be used.
 func (m member) mayNotVote() bool { return m.Disk.Rewinding || m.held.Reason != "" && !m.held.Votes }

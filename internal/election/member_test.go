@@ -69,6 +69,7 @@ type node struct {
 	silent       [4]silence        // of the others
 
 	apiCut, answersLost, forbidden bool
+	reachedAPI                     time.Duration // the last answer of the API server
 }
 
 // silence is how many questions in turn another member left unanswered.
@@ -398,7 +399,7 @@ func (n *node) commit() {
 		return
 	}
 	for _, m := range w.nodes {
-		if m != n && m.canCommit() && !w.stopped {
+		if m != n && m.canCommit() && !w.stopped && !w.isSplitExcused(n, m) {
 			w.violate("members %d and %d can both commit, in terms %d and %d", n.id, m.id, n.term, m.term)
 		}
 	}
@@ -473,6 +474,7 @@ func (n *node) stream(m *node) bool {
 	}
 	m.wal, m.end = n.wal, n.end
 	if m.lazy {
+		m.flushSoon()
 		m.lazy = n.w.chance(60)
 		return false
 	}
@@ -482,6 +484,17 @@ func (n *node) stream(m *node) bool {
 	}
 	m.lazy = n.w.chance(10)
 	return true
+}
+
+// flushSoon has the receiver flush what it wrote: at the latest when its stream ends, and
+// on a slow volume some time after that.
+func (n *node) flushSoon() {
+	epoch := n.epoch
+	n.w.after(2*second, func() {
+		if n.epoch == epoch {
+			n.flushed = n.end
+		}
+	})
 }
 
 // isBehind reports whether m holds all of what n holds. A volume without data is

@@ -118,7 +118,8 @@ type world struct {
 	editedAt   time.Duration // by hand, last
 	claimedAt  time.Duration // the last term that was won
 	restored   bool          // the API server
-	lost       bool          // a volume, or it was reset to an older state
+	restoredAt time.Duration
+	lost       bool // a volume, or it was reset to an older state
 	reset      bool
 	healed     bool
 	forced     int64 // term that a person forced
@@ -305,6 +306,13 @@ func (w *world) request(n *node, do func() (answer func())) {
 	})
 }
 
+// recordAnswer notes when the member reached the API server last.
+func (n *node) recordAnswer(a lease.Answer) {
+	if a.IsReached() {
+		n.reachedAPI = n.w.now
+	}
+}
+
 func (w *world) readLease(n *node, sent time.Duration) {
 	w.request(n, func() func() {
 		reading := lease.Reading{Sent: sent}
@@ -322,6 +330,7 @@ func (w *world) readLease(n *node, sent time.Duration) {
 		}
 		return func() {
 			reading.Received = n.clock()
+			n.recordAnswer(reading.Answer)
 			n.step(LeaseRead{reading})
 		}
 	})
@@ -351,6 +360,7 @@ func (w *world) writeLease(n *node, e WriteLease) {
 			answer.Answer, answer.Version = lease.Done, w.api.leaseVersion()
 		}
 		return func() {
+			n.recordAnswer(answer.Answer)
 			if answer.Answer == lease.Done {
 				n.reliable = max(n.reliable, timingOf(e.Record.Duration).Deadlines(e.Sent).Fence)
 			}
@@ -362,9 +372,10 @@ func (w *world) writeLease(n *node, e WriteLease) {
 // store judges what is written to the Lease.
 func (w *world) store(n *node, r lease.Record) {
 	before := w.api.record
-	isClaim := r.HolderUID != "" && r.Term != before.Term
+	// A member that never heard of the term that was lost with the Lease may take it again.
+	isClaim := r.HolderUID != "" && (r.Term != before.Term || r.HolderUID != before.HolderUID)
 	if isClaim && r.ForcedTimeline == r.Timeline {
-		w.forced = r.Term
+		w.recordForced(n, r.Term)
 	}
 	if isClaim {
 		w.claimedAt = w.now
@@ -392,6 +403,15 @@ func (w *world) store(n *node, r lease.Record) {
 	}
 	w.api.version++
 	w.api.record = r
+}
+
+// recordForced records that a person has decided to go on with what a member holds,
+// whether or not its server comes to lead: the Lease says so.
+func (w *world) recordForced(n *node, term int64) {
+	w.forced, w.floor = term, lease.Position{}
+	for id, end := range w.acked {
+		w.acked[id] = min(end, n.endOnFork(id))
+	}
 }
 
 // judgeClaim judges what was sent: the member may have another volume by now.
