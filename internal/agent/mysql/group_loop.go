@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
@@ -121,7 +123,7 @@ func (g *groupLoop) stepDetached(ctx context.Context, o group.Observation) time.
 		Peers: listReports(found), Record: record, RecordKnown: known, Persisted: g.run.persisted.Record(), Claimed: g.claimed,
 	}
 	recovery := g.findRecovery(s.Self)
-	s.Forced = recovery != nil
+	s.Forced, s.NewName = recovery != nil, uuid.NewString()
 	if known && record.Group == "" {
 		s = restoreLost(s)
 	}
@@ -149,8 +151,8 @@ func (g *groupLoop) readRecord(ctx context.Context, o group.Observation) (group.
 	record, err := r.store.ReadAndKeep(ctx, r.name, r.persisted)
 	if err == nil && g.mayBeFirst() {
 		if first, due := startplan.PlanFirstEntry(record, r.name, o.UUID, r.o.Identity.Pod); due {
-			if err = r.store.Write(ctx, first); err == nil {
-				record, err = first, r.persisted.Save(first)
+			if err = r.store.Write(ctx, first.Next()); err == nil {
+				record, err = first.Next(), r.persisted.Save(first.Next())
 			}
 		}
 	}
@@ -223,13 +225,13 @@ func (g *groupLoop) act(ctx context.Context, o group.Observation, s group.Situat
 		g.report(o, agentapi.StateRecovering, p)
 		return g.writeRecord(ctx, p)
 	case group.Join:
-		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.run.client().Join(ctx) })
+		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.run.client().Join(ctx, p.ReplicationName) })
 		return observeInterval
 	case group.ClaimBoot:
 		return g.claim(ctx, o, s, p, recovery)
 	case group.StartGroup:
 		g.run.member.startsGroup(g.claimed)
-		g.begin(ctx, o, "starts the group", func(ctx context.Context) error { return g.run.client().Boot(ctx) })
+		g.begin(ctx, o, "starts the group", func(ctx context.Context) error { return g.run.client().Boot(ctx, p.ReplicationName) })
 		return observeInterval
 	}
 	g.report(o, agentapi.StateWaiting, p)
@@ -286,7 +288,7 @@ func (r *serverRun) markCarriedOut(request string) error {
 }
 
 func (g *groupLoop) writeRecord(ctx context.Context, p group.Plan) time.Duration {
-	if err := g.run.store.Write(ctx, p.Record); err != nil {
+	if err := g.run.store.Write(ctx, p.Record.Next()); err != nil {
 		g.run.o.Log.Info("tried again", "step", p.Reason, "error", err.Error())
 		return time.Second
 	}

@@ -182,7 +182,7 @@ func TestRecoveryIsCarriedOutOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	record := group.Record{Group: r.name}.WithJoining(own, "orders-0").WithJoining(second, "orders-1")
-	plan := group.Plan{Action: group.ClaimBoot, Record: record.WithForcedClaim(own, []string{own})}
+	plan := group.Plan{Action: group.ClaimBoot, Record: record.WithForcedClaim(group.Report{UUID: own, Pod: "orders-0", Group: r.name}, []string{own}, third)}
 	g.act(t.Context(), detached(), group.Situation{}, plan, request)
 	if r.isCarriedOut("go-on") {
 		t.Error("it is carried out before the claim")

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
@@ -29,7 +31,21 @@ type liveSettings struct {
 	parameters map[string]string
 	// taken is the hash of the configuration that was judged last.
 	taken string
+	// unclear counts how often the server answered a configuration with an error that says
+	// nothing of the setting, and retry is when it is tried again.
+	unclear struct {
+		hash  string
+		count int
+		retry time.Duration
+	}
 }
+
+const (
+	// unclearMost is how often a setting is tried that the server answers with such an error,
+	// and unclearPause between the first two attempts; each pause is twice the one before.
+	unclearMost  = 7
+	unclearPause = 2 * time.Second
+)
 
 // startsBeforeFallback is how many starts in a row must come to nothing before the declared
 // parameters are suspected.
@@ -112,7 +128,7 @@ func (a *mysqlAgent) reportConfig(hash, refused string, pending []string) {
 // takeConfig takes a new configuration up without a restart, as far as that goes. It fails
 // where that is to be tried again.
 func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) error {
-	if config == nil || config.Hash == l.taken {
+	if config == nil || config.Hash == l.taken || !l.isTryDue(config.Hash) {
 		return nil
 	}
 	a := l.agent
@@ -133,8 +149,10 @@ func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) err
 	if err != nil {
 		return err
 	}
-	l.taken = config.Hash
+	l.noteTried(config.Hash, len(applied.Unclear) > 0)
+	maps.Copy(applied.Refused, applied.Unclear)
 	if len(applied.Refused) > 0 {
+		a.o.Log.Warn("settings are not taken", "settings", describeRefused(applied.Refused), "triedAgain", l.taken != config.Hash)
 		a.reportConfig("", describeRefused(applied.Refused), applied.Pending)
 		return nil
 	}
@@ -145,6 +163,25 @@ func (l *liveSettings) takeConfig(ctx context.Context, config *agent.Config) err
 		l.keepProven()
 	}
 	return nil
+}
+
+// isTryDue says whether a configuration is to be tried now.
+func (l *liveSettings) isTryDue(hash string) bool {
+	return l.unclear.hash != hash || clock.Boottime() >= l.unclear.retry
+}
+
+// noteTried notes an attempt to take a configuration. It is judged, unless the server was
+// unclear and has not been so too often.
+func (l *liveSettings) noteTried(hash string, unclear bool) {
+	if l.unclear.hash != hash {
+		l.unclear.hash, l.unclear.count = hash, 0
+	}
+	l.unclear.count++
+	if !unclear || l.unclear.count >= unclearMost {
+		l.taken = hash
+		return
+	}
+	l.unclear.retry = clock.Boottime() + unclearPause<<(l.unclear.count-1)
 }
 
 // noteTaken records which settings the server has changed.

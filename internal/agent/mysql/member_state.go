@@ -103,6 +103,14 @@ func (m *memberState) setPrepared() {
 	m.prepared = true
 }
 
+// isPrepared says whether the accounts of clients are known to be there, since the member
+// leads.
+func (m *memberState) isPrepared() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.prepared
+}
+
 // observe takes in what the server says.
 func (m *memberState) observe(o group.Observation) serving.Situation {
 	now := clock.Boottime()

@@ -172,6 +172,9 @@ func TestRealOutageOfAll(t *testing.T) {
 	untilWhole(t, runs[:2])
 	untilRows(t, runs[:2], acknowledged)
 	t.Logf("%s leads", next.o.Identity.Pod)
+	if name := readReport(next.Store.Get()).ReplicationName; name == next.name || name == "" {
+		t.Errorf("the group goes on as %s", name)
+	}
 	// The third one comes back; what it holds is in the group.
 	runs[2] = w.start(2)
 	untilWhole(t, runs)
@@ -266,6 +269,13 @@ func TestRealOneMember(t *testing.T) {
 		taken, err := firstdatabase.LoginAt(r.o.socket(), mysqltest.Host, bundle.CAPEM)(t.Context(), "app", "first-password")
 		return s.TLSHash != before && err == nil && taken
 	})
+
+	// No client can log in as the owner: clients with other accounts still reach the primary.
+	r.exec("ALTER USER app ACCOUNT LOCK")
+	r.killServer()
+	r.until("another run", func(s agentapi.Status) bool { return !s.Serving })
+	r.untilState(agentapi.StateRunning)
+	r.exec("ALTER USER app ACCOUNT UNLOCK")
 
 	w.client.PrependReactor("*", "leases", failAll)
 	r.killServer()

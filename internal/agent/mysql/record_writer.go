@@ -117,8 +117,7 @@ func (k *recordWriter) settle(ctx context.Context, found []peer) error {
 	if err != nil {
 		return err
 	}
-	lost := record.Group == ""
-	if lost {
+	if record.Group == "" {
 		if record = r.persisted.Record(); record.Group == "" {
 			record = group.Record{Group: r.name}
 		}
@@ -141,7 +140,10 @@ func (k *recordWriter) settle(ctx context.Context, found []peer) error {
 		return err
 	}
 	settled := record.Settle(o.View).WithoutGone(o.View, func(e group.Entry) bool { return k.isGone(ctx, e, found) })
-	if lost || !settled.IsEqual(record) {
+	// The Lease may have another record than the one that was read and kept: it was lost, or
+	// set back.
+	if !k.store.Holds(settled) {
+		settled = settled.Next()
 		if err := k.store.Write(ctx, settled); err != nil {
 			return err
 		}

@@ -51,7 +51,7 @@ func (a *mysqlAgent) doStep(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	case startplan.PinGroup:
 		// Before any server of the group can be reached.
-		return 0, a.store.Write(ctx, group.Record{Group: p.Group})
+		return 0, a.store.Write(ctx, group.Record{Group: p.Group}.Next())
 	case startplan.Bootstrap:
 		a.ReportState(agentapi.StateInitializing, "", p.Message)
 		return 0, a.bootstrap(ctx, p.Group)
@@ -104,18 +104,11 @@ func (a *mysqlAgent) reportVolume(o startplan.Observation, p startplan.Plan) {
 				m.Phase, m.ServerUUID, m.Group = mysqlapi.PhaseDown, v.ServerUUID, v.Mark.Group
 			}
 			if err == nil {
-				m.Persisted = listUUIDs(persisted.Record())
+				known := group.Report{}.WithKnown(persisted.Record())
+				m.Persisted, m.Revision, m.Lineage, m.LineageName = known.Persisted, known.Revision, known.Lineage.Number, known.Lineage.Name
 			}
 		})
 	})
-}
-
-func listUUIDs(r group.Record) []string {
-	var uuids []string
-	for _, e := range r.Entries {
-		uuids = append(uuids, e.UUID)
-	}
-	return uuids
 }
 
 // bootstrap makes the first data, out of reach of all clients and members.

@@ -23,6 +23,8 @@ const (
 	passwordFile    = "app-password"
 	upkeepInterval  = time.Second
 	accountInterval = time.Minute
+	// accountRetry is between two attempts to keep the owner's password.
+	accountRetry    = 10 * time.Second
 	measureInterval = 30 * time.Second
 	// oldDataAge is how long a member must have been online before the data that it
 	// replaces is removed.
@@ -32,10 +34,12 @@ const (
 // upkeep keeps what the server runs with, and what clients need, up to date.
 type upkeep struct {
 	run *serverRun
-	// account is what was ensured last, of a primary, and when.
-	account  firstdatabase.Account
-	ensured  time.Duration
-	measured time.Duration
+	// account is what was ensured last, of a primary, with what came of its password. The next
+	// time is due then; at once where that is 0.
+	account     firstdatabase.Account
+	passwordErr error
+	due         time.Duration
+	measured    time.Duration
 	// unread says that the server has not read its certificates since they changed.
 	unread bool
 	// served says that the settings are known to work.
@@ -49,7 +53,7 @@ func newUpkeep(r *serverRun) *upkeep { return &upkeep{run: r, failed: map[string
 func (u *upkeep) follow(ctx context.Context) {
 	for pause := time.Duration(0); clock.Sleep(ctx, pause); {
 		pause = upkeepInterval
-		if u.ensured == 0 && u.run.member.isPrimary() {
+		if u.due == 0 && u.run.member.isPrimary() {
 			pause = upkeepInterval / 4 // clients wait
 		}
 		u.note(ctx, "the first database is not ready", u.ensureAccount(ctx))
@@ -89,7 +93,7 @@ func (u *upkeep) ensureAccount(ctx context.Context) error {
 	r := u.run
 	config := r.currentConfig()
 	if o := r.member.current(); !r.member.isPrimary() || o.SuperReadOnly || config == nil {
-		u.ensured = 0
+		u.due = 0
 		return nil
 	}
 	password, err := os.ReadFile(filepath.Join(r.o.CredentialsDir, passwordFile))
@@ -97,8 +101,8 @@ func (u *upkeep) ensureAccount(ctx context.Context) error {
 		return err
 	}
 	account := firstdatabase.Account{Database: config.Database, Owner: config.Owner, Password: strings.TrimRight(string(password), "\n")}
-	if u.ensured > 0 && account == u.account && clock.Boottime()-u.ensured < accountInterval {
-		return nil
+	if !u.isDue(account) {
+		return u.passwordErr
 	}
 	bundle, _ := r.Certificates.Current()
 	if bundle == nil {
@@ -108,13 +112,29 @@ func (u *upkeep) ensureAccount(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	details, err := firstdatabase.Server{DB: r.db, Login: firstdatabase.LoginAt(r.o.socket(), host, bundle.CAPEM)}.Ensure(ctx, account)
-	if err != nil {
+	if details == nil {
 		return err
 	}
 	r.reportDetails(details)
 	r.member.setPrepared()
-	u.account, u.ensured = account, clock.Boottime()
-	return nil
+	u.noteEnsured(account, err)
+	return err
+}
+
+// isDue says whether the account is to be ensured. A primary that has lost its majority since,
+// if only for a moment, is not prepared for clients any more.
+func (u *upkeep) isDue(account firstdatabase.Account) bool {
+	return u.due == 0 || account != u.account || !u.run.member.isPrepared() || clock.Boottime() >= u.due
+}
+
+// noteEnsured notes that clients can be let in. A password that could not be kept is tried
+// again soon.
+func (u *upkeep) noteEnsured(account firstdatabase.Account, passwordErr error) {
+	interval := accountInterval
+	if passwordErr != nil {
+		interval = accountRetry
+	}
+	u.account, u.passwordErr, u.due = account, passwordErr, clock.Boottime()+interval
 }
 
 // reportDetails reports what the data says of its first database.

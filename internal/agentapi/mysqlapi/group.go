@@ -57,9 +57,17 @@ type MemberReport struct {
 	ViewID string `json:"viewID,omitempty"`
 	// View are the members that the server counts, as it sees them; empty in no group.
 	View []ViewMember `json:"view,omitempty"`
+	// ReplicationName is the name of the group that the server is in, which numbers its
+	// transactions; empty in none. It is Group until a person has it go on without members.
+	ReplicationName string `json:"replicationName,omitempty"`
 	// Persisted are the UUIDs of the servers that may be in the group, by the record on the
-	// member's volume.
+	// member's volume, and Revision is that of the record.
 	Persisted []string `json:"persisted,omitempty"`
+	Revision  int64    `json:"revision,omitempty"`
+	// Lineage is how often a person had the group go on without members, by that record, and
+	// LineageName the name of the group since the last time.
+	Lineage     int64  `json:"lineage,omitempty"`
+	LineageName string `json:"lineageName,omitempty"`
 	// Missing are, of a member that waits to start the group anew, the pods that must answer
 	// first, sorted; a server whose pod is not known is named by its UUID. Their volumes may
 	// hold the latest writes.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -40,6 +41,8 @@ type survivors struct {
 	alive, lost, unknown []int
 	// waits says that a member waits for others to start the group anew.
 	waits bool
+	// recorded are those alive that may have been in the group when the others were lost.
+	recorded []int
 }
 
 // findSurvivors sorts the members.
@@ -58,9 +61,31 @@ func findSurvivors(view *memberset.View) (s survivors) {
 		default:
 			s.alive = append(s.alive, n)
 			s.waits = s.waits || len(readReport(m).Missing) > 0
+			if isRecorded(readReport(m)) {
+				s.recorded = append(s.recorded, n)
+			}
 		}
 	}
 	return s
+}
+
+// isRecorded says whether a detached member may have been in the group when it ended. The
+// others may have written since one left that is not.
+func isRecorded(r *mysqlapi.MemberReport) bool {
+	return slices.ContainsFunc(r.Persisted, func(uuid string) bool { return strings.EqualFold(uuid, r.ServerUUID) })
+}
+
+// describeRisk says of a member that may go on alone what its data lacks for certain; empty
+// for what only a person can know.
+func describeRisk(o memberset.Observation, ordinal int) string {
+	m := o.Member(ordinal)
+	if m == nil {
+		return ""
+	}
+	if r := readReport(m); r == nil || r.Phase != mysqlapi.PhaseDetached || isRecorded(r) {
+		return ""
+	}
+	return "; it was not in the group any more when the others were lost, so that what they wrote since is lost"
 }
 
 // isEmptyMember says that a pod is known to have no data. Of one that is held, the volume
@@ -136,7 +161,7 @@ func chooseSurvivor(c *v1alpha1.MySQLCluster, o memberset.Observation, s survivo
 		return 0, "no member has data: bring one back with its volume"
 	case len(s.unknown) > 0:
 		return 0, fmt.Sprintf("what %s has is not known, and it may be newer: bring it back, or %s", memberset.NameMembers(set, s.unknown), memberset.LostRemedy)
-	case !s.waits:
+	case !s.waits && len(s.recorded) > 0:
 		return 0, fmt.Sprintf("%s have their data and can go on by themselves: fix what keeps them from each other", memberset.NameMembers(set, s.alive))
 	}
 	var all mysqlgtid.Set
@@ -181,7 +206,7 @@ func (j *judgement) judgeRecovery() {
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonRecovering,
 			"member %s is to go on alone, as requested, and does not answer: bring it back, or %s; then repeat the request with another ID", r.status.Target, memberset.LostRemedy)
 	case r.isUnderWay():
-		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested", r.status.Target)
+		j.AddFact(v1alpha1.ConditionReconciling, v1alpha1.ReasonRecovering, "member %s goes on alone, as requested%s", r.status.Target, j.describeTargetRisk(r.status.Target))
 		j.Facts[len(j.Facts)-1].Requested = true
 	case j.nothingLeft():
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonDataMissing,
@@ -190,11 +215,30 @@ func (j *judgement) judgeRecovery() {
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonRecoveryRefused, "the request by annotation %s is not carried out: %s", v1alpha1.AnnotationRecoverQuorum, r.refused)
 	case j.isQuorumLost() && len(r.survivors.unknown) == 0:
 		j.AddFact(v1alpha1.ConditionStalled, v1alpha1.ReasonQuorumLost,
-			"members that may hold the latest writes have lost their data, so the others do not start the group by themselves. With data: %s; without: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>",
-			alive, lost, v1alpha1.AnnotationRecoverQuorum)
+			"members that may hold the latest writes have lost their data, so the others do not start the group by themselves. With data: %s; without: %s. Bring lost volumes back; or go on with the newest data that is left, which may lack the last writes, by annotating the cluster with %s=<an ID that was not used before>%s",
+			alive, lost, v1alpha1.AnnotationRecoverQuorum, j.describeChoice())
 	case j.isQuorumLost():
 		j.AddFact(v1alpha1.ConditionDegraded, v1alpha1.ReasonQuorumLost,
 			"the group has no majority, and is started again when every member that may hold the latest writes answers. With data: %s; not answering, or not ready: %s; without data: %s. Of each that cannot come back: %s",
 			alive, unknown, lost, memberset.LostRemedy)
 	}
+}
+
+// describeChoice says which member a request would have go on, if one can.
+func (j *judgement) describeChoice() string {
+	n, refused := chooseSurvivor(j.c, j.Observed, j.requests.recovery.survivors)
+	if refused != "" {
+		return ""
+	}
+	return fmt.Sprintf(". Then %s goes on with its data%s", j.PodName(n), describeRisk(j.Observed, n))
+}
+
+// describeTargetRisk is describeRisk of the member that goes on, while it has not.
+func (j *judgement) describeTargetRisk(target string) string {
+	for n := range objects.MostMembers {
+		if j.PodName(n) == target {
+			return describeRisk(j.Observed, n)
+		}
+	}
+	return ""
 }

@@ -249,3 +249,34 @@ func TestRecoveryReplacesNothing(t *testing.T) {
 		t.Errorf("step %v, recheck %v", p.Step, p.Recheck)
 	}
 }
+
+// If none that is left was in the group when the others were lost, one of them goes on only
+// by the request, and what that means is said before and while it does.
+func TestRecoveryWithoutARecordedMember(t *testing.T) {
+	for name, missing := range map[string][]string{"it waits": {"orders-1", "orders-2"}, "no record is left": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := settled(t, 3)
+			w.detach(0, "1-9", missing...)
+			w.part(0).Persisted = []string{serverUUID(1), serverUUID(2)}
+			w.empty(1)
+			w.empty(2)
+			const want = "orders-0 goes on with its data; it was not in the group any more when the others were lost"
+			if p := w.plan(); missing != nil && !strings.Contains(fmt.Sprint(p.Facts), want) {
+				t.Errorf("%v", p.Facts)
+			}
+			w.c.Annotations = map[string]string{v1alpha1.AnnotationRecoverQuorum: "go"}
+			w.pass()
+			if got := w.requested().Recovery; got == nil || got.Pod != "orders-0" {
+				t.Fatalf("requested %+v", got)
+			}
+			if p := w.plan(); !strings.Contains(fmt.Sprint(p.Facts), "orders-0 goes on alone, as requested; it was not in the group any more") {
+				t.Errorf("%v", p.Facts)
+			}
+		})
+	}
+	w := lostMajority(t)
+	delete(w.c.Annotations, v1alpha1.AnnotationRecoverQuorum)
+	if p := w.plan(); !strings.Contains(fmt.Sprint(p.Facts), "Then orders-1 goes on with its data") || strings.Contains(fmt.Sprint(p.Facts), "not in the group any more") {
+		t.Errorf("%v", p.Facts)
+	}
+}

@@ -113,7 +113,7 @@ func (w *world) detach(ordinal int, executed string, missing ...string) {
 	m.Role, m.State, m.Serving = v1alpha1.RoleMember, agentapi.StateWaiting, false
 	m.Engine = mysqlapi.GroupStatus{GroupReplication: &mysqlapi.MemberReport{
 		ServerUUID: serverUUID(ordinal), Group: w.c.Status.SystemIdentifier, Phase: mysqlapi.PhaseDetached,
-		Executed: w.c.Status.SystemIdentifier + ":" + executed, Missing: missing,
+		Executed: w.c.Status.SystemIdentifier + ":" + executed, Missing: missing, Persisted: []string{serverUUID(0), serverUUID(1), serverUUID(2)},
 	}}
 }
 

@@ -97,7 +97,8 @@ type Server struct {
 
 // Ensure makes the first database with its owner in new data, and keeps the password of the
 // owner as it is declared. The names that the data was made with count. It returns the
-// details to report.
+// details to report: with an error, too, where only the password could not be kept. Clients
+// may have other accounts.
 func (s Server) Ensure(ctx context.Context, declared Account) (map[string]string, error) {
 	var attributes sql.NullString
 	err := s.DB.QueryRowContext(ctx, "SELECT ATTRIBUTE FROM information_schema.USER_ATTRIBUTES WHERE USER = ? AND HOST = 'localhost'", accounts.Agent).Scan(&attributes)
@@ -117,13 +118,13 @@ func (s Server) Ensure(ctx context.Context, declared Account) (map[string]string
 		}
 	}
 	hasDatabase, hasOwner, err := s.observe(ctx, account)
-	if err == nil && hasOwner {
-		err = s.keepPassword(ctx, account)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return account.describe(hasDatabase, hasOwner), nil
+	if hasOwner {
+		err = s.keepPassword(ctx, account)
+	}
+	return account.describe(hasDatabase, hasOwner), err
 }
 
 func (a Account) describe(hasDatabase, hasOwner bool) map[string]string {

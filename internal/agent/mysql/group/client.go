@@ -27,6 +27,8 @@ type Observation struct {
 	State State
 	// Executed, Received and Purged: see Report.
 	Executed, Received, Purged mysqlgtid.Set
+	// ReplicationName of the group that the server is in, or was in last.
+	ReplicationName string
 	// SuperReadOnly says that no client can write.
 	SuperReadOnly bool
 	// Queue is how many received transactions wait to be applied.
@@ -38,7 +40,7 @@ type Observation struct {
 func (o Observation) NewReport(self Report, starting bool, persisted Record) Report {
 	r := Report{
 		Pod: self.Pod, Ordinal: self.Ordinal, Group: self.Group, UUID: o.UUID, Phase: InGroup,
-		Executed: o.Executed, Received: o.Received, Purged: o.Purged, View: o.View,
+		Executed: o.Executed, Received: o.Received, Purged: o.Purged, View: o.View, ReplicationName: o.ReplicationName,
 	}
 	switch {
 	case o.State == Offline && starting:
@@ -48,16 +50,18 @@ func (o Observation) NewReport(self Report, starting bool, persisted Record) Rep
 	case o.State == Failed:
 		r.Phase = Down // its agent restarts the server
 	}
-	for _, e := range persisted.Entries {
-		r.Persisted = append(r.Persisted, e.UUID)
+	if r.Phase != InGroup {
+		r.ReplicationName = ""
 	}
-	return r
+	return r.WithKnown(persisted)
 }
 
 const (
 	applierChannel = "group_replication_applier"
 	// observeLimit is how long the server may take to answer.
 	observeLimit = 5 * time.Second
+	// barrierLimit is how long the group may take to agree where the caller sets no limit.
+	barrierLimit = 10 * time.Second
 )
 
 // Observe reads the server's view of the group and its transactions.
@@ -82,8 +86,8 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 	}
 	var executed, purged string
 	err = c.DB.QueryRowContext(ctx,
-		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
-		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &executed, &purged)
+		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, COALESCE(@@GLOBAL.group_replication_group_name, ''), @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
+		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &o.ReplicationName, &executed, &purged)
 	if err != nil {
 		return o, err
 	}
@@ -135,18 +139,24 @@ func (c Client) observeView(ctx context.Context) (View, error) {
 // kept in memory only.
 var startGroupStatement = "START GROUP_REPLICATION USER = " + accounts.Quote(accounts.Recovery)
 
-// Join starts the server's part in a group that runs. It returns when the member is in
-// the group and recovers, or has failed: after a minute where no member answers. A
-// failure leaves the server read-only.
-func (c Client) Join(ctx context.Context) error {
-	// A start that fails restores what super_read_only was before it.
-	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+// setName has the server be of the group with the name. It takes that only while it is in
+// none.
+func setName(name string) string {
+	return "SET GLOBAL group_replication_group_name = " + accounts.Quote(name)
 }
 
-// Boot starts the group anew with this server alone. The caller has made sure that no
+// Join starts the server's part in a group of the name that runs. It returns when the member is in
+// the group and recovers, or has failed: after a minute where no member answers. A
+// failure leaves the server read-only.
+func (c Client) Join(ctx context.Context, name string) error {
+	// A start that fails restores what super_read_only was before it.
+	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", setName(name), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+}
+
+// Boot starts the group anew under the name, with this server alone. The caller has made sure that no
 // other server is in the group: see PlanStart.
-func (c Client) Boot(ctx context.Context) error {
-	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
+func (c Client) Boot(ctx context.Context, name string) error {
+	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
 	// Never left on: the next start would make a second group. If the connection broke,
 	// the server is asked again.
 	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit)
@@ -177,7 +187,14 @@ func (c Client) Barrier(ctx context.Context) error {
 	defer func() { _ = conn.Close() }()
 	// The session is not used again: if it waited for a majority once, so would others.
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
-	if _, err = conn.ExecContext(ctx, "SET SESSION group_replication_consistency = 'BEFORE'"); err == nil {
+	// The server ends what waits for the group after wait_timeout: when ctx ends, only the
+	// connection is closed, and the server does not look at it meanwhile.
+	limit := barrierLimit
+	if deadline, set := ctx.Deadline(); set {
+		limit = time.Until(deadline)
+	}
+	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION group_replication_consistency = 'BEFORE', SESSION wait_timeout = %d", max(1, int(limit/time.Second))))
+	if err == nil {
 		// A query of tables, of which performance_schema has none.
 		var count int
 		err = conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM mysql.plugin").Scan(&count)

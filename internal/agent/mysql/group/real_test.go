@@ -39,7 +39,7 @@ func newGroup(t *testing.T, count int) []*mysqltest.Member {
 		t.Fatal(err)
 	}
 	first.Start()
-	if err := first.Group().Boot(t.Context()); err != nil {
+	if err := first.Group().Boot(t.Context(), groupName); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, first)
@@ -56,7 +56,7 @@ func newGroup(t *testing.T, count int) []*mysqltest.Member {
 
 func join(t *testing.T, m *mysqltest.Member) {
 	t.Helper()
-	if err := m.Group().Join(t.Context()); err != nil {
+	if err := m.Group().Join(t.Context(), groupName); err != nil {
 		t.Fatalf("%s: %v", m.Pod, err)
 	}
 	await(t, m, "it is online", func(o group.Observation) bool { return o.State == group.Online })
@@ -267,7 +267,7 @@ func TestRealRestartOfAll(t *testing.T) {
 		t.Fatalf("%d members would start the group", len(starters))
 	}
 	starter := starters[0]
-	if err := starter.Group().Boot(t.Context()); err != nil {
+	if err := starter.Group().Boot(t.Context(), groupName); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, starter)
@@ -306,7 +306,7 @@ func TestRealErrantTransactionIsHeld(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	// MySQL itself refuses it, too, and the data stays as it is.
-	if err := third.Group().Join(t.Context()); err == nil {
+	if err := third.Group().Join(t.Context(), groupName); err == nil {
 		t.Error("the member joined")
 	}
 	if third.Query("SELECT COUNT(*) FROM app.t WHERE x = 'local'") != "1" || third.Query("SELECT @@GLOBAL.super_read_only") != "1" {
@@ -335,7 +335,7 @@ func TestRealPurgedDonorsLeaveTheData(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	third.Exec("SET GLOBAL super_read_only = OFF", "SET SESSION sql_log_bin = OFF", "CREATE DATABASE mine", "SET GLOBAL super_read_only = ON")
-	if err := third.Group().Join(t.Context()); err == nil {
+	if err := third.Group().Join(t.Context(), groupName); err == nil {
 		await(t, third, "it failed", func(o group.Observation) bool { return o.State != group.Recovering })
 	}
 	if third.Query("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = 'mine'") != "1" {
@@ -385,7 +385,7 @@ func TestRealReceivedTransactionsCount(t *testing.T) {
 	// The other members are lost: what it received is applied when it starts the group.
 	first.Kill()
 	members[2].Kill()
-	if err := second.Group().Boot(t.Context()); err != nil {
+	if err := second.Group().Boot(t.Context(), groupName); err != nil {
 		t.Fatal(err)
 	}
 	awaitPrimary(t, second)
@@ -460,19 +460,4 @@ func peakMemory(t *testing.T, m *mysqltest.Member) int64 {
 		t.Fatal(err)
 	}
 	return kibibytes << 10
-}
-
-// A primary without a majority answers no barrier: its view may be old.
-func TestRealBarrierNeedsAMajority(t *testing.T) {
-	members := newGroup(t, 3)
-	if err := members[0].Group().Barrier(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	members[1].Kill()
-	members[2].Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-	defer cancel()
-	if err := members[0].Group().Barrier(ctx); err == nil {
-		t.Error("the group agrees without a majority")
-	}
 }

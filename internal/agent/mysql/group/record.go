@@ -16,6 +16,31 @@ type Record struct {
 	// Entries are sorted by UUID.
 	Entries []Entry
 	Boot    Boot
+	Lineage Lineage
+	// Revision is higher with each write: see Next. A Lease with a lower one than a volume
+	// was set back.
+	Revision int64
+}
+
+// Lineage is of the data since a person had the group go on without members that did not
+// answer; the zero value where that never happened. The group numbers transactions under the
+// lineage's name from then on: no later transaction has the number of one that is lost, so
+// that data with lost transactions is known for ever.
+type Lineage struct {
+	// Number is higher with each lineage.
+	Number int64
+	// Name is a random UUID.
+	Name string
+}
+
+// ReplicationName is the name by which servers are in one group, and which numbers their
+// transactions.
+func (r Record) ReplicationName() string { return cmp.Or(r.Lineage.Name, r.Group) }
+
+// Next is the record to write: it is newer than each one that was read.
+func (r Record) Next() Record {
+	r.Revision++
+	return r
 }
 
 // Entry is one member that may be in the group.
@@ -67,10 +92,15 @@ func (r Record) WithClaim(uuid string) Record {
 }
 
 // WithForcedClaim is WithClaim by a person's request: servers that did not answer are
-// left behind. What only they acknowledged is lost.
-func (r Record) WithForcedClaim(uuid string, answered []string) Record {
+// left behind. What only they acknowledged is lost. The group goes on under another name.
+func (r Record) WithForcedClaim(self Report, answered []string, name string) Record {
+	r.Group = self.Group
 	r.Entries = slices.DeleteFunc(slices.Clone(r.Entries), func(e Entry) bool { return !slices.Contains(answered, e.UUID) })
-	return r.WithClaim(uuid)
+	if _, found := r.Find(self.UUID); !found {
+		r = r.WithJoining(self.UUID, self.Pod)
+	}
+	r.Lineage = Lineage{r.Lineage.Number + 1, name}
+	return r.WithClaim(self.UUID)
 }
 
 // Settle is what a primary makes of the record: members that are online have joined,
@@ -107,25 +137,8 @@ func (r Record) Settle(v View) Record {
 
 // IsEqual says whether both records say the same.
 func (r Record) IsEqual(other Record) bool {
-	return r.Group == other.Group && r.Boot == other.Boot && slices.Equal(r.Entries, other.Entries)
-}
-
-// RestoreRecord is what the volumes of the members that answer have of a record that is
-// lost: each of them names all that were in the group when it was read, or more. It is the
-// zero value where the own volume has none.
-func RestoreRecord(persisted Record, reports []Report) Record {
-	if persisted.Group == "" {
-		return Record{}
-	}
-	restored := persisted
-	for _, r := range reports {
-		for _, uuid := range r.Persisted {
-			if _, found := restored.Find(uuid); r.Group == persisted.Group && !found {
-				restored = restored.withEntry(Entry{UUID: strings.ToLower(uuid)})
-			}
-		}
-	}
-	return restored
+	return r.Group == other.Group && r.Boot == other.Boot && r.Lineage == other.Lineage && r.Revision == other.Revision &&
+		slices.Equal(r.Entries, other.Entries)
 }
 
 // WithoutGone is a settled record without members that are out of the view and never come

@@ -9,9 +9,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 )
 
-// recordFormat is the format of records that this agent reads and writes. A change that an
-// earlier agent must not lose by writing a record again needs the next number.
-const recordFormat = 1
+// recordFormat is the highest format of records that this agent reads and writes. A change
+// that an earlier agent must not lose by writing a record again needs the next number. The
+// first format knows no lineage; a record without one has it.
+const recordFormat = 2
 
 // ErrRecordFormat says that a record was written by a newer agent. It is left as it is.
 var ErrRecordFormat = errors.New("the record of the group was written by a newer agent")
@@ -23,6 +24,10 @@ type recordForm struct {
 	Entries []entryForm `json:"members"`
 	Term    int64       `json:"bootTerm,omitempty"`
 	Booted  string      `json:"bootMember,omitempty"`
+	// Lineage is its number, and Name that of the lineage.
+	Lineage  int64  `json:"lineage,omitempty"`
+	Name     string `json:"replicationName,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
 }
 
 type entryForm struct {
@@ -38,7 +43,13 @@ func FormatRecord(r Record) (string, error) {
 }
 
 func newRecordForm(r Record) recordForm {
-	f := recordForm{Format: recordFormat, Group: r.Group, Term: r.Boot.Term, Booted: r.Boot.UUID}
+	f := recordForm{
+		Format: 1, Group: r.Group, Term: r.Boot.Term, Booted: r.Boot.UUID,
+		Lineage: r.Lineage.Number, Name: r.Lineage.Name, Revision: r.Revision,
+	}
+	if r.Lineage != (Lineage{}) {
+		f.Format = recordFormat
+	}
 	for _, e := range r.Entries {
 		f.Entries = append(f.Entries, entryForm(e))
 	}
@@ -68,8 +79,12 @@ func (f recordForm) read() (Record, error) {
 		return Record{}, errors.New("the record of the group names no group")
 	case f.Term < 0 || (f.Term == 0) != (f.Booted == ""):
 		return Record{}, fmt.Errorf("the record of the group: term %d of %q", f.Term, f.Booted)
+	case f.Lineage < 0 || (f.Lineage == 0) != (f.Name == ""):
+		return Record{}, fmt.Errorf("the record of the group: lineage %d of the name %q", f.Lineage, f.Name)
+	case f.Revision < 0:
+		return Record{}, fmt.Errorf("the record of the group: revision %d", f.Revision)
 	}
-	r := Record{Group: f.Group, Boot: Boot{f.Term, f.Booted}}
+	r := Record{Group: f.Group, Boot: Boot{f.Term, f.Booted}, Lineage: Lineage{f.Lineage, f.Name}, Revision: f.Revision}
 	for _, e := range f.Entries {
 		if _, twice := r.Find(e.UUID); twice || e.UUID == "" || e.UUID != strings.ToLower(e.UUID) {
 			return Record{}, fmt.Errorf("the record of the group: member %q", e.UUID)

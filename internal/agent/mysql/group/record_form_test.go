@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,8 @@ func TestRecordIsWrittenAndRead(t *testing.T) {
 		{Group: simulatedGroup},
 		recorded(0, 1, 2).WithJoining(uuidOf(3), "a-3"),
 		recorded(0).WithClaim(uuidOf(0)).WithClaim(uuidOf(0)),
+		recorded(0).Next().Next(),
+		recorded(0, 1).WithForcedClaim(detached(0, ""), []string{uuidOf(0)}, secondName).Next(),
 	} {
 		text, err := FormatRecord(want)
 		if err != nil {
@@ -50,6 +53,9 @@ func TestContradictoryRecordsAreNotRead(t *testing.T) {
 		"a UUID in upper case":      `{"format":1,"group":"g","members":[{"serverUUID":"A"}]}`,
 		"a term of no member":       `{"format":1,"group":"g","bootTerm":3}`,
 		"a member that has no term": `{"format":1,"group":"g","bootMember":"a"}`,
+		"a lineage without a name":  `{"format":2,"group":"g","lineage":1}`,
+		"a name of no lineage":      `{"format":2,"group":"g","replicationName":"n"}`,
+		"a negative revision":       `{"format":1,"group":"g","revision":-1}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if r, err := ParseRecord(text); err == nil {
@@ -60,7 +66,7 @@ func TestContradictoryRecordsAreNotRead(t *testing.T) {
 }
 
 func TestRecordOfANewerAgentStays(t *testing.T) {
-	const newer = `{"format":2,"group":"g","members":[{"serverUUID":"a","votes":2}]}`
+	const newer = `{"format":3,"group":"g","members":[{"serverUUID":"a","votes":2}]}`
 	if _, err := ParseRecord(newer); !errors.Is(err, ErrRecordFormat) {
 		t.Errorf("%v", err)
 	}
@@ -73,5 +79,18 @@ func TestRecordOfANewerAgentStays(t *testing.T) {
 	}
 	if content, _ := os.ReadFile(path); string(content) != newer {
 		t.Errorf("it is %s", content)
+	}
+}
+
+// An agent that knows no lineage must not write a record again without it. All other records
+// stay readable for it.
+func TestFormatIsTheLowestThatHoldsTheRecord(t *testing.T) {
+	plain, err := FormatRecord(recorded(0).Next())
+	if err != nil || !strings.Contains(plain, `"format":1,`) {
+		t.Errorf("%s, %v", plain, err)
+	}
+	forked, err := FormatRecord(recorded(0).WithForcedClaim(detached(0, ""), nil, secondName))
+	if err != nil || !strings.Contains(forked, `"format":2,`) {
+		t.Errorf("%s, %v", forked, err)
 	}
 }

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,9 +41,18 @@ type Report struct {
 	// ones, which no other member can get from it.
 	Executed, Received, Purged mysqlgtid.Set
 	View                       View
-	// Persisted are the UUIDs in the record that is on the member's volume.
+	// ReplicationName is that of the group that the server is in; empty for the name of
+	// Group.
+	ReplicationName string
+	// Persisted are the UUIDs in the record that is on the member's volume, Revision and
+	// Lineage those of that record.
 	Persisted []string
+	Revision  int64
+	Lineage   Lineage
 }
+
+// replicationName of the group that the server is in.
+func (r Report) replicationName() string { return cmp.Or(r.ReplicationName, r.Group) }
 
 // Held are all transactions that the member's volume holds.
 func (r Report) Held() mysqlgtid.Set { return r.Executed.Union(r.Received) }
@@ -67,6 +77,8 @@ type Situation struct {
 	// Forced says that a person requests that this member starts the group without those
 	// that do not answer.
 	Forced bool
+	// NewName is a random UUID for the lineage that begins with a forced start.
+	NewName string
 }
 
 // Action of a member.
@@ -97,6 +109,8 @@ type Plan struct {
 	Peer string
 	// Record to write, bound to the one that was read.
 	Record Record
+	// ReplicationName of the group to join or to start.
+	ReplicationName string
 	// Errant are transactions that the group does not have.
 	Errant mysqlgtid.Set
 	// Foreign says, of Hold, that the data is of another group.
@@ -118,7 +132,7 @@ func PlanStart(s Situation) Plan {
 		return Plan{Reason: "the own server is not ready"}
 	case !s.RecordKnown && s.Persisted.IsOnly(s.Self.UUID):
 		// No other member can have joined without this volume's knowledge.
-		return Plan{Action: StartGroup, Reason: "the only member of the group"}
+		return Plan{Action: StartGroup, ReplicationName: s.Persisted.ReplicationName(), Reason: "the only member of the group"}
 	case !s.RecordKnown:
 		return Plan{Reason: "the record of the members cannot be read"}
 	}
@@ -145,6 +159,11 @@ func (s Situation) listServing() []Report {
 // planJoin joins the group that the peers serve in.
 func (s Situation) planJoin(peers []Report) Plan {
 	first := peers[0]
+	for _, p := range peers {
+		if p.replicationName() != first.replicationName() {
+			return Plan{Reason: fmt.Sprintf("%s and %s serve in two groups: stop the one whose data is not needed", first.Pod, p.Pod)}
+		}
+	}
 	if s.Self.Phase == Empty {
 		return Plan{Action: CloneFrom, Peer: first.Pod, Reason: "the volume is empty"}
 	}
@@ -192,10 +211,13 @@ func (s Situation) planRecordedJoin(peer Report) Plan {
 	}
 	for _, p := range append([]Report{peer}, s.Peers...) {
 		if strings.EqualFold(p.UUID, primary.UUID) {
+			if p.Revision > s.Record.Revision {
+				return Plan{Reason: "the record of the members was set back: " + p.Pod + " has a newer one, and writes it again"}
+			}
 			if !slices.Contains(p.Persisted, s.Self.UUID) {
 				return Plan{Reason: p.Pod + " has not persisted yet that this member joins"}
 			}
-			return Plan{Action: Join, Peer: peer.Pod, Reason: "the group of " + peer.Pod + " serves"}
+			return Plan{Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), Reason: "the group of " + peer.Pod + " serves"}
 		}
 	}
 	return Plan{Reason: "the agent of the primary does not answer"}
@@ -205,20 +227,28 @@ func (s Situation) planRecordedJoin(peer Report) Plan {
 // an acknowledgement precedes the disks of the secondaries, so that a majority is not
 // enough.
 func (s Situation) planBoot() Plan {
-	for _, p := range s.Peers {
-		if p.Phase == InGroup || p.Phase == Starting {
-			return Plan{Reason: p.Pod + " is in a group, or is about to be"}
-		}
+	if i := slices.IndexFunc(s.Peers, func(p Report) bool { return p.Phase == InGroup || p.Phase == Starting }); i >= 0 {
+		return Plan{Reason: s.Peers[i].Pod + " is in a group, or is about to be"}
 	}
 	if s.Record.Group != "" && s.Record.Group != s.Self.Group {
 		return Plan{Action: Hold, Foreign: true, Reason: fmt.Sprintf("the data is of the group %s, and %s is recorded", s.Self.Group, s.Record.Group)}
 	}
-	if len(s.Record.Entries) == 0 {
+	s.Record = s.Record.withReported(s.Peers)
+	if len(s.Record.Entries) == 0 && !s.Forced {
 		return Plan{Reason: "no member of the group is recorded"}
 	}
 	present, missing := s.listRecorded()
 	if len(missing) > 0 && !s.Forced {
 		return Plan{Missing: missing, Reason: "these members must answer first, for they may hold the latest writes: " + strings.Join(missing, ", ")}
+	}
+	return s.planStarter(present, missing)
+}
+
+// planStarter has the member start the group that holds all transactions of those present.
+// By a person's request all detached ones count, recorded or not.
+func (s Situation) planStarter(present []Report, missing []string) Plan {
+	if s.Forced {
+		present = s.listDetached()
 	}
 	starter, ok := s.chooseStarter(present)
 	switch {
@@ -227,11 +257,22 @@ func (s Situation) planBoot() Plan {
 	case starter.UUID != s.Self.UUID:
 		return Plan{Reason: starter.Pod + " starts the group"}
 	case s.holdsClaim() && len(missing) == 0:
-		return Plan{Action: StartGroup, Reason: "it holds all transactions of the recorded members"}
+		return Plan{Action: StartGroup, ReplicationName: s.Record.ReplicationName(), Reason: "it holds all transactions of the recorded members"}
 	case s.Forced:
-		return Plan{Action: ClaimBoot, Record: s.Record.WithForcedClaim(s.Self.UUID, listUUIDs(present)), Missing: missing, Reason: "a person requests it"}
+		return s.planForcedClaim(present, missing)
 	}
 	return Plan{Action: ClaimBoot, Record: s.Record.WithClaim(s.Self.UUID), Reason: "it holds all transactions of the recorded members"}
+}
+
+// planForcedClaim goes on without the members that are missing. One that was not recorded may
+// go on, too: it was out of the group before the others were, and a person says that what they
+// had is lost.
+func (s Situation) planForcedClaim(present []Report, missing []string) Plan {
+	reason := "a person requests it"
+	if _, recorded := s.Record.Find(s.Self.UUID); !recorded {
+		reason += "; this member was not in the group any more when the others were lost, so that what they wrote since is lost"
+	}
+	return Plan{Action: ClaimBoot, Record: s.Record.WithForcedClaim(s.Self, listUUIDs(present), s.NewName), Missing: missing, Reason: reason}
 }
 
 // holdsClaim says whether this member's claim to start the group is the last one.
@@ -243,8 +284,8 @@ func (s Situation) holdsClaim() bool {
 // one that a person names, or that has claimed the start; otherwise the ordinal decides.
 func (s Situation) chooseStarter(present []Report) (Report, bool) {
 	newest, ok := findNewest(present)
-	recorded := slices.ContainsFunc(present, func(r Report) bool { return r.UUID == s.Self.UUID })
-	if ok && recorded && (s.Forced || s.holdsClaim()) && s.Self.Held().Contains(newest.Held()) {
+	counts := slices.ContainsFunc(present, func(r Report) bool { return r.UUID == s.Self.UUID })
+	if ok && counts && (s.Forced || s.holdsClaim()) && s.Self.Held().Contains(newest.Held()) {
 		return s.Self, true
 	}
 	return newest, ok
@@ -267,6 +308,13 @@ func (s Situation) listRecorded() (present []Report, missing []string) {
 		}
 	}
 	return present, missing
+}
+
+// listDetached are all members with data of the group that are detached, recorded or not.
+func (s Situation) listDetached() []Report {
+	return slices.DeleteFunc(append([]Report{s.Self}, s.Peers...), func(r Report) bool {
+		return r.Phase != Detached || r.Group != s.Self.Group
+	})
 }
 
 // findNewest is the member that holds all transactions of all; among equal ones the one

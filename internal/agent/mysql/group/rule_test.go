@@ -10,8 +10,11 @@ import (
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
 )
 
+// secondName is that of a group that went on without members.
+const secondName = "5b8f3c1e-0000-4000-8000-000000000002"
+
 func gtids(text string) mysqlgtid.Set {
-	s, err := mysqlgtid.Parse(strings.NewReplacer("G", simulatedGroup, "L", uuidOf(0)).Replace(text))
+	s, err := mysqlgtid.Parse(strings.NewReplacer("G", simulatedGroup, "N", secondName, "L", uuidOf(0)).Replace(text))
 	if err != nil {
 		panic(err)
 	}
@@ -102,7 +105,13 @@ func TestPlanStart(t *testing.T) {
 		{"one that knows no record does not", Situation{Self: detached(0, "G:1-9")}, Wait, "cannot be read"},
 		{"a request leaves one behind", Situation{Self: detached(0, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(1, "G:1-9")}}, ClaimBoot, "requests"},
 		{"a request names one of two equal ones", Situation{Self: detached(1, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(0, "G:1-9")}}, ClaimBoot, "requests"},
-		{"a request starts no member that is not recorded", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{detached(0, "G:1-9")}}, Wait, "a-0 starts"},
+		{"a request starts no member that is not recorded and has less", Situation{Self: detached(2, "G:1-8"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{detached(0, "G:1-9")}}, Wait, "a-0 starts"},
+		{"a request starts one that is not recorded and has the most", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{detached(0, "G:1-8")}}, ClaimBoot, "was not in the group any more"},
+		{"a request starts one where none that is left is recorded", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{detached(3, "G:1-8")}}, ClaimBoot, "wrote since is lost"},
+		{"a request starts none of two that differ", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{detached(3, "G:1-8,L:1")}}, Hold, "only a-3 has"},
+		{"a request does not compare with data of another group", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true, Forced: true, Peers: []Report{with(detached(3, "L:1"), func(r *Report) { r.Group = "other" })}}, ClaimBoot, ""},
+		{"a request starts one where no record is left", Situation{Self: detached(2, "G:1-9"), RecordKnown: true, Forced: true}, ClaimBoot, ""},
+		{"without a request one that is not recorded waits", Situation{Self: detached(2, "G:1-9"), Record: recorded(0, 1), RecordKnown: true}, Wait, "a-0, a-1"},
 		{"the one that has claimed starts", Situation{Self: detached(1, "G:1-9"), Record: recorded(0, 1).WithClaim(uuidOf(1)), RecordKnown: true, Claimed: 1, Peers: []Report{detached(0, "G:1-9")}}, StartGroup, ""},
 		{"a request does not prefer older data", Situation{Self: detached(0, "G:1-8"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(1, "G:1-9")}}, Wait, "a-1 starts"},
 		{"a request makes no second group", Situation{Self: detached(0, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{with(detached(1, "G:1-9"), func(r *Report) { r.Phase = Starting })}}, Wait, "about to be"},
@@ -128,9 +137,9 @@ func TestSecondariesAreClonedFirst(t *testing.T) {
 }
 
 func TestForcedClaimNamesWhoAnswered(t *testing.T) {
-	p := PlanStart(Situation{Self: detached(0, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, Peers: []Report{detached(1, "G:1-9")}})
+	p := PlanStart(Situation{Self: detached(0, "G:1-9"), Record: recorded(0, 1, 2), RecordKnown: true, Forced: true, NewName: secondName, Peers: []Report{detached(1, "G:1-9")}})
 	want := recorded(0, 1)
-	want.Boot = Boot{1, uuidOf(0)}
+	want.Boot, want.Lineage = Boot{1, uuidOf(0)}, Lineage{1, secondName}
 	if diff := cmp.Diff(want, p.Record); diff != "" {
 		t.Error(diff)
 	}
@@ -185,7 +194,8 @@ func TestRecordsAreNotChangedInPlace(t *testing.T) {
 	r := recorded(0, 1, 2)
 	_ = r.WithJoining(uuidOf(1), "x")
 	_ = r.WithoutGone(View{Members: []Member{{UUID: uuidOf(2), State: Online}}}, func(Entry) bool { return true })
-	_ = r.WithForcedClaim(uuidOf(0), []string{uuidOf(0)})
+	_ = r.WithForcedClaim(detached(0, ""), []string{uuidOf(0)}, secondName)
+	_ = r.WithNewer(Record{Group: r.Group, Revision: 9, Entries: recorded(3).Entries})
 	_ = r.Settle(View{Members: []Member{{UUID: uuidOf(2), State: Online, Primary: true}}})
 	if !r.IsEqual(recorded(0, 1, 2)) {
 		t.Errorf("%+v", r)
@@ -199,7 +209,7 @@ func TestLateStartDoesNotServe(t *testing.T) {
 	if !MayServe(r, uuidOf(0), 1) || MayServe(r, uuidOf(0), 0) || MayServe(r, uuidOf(1), 1) {
 		t.Error("the last claim does not decide")
 	}
-	if MayServe(r.WithForcedClaim(uuidOf(1), []string{uuidOf(1)}), uuidOf(0), 1) {
+	if MayServe(r.WithForcedClaim(detached(1, ""), []string{uuidOf(1)}, secondName), uuidOf(0), 1) {
 		t.Error("a member that was left behind serves")
 	}
 }

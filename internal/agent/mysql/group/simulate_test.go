@@ -40,7 +40,8 @@ type simMember struct {
 // simAgent is what an agent remembers between its steps.
 type simAgent struct {
 	stage    int
-	record   Record
+	read     Record // from the Lease
+	record   Record // with what the volume has of a newer one
 	version  int
 	known    bool
 	peers    []Report
@@ -56,9 +57,12 @@ type world struct {
 	members []*simMember
 	record  Record
 	version int
-	api     bool
-	runs    []*run
-	acked   int64
+	// earlier are the records before, to which the Lease may be set back.
+	earlier  []Record
+	setsBack bool
+	api      bool
+	runs     []*run
+	acked    int64
 	// faults in a thousand steps.
 	faults int
 	// mutant breaks a rule, to show that the simulation finds it.
@@ -175,10 +179,7 @@ func held(n int64) mysqlgtid.Set {
 
 func (w *world) report(m *simMember) Report {
 	r := Report{Pod: strconv.Itoa(m.pod), Ordinal: m.pod, UUID: uuidOf(m.pod), Group: simulatedGroup, Phase: Detached,
-		Executed: held(m.disk), Received: held(m.memory)}
-	for _, e := range m.persisted.Entries {
-		r.Persisted = append(r.Persisted, e.UUID)
-	}
+		Executed: held(m.disk), Received: held(m.memory)}.WithKnown(m.persisted)
 	if slices.Contains([]string{"starts alone", "writes over", "settles by an older view"}, w.mutant) {
 		r.Persisted = nil
 		for pod := range w.members {
@@ -217,8 +218,19 @@ func (w *world) writeRecord(a *simAgent, next Record) bool {
 	if !w.api || w.version != a.version && w.mutant != "writes over" {
 		return false
 	}
-	w.record, w.version = next, w.version+1
+	w.earlier = append(w.earlier, w.record)
+	w.record, w.version = next.Next(), w.version+1
 	return true
+}
+
+// readRecord reads the record, and keeps it on the member's volume.
+func (w *world) readRecord(m *simMember) {
+	a := &m.agent
+	a.read, a.version = w.record, w.version
+	if a.record = w.record.WithNewer(m.persisted); w.mutant == "forgets for an older record" {
+		a.record = w.record
+	}
+	m.persisted = a.record
 }
 
 // stepAgent does one step of an agent: any other thing may happen between two.
@@ -236,8 +248,7 @@ func (w *world) stepAgent(m *simMember) {
 	case a.stage == 0:
 		a.known = w.api
 		if w.api {
-			a.record, a.version = w.record, w.version
-			m.persisted = w.record
+			w.readRecord(m)
 		}
 		a.peers, a.stage = nil, 1
 	case a.stage <= len(w.members):
@@ -256,6 +267,11 @@ func (w *world) act(m *simMember) {
 	a := &m.agent
 	self := w.report(m)
 	self.Phase = Detached
+	if w.mutant == "takes no newer record from others" {
+		for i := range a.peers {
+			a.peers[i].Revision = 0
+		}
+	}
 	if w.mutant == "a majority starts" {
 		a.record = w.dropMissing(a)
 	}
@@ -359,8 +375,8 @@ func (w *world) stepPrimary(m *simMember) {
 		a.earlier, a.stage = w.view(m), 1
 	case 1:
 		if w.api {
-			a.record, a.version, a.stage = w.record, w.version, 2
-			m.persisted = w.record
+			w.readRecord(m)
+			a.stage = 2
 		}
 	case 2:
 		// The barrier: the group agrees, and the view is newer than the record.
@@ -372,9 +388,9 @@ func (w *world) stepPrimary(m *simMember) {
 		a.settling = w.settle(a.record, w.view(m), a.earlier)
 	default:
 		a.stage = 0
-		if !a.settling.IsEqual(a.record) && w.writeRecord(a, a.settling) {
+		if !a.settling.IsEqual(a.read) && w.writeRecord(a, a.settling) {
 			w.note("%d settles the record: %v", m.pod, a.settling.Entries)
-			m.persisted = a.settling
+			m.persisted = a.settling.Next()
 		}
 	}
 }
@@ -429,6 +445,8 @@ func (w *world) step(faults bool) {
 		m.reached = !m.reached
 	case choice < 94:
 		w.api = !w.api
+	case choice < 95 && w.setsBack:
+		w.setBack()
 	case choice < 95:
 		m.agent = simAgent{}
 	case choice < 98:
@@ -450,7 +468,10 @@ func (w *world) crash(m *simMember) {
 
 // play plays one history, and says what it broke.
 func play(seed uint64, members int, mutant string) *world {
-	w := newWorld(seed, members, mutant)
+	return newWorld(seed, members, mutant).play()
+}
+
+func (w *world) play() *world {
 	for range 1500 {
 		w.step(true)
 		if w.broken != "" {

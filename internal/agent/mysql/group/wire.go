@@ -20,7 +20,8 @@ func (r Report) WriteReport() mysqlapi.MemberReport {
 	m := mysqlapi.MemberReport{
 		ServerUUID: r.UUID, Group: r.Group, Phase: phaseNames[r.Phase],
 		Executed: r.Executed.String(), Received: r.Received.String(), Purged: r.Purged.String(),
-		ViewID: r.View.ID, Persisted: r.Persisted,
+		ViewID: r.View.ID, ReplicationName: r.ReplicationName,
+		Persisted: r.Persisted, Revision: r.Revision, Lineage: r.Lineage.Number, LineageName: r.Lineage.Name,
 	}
 	for _, each := range r.View.Members {
 		m.View = append(m.View, mysqlapi.ViewMember{
@@ -33,7 +34,10 @@ func (r Report) WriteReport() mysqlapi.MemberReport {
 // ReadReport reads what the agent of a pod reports. One that cannot be read whole counts as
 // no answer: a phase that only a newer agent knows may be of a member that takes writes.
 func ReadReport(pod string, m mysqlapi.MemberReport) (Report, error) {
-	r := Report{Pod: pod, UUID: m.ServerUUID, Group: m.Group, View: View{ID: m.ViewID}, Persisted: m.Persisted}
+	r := Report{
+		Pod: pod, UUID: m.ServerUUID, Group: m.Group, View: View{ID: m.ViewID}, ReplicationName: m.ReplicationName,
+		Persisted: m.Persisted, Revision: m.Revision, Lineage: Lineage{m.Lineage, m.LineageName},
+	}
 	phase := slices.Index(phaseNames, m.Phase)
 	if phase < 0 {
 		return Report{}, fmt.Errorf("the report of %s: unknown phase %q", pod, m.Phase)

@@ -64,6 +64,8 @@ type Store struct {
 	// cluster is the UID of the cluster's object.
 	cluster func() string
 	last    leaseclient.MembershipRecord
+	// record is what the Lease had then.
+	record group.Record
 }
 
 // NewStore keeps the record on the Lease, for the cluster with the UID.
@@ -81,13 +83,14 @@ func (s *Store) Read(ctx context.Context) (startplan.Membership, error) {
 	if err != nil {
 		return startplan.Membership{}, err
 	}
-	s.last = read
+	s.last, s.record = read, record
 	return startplan.Membership{Cluster: read.Cluster, Record: record}, nil
 }
 
 // ReadAndKeep reads the record of the group that a member's data belongs to, and keeps it
 // on the volume before it returns. A lost record is the zero value, and what the volume has
-// stays.
+// stays. If the Lease was set back, what the volume has of a newer record is added to it:
+// what the volume knows is never forgotten for an older record.
 func (s *Store) ReadAndKeep(ctx context.Context, name string, p *Persisted) (group.Record, error) {
 	m, err := s.Read(ctx)
 	switch {
@@ -97,11 +100,16 @@ func (s *Store) ReadAndKeep(ctx context.Context, name string, p *Persisted) (gro
 		return group.Record{}, nil
 	case m.Record.Group != name:
 		return group.Record{}, fmt.Errorf("the record of the members is of the group %s, and the data of %s", m.Record.Group, name)
-	case len(m.Record.Entries) > 0:
-		err = p.Save(m.Record)
 	}
-	return m.Record, err
+	record := m.Record.WithNewer(p.Record())
+	if len(record.Entries) > 0 {
+		err = p.Save(record)
+	}
+	return record, err
 }
+
+// Holds says whether the Lease had exactly this record when it was read or written last.
+func (s *Store) Holds(r group.Record) bool { return s.record.IsEqual(r) }
 
 // Write replaces the record that was read last. It fails when another member has written
 // since.
@@ -118,6 +126,6 @@ func (s *Store) Write(ctx context.Context, next group.Record) error {
 	if err := s.lease.WriteRecord(ctx, record); err != nil {
 		return err
 	}
-	s.last = record
+	s.last, s.record = record, next
 	return nil
 }

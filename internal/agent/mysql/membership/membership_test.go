@@ -109,3 +109,40 @@ func TestWriteIsBoundToTheReading(t *testing.T) {
 		t.Errorf("%v, %+v", err, store.last)
 	}
 }
+
+// A Lease that is set back makes no volume forget: what was read together is kept, and is
+// what the next write has.
+func TestLeaseThatIsSetBack(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	store, writer := newStores(t)
+	p := mustOpen(t, dir)
+	older := group.Record{Group: name}.WithJoining(a, "orders-0").Next()
+	newer := older.WithJoining(b, "orders-1").Next()
+	write := func(r group.Record) {
+		t.Helper()
+		if _, err := writer.Read(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.Write(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(newer)
+	if r, err := store.ReadAndKeep(ctx, name, p); err != nil || !r.IsEqual(newer) || !store.Holds(newer) {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, earlier := range []group.Record{older, group.Record{Group: name}.Next()} {
+		write(earlier)
+		r, err := store.ReadAndKeep(ctx, name, p)
+		if err != nil || !r.IsEqual(newer) || store.Holds(r) || !store.Holds(earlier) {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if again := mustOpen(t, dir); !again.Record().IsEqual(newer) {
+			t.Errorf("the volume has %+v", again.Record())
+		}
+	}
+	next := newer.Next()
+	if err := store.Write(ctx, next); err != nil || !store.Holds(next) {
+		t.Error(err)
+	}
+}

@@ -14,14 +14,14 @@ type Applied struct {
 	Taken []string
 	// Pending settings wait for the next start.
 	Pending []string
-	// Refused settings, with what the server says.
-	Refused map[string]string
+	// Refused settings, with what the server says, and Unclear ones: they may be taken later.
+	Refused, Unclear map[string]string
 }
 
 // ApplySettings changes settings of a running server, in its memory only. An error is one
 // of the connection: what was not tried yet may be tried again.
 func ApplySettings(ctx context.Context, db *sql.DB, changes []settings.Change) (Applied, error) {
-	a := Applied{Refused: map[string]string{}}
+	a := Applied{Refused: map[string]string{}, Unclear: map[string]string{}}
 	for _, change := range changes {
 		verdict, err := applyChange(ctx, db, change)
 		switch {
@@ -31,6 +31,8 @@ func ApplySettings(ctx context.Context, db *sql.DB, changes []settings.Change) (
 			a.Pending = append(a.Pending, change.Name)
 		case verdict == settings.WrongValue || verdict == settings.WrongType:
 			a.Refused[change.Name] = err.Error()
+		case ErrorNumber(err) != 0:
+			a.Unclear[change.Name] = err.Error()
 		default:
 			return a, fmt.Errorf("set %s: %w", change.Name, err)
 		}

@@ -1,0 +1,55 @@
+package mysql
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/firstdatabase"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// A primary that lost its majority for a moment serves again at once, also where the upkeep
+// did not see that.
+func TestAccountIsEnsuredAfterALossOfTheMajority(t *testing.T) {
+	r := newTestRun(t, agentapi.ClusterConfig{})
+	u, account := newUpkeep(r), firstdatabase.Account{Owner: "app"}
+	leads := group.Observation{UUID: own, State: group.Online, View: inView("1", own, second)}
+	r.member.observe(leads)
+	if !u.isDue(account) {
+		t.Error("a new primary is not prepared")
+	}
+	r.member.setPrepared()
+	u.noteEnsured(account, nil)
+	if u.isDue(account) {
+		t.Error("it is due again at once")
+	}
+	if !u.isDue(firstdatabase.Account{Owner: "app", Password: "new"}) {
+		t.Error("a new password is not due")
+	}
+	lost := leads
+	lost.View = inView("1", own, second)
+	lost.View.Members[1].State = group.Unreachable
+	r.member.observe(lost)
+	r.member.observe(leads)
+	if !u.isDue(account) {
+		t.Error("it is out of the Service until the interval has passed")
+	}
+}
+
+// A password that cannot be kept is tried again sooner than one that is, and not at once.
+func TestPasswordThatIsNotKept(t *testing.T) {
+	r := newTestRun(t, agentapi.ClusterConfig{})
+	r.member.observe(group.Observation{UUID: own, State: group.Online, View: inView("1", own)})
+	r.member.setPrepared()
+	u, account := newUpkeep(r), firstdatabase.Account{Owner: "app"}
+	u.noteEnsured(account, errors.New("the account is locked"))
+	if u.isDue(account) || u.passwordErr == nil || u.due > clock.Boottime()+accountRetry {
+		t.Errorf("due at %s", u.due)
+	}
+	u.noteEnsured(account, nil)
+	if u.passwordErr != nil || u.due <= clock.Boottime()+accountRetry {
+		t.Errorf("due at %s", u.due)
+	}
+}
