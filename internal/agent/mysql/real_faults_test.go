@@ -172,8 +172,8 @@ func TestRealOutageOfAll(t *testing.T) {
 	untilWhole(t, runs[:2])
 	untilRows(t, runs[:2], acknowledged)
 	t.Logf("%s leads", next.o.Identity.Pod)
-	if name := readReport(next.Store.Get()).ReplicationName; name == next.name || name == "" {
-		t.Errorf("the group goes on as %s", name)
+	if r := readReport(next.Store.Get()); r.ReplicationName == r.Group || r.ReplicationName == "" {
+		t.Errorf("the group %s goes on as %q", r.Group, r.ReplicationName)
 	}
 	// The third one comes back; what it holds is in the group.
 	runs[2] = w.start(2)
