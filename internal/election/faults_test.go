@@ -123,7 +123,8 @@ func (w *world) askMembers() {
 			if m == n {
 				continue
 			}
-			if m.up && !m.agentStopped && !m.frozen && w.isLinked(n.id, m.id) && !(w.lossy && w.chance(15)) {
+			isLost := w.lossy && w.chance(15)
+			if m.up && !m.agentStopped && !m.frozen && w.isLinked(n.id, m.id) && !isLost {
 				n.silent[m.id] = silence{}
 				continue
 			}

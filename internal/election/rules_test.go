@@ -206,7 +206,7 @@ func TestRule10SilentMemberIsWaitedForLess(t *testing.T) {
 				}
 			}
 			if c.voted != "" {
-				s, effects = Step(s, asked, vote(s, c.voted, 60, true))
+				s, _ = Step(s, asked, vote(s, c.voted, 60, true))
 			}
 			var claims time.Duration
 			for waited := time.Duration(0); claims == 0 && waited <= late+second; waited += 100 * time.Millisecond {

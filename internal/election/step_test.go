@@ -129,7 +129,8 @@ func TestRule16PrimaryServesThroughAnOutage(t *testing.T) {
 		if w.violation != "" {
 			t.Errorf("seed %d: %s", seed, w.violation)
 		}
-		if w.commits >= 80 {
+		// How many it acknowledged depends on how late the standbys flush.
+		if w.elections == 1 && w.commits >= 50 && w.served > 52*second {
 			served++
 		}
 	}
