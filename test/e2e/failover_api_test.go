@@ -76,19 +76,6 @@ func (f *failover) expectFence(period time.Duration) {
 	}
 }
 
-// chooseReplica is a pod that does not lead.
-func (f *failover) chooseReplica() *corev1.Pod {
-	f.t.Helper()
-	primary := f.primaryPod()
-	for _, p := range f.listPods() {
-		if p.UID != primary.UID {
-			return p.DeepCopy()
-		}
-	}
-	f.t.Fatal("there is no replica")
-	return nil
-}
-
 // leaseLost: the Lease is deleted, and then emptied, while its holder lives. That writes
 // it again, and no write fails.
 func leaseLost(f *failover) time.Duration {

@@ -9,50 +9,65 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// measuredEvents are the rows of the table.
-var measuredEvents = []struct {
+// measuredEvent is a row of a table.
+type measuredEvent struct {
 	name string
-	run  func(*failover) time.Duration
+	run  func(*trial) time.Duration
 	// apart is how long a cluster serves between two of them.
 	apart time.Duration
-}{
+}
+
+// crashesApart is between two crashes: those in a row are another event, as the agent
+// waits longer before each start, and gives up leading.
+const crashesApart = 65 * time.Second
+
+// postgresEvents are the rows of PostgreSQL's table.
+var postgresEvents = []measuredEvent{
 	{"Switchover", switchover, 0},
 	{"PodDeleted", podDeleted, 0},
 	{"NodeDrained", nodeDrained, 0},
-	// Crashes in a row are another event: the agent waits longer before each start, and
-	// gives up leading.
-	{"PostmasterKilled", postmasterKilled, 65 * time.Second},
+	{"PostmasterKilled", postmasterKilled, crashesApart},
 	{"PodForced", podForced, 0},
 	{"NodeCutOff", nodeCutOff, 0},
 	{"OperatorAway", operatorAway, 0},
 	{"APIServerStopped", apiServerStopped, 0},
-	{"RollingRestart", rollingRestart, 0},
+	{"RollingRestart", func(f *trial) time.Duration { return rollingRestart(f, "max_connections", 120) }, 0},
 	{"MinorUpgrade", upgradeMinor, 0},
 }
 
-// measureFailovers has each event happen so often, each event on a cluster of its own,
-// and prints the table.
+// measureFailovers measures PostgreSQL's events, and prints the table.
 func measureFailovers(t *testing.T, runs int) {
 	t.Helper()
 	needLocalCluster(t)
 	_, older, _ := needMinors(t)
+	measured := measureEvents(t, runs, postgresEvents, func(t *testing.T) *trial {
+		return &newFailover(newUnwatched(t, failoverMembers, func(obj *v1alpha1.PostgresCluster) {
+			obj.Spec.Version = v1alpha1.PostgresVersion(older)
+		})).trial
+	})
+	t.Log(formatMeasurements(measured, comparisons))
+}
+
+// measureEvents has each event happen so often, each event on a cluster of its own.
+func measureEvents(t *testing.T, runs int, events []measuredEvent, begin func(*testing.T) *trial) []measurement {
+	t.Helper()
 	var measured []measurement
-	for _, event := range measuredEvents {
+	for _, event := range events {
 		t.Run(event.name, func(t *testing.T) {
-			f := newFailover(newUnwatched(t, failoverMembers, func(obj *v1alpha1.PostgresCluster) {
-				obj.Spec.Version = v1alpha1.PostgresVersion(older)
-			}))
+			f := begin(t)
 			f.measured = &measured
 			for n := range runs {
-				f.runPart(t, strconv.Itoa(n+1), func(f *failover) { event.run(f) })
+				f.runPart(t, strconv.Itoa(n+1), func(f *trial) { event.run(f) })
 				time.Sleep(event.apart)
 			}
 		})
 	}
-	t.Log(formatMeasurements(measured))
+	return measured
 }
 
 // failoverRuns is how often each event happens, unless FAILOVER_RUNS says.
@@ -67,29 +82,31 @@ func failoverRuns(t *testing.T, usual int) int {
 	return runs
 }
 
-// rollingRestart: a setting restarts every member, the primary last.
-func rollingRestart(f *failover) time.Duration {
-	connections, since := 120, f.history.Now()
-	if n, err := strconv.Atoi(f.getCluster().Spec.Parameters["max_connections"]); err == nil {
-		connections = n + 1
+// rollingRestart: a setting restarts every member, the primary last. Its values count up
+// from the least.
+func rollingRestart(f *trial, setting string, least int) time.Duration {
+	since := f.history.Now()
+	value := least
+	declared, _, err := unstructured.NestedString(unstructuredOf(f.c.t, f.c.getCluster()).Object, "spec", "parameters", setting)
+	must(f.c.t, err, "read spec.parameters")
+	if n, err := strconv.Atoi(declared); err == nil {
+		value = n + 1
 	}
-	f.changeSpec(fmt.Sprintf(`parameters: {max_connections: "%d"}`, connections))
-	f.waitReady()
+	f.c.changeSpec(fmt.Sprintf(`parameters: {%s: "%d"}`, setting, value))
+	f.c.waitReady()
 	return f.endEvent(eventRollingRestart, since, true)
 }
 
 // upgradeMinor goes to the newer minor version, or back to the older one.
-func upgradeMinor(f *failover) time.Duration {
-	_, older, newer := needMinors(f.t)
+func upgradeMinor(f *trial) time.Duration {
+	_, older, newer := needMinors(f.c.t)
 	since := f.history.Now()
-	f.editCluster(func(obj *v1alpha1.PostgresCluster) {
-		if string(obj.Spec.Version) == newer {
-			newer = older
-		}
-		obj.Spec.Version = v1alpha1.PostgresVersion(newer)
-	})
-	if obj := f.waitReady(); obj.Status.Version != newer {
-		f.t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
+	if string(asPostgres(f.c.getCluster()).Spec.Version) == newer {
+		newer = older
+	}
+	f.c.changeSpec(fmt.Sprintf("version: %q", newer))
+	if obj := f.c.waitReady(); obj.CommonStatus().Version != newer {
+		f.c.t.Errorf("status says version %s, want %s", obj.CommonStatus().Version, newer)
 	}
 	return f.endEvent(eventMinorUpgrade, since, true)
 }
