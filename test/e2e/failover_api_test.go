@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 )
 
 // leaseDuration is the default of spec.failover.leaseDuration: a primary that no member
