@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
 )
 
 // leaseDuration is the default of spec.failover.leaseDuration: a primary that no member
