@@ -93,11 +93,11 @@ func (w *world) changeDuration() {
 func (w *world) reportDurations() {
 	w.after(w.between(500*time.Millisecond, 1500*time.Millisecond), w.reportDurations)
 	for _, n := range w.nodes {
-		if !n.up || n.agentStopped || n.frozen {
+		if !n.isAwake() {
 			continue
 		}
 		for _, m := range w.nodes {
-			if m != n && m.up && !m.agentStopped && !m.frozen && w.isLinked(n.id, m.id) {
+			if n.hears(m) {
 				n.knows[m.id] = DurationReport{m.volume, m.disk.Known.Term, m.disk.Known.Duration, n.clock()}
 			}
 		}
@@ -116,22 +116,17 @@ func (w *world) reportDurations() {
 func (w *world) askMembers() {
 	w.after(w.between(900*time.Millisecond, 1100*time.Millisecond), w.askMembers)
 	for _, n := range w.nodes {
-		if !n.up || n.agentStopped || n.frozen {
-			continue
-		}
 		for _, m := range w.nodes {
-			if m == n {
-				continue
-			}
 			isLost := w.lossy && w.chance(15)
-			if m.up && !m.agentStopped && !m.frozen && w.isLinked(n.id, m.id) && !isLost {
+			switch {
+			case !n.isAwake():
+			case m == n || n.hears(m) && !isLost:
 				n.silent[m.id] = silence{}
-				continue
+			case n.silent[m.id].questions == 0:
+				n.silent[m.id] = silence{n.clock(), 1}
+			default:
+				n.silent[m.id].questions++
 			}
-			if n.silent[m.id].questions == 0 {
-				n.silent[m.id].since = n.clock()
-			}
-			n.silent[m.id].questions++
 		}
 	}
 }
@@ -374,7 +369,7 @@ func (w *world) checkData(n *node) {
 // answers reports whether the members reached each other all the time that an
 // election takes before its claim: the winner may learn of that late.
 func (w *world) answers(n, m *node) bool {
-	return m.up && !m.frozen && !m.agentStopped && w.isLinked(n.id, m.id) && !w.lossy && w.claimedAt-w.quiet[n.id][m.id] >= w.longest*7/10
+	return n.hears(m) && !w.lossy && w.claimedAt-w.quiet[n.id][m.id] >= w.longest*7/10
 }
 
 func (w *world) checkPeers(n *node, e Promote) {

@@ -154,6 +154,13 @@ func (n *node) resume() {
 	}
 }
 
+// isAwake reports whether the agent runs.
+func (n *node) isAwake() bool { return n.up && !n.agentStopped && !n.frozen }
+
+// hears reports whether a question of the node reaches another one, and its answer comes
+// back.
+func (n *node) hears(m *node) bool { return m != n && m.isAwake() && n.w.isLinked(n.id, m.id) }
+
 func (n *node) checkGuard() {
 	if n.up && n.guarded && !n.frozen && n.clock() >= n.guard && n.w.flaw != flawNoFence {
 		n.w.log("member %d: the guard ends it", n.id)

@@ -49,6 +49,18 @@ func newCandidate(t *testing.T, edit func(*lease.Record, *State)) (State, []Effe
 	return s, nil
 }
 
+// newClaimant is a candidate that has sent its claim, before then.
+func newClaimant(t *testing.T) (s State, claim WriteLease, then time.Duration) {
+	t.Helper()
+	s, effects := newCandidate(t, func(*lease.Record, *State) {})
+	then = 21 * second
+	for s.Phase == Asking {
+		s, effects = Step(s, then, Tick{})
+		then += second / 2
+	}
+	return s, find[WriteLease](t, effects), then
+}
+
 func vote(s State, from string, lsn uint64, granted bool) VoteReply {
 	return VoteReply{
 		From: from, Term: s.term, Granted: granted, Known: s.candidacy.baseAge, Promised: s.term, SystemIdentifier: "s",
@@ -628,17 +640,11 @@ func TestRule18MemberInARewindNeitherVotesNorLeads(t *testing.T) {
 // A claim that is answered after the data began to be replaced wins no term to lead in.
 func TestRule18ClaimOfDataThatIsReplacedDoesNotLead(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
-		s, effects := newCandidate(t, func(*lease.Record, *State) {})
-		now := 21 * second
-		for s.Phase == Asking {
-			s, effects = Step(s, now, Tick{})
-			now += second / 2
-		}
-		write := find[WriteLease](t, effects)
+		s, write, now := newClaimant(t)
 		if replaced {
 			s, _ = Step(s, now, RewindBegun{})
 		}
-		s, effects = Step(s, now, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: write.Sent})
+		s, effects := Step(s, now, LeaseWritten{Answer: lease.Done, Version: lease.Version{UID: "u", Resource: "2"}, Sent: write.Sent})
 		if contains[Promote](effects) == replaced || s.IsPrimary() == replaced {
 			t.Errorf("replaced %t: phase %d, %v", replaced, s.Phase, effects)
 		}

@@ -64,13 +64,7 @@ func TestRule2WriteThatMayStillBeDoneLimitsTheDuration(t *testing.T) {
 func TestRule9HeldMemberDoesNotLeadByItsClaim(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		for _, unanswered := range []bool{false, true} {
-			s, effects := newCandidate(t, func(*lease.Record, *State) {})
-			now := 21 * second
-			for s.Phase == Asking {
-				s, effects = Step(s, now, Tick{})
-				now += second / 2
-			}
-			claim := find[WriteLease](t, effects)
+			s, claim, now := newClaimant(t)
 			if held {
 				s, _ = Step(s, now, Held{Reason: "this member's data is copied again"})
 			}
@@ -78,7 +72,7 @@ func TestRule9HeldMemberDoesNotLeadByItsClaim(t *testing.T) {
 			if unanswered {
 				answer = lease.Unanswered
 			}
-			s, effects = Step(s, now, LeaseWritten{Answer: answer, Version: lease.Version{UID: "u", Resource: "2"}, Sent: claim.Sent})
+			s, effects := Step(s, now, LeaseWritten{Answer: answer, Version: lease.Version{UID: "u", Resource: "2"}, Sent: claim.Sent})
 			if unanswered {
 				s.requests.reading = false // one that was sent before the claim
 				s, effects = readAt(s, now+second/10, lease.Done, "2", claim.Record)

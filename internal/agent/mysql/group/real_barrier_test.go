@@ -29,14 +29,7 @@ func TestRealBarrierNeedsAMajority(t *testing.T) {
 func TestRealBarrierLeavesNoSession(t *testing.T) {
 	members := newGroup(t, 3)
 	first, second := members[0], members[1]
-	// The applier of the second one waits for this lock, and a barrier for the applier.
-	locker, err := second.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locker.ExecContext(t.Context(), "LOCK TABLES app.t READ"); err != nil {
-		t.Fatal(err)
-	}
+	goOn := stopApplier(t, second) // for which a barrier waits
 	first.Exec("INSERT INTO app.t (x) VALUES ('a')")
 	const waiting = "SELECT COUNT(*) FROM performance_schema.processlist WHERE INFO LIKE 'SELECT COUNT(*) FROM mysql.plugin%'"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -45,7 +38,5 @@ func TestRealBarrierLeavesNoSession(t *testing.T) {
 		t.Fatal("the barrier does not wait for the applier")
 	}
 	await(t, second, "no session waits", func(group.Observation) bool { return second.Query(waiting) == "0" })
-	if _, err := locker.ExecContext(t.Context(), "UNLOCK TABLES"); err != nil {
-		t.Fatal(err)
-	}
+	goOn()
 }

@@ -102,13 +102,7 @@ func tearRelayLog(t *testing.T, m *mysqltest.Member) {
 // while it writes the transaction down. It returns what the primary has.
 func receiveHalf(t *testing.T, primary, m *mysqltest.Member, row string) group.Observation {
 	t.Helper()
-	locker, err := m.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locker.ExecContext(t.Context(), "LOCK TABLES app.t READ"); err != nil {
-		t.Fatal(err)
-	}
+	stopApplier(t, m)
 	primary.Exec(fmt.Sprintf("INSERT INTO app.t (x) VALUES ('%s')", row))
 	all := observe(t, primary)
 	await(t, m, "it has received the write", func(o group.Observation) bool { return o.Received.Union(o.Executed).Contains(all.Executed) })

@@ -353,6 +353,23 @@ func TestRealPurgedDonorsLeaveTheData(t *testing.T) {
 	}
 }
 
+// stopApplier has a member's applier wait for a lock, until its server ends or goOn.
+func stopApplier(t *testing.T, m *mysqltest.Member) (goOn func()) {
+	t.Helper()
+	locker, err := m.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(statement string) {
+		t.Helper()
+		if _, err := locker.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("LOCK TABLES app.t READ")
+	return func() { run("UNLOCK TABLES") }
+}
+
 func lastBinlog(t *testing.T, m *mysqltest.Member) string {
 	t.Helper()
 	path := m.Query("SELECT FILE_NAME FROM performance_schema.file_instances WHERE EVENT_NAME = 'wait/io/file/sql/binlog' ORDER BY FILE_NAME DESC LIMIT 1")
@@ -363,14 +380,7 @@ func lastBinlog(t *testing.T, m *mysqltest.Member) string {
 func TestRealReceivedTransactionsCount(t *testing.T) {
 	members := newGroup(t, 3)
 	first, second := members[0], members[1]
-	// The applier waits for this lock.
-	locker, err := second.DB.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locker.ExecContext(t.Context(), "LOCK TABLES app.t READ"); err != nil {
-		t.Fatal(err)
-	}
+	stopApplier(t, second)
 	first.Exec("INSERT INTO app.t (x) VALUES ('a'), ('b')")
 	all := observe(t, first).Executed
 	await(t, second, "it has received the write", func(o group.Observation) bool { return o.Received.Union(o.Executed).Contains(all) })

@@ -534,14 +534,19 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		"a majority starts": 8, "joins unrecorded": 37, "forgets who joins": 10661, "settles by an older view": 5850,
 		"starts alone": 5850, "writes over": 1418,
 	} {
-		t.Run(mutant, func(t *testing.T) {
-			for seed := range uint64(20000) {
-				if w := play(first+seed, 3, mutant); w.broken != "" {
-					t.Logf("history %d: %s", first+seed, w.broken)
-					return
-				}
-			}
-			t.Error("it was not found")
-		})
+		t.Run(mutant, func(t *testing.T) { findBroken(t, play, first, mutant) })
 	}
+}
+
+// findBroken plays histories of three members, from the first on, until one is broken by a
+// mutant.
+func findBroken(t *testing.T, play func(seed uint64, members int, mutant string) *world, first uint64, mutant string) {
+	t.Helper()
+	for seed := range uint64(20000) {
+		if w := play(first+seed, 3, mutant); w.broken != "" {
+			t.Logf("history %d: %s", first+seed, w.broken)
+			return
+		}
+	}
+	t.Error("it was not found")
 }
