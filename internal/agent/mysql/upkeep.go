@@ -112,12 +112,7 @@ func (u *upkeep) ensureAccount(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	details, err := firstdatabase.Server{DB: r.db, Login: firstdatabase.LoginAt(r.o.socket(), host, bundle.CAPEM)}.Ensure(ctx, account)
-	if details == nil {
-		return err
-	}
-	r.reportDetails(details)
-	r.member.setPrepared()
-	u.noteEnsured(account, err)
+	u.noteEnsured(account, details, err)
 	return err
 }
 
@@ -127,14 +122,19 @@ func (u *upkeep) isDue(account firstdatabase.Account) bool {
 	return u.due == 0 || account != u.account || !u.run.member.isPrepared() || clock.Boottime() >= u.due
 }
 
-// noteEnsured notes that clients can be let in. A password that could not be kept is tried
-// again soon.
-func (u *upkeep) noteEnsured(account firstdatabase.Account, passwordErr error) {
+// noteEnsured notes what came of it. With details clients can be let in, whether or not the
+// password could be kept: that is tried again soon.
+func (u *upkeep) noteEnsured(account firstdatabase.Account, details map[string]string, err error) {
+	if details == nil {
+		return
+	}
+	u.run.reportDetails(details)
+	u.run.member.setPrepared()
 	interval := accountInterval
-	if passwordErr != nil {
+	if err != nil {
 		interval = accountRetry
 	}
-	u.account, u.passwordErr, u.due = account, passwordErr, clock.Boottime()+interval
+	u.account, u.passwordErr, u.due = account, err, clock.Boottime()+interval
 }
 
 // reportDetails reports what the data says of its first database.

@@ -20,8 +20,7 @@ func TestAccountIsEnsuredAfterALossOfTheMajority(t *testing.T) {
 	if !u.isDue(account) {
 		t.Error("a new primary is not prepared")
 	}
-	r.member.setPrepared()
-	u.noteEnsured(account, nil)
+	u.noteEnsured(account, map[string]string{}, nil)
 	if u.isDue(account) {
 		t.Error("it is due again at once")
 	}
@@ -38,17 +37,21 @@ func TestAccountIsEnsuredAfterALossOfTheMajority(t *testing.T) {
 	}
 }
 
-// A password that cannot be kept is tried again sooner than one that is, and not at once.
+// A password that cannot be kept keeps no clients away, and is tried again sooner than one
+// that is kept, and not at once. Without any details nothing is known.
 func TestPasswordThatIsNotKept(t *testing.T) {
 	r := newTestRun(t, agentapi.ClusterConfig{})
 	r.member.observe(group.Observation{UUID: own, State: group.Online, View: inView("1", own)})
-	r.member.setPrepared()
-	u, account := newUpkeep(r), firstdatabase.Account{Owner: "app"}
-	u.noteEnsured(account, errors.New("the account is locked"))
-	if u.isDue(account) || u.passwordErr == nil || u.due > clock.Boottime()+accountRetry {
-		t.Errorf("due at %s", u.due)
+	u, account, locked := newUpkeep(r), firstdatabase.Account{Owner: "app"}, errors.New("the account is locked")
+	u.noteEnsured(account, nil, locked)
+	if !u.isDue(account) || r.member.isPrepared() {
+		t.Errorf("the database is not known: due at %s, prepared %v", u.due, r.member.isPrepared())
 	}
-	u.noteEnsured(account, nil)
+	u.noteEnsured(account, map[string]string{}, locked)
+	if u.isDue(account) || !r.member.isPrepared() || u.passwordErr == nil || u.due > clock.Boottime()+accountRetry {
+		t.Errorf("due at %s, prepared %v", u.due, r.member.isPrepared())
+	}
+	u.noteEnsured(account, map[string]string{}, nil)
 	if u.passwordErr != nil || u.due <= clock.Boottime()+accountRetry {
 		t.Errorf("due at %s", u.due)
 	}
