@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"log/slog"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -39,6 +41,42 @@ func TestReadEnd(t *testing.T) {
 	if got := leaderview.ReadEnd(r.store.Get(), ours); lsn.IsAhead(lsn.Parse(1, "0/30"), got) {
 		t.Errorf("ahead of what may be old, %v", got)
 	}
+}
+
+// A database that answers nothing is asked once, however many clients of the agent ask,
+// and what was known before counts as old.
+func TestPositionOfASilentDatabase(t *testing.T) {
+	dir, accepted := t.TempDir(), make(chan struct{}, 100)
+	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			accepted <- struct{}{}
+		}
+	}()
+	r := &positionReader{
+		store:   statusserver.NewStore(agentapi.Status{Role: v1alpha1.RolePrimary, Serving: true, Engine: postgresapi.ReplicationStatus{Timeline: 1}}),
+		session: server.NewSession(dir, 5432, "test"),
+	}
+	for range 3 {
+		r.refreshPosition(t.Context())
+	}
+	status := r.store.Get()
+	if !agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).PositionOld {
+		t.Error("a position that was not read counts as new")
+	}
+	if len(accepted) != 1 {
+		t.Errorf("%d connections for one position", len(accepted))
+	}
+	r.session.Close()
+	_ = listener.Close()
 }
 
 // A client that reads that a configuration is in force reads the archive's status

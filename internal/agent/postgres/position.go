@@ -16,8 +16,17 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
 )
 
-// positionAge is how old a position in an answer may be.
-const positionAge = 100 * time.Millisecond
+const (
+	// positionAge is how old a position in an answer may be.
+	positionAge = 100 * time.Millisecond
+	// positionPatience is how long a question waits for the database, and how long the
+	// database may take for a position that counts as one of now.
+	positionPatience = 300 * time.Millisecond
+	// positionLimit is how long a position is waited for that may not count: a statement
+	// given up costs the database a connection, and where that is slow already, each
+	// question would.
+	positionLimit = 5 * time.Second
+)
 
 // positionReader brings positions in the status up to date for those who ask. It has
 // a session of its own, and keeps a burst of questions off the database.
@@ -31,6 +40,8 @@ type positionReader struct {
 
 	mu sync.Mutex
 	at time.Time // of the last answer
+	// running is closed with the end of the statement that is under way; nil: none is.
+	running chan struct{}
 }
 
 // readStatus is the member's status.
@@ -43,50 +54,96 @@ func (r *positionReader) refreshPosition(ctx context.Context) {
 	if !status.Serving {
 		return
 	}
+	primary := status.Role == v1alpha1.RolePrimary
+	ended := r.begin(ctx, primary)
+	if ended == nil {
+		return
+	}
+	patience := time.NewTimer(positionPatience)
+	defer patience.Stop()
+	select {
+	case <-ended:
+	case <-ctx.Done(): // the client that asked has gone
+	case <-patience.C:
+		if primary {
+			r.store.Update(markOld)
+		}
+	}
+}
+
+// begin begins to read the position, or joins who does: what it returns is closed when
+// that has ended. It is nil where the last position is new enough.
+func (r *positionReader) begin(ctx context.Context, primary bool) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if status.Role != v1alpha1.RolePrimary {
-		r.refreshReceived(ctx)
-		return
+	switch {
+	case r.running != nil:
+		return r.running
+	case primary && time.Since(r.at) < positionAge:
+		return nil
 	}
-	if time.Since(r.at) < positionAge {
-		return
+	ended := make(chan struct{})
+	r.running = ended
+	go func() {
+		defer close(ended)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), positionLimit)
+		defer cancel()
+		r.readPosition(ctx, primary)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.running = nil
+	}()
+	return ended
+}
+
+func (r *positionReader) readPosition(ctx context.Context, primary bool) {
+	query := "select coalesce((greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn()) - '0/0')::int8, 0)"
+	if primary {
+		query = "select (pg_current_wal_flush_lsn() - '0/0')::int8"
 	}
-	query, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
+	began := time.Now()
 	var position int64
-	err := r.session.Do(query, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, "select (pg_current_wal_flush_lsn() - '0/0')::int8").Scan(&position)
+	err := r.session.Do(ctx, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, query).Scan(&position)
 	})
-	if ctx.Err() != nil {
-		return // the client that asked has gone
+	switch {
+	case !primary && err == nil:
+		r.store.Update(func(s *agentapi.Status) { raiseWALEnd(s, position) })
+	case !primary: // what was observed last stands
+	case err != nil || time.Since(began) > positionPatience:
+		r.store.Update(markOld)
+	default:
+		r.recordPosition(position)
 	}
+}
+
+// recordPosition records the position of a primary.
+func (r *positionReader) recordPosition(position int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.store.Update(func(s *agentapi.Status) {
-		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.PositionOld = err != nil })
-		if err == nil {
-			s.Position, r.at = uint64(position), time.Now()
+		if s.Role != v1alpha1.RolePrimary {
+			return
 		}
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.PositionOld = false })
+		s.Position, r.at = uint64(position), time.Now()
 	})
 }
 
-// refreshReceived brings up to date how far the WAL of a replica goes: a member
-// that would lead asks for it.
-func (r *positionReader) refreshReceived(ctx context.Context) {
-	query, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	var received int64
-	err := r.session.Do(query, func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, "select coalesce((greatest(pg_last_wal_replay_lsn(), pg_last_wal_receive_lsn()) - '0/0')::int8, 0)").Scan(&received)
-	})
-	if err != nil {
-		return // what was observed last stands
+// markOld says that the position of a primary may be an old one.
+func markOld(s *agentapi.Status) {
+	if s.Role == v1alpha1.RolePrimary {
+		changeReplication(s, func(r *postgresapi.ReplicationStatus) { r.PositionOld = true })
 	}
-	r.store.Update(func(s *agentapi.Status) {
-		changeReplication(s, func(r *postgresapi.ReplicationStatus) {
-			if r.WALEnd != nil {
-				r.WALEnd = lsn.ChooseFurthest(r.WALEnd, lsn.Point{Timeline: r.WALEnd.Timeline, Position: uint64(received)})
-			}
-		})
+}
+
+// raiseWALEnd reports how far the WAL of a replica goes: a member that would lead asks
+// for it.
+func raiseWALEnd(s *agentapi.Status, received int64) {
+	changeReplication(s, func(r *postgresapi.ReplicationStatus) {
+		if r.WALEnd != nil {
+			r.WALEnd = lsn.ChooseFurthest(r.WALEnd, lsn.Point{Timeline: r.WALEnd.Timeline, Position: uint64(received)})
+		}
 	})
 }
 

@@ -331,7 +331,7 @@ func (l *serverLife) watchServer(ctx context.Context) error {
 	running.Go(func() { l.freeWAL(helpers) })
 	running.Go(func() { l.dropKept(helpers) })
 	running.Go(func() {
-		l.health.Follow(helpers, l.a.Lock, func(ctx context.Context) error { return server.CheckConnection(ctx, l.a.o.RunDir, l.a.o.Port) })
+		l.health.Follow(helpers, l.a.Lock, server.NewConnectionCheck(helpers, l.a.o.RunDir, l.a.o.Port).Check)
 	})
 	running.Go(func() { l.measureWhilePrimary(helpers) })
 	stuck := make(chan error, 1)

@@ -9,10 +9,43 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// CheckConnection opens a new connection, as a client does, and closes it. It is
-// the superuser's: connections are reserved for it. A server that refuses because
-// it starts, stops or has no connection left has answered.
-func CheckConnection(ctx context.Context, runDir string, port int) error {
+// ConnectionCheck opens new connections, one at a time, as a client does.
+type ConnectionCheck struct {
+	base    context.Context //nolint:containedctx // an attempt goes on when who asked waits no longer
+	runDir  string
+	port    int
+	attempt chan error // that was begun and not answered yet, or nil
+}
+
+// NewConnectionCheck checks the server that listens on a port in a directory, until
+// ctx ends.
+func NewConnectionCheck(ctx context.Context, runDir string, port int) *ConnectionCheck {
+	return &ConnectionCheck{base: ctx, runDir: runDir, port: port}
+}
+
+// Check opens a connection and closes it. It is the superuser's: connections are
+// reserved for it. A server that refuses because it starts, stops or has no connection
+// left has answered. Where ctx ends before the answer, the next call waits for the same
+// one, for openLimit since the attempt began: a server that starts processes slowly is
+// not to start one for each question. One goroutine at a time may call it.
+func (c *ConnectionCheck) Check(ctx context.Context) error {
+	if c.attempt == nil {
+		attempt := make(chan error, 1)
+		c.attempt = attempt
+		go func() { attempt <- tryConnection(c.base, c.runDir, c.port) }()
+	}
+	select {
+	case err := <-c.attempt:
+		c.attempt = nil
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func tryConnection(ctx context.Context, runDir string, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	defer cancel()
 	config, err := pgconn.ParseConfig(socketDSN(runDir, port, "holdfast-health"))
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 )
 
 // A postmaster that cannot fork has answered; one that accepts nothing has not.
-func TestCheckConnection(t *testing.T) {
+func TestConnectionCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve    func(net.Conn)
 		answered bool
@@ -52,7 +52,7 @@ func TestCheckConnection(t *testing.T) {
 			limit = 50 * time.Millisecond
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		if err := CheckConnection(ctx, dir, port); (err == nil) != c.answered {
+		if err := NewConnectionCheck(ctx, dir, port).Check(ctx); (err == nil) != c.answered {
 			t.Errorf("%s: %v", name, err)
 		}
 		cancel()

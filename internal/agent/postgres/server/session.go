@@ -3,25 +3,42 @@ package server
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/puddle/v2"
+)
+
+const (
+	// connectLimit is how long a caller waits for the connection to be opened.
+	connectLimit = 2 * time.Second
+	// openLimit is how long it is being opened, whoever waits for it: each attempt
+	// costs the server a process, and where those start slowly, one that is given up
+	// for the next makes them slower still.
+	openLimit = 20 * time.Second
 )
 
 // Session is one connection as the superuser over the socket. It is opened
 // when it is needed, kept, and opened again when it broke.
 type Session struct {
-	dsn string
-
-	mu   sync.Mutex
-	conn *pgx.Conn
+	// turn is held by the caller that uses the connection, or waits for it.
+	turn chan struct{}
+	pool *puddle.Pool[*pgx.Conn]
 }
 
 // NewSession is not connected yet: to the server that listens on a port in a
 // directory, under a name.
 func NewSession(runDir string, port int, name string) *Session {
-	return &Session{dsn: socketDSN(runDir, port, name)}
+	dsn := socketDSN(runDir, port, name)
+	pool, err := puddle.NewPool(&puddle.Config[*pgx.Conn]{
+		Constructor: func(ctx context.Context) (*pgx.Conn, error) { return openConnection(ctx, dsn) },
+		Destructor:  closeConnection,
+		MaxSize:     1,
+	})
+	if err != nil {
+		panic(err) // of a size that is not one
+	}
+	return &Session{turn: make(chan struct{}, 1), pool: pool}
 }
 
 // socketDSN connects to the server by its socket, under a name.
@@ -48,42 +65,53 @@ var sessionSettings = map[string]string{
 // Do gives the connection to use, one at a time. An error that the server did
 // not send closes it.
 func (s *Session) Do(ctx context.Context, use func(context.Context, *pgx.Conn) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn == nil || s.conn.IsClosed() {
-		conn, err := s.openConnection(ctx)
-		if err != nil {
-			return err
-		}
-		s.conn = conn
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("another statement of this session runs: %w", ctx.Err())
 	}
-	return use(ctx, s.conn)
+	conn, err := s.takeConnection(ctx)
+	if err != nil {
+		return fmt.Errorf("no connection to the database: %w", err)
+	}
+	defer conn.Release()
+	return use(ctx, conn.Value())
 }
 
-func (s *Session) openConnection(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(s.dsn)
+// takeConnection takes the connection, and has one opened where there is none that works.
+func (s *Session) takeConnection(ctx context.Context) (*puddle.Resource[*pgx.Conn], error) {
+	ctx, cancel := context.WithTimeout(ctx, connectLimit)
+	defer cancel()
+	for {
+		conn, err := s.pool.Acquire(ctx)
+		if err != nil || !conn.Value().IsClosed() {
+			return conn, err
+		}
+		conn.Destroy()
+	}
+}
+
+func openConnection(ctx context.Context, dsn string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range sessionSettings {
 		config.RuntimeParams[name] = value
 	}
-	config.ConnectTimeout = 2 * time.Second
+	config.ConnectTimeout = openLimit
 	// Nothing is prepared: the statements are few and small, and a statement
 	// prepared before a change of the catalog would fail once.
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return pgx.ConnectConfig(ctx, config)
 }
 
-// Close ends the session.
-func (s *Session) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conn == nil {
-		return
-	}
+func closeConnection(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.conn.Close(ctx)
-	s.conn = nil
+	_ = conn.Close(ctx)
 }
+
+// Close ends the session for good.
+func (s *Session) Close() { s.pool.Close() }
