@@ -23,9 +23,11 @@ type candidacy struct {
 	base      lease.Version
 	baseOf    lease.Record // what the claim changes
 	baseAge   lease.Age
+	begun     time.Duration
 	askSent   time.Duration
 	replies   []VoteReply
-	silent    []string // volumes of members that are probably cut off or down
+	above     struct{ term, timeline int64 } // of replies, which the next candidacy is to be above
+	silent    []string                       // volumes of members that are probably cut off or down
 }
 
 // mayBegin reports whether a candidacy is due.
@@ -102,17 +104,17 @@ func (c *candidacy) beginForced(m *member, now time.Duration, in ForceRequest) [
 	if !record.MayLead(m.Disk.VolumeID) { // a primary without the API server does not ask it
 		return m.reportStall("this member cannot be forced to lead: its volume is not one that the Lease lets lead")
 	}
-	return c.beginCandidacy(m, in.ID)
+	return c.beginCandidacy(m, now, in.ID)
 }
 
 // beginCandidacy persists the term before anything of it is sent. An ID is that of
 // a person's request, empty for a failover.
-func (c *candidacy) beginCandidacy(m *member, forced string) []Effect {
+func (c *candidacy) beginCandidacy(m *member, now time.Duration, forced string) []Effect {
 	record := m.lease.record
-	c.forcing = forced
+	c.forcing, c.begun = forced, now
 	c.base, c.baseOf, c.baseAge, c.replies, c.silent = m.lease.version, record, record.Age(), nil, nil
-	m.term = max(m.Disk.Promised, m.Disk.Known.Term, record.Term) + 1
-	m.timeline = m.highestTimeline() + 1
+	m.term = max(m.Disk.Promised, m.Disk.Known.Term, record.Term, c.above.term) + 1
+	m.timeline = max(m.highestTimeline(), c.above.timeline) + 1
 	m.Disk.recordPromise(m.term, m.lease.version)
 	m.Disk.raisePromise(m.term, m.timeline)
 	m.Phase, m.following = Stopping, 0
@@ -224,14 +226,16 @@ func (c candidacy) isLeaseFree(m member) bool {
 }
 
 // isRefusedBy reports whether a reply ends the candidacy, and why no member may
-// lead if it is not only this one: a veto, a newer state of the Lease, or a member
-// that has more WAL.
+// lead if it is not only this one: a veto, a candidacy that comes first, a newer state
+// of the Lease, or a member that has more WAL.
 func (c candidacy) isRefusedBy(m member, r VoteReply) (refused bool, reason string) {
 	switch {
 	case r.Vetoed:
 		return true, ""
 	case c.forcing != "":
 		return false, ""
+	case r.Competes:
+		return true, ""
 	case c.baseAge.IsOlder(r.Known):
 		return true, "another member has read a newer Lease: the API server was restored to an earlier state"
 	case !r.WAL.Flushed.Newer(m.wal.Flushed):
@@ -266,9 +270,10 @@ func (c candidacy) hasQuorum(m member) bool {
 
 // planRetry begins again soon, above all terms and timelines that were answered. It is
 // no reason to let others go first: a member that may not lead may have raised them.
+// Until then a member may vote for one that has such a term: they are not promised.
 func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
 	for _, r := range c.replies {
-		m.Disk.raisePromise(r.Promised, r.Timeline)
+		c.above.term, c.above.timeline = max(c.above.term, r.Promised), max(c.above.timeline, r.Timeline)
 	}
 	c.pause(*m, now+m.delayByTurn(1, 1))
 	m.Phase, c.forcing = Standby, ""

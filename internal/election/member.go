@@ -155,14 +155,15 @@ func (m member) explainStall() string {
 	return m.stalled
 }
 
-// findTurn is the member's place among those that may lead in the holder's stead, from
-// 0: it delays a candidacy, so that members do not collide. The holder comes last.
-func (m member) findTurn() int {
+// findTurnOf is the place of a member, by its volume, among those that may lead in the
+// holder's stead, from 0: it delays a candidacy, so that members do not collide. The
+// holder comes last.
+func (m member) findTurnOf(volume string) int {
 	turn := 0
-	for _, volume := range m.lease.record.Volumes {
+	for _, other := range m.lease.record.Volumes {
 		switch {
-		case volume == m.lease.record.HolderVolume:
-		case m.Disk.VolumeID == m.lease.record.HolderVolume || volume < m.Disk.VolumeID:
+		case other == m.lease.record.HolderVolume:
+		case volume == m.lease.record.HolderVolume || other < volume:
 			turn++
 		}
 	}
@@ -172,7 +173,7 @@ func (m member) findTurn() int {
 // delayByTurn is a number of hundredths of the Lease's duration, and as much again for
 // each member whose turn is before this one's, of another number.
 func (m member) delayByTurn(hundredths, perTurn int) time.Duration {
-	return m.Config.Timing.Duration() * time.Duration(hundredths+perTurn*m.findTurn()) / 100
+	return m.Config.Timing.Duration() * time.Duration(hundredths+perTurn*m.findTurnOf(m.Disk.VolumeID)) / 100
 }
 
 // ownWAL is what the volume is known to hold.

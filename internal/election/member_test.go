@@ -55,6 +55,7 @@ type node struct {
 	receiving  bool
 	followTerm int64
 	followed   string
+	stops      int // of the receiver, of which the last one counts
 	rewinding  int // grows with each rewind; odd while one is under way
 
 	guard    time.Duration
@@ -247,7 +248,13 @@ func (n *node) doLocally(e Effect) {
 	case StopReceiver:
 		n.receiving = false
 		n.flushed = n.end
-		n.later(n.w.between(time.Millisecond, 200*time.Millisecond), func() { n.step(ReceiverStopped{n.reportWAL()}) })
+		n.stops++
+		stop := n.stops
+		n.later(n.w.stopTime(), func() {
+			if n.stops == stop { // the answer to an earlier one counts no more
+				n.step(ReceiverStopped{n.reportWAL()})
+			}
+		})
 	case Promote:
 		n.promote(e)
 	case SetQuorum:

@@ -75,6 +75,8 @@ type VoteReply struct {
 	// Vetoed says that no candidate may win now: the voter leads, or it promised a
 	// primary not to be elected.
 	Vetoed bool
+	// Competes says that the voter is a candidate itself, to which the other one yields.
+	Competes bool
 	// Known is the age of the newest record that the voter has read.
 	Known lease.Age
 	// Promised and Timeline are the highest ones that the voter knows of.

@@ -94,6 +94,7 @@ type world struct {
 	lossy   bool
 	calm    bool // no crash between two effects, no failed promotion
 	drift   bool // the members' clocks run at different rates
+	slow    bool // receivers take long to stop
 	stopped bool // a machine was stopped without its clock: two primaries, but not two that acknowledge
 
 	sync, changing bool // the wanted mode; members and mode change while it runs
@@ -165,13 +166,21 @@ func (w *world) delay() time.Duration {
 	return w.between(time.Millisecond, 30*time.Millisecond)
 }
 
+// stopTime is how long a receiver takes to stop.
+func (w *world) stopTime() time.Duration {
+	if w.slow {
+		return w.between(300*time.Millisecond, 700*time.Millisecond)
+	}
+	return w.between(time.Millisecond, 200*time.Millisecond)
+}
+
 func newWorld(seed uint64, f flaw) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 7)), flaw: f, noFailover: -1, broken: -1, earlier: -1,
 		promoted: map[int64]int{1: -1}, reused: map[int64]bool{}, acked: map[int]uint64{}, stalls: map[string]bool{},
 	}
 	w.longest = lease.DefaultDuration
-	w.sync, w.lossy, w.changing, w.drift = w.chance(50), w.chance(25), w.chance(30), w.chance(50)
+	w.sync, w.lossy, w.changing, w.drift, w.slow = w.chance(50), w.chance(25), w.chance(30), w.chance(50), w.chance(20)
 	w.leftOut = 10
 	if w.chance(20) || f == flawShortenAtOnce || f == flawOwnDuration || f == flawRelyUnknown {
 		w.longest = 30 * second

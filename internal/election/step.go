@@ -123,7 +123,7 @@ func (s *State) passTime(now time.Duration) []Effect {
 	case s.Phase == Asking:
 		effects = s.candidacy.decideClaim(&s.member, now)
 	case s.Phase == Standby && s.candidacy.mayBegin(s.member, now):
-		effects = s.candidacy.beginCandidacy(&s.member, "")
+		effects = s.candidacy.beginCandidacy(&s.member, now, "")
 	case s.Phase == Standby:
 		effects = s.reportStall(s.explainStall())
 	}

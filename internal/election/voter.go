@@ -19,19 +19,45 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 		return refuse(true)
 	case r.BaseAge.IsOlder(s.Disk.Known.Age()), s.mayNotVote():
 		return refuse(false)
-	case s.Phase != Standby && s.Phase != Asking:
-		return refuse(false)
-	case s.Phase == Asking && r.Term <= s.term, r.Term <= s.Disk.Promised:
+	case s.Phase != Standby && !s.isCandidate():
 		return refuse(false)
 	case !s.lease.isFree(s.findExpiry()), s.lease.version != r.Base:
 		return refuse(false)
 	case r.WAL.Flushed.Newer(r.Flushed) && s.explainIneligible(r.WAL) == "" && s.explainStandingBack() == "":
 		return refuse(false) // this member's own candidacy comes first
+	case s.isCandidate() && !s.isOutranked(now, r):
+		reply := s.replyTo(r, r.WAL)
+		reply.Competes = true
+		return []Effect{Vote{r.From, reply}}
+	case r.Term <= s.Disk.Promised:
+		effects := refuse(false)
+		if s.isCandidate() {
+			s.candidacy.yieldCandidacy(s.member, now)
+			s.Phase = Standby
+		}
+		return effects
 	}
 	s.Disk.recordPromise(r.Term, r.Base)
 	s.candidacy.yieldCandidacy(s.member, now)
 	s.Phase, s.following, s.votingFor = Voting, 0, r
 	return []Effect{Persist{s.Disk}, StopReceiver{}}
+}
+
+// isCandidate reports whether the member has a candidacy, and has not claimed by it.
+func (m member) isCandidate() bool { return m.Phase == Stopping || m.Phase == Asking }
+
+// isOutranked reports whether this member's candidacy yields to another one: to one with
+// more WAL, and among equals to that of an earlier turn. Of two that compete both know
+// which it is. If neither yielded, or both, each would take the other's vote, again and
+// again. One whose receiver does not stop yields to any.
+func (s *State) isOutranked(now time.Duration, r VoteRequest) bool {
+	switch {
+	case s.candidacy.forcing != "":
+		return false
+	case r.Flushed.Newer(r.WAL.Flushed), now-s.candidacy.begun > 2*s.Config.Timing.VoteWait():
+		return true
+	}
+	return s.findTurnOf(r.From) < s.findTurnOf(s.Disk.VolumeID)
 }
 
 // grantVote reports what the member holds now that its receiver has stopped, and

@@ -88,7 +88,7 @@ func decodeVoteRequest(m postgresapi.VoteRequest) (election.VoteRequest, error) 
 
 func encodeVoteReply(r election.VoteReply) postgresapi.VoteReply {
 	return postgresapi.VoteReply{
-		Term: r.Term, Granted: r.Granted, Vetoed: r.Vetoed, KnownTerm: r.Known.Term, KnownRevision: r.Known.Revision,
+		Term: r.Term, Granted: r.Granted, Vetoed: r.Vetoed, Competes: r.Competes, KnownTerm: r.Known.Term, KnownRevision: r.Known.Revision,
 		HighestTerm: r.Promised, HighestTimeline: r.Timeline, Flushed: encodePosition(r.WAL.Flushed), Timelines: r.WAL.Timelines,
 		NoFailover: r.NoFailover, SystemIdentifier: r.SystemIdentifier,
 	}
@@ -96,7 +96,7 @@ func encodeVoteReply(r election.VoteReply) postgresapi.VoteReply {
 
 func decodeVoteReply(m postgresapi.VoteReply) election.VoteReply {
 	return election.VoteReply{
-		From: m.From, Term: m.Term, Granted: m.Granted, Vetoed: m.Vetoed, Known: lease.Age{Term: m.KnownTerm, Revision: m.KnownRevision},
+		From: m.From, Term: m.Term, Granted: m.Granted, Vetoed: m.Vetoed, Competes: m.Competes, Known: lease.Age{Term: m.KnownTerm, Revision: m.KnownRevision},
 		Promised: m.HighestTerm, Timeline: m.HighestTimeline, WAL: election.WAL{Flushed: decodePosition(m.Flushed), Timelines: m.Timelines},
 		NoFailover: m.NoFailover, SystemIdentifier: m.SystemIdentifier,
 	}

@@ -66,6 +66,9 @@ type VoteReply struct {
 	// Vetoed says that no candidate may win now: the member leads, or has promised a
 	// primary not to be elected.
 	Vetoed bool `json:"vetoed"`
+	// Competes says that the member is a candidate itself, to which the other one yields.
+	// An earlier agent does not say it.
+	Competes bool `json:"competes,omitempty"`
 	// KnownTerm and KnownRevision are those of the newest record of the Lease that
 	// the member has read.
 	KnownTerm     int64 `json:"knownTerm"`

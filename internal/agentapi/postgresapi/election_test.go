@@ -20,6 +20,8 @@ func TestElectionMessagesKeepTheirKeys(t *testing.T) {
 		{"vote reply", &VoteReply{ElectionHeader: header, Term: 3, Granted: true, Vetoed: true, KnownTerm: 2, KnownRevision: 5, HighestTerm: 6, HighestTimeline: 7,
 			Flushed: WALPoint{Timeline: 3, Position: 96}, Timelines: []int64{1, 3}, NoFailover: true, SystemIdentifier: "7"},
 			&VoteReply{}, `{"format":1,"pod":"orders-1","from":"v1","to":"v0","term":3,"granted":true,"vetoed":true,"knownTerm":2,"knownRevision":5,"highestTerm":6,"highestTimeline":7,"flushed":{"timeline":3,"position":96},"timelines":[1,3],"noFailover":true,"systemIdentifier":"7"}`},
+		{"vote reply of a candidate", &VoteReply{ElectionHeader: header, Term: 3, Competes: true},
+			&VoteReply{}, `{"format":1,"pod":"orders-1","from":"v1","to":"v0","term":3,"granted":false,"vetoed":false,"competes":true,"knownTerm":0,"knownRevision":0,"highestTerm":0,"highestTimeline":0,"flushed":{"timeline":0,"position":0},"timelines":null,"noFailover":false,"systemIdentifier":""}`},
 		{"confirm request", &ConfirmRequest{ElectionHeader: header, Term: 3, Sent: 1<<62 + 1},
 			&ConfirmRequest{}, `{"format":1,"pod":"orders-1","from":"v1","to":"v0","term":3,"sent":4611686018427387905}`},
 		{"confirm reply", &ConfirmReply{ElectionHeader: header, Term: 3, Sent: 1<<62 + 1, Confirmed: true},
