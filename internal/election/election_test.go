@@ -15,12 +15,12 @@ func TestMain(m *testing.M) {
 }
 
 // countHistories is how many histories are run; HOLDFAST_HISTORIES asks for
-// another number.
+// another number, and make soak for many.
 func countHistories() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_HISTORIES"), 10, 64); err == nil {
 		return n
 	}
-	return 50_000
+	return 15_000
 }
 
 // firstHistory is the first seed; HOLDFAST_SEED asks for another one.

@@ -34,7 +34,8 @@ import (
 // state is the folder of test/cluster.
 const state = "../../.cluster"
 
-// sideBySide is how many tests run at the same time, unless -parallel says.
+// sideBySide is how many tests run at the same time where the machine is not busy,
+// unless -parallel says.
 const sideBySide = 6
 
 // unlimited is more parallel tests than there are: those that wait for their

@@ -3,9 +3,13 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // part of a test.
@@ -53,13 +57,26 @@ func rankOf(p part) int {
 // parallel tests in Go is any.
 type turns struct {
 	mu           sync.Mutex
-	free         int
+	most, free   int
 	places, next int
+	began        time.Time // the last one
 	changed      *sync.Cond
 }
 
+const (
+	// fewest is how many parts run at the same time, however busy the machine is.
+	fewest = 3
+	// busy is how many threads of the machine, for each of its CPUs, run or wait on
+	// average where no more than the fewest parts begin: databases that get no CPU time
+	// count as hung, and what they are restarted for takes the rest of it.
+	busy = 8
+	// settling is how long the last part is to run for before the machine counts as not
+	// busy.
+	settling = 10 * time.Second
+)
+
 func newTurns(free int) *turns {
-	t := &turns{free: free}
+	t := &turns{most: free, free: free}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
@@ -78,9 +95,29 @@ func (t *turns) awaitTurn(place int) {
 	for t.next != place || t.free == 0 {
 		t.changed.Wait()
 	}
+	for t.free == 0 || t.most-t.free >= fewest && (time.Since(t.began) < settling || readLoad() >= busy) {
+		t.mu.Unlock()
+		time.Sleep(time.Second)
+		t.mu.Lock()
+	}
 	t.next++
 	t.free--
+	t.began = time.Now()
 	t.changed.Broadcast()
+}
+
+// readLoad is the machine's average load of the last minute, for each of its CPUs; 0 where
+// it does not say.
+func readLoad() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	var load float64
+	if _, err := fmt.Sscanf(string(text), "%f", &load); err != nil {
+		return 0
+	}
+	return load / float64(runtime.NumCPU())
 }
 
 func (t *turns) endTurn() {

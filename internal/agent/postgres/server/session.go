@@ -12,9 +12,9 @@ import (
 const (
 	// connectLimit is how long a caller waits for the connection to be opened.
 	connectLimit = 2 * time.Second
-	// openLimit is how long it is being opened, whoever waits for it: each attempt
-	// costs the server a process, and where those start slowly, one that is given up
-	// for the next makes them slower still.
+	// openLimit is how long it is being opened, also when no caller waits for it: each
+	// attempt costs the server a process, and where those start slowly, one that is
+	// given up for the next makes them slower still.
 	openLimit = 20 * time.Second
 )
 
