@@ -26,8 +26,8 @@ type candidacy struct {
 	begun     time.Duration
 	askSent   time.Duration
 	replies   []VoteReply
-	above     struct{ term, timeline int64 } // of replies, which the next candidacy is to be above
-	silent    []string                       // volumes of members that are probably cut off or down
+	above     int64    // the highest term that a reply named
+	silent    []string // volumes of members that are probably cut off or down
 }
 
 // mayBegin reports whether a candidacy is due.
@@ -113,8 +113,8 @@ func (c *candidacy) beginCandidacy(m *member, now time.Duration, forced string) 
 	record := m.lease.record
 	c.forcing, c.begun = forced, now
 	c.base, c.baseOf, c.baseAge, c.replies, c.silent = m.lease.version, record, record.Age(), nil, nil
-	m.term = max(m.Disk.Promised, m.Disk.Known.Term, record.Term, c.above.term) + 1
-	m.timeline = max(m.highestTimeline(), c.above.timeline) + 1
+	m.term = max(m.Disk.Promised, m.Disk.Known.Term, record.Term, c.above) + 1
+	m.timeline = m.highestTimeline() + 1
 	m.Disk.recordPromise(m.term, m.lease.version)
 	m.Disk.raisePromise(m.term, m.timeline)
 	m.Phase, m.following = Stopping, 0
@@ -270,10 +270,11 @@ func (c candidacy) hasQuorum(m member) bool {
 
 // planRetry begins again soon, above all terms and timelines that were answered. It is
 // no reason to let others go first: a member that may not lead may have raised them.
-// Until then a member may vote for one that has such a term: they are not promised.
+// Until then a member may vote for one that has such a term: it is not promised.
 func (c *candidacy) planRetry(m *member, now time.Duration) []Effect {
 	for _, r := range c.replies {
-		c.above.term, c.above.timeline = max(c.above.term, r.Promised), max(c.above.timeline, r.Timeline)
+		c.above = max(c.above, r.Promised)
+		m.Disk.raisePromise(0, r.Timeline)
 	}
 	c.pause(*m, now+m.delayByTurn(1, 1))
 	m.Phase, c.forcing = Standby, ""

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -55,8 +56,9 @@ type node struct {
 	receiving  bool
 	followTerm int64
 	followed   string
-	stops      int // of the receiver, of which the last one counts
-	rewinding  int // grows with each rewind; odd while one is under way
+	stops      int           // of the receiver, of which the last one counts
+	stopTime   time.Duration // of each, if it is not random
+	rewinding  int           // grows with each rewind; odd while one is under way
 
 	guard    time.Duration
 	guarded  bool
@@ -250,7 +252,7 @@ func (n *node) doLocally(e Effect) {
 		n.flushed = n.end
 		n.stops++
 		stop := n.stops
-		n.later(n.w.stopTime(), func() {
+		n.later(cmp.Or(n.stopTime, n.w.stopTime()), func() {
 			if n.stops == stop { // the answer to an earlier one counts no more
 				n.step(ReceiverStopped{n.reportWAL()})
 			}

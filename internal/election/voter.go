@@ -37,9 +37,13 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 		}
 		return effects
 	}
+	isStopping := s.Phase == Stopping
 	s.Disk.recordPromise(r.Term, r.Base)
 	s.candidacy.yieldCandidacy(s.member, now)
 	s.Phase, s.following, s.votingFor = Voting, 0, r
+	if isStopping { // for its own candidacy: to begin anew would take longer
+		return []Effect{Persist{s.Disk}}
+	}
 	return []Effect{Persist{s.Disk}, StopReceiver{}}
 }
 
@@ -49,12 +53,15 @@ func (m member) isCandidate() bool { return m.Phase == Stopping || m.Phase == As
 // isOutranked reports whether this member's candidacy yields to another one: to one with
 // more WAL, and among equals to that of an earlier turn. Of two that compete both know
 // which it is. If neither yielded, or both, each would take the other's vote, again and
-// again. One whose receiver does not stop yields to any.
+// again. One whose receiver does not stop yields to any, also if a person asked for it: the
+// request is repeated.
 func (s *State) isOutranked(now time.Duration, r VoteRequest) bool {
 	switch {
+	case now-s.candidacy.begun > 2*s.Config.Timing.VoteWait():
+		return true
 	case s.candidacy.forcing != "":
 		return false
-	case r.Flushed.Newer(r.WAL.Flushed), now-s.candidacy.begun > 2*s.Config.Timing.VoteWait():
+	case r.Flushed.Newer(r.WAL.Flushed):
 		return true
 	}
 	return s.findTurnOf(r.From) < s.findTurnOf(s.Disk.VolumeID)

@@ -79,6 +79,27 @@ func TestPositionOfASilentDatabase(t *testing.T) {
 	_ = listener.Close()
 }
 
+// What was read of a replica is no position of the primary that it has become.
+func TestPositionOfANewPrimary(t *testing.T) {
+	asReplica := &positionReading{ended: make(chan struct{})}
+	r := &positionReader{
+		store:   statusserver.NewStore(agentapi.Status{Role: v1alpha1.RolePrimary, Serving: true, Engine: postgresapi.ReplicationStatus{Timeline: 1}}),
+		session: server.NewSession(t.TempDir(), 1, "none"), // no server answers
+		reading: asReplica,
+	}
+	go func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.reading = nil
+		close(asReplica.ended)
+	}()
+	r.refreshPosition(t.Context())
+	status := r.store.Get()
+	if !agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).PositionOld {
+		t.Error("a position that was not read counts as new")
+	}
+}
+
 // A client that reads that a configuration is in force reads the archive's status
 // of that configuration, too: it is reported before.
 func TestArchiveIsReportedBeforeTheConfiguration(t *testing.T) {

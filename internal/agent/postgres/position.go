@@ -40,8 +40,14 @@ type positionReader struct {
 
 	mu sync.Mutex
 	at time.Time // of the last answer
-	// running is closed with the end of the statement that is under way; nil: none is.
-	running chan struct{}
+	// reading is the statement that is under way; nil: none is.
+	reading *positionReading
+}
+
+// positionReading is a statement that reads a position.
+type positionReading struct {
+	primary bool          // of a primary
+	ended   chan struct{} // is closed at its end
 }
 
 // readStatus is the member's status.
@@ -55,45 +61,52 @@ func (r *positionReader) refreshPosition(ctx context.Context) {
 		return
 	}
 	primary := status.Role == v1alpha1.RolePrimary
-	ended := r.begin(ctx, primary)
-	if ended == nil {
-		return
-	}
 	patience := time.NewTimer(positionPatience)
 	defer patience.Stop()
-	select {
-	case <-ended:
-	case <-ctx.Done(): // the client that asked has gone
-	case <-patience.C:
-		if primary {
-			r.store.Update(markOld)
+	for {
+		reading := r.beginReading(ctx, primary)
+		if reading == nil {
+			return
+		}
+		select {
+		case <-reading.ended:
+			if reading.primary == primary {
+				return
+			}
+		case <-ctx.Done(): // the client that asked has gone
+			return
+		case <-patience.C:
+			if primary {
+				r.store.Update(markOld)
+			}
+			return
 		}
 	}
 }
 
-// begin begins to read the position, or joins who does: what it returns is closed when
-// that has ended. It is nil where the last position is new enough.
-func (r *positionReader) begin(ctx context.Context, primary bool) <-chan struct{} {
+// beginReading begins to read the position, or returns the reading that is under way. It
+// is nil where the last position is new enough.
+func (r *positionReader) beginReading(ctx context.Context, primary bool) *positionReading {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.running != nil:
-		return r.running
+	case r.reading != nil:
+		return r.reading
 	case primary && time.Since(r.at) < positionAge:
 		return nil
 	}
-	ended := make(chan struct{})
-	r.running = ended
+	reading := &positionReading{primary, make(chan struct{})}
+	r.reading = reading
 	go func() {
-		defer close(ended)
+		defer close(reading.ended)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), positionLimit)
 		defer cancel()
 		r.readPosition(ctx, primary)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.running = nil
+		r.reading = nil
 	}()
-	return ended
+	return reading
 }
 
 func (r *positionReader) readPosition(ctx context.Context, primary bool) {

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
+
+// checkLimit is how long a new connection may take to be answered: a server that is short
+// of CPU time accepts slowly, and is not hung.
+const checkLimit = 20 * time.Second
 
 // ConnectionCheck opens new connections, one at a time, as a client does.
 type ConnectionCheck struct {
@@ -26,7 +31,7 @@ func NewConnectionCheck(ctx context.Context, runDir string, port int) *Connectio
 // Check opens a connection and closes it. It is the superuser's: connections are
 // reserved for it. A server that refuses because it starts, stops or has no connection
 // left has answered. Where ctx ends before the answer, the next call waits for the same
-// one, for openLimit since the attempt began: a server that starts processes slowly is
+// one, for checkLimit since the attempt began: a server that starts processes slowly is
 // not to start one for each question. One goroutine at a time may call it.
 func (c *ConnectionCheck) Check(ctx context.Context) error {
 	if c.attempt == nil {
@@ -44,7 +49,7 @@ func (c *ConnectionCheck) Check(ctx context.Context) error {
 }
 
 func tryConnection(ctx context.Context, runDir string, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, openLimit)
+	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	config, err := pgconn.ParseConfig(socketDSN(runDir, port, "holdfast-health"))
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	// openLimit is how long it is being opened, also when no caller waits for it: each
 	// attempt costs the server a process, and where those start slowly, one that is
 	// given up for the next makes them slower still.
-	openLimit = 20 * time.Second
+	openLimit = 10 * time.Second
 )
 
 // Session is one connection as the superuser over the socket. It is opened
