@@ -106,7 +106,7 @@ func (p *memberPlace) writeRows(ctx context.Context) {
 			p.find(ctx)
 			looked = time.Now()
 		}
-		pause := writeInterval
+		pause, began := writeInterval, time.Now()
 		if p.uid == "" || !p.writeRow(ctx) {
 			failures, pause = failures+1, failurePause
 		} else {
@@ -115,10 +115,7 @@ func (p *memberPlace) writeRows(ctx context.Context) {
 		if p.uid == "" {
 			failures = 1
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		restAfter(ctx, pause, time.Since(began))
 	}
 }
 
@@ -174,14 +171,11 @@ func (c *chaos) useRegisters(through *failoverWriter) []func(context.Context) {
 			defer own.disconnect()
 			seen := map[int]int64{}
 			for ctx.Err() == nil {
-				pause := registerPause
+				pause, began := registerPause, time.Now()
 				if !c.operate(ctx, own, n, seen) {
 					pause = failurePause
 				}
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
+				restAfter(ctx, pause, time.Since(began))
 			}
 		})
 	}

@@ -32,7 +32,18 @@ const (
 	connectTimeout = time.Second
 	// writeTimeout is for one write; then the client connects again.
 	writeTimeout = 2 * time.Second
+	// restLimit is the longest rest between two of either.
+	restLimit = 500 * time.Millisecond
 )
+
+// restAfter waits for what is left of an interval after something that took so long, and on a
+// slow machine for longer: clients that are never at rest would be all that it does.
+func restAfter(ctx context.Context, interval, took time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(min(max(interval-took, 4*took), max(interval, restLimit))):
+	}
+}
 
 // viaService is the name of the client that writes through the Service.
 const viaService = "rw"
@@ -168,16 +179,13 @@ func (w *failoverWriter) disconnect() {
 
 // writeRows writes until the context ends.
 func (w *failoverWriter) writeRows(ctx context.Context) {
-	tick := time.NewTicker(writeInterval)
-	defer tick.Stop()
 	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			w.turn.Lock()
-			w.writeRow(ctx)
-			w.turn.Unlock()
-		}
+		w.turn.Lock()
+		began := time.Now()
+		w.writeRow(ctx)
+		took := time.Since(began)
+		w.turn.Unlock()
+		restAfter(ctx, writeInterval, took)
 	}
 }
 
@@ -227,19 +235,14 @@ func timelineOf(segment string) (int64, error) {
 
 // tryConnections opens new connections that take writes until the context ends.
 func (w *failoverWriter) tryConnections(ctx context.Context) {
-	tick := time.NewTicker(connectInterval)
-	defer tick.Stop()
 	for ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			attempt := writehistory.Attempt{Began: w.history.Now()}
-			attempt.Connected = w.tryConnection(ctx) == nil
-			attempt.Ended = w.history.Now()
-			if ctx.Err() == nil {
-				w.history.AddAttempt(attempt)
-			}
+		attempt := writehistory.Attempt{Began: w.history.Now()}
+		attempt.Connected = w.tryConnection(ctx) == nil
+		attempt.Ended = w.history.Now()
+		if ctx.Err() == nil {
+			w.history.AddAttempt(attempt)
 		}
+		restAfter(ctx, connectInterval, attempt.Ended-attempt.Began)
 	}
 }
 

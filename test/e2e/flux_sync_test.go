@@ -36,10 +36,14 @@ func fluxIdleSyncs(t *testing.T) {
 	if len(folders) < 6 {
 		t.Fatalf("only %v", folders)
 	}
+	turns := newTurns(fewest)
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			if filepath.Base(folder) != "mysqlcluster" { // its servers need the most of the nodes: it comes first, alone
+				place := turns.takePlace()
 				t.Parallel()
+				turns.awaitTurn(place)
+				t.Cleanup(turns.endTurn)
 			}
 			r := newRepository(t, newNamespace(t, ""), "shop")
 			r.createSource()

@@ -47,6 +47,14 @@ func (a Answers) connectLimit() time.Duration {
 	return patientTime
 }
 
+// pauseAfter is how long to wait after an attempt that took so long.
+func (a Answers) pauseAfter(took time.Duration) time.Duration {
+	if a.Silent() > 0 {
+		return silentInterval
+	}
+	return min(max(healthInterval, restAfter*took), silentLimit)
+}
+
 func (a Answers) observeAttempt(began, ended time.Duration, answered bool, limit time.Duration) Answers {
 	if answered {
 		return Answers{asked: ended}

@@ -41,6 +41,19 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A database that accepts slowly is asked less often, and one that does not answer more.
+func TestPauseBetweenAttempts(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ took, silent, want time.Duration }{
+		{5 * ms, 0, healthInterval}, {100 * ms, 0, healthInterval}, {300 * ms, 0, 6 * time.Second}, {3 * time.Second, 0, silentLimit},
+		{3 * time.Second, 3 * time.Second, silentInterval},
+	} {
+		if got := (Answers{silent: c.silent}).pauseAfter(c.took); got != c.want {
+			t.Errorf("after %s, silent for %s: %s", c.took, c.silent, got)
+		}
+	}
+}
+
 // A database that accepts slowly is asked for long enough to see that it does;
 // one that never accepts is hung after a minute that it was asked in.
 func TestAnswersOfASlowDatabase(t *testing.T) {

@@ -17,6 +17,10 @@ const (
 	healthInterval = 2 * time.Second
 	// silentInterval is between two while there is no answer.
 	silentInterval = time.Second
+	// restAfter is how much longer the pause after an answer is than the attempt was: a
+	// server pays for each connection with a process, and one that starts them slowly is
+	// not to be occupied with this.
+	restAfter = 20
 )
 
 // Health is whether a database accepts new connections. Sessions that are open
@@ -98,9 +102,6 @@ func (h *Health) Follow(ctx context.Context, lock *volumelock.VolumeLock, connec
 			default:
 			}
 		}
-		pause = healthInterval
-		if answers.Silent() > 0 {
-			pause = silentInterval
-		}
+		pause = answers.pauseAfter(clock.Boottime() - began)
 	}
 }
