@@ -141,17 +141,20 @@ func checkMySQLMember(ctx context.Context, obj *v1alpha1.MySQLCluster, pod strin
 // acknowledged is where the writer keeps the numbers that were acknowledged.
 const acknowledged = "/tmp/acknowledged"
 
-// writeNumbers inserts one number after the other, each until it is acknowledged.
+// writeNumbers inserts one number after the other, each until it is acknowledged. Each one
+// starts a program, so it rests in between: without that it would occupy the machine.
 const writeNumbers = `
 export MYSQL_PWD="$(cat /tmp/connection/password)"
-sql() { mysql --host="$(cat /tmp/connection/host)" --user="$(cat /tmp/connection/username)" --database=app \
+host="$(cat /tmp/connection/host)" user="$(cat /tmp/connection/username)"
+sql() { mysql --host="$host" --user="$user" --database=app \
   --ssl-mode=VERIFY_IDENTITY --ssl-ca=/tmp/connection/ca.crt --connect-timeout=2 -e "$1" 2>/tmp/error; }
 until sql "create table if not exists numbers (n int primary key)"; do sleep 0.2; done
 n=0
 while :; do
   n=$((n+1))
-  until sql "insert ignore into numbers values ($n)"; do sleep 0.1; done
+  until sql "insert ignore into numbers values ($n)"; do sleep 0.5; done
   echo $n >>` + acknowledged + `
+  sleep 0.5
 done`
 
 // mysqlWriter is an application in another namespace.

@@ -66,14 +66,14 @@ type turns struct {
 
 const (
 	// fewest is how many parts run at the same time, however busy the machine is.
-	fewest = 3
-	// busy is how many threads of the machine, for each of its CPUs, run or wait on
-	// average where no more than the fewest parts begin: databases that get no CPU time
-	// count as hung, and what they are restarted for takes the rest of it.
+	fewest = 2
+	// busy is how many threads of the machine, for each of its CPUs, run or wait for one
+	// on average where no more than the fewest parts begin: databases that get no CPU
+	// time count as hung, and what they are restarted for takes the rest of it.
 	busy = 4
 	// settling is how long the last part is to run for before the machine counts as not
 	// busy.
-	settling = 10 * time.Second
+	settling = 15 * time.Second
 )
 
 func newTurns(free int) *turns {
@@ -96,10 +96,15 @@ func (t *turns) awaitTurn(place int) {
 	for t.next != place || t.free == 0 {
 		t.changed.Wait()
 	}
-	for t.free == 0 || t.most-t.free >= fewest && (time.Since(t.began) < settling || readLoad() >= busy) {
+	for t.free == 0 || t.most-t.free >= fewest {
+		isSettling := time.Since(t.began) < settling
 		t.mu.Unlock()
 		time.Sleep(time.Second)
+		isFree := !isSettling && readLoad() < busy
 		t.mu.Lock()
+		if isFree && t.free > 0 {
+			break
+		}
 	}
 	t.next++
 	t.free--
@@ -107,18 +112,25 @@ func (t *turns) awaitTurn(place int) {
 	t.changed.Broadcast()
 }
 
-// readLoad is the machine's average load of the last minute, for each of its CPUs; 0 where
-// it does not say.
+// readLoad is how many threads of the machine, for each of its CPUs, run or wait for one,
+// as the average of two seconds; 0 where it does not say.
 func readLoad() float64 {
-	text, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0
+	const samples = 20
+	sum := 0
+	for range samples {
+		text, err := os.ReadFile("/proc/loadavg")
+		if err != nil {
+			return 0
+		}
+		var average float64
+		var running int
+		if _, err := fmt.Sscanf(string(text), "%f %f %f %d/", &average, &average, &average, &running); err != nil {
+			return 0
+		}
+		sum += running
+		time.Sleep(100 * time.Millisecond)
 	}
-	var load float64
-	if _, err := fmt.Sscanf(string(text), "%f", &load); err != nil {
-		return 0
-	}
-	return load / float64(runtime.NumCPU())
+	return float64(sum) / samples / float64(runtime.NumCPU())
 }
 
 func (t *turns) endTurn() {
