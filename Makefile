@@ -136,7 +136,7 @@ s3-image: cluster ## the image of the S3 store of the tests, for the local clust
 # tests: vetting them again would take as long as compiling them.
 e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $(if $(filter .,$(FOCUS))$(findstring Etcd,$(FOCUS)),etcd-images) $(if $(filter .,$(FOCUS))$(findstring MySQL,$(FOCUS))$(findstring Flux,$(FOCUS))$(findstring Example,$(FOCUS)),mysql-images) $(if $(filter .,$(FOCUS))$(findstring Store,$(FOCUS)),s3-image) ## tests on the real cluster; FOCUS=regexp for some of them
 	$(call say,end-to-end tests)
-	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 45m
+	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
 soak: cluster deploy etcd-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about eight hours; FAILOVER_RUNS=1 saves one of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
@@ -157,8 +157,15 @@ test: check-generated $(CLUSTER) ## run every tier, and build what the tiers nee
 	@$(MAKE) --no-print-directory -j2 --output-sync=target checks builds
 	@$(MAKE) --no-print-directory e2e
 
+# The API server's tests wait for much of their time, and so do those with programs.
 checks: ## the tiers that need no local cluster
-	@for tier in lint unit api-test etcd-test argocd-test; do \
+	@for tier in lint unit; do \
+		$(MAKE) --no-print-directory $$tier || { echo "==> $$tier FAILED"; exit 1; }; \
+	done
+	@$(MAKE) --no-print-directory -j2 --output-sync=recurse api-test program-test
+
+program-test:
+	@for tier in etcd-test argocd-test; do \
 		$(MAKE) --no-print-directory $$tier || { echo "==> $$tier FAILED"; exit 1; }; \
 	done
 
@@ -172,4 +179,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image undeploy e2e soak chaos bench test checks builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image undeploy e2e soak chaos bench test checks program-test builds demo
