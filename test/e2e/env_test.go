@@ -36,7 +36,7 @@ const state = "../../.cluster"
 
 // sideBySide is how many tests run at the same time where the machine is not busy,
 // unless -parallel says.
-const sideBySide = 6
+const sideBySide = 3
 
 // unlimited is more parallel tests than there are: those that wait for their
 // turn count for Go, too.
@@ -163,10 +163,14 @@ func must(t testing.TB, err error, what string) {
 	}
 }
 
+// slowness is how many times longer than on a quick machine is waited for anything.
+const slowness = 2
+
 // eventually waits until a condition holds: it returns nil then, and until
 // then an error that says what is missing.
 func eventually(t testing.TB, timeout time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
+	timeout *= slowness
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var missing error

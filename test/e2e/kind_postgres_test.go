@@ -160,7 +160,7 @@ while [ ! -e ` + until + ` ]; do
 	n=$((n+1))
 	PGCONNECT_TIMEOUT=3 psql "$uri" -XAtq -v ON_ERROR_STOP=1 \
 		-c "$(clock begun)" -c "insert into written values ($n)" -c "$(clock ended)" 2>/dev/null && echo "ack $n $(date +%s%3N)"
-	sleep 0.2
+	sleep 0.5
 done`
 
 func (postgresDatabase) applicationCommand(c *subject, app *clientPod) []string {

@@ -26,6 +26,17 @@ func TestSoakOtherKinds(t *testing.T) {
 	})
 }
 
+// TestSoakLeft runs what make e2e leaves to make soak.
+func TestSoakLeft(t *testing.T) {
+	parts := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
+	parts = slices.Concat(parts, ofPostgres, ofEtcd, ofBackups, ofFlux)
+	parts = slices.DeleteFunc(parts, func(p part) bool { return !slices.Contains(leftToSoak, p.name) })
+	if len(parts) != len(leftToSoak) {
+		t.Errorf("%d of %d parts are left", len(parts), len(leftToSoak))
+	}
+	runTogether(t, append(parts, part{"FluxIdleSyncs", fluxIdleSyncs}))
+}
+
 // TestSoakLongForms are the long forms of what the end-to-end tests try with
 // fewer members, and the tests of what these tests themselves rely on.
 func TestSoakLongForms(t *testing.T) {

@@ -119,7 +119,11 @@ var ofFlux = []part{
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
 	shared := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
-	runTogether(t, slices.Concat(shared, ofPostgres, ofEtcd, ofBackups, ofFlux))
+	parts := slices.Concat(shared, ofPostgres, ofEtcd, ofBackups, ofFlux)
+	if runsAll() {
+		parts = slices.DeleteFunc(parts, func(p part) bool { return slices.Contains(leftToSoak, p.name) })
+	}
+	runTogether(t, parts)
 }
 
 // partsOfKinds are the tests of every kind, with the kinds that are chosen.

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -27,6 +28,20 @@ var longest = []string{
 	"EtcdRestores", "Restores", "BackupDrill", "Backups", "EtcdMajorityLost", "StoreArchives", "VolumesGrowThemselves", "StoreShared",
 	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "MinorUpgrade", "HungServer",
 }
+
+// leftToSoak are the parts that a run of all end-to-end tests leaves to make soak: what
+// they show is shown by another part, or against an API server alone, in a form that takes
+// less. Named by FOCUS they run.
+var leftToSoak = []string{
+	"DriftModes", "EtcdDriftContested", "GivenUp", "EtcdBadInputRefused", "BadInputLiving", "EtcdBadStorageClass", "FixedVolume", "EtcdNameConflict",
+	"EtcdQuota", "EtcdBackupsFail", "EtcdRestoresFail", "StoreRefuses", "StoreShared", "Admission", "EtcdDestinationRemoved",
+	"FrozenPrimary", "FailedBackupsLetGo", "Lag", "AgentDies", "OutdatedPrimaryCrashes", "RetainOtherNames", "OtherMajorAdopted", "MovingTag", "VolumeGrows",
+	"OwnCertificate", "EtcdUnreachable", "EtcdLostVolumes", "EtcdFull", "EtcdPlugin", "BackupVolumeFull", "SlowStore", "StoreInterrupted",
+	"FluxSuspend", "FluxAutoscaler",
+}
+
+// runsAll says whether all end-to-end tests are run, and not some by name.
+func runsAll() bool { return flag.Lookup("test.run").Value.String() == "." }
 
 // runTogether runs parts side by side, env.sideBySide at a time and the longest
 // first. A part has ended when its own parallel parts have, too.
