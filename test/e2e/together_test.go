@@ -37,7 +37,8 @@ var leftToSoak = []string{
 	"EtcdQuota", "EtcdBackupsFail", "EtcdRestoresFail", "StoreRefuses", "StoreShared", "Admission", "EtcdDestinationRemoved",
 	"FrozenPrimary", "FailedBackupsLetGo", "Lag", "AgentDies", "OutdatedPrimaryCrashes", "RetainOtherNames", "OtherMajorAdopted", "MovingTag", "VolumeGrows",
 	"OwnCertificate", "EtcdUnreachable", "EtcdLostVolumes", "EtcdFull", "EtcdPlugin", "BackupVolumeFull", "SlowStore", "StoreInterrupted",
-	"FluxSuspend", "FluxAutoscaler",
+	"FluxSuspend", "FluxAutoscaler", "FluxHandEdits", "FluxBadCommit", "FailoverFaults", "DatabaseSeed", "EtcdKilledPods", "HungServer", "Plugin", "Settings",
+	"StoreArchives", "OwnCA", "EtcdStoreDamaged", "VolumesGrowThemselves",
 }
 
 // runsAll says whether all end-to-end tests are run, and not some by name.
