@@ -191,10 +191,13 @@ func (m *member) recordHeld(in Held) {
 	m.giveUpForbidden()
 }
 
+// isCandidate reports whether the member has a candidacy, and has not claimed by it.
+func (m member) isCandidate() bool { return m.Phase == Stopping || m.Phase == Asking }
+
 // giveUpForbidden ends a vote and a candidacy that what the volume holds forbids by now.
 func (m *member) giveUpForbidden() {
 	isVote := m.Phase == Voting && m.mayNotVote()
-	isCandidacy := (m.Phase == Stopping || m.Phase == Asking) && m.isForbidden()
+	isCandidacy := m.isCandidate() && m.isForbidden()
 	if isVote || isCandidacy {
 		m.Phase = Standby
 	}

@@ -47,9 +47,6 @@ func (s *State) answerVote(now time.Duration, r VoteRequest) []Effect {
 	return []Effect{Persist{s.Disk}, StopReceiver{}}
 }
 
-// isCandidate reports whether the member has a candidacy, and has not claimed by it.
-func (m member) isCandidate() bool { return m.Phase == Stopping || m.Phase == Asking }
-
 // isOutranked reports whether this member's candidacy yields to another one: to one with
 // more WAL, and among equals to that of an earlier turn. Of two that compete both know
 // which it is. If neither yielded, or both, each would take the other's vote, again and

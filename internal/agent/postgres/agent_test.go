@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"log/slog"
-	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,63 +38,6 @@ func TestReadEnd(t *testing.T) {
 	r.refreshPosition(t.Context())
 	if got := leaderview.ReadEnd(r.store.Get(), ours); lsn.IsAhead(lsn.Parse(1, "0/30"), got) {
 		t.Errorf("ahead of what may be old, %v", got)
-	}
-}
-
-// A database that answers nothing is asked once, however many clients of the agent ask,
-// and what was known before counts as old.
-func TestPositionOfASilentDatabase(t *testing.T) {
-	dir, accepted := t.TempDir(), make(chan struct{}, 100)
-	listener, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			t.Cleanup(func() { _ = conn.Close() })
-			accepted <- struct{}{}
-		}
-	}()
-	r := &positionReader{
-		store:   statusserver.NewStore(agentapi.Status{Role: v1alpha1.RolePrimary, Serving: true, Engine: postgresapi.ReplicationStatus{Timeline: 1}}),
-		session: server.NewSession(dir, 5432, "test"),
-	}
-	for range 3 {
-		r.refreshPosition(t.Context())
-	}
-	status := r.store.Get()
-	if !agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).PositionOld {
-		t.Error("a position that was not read counts as new")
-	}
-	if len(accepted) != 1 {
-		t.Errorf("%d connections for one position", len(accepted))
-	}
-	r.session.Close()
-	_ = listener.Close()
-}
-
-// What was read of a replica is no position of the primary that it has become.
-func TestPositionOfANewPrimary(t *testing.T) {
-	asReplica := &positionReading{ended: make(chan struct{})}
-	r := &positionReader{
-		store:   statusserver.NewStore(agentapi.Status{Role: v1alpha1.RolePrimary, Serving: true, Engine: postgresapi.ReplicationStatus{Timeline: 1}}),
-		session: server.NewSession(t.TempDir(), 1, "none"), // no server answers
-		reading: asReplica,
-	}
-	go func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.reading = nil
-		close(asReplica.ended)
-	}()
-	r.refreshPosition(t.Context())
-	status := r.store.Get()
-	if !agentapi.ReadEngineStatus[postgresapi.ReplicationStatus](&status).PositionOld {
-		t.Error("a position that was not read counts as new")
 	}
 }
 
