@@ -112,6 +112,9 @@ func (r *Reconciler[C, O]) findUnchangedVersion(ctx context.Context, c C, before
 func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	c, st := p.c, p.c.CommonStatus()
 	deleting := c.GetDeletionTimestamp() != nil
+	if p.deletion != "" {
+		st.DeletionPolicy = p.deletion
+	}
 	if !deleting && len(p.plan.Facts) == 0 {
 		// Nothing can be judged: what was said before stands. Drift is seen
 		// once, and must not be lost.

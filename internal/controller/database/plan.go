@@ -94,6 +94,7 @@ func planStatus(o observation, drifts []apply.Drift) v1alpha1.DatabaseStatus {
 		own = nil
 	}
 	o.fillReport(st, own)
+	st.DeletionPolicy = o.judgeDeletion(own)
 	facts, current := o.judge()
 	if own != nil {
 		kind := o.engine.Kind

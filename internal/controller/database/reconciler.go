@@ -100,6 +100,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observe: %w", err)
 	}
+	if o.canApply() && o.mustAnnounceDeletion() {
+		return r.announceDeletion(ctx, d)
+	}
 	if o.canApply() {
 		if err := r.applyCluster(ctx, &o); err != nil {
 			return ctrl.Result{}, err
