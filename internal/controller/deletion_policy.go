@@ -78,7 +78,7 @@ func dataGoesWith(ctx context.Context, from client.Reader, c v1alpha1.Cluster, v
 		err := meta.EachListItem(list, func(item runtime.Object) error {
 			obj, is := item.(client.Object)
 			found = found || is && obj.GetDeletionTimestamp() == nil && isData(c.GetName(), obj.GetName()) &&
-				slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == c.GetUID() })
+				slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return goesWith(c, owner) })
 			return nil
 		})
 		if found || err != nil {
@@ -86,6 +86,12 @@ func dataGoesWith(ctx context.Context, from client.Reader, c v1alpha1.Cluster, v
 		}
 	}
 	return false, nil
+}
+
+// goesWith says whether what has that owner is deleted after the cluster. Of its StatefulSet
+// Kubernetes makes an owner where another client changed what that does with its volumes.
+func goesWith(c v1alpha1.Cluster, owner metav1.OwnerReference) bool {
+	return owner.UID == c.GetUID() || owner.Kind == "StatefulSet" && owner.Name == c.GetName()
 }
 
 // isDataVolume says whether a claim has the name of a member's, or of the one that holds

@@ -199,6 +199,74 @@ func TestForeignOwnerIsRecorded(t *testing.T) {
 	w.awaitRecorded(c, v1alpha1.DeletionRetain)
 }
 
+// A cluster that is suspended while its first volume is filled can be made safe to delete.
+func TestSuspendedRestoreRecordsItsPolicy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	w.monday("")
+	w.create(w.keys())
+	w.simulation.restores.set(func(r *restores) { r.held = true })
+	c := w.restoring("orders", 1)
+	c.Common().DeletionPolicy = v1alpha1.DeletionDelete
+	w.create(c)
+	o := w.operate(0)
+	await(w, c, "restoring", func(v1alpha1.Cluster) bool { return w.simulation.restores.began() == 1 })
+	volume := w.claim("data-orders-0")
+	if w.get(volume); len(volume.OwnerReferences) == 0 {
+		t.Fatal("the volume does not go with the cluster")
+	}
+	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Suspend, c.Common().DeletionPolicy = true, v1alpha1.DeletionRetain })
+	w.awaitRecorded(c, v1alpha1.DeletionRetain)
+	if w.get(volume); len(volume.OwnerReferences) > 0 {
+		t.Errorf("the volume has the owners %v", volume.OwnerReferences)
+	}
+	w.awaitSteady(o)
+}
+
+// refuseClusters keeps all clients from creating clusters in the namespace.
+func (w *world) refuseClusters() {
+	w.t.Helper()
+	name := w.Namespace + "-no-clusters"
+	here := &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.Namespace}}}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"postgresclusters"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: "false", Message: "no clusters here"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}, MatchResources: here,
+	}}
+	for _, obj := range []client.Object{policy, binding} {
+		w.create(obj)
+		w.t.Cleanup(func() { _ = w.person.Delete(context.Background(), obj) })
+	}
+}
+
+// A Database whose cluster cannot be made has no data that goes with it, and can be deleted.
+func TestDeletionOfADatabaseWithoutCluster(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, postgresKind)
+	w.retainData()
+	w.refuseClusters()
+	apitest.Eventually(t, "no cluster can be made", func(ctx context.Context) (bool, string) {
+		err := w.person.Create(ctx, w.cluster("probe", 1), client.DryRunAll)
+		return apierrors.IsForbidden(err) || apierrors.IsInvalid(err), fmt.Sprint(err)
+	})
+	d := w.database("orders", 1)
+	d.Spec.DeletionPolicy = v1alpha1.DeletionDelete
+	w.create(d)
+	w.operate(0)
+	w.awaitRecorded(d, v1alpha1.DeletionDelete)
+	edit(w, d, func(d *v1alpha1.Database) { d.Spec.DeletionPolicy = v1alpha1.DeletionRetain })
+	w.awaitRecorded(d, v1alpha1.DeletionRetain)
+	if err := w.person.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitGone(d)
+}
+
 // A Database is held to the same: it cannot be deleted before its cluster retains the data,
 // since the garbage collector would delete that cluster as it was declared last.
 func TestDeletionOfADatabaseWaitsForRetain(t *testing.T) {

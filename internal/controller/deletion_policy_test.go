@@ -29,6 +29,13 @@ func claim(uid types.UID, name string) client.Object {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: ownedBy(uid, name)}
 }
 
+// ofSet is a volume that Kubernetes deletes after a StatefulSet.
+func ofSet(set string) client.Object {
+	c := claim("set", "data-orders-0")
+	c.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: set, UID: "set"}})
+	return c
+}
+
 func secretOwnedBy(uid types.UID, name string) client.Object {
 	return &corev1.Secret{ObjectMeta: ownedBy(uid, name)}
 }
@@ -67,6 +74,8 @@ func TestObserveDeletion(t *testing.T) {
 		"the cache does not show a CA yet":           {goes, nil, []client.Object{secretOwnedBy("a", "orders"+objects.SuffixCA)}, goes, true},
 		"an earlier version recorded nothing":        {"", nil, []client.Object{claim("a", "data-orders-0")}, goes, true},
 		"another client made data go":                {retain, []client.Object{claim("a", "data-orders-0")}, nil, goes, false},
+		"the cache shows one that its set takes":     {retain, []client.Object{ofSet("orders")}, nil, goes, false},
+		"one of another set":                         {retain, []client.Object{ofSet("orders-eu")}, nil, "", false},
 		"the volume of an earlier cluster is not it": {goes, []client.Object{claim("b", "data-orders-0")}, []client.Object{claim("b", "data-orders-0")}, retain, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -139,11 +139,14 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
+	suspended := p.c.Common().Suspend
 	if held, err := r.reconcileRestore(ctx, p, o); held || err != nil {
-		return err
+		if err != nil || p.plan.Step == nil || !p.plan.Step.Suspended {
+			return err
+		}
+		return r.executeStep(ctx, p)
 	}
 	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
-	suspended := p.c.Common().Suspend
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
 		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
 		Recorded: p.plan.Recorded, Claims: p.plan.Claims, Drift: p.c.Common().Drift, Suspend: suspended,

@@ -56,9 +56,10 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	// record that it is.
 	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
 	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
-	once := restoring || requests
+	retains := p.deletion == v1alpha1.DeletionRetain && before.DeletionPolicy != p.deletion
+	once := restoring || requests || retains
 	version := r.memory.findVersion(p.c)
-	if p.restored.mustRecord {
+	if p.restored.mustRecord || retains {
 		version = p.c.GetResourceVersion() // it is of the spec that was read
 	}
 	err = write(version)

@@ -2,8 +2,10 @@ package database
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,11 +41,14 @@ func (r *Reconciler) announceDeletion(ctx context.Context, d *v1alpha1.Database)
 func (o *observation) judgeDeletion(own v1alpha1.Cluster) v1alpha1.DeletionPolicy {
 	d := o.database
 	recorded := d.Status.DeletionPolicy
+	if own == nil && o.cluster != nil && isOwnedBy(o.cluster, d) {
+		own = o.cluster // it has another controller, and goes with the Database all the same
+	}
 	switch {
 	case d.Spec.DeletionPolicy == v1alpha1.DeletionDelete || d.DeletionTimestamp != nil:
 		return recorded
-	case own == nil && o.cluster != nil:
-		return v1alpha1.DeletionRetain // it belongs to another owner, and stays
+	case own == nil && (o.cluster != nil || o.absent):
+		return v1alpha1.DeletionRetain // it belongs to another owner, or there is none
 	case own == nil:
 		return recorded
 	case own.Common().DeletionPolicy == v1alpha1.DeletionDelete || own.CommonStatus().DeletionPolicy == v1alpha1.DeletionDelete:
@@ -52,6 +57,33 @@ func (o *observation) judgeDeletion(own v1alpha1.Cluster) v1alpha1.DeletionPolic
 		return v1alpha1.DeletionRetain
 	}
 	return recorded
+}
+
+// isOwnedBy says whether the garbage collector deletes a cluster after the Database,
+// also where another object controls it.
+func isOwnedBy(c v1alpha1.Cluster, d *v1alpha1.Database) bool {
+	return slices.ContainsFunc(c.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == d.UID })
+}
+
+// mayBeAbsent says whether it matters that the Database has no cluster: none could be made
+// after Delete was recorded, and none is to go.
+func (o *observation) mayBeAbsent() bool {
+	d := o.database
+	return d.DeletionTimestamp == nil && o.cluster == nil && o.former == nil &&
+		d.Spec.DeletionPolicy != v1alpha1.DeletionDelete && d.Status.DeletionPolicy == v1alpha1.DeletionDelete
+}
+
+// isAbsent asks the API server whether there is no cluster of any engine that has the name of
+// the Database: the cache may not show one yet.
+func (r *Reconciler) isAbsent(ctx context.Context, d *v1alpha1.Database) (bool, error) {
+	for _, e := range r.Engines {
+		there := &metav1.PartialObjectMetadata{}
+		there.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(e.Kind))
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(d), there); !apierrors.IsNotFound(err) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // isBehind says whether the cluster may be observed as it was before the last write of

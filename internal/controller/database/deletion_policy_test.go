@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +29,11 @@ func TestJudgeDeletion(t *testing.T) {
 	}
 	foreign := cluster(goes, goes)
 	foreign.SetOwnerReferences(nil)
+	adopted := cluster(goes, goes) // by another controller
+	adopted.SetOwnerReferences([]metav1.OwnerReference{{UID: orders().UID, Kind: "Database", Name: "orders"}, {UID: "other", Kind: "Other", Name: "x", Controller: new(true)}})
+	given := cluster(retain, retain)
+	given.SetOwnerReferences(adopted.GetOwnerReferences())
+	absent := func(o *observation) { o.absent = true }
 	records := func(p v1alpha1.DeletionPolicy) func(*observation) {
 		return func(o *observation) { o.sync.Settled, o.database.Status.DeletionPolicy = true, p }
 	}
@@ -52,7 +58,10 @@ func TestJudgeDeletion(t *testing.T) {
 		"it had recorded Delete":                   {observed(cluster(retain, ""), 7, records(goes)), goes},
 		"no cluster yet":                           {observed(nil, 0, records("")), ""},
 		"the cluster is not observed yet":          {observed(nil, 0, records(goes)), goes},
+		"no cluster can be made":                   {observed(nil, 0, records(goes), absent), retain},
 		"the cluster is another's":                 {observed(foreign, 7, records(goes)), retain},
+		"another controls it, and it goes":         {observed(adopted, 7, records(retain)), goes},
+		"another controls it, and its data stays":  {observed(given, 7, records(goes)), retain},
 		"it declares Delete, which is recorded":    {observed(cluster(retain, retain), 7, records(goes), declares), goes},
 		"it declares Delete, and cannot apply it":  {observed(foreign, 7, records(""), declares), ""},
 		"the cluster of another engine goes":       {observed(nil, 0, records(retain), former(goes, retain)), goes},

@@ -108,6 +108,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, err
 		}
 	}
+	if o.mayBeAbsent() {
+		if o.absent, err = r.isAbsent(ctx, d); err != nil {
+			return ctrl.Result{}, fmt.Errorf("look for the cluster: %w", err)
+		}
+	}
 	drifts := r.memory.addDrifts(d, o.sync.Drifts)
 	if o.gone || apierrors.IsConflict(o.err) {
 		// The cache is behind: of the Database, or of its cluster.
