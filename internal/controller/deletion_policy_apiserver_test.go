@@ -215,7 +215,9 @@ func TestSuspendedRestoreRecordsItsPolicy(t *testing.T) {
 	if w.get(volume); len(volume.OwnerReferences) == 0 {
 		t.Fatal("the volume does not go with the cluster")
 	}
-	edit(w, c, func(c v1alpha1.Cluster) { c.Common().Suspend, c.Common().DeletionPolicy = true, v1alpha1.DeletionRetain })
+	edit(w, c, func(c v1alpha1.Cluster) {
+		c.Common().Suspend, c.Common().DeletionPolicy = true, v1alpha1.DeletionRetain
+	})
 	w.awaitRecorded(c, v1alpha1.DeletionRetain)
 	if w.get(volume); len(volume.OwnerReferences) > 0 {
 		t.Errorf("the volume has the owners %v", volume.OwnerReferences)
