@@ -178,6 +178,7 @@ func (e *Elector) NewHandlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		postgresapi.VotePath:    e.newHandler(e.serveVote),
 		postgresapi.ConfirmPath: e.newHandler(e.serveConfirm),
+		postgresapi.ReleasePath: e.newHandler(e.serveRelease),
 		postgresapi.ReleasedPath: e.newHandler(func(*http.Request) (any, error) {
 			e.mail.post(func() { e.core.step(election.LeaseChanged{}, replies{}) })
 			return struct{}{}, nil
