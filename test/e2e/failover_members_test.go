@@ -79,6 +79,7 @@ func emptyVolume(f *failover) time.Duration {
 func slotsExhausted(f *failover) time.Duration {
 	before, since := f.currentLeadership(), f.history.Now()
 	var taken []*pgx.Conn
+	client := f.newServiceWriter("many", f.otherNode(f.primaryPod().Spec.NodeName))
 	free := func() {
 		for _, conn := range taken {
 			ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
@@ -90,7 +91,7 @@ func slotsExhausted(f *failover) time.Duration {
 	f.t.Cleanup(free)
 	eventually(f.t, readyTimeout, "no connection is left", func(ctx context.Context) error {
 		for range 500 {
-			conn, err := f.w.connect(ctx)
+			conn, err := client.connect(ctx)
 			if err != nil && strings.Contains(err.Error(), "53300") {
 				return nil
 			}
@@ -110,6 +111,7 @@ func slotsExhausted(f *failover) time.Duration {
 	}
 	f.t.Logf("%d connections were taken", len(taken))
 	free()
+	_ = client.from.Close()
 	return f.endEvent("connections used up", since, true)
 }
 
@@ -154,7 +156,7 @@ func readersHoldReplay(f *failover) time.Duration {
 		}
 		return nil
 	})
-	return podForced(f)
+	return podForced(&f.trial)
 }
 
 // candidateFull: the volume of one replica is full when the primary is lost. A member

@@ -48,42 +48,21 @@ var comparisons = map[string]comparison{
 	eventAPIStopped: {"", "no failed write"},
 }
 
-// endEvent notes what the clients saw of an event, waits until all is well, and checks
-// all writes. After an orderly change none may be lost.
-//
-// A gap that the times of the Lease do not explain is logged, with what the members wrote.
-func (f *failover) endEvent(event string, since time.Duration, orderly bool) (gap time.Duration) {
-	f.t.Helper()
-	f.w.goesOn(f.t)
-	m := measurement{event: event, gap: f.history.LongestGap(since, viaService), refused: f.history.LongestRefusal(since)}
-	f.awaitReported()
-	if orderly {
-		f.checkNothingLost()
-	} else {
-		m.lost = f.checkWrites()
-	}
-	*f.measured = append(*f.measured, m)
-	if m.gap > unexplainedGap {
-		f.t.Logf("%s: no write was acknowledged for %s", event, m.gap)
-		dumpNamespace(f.t, f.namespace)
-	}
-	return m.gap
-}
-
 // report prints what was measured.
 func (f *failover) report() {
 	f.t.Helper()
 	if len(*f.measured) > 0 {
-		f.t.Log(formatMeasurements(*f.measured))
+		f.t.Log(formatMeasurements(*f.measured, comparisons))
 	}
 }
 
-// unexplainedGap is longer than the Lease, an election and a promotion take.
+// unexplainedGap is longer than the Lease, an election and a promotion take, and than a
+// group of MySQL waits for a member that is silent.
 const unexplainedGap = 25 * time.Second
 
 // formatMeasurements is a table in Markdown with a row for each event, in the order in
-// which they came first.
-func formatMeasurements(measured []measurement) string {
+// which they came first. Known is what to compare it with; nil for nothing.
+func formatMeasurements(measured []measurement, known map[string]comparison) string {
 	var order []string
 	of := map[string][]measurement{}
 	for _, m := range measured {
@@ -92,18 +71,22 @@ func formatMeasurements(measured []measurement) string {
 		}
 		of[m.event] = append(of[m.event], m)
 	}
-	table := []string{"",
-		"| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | acknowledged rows lost | CloudNativePG 1.30.0 | target |",
-		"|---|---|---|---|---|---|---|"}
+	heading, line := "| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | acknowledged rows lost |", "|---|---|---|---|---|"
+	if known != nil {
+		heading, line = heading+" CloudNativePG 1.30.0 | target |", line+"---|---|"
+	}
+	table := []string{"", heading, line}
 	for _, event := range order {
 		var gaps, refusals []time.Duration
 		lost := 0
 		for _, m := range of[event] {
 			gaps, refusals, lost = append(gaps, m.gap), append(refusals, m.refused), lost+m.lost
 		}
-		known := comparisons[event]
-		table = append(table, fmt.Sprintf("| %s | %d | %s | %s | %d | %s | %s |",
-			event, len(gaps), formatSpread(gaps), formatSpread(refusals), lost, known.peer, known.target))
+		row := fmt.Sprintf("| %s | %d | %s | %s | %d |", event, len(gaps), formatSpread(gaps), formatSpread(refusals), lost)
+		if known != nil {
+			row += fmt.Sprintf(" %s | %s |", known[event].peer, known[event].target)
+		}
+		table = append(table, row)
 	}
 	return strings.Join(table, "\n")
 }

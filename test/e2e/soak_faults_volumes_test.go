@@ -186,7 +186,7 @@ func retainedVolume(f *failover) {
 	last, since := f.leadByLast(), f.history.Now()
 	f.scaleTo(failoverMembers - 1)
 	f.waitReady()
-	podForced(f)
+	podForced(&f.trial)
 	before := f.currentLeadership()
 	var nodes corev1.NodeList
 	must(f.t, env.client.List(f.t.Context(), &nodes), "list the nodes")
