@@ -40,6 +40,13 @@ type kind struct {
 	lease string
 	// poison is a variable that changes how the database works.
 	poison string
+	// memory is the least limit that a member of a small cluster runs with.
+	memory string
+	// saves says that Holdfast makes backups of the kind.
+	saves bool
+	// turns are those of its tests, where the nodes' memory limits how many may run; nil
+	// for no limit.
+	turns *turns
 	// reloaded and restarted are specs that ask for other settings, such as
 	// members take up while they run and with a restart.
 	reloaded, restarted string
@@ -72,8 +79,10 @@ type database interface {
 	// awaitUnited says by the test's failure what keeps the members from being one
 	// cluster of so many.
 	awaitUnited(c *subject, members int)
-	// applicationCommand puts one that writes into a pod, and is the command to start
-	// it; tale reads what it reports.
+	// applicationImage is that of a pod for an application.
+	applicationImage(t *testing.T) string
+	// applicationCommand puts one that writes into such a pod, and is the command to
+	// start it; hearLine reads what it reports.
 	applicationCommand(c *subject, app *clientPod) []string
 	// writtenNumbers are the numbers of the application that a member has.
 	writtenNumbers(c *subject, ordinal int) []int
@@ -82,7 +91,18 @@ type database interface {
 }
 
 // allKinds are the kinds under test.
-func allKinds() []*kind { return []*kind{postgres, etcd} }
+func allKinds() []*kind { return []*kind{postgres, etcd, mysql} }
+
+// newPart is a test with the kind, which waits for its turn.
+func (k *kind) newPart(name string, run func(*testing.T, *kind)) part {
+	return part{k.prefix + name, func(t *testing.T) {
+		if k.turns != nil {
+			k.turns.awaitTurn(k.turns.takePlace())
+			t.Cleanup(k.turns.endTurn)
+		}
+		run(t, k)
+	}}
+}
 
 // badManifest is one that the API server refuses: the spec's lines come on top
 // of the least that a spec must say, null takes a field away.
