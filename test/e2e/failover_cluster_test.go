@@ -187,6 +187,9 @@ func (postgresFailovers) awaitCaughtUp(c *subject, primary string) {
 	(&cluster{c}).awaitCaughtUp(primary)
 }
 
+// losesNothing: replication is asynchronous unless the spec asks for more.
+func (postgresFailovers) losesNothing() bool { return false }
+
 func (postgresFailovers) keptRows(c *subject, pod string) map[string][]int {
 	c.t.Helper()
 	return (&cluster{c}).keptRows(pod)

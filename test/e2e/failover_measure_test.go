@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -22,6 +23,11 @@ type measuredEvent struct {
 	apart time.Duration
 	// upgrades needs two minor versions, and begins with the older one.
 	upgrades bool
+	// members and spec of its cluster, where they are other than usual.
+	members int32
+	spec    []string
+	// once says that it happens once, however often the others do: it takes long.
+	once bool
 }
 
 // crashesApart is between two crashes: those in a row are another event, as the agent
@@ -63,9 +69,15 @@ func measureEvents(t *testing.T, runs int, events []measuredEvent, begin func(*t
 	var measured []measurement
 	for _, event := range events {
 		t.Run(event.name, func(t *testing.T) {
+			began := time.Now()
 			f := begin(t, event)
+			measured = append(measured, measurement{event: fmt.Sprintf("created with %d members", len(f.c.listPods())), whole: f.ready.Sub(began)})
 			f.measured = &measured
-			for n := range runs {
+			count := runs
+			if event.once {
+				count = 1
+			}
+			for n := range count {
 				f.runPart(t, strconv.Itoa(n+1), func(f *trial) { event.run(f) })
 				time.Sleep(event.apart)
 			}
@@ -98,6 +110,7 @@ func rollingRestart(f *trial, setting string, least int) time.Duration {
 	}
 	f.c.changeSpec(fmt.Sprintf(`parameters: {%s: "%d"}`, setting, value))
 	f.c.waitReady()
+	eventually(f.c.t, serviceTimeout, "the setting is in force", func(ctx context.Context) error { return f.c.kind.inForce(ctx, f.c.getCluster()) })
 	return f.endEvent(eventRollingRestart, since, true)
 }
 

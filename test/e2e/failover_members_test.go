@@ -61,15 +61,12 @@ func allPodsDeleted(f *failover) time.Duration {
 
 // emptyVolume: the primary's volume is lost with its pod. A pod of the same name has an
 // empty one, and does not lead with it.
-func emptyVolume(f *failover) time.Duration {
-	before, since := f.currentLeadership(), f.history.Now()
-	pod := f.primaryPod()
-	var ordinal int
-	_, err := fmt.Sscanf(strings.TrimPrefix(pod.Name, f.name+"-"), "%d", &ordinal)
-	must(f.t, err, "read the ordinal of "+pod.Name)
-	f.loseVolumes(ordinal)
+func emptyVolume(f *trial) time.Duration {
+	before, since := f.currentTerm(), f.history.Now()
+	pod := f.leadingPod()
+	f.c.loseVolumes(f.c.ordinalOf(pod.Name))
 	if next := f.awaitSuccessor(before); next.Name == pod.Name {
-		f.t.Errorf("%s leads on an empty volume", pod.Name)
+		f.c.t.Errorf("%s leads on an empty volume", pod.Name)
 	}
 	return f.endEvent("primary's volume lost", since, false)
 }
@@ -210,14 +207,8 @@ func leaderScaledAway(f *failover) time.Duration {
 // leadByLast has the member of the highest ordinal lead.
 func (f *failover) leadByLast() (last string) {
 	f.t.Helper()
-	last = f.podName(failoverMembers - 1)
-	if f.primaryPod().Name != last {
-		before := f.currentLeadership()
-		f.requestSwitchover("e2e-to-last", last)
-		f.awaitSuccessor(before)
-	}
-	f.awaitReported()
-	return last
+	f.leadBy(failoverMembers - 1)
+	return f.podName(failoverMembers - 1)
 }
 
 // recreatedSmaller: the last member leads, the cluster is deleted under Retain and made

@@ -10,18 +10,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
+	"testing"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/holdfast-db/holdfast/test/netns"
-	"github.com/holdfast-db/holdfast/test/podprocess"
 )
 
 // mysqlFailovers is how the tests of failovers get at MySQL.
 type mysqlFailovers struct{}
+
+// losesNothing: a majority of the group has a transaction before it is acknowledged.
+func (mysqlFailovers) losesNothing() bool { return true }
 
 // readLeadership is the pod that Services lead to: members elect without a Lease.
 func (mysqlFailovers) readLeadership(ctx context.Context, c *subject) (leadership, error) {
@@ -38,10 +38,15 @@ func (mysqlFailovers) readLeadership(ctx context.Context, c *subject) (leadershi
 // newRows knows the connection Secret, and an address in place of the Service's name.
 func (mysqlFailovers) newRows(c *subject, address string) openRows {
 	c.t.Helper()
-	secret := c.readSecret("-app")
+	return openMySQLRows(c.t, c.readSecret("-app"), address)
+}
+
+// openMySQLRows opens connections by what a connection Secret says.
+func openMySQLRows(t *testing.T, secret map[string][]byte, address string) openRows {
+	t.Helper()
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(secret["ca.crt"]) {
-		c.t.Fatal("the connection Secret has no ca.crt")
+		t.Fatal("the connection Secret has no ca.crt")
 	}
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.DBName = string(secret["username"]), string(secret["password"]), string(secret["dbname"])
@@ -105,9 +110,19 @@ func (s mysqlSession) close(context.Context) {
 	_ = s.pool.Close()
 }
 
-func (mysqlFailovers) awaitCaughtUp(c *subject, _ string) {
+// awaitCaughtUp: Ready stays while a member is away, so the group is asked.
+func (mysqlFailovers) awaitCaughtUp(c *subject, primary string) {
 	c.t.Helper()
-	for n := range c.listPods() {
+	c.waitFor(readyTimeout, "all members serve", checkWhole)
+	pods := c.listPods()
+	eventually(c.t, readyTimeout, primary+" sees all members online", func(ctx context.Context) error {
+		online, err := listOnline(ctx, c.namespace, primary)
+		if err == nil && len(online) != len(pods) {
+			err = fmt.Errorf("of %d it sees %v", len(pods), online)
+		}
+		return err
+	})
+	for n := range pods {
 		c.awaitApplied(n)
 	}
 }
@@ -126,70 +141,27 @@ func (mysqlFailovers) readContent(c *subject, pod string) map[string]string {
 	return content
 }
 
-// Names of events that only MySQL's table has.
-const (
-	eventServerKilled     = "mysqld of the primary killed"
-	eventTwoServersKilled = "mysqld of two members killed, that of the primary too"
-	eventAllServersKilled = "mysqld of all members killed"
-	eventReplicaCut       = "a replica cut off for 30 s"
-)
-
-// mysqlEvents are the rows of MySQL's table.
-var mysqlEvents = []measuredEvent{
-	{name: "Switchover", run: switchover},
-	{name: "PodDeleted", run: podDeleted},
-	{name: "PodForced", run: podForced},
-	{name: "NodeDrained", run: nodeDrained},
-	{name: "RollingRestart", run: func(f *trial) time.Duration { return rollingRestart(f, "innodb_purge_threads", 2) }},
-	{name: "ServerKilled", run: primaryServerKilled, apart: crashesApart},
-	{name: "NodeCutOff", run: nodeCutOff},
-	{name: "TwoServersKilled", run: func(f *trial) time.Duration { return serversKilled(f, eventTwoServersKilled, 2) }, apart: crashesApart},
-	{name: "AllServersKilled", run: func(f *trial) time.Duration { return serversKilled(f, eventAllServersKilled, failoverMembers) }, apart: crashesApart},
-	{name: "ReplicaCutOff", run: replicaCutOff},
-	{name: "OperatorAway", run: operatorAway},
-	{name: "APIServerStopped", run: apiServerStopped},
+// newMySQLTrial is a cluster of MySQL whose status is not followed, under a client.
+func newMySQLTrial(t *testing.T, members int32, spec ...string) *trial {
+	t.Helper()
+	needLocalCluster(t)
+	return newTrial(createUnwatched(t, mysql, members, spec...), mysqlFailovers{})
 }
 
-// primaryServerKilled: the group expels the member, and another one leads. Nothing is
-// lost: a majority has what was acknowledged.
-func primaryServerKilled(f *trial) time.Duration {
-	pod, before, since := f.leadingPod(), f.currentTerm(), f.history.Now()
-	killInPod(f.c.t, pod, podprocess.Postmaster)
-	f.awaitSuccessor(before)
-	return f.endEvent(eventServerKilled, since, true)
+// serverOf is the UUID of a member's data: a copy has another one.
+func (c *subject) serverOf(ordinal int) string {
+	c.t.Helper()
+	return c.runMySQL(ordinal, "select @@server_uuid")
 }
 
-// serversKilled: the servers of so many members end at the same time, that of the primary
-// first. The group has no majority any more, and starts again with all that was on their
-// disks.
-func serversKilled(f *trial, event string, count int) time.Duration {
-	primary, since := f.leadingPod(), f.history.Now()
-	killed := []corev1.Pod{*primary}
-	for _, pod := range f.c.listPods() {
-		if pod.UID != primary.UID && len(killed) < count {
-			killed = append(killed, pod)
+// awaitOtherServer waits until a member runs on other data.
+func (c *subject) awaitOtherServer(ordinal int, before string) {
+	c.t.Helper()
+	eventually(c.t, readyTimeout, c.podName(ordinal)+" runs on a copy", func(ctx context.Context) error {
+		now, err := queryMySQL(ctx, c.namespace, c.podName(ordinal), "select @@server_uuid")
+		if err == nil && now == before {
+			err = errors.New("it is the same server")
 		}
-	}
-	for i := range killed {
-		killInPod(f.c.t, &killed[i], podprocess.Postmaster)
-	}
-	return f.endEvent(event, since, true)
-}
-
-// replicaAway is longer than a group waits for a member.
-const replicaAway = 30 * time.Second
-
-// replicaCutOff: a replica reaches nothing, and then comes back. The primary stays.
-func replicaCutOff(f *trial) time.Duration {
-	replica, before, since := f.chooseReplica(), f.currentTerm(), f.history.Now()
-	heal := cutPod(f.c.t, replica, bothWays)
-	f.awaitDegraded(replica.Name)
-	time.Sleep(time.Duration(max(0, replicaAway-(f.history.Now()-since)))) // the fault itself
-	f.w.goesOn(f.c.t)
-	heal()
-	gap := f.endEvent(eventReplicaCut, since, true)
-	if now := f.currentTerm(); now != before {
-		f.c.t.Errorf("%s leads, before %s", now.holder, before.holder)
-	}
-	return gap
+		return err
+	})
 }

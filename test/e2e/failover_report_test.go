@@ -16,6 +16,9 @@ type measurement struct {
 	// gap is the longest time without an acknowledged write, refused the longest one
 	// without a new connection that takes writes.
 	gap, refused time.Duration
+	// whole is how long it took until all members served again and had everything; with
+	// an outage of the API server or the operator, that is part of it.
+	whole time.Duration
 	// lost is how many acknowledged rows were lost.
 	lost int
 }
@@ -29,7 +32,6 @@ const (
 	eventForced         = "pod deleted by force"
 	eventNodeCut        = "node cut off"
 	eventAPIStopped     = "API server stopped for 60 s"
-	eventNoOperator     = "pod deleted by force without the operator"
 	eventRollingRestart = "rolling restart"
 	eventMinorUpgrade   = "minor upgrade"
 )
@@ -61,7 +63,7 @@ func (f *failover) report() {
 const unexplainedGap = 25 * time.Second
 
 // formatMeasurements is a table in Markdown with a row for each event, in the order in
-// which they came first. Known is what to compare it with; nil for nothing.
+// which they came first. Known is what to compare it with.
 func formatMeasurements(measured []measurement, known map[string]comparison) string {
 	var order []string
 	of := map[string][]measurement{}
@@ -71,27 +73,36 @@ func formatMeasurements(measured []measurement, known map[string]comparison) str
 		}
 		of[m.event] = append(of[m.event], m)
 	}
-	heading, line := "| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | acknowledged rows lost |", "|---|---|---|---|---|"
-	if known != nil {
-		heading, line = heading+" CloudNativePG 1.30.0 | target |", line+"---|---|"
+	heading, line := "| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | until all members serve: min, median, max | acknowledged rows lost |", "|---|---|---|---|---|---|"
+	hasPeer := false
+	for _, c := range known {
+		hasPeer = hasPeer || c.peer != ""
 	}
+	if hasPeer {
+		heading, line = heading+" CloudNativePG 1.30.0 |", line+"---|"
+	}
+	heading, line = heading+" target |", line+"---|"
 	table := []string{"", heading, line}
 	for _, event := range order {
-		var gaps, refusals []time.Duration
+		var gaps, refusals, wholes []time.Duration
 		lost := 0
 		for _, m := range of[event] {
-			gaps, refusals, lost = append(gaps, m.gap), append(refusals, m.refused), lost+m.lost
+			gaps, refusals, wholes, lost = append(gaps, m.gap), append(refusals, m.refused), append(wholes, m.whole), lost+m.lost
 		}
-		row := fmt.Sprintf("| %s | %d | %s | %s | %d |", event, len(gaps), formatSpread(gaps), formatSpread(refusals), lost)
-		if known != nil {
-			row += fmt.Sprintf(" %s | %s |", known[event].peer, known[event].target)
+		row := fmt.Sprintf("| %s | %d | %s | %s | %s | %d |", event, len(gaps), formatSpread(gaps), formatSpread(refusals), formatSpread(wholes), lost)
+		if hasPeer {
+			row += " " + known[event].peer + " |"
 		}
-		table = append(table, row)
+		table = append(table, row+" "+known[event].target+" |")
 	}
 	return strings.Join(table, "\n")
 }
 
+// formatSpread has a dash for what was not measured.
 func formatSpread(measured []time.Duration) string {
 	least, middle, most := writehistory.Spread(measured)
+	if most == 0 {
+		return "–"
+	}
 	return fmt.Sprintf("%.2f s, %.2f s, %.2f s", least.Seconds(), middle.Seconds(), most.Seconds())
 }

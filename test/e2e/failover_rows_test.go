@@ -106,10 +106,18 @@ func (w *rowWriter) start(t *testing.T, loops ...func(context.Context)) {
 }
 
 // connectFrom opens a connection within the time that a client gives it.
-func (w *rowWriter) connectFrom(ctx context.Context, from *netns.Namespace) (rowSession, error) {
+func connectFrom(ctx context.Context, open openRows, from *netns.Namespace) (rowSession, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	return w.open(ctx, from)
+	return open(ctx, from)
+}
+
+// connectBy has the client connect with other credentials from now on.
+func (w *rowWriter) connectBy(open openRows) {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	w.disconnect()
+	w.open = open
 }
 
 func (w *rowWriter) disconnect() {
@@ -124,7 +132,7 @@ func (w *rowWriter) disconnect() {
 // makeTable makes the table, as the application itself: tables that the superuser makes
 // are not its own.
 func (w *rowWriter) makeTable(ctx context.Context) error {
-	session, err := w.connectFrom(ctx, w.from)
+	session, err := connectFrom(ctx, w.open, w.from)
 	if err != nil {
 		return err
 	}
@@ -160,7 +168,7 @@ func (w *rowWriter) writeRow(ctx context.Context) {
 
 func (w *rowWriter) writeOnce(ctx context.Context, row *writehistory.Write) (err error) {
 	if w.session == nil {
-		if w.session, err = w.connectFrom(ctx, w.from); err != nil {
+		if w.session, err = connectFrom(ctx, w.open, w.from); err != nil {
 			w.session = nil
 			return err
 		}
@@ -188,9 +196,9 @@ func (w *rowWriter) tryConnections(ctx context.Context) {
 
 func (w *rowWriter) tryConnection(ctx context.Context) error {
 	w.turn.Lock()
-	from := w.from
+	from, open := w.from, w.open
 	w.turn.Unlock()
-	session, err := w.connectFrom(ctx, from)
+	session, err := connectFrom(ctx, open, from)
 	if err != nil {
 		return err
 	}
@@ -217,6 +225,16 @@ func (w *rowWriter) countWrites(since time.Duration) (acknowledged, failed int) 
 		}
 	}
 	return acknowledged, failed
+}
+
+// countSent are the acknowledged writes that were sent since a time.
+func (w *rowWriter) countSent(since time.Duration) (acknowledged int) {
+	for _, row := range w.history.Writes(since, w.client) {
+		if row.Acknowledged && row.Sent >= since {
+			acknowledged++
+		}
+	}
+	return acknowledged
 }
 
 // goesOn waits until writes that are sent from now on are acknowledged.

@@ -34,6 +34,11 @@ type trial struct {
 	lost int
 	// measured are the events so far, of all parts of the test.
 	measured *[]measurement
+	// identifier of the cluster, which stays, and ready, when it was Ready first.
+	identifier string
+	ready      time.Time
+	// startOperator starts the operator again; nil while it runs.
+	startOperator func()
 }
 
 // failoverDatabase is how the tests of failovers get at a kind's primary and its rows.
@@ -42,12 +47,16 @@ type failoverDatabase interface {
 	readLeadership(ctx context.Context, c *subject) (leadership, error)
 	// newRows opens connections of an application to an address.
 	newRows(c *subject, address string) openRows
-	// awaitCaughtUp waits until every other member has what the primary has now.
+	// awaitCaughtUp waits until every other member follows the primary and has what that
+	// has now.
 	awaitCaughtUp(c *subject, primary string)
 	// keptRows are the numbers that a member has, by client.
 	keptRows(c *subject, pod string) map[string][]int
 	// readContent is a checksum of each table of a member.
 	readContent(c *subject, pod string) map[string]string
+	// losesNothing says that a majority has what is acknowledged, so that no loss of a
+	// primary loses any of it, and one that is cut off acknowledges nothing.
+	losesNothing() bool
 }
 
 // leadership is who leads. The numbers are those of the Lease; of a kind whose members
@@ -68,8 +77,8 @@ func (l leadership) checkFollows(before leadership) error {
 // newTrial starts the client on a cluster that is ready.
 func newTrial(c *subject, db failoverDatabase) *trial {
 	c.t.Helper()
-	c.waitReady()
-	f := &trial{c: c, db: db, history: writehistory.NewRecorder(), measured: &[]measurement{}}
+	identifier := c.waitReady().CommonStatus().SystemIdentifier
+	f := &trial{c: c, db: db, history: writehistory.NewRecorder(), measured: &[]measurement{}, identifier: identifier, ready: time.Now()}
 	f.w = f.startWriterThrough(c.otherNode(f.leadingPod().Spec.NodeName))
 	return f
 }
@@ -106,9 +115,7 @@ func unwatched(t *testing.T, k *kind) *subject {
 // startWriterThrough writes through the cluster's -rw Service from a node.
 func (f *trial) startWriterThrough(node string) *rowWriter {
 	f.c.t.Helper()
-	var service corev1.Service
-	f.c.readObject(&service, f.c.name+"-rw")
-	w := f.newRowWriter(viaService, service.Spec.ClusterIP)
+	w := f.newRowWriter(viaService, f.serviceAddress())
 	w.enterNode(f.c.t, node)
 	eventually(f.c.t, serviceTimeout, "the table is made through the Service", w.makeTable)
 	w.start(f.c.t, w.writeRows, w.tryConnections)
@@ -133,6 +140,14 @@ func (f *trial) startWriterInside(pod *corev1.Pod) *rowWriter {
 	w.start(f.c.t, w.writeRows)
 	w.goesOn(f.c.t)
 	return w
+}
+
+// serviceAddress is that of the Service through which applications write.
+func (f *trial) serviceAddress() string {
+	f.c.t.Helper()
+	var service corev1.Service
+	f.c.readObject(&service, f.c.name+f.c.kind.entry)
+	return service.Spec.ClusterIP
 }
 
 func (f *trial) newRowWriter(client, address string) *rowWriter {
@@ -236,6 +251,30 @@ func (f *trial) awaitReported() {
 	})
 }
 
+// leadBy has a certain member lead, and waits until all is well.
+func (f *trial) leadBy(ordinal int) {
+	f.c.t.Helper()
+	if f.leadingPod().Name != f.c.podName(ordinal) {
+		before := f.currentTerm()
+		f.c.requestSwitchover(fmt.Sprintf("e2e-%d", f.history.Now()), f.c.podName(ordinal))
+		f.awaitSuccessor(before)
+	}
+	f.awaitReported()
+}
+
+// expectNoWrites lets time pass in which another member could have been elected.
+func (f *trial) expectNoWrites(period time.Duration) {
+	f.c.t.Helper()
+	since := f.history.Now()
+	time.Sleep(period)
+	for _, row := range f.history.Writes(since) {
+		if row.Acknowledged && row.Sent >= since {
+			f.c.t.Errorf("write %d of %s is acknowledged by %s on timeline %d while no member may lead", row.Number, row.Client, row.Server, row.Timeline)
+			return
+		}
+	}
+}
+
 // chooseReplica is a pod that does not lead.
 func (f *trial) chooseReplica() *corev1.Pod {
 	f.c.t.Helper()
@@ -285,24 +324,18 @@ func (f *trial) checkWrites() int {
 	for _, pod := range f.c.listPods() {
 		contents[pod.Name] = f.db.readContent(f.c, pod.Name)
 	}
-	if err := writehistory.CompareContent(contents); err != nil {
-		f.c.t.Errorf("the members differ: %v", err)
+	if len(contents) > 1 { // one member alone has no other to be compared with
+		if err := writehistory.CompareContent(contents); err != nil {
+			f.c.t.Errorf("the members differ: %v", err)
+		}
 	}
 	before := f.lost
 	f.lost = writehistory.CountLost(losses)
 	return f.lost - before
 }
 
-// checkNothingLost is checkWrites after an orderly change.
-func (f *trial) checkNothingLost() {
-	f.c.t.Helper()
-	if lost := f.checkWrites(); lost != 0 {
-		f.c.t.Errorf("%d acknowledged writes are lost, though nothing was cut off", lost)
-	}
-}
-
 // endEvent notes what the clients saw of an event, waits until all is well, and checks
-// all writes. After an orderly change none may be lost.
+// all writes. After an orderly change none may be lost, nor of a database that loses none.
 //
 // A gap that the times of the members' agreement do not explain is logged, with what the
 // members wrote.
@@ -310,15 +343,23 @@ func (f *trial) endEvent(event string, since time.Duration, orderly bool) (gap t
 	f.c.t.Helper()
 	f.w.goesOn(f.c.t)
 	m := measurement{event: event, gap: f.history.LongestGap(since, viaService), refused: f.history.LongestRefusal(since)}
+	if f.startOperator != nil {
+		m.event += withoutOperatorSuffix
+		f.startOperator()
+		f.startOperator = nil
+	}
 	f.awaitReported()
-	if orderly {
-		f.checkNothingLost()
-	} else {
-		m.lost = f.checkWrites()
+	f.db.awaitCaughtUp(f.c, f.leadingPod().Name)
+	m.whole = f.history.Now() - since
+	if now := f.c.getCluster().CommonStatus().SystemIdentifier; now != f.identifier {
+		f.c.t.Errorf("%s: other data was made: it is %s, before %s", m.event, now, f.identifier)
+	}
+	if m.lost = f.checkWrites(); m.lost > 0 && (orderly || f.db.losesNothing()) {
+		f.c.t.Errorf("%s: %d acknowledged writes are lost", m.event, m.lost)
 	}
 	*f.measured = append(*f.measured, m)
 	if m.gap > unexplainedGap {
-		f.c.t.Logf("%s: no write was acknowledged for %s", event, m.gap)
+		f.c.t.Logf("%s: no write was acknowledged for %s", m.event, m.gap)
 		dumpNamespace(f.c.t, f.c.namespace)
 	}
 	return m.gap

@@ -49,10 +49,10 @@ func fluxIdleSyncs(t *testing.T) {
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			if filepath.Base(folder) != "mysqlcluster" { // its servers need the most of the nodes: it comes first, alone
-				place := turns.takePlace()
+				place := turns.takePlace(filepath.Base(folder))
 				t.Parallel()
 				turns.awaitTurn(place)
-				t.Cleanup(turns.endTurn)
+				t.Cleanup(func() { turns.endTurn(place) })
 			}
 			r := newRepository(t, newNamespace(t, ""), "shop")
 			r.createSource()

@@ -26,7 +26,7 @@ var mysql = &kind{
 	lease:     "-members",
 	poison:    "MYSQL_HOME",
 	memory:    "1Gi",
-	turns:     newTurns(mysqlAtOnce),
+	alone:     true,
 	reloaded:  `parameters: {max_connections: "123"}`,
 	restarted: `parameters: {innodb_purge_threads: "2"}`,
 	drifts: []drift{
@@ -56,10 +56,6 @@ var mysql = &kind{
 	list:     func() client.ObjectList { return &v1alpha1.MySQLClusterList{} },
 	database: mysqlDatabase{},
 }
-
-// mysqlAtOnce is how many tests with MySQL run side by side: a member takes 700 MiB, and
-// most tests have three.
-const mysqlAtOnce = 2
 
 func mysqlMistakes() []mistake {
 	return []mistake{
@@ -191,14 +187,14 @@ func (mysqlDatabase) awaitUnited(c *subject, members int) {
 	c.checkSameContent(members)
 }
 
-// inserts one row after the other, each over a new connection. A server that stands
-// still would hold the client for ever.
+// mysqlInserts inserts one row after the other, each over a new connection. Each one starts
+// a program, so it rests in between.
 const mysqlInserts = mysqlClient + `
 n=0
 while [ ! -e ` + until + ` ]; do
 	n=$((n+1))
 	query "insert into written values ($n)" && echo "ack $n $(date +%s%3N)"
-	sleep 0.2
+	sleep 0.5
 done`
 
 func (mysqlDatabase) applicationCommand(c *subject, app *clientPod) []string {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,9 +45,9 @@ type kind struct {
 	memory string
 	// saves says that Holdfast makes backups of the kind.
 	saves bool
-	// turns are those of its tests, where the nodes' memory limits how many may run; nil
-	// for no limit.
-	turns *turns
+	// alone says that its tests run one after the other and beside no other, but for the
+	// few of make e2e: three of its servers occupy a machine of two cores.
+	alone bool
 	// reloaded and restarted are specs that ask for other settings, such as
 	// members take up while they run and with a restart.
 	reloaded, restarted string
@@ -93,15 +94,9 @@ type database interface {
 // allKinds are the kinds under test.
 func allKinds() []*kind { return []*kind{postgres, etcd, mysql} }
 
-// newPart is a test with the kind, which waits for its turn.
-func (k *kind) newPart(name string, run func(*testing.T, *kind)) part {
-	return part{k.prefix + name, func(t *testing.T) {
-		if k.turns != nil {
-			k.turns.awaitTurn(k.turns.takePlace())
-			t.Cleanup(k.turns.endTurn)
-		}
-		run(t, k)
-	}}
+// kindsTogether are those whose tests run side by side.
+func kindsTogether() []*kind {
+	return slices.DeleteFunc(allKinds(), func(k *kind) bool { return k.alone })
 }
 
 // badManifest is one that the API server refuses: the spec's lines come on top

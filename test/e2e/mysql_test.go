@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -92,8 +90,7 @@ func mysqlSurvivesEvents(c *subject) {
 	members := len(c.listPods())
 	w := c.startWriter()
 	target := c.podName((c.findLeading() + 1) % members)
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"e2e@%s"}}}`, v1alpha1.AnnotationSwitchover, target)
-	must(c.t, env.client.Patch(c.t.Context(), c.getCluster(), client.RawPatch(types.MergePatchType, patch)), "request a switchover")
+	c.requestSwitchover("e2e", target)
 	c.waitFor(readyTimeout, target+" leads", func(obj v1alpha1.Cluster) error {
 		if now := obj.CommonStatus().Primary; now != target {
 			return fmt.Errorf("%s leads", now)

@@ -39,7 +39,7 @@ func singleFaults() []singleFault {
 		{"LeaseSetBackWhileCutOff", func(f *failover) { leaseSetBack(f, true) }, nil},
 		{"LeaseDurationChanged", leaseDurationChanged, nil},
 		{"AllPodsDeleted", func(f *failover) { allPodsDeleted(f) }, nil},
-		{"EmptyVolume", func(f *failover) { emptyVolume(f) }, nil},
+		{"EmptyVolume", func(f *failover) { emptyVolume(&f.trial) }, nil},
 		{"EmptyVoter", emptyVoter, nil},
 		{"RetainedVolume", retainedVolume, nil},
 		{"VolumeDiscarded", volumeDiscarded, nil},

@@ -2,12 +2,15 @@
 
 package e2e
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestSoakOtherKinds runs what every kind of cluster promises with the kinds
-// that the end-to-end tests leave out.
+// that the end-to-end tests leave out. TestSoakMySQL does so with MySQL.
 func TestSoakOtherKinds(t *testing.T) {
-	leftOut := func(k *kind, on []*kind) bool { return !isOn(k, on) }
+	leftOut := func(k *kind, on []*kind) bool { return !k.alone && !isOn(k, on) }
 	t.Run("Together", func(t *testing.T) { runTogether(t, partsOfKinds(leftOut)) })
 	t.Run("WithoutOperator", func(t *testing.T) {
 		stopInstalled(t)
