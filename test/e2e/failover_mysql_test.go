@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
@@ -141,11 +142,19 @@ func (mysqlFailovers) readContent(c *subject, pod string) map[string]string {
 	return content
 }
 
-// newMySQLTrial is a cluster of MySQL whose status is not followed, under a client.
+// newMySQLTrial is a cluster of MySQL whose status is not followed, under a client. It is
+// created when those of earlier tests have ended, and how long that takes is noted.
 func newMySQLTrial(t *testing.T, members int32, spec ...string) *trial {
 	t.Helper()
 	needLocalCluster(t)
-	return newTrial(createUnwatched(t, mysql, members, spec...), mysqlFailovers{})
+	waitForNamespacesToEnd(t)
+	began := time.Now()
+	c := createUnwatched(t, mysql, members, spec...)
+	c.waitReady()
+	created := time.Since(began)
+	f := newTrial(c, mysqlFailovers{})
+	f.created = created
+	return f
 }
 
 // serverOf is the UUID of a member's data: a copy has another one.

@@ -34,9 +34,10 @@ type trial struct {
 	lost int
 	// measured are the events so far, of all parts of the test.
 	measured *[]measurement
-	// identifier of the cluster, which stays, and ready, when it was Ready first.
+	// identifier of the cluster, which stays.
 	identifier string
-	ready      time.Time
+	// created is how long its creation took; 0 where that was not measured.
+	created time.Duration
 	// startOperator starts the operator again; nil while it runs.
 	startOperator func()
 }
@@ -78,7 +79,7 @@ func (l leadership) checkFollows(before leadership) error {
 func newTrial(c *subject, db failoverDatabase) *trial {
 	c.t.Helper()
 	identifier := c.waitReady().CommonStatus().SystemIdentifier
-	f := &trial{c: c, db: db, history: writehistory.NewRecorder(), measured: &[]measurement{}, identifier: identifier, ready: time.Now()}
+	f := &trial{c: c, db: db, history: writehistory.NewRecorder(), measured: &[]measurement{}, identifier: identifier}
 	f.w = f.startWriterThrough(c.otherNode(f.leadingPod().Spec.NodeName))
 	return f
 }

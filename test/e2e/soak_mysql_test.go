@@ -35,20 +35,25 @@ func TestSoakMySQL(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) { p.run(newMySQLTrial(t, failoverMembers)) })
 	}
-	t.Run("CAReplaced", mysqlCAReplaced)
-	t.Run("Quiet", func(t *testing.T) {
+	runAlone(t, []part{{"CAReplaced", mysqlCAReplaced}, {"Quiet", func(t *testing.T) {
 		testQuiet(t, installed, newNamespace(t, ""), []*kind{mysql}, 3, 5*time.Minute)
-	})
+	}}})
 	leftOut := func(k *kind, on []*kind) bool { return !isOn(k, on) }
-	t.Run("Kind", func(t *testing.T) {
-		for _, p := range partsOf(mysql, ofEveryKind, leftOut) {
-			t.Run(p.name, p.run)
-		}
-	})
+	t.Run("Kind", func(t *testing.T) { runAlone(t, partsOf(mysql, ofEveryKind, leftOut)) })
 	t.Run("WithoutOperator", func(t *testing.T) {
 		stopInstalled(t)
-		for _, p := range partsOf(mysql, withoutOperator, leftOut) {
-			t.Run(p.name, p.run)
-		}
+		runAlone(t, partsOf(mysql, withoutOperator, leftOut))
 	})
+}
+
+// runAlone runs parts one after the other, each when the clusters of the one before have
+// ended.
+func runAlone(t *testing.T, parts []part) {
+	t.Helper()
+	for _, p := range parts {
+		t.Run(p.name, func(t *testing.T) {
+			waitForNamespacesToEnd(t)
+			p.run(t)
+		})
+	}
 }
