@@ -2,7 +2,7 @@ package elector
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -189,15 +189,15 @@ func (c *core) writeLease(e election.WriteLease) {
 			if done, failed := c.releaseByPeer(ctx, e.Base, e.Record); failed == nil {
 				answer, version, err, by = lease.Done, done.version, nil, done.volume
 			} else {
-				err = errors.Join(err, failed)
+				err = fmt.Errorf("%w; %w", err, failed)
 			}
 		}
 		c.mail.post(func() {
 			switch {
 			case by != "":
 				c.journal.writeLine(slog.LevelInfo, "another member has written the release of the Lease", "volume", by)
-			case answer == lease.Forbidden:
-				c.journal.writeLine(slog.LevelWarn, "the Lease may not be written", "error", err.Error())
+			case answer == lease.Forbidden && e.Record.IsReleased():
+				c.journal.writeLine(slog.LevelWarn, "the Lease is not released: another member waits until it expires", "error", err.Error())
 			}
 			c.logAnswer("written", answer, err)
 			c.step(election.LeaseWritten{Answer: answer, Version: version, Sent: e.Sent}, replies{})

@@ -193,8 +193,12 @@ var errAlien = errors.New("the API server answered 401: Unauthorized")
 
 func (l *fakeLease) isAlien() bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.alien
+	alien, delay := l.alien, l.delay
+	l.mu.Unlock()
+	if alien {
+		time.Sleep(delay)
+	}
+	return alien
 }
 
 func (l *fakeLease) ReadLease(ctx context.Context) (reading lease.Reading, err error) {
@@ -217,10 +221,10 @@ func (l *fakeLease) ReadLease(ctx context.Context) (reading lease.Reading, err e
 }
 
 func (l *fakeLease) WriteLease(ctx context.Context, base lease.Version, r lease.Record) (answer lease.Answer, version lease.Version, err error) {
+	l.trace.add("written: term " + strconv.FormatInt(r.Term, 10))
 	if l.isAlien() {
 		return lease.Forbidden, lease.Version{}, errAlien
 	}
-	l.trace.add("written: term " + strconv.FormatInt(r.Term, 10))
 	if _, now := l.store.state(); r.Term > now.Term {
 		l.judgeClaim(r)
 	}

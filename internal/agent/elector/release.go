@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
@@ -66,27 +67,52 @@ func (e *Elector) serveRelease(r *http.Request) (any, error) {
 	if message.From == "" || message.HolderUID == "" || message.Term < 1 || message.Lease.UID == "" || message.Lease.ResourceVersion == "" {
 		return nil, &statusError{http.StatusBadRequest, errInvalid}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), e.core.o.Config.Timing.RequestTimeout())
+	if view, _ := e.ReadView(); view.Leader.Term > message.Term {
+		return nil, &statusError{http.StatusConflict, fmt.Errorf("this member knows term %d: the Lease of term %d is of an earlier state", view.Leader.Term, message.Term)}
+	}
+	// Another member may have answered first, or the sender be gone: what was begun is
+	// brought to its end all the same.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), e.core.o.Config.Timing.RequestTimeout())
 	defer cancel()
 	reading, err := e.core.o.Lease.ReadLease(ctx)
-	if reading.Answer != lease.Done {
+	if reading.Answer != lease.Done && reading.Answer != lease.Missing {
 		return nil, fmt.Errorf("the Lease is not read: %w", err)
 	}
-	base, record := lease.Version{UID: message.Lease.UID, Resource: message.Lease.ResourceVersion}, reading.Record
-	if reading.Version != base || record.Validate() != nil || record.HolderVolume != message.From || record.HolderPod != message.Pod {
-		return nil, &statusError{http.StatusConflict, fmt.Errorf("the Lease is not in the state %s, held by pod %s on volume %s", base.Resource, message.Pod, message.From)}
-	}
-	release, err := record.Release(message.HolderUID, message.Term, decodePosition(message.Shutdown), message.Successor)
+	release, err := releaseFor(message, reading)
 	if err != nil {
 		return nil, &statusError{http.StatusConflict, err}
 	}
-	answer, version, err := e.core.o.Lease.WriteLease(ctx, base, release)
+	answer, version, err := e.core.o.Lease.WriteLease(ctx, reading.Version, release)
 	if answer != lease.Done {
-		return nil, err
+		code := http.StatusServiceUnavailable
+		if answer == lease.Conflict || answer == lease.Missing {
+			code = http.StatusConflict
+		}
+		return nil, &statusError{code, err}
 	}
-	e.mail.post(func() { e.core.step(election.LeaseChanged{}, replies{}) })
+	e.mail.post(func() {
+		e.core.journal.writeLine(slog.LevelInfo, "released the Lease for its holder, whom the API server no longer knows", "pod", message.Pod, "term", message.Term)
+		e.core.step(election.LeaseChanged{}, replies{})
+	})
 	return postgresapi.ReleaseReply{
 		ElectionHeader: e.answerHeader(message.ElectionHeader),
 		Lease:          postgresapi.ObservedLease{UID: version.UID, ResourceVersion: version.Resource, Term: release.Term, Revision: release.Age().Revision},
 	}, nil
+}
+
+// releaseFor is the release that the sender asks for, if the Lease is in the state that the
+// sender names, which holds it.
+func releaseFor(message postgresapi.ReleaseRequest, reading lease.Reading) (lease.Record, error) {
+	named, record := message.Lease, reading.Record
+	if reading.Version != (lease.Version{UID: named.UID, Resource: named.ResourceVersion}) || record.Age() != (lease.Age{Term: named.Term, Revision: named.Revision}) {
+		return record, fmt.Errorf("the Lease is not in the state %s of term %d, revision %d", named.ResourceVersion, named.Term, named.Revision)
+	}
+	if record.Validate() != nil || record.HolderVolume != message.From || record.HolderPod != message.Pod {
+		return record, fmt.Errorf("the Lease is not held by pod %s on volume %s", message.Pod, message.From)
+	}
+	end := decodePosition(message.Shutdown)
+	if end.LSN == 0 || record.Acknowledged.Newer(end) {
+		return record, fmt.Errorf("the Lease names WAL beyond the end %d of the shutdown", end.LSN)
+	}
+	return record.Release(message.HolderUID, message.Term, end, message.Successor)
 }

@@ -3,6 +3,7 @@ package elector
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,49 @@ func TestRule17ReleaseOfAPodThatIsNotKnown(t *testing.T) {
 	}
 }
 
+// A renewal is on its way when the server has stopped, and is refused: the release is tried
+// all the same.
+func TestRule17ReleaseFollowsARefusedRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c, leader := startCluster(t, testRecord)
+		line := "written: term " + strconv.FormatInt(leader.view().Leader.Term, 10)
+		written := leader.trace.count(line)
+		leader.lease.set(func(l *fakeLease) { l.alien, l.delay = true, 900*time.Millisecond })
+		leader.await("a renewal", func() bool { return leader.trace.count(line) > written })
+		begun := c.now()
+		if err := leader.elector.RequestSwitchover(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		next := c.awaitLeader(60*time.Second, leader)
+		if waited := next.server.listLives()[0].begin - begun; waited > 5*time.Second {
+			t.Errorf("the next member leads after %s", waited)
+		}
+		c.judgeLives()
+	})
+}
+
+// A member that stops in any case gives up a Lease that was not renewed for a while, which
+// others keep.
+func TestRule17StopNeedsNoRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c, leader := startCluster(t, testRecord)
+		leader.lease.set(func(l *fakeLease) { l.alien = true })
+		time.Sleep(4500 * time.Millisecond)
+		if err := leader.elector.RequestSwitchover(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "not renewed") {
+			t.Errorf("a switchover: %v", err)
+		}
+		begun := c.now()
+		if err := leader.elector.RequestStop(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		next := c.awaitLeader(60*time.Second, leader)
+		if waited := next.server.listLives()[0].begin - begun; waited > 1500*time.Millisecond {
+			t.Errorf("the next member leads after %s", waited)
+		}
+		c.judgeLives()
+	})
+}
+
 // A member writes a release only for the holder of the Lease, and over no other state of it.
 func TestRule9ReleaseIsOfTheHolder(t *testing.T) {
 	valid := postgresapi.ReleaseRequest{
@@ -61,6 +105,9 @@ func TestRule9ReleaseIsOfTheHolder(t *testing.T) {
 		"another state":          {func(r *postgresapi.ReleaseRequest) { r.Lease.ResourceVersion = "0" }, http.StatusConflict},
 		"another Lease":          {func(r *postgresapi.ReleaseRequest) { r.Lease.UID = "w" }, http.StatusConflict},
 		"no state":               {func(r *postgresapi.ReleaseRequest) { r.Lease.ResourceVersion = "" }, http.StatusBadRequest},
+		"another revision":       {func(r *postgresapi.ReleaseRequest) { r.Lease.Revision = 1 }, http.StatusConflict},
+		"no position":            {func(r *postgresapi.ReleaseRequest) { r.Shutdown.Position = 0 }, http.StatusConflict},
+		"less than acknowledged": {func(r *postgresapi.ReleaseRequest) { r.Shutdown.Position = 50 }, http.StatusConflict},
 		"an earlier term":        {func(r *postgresapi.ReleaseRequest) { r.Term = 2 }, http.StatusConflict},
 		"no term":                {func(r *postgresapi.ReleaseRequest) { r.Term = 0 }, http.StatusBadRequest},
 		"an earlier pod":         {func(r *postgresapi.ReleaseRequest) { r.HolderUID = "p8" }, http.StatusConflict},
@@ -72,6 +119,9 @@ func TestRule9ReleaseIsOfTheHolder(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T) {
 			m := newVoter(t)
+			held := heldRecord()
+			held.Acknowledged = lease.Position{Timeline: 1, LSN: 100}
+			m.cluster.store.put(held)
 			version, _ := m.cluster.store.state()
 			r := valid
 			r.Lease = postgresapi.ObservedLease{UID: version.UID, ResourceVersion: version.Resource, Term: 1}
