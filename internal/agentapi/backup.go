@@ -10,6 +10,8 @@ const (
 	StoreDir = "/etc/holdfast/store"
 	// BackupsDir is the mount point of a volume for backups.
 	BackupsDir = "/backups"
+	// ScratchDir is that of a volume for the copy while it is made, where one is.
+	ScratchDir = "/scratch"
 )
 
 // ExitPermanent is the exit code of a Job's program when another try is in vain

@@ -20,8 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
-// mysqlGroup is a MySQLCluster under test. It is none of allKinds yet: it has no
-// backups, which many of their tests use.
+// mysqlGroup is a MySQLCluster under test. It is none of allKinds yet.
 type mysqlGroup struct {
 	t   *testing.T
 	key types.NamespacedName
@@ -59,6 +58,7 @@ func (g mysqlGroup) survivesEvents(obj *unstructured.Unstructured) {
 	g.awaitReady(next)
 	app.goesOn(t)
 	g.checkNumbers(app)
+	g.restoresBackup(app)
 }
 
 func (g mysqlGroup) read(ctx context.Context) (*v1alpha1.MySQLCluster, error) {
@@ -208,16 +208,21 @@ func (g mysqlGroup) checkNumbers(app mysqlWriter) {
 			if err != nil {
 				return err
 			}
-			have := map[string]bool{}
-			for _, number := range strings.Fields(out) {
-				have[number] = true
-			}
-			for _, number := range numbers {
-				if !have[number] {
-					return fmt.Errorf("%s lacks %s", pod, number)
-				}
-			}
-			return nil
+			return checkContains(pod, strings.Fields(out), numbers)
 		})
 	}
+}
+
+// checkContains says which number a member lacks.
+func checkContains(pod string, has, numbers []string) error {
+	have := map[string]bool{}
+	for _, number := range has {
+		have[number] = true
+	}
+	for _, number := range numbers {
+		if !have[number] {
+			return fmt.Errorf("%s lacks %s", pod, number)
+		}
+	}
+	return nil
 }

@@ -203,6 +203,9 @@ func (r *Reconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *pla
 		}
 	}
 	r.recordPlanEvent(b, p)
+	if err := r.freeScratch(ctx, p.spent); err != nil {
+		return err
+	}
 	if p.stop != nil {
 		uid := p.stop.UID
 		err := r.Client.Delete(ctx, p.stop, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))

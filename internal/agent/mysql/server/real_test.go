@@ -128,6 +128,7 @@ func TestRealAccountsNeedTheMembersCertificate(t *testing.T) {
 		return content
 	}
 	member, memberKey := read("server.crt"), read("server.key")
+	copier, copierKey := read("copier.crt"), read("copier.key")
 	foreign, foreignKey := mysqltest.IssueCertificate(t, other, agentapi.MemberName)
 	cases := []struct {
 		name             string
@@ -137,6 +138,9 @@ func TestRealAccountsNeedTheMembersCertificate(t *testing.T) {
 	}{
 		{"a member", accounts.Recovery, member, memberKey, true},
 		{"a member that clones", accounts.Clone, member, memberKey, true},
+		{"a Job that copies", accounts.Copier, copier, copierKey, true},
+		{"a member as a Job", accounts.Copier, member, memberKey, false},
+		{"a Job as a member", accounts.Clone, copier, copierKey, false},
 		{"no certificate", accounts.Recovery, nil, nil, false},
 		{"a certificate of another CA", accounts.Recovery, foreign, foreignKey, false},
 		{"the agent's account", accounts.Agent, member, memberKey, false},

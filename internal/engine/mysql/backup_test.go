@@ -1,0 +1,73 @@
+package mysql
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
+	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+)
+
+const noMember = "no member serves in a group that has a primary"
+
+func TestPlanCopy(t *testing.T) {
+	cases := []struct {
+		name         string
+		replicas     int
+		change       func(w *world)
+		order, waits string
+	}{
+		{"secondaries first", 3, func(*world) {}, "orders-2 orders-1 orders-0", ""},
+		{"the primary, where it is alone", 1, func(*world) {}, "orders-0", ""},
+		{"those that the group counts as online", 3, func(w *world) {
+			for n := range 3 {
+				w.part(n).View[2].State = mysqlapi.StateRecovering
+			}
+		}, "orders-1 orders-0", ""},
+		{"those that answer", 3, func(w *world) { w.removePod(2) }, "orders-1 orders-0", ""},
+		{"those that stay", 3, func(w *world) { w.o.Pods[2].DeletionTimestamp = &metav1.Time{Time: now} }, "orders-1 orders-0", ""},
+		{"none without a primary", 3, func(w *world) {
+			for n := range 3 {
+				w.detach(n, "1-9")
+			}
+		}, "", noMember},
+		{"none before the Jobs' certificate is there", 3, func(w *world) { delete(w.o.Minted.Internal, memberset.KeyCopierCert) }, "", "the certificate of the Jobs that copy is about to be made"},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			w := settled(t, tc.replicas)
+			tc.change(w)
+			got := (&Engine{}).PlanCopy(w.c, w.o)
+			var order []string
+			for _, source := range got.Sources {
+				order = append(order, source.Name)
+			}
+			if strings.Join(order, " ") != tc.order || got.Waits != tc.waits {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// The Job gets a certificate of its own, and a volume like that of the member that it
+// clones, which may have grown.
+func TestPlanCopyOfOneMember(t *testing.T) {
+	w := settled(t, 1)
+	w.status(0).DataSize = 42
+	w.o.Volumes[0].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("3Gi")
+	want := engine.CopyPlan{
+		Program: "mysql", Image: "docker.io/library/mysql:9.7", Sources: []engine.Source{{Name: "orders-0", Address: "orders-0.orders-members.shop.svc:3306"}},
+		SystemIdentifier: w.c.Status.SystemIdentifier, Secret: "orders-tls", Expected: 42, Memory: 512 << 20,
+		Certificate: &engine.CertificateKeys{Secret: "orders-internal", Certificate: "copier.crt", Key: "copier.key"},
+		Scratch:     &engine.ScratchVolume{Size: resource.MustParse("3Gi"), Class: "standard"},
+	}
+	if diff := cmp.Diff(want, (&Engine{}).PlanCopy(w.c, w.o)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
