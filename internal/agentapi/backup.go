@@ -39,6 +39,9 @@ type BackupTask struct {
 	AtLeast string `json:"atLeast,omitempty"`
 	// SystemIdentifier of the only database system to copy; empty while unknown.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+	// OtherNames are what members may call that database system instead; none where they have
+	// one name for it.
+	OtherNames []string `json:"otherNames,omitempty"`
 	// Expected size of the copy in bytes, for progress; 0 while unknown.
 	Expected int64 `json:"expected,omitempty"`
 	// Bandwidth in bytes a second, of the data as the database has it; 0 for no

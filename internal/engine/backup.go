@@ -19,6 +19,8 @@ type CopyPlan struct {
 	// SystemIdentifier of the database system that is to be copied, and no
 	// other; empty while unknown.
 	SystemIdentifier string
+	// OtherNames are what its members may call it instead.
+	OtherNames []string
 	// Secret with ca.crt for whom to trust, and with the certificate that the
 	// database knows, tls.crt and tls.key, unless Certificate says where that is.
 	Secret      string

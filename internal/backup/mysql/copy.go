@@ -29,13 +29,16 @@ const aboutFormat = 1
 type aboutCopy struct {
 	Format  int    `json:"format"`
 	Version string `json:"version"`
-	// Group that the data belongs to.
+	// Group that the data belongs to: its system identifier.
 	Group string `json:"group"`
 	// Executed transactions, as MySQL writes them.
 	Executed string `json:"executed"`
 	// EndedMicros is when the copied member had committed them, by its clock, in
 	// microseconds since 1970.
-	EndedMicros float64 `json:"endedMicros"`
+	EndedMicros int64 `json:"endedMicros"`
+	// Tablespaces are the files that MySQL keeps its tables in, by their paths below the data
+	// directory: a copy without one of them is none.
+	Tablespaces []string `json:"tablespaces"`
 }
 
 func (a aboutCopy) executed() mysqlgtid.Set {
@@ -49,22 +52,25 @@ func (a aboutCopy) facts() (backup.Facts, error) {
 		return backup.Facts{}, err
 	}
 	return backup.Facts{
-		Version: a.Version, SystemIdentifier: a.Group, Start: set.String(), End: set.String(), Ended: time.UnixMicro(int64(a.EndedMicros)).UTC(),
+		Version: a.Version, SystemIdentifier: a.Group, Start: set.String(), End: set.String(), Ended: time.UnixMicro(a.EndedMicros).UTC(),
 	}, nil
 }
 
-// isLeftOut says whether a file of a data directory is no part of a copy: what identifies
+// isDirLeftOut says whether a directory of a data directory is no part of a copy. All others
+// are databases, whatever their names: MySQL writes a number sign in those in another way.
+func isDirLeftOut(name string) bool { return name == "#innodb_temp" || name == "#clone" }
+
+// isFileLeftOut says whether a file of a data directory is no part of a copy: what identifies
 // the server, what MySQL makes again, and what belongs to a group that was left.
-func isLeftOut(name string) bool {
-	base := path.Base(name)
-	top, _, _ := strings.Cut(name, "/")
+func isFileLeftOut(name string) bool {
+	dir, base := path.Split(name)
 	switch {
-	case base == "auto.cnf", base == "mysqld-auto.cnf", strings.HasPrefix(base, "."):
+	case strings.HasPrefix(base, "."), dir == "#innodb_redo/" && strings.HasSuffix(base, "_tmp"):
 		return true
-	case top == "#innodb_temp", top == "#clone", top == "ibtmp1", top == "#innodb_redo" && strings.HasSuffix(base, "_tmp"):
-		return true
-	case strings.Contains(name, "/"):
+	case dir != "":
 		return false
+	case base == "auto.cnf", base == "mysqld-auto.cnf":
+		return true
 	}
 	for _, prefix := range []string{"binlog.", "relay", "ibtmp"} {
 		if strings.HasPrefix(base, prefix) {
@@ -101,12 +107,12 @@ func writeCopy(ctx context.Context, dir string, about aboutCopy, to io.Writer) e
 			return context.Cause(ctx)
 		case name == ".":
 			return nil
-		case isLeftOut(name) && entry.IsDir():
+		case entry.IsDir() && isDirLeftOut(name):
 			return fs.SkipDir
-		case isLeftOut(name):
-			return nil
 		case entry.IsDir():
 			return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o700})
+		case isFileLeftOut(name):
+			return nil
 		case !entry.Type().IsRegular():
 			return &backup.Permanent{Err: fmt.Errorf("%s is neither a file nor a directory: tables outside of the data directory are not copied", name)}
 		}
@@ -165,7 +171,7 @@ func (s *Source) VerifyCopy(_ context.Context, from io.Reader) (backup.Facts, er
 		}
 		found[name] = true
 	}
-	for _, name := range []string{"ibdata1", "mysql.ibd", "undo_001", "undo_002"} {
+	for _, name := range append([]string{"ibdata1", "mysql.ibd", "undo_001", "undo_002"}, about.Tablespaces...) {
 		if !found[name] {
 			return backup.Facts{}, &backup.Permanent{Err: fmt.Errorf("file %s is missing from the copy", name)}
 		}

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
@@ -20,18 +22,9 @@ const (
 	applyTime = 2 * time.Minute
 )
 
-// State and role of a member, as MySQL names them.
-const (
-	stateOnline = "ONLINE"
-	rolePrimary = "PRIMARY"
-)
-
-// viewMember is a member of the group, as another one sees it.
-type viewMember struct{ uuid, state, role string }
-
 // awaitFit refuses a member that is not to be copied, and waits until it has what all
-// members had. It returns the name of the group, and that.
-func (s *Source) awaitFit(ctx context.Context, db *sql.DB, member agentapi.BackupSource) (group string, required mysqlgtid.Set, err error) {
+// members had. It returns the system identifier of the group, and that.
+func (s *Source) awaitFit(ctx context.Context, db *sql.DB, member agentapi.BackupSource) (systemIdentifier string, required mysqlgtid.Set, err error) {
 	asking, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	var uuid string
@@ -39,13 +32,12 @@ func (s *Source) awaitFit(ctx context.Context, db *sql.DB, member agentapi.Backu
 	if err := db.QueryRowContext(asking, "SELECT @@GLOBAL.server_uuid, @@GLOBAL.group_replication_group_name").Scan(&uuid, &named); err != nil {
 		return "", required, err
 	}
-	group = strings.ToLower(named.String)
-	if s.Group != "" && group != strings.ToLower(s.Group) {
-		return "", required, &backup.Permanent{Err: fmt.Errorf("it is in the group %s, and %s is to be copied", group, s.Group)}
-	}
-	view, err := readView(asking, db)
-	if err != nil {
+	if systemIdentifier, err = s.identify(strings.ToLower(named.String)); err != nil {
 		return "", required, err
+	}
+	view, err := group.Client{DB: db}.ObserveView(asking)
+	if err != nil {
+		return "", required, fmt.Errorf("ask for the group: %w", err)
 	}
 	if why := describeUnfit(view, uuid); why != "" {
 		return "", required, errors.New(why)
@@ -53,43 +45,39 @@ func (s *Source) awaitFit(ctx context.Context, db *sql.DB, member agentapi.Backu
 	if required, err = s.readRequired(ctx, member, db); err != nil {
 		return "", required, err
 	}
-	return group, required, awaitApplied(ctx, db, required)
+	return systemIdentifier, required, awaitApplied(ctx, db, required)
 }
 
-func readView(ctx context.Context, db *sql.DB) (view []viewMember, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT MEMBER_ID, MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members")
-	if err != nil {
-		return nil, fmt.Errorf("ask for the group: %w", err)
+// identify is the system identifier of the group that a member is in. A group that went on
+// without members numbers its transactions under another name, which the task names.
+func (s *Source) identify(name string) (systemIdentifier string, err error) {
+	isName := func(known string) bool { return strings.EqualFold(known, name) }
+	switch {
+	case name == "":
+		return "", errors.New("it is in no group")
+	case s.Group == "":
+		return name, nil
+	case isName(s.Group) || slices.ContainsFunc(s.OtherNames, isName):
+		return s.Group, nil
 	}
-	defer rows.Close() //nolint:errcheck // it was only read
-	for rows.Next() {
-		var m viewMember
-		if err := rows.Scan(&m.uuid, &m.state, &m.role); err != nil {
-			return nil, fmt.Errorf("ask for the group: %w", err)
-		}
-		view = append(view, m)
-	}
-	return view, rows.Err()
+	return "", &backup.Permanent{Err: fmt.Errorf("it is in the group %s, and %s is to be copied", name, strings.Join(append([]string{s.Group}, s.OtherNames...), " or "))}
 }
 
 // describeUnfit says why a member is not copied, by the group as it sees it; empty where it
 // is. The primary is spared while a secondary is online.
-func describeUnfit(view []viewMember, uuid string) string {
-	online, own := 0, viewMember{}
-	for _, m := range view {
-		if m.state == stateOnline {
+func describeUnfit(view group.View, uuid string) string {
+	online := 0
+	for _, m := range view.Members {
+		if m.State == group.Online {
 			online++
 		}
-		if strings.EqualFold(m.uuid, uuid) {
-			own = m
-		}
 	}
-	switch {
-	case own.state != stateOnline:
+	switch own, _ := view.Find(uuid); {
+	case own.State != group.Online:
 		return "it is not online in the group, and may lack what the others have"
-	case 2*online <= len(view):
+	case !view.HasMajority():
 		return "its group has no majority, and others may have gone on"
-	case own.role == rolePrimary && online > 1:
+	case own.Primary && online > 1:
 		return "it leads, and a secondary is online: only that is copied"
 	}
 	return ""

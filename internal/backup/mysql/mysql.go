@@ -32,8 +32,10 @@ type Source struct {
 	// Identity is how MySQL knows the pod.
 	Identity backup.Identity
 	Programs server.Programs
-	// Group is the name of the only group to copy; empty for any.
-	Group string
+	// Group is the system identifier of the only group to copy; empty for any. OtherNames
+	// are names that it has gone on under.
+	Group      string
+	OtherNames []string
 	// Members of the group, which are asked what a copy must have.
 	Members []agentapi.BackupSource
 	// Scratch is a directory with disk space for a copy, and RunDir one for sockets.
@@ -57,7 +59,7 @@ func New(task agentapi.BackupTask) (backup.Source, error) {
 	}
 	return &Source{
 		Identity: id, Programs: server.Programs{Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}},
-		Group: task.SystemIdentifier, Members: task.Sources, Scratch: agentapi.ScratchDir, RunDir: agentapi.RunDir, Patience: patience,
+		Group: task.SystemIdentifier, OtherNames: task.OtherNames, Members: task.Sources, Scratch: agentapi.ScratchDir, RunDir: agentapi.RunDir, Patience: patience,
 	}, nil
 }
 
@@ -75,7 +77,7 @@ func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, t
 		return backup.Facts{}, err
 	}
 	defer func() { _ = db.Close() }()
-	group, required, err := s.awaitFit(ctx, db, member)
+	systemIdentifier, required, err := s.awaitFit(ctx, db, member)
 	if err != nil {
 		return backup.Facts{}, fmt.Errorf("MySQL at %s: %w", member.Address, err)
 	}
@@ -87,15 +89,15 @@ func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, t
 	if err := s.cloneMember(ctx, lock, member.Address); err != nil {
 		return backup.Facts{}, err
 	}
-	about := aboutCopy{Format: aboutFormat, Group: group}
-	if err := db.QueryRowContext(ctx, "SELECT UNIX_TIMESTAMP(NOW(6)) * 1000000").Scan(&about.EndedMicros); err != nil {
+	about := aboutCopy{Format: aboutFormat, Group: systemIdentifier}
+	if err := db.QueryRowContext(ctx, "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))").Scan(&about.EndedMicros); err != nil {
 		return backup.Facts{}, fmt.Errorf("ask MySQL at %s for its clock: %w", member.Address, err)
 	}
 	state, err := s.closeCopy(ctx, lock)
 	if err != nil {
 		return backup.Facts{}, err
 	}
-	about.Version, about.Executed = state.Version, state.Executed
+	about.Version, about.Executed, about.Tablespaces = state.Version, state.Executed, state.Tablespaces
 	facts, err := about.facts()
 	if err != nil {
 		return backup.Facts{}, err
@@ -168,6 +170,9 @@ func (s *Source) cloneMember(ctx context.Context, lock *volumelock.VolumeLock, a
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(pause):
+		}
+		if err := os.RemoveAll(seed.Target); err != nil {
+			return fmt.Errorf("remove what a clone has left: %w", err)
 		}
 		pause = min(2*pause, s.Patience.Longest)
 	}

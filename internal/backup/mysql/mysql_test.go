@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/backup"
 )
 
@@ -26,34 +27,59 @@ var about = aboutCopy{Format: aboutFormat, Version: "9.7.4", Group: groupName, E
 
 // A secondary is copied, and the primary only where it is alone.
 func TestDescribeUnfit(t *testing.T) {
-	view := func(states ...string) (view []viewMember) {
+	view := func(states ...group.State) (view group.View) {
 		for i, state := range states {
-			m := viewMember{string(rune('a' + i)), state, "SECONDARY"}
-			if i == 0 {
-				m.role = rolePrimary
-			}
-			view = append(view, m)
+			view.Members = append(view.Members, group.Member{UUID: string(rune('a' + i)), State: state, Primary: i == 0})
 		}
 		return view
 	}
 	cases := []struct {
 		name, uuid string
-		view       []viewMember
+		view       group.View
 		says       string
 	}{
-		{"a secondary", "B", view("ONLINE", "ONLINE", "ONLINE"), ""},
-		{"the primary beside a secondary", "a", view("ONLINE", "RECOVERING", "ONLINE"), "it leads"},
-		{"the primary beside members that lack something", "a", view("ONLINE"), ""},
-		{"a member that recovers", "b", view("ONLINE", "RECOVERING", "ONLINE"), "it is not online"},
-		{"a member that was expelled", "d", view("ONLINE", "ONLINE", "ONLINE"), "it is not online"},
-		{"a member without a majority", "b", view("UNREACHABLE", "ONLINE", "UNREACHABLE"), "no majority"},
-		{"half of a group", "b", view("UNREACHABLE", "ONLINE"), "no majority"},
-		{"a member in no group", "a", []viewMember{{"", "OFFLINE", ""}}, "it is not online"},
+		{"a secondary", "B", view(group.Online, group.Online, group.Online), ""},
+		{"the primary beside a secondary", "a", view(group.Online, group.Recovering, group.Online), "it leads"},
+		{"the primary, alone", "a", view(group.Online), ""},
+		{"the primary beside members that lack something", "a", view(group.Online, group.Recovering, group.Recovering), ""},
+		{"a member that recovers", "b", view(group.Online, group.Recovering, group.Online), "it is not online"},
+		{"a member that was expelled", "d", view(group.Online, group.Online, group.Online), "it is not online"},
+		{"a member without a majority", "b", view(group.Unreachable, group.Online, group.Unreachable), "no majority"},
+		{"half of a group", "b", view(group.Unreachable, group.Online), "no majority"},
+		{"a member in no group", "a", view(group.Offline), "it is not online"},
+		{"a member that lists none", "a", group.View{}, "it is not online"},
 	}
 	for _, c := range cases {
 		if why := describeUnfit(c.view, c.uuid); (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q", c.name, why)
 		}
+	}
+}
+
+// A group that went on without lost members has a second name, and is the same system.
+func TestIdentify(t *testing.T) {
+	const second = "5b8f3c1e-0000-4000-8000-000000000002"
+	cases := []struct {
+		name, group string
+		others      []string
+		in, want    string
+		says        string
+	}{
+		{"its first name", groupName, nil, groupName, groupName, ""},
+		{"in other letters", strings.ToUpper(groupName), nil, groupName, strings.ToUpper(groupName), ""},
+		{"its second name", groupName, []string{second}, second, groupName, ""},
+		{"a name that the task does not have", groupName, nil, second, "", "and " + groupName + " is to be copied"},
+		{"another group beside two names", groupName, []string{second}, "other", "", groupName + " or " + second},
+		{"any", "", nil, second, second, ""},
+	}
+	for _, c := range cases {
+		got, err := (&Source{Group: c.group, OtherNames: c.others}).identify(c.in)
+		if got != c.want || (err == nil) != (c.says == "") || err != nil && (!backup.InVain(err) || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %q, %v", c.name, got, err)
+		}
+	}
+	if _, err := (&Source{Group: groupName}).identify(""); err == nil || backup.InVain(err) {
+		t.Errorf("no group: %v", err)
 	}
 }
 
@@ -63,7 +89,8 @@ func newData(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"ib_buffer_pool", "mysql_upgrade_history", "#innodb_redo/#ib_redo6", "app/orders.sdi",
-		"auto.cnf", "mysqld-auto.cnf", "server-key.pem", "#innodb_temp/temp_1.ibt", "#clone/#status", "ibtmp1", "#innodb_redo/#ib_redo7_tmp",
+		"relay_log/t.ibd", "binlog/t.ibd", "ibtmp1_old/t.ibd", "app/auto.cnf", // databases of such names, and a table
+		"auto.cnf", "mysqld-auto.cnf", "server-key.pem", "#innodb_temp/temp_1.ibt", "#clone/#status", "ibtmp1", "ibtmp2", "#innodb_redo/#ib_redo7_tmp",
 		"relay-group_replication_applier.000001", "relay.index", "binlog.000001", "binlog.index", "#ib_16384_0.dblwr", "mysqld.pid", ".hidden", "app/.hidden",
 	} {
 		path := filepath.Join(dir, name)
@@ -97,7 +124,8 @@ func TestWriteCopy(t *testing.T) {
 		}
 		names = append(names, header.Name)
 	}
-	want := []string{".holdfast-copy.json", "#innodb_redo/", "#innodb_redo/#ib_redo6", "app/", "app/orders.sdi", "empty/", "ib_buffer_pool", "mysql_upgrade_history"}
+	want := []string{".holdfast-copy.json", "#innodb_redo/", "#innodb_redo/#ib_redo6", "app/", "app/auto.cnf", "app/orders.sdi", "binlog/", "binlog/t.ibd",
+		"empty/", "ib_buffer_pool", "ibtmp1_old/", "ibtmp1_old/t.ibd", "mysql_upgrade_history", "relay_log/", "relay_log/t.ibd"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

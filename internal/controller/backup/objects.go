@@ -64,7 +64,7 @@ func (s observation) copyTask() agentapi.BackupTask {
 		Namespace: b.Namespace, Name: b.Name, UID: string(b.UID),
 		Kind: b.Spec.ClusterRef.Kind, Cluster: b.Spec.ClusterRef.Name, ClusterUID: b.Status.ClusterUID,
 		Store:  agentapi.BackupStore{URL: at.URL, Volume: at.ClaimName, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
-		Prefix: at.Prefix, Sources: sources, AtLeast: s.copying.AtLeast, SystemIdentifier: s.copying.SystemIdentifier, Expected: s.copying.Expected,
+		Prefix: at.Prefix, Sources: sources, AtLeast: s.copying.AtLeast, SystemIdentifier: s.copying.SystemIdentifier, OtherNames: s.copying.OtherNames, Expected: s.copying.Expected,
 	}
 }
 

@@ -32,9 +32,13 @@ func (e *Engine) PlanCopy(c *v1alpha1.MySQLCluster, o memberset.Observation) eng
 	case len(o.Minted.Internal[memberset.KeyCopierCert]) == 0:
 		return engine.CopyPlan{Waits: "the certificate of the Jobs that copy is about to be made"}
 	}
+	var others []string
+	if name := readReport(g.status).ReplicationName; name != "" && name != c.Status.SystemIdentifier {
+		others = []string{name} // the group went on without lost members
+	}
 	return engine.CopyPlan{
 		Program: containerName, Image: memberset.RunningImage(s, o.Pods[order[0]]), Sources: memberset.CopySources(s, order, Port),
-		SystemIdentifier: c.Status.SystemIdentifier, Secret: s.Named(objects.SuffixTLS),
+		SystemIdentifier: c.Status.SystemIdentifier, OtherNames: others, Secret: s.Named(objects.SuffixTLS),
 		Certificate: &engine.CertificateKeys{Secret: s.Named(objects.SuffixInternal), Certificate: memberset.KeyCopierCert, Key: memberset.KeyCopierKey},
 		Scratch:     memberset.CopyScratch(s, o, order[0]), Memory: copyMemory, Expected: o.Member(order[0]).DataSize,
 	}

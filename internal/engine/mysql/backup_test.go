@@ -55,6 +55,21 @@ func TestPlanCopy(t *testing.T) {
 	}
 }
 
+// A group that went on without lost members is in the servers under another name.
+func TestPlanCopyOfAGroupThatWentOn(t *testing.T) {
+	w := settled(t, 3)
+	if others := (&Engine{}).PlanCopy(w.c, w.o).OtherNames; len(others) > 0 {
+		t.Errorf("one name: %v", others)
+	}
+	for n := range 3 {
+		w.part(n).ReplicationName = "5b8f3c1e-0000-4000-8000-000000000002"
+	}
+	p := (&Engine{}).PlanCopy(w.c, w.o)
+	if p.SystemIdentifier != w.c.Status.SystemIdentifier || len(p.OtherNames) != 1 || p.OtherNames[0] != w.part(0).ReplicationName {
+		t.Errorf("%+v", p)
+	}
+}
+
 // The Job gets a certificate of its own, and a volume like that of the member that it
 // clones, which may have grown.
 func TestPlanCopyOfOneMember(t *testing.T) {

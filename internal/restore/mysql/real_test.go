@@ -8,17 +8,21 @@ package mysql
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/clone"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/mysqltest"
@@ -27,11 +31,15 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	backupmysql "github.com/holdfast-db/holdfast/internal/backup/mysql"
+	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-const groupName = "5b8f3c1e-0000-5000-8000-000000000001"
+const (
+	groupName  = "5b8f3c1e-0000-5000-8000-000000000001"
+	secondName = "5b8f3c1e-0000-4000-8000-000000000002"
+)
 
 // world is a group of two members, a third without data, and a store for backups.
 type world struct {
@@ -50,11 +58,20 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.primary.Start()
-	startGroup(t, w.primary)
+	startGroup(t, w.primary, groupName)
 	w.primary.Exec("CREATE DATABASE app", "CREATE DATABASE nothing",
 		"CREATE TABLE app.t (id INT PRIMARY KEY AUTO_INCREMENT, x VARCHAR(200), KEY (x))",
 		"CREATE TABLE app.small (id INT PRIMARY KEY AUTO_INCREMENT, x TEXT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=4",
-		"CREATE TABLE app.pages (id INT PRIMARY KEY AUTO_INCREMENT, x TEXT) COMPRESSION='zlib'")
+		"CREATE TABLE app.pages (id INT PRIMARY KEY AUTO_INCREMENT, x TEXT) COMPRESSION='zlib'",
+		// Every place that MySQL has for tables, and names like those of its own files.
+		"CREATE TABLE app.parts (id INT PRIMARY KEY, x INT) PARTITION BY HASH (id) PARTITIONS 3",
+		"CREATE TABLE app.words (id INT PRIMARY KEY AUTO_INCREMENT, x TEXT, FULLTEXT KEY (x))",
+		"CREATE TABLE app.`a b.c#/d` (id INT PRIMARY KEY)",
+		"CREATE TABLESPACE extra ADD DATAFILE 'extra.ibd'", "CREATE TABLE app.elsewhere (id INT PRIMARY KEY) TABLESPACE extra",
+		"CREATE UNDO TABLESPACE undo_three ADD DATAFILE 'undo_three.ibu'")
+	for _, name := range []string{"relay_log", "binlog", "ibtmp1_old", "undo_old"} {
+		w.primary.Exec("CREATE DATABASE "+name, "CREATE TABLE "+name+".t (id INT PRIMARY KEY)", "INSERT INTO "+name+".t VALUES (1)")
+	}
 	for range 20 {
 		w.primary.Exec("INSERT INTO app.t (x) VALUES (REPEAT('a', 200)), (REPEAT('b', 200))", "INSERT INTO app.small (x) VALUES (REPEAT('c', 6000))", "INSERT INTO app.pages (x) VALUES (REPEAT('d', 6000))")
 	}
@@ -62,7 +79,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.secondary.Start()
-	if err := w.secondary.Group().Join(t.Context()); err != nil {
+	if err := w.secondary.Group().Join(t.Context(), groupName); err != nil {
 		t.Fatal(err)
 	}
 	await(t, w.secondary, func(o group.Observation) bool { return o.State == group.Online })
@@ -70,9 +87,9 @@ func newWorld(t *testing.T) *world {
 }
 
 // startGroup has a member start its group, and waits until it takes writes.
-func startGroup(t *testing.T, m *mysqltest.Member) {
+func startGroup(t *testing.T, m *mysqltest.Member, name string) {
 	t.Helper()
-	if err := m.Group().Boot(t.Context()); err != nil {
+	if err := m.Group().Boot(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	await(t, m, func(o group.Observation) bool {
@@ -139,10 +156,12 @@ func (c *concluded) ReportEnd(_ context.Context, run v1alpha1.BackupRun) error {
 	return nil
 }
 
-// backup takes a backup of the first member that can be copied.
-func (w *world) backup(t *testing.T) *v1alpha1.BackupResult {
+// backup takes a backup of the first member that can be copied. The group has gone on under
+// other names.
+func (w *world) backup(t *testing.T, otherNames ...string) *v1alpha1.BackupResult {
 	t.Helper()
 	source, said := w.source(t, "copier"), &concluded{}
+	source.OtherNames = otherNames
 	taker := &backup.Taker{
 		Task: agentapi.BackupTask{Namespace: "shop", Name: "nightly", UID: "b-1", Kind: "MySQLCluster", Cluster: "orders", ClusterUID: "c-1", Prefix: "shop/orders/c-1/nightly-b-1/",
 			Sources: []agentapi.BackupSource{sourceOf(w.primary), sourceOf(w.secondary)}, SystemIdentifier: groupName},
@@ -178,6 +197,35 @@ func (w *world) restorer(t *testing.T, volume, uid string) (*restore.Restorer, *
 	}, said
 }
 
+// restoreInto restores the newest backup on the volume of a member for a cluster, and starts
+// the group that it begins.
+func (w *world) restoreInto(t *testing.T, m *mysqltest.Member, uid string) datavolume.Observation {
+	t.Helper()
+	_ = m.Lock.Close()
+	r, said := w.restorer(t, m.Volume, uid)
+	if err := r.RestoreVolume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if m.Lock, err = volumelock.LockVolume(m.Volume); err != nil {
+		t.Fatal(err)
+	}
+	v, err := datavolume.InspectVolume(m.Volume)
+	if err != nil || v.Content != datavolume.ContentData || v.RestoredFor != uid || v.Restored.Group != said.last.Result.SystemIdentifier || v.HasRecord {
+		t.Fatalf("%+v, %v, of %+v", v, err, said.last.Result)
+	}
+	if v.Restored.Group == groupName || v.Restored.Group != startplan.NameGroup(uid, v.Restored.Volume) {
+		t.Errorf("the group is named %s", v.Restored.Group)
+	}
+	if err := datavolume.AdoptRestored(m.Volume); err != nil {
+		t.Fatal(err)
+	}
+	m.JoinGroupNamed(v.Restored.Group)
+	m.Start()
+	startGroup(t, m, v.Restored.Group)
+	return v
+}
+
 // What a secondary had is there after a restore, in a group of a new name and on a server
 // with a new UUID. A drill finds it sound.
 func TestRealBackupAndRestore(t *testing.T) {
@@ -190,30 +238,11 @@ func TestRealBackupAndRestore(t *testing.T) {
 	server := w.primary.Query("SELECT @@GLOBAL.server_uuid")
 
 	next := w.next
-	_ = next.Lock.Close()
-	r, said := w.restorer(t, next.Volume, "c-2")
-	if err := r.RestoreVolume(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if next.Lock, err = volumelock.LockVolume(next.Volume); err != nil {
-		t.Fatal(err)
-	}
-	v, err := datavolume.InspectVolume(next.Volume)
-	if err != nil || v.Content != datavolume.ContentData || v.RestoredFor != "c-2" || v.Restored.Group != said.last.Result.SystemIdentifier || v.HasRecord {
-		t.Fatalf("%+v, %v, of %+v", v, err, said.last.Result)
-	}
-	if v.Restored.Group == groupName || v.Restored.Group != startplan.NameGroup("c-2", v.Restored.Volume) {
-		t.Errorf("the group is named %s", v.Restored.Group)
-	}
-	if err := datavolume.AdoptRestored(next.Volume); err != nil {
-		t.Fatal(err)
-	}
-	next.JoinGroupNamed(v.Restored.Group)
-	next.Start()
-	startGroup(t, next)
+	v := w.restoreInto(t, next, "c-2")
 	for query, want := range map[string]string{
 		"SELECT COUNT(*) FROM app.t": "40", "SELECT COUNT(*) FROM app.small": "20", "SELECT COUNT(*) FROM app.pages": "20",
+		"SELECT COUNT(*) FROM relay_log.t": "1", "SELECT COUNT(*) FROM binlog.t": "1", "SELECT COUNT(*) FROM ibtmp1_old.t": "1", "SELECT COUNT(*) FROM undo_old.t": "1",
+		"SELECT COUNT(*) FROM app.elsewhere": "0", "SELECT COUNT(*) FROM app.`a b.c#/d`": "0",
 		"SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'nothing'": "1",
 		"SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'holdfast%'":                    "4",
 	} {
@@ -234,6 +263,151 @@ func TestRealBackupAndRestore(t *testing.T) {
 	says := strings.Join(report.Checked, "; ")
 	if err != nil || report.Backup != "nightly" || !strings.Contains(says, "sound, with their indexes") || !strings.Contains(says, "have no checksum to compare") {
 		t.Errorf("%+v, %v", report, err)
+	}
+	t.Log(says)
+}
+
+// Each transaction that a backup says it has is in the data, and no other, while an
+// application writes: each adds a row.
+func TestRealBackupUnderWrites(t *testing.T) {
+	w := newWorld(t)
+	w.primary.Exec("CREATE TABLE app.w (id INT PRIMARY KEY AUTO_INCREMENT, x VARCHAR(100))")
+	before := executedBy(t, w.primary)
+	writing, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for writing.Err() == nil {
+				_, _ = w.primary.DB.ExecContext(writing, "INSERT INTO app.w (x) VALUES (REPEAT('w', 100))")
+			}
+		})
+	}
+	taken := w.backup(t)
+	stop()
+	wait.Wait()
+	// The last write of each may have ended without an answer.
+	if missing := executedBy(t, w.primary).Subtract(parseSet(t, taken.EndPosition)); missing.IsEmpty() {
+		t.Fatal("nothing was written after the copy")
+	}
+	written := parseSet(t, taken.EndPosition).Subtract(before).Count()
+	if written == 0 {
+		t.Fatal("nothing was written during the copy")
+	}
+	v := w.restoreInto(t, w.next, "c-2")
+	if got := w.next.Query("SELECT COUNT(*) FROM app.w"); got != strconv.FormatInt(written, 10) {
+		t.Errorf("%s rows of %d transactions", got, written)
+	}
+	if has := executedBy(t, w.next); !has.Only(groupName).IsEqual(parseSet(t, taken.EndPosition)) {
+		t.Errorf("it has %s, and the backup %s; its own are of %s", has, taken.EndPosition, v.Restored.Group)
+	}
+}
+
+func parseSet(t *testing.T, text string) mysqlgtid.Set {
+	t.Helper()
+	set, err := mysqlgtid.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func executedBy(t *testing.T, m *mysqltest.Member) mysqlgtid.Set {
+	t.Helper()
+	return parseSet(t, m.Query("SELECT @@GLOBAL.gtid_executed"))
+}
+
+// A group that a person had go on without lost members numbers its transactions under
+// another name. It is the same system, and its only member is copied.
+func TestRealBackupOfAGroupThatWentOn(t *testing.T) {
+	w := newWorld(t)
+	w.secondary.Kill()
+	w.primary.Kill()
+	w.primary.Start()
+	startGroup(t, w.primary, secondName)
+	w.primary.Exec("INSERT INTO app.t (x) VALUES ('went on')")
+
+	_, err := w.source(t, "copier").CopyMember(t.Context(), sourceOf(w.primary), io.Discard)
+	if !backup.InVain(err) || !strings.Contains(err.Error(), secondName) {
+		t.Errorf("under a name that the task does not have: %v", err)
+	}
+	taken := w.backup(t, secondName)
+	if taken.SystemIdentifier != groupName || !strings.Contains(taken.EndPosition, groupName) || !strings.Contains(taken.EndPosition, secondName) {
+		t.Fatalf("%+v", taken)
+	}
+	v := w.restoreInto(t, w.next, "c-2")
+	w.next.Exec("INSERT INTO app.t (x) VALUES ('new')")
+	has := executedBy(t, w.next)
+	if !has.Contains(parseSet(t, taken.EndPosition)) || has.Only(v.Restored.Group).IsEmpty() || w.next.Query("SELECT COUNT(*) FROM app.t WHERE x = 'went on'") != "1" {
+		t.Errorf("transactions %s of %s", has, taken.EndPosition)
+	}
+	// A backup of the restored group has all three names.
+	third := w.source(t, "copier")
+	third.Group, third.Members = v.Restored.Group, nil
+	facts, err := third.CopyMember(t.Context(), sourceOf(w.next), io.Discard)
+	if err != nil || facts.SystemIdentifier != v.Restored.Group || !parseSet(t, facts.End).IsEqual(has) {
+		t.Errorf("%+v, %v", facts, err)
+	}
+}
+
+// A member is cloned by one client at a time: a Job waits, and then makes a whole copy, over
+// what an attempt before has left.
+func TestRealBackupWaitsForAnotherClone(t *testing.T) {
+	w := newWorld(t)
+	w.next.JoinGroupNamed(groupName)
+	if err := w.next.Bootstrap(); err != nil {
+		t.Fatal(err)
+	}
+	w.next.Start()
+	slow, stop := context.WithCancel(t.Context())
+	defer stop()
+	cloned := make(chan error, 1)
+	conn, err := w.next.DB.Conn(slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"SET GLOBAL clone_max_concurrency = 1", "SET GLOBAL clone_max_data_bandwidth = 1",
+		fmt.Sprintf("SET GLOBAL clone_valid_donor_list = '%s:%d'", mysqltest.Host, w.secondary.Port),
+	} {
+		if _, err := conn.ExecContext(slow, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	target := filepath.Join(w.next.Volume, "other")
+	go func() {
+		_, err := conn.ExecContext(slow, fmt.Sprintf("CLONE INSTANCE FROM 'holdfast_clone'@'%s':%d IDENTIFIED BY '' DATA DIRECTORY = '%s' REQUIRE SSL", mysqltest.Host, w.secondary.Port, target))
+		cloned <- err
+	}()
+	for deadline := time.Now().Add(time.Minute); w.secondary.Query("SELECT COUNT(*) FROM performance_schema.threads WHERE PROCESSLIST_COMMAND LIKE '%Clone%'") == "0"; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the other clone does not begin")
+		}
+	}
+	source, out := w.source(t, "copier"), &bytes.Buffer{}
+	for _, name := range []string{"copy", "seed"} { // as an attempt that was killed
+		if err := os.MkdirAll(filepath.Join(source.Scratch, name, "half"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source.Patience.Total = 0
+	if _, err := source.CopyMember(t.Context(), sourceOf(w.secondary), out); !errors.Is(err, clone.ErrDonorBusy) || backup.InVain(err) || out.Len() > 0 {
+		t.Errorf("while another client clones it: %v, %d bytes", err, out.Len())
+	}
+	if len(cloned) > 0 {
+		t.Fatal("the other clone was too fast")
+	}
+	source.Patience.Total = 5 * time.Minute
+	go func() {
+		time.Sleep(5 * time.Second)
+		w.next.Kill()
+	}()
+	facts, err := source.CopyMember(t.Context(), sourceOf(w.secondary), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-cloned
+	if found, err := source.VerifyCopy(t.Context(), out); err != nil || found != facts {
+		t.Errorf("%+v of %+v, %v", found, facts, err)
 	}
 }
 

@@ -23,7 +23,7 @@ type Seed struct {
 	Programs server.Programs
 	Lock     *volumelock.VolumeLock
 	// Dir of its own data, which is removed at the end, and Target, which the copy fills.
-	// Neither must exist.
+	// Neither must exist. A copy that fails may leave a part in Target.
 	Dir, Target string
 	// Settings by which it reaches the donor.
 	Settings settings.Input

@@ -96,7 +96,7 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 			return o, err
 		}
 	}
-	if o.View, err = c.observeView(ctx); err != nil {
+	if o.View, err = c.ObserveView(ctx); err != nil {
 		return o, err
 	}
 	self, _ := o.View.Find(o.UUID)
@@ -114,7 +114,8 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 	return o, err
 }
 
-func (c Client) observeView(ctx context.Context) (View, error) {
+// ObserveView reads the server's view of the group. A server that is in none lists itself.
+func (c Client) ObserveView(ctx context.Context) (View, error) {
 	rows, err := c.DB.QueryContext(ctx,
 		"SELECT MEMBER_ID, MEMBER_HOST, COALESCE(MEMBER_PORT, 0), MEMBER_STATE, MEMBER_ROLE, MEMBER_VERSION FROM performance_schema.replication_group_members")
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
@@ -85,9 +87,11 @@ func (d Data) Run(ctx context.Context, do func(ctx context.Context, db *sql.DB) 
 func (d Data) settings() map[string]string {
 	in := settings.Input{DataDir: d.Dir, RunDir: d.RunDir, Memory: d.Memory, Isolated: true, ServerID: 1}
 	s := settings.ComputeSettings(in)
-	for _, name := range []string{"log_bin", "ssl_ca", "ssl_cert", "ssl_key", "report_host"} {
+	for _, name := range []string{"log_bin", "binlog_expire_logs_seconds", "ssl_ca", "ssl_cert", "ssl_key", "report_host"} {
 		delete(s, name)
 	}
+	// Their plugins are not loaded: MySQL would warn of each.
+	maps.DeleteFunc(s, func(name, _ string) bool { return strings.HasPrefix(name, "group_replication_") || strings.HasPrefix(name, "clone_") })
 	s["plugin_load_add"] = "auth_socket.so"
 	s["log_replica_updates"] = "OFF"
 	s["performance_schema"] = "OFF"
@@ -101,6 +105,8 @@ type State struct {
 	Version string
 	// Executed are the transactions that it has, as MySQL writes them.
 	Executed string
+	// Tablespaces are the files of its tables, by their paths below the data directory.
+	Tablespaces []string
 }
 
 // ReadState asks a server.
@@ -109,5 +115,6 @@ func ReadState(ctx context.Context, db *sql.DB) (s State, err error) {
 	if err != nil {
 		return s, fmt.Errorf("ask for the transactions of the data: %w", err)
 	}
-	return s, nil
+	s.Tablespaces, err = listTablespaces(ctx, db)
+	return s, err
 }

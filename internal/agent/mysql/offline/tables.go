@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 )
 
@@ -59,6 +61,25 @@ func listTables(ctx context.Context, db *sql.DB) ([]table, error) {
 		}
 		all = append(all, t)
 	}
+	return all, rows.Err()
+}
+
+// listTablespaces are the files below the data directory that InnoDB's dictionary names.
+func listTablespaces(ctx context.Context, db *sql.DB) ([]string, error) {
+	rows, err := db.QueryContext(ctx, "SELECT PATH FROM information_schema.INNODB_DATAFILES")
+	if err != nil {
+		return nil, fmt.Errorf("list the tablespaces: %w", err)
+	}
+	defer rows.Close() //nolint:errcheck // it was only read
+	var all []string
+	for rows.Next() {
+		var file string
+		if err := rows.Scan(&file); err != nil {
+			return nil, fmt.Errorf("list the tablespaces: %w", err)
+		}
+		all = append(all, path.Clean(file))
+	}
+	slices.Sort(all)
 	return all, rows.Err()
 }
 
