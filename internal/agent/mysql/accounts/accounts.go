@@ -90,7 +90,15 @@ func EnsureCopier(ctx context.Context, db *sql.DB) error {
 	if err != nil || found == wholeCopier {
 		return err
 	}
-	return Apply(ctx, db, copier.createStatements())
+	return Apply(ctx, db, copier.repairStatements())
+}
+
+// repairStatements make the account where there is none. One that is there gets its
+// certificate and privileges back.
+func (a account) repairStatements() []string {
+	statements := a.createStatements()
+	require := "ALTER USER " + quoteAccount(a.name, "%") + " REQUIRE SUBJECT " + Quote(a.subject)
+	return append(statements[:1:1], append([]string{require}, statements[1:]...)...)
 }
 
 // wholeCopier is how many rows of MySQL's tables make up that account.
