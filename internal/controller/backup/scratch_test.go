@@ -2,6 +2,7 @@ package backup
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ func cloning() observation {
 	return begun().with(func(s *observation) {
 		s.copying.Scratch = &engine.ScratchVolume{Size: resource.MustParse("10Gi"), Class: "fast"}
 		s.copying.Certificate = &engine.CertificateKeys{Secret: "orders-internal", Certificate: "copier.crt", Key: "copier.key"}
-		s.copying.Memory = 512 << 20
+		s.copying.Memory, s.copying.OtherNames = 512<<20, []string{"second"}
 	})
 }
 
@@ -50,6 +51,9 @@ func TestCopyIntoScratch(t *testing.T) {
 	want := map[string]string{"ca.crt": "orders-tls/ca.crt", "tls.crt": "orders-internal/copier.crt", "tls.key": "orders-internal/copier.key"}
 	if diff := cmp.Diff(want, mounted); diff != "" {
 		t.Errorf("certificate (-want +got):\n%s", diff)
+	}
+	if task := spec.Containers[0].Env[0].Value; !strings.Contains(task, `"otherNames":["second"]`) {
+		t.Errorf("task %s", task)
 	}
 	if r := spec.Containers[0].Resources; r.Requests.Memory().String() != "512Mi" || r.Limits.Memory().String() != "1Gi" {
 		t.Errorf("memory: %v", r)
