@@ -4,7 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -151,8 +153,20 @@ func TestFactsOfACopy(t *testing.T) {
 	}
 }
 
+// newTablespace is a file of one page that is sound.
+func newTablespace() string {
+	page := make([]byte, 16<<10)
+	page[38+8+3] = 1 // pages that it must have
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Checksum(page[4:26], castagnoli) ^ crc32.Checksum(page[38:len(page)-8], castagnoli)
+	binary.BigEndian.PutUint32(page, sum)
+	binary.BigEndian.PutUint32(page[len(page)-8:], sum)
+	return string(page)
+}
+
 // Damage is found in what is read back, and no other try is made.
 func TestVerifyCopyRefuses(t *testing.T) {
+	const says = ".holdfast-copy.json"
 	newTar := func(files ...string) []byte {
 		var out bytes.Buffer
 		archive := tar.NewWriter(&out)
@@ -166,12 +180,25 @@ func TestVerifyCopyRefuses(t *testing.T) {
 		}
 		return out.Bytes()
 	}
-	const says = ".holdfast-copy.json"
+	whole := func(about string, files ...string) []byte {
+		all := []string{says, about}
+		for _, name := range []string{"ibdata1", "mysql.ibd", "undo_001", "undo_002"} {
+			all = append(all, name, newTablespace())
+		}
+		return newTar(append(all, files...)...)
+	}
+	const listed = `{"format":1,"executed":"` + executed + `","tablespaces":["app/orders.ibd","mysql.ibd"]}`
+	if facts, err := (&Source{}).VerifyCopy(t.Context(), bytes.NewReader(whole(listed, "app/orders.ibd", newTablespace()))); err != nil || facts.End != executed {
+		t.Errorf("a whole copy: %+v, %v", facts, err)
+	}
 	cases := []struct {
 		name string
 		copy []byte
 		want string
 	}{
+		{"a table that is missing", whole(listed), "app/orders.ibd is missing"},
+		{"a table that is a directory's name", whole(listed, "app/orders.ibd/x", "x"), "app/orders.ibd is missing"},
+		{"half of a set", whole(`{"format":1,"executed":"x"}`), "read the transactions"},
 		{"a copy that does not say what it is", newTar("ibdata1", "x"), "begins with ibdata1"},
 		{"a copy of a newer form", newTar(says, `{"format":2}`), "has the format 2"},
 		{"a description that is none", newTar(says, `{`), "does not say what it is"},
@@ -185,8 +212,8 @@ func TestVerifyCopyRefuses(t *testing.T) {
 		}
 	}
 	// A stream that breaks off is tried again.
-	whole := newTar(says, `{"format":1}`, "ibdata1", strings.Repeat("x", 2000))
-	if _, err := (&Source{}).VerifyCopy(t.Context(), bytes.NewReader(whole[:1200])); err == nil || backup.InVain(err) {
+	broken := newTar(says, `{"format":1}`, "ibdata1", strings.Repeat("x", 2000))
+	if _, err := (&Source{}).VerifyCopy(t.Context(), bytes.NewReader(broken[:1200])); err == nil || backup.InVain(err) {
 		t.Errorf("half of a stream: %v", err)
 	}
 }
