@@ -37,7 +37,8 @@ var ErrDonorBusy = errors.New("the donor is cloned already")
 // busyDonor is how the donor says that: the number of its own error is in the text.
 var busyDonor = regexp.MustCompile(`\b3634\b|concurrent clone operations`)
 
-// CloneServer clones the donor, and returns the version that both have.
+// CloneServer clones the donor, and returns the version that both have. A donor that gives
+// nothing any more is given up by MySQL itself, after six minutes.
 func (s Seed) CloneServer(ctx context.Context, host string, port int) (version string, err error) {
 	defer func() { _ = os.RemoveAll(s.Dir) }()
 	file, err := s.writeSettings()

@@ -91,7 +91,9 @@ func (d Data) settings() map[string]string {
 		delete(s, name)
 	}
 	// Their plugins are not loaded: MySQL would warn of each.
-	maps.DeleteFunc(s, func(name, _ string) bool { return strings.HasPrefix(name, "group_replication_") || strings.HasPrefix(name, "clone_") })
+	maps.DeleteFunc(s, func(name, _ string) bool {
+		return strings.HasPrefix(name, "group_replication_") || strings.HasPrefix(name, "clone_")
+	})
 	s["plugin_load_add"] = "auth_socket.so"
 	s["log_replica_updates"] = "OFF"
 	s["performance_schema"] = "OFF"
