@@ -113,7 +113,7 @@ func TestRealInterruptedBootstrap(t *testing.T) {
 
 // Accounts of members need a certificate of the members' CA, of a member's name.
 // The account of Jobs that copy is made once, and repaired when a person has changed it:
-// otherwise each look would be a transaction.
+// otherwise each check would be a transaction.
 func TestRealCopierIsEnsured(t *testing.T) {
 	m := newMember(t)
 	m.Start()
