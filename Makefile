@@ -138,9 +138,9 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: cluster deploy etcd-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about nine hours; FAILOVER_RUNS=1 saves one of them)
+soak: cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
-	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 16h
+	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
 chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
 	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h

@@ -165,6 +165,12 @@ type DatabaseStatus struct {
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
 
+	// DeletionPolicy is what deleting the Database does to its data now. It is
+	// Delete from before the cluster is declared with it, until the cluster's own
+	// status.deletionPolicy is Retain.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
 	// Drift of the cluster that runs the database: what other clients changed of
 	// its declaration.
 	// +optional

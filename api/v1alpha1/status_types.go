@@ -127,6 +127,12 @@ type CommonStatus struct {
 	// +optional
 	Restore *RestoreStatus `json:"restore,omitempty"`
 
+	// DeletionPolicy is what deleting the cluster does to its data now. It is
+	// Delete from before the first volume, CA or credential gets the owner reference
+	// by which Kubernetes deletes it, until none has one: then it is Retain.
+	// +optional
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
 	// NextBackup is when the schedule makes the next one.
 	// +optional
 	NextBackup *metav1.Time `json:"nextBackup,omitempty"`

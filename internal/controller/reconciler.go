@@ -84,7 +84,12 @@ type pass[C v1alpha1.Cluster] struct {
 	drills drillPlan
 	// restored is the restore that the cluster begins with.
 	restored restorePlan
-	stepped  bool
+	// deletion is what deleting the cluster does to its data from now on; empty
+	// where that stays as it is recorded.
+	deletion v1alpha1.DeletionPolicy
+	// deletionRecheck is when to ask again what it is; 0 for never.
+	deletionRecheck time.Duration
+	stepped         bool
 	// requests says that this pass recorded a one-shot request in status, which
 	// the next one carries out: no watch says so.
 	requests bool
@@ -114,8 +119,12 @@ func (r *Reconciler[C, O]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	recorded := c.CommonStatus()
 	p := &pass[C]{c: c, readRequests: recorded.Requests, readOrders: recorded.Orders}
 	recorded.MigrateRequests()
-	if c.GetDeletionTimestamp() == nil {
+	switch {
+	case c.GetDeletionTimestamp() != nil:
+	case p.announceDeletion():
+	default:
 		p.err = r.executePass(ctx, p)
+		p.err = errors.Join(p.err, r.observeDeletion(ctx, p))
 	}
 	if err := r.writeStatus(ctx, p); err != nil {
 		p.err = errors.Join(p.err, fmt.Errorf("write status: %w", err))
@@ -130,11 +139,14 @@ func (r *Reconciler[C, O]) executePass(ctx context.Context, p *pass[C]) error {
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
+	suspended := p.c.Common().Suspend
 	if held, err := r.reconcileRestore(ctx, p, o); held || err != nil {
-		return err
+		if err != nil || p.plan.Step == nil || !p.plan.Step.Suspended {
+			return err
+		}
+		return r.executeStep(ctx, p)
 	}
 	p.plan = r.Engine.Plan(p.c, o, r.Clock.Now())
-	suspended := p.c.Common().Suspend
 	p.sync, err = r.Applier.Sync(ctx, apply.Request{
 		Owner: p.c, Objects: p.plan.Objects, Complete: p.plan.Complete,
 		Recorded: p.plan.Recorded, Claims: p.plan.Claims, Drift: p.c.Common().Drift, Suspend: suspended,
@@ -200,7 +212,7 @@ func (r *Reconciler[C, O]) scheduleNextPass(p *pass[C]) (ctrl.Result, error) {
 	if (p.stepped || p.requests) && !p.statusStale {
 		return ctrl.Result{RequeueAfter: requeue.AfterStep}, nil
 	}
-	wait := findSoonest(p.plan.Recheck, p.waitForCache(), p.backups.Wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, r.memory.timeToDeadline(p.c, r.Clock.Now()))
+	wait := findSoonest(p.plan.Recheck, p.waitForCache(), p.backups.Wait, p.drills.wait, p.store.recheck, p.sync.RetryAfter, p.deletionRecheck, r.memory.timeToDeadline(p.c, r.Clock.Now()))
 	for _, f := range p.facts {
 		if f.Type == v1alpha1.ConditionStalled {
 			wait = findSoonest(wait, jitter.JitteredIntervalDuration(requeue.AfterConflict))

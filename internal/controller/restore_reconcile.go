@@ -58,6 +58,9 @@ func (r *Reconciler[C, O]) reconcileRestore(ctx context.Context, p *pass[C], o O
 	if result := p.restored.status; result.Done() && result.Result != nil {
 		p.plan.Report.SystemIdentifier = result.Result.SystemIdentifier
 	}
+	if p.c.Common().Suspend {
+		p.plan.Step = r.Engine.Plan(p.c, o, r.Clock.Now()).Step
+	}
 	return true, p.extractBlocked(r.applyRestore(ctx, p))
 }
 

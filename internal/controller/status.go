@@ -56,9 +56,10 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	// record that it is.
 	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
 	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
-	once := restoring || requests
+	retains := p.deletion == v1alpha1.DeletionRetain && before.DeletionPolicy != p.deletion
+	once := restoring || requests || retains
 	version := r.memory.findVersion(p.c)
-	if p.restored.mustRecord {
+	if p.restored.mustRecord || retains {
 		version = p.c.GetResourceVersion() // it is of the spec that was read
 	}
 	err = write(version)
@@ -112,6 +113,9 @@ func (r *Reconciler[C, O]) findUnchangedVersion(ctx context.Context, c C, before
 func (r *Reconciler[C, O]) fillStatus(p *pass[C]) {
 	c, st := p.c, p.c.CommonStatus()
 	deleting := c.GetDeletionTimestamp() != nil
+	if p.deletion != "" {
+		st.DeletionPolicy = p.deletion
+	}
 	if !deleting && len(p.plan.Facts) == 0 {
 		// Nothing can be judged: what was said before stands. Drift is seen
 		// once, and must not be lost.

@@ -79,6 +79,8 @@ func TestWriteStatusMeetsAnother(t *testing.T) {
 		{"it was made anew", []client.Object{cluster("b")}, plain, []string{"4"}},
 		{"it is gone", nil, plain, []string{"4"}},
 		{"it puts a restore on record, as it was read", []client.Object{cluster("a")}, func(p *postgresPass) { begins(p); p.restored.mustRecord = true }, []string{"3"}},
+		{"its data stays, by the spec that was read", []client.Object{cluster("a")}, func(p *postgresPass) { p.deletion = v1alpha1.DeletionRetain }, []string{"3"}},
+		{"its data goes, whatever the spec says by now", []client.Object{cluster("a")}, func(p *postgresPass) { p.deletion = v1alpha1.DeletionDelete }, []string{"4", "7"}},
 		{"a restore is declared", []client.Object{cluster("a")}, begins, []string{"4"}},
 		{"a restore is on record", []client.Object{cluster("a")}, func(p *postgresPass) {
 			begins(p)

@@ -145,7 +145,7 @@ func (w *world) switchOver(n *node) {
 	if w.chance(60) {
 		target = w.nodes[w.rng.IntN(len(w.nodes))].volume
 	}
-	n.whenAwake(func() { n.step(SwitchoverRequest{target}) })
+	n.whenAwake(func() { n.step(SwitchoverRequest{Target: target}) })
 }
 
 // stopMachine has a hypervisor stop a machine and its clock. Its primary cannot

@@ -203,6 +203,10 @@ func (l *leadership) wroteRelease(m *member, now time.Duration, w LeaseWritten) 
 		return m.requests.startReading(now)
 	case lease.Unanswered:
 		return nil
+	case lease.Forbidden:
+		if !m.requests.pending.IsReleased() { // a renewal that was on its way: the release may have another one
+			return l.renewWhenDue(m, now)
+		}
 	case lease.Done:
 		if pending := m.requests.pending; !pending.IsReleased() { // a renewal that was on its way
 			m.lease.recordWrite(w.Version, pending)
@@ -241,7 +245,7 @@ func (l *leadership) beginSwitchover(m *member, now time.Duration, in Switchover
 		return []Effect{RefuseSwitchover{"the target is the primary"}}
 	case in.Target != "" && (!record.MayLead(in.Target) || record.Quorum != nil && !slices.Contains(record.Quorum.Volumes, in.Target)):
 		return []Effect{RefuseSwitchover{"the target's volume is not one that may lead"}}
-	case m.requests.outage || now-l.renewed > 2*m.Pace().Renewal():
+	case m.requests.outage || !in.Stops && now-l.renewed > 2*m.Pace().Renewal():
 		return []Effect{RefuseSwitchover{"the Lease was not renewed just now"}}
 	}
 	l.successor = in.Target

@@ -151,7 +151,12 @@ type ConfirmReply struct {
 // SwitchoverRequest asks the primary to shut down in order and to release the
 // Lease. The target is the volume of a member that is alive, streams and is not
 // being deleted, as the driver found; empty for any.
-type SwitchoverRequest struct{ Target string }
+type SwitchoverRequest struct {
+	Target string
+	// Stops says that the server stops in any case: its Lease need not have been renewed
+	// just now, as that of a pod which the API server does not know any more.
+	Stops bool
+}
 
 // ServerStopped says that every process of the server is gone after StopServer.
 // End is the end of its shutdown checkpoint.

@@ -585,13 +585,13 @@ func TestRule17SwitchoverIsRefusedOrReleasesForItsTarget(t *testing.T) {
 		"an unknown volume": {newPrimary(t, everyone), "v9"}, "no primary": {newMember(t, "v1", "p2"), "v0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, effects := Step(c.state, 11*second, SwitchoverRequest{c.target})
+			s, effects := Step(c.state, 11*second, SwitchoverRequest{Target: c.target})
 			if find[RefuseSwitchover](t, effects); s.Phase == Ending {
 				t.Error("it shuts down")
 			}
 		})
 	}
-	s, effects := Step(newPrimary(t, everyone), 11*second, SwitchoverRequest{"v1"})
+	s, effects := Step(newPrimary(t, everyone), 11*second, SwitchoverRequest{Target: "v1"})
 	find[StopServer](t, effects)
 	s, effects = Step(s, 12*second, Tick{}) // it renews while it stops
 	renewal := find[WriteLease](t, effects)

@@ -356,6 +356,13 @@ func (w *world) writeLease(n *node, e WriteLease) {
 			}
 		case n.forbidden:
 			answer.Answer = lease.Forbidden
+			// Another member may write a release, and its answer be lost.
+			if e.Record.IsReleased() && !create && w.api.exists && w.api.leaseVersion() == e.Base && w.chance(50) {
+				w.store(n, e.Record)
+				if w.chance(50) {
+					answer.Answer, answer.Version = lease.Done, w.api.leaseVersion()
+				}
+			}
 		case create && w.api.exists, !create && w.api.exists && w.api.leaseVersion() != e.Base:
 			answer.Answer = lease.Conflict
 		case !create && !w.api.exists:

@@ -56,8 +56,15 @@ const labelPatches = `[JSONPatch{op: "add", path: "/metadata/labels/` + admitted
 
 func hasLabel(obj client.Object) bool { return obj.GetLabels()[admitted] == "yes" }
 
+// raisedMemory is the limit of a member's memory that the policies set.
+func (k *kind) raisedMemory() string {
+	limit := resource.MustParse(k.memory)
+	limit.Add(resource.MustParse("256Mi"))
+	return limit.String()
+}
+
 // admissionRules are what a mesh, a registry mirror and labelling policies do.
-func admissionRules() []admissionRule {
+func admissionRules(k *kind) []admissionRule {
 	made := []admissionv1.OperationType{admissionv1.Create}
 	written := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
 	return []admissionRule{
@@ -68,7 +75,7 @@ func admissionRules() []admissionRule {
 				`[JSONPatch{op: "add", path: "/spec/containers/-", value: ` + restrictedContainer("Object.spec.containers", "mesh") + `}]`,
 				`[JSONPatch{op: "add", path: "/spec/containers/0/env/-", value: Object.spec.containers.env{name: "PROXY", value: "mesh.example"}}]`,
 				`[JSONPatch{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{key: "databases", operator: "Exists"}}]`,
-				`[JSONPatch{op: "add", path: "/spec/containers/0/resources/limits", value: {"memory": "768Mi", "cpu": "2"}}]`,
+				`[JSONPatch{op: "add", path: "/spec/containers/0/resources/limits", value: {"memory": "` + k.raisedMemory() + `", "cpu": "2"}}]`,
 			},
 		},
 		{
@@ -158,7 +165,7 @@ func (r admissionRule) inForce(ctx context.Context, namespace string) (bool, err
 // installRules puts the rules, and a LimitRange, in force for a namespace, and returns
 // what takes them back: after it, and after the test, the API server changes
 // nothing any more.
-func installRules(t *testing.T, namespace string) (lift func(*testing.T)) {
+func installRules(t *testing.T, k *kind, namespace string) (lift func(*testing.T)) {
 	t.Helper()
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limits"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type:           corev1.LimitTypeContainer,
@@ -166,7 +173,7 @@ func installRules(t *testing.T, namespace string) (lift func(*testing.T)) {
 		DefaultRequest: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceCPU: resource.MustParse("5m")},
 	}}}}
 	objects := []client.Object{limits}
-	for _, rule := range admissionRules() {
+	for _, rule := range admissionRules(k) {
 		objects = append(objects, rule.policyObjects(namespace)...)
 	}
 	t.Cleanup(func() {
@@ -181,22 +188,22 @@ func installRules(t *testing.T, namespace string) (lift func(*testing.T)) {
 	for _, obj := range objects {
 		must(t, env.client.Create(t.Context(), obj), fmt.Sprintf("create %T", obj))
 	}
-	awaitAdmission(t, namespace, true)
+	awaitAdmission(t, k, namespace, true)
 	return func(t *testing.T) {
 		t.Helper()
 		for _, obj := range objects {
 			must(t, env.client.Delete(t.Context(), obj), fmt.Sprintf("delete %T", obj))
 		}
-		awaitAdmission(t, namespace, false)
+		awaitAdmission(t, k, namespace, false)
 	}
 }
 
 // awaitAdmission waits until the API server applies all of the rules, or none.
-func awaitAdmission(t *testing.T, namespace string, want bool) {
+func awaitAdmission(t *testing.T, k *kind, namespace string, want bool) {
 	t.Helper()
 	eventually(t, revertTimeout, fmt.Sprintf("the policies are in force: %v", want), func(ctx context.Context) error {
 		var errs []error
-		for _, rule := range admissionRules() {
+		for _, rule := range admissionRules(k) {
 			if have, err := rule.inForce(ctx, namespace); err != nil || have != want {
 				errs = append(errs, fmt.Errorf("policy %s: in force %v: %w", rule.name, have, err))
 			}

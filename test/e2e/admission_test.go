@@ -27,9 +27,9 @@ func admissionLeft(t *testing.T, k *kind) {
 	mirrorImages(t, k)
 	later := createSubject(t, k, newNamespace(t, "later"), orders, 1)
 	namespace := newNamespace(t, "")
-	lift := installRules(t, namespace)
+	lift := installRules(t, k, namespace)
 	alone := createSubject(t, k, namespace, "alone", 1)
-	several := createSubject(t, k, namespace, orders, 3, `resources: {requests: {memory: 128Mi}, limits: {memory: 512Mi}}`)
+	several := createSubject(t, k, namespace, orders, 3, fmt.Sprintf("resources: {requests: {memory: 128Mi}, limits: {memory: %s}}", k.memory))
 	all := []*subject{later, alone, several}
 	for _, c := range all {
 		c.waitReady()
@@ -40,7 +40,7 @@ func admissionLeft(t *testing.T, k *kind) {
 
 	// The policies come to a cluster that runs.
 	untouched := later.storedObjects()
-	liftLater := installRules(t, later.namespace)
+	liftLater := installRules(t, k, later.namespace)
 	members := fmt.Sprint(later.allIncarnations(), alone.allIncarnations(), several.allIncarnations())
 	for _, c := range all {
 		c.awaitHandled()
@@ -69,7 +69,7 @@ func admissionLeft(t *testing.T, k *kind) {
 func admissionReported(t *testing.T, alone, several *subject) {
 	for _, c := range []*subject{alone, several} {
 		for _, pod := range c.listPods() {
-			if err := changedByPolicies(&pod, c == several); err != nil {
+			if err := changedByPolicies(c.kind, &pod, c == several); err != nil {
 				t.Errorf("%s: %v", pod.Name, err)
 			}
 		}
@@ -100,7 +100,7 @@ func syncedMessage(c *subject) string {
 }
 
 // changedByPolicies says what of the policies a member's pod does not have.
-func changedByPolicies(pod *corev1.Pod, mirrored bool) error {
+func changedByPolicies(k *kind, pod *corev1.Pod, mirrored bool) error {
 	database := pod.Spec.Containers[0]
 	var names []string
 	for _, ctr := range pod.Spec.Containers {
@@ -113,7 +113,7 @@ func changedByPolicies(pod *corev1.Pod, mirrored bool) error {
 		return fmt.Errorf("containers %v", names)
 	case !tolerated || !proxied:
 		return fmt.Errorf("tolerated %v, proxied %v", tolerated, proxied)
-	case database.Resources.Limits.Memory().String() != "768Mi":
+	case database.Resources.Limits.Memory().String() != k.raisedMemory():
 		return fmt.Errorf("limits %v", database.Resources.Limits)
 	case strings.HasPrefix(database.Image, mirror) != mirrored || strings.HasPrefix(pod.Spec.InitContainers[0].Image, mirror) != mirrored:
 		return fmt.Errorf("images %s and %s", database.Image, pod.Spec.InitContainers[0].Image)

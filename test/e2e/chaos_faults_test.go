@@ -213,7 +213,7 @@ func loseLease(c *chaos, t targets, f faultplan.Fault) (string, func() error, er
 
 // stopOperator has no operator run for a time.
 func stopOperator(c *chaos, _ targets, _ faultplan.Fault) (string, func() error, error) {
-	replicas := installedReplicas(c.failover)
+	replicas := installedReplicas(c.t)
 	set := func(n int32) error {
 		return requestWithin(func(ctx context.Context) error { return installed.setReplicas(ctx, n) })
 	}

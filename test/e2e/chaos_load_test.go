@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/holdfast-db/holdfast/test/netns"
 	"github.com/holdfast-db/holdfast/test/podprocess"
 	"github.com/holdfast-db/holdfast/test/writehistory"
@@ -70,16 +72,6 @@ func (c *chaos) stopLoad() {
 	}
 }
 
-// newServiceWriter is a client of the Service on a node.
-func (c *chaos) newServiceWriter(client, node string) *failoverWriter {
-	c.t.Helper()
-	var service corev1.Service
-	c.readObject(&service, c.name+"-rw")
-	w := c.newWriter(client, service.Spec.ClusterIP)
-	w.enterNode(c.t, node)
-	return w
-}
-
 // memberPlace is where a member is: its pods have one address after the other.
 type memberPlace struct {
 	namespace, pod string
@@ -123,7 +115,7 @@ func (p *memberPlace) writeRow(ctx context.Context) (acknowledged bool) {
 	p.writer.turn.Lock()
 	defer p.writer.turn.Unlock()
 	p.writer.writeRow(ctx)
-	return p.writer.conn != nil
+	return p.writer.session != nil
 }
 
 // find looks for the member's pod. Where that cannot be read, the last one is kept.
@@ -162,11 +154,26 @@ type registers struct {
 	written    int64
 }
 
+// registerClient has a connection of its own, from where another client is.
+type registerClient struct {
+	through *failoverWriter
+	conn    *pgx.Conn
+}
+
+func (r *registerClient) disconnect() {
+	if r.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+		defer cancel()
+		_ = r.conn.Close(ctx)
+		r.conn = nil
+	}
+}
+
 // useRegisters are the loops of the clients: each has a connection of its own.
 func (c *chaos) useRegisters(through *failoverWriter) []func(context.Context) {
 	var loops []func(context.Context)
 	for n := range registerClients {
-		own := &failoverWriter{client: fmt.Sprintf("register-%d", n), config: through.config, from: through.from, history: c.history}
+		own := &registerClient{through: through}
 		loops = append(loops, func(ctx context.Context) {
 			defer own.disconnect()
 			seen := map[int]int64{}
@@ -212,9 +219,9 @@ var registerStatements = map[writehistory.Action]string{
 }
 
 // operate does one operation and records it.
-func (c *chaos) operate(ctx context.Context, w *failoverWriter, client int, seen map[int]int64) (acknowledged bool) {
+func (c *chaos) operate(ctx context.Context, w *registerClient, client int, seen map[int]int64) (acknowledged bool) {
 	if w.conn == nil {
-		conn, err := w.connect(ctx)
+		conn, err := w.through.connect(ctx)
 		if err != nil {
 			return false
 		}

@@ -70,6 +70,14 @@ func (c *subject) deleteCluster(want ...string) {
 	})
 }
 
+// checkDeletionPolicy checks what the cluster says that deleting it does to its data.
+func (c *subject) checkDeletionPolicy(want v1alpha1.DeletionPolicy) {
+	c.t.Helper()
+	if got := c.getCluster().CommonStatus().DeletionPolicy; got != want {
+		c.t.Errorf("status.deletionPolicy is %q, want %q", got, want)
+	}
+}
+
 func deletionRetains(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several)
 	c.waitReady()
@@ -79,6 +87,7 @@ func deletionRetains(t *testing.T, k *kind) {
 	}
 	connection := c.readSecret("-app")
 	identifier := c.getCluster().CommonStatus().SystemIdentifier
+	c.checkDeletionPolicy(v1alpha1.DeletionRetain)
 	c.deleteCluster(c.retainedNames(k.several)...)
 
 	c.createCluster(k.several)
@@ -102,6 +111,7 @@ func deletionDeletes(t *testing.T, k *kind) {
 	c := newSubject(t, k, k.several, policy)
 	c.waitReady()
 	k.keepValue(c, "7")
+	c.checkDeletionPolicy(v1alpha1.DeletionDelete)
 	owned := map[string]client.Object{c.name + "-ca": &corev1.Secret{}, c.name + "-internal": &corev1.Secret{}}
 	for n := range k.several {
 		owned[c.volumeName(int(n))] = &corev1.PersistentVolumeClaim{}

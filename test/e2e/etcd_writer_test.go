@@ -34,6 +34,11 @@ var buildEtcdWriter = sync.OnceValues(func() ([]byte, error) {
 // processor to the databases of other tests.
 var writePause = 50 * time.Millisecond
 
+func (etcdDatabase) applicationImage(t *testing.T) string {
+	t.Helper()
+	return clientImage(t)
+}
+
 // applicationCommand writes keys and reads the newest number back linearizably,
 // over one client.
 func (etcdDatabase) applicationCommand(c *subject, app *clientPod) []string {
@@ -56,11 +61,7 @@ func (etcdDatabase) writtenNumbers(c *subject, ordinal int) []int {
 // installApplication puts the application and what it connects with into its pod.
 func (p *clientPod) installApplication(t *testing.T, folder string, files map[string][]byte) {
 	t.Helper()
-	_, err := runCommand(t.Context(), p.namespace, p.name, "", "mkdir", "-p", folder)
-	must(t, err, "make a folder")
-	for name, content := range files {
-		p.writeFile(t, folder+"/"+name, string(content))
-	}
+	p.writeFiles(t, folder, files)
 	program, err := buildEtcdWriter()
 	must(t, err, "build the application")
 	p.uploadProgram(t, "/tmp/etcdwriter", program)

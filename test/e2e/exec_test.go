@@ -191,6 +191,16 @@ func (p *clientPod) writeFile(t *testing.T, path, content string) {
 	must(t, err, "write "+path)
 }
 
+// writeFiles makes a folder with files in the client's pod.
+func (p *clientPod) writeFiles(t *testing.T, folder string, files map[string][]byte) {
+	t.Helper()
+	_, err := runCommand(t.Context(), p.namespace, p.name, "", "mkdir", "-p", folder)
+	must(t, err, "make a folder")
+	for name, content := range files {
+		p.writeFile(t, folder+"/"+name, string(content))
+	}
+}
+
 // uploadProgram puts a program into the pod.
 func (p *clientPod) uploadProgram(t *testing.T, path string, program []byte) {
 	t.Helper()

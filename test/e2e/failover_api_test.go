@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // leaseDuration is the default of spec.failover.leaseDuration: a primary that no member
@@ -74,19 +72,6 @@ func (f *failover) expectFence(period time.Duration) {
 			return
 		}
 	}
-}
-
-// chooseReplica is a pod that does not lead.
-func (f *failover) chooseReplica() *corev1.Pod {
-	f.t.Helper()
-	primary := f.primaryPod()
-	for _, p := range f.listPods() {
-		if p.UID != primary.UID {
-			return p.DeepCopy()
-		}
-	}
-	f.t.Fatal("there is no replica")
-	return nil
 }
 
 // leaseLost: the Lease is deleted, and then emptied, while its holder lives. That writes

@@ -16,23 +16,23 @@ import (
 
 // nodeDrained: the primary's node is cordoned, and the cluster's pods on it are evicted
 // as by kubectl drain. Pods of other clusters stay.
-func nodeDrained(f *failover) time.Duration {
-	pod, before := f.primaryPod(), f.currentLeadership()
+func nodeDrained(f *trial) time.Duration {
+	pod, before := f.leadingPod(), f.currentTerm()
 	node := pod.Spec.NodeName
-	uncordon := cordonNodes(f.t, node)
+	uncordon := cordonNodes(f.c.t, node)
 	since := f.history.Now()
 	f.evict(pod)
 	if next := f.awaitSuccessor(before); next.Name == pod.Name {
-		f.t.Errorf("%s was evicted, and leads again", pod.Name)
+		f.c.t.Errorf("%s was evicted, and leads again", pod.Name)
 	}
 	// Earlier drains may have put a replica there, too.
-	for _, p := range f.listPods() {
+	for _, p := range f.c.listPods() {
 		if p.Spec.NodeName == node {
 			f.evict(&p)
 		}
 	}
-	eventually(f.t, failoverTimeout, node+" is drained", func(context.Context) error {
-		for _, p := range f.listPods() {
+	eventually(f.c.t, failoverTimeout, node+" is drained", func(context.Context) error {
+		for _, p := range f.c.listPods() {
 			if p.Spec.NodeName == node {
 				return fmt.Errorf("%s runs on %s", p.Name, node)
 			}
@@ -45,13 +45,13 @@ func nodeDrained(f *failover) time.Duration {
 }
 
 // evict asks for a pod's end as a drain does, until the disruption budget allows it.
-func (f *failover) evict(pod *corev1.Pod) {
-	f.t.Helper()
+func (f *trial) evict(pod *corev1.Pod) {
+	f.c.t.Helper()
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(pod.UID)}},
 	}
-	eventually(f.t, failoverTimeout, pod.Name+" is evicted", func(ctx context.Context) error {
+	eventually(f.c.t, failoverTimeout, pod.Name+" is evicted", func(ctx context.Context) error {
 		return client.IgnoreNotFound(env.client.SubResource("eviction").Create(ctx, pod.DeepCopy(), eviction.DeepCopy()))
 	})
 }

@@ -73,19 +73,6 @@ func (f *failover) awaitNoCandidate() {
 	f.waitCondition(2*failoverTimeout, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNoSafeCandidate)
 }
 
-// expectNoWrites lets time pass in which another member could have been elected.
-func (f *failover) expectNoWrites(period time.Duration) {
-	f.t.Helper()
-	since := f.history.Now()
-	time.Sleep(period)
-	for _, row := range f.history.Writes(since) {
-		if row.Acknowledged && row.Sent >= since {
-			f.t.Errorf("write %d of %s is acknowledged by %s on timeline %d while no member may lead", row.Number, row.Client, row.Server, row.Timeline)
-			return
-		}
-	}
-}
-
 // promote requests that a pod leads with what it has.
 func (f *failover) promote(pod string) {
 	f.t.Helper()

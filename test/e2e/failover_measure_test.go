@@ -3,60 +3,88 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// measuredEvents are the rows of the table.
-var measuredEvents = []struct {
+// measuredEvent is a row of a table.
+type measuredEvent struct {
 	name string
-	run  func(*failover) time.Duration
+	run  func(*trial) time.Duration
 	// apart is how long a cluster serves between two of them.
 	apart time.Duration
 	// upgrades needs two minor versions, and begins with the older one.
 	upgrades bool
-}{
-	{"Switchover", switchover, 0, false},
-	{"PodDeleted", podDeleted, 0, false},
-	{"NodeDrained", nodeDrained, 0, false},
-	// Crashes in a row are another event: the agent waits longer before each start, and
-	// gives up leading.
-	{"PostmasterKilled", postmasterKilled, 65 * time.Second, false},
-	{"PodForced", podForced, 0, false},
-	{"NodeCutOff", nodeCutOff, 0, false},
-	{"OperatorAway", operatorAway, 0, false},
-	{"APIServerStopped", apiServerStopped, 0, false},
-	{"RollingRestart", rollingRestart, 0, false},
-	{"MinorUpgrade", upgradeMinor, 0, true},
+	// members and spec of its cluster, where they are other than usual.
+	members int32
+	spec    []string
+	// once says that it happens once, however often the others do: it takes long.
+	once bool
 }
 
-// measureFailovers has each event happen so often, each event on a cluster of its own,
-// and prints the table.
+// crashesApart is between two crashes: those in a row are another event, as the agent
+// waits longer before each start, and gives up leading.
+const crashesApart = 65 * time.Second
+
+// postgresEvents are the rows of PostgreSQL's table.
+var postgresEvents = []measuredEvent{
+	{name: "Switchover", run: switchover},
+	{name: "PodDeleted", run: podDeleted},
+	{name: "NodeDrained", run: nodeDrained},
+	{name: "PostmasterKilled", run: postmasterKilled, apart: crashesApart},
+	{name: "PodForced", run: podForced},
+	{name: "NodeCutOff", run: nodeCutOff},
+	{name: "OperatorAway", run: operatorAway},
+	{name: "APIServerStopped", run: apiServerStopped},
+	{name: "RollingRestart", run: func(f *trial) time.Duration { return rollingRestart(f, "max_connections", 120) }},
+	{name: "MinorUpgrade", run: upgradeMinor, upgrades: true},
+}
+
+// measureFailovers measures PostgreSQL's events, and prints the table.
 func measureFailovers(t *testing.T, runs int) {
 	t.Helper()
 	needLocalCluster(t)
+	measured := measureEvents(t, runs, postgresEvents, func(t *testing.T, event measuredEvent) *trial {
+		var edits []func(*v1alpha1.PostgresCluster)
+		if event.upgrades {
+			_, older, _ := needMinors(t)
+			edits = append(edits, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
+		}
+		return &newFailover(newUnwatched(t, failoverMembers, edits...)).trial
+	})
+	t.Log(formatMeasurements(measured, comparisons))
+}
+
+// measureEvents has each event happen so often, each event on a cluster of its own.
+func measureEvents(t *testing.T, runs int, events []measuredEvent, begin func(*testing.T, measuredEvent) *trial) []measurement {
+	t.Helper()
 	var measured []measurement
-	for _, event := range measuredEvents {
+	for _, event := range events {
 		t.Run(event.name, func(t *testing.T) {
-			var edits []func(*v1alpha1.PostgresCluster)
-			if event.upgrades {
-				_, older, _ := needMinors(t)
-				edits = append(edits, func(obj *v1alpha1.PostgresCluster) { obj.Spec.Version = v1alpha1.PostgresVersion(older) })
+			f := begin(t, event)
+			if f.created > 0 {
+				measured = append(measured, measurement{event: fmt.Sprintf("created with %d members", len(f.c.listPods())), whole: f.created})
 			}
-			f := newFailover(newUnwatched(t, failoverMembers, edits...))
 			f.measured = &measured
-			for n := range runs {
-				f.runPart(t, strconv.Itoa(n+1), func(f *failover) { event.run(f) })
+			count := runs
+			if event.once {
+				count = 1
+			}
+			for n := range count {
+				f.runPart(t, strconv.Itoa(n+1), func(f *trial) { event.run(f) })
 				time.Sleep(event.apart)
 			}
 		})
 	}
-	t.Log(formatMeasurements(measured))
+	return measured
 }
 
 // failoverRuns is how often each event happens, unless FAILOVER_RUNS says.
@@ -71,29 +99,32 @@ func failoverRuns(t *testing.T, usual int) int {
 	return runs
 }
 
-// rollingRestart: a setting restarts every member, the primary last.
-func rollingRestart(f *failover) time.Duration {
-	connections, since := 120, f.history.Now()
-	if n, err := strconv.Atoi(f.getCluster().Spec.Parameters["max_connections"]); err == nil {
-		connections = n + 1
+// rollingRestart: a setting restarts every member, the primary last. Its values count up
+// from the least.
+func rollingRestart(f *trial, setting string, least int) time.Duration {
+	since := f.history.Now()
+	value := least
+	declared, _, err := unstructured.NestedString(unstructuredOf(f.c.t, f.c.getCluster()).Object, "spec", "parameters", setting)
+	must(f.c.t, err, "read spec.parameters")
+	if n, err := strconv.Atoi(declared); err == nil {
+		value = n + 1
 	}
-	f.changeSpec(fmt.Sprintf(`parameters: {max_connections: "%d"}`, connections))
-	f.waitReady()
+	f.c.changeSpec(fmt.Sprintf(`parameters: {%s: "%d"}`, setting, value))
+	f.c.waitReady()
+	eventually(f.c.t, serviceTimeout, "the setting is in force", func(ctx context.Context) error { return f.c.kind.inForce(ctx, f.c.getCluster()) })
 	return f.endEvent(eventRollingRestart, since, true)
 }
 
 // upgradeMinor goes to the newer minor version, or back to the older one.
-func upgradeMinor(f *failover) time.Duration {
-	_, older, newer := needMinors(f.t)
+func upgradeMinor(f *trial) time.Duration {
+	_, older, newer := needMinors(f.c.t)
 	since := f.history.Now()
-	f.editCluster(func(obj *v1alpha1.PostgresCluster) {
-		if string(obj.Spec.Version) == newer {
-			newer = older
-		}
-		obj.Spec.Version = v1alpha1.PostgresVersion(newer)
-	})
-	if obj := f.waitReady(); obj.Status.Version != newer {
-		f.t.Errorf("status says version %s, want %s", obj.Status.Version, newer)
+	if string(asPostgres(f.c.getCluster()).Spec.Version) == newer {
+		newer = older
+	}
+	f.c.changeSpec(fmt.Sprintf("version: %q", newer))
+	if obj := f.c.waitReady(); obj.CommonStatus().Version != newer {
+		f.c.t.Errorf("status says version %s, want %s", obj.CommonStatus().Version, newer)
 	}
 	return f.endEvent(eventMinorUpgrade, since, true)
 }

@@ -61,15 +61,12 @@ func allPodsDeleted(f *failover) time.Duration {
 
 // emptyVolume: the primary's volume is lost with its pod. A pod of the same name has an
 // empty one, and does not lead with it.
-func emptyVolume(f *failover) time.Duration {
-	before, since := f.currentLeadership(), f.history.Now()
-	pod := f.primaryPod()
-	var ordinal int
-	_, err := fmt.Sscanf(strings.TrimPrefix(pod.Name, f.name+"-"), "%d", &ordinal)
-	must(f.t, err, "read the ordinal of "+pod.Name)
-	f.loseVolumes(ordinal)
+func emptyVolume(f *trial) time.Duration {
+	before, since := f.currentTerm(), f.history.Now()
+	pod := f.leadingPod()
+	f.c.loseVolumes(f.c.ordinalOf(pod.Name))
 	if next := f.awaitSuccessor(before); next.Name == pod.Name {
-		f.t.Errorf("%s leads on an empty volume", pod.Name)
+		f.c.t.Errorf("%s leads on an empty volume", pod.Name)
 	}
 	return f.endEvent("primary's volume lost", since, false)
 }
@@ -79,6 +76,7 @@ func emptyVolume(f *failover) time.Duration {
 func slotsExhausted(f *failover) time.Duration {
 	before, since := f.currentLeadership(), f.history.Now()
 	var taken []*pgx.Conn
+	client := f.newServiceWriter("many", f.otherNode(f.primaryPod().Spec.NodeName))
 	free := func() {
 		for _, conn := range taken {
 			ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
@@ -90,7 +88,7 @@ func slotsExhausted(f *failover) time.Duration {
 	f.t.Cleanup(free)
 	eventually(f.t, readyTimeout, "no connection is left", func(ctx context.Context) error {
 		for range 500 {
-			conn, err := f.w.connect(ctx)
+			conn, err := client.connect(ctx)
 			if err != nil && strings.Contains(err.Error(), "53300") {
 				return nil
 			}
@@ -110,6 +108,7 @@ func slotsExhausted(f *failover) time.Duration {
 	}
 	f.t.Logf("%d connections were taken", len(taken))
 	free()
+	_ = client.from.Close()
 	return f.endEvent("connections used up", since, true)
 }
 
@@ -154,7 +153,7 @@ func readersHoldReplay(f *failover) time.Duration {
 		}
 		return nil
 	})
-	return podForced(f)
+	return podForced(&f.trial)
 }
 
 // candidateFull: the volume of one replica is full when the primary is lost. A member
@@ -208,14 +207,8 @@ func leaderScaledAway(f *failover) time.Duration {
 // leadByLast has the member of the highest ordinal lead.
 func (f *failover) leadByLast() (last string) {
 	f.t.Helper()
-	last = f.podName(failoverMembers - 1)
-	if f.primaryPod().Name != last {
-		before := f.currentLeadership()
-		f.requestSwitchover("e2e-to-last", last)
-		f.awaitSuccessor(before)
-	}
-	f.awaitReported()
-	return last
+	f.leadBy(failoverMembers - 1)
+	return f.podName(failoverMembers - 1)
 }
 
 // recreatedSmaller: the last member leads, the cluster is deleted under Retain and made

@@ -16,6 +16,9 @@ type measurement struct {
 	// gap is the longest time without an acknowledged write, refused the longest one
 	// without a new connection that takes writes.
 	gap, refused time.Duration
+	// whole is how long it took until all members served again and had everything; with
+	// an outage of the API server or the operator, that is part of it.
+	whole time.Duration
 	// lost is how many acknowledged rows were lost.
 	lost int
 }
@@ -29,7 +32,6 @@ const (
 	eventForced         = "pod deleted by force"
 	eventNodeCut        = "node cut off"
 	eventAPIStopped     = "API server stopped for 60 s"
-	eventNoOperator     = "pod deleted by force without the operator"
 	eventRollingRestart = "rolling restart"
 	eventMinorUpgrade   = "minor upgrade"
 )
@@ -48,42 +50,21 @@ var comparisons = map[string]comparison{
 	eventAPIStopped: {"", "no failed write"},
 }
 
-// endEvent notes what the clients saw of an event, waits until all is well, and checks
-// all writes. After an orderly change none may be lost.
-//
-// A gap that the times of the Lease do not explain is logged, with what the members wrote.
-func (f *failover) endEvent(event string, since time.Duration, orderly bool) (gap time.Duration) {
-	f.t.Helper()
-	f.w.goesOn(f.t)
-	m := measurement{event: event, gap: f.history.LongestGap(since, viaService), refused: f.history.LongestRefusal(since)}
-	f.awaitReported()
-	if orderly {
-		f.checkNothingLost()
-	} else {
-		m.lost = f.checkWrites()
-	}
-	*f.measured = append(*f.measured, m)
-	if m.gap > unexplainedGap {
-		f.t.Logf("%s: no write was acknowledged for %s", event, m.gap)
-		dumpNamespace(f.t, f.namespace)
-	}
-	return m.gap
-}
-
 // report prints what was measured.
 func (f *failover) report() {
 	f.t.Helper()
 	if len(*f.measured) > 0 {
-		f.t.Log(formatMeasurements(*f.measured))
+		f.t.Log(formatMeasurements(*f.measured, comparisons))
 	}
 }
 
-// unexplainedGap is longer than the Lease, an election and a promotion take.
+// unexplainedGap is longer than the Lease, an election and a promotion take, and than a
+// group of MySQL waits for a member that is silent.
 const unexplainedGap = 25 * time.Second
 
 // formatMeasurements is a table in Markdown with a row for each event, in the order in
-// which they came first.
-func formatMeasurements(measured []measurement) string {
+// which they came first. Known is what to compare it with.
+func formatMeasurements(measured []measurement, known map[string]comparison) string {
 	var order []string
 	of := map[string][]measurement{}
 	for _, m := range measured {
@@ -92,23 +73,36 @@ func formatMeasurements(measured []measurement) string {
 		}
 		of[m.event] = append(of[m.event], m)
 	}
-	table := []string{"",
-		"| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | acknowledged rows lost | CloudNativePG 1.30.0 | target |",
-		"|---|---|---|---|---|---|---|"}
+	heading, line := "| event | runs | longest gap between writes: min, median, max | no new connection: min, median, max | until all members serve: min, median, max | acknowledged rows lost |", "|---|---|---|---|---|---|"
+	hasPeer := false
+	for _, c := range known {
+		hasPeer = hasPeer || c.peer != ""
+	}
+	if hasPeer {
+		heading, line = heading+" CloudNativePG 1.30.0 |", line+"---|"
+	}
+	heading, line = heading+" target |", line+"---|"
+	table := []string{"", heading, line}
 	for _, event := range order {
-		var gaps, refusals []time.Duration
+		var gaps, refusals, wholes []time.Duration
 		lost := 0
 		for _, m := range of[event] {
-			gaps, refusals, lost = append(gaps, m.gap), append(refusals, m.refused), lost+m.lost
+			gaps, refusals, wholes, lost = append(gaps, m.gap), append(refusals, m.refused), append(wholes, m.whole), lost+m.lost
 		}
-		known := comparisons[event]
-		table = append(table, fmt.Sprintf("| %s | %d | %s | %s | %d | %s | %s |",
-			event, len(gaps), formatSpread(gaps), formatSpread(refusals), lost, known.peer, known.target))
+		row := fmt.Sprintf("| %s | %d | %s | %s | %s | %d |", event, len(gaps), formatSpread(gaps), formatSpread(refusals), formatSpread(wholes), lost)
+		if hasPeer {
+			row += " " + known[event].peer + " |"
+		}
+		table = append(table, row+" "+known[event].target+" |")
 	}
 	return strings.Join(table, "\n")
 }
 
+// formatSpread has a dash for what was not measured.
 func formatSpread(measured []time.Duration) string {
 	least, middle, most := writehistory.Spread(measured)
+	if most == 0 {
+		return "–"
+	}
 	return fmt.Sprintf("%.2f s, %.2f s, %.2f s", least.Seconds(), middle.Seconds(), most.Seconds())
 }

@@ -49,10 +49,10 @@ func fluxIdleSyncs(t *testing.T) {
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			if filepath.Base(folder) != "mysqlcluster" { // its servers need the most of the nodes: it comes first, alone
-				place := turns.takePlace()
+				place := turns.takePlace(filepath.Base(folder))
 				t.Parallel()
 				turns.awaitTurn(place)
-				t.Cleanup(turns.endTurn)
+				t.Cleanup(func() { turns.endTurn(place) })
 			}
 			r := newRepository(t, newNamespace(t, ""), "shop")
 			r.createSource()
@@ -61,17 +61,14 @@ func fluxIdleSyncs(t *testing.T) {
 			k := newKustomization(r, "database", "./"+folder, placeObjects(t, objects, r.namespace))
 			k.waitReady(revision)
 			for _, obj := range objects {
-				switch {
-				case obj.GetKind() == "MySQLCluster":
-					checkMySQL(t, obj)
-				case strings.HasSuffix(obj.GetKind(), "Cluster"):
+				if strings.HasSuffix(obj.GetKind(), "Cluster") {
 					checkExample(t, obj)
 				}
 			}
 			idleSyncs(t, k, objects)
 			for _, obj := range objects {
-				if obj.GetKind() == "MySQLCluster" {
-					mysqlGroup{t, client.ObjectKeyFromObject(obj)}.survivesEvents(obj)
+				if obj.GetKind() == mysql.name {
+					mysqlSurvivesEvents(followSubject(t, mysql, obj.GetNamespace(), obj.GetName()))
 				}
 			}
 		})

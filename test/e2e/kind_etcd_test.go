@@ -26,6 +26,8 @@ var etcd = &kind{
 	entry:   "-client", aside: "-members",
 	lease:     "-members",
 	poison:    "ETCD_UNSAFE_NO_FSYNC",
+	memory:    "512Mi",
+	saves:     true,
 	reloaded:  `parameters: {snapshot-count: "5000"}`,
 	restarted: `parameters: {max-wals: "7"}`,
 	drifts: []drift{

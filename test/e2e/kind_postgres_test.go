@@ -26,6 +26,8 @@ var postgres = &kind{
 	entry:   "-rw", aside: "-ro",
 	lease:     "-primary",
 	poison:    "PGOPTIONS",
+	memory:    "512Mi",
+	saves:     true,
 	reloaded:  `parameters: {work_mem: 7MB}`,
 	restarted: `parameters: {max_connections: "123"}`,
 	drifts: []drift{
@@ -163,6 +165,11 @@ while [ ! -e ` + until + ` ]; do
 	sleep 0.5
 done`
 
+func (postgresDatabase) applicationImage(t *testing.T) string {
+	t.Helper()
+	return clientImage(t)
+}
+
 func (postgresDatabase) applicationCommand(c *subject, app *clientPod) []string {
 	c.t.Helper()
 	uri := (&cluster{c}).connectionURI()
@@ -180,11 +187,5 @@ func (postgresDatabase) writtenNumbers(c *subject, ordinal int) []int {
 // holds.
 func (c *cluster) selectRows(ordinal int, condition string) []int {
 	c.t.Helper()
-	var numbers []int
-	for _, id := range strings.Fields(c.runSQL(ordinal, "select id from written where "+condition)) {
-		n, err := strconv.Atoi(id)
-		must(c.t, err, "read a row")
-		numbers = append(numbers, n)
-	}
-	return numbers
+	return readNumbers(c.t, c.runSQL(ordinal, "select id from written where "+condition))
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,13 @@ type kind struct {
 	lease string
 	// poison is a variable that changes how the database works.
 	poison string
+	// memory is the least limit that a member of a small cluster runs with.
+	memory string
+	// saves says that Holdfast makes backups of the kind.
+	saves bool
+	// alone says that its tests run one after the other and beside no other, but for the
+	// few of make e2e: three of its servers occupy a machine of two cores.
+	alone bool
 	// reloaded and restarted are specs that ask for other settings, such as
 	// members take up while they run and with a restart.
 	reloaded, restarted string
@@ -72,8 +80,10 @@ type database interface {
 	// awaitUnited says by the test's failure what keeps the members from being one
 	// cluster of so many.
 	awaitUnited(c *subject, members int)
-	// applicationCommand puts one that writes into a pod, and is the command to start
-	// it; tale reads what it reports.
+	// applicationImage is that of a pod for an application.
+	applicationImage(t *testing.T) string
+	// applicationCommand puts one that writes into such a pod, and is the command to
+	// start it; hearLine reads what it reports.
 	applicationCommand(c *subject, app *clientPod) []string
 	// writtenNumbers are the numbers of the application that a member has.
 	writtenNumbers(c *subject, ordinal int) []int
@@ -82,7 +92,12 @@ type database interface {
 }
 
 // allKinds are the kinds under test.
-func allKinds() []*kind { return []*kind{postgres, etcd} }
+func allKinds() []*kind { return []*kind{postgres, etcd, mysql} }
+
+// kindsTogether are those whose tests run side by side.
+func kindsTogether() []*kind {
+	return slices.DeleteFunc(allKinds(), func(k *kind) bool { return k.alone })
+}
 
 // badManifest is one that the API server refuses: the spec's lines come on top
 // of the least that a spec must say, null takes a field away.

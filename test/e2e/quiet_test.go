@@ -72,15 +72,15 @@ func quietOperated(t *testing.T) {
 	schemas.RLock()
 	defer schemas.RUnlock()
 	own.install(t, namespace)
-	testQuiet(t, own, namespace, 3, quietMinute)
+	testQuiet(t, own, namespace, kindsTogether(), 3, quietMinute)
 }
 
-// testQuiet: so many clusters of each kind that nothing happens to cost the API
+// testQuiet: so many clusters of each of these kinds that nothing happens to cost the API
 // server nothing but the operator's own Lease, and watches.
-func testQuiet(t *testing.T, by *operator, namespace string, clusters int, period time.Duration) {
-	needKind(t, postgres)
+func testQuiet(t *testing.T, by *operator, namespace string, kinds []*kind, clusters int, period time.Duration) {
+	needKind(t, kinds[0])
 	var all []*subject
-	for _, k := range allKinds() {
+	for _, k := range kinds {
 		if len(imageVersions(k.engine, k.line)) == 0 {
 			notTested(t, "the nodes have no image for a quiet %s", k.name)
 			continue

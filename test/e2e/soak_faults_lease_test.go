@@ -231,7 +231,7 @@ func leaseSetBack(f *failover, dead bool) {
 	old := f.leaseObject()
 	must(f.t, env.client.Get(f.t.Context(), client.ObjectKeyFromObject(old), old), "read the Lease")
 	first := f.primaryPod()
-	primaryCutOff(f)
+	primaryCutOff(&f.trial)
 	second, before, since := f.primaryPod(), f.currentLeadership(), f.history.Now()
 	if second.UID == first.UID {
 		f.t.Fatalf("%s leads still", first.Name)
@@ -288,7 +288,7 @@ func leaseDurationChanged(f *failover) {
 		f.t.Errorf("%d writes failed, the last error is %v", failed, f.w.readError())
 	}
 	f.endEvent("leaseDuration changed", since, true)
-	primaryCutOff(f) // with a longer one than the default
+	primaryCutOff(&f.trial) // with a longer one than the default
 	for _, duration := range []string{"10s", "20s"} {
 		pod := f.primaryPod()
 		f.replaceUnreachable("leaseDuration changed to "+duration+" while the primary is cut off", pod, func() func() {

@@ -39,7 +39,7 @@ func singleFaults() []singleFault {
 		{"LeaseSetBackWhileCutOff", func(f *failover) { leaseSetBack(f, true) }, nil},
 		{"LeaseDurationChanged", leaseDurationChanged, nil},
 		{"AllPodsDeleted", func(f *failover) { allPodsDeleted(f) }, nil},
-		{"EmptyVolume", func(f *failover) { emptyVolume(f) }, nil},
+		{"EmptyVolume", func(f *failover) { emptyVolume(&f.trial) }, nil},
 		{"EmptyVoter", emptyVoter, nil},
 		{"RetainedVolume", retainedVolume, nil},
 		{"VolumeDiscarded", volumeDiscarded, nil},
@@ -108,7 +108,7 @@ func TestSoakFrozen(t *testing.T) {
 			f.runPart(t, period.String(), func(f *failover) { voterFrozen(f, period) })
 		}
 	})
-	t.Log(formatMeasurements(measured))
+	t.Log(formatMeasurements(measured, comparisons))
 }
 
 // frozenPeriods are shorter and longer than the times of the Lease.

@@ -86,7 +86,7 @@ func (f *failover) checkHistories() {
 func statusOfFailovers(f *failover) {
 	f.followStatus()
 	for n := range 10 {
-		f.runPart(f.t, fmt.Sprint(n+1), func(f *failover) { podForced(f) })
+		f.runPart(f.t, fmt.Sprint(n+1), func(f *failover) { podForced(&f.trial) })
 	}
 }
 

@@ -141,7 +141,7 @@ func emptyVoter(f *failover) {
 	healLost := cutPod(f.t, lost, bothWays) // no vote of the volume that is lost
 	heal := cutPod(f.t, primary, bothWays)
 	since := f.history.Now()
-	f.loseVolumes(ordinalOf(f, lost.Name))
+	f.loseVolumes(f.ordinalOf(lost.Name))
 	f.awaitNewPod(lost)
 	healLost() // its address may be used again
 	f.expectNoWrites(4 * leaseDuration)
@@ -156,29 +156,6 @@ func emptyVoter(f *failover) {
 	f.awaitQuorum(v1alpha1.SynchronousFull, 1)
 }
 
-func ordinalOf(f *failover, pod string) (ordinal int) {
-	f.t.Helper()
-	_, err := fmt.Sscanf(strings.TrimPrefix(pod, f.name+"-"), "%d", &ordinal)
-	must(f.t, err, "read the ordinal of "+pod)
-	return ordinal
-}
-
-// awaitNewPod waits until another pod of the same name runs.
-func (f *failover) awaitNewPod(before *corev1.Pod) *corev1.Pod {
-	f.t.Helper()
-	var pod corev1.Pod
-	eventually(f.t, goneTimeout, "a new pod "+before.Name+" runs", func(ctx context.Context) error {
-		if err := env.client.Get(ctx, types.NamespacedName{Namespace: f.namespace, Name: before.Name}, &pod); err != nil {
-			return err
-		}
-		if pod.UID == before.UID || pod.Status.Phase != corev1.PodRunning {
-			return fmt.Errorf("the pod is %s of UID %s", pod.Status.Phase, pod.UID)
-		}
-		return nil
-	})
-	return &pod
-}
-
 // retainedVolume: the last member led, and is scaled away under Retain. The others have a
 // failover. Its volume comes back when no other member can be reached: it does not lead
 // with what it has, and follows when they are back.
@@ -186,7 +163,7 @@ func retainedVolume(f *failover) {
 	last, since := f.leadByLast(), f.history.Now()
 	f.scaleTo(failoverMembers - 1)
 	f.waitReady()
-	podForced(f)
+	podForced(&f.trial)
 	before := f.currentLeadership()
 	var nodes corev1.NodeList
 	must(f.t, env.client.List(f.t.Context(), &nodes), "list the nodes")

@@ -8,19 +8,15 @@ import (
 )
 
 // TestSoakOtherKinds runs what every kind of cluster promises with the kinds
-// that the end-to-end tests leave out.
+// that the end-to-end tests leave out. TestSoakMySQL does so with MySQL.
 func TestSoakOtherKinds(t *testing.T) {
-	leftOut := func(k *kind, on []*kind) bool { return !slices.Contains(on, k) }
+	leftOut := func(k *kind, on []*kind) bool { return !k.alone && !isOn(k, on) }
 	t.Run("Together", func(t *testing.T) { runTogether(t, partsOfKinds(leftOut)) })
 	t.Run("WithoutOperator", func(t *testing.T) {
 		stopInstalled(t)
 		parts := []part{{"EtcdUpgrades", func(t *testing.T) { etcdUpgrades(t, "3.5", "3.6", "3.7") }}}
-		for _, test := range withoutOperator {
-			for _, k := range allKinds() {
-				if leftOut(k, test.on) {
-					parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
-				}
-			}
+		for _, k := range allKinds() {
+			parts = append(parts, partsOf(k, withoutOperator, leftOut)...)
 		}
 		runTogether(t, parts)
 	})

@@ -15,7 +15,7 @@ import (
 // TestSoak are long runs of what the end-to-end tests try once.
 func TestSoak(t *testing.T) {
 	waitForNamespacesToEnd(t)
-	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { testQuiet(t, installed, newNamespace(t, ""), 10, 10*time.Minute) })
+	t.Run("TenClustersQuietForTenMinutes", func(t *testing.T) { testQuiet(t, installed, newNamespace(t, ""), kindsTogether(), 10, 10*time.Minute) })
 	t.Run("FluxQuietForFiveMinutes", func(t *testing.T) { fluxHandEdits(t, 5*time.Minute) })
 	t.Run("Agent", agentOnEachMajor)
 	t.Run("TenMomentsOfAGibibyte", tenMoments)
@@ -23,7 +23,7 @@ func TestSoak(t *testing.T) {
 	t.Run("BackupThroughTroubles", backupThroughTroubles)
 	t.Run("OlderDataAtRandom", func(t *testing.T) { olderDataAtRandom(t, olderDataPeriod(t)) })
 	t.Run("EtcdVolumesGrow", etcdVolumesGrow)
-	for _, k := range allKinds() {
+	for _, k := range kindsTogether() {
 		t.Run(k.prefix+"TwentyKillsAtEachStep", func(t *testing.T) {
 			stopInstalled(t)
 			for range 20 {

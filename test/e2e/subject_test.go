@@ -89,6 +89,30 @@ func (c *subject) podName(ordinal int) string {
 	return fmt.Sprintf("%s-%d", c.name, ordinal)
 }
 
+// ordinalOf a member by its pod's name.
+func (c *subject) ordinalOf(pod string) (ordinal int) {
+	c.t.Helper()
+	_, err := fmt.Sscanf(strings.TrimPrefix(pod, c.name+"-"), "%d", &ordinal)
+	must(c.t, err, "read the ordinal of "+pod)
+	return ordinal
+}
+
+// awaitNewPod waits until another pod of the same name runs.
+func (c *subject) awaitNewPod(before *corev1.Pod) *corev1.Pod {
+	c.t.Helper()
+	var pod corev1.Pod
+	eventually(c.t, goneTimeout, "a new pod "+before.Name+" runs", func(ctx context.Context) error {
+		if err := env.client.Get(ctx, types.NamespacedName{Namespace: c.namespace, Name: before.Name}, &pod); err != nil {
+			return err
+		}
+		if pod.UID == before.UID || pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("the pod is %s of UID %s", pod.Status.Phase, pod.UID)
+		}
+		return nil
+	})
+	return &pod
+}
+
 // findLeading waits for a member to lead, and returns its ordinal.
 func (c *subject) findLeading() (ordinal int) {
 	c.t.Helper()

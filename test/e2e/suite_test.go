@@ -9,19 +9,24 @@ import (
 
 // The kinds that a test is run with.
 var (
-	onBoth     = allKinds()
+	onBoth     = kindsTogether()
 	onPostgres = []*kind{postgres}
 	onEtcd     = []*kind{etcd}
 )
 
-// ofEveryKind are the tests that hold for every kind of cluster. They leave the
-// operator alone. What the code shared by all kinds promises is tried with one
-// kind here, which takes turns, and with every kind by the soak tests.
-var ofEveryKind = []struct {
+// kindTest is a test that is the same for several kinds. The end-to-end tests run it on
+// some of them, the soak tests on the others.
+type kindTest struct {
 	name string
 	run  func(*testing.T, *kind)
 	on   []*kind
-}{
+}
+
+// ofEveryKind are the tests that hold for every kind of cluster. They leave the
+// operator alone. What the code shared by all kinds promises is tried with one
+// kind here, which takes turns, and with every kind by the soak tests. With MySQL there
+// is one here that starts no server: FluxIdleSyncs has a group of it.
+var ofEveryKind = []kindTest{
 	{"Truth", truthOfStatus, onEtcd},
 	{"Drift", driftReverted, onPostgres},
 	{"DriftModes", driftModes, onPostgres},
@@ -30,12 +35,17 @@ var ofEveryKind = []struct {
 	{"GivenUp", recreatedWithoutVolumes, onPostgres},
 	{"Delete", deletionDeletes, onEtcd},
 	{"KeptVolumes", keptVolumes, onPostgres},
-	{"BadInputRefused", badInputRefused, onEtcd},
+	{"BadInputRefused", badInputRefused, []*kind{etcd, mysql}},
 	{"BadInputLiving", badInputLiving, onPostgres},
 	{"BadStorageClass", badStorageClass, onEtcd},
 	{"FixedVolume", fixedVolume, onPostgres},
 	{"NameConflict", nameConflict, onEtcd},
 	{"Quota", quotaExceeded, onEtcd},
+	{"Admission", admissionLeft, onPostgres},
+}
+
+// ofEveryBackup are the tests that hold for every kind that Holdfast makes backups of.
+var ofEveryBackup = []kindTest{
 	{"Backups", testBackups, onPostgres},
 	{"BackupsFail", backupsFail, onEtcd},
 	{"Restores", testRestores, onBoth},
@@ -44,7 +54,6 @@ var ofEveryKind = []struct {
 	{"StoreRefuses", storeRefuses, onPostgres},
 	{"StoreDamaged", storeDamaged, onEtcd},
 	{"StoreShared", storeShared, onPostgres},
-	{"Admission", admissionLeft, onPostgres},
 	{"DestinationRemoved", destinationRemoved, onEtcd},
 	{"BackupDrill", backupDrill, onPostgres},
 }
@@ -118,22 +127,33 @@ var ofFlux = []part{
 // TestTogether are the tests that leave the operator alone. They run side by
 // side, each in namespaces of its own.
 func TestTogether(t *testing.T) {
-	shared := partsOfKinds(func(k *kind, on []*kind) bool { return slices.Contains(on, k) })
-	parts := slices.Concat(shared, ofPostgres, ofEtcd, ofBackups, ofFlux)
+	parts := slices.Concat(partsOfKinds(isOn), ofPostgres, ofEtcd, ofBackups, ofFlux)
 	if runsAll() {
 		parts = slices.DeleteFunc(parts, func(p part) bool { return slices.Contains(leftToSoak, p.name) })
 	}
 	runTogether(t, parts)
 }
 
+// isOn says whether the end-to-end tests run a test on a kind.
+func isOn(k *kind, on []*kind) bool { return slices.Contains(on, k) }
+
 // partsOfKinds are the tests of every kind, with the kinds that are chosen.
 func partsOfKinds(choose func(k *kind, on []*kind) bool) []part {
 	var parts []part
 	for _, k := range allKinds() {
-		for _, test := range ofEveryKind {
-			if choose(k, test.on) {
-				parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
-			}
+		parts = append(parts, partsOf(k, ofEveryKind, choose)...)
+		if k.saves {
+			parts = append(parts, partsOf(k, ofEveryBackup, choose)...)
+		}
+	}
+	return parts
+}
+
+// partsOf are tests with a kind, where it is chosen.
+func partsOf(k *kind, tests []kindTest, choose func(k *kind, on []*kind) bool) (parts []part) {
+	for _, test := range tests {
+		if choose(k, test.on) {
+			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
 		}
 	}
 	return parts
@@ -152,10 +172,8 @@ func TestOperators(t *testing.T) {
 		{"StandbyTakesOver", standbyTakesOver},
 		{"Installations", testInstallations},
 	}
-	for _, test := range withoutOperator {
-		for _, k := range test.on {
-			parts = append(parts, part{k.prefix + test.name, func(t *testing.T) { test.run(t, k) }})
-		}
+	for _, k := range allKinds() {
+		parts = append(parts, partsOf(k, withoutOperator, isOn)...)
 	}
 	runTogether(t, parts)
 }
@@ -170,11 +188,7 @@ func testInstallations(t *testing.T) {
 
 // withoutOperator are the tests that stop the operator of a kind's clusters. An
 // operation that is cut short is every kind's own.
-var withoutOperator = []struct {
-	name string
-	run  func(*testing.T, *kind)
-	on   []*kind
-}{
+var withoutOperator = []kindTest{
 	{"TruthThroughRestart", truthThroughRestart, onPostgres},
 	{"DriftWhileDown", driftWhileDown, onEtcd},
 	{"CrashAtEachStep", crashAtEachStep, onBoth},

@@ -44,7 +44,7 @@ func (c *cluster) issueCertificate(ca *pki.CA) (map[string][]byte, string) {
 }
 
 // giveSecret puts data into a Secret of the user's.
-func (c *cluster) giveSecret(name string, data map[string][]byte) {
+func (c *subject) giveSecret(name string, data map[string][]byte) {
 	c.t.Helper()
 	s := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: data}
 	s.Namespace, s.Name = c.namespace, name

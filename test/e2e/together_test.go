@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,10 +22,11 @@ type part struct {
 
 // longest are the parts that take longer than the others, about the longest first:
 // begun early, none of them runs on when all else has ended. Those whose clients write
-// without a rest are not next to each other.
+// without a rest are not next to each other, and the one with a group of MySQL is the first
+// of those that are kept apart from it.
 var longest = []string{
 	"Installations", "EtcdUpgrades", "Quiet", "EtcdNodeStops",
-	"Failover", "StoreInterrupted", "FluxIdleSyncs", "FailoverFaults", "OwnCertificate", "StorePointInTime", "Synchronous", "EtcdLostVolumes", "Admission", "Chaos", "FluxHandEdits", "RecoveryGuide", "SlowStore",
+	"FluxIdleSyncs", "StoreInterrupted", "StorePointInTime", "RecoveryGuide", "Failover", "FailoverFaults", "OwnCertificate", "Synchronous", "EtcdLostVolumes", "Admission", "Chaos", "FluxHandEdits", "SlowStore",
 	"EtcdRestores", "Restores", "BackupDrill", "Backups", "EtcdMajorityLost", "StoreArchives", "VolumesGrowThemselves", "StoreShared",
 	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "MinorUpgrade", "HungServer",
 }
@@ -53,10 +55,10 @@ func runTogether(t *testing.T, parts []part) {
 	turns := newTurns(env.sideBySide)
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
-			place := turns.takePlace()
+			place := turns.takePlace(p.name)
 			t.Parallel()
 			turns.awaitTurn(place)
-			t.Cleanup(turns.endTurn)
+			t.Cleanup(func() { turns.endTurn(place) })
 			p.run(t)
 		})
 	}
@@ -70,15 +72,36 @@ func rankOf(p part) int {
 	return len(longest)
 }
 
-// turns lets so many at a time go on, in the order of their places: that of
-// parallel tests in Go is any.
-type turns struct {
-	mu           sync.Mutex
-	most, free   int
-	places, next int
-	began        time.Time // the last one
-	changed      *sync.Cond
+// Parts that are never beside each other: a group of MySQL, and another one or a failover of
+// PostgreSQL. Either has clients that write without a rest, and servers that are restarted.
+var (
+	withMySQL     = []string{"FluxIdleSyncs"} // beside all whose names say so
+	withFailovers = []string{"Failover", "FailoverFaults", "Synchronous", "Chaos"}
+)
+
+func isWithMySQL(name string) bool {
+	return strings.HasPrefix(name, mysql.prefix) || slices.Contains(withMySQL, name)
 }
+
+// keepApart says whether two parts may not run at the same time.
+func keepApart(a, b string) bool {
+	one, other := isWithMySQL(a), isWithMySQL(b)
+	return one && (other || slices.Contains(withFailovers, b)) || other && slices.Contains(withFailovers, a)
+}
+
+// turns lets so many at a time go on, in the order of their places: that of
+// parallel tests in Go is any. A part that is kept apart from one that runs lets the next
+// one go before it, unless that is kept apart from itself.
+type turns struct {
+	mu               sync.Mutex
+	most             int
+	waiting, running []*place
+	began            time.Time // the last one
+	changed          *sync.Cond
+}
+
+// place of a part in the order.
+type place struct{ part string }
 
 const (
 	// fewest is how many parts run at the same time, however busy the machine is.
@@ -92,40 +115,59 @@ const (
 	settling = 15 * time.Second
 )
 
-func newTurns(free int) *turns {
-	t := &turns{most: free, free: free}
+func newTurns(most int) *turns {
+	t := &turns{most: most}
 	t.changed = sync.NewCond(&t.mu)
 	return t
 }
 
 // takePlace is the next place in the order.
-func (t *turns) takePlace() int {
+func (t *turns) takePlace(part string) *place {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.places++
-	return t.places - 1
+	p := &place{part}
+	t.waiting = append(t.waiting, p)
+	return p
 }
 
-func (t *turns) awaitTurn(place int) {
+func (t *turns) awaitTurn(p *place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.next != place || t.free == 0 {
-		t.changed.Wait()
-	}
-	for t.free == 0 || t.most-t.free >= fewest {
+	for {
+		for !t.isNext(p) {
+			t.changed.Wait()
+		}
+		if len(t.running) < fewest {
+			break
+		}
 		isSettling := time.Since(t.began) < settling
 		t.mu.Unlock()
 		time.Sleep(time.Second)
 		isFree := !isSettling && readLoad() < busy
 		t.mu.Lock()
-		if isFree && t.free > 0 {
+		if isFree && t.isNext(p) {
 			break
 		}
 	}
-	t.next++
-	t.free--
+	t.waiting = slices.DeleteFunc(t.waiting, func(other *place) bool { return other == p })
+	t.running = append(t.running, p)
 	t.began = time.Now()
 	t.changed.Broadcast()
+}
+
+// isNext says whether it is the first that may go on now.
+func (t *turns) isNext(p *place) bool {
+	if len(t.running) >= t.most {
+		return false
+	}
+	before := slices.Clone(t.running)
+	for _, waits := range t.waiting {
+		if !slices.ContainsFunc(before, func(other *place) bool { return keepApart(other.part, waits.part) }) {
+			return waits == p
+		}
+		before = append(before, waits) // what is kept apart from it does not overtake it
+	}
+	return false
 }
 
 // readLoad is how many threads of the machine, for each of its CPUs, run or wait for one,
@@ -149,9 +191,9 @@ func readLoad() float64 {
 	return float64(sum) / samples / float64(runtime.NumCPU())
 }
 
-func (t *turns) endTurn() {
+func (t *turns) endTurn(p *place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.free++
+	t.running = slices.DeleteFunc(t.running, func(other *place) bool { return other == p })
 	t.changed.Broadcast()
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -73,7 +74,7 @@ func (s *writerReport) hearLine(line string) {
 // startWriter writes until stop, or the test's end.
 func (c *subject) startWriter() *writer {
 	c.t.Helper()
-	w := &writer{t: c.t, c: c, app: newClient(c.t), done: make(chan struct{}), report: &writerReport{acked: map[int]bool{}, spans: map[int]span{}}}
+	w := &writer{t: c.t, c: c, app: newClientOf(c.t, c.kind.applicationImage(c.t)), done: make(chan struct{}), report: &writerReport{acked: map[int]bool{}, spans: map[int]span{}}}
 	command := c.kind.applicationCommand(c, w.app)
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
@@ -148,6 +149,17 @@ func (w *writer) stopWriting() {
 		w.t.Errorf("reads were older than acknowledged writes: %v", w.report.stale)
 	}
 	w.checkMember(0)
+}
+
+// readNumbers reads numbers with blanks between them.
+func readNumbers(t *testing.T, text string) (numbers []int) {
+	t.Helper()
+	for field := range strings.FieldsSeq(text) {
+		n, err := strconv.Atoi(field)
+		must(t, err, "read a number")
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 // checkMember says which acknowledged writes a member lacks, once they have ended.

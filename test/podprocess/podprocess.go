@@ -130,7 +130,7 @@ func readStat(folder string) (name string, parent int, start string, ended bool,
 type Role string
 
 // The roles: the guard is the container's first process, the agent its child, the
-// postmaster the agent's. Backends are all that the postmaster started, the WAL
+// postmaster the agent's; of MySQL that is mysqld. Backends are all that the postmaster started, the WAL
 // receiver is one of them on a standby. All are every process of the database's container, those
 // of commands that run in it included.
 const (
@@ -147,7 +147,7 @@ func (l Listing) Find(role Role) (Listing, error) {
 	var found Listing
 	guard := l.selectProcesses(func(p Process) bool { return p.Inside == 1 && p.Name != pauseProgram })
 	agents := l.selectProcesses(func(p Process) bool { return guard.has(p.Parent) && p.Name == guard[0].Name })
-	postmasters := l.selectProcesses(func(p Process) bool { return p.Name == "postgres" && agents.has(p.Parent) })
+	postmasters := l.selectProcesses(func(p Process) bool { return p.isServer() && agents.has(p.Parent) })
 	switch role {
 	case Guard:
 		found = guard
@@ -170,6 +170,13 @@ func (l Listing) Find(role Role) (Listing, error) {
 		return nil, fmt.Errorf("%s: %w", role, ErrNotFound)
 	}
 	return found, nil
+}
+
+// isServer says whether it is the server of a database. A process may rename itself:
+// MySQL is found by its command line.
+func (p Process) isServer() bool {
+	program, _, _ := strings.Cut(p.Title, " ")
+	return p.Name == "postgres" || filepath.Base(program) == "mysqld"
 }
 
 func (l Listing) selectProcesses(is func(Process) bool) Listing {

@@ -91,6 +91,23 @@ func TestFindByRole(t *testing.T) {
 	}
 }
 
+func TestFindMysqld(t *testing.T) {
+	const pod = "/x/kubepods/pod" + podUID + "/c1"
+	all, err := List(writeProc(t,
+		fakeProcess{101, 90, 1, "holdfast", "S", pod, ""},
+		fakeProcess{110, 101, 9, "holdfast", "S", pod, ""},
+		fakeProcess{115, 110, 15, "sh", "S", pod, "sh -c mysqld"},
+		fakeProcess{120, 110, 20, "main", "S", pod, "/usr/sbin/mysqld --defaults-file=/run/holdfast/my.cnf"},
+		fakeProcess{121, 101, 21, "mysqld", "S", pod, "/usr/sbin/mysqld"}, // of an agent that ended
+	), podUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := all.Find(Postmaster); err != nil || len(found) != 1 || found[0].PID != 120 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
 func TestFindNothing(t *testing.T) {
 	proc := memberProc(t)
 	if all, err := List(proc, "00000000-0000"); err != nil || len(all) != 0 {

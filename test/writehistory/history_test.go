@@ -130,6 +130,9 @@ func TestRecorderMeasures(t *testing.T) {
 	if refusal := r.LongestRefusal(0); refusal != 7990*time.Millisecond {
 		t.Errorf("the longest refusal is %s", refusal)
 	}
+	if connected, refused := r.CountAttempts(1010 * time.Millisecond); connected != 2 || refused != 1 {
+		t.Errorf("%d connected, %d refused", connected, refused)
+	}
 	r.AddElection(Election{2, time.Second})
 	r.AddElection(Election{2, 3 * time.Second})
 	if diff := cmp.Diff([]Election{{2, time.Second}}, r.Elections()); diff != "" {

@@ -94,6 +94,23 @@ func (r *Recorder) LongestRefusal(since time.Duration) time.Duration {
 	return longestBetween(since, at, now)
 }
 
+// CountAttempts are the connections that were accepted and that were refused, of attempts
+// that began since a time.
+func (r *Recorder) CountAttempts(since time.Duration) (connected, refused int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.connects {
+		switch {
+		case a.Began < since:
+		case a.Connected:
+			connected++
+		default:
+			refused++
+		}
+	}
+	return connected, refused
+}
+
 // longestBetween is the longest distance between moments in order.
 func longestBetween(from time.Duration, at []time.Duration, to time.Duration) time.Duration {
 	longest, before := time.Duration(0), from

@@ -178,6 +178,7 @@ func (e *Elector) NewHandlers() map[string]http.Handler {
 	return map[string]http.Handler{
 		postgresapi.VotePath:    e.newHandler(e.serveVote),
 		postgresapi.ConfirmPath: e.newHandler(e.serveConfirm),
+		postgresapi.ReleasePath: e.newHandler(e.serveRelease),
 		postgresapi.ReleasedPath: e.newHandler(func(*http.Request) (any, error) {
 			e.mail.post(func() { e.core.step(election.LeaseChanged{}, replies{}) })
 			return struct{}{}, nil
@@ -189,10 +190,19 @@ func (e *Elector) NewHandlers() map[string]http.Handler {
 // Lease: for the volume of a member that is alive, streams and is not being deleted, or
 // for any if the target is empty. The error says why it does not.
 func (e *Elector) RequestSwitchover(ctx context.Context, target string) error {
+	return e.requestSwitchover(ctx, election.SwitchoverRequest{Target: target})
+}
+
+// RequestStop is RequestSwitchover of a member that stops in any case.
+func (e *Elector) RequestStop(ctx context.Context, target string) error {
+	return e.requestSwitchover(ctx, election.SwitchoverRequest{Target: target, Stops: true})
+}
+
+func (e *Elector) requestSwitchover(ctx context.Context, r election.SwitchoverRequest) error {
 	refused := make(chan error, 1)
 	e.mail.post(func() {
 		var reason error
-		for _, effect := range e.core.step(election.SwitchoverRequest{Target: target}, replies{}) {
+		for _, effect := range e.core.step(r, replies{}) {
 			if r, is := effect.(election.RefuseSwitchover); is {
 				reason = errors.New("the switchover is refused: " + r.Reason)
 			}

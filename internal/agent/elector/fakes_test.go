@@ -160,6 +160,7 @@ type fakeLease struct {
 	mu    sync.Mutex
 	cut   bool          // no request arrives
 	lossy bool          // no answer does
+	alien bool          // each answer is that the client is not known
 	delay time.Duration // of answers; a client gets them late, beyond its timeout
 }
 
@@ -187,7 +188,23 @@ func (l *fakeLease) exchange(ctx context.Context, do func()) error {
 	return nil
 }
 
+// errAlien is the answer to a client whose token is not valid any more.
+var errAlien = errors.New("the API server answered 401: Unauthorized")
+
+func (l *fakeLease) isAlien() bool {
+	l.mu.Lock()
+	alien, delay := l.alien, l.delay
+	l.mu.Unlock()
+	if alien {
+		time.Sleep(delay)
+	}
+	return alien
+}
+
 func (l *fakeLease) ReadLease(ctx context.Context) (reading lease.Reading, err error) {
+	if l.isAlien() {
+		return lease.Reading{Answer: lease.Forbidden}, errAlien
+	}
 	err = l.exchange(ctx, func() {
 		l.store.mu.Lock()
 		defer l.store.mu.Unlock()
@@ -205,6 +222,9 @@ func (l *fakeLease) ReadLease(ctx context.Context) (reading lease.Reading, err e
 
 func (l *fakeLease) WriteLease(ctx context.Context, base lease.Version, r lease.Record) (answer lease.Answer, version lease.Version, err error) {
 	l.trace.add("written: term " + strconv.FormatInt(r.Term, 10))
+	if l.isAlien() {
+		return lease.Forbidden, lease.Version{}, errAlien
+	}
 	if _, now := l.store.state(); r.Term > now.Term {
 		l.judgeClaim(r)
 	}

@@ -120,7 +120,7 @@ func (c *cluster) beginFault(rng *rand.Rand) (end func()) {
 		m.lease.set(begin)
 		return func() { m.lease.set(end) }
 	}
-	switch rng.IntN(10) {
+	switch rng.IntN(11) {
 	case 0, 1:
 		m.crash()
 		time.Sleep(8 * time.Second) // the guard has ended its server
@@ -139,7 +139,13 @@ func (c *cluster) beginFault(rng *rand.Rand) (end func()) {
 	case 7:
 		delay := time.Duration(rng.IntN(2000)) * time.Millisecond
 		return change(func(l *fakeLease) { l.delay, l.lossy = delay, delay < 500*time.Millisecond }, func(l *fakeLease) { l.delay, l.lossy = 0, false })
-	case 8:
+	case 8: // its pod is deleted by force
+		m.lease.set(func(l *fakeLease) { l.alien = true })
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = m.running().RequestSwitchover(ctx, "")
+		return func() { m.lease.set(func(l *fakeLease) { l.alien = false }) }
+	case 9:
 		for _, o := range c.members {
 			c.setLink(m, o, o == m)
 		}

@@ -168,7 +168,7 @@ func listTimelines(dir string, control server.ControlData) []int64 {
 // electionHandlers answer the other members, once this one takes part in the election.
 func (a *postgresAgent) electionHandlers() map[string]http.Handler {
 	handlers := map[string]http.Handler{}
-	for _, path := range []string{postgresapi.VotePath, postgresapi.ConfirmPath, postgresapi.ReleasedPath} {
+	for _, path := range []string{postgresapi.VotePath, postgresapi.ConfirmPath, postgresapi.ReleasePath, postgresapi.ReleasedPath} {
 		handlers[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if running := a.handlers.Load(); running != nil {
 				(*running)[path].ServeHTTP(w, r)

@@ -51,9 +51,9 @@ func (l *serverLife) switchOver(ctx context.Context) {
 	// It votes until it ends, and is no candidate any more.
 	l.a.elector.RequestLimits(election.LimitsWanted{NoFailover: true})
 	target := l.a.directory.ChooseSuccessor(l.a.reached.listReached(), strings.Split(l.a.readView().MayLead, ","), l.a.currentConfig())
-	err := l.a.elector.RequestSwitchover(ctx, target)
+	err := l.a.elector.RequestStop(ctx, target)
 	if err != nil && target != "" {
-		err = l.a.elector.RequestSwitchover(ctx, "")
+		err = l.a.elector.RequestStop(ctx, "")
 	}
 	if err != nil {
 		l.a.o.Log.Warn("the Lease is not released: another member waits until it expires", "error", err.Error())

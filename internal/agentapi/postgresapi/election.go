@@ -14,15 +14,19 @@ const (
 	VotePath = "/election/vote"
 	// ConfirmPath takes a ConfirmRequest and answers a ConfirmReply.
 	ConfirmPath = "/election/confirm"
+	// ReleasePath takes a ReleaseRequest and answers a ReleaseReply. A member that does not
+	// write the release answers 409 Conflict if the Lease is in another state, and an
+	// earlier agent 404 Not Found.
+	ReleasePath = "/election/release"
 	// ReleasedPath takes an empty object, and answers one: the member reads the Lease at
 	// once, since it may be free.
 	ReleasedPath = "/election/released"
 )
 
-// ElectionFormat is the format of the messages at VotePath and ConfirmPath.
+// ElectionFormat is the format of the messages at VotePath, ConfirmPath and ReleasePath.
 const ElectionFormat = 1
 
-// ElectionHeader is a part of each message at VotePath and ConfirmPath.
+// ElectionHeader is a part of each message at VotePath, ConfirmPath and ReleasePath.
 type ElectionHeader struct {
 	// Format is ElectionFormat.
 	Format int `json:"format"`
@@ -109,4 +113,27 @@ type ConfirmReply struct {
 	Confirmed bool `json:"confirmed"`
 	// Promised is that duration, in nanoseconds; 0 for 10 s.
 	Promised int64 `json:"promised,omitempty"`
+}
+
+// ReleaseRequest asks a member to release the Lease for its holder, from which the API
+// server takes no requests any more: its pod was deleted by force. The holder's server
+// has shut down in order.
+type ReleaseRequest struct {
+	ElectionHeader
+	// Lease is the state that is to be replaced, and no other.
+	Lease ObservedLease `json:"lease"`
+	// Term is that of the holder, and HolderUID the UID of its pod.
+	Term      int64  `json:"term"`
+	HolderUID string `json:"holderUID"`
+	// Shutdown is the end of the shutdown checkpoint.
+	Shutdown WALPoint `json:"shutdown"`
+	// Successor is the volume that alone may take the Lease at once; empty for any.
+	Successor string `json:"successor,omitempty"`
+}
+
+// ReleaseReply answers a ReleaseRequest whose release is written.
+type ReleaseReply struct {
+	ElectionHeader
+	// Lease is its state afterwards.
+	Lease ObservedLease `json:"lease"`
 }

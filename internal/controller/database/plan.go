@@ -30,6 +30,8 @@ type observation struct {
 	formerKind string
 	// gone says that the Database is being deleted, which the cache does not show.
 	gone bool
+	// absent says that the API server has no cluster of the Database's name, of any engine.
+	absent bool
 	// sync is what applying found and did.
 	sync apply.Result
 	// facts are what only a person can fix, and err is another failure.
@@ -94,6 +96,7 @@ func planStatus(o observation, drifts []apply.Drift) v1alpha1.DatabaseStatus {
 		own = nil
 	}
 	o.fillReport(st, own)
+	st.DeletionPolicy = o.judgeDeletion(own)
 	facts, current := o.judge()
 	if own != nil {
 		kind := o.engine.Kind

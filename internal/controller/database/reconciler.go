@@ -100,9 +100,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("observe: %w", err)
 	}
+	if o.canApply() && o.mustAnnounceDeletion() {
+		return r.announceDeletion(ctx, d)
+	}
 	if o.canApply() {
 		if err := r.applyCluster(ctx, &o); err != nil {
 			return ctrl.Result{}, err
+		}
+	}
+	if o.mayBeAbsent() {
+		if o.absent, err = r.isAbsent(ctx, d); err != nil {
+			return ctrl.Result{}, fmt.Errorf("look for the cluster: %w", err)
 		}
 	}
 	drifts := r.memory.addDrifts(d, o.sync.Drifts)

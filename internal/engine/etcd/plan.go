@@ -56,7 +56,7 @@ func planCluster(c *v1alpha1.EtcdCluster, o Observation, now time.Time) engine.P
 	j.JudgeScale()
 	j.JudgeVolumes()
 
-	p := engine.Plan{Step: j.nextStep(), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.ListTolerated(), Demand: before.demand, Drifts: j.PodDrifts(now)}
+	p := engine.Plan{Step: j.nextStep(writable), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.ListTolerated(), Demand: before.demand, Drifts: j.PodDrifts(now)}
 	j.recheck = engine.SoonestOf(j.recheck, j.JudgeSurplus(now))
 	if before.holds {
 		j.recheck = min(cmp.Or(j.recheck, precautionRecheck), precautionRecheck)
@@ -95,11 +95,14 @@ func (j *judgement) isRepairing(m *agentapi.Status) bool {
 }
 
 // nextStep is the one operation to do now; the order is the priority.
-func (j *judgement) nextStep() *engine.Step {
+func (j *judgement) nextStep(writable bool) *engine.Step {
 	if j.c.Spec.Suspend {
 		return memberset.PolicyStep(j.Set, j.Observed)
 	}
 	if s := j.RelabelStep(); s != nil {
+		return s
+	}
+	if s := memberset.RetainStep(j.Set, j.Observed, writable); s != nil {
 		return s
 	}
 	if s := memberset.MintStep(j.Set, j.Observed, j.now); s != nil {

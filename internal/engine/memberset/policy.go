@@ -22,16 +22,17 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
-// Types of the steps that put the deletion policy in force while the cluster
-// is suspended. The policy is an owner reference, and a client that deletes the
-// cluster goes by what the spec says then, suspended or not.
+// Types of the steps that put the deletion policy in force while nothing else of the
+// cluster is written: it is suspended, or its volumes cannot be as it declares them.
+// The policy is an owner reference, and a client that deletes the cluster goes by what
+// the spec says then.
 const (
 	stepVolumePolicy = "ApplyDeletionPolicyToVolume"
 	stepSecretPolicy = "ApplyDeletionPolicyToSecret"
 )
 
-// PolicyStep is the next object of a suspended cluster whose owner is not what
-// the deletion policy says; nil when all are.
+// PolicyStep is the next object of a cluster to which nothing is applied whose owner is
+// not what the deletion policy says; nil when all are.
 func PolicyStep(s objects.Set, o Observation) *engine.Step {
 	step := func(kind string, obj *metav1.ObjectMeta) *engine.Step {
 		return &engine.Step{Type: kind, Target: obj.Name, UID: obj.UID, Suspended: true,
@@ -51,6 +52,16 @@ func PolicyStep(s objects.Set, o Observation) *engine.Step {
 		}
 	}
 	return nil
+}
+
+// RetainStep is the next object that no longer is to go with a cluster whose volumes may not
+// be written; nil where they may, as what is applied has the policy in it. Under Delete
+// nothing is done to volumes that do not fit the spec.
+func RetainStep(s objects.Set, o Observation, writable bool) *engine.Step {
+	if writable || s.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete {
+		return nil
+	}
+	return PolicyStep(s, o)
 }
 
 // PolicyHolds says whether an object that holds data, trust or credentials goes

@@ -50,7 +50,7 @@ func planCluster(c *v1alpha1.MySQLCluster, o memberset.Observation, now time.Tim
 	j.JudgeVolumes()
 	j.JudgeCertificates(now)
 
-	p := engine.Plan{Step: j.nextStep(now), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.ListTolerated(), Drifts: j.PodDrifts(now)}
+	p := engine.Plan{Step: j.nextStep(now, writable), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.ListTolerated(), Drifts: j.PodDrifts(now)}
 	surplus := j.JudgeSurplus(now)
 	j.judgeService()
 	p.Facts, p.Report, p.Recheck = j.Facts, j.reportCluster(), engine.SoonestOf(j.NextCheck(now), surplus)
@@ -105,11 +105,14 @@ func (j *judgement) judgeGroup() {
 }
 
 // nextStep is the one operation to do now; the order is the priority.
-func (j *judgement) nextStep(now time.Time) *engine.Step {
+func (j *judgement) nextStep(now time.Time, writable bool) *engine.Step {
 	if j.c.Spec.Suspend {
 		return memberset.PolicyStep(j.Set, j.Observed)
 	}
 	if s := j.RelabelStep(); s != nil {
+		return s
+	}
+	if s := memberset.RetainStep(j.Set, j.Observed, writable); s != nil {
 		return s
 	}
 	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {

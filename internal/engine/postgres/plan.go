@@ -59,7 +59,7 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d.Desired), o.Recorded, o.Claims()
 	}
 	p.Notes, p.Tolerated = slices.Concat(j.GrowthNotes(), j.KeptNotes()), j.ListTolerated()
-	p.Step, p.Drifts = j.nextStep(now), slices.Concat(j.PodDrifts(now), j.alterDrifts())
+	p.Step, p.Drifts = j.nextStep(now, writable), slices.Concat(j.PodDrifts(now), j.alterDrifts())
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
 	p.Report.Election = election
@@ -101,11 +101,14 @@ func judgeStanding(view *memberset.View, lead leadership, ordinal int) memberset
 }
 
 // nextStep is the one operation to do now; the order is the priority.
-func (j *judgement) nextStep(now time.Time) *engine.Step {
+func (j *judgement) nextStep(now time.Time, writable bool) *engine.Step {
 	if j.c.Spec.Suspend {
 		return memberset.PolicyStep(j.Set, j.Observed)
 	}
 	if s := j.RelabelStep(); s != nil {
+		return s
+	}
+	if s := memberset.RetainStep(j.Set, j.Observed, writable); s != nil {
 		return s
 	}
 	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {

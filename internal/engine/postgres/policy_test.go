@@ -62,6 +62,32 @@ func TestPolicyOfASuspendedCluster(t *testing.T) {
 	}
 }
 
+// A spec by which no volume may be written keeps nothing from being retained; what stays is
+// not made to go by it.
+func TestPolicyOfVolumesThatAreNotWritten(t *testing.T) {
+	for _, tc := range []struct {
+		policy v1alpha1.DeletionPolicy
+		class  string
+		want   string
+	}{
+		{v1alpha1.DeletionRetain, "missing", "ApplyDeletionPolicyToVolume data-orders-1"},
+		{v1alpha1.DeletionRetain, "", ""},
+		{v1alpha1.DeletionDelete, "missing", ""},
+	} {
+		w := settled(t, 3)
+		w.c.Spec.Storage.StorageClass, w.c.Spec.DeletionPolicy = tc.class, tc.policy
+		w.setOwner(w.o.Volumes[1])
+		delete(w.o.Volumes, 2)
+		p := w.plan()
+		if got := judgeStep(p.Step); got != tc.want && (tc.want != "" || strings.HasPrefix(got, "ApplyDeletionPolicy")) {
+			t.Errorf("%s, class %q: step %q, want %q", tc.policy, tc.class, got, tc.want)
+		}
+		if (len(p.Objects) == 0) != (tc.class != "") {
+			t.Errorf("%s, class %q: %d objects", tc.policy, tc.class, len(p.Objects))
+		}
+	}
+}
+
 // A volume grows in an apply of its own: one that is refused must not keep the
 // policy, or the bootstrap, from being written.
 func TestVolumeGrowsLast(t *testing.T) {
