@@ -51,23 +51,14 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		}
 		return r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	}
-	// A request is accepted once: of two passes that see none recorded, one must
-	// fail. And until a restore is done, a lagging writer must not take off the
-	// record that it is.
-	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
 	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
-	retains := p.deletion == v1alpha1.DeletionRetain && before.DeletionPolicy != p.deletion
-	once := restoring || requests || retains
-	version := r.memory.findVersion(p.c)
-	if p.restored.mustRecord || retains {
-		version = p.c.GetResourceVersion() // it is of the spec that was read
-	}
+	version, once := r.chooseVersion(p, before)
 	err = write(version)
 	if apierrors.IsConflict(err) {
 		version, other := r.findUnchangedVersion(ctx, p.c, before, schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind})
 		if other != nil {
 			err = other
-		} else if !once {
+		} else if !once && !requests {
 			err = write(version)
 		}
 	}
@@ -86,6 +77,19 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 	r.memory.recordWrite(p.c, answer.GetResourceVersion())
 	r.announceStatus(p.c, before)
 	return nil
+}
+
+// chooseVersion is at which version a status is written, and whether only there: what says
+// more than what was read may not be written over what others wrote. A request is accepted
+// once, too: of two passes that see none recorded, one must fail.
+func (r *Reconciler[C, O]) chooseVersion(p *pass[C], before *v1alpha1.CommonStatus) (version string, once bool) {
+	// Until a restore is done, a lagging writer must not take off the record that it is.
+	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()
+	retains := p.deletion == v1alpha1.DeletionRetain && before.DeletionPolicy != p.deletion
+	if p.restored.mustRecord || retains {
+		return p.c.GetResourceVersion(), true // it is of the spec that was read
+	}
+	return r.memory.findVersion(p.c), restoring
 }
 
 // findUnchangedVersion asks for the newest version of a cluster that others have written
