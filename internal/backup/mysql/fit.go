@@ -42,7 +42,8 @@ func (s *Source) awaitFit(ctx context.Context, db *sql.DB, member agentapi.Backu
 	if why := describeUnfit(view, uuid); why != "" {
 		return "", required, errors.New(why)
 	}
-	if required, err = s.readRequired(ctx, member, db); err != nil {
+	primary, _ := view.Primary() // without one it is unfit
+	if required, err = s.readRequired(ctx, member, db, primary); err != nil {
 		return "", required, err
 	}
 	return systemIdentifier, required, awaitApplied(ctx, db, required)
@@ -72,23 +73,30 @@ func describeUnfit(view group.View, uuid string) string {
 			online++
 		}
 	}
+	_, led := view.Primary()
 	switch own, _ := view.Find(uuid); {
 	case own.State != group.Online:
 		return "it is not online in the group, and may lack what the others have"
 	case !view.HasMajority():
 		return "its group has no majority, and others may have gone on"
+	case !led:
+		return "its group has no primary that is online, and others may have what it lacks"
 	case own.Primary && online > 1:
 		return "it leads, and a secondary is online: only that is copied"
 	}
 	return ""
 }
 
-// readRequired are the transactions that the members have which answer. One that does not
-// answer has none that count, but for the one to copy.
-func (s *Source) readRequired(ctx context.Context, member agentapi.BackupSource, db *sql.DB) (required mysqlgtid.Set, err error) {
-	if required, err = readExecuted(ctx, db); err != nil {
+// readRequired are the transactions that the members have which answer. The primary must be
+// among them: it has every transaction that was acknowledged, and one that no other member
+// has applied may be with it alone.
+func (s *Source) readRequired(ctx context.Context, member agentapi.BackupSource, db *sql.DB, primary group.Member) (required mysqlgtid.Set, err error) {
+	uuid, required, err := readTransactions(ctx, db)
+	if err != nil {
 		return required, err
 	}
+	answered := strings.EqualFold(uuid, primary.UUID)
+	var silent []error
 	for _, other := range s.Members {
 		if other == member {
 			continue
@@ -97,22 +105,41 @@ func (s *Source) readRequired(ctx context.Context, member agentapi.BackupSource,
 		if err != nil {
 			return required, err
 		}
-		if executed, err := readExecuted(ctx, peer); err == nil {
-			required = required.Union(executed)
-		}
+		uuid, has, err := readTransactions(ctx, peer)
 		_ = peer.Close()
+		if err != nil {
+			silent = append(silent, fmt.Errorf("%s: %w", other.Name, err))
+			continue
+		}
+		required = required.Union(has)
+		answered = answered || strings.EqualFold(uuid, primary.UUID)
+	}
+	if ctx.Err() == nil && !answered {
+		err = fmt.Errorf("the primary at %s did not answer which transactions it has, and the copy may lack some: %w", primary.Address, errors.Join(silent...))
+		if len(silent) == 0 {
+			err = fmt.Errorf("the primary at %s is none of the members that this backup asks for their transactions: the next attempt does", primary.Address)
+		}
+		return required, err
 	}
 	return required, ctx.Err()
 }
 
-func readExecuted(ctx context.Context, db *sql.DB) (mysqlgtid.Set, error) {
+// readTransactions asks a server for its UUID and the transactions that it has: those it has
+// applied, and those it has only received. A transaction is acknowledged once a majority has
+// received it.
+func readTransactions(ctx context.Context, db *sql.DB) (uuid string, has mysqlgtid.Set, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	var text string
-	if err := db.QueryRowContext(ctx, "SELECT @@GLOBAL.gtid_executed").Scan(&text); err != nil {
-		return mysqlgtid.Set{}, fmt.Errorf("ask for the transactions: %w", err)
+	received, err := group.Client{DB: db}.ObserveReceived(ctx)
+	if err != nil {
+		return "", has, fmt.Errorf("ask for the received transactions: %w", err)
 	}
-	return parseSet(text)
+	var text string
+	if err := db.QueryRowContext(ctx, "SELECT @@GLOBAL.server_uuid, @@GLOBAL.gtid_executed").Scan(&uuid, &text); err != nil {
+		return "", has, fmt.Errorf("ask for the transactions: %w", err)
+	}
+	executed, err := parseSet(text)
+	return uuid, executed.Union(received), err
 }
 
 // awaitApplied waits until a member has applied transactions.

@@ -47,6 +47,7 @@ func TestDescribeUnfit(t *testing.T) {
 		{"a member that recovers", "b", view(group.Online, group.Recovering, group.Online), "it is not online"},
 		{"a member that was expelled", "d", view(group.Online, group.Online, group.Online), "it is not online"},
 		{"a member without a majority", "b", view(group.Unreachable, group.Online, group.Unreachable), "no majority"},
+		{"a member whose primary is lost", "b", view(group.Unreachable, group.Online, group.Online), "no primary that is online"},
 		{"half of a group", "b", view(group.Unreachable, group.Online), "no majority"},
 		{"a member in no group", "a", view(group.Offline), "it is not online"},
 		{"a member that lists none", "a", group.View{}, "it is not online"},

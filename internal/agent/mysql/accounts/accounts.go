@@ -22,7 +22,7 @@ const (
 	// Clone is the account with which a member clones another one beside its data.
 	Clone = "holdfast_clone"
 	// Copier is the account with which a Job clones a member for a backup. It reads no
-	// table but the view of the group.
+	// table but the view of the group, and which transactions came from there.
 	Copier = "holdfast_copier"
 )
 
@@ -61,7 +61,9 @@ type account struct {
 
 // The accounts of members and Jobs, each with what it needs only.
 var (
-	copier    = account{Copier, copierSubject, []string{"BACKUP_ADMIN ON *.*", "SELECT ON performance_schema.replication_group_members"}}
+	copier = account{Copier, copierSubject, []string{
+		"BACKUP_ADMIN ON *.*", "SELECT ON performance_schema.replication_group_members", "SELECT ON performance_schema.replication_connection_status",
+	}}
 	certified = []account{
 		{Recovery, memberSubject, []string{"REPLICATION SLAVE, CONNECTION_ADMIN, GROUP_REPLICATION_STREAM ON *.*"}},
 		{Clone, memberSubject, []string{"BACKUP_ADMIN ON *.*"}},
@@ -85,7 +87,7 @@ func EnsureCopier(ctx context.Context, db *sql.DB) error {
 	var found int
 	err := db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM mysql.user WHERE User = ? AND Host = '%' AND x509_subject = ?)
 		+ (SELECT COUNT(*) FROM mysql.global_grants WHERE USER = ? AND HOST = '%' AND PRIV = 'BACKUP_ADMIN')
-		+ (SELECT COUNT(*) FROM mysql.tables_priv WHERE User = ? AND Host = '%' AND Table_name = 'replication_group_members')`,
+		+ (SELECT COUNT(*) FROM mysql.tables_priv WHERE User = ? AND Host = '%' AND Table_name IN ('replication_group_members', 'replication_connection_status'))`,
 		Copier, copierSubject, Copier, Copier).Scan(&found)
 	if err != nil || found == wholeCopier {
 		return err
@@ -102,7 +104,7 @@ func (a account) repairStatements() []string {
 }
 
 // wholeCopier is how many rows of MySQL's tables make up that account.
-const wholeCopier = 3
+const wholeCopier = 4
 
 // Apply runs statements on one connection, for some are of the session.
 func Apply(ctx context.Context, db *sql.DB, statements []string) error {

@@ -78,10 +78,8 @@ func (c Client) Observe(ctx context.Context) (Observation, error) {
 func (c Client) observe(ctx context.Context) (Observation, error) {
 	var o Observation
 	// Received first: what is applied in between is in Executed then.
-	var received sql.NullString
-	err := c.DB.QueryRowContext(ctx,
-		"SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME = ?", applierChannel).Scan(&received)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	var err error
+	if o.Received, err = c.ObserveReceived(ctx); err != nil {
 		return o, err
 	}
 	var executed, purged string
@@ -91,7 +89,7 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 	if err != nil {
 		return o, err
 	}
-	for text, set := range map[*string]*mysqlgtid.Set{&received.String: &o.Received, &executed: &o.Executed, &purged: &o.Purged} {
+	for text, set := range map[*string]*mysqlgtid.Set{&executed: &o.Executed, &purged: &o.Purged} {
 		if *set, err = mysqlgtid.Parse(*text); err != nil {
 			return o, err
 		}
@@ -112,6 +110,18 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 		err = nil
 	}
 	return o, err
+}
+
+// ObserveReceived reads the transactions that the server has received from its group since
+// it first joined one, applied or not. It acknowledges those to the other members.
+func (c Client) ObserveReceived(ctx context.Context) (mysqlgtid.Set, error) {
+	var received sql.NullString
+	err := c.DB.QueryRowContext(ctx,
+		"SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME = ?", applierChannel).Scan(&received)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return mysqlgtid.Set{}, err
+	}
+	return mysqlgtid.Parse(received.String)
 }
 
 // ObserveView reads the server's view of the group. A server that is in none lists itself.
