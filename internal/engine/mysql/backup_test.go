@@ -14,7 +14,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
-const noMember = "no member serves in a group that has a primary"
+const (
+	noMember  = "no member serves in a group that has a primary"
+	onlyLeads = "the primary is not copied while another member is online, and no other can be copied now: it does not answer, or its pod is being deleted"
+)
 
 func TestPlanCopy(t *testing.T) {
 	cases := []struct {
@@ -31,7 +34,22 @@ func TestPlanCopy(t *testing.T) {
 			}
 		}, "orders-1 orders-0", ""},
 		{"those that answer", 3, func(w *world) { w.removePod(2) }, "orders-1 orders-0", ""},
-		{"those that stay", 3, func(w *world) { w.o.Pods[2].DeletionTimestamp = &metav1.Time{Time: now} }, "orders-1 orders-0", ""},
+		{"those that stay first, and all are asked", 3, func(w *world) { w.remove(2) }, "orders-1 orders-0 orders-2", ""},
+		{"those that lag, and are not ready", 3, func(w *world) {
+			for n := 1; n < 3; n++ {
+				w.o.Pods[n].Status.Conditions = nil
+			}
+		}, "orders-2 orders-1 orders-0", ""},
+		{"a primary that is not ready", 1, func(w *world) { w.o.Pods[0].Status.Conditions = nil }, "orders-0", ""},
+		{"a primary that goes is asked", 3, func(w *world) { w.remove(0) }, "orders-2 orders-1 orders-0", ""},
+		{"not the primary beside members that go", 3, func(w *world) { w.remove(1); w.remove(2) }, "", onlyLeads},
+		{"not the primary beside members that do not answer", 3, func(w *world) { w.removePod(1); w.removePod(2) }, "", onlyLeads},
+		{"the primary, where no other is online", 3, func(w *world) {
+			for n := range 3 {
+				w.part(n).View[1].State, w.part(n).View[2].State = mysqlapi.StateRecovering, mysqlapi.StateRecovering
+			}
+		}, "orders-0", ""},
+		{"not a primary that goes", 1, func(w *world) { w.remove(0) }, "", "the only member's pod is being deleted"},
 		{"none without a primary", 3, func(w *world) {
 			for n := range 3 {
 				w.detach(n, "1-9")
@@ -54,6 +72,9 @@ func TestPlanCopy(t *testing.T) {
 		})
 	}
 }
+
+// remove has the pod of a member be on its way out.
+func (w *world) remove(n int) { w.o.Pods[n].DeletionTimestamp = &metav1.Time{Time: now} }
 
 // A group that went on without lost members is in the servers under another name.
 func TestPlanCopyOfAGroupThatWentOn(t *testing.T) {
