@@ -65,6 +65,8 @@ func isDirLeftOut(name string) bool { return name == "#innodb_temp" || name == "
 func isFileLeftOut(name string) bool {
 	dir, base := path.Split(name)
 	switch {
+	case path.Ext(base) == ".ibd", path.Ext(base) == ".ibu":
+		return false // a tablespace, whatever else its name begins with
 	case strings.HasPrefix(base, "."), dir == "#innodb_redo/" && strings.HasSuffix(base, "_tmp"):
 		return true
 	case dir != "":

@@ -92,7 +92,7 @@ func newData(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"ib_buffer_pool", "mysql_upgrade_history", "#innodb_redo/#ib_redo6", "app/orders.sdi",
-		"relay_log/t.ibd", "binlog/t.ibd", "ibtmp1_old/t.ibd", "app/auto.cnf", // databases of such names, and a table
+		"relay_log/t.ibd", "binlog/t.ibd", "ibtmp1_old/t.ibd", "app/auto.cnf", "relay1.ibd", "binlog.ibd", "ibtmp3.ibd", "relay.ibu", ".x.ibd", // databases, tablespaces and a table of such names
 		"auto.cnf", "mysqld-auto.cnf", "server-key.pem", "#innodb_temp/temp_1.ibt", "#clone/#status", "ibtmp1", "ibtmp2", "#innodb_redo/#ib_redo7_tmp",
 		"relay-group_replication_applier.000001", "relay.index", "binlog.000001", "binlog.index", "#ib_16384_0.dblwr", "mysqld.pid", ".hidden", "app/.hidden",
 	} {
@@ -127,8 +127,8 @@ func TestWriteCopy(t *testing.T) {
 		}
 		names = append(names, header.Name)
 	}
-	want := []string{".holdfast-copy.json", "#innodb_redo/", "#innodb_redo/#ib_redo6", "app/", "app/auto.cnf", "app/orders.sdi", "binlog/", "binlog/t.ibd",
-		"empty/", "ib_buffer_pool", "ibtmp1_old/", "ibtmp1_old/t.ibd", "mysql_upgrade_history", "relay_log/", "relay_log/t.ibd"}
+	want := []string{".holdfast-copy.json", "#innodb_redo/", "#innodb_redo/#ib_redo6", ".x.ibd", "app/", "app/auto.cnf", "app/orders.sdi", "binlog/", "binlog/t.ibd", "binlog.ibd",
+		"empty/", "ib_buffer_pool", "ibtmp1_old/", "ibtmp1_old/t.ibd", "ibtmp3.ibd", "mysql_upgrade_history", "relay.ibu", "relay1.ibd", "relay_log/", "relay_log/t.ibd"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
