@@ -170,6 +170,9 @@ func (e *Engine) CheckData(ctx context.Context, lock *volumelock.VolumeLock, dat
 		fmt.Sprintf("CHECK TABLE EXTENDED found %d tables in %d databases sound, with their indexes", checked.Tables, checked.Databases),
 		fmt.Sprintf("each of %d pages in use has the checksum that it should, of %s in all", pages.Sound, resource.NewQuantity(size>>20<<20, resource.BinarySI)),
 	}
+	if checked.Discarded > 0 {
+		found = append(found, fmt.Sprintf("%d tables were not checked: their tablespaces were discarded (ALTER TABLE … DISCARD TABLESPACE)", checked.Discarded))
+	}
 	if pages.Unchecked > 0 {
 		found = append(found, fmt.Sprintf("%d pages are compressed or encrypted, and have no checksum to compare", pages.Unchecked))
 	}

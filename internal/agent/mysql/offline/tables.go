@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Checked is what CheckTables has read.
-type Checked struct{ Databases, Tables int }
+// Checked is what CheckTables has read. Discarded are tables that it has not: a person
+// discarded their tablespaces, and they have no rows until one is imported.
+type Checked struct{ Databases, Tables, Discarded int }
 
 // Unsound is a table that CHECK TABLE finds fault with.
 type Unsound struct{ Table, Says string }
@@ -24,9 +25,17 @@ func CheckTables(ctx context.Context, db *sql.DB, progress func(Checked)) (Check
 	if err != nil {
 		return Checked{}, err
 	}
+	discarded, err := listDiscarded(ctx, db)
+	if err != nil {
+		return Checked{}, err
+	}
 	var done Checked
 	last := ""
 	for _, t := range tables {
+		if slices.ContainsFunc(discarded, t.hasTablespace) {
+			done.Discarded++
+			continue
+		}
 		if err := checkTable(ctx, db, t); err != nil {
 			return done, err
 		}
@@ -42,6 +51,13 @@ func CheckTables(ctx context.Context, db *sql.DB, progress func(Checked)) (Check
 type table struct{ database, name string }
 
 func (t table) quoted() string { return quoteName(t.database) + "." + quoteName(t.name) }
+
+// hasTablespace says whether a tablespace is of the table or of a partition of it, by its
+// name in InnoDB's dictionary.
+func (t table) hasTablespace(name string) bool {
+	own := t.database + "/" + t.name
+	return name == own || strings.HasPrefix(name, own+"#p#")
+}
 
 func quoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
@@ -65,21 +81,44 @@ func listTables(ctx context.Context, db *sql.DB) ([]table, error) {
 }
 
 // listTablespaces are the files below the data directory that InnoDB's dictionary names.
+// It also names those that a person discarded, which are no more.
 func listTablespaces(ctx context.Context, db *sql.DB) ([]string, error) {
-	rows, err := db.QueryContext(ctx, "SELECT PATH FROM information_schema.INNODB_DATAFILES")
+	// The system's tablespace is in one of the two tables only.
+	all, err := listNames(ctx, db, `SELECT d.PATH FROM information_schema.INNODB_DATAFILES d
+		LEFT JOIN information_schema.INNODB_TABLESPACES t ON t.SPACE = d.SPACE WHERE COALESCE(t.STATE, '') <> 'discarded'`)
 	if err != nil {
 		return nil, fmt.Errorf("list the tablespaces: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // it was only read
-	var all []string
-	for rows.Next() {
-		var file string
-		if err := rows.Scan(&file); err != nil {
-			return nil, fmt.Errorf("list the tablespaces: %w", err)
-		}
-		all = append(all, path.Clean(file))
+	for i := range all {
+		all[i] = path.Clean(all[i])
 	}
 	slices.Sort(all)
+	return all, nil
+}
+
+// listDiscarded are the names of tablespaces that a person discarded.
+func listDiscarded(ctx context.Context, db *sql.DB) ([]string, error) {
+	all, err := listNames(ctx, db, "SELECT NAME FROM information_schema.INNODB_TABLESPACES WHERE STATE = 'discarded'")
+	if err != nil {
+		return nil, fmt.Errorf("list the discarded tablespaces: %w", err)
+	}
+	return all, nil
+}
+
+// listNames runs a query of one column.
+func listNames(ctx context.Context, db *sql.DB, query string) (all []string, err error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // it was only read
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		all = append(all, name)
+	}
 	return all, rows.Err()
 }
 
