@@ -42,6 +42,8 @@ type Source struct {
 	Scratch, RunDir string
 	// Patience with a member that is cloned already.
 	Patience store.Patience
+	// Bandwidth of the clone in bytes a second; 0 for no limit.
+	Bandwidth int64
 }
 
 // patience is for another clone of the same member, such as that of a member that joins.
@@ -60,6 +62,7 @@ func New(task agentapi.BackupTask) (backup.Source, error) {
 	return &Source{
 		Identity: id, Programs: server.Programs{Programs: process.Programs{Dir: dir, Processes: process.NewProcesses()}},
 		Group: task.SystemIdentifier, OtherNames: task.OtherNames, Members: task.Sources, Scratch: agentapi.ScratchDir, RunDir: agentapi.RunDir, Patience: patience,
+		Bandwidth: task.Bandwidth,
 	}, nil
 }
 
@@ -154,7 +157,7 @@ func (s *Source) cloneMember(ctx context.Context, lock *volumelock.VolumeLock, a
 		return fmt.Errorf("the address of the member: %w", err)
 	}
 	seed := clone.Seed{
-		Programs: s.Programs, Lock: lock, Dir: filepath.Join(s.Scratch, seedName), Target: filepath.Join(s.Scratch, copyName), Account: accounts.Copier,
+		Programs: s.Programs, Lock: lock, Dir: filepath.Join(s.Scratch, seedName), Target: filepath.Join(s.Scratch, copyName), Account: accounts.Copier, Bandwidth: s.Bandwidth,
 		Settings: settings.Input{Host: "copier", ServerID: 1, RunDir: s.RunDir, CertificateDir: certificates, Memory: settings.Memory{Limit: settings.LeastMemory}},
 	}
 	began, pause := time.Now(), s.Patience.First

@@ -140,6 +140,7 @@ func (w *world) source(t *testing.T, certificate string) *backupmysql.Source {
 		Identity: backup.Identity{CertPEM: read(certificate + ".crt"), KeyPEM: read(certificate + ".key"), RootsPEM: read("ca.crt")},
 		Programs: w.primary.Programs, Group: groupName, Members: []agentapi.BackupSource{sourceOf(w.secondary), sourceOf(w.primary)},
 		Scratch: t.TempDir(), RunDir: runDir(t), Patience: store.Patience{First: time.Second, Longest: time.Second, Total: time.Minute},
+		Bandwidth: 200 << 20,
 	}
 }
 

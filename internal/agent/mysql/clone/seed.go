@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -29,6 +30,8 @@ type Seed struct {
 	Settings settings.Input
 	// Account that it logs in to the donor with.
 	Account string
+	// Bandwidth is how many bytes a second it reads; 0 for no limit.
+	Bandwidth int64
 }
 
 // ErrDonorBusy says that another client clones the donor: it serves one at a time.
@@ -78,8 +81,25 @@ func (s Seed) writeSettings() (file string, err error) {
 	// Small: it holds nothing.
 	all["innodb_redo_log_capacity"], all["innodb_buffer_pool_size"] = strconv.Itoa(8<<20), strconv.Itoa(32<<20)
 	all["innodb_buffer_pool_chunk_size"] = strconv.Itoa(32 << 20)
+	maps.Copy(all, limitBandwidth(s.Bandwidth))
 	file = filepath.Join(in.RunDir, "clone.cnf")
 	return file, atomicfile.WriteFile(file, []byte(settings.RenderSettings(all)))
+}
+
+// maxThreads is how many threads MySQL clones with by itself.
+const maxThreads = 16
+
+// limitBandwidth are the settings for a limit. MySQL takes whole MiB, and at least one for
+// each of its threads.
+func limitBandwidth(bytes int64) map[string]string {
+	if bytes <= 0 {
+		return nil
+	}
+	most := max(1, bytes>>20)
+	return map[string]string{
+		"clone_max_data_bandwidth": strconv.FormatInt(min(most, 1<<20), 10), // more, MySQL refuses
+		"clone_max_concurrency":    strconv.FormatInt(min(most, maxThreads), 10),
+	}
 }
 
 // askForCopy has the seed copy the donor. Both are of one series and patch: MySQL refuses
