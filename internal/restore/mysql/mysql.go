@@ -123,9 +123,10 @@ func (e *Engine) offline(lock *volumelock.VolumeLock, data string) offline.Data 
 	return offline.Data{Programs: e.Programs, Lock: lock, Dir: data, RunDir: e.RunDir, Memory: settings.Memory{Limit: settings.LeastMemory}}
 }
 
-// markPermanent marks that MySQL does not run on the data: it will not the next time.
+// markPermanent marks that MySQL does not run on the data: it will not the next time. One
+// that was killed, such as for want of memory, says nothing of the data.
 func markPermanent(err error) error {
-	if ended := (*offline.Ended)(nil); errors.As(err, &ended) {
+	if ended := (*offline.Ended)(nil); errors.As(err, &ended) && ended.Failed {
 		return &backup.Permanent{Err: err}
 	}
 	return err

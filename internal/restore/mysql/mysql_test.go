@@ -1,12 +1,18 @@
 package mysql
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
+	"github.com/holdfast-db/holdfast/internal/agent/process"
+	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/mysqlversion"
+	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
 // A backup goes to no older server, and to no other series.
@@ -57,5 +63,36 @@ func TestNoTarget(t *testing.T) {
 	err := (&Engine{}).CheckArchive(t.Context(), nil, backup.Manifest{}, v1alpha1.RestoreTarget{Latest: true})
 	if !backup.InVain(err) || !strings.Contains(err.Error(), "spec.restore.target") {
 		t.Error(err)
+	}
+}
+
+// A server that exits by itself does not run on the data, and the backup is bad. One that
+// was killed says nothing of the data: memory was short, or the pod ends.
+func TestAServerThatEnds(t *testing.T) {
+	cases := []struct {
+		name, script string
+		vain         bool
+	}{
+		{"it fails", "echo '2026-01-01T00:00:00.000000Z 0 [ERROR] [MY-012224] [InnoDB] page is corrupt'; exit 1", true},
+		{"it is killed", "kill -9 $$", false},
+		{"it is asked to end", "exit 0", false},
+	}
+	for _, c := range cases {
+		programs := server.Programs{Programs: process.Programs{Dir: t.TempDir(), Processes: process.NewProcesses()}}
+		if err := os.WriteFile(filepath.Join(programs.Dir, "mysqld"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		lock, err := volumelock.LockVolume(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close() //nolint:errcheck // the test ends
+		e := &Engine{Programs: programs, RunDir: t.TempDir()}
+		if _, err := e.RecoverCopy(t.Context(), restore.Recovery{Dir: t.TempDir(), Lock: lock}); err == nil || backup.InVain(err) != c.vain {
+			t.Errorf("%s: a restore: %v", c.name, err)
+		}
+		if _, err := e.CheckData(t.Context(), lock, t.TempDir()); err == nil || backup.InVain(err) != c.vain {
+			t.Errorf("%s: a drill: %v", c.name, err)
+		}
 	}
 }

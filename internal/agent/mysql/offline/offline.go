@@ -37,9 +37,13 @@ const stopLimit = 2 * time.Hour
 // redoCapacity is small: nothing is written but what recovery leaves.
 const redoCapacity = 64 << 20
 
-// Ended says that the server ended by itself, or was not stopped in order. Why, its text
-// log says.
-type Ended struct{ Reason string }
+// Ended says that the server ended, or was not stopped in order. Why, its text log says.
+type Ended struct {
+	Reason string
+	// Failed says that it exited by itself, with an error: it does not run on the data.
+	// Otherwise it was killed, and may run the next time.
+	Failed bool
+}
 
 func (e *Ended) Error() string { return "MySQL ended on the data: " + e.Reason }
 
@@ -66,11 +70,11 @@ func (d Data) Run(ctx context.Context, do func(ctx context.Context, db *sql.DB) 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &Ended{err.Error()}
+		return &Ended{err.Error(), mysqld.HasFailed()}
 	}
 	if err := do(ctx, db); err != nil {
 		if mysqld.Ended(time.Second) && ctx.Err() == nil {
-			return errors.Join(&Ended{mysqld.LastError()}, err)
+			return errors.Join(&Ended{mysqld.LastError(), mysqld.HasFailed()}, err)
 		}
 		return err
 	}
@@ -79,7 +83,7 @@ func (d Data) Run(ctx context.Context, do func(ctx context.Context, db *sql.DB) 
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return &Ended{fmt.Sprintf("it did not shut down in order: %s", mysqld.LastError())}
+		return &Ended{fmt.Sprintf("it did not shut down in order: %s", mysqld.LastError()), mysqld.HasFailed()}
 	}
 	return nil
 }
