@@ -74,18 +74,26 @@ var (
 // createStatements make the account. Of one that is there they add what it may do.
 func (a account) createStatements() []string {
 	name := quoteAccount(a.name, "%")
-	statements := []string{"CREATE USER IF NOT EXISTS " + name + " IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT " + Quote(a.subject) + " PASSWORD EXPIRE NEVER"}
+	statements := []string{"CREATE USER IF NOT EXISTS " + name + a.logIn()}
 	for _, grant := range a.grants {
 		statements = append(statements, "GRANT "+grant+" TO "+name)
 	}
 	return statements
 }
 
-// EnsureCopier makes the account of Jobs that copy, where data has none: an earlier agent
-// has made it, or a person dropped the account. The server takes writes.
+// logIn is how the account logs in.
+func (a account) logIn() string {
+	return " IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT " + Quote(a.subject) + " PASSWORD EXPIRE NEVER ACCOUNT UNLOCK"
+}
+
+// EnsureCopier makes the account of Jobs that copy, where data has none, and repairs it: an
+// earlier agent has made it, or a person changed it. Nothing is written to one that is
+// right, for that would be a transaction. The server takes writes.
 func EnsureCopier(ctx context.Context, db *sql.DB) error {
 	var found int
-	err := db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM mysql.user WHERE User = ? AND Host = '%' AND x509_subject = ?)
+	err := db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM mysql.user WHERE User = ? AND Host = '%' AND x509_subject = ?
+			AND ssl_type = 'SPECIFIED' AND x509_issuer = '' AND ssl_cipher = '' AND plugin = 'caching_sha2_password' AND authentication_string = ''
+			AND password_expired = 'N' AND password_lifetime = 0 AND account_locked = 'N')
 		+ (SELECT COUNT(*) FROM mysql.global_grants WHERE USER = ? AND HOST = '%' AND PRIV = 'BACKUP_ADMIN')
 		+ (SELECT COUNT(*) FROM mysql.tables_priv WHERE User = ? AND Host = '%' AND Table_name IN ('replication_group_members', 'replication_connection_status'))`,
 		Copier, copierSubject, Copier, Copier).Scan(&found)
@@ -95,12 +103,12 @@ func EnsureCopier(ctx context.Context, db *sql.DB) error {
 	return Apply(ctx, db, copier.repairStatements())
 }
 
-// repairStatements make the account where there is none. One that is there gets its
-// certificate and privileges back.
+// repairStatements make the account where there is none. One that is there logs in as it
+// should again, and gets its privileges back.
 func (a account) repairStatements() []string {
 	statements := a.createStatements()
-	require := "ALTER USER " + quoteAccount(a.name, "%") + " REQUIRE SUBJECT " + Quote(a.subject)
-	return append(statements[:1:1], append([]string{require}, statements[1:]...)...)
+	repair := "ALTER USER " + quoteAccount(a.name, "%") + a.logIn()
+	return append(statements[:1:1], append([]string{repair}, statements[1:]...)...)
 }
 
 // wholeCopier is how many rows of MySQL's tables make up that account.

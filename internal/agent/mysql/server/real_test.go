@@ -122,6 +122,9 @@ func TestRealCopierIsEnsured(t *testing.T) {
 		"", "DROP USER holdfast_copier", "ALTER USER holdfast_copier REQUIRE SUBJECT '/CN=other'", "REVOKE BACKUP_ADMIN ON *.* FROM holdfast_copier",
 		"REVOKE SELECT ON performance_schema.replication_group_members FROM holdfast_copier",
 		"REVOKE SELECT ON performance_schema.replication_connection_status FROM holdfast_copier", // as an earlier agent made it
+		"ALTER USER holdfast_copier IDENTIFIED BY 'other'", "ALTER USER holdfast_copier ACCOUNT LOCK", "ALTER USER holdfast_copier PASSWORD EXPIRE",
+		"ALTER USER holdfast_copier IDENTIFIED WITH auth_socket", "ALTER USER holdfast_copier PASSWORD EXPIRE INTERVAL 90 DAY",
+		"ALTER USER holdfast_copier REQUIRE SUBJECT '/CN=holdfast-copier' AND ISSUER '/CN=other'", "ALTER USER holdfast_copier REQUIRE SSL",
 	} {
 		if statement != "" {
 			m.Exec(statement)
