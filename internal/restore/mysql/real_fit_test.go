@@ -80,7 +80,7 @@ func TestRealBackupHasWhatWasOnlyReceived(t *testing.T) {
 	}
 }
 
-// Without an answer of the primary nobody knows what was acknowledged.
+// Only the primary can tell what was acknowledged: without its answer there is no copy.
 func TestRealBackupNeedsAnAnswerOfThePrimary(t *testing.T) {
 	w := newWorld(t)
 	elsewhere := sourceOf(w.primary)
