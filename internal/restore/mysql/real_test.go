@@ -68,7 +68,8 @@ func newWorld(t *testing.T) *world {
 		"CREATE TABLE app.words (id INT PRIMARY KEY AUTO_INCREMENT, x TEXT, FULLTEXT KEY (x))",
 		"CREATE TABLE app.`a b.c#/d` (id INT PRIMARY KEY)",
 		"CREATE TABLESPACE extra ADD DATAFILE 'extra.ibd'", "CREATE TABLE app.elsewhere (id INT PRIMARY KEY) TABLESPACE extra",
-		"CREATE UNDO TABLESPACE undo_three ADD DATAFILE 'undo_three.ibu'")
+		"CREATE UNDO TABLESPACE undo_three ADD DATAFILE 'undo_three.ibu'",
+		"CREATE EVENT app.cloned ON SCHEDULE EVERY 1 DAY DO DELETE FROM app.small WHERE id < 0")
 	for _, name := range []string{"relay_log", "binlog", "ibtmp1_old", "undo_old"} {
 		w.primary.Exec("CREATE DATABASE "+name, "CREATE TABLE "+name+".t (id INT PRIMARY KEY)", "INSERT INTO "+name+".t VALUES (1)")
 	}
@@ -231,6 +232,7 @@ func (w *world) restoreInto(t *testing.T, m *mysqltest.Member, uid string) datav
 // with a new UUID. A drill finds it sound.
 func TestRealBackupAndRestore(t *testing.T) {
 	w := newWorld(t)
+	w.primary.Exec("CREATE EVENT app.replicated ON SCHEDULE EVERY 1 DAY DO DELETE FROM app.small WHERE id < 0")
 	taken := w.backup(t)
 	if taken.Source != w.secondary.Pod || taken.SystemIdentifier != groupName || taken.EndPosition == "" || taken.EndPosition != taken.StartPosition {
 		t.Fatalf("%+v", taken)
@@ -245,7 +247,10 @@ func TestRealBackupAndRestore(t *testing.T) {
 		"SELECT COUNT(*) FROM relay_log.t": "1", "SELECT COUNT(*) FROM binlog.t": "1", "SELECT COUNT(*) FROM ibtmp1_old.t": "1", "SELECT COUNT(*) FROM undo_old.t": "1",
 		"SELECT COUNT(*) FROM app.elsewhere": "0", "SELECT COUNT(*) FROM app.`a b.c#/d`": "0",
 		"SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'nothing'": "1",
-		"SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'holdfast%'":                    "4",
+		// As on the secondary: it has replicated one, and had the other when it was cloned.
+		"SELECT STATUS FROM information_schema.EVENTS WHERE EVENT_NAME = 'replicated'": "REPLICA_SIDE_DISABLED",
+		"SELECT STATUS FROM information_schema.EVENTS WHERE EVENT_NAME = 'cloned'":     "ENABLED",
+		"SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'holdfast%'":                  "4",
 	} {
 		if got := next.Query(query); got != want {
 			t.Errorf("%s: %s, not %s", query, got, want)
