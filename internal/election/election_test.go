@@ -20,7 +20,7 @@ func countHistories() uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("HOLDFAST_HISTORIES"), 10, 64); err == nil {
 		return n
 	}
-	return 15_000
+	return 50_000
 }
 
 // firstHistory is the first seed; HOLDFAST_SEED asks for another one.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,15 +71,26 @@ func (c *cluster) rowsConfig(address string) *pgx.ConnConfig {
 	return config
 }
 
-// connectPostgres opens a connection from a network.
+// errNoCancel is why a client does not ask its server to cancel what it gives up.
+var errNoCancel = errors.New("a canceled wait for a standby commits without it")
+
+// connectPostgres opens a connection from a network. A query that is given up is not
+// canceled: pgx would ask for it over another connection. A commit whose wait for a standby is
+// canceled is there for others to read, and promises nothing.
 func connectPostgres(ctx context.Context, config *pgx.ConnConfig, from *netns.Namespace) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	config = config.Copy()
+	var isConnected atomic.Bool
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if isConnected.Load() {
+			return nil, errNoCancel
+		}
 		return from.DialContext(ctx, network, address)
 	}
-	return pgx.ConnectConfig(ctx, config)
+	conn, err := pgx.ConnectConfig(ctx, config)
+	isConnected.Store(err == nil)
+	return conn, err
 }
 
 func openPostgres(config *pgx.ConnConfig) openRows {

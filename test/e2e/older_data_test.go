@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +35,31 @@ func (c *cluster) keepCopy() {
 	must(c.t, err, "copy the primary's volume")
 }
 
-// putCopyBack has the primary's pod find the older copy on its volume.
+// awaitRenewals waits until the Lease was renewed so often: what the primary has flushed now
+// is on it after two.
+func (c *cluster) awaitRenewals(times int) {
+	c.t.Helper()
+	var before *metav1.MicroTime
+	eventually(c.t, readyTimeout, "the Lease is renewed", func(ctx context.Context) error {
+		var l coordinationv1.Lease
+		if err := env.client.Get(ctx, c.nameOf(postgres.lease), &l); err != nil {
+			return err
+		}
+		if before != nil && !before.Equal(l.Spec.RenewTime) {
+			times--
+		}
+		if before = l.Spec.RenewTime; times > 0 {
+			return fmt.Errorf("renewed at %s, %d times to go", before, times)
+		}
+		return nil
+	})
+}
+
+// putCopyBack has the primary's pod find the older copy on its volume. That its data is older
+// is known from the Lease.
 func (c *cluster) putCopyBack() {
 	c.t.Helper()
+	c.awaitRenewals(2)
 	// A server that runs would write its own pg_control into the older copy.
 	must(c.t, c.toAll(0, "STOP"), "freeze the primary")
 	_, err := runCommand(c.t.Context(), c.namespace, c.podName(0), "", "sh", "-c",
