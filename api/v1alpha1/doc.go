@@ -28,8 +28,13 @@ const BackupFieldManager = "holdfast-backup"
 // BackupFinalizer keeps a Backup until it is settled what becomes of its data.
 const BackupFinalizer = "holdfast.dev/backup-data"
 
-// Suffixes of the names of what backups of a cluster need.
+// Suffixes of the names of what holds data, or is needed to read it, and of what backups
+// need.
 const (
+	// SuffixCA of the Secret with the cluster's CA, and SuffixInternal of the one with the
+	// credentials of its members.
+	SuffixCA       = "-ca"
+	SuffixInternal = "-internal"
 	// SuffixBackup of the ServiceAccount of Jobs that make backups.
 	SuffixBackup = "-backup"
 	// SuffixBackups of the volume that backups are kept on.

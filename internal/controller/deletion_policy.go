@@ -70,27 +70,31 @@ func newMetadataList(kind string) *metav1.PartialObjectMetadataList {
 // dataGoesWith says whether Kubernetes deletes a volume or a Secret that holds data, trust
 // or credentials once the cluster is deleted. One that is being deleted goes anyway.
 func dataGoesWith(ctx context.Context, from client.Reader, c v1alpha1.Cluster, volumes, secrets client.ObjectList) (bool, error) {
-	for list, isData := range map[client.ObjectList]func(cluster, name string) bool{volumes: isDataVolume, secrets: isDataSecret} {
-		if err := from.List(ctx, list, client.InNamespace(c.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			return false, fmt.Errorf("observe the deletion policy of %T: %w", list, err)
-		}
-		found := false
-		err := meta.EachListItem(list, func(item runtime.Object) error {
-			obj, is := item.(client.Object)
-			found = found || is && obj.GetDeletionTimestamp() == nil && isData(c.GetName(), obj.GetName()) &&
-				slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return goesWith(c, owner) })
-			return nil
-		})
-		if found || err != nil {
-			return found, err
-		}
+	goes, err := listGoing(ctx, from, c, volumes, isDataVolume)
+	if goes || err != nil {
+		return goes, err
 	}
-	return false, nil
+	return listGoing(ctx, from, c, secrets, isDataSecret)
 }
 
-// goesWith says whether what has that owner is deleted after the cluster. Of its StatefulSet
-// Kubernetes makes an owner where another client changed what that does with its volumes.
-func goesWith(c v1alpha1.Cluster, owner metav1.OwnerReference) bool {
+// listGoing lists objects, and says whether one that holds data goes with the cluster.
+func listGoing(ctx context.Context, from client.Reader, c v1alpha1.Cluster, list client.ObjectList, isData func(cluster, name string) bool) (goes bool, err error) {
+	if err := from.List(ctx, list, client.InNamespace(c.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("observe the deletion policy of %T: %w", list, err)
+	}
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		obj, is := item.(client.Object)
+		goes = goes || is && obj.GetDeletionTimestamp() == nil && isData(c.GetName(), obj.GetName()) &&
+			slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return isOwnerOfData(c, owner) })
+		return nil
+	})
+	return goes, err
+}
+
+// isOwnerOfData says whether what has that owner is deleted after the cluster. Of its
+// StatefulSet Kubernetes makes an owner where another client changed what that does with
+// its volumes.
+func isOwnerOfData(c v1alpha1.Cluster, owner metav1.OwnerReference) bool {
 	return owner.UID == c.GetUID() || owner.Kind == "StatefulSet" && owner.Name == c.GetName()
 }
 
@@ -102,5 +106,5 @@ func isDataVolume(cluster, name string) bool {
 
 // isDataSecret says whether a Secret has the name of one without which the data is of no use.
 func isDataSecret(cluster, name string) bool {
-	return name == cluster+"-ca" || name == cluster+"-internal"
+	return name == cluster+v1alpha1.SuffixCA || name == cluster+v1alpha1.SuffixInternal
 }

@@ -106,14 +106,7 @@ func deletionWaitsForRetain(t *testing.T, w *world) {
 	w.awaitReady(c)
 	w.awaitSteady(o)
 	o.stop()
-	if err := w.person.Delete(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	apitest.Eventually(t, "the StatefulSet goes", func(context.Context) (bool, string) {
-		found := w.objects(c)
-		return len(found["StatefulSet"]) == 0, fmt.Sprint(found)
-	})
-	w.awaitOwned(c, false)
+	w.wantDataKept(c, c)
 }
 
 // watchOwners judges each version of each volume: one that goes with the cluster must
@@ -297,12 +290,5 @@ func TestDeletionOfADatabaseWaitsForRetain(t *testing.T) {
 	await(w, d, "Ready", ready)
 	w.awaitSteady(o)
 	o.stop()
-	if err := w.person.Delete(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-	apitest.Eventually(t, "the StatefulSet goes", func(context.Context) (bool, string) {
-		found := w.objects(c)
-		return len(found["StatefulSet"]) == 0, fmt.Sprint(found)
-	})
-	w.awaitOwned(c, false)
+	w.wantDataKept(d, c)
 }

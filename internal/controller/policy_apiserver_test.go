@@ -49,6 +49,19 @@ func (w *world) awaitOwned(c v1alpha1.Cluster, want bool) {
 	})
 }
 
+// wantDataKept deletes a cluster, or the Database that it belongs to. Its data stays.
+func (w *world) wantDataKept(deleted client.Object, c v1alpha1.Cluster) {
+	w.t.Helper()
+	if err := w.person.Delete(w.t.Context(), deleted); err != nil {
+		w.t.Fatal(err)
+	}
+	apitest.Eventually(w.t, "the StatefulSet goes", func(context.Context) (bool, string) {
+		found := w.objects(c)
+		return len(found["StatefulSet"]) == 0, fmt.Sprint(found)
+	})
+	w.awaitOwned(c, false)
+}
+
 // The policy that a suspended cluster declares is in force, and nothing else
 // that it declares is.
 func TestPolicyCountsWhileSuspended(t *testing.T) { eachKind(t, policyCountsWhileSuspended) }
@@ -80,14 +93,7 @@ func policyCountsWhileSuspended(t *testing.T, w *world) {
 	}
 
 	// Retain was the last word, so the data outlives the cluster.
-	if err := w.person.Delete(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	apitest.Eventually(t, "the StatefulSet goes", func(context.Context) (bool, string) {
-		found := w.objects(c)
-		return len(found["StatefulSet"]) == 0, fmt.Sprint(found)
-	})
-	w.awaitOwned(c, false)
+	w.wantDataKept(c, c)
 }
 
 // A growth that is refused is reported, and keeps nothing else of the volume

@@ -51,6 +51,7 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 		}
 		return r.Client.Status().Patch(ctx, answer, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership)
 	}
+	// A request is accepted once: of two passes that see none recorded, one must fail.
 	requests := !equality.Semantic.DeepEqual(before.Requests, p.c.CommonStatus().Requests)
 	version, once := r.chooseVersion(p, before)
 	err = write(version)
@@ -80,8 +81,7 @@ func (r *Reconciler[C, O]) writeStatus(ctx context.Context, p *pass[C]) error {
 }
 
 // chooseVersion is at which version a status is written, and whether only there: what says
-// more than what was read may not be written over what others wrote. A request is accepted
-// once, too: of two passes that see none recorded, one must fail.
+// more than what was read may not be written over what others wrote.
 func (r *Reconciler[C, O]) chooseVersion(p *pass[C], before *v1alpha1.CommonStatus) (version string, once bool) {
 	// Until a restore is done, a lagging writer must not take off the record that it is.
 	restoring := (before.Restore != nil || p.c.Common().Restore != nil) && !before.Restore.Done()

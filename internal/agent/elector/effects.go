@@ -2,7 +2,6 @@ package elector
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -184,21 +183,10 @@ func (c *core) readLease(e election.ReadLease) {
 func (c *core) writeLease(e election.WriteLease) {
 	c.request(e.Sent, func(ctx context.Context) {
 		answer, version, err := c.o.Lease.WriteLease(ctx, e.Base, e.Record)
-		by := ""
 		if answer == lease.Forbidden && e.Record.IsReleased() {
-			if done, failed := c.releaseByPeer(ctx, e.Base, e.Record); failed == nil {
-				answer, version, err, by = lease.Done, done.version, nil, done.volume
-			} else {
-				err = fmt.Errorf("%w; %w", err, failed)
-			}
+			answer, version, err = c.releaseByPeer(ctx, e.Base, e.Record, err)
 		}
 		c.mail.post(func() {
-			switch {
-			case by != "":
-				c.journal.writeLine(slog.LevelInfo, "another member has written the release of the Lease", "volume", by)
-			case answer == lease.Forbidden && e.Record.IsReleased():
-				c.journal.writeLine(slog.LevelWarn, "the Lease is not released: another member waits until it expires", "error", err.Error())
-			}
 			c.logAnswer("written", answer, err)
 			c.step(election.LeaseWritten{Answer: answer, Version: version, Sent: e.Sent}, replies{})
 		})

@@ -24,9 +24,26 @@ type released struct {
 	err     error
 }
 
-// releaseByPeer asks all other members that may lead to write a release, and takes the first
+// releaseByPeer has another member write a release that was refused to this one, and why.
+// Its answer is that of WriteLease.
+func (c *core) releaseByPeer(ctx context.Context, base lease.Version, r lease.Record, refused error) (lease.Answer, lease.Version, error) {
+	done, failed := c.askRelease(ctx, base, r)
+	if failed != nil {
+		err := fmt.Errorf("%w; %w", refused, failed)
+		c.mail.post(func() {
+			c.journal.writeLine(slog.LevelWarn, "the Lease is not released: another member waits until it expires", "error", err.Error())
+		})
+		return lease.Forbidden, lease.Version{}, err
+	}
+	c.mail.post(func() {
+		c.journal.writeLine(slog.LevelInfo, "another member has written the release of the Lease", "volume", done.volume)
+	})
+	return lease.Done, done.version, nil
+}
+
+// askRelease asks all other members that may lead to write a release, and takes the first
 // that has. The error is that of each of them.
-func (c *core) releaseByPeer(ctx context.Context, base lease.Version, r lease.Record) (released, error) {
+func (c *core) askRelease(ctx context.Context, base lease.Version, r lease.Record) (released, error) {
 	var asked []string
 	for _, volume := range r.Volumes {
 		if volume != c.o.Recorded.VolumeID {

@@ -96,16 +96,7 @@ func (j *judgement) isRepairing(m *agentapi.Status) bool {
 
 // nextStep is the one operation to do now; the order is the priority.
 func (j *judgement) nextStep(writable bool) *engine.Step {
-	if j.c.Spec.Suspend {
-		return memberset.PolicyStep(j.Set, j.Observed)
-	}
-	if s := j.RelabelStep(); s != nil {
-		return s
-	}
-	if s := memberset.RetainStep(j.Set, j.Observed, writable); s != nil {
-		return s
-	}
-	if s := memberset.MintStep(j.Set, j.Observed, j.now); s != nil {
+	if s, done := j.FirstStep(j.now, writable); done {
 		return s
 	}
 	if j.r.underWay {

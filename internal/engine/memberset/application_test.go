@@ -20,7 +20,7 @@ func TestApplicationCertificate(t *testing.T) {
 	w.set.Application = "app"
 	next := func() string {
 		t.Helper()
-		if s := MintStep(w.set, Observation{Minted: w.minted}, now); s != nil {
+		if s := mintStep(w.set, Observation{Minted: w.minted}, now); s != nil {
 			return s.Type
 		}
 		return ""

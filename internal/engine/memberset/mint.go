@@ -36,8 +36,8 @@ const (
 	KeyCopierKey        = "copier.key"
 )
 
-// MintStep is the next secret to make; nil when all are as they should be.
-func MintStep(s objects.Set, o Observation, now time.Time) *engine.Step {
+// mintStep is the next secret to make; nil when all are as they should be.
+func mintStep(s objects.Set, o Observation, now time.Time) *engine.Step {
 	if missing := o.Minted.missingPasswords(s); len(missing) > 0 {
 		return &engine.Step{Type: stepMintCredentials, Target: s.Named(objects.SuffixInternal), Message: "the cluster has no " + missing[0] + " yet"}
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,9 +32,9 @@ const (
 	stepSecretPolicy = "ApplyDeletionPolicyToSecret"
 )
 
-// PolicyStep is the next object of a cluster to which nothing is applied whose owner is
+// policyStep is the next object of a cluster to which nothing is applied whose owner is
 // not what the deletion policy says; nil when all are.
-func PolicyStep(s objects.Set, o Observation) *engine.Step {
+func policyStep(s objects.Set, o Observation) *engine.Step {
 	step := func(kind string, obj *metav1.ObjectMeta) *engine.Step {
 		return &engine.Step{Type: kind, Target: obj.Name, UID: obj.UID, Suspended: true,
 			Message: fmt.Sprintf("spec.deletionPolicy is %s", s.Cluster.Common().DeletionPolicy)}
@@ -54,14 +55,24 @@ func PolicyStep(s objects.Set, o Observation) *engine.Step {
 	return nil
 }
 
-// RetainStep is the next object that no longer is to go with a cluster whose volumes may not
-// be written; nil where they may, as what is applied has the policy in it. Under Delete
-// nothing is done to volumes that do not fit the spec.
-func RetainStep(s objects.Set, o Observation, writable bool) *engine.Step {
-	if writable || s.Cluster.Common().DeletionPolicy == v1alpha1.DeletionDelete {
-		return nil
+// FirstStep is the step that comes before those of an engine: labels, the deletion policy and
+// secrets are in order first. With done, no other step is taken, also if this is nil.
+// writable says whether volumes may be written: what is applied then has the policy in it.
+// Else no volume is to go any more that the policy keeps. Under Delete nothing is done to
+// volumes that do not fit the spec.
+func (view *View) FirstStep(now time.Time, writable bool) (s *engine.Step, done bool) {
+	declared := view.Set.Cluster.Common()
+	if declared.Suspend {
+		return policyStep(view.Set, view.Observed), true
 	}
-	return PolicyStep(s, o)
+	s = view.RelabelStep()
+	if s == nil && !writable && declared.DeletionPolicy != v1alpha1.DeletionDelete {
+		s = policyStep(view.Set, view.Observed)
+	}
+	if s == nil {
+		s = mintStep(view.Set, view.Observed, now)
+	}
+	return s, s != nil
 }
 
 // PolicyHolds says whether an object that holds data, trust or credentials goes

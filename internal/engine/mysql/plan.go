@@ -106,16 +106,7 @@ func (j *judgement) judgeGroup() {
 
 // nextStep is the one operation to do now; the order is the priority.
 func (j *judgement) nextStep(now time.Time, writable bool) *engine.Step {
-	if j.c.Spec.Suspend {
-		return memberset.PolicyStep(j.Set, j.Observed)
-	}
-	if s := j.RelabelStep(); s != nil {
-		return s
-	}
-	if s := memberset.RetainStep(j.Set, j.Observed, writable); s != nil {
-		return s
-	}
-	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {
+	if s, done := j.FirstStep(now, writable); done {
 		return s
 	}
 	if r := j.requests.recovery; r.isUnderWay() {

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 )
 
 // Declaration is what should exist.
@@ -102,8 +103,8 @@ func planWithLikeliestImage(o *memberset.Observation, images []string, plan func
 // listUnknowns say what only the operator or the members know.
 func listUnknowns(c v1alpha1.Cluster, o memberset.Observation) []string {
 	var list []string
-	for suffix, data := range map[string]map[string][]byte{"-ca": o.Minted.CA, "-internal": o.Minted.Internal, "-tls": o.Minted.TLS} {
-		if data == nil && (suffix != "-ca" || c.Common().TLS.CASecretRef == nil) {
+	for suffix, data := range map[string]map[string][]byte{v1alpha1.SuffixCA: o.Minted.CA, v1alpha1.SuffixInternal: o.Minted.Internal, objects.SuffixTLS: o.Minted.TLS} {
+		if data == nil && (suffix != v1alpha1.SuffixCA || c.Common().TLS.CASecretRef == nil) {
 			list = append(list, fmt.Sprintf("Secret/%s%s is missing: only the operator can say what it held; it puts it back, or makes a new one", c.GetName(), suffix))
 		}
 	}

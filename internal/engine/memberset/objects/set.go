@@ -22,8 +22,8 @@ const (
 	SuffixMembers  = "-members"
 	SuffixConfig   = "-config"
 	SuffixApp      = "-app"
-	SuffixInternal = "-internal"
-	SuffixCA       = "-ca"
+	SuffixInternal = v1alpha1.SuffixInternal
+	SuffixCA       = v1alpha1.SuffixCA
 	SuffixTLS      = "-tls"
 )
 
