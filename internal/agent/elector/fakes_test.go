@@ -175,6 +175,9 @@ func (l *fakeLease) exchange(ctx context.Context, do func()) error {
 	l.mu.Lock()
 	cut, lossy, delay := l.cut, l.lossy, l.delay
 	l.mu.Unlock()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if cut {
 		<-ctx.Done()
 		return ctx.Err()

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -152,14 +153,70 @@ func TestRule9ReleaseIsOfTheHolder(t *testing.T) {
 func TestReleaseIsNotWrittenWithoutTheAPIServer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m := newVoter(t)
-		version, _ := m.cluster.store.state()
+		r := m.releaseRequest()
 		m.lease.set(func(l *fakeLease) { l.cut = true })
-		answer := <-m.ask(postgresapi.ReleasePath, postgresapi.ReleaseRequest{
-			ElectionHeader: postgresapi.ElectionHeader{Format: 1, Pod: "orders-0", From: "v0", To: "v1"}, Term: 1, HolderUID: "p9",
-			Lease: postgresapi.ObservedLease{UID: version.UID, ResourceVersion: version.Resource}, Shutdown: postgresapi.WALPoint{Timeline: 1, Position: 500},
-		})
+		answer := <-m.ask(postgresapi.ReleasePath, r)
 		if answer.Code != http.StatusServiceUnavailable || !strings.Contains(answer.Body.String(), "the Lease is not read") {
 			t.Errorf("%d %s", answer.Code, answer.Body)
+		}
+	})
+}
+
+// releaseRequest is that of the holder of heldRecord for the Lease as it is.
+func (m *member) releaseRequest() postgresapi.ReleaseRequest {
+	version, record := m.cluster.store.state()
+	return postgresapi.ReleaseRequest{
+		ElectionHeader: postgresapi.ElectionHeader{Format: 1, Pod: "orders-0", From: "v0", To: "v1"}, Term: 1, HolderUID: "p9",
+		Lease:    postgresapi.ObservedLease{UID: version.UID, ResourceVersion: version.Resource, Term: 1, Revision: record.Revision},
+		Shutdown: postgresapi.WALPoint{Timeline: 1, Position: 500},
+	}
+}
+
+// A release without a position would let any member lead, also where the Lease names no
+// position.
+func TestReleaseNeedsAPosition(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := newVoter(t)
+		r := m.releaseRequest()
+		r.Shutdown.Position = 0
+		if answer := <-m.ask(postgresapi.ReleasePath, r); answer.Code != http.StatusConflict {
+			t.Errorf("%d %s", answer.Code, answer.Body)
+		}
+	})
+}
+
+// The API server was set back to a term that has ended: a member that knows the next one
+// releases nothing of the former.
+func TestReleaseOfAFormerTerm(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := newVoter(t)
+		next := heldRecord()
+		next.Term, next.Timeline, next.HighestTimeline = 2, 2, 2
+		next.HolderUID, next.HolderPod, next.HolderVolume = "p8", "orders-2", "v2"
+		m.cluster.store.put(next)
+		m.await("the next term", func() bool { return m.view().Leader.Term == 2 })
+		m.cluster.store.put(heldRecord())
+		answer := <-m.ask(postgresapi.ReleasePath, m.releaseRequest())
+		if _, now := m.cluster.store.state(); answer.Code != http.StatusConflict || now.IsReleased() || !strings.Contains(answer.Body.String(), "term 2") {
+			t.Errorf("%d %s, the Lease is %+v", answer.Code, answer.Body, now)
+		}
+	})
+}
+
+// The sender ends while its release is written, which is done all the same.
+func TestReleaseOutlivesItsSender(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := newVoter(t)
+		text, err := json.Marshal(m.releaseRequest())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.lease.set(func(l *fakeLease) { l.delay = 300 * time.Millisecond })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		m.receive(ctx, postgresapi.ReleasePath, text)
+		if _, now := m.cluster.store.state(); !now.IsReleased() {
+			t.Errorf("the Lease is %+v", now)
 		}
 	})
 }
