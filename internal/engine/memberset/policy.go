@@ -61,7 +61,7 @@ func policyStep(s objects.Set, o Observation) *engine.Step {
 // Else no volume is to go any more that the policy keeps. Under Delete nothing is done to
 // volumes that do not fit the spec.
 func (view *View) FirstStep(now time.Time, writable bool) (s *engine.Step, done bool) {
-	declared := view.Set.Cluster.Common()
+	declared := view.Cluster.Common()
 	if declared.Suspend {
 		return policyStep(view.Set, view.Observed), true
 	}
