@@ -246,7 +246,8 @@ func (c candidacy) isRefusedBy(m member, r VoteReply) (refused bool, reason stri
 	if m.isEligible(r.From, r.SystemIdentifier, r.WAL) && !r.NoFailover || r.Granted && m.lease.isInQuorum(r.From) {
 		return true, "volume " + r.From + " has more WAL than this member"
 	}
-	return false, ""
+	reason = m.explainStreamed(r)
+	return reason != "", reason
 }
 
 // hasQuorum reports whether the votes overlap with each acknowledged write.

@@ -382,8 +382,12 @@ func (w *world) checkPeers(n *node, e Promote) {
 		}
 		known := n.disk.Known
 		eligible := known.MayLead(m.volume) && m.endOnTimeline(known.ReachedTimeline) > 0 && w.noFailover != m.id && !m.disk.Rewinding && m.disk.Failed < failedLimit
-		if eligible && m.position().Newer(n.position()) {
+		more := m.position().Newer(n.position())
+		if eligible && more {
 			w.violate("member %d leads with %v, member %d answers and has %v", n.id, n.position(), m.id, m.position())
+		}
+		if before := n.state.replaced; more && !w.edited && before.HolderVolume == n.volume && m.position().Timeline == before.Timeline {
+			w.violate("member %d leads again with %v, and had streamed %v to member %d", n.id, n.position(), m.position(), m.id)
 		}
 	}
 }

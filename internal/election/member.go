@@ -138,6 +138,18 @@ func (m member) explainLost() string {
 	return ""
 }
 
+// explainStreamed says what another member, which does not lead itself, received from this
+// volume and this volume lacks; empty for nothing. Only the holder of a term writes its
+// timeline, and it streams no more than it has flushed.
+func (m member) explainStreamed(r VoteReply) string {
+	record, theirs := m.lease.record, r.WAL.Flushed
+	if record.HolderVolume != m.Disk.VolumeID || r.SystemIdentifier != m.Disk.SystemIdentifier ||
+		theirs.Timeline != record.Timeline || !theirs.Newer(m.wal.findReach()) {
+		return ""
+	}
+	return fmt.Sprintf("%s: its WAL goes to %d/%X, and volume %s received WAL up to %d/%X from it", OlderVolume, m.wal.Flushed.Timeline, m.wal.Flushed.LSN, r.From, theirs.Timeline, theirs.LSN)
+}
+
 // explainStall says why this member does not lead although no other one does.
 // Once a reason is given it stays until the Lease is held or a candidacy begins.
 func (m member) explainStall() string {

@@ -205,6 +205,40 @@ func TestRule12OlderVolumeOfTheLastHolderDoesNotLead(t *testing.T) {
 	}
 }
 
+// A member that may not lead shows what it received from the last holder's volume: a server
+// streams nothing that it has not flushed. Of what another member wrote it shows nothing.
+func TestRule12OlderVolumeThatStreamedMoreDoesNotLead(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder string
+		vote   func(*VoteReply)
+		older  bool
+	}{
+		"it received more":                     {"v1", func(*VoteReply) {}, true},
+		"it refuses":                           {"v1", func(v *VoteReply) { v.Granted = false }, true},
+		"it received as much":                  {"v1", func(v *VoteReply) { v.WAL.Flushed.LSN = 60 }, false},
+		"it received a part that this one has": {"v1", func(v *VoteReply) { v.WAL.Flushed.LSN = 65 }, false},
+		"it has more of an earlier timeline":   {"v1", func(v *VoteReply) { v.WAL.Flushed.Timeline = 4 }, false},
+		"it has a timeline of no term":         {"v1", func(v *VoteReply) { v.WAL.Flushed.Timeline = 6 }, false},
+		"it is of another database":            {"v1", func(v *VoteReply) { v.SystemIdentifier = "other" }, false},
+		"another member led":                   {"v0", func(*VoteReply) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newCandidate(t, func(r *lease.Record, _ *State) {
+				r.HolderVolume, r.Acknowledged = c.holder, lease.Position{Timeline: 5, LSN: 50}
+			})
+			s.wal.Reach = 65
+			ahead := vote(s, "v2", 70, true)
+			ahead.NoFailover = true
+			c.vote(&ahead)
+			s, _ = Step(s, 13*second, ahead)
+			s, effects := Step(s, 13*second, vote(s, "v0", 60, true))
+			if contains[WriteLease](effects) == c.older || strings.HasPrefix(s.stalled, OlderVolume) != c.older {
+				t.Errorf("%v, %q", effects, s.stalled)
+			}
+		})
+	}
+}
+
 // The floor holds for a Lease that was given up in order, too: it keeps its last
 // holder's volume. A person decides otherwise, and that timeline is known as forced.
 func TestRule12OlderVolumeLeadsByRequestOnly(t *testing.T) {

@@ -53,7 +53,7 @@ func planCluster(c *ToyCluster, o memberset.Observation, now time.Time) engine.P
 		p.BackupVolume, p.Recorded, p.Claims = objects.BackupVolumeClaim(j.Set, d), o.Recorded, o.Claims()
 	}
 	p.Notes, p.Tolerated = slices.Concat(j.GrowthNotes(), j.KeptNotes()), j.ListTolerated()
-	p.Step, p.Drifts = j.nextStep(now), j.PodDrifts(now)
+	p.Step, p.Drifts = j.nextStep(now, writable), j.PodDrifts(now)
 	p.Report = j.reportCluster()
 	if o.AwaitsFirstAnswer() {
 		p.Facts = nil
@@ -73,14 +73,8 @@ func judgeStanding(view *memberset.View, ordinal int) memberset.Standing {
 }
 
 // nextStep is the one operation to do now; the order is the priority.
-func (j *judgement) nextStep(now time.Time) *engine.Step {
-	if j.c.Spec.Suspend {
-		return memberset.PolicyStep(j.Set, j.Observed)
-	}
-	if s := j.RelabelStep(); s != nil {
-		return s
-	}
-	if s := memberset.MintStep(j.Set, j.Observed, now); s != nil {
+func (j *judgement) nextStep(now time.Time, writable bool) *engine.Step {
+	if s, done := j.FirstStep(now, writable); done {
 		return s
 	}
 	if s := j.ReplaceStep(firstOrdinal); s != nil {

@@ -146,7 +146,7 @@ func (d *replicaDuty) keepSlots(ctx context.Context, config *agent.Config) {
 
 // describeOlder says what to do about a volume that is older than the one that led.
 func describeOlder(reason string) string {
-	return reason + ". Bring the newer volume back; or, to discard what was written since and go on with this data on a new timeline, annotate the PostgresCluster with " +
+	return reason + ". Bring the newer volume back, or let a member lead that has more (see spec.failover.noFailover); or, to discard what was written since and go on with this data on a new timeline, annotate the PostgresCluster with " +
 		v1alpha1.AnnotationContinueWithOlderData + "=<an ID that was not used before>"
 }
 
