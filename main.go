@@ -42,6 +42,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/apply"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	backupetcd "github.com/holdfast-db/holdfast/internal/backup/etcd"
+	backupmysql "github.com/holdfast-db/holdfast/internal/backup/mysql"
 	backuppostgres "github.com/holdfast-db/holdfast/internal/backup/postgres"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	backupcontroller "github.com/holdfast-db/holdfast/internal/controller/backup"
@@ -55,6 +56,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/plugin"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	restoreetcd "github.com/holdfast-db/holdfast/internal/restore/etcd"
+	restoremysql "github.com/holdfast-db/holdfast/internal/restore/mysql"
 	restorepostgres "github.com/holdfast-db/holdfast/internal/restore/postgres"
 	"github.com/holdfast-db/holdfast/internal/secrets"
 	"github.com/holdfast-db/holdfast/internal/wal"
@@ -117,9 +119,9 @@ func newRootCommand() *cobra.Command {
 // jobCommand is what the operator's Jobs run, out of the way of the verbs.
 func jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "What the operator's Jobs run", Hidden: true}
-	job.AddCommand(backup.NewCommand(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "etcd": backupetcd.New}))
+	job.AddCommand(backup.NewCommand(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "mysql": backupmysql.New, "etcd": backupetcd.New}))
 	job.AddCommand(backup.NewCheckCommand())
-	restoring := map[string]func(agentapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "etcd": restoreetcd.New}
+	restoring := map[string]func(agentapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "mysql": restoremysql.New, "etcd": restoreetcd.New}
 	job.AddCommand(restore.NewCommand(version, restoring), restore.NewDrillCommand(restoring))
 	return job
 }

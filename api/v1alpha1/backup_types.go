@@ -220,7 +220,7 @@ func (b *ClusterBackup) RunsDrills() bool { return b.IsEnabled() && b.Verify != 
 type ClusterReference struct {
 	// Kind of the cluster.
 	// +required
-	// +kubebuilder:validation:Enum=PostgresCluster;EtcdCluster
+	// +kubebuilder:validation:Enum=PostgresCluster;MySQLCluster;EtcdCluster
 	Kind string `json:"kind"`
 
 	// Name of the cluster.

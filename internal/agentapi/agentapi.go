@@ -32,6 +32,9 @@ const FlushQuery = "flush"
 const (
 	OperatorName = "holdfast-operator"
 	MemberName   = "holdfast-member"
+	// CopierName is that of Jobs that copy a member, where their certificate is none
+	// of those. Agents refuse it.
+	CopierName = "holdfast-copier"
 )
 
 // Where the operator mounts what a member needs; read-only, kept fresh by the

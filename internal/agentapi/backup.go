@@ -10,6 +10,8 @@ const (
 	StoreDir = "/etc/holdfast/store"
 	// BackupsDir is the mount point of a volume for backups.
 	BackupsDir = "/backups"
+	// ScratchDir is that of a volume for the copy while it is made, where one is.
+	ScratchDir = "/scratch"
 )
 
 // ExitPermanent is the exit code of a Job's program when another try is in vain
@@ -37,6 +39,9 @@ type BackupTask struct {
 	AtLeast string `json:"atLeast,omitempty"`
 	// SystemIdentifier of the only database system to copy; empty while unknown.
 	SystemIdentifier string `json:"systemIdentifier,omitempty"`
+	// OtherNames are what members may call that database system instead; none where they have
+	// one name for it.
+	OtherNames []string `json:"otherNames,omitempty"`
 	// Expected size of the copy in bytes, for progress; 0 while unknown.
 	Expected int64 `json:"expected,omitempty"`
 	// Bandwidth in bytes a second, of the data as the database has it; 0 for no

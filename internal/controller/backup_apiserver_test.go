@@ -148,7 +148,7 @@ func backupByHand(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.awaitGone(b)
-	verb := map[string]string{"PostgresCluster": "postgres", "EtcdCluster": "etcd"}[w.kind.name]
+	verb := map[string]string{"PostgresCluster": "postgres", "EtcdCluster": "etcd", "MySQLCluster": "mysql"}[w.kind.name]
 	if diff := cmp.Diff(map[string]int{verb: 1, "remove": 1}, w.simulation.jobs.verbs()); diff != "" {
 		t.Errorf("programs (-want +got):\n%s", diff)
 	}

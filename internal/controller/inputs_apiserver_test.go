@@ -34,7 +34,7 @@ type badInput struct {
 var rightSpecs = map[string]string{
 	"PostgresCluster": `{"version":"17","storage":{"size":"1Gi"}}`,
 	"EtcdCluster":     `{"version":"3.6","storage":{"size":"1Gi"}}`,
-	"MySQLCluster":    `{"version":"9.7","storage":{"size":"1Gi"},"backup":{"enabled":false}}`,
+	"MySQLCluster":    `{"version":"9.7","storage":{"size":"1Gi"}}`,
 	"Database":        `{"engine":"postgres","version":"17"}`,
 	"Backup":          `{"clusterRef":{"kind":"PostgresCluster","name":"orders"}}`,
 }

@@ -31,8 +31,8 @@ var mysqlKind = &kind{
 	several: 3, more: 5, stride: 3,
 	services: []string{"-members", "-ro", "-rw"}, entry: "-rw", port: 3306,
 	setting: "sort_buffer_size", value: "524288",
-	version: "9.7.4", primary: "orders-0", leads: true,
-	impossible: slices.Concat(certificateMistakes, storeSecretMistakes, storeMistakes, scheduleMistakes, backupMistakes, restoreMistakes),
+	version: "9.7.4", primary: "orders-0", leads: true, copied: true,
+	impossible: certificateMistakes,
 	list:       func() client.ObjectList { return &v1alpha1.MySQLClusterList{} },
 	cluster: func(w *world) v1alpha1.Cluster {
 		return &v1alpha1.MySQLCluster{

@@ -124,9 +124,11 @@ var inputOfMySQL = map[string]input{
 	"a volume that MySQL fills itself":   {"spec.storage.size", "256Mi", "spec.storage.size must be at least 512Mi"},
 	"two members":                        {"spec.replicas", int64(2), "spec.replicas must be odd"},
 	"three members":                      {"spec.replicas", int64(3), ""},
-	"nothing about backups":              {"spec.backup", nil, "set spec.backup.enabled to false"},
-	"backups":                            {"spec.backup", map[string]any{}, "set spec.backup.enabled to false"},
-	"a restore":                          {"spec.restore", map[string]any{"backup": "orders-1"}, "remove spec.restore"},
+	"backups":                            {"spec.backup", map[string]any{}, ""},
+	"a log that is not archived":         {"spec.backup", map[string]any{"continuous": true, "destination": map[string]any{"url": "s3://acme/team"}}, "remove spec.backup.continuous"},
+	"a budget for such a log":            {"spec.backup", map[string]any{"walBudget": "64Mi"}, "spec.backup.walBudget"},
+	"a restore":                          {"spec.restore", map[string]any{"backup": "orders-1"}, ""},
+	"a point in time":                    {"spec.restore", map[string]any{"backup": "orders-1", "target": map[string]any{"latest": true}}, "remove spec.restore.target"},
 	"a certificate of one's own":         {"spec.tls", map[string]any{"certificateSecretRef": map[string]any{"name": "orders-server"}}, "remove spec.tls.certificateSecretRef"},
 	"too little memory":                  {"spec.resources.limits", map[string]any{"memory": "512Mi"}, "spec.resources.limits.memory must be at least 1Gi"},
 	"enough memory":                      {"spec.resources.limits", map[string]any{"memory": "1Gi"}, ""},
@@ -274,9 +276,6 @@ func (w *world) judges(t *testing.T, kind, version string, in input) {
 		"metadata": map[string]any{"name": "orders", "namespace": w.Namespace},
 		"spec":     map[string]any{"version": version, "storage": map[string]any{"size": "1Gi"}},
 	}}
-	if kind == "MySQLCluster" {
-		obj.Object["spec"].(map[string]any)["backup"] = map[string]any{"enabled": false}
-	}
 	path := strings.Split(in.path, ".")
 	if in.value == nil {
 		unstructured.RemoveNestedField(obj.Object, path...)

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	batchv1ac "k8s.io/client-go/applyconfigurations/batch/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -113,6 +115,39 @@ func AddScheduling(pod *corev1ac.PodSpecApplyConfiguration, common *v1alpha1.Com
 func SecretVolume(name, secret string) *corev1ac.VolumeApplyConfiguration {
 	const readable int32 = 0o440
 	return corev1ac.Volume().WithName(name).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(secret).WithDefaultMode(readable))
+}
+
+// CertificateVolume mounts a certificate and its key, of one Secret, as tls.crt and
+// tls.key, and beside them ca.crt of another, for whom to trust.
+func CertificateVolume(name, trusted, secret, certificate, key string) *corev1ac.VolumeApplyConfiguration {
+	const readable int32 = 0o440
+	from := func(secret string, items ...*corev1ac.KeyToPathApplyConfiguration) *corev1ac.VolumeProjectionApplyConfiguration {
+		return corev1ac.VolumeProjection().WithSecret(corev1ac.SecretProjection().WithName(secret).WithItems(items...))
+	}
+	item := func(key, path string) *corev1ac.KeyToPathApplyConfiguration {
+		return corev1ac.KeyToPath().WithKey(key).WithPath(path)
+	}
+	return corev1ac.Volume().WithName(name).WithProjected(corev1ac.ProjectedVolumeSource().WithDefaultMode(readable).WithSources(
+		from(trusted, item("ca.crt", "ca.crt")), from(secret, item(certificate, "tls.crt"), item(key, "tls.key"))))
+}
+
+// AddScratch mounts a volume that is made for the pod, and goes with it.
+func AddScratch(pod *corev1ac.PodSpecApplyConfiguration, size resource.Quantity, class string) {
+	spec := corev1ac.PersistentVolumeClaimSpec().WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: size}))
+	if class != "" {
+		spec.WithStorageClassName(class)
+	}
+	pod.WithVolumes(corev1ac.Volume().WithName(scratchVolume).WithEphemeral(corev1ac.EphemeralVolumeSource().
+		WithVolumeClaimTemplate(corev1ac.PersistentVolumeClaimTemplate().WithSpec(spec))))
+	pod.Containers[0].WithVolumeMounts(corev1ac.VolumeMount().WithName(scratchVolume).WithMountPath(agentapi.ScratchDir))
+}
+
+const scratchVolume = "scratch"
+
+// HasScratch says whether pods of a Job have a volume each that goes with them.
+func HasScratch(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == scratchVolume && v.Ephemeral != nil })
 }
 
 // restrictedContext is what the restricted Pod Security Standard asks of a container.

@@ -30,6 +30,15 @@ func MemberResources(member corev1.ResourceRequirements) *corev1ac.ResourceRequi
 	return ac
 }
 
+// RequestMemory gives the program of a pod more memory, in bytes, where that is more than
+// Jobs have.
+func RequestMemory(pod *corev1ac.PodSpecApplyConfiguration, least int64) {
+	r, memory := pod.Containers[0].Resources, *resource.NewQuantity(least, resource.BinarySI)
+	for _, list := range []corev1.ResourceList{*r.Requests, *r.Limits} {
+		list[corev1.ResourceMemory] = maxQuantity(list[corev1.ResourceMemory], memory)
+	}
+}
+
 func maxQuantity(a, b resource.Quantity) resource.Quantity {
 	if a.Cmp(b) < 0 {
 		return b

@@ -52,7 +52,7 @@ func goodBackup() v1alpha1.BackupStatus {
 }
 
 func TestBackup(t *testing.T) {
-	eachCopiedKind(t, func(t *testing.T, w *world, c v1alpha1.Cluster) {
+	eachKind(t, func(t *testing.T, w *world, c v1alpha1.Cluster) {
 		w.stop()
 		c.SetName("a123456789b123456789c123456789d123456789") // the longest that there is
 		w.createCluster(c)

@@ -26,7 +26,6 @@ import (
 // orders that is not created yet. Of etcd it has one member: no member joins one that
 // the members do not speak of.
 func eachKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster)) {
-	eachCopiedKind(t, test)
 	t.Run("MySQLCluster", func(t *testing.T) {
 		w := newWorld(t)
 		test(t, w, &v1alpha1.MySQLCluster{
@@ -37,10 +36,6 @@ func eachKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster
 			},
 		})
 	})
-}
-
-// eachCopiedKind is eachKind without the kinds that have no backups yet.
-func eachCopiedKind(t *testing.T, test func(t *testing.T, w *world, c v1alpha1.Cluster)) {
 	t.Run("PostgresCluster", func(t *testing.T) {
 		w := newWorld(t)
 		test(t, w, w.NewPostgresCluster("orders", 2))

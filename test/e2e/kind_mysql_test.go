@@ -26,6 +26,7 @@ var mysql = &kind{
 	lease:     "-members",
 	poison:    "MYSQL_HOME",
 	memory:    "1Gi",
+	saves:     true,
 	alone:     true,
 	reloaded:  `parameters: {max_connections: "123"}`,
 	restarted: `parameters: {innodb_purge_threads: "2"}`,

@@ -84,7 +84,7 @@ func (c *subject) checkSameContent(members int) {
 
 // mysqlSurvivesEvents: an application that knows the connection Secret writes through a
 // switchover, the deletion of the primary's pod and the end of its server. What was
-// acknowledged is on every member.
+// acknowledged is on every member, and in a cluster that begins with a backup.
 func mysqlSurvivesEvents(c *subject) {
 	c.t.Helper()
 	members := len(c.listPods())
@@ -114,6 +114,7 @@ func mysqlSurvivesEvents(c *subject) {
 		w.checkMember(n)
 	}
 	mysql.awaitUnited(c, members)
+	mysqlRestoresBackup(c)
 }
 
 // awaitOtherPrimary waits until the cluster is whole with another primary than one, and

@@ -40,6 +40,7 @@ func TestSoakMySQL(t *testing.T) {
 	}}})
 	leftOut := func(k *kind, on []*kind) bool { return !isOn(k, on) }
 	t.Run("Kind", func(t *testing.T) { runAlone(t, partsOf(mysql, ofEveryKind, leftOut)) })
+	t.Run("Backups", func(t *testing.T) { runAlone(t, partsOf(mysql, ofEveryBackup, leftOut)) })
 	t.Run("WithoutOperator", func(t *testing.T) {
 		stopInstalled(t)
 		runAlone(t, partsOf(mysql, withoutOperator, leftOut))

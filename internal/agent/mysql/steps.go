@@ -49,6 +49,8 @@ func (a *mysqlAgent) doStep(ctx context.Context) (time.Duration, error) {
 	case startplan.NameVolume:
 		_, err := datavolume.NameVolume(a.o.DataDir)
 		return 0, err
+	case startplan.AdoptRestored:
+		return 0, datavolume.AdoptRestored(a.o.DataDir)
 	case startplan.PinGroup:
 		// Before any server of the group can be reached.
 		return 0, a.store.Write(ctx, group.Record{Group: p.Group}.Next())

@@ -40,6 +40,8 @@ type upkeep struct {
 	passwordErr error
 	due         time.Duration
 	measured    time.Duration
+	// copier is when the account of Jobs that copy was ensured last; 0 while it is not.
+	copier time.Duration
 	// unread says that the server has not read its certificates since they changed.
 	unread bool
 	// served says that the settings are known to work.
@@ -57,6 +59,7 @@ func (u *upkeep) follow(ctx context.Context) {
 			pause = upkeepInterval / 4 // clients wait
 		}
 		u.note(ctx, "the first database is not ready", u.ensureAccount(ctx))
+		u.note(ctx, "the account that backups are made with is not ready", u.ensureCopier(ctx))
 		u.note(ctx, "the configuration is not taken up yet", u.run.settings.takeConfig(ctx, u.run.currentConfig()))
 		u.note(ctx, "the certificate is not taken up", u.takeCertificate(ctx))
 		u.noteServing()
@@ -135,6 +138,24 @@ func (u *upkeep) noteEnsured(account firstdatabase.Account, details map[string]s
 		interval = accountRetry
 	}
 	u.account, u.passwordErr, u.due = account, err, clock.Boottime()+interval
+}
+
+// ensureCopier makes the account of Jobs that copy a member, on a primary.
+func (u *upkeep) ensureCopier(ctx context.Context) error {
+	if o := u.run.member.current(); !u.run.member.isPrimary() || o.SuperReadOnly {
+		u.copier = 0
+		return nil
+	}
+	if u.copier > 0 && clock.Boottime()-u.copier < accountInterval {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := accounts.EnsureCopier(ctx, u.run.db)
+	if err == nil {
+		u.copier = clock.Boottime()
+	}
+	return err
 }
 
 // reportDetails reports what the data says of its first database.

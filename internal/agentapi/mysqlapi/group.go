@@ -23,6 +23,10 @@ const (
 	StateUnreachable = "UNREACHABLE"
 )
 
+// AboutCopyFile is the first file of a copy of a member, which says what it is: no part of
+// the data.
+const AboutCopyFile = ".holdfast-copy.json"
+
 // Details of Status.Details, of a primary.
 const (
 	// DetailDatabase and DetailOwner are the first database and its owner that exist.

@@ -64,7 +64,7 @@ func (s observation) copyTask() agentapi.BackupTask {
 		Namespace: b.Namespace, Name: b.Name, UID: string(b.UID),
 		Kind: b.Spec.ClusterRef.Kind, Cluster: b.Spec.ClusterRef.Name, ClusterUID: b.Status.ClusterUID,
 		Store:  agentapi.BackupStore{URL: at.URL, Volume: at.ClaimName, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle},
-		Prefix: at.Prefix, Sources: sources, AtLeast: s.copying.AtLeast, SystemIdentifier: s.copying.SystemIdentifier, Expected: s.copying.Expected,
+		Prefix: at.Prefix, Sources: sources, AtLeast: s.copying.AtLeast, SystemIdentifier: s.copying.SystemIdentifier, OtherNames: s.copying.OtherNames, Expected: s.copying.Expected,
 	}
 }
 
@@ -79,16 +79,29 @@ func copyJob(s observation) runtime.ApplyConfiguration {
 	task.Bandwidth = s.cluster.Common().Backup.BytesPerSecond()
 	pod := job.BuildPod(task, job.BackupUser, s.backup.Status.Location, s.copying.Image, agentapi.BinDir+"/holdfast", "job", "backup", s.copying.Program).
 		WithServiceAccountName(s.cluster.GetName() + v1alpha1.SuffixBackup).WithAutomountServiceAccountToken(true).
-		WithVolumes(job.SecretVolume("tls", s.copying.Secret))
+		WithVolumes(s.identityVolume())
 	pod.Containers[0].WithVolumeMounts(corev1ac.VolumeMount().WithName("tls").WithMountPath(agentapi.TLSDir).WithReadOnly(true))
+	job.RequestMemory(pod, s.copying.Memory)
 	if own := s.cluster.Common().Backup.Resources; own != nil {
 		pod.Containers[0].Resources = job.ConvertTo[corev1ac.ResourceRequirementsApplyConfiguration](own)
+	}
+	if scratch := s.copying.Scratch; scratch != nil {
+		job.AddScratch(pod, scratch.Size, scratch.Class)
 	}
 	job.AddInstaller(pod, s.agentImage)
 	job.AddScheduling(pod, s.cluster.Common())
 	job := s.newJob(copySuffix, pod)
 	job.Spec.WithActiveDeadlineSeconds(copySeconds)
 	return job
+}
+
+// identityVolume is the certificate by which the database knows the pod.
+func (s observation) identityVolume() *corev1ac.VolumeApplyConfiguration {
+	keys := s.copying.Certificate
+	if keys == nil {
+		return job.SecretVolume("tls", s.copying.Secret)
+	}
+	return job.CertificateVolume("tls", s.copying.Secret, keys.Secret, keys.Certificate, keys.Key)
 }
 
 // removalJob removes what is stored.

@@ -95,6 +95,8 @@ type plan struct {
 	leaves bool
 	// frees has the finished pods deleted that hold up the deletion of the volume.
 	frees bool
+	// spent are finished pods to delete: their scratch volumes go with them only.
+	spent []*corev1.Pod
 	// stop is a Job to delete.
 	stop *batchv1.Job
 	// keepAccount has the ServiceAccount of Jobs stay until the Backup goes.
@@ -147,7 +149,7 @@ func planBackup(s observation) plan {
 			p.fact, p.recheck = condition.Fact{Type: refused.Type, Status: refused.Status, Reason: refused.Reason, Message: refused.Message}, requeue.AfterConflict
 		}
 	}
-	p.keepAccount = s.keepsAccount()
+	p.keepAccount, p.spent = s.keepsAccount(), s.listSpent()
 	p.resolveConditions(b)
 	return p
 }

@@ -203,12 +203,8 @@ func (r *Reconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *pla
 		}
 	}
 	r.recordPlanEvent(b, p)
-	if p.stop != nil {
-		uid := p.stop.UID
-		err := r.Client.Delete(ctx, p.stop, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("stop the Job: %w", err)
-		}
+	if err := errors.Join(r.freeScratch(ctx, p.spent), r.stopJob(ctx, p.stop)); err != nil {
+		return err
 	}
 	if len(p.objects) > 0 || p.complete {
 		if err := r.applyObjects(ctx, b, p); err != nil {
@@ -217,6 +213,18 @@ func (r *Reconciler) executePlan(ctx context.Context, b *v1alpha1.Backup, p *pla
 	}
 	if p.release {
 		return client.IgnoreNotFound(r.removeFinalizer(ctx, b))
+	}
+	return nil
+}
+
+// stopJob deletes a Job with its pods; nil for none.
+func (r *Reconciler) stopJob(ctx context.Context, stop *batchv1.Job) error {
+	if stop == nil {
+		return nil
+	}
+	err := r.Client.Delete(ctx, stop, client.Preconditions{UID: new(stop.UID)}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("stop the Job: %w", err)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (w *world) mint() {
 		return certPEM, keyPEM
 	}
 	certPEM, keyPEM := issue(membersOf(w.c).Leaf())
-	appCert, appKey := issue(pki.LeafRequest{CommonName: kind.Application, Usage: pki.UsageClient})
+	appCert, appKey := issue(objects.ClientLeaf(kind.Application))
 	w.o.Minted = memberset.Minted{
 		CA:       state.SecretData(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -27,7 +28,7 @@ func TestApplicationCertificate(t *testing.T) {
 	if w.minted.IsComplete(w.set) || next() != stepIssueAppCert {
 		t.Fatalf("without a certificate: %q", next())
 	}
-	certPEM, keyPEM, err := pki.IssueLeaf(pki.ParseCAState(w.minted.CA).Current, w.set.ApplicationLeaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(pki.ParseCAState(w.minted.CA).Current, objects.ClientLeaf(w.set.Application), now, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +39,40 @@ func TestApplicationCertificate(t *testing.T) {
 	other := newMinted(t)
 	w.minted.CA, w.minted.TLS = other.minted.CA, other.minted.TLS
 	if next() != stepIssueAppCert {
+		t.Errorf("under another CA: %q", next())
+	}
+}
+
+// Jobs that copy get a certificate of their own. No member waits for it, and a CA that
+// signed it is trusted until there is another one.
+func TestCopierCertificate(t *testing.T) {
+	w := newMinted(t)
+	w.set.Copier = "copier"
+	next := func() string {
+		t.Helper()
+		if s := MintStep(w.set, Observation{Minted: w.minted}, now); s != nil {
+			return s.Type
+		}
+		return ""
+	}
+	if !w.minted.IsComplete(w.set) || next() != stepIssueCopierCert {
+		t.Fatalf("without a certificate: %q", next())
+	}
+	certPEM, keyPEM, err := pki.IssueLeaf(pki.ParseCAState(w.minted.CA).Current, objects.ClientLeaf(w.set.Copier), now, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.minted.Internal = map[string][]byte{KeyCopierCert: certPEM, KeyCopierKey: keyPEM}
+	if next() != "" {
+		t.Errorf("with one: %q", next())
+	}
+	// Another CA signs by now, and the former one is still trusted.
+	other := newMinted(t)
+	state := pki.ParseCAState(other.minted.CA)
+	state.Retired = pki.ParseCAState(w.minted.CA).TrustedBundle()
+	w.minted.CA = state.SecretData()
+	w.minted.TLS = pki.WithTrust(other.minted.TLS, state.TrustedBundle())
+	if next() != stepIssueCopierCert {
 		t.Errorf("under another CA: %q", next())
 	}
 }

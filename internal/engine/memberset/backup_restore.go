@@ -39,6 +39,16 @@ func CopySources(s objects.Set, ordinals []int, port int) []engine.Source {
 	return out
 }
 
+// CopyScratch is a volume like that of a member that is copied: all of its data fits.
+func CopyScratch(s objects.Set, o Observation, ordinal int) *engine.ScratchVolume {
+	v := &engine.ScratchVolume{Size: s.Storage.Size.DeepCopy(), Class: s.Storage.StorageClass}
+	if claim := o.Volumes[ordinal]; claim != nil {
+		v.Size = maxQuantity(v.Size, claim.Spec.Resources.Requests[corev1.ResourceStorage])
+		v.Class = cmp.Or(className(claim), v.Class)
+	}
+	return v
+}
+
 // desireBackups is the volume for backups as it should be; nil for none. Later
 // says that it is not there yet. One that is there stays, whatever becomes of
 // spec.backup.

@@ -27,9 +27,33 @@ type certificates struct {
 	// material is what members mount, and hash what they call it.
 	material pki.Material
 	hash     string
-	// application is the certificate that applications log in by; nil where they
-	// do not, or no CA could sign it.
-	application *pki.Leaf
+	// clients are the certificates of clients; none where no CA could sign them.
+	clients []clientLeaf
+}
+
+// clientLeaf is the certificate of a client, and what there is to know of it.
+type clientLeaf struct {
+	clientCertificate
+	pki.Leaf
+}
+
+// clientCertificate is one that a kind of client logs in by. It is kept in
+// <cluster>-internal.
+type clientCertificate struct {
+	commonName string
+	// step makes it, and the keys are where it is.
+	step, certKey, keyKey string
+}
+
+// listClientCertificates of a kind of cluster.
+func listClientCertificates(s objects.Set) (all []clientCertificate) {
+	if s.Application != "" {
+		all = append(all, clientCertificate{s.Application, stepIssueAppCert, KeyAppCert, KeyAppKey})
+	}
+	if s.Copier != "" {
+		all = append(all, clientCertificate{s.Copier, stepIssueCopierCert, KeyCopierCert, KeyCopierKey})
+	}
+	return all
 }
 
 // origin is where certificates are to come from.
@@ -71,21 +95,28 @@ func (m Minted) readCertificates(s objects.Set, now time.Time) *certificates {
 	}
 	want := m.wantMaterial(s, c, state)
 	c.bundle, c.material = want.Signer.Trust, pki.ReadMaterial(m.TLS, want)
-	if s.Application != "" && want.Signer.CertPEM != nil {
-		c.application = new(pki.ReadLeaf(m.Internal[KeyAppCert], m.Internal[KeyAppKey], want.Signer.CertPEM, s.ApplicationLeaf()))
+	for _, client := range listClientCertificates(s) {
+		if want.Signer.CertPEM != nil {
+			leaf := pki.ReadLeaf(m.Internal[client.certKey], m.Internal[client.keyKey], want.Signer.CertPEM, objects.ClientLeaf(client.commonName))
+			c.clients = append(c.clients, clientLeaf{client, leaf})
+		}
 	}
 	return c
 }
 
-// staleApplication says why applications need another certificate now. What
-// comes next for the members tells whether they trust already who is to sign
-// it, and a former CA is not dropped before.
-func (c *certificates) staleApplication(next pki.Change, now time.Time) string {
-	if c.application == nil || next != (pki.Change{}) && next.Type != pki.MaterialForget {
-		return ""
+// findStaleClient finds clients who need another certificate now, and says why; nil for
+// none. What comes next for the members tells whether they trust already who is to
+// sign it, and a former CA is not dropped before.
+func (c *certificates) findStaleClient(next pki.Change, now time.Time) (stale *clientLeaf, why string) {
+	if next != (pki.Change{}) && next.Type != pki.MaterialForget {
+		return nil, ""
 	}
-	reason, _ := c.application.NeedsRenewal(now)
-	return reason
+	for i := range c.clients {
+		if why, due := c.clients[i].NeedsRenewal(now); due {
+			return &c.clients[i], why
+		}
+	}
+	return nil, ""
 }
 
 // wantMaterial is what members should mount.
@@ -193,8 +224,8 @@ func (view *View) NextCheck(now time.Time) time.Duration {
 	m := view.Observed.Minted
 	read := m.readCertificates(view.Set, now)
 	times := []time.Time{read.material.RenewalTime()}
-	if read.application != nil {
-		times = append(times, read.application.RenewalTime())
+	for _, client := range read.clients {
+		times = append(times, client.RenewalTime())
 	}
 	for _, b := range []*UserSecret{m.User.Server, m.User.CA} {
 		if b != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,12 +24,16 @@ import (
 // pki.RotateType, those of certificates pki.MaterialStep.
 const stepMintCredentials = "MintCredentials"
 
-// stepIssueAppCert makes the certificate that applications log in by, in
-// <cluster>-internal under these keys.
+// stepIssueAppCert makes the certificate that applications log in by, and
+// stepIssueCopierCert that of Jobs that copy a member, in <cluster>-internal under
+// these keys.
 const (
-	stepIssueAppCert = "IssueApplicationCertificate"
-	KeyAppCert       = "app.crt"
-	KeyAppKey        = "app.key"
+	stepIssueAppCert    = "IssueApplicationCertificate"
+	KeyAppCert          = "app.crt"
+	KeyAppKey           = "app.key"
+	stepIssueCopierCert = "IssueCopierCertificate"
+	KeyCopierCert       = "copier.crt"
+	KeyCopierKey        = "copier.key"
 )
 
 // mintStep is the next secret to make; nil when all are as they should be.
@@ -41,15 +46,17 @@ func mintStep(s objects.Set, o Observation, now time.Time) *engine.Step {
 	if read.own {
 		done := loaded && read.material.IsSettled(now)
 		// No agent can say when applications have taken up theirs: a retired CA
-		// that they may log in by is trusted until it expires.
-		moved := done && s.Application == ""
+		// that they may log in by is trusted until it expires. A Job takes up
+		// what there is when it starts.
+		stale, _ := read.findStaleClient(pki.Change{}, now)
+		moved := done && s.Application == "" && stale == nil
 		if r := pki.RotateStep(read.trust, pki.Rollout{BundleServed: done, LeavesMoved: moved}, now); r.Type != pki.RotateNone {
 			return &engine.Step{Type: string(r.Type), Target: s.Named(objects.SuffixCA), Message: r.Reason}
 		}
 	}
 	next := read.material.NextChange(loaded, now)
-	if why := read.staleApplication(next, now); why != "" {
-		return &engine.Step{Type: stepIssueAppCert, Target: s.Named(objects.SuffixInternal), Message: why}
+	if stale, why := read.findStaleClient(next, now); stale != nil {
+		return &engine.Step{Type: stale.step, Target: s.Named(objects.SuffixInternal), Message: why}
 	}
 	if next.Type != pki.MaterialNone {
 		return &engine.Step{Type: string(next.Type), Target: s.Named(objects.SuffixTLS), Message: next.Reason}
@@ -124,8 +131,8 @@ func (k secretMinter) makeSecretData(ctx context.Context, s objects.Set, step en
 	switch {
 	case step.Type == stepMintCredentials:
 		return completePasswords(s, known)
-	case step.Type == stepIssueAppCert:
-		return k.issueApplicationCertificate(ctx, s, known)
+	case step.Target == s.Named(objects.SuffixInternal):
+		return k.issueClientCertificate(ctx, s, step.Type, known)
 	case step.Target == s.Named(objects.SuffixTLS):
 		return k.changeMaterial(ctx, s, pki.MaterialStep(step.Type), known)
 	}
@@ -185,21 +192,26 @@ func (k secretMinter) changeMaterial(ctx context.Context, s objects.Set, step pk
 	return nil, fmt.Errorf("unknown step %q", step)
 }
 
-// issueApplicationCertificate is <cluster>-internal with a new certificate for applications;
-// nil when the Secret of the CA is another by now.
-func (k secretMinter) issueApplicationCertificate(ctx context.Context, s objects.Set, known Minted) (map[string][]byte, error) {
+// issueClientCertificate is <cluster>-internal with a new certificate for clients; nil
+// when the Secret of the CA is another by now.
+func (k secretMinter) issueClientCertificate(ctx context.Context, s objects.Set, step string, known Minted) (map[string][]byte, error) {
+	all := listClientCertificates(s)
+	i := slices.IndexFunc(all, func(c clientCertificate) bool { return c.step == step })
+	if i < 0 {
+		return nil, fmt.Errorf("unknown step %q", step)
+	}
 	now := k.Clock.Now()
 	ca, err := k.findSigner(ctx, s, known.readCertificates(s, now), known, pki.ParseCAState(known.CA))
 	if ca == nil || err != nil {
 		return nil, err
 	}
-	certPEM, keyPEM, err := pki.IssueLeaf(ca, s.ApplicationLeaf(), now, rand.Reader)
+	certPEM, keyPEM, err := pki.IssueLeaf(ca, objects.ClientLeaf(all[i].commonName), now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	data := map[string][]byte{}
 	maps.Copy(data, known.Internal)
-	data[KeyAppCert], data[KeyAppKey] = certPEM, keyPEM
+	data[all[i].certKey], data[all[i].keyKey] = certPEM, keyPEM
 	return data, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
@@ -38,6 +39,7 @@ var kind = objects.Kind{
 	Lease:     "-members",
 	Clients:   []string{suffixRW, suffixRO},
 	Passwords: []string{keyAppPassword},
+	Copier:    agentapi.CopierName,
 }
 
 // membersOf is the members of c.

@@ -70,7 +70,7 @@ func (v versions) explainRefusal(c *v1alpha1.MySQLCluster) (reason, message stri
 			"MySQL %s runs, which Holdfast does not take to %q: set spec.version to %q again", v.running, c.Spec.Version, v.declared)
 	case mysqlversion.IsOneWay(v.have, v.want):
 		return v1alpha1.ReasonMajorUpgrade, fmt.Sprintf(
-			"spec.version %q is a new series over the running %s, with no way back but a backup, and Holdfast makes none of MySQL yet: set spec.version to %q again, and move the data with a dump, or with replication to a new cluster",
+			"spec.version %q is a new series over the running %s, with no way back but a backup, and Holdfast does not upgrade to it yet: set spec.version to %q again, and move the data with a dump, or with replication to a new cluster",
 			c.Spec.Version, v.running, v.declared)
 	}
 	return "", ""

@@ -132,14 +132,19 @@ func (w *world) mintSecrets() {
 		w.t.Fatal(err)
 	}
 	state := pki.CAState{Current: ca}
-	certPEM, keyPEM, err := pki.IssueLeaf(ca, membersOf(w.c).Leaf(), now, rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
+	issue := func(leaf pki.LeafRequest) (certPEM, keyPEM []byte) {
+		certPEM, keyPEM, err := pki.IssueLeaf(ca, leaf, now, rand.Reader)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return certPEM, keyPEM
 	}
+	certPEM, keyPEM := issue(membersOf(w.c).Leaf())
+	copierCert, copierKey := issue(objects.ClientLeaf(kind.Copier))
 	w.o.Minted = memberset.Minted{
 		CA:       state.SecretData(),
 		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},
-		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
+		Internal: map[string][]byte{keyAppPassword: []byte("secret"), memberset.KeyCopierCert: copierCert, memberset.KeyCopierKey: copierKey},
 	}.WithCertificates(membersOf(w.c), now)
 }
 

@@ -2,13 +2,11 @@
 package postgres
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,50 +63,9 @@ func (e *Engine) CheckFit(_ context.Context, m backup.Manifest) (int64, error) {
 	return dataspace.SpaceForCopy(m.DataSize), nil
 }
 
-// UnpackCopy implements restore.Engine: a tar of the data directory. It writes
-// nothing outside of dir, whatever the tar says.
+// UnpackCopy implements restore.Engine: a tar of the data directory.
 func (e *Engine) UnpackCopy(ctx context.Context, from io.Reader, dir string) error {
-	if err := os.Mkdir(filepath.Join(dir, restore.Recovered), 0o700); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(filepath.Join(dir, restore.Recovered))
-	if err != nil {
-		return err
-	}
-	defer root.Close() //nolint:errcheck // nothing is written through it
-	for archive := tar.NewReader(from); ctx.Err() == nil; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := unpackEntry(root, header, archive); err != nil {
-			return fmt.Errorf("unpack %s: %w", header.Name, err)
-		}
-	}
-	return ctx.Err()
-}
-
-func unpackEntry(root *os.Root, header *tar.Header, from io.Reader) error {
-	name := path.Clean(header.Name)
-	switch header.Typeflag {
-	case tar.TypeDir:
-		return root.MkdirAll(name, 0o700)
-	case tar.TypeReg:
-	default:
-		return &backup.Permanent{Err: errors.New("it is neither a file nor a directory: databases with tablespaces of their own are not restored")}
-	}
-	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
-	}
-	file, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, from)
-	return errors.Join(err, file.Close())
+	return restore.UnpackTar(ctx, from, dir, "databases with tablespaces of their own are not restored")
 }
 
 // RecoverCopy implements restore.Engine.

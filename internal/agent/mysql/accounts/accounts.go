@@ -21,10 +21,16 @@ const (
 	Recovery = "holdfast_recovery"
 	// Clone is the account with which a member clones another one beside its data.
 	Clone = "holdfast_clone"
+	// Copier is the account with which a Job clones a member for a backup. It reads no
+	// table but the view of the group, and which transactions came from there.
+	Copier = "holdfast_copier"
 )
 
-// subject of a member's certificate, which is all the password that members have.
-const subject = "/CN=" + agentapi.MemberName
+// Subjects of the certificates that are all the password that these accounts have.
+const (
+	memberSubject = "/CN=" + agentapi.MemberName
+	copierSubject = "/CN=" + agentapi.CopierName
+)
 
 // BootstrapStatements make the accounts in new data, where root has no password. They
 // are no part of the binlog, and the data that they leave has no transaction.
@@ -36,7 +42,9 @@ func BootstrapStatements(systemUser string) []string {
 		"CREATE USER " + agent + " IDENTIFIED WITH auth_socket AS " + Quote(systemUser),
 		"GRANT ALL ON *.* TO " + agent + " WITH GRANT OPTION",
 	}
-	statements = append(statements, memberStatements()...)
+	for _, account := range certified {
+		statements = append(statements, account.createStatements()...)
+	}
 	return append(statements,
 		"ALTER USER 'root'@'localhost' IDENTIFIED BY RANDOM PASSWORD ACCOUNT LOCK",
 		"SET GLOBAL super_read_only = ON",
@@ -44,21 +52,67 @@ func BootstrapStatements(systemUser string) []string {
 	)
 }
 
-// memberStatements make the accounts of the members, each with what it needs only.
-func memberStatements() []string {
-	var statements []string
-	for _, account := range []struct{ name, privileges string }{
-		{Recovery, "REPLICATION SLAVE, CONNECTION_ADMIN, GROUP_REPLICATION_STREAM"},
-		{Clone, "BACKUP_ADMIN"},
-	} {
-		name := quoteAccount(account.name, "%")
-		statements = append(statements,
-			"CREATE USER "+name+" IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT "+Quote(subject)+" PASSWORD EXPIRE NEVER",
-			"GRANT "+account.privileges+" ON *.* TO "+name,
-		)
+// account that logs in by a certificate, from anywhere.
+type account struct {
+	name, subject string
+	// grants are what it may do.
+	grants []string
+}
+
+// The accounts of members and Jobs, each with what it needs only.
+var (
+	copier = account{Copier, copierSubject, []string{
+		"BACKUP_ADMIN ON *.*", "SELECT ON performance_schema.replication_group_members", "SELECT ON performance_schema.replication_connection_status",
+	}}
+	certified = []account{
+		{Recovery, memberSubject, []string{"REPLICATION SLAVE, CONNECTION_ADMIN, GROUP_REPLICATION_STREAM ON *.*"}},
+		{Clone, memberSubject, []string{"BACKUP_ADMIN ON *.*"}},
+		copier,
+	}
+)
+
+// createStatements make the account. Of one that is there they add what it may do.
+func (a account) createStatements() []string {
+	name := quoteAccount(a.name, "%")
+	statements := []string{"CREATE USER IF NOT EXISTS " + name + a.logIn()}
+	for _, grant := range a.grants {
+		statements = append(statements, "GRANT "+grant+" TO "+name)
 	}
 	return statements
 }
+
+// logIn is how the account logs in.
+func (a account) logIn() string {
+	return " IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT " + Quote(a.subject) + " PASSWORD EXPIRE NEVER ACCOUNT UNLOCK"
+}
+
+// EnsureCopier makes the account of Jobs that copy, where data has none, and repairs it: an
+// earlier agent has made it, or a person changed it. Nothing is written to one that is
+// right, for that would be a transaction. The server takes writes.
+func EnsureCopier(ctx context.Context, db *sql.DB) error {
+	var found int
+	err := db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM mysql.user WHERE User = ? AND Host = '%' AND x509_subject = ?
+			AND ssl_type = 'SPECIFIED' AND x509_issuer = '' AND ssl_cipher = '' AND plugin = 'caching_sha2_password' AND authentication_string = ''
+			AND password_expired = 'N' AND password_lifetime = 0 AND account_locked = 'N')
+		+ (SELECT COUNT(*) FROM mysql.global_grants WHERE USER = ? AND HOST = '%' AND PRIV = 'BACKUP_ADMIN')
+		+ (SELECT COUNT(*) FROM mysql.tables_priv WHERE User = ? AND Host = '%' AND Table_name IN ('replication_group_members', 'replication_connection_status'))`,
+		Copier, copierSubject, Copier, Copier).Scan(&found)
+	if err != nil || found == wholeCopier {
+		return err
+	}
+	return Apply(ctx, db, copier.repairStatements())
+}
+
+// repairStatements make the account where there is none. One that is there logs in as it
+// should again, and gets its privileges back.
+func (a account) repairStatements() []string {
+	statements := a.createStatements()
+	repair := "ALTER USER " + quoteAccount(a.name, "%") + a.logIn()
+	return append(statements[:1:1], append([]string{repair}, statements[1:]...)...)
+}
+
+// wholeCopier is how many rows of MySQL's tables make up that account.
+const wholeCopier = 4
 
 // Apply runs statements on one connection, for some are of the session.
 func Apply(ctx context.Context, db *sql.DB, statements []string) error {

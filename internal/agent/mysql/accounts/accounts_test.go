@@ -27,17 +27,24 @@ func TestBootstrapStatements(t *testing.T) {
 	}
 }
 
-// A member that joins cannot be cloned over, since its account has no privilege for it.
-func TestMembersHaveTheLeastPrivileges(t *testing.T) {
-	for _, s := range memberStatements() {
-		if strings.HasPrefix(s, "CREATE USER") && !strings.Contains(s, "REQUIRE SUBJECT '/CN=holdfast-member'") {
-			t.Errorf("needs no certificate: %s", s)
-		}
-		if strings.Contains(s, Recovery) && strings.Contains(s, "BACKUP_ADMIN") {
-			t.Errorf("may clone: %s", s)
-		}
-		if strings.Contains(s, "ALL") || strings.Contains(s, "GRANT OPTION") {
-			t.Errorf("has too much: %s", s)
+// A member that joins cannot be cloned over, since its account has no privilege for it. A
+// Job that copies may do nothing else, and has no member's certificate.
+func TestAccountsHaveTheLeastPrivileges(t *testing.T) {
+	subjects := map[string]string{Recovery: "/CN=holdfast-member", Clone: "/CN=holdfast-member", Copier: "/CN=holdfast-copier"}
+	for _, a := range certified {
+		for _, s := range a.createStatements() {
+			if strings.HasPrefix(s, "CREATE USER") && !strings.Contains(s, "REQUIRE SUBJECT '"+subjects[a.name]+"'") {
+				t.Errorf("needs no certificate: %s", s)
+			}
+			if a.name == Recovery && strings.Contains(s, "BACKUP_ADMIN") {
+				t.Errorf("may clone: %s", s)
+			}
+			if strings.Contains(s, "ALL") || strings.Contains(s, "GRANT OPTION") {
+				t.Errorf("has too much: %s", s)
+			}
+			if a.name != Recovery && strings.HasPrefix(s, "GRANT") && !strings.Contains(s, "BACKUP_ADMIN ON *.*") && !strings.Contains(s, "SELECT ON performance_schema.replication_") {
+				t.Errorf("may do more than copy: %s", s)
+			}
 		}
 	}
 }

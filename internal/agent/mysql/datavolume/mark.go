@@ -34,9 +34,11 @@ var ErrMarkFormat = errors.New("the mark of the volume was written by a newer ag
 var ErrOtherGroup = errors.New("the volume belongs to another group")
 
 // ReadMark reads the mark; the zero value where there is none.
-func ReadMark(dir string) (Mark, error) {
+func ReadMark(dir string) (Mark, error) { return readMark(filepath.Join(dir, MarkName)) }
+
+func readMark(path string) (Mark, error) {
 	var m Mark
-	found, err := atomicfile.ReadJSON(filepath.Join(dir, MarkName), &m)
+	found, err := atomicfile.ReadJSON(path, &m)
 	switch {
 	case err != nil:
 		return Mark{}, err
@@ -74,6 +76,35 @@ func markGroup(dir, group string, installing bool) error {
 	}
 	m.Group, m.Installing = group, installing
 	return atomicfile.WriteJSON(filepath.Join(dir, MarkName), m)
+}
+
+// MarkRestored writes into restored data which mark its volume is to have: a random name of
+// its own, and the group that it follows from.
+func MarkRestored(data string, nameGroup func(volume string) string) (Mark, error) {
+	m := Mark{Format: markFormat, Volume: rand.Text()}
+	m.Group = nameGroup(m.Volume)
+	return m, atomicfile.WriteJSON(filepath.Join(data, RestoredMarkName), m)
+}
+
+// AdoptRestored gives a volume the mark of its restored data. It fails where the volume has
+// belonged to a group.
+func AdoptRestored(dir string) error {
+	m, err := ReadMark(dir)
+	if err != nil {
+		return err
+	}
+	restored, err := readMark(filepath.Join(dir, DataName, RestoredMarkName))
+	switch {
+	case err != nil:
+		return err
+	case restored.Group == "":
+		return errors.New("the data was not restored")
+	case m.Group == restored.Group:
+		return nil
+	case m.Group != "":
+		return fmt.Errorf("%w: %s, and not %s", ErrOtherGroup, m.Group, restored.Group)
+	}
+	return atomicfile.WriteJSON(filepath.Join(dir, MarkName), restored)
 }
 
 // MarkRecovered records that a request to the member was carried out.

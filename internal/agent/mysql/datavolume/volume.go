@@ -41,6 +41,9 @@ const (
 	RecordName = "group.json"
 	// MarkName is the mark of the volume.
 	MarkName = "volume.json"
+	// RestoredMarkName is the mark of a volume whose data was restored, in that data: it
+	// comes into place with it.
+	RestoredMarkName = ".holdfast-volume.json"
 )
 
 // Content is what a volume holds.
@@ -68,6 +71,10 @@ type Observation struct {
 	// RestoredFor is the UID of the cluster that the data was restored for last; empty
 	// for none.
 	RestoredFor string
+	// Restored is the mark that restored data has for its volume.
+	Restored Mark
+	// HasRecord says that the volume has a record of the members: its data was in a group.
+	HasRecord bool
 	// Space is left to the caller.
 	Space diskspace.Space
 }
@@ -88,7 +95,9 @@ func InspectVolume(dir string) (Observation, error) {
 			v.Content = ContentData
 		case OldName:
 			v.HasOld = true
-		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, DropName, ParametersName, RecordName, MarkName:
+		case RecordName:
+			v.HasRecord = true
+		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, DropName, ParametersName, MarkName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name
@@ -128,7 +137,8 @@ func (v Observation) inspectData(dir string) (Observation, error) {
 	// What cannot be read is no proof.
 	restored, _ := agent.ReadRestored(filepath.Join(dir, agent.RestoredFile))
 	v.RestoredFor = restored.ClusterUID
-	return v, nil
+	v.Restored, err = readMark(filepath.Join(dir, RestoredMarkName))
+	return v, err
 }
 
 // readVersion reads the last version in the history that MySQL keeps of its data; the

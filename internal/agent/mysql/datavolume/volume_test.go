@@ -279,3 +279,49 @@ func TestOldDataIsDroppedOnce(t *testing.T) {
 		t.Errorf("%t, %v", found, err)
 	}
 }
+
+// Restored data brings the mark of its volume with it. A volume that belongs to a group
+// keeps its own.
+func TestAdoptRestored(t *testing.T) {
+	dir := t.TempDir()
+	if err := AdoptRestored(dir); err == nil {
+		t.Error("there is no data")
+	}
+	data(t, dir, DataName, "restored")
+	if err := AdoptRestored(dir); err == nil {
+		t.Error("the data was not restored")
+	}
+	m, err := MarkRestored(filepath.Join(dir, DataName), func(volume string) string {
+		if volume == "" {
+			t.Error("the volume has no name")
+		}
+		return group
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lay(t, dir, map[string]string{DataName + "/.holdfast-restored.json": `{"clusterUID":"u"}`})
+	if v, err := InspectVolume(dir); err != nil || v.Restored != m || v.RestoredFor != "u" || v.Mark.Group != "" || v.HasRecord {
+		t.Errorf("%+v, %v", v, err)
+	}
+	for range 2 { // again after a crash
+		if err := AdoptRestored(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lay(t, dir, map[string]string{RecordName: "{}"})
+	if v, err := InspectVolume(dir); err != nil || v.Mark != m || v.Mark.Group != group || !v.HasRecord {
+		t.Errorf("%+v, %v", v, err)
+	}
+	other := t.TempDir()
+	if err := MarkGroup(other, "other"); err != nil {
+		t.Fatal(err)
+	}
+	data(t, other, DataName, "restored")
+	if _, err := MarkRestored(filepath.Join(other, DataName), func(string) string { return group }); err != nil {
+		t.Fatal(err)
+	}
+	if err := AdoptRestored(other); !errors.Is(err, ErrOtherGroup) {
+		t.Error(err)
+	}
+}

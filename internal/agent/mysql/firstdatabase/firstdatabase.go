@@ -41,7 +41,7 @@ const PasswordGrace = 5 * time.Minute
 var plainName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,31}$`)
 
 // reserved names are accounts or databases of MySQL or of Holdfast.
-var reserved = []string{"root", "mysql", "sys", "information_schema", "performance_schema", accounts.Agent, accounts.Recovery, accounts.Clone}
+var reserved = []string{"root", "mysql", "sys", "information_schema", "performance_schema", accounts.Agent, accounts.Recovery, accounts.Clone, accounts.Copier}
 
 // check says why the names cannot be used; nil when they can.
 func (a Account) check() error {

@@ -78,10 +78,8 @@ func (c Client) Observe(ctx context.Context) (Observation, error) {
 func (c Client) observe(ctx context.Context) (Observation, error) {
 	var o Observation
 	// Received first: what is applied in between is in Executed then.
-	var received sql.NullString
-	err := c.DB.QueryRowContext(ctx,
-		"SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME = ?", applierChannel).Scan(&received)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	var err error
+	if o.Received, err = c.ObserveReceived(ctx); err != nil {
 		return o, err
 	}
 	var executed, purged string
@@ -91,12 +89,12 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 	if err != nil {
 		return o, err
 	}
-	for text, set := range map[*string]*mysqlgtid.Set{&received.String: &o.Received, &executed: &o.Executed, &purged: &o.Purged} {
+	for text, set := range map[*string]*mysqlgtid.Set{&executed: &o.Executed, &purged: &o.Purged} {
 		if *set, err = mysqlgtid.Parse(*text); err != nil {
 			return o, err
 		}
 	}
-	if o.View, err = c.observeView(ctx); err != nil {
+	if o.View, err = c.ObserveView(ctx); err != nil {
 		return o, err
 	}
 	self, _ := o.View.Find(o.UUID)
@@ -114,7 +112,20 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 	return o, err
 }
 
-func (c Client) observeView(ctx context.Context) (View, error) {
+// ObserveReceived reads the transactions that the server has received from its group since
+// it first joined one, applied or not. It acknowledges those to the other members.
+func (c Client) ObserveReceived(ctx context.Context) (mysqlgtid.Set, error) {
+	var received sql.NullString
+	err := c.DB.QueryRowContext(ctx,
+		"SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status WHERE CHANNEL_NAME = ?", applierChannel).Scan(&received)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return mysqlgtid.Set{}, err
+	}
+	return mysqlgtid.Parse(received.String)
+}
+
+// ObserveView reads the server's view of the group. A server that is in none lists itself.
+func (c Client) ObserveView(ctx context.Context) (View, error) {
 	rows, err := c.DB.QueryContext(ctx,
 		"SELECT MEMBER_ID, MEMBER_HOST, COALESCE(MEMBER_PORT, 0), MEMBER_STATE, MEMBER_ROLE, MEMBER_VERSION FROM performance_schema.replication_group_members")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
-// newCertificates makes the directory of the certificates that all members share, as the
-// operator does.
+// newCertificates makes the directory of the certificates that all members share, and that
+// of Jobs that copy, as the operator does.
 func newCertificates(t *testing.T) string {
 	t.Helper()
 	ca, err := pki.NewCA("test", time.Now(), rand.Reader)
@@ -22,8 +22,11 @@ func newCertificates(t *testing.T) string {
 		t.Fatal(err)
 	}
 	certificate, key := IssueCertificate(t, ca, agentapi.MemberName)
+	copierCertificate, copierKey := IssueCertificate(t, ca, agentapi.CopierName)
 	dir := t.TempDir()
-	for name, content := range map[string][]byte{"ca.crt": ca.CertPEM, "server.crt": certificate, "server.key": key} {
+	for name, content := range map[string][]byte{
+		"ca.crt": ca.CertPEM, "server.crt": certificate, "server.key": key, "copier.crt": copierCertificate, "copier.key": copierKey,
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os/exec"
 	"regexp"
 	"sync"
 	"syscall"
@@ -50,6 +51,18 @@ func (m *Mysqld) LastError() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
+}
+
+// HasFailed says whether the server ended by itself, with an error. One that a signal ended,
+// such as the kernel's where memory is short, has not.
+func (m *Mysqld) HasFailed() bool {
+	select {
+	case <-m.Done():
+	default:
+		return false
+	}
+	exit := (*exec.ExitError)(nil)
+	return errors.As(m.Err(), &exit) && exit.Exited()
 }
 
 // errEnded says that the server has ended before it was ready.

@@ -112,6 +112,41 @@ func TestRealInterruptedBootstrap(t *testing.T) {
 }
 
 // Accounts of members need a certificate of the members' CA, of a member's name.
+// The account of Jobs that copy is made once, and repaired when a person has changed it:
+// otherwise each check would be a transaction.
+func TestRealCopierIsEnsured(t *testing.T) {
+	m := newMember(t)
+	m.Start()
+	m.Exec("SET GLOBAL super_read_only = OFF")
+	for _, statement := range []string{
+		"", "DROP USER holdfast_copier", "ALTER USER holdfast_copier REQUIRE SUBJECT '/CN=other'", "REVOKE BACKUP_ADMIN ON *.* FROM holdfast_copier",
+		"REVOKE SELECT ON performance_schema.replication_group_members FROM holdfast_copier",
+		"REVOKE SELECT ON performance_schema.replication_connection_status FROM holdfast_copier", // as an earlier agent made it
+		"ALTER USER holdfast_copier IDENTIFIED BY 'other'", "ALTER USER holdfast_copier ACCOUNT LOCK", "ALTER USER holdfast_copier PASSWORD EXPIRE",
+		"ALTER USER holdfast_copier IDENTIFIED WITH auth_socket", "ALTER USER holdfast_copier PASSWORD EXPIRE INTERVAL 90 DAY",
+		"ALTER USER holdfast_copier REQUIRE SUBJECT '/CN=holdfast-copier' AND ISSUER '/CN=other'", "ALTER USER holdfast_copier REQUIRE SSL",
+	} {
+		if statement != "" {
+			m.Exec(statement)
+		}
+		changed := m.Query("SELECT @@GLOBAL.gtid_executed")
+		for try := range 2 {
+			if err := accounts.EnsureCopier(t.Context(), m.DB); err != nil {
+				t.Fatalf("after %q: %v", statement, err)
+			}
+			executed := m.Query("SELECT @@GLOBAL.gtid_executed")
+			if (executed != changed) != (try == 0 && statement != "") {
+				t.Errorf("after %q, time %d: %s, and then %s", statement, try, changed, executed)
+			}
+			changed = executed
+		}
+	}
+	grants := m.Query("SELECT GROUP_CONCAT(PRIV) FROM mysql.global_grants WHERE USER = 'holdfast_copier'")
+	if subject := m.Query("SELECT x509_subject FROM mysql.user WHERE user = 'holdfast_copier'"); grants != "BACKUP_ADMIN" || subject != "/CN=holdfast-copier" {
+		t.Errorf("%s for %s", grants, subject)
+	}
+}
+
 func TestRealAccountsNeedTheMembersCertificate(t *testing.T) {
 	m := newMember(t)
 	m.Start()
@@ -128,6 +163,7 @@ func TestRealAccountsNeedTheMembersCertificate(t *testing.T) {
 		return content
 	}
 	member, memberKey := read("server.crt"), read("server.key")
+	copier, copierKey := read("copier.crt"), read("copier.key")
 	foreign, foreignKey := mysqltest.IssueCertificate(t, other, agentapi.MemberName)
 	cases := []struct {
 		name             string
@@ -137,6 +173,9 @@ func TestRealAccountsNeedTheMembersCertificate(t *testing.T) {
 	}{
 		{"a member", accounts.Recovery, member, memberKey, true},
 		{"a member that clones", accounts.Clone, member, memberKey, true},
+		{"a Job that copies", accounts.Copier, copier, copierKey, true},
+		{"a member as a Job", accounts.Copier, member, memberKey, false},
+		{"a Job as a member", accounts.Clone, copier, copierKey, false},
 		{"no certificate", accounts.Recovery, nil, nil, false},
 		{"a certificate of another CA", accounts.Recovery, foreign, foreignKey, false},
 		{"the agent's account", accounts.Agent, member, memberKey, false},

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"time"
@@ -34,13 +35,33 @@ func OpenSocket(socket string) (*sql.DB, error) {
 // OpenNew returns sessions with new data, in which only root exists.
 func OpenNew(socket string) (*sql.DB, error) { return openAs("root", socket, nil) }
 
+// OpenOffline returns sessions with a server that checks no privileges.
+func OpenOffline(socket string) (*sql.DB, error) { return openAs(accounts.Agent, socket, nil) }
+
+// OpenCopier returns sessions of the account that Jobs copy with, over TLS.
+func OpenCopier(address string, config *tls.Config) (*sql.DB, error) {
+	c := newConfig(accounts.Copier, "tcp", address)
+	c.TLS = config
+	c.Timeout, c.ReadTimeout = 10*time.Second, 10*time.Minute
+	return open(c)
+}
+
 func openAs(user, socket string, variables map[string]string) (*sql.DB, error) {
-	config := mysql.NewConfig()
-	config.User, config.Net, config.Addr = user, "unix", socket
+	config := newConfig(user, "unix", socket)
 	config.Timeout = 2 * time.Second
 	config.Params = variables
+	return open(config)
+}
+
+func newConfig(user, network, address string) *mysql.Config {
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = user, network, address
 	// The driver would write every lost connection to standard error.
 	config.Logger = silent{}
+	return config
+}
+
+func open(config *mysql.Config) (*sql.DB, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err

@@ -54,6 +54,8 @@ const (
 	Clone
 	// Start the server on the data.
 	Start
+	// AdoptRestored records which group restored data is to begin.
+	AdoptRestored
 )
 
 // Plan is an action and its reason.
@@ -92,12 +94,14 @@ func PlanStart(o Observation) Plan {
 	switch {
 	case v.Content == datavolume.ContentUnknown:
 		return planHold(agentapi.HoldDataUnknown, "the volume holds files that are no data directory of MySQL (%s): move them away, or give this member an empty volume", v.Unknown)
-	case v.Content == datavolume.ContentData && v.Mark.Group == "":
+	case v.Content == datavolume.ContentData && v.Mark.Group == "" && v.Restored.Group == "":
 		return planHold(agentapi.HoldDataUnknown, "the volume holds data that no group is recorded for: move it away, or give this member an empty volume")
 	case o.Config == nil:
 		return planWait("waits for the cluster's configuration")
-	case v.Mark.Group != "" && o.isForeign():
-		return planHold(agentapi.HoldSystemIdentifier, "the volume belongs to the group %s, and this cluster's is %s: the volume is another cluster's", v.Mark.Group, o.bootstrappedGroup())
+	case o.volumeGroup() == "" && v.Content == datavolume.ContentData:
+		return planHold(agentapi.HoldDataUnknown, "the volume holds data that was restored for another cluster, and never ran: restore the backup for this one, or give this member an empty volume")
+	case o.volumeGroup() != "" && o.findOtherGroup() != "":
+		return planHold(agentapi.HoldSystemIdentifier, "the volume belongs to the group %s, and this cluster's is %s: the volume is another cluster's", o.volumeGroup(), o.findOtherGroup())
 	case o.Live && !slices.Contains(o.Config.Members, o.Pod):
 		return planHold(agentapi.HoldRemoved, "spec.replicas does not count this member any more: its data is kept and not started")
 	case !v.Space.Fits(minimumFree):
@@ -122,7 +126,43 @@ func (o Observation) planForData() Plan {
 			return planHold(agentapi.HoldDataVersion, "MySQL %s is not known to take over data of %s: set spec.version to %q", o.Version, have, have.Series)
 		}
 	}
+	if o.beginsGroup() {
+		return o.planForRestored()
+	}
 	return Plan{Action: Start, Message: "starts"}
+}
+
+// beginsGroup says whether the data was restored for this cluster and was in no group yet.
+func (o Observation) beginsGroup() bool {
+	v := o.Volume
+	return v.Content == datavolume.ContentData && v.RestoredFor == o.Config.UID && v.Restored.Group != "" && !v.HasRecord
+}
+
+// planForRestored records the group that restored data begins, as a bootstrap does. An
+// earlier cluster of the name may have left its record: its volumes are gone, or nothing
+// would have been restored.
+func (o Observation) planForRestored() Plan {
+	name := o.volumeGroup()
+	switch {
+	case !o.Live:
+		return planWait("waits for the API server: the mounted configuration may be an older one")
+	case !o.MembershipKnown:
+		return planWait("waits for the API server: the record of the members cannot be read")
+	case o.Volume.Mark.Group == "":
+		return Plan{Action: AdoptRestored, Group: name, Message: "takes up the restored data"}
+	case o.Membership.Cluster != o.Config.UID || o.Membership.Record.Group != name:
+		return Plan{Action: PinGroup, Group: name, Message: "records the name of the group"}
+	}
+	return Plan{Action: Start, Message: "starts on the restored data"}
+}
+
+// volumeGroup is the group that the volume's data belongs to, or begins; empty for none.
+func (o Observation) volumeGroup() string {
+	v := o.Volume
+	if v.Mark.Group == "" && v.RestoredFor == o.Config.UID {
+		return v.Restored.Group
+	}
+	return v.Mark.Group
 }
 
 // planForEmpty plans with a volume without data. It is made once, on the first member, and
@@ -180,18 +220,36 @@ func (o Observation) bootstrappedGroup() string {
 	return o.Membership.Record.Group
 }
 
-// isForeign says whether the volume is of another group than the cluster's.
-func (o Observation) isForeign() bool {
-	if o.Volume.Content == datavolume.ContentEmpty && !o.isBootstrapped() {
-		return false // a bootstrap that was not finished: see MayBootstrapAs
-	}
+// findOtherGroup is the cluster's group, where the volume is of another one; empty where it
+// is not.
+func (o Observation) findOtherGroup() string {
 	name := o.bootstrappedGroup()
-	return name != "" && name != o.Volume.Mark.Group
+	switch {
+	case o.Volume.Content == datavolume.ContentEmpty && !o.isBootstrapped():
+		return "" // a bootstrap that was not finished: see MayBootstrapAs
+	case o.beginsGroup():
+		name = o.beganGroup()
+	}
+	if name == o.volumeGroup() {
+		return ""
+	}
+	return name
+}
+
+// beganGroup is the group that the cluster has begun already, of one that has restored data
+// to begin with; empty for none. A name that was recorded for a volume whose server never
+// ran is none, and neither is what an earlier cluster of the name left.
+func (o Observation) beganGroup() string {
+	m := o.Membership
+	if o.MembershipKnown && m.Cluster == o.Config.UID && len(m.Record.Entries) > 0 {
+		return m.Record.Group
+	}
+	return o.Config.SystemIdentifier
 }
 
 // NeedsMembership says whether what the Lease records matters before the server runs.
 func (o Observation) NeedsMembership() bool {
-	return o.Config != nil && (o.Volume.Content == datavolume.ContentEmpty || o.Config.SystemIdentifier == "")
+	return o.Config != nil && (o.Volume.Content == datavolume.ContentEmpty || o.Config.SystemIdentifier == "" || o.beginsGroup())
 }
 
 // PlanFirstEntry is the record in which the server of the first data stands, before it

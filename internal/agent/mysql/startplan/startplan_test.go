@@ -23,6 +23,19 @@ func data(name string) datavolume.Observation {
 	return datavolume.Observation{Content: datavolume.ContentData, Mark: datavolume.Mark{Volume: "v1", Group: name}, Version: current, ServerUUID: server}
 }
 
+// restored is data that was restored for a cluster, and adopted what is made of it.
+func restored(cluster string) datavolume.Observation {
+	v := data("")
+	v.Mark, v.RestoredFor, v.Restored = datavolume.Mark{}, cluster, datavolume.Mark{Volume: "v1", Group: ours}
+	return v
+}
+
+func adopted() datavolume.Observation {
+	v := restored("u")
+	v.Mark = v.Restored
+	return v
+}
+
 func empty(m datavolume.Mark) datavolume.Observation { return datavolume.Observation{Mark: m} }
 
 func pinned() Membership { return Membership{Cluster: "u", Record: group.Record{Group: ours}} }
@@ -109,6 +122,31 @@ func TestPlanStart(t *testing.T) {
 			o.Membership.Cluster, o.Config.Members = "earlier", []string{"orders-0"}
 		}, Hold, agentapi.HoldDataMissing},
 		{"first data", func(o *Observation) { o.Volume, o.Membership = data(ours), pinned() }, Start, ""},
+
+		{"restored data", func(o *Observation) { o.Volume, o.Config.SystemIdentifier = restored("u"), ours }, AdoptRestored, ""},
+		{"restored data before status has the identifier", func(o *Observation) { o.Volume = restored("u") }, AdoptRestored, ""},
+		{"restored data of another cluster", func(o *Observation) { o.Volume = restored("w") }, Hold, agentapi.HoldDataUnknown},
+		{"restored data, and a mounted configuration", func(o *Observation) { o.Volume, o.Live = restored("u"), false }, Wait, ""},
+		{"restored data without the API server", func(o *Observation) { o.Volume, o.MembershipKnown = adopted(), false }, Wait, ""},
+		{"restored data that was taken up", func(o *Observation) { o.Volume = adopted() }, PinGroup, ""},
+		{"restored data beside what an earlier cluster of the name left", func(o *Observation) {
+			o.Volume, o.Membership = adopted(), Membership{Cluster: "earlier", Record: group.Record{Group: "other"}.WithJoining(server, "orders-0")}
+		}, PinGroup, ""},
+		{"restored data after a restore whose volume was lost before it ran", func(o *Observation) {
+			o.Volume, o.Membership = adopted(), Membership{Cluster: "u", Record: group.Record{Group: "other"}}
+		}, PinGroup, ""},
+		{"restored data in a cluster that has begun another group", func(o *Observation) {
+			o.Volume, o.Config.SystemIdentifier = adopted(), ours
+			o.Membership = Membership{Cluster: "u", Record: group.Record{Group: "other"}.WithJoining(server, "orders-1")}
+		}, Hold, agentapi.HoldSystemIdentifier},
+		{"restored data whose group is recorded", func(o *Observation) { o.Volume, o.Membership = adopted(), pinned() }, Start, ""},
+		{"restored data of an older series", func(o *Observation) {
+			o.Volume, o.Version = restored("u"), older
+		}, Hold, agentapi.HoldDataVersion},
+		{"restored data that was in a group starts without the API server", func(o *Observation) {
+			o.Volume, o.MembershipKnown, o.Config.SystemIdentifier = adopted(), false, ours
+			o.Volume.HasRecord = true
+		}, Start, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,6 +158,9 @@ func TestPlanStart(t *testing.T) {
 			p := PlanStart(o)
 			if p.Action != c.action || p.Hold != c.hold || p.Message == "" {
 				t.Errorf("%+v", p)
+			}
+			if p.Action == AdoptRestored && !o.NeedsMembership() {
+				t.Error("the record is not read")
 			}
 			if (p.Action == PinGroup || p.Action == Bootstrap) && p.Group != NameGroup("u", o.Volume.Mark.Volume) {
 				t.Errorf("the group is named %s", p.Group)

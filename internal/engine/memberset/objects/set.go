@@ -64,6 +64,9 @@ type Kind struct {
 	// Application is the common name that applications log in by, with a
 	// certificate of their own; empty where they do not.
 	Application string
+	// Copier is the common name that Jobs log in by which copy a member, with a
+	// certificate of their own; empty where they have another one.
+	Copier string
 }
 
 // Port of the database.
@@ -153,9 +156,9 @@ func (s Set) DataOwners() []*metav1ac.OwnerReferenceApplyConfiguration {
 	return nil
 }
 
-// ApplicationLeaf is what the certificate says that applications log in by.
-func (s Set) ApplicationLeaf() pki.LeafRequest {
-	return pki.LeafRequest{CommonName: s.Application, Usage: pki.UsageClient}
+// ClientLeaf is what the certificate of a client says, who only calls.
+func ClientLeaf(commonName string) pki.LeafRequest {
+	return pki.LeafRequest{CommonName: commonName, Usage: pki.UsageClient}
 }
 
 // Leaf is what the members' certificate says. All members share one.
