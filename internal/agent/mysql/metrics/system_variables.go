@@ -11,7 +11,7 @@ var systemVariables = []variable{
 	newVariable("innodb_io_capacity", "Operations per second for work in the background."),
 	newVariable("innodb_io_capacity_max", "Most operations per second for work in the background."),
 	newVariable("innodb_lock_wait_timeout", "Seconds that a transaction waits for a row lock."),
-	newVariable("innodb_log_buffer_size", "Size of the log buffer in bytes."),
+	newVariable("innodb_log_buffer_size", "Size of InnoDB's log buffer in bytes."),
 	newVariable("innodb_redo_log_capacity", "Size of the redo log in bytes."),
 	newVariable("join_buffer_size", "Size of a join buffer in bytes."),
 	newVariable("key_buffer_size", "Size of the key buffer of MyISAM in bytes."),
