@@ -43,7 +43,7 @@ var mysqlEvaluations = []evaluation{
 			member("holdfast_mysql_has_majority", "orders-0", "", "0x10"), member("mysql_up", "orders-0", "", "0x10"),
 			member("holdfast_mysql_has_majority", "orders-1", "", "1x5 0x5"), member("mysql_up", "orders-1", "", "1x10"),
 		},
-		want:   []string{`{cluster="orders", namespace="shop"} 0`},
+		want: []string{`{cluster="orders", namespace="shop"} 0`},
 	},
 	{
 		name: "all are online, and an isolated cluster of one", alert: "HoldfastMySQLMembersMissing", at: "10m",
