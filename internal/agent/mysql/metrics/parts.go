@@ -22,19 +22,19 @@ type Part struct {
 	send func(rows [][]string, send Send)
 }
 
-// Parts are all queries of a scrape. What the group says comes first: the others are
-// longer.
+// Parts are all queries of a scrape. The last one is not answered while the member joins
+// its group, and keeps no other back.
 var Parts = []Part{
-	{"members", []Family{memberMetric}, "SELECT " + strings.Join(memberColumns, ", ") +
-		" FROM performance_schema.replication_group_members LIMIT " + strconv.Itoa(largestGroup), sendMembers},
-	{"statistics", listStatistics(), "SELECT " + strings.Join(nameStatistics(), ", ") +
-		" FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid LIMIT 1", sendStatistics},
 	{"variables", append(listFamilies(systemVariables), versionMetric),
 		"SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME IN (" +
 			quoteNames(append(nameVariables(systemVariables), versionLabels...)) + ")", sendVariables},
 	// The table of the performance schema lacks the counters of commands.
 	{"status", append(listFamilies(statusVariables), listGroups()...),
 		"SHOW GLOBAL STATUS WHERE Variable_name IN (" + quoteNames(append(nameVariables(statusVariables), nameGroups()...)) + ")", sendStatus},
+	{"members", []Family{memberMetric}, "SELECT " + strings.Join(memberColumns, ", ") +
+		" FROM performance_schema.replication_group_members LIMIT " + strconv.Itoa(largestGroup), sendMembers},
+	{"statistics", listStatistics(), "SELECT " + strings.Join(nameStatistics(), ", ") +
+		" FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid LIMIT 1", sendStatistics},
 }
 
 // Collect asks the server for the part, and sends it.
