@@ -176,13 +176,18 @@ func TestRealMetrics(t *testing.T) {
 }
 
 // expectSilence freezes the server: a scrape ends all the same, and says that the server
-// does not answer.
+// does not answer. It stops a moment after the signal.
 func expectSilence(t *testing.T, r *run, c *collector) {
 	t.Helper()
 	r.signal(syscall.SIGSTOP)
 	defer r.signal(syscall.SIGCONT)
 	silent := r.scrapeMetrics(c.handler())
-	if silent.value(t, "mysql_up") != 0 || silent.families["mysql_global_status_uptime"] != nil || silent.families["holdfast_mysql_role"] == nil {
+	for deadline := time.Now().Add(patience); silent.value(t, "mysql_up") != 0; silent = r.scrapeMetrics(c.handler()) {
+		if time.Now().After(deadline) {
+			t.Fatal("a frozen server is up")
+		}
+	}
+	if silent.families["mysql_global_status_uptime"] != nil || silent.families["holdfast_mysql_role"] == nil {
 		t.Errorf("%d series", silent.series)
 	}
 }

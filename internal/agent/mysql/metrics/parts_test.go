@@ -313,3 +313,33 @@ func TestFamiliesAreDistinct(t *testing.T) {
 		}
 	}
 }
+
+// overviewNames are what the dashboard MySQL Overview of mysqld_exporter reads, but for
+// process states and what MySQL no longer has.
+const overviewNames = `
+mysql_ up
+mysql_global_status_ uptime queries questions slow_queries threads_connected threads_running threads_cached threads_created max_used_connections
+mysql_global_status_ created_tmp_tables created_tmp_disk_tables created_tmp_files aborted_connects aborted_clients bytes_received bytes_sent
+mysql_global_status_ select_full_join select_full_range_join select_range select_range_check select_scan
+mysql_global_status_ sort_rows sort_range sort_merge_passes sort_scan table_locks_immediate table_locks_waited
+mysql_global_status_ innodb_page_size buffer_pool_pages commands_total handlers_total opened_files open_files innodb_num_open_files
+mysql_global_status_ opened_tables open_tables table_open_cache_hits table_open_cache_misses table_open_cache_overflows
+mysql_global_status_ open_table_definitions opened_table_definitions
+mysql_global_variables_ innodb_buffer_pool_size max_connections thread_cache_size innodb_log_buffer_size key_buffer_size
+mysql_global_variables_ open_files_limit table_open_cache table_definition_cache
+`
+
+func TestOverviewDashboardHasItsMetrics(t *testing.T) {
+	have := familyNames([]Family{UpMetric})
+	for _, p := range Parts {
+		have = append(have, familyNames(p.Families)...)
+	}
+	for line := range strings.Lines(overviewNames) {
+		words := strings.Fields(line)
+		for i := 1; i < len(words); i++ {
+			if name := words[0] + words[i]; !slices.Contains(have, name) {
+				t.Errorf("%s is missing", name)
+			}
+		}
+	}
+}
