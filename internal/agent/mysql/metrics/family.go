@@ -11,9 +11,9 @@ type Family struct {
 // Send takes one value of a family.
 type Send func(f Family, value float64, labels ...string)
 
-// variable is a variable of the server with a family of its own.
+// variable is a variable of the server, or a column of a row, with a family of its own.
 type variable struct {
-	// name is the variable's, in lower case.
+	// name is in lower case.
 	name string
 	Family
 }

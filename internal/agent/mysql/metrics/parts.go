@@ -33,7 +33,7 @@ var Parts = []Part{
 		"SHOW GLOBAL STATUS WHERE Variable_name IN (" + quoteNames(append(nameVariables(statusVariables), nameGroups()...)) + ")", sendStatus},
 	{"members", []Family{memberMetric}, "SELECT " + strings.Join(memberColumns, ", ") +
 		" FROM performance_schema.replication_group_members LIMIT " + strconv.Itoa(largestGroup), sendMembers},
-	{"statistics", listStatistics(), "SELECT " + strings.Join(nameStatistics(), ", ") +
+	{"statistics", listFamilies(statisticsColumns), "SELECT " + strings.Join(nameVariables(statisticsColumns), ", ") +
 		" FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid LIMIT 1", sendStatistics},
 }
 
@@ -162,22 +162,6 @@ func nameGroups() []string {
 		for _, label := range g.labels {
 			names = append(names, g.prefix+label)
 		}
-	}
-	return names
-}
-
-func listStatistics() []Family {
-	var families []Family
-	for _, c := range statisticsColumns {
-		families = append(families, c.Family)
-	}
-	return families
-}
-
-func nameStatistics() []string {
-	var names []string
-	for _, c := range statisticsColumns {
-		names = append(names, c.column)
 	}
 	return names
 }
