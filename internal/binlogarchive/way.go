@@ -1,0 +1,111 @@
+package binlogarchive
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+)
+
+// Way is the files that lead from a set of transactions on.
+type Way struct {
+	// Files in the order in which they are applied: each begins with what those before have
+	// brought, and brings more.
+	Files []File
+	// End is what is there behind the last of them.
+	End mysqlgtid.Set
+	// Line is the history that the archive's group went on with, and Left says that the way
+	// begins on another one: with transactions that the group lost.
+	Line mysqlgtid.Set
+	Left bool
+	// Gap is why the way ends before the archive does; nil where it does not.
+	Gap *Gap
+	// Beside are files with transactions that the group lost later, when a person had it go on
+	// without members. They are not applied.
+	Beside []File
+}
+
+// Gap is transactions that the archive lacks.
+type Gap struct {
+	// Missing transactions, before the file Next.
+	Missing mysqlgtid.Set
+	Next    File
+}
+
+// FindWay finds the files that lead from a set of transactions, such as those of a backup, to
+// the end of the archive, or to its first gap.
+func FindWay(files []File, from mysqlgtid.Set) Way {
+	line := findLine(files)
+	w := Way{End: from, Line: line, Left: !line.Contains(from) && !from.Contains(line)}
+	var on []File
+	for _, f := range files {
+		if line.Contains(f.Transactions) {
+			on = append(on, f)
+		} else {
+			w.Beside = append(w.Beside, f)
+		}
+	}
+	sortFiles(on)
+	for _, f := range on {
+		if w.End.Contains(f.Transactions) {
+			continue
+		}
+		if missing := f.Before.Subtract(w.End); !missing.IsEmpty() {
+			w.Gap = &Gap{missing, f}
+			return w
+		}
+		w.Files = append(w.Files, f)
+		w.End = w.End.Union(f.Transactions)
+	}
+	return w
+}
+
+// findLine is the history that the group went on with: of several that lead to different ends,
+// the one that was stored last. One primary alone stores files at a time, so another end
+// is of a group that lost its majority.
+func findLine(files []File) mysqlgtid.Set {
+	ends := listEnds(files)
+	if len(ends) == 0 {
+		return mysqlgtid.Set{}
+	}
+	newest := slices.MaxFunc(ends, func(a, b File) int { return a.Stored.Compare(b.Stored) })
+	return newest.History()
+}
+
+// listEnds are the files behind which no other one goes on.
+func listEnds(files []File) []File {
+	sorted := slices.Clone(files)
+	sortFiles(sorted)
+	slices.Reverse(sorted)
+	slices.SortStableFunc(sorted, func(a, b File) int { return cmp.Compare(b.History().Count(), a.History().Count()) })
+	var ends []File
+	for _, f := range sorted {
+		history := f.History()
+		if !slices.ContainsFunc(ends, func(end File) bool { return end.History().Contains(history) }) {
+			ends = append(ends, f)
+		}
+	}
+	return ends
+}
+
+// sortFiles sorts files so that none comes before those that it follows.
+func sortFiles(files []File) {
+	slices.SortFunc(files, func(a, b File) int {
+		return cmp.Or(cmp.Compare(a.Before.Count(), b.Before.Count()), -cmp.Compare(a.Transactions.Count(), b.Transactions.Count()), strings.Compare(a.Name.String(), b.Name.String()))
+	})
+}
+
+// Reach is all that the archive knows of that a server has executed, too: what it holds, and
+// what came before that or is known to be missing. What a server had executed before a file
+// that is stored next must be a part of that. Files with transactions that the server
+// has not do not count: they are of a group that lost its majority.
+func Reach(files []File, executed mysqlgtid.Set) mysqlgtid.Set {
+	var reach mysqlgtid.Set
+	for _, f := range files {
+		if history := f.History(); executed.Contains(history) {
+			reach = reach.Union(history)
+		}
+	}
+	return reach
+}

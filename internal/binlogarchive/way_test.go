@@ -1,0 +1,145 @@
+package binlogarchive
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+)
+
+// Short names of what numbers transactions, and of servers.
+var names = strings.NewReplacer(
+	"N:", "5b8f3c1e-0000-5000-8000-000000000001:", "M:", "5b8f3c1e-0000-5000-8000-000000000002:",
+)
+
+func setOf(t *testing.T, text string) mysqlgtid.Set {
+	t.Helper()
+	set, err := mysqlgtid.Parse(names.Replace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// fileOf is a file of a server such as "a 3: N:1-10 > N:11-20", stored at its place in a list.
+func fileOf(t *testing.T, text string, place int) File {
+	t.Helper()
+	name, sets, _ := strings.Cut(text, ": ")
+	before, has, _ := strings.Cut(sets, ">")
+	server, number, _ := strings.Cut(name, " ")
+	return File{
+		Name: Name{server, "binlog.00000" + number}, Before: setOf(t, before), Transactions: setOf(t, has),
+		Stored: time.Unix(int64(place), 0),
+	}
+}
+
+func filesOf(t *testing.T, texts []string) (files []File) {
+	t.Helper()
+	for i, text := range texts {
+		files = append(files, fileOf(t, text, i))
+	}
+	return files
+}
+
+func namesOf(files []File) string {
+	var all []string
+	for _, f := range files {
+		all = append(all, f.Server+strings.TrimLeft(strings.TrimPrefix(f.File, "binlog."), "0"))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestFindWay(t *testing.T) {
+	cases := []struct {
+		name  string
+		files []string
+		from  string
+		// way, end, missing, beside as short texts.
+		way, end, missing, beside string
+		left                      bool
+	}{
+		{name: "an empty archive", from: "N:1-10", end: "N:1-10"},
+		{name: "files of one server", files: []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30"}, from: "N:1-15", way: "a1 a2", end: "N:1-30"},
+		{name: "only files past the backup", files: []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30"}, from: "N:1-20", way: "a2", end: "N:1-30"},
+		{name: "a backup that is newer than the archive", files: []string{"a 1: N:1-10 > N:11-20"}, from: "N:1-25", end: "N:1-25"},
+		{name: "a failover, with files that overlap", files: []string{"a 1: N:1-10 > N:11-20", "b 7: N:1-15 > N:16-25", "b 8: N:1-25 > N:26-30"}, from: "N:1-12", way: "a1 b7 b8", end: "N:1-30"},
+		{name: "a file that brings nothing is left out", files: []string{"a 1: N:1-10 > N:11-20", "b 7: N:1-12 > N:13-18", "b 8: N:1-18 > N:19-30"}, from: "N:1-10", way: "a1 b8", end: "N:1-30"},
+		{name: "a failover and back", files: []string{"a 1: > N:1-10", "b 1: N:1-8 > N:9-20", "a 2: N:1-18 > N:19-30"}, from: "N:1-5", way: "a1 b1 a2", end: "N:1-30"},
+		{name: "a member that was cloned begins its first file with what it cloned", files: []string{"a 1: > N:1-10", "b 1: N:1-10 > N:11-20"}, from: "N:1-5", way: "a1 b1", end: "N:1-20"},
+		{name: "a gap on one server", files: []string{"a 1: N:1-10 > N:11-20", "a 3: N:1-30 > N:31-40"}, from: "N:1-15", way: "a1", end: "N:1-20", missing: "N:21-30"},
+		{name: "a gap over a failover", files: []string{"a 1: N:1-10 > N:11-20", "b 7: N:1-22 > N:23-40"}, from: "N:1-15", way: "a1", end: "N:1-20", missing: "N:21-22"},
+		{name: "a backup behind the gap does not need it", files: []string{"a 1: N:1-10 > N:11-20", "a 3: N:1-30 > N:31-40"}, from: "N:1-30", way: "a3", end: "N:1-40"},
+		{name: "a gap of tagged transactions", files: []string{"a 1: N:1-10 > N:11-20", "a 3: N:1-20:nightly:1 > N:21-40"}, from: "N:1-15", way: "a1", end: "N:1-20", missing: "N:nightly:1"},
+		{name: "transactions that are written in another order than numbered", files: []string{"a 1: N:1-10 > N:11-19:21", "a 2: N:1-19:21 > N:20:22-30"}, from: "N:1-12:14", way: "a1 a2", end: "N:1-30"},
+		{name: "a group that went on without its majority", files: []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30", "b 1: N:1-18 > N:19-25", "b 2: N:1-25 > M:1-5"},
+			from: "N:1-10", way: "a1 b1 b2", end: "N:1-25,M:1-5", beside: "a2"},
+		{name: "of that, a backup with what was lost", files: []string{"a 2: N:1-20 > N:21-30", "b 2: N:1-25 > M:1-5"}, from: "N:1-28", end: "N:1-28,M:1-5", way: "b2", beside: "a2", left: true},
+		{name: "of that, what the other server lacks", files: []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30", "b 2: N:1-25 > M:1-5"}, from: "N:1-10", way: "a1", end: "N:1-20", missing: "N:21-25", beside: "a2"},
+	}
+	for _, c := range cases {
+		files := filesOf(t, c.files)
+		for turn := range files { // in any order
+			rotated := append(append([]File{}, files[turn:]...), files[:turn]...)
+			w := FindWay(rotated, setOf(t, c.from))
+			missing := ""
+			if w.Gap != nil {
+				missing = w.Gap.Missing.String()
+			}
+			if namesOf(w.Files) != c.way || !w.End.IsEqual(setOf(t, c.end)) || missing != names.Replace(c.missing) || namesOf(w.Beside) != c.beside || w.Left != c.left {
+				t.Errorf("%s: way %s to %s, missing %q, beside %s, left %t", c.name, namesOf(w.Files), w.End, missing, namesOf(w.Beside), w.Left)
+			}
+		}
+	}
+}
+
+func TestListSurplus(t *testing.T) {
+	archive := []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30", "b 1: N:1-25 > N:26-40", "b 2: N:1-40 > N:41-50"}
+	cases := []struct {
+		name, surplus string
+		files, kept   []string
+	}{
+		{"all that comes before the only backup", "a1 a2", archive, []string{"N:1-35"}},
+		{"what the older backup needs", "a1", archive, []string{"N:1-35", "N:1-20"}},
+		{"a file that a backup ends in stays", "", archive, []string{"N:1-19"}},
+		{"the end of the archive stays, whatever backups have", "a1 a2 b1", archive, []string{"N:1-60"}},
+		{"a backup of another history needs all that it lacks", "a1", archive, []string{"N:1-20,M:1", "N:1-50"}},
+		{"an empty archive", "", nil, []string{"N:1-60"}},
+	}
+	for _, c := range cases {
+		var kept []mysqlgtid.Set
+		for _, text := range c.kept {
+			kept = append(kept, setOf(t, text))
+		}
+		files := filesOf(t, c.files)
+		if got := namesOf(listSurplus(files, kept)); got != c.surplus {
+			t.Errorf("%s: %s", c.name, got)
+		}
+		// What stays leads each backup as far as before.
+		left := files[:0:0]
+		for _, f := range files {
+			if !strings.Contains(" "+namesOf(listSurplus(files, kept))+" ", " "+namesOf([]File{f})+" ") {
+				left = append(left, f)
+			}
+		}
+		for _, set := range kept {
+			if before, after := FindWay(files, set), FindWay(left, set); namesOf(before.Files) != namesOf(after.Files) || !before.End.IsEqual(after.End) {
+				t.Errorf("%s: from %s, %s was the way, and %s is", c.name, set, namesOf(before.Files), namesOf(after.Files))
+			}
+		}
+		all := setOf(t, "N:1-1000")
+		if before, after := Reach(files, all), Reach(left, all); !before.IsEqual(after) {
+			t.Errorf("%s: the archive reached %s, and reaches %s", c.name, before, after)
+		}
+	}
+}
+
+// What a server has not executed is not its archive's, and what such a file begins with neither.
+func TestReach(t *testing.T) {
+	files := filesOf(t, []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30"})
+	for executed, want := range map[string]string{"N:1-40": "N:1-30", "N:1-25": "N:1-20", "N:1-5": "", "M:1": ""} {
+		if got := Reach(files, setOf(t, executed)); !got.IsEqual(setOf(t, want)) {
+			t.Errorf("with %s it reaches %s", executed, got)
+		}
+	}
+}
