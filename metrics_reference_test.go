@@ -148,7 +148,7 @@ func constantsOf(files []*ast.File) metricConstants {
 // one of the agents' functions for gauges and counters, which add the prefix.
 func (c metricConstants) metric(call *ast.CallExpr) (metricRow, bool) {
 	switch name := calledName(call.Fun); name {
-	case "newGauge", "NewGauge", "NewCounter":
+	case "newGauge", "newCounter", "NewGauge", "NewCounter":
 		if len(call.Args) < 2 {
 			return metricRow{}, false
 		}

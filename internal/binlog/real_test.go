@@ -35,7 +35,10 @@ func newGroup(t *testing.T) (primary, secondary *mysqltest.Member) {
 	if err := primary.Group().Boot(t.Context(), groupName); err != nil {
 		t.Fatal(err)
 	}
-	await(t, primary, func(o group.Observation) bool { p, ok := o.View.Primary(); return ok && p.UUID == o.UUID && !o.SuperReadOnly })
+	await(t, primary, func(o group.Observation) bool {
+		p, ok := o.View.Primary()
+		return ok && p.UUID == o.UUID && !o.SuperReadOnly
+	})
 	primary.Exec("CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY AUTO_INCREMENT, x MEDIUMTEXT)")
 	if err := secondary.CloneFrom(primary); err != nil {
 		t.Fatal(err)

@@ -72,6 +72,13 @@ func Scan(from io.Reader, each func(Transaction) error) (Summary, error) {
 	return s.summary, err
 }
 
+// ReadHead reads a file up to the list of transactions that came before it, and no further.
+func ReadHead(from io.Reader) (Summary, error) {
+	s := &scanner{from: bufio.NewReaderSize(from, bufferSize), sum: crc32.NewIEEE(), headOnly: true}
+	err := s.scanFile()
+	return s.summary, err
+}
+
 const (
 	bufferSize = 64 << 10
 	headerSize = 19
@@ -110,6 +117,8 @@ type scanner struct {
 	found   mysqlgtid.Collector
 	hasCRC  bool
 	hasSet  bool
+	// headOnly ends with the list of the transactions before the file.
+	headOnly bool
 	// open is the transaction that is being read; nil for none.
 	open *Transaction
 }
@@ -143,7 +152,7 @@ func (s *scanner) scanFile() error {
 		if err == nil {
 			err = s.readEvent(e)
 		}
-		if err != nil {
+		if err != nil || s.headOnly && s.hasSet {
 			return err
 		}
 	}

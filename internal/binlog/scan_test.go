@@ -49,6 +49,10 @@ func TestScanOfRealFiles(t *testing.T) {
 		if first, last := all[0], all[len(all)-1]; !s.First.Equal(first.Committed) || !s.Last.Equal(last.Committed) || first.Written.Before(first.Committed) || first.Committed.Year() < 2026 {
 			t.Errorf("%s: %+v to %+v", c.file, first, last)
 		}
+		head, err := ReadHead(bytes.NewReader(data))
+		if err != nil || !head.Previous.IsEqual(s.Previous) || head.ServerVersion != s.ServerVersion || !head.Transactions.IsEmpty() {
+			t.Errorf("the head of %s: %+v, %v", c.file, head, err)
+		}
 		slow, err := Scan(iotest.OneByteReader(bytes.NewReader(data)), func(Transaction) error { return nil })
 		if err != nil || !slow.Transactions.IsEqual(s.Transactions) {
 			t.Errorf("%s byte by byte: %+v, %v", c.file, slow, err)

@@ -23,6 +23,10 @@ func newGauge(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("holdfast_"+name, help, labels, nil)
 }
 
+func newCounter(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("holdfast_"+name, help, nil, nil)
+}
+
 var (
 	upMetric          = newGauge("mysql_up", "Whether clients may be sent to the member.")
 	roleMetric        = newGauge("mysql_role", "The member's role: 1 for the one that it has.", "role")
@@ -40,6 +44,13 @@ var (
 	expiryMetric      = newGauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
 	volumeSizeMetric  = newGauge("volume_size_bytes", "Size of the member's volume.")
 	volumeFreeMetric  = newGauge("volume_available_bytes", "Free space on the member's volume.")
+
+	archiveLagMetric       = newGauge("archive_lag_seconds", "How long the oldest binlog has waited for the store; 0 if none waits.")
+	archiveWaitingMetric   = newGauge("archive_waiting_files", "Binlogs that wait for the store.")
+	archiveGapMetric       = newGauge("archive_gap", "Whether the archive has a gap, now or as last recorded.")
+	archiveArchivedMetric  = newCounter("archive_archived_total", "Binlogs that the store has accepted.")
+	archiveFailuresMetric  = newCounter("archive_failures_total", "Failed attempts to archive.")
+	archiveDiscardedMetric = newCounter("archive_discarded_total", "Binlogs that were discarded because the budget was used up.")
 )
 
 // collector answers a scrape from what the agent knows, and asks the server for the rest.
@@ -73,7 +84,8 @@ func (c *collector) handler() http.Handler {
 // Describe announces every metric.
 func (c *collector) Describe(into chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{upMetric, roleMetric, stateMetric, majorityMetric, lagMetric, heldMetric, pendingMetric, configErrorMetric, sizeMetric,
-		queueMetric, conflictsMetric, connectionsMetric, limitMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
+		queueMetric, conflictsMetric, connectionsMetric, limitMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric,
+		archiveLagMetric, archiveWaitingMetric, archiveGapMetric, archiveArchivedMetric, archiveFailuresMetric, archiveDiscardedMetric} {
 		into <- d
 	}
 }
@@ -113,8 +125,28 @@ func (c *collector) Collect(into chan<- prometheus.Metric) {
 		send(volumeSizeMetric, float64(space.Total))
 		send(volumeFreeMetric, float64(space.Free))
 	}
+	c.sendArchive(into, send)
 	if report.Phase == mysqlapi.PhaseInGroup && c.db != nil {
 		c.askServer(report.ServerUUID, send)
+	}
+}
+
+// sendArchive reports the archive, of a member that archives.
+func (c *collector) sendArchive(into chan<- prometheus.Metric, send sendFunc) {
+	status := c.agent.archiver.ReadStatus()
+	if status == nil {
+		return
+	}
+	lag := 0.0
+	if !status.Oldest.IsZero() {
+		lag = max(0, time.Since(status.Oldest).Seconds())
+	}
+	send(archiveLagMetric, lag)
+	send(archiveWaitingMetric, float64(status.Waiting))
+	send(archiveGapMetric, boolValue(status.Gap != nil))
+	n := c.agent.archiver.ReadCounts()
+	for metric, value := range map[*prometheus.Desc]float64{archiveArchivedMetric: n.Archived, archiveFailuresMetric: n.Failures, archiveDiscardedMetric: n.Discarded} {
+		into <- prometheus.MustNewConstMetric(metric, prometheus.CounterValue, value)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestCopierCertificate(t *testing.T) {
 	w.set.Copier = "copier"
 	next := func() string {
 		t.Helper()
-		if s := MintStep(w.set, Observation{Minted: w.minted}, now); s != nil {
+		if s := mintStep(w.set, Observation{Minted: w.minted}, now); s != nil {
 			return s.Type
 		}
 		return ""
