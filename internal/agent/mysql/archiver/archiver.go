@@ -23,6 +23,8 @@ type Options struct {
 	Place func() (*Place, error)
 	// Space of the volume.
 	Space func() diskspace.Space
+	// Rotate is how long a server writes one file at most; 0 for a minute.
+	Rotate time.Duration
 	// Report takes the status of the archive; nil where this member archives nothing.
 	Report func(*agentapi.ArchiveStatus)
 }
@@ -58,7 +60,13 @@ var defaultPace = pace{
 }
 
 // New makes an archiver.
-func New(o Options) *Archiver { return &Archiver{o: o, pace: defaultPace} }
+func New(o Options) *Archiver {
+	a := &Archiver{o: o, pace: defaultPace}
+	if o.Rotate > 0 {
+		a.pace.rotate = o.Rotate
+	}
+	return a
+}
 
 // Role is what the archiver must know of the member during a run of the server.
 type Role interface {

@@ -1,0 +1,129 @@
+package mysql
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/binlogarchive"
+	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+	"github.com/holdfast-db/holdfast/internal/restore"
+)
+
+const source, other = "5b8f3c1e-0000-5000-8000-000000000001", "5b8f3c1e-0000-5000-8000-000000000002"
+
+// minute is a time of the tables; transaction n was committed at minute n.
+func minute(n int) time.Time { return time.Date(2026, 3, 1, 12, n, 0, 0, time.UTC) }
+
+func at(n int) v1alpha1.RestoreTarget {
+	return v1alpha1.RestoreTarget{Time: minute(n).Format(time.RFC3339)}
+}
+
+func set(t *testing.T, text string) mysqlgtid.Set {
+	t.Helper()
+	all, err := mysqlgtid.Parse(strings.NewReplacer("N:", source+":", "M:", other+":").Replace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// archivedFile is a file of transactions that were committed from one minute to another.
+func archivedFile(t *testing.T, name, before, has string, first, last, stored int) binlogarchive.File {
+	t.Helper()
+	return binlogarchive.File{
+		Name: binlogarchive.Name{Server: "a", File: name}, Before: set(t, before), Transactions: set(t, has),
+		First: minute(first), Last: minute(last), Stored: minute(stored),
+	}
+}
+
+func TestPlanWay(t *testing.T) {
+	files := []binlogarchive.File{
+		archivedFile(t, "1", "", "N:1-10", 1, 10, 10),
+		archivedFile(t, "2", "N:1-10", "N:11-20", 11, 20, 20),
+		archivedFile(t, "3", "N:1-20", "N:21-30", 21, 30, 30),
+		archivedFile(t, "5", "N:1-40", "N:41-50", 41, 50, 50),
+	}
+	lost := append([]binlogarchive.File{}, files[:3]...)
+	lost = append(lost, archivedFile(t, "9", "N:1-25", "M:1-5", 31, 35, 40))
+	cases := []struct {
+		name   string
+		files  []binlogarchive.File
+		from   string
+		target v1alpha1.RestoreTarget
+		// way are the names of the files, or says what is refused.
+		way, says string
+	}{
+		{"a time in the first file", files, "N:1-5", at(7), "1", ""},
+		{"a time in a later one", files, "N:1-5", at(25), "1 2 3", ""},
+		{"a time just before a transaction", files, "N:1-5", at(10), "1 2", ""},
+		{"a transaction", files, "N:1-5", v1alpha1.RestoreTarget{GTID: source + ":15"}, "1 2", ""},
+		{"a transaction before the end of the backup", files, "N:1-5", v1alpha1.RestoreTarget{GTID: source + ":3"}, "1", ""},
+		{"that, in a file that the backup has", files, "N:1-12", v1alpha1.RestoreTarget{GTID: source + ":3"}, "", "lies before the end of the backup"},
+		{"all, with a gap", files, "N:1-5", v1alpha1.RestoreTarget{Latest: true}, "", "the archive lacks the transactions " + source + ":31-40, before a/5"},
+		{"a time after the gap", files, "N:1-5", at(45), "", "the archive lacks the transactions " + source + ":31-40"},
+		{"a time in the gap", files, "N:1-5", at(35), "", "the archive lacks the transactions " + source + ":31-40"},
+		{"a transaction after the gap", files, "N:1-5", v1alpha1.RestoreTarget{GTID: source + ":45"}, "", "Name a target before that, or a backup that was begun after the gap"},
+		{"a backup behind the gap", files, "N:1-40", at(45), "5", ""},
+		{"all, without a gap", files[:3], "N:1-5", v1alpha1.RestoreTarget{Latest: true}, "1 2 3", ""},
+		{"all, of a backup with all", files[:3], "N:1-30", v1alpha1.RestoreTarget{Latest: true}, "", ""},
+		{"a time after the end", files[:3], "N:1-5", at(30), "", "the archived binlog ends before the time 2026-03-01T12:30:00Z: it leads from the backup nightly to " + source + ":1-30, with the last transaction at 2026-03-01T12:30:00Z; target.latest brings back all of it"},
+		{"a transaction that is not there", files[:3], "N:1-5", v1alpha1.RestoreTarget{GTID: other + ":1"}, "", "the archived binlog ends before the transaction " + other + ":1"},
+		{"a time before transactions of the backup", files[:3], "N:1-25", at(5), "", "lies before the end of the backup nightly, by what the binlog itself says"},
+		{"a backup of transactions that were lost", lost, "N:1-28", at(33), "", "lost later"},
+		{"what the group went on without", lost[:2], "N:1-5", at(15), "1 2", ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			found, err := readTarget(c.target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			way, err := planWay(c.files, set(t, c.from), backup.Manifest{Backup: "nightly"}, found)
+			var names []string
+			for _, f := range way.Files {
+				names = append(names, f.File)
+			}
+			switch {
+			case c.says == "" && (err != nil || strings.Join(names, " ") != c.way):
+				t.Errorf("%v, %v", names, err)
+			case c.says != "" && (err == nil || !backup.InVain(err) || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("%v", err)
+			}
+			if left := (*restore.Left)(nil); errors.As(err, &left) != strings.Contains(c.says, "lost later") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestReadTarget(t *testing.T) {
+	for says, target := range map[string]v1alpha1.RestoreTarget{
+		"spec.restore.target.time":             {Time: "2026-02-30T12:00:00Z"},
+		"spec.restore.target.gtid":             {GTID: source + ":1-2"},
+		"use time, gtid or latest":             {LSN: "0/5000028"},
+		"the restore point before is no place": {Name: "before"},
+	} {
+		if _, err := readTarget(target); !backup.InVain(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", &target, err)
+		}
+	}
+}
+
+func TestEndsBefore(t *testing.T) {
+	m := backup.Manifest{End: source + ":1-10", Ended: minute(10)}
+	for _, c := range []struct {
+		target v1alpha1.RestoreTarget
+		want   bool
+	}{
+		{at(9), false}, {at(10), true}, {at(11), true}, {v1alpha1.RestoreTarget{Latest: true}, true},
+		{v1alpha1.RestoreTarget{GTID: source + ":10"}, false}, {v1alpha1.RestoreTarget{GTID: source + ":11"}, true}, {v1alpha1.RestoreTarget{GTID: other + ":1"}, true},
+	} {
+		if got := (&Engine{}).EndsBefore(m, c.target); got != c.want {
+			t.Errorf("%s: %t", &c.target, got)
+		}
+	}
+}
