@@ -26,7 +26,7 @@ func (a *Archive) StoreFile(ctx context.Context, from io.Reader, f File) (File, 
 	if err != nil {
 		return f, err
 	}
-	defer packer.Close()
+	defer packer.Close() //nolint:errcheck // it has no stream
 	sum, raw := sha256.New(), make([]byte, partSize)
 	from = io.LimitReader(from, f.Size)
 	f.Parts = 0
@@ -66,7 +66,7 @@ func (a *Archive) createIndex(ctx context.Context, f File) error {
 		return err
 	}
 	if found, err := parseIndex(f.Name, stored); err != nil || found.SHA256 != f.SHA256 || found.Size != f.Size {
-		return a.refuseOther(f.Name.String())
+		return a.refuseOther(f.String())
 	}
 	return nil
 }

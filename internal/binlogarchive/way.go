@@ -92,7 +92,7 @@ func listEnds(files []File) []File {
 // sortFiles sorts files so that none comes before those that it follows.
 func sortFiles(files []File) {
 	slices.SortFunc(files, func(a, b File) int {
-		return cmp.Or(cmp.Compare(a.Before.Count(), b.Before.Count()), -cmp.Compare(a.Transactions.Count(), b.Transactions.Count()), strings.Compare(a.Name.String(), b.Name.String()))
+		return cmp.Or(cmp.Compare(a.Before.Count(), b.Before.Count()), -cmp.Compare(a.Transactions.Count(), b.Transactions.Count()), strings.Compare(a.String(), b.String()))
 	})
 }
 

@@ -197,7 +197,7 @@ func (e *Engine) followBinlog(ctx context.Context, data offline.Data, job restor
 	f.planned = f.from
 	job.Log.Info("the archived binlog is followed", "archive", f.archive.Prefix, "files", len(f.way.Files), "target", t.says)
 	if len(f.way.Beside) > 0 {
-		job.Log.Warn("the archive holds transactions that the group lost later: check that what is to be brought back is not in them", "files", len(f.way.Beside), "first", f.way.Beside[0].Name.String())
+		job.Log.Warn("the archive holds transactions that the group lost later: check that what is to be brought back is not in them", "files", len(f.way.Beside), "first", f.way.Beside[0].String())
 	}
 	if err := f.applyFiles(ctx); err != nil {
 		return restore.Outcome{}, err

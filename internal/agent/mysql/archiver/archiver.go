@@ -165,7 +165,7 @@ type run struct {
 func (r *run) end() {
 	r.cancelJob()
 	r.close()
-	r.Archiver.report(nil)
+	r.report(nil)
 }
 
 // noteFault logs what a look failed with, once.
@@ -221,7 +221,7 @@ func (r *run) forgetPlace() {
 	r.close()
 	r.known, r.listed, r.files = known{}, false, nil
 	r.gap, r.openGap, r.trouble = nil, nil, trouble{}
-	r.Archiver.report(nil)
+	r.report(nil)
 }
 
 // takePlace takes in where binlogs go. An archive that this member knows nothing of begins with
@@ -301,7 +301,7 @@ func (r *run) listWaiting(closed []closedFile) (waiting []closedFile) {
 // reportStatus reports how the archive gets on, of a primary.
 func (r *run) reportStatus(waiting []closedFile, now time.Time) {
 	if !r.primary {
-		r.Archiver.report(nil)
+		r.report(nil)
 		return
 	}
 	status := &agentapi.ArchiveStatus{Waiting: len(waiting), Last: r.last, LastTime: r.lastAt}
@@ -324,5 +324,5 @@ func (r *run) reportStatus(waiting []closedFile, now time.Time) {
 	if status.Gap != nil && status.Gap.Ended.IsZero() {
 		status.GapCause = r.openCause
 	}
-	r.Archiver.report(status)
+	r.report(status)
 }

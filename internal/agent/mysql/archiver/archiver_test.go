@@ -229,7 +229,7 @@ func (w *world) files() (files []binlogarchive.File, text string) {
 	}
 	var all []string
 	for _, f := range files {
-		all = append(all, strings.ReplaceAll(f.Name.String(), "/binlog.00000", ""))
+		all = append(all, strings.ReplaceAll(f.String(), "/binlog.00000", ""))
 		var content bytes.Buffer
 		if err := a.ReadFile(w.t.Context(), f, &content); err != nil {
 			w.t.Error(err)

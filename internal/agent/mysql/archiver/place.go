@@ -19,9 +19,6 @@ type Place struct {
 	Owner logarchive.Owner
 }
 
-// isSame says whether the binlogs lie at the same place, whatever the keys.
-func (p Place) isSame(as Place) bool { return p.Prefix == as.Prefix && p.Store == as.Store }
-
 // errUnknownPlace keeps what would otherwise pass for unwanted.
 var errUnknownPlace = errors.New("it is not known yet where binlogs are archived")
 

@@ -168,7 +168,7 @@ func (u upload) store(ctx context.Context) (func(*run, time.Time) error, error) 
 	if missing := u.file.begin.Subtract(binlogarchive.Reach(u.files, u.executed)); len(u.files) > 0 && !missing.IsEmpty() {
 		first, _ := missing.First()
 		last, _ := missing.Last()
-		gap = &agentapi.ArchiveGap{From: first.String(), To: last.String(), After: u.last.Name.String(), Begun: u.last.Last, Ended: time.Now().UTC()}
+		gap = &agentapi.ArchiveGap{From: first.String(), To: last.String(), After: u.last.String(), Begun: u.last.Last, Ended: time.Now().UTC()}
 		if err := u.archive.RecordGap(ctx, described.Name, *gap); err != nil {
 			return nil, err
 		}
@@ -219,7 +219,7 @@ func (u upload) describe() (binlogarchive.File, error) {
 func (r *run) recordStored(f binlogarchive.File, gap *agentapi.ArchiveGap, now time.Time) error {
 	f.Stored = now
 	r.files = append(r.files, f)
-	r.last, r.lastAt = f.Name.String(), now.UTC()
+	r.last, r.lastAt = f.String(), now.UTC()
 	r.count(func(c *Counts) { c.Archived++ })
 	if gap != nil {
 		r.gap = gap
