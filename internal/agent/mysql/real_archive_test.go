@@ -91,5 +91,7 @@ func TestRealAgentsArchive(t *testing.T) {
 		t.Errorf("a secondary reports %+v", s)
 	}
 	w.configure(func(c *agentapi.ClusterConfig) { c.Archive = nil })
-	next.until("not archiving", func(s agentapi.Status) bool { return s.Archive == nil && next.query("SELECT @@GLOBAL.binlog_expire_logs_auto_purge") == "1" })
+	next.until("not archiving", func(s agentapi.Status) bool {
+		return s.Archive == nil && next.query("SELECT @@GLOBAL.binlog_expire_logs_auto_purge") == "1"
+	})
 }

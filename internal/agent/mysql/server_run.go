@@ -127,7 +127,7 @@ func (r *serverRun) lookAfter(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { newRecordWriter(r).follow(ctx) })
 	running.Go(func() { newRequests(r).follow(ctx) })
 	running.Go(func() { newUpkeep(r).follow(ctx) })
-	running.Go(func() { r.archiver.Follow(ctx, archiver.NewServer(r.db), archiveRole{r}) })
+	running.Go(func() { r.archiver.Follow(ctx, archiver.NewServer(r.db, r.o.mysqlDir()), archiveRole{r}) })
 }
 
 // connectAnew tries a new connection. Before the server has answered once it may be silent

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/logarchive"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 	"github.com/holdfast-db/holdfast/internal/restore"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
@@ -158,8 +159,9 @@ func describeLast(w binlogarchive.Way) string {
 	return ", with the last transaction at " + w.Files[len(w.Files)-1].Last.Format(time.RFC3339Nano)
 }
 
-// batchSize is how much of the binlog is on the volume at once, and no less than one file.
-const batchSize = 256 << 20
+// batchSize is how much of the binlog is on the volume at once, and no less than one file. Tests
+// lower it.
+var batchSize int64 = 256 << 20
 
 // follower applies the archived binlog to a copy.
 type follower struct {
@@ -167,6 +169,7 @@ type follower struct {
 	target  target
 	archive *binlogarchive.Archive
 	data    offline.Data
+	version mysqlversion.Version
 	way     binlogarchive.Way
 	// dir holds the files of a batch, and count is how many those are, size their bytes.
 	dir   string
@@ -187,7 +190,7 @@ func (e *Engine) followBinlog(ctx context.Context, data offline.Data, job restor
 	if err != nil {
 		return restore.Outcome{}, err
 	}
-	f := &follower{job: job, target: t, archive: archiveOf(job.Store, job.Manifest), data: data, dir: filepath.Join(job.Dir, "binlog"), ends: map[mysqlgtid.GTID]time.Time{}}
+	f := &follower{job: job, target: t, archive: archiveOf(job.Store, job.Manifest), data: data, version: e.Version, dir: filepath.Join(job.Dir, "binlog"), ends: map[mysqlgtid.GTID]time.Time{}}
 	if f.way, err = findWay(ctx, f.archive, job.Manifest, t); err != nil {
 		return restore.Outcome{}, err
 	}
@@ -255,13 +258,16 @@ func (f *follower) fetch(ctx context.Context, file binlogarchive.File) error {
 		return err
 	}
 	end := &cut{follower: f, size: file.Size}
-	_, err = binlog.Scan(out, end.pass)
+	summary, err := binlog.Scan(out, end.pass)
 	f.planned = f.planned.Union(end.brings.Set())
 	switch {
 	case errors.Is(err, errReached):
 		f.reached = true
 	case err != nil:
 		return &backup.Permanent{Err: fmt.Errorf("read %s of the archive: %w", file.Name, err)}
+	}
+	if written, known := mysqlversion.Parse(summary.ServerVersion); known && (written.Series != f.version.Series || f.version.IsBefore(written)) {
+		return newPermanent("spec.version: %s of the archive was written by MySQL %s, and the image holds MySQL %s: set it to \"%s\" or newer of that series", file.Name, written, f.version, written)
 	}
 	f.ends[file.LastGTID] = file.Last
 	if end.brings.Set().IsEmpty() {
