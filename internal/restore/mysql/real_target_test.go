@@ -365,3 +365,89 @@ func (k *killing) ReportProgress(_ context.Context, run restore.Run) {
 }
 
 func (k *killing) ReportEnd(context.Context, restore.Run) error { return nil }
+
+// While clients write at once, a restore to a time has what was acknowledged until then, and
+// nothing that was begun later.
+func TestRealPointInTimeUnderWrites(t *testing.T) {
+	a := newArchived(t)
+	a.write(t, 1)
+	a.awaitArchived(t)
+	a.backup(t)
+	type span struct{ begun, ended time.Time }
+	var mu sync.Mutex
+	spans := map[int]span{}
+	writing, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	for client := range 8 {
+		wait.Go(func() {
+			for n := 1000 * (client + 1); writing.Err() == nil; n++ {
+				begun := time.Now()
+				if _, err := a.writing.DB.ExecContext(context.WithoutCancel(writing), "INSERT INTO app.t VALUES (?, 'x')", n); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				spans[n] = span{begun, time.Now()}
+				mu.Unlock()
+			}
+		})
+	}
+	time.Sleep(2500 * time.Millisecond)
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	time.Sleep(2500 * time.Millisecond)
+	stop()
+	wait.Wait()
+	a.write(t, 1)
+	a.awaitArchived(t)
+	volume, _, err := a.restoreTo(t, v1alpha1.RestoreTarget{Time: at.Format("2006-01-02T15:04:05.000000Z")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := a.readIDs(t, volume)
+	missing, surplus, early := 0, 0, 0
+	for n, s := range spans {
+		switch {
+		case s.ended.Before(at) && !restored[n]:
+			missing++
+		case s.begun.After(at) && restored[n]:
+			surplus++
+		case s.ended.Before(at):
+			early++
+		}
+	}
+	if missing+surplus > 0 || early == 0 || early == len(spans) {
+		t.Errorf("%d rows are missing and %d are too many, of %d; %d were acknowledged before", missing, surplus, len(spans), early)
+	}
+	t.Logf("%d of %d rows", len(restored), len(spans))
+}
+
+// readIDs reads the rows on a volume.
+func (a *archived) readIDs(t *testing.T, volume string) map[int]bool {
+	t.Helper()
+	lock, err := volumelock.LockVolume(volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	found := map[int]bool{}
+	engine := &Engine{Programs: a.next.Programs, RunDir: runDir(t)}
+	err = engine.offline(lock, filepath.Join(volume, datavolume.DataName)).Run(t.Context(), func(ctx context.Context, db *sql.DB) error {
+		rows, err := db.QueryContext(ctx, "SELECT id FROM app.t")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id int
+			if err := rows.Scan(&id); err != nil {
+				return err
+			}
+			found[id] = true
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
