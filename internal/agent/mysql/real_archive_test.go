@@ -90,6 +90,25 @@ func TestRealAgentsArchive(t *testing.T) {
 	if s := runs[0].Store.Get().Archive; s != nil {
 		t.Errorf("a secondary reports %+v", s)
 	}
+	// What is archived and old enough goes, also on a secondary, and the archive stays whole. A
+	// member that has never led still writes its first file.
+	w.configure(func(c *agentapi.ClusterConfig) { c.Parameters = map[string]string{"binlog_expire_logs_seconds": "1"} })
+	for _, r := range []*run{runs[0], next} {
+		deadline := time.Now().Add(150 * time.Second)
+		for first := "binlog.000001"; first == "binlog.000001"; time.Sleep(time.Second) {
+			text, err := os.ReadFile(filepath.Join(r.o.mysqlDir(), "binlog.index"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ = strings.Cut(strings.TrimPrefix(string(text), "./"), "\n")
+			if time.Now().After(deadline) {
+				t.Fatalf("%s does not purge: %s", r.o.Identity.Pod, text)
+			}
+		}
+	}
+	next.exec("INSERT INTO app_1.t (x) VALUES ('c')")
+	awaitArchived(t, dir, begun, next)
+
 	w.configure(func(c *agentapi.ClusterConfig) { c.Archive = nil })
 	next.until("not archiving", func(s agentapi.Status) bool {
 		return s.Archive == nil && next.query("SELECT @@GLOBAL.binlog_expire_logs_auto_purge") == "1"

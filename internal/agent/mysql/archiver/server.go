@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/accounts"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
 )
 
@@ -80,6 +81,7 @@ func (s sqlServer) Rotate(ctx context.Context) error {
 }
 
 func (s sqlServer) PurgeBefore(ctx context.Context, file string) error {
-	_, err := s.db.ExecContext(ctx, "PURGE BINARY LOGS TO ?", file)
+	// The statement takes no parameter.
+	_, err := s.db.ExecContext(ctx, "PURGE BINARY LOGS TO "+accounts.Quote(file))
 	return err
 }
