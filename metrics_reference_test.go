@@ -32,7 +32,7 @@ type metricRow struct {
 var metricSources = []struct{ directory, title, note string }{
 	{"internal/agent/postgres", "PostgreSQL members", "Port `metrics` of each member's pod. Metrics of the database are missing while it does not answer."},
 	{"internal/agent/etcd", "etcd members", "Port `metrics` of each member's pod. etcd's own metrics are served on the same port under their own names."},
-	{"internal/agent/mysql", "MySQL members", "Port `metrics` of each member's pod. What the server counts is missing while it is in no group."},
+	{"internal/agent/mysql", "MySQL members", "Port `metrics` of each member's pod. Metrics that begin with `mysql_` have the name, the type and the labels that [mysqld_exporter](https://github.com/prometheus/mysqld_exporter) gives them; they are missing while the server does not answer. A member has at most 300 series."},
 	{"internal", "Operator", "Port `metrics` of the operator's pod, beside the metrics of controller-runtime (`controller_runtime_*`, `workqueue_*`, `rest_client_*`) and of Go."},
 }
 
@@ -73,10 +73,10 @@ func TestMetricsReference(t *testing.T) {
 	}
 }
 
-// Every metric of Holdfast that an alert reads is on the page.
+// Every metric of members and of the operator that an alert reads is on the page.
 func TestAlertsReadMetricsOfTheReference(t *testing.T) {
 	listed := page(t, metricsPage)
-	for _, name := range regexp.MustCompile(`\bholdfast_[a-z_]+`).FindAllString(page(t, "config/prometheus/rules.yaml"), -1) {
+	for _, name := range regexp.MustCompile(`\b(?:holdfast|mysql)_[a-z_]+`).FindAllString(page(t, "config/prometheus/rules.yaml"), -1) {
 		if !strings.Contains(listed, "`"+name+"`") {
 			t.Errorf("config/prometheus/rules.yaml reads %s, which %s does not list", name, metricsPage)
 		}
@@ -144,17 +144,27 @@ func constantsOf(files []*ast.File) metricConstants {
 	return c
 }
 
+// metricFunctions are the agents' functions that declare a metric: the prefix that each
+// adds to the name, and the kind.
+var metricFunctions = map[string]struct{ prefix, kind string }{
+	"newGauge":         {"holdfast_", "gauge"},
+	"NewGauge":         {"holdfast_", "gauge"},
+	"NewCounter":       {"holdfast_", "counter"},
+	"newServerGauge":   {"mysql_", "gauge"},
+	"newServerCounter": {"mysql_", "counter"},
+	"newStatus":        {"mysql_global_status_", "untyped"},
+	"newVariable":      {"mysql_global_variables_", "gauge"},
+}
+
 // metric is what a call declares: prometheus.NewDesc, a vector with options, or
-// one of the agents' functions for gauges and counters, which add the prefix.
+// one of the agents' functions.
 func (c metricConstants) metric(call *ast.CallExpr) (metricRow, bool) {
-	switch name := calledName(call.Fun); name {
-	case "newGauge", "newCounter", "NewGauge", "NewCounter":
-		if len(call.Args) < 2 {
-			return metricRow{}, false
-		}
+	if declares, is := metricFunctions[calledName(call.Fun)]; is && len(call.Args) >= 2 {
 		text, is := c.text(call.Args[0])
 		help, isText := c.text(call.Args[1])
-		return metricRow{"holdfast_" + text, strings.ToLower(name[len("new"):]), help, c.texts(call.Args[2:])}, is && isText
+		return metricRow{declares.prefix + text, declares.kind, help, c.texts(call.Args[2:])}, is && isText
+	}
+	switch name := calledName(call.Fun); name {
 	case "NewDesc":
 		text, is := c.text(call.Args[0])
 		help, isText := c.text(call.Args[1])

@@ -156,7 +156,8 @@ func (c *candidacy) countVote(m *member, now time.Duration, v VoteReply) []Effec
 		return nil
 	}
 	c.replies = append(slices.Clone(c.replies), v)
-	return c.decideClaim(m, now)
+	effects := m.recordStreamed(v)
+	return append(effects, c.decideClaim(m, now)...)
 }
 
 // recordSilent notes a member that is not waited for as long as others.
@@ -196,6 +197,9 @@ func (c *candidacy) decideClaim(m *member, now time.Duration) []Effect {
 		if refused, reason := c.isRefusedBy(*m, r); refused {
 			return c.giveUp(m, now, reason)
 		}
+	}
+	if reason := m.explainLost(); reason != "" && c.forcing == "" {
+		return c.giveUp(m, now, reason)
 	}
 	if slices.ContainsFunc(c.replies, func(r VoteReply) bool { return r.isAbove(m.term, m.timeline) }) {
 		return c.planRetry(m, now)
@@ -246,8 +250,7 @@ func (c candidacy) isRefusedBy(m member, r VoteReply) (refused bool, reason stri
 	if m.isEligible(r.From, r.SystemIdentifier, r.WAL) && !r.NoFailover || r.Granted && m.lease.isInQuorum(r.From) {
 		return true, "volume " + r.From + " has more WAL than this member"
 	}
-	reason = m.explainStreamed(r)
-	return reason != "", reason
+	return false, ""
 }
 
 // hasQuorum reports whether the votes overlap with each acknowledged write.

@@ -289,6 +289,7 @@ func (w *world) replaceVolume(n *node) {
 	}
 	w.lost = true
 	w.crash(n, 2*second)
+	n.shown = lease.Position{}
 	if len(n.older) > 0 && w.chance(50) {
 		w.reset = true
 		old := n.older[w.rng.IntN(len(n.older))]
@@ -386,8 +387,17 @@ func (w *world) checkPeers(n *node, e Promote) {
 		if eligible && more {
 			w.violate("member %d leads with %v, member %d answers and has %v", n.id, n.position(), m.id, m.position())
 		}
-		if before := n.state.replaced; more && !w.edited && before.HolderVolume == n.volume && m.position().Timeline == before.Timeline {
+		if more && w.isOwn(n, m.position()) {
 			w.violate("member %d leads again with %v, and had streamed %v to member %d", n.id, n.position(), m.position(), m.id)
 		}
 	}
+	if n.shown.Newer(n.position()) && w.isOwn(n, n.shown) {
+		w.violate("member %d leads again with %v, and a reply showed that it had streamed %v", n.id, n.position(), n.shown)
+	}
+}
+
+// isOwn reports whether the member itself wrote that, as the last one that led.
+func (w *world) isOwn(n *node, p lease.Position) bool {
+	last := n.state.replaced
+	return !w.edited && last.HolderVolume == n.volume && last.Timeline == p.Timeline
 }

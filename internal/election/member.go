@@ -130,6 +130,8 @@ func (m member) explainLost() string {
 	switch {
 	case record.HolderVolume == m.Disk.VolumeID && record.Acknowledged.Newer(m.wal.findReach()):
 		return fmt.Sprintf("%s: its WAL goes to %d/%X, and the Lease recorded %d/%X of it", OlderVolume, m.wal.Flushed.Timeline, m.wal.Flushed.LSN, record.Acknowledged.Timeline, record.Acknowledged.LSN)
+	case record.HolderVolume == m.Disk.VolumeID && record.Timeline == m.Disk.Streamed.Timeline && m.Disk.Streamed.Newer(m.wal.findReach()):
+		return fmt.Sprintf("%s: its WAL goes to %d/%X, and another member received it to %d/%X", OlderVolume, m.wal.Flushed.Timeline, m.wal.Flushed.LSN, m.Disk.Streamed.Timeline, m.Disk.Streamed.LSN)
 	case record.Quorum != nil && record.Acknowledged.Newer(m.wal.findReach()):
 		return "this member has less WAL than the synchronous quorum had acknowledged: its volume is older than that"
 	case record.Quorum == nil && m.Config.MaxLag > 0 && record.CountLag(m.wal.Flushed) > m.Config.MaxLag:
@@ -138,16 +140,17 @@ func (m member) explainLost() string {
 	return ""
 }
 
-// explainStreamed says what another member, which does not lead itself, received from this
-// volume and this volume lacks; empty for nothing. Only the holder of a term writes its
-// timeline, and it streams no more than it has flushed.
-func (m member) explainStreamed(r VoteReply) string {
-	record, theirs := m.lease.record, r.WAL.Flushed
-	if record.HolderVolume != m.Disk.VolumeID || r.SystemIdentifier != m.Disk.SystemIdentifier ||
-		theirs.Timeline != record.Timeline || !theirs.Newer(m.wal.findReach()) {
-		return ""
+// recordStreamed keeps what a reply shows to be missing on this volume, which led last: only
+// the holder of a term writes its timeline, and it streams no more than it has flushed. It
+// is kept because the member that showed it may not answer the next time.
+func (m *member) recordStreamed(r VoteReply) []Effect {
+	theirs := r.WAL.Flushed
+	if m.lease.record.HolderVolume != m.Disk.VolumeID || theirs.Timeline != m.lease.record.Timeline || r.SystemIdentifier != m.Disk.SystemIdentifier ||
+		!theirs.Newer(m.wal.findReach()) || !theirs.Newer(m.Disk.Streamed) {
+		return nil
 	}
-	return fmt.Sprintf("%s: its WAL goes to %d/%X, and volume %s received WAL up to %d/%X from it", OlderVolume, m.wal.Flushed.Timeline, m.wal.Flushed.LSN, r.From, theirs.Timeline, theirs.LSN)
+	m.Disk.Streamed = theirs
+	return []Effect{Persist{m.Disk}}
 }
 
 // explainStall says why this member does not lead although no other one does.

@@ -35,8 +35,9 @@ type node struct {
 	state  State
 	disk   Persistent
 	older  []snapshot
-	known  int64        // highest term of a record that was ever persisted
-	timing lease.Timing // as it is configured
+	known  int64          // highest term of a record that was ever persisted
+	shown  lease.Position // the furthest that a reply of this volume's candidacies showed
+	timing lease.Timing   // as it is configured
 
 	rate   float64 // of its clock
 	offset time.Duration
@@ -178,7 +179,7 @@ func (n *node) step(in Input) {
 	if !n.up || n.w.violation != "" {
 		return
 	}
-	before := n.state.Phase
+	before, term := n.state.Phase, n.state.term
 	in = n.w.flaw.mutateInput(n, in)
 	next, effects := Step(n.state, n.clock(), in)
 	n.state = next
@@ -196,6 +197,9 @@ func (n *node) step(in Input) {
 			return
 		}
 		n.do(e)
+	}
+	if v, is := in.(VoteReply); is && before == Asking && v.Term == term && v.WAL.Flushed.Newer(n.shown) {
+		n.shown = v.WAL.Flushed
 	}
 }
 

@@ -28,6 +28,9 @@ type Persistent struct {
 	Rewinding bool
 	// Forced is the ID of the last ForceRequest that led to a claim.
 	Forced string
+	// Streamed is the furthest position that another member was seen to have received from
+	// this volume, of those that this volume lacks; of the last term's timeline.
+	Streamed lease.Position
 	// Failed counts the terms in a row that this member won and in which its server did
 	// not come to serve, the present one included.
 	Failed int
@@ -44,6 +47,9 @@ func (d *Persistent) recordKnown(r lease.Record) []Effect {
 	r.HighestTimeline = max(r.HighestTimeline, known.HighestTimeline)
 	r.ReachedTimeline = max(r.ReachedTimeline, known.ReachedTimeline)
 	d.Known = r
+	if d.Streamed.Timeline != r.Timeline {
+		d.Streamed = lease.Position{}
+	}
 	return []Effect{Persist{*d}}
 }
 
@@ -94,7 +100,7 @@ func (d *Persistent) beginRewind() []Effect {
 // endRewind persists that it is complete again. What was received before and is not
 // in the source's history is gone.
 func (d *Persistent) endRewind(in RewindEnded) []Effect {
-	d.Rewinding, d.SystemIdentifier, d.Failed = false, in.SystemIdentifier, 0
+	d.Rewinding, d.SystemIdentifier, d.Failed, d.Streamed = false, in.SystemIdentifier, 0, lease.Position{}
 	d.Timelines = slices.Clone(in.Timelines)
 	return []Effect{Persist{*d}}
 }

@@ -239,6 +239,48 @@ func TestRule12OlderVolumeThatStreamedMoreDoesNotLead(t *testing.T) {
 	}
 }
 
+// What a reply showed is kept on the volume: the member that gave it may not answer the
+// next time. It is for that term's timeline only, and for a volume that lacks it.
+func TestRule12WhatWasStreamedIsRemembered(t *testing.T) {
+	led := func(r *lease.Record, _ *State) {
+		r.HolderVolume, r.Acknowledged = "v1", lease.Position{Timeline: 5, LSN: 50}
+	}
+	s, _ := newCandidate(t, led)
+	ahead := vote(s, "v2", 70, true)
+	ahead.NoFailover = true
+	_, effects := Step(s, 13*second, ahead)
+	if disk := find[Persist](t, effects).Disk; disk.Streamed != ahead.WAL.Flushed {
+		t.Fatalf("keeps %v", disk.Streamed)
+	}
+	for name, c := range map[string]struct {
+		streamed lease.Position
+		timeline int64
+		older    bool
+	}{
+		"the same data":             {lease.Position{Timeline: 5, LSN: 70}, 5, true},
+		"the newer volume is back":  {lease.Position{Timeline: 5, LSN: 60}, 5, false},
+		"it led in a later term":    {lease.Position{Timeline: 5, LSN: 70}, 6, false},
+		"of which it lacks the end": {lease.Position{Timeline: 6, LSN: 70}, 6, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, effects := newCandidate(t, func(r *lease.Record, s *State) {
+				led(r, s)
+				r.Timeline, r.HighestTimeline = c.timeline, c.timeline
+				s.Disk.Streamed = c.streamed
+			})
+			if contains[AskVote](effects) == c.older || strings.HasPrefix(s.stalled, OlderVolume) != c.older {
+				t.Errorf("%v, %q", effects, s.stalled)
+			}
+		})
+	}
+	disk := Persistent{Streamed: ahead.WAL.Flushed, Known: baseRecord}
+	later := baseRecord
+	later.Term, later.Timeline, later.HighestTimeline = 9, 9, 9
+	if disk.recordKnown(later); disk.Streamed != (lease.Position{}) {
+		t.Errorf("after a later term: keeps %v", disk.Streamed)
+	}
+}
+
 // The floor holds for a Lease that was given up in order, too: it keeps its last
 // holder's volume. A person decides otherwise, and that timeline is known as forced.
 func TestRule12OlderVolumeLeadsByRequestOnly(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -148,6 +149,17 @@ const scratchVolume = "scratch"
 // HasScratch says whether pods of a Job have a volume each that goes with them.
 func HasScratch(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == scratchVolume && v.Ephemeral != nil })
+}
+
+// scratchGrace is how long the volume of a new pod may take to be made: the scheduler calls a pod
+// without it one that fits no node.
+const scratchGrace = 10 * time.Second
+
+// AwaitsScratch says whether a Job has a new pod whose volume may still be on its way.
+func AwaitsScratch(job *batchv1.Job, pods []corev1.Pod, now time.Time) bool {
+	return HasScratch(job) && slices.ContainsFunc(pods, func(pod corev1.Pod) bool {
+		return metav1.IsControlledBy(&pod, job) && pod.Spec.NodeName == "" && now.Sub(pod.CreationTimestamp.Time) < scratchGrace
+	})
 }
 
 // restrictedContext is what the restricted Pod Security Standard asks of a container.

@@ -100,6 +100,7 @@ func wireKind[C v1alpha1.Cluster, O any](w *world, mgr ctrl.Manager, k kind, rep
 			Settings: objects.Settings{ImageRepository: repository, AgentImage: "registry.example/holdfast:v1"},
 			Reader:   mgr.GetCache(), Writer: live, Members: poller, Clock: clock.RealClock{},
 		}),
+		Live:    live,
 		Keys:    secrets.New(secrets.Metadata{}, live),
 		Applier: applier, Forgetters: []controller.Forgetter{poller}, Recorder: mgr.GetEventRecorder("holdfast"), Clock: clock.RealClock{},
 		New: newCluster,

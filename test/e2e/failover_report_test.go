@@ -93,7 +93,8 @@ func formatMeasurements(measured []measurement, known map[string]comparison) str
 		if hasPeer {
 			row += " " + known[event].peer + " |"
 		}
-		table = append(table, row+" "+known[event].target+" |")
+		// Without the operator the same is to hold.
+		table = append(table, row+" "+known[strings.TrimSuffix(event, withoutOperatorSuffix)].target+" |")
 	}
 	return strings.Join(table, "\n")
 }

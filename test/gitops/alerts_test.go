@@ -61,9 +61,15 @@ var fromTarget = []string{"namespace", "pod", "container", "job", "instance", "e
 
 var (
 	description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
-	declared    = regexp.MustCompile(`\b[nN]ew(?:Gauge|Counter)\("([a-z_]+)", "[^"]*"((?:, "[a-z_]+")*)\)`)
+	declared    = regexp.MustCompile(`\b[nN]ew(Gauge|Counter|ServerGauge|ServerCounter|Status|Variable)\("([a-z_]+)",\s+"[^"]*"((?:,\s+"[a-z_]+")*)\)`)
 	reference   = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 )
+
+// prefixes are what the functions that agents declare metrics with add to the names.
+var prefixes = map[string]string{
+	"Gauge": "holdfast_", "Counter": "holdfast_", "ServerGauge": "mysql_", "ServerCounter": "mysql_",
+	"Status": "mysql_global_status_", "Variable": "mysql_global_variables_",
+}
 
 // agentSources is the source of the members' agents. It is read as text: their
 // packages would bring the driver of every store into these tests.
@@ -106,7 +112,7 @@ func exportedMetrics(t *testing.T) map[string][]string {
 		}
 	}
 	for _, m := range declared.FindAllStringSubmatch(agentSources(t), -1) {
-		out["holdfast_"+m[1]] = append([]string{"namespace", "pod", "cluster"}, regexp.MustCompile("[a-z_]+").FindAllString(m[2], -1)...)
+		out[prefixes[m[1]]+m[2]] = append([]string{"namespace", "pod", "cluster"}, regexp.MustCompile("[a-z_]+").FindAllString(m[3], -1)...)
 	}
 	return out
 }

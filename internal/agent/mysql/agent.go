@@ -47,6 +47,8 @@ type mysqlAgent struct {
 	// row the member waited for another one to be cloned.
 	replace *replacement
 	queued  int
+	// copies counts those that were put in place.
+	copies atomic.Int64
 }
 
 // Run supervises MySQL until ctx ends, and then until it has stopped in order.
@@ -59,9 +61,9 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func (a *mysqlAgent) runAgent(ctx context.Context) error {
-	metrics := newCollector(a)
-	defer metrics.close()
-	return a.Run(ctx, func(context.Context) {}, metrics.handler(), func(ctx context.Context) {
+	scrapes := newCollector(a)
+	defer scrapes.close()
+	return a.Run(ctx, func(context.Context) {}, scrapes.handler(), func(ctx context.Context) {
 		a.RunLoop(ctx, a.o.DataDir, a.doStep)
 	})
 }

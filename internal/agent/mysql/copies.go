@@ -119,5 +119,8 @@ func (a *mysqlAgent) copyMember(ctx context.Context, found []peer, pod, name str
 		a.ReportState(agentapi.StateWaiting, "", pod+" is cloned by another member")
 		return pauseDonorBusy, nil
 	}
+	if err == nil {
+		a.copies.Add(1)
+	}
 	return 0, err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
@@ -100,7 +101,11 @@ func (s *Source) CopyMember(ctx context.Context, member agentapi.BackupSource, t
 	if err != nil {
 		return backup.Facts{}, err
 	}
-	about.Version, about.Executed, about.Tablespaces = state.Version, state.Executed, state.Tablespaces
+	version, ok := mysqlversion.Parse(state.Version)
+	if !ok {
+		return backup.Facts{}, fmt.Errorf("the copy is of MySQL %q, which is no version", state.Version)
+	}
+	about.Version, about.Executed, about.Tablespaces = version.String(), state.Executed, state.Tablespaces
 	facts, err := about.facts()
 	if err != nil {
 		return backup.Facts{}, err

@@ -324,7 +324,7 @@ func (s observation) followJob(p *plan) {
 	case job.IdleTime(s.job, s.pods, s.now) > job.IdleDeadline:
 		s.abandonBackup(p, fmt.Sprintf("no program of Job %s has run for %s%s", s.job.Name, job.IdleDeadline, job.DescribeCause(fault)))
 		return
-	case fault != "":
+	case fault != "" && !job.AwaitsScratch(s.job, s.pods, s.now):
 		p.setState(v1alpha1.ConditionStalled, "Copying", v1alpha1.ReasonWaitingForSource, "%s", fault)
 	case run == nil && len(s.pods) == 0 && s.now.Sub(s.job.CreationTimestamp.Time) > job.PodDeadline:
 		p.setState(v1alpha1.ConditionStalled, "Copying", v1alpha1.ReasonWaitingForSource, "Job %s gets no pod: its events say why, such as a quota or an admission policy", s.job.Name)

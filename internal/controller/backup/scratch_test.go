@@ -106,3 +106,21 @@ func TestScratchIsFreed(t *testing.T) {
 		})
 	}
 }
+
+// Where a pod is to have a volume of its own, it has no node before that is made. Only one
+// that waits for longer is in want of something.
+func TestScratchTakesAWhile(t *testing.T) {
+	for age, stalled := range map[time.Duration]bool{time.Second: false, time.Minute: true} {
+		s := cloning()
+		s.job.Spec = job.ConvertTo[batchv1.Job](copyJob(s)).Spec
+		pod := podOf("orders-1-copy", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "there is no claim",
+		}}})
+		pod.CreationTimestamp = ago(age)
+		s.pods, s.backup.Status.Run = []corev1.Pod{pod}, nil
+		p := planBackup(s)
+		if got := p.fact.Type == v1alpha1.ConditionStalled; got != stalled || p.recheck == 0 {
+			t.Errorf("after %s: %+v, next look in %s", age, p.fact, p.recheck)
+		}
+	}
+}

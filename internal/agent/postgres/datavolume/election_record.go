@@ -43,6 +43,8 @@ type electionRecord struct {
 	Rewinding        bool           `json:"rewinding,omitempty"`
 	Forced           string         `json:"forced,omitempty"`
 	FailedTerms      int            `json:"failedTerms,omitempty"`
+	// Streamed is left out while it is zero, so that earlier agents read the record.
+	Streamed electionPosition `json:"streamed,omitzero"`
 }
 
 // electionLease is the form of a lease.Version.
@@ -155,6 +157,7 @@ func encodeElection(p election.Persistent) electionRecord {
 		PromisedTerm: p.Promised, PromisedLease: electionLease{p.PromisedAt.UID, p.PromisedAt.Resource},
 		PromisedTimeline: p.PromisedTimeline, ClaimedTerm: p.Wrote, Known: encodeLeader(p.Known),
 		Timelines: p.Timelines, Rewinding: p.Rewinding, Forced: p.Forced, FailedTerms: p.Failed,
+		Streamed: electionPosition{p.Streamed.Timeline, p.Streamed.LSN},
 	}
 }
 
@@ -164,6 +167,7 @@ func decodeElection(r electionRecord) election.Persistent {
 		Promised: r.PromisedTerm, PromisedAt: lease.Version{UID: r.PromisedLease.UID, Resource: r.PromisedLease.ResourceVersion},
 		PromisedTimeline: r.PromisedTimeline, Wrote: r.ClaimedTerm, Known: decodeLeader(r.Known),
 		Timelines: r.Timelines, Rewinding: r.Rewinding, Forced: r.Forced, Failed: r.FailedTerms,
+		Streamed: lease.Position{Timeline: r.Streamed.Timeline, LSN: r.Streamed.Position},
 	}
 }
 

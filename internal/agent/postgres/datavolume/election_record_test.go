@@ -90,7 +90,7 @@ func TestElectionRecordFormat(t *testing.T) {
 	mustWrite(t, filepath.Join(dir, ElectionName), `{"format":1,"volume":"v","systemIdentifier":"7","promisedTerm":4,"promisedLease":{"uid":"u","resourceVersion":"9"},`+
 		`"promisedTimeline":6,"claimedTerm":3,"known":{"holderUID":"p","holderPod":"orders-1","holderVolume":"w","term":2,"timeline":5,"highestTimeline":5,"reachedTimeline":4,`+
 		`"systemIdentifier":"7","revision":8,"volumes":["v","w"],"quorum":{"volumes":["v","w"],"write":2},"acknowledged":{"timeline":5,"position":18446744073709551615},`+
-		`"shutdown":{"timeline":5,"position":96},"successor":"v"},"timelines":[1,5],"rewinding":true,"forced":"now","failedTerms":2}`)
+		`"shutdown":{"timeline":5,"position":96},"successor":"v"},"timelines":[1,5],"rewinding":true,"forced":"now","failedTerms":2,"streamed":{"timeline":5,"position":4294967303}}`)
 	want := election.Persistent{
 		VolumeID: "v", SystemIdentifier: "7", Promised: 4, PromisedAt: lease.Version{UID: "u", Resource: "9"}, PromisedTimeline: 6, Wrote: 3,
 		Known: lease.Record{
@@ -98,7 +98,7 @@ func TestElectionRecordFormat(t *testing.T) {
 			Revision: 8, Volumes: []string{"v", "w"}, Quorum: &lease.Quorum{Volumes: []string{"v", "w"}, Write: 2},
 			Acknowledged: lease.Position{Timeline: 5, LSN: 1<<64 - 1}, Shutdown: &lease.Position{Timeline: 5, LSN: 96}, Successor: "v",
 		},
-		Timelines: []int64{1, 5}, Rewinding: true, Forced: "now", Failed: 2,
+		Timelines: []int64{1, 5}, Rewinding: true, Forced: "now", Failed: 2, Streamed: lease.Position{Timeline: 5, LSN: 1<<32 + 7},
 	}
 	if _, got := open(t, dir); cmp.Diff(want, got) != "" {
 		t.Error(cmp.Diff(want, got))
