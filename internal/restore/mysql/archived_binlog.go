@@ -133,6 +133,11 @@ func planWay(files []binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, 
 	if way.Left {
 		return way, &restore.Left{Err: fmt.Errorf("spec.restore.target: the backup %s has transactions that its group lost later, when a person had it go on without members, and does not lead to %s: name an older backup", m.Backup, t.says)}
 	}
+	for _, f := range way.Files {
+		if err := checkFollows(f, from, m, t); err != nil {
+			return way, err
+		}
+	}
 	for i, f := range way.Files {
 		if !t.isLatest() && t.mayBeIn(f) {
 			way.Files, way.Gap = way.Files[:i+1], nil
@@ -149,6 +154,34 @@ func planWay(files []binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, 
 		return way, nil
 	}
 	return way, newPermanent("spec.restore.target: the archived binlog ends before %s: it leads from the backup %s to %s%s; target.latest brings back all of it", t.says, m.Backup, way.End, describeLast(way))
+}
+
+// clockSkew is how much the clocks of the servers, of the store and of the Job that made the
+// backup may differ.
+const clockSkew = 5 * time.Minute
+
+// isOlder says whether something was surely there before a backup began.
+func isOlder(at time.Time, m backup.Manifest) bool {
+	return !at.IsZero() && !m.Started.IsZero() && at.Add(clockSkew).Before(m.Started)
+}
+
+// checkFollows refuses a file of the way that was archived before the backup began. The backup
+// has all transactions that its group had then. Those that it lacks are of another state
+// of the data, and have numbers that the group has used again.
+func checkFollows(f binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, t target) error {
+	at := f.Stored
+	if !from.Has(f.LastGTID) && !f.Last.IsZero() && f.Last.Before(at) {
+		at = f.Last
+	}
+	if !isOlder(at, m) {
+		return nil
+	}
+	return refuseOlder(f.Transactions.Subtract(from).String(), "in "+f.String()+" of the archive", at, m, t)
+}
+
+func refuseOlder(lacks, where string, at time.Time, m backup.Manifest, t target) error {
+	return newPermanent("spec.restore.target: the transactions %s %s are of %s, before the backup %s was begun at %s, and the backup lacks them: between the two the data was put back to an earlier state, or a clock was wrong. They are not applied. Check whether volumes of the cluster were replaced by older ones then. To continue to %s, name a backup that ended before %s; remove the target to restore the backup as it is",
+		lacks, where, at.Format(time.RFC3339), m.Backup, m.Started.Format(time.RFC3339), t.says, at.Format(time.RFC3339))
 }
 
 // describeLast says when the last transaction of a way was committed.
@@ -304,6 +337,9 @@ func (c *cut) pass(t binlog.Transaction) error {
 	case late:
 		c.size = t.Offset
 		return errReached
+	}
+	if isOlder(t.Committed, c.job.Manifest) {
+		return refuseOlder(t.GTID.String(), "of the archive", t.Committed, c.job.Manifest, c.target)
 	}
 	c.brings.Add(t.GTID)
 	c.last = t.Committed

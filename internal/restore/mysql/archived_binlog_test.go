@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/binlog"
 	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
 	"github.com/holdfast-db/holdfast/internal/restore"
@@ -97,6 +98,52 @@ func TestPlanWay(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// A backup has all that its group had when it began. What was archived before that and is not in
+// the backup is of a state that the data was put back from.
+func TestPlanWayRefusesWhatTheBackupShouldHave(t *testing.T) {
+	files := []binlogarchive.File{
+		archivedFile(t, "1", "", "N:1-20", 1, 20, 20),
+		archivedFile(t, "2", "N:1-20", "N:21-30", 21, 30, 30),
+		archivedFile(t, "3", "N:1-30", "N:31-40", 31, 40, 58), // of a bucket that was copied
+	}
+	latest, err := readTarget(v1alpha1.RestoreTarget{Latest: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, from string
+		begun      int
+		says       string
+	}{
+		{"it began before all of them", "N:1-20", 20, ""},
+		{"clocks differ by minutes", "N:1-20", 34, ""},
+		{"it began after a file was stored", "N:1-25", 40, "a/2"},
+		{"it has that file", "N:1-30", 40, ""},
+		{"it began after transactions were committed, whenever the file was stored", "N:1-30", 50, "a/3"},
+		{"it has all", "N:1-40", 50, ""},
+	} {
+		m := backup.Manifest{Backup: "nightly", Started: minute(c.begun)}
+		_, err := planWay(files, set(t, c.from), m, latest)
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.says != "" && (err == nil || !backup.InVain(err) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "put back to an earlier state")):
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// The index says when the last transaction was committed; each is compared as it is read.
+func TestPassRefusesWhatTheBackupShouldHave(t *testing.T) {
+	f := &follower{job: restore.Recovery{Manifest: backup.Manifest{Backup: "nightly", Started: minute(40)}}, from: set(t, "N:1-25"), planned: set(t, "N:1-25")}
+	for n, refused := range map[int64]bool{20: false, 26: true, 50: false} {
+		err := (&cut{follower: f}).pass(binlog.Transaction{GTID: mysqlgtid.GTID{UUID: source, Number: n}, Committed: minute(int(n))})
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "put back to an earlier state") {
+			t.Errorf("%d: %v", n, err)
+		}
 	}
 }
 
