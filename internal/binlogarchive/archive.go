@@ -59,6 +59,16 @@ func (a *Archive) ReadOwner(ctx context.Context) (logarchive.Owner, error) {
 	return logarchive.ReadOwner(ctx, a.Store, a.Prefix)
 }
 
+// RecordRefusal records that nothing more is ever stored in the archive; see ReadRefusal.
+func (a *Archive) RecordRefusal(ctx context.Context, why string) error {
+	return logarchive.RecordRefusal(ctx, a.Store, a.Prefix, why)
+}
+
+// ReadRefusal returns the Refusal that is recorded; nil where there is none.
+func (a *Archive) ReadRefusal(ctx context.Context) error {
+	return logarchive.ReadRefusal(ctx, a.Store, a.Prefix)
+}
+
 // ListGaps lists all that is known to be missing, the one that ended last at the end.
 func (a *Archive) ListGaps(ctx context.Context) ([]agentapi.ArchiveGap, error) {
 	return logarchive.ListGaps(ctx, a.Store, a.Prefix)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
@@ -16,6 +17,8 @@ import (
 // Names of objects beside those of the files.
 const (
 	ownerName = "owner"
+	// refusedName says why nothing more is ever stored.
+	refusedName = "refused"
 	// GapPrefix begins the records of what is missing.
 	GapPrefix = "gaps/"
 )
@@ -75,6 +78,28 @@ func ReadOwner(ctx context.Context, s *store.Store, prefix string) (o Owner, err
 		return o, Refuse("%s%s does not say whose archive it is: %v", prefix, ownerName, err)
 	}
 	return o, nil
+}
+
+// RecordRefusal records why nothing more is ever stored below a prefix. The first record counts.
+func RecordRefusal(ctx context.Context, s *store.Store, prefix, why string) error {
+	err := s.Create(ctx, prefix+refusedName, []byte(why+"\n"))
+	if errors.Is(err, store.ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// ReadRefusal returns why nothing more is stored below a prefix, as a Refusal; nil where nothing
+// is recorded.
+func ReadRefusal(ctx context.Context, s *store.Store, prefix string) error {
+	why, err := s.Get(ctx, prefix+refusedName)
+	switch {
+	case store.NotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	return &Refusal{strings.TrimSpace(string(why))}
 }
 
 // RecordGap records by a name what is missing for good. It may be recorded twice: the first

@@ -475,6 +475,62 @@ func TestDataThatWasPutBack(t *testing.T) {
 	w.expect("a1 a2", "", "N:1-4")
 }
 
+// Numbers that are used again may end where the archive does. Then no file that waits has one
+// that the archive ends with, and all that follows would seem to go on from there.
+func TestNumbersThatAreUsedAgain(t *testing.T) {
+	for _, cut := range []bool{true, false} {
+		w := newWorld(t)
+		a := newToyServer(t, "a", "")
+		first := w.member(a, plenty)
+		first.leads = true
+		for _, n := range []int64{2, 4, 5} {
+			a.write(n)
+			first.settle()
+		}
+
+		b := newToyServer(t, "b", "")
+		b.clock = b.clock.Add(time.Hour)
+		b.write(2)
+		_ = b.Rotate(t.Context())
+		second := w.member(b, 10_000)
+		b.write(4)
+		second.leads = true
+		if said := second.try(); said.Error == "" || !said.Permanent {
+			t.Errorf("before: %+v", said)
+		}
+		b.write(5)
+		if cut { // one file ends where the archive does; else it is still written
+			_ = b.Rotate(t.Context())
+			b.write(6)
+		}
+		want := "another transaction " + groupName + ":5"
+		if said := second.try(); !said.Permanent || !strings.Contains(said.Error, want) {
+			t.Errorf("cut %t: %+v", cut, said)
+		}
+		// It stays refused when the proof is discarded, and by other members.
+		for n := int64(7); n < 30; n += 2 {
+			b.write(n, n+1)
+			_ = b.Rotate(t.Context())
+			second.try()
+		}
+		if slices.Contains(b.names, "binlog.000002") {
+			t.Fatalf("nothing was discarded: %v", b.names)
+		}
+		second.restart()
+		if said := second.try(); !said.Permanent || !strings.Contains(said.Error, want) {
+			t.Errorf("cut %t, later: %+v", cut, said)
+		}
+		c := newToyServer(t, "c", b.executed.String())
+		third := w.member(c, plenty)
+		third.leads = true
+		c.write(40)
+		if said := third.try(); !said.Permanent || !strings.Contains(said.Error, want) {
+			t.Errorf("cut %t, on another member: %+v", cut, said)
+		}
+		w.expect("a1 a2 a3", "", "N:2:4-5")
+	}
+}
+
 // A group that a person had go on without its majority stores all that its members have, beside
 // what was lost.
 func TestGroupThatWentOn(t *testing.T) {

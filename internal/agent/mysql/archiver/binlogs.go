@@ -36,6 +36,8 @@ type binlogs struct {
 	cloned *mysqlgtid.Set
 	// begun is what the server had executed before the file that it writes.
 	begun mysqlgtid.Set
+	// newest is the file that the server writes.
+	newest string
 }
 
 var errNoBinlog = errors.New("the server has no binlog")
@@ -61,7 +63,8 @@ func (b *binlogs) listClosed(ctx context.Context, server Server, executed mysqlg
 	if err != nil {
 		return nil, err
 	}
-	b.begun = heads[names[len(names)-1]].Union(cloned)
+	b.newest = names[len(names)-1]
+	b.begun = heads[b.newest].Union(cloned)
 	files := make([]closedFile, len(names)-1)
 	for i := range files {
 		info, err := os.Stat(filepath.Join(b.dir, names[i]))

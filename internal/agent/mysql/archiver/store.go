@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -92,8 +93,9 @@ func (r *run) archive(ctx context.Context, place Place, state ServerState, close
 		}
 	}
 	if !r.listed {
+		local := localFiles{r.o.Log, r.dir, append(slices.Clone(closed), closedFile{name: r.newest, begin: r.begun, end: state.Executed})}
 		r.begin(ctx, func(ctx context.Context) (func(*run, time.Time) error, error) {
-			return listArchive(ctx, r.destination.archive, state)
+			return listArchive(ctx, r.destination.archive, state, local)
 		})
 		return
 	}
@@ -108,7 +110,10 @@ func (r *run) archive(ctx context.Context, place Place, state ServerState, close
 }
 
 // listArchive reads what the archive holds, and compares it with the server.
-func listArchive(ctx context.Context, archive *binlogarchive.Archive, state ServerState) (func(*run, time.Time) error, error) {
+func listArchive(ctx context.Context, archive *binlogarchive.Archive, state ServerState, local localFiles) (func(*run, time.Time) error, error) {
+	if err := archive.ReadRefusal(ctx); err != nil {
+		return nil, err
+	}
 	gaps, err := archive.ListGaps(ctx)
 	if err != nil {
 		return nil, err
@@ -123,6 +128,9 @@ func listArchive(ctx context.Context, archive *binlogarchive.Archive, state Serv
 	}
 	if lost := held.Subtract(state.Executed); !lost.IsEmpty() {
 		return nil, logarchive.Refuse("the archive at %s holds the transactions %s, which this group does not have: its data was put back to an earlier state. They would be taken for new ones of the same numbers. Name another backup.destination", archive.Prefix, lost)
+	}
+	if err := local.compare(files); err != nil {
+		return nil, recordRefusal(ctx, archive, err)
 	}
 	return func(r *run, _ time.Time) error {
 		r.files, r.listed = files, true
@@ -162,7 +170,7 @@ type upload struct {
 func (u upload) store(ctx context.Context) (func(*run, time.Time) error, error) {
 	described, err := u.describe()
 	if err != nil {
-		return nil, err
+		return nil, recordRefusal(ctx, u.archive, err)
 	}
 	var gap *agentapi.ArchiveGap
 	if missing := u.file.begin.Subtract(binlogarchive.Reach(u.files, u.executed)); len(u.files) > 0 && !missing.IsEmpty() {
@@ -194,17 +202,12 @@ func (u upload) describe() (binlogarchive.File, error) {
 		return binlogarchive.File{}, fmt.Errorf("open binlog %s: %w", u.file.name, err)
 	}
 	defer file.Close()
-	committed := map[mysqlgtid.GTID]time.Time{}
-	for _, f := range u.files {
-		committed[f.LastGTID] = f.Last
-	}
+	archived := listLast(u.files)
 	var last binlog.Transaction
 	summary, err := binlog.Scan(file, func(t binlog.Transaction) error {
-		if at, is := committed[t.GTID]; is && !at.Equal(t.Committed) {
-			return logarchive.Refuse("the archive holds another transaction %s than this database has: the data was put back to an earlier state. Name another backup.destination", t.GTID)
-		}
 		last = t
-		return nil
+		_, err := archived.compare(t)
+		return err
 	})
 	if err != nil {
 		return binlogarchive.File{}, fmt.Errorf("read binlog %s: %w", u.file.name, err)
