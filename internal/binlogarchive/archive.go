@@ -77,7 +77,31 @@ func (a *Archive) ListGaps(ctx context.Context) ([]agentapi.ArchiveGap, error) {
 // RecordGap records transactions that are missing before a file. The first record of a
 // file counts.
 func (a *Archive) RecordGap(ctx context.Context, before Name, gap agentapi.ArchiveGap) error {
-	return logarchive.RecordGap(ctx, a.Store, a.Prefix, strings.ReplaceAll(before.String(), "/", "-"), gap)
+	return logarchive.RecordGap(ctx, a.Store, a.Prefix, gapName(before), gap)
+}
+
+func gapName(before Name) string { return strings.ReplaceAll(before.String(), "/", "-") }
+
+// GapRecords are the files before which a gap is recorded.
+type GapRecords map[string]bool
+
+// Has says whether a gap is recorded before a file.
+func (g GapRecords) Has(before Name) bool { return g[gapName(before)] }
+
+// Add takes in that a gap is recorded before a file.
+func (g GapRecords) Add(before Name) { g[gapName(before)] = true }
+
+// ListGapRecords lists before which files a gap is recorded.
+func (a *Archive) ListGapRecords(ctx context.Context) (GapRecords, error) {
+	names, err := logarchive.ListGapNames(ctx, a.Store, a.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	g := GapRecords{}
+	for _, name := range names {
+		g[name] = true
+	}
+	return g, nil
 }
 
 // Name of a file: of the server that wrote it, and what that calls it.

@@ -96,16 +96,33 @@ func sortFiles(files []File) {
 	})
 }
 
-// Reach is all that the archive knows of that a server has executed, too: what it holds, and
-// what came before that or is known to be missing. What a server had executed before a file
-// that is stored next must be a part of that. Files with transactions that the server
-// has not do not count: they are of a group that lost its majority.
-func Reach(files []File, executed mysqlgtid.Set) mysqlgtid.Set {
-	var reach mysqlgtid.Set
+// FindReach is how far the archive leads without a gap that is not recorded: all that it holds up
+// to there, what came before that, and what is recorded as missing. What a server had
+// executed before a file that is stored next must be a part of that. Files with
+// transactions that the server has not do not count: they are of a group that lost its
+// majority. The gap is the one that is not recorded; nil for none.
+func FindReach(files []File, executed mysqlgtid.Set, recorded GapRecords) (reach mysqlgtid.Set, gap *Gap) {
+	left := slices.DeleteFunc(slices.Clone(files), func(f File) bool { return !executed.Contains(f.History()) })
+	sortFiles(left)
+	for len(left) > 0 {
+		next := slices.IndexFunc(left, func(f File) bool { return reach.Contains(f.Before) })
+		if next < 0 {
+			if next = 0; !reach.IsEmpty() && !recorded.Has(left[0].Name) {
+				return reach, &Gap{left[0].Before.Subtract(reach), left[0]}
+			}
+		}
+		reach = reach.Union(left[next].History())
+		left = slices.Delete(left, next, next+1)
+	}
+	return reach, nil
+}
+
+// FindHeld is what the archive holds of that a server has executed, too. See FindReach.
+func FindHeld(files []File, executed mysqlgtid.Set) (held mysqlgtid.Set) {
 	for _, f := range files {
-		if history := f.History(); executed.Contains(history) {
-			reach = reach.Union(history)
+		if executed.Contains(f.History()) {
+			held = held.Union(f.Transactions)
 		}
 	}
-	return reach
+	return held
 }

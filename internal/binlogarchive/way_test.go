@@ -128,17 +128,43 @@ func TestListSurplus(t *testing.T) {
 			}
 		}
 		all := setOf(t, "N:1-1000")
-		if before, after := Reach(files, all), Reach(left, all); !before.IsEqual(after) {
+		if before, after := reach(files, all), reach(left, all); !before.IsEqual(after) {
 			t.Errorf("%s: the archive reached %s, and reaches %s", c.name, before, after)
 		}
 	}
+}
+
+// A file that was lost from the middle is not reached over by those behind it, unless that is
+// recorded.
+func TestReachEndsBeforeAHole(t *testing.T) {
+	files := filesOf(t, []string{"a 1: N:1-10 > N:11-20", "a 3: N:1-30 > N:31-40", "b 1: N:1-35 > N:36-50", "b 3: N:1-60 > N:61-70"})
+	for _, c := range []struct{ recorded, want string }{
+		{"", "N:1-20"}, {"a3", "N:1-50"}, {"b3", "N:1-20"}, {"a3 b3", "N:1-70"},
+	} {
+		recorded := GapRecords{}
+		for _, f := range files {
+			if strings.Contains(c.recorded, namesOf([]File{f})) {
+				recorded.Add(f.Name)
+			}
+		}
+		got, gap := FindReach(files, setOf(t, "N:1-80"), recorded)
+		if !got.IsEqual(setOf(t, c.want)) || (gap == nil) != (c.want == "N:1-70") {
+			t.Errorf("with gaps before %q it reaches %s, %+v", c.recorded, got, gap)
+		}
+	}
+}
+
+// reach is FindReach without a record of a gap.
+func reach(files []File, executed mysqlgtid.Set) mysqlgtid.Set {
+	got, _ := FindReach(files, executed, nil)
+	return got
 }
 
 // What a server has not executed is not its archive's, and what such a file begins with neither.
 func TestReach(t *testing.T) {
 	files := filesOf(t, []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30"})
 	for executed, want := range map[string]string{"N:1-40": "N:1-30", "N:1-25": "N:1-20", "N:1-5": "", "M:1": ""} {
-		if got := Reach(files, setOf(t, executed)); !got.IsEqual(setOf(t, want)) {
+		if got := reach(files, setOf(t, executed)); !got.IsEqual(setOf(t, want)) {
 			t.Errorf("with %s it reaches %s", executed, got)
 		}
 	}

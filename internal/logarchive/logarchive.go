@@ -116,6 +116,19 @@ func RecordGap(ctx context.Context, s *store.Store, prefix, name string, gap age
 	return err
 }
 
+// ListGapNames lists the names by which gaps are recorded.
+func ListGapNames(ctx context.Context, s *store.Store, prefix string) ([]string, error) {
+	all, err := s.List(ctx, prefix+GapPrefix)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(all))
+	for i, o := range all {
+		names[i] = strings.TrimPrefix(o.Key, prefix+GapPrefix)
+	}
+	return names, nil
+}
+
 // ListGaps lists all that is known to be missing, the one that ended last at the end.
 func ListGaps(ctx context.Context, s *store.Store, prefix string) ([]agentapi.ArchiveGap, error) {
 	all, err := s.List(ctx, prefix+GapPrefix)

@@ -146,11 +146,12 @@ func (a *archived) awaitArchived(t *testing.T) []binlogarchive.File {
 	defer s.Close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		files, err := (&binlogarchive.Archive{Store: s, Prefix: agentapi.ArchivePrefix("shop", "orders", "c-1")}).ListFiles(t.Context())
-		if err == nil && binlogarchive.Reach(files, executed).Contains(executed) {
+		reach, _ := binlogarchive.FindReach(files, executed, nil)
+		if err == nil && reach.Contains(executed) {
 			return files
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the archive reaches %s of %s: %v", binlogarchive.Reach(files, executed), executed, err)
+			t.Fatalf("the archive reaches %s of %s: %v", reach, executed, err)
 		}
 	}
 }

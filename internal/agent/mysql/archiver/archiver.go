@@ -146,6 +146,10 @@ type run struct {
 	// files are those of the archive; listed says that they were read since the member leads.
 	files  []binlogarchive.File
 	listed bool
+	// held is what they have of the server's transactions, and recorded which gaps the archive
+	// has a record of.
+	held     mysqlgtid.Set
+	recorded binlogarchive.GapRecords
 	// job is the file that is being stored; nil for none.
 	job *job
 	// retry is when the next try is due, after so long a pause.
@@ -219,7 +223,7 @@ func (r *run) look(ctx context.Context) error {
 func (r *run) forgetPlace() {
 	r.cancelJob()
 	r.close()
-	r.known, r.listed, r.files = known{}, false, nil
+	r.known, r.listed, r.files, r.held = known{}, false, nil, mysqlgtid.Set{}
 	r.gap, r.openGap, r.trouble = nil, nil, trouble{}
 	r.report(nil)
 }
@@ -254,7 +258,7 @@ func (r *run) takeRole(primary bool) {
 	}
 	r.primary = primary
 	r.cancelJob()
-	r.listed, r.files, r.last, r.lastAt = false, nil, "", time.Time{}
+	r.listed, r.files, r.held, r.last, r.lastAt = false, nil, mysqlgtid.Set{}, "", time.Time{}
 	r.gap, r.openGap, r.trouble, r.retry, r.pause = nil, nil, trouble{}, time.Time{}, 0
 	r.rotatedAt = time.Time{}
 }
@@ -285,13 +289,14 @@ func (r *run) learnReach(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	r.known.held = true
 	return r.known.set(reach)
 }
 
 // listWaiting lists the files that the archive is not known to have.
 func (r *run) listWaiting(closed []closedFile) (waiting []closedFile) {
 	for _, f := range closed {
-		if !f.isEmpty() && !r.known.reach.Contains(f.end) {
+		if !f.isEmpty() && !r.known.reach.Contains(f.end) && !r.held.Contains(f.end.Subtract(f.begin)) {
 			waiting = append(waiting, f)
 		}
 	}

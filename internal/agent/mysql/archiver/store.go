@@ -104,7 +104,8 @@ func (r *run) archive(ctx context.Context, place Place, state ServerState, close
 		return
 	}
 	upload := upload{
-		archive: r.destination.archive, dir: r.dir, server: state.UUID, file: waiting[0], files: r.files, executed: state.Executed, last: r.findLast(),
+		archive: r.destination.archive, dir: r.dir, server: state.UUID, file: waiting[0], files: slices.Clone(r.files), executed: state.Executed, last: r.findLast(),
+		recorded: r.recorded, lostAll: len(r.files) == 0 && r.known.held,
 	}
 	r.begin(ctx, upload.store)
 }
@@ -115,6 +116,10 @@ func listArchive(ctx context.Context, archive *binlogarchive.Archive, state Serv
 		return nil, err
 	}
 	gaps, err := archive.ListGaps(ctx)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := archive.ListGapRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,14 +138,23 @@ func listArchive(ctx context.Context, archive *binlogarchive.Archive, state Serv
 		return nil, recordRefusal(ctx, archive, err)
 	}
 	return func(r *run, _ time.Time) error {
-		r.files, r.listed = files, true
+		r.files, r.recorded, r.listed = files, recorded, true
+		r.held = binlogarchive.FindHeld(files, state.Executed)
 		if len(gaps) > 0 {
 			r.gap = &gaps[len(gaps)-1]
 		}
 		if len(files) == 0 {
+			if r.known.held { // and has lost it all: what is left here is stored again
+				return r.known.set(local.files[0].begin)
+			}
 			return nil
 		}
-		return r.known.set(binlogarchive.Reach(files, state.Executed))
+		reach, gap := binlogarchive.FindReach(files, state.Executed, recorded)
+		if gap != nil {
+			r.o.Log.Error("the archive has lost binlogs: they are stored again if they are still here, and are a gap otherwise", "missing", gap.Missing.String(), "before", gap.Next.String())
+		}
+		r.known.held = true
+		return r.known.set(reach)
 	}, nil
 }
 
@@ -164,6 +178,10 @@ type upload struct {
 	files    []binlogarchive.File
 	last     binlogarchive.File
 	executed mysqlgtid.Set
+	// recorded are the gaps that are recorded. lostAll says that the archive held files, and
+	// holds none.
+	recorded binlogarchive.GapRecords
+	lostAll  bool
 }
 
 // store records what is missing before the file, and stores it.
@@ -172,14 +190,9 @@ func (u upload) store(ctx context.Context) (func(*run, time.Time) error, error) 
 	if err != nil {
 		return nil, recordRefusal(ctx, u.archive, err)
 	}
-	var gap *agentapi.ArchiveGap
-	if missing := u.file.begin.Subtract(binlogarchive.Reach(u.files, u.executed)); len(u.files) > 0 && !missing.IsEmpty() {
-		first, _ := missing.First()
-		last, _ := missing.Last()
-		gap = &agentapi.ArchiveGap{From: first.String(), To: last.String(), After: u.last.String(), Begun: u.last.Last, Ended: time.Now().UTC()}
-		if err := u.archive.RecordGap(ctx, described.Name, *gap); err != nil {
-			return nil, err
-		}
+	gap, err := u.recordGaps(ctx, described.Name)
+	if err != nil {
+		return nil, err
 	}
 	file, err := os.Open(filepath.Join(u.dir, u.file.name))
 	if err != nil {
@@ -190,7 +203,35 @@ func (u upload) store(ctx context.Context) (func(*run, time.Time) error, error) 
 	if err != nil {
 		return nil, err
 	}
-	return func(r *run, now time.Time) error { return r.recordStored(stored, gap, now) }, nil
+	return func(r *run, now time.Time) error { return r.recordStored(stored, u.executed, gap, now) }, nil
+}
+
+// recordGaps records what is missing before the file, and before files that the archive holds. It
+// returns the last one; nil for none.
+func (u upload) recordGaps(ctx context.Context, name binlogarchive.Name) (last *agentapi.ArchiveGap, err error) {
+	if len(u.files) == 0 && !u.lostAll {
+		return nil, nil //nolint:nilnil // nothing is missing before the first file
+	}
+	for {
+		reach, hole := binlogarchive.FindReach(u.files, u.executed, u.recorded)
+		missing, before := u.file.begin.Subtract(reach), name
+		if missing.IsEmpty() {
+			return last, nil
+		}
+		if hole != nil { // no binlog is left that has it: the oldest one is stored first
+			missing, before = hole.Missing, hole.Next.Name
+		}
+		from, _ := missing.First()
+		to, _ := missing.Last()
+		last = &agentapi.ArchiveGap{From: from.String(), To: to.String(), After: u.last.String(), Begun: u.last.Last, Ended: time.Now().UTC()}
+		if len(u.files) == 0 {
+			last.After = ""
+		}
+		if err := u.archive.RecordGap(ctx, before, *last); err != nil || before == name {
+			return last, err
+		}
+		u.recorded.Add(before)
+	}
 }
 
 // describe reads the file. Where another member's file ends with a transaction that is in this
@@ -219,14 +260,20 @@ func (u upload) describe() (binlogarchive.File, error) {
 }
 
 // recordStored takes in that a file is stored, and what is missing before it; nil for nothing.
-func (r *run) recordStored(f binlogarchive.File, gap *agentapi.ArchiveGap, now time.Time) error {
+func (r *run) recordStored(f binlogarchive.File, executed mysqlgtid.Set, gap *agentapi.ArchiveGap, now time.Time) error {
 	f.Stored = now
 	r.files = append(r.files, f)
+	if gap != nil {
+		r.recorded.Add(f.Name)
+	}
+	r.held = r.held.Union(f.Transactions)
 	r.last, r.lastAt = f.String(), now.UTC()
 	r.count(func(c *Counts) { c.Archived++ })
 	if gap != nil {
 		r.gap = gap
 	}
 	r.openGap = nil
-	return r.known.add(f.History())
+	r.known.held = true
+	reach, _ := binlogarchive.FindReach(r.files, executed, r.recorded)
+	return r.known.add(reach)
 }
