@@ -126,6 +126,11 @@ type File struct {
 	Parts  int
 	// Stored is when the store took the index, by the clock of the store.
 	Stored time.Time
+	// Group is the name under which the group numbered transactions when the file was stored.
+	// Lineage counts those names from 0: it has another one after a person had it go on without
+	// members.
+	Group   string
+	Lineage int
 }
 
 // History is what the server had executed when it ended the file.
@@ -145,6 +150,8 @@ type index struct {
 	Size         int64     `json:"size"`
 	SHA256       string    `json:"sha256"`
 	Parts        int       `json:"parts"`
+	Group        string    `json:"group,omitempty"`
+	Lineage      int       `json:"lineage"`
 }
 
 const (
@@ -161,7 +168,7 @@ func (a *Archive) partKey(n Name, part int) string {
 func renderIndex(f File) ([]byte, error) {
 	data, err := json.MarshalIndent(index{
 		Format: indexFormat, Before: f.Before.String(), Transactions: f.Transactions.String(), First: f.First, Last: f.Last, LastGTID: f.LastGTID.String(),
-		Size: f.Size, SHA256: f.SHA256, Parts: f.Parts,
+		Size: f.Size, SHA256: f.SHA256, Parts: f.Parts, Group: f.Group, Lineage: f.Lineage,
 	}, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("render the index: %w", err)
@@ -177,7 +184,7 @@ func parseIndex(n Name, data []byte) (File, error) {
 	if i.Format != indexFormat {
 		return File{}, fmt.Errorf("it has the format %d, which this version of Holdfast does not know: use a newer one", i.Format)
 	}
-	f := File{Name: n, First: i.First, Last: i.Last, Size: i.Size, SHA256: i.SHA256, Parts: i.Parts}
+	f := File{Name: n, First: i.First, Last: i.Last, Size: i.Size, SHA256: i.SHA256, Parts: i.Parts, Group: i.Group, Lineage: i.Lineage}
 	var err error
 	if f.Before, err = mysqlgtid.Parse(i.Before); err != nil {
 		return File{}, err

@@ -61,16 +61,38 @@ func FindWay(files []File, from mysqlgtid.Set) Way {
 	return w
 }
 
-// findLine is the history that the group went on with: of several that lead to different ends,
-// the one that was stored last. One primary alone stores files at a time, so another end
-// is of a group that lost its majority.
-func findLine(files []File) mysqlgtid.Set {
-	ends := listEnds(files)
-	if len(ends) == 0 {
-		return mysqlgtid.Set{}
+// findLine is the history that the group went on with: that of all files of the newest lineage. A
+// group that lost its majority has an older one. When the store took a file says nothing: a
+// bucket may have been copied.
+func findLine(files []File) (line mysqlgtid.Set) {
+	newest := 0
+	for _, f := range files {
+		newest = max(newest, f.Lineage)
 	}
-	newest := slices.MaxFunc(ends, func(a, b File) int { return a.Stored.Compare(b.Stored) })
-	return newest.History()
+	for _, f := range files {
+		if f.Lineage == newest {
+			line = line.Union(f.History())
+		}
+	}
+	return line
+}
+
+// FindLineage is the lineage of a group by its name: that of its files, or the next one. Where the
+// name is known and has no file any more, others have gone on under a newer name: then it
+// is the oldest.
+func FindLineage(files []File, group string) int {
+	next, known := 0, false
+	for _, f := range files {
+		if f.Group == group {
+			return f.Lineage
+		}
+		next = max(next, f.Lineage+1)
+		known = known || !f.History().Only(group).IsEmpty()
+	}
+	if known {
+		return 0
+	}
+	return next
 }
 
 // listEnds are the files behind which no other one goes on.

@@ -28,8 +28,12 @@ func fileOf(t *testing.T, text string, place int) File {
 	name, sets, _ := strings.Cut(text, ": ")
 	before, has, _ := strings.Cut(sets, ">")
 	server, number, _ := strings.Cut(name, " ")
+	lineage := 0
+	if strings.Contains(text, "M:") {
+		lineage = 1
+	}
 	return File{
-		Name: Name{server, "binlog.00000" + number}, Before: setOf(t, before), Transactions: setOf(t, has),
+		Lineage: lineage, Name: Name{server, "binlog.00000" + number}, Before: setOf(t, before), Transactions: setOf(t, has),
 		Stored: time.Unix(int64(place), 0),
 	}
 }
@@ -89,6 +93,46 @@ func TestFindWay(t *testing.T) {
 			if namesOf(w.Files) != c.way || !w.End.IsEqual(setOf(t, c.end)) || missing != names.Replace(c.missing) || namesOf(w.Beside) != c.beside || w.Left != c.left {
 				t.Errorf("%s: way %s to %s, missing %q, beside %s, left %t", c.name, namesOf(w.Files), w.End, missing, namesOf(w.Beside), w.Left)
 			}
+		}
+	}
+}
+
+// Which history the group went on with does not depend on when the store took a file: a bucket
+// may be copied in any order, and a member that was paused may end its upload late.
+func TestLineOfFilesThatWereStoredInAnyOrder(t *testing.T) {
+	files := filesOf(t, []string{"b 1: N:1-18 > N:19-25", "b 2: N:1-25 > M:1-5", "a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30"})
+	files[0].Lineage, files[1].Lineage = 1, 1
+	w := FindWay(files, setOf(t, "N:1-10"))
+	if namesOf(w.Files) != "a1 b1 b2" || namesOf(w.Beside) != "a2" || w.Left || w.Gap != nil {
+		t.Errorf("way %s, beside %s, left %t, %+v", namesOf(w.Files), namesOf(w.Beside), w.Left, w.Gap)
+	}
+	if w := FindWay(files, setOf(t, "N:1-25,M:1-3")); w.Left || namesOf(w.Files) != "b2" {
+		t.Errorf("a backup of the group as it is: left %t, way %s", w.Left, namesOf(w.Files))
+	}
+	// All files of one group are of one history, also where none of them ends with all of it.
+	files = filesOf(t, []string{"a 1: N:1-10 > N:11-19:21", "b 1: N:1-10 > N:11-20"})
+	if w := FindWay(files, setOf(t, "N:1-10")); len(w.Beside) != 0 || !w.End.IsEqual(setOf(t, "N:1-21")) {
+		t.Errorf("beside %s, to %s", namesOf(w.Beside), w.End)
+	}
+}
+
+func TestFindLineage(t *testing.T) {
+	n, m := strings.TrimSuffix(names.Replace("N:"), ":"), strings.TrimSuffix(names.Replace("M:"), ":")
+	of := func(text, group string, lineage int) File {
+		f := fileOf(t, text, 0)
+		f.Group, f.Lineage = group, lineage
+		return f
+	}
+	a1, b1 := of("a 1: > N:1-10", n, 0), of("b 1: N:1-8 > N:9,M:1", m, 1)
+	for _, c := range []struct {
+		files []File
+		group string
+		want  int
+	}{
+		{nil, n, 0}, {[]File{a1}, n, 0}, {[]File{a1}, m, 1}, {[]File{a1, b1}, m, 1}, {[]File{b1, a1}, n, 0}, {[]File{b1}, n, 0}, {[]File{a1, b1}, "another", 2},
+	} {
+		if got := FindLineage(c.files, c.group); got != c.want {
+			t.Errorf("%s in %s has %d, not %d", c.group, namesOf(c.files), got, c.want)
 		}
 	}
 }

@@ -601,8 +601,19 @@ func TestGroupThatWentOn(t *testing.T) {
 	b.write(1, 2)
 	said := second.settle()
 	files, text := w.files()
-	way := binlogarchive.FindWay(files, parse(t, ""))
-	if text != "a1 a2 b1" || said.Error != "" || way.Gap != nil || !way.End.IsEqual(b.executed) || len(way.Beside) != 1 {
+	way, executed := binlogarchive.FindWay(files, parse(t, "")), b.executed
+	for _, f := range files {
+		if want := map[string]int{"a": 0, "b": 1}[f.Server]; f.Lineage != want || f.Group == "" {
+			t.Errorf("%s has the lineage %d, of %q", f.Name, f.Lineage, f.Group)
+		}
+	}
+	second.restart()
+	b.write(3)
+	second.settle()
+	if after, _ := w.files(); len(after) != 4 || slices.ContainsFunc(after, func(f binlogarchive.File) bool { return f.Server == "b" && f.Lineage != 1 }) {
+		t.Errorf("%+v", after)
+	}
+	if text != "a1 a2 b1" || said.Error != "" || way.Gap != nil || !way.End.IsEqual(executed) || len(way.Beside) != 1 {
 		t.Errorf("%s leads to %s, %+v", text, way.End, said)
 	}
 }

@@ -105,7 +105,7 @@ func (r *run) archive(ctx context.Context, place Place, state ServerState, close
 	}
 	upload := upload{
 		archive: r.destination.archive, dir: r.dir, server: state.UUID, file: waiting[0], files: slices.Clone(r.files), executed: state.Executed, last: r.findLast(),
-		recorded: r.recorded, lostAll: len(r.files) == 0 && r.known.held,
+		recorded: r.recorded, group: state.Group, lostAll: len(r.files) == 0 && r.known.held,
 	}
 	r.begin(ctx, upload.store)
 }
@@ -173,6 +173,7 @@ type upload struct {
 	archive *binlogarchive.Archive
 	dir     string
 	server  string
+	group   string
 	file    closedFile
 	// files of the archive, and the newest of them.
 	files    []binlogarchive.File
@@ -256,6 +257,7 @@ func (u upload) describe() (binlogarchive.File, error) {
 	return binlogarchive.File{
 		Name: binlogarchive.Name{Server: u.server, File: u.file.name}, Before: u.file.begin, Transactions: summary.Transactions,
 		First: summary.First, Last: summary.Last, LastGTID: last.GTID, Size: summary.Size,
+		Group: u.group, Lineage: binlogarchive.FindLineage(u.files, u.group),
 	}, nil
 }
 
