@@ -35,6 +35,8 @@ type Summary struct {
 	// First and Last are when the first and the last of the transactions in the file were
 	// committed, in its order; zero for none. See Transaction.Committed.
 	First, Last time.Time
+	// Earliest and Latest are the extremes of all of them.
+	Earliest, Latest time.Time
 	// Size of what is whole, in bytes: behind it a truncated file has a part of an event or of
 	// a transaction.
 	Size int64
@@ -230,6 +232,12 @@ func (s *scanner) endTransaction() error {
 	s.open = nil
 	if s.summary.First.IsZero() {
 		s.summary.First = t.Committed
+	}
+	if s.summary.Earliest.IsZero() || t.Committed.Before(s.summary.Earliest) {
+		s.summary.Earliest = t.Committed
+	}
+	if t.Committed.After(s.summary.Latest) {
+		s.summary.Latest = t.Committed
 	}
 	s.summary.Last, s.summary.Size = t.Committed, s.at
 	s.found.Add(t.GTID)

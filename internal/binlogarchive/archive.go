@@ -119,7 +119,9 @@ type File struct {
 	// First and Last are when the first and the last of them were committed, in the order of
 	// the file, by the clock of the primary that took them. LastGTID is the last one.
 	First, Last time.Time
-	LastGTID    mysqlgtid.GTID
+	// Earliest and Latest are the extremes of all of them: a clock may have been set back.
+	Earliest, Latest time.Time
+	LastGTID         mysqlgtid.GTID
 	// Size and SHA256 of the file, which is cut into so many parts.
 	Size   int64
 	SHA256 string
@@ -146,6 +148,8 @@ type index struct {
 	Transactions string    `json:"transactions"`
 	First        time.Time `json:"first"`
 	Last         time.Time `json:"last"`
+	Earliest     time.Time `json:"earliest,omitzero"`
+	Latest       time.Time `json:"latest,omitzero"`
 	LastGTID     string    `json:"lastGTID"`
 	Size         int64     `json:"size"`
 	SHA256       string    `json:"sha256"`
@@ -167,7 +171,7 @@ func (a *Archive) partKey(n Name, part int) string {
 
 func renderIndex(f File) ([]byte, error) {
 	data, err := json.MarshalIndent(index{
-		Format: indexFormat, Before: f.Before.String(), Transactions: f.Transactions.String(), First: f.First, Last: f.Last, LastGTID: f.LastGTID.String(),
+		Format: indexFormat, Before: f.Before.String(), Transactions: f.Transactions.String(), First: f.First, Last: f.Last, Earliest: f.Earliest, Latest: f.Latest, LastGTID: f.LastGTID.String(),
 		Size: f.Size, SHA256: f.SHA256, Parts: f.Parts, Group: f.Group, Lineage: f.Lineage,
 	}, "", " ")
 	if err != nil {
@@ -184,7 +188,7 @@ func parseIndex(n Name, data []byte) (File, error) {
 	if i.Format != indexFormat {
 		return File{}, fmt.Errorf("it has the format %d, which this version of Holdfast does not know: use a newer one", i.Format)
 	}
-	f := File{Name: n, First: i.First, Last: i.Last, Size: i.Size, SHA256: i.SHA256, Parts: i.Parts, Group: i.Group, Lineage: i.Lineage}
+	f := File{Name: n, First: i.First, Last: i.Last, Earliest: i.Earliest, Latest: i.Latest, Size: i.Size, SHA256: i.SHA256, Parts: i.Parts, Group: i.Group, Lineage: i.Lineage}
 	var err error
 	if f.Before, err = mysqlgtid.Parse(i.Before); err != nil {
 		return File{}, err

@@ -32,6 +32,8 @@ func describe(t *testing.T, text string, content []byte) File {
 	t.Helper()
 	f := fileOf(t, text, 0)
 	f.First, f.Last = time.UnixMicro(1_700_000_000_123_456).UTC(), time.UnixMicro(1_700_000_001_123_456).UTC()
+	f.Latest = f.Last.Add(time.Second)
+	f.Lineage, f.Group = 3, "g"
 	f.LastGTID, _ = f.Transactions.Last()
 	f.Size, f.Stored = int64(len(content)), time.Time{}
 	return f
@@ -66,7 +68,7 @@ func TestStoreAndRead(t *testing.T) {
 	}
 	f := files[0]
 	if f.Name != stored.Name || f.Parts != 3 || f.Size != int64(len(content)) || !f.Before.IsEqual(stored.Before) || !f.Transactions.IsEqual(stored.Transactions) ||
-		!f.First.Equal(stored.First) || !f.Last.Equal(stored.Last) || f.LastGTID != stored.LastGTID || f.Stored.IsZero() {
+		f.Lineage != 3 || f.Group != "g" || !f.Latest.Equal(stored.Latest) || !f.First.Equal(stored.First) || !f.Last.Equal(stored.Last) || f.LastGTID != stored.LastGTID || f.Stored.IsZero() {
 		t.Errorf("%+v, not %+v", f, stored)
 	}
 	var got bytes.Buffer

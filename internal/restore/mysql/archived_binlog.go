@@ -59,7 +59,18 @@ func (t target) mayBeIn(f binlogarchive.File) bool {
 	if t.gtid != nil {
 		return f.Transactions.Has(*t.gtid)
 	}
-	return f.Last.After(t.time) || f.First.After(t.time)
+	return latestOf(f).After(t.time)
+}
+
+// latestOf is when the latest transaction of a file was committed, as far as its index says.
+func latestOf(f binlogarchive.File) time.Time {
+	latest := f.Latest
+	for _, at := range []time.Time{f.First, f.Last} {
+		if at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
 }
 
 // EndsBefore implements restore.Engine.
@@ -125,7 +136,7 @@ func findWay(ctx context.Context, archive *binlogarchive.Archive, m backup.Manif
 // planWay leaves out of a way what follows the target.
 func planWay(files []binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, t target) (binlogarchive.Way, error) {
 	for _, f := range files {
-		if !t.time.IsZero() && f.First.After(t.time) && from.Contains(f.Transactions) && !f.Transactions.IsEmpty() {
+		if !t.time.IsZero() && latestOf(f).After(t.time) && from.Contains(f.Transactions) && !f.Transactions.IsEmpty() {
 			return binlogarchive.Way{}, newPermanent("spec.restore.target: %s lies before the end of the backup %s, by what the binlog itself says: name an older backup", t.says, m.Backup)
 		}
 	}

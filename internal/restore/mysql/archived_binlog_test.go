@@ -50,6 +50,7 @@ func TestPlanWay(t *testing.T) {
 	}
 	lost := append([]binlogarchive.File{}, files[:3]...)
 	lost = append(lost, archivedFile(t, "9", "N:1-25", "M:1-5", 31, 35, 40))
+	lost[3].Lineage = 1
 	cases := []struct {
 		name   string
 		files  []binlogarchive.File
@@ -144,6 +145,31 @@ func TestPassRefusesWhatTheBackupShouldHave(t *testing.T) {
 		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "put back to an earlier state") {
 			t.Errorf("%d: %v", n, err)
 		}
+	}
+}
+
+// The clock of a primary may have been ahead of the next one's: then later transactions stand
+// before earlier ones, and a backup that has them does not lead to a time between.
+func TestPlanWayComparesTheLatestTransaction(t *testing.T) {
+	early := archivedFile(t, "1", "", "N:1-20", 1, 12, 20)
+	early.Latest = minute(20)
+	late := archivedFile(t, "2", "N:1-20", "N:21-30", 13, 30, 31)
+	late.Latest = minute(30)
+	target, err := readTarget(at(15))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := backup.Manifest{Backup: "nightly"}
+	if _, err := planWay([]binlogarchive.File{early, late}, set(t, "N:1-20"), m, target); err == nil || !backup.InVain(err) || !strings.Contains(err.Error(), "lies before the end of the backup") {
+		t.Errorf("a backup with later transactions: %v", err)
+	}
+	if way, err := planWay([]binlogarchive.File{early, late}, set(t, ""), m, target); err != nil || len(way.Files) != 1 {
+		t.Errorf("%d files, %v", len(way.Files), err)
+	}
+	// Last is later than the target, and First is not.
+	spans := archivedFile(t, "1", "", "N:1-20", 1, 20, 20)
+	if _, err := planWay([]binlogarchive.File{spans, late}, set(t, "N:1-20"), m, target); err == nil || !strings.Contains(err.Error(), "lies before the end of the backup") {
+		t.Errorf("a file that spans the target: %v", err)
 	}
 }
 

@@ -583,6 +583,24 @@ func TestFileThatTheStoreHasLost(t *testing.T) {
 	}
 }
 
+// The index says when the earliest and the latest transaction were committed, wherever those are.
+func TestIndexHasTheExtremesOfTheClock(t *testing.T) {
+	w := newWorld(t)
+	toy := newToyServer(t, "a", "")
+	m := w.member(toy, plenty)
+	m.leads = true
+	start := toy.clock
+	for i, ahead := range []int{10, 0, 60, 5} {
+		toy.clock = start.Add(time.Duration(ahead) * time.Minute)
+		toy.write(int64(i + 1))
+	}
+	m.settle()
+	files, text := w.files()
+	if text != "a1" || !files[0].Earliest.Equal(start.Add(2*time.Second)) || !files[0].Latest.Equal(start.Add(time.Hour+3*time.Second)) || !files[0].First.Equal(start.Add(10*time.Minute+time.Second)) {
+		t.Errorf("%s, %+v", text, files)
+	}
+}
+
 // A group that a person had go on without its majority stores all that its members have, beside
 // what was lost.
 func TestGroupThatWentOn(t *testing.T) {

@@ -256,7 +256,7 @@ func (u upload) describe() (binlogarchive.File, error) {
 	}
 	return binlogarchive.File{
 		Name: binlogarchive.Name{Server: u.server, File: u.file.name}, Before: u.file.begin, Transactions: summary.Transactions,
-		First: summary.First, Last: summary.Last, LastGTID: last.GTID, Size: summary.Size,
+		First: summary.First, Last: summary.Last, Earliest: summary.Earliest, Latest: summary.Latest, LastGTID: last.GTID, Size: summary.Size,
 		Group: u.group, Lineage: binlogarchive.FindLineage(u.files, u.group),
 	}, nil
 }
