@@ -2,6 +2,7 @@ package archiver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // Options are what an archiver is made of.
@@ -33,6 +35,8 @@ type Options struct {
 type Archiver struct {
 	o    Options
 	pace pace
+	// openArchive opens an archive. Tests have a store that hangs.
+	openArchive func(context.Context, Place, store.Secret) (*binlogarchive.Archive, error)
 
 	mu     sync.Mutex
 	counts Counts
@@ -52,16 +56,19 @@ type pace struct {
 	// slow is how long nothing must have been stored before a volume that is short of disk
 	// space makes an end of waiting, and urgent the same where it is about to be full.
 	slow, urgent time.Duration
+	// fault is how long checks must have failed before that is reported.
+	fault time.Duration
 }
 
 var defaultPace = pace{
 	role: 100 * time.Millisecond, look: time.Second, rotate: time.Minute, ask: 10 * time.Second, purge: time.Minute,
 	first: time.Second, longest: 30 * time.Second, slow: 15 * time.Second, urgent: 2 * time.Second,
+	fault: time.Minute,
 }
 
 // New makes an archiver.
 func New(o Options) *Archiver {
-	a := &Archiver{o: o, pace: defaultPace}
+	a := &Archiver{o: o, pace: defaultPace, openArchive: openArchive}
 	if o.Rotate > 0 {
 		a.pace.rotate = o.Rotate
 	}
@@ -136,8 +143,9 @@ type run struct {
 	known known
 
 	primary bool
-	// fault is what a look failed with last.
-	fault string
+	// fault is what a look failed with last, and faultSince since when all have.
+	fault      string
+	faultSince time.Time
 	// rotatedAt is when the server was asked for another file last.
 	rotatedAt time.Time
 	// asked and purged are when that was done last.
@@ -180,7 +188,7 @@ func (r *run) noteFault(err error) {
 	}
 }
 
-// look observes the server and its binlogs, and does what is due.
+// look observes the server and its binlogs, and does what is due. What it fails with is reported.
 func (r *run) look(ctx context.Context) error {
 	place, err := r.o.Place()
 	if place == nil {
@@ -189,35 +197,68 @@ func (r *run) look(ctx context.Context) error {
 		}
 		return nil //nolint:nilerr // it will be known
 	}
-	state, err := r.server.Observe(ctx)
-	if err != nil {
-		return err
-	}
-	closed, err := r.listClosed(ctx, r.server, state.Executed)
-	if err != nil {
-		return err
-	}
-	if err := r.takePlace(*place, closed); err != nil {
-		return err
-	}
-	r.takeRole(r.role.IsPrimary())
 	now := time.Now()
+	r.takeRole(r.role.IsPrimary())
+	state, closed, err := r.observe(ctx, *place)
+	if err != nil {
+		r.reportFault(err, now)
+		return err
+	}
 	if r.primary {
 		r.rotateIfDue(ctx, state, now)
 		r.archive(ctx, *place, state, closed, now)
-	} else if err := r.learnReach(ctx, now); err != nil {
-		return err
+	} else {
+		err = r.learnReach(ctx, now)
 	}
 	waiting := r.listWaiting(closed)
-	if err := r.discardExcess(ctx, *place, waiting, now); err != nil {
-		return err
+	err = errors.Join(err, r.discardExcess(ctx, *place, waiting, now), r.purgeArchived(ctx, state, closed, now))
+	r.reportStatus(waiting, err, now)
+	return err
+}
+
+// observe asks the server what it has, and lists its binlogs.
+func (r *run) observe(ctx context.Context, place Place) (ServerState, []closedFile, error) {
+	state, err := r.server.Observe(ctx)
+	if err != nil {
+		return state, nil, err
 	}
-	if err := r.purgeArchived(ctx, state, closed, now); err != nil {
-		return err
+	closed, err := r.listClosed(ctx, r.server, state.Executed)
+	if err != nil {
+		return state, nil, err
 	}
-	r.fault = ""
-	r.reportStatus(waiting, now)
-	return nil
+	if r.skipped != nil {
+		r.noteFault(r.skipped)
+	} else {
+		r.fault = ""
+	}
+	return state, closed, r.takePlace(place, closed)
+}
+
+// reportFault reports a check that failed before it had found out how the archive gets on.
+func (r *run) reportFault(fault error, now time.Time) {
+	if !r.primary {
+		return
+	}
+	status := agentapi.ArchiveStatus{}
+	if said := r.ReadStatus(); said != nil {
+		status = *said
+	}
+	r.addFault(&status, fault, now)
+	r.report(&status)
+}
+
+// addFault says in the status what the checks fail with, once that has lasted for a while.
+func (r *run) addFault(status *agentapi.ArchiveStatus, fault error, now time.Time) {
+	if fault == nil {
+		r.faultSince = time.Time{}
+		return
+	}
+	if r.faultSince.IsZero() {
+		r.faultSince = now
+	}
+	if now.Sub(r.faultSince) >= r.pace.fault && status.Error == "" {
+		status.Error = fault.Error()
+	}
 }
 
 func (r *run) forgetPlace() {
@@ -304,7 +345,7 @@ func (r *run) listWaiting(closed []closedFile) (waiting []closedFile) {
 }
 
 // reportStatus reports how the archive gets on, of a primary.
-func (r *run) reportStatus(waiting []closedFile, now time.Time) {
+func (r *run) reportStatus(waiting []closedFile, fault error, now time.Time) {
 	if !r.primary {
 		r.report(nil)
 		return
@@ -321,6 +362,7 @@ func (r *run) reportStatus(waiting []closedFile, now time.Time) {
 	if t := r.trouble; t.err != nil && (t.permanent || status.Late || r.openGap != nil) {
 		status.Error, status.Permanent = t.err.Error(), t.permanent
 	}
+	r.addFault(status, fault, now)
 	for _, gap := range []*agentapi.ArchiveGap{r.gap, r.openGap} {
 		if gap != nil {
 			status.Gap = new(*gap)

@@ -3,6 +3,7 @@ package archiver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/logarchive"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 const groupName = "5b8f3c1e-0000-5000-8000-000000000001"
@@ -37,6 +39,8 @@ type toyServer struct {
 	// clocks differ by where data was put back to an earlier state.
 	clock   time.Time
 	rotated int
+	// locked has purges fail.
+	locked bool
 }
 
 func newToyServer(t *testing.T, uuid, executed string) *toyServer {
@@ -96,9 +100,12 @@ func (s *toyServer) Rotate(context.Context) error {
 }
 
 func (s *toyServer) PurgeBefore(_ context.Context, file string) error {
+	if s.locked {
+		return errors.New("the instance is locked")
+	}
 	at := slices.Index(s.names, file)
 	for _, name := range s.names[:at] {
-		if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
+		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !os.IsNotExist(err) {
 			return err
 		}
 	}
@@ -598,6 +605,114 @@ func TestIndexHasTheExtremesOfTheClock(t *testing.T) {
 	files, text := w.files()
 	if text != "a1" || !files[0].Earliest.Equal(start.Add(2*time.Second)) || !files[0].Latest.Equal(start.Add(time.Hour+3*time.Second)) || !files[0].First.Equal(start.Add(10*time.Minute+time.Second)) {
 		t.Errorf("%s, %+v", text, files)
+	}
+}
+
+// A binlog that was removed by hand, or cannot be read, is no reason to stop archiving, reporting
+// and discarding.
+func TestBinlogThatCannotBeRead(t *testing.T) {
+	for _, damage := range []func(path string) error{
+		os.Remove,
+		func(path string) error { return os.WriteFile(path, []byte("no binlog"), 0o600) },
+	} {
+		for _, archived := range []bool{true, false} {
+			w := newWorld(t)
+			toy := newToyServer(t, "a", "")
+			m := w.member(toy, 10_000)
+			m.leads = true
+			toy.write(1, 2)
+			m.settle()
+			toy.write(3)
+			if archived {
+				m.settle()
+			} else {
+				w.goAway()
+				m.try()
+			}
+			if err := damage(filepath.Join(toy.dir, "binlog.000002")); err != nil {
+				t.Fatal(err)
+			}
+			m.restart()
+			if !archived {
+				w.comeBack()
+			}
+			toy.write(4)
+			if said := m.try(); said == nil || (said.Gap != nil) == archived || said.Waiting != 0 {
+				t.Errorf("archived %t: %+v", archived, said)
+			}
+			// The volume does not fill.
+			w.goAway()
+			for n := int64(5); n <= 30; n += 2 {
+				toy.write(n, n+1)
+				m.try()
+			}
+			if said := m.try(); said.Error == "" || said.Gap == nil || len(toy.names) > 8 {
+				t.Errorf("archived %t, the store is away: %+v, %v", archived, said, toy.names)
+			}
+		}
+	}
+}
+
+// What a check fails with is in the status, which never stays as it was.
+func TestFaultIsReported(t *testing.T) {
+	w := newWorld(t)
+	toy := newToyServer(t, "a", "")
+	m := w.member(toy, plenty)
+	m.leads = true
+	toy.write(1)
+	m.settle()
+	toy.names = append(toy.names, "binlog.000099")
+	_ = m.look(t.Context())
+	if m.said == nil || !strings.Contains(m.said.Error, "binlog.000099") {
+		t.Errorf("%+v", m.said)
+	}
+	toy.names = toy.names[:len(toy.names)-1]
+	if said := m.settle(); said.Error != "" {
+		t.Errorf("%+v", said)
+	}
+	// A purge that fails, such as while a backup locks the instance.
+	toy.write(2)
+	m.settle()
+	toy.age()
+	toy.locked = true
+	_ = m.look(t.Context())
+	if !strings.Contains(m.said.Error, "the instance is locked") {
+		t.Errorf("%+v", m.said)
+	}
+}
+
+// A store that does not answer keeps nothing from being discarded or reported.
+func TestStoreThatHangs(t *testing.T) {
+	w := newWorld(t)
+	toy := newToyServer(t, "a", "")
+	m := w.member(toy, 10_000)
+	m.leads = true
+	hang := make(chan struct{})
+	opened := make(chan struct{}, 100)
+	m.openArchive = func(ctx context.Context, _ Place, _ store.Secret) (*binlogarchive.Archive, error) {
+		opened <- struct{}{}
+		select {
+		case <-hang:
+		case <-ctx.Done():
+		}
+		return nil, ctx.Err()
+	}
+	for n := int64(1); n <= 30; n += 2 {
+		toy.write(n, n+1)
+		done := make(chan error, 1)
+		go func() { done <- m.look(t.Context()) }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a check waits for the store")
+		}
+	}
+	<-opened
+	if m.said == nil || m.said.Gap == nil || len(toy.names) > 8 {
+		t.Errorf("%+v, %v", m.said, toy.names)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -31,6 +32,9 @@ func (f closedFile) isEmpty() bool { return f.begin.Contains(f.end) }
 type binlogs struct {
 	dir   string
 	heads map[string]mysqlgtid.Set
+	// ends are of files before one that cannot be read, and skipped says why those cannot.
+	ends    map[string]mysqlgtid.Set
+	skipped error
 	// cloned is what the server had executed before its first binlog; nil before it is known.
 	// It is in none of them, and in no list of one.
 	cloned *mysqlgtid.Set
@@ -49,34 +53,77 @@ func (b *binlogs) listClosed(ctx context.Context, server Server, executed mysqlg
 	if err != nil {
 		return nil, err
 	}
-	heads := map[string]mysqlgtid.Set{}
-	for _, name := range names {
-		if heads[name], err = b.readHead(name); err != nil {
-			return nil, err
-		}
-	}
-	b.heads = heads
 	if len(names) == 0 {
 		return nil, errNoBinlog
 	}
-	cloned, err := b.findCloned(names[len(names)-1], executed)
+	b.newest = names[len(names)-1]
+	heads, skipped := map[string]mysqlgtid.Set{}, []error(nil)
+	for _, name := range names {
+		head, err := b.readHead(name)
+		switch {
+		case err == nil:
+			heads[name] = head
+		case name == b.newest || !isUnreadable(err):
+			return nil, err
+		default:
+			skipped = append(skipped, err)
+		}
+	}
+	b.heads = heads
+	cloned, err := b.findCloned(b.newest, executed)
 	if err != nil {
 		return nil, err
 	}
-	b.newest = names[len(names)-1]
 	b.begun = heads[b.newest].Union(cloned)
-	files := make([]closedFile, len(names)-1)
-	for i := range files {
-		info, err := os.Stat(filepath.Join(b.dir, names[i]))
-		if err != nil {
-			return nil, fmt.Errorf("look at binlog %s: %w", names[i], err)
+	files := make([]closedFile, 0, len(names))
+	for i, name := range names[:len(names)-1] {
+		begin, ok := heads[name]
+		if !ok {
+			continue
 		}
-		files[i] = closedFile{
-			name: names[i], begin: heads[names[i]].Union(cloned), end: heads[names[i+1]].Union(cloned),
-			size: info.Size(), written: info.ModTime(), next: names[i+1],
+		info, err := os.Stat(filepath.Join(b.dir, name))
+		var end mysqlgtid.Set
+		if err == nil {
+			end, err = b.findEnd(name, begin, names[i+1])
+		}
+		switch {
+		case err == nil:
+			files = append(files, closedFile{
+				name: name, begin: begin.Union(cloned), end: end.Union(cloned), size: info.Size(), written: info.ModTime(), next: names[i+1],
+			})
+		case !isUnreadable(err):
+			return nil, fmt.Errorf("look at binlog %s: %w", name, err)
+		default:
+			skipped = append(skipped, err)
 		}
 	}
+	b.skipped = errors.Join(skipped...)
 	return files, nil
+}
+
+// isUnreadable says whether a binlog is not there, or is none: no other try reads it.
+func isUnreadable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, binlog.ErrTruncated) || errors.As(err, new(*binlog.Damage))
+}
+
+// findEnd is what the server had executed after a file: what it says at the head of the next one.
+// If that cannot be read, the file is.
+func (b *binlogs) findEnd(name string, begin mysqlgtid.Set, next string) (mysqlgtid.Set, error) {
+	if end, ok := b.heads[next]; ok {
+		return end, nil
+	}
+	if end, ok := b.ends[name]; ok {
+		return end, nil
+	}
+	has, err := b.scan(name)
+	if err != nil {
+		return mysqlgtid.Set{}, err
+	}
+	if b.ends == nil {
+		b.ends = map[string]mysqlgtid.Set{}
+	}
+	b.ends[name] = begin.Union(has.Transactions)
+	return b.ends[name], nil
 }
 
 // readHead reads what came before a file, once.

@@ -46,30 +46,34 @@ type destination struct {
 	archive *binlogarchive.Archive
 }
 
-// open makes the archive ready: with the credentials as they are now, and only if it is this
-// group's. It says whether another one was open before, or none.
-func (d *destination) open(ctx context.Context, place Place) (fresh bool, err error) {
-	secret, err := store.ReadSecret(d.credentialsDir)
+// prepare reads the credentials as they are now, and closes an archive that was opened with others,
+// or at another place. It says whether none is open.
+func (d *destination) prepare(place Place) (secret store.Secret, closed bool, err error) {
+	secret, err = store.ReadSecret(d.credentialsDir)
 	if err != nil {
-		return false, fmt.Errorf("read the keys of the store: %w", err)
+		return nil, false, fmt.Errorf("read the keys of the store: %w", err)
 	}
 	if place.Secret != "" && len(secret) == 0 {
-		return false, logarchive.Refuse("the Secret %s that backup.destination.credentialsSecretRef names is not there, or holds nothing: make it", place.Secret)
+		return nil, false, logarchive.Refuse("the Secret %s that backup.destination.credentialsSecretRef names is not there, or holds nothing: make it", place.Secret)
 	}
 	if d.archive != nil && d.place == place && maps.EqualFunc(d.secret, secret, func(a, b []byte) bool { return string(a) == string(b) }) {
-		return false, nil
+		return secret, false, nil
 	}
 	d.close()
+	return secret, true, nil
+}
+
+// openArchive opens an archive, only if it is this group's. It asks the store, which may hang.
+func openArchive(ctx context.Context, place Place, secret store.Secret) (*binlogarchive.Archive, error) {
 	archive, err := binlogarchive.Open(ctx, place.Store, place.Prefix, secret)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	archive.Store.Patience = store.Patience{} // the archiver has its own
 	if err := archive.ClaimArchive(ctx, place.Owner); err != nil {
-		return false, errors.Join(err, archive.Close())
+		return nil, errors.Join(err, archive.Close())
 	}
-	d.archive, d.place, d.secret = archive, place, secret
-	return true, nil
+	return archive, nil
 }
 
 func (d *destination) close() {

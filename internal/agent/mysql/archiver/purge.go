@@ -47,7 +47,9 @@ func (r *run) discardExcess(ctx context.Context, place Place, waiting []closedFi
 		return nil
 	}
 	f := waiting[0]
-	r.cancelJob() // it may be this one
+	if r.cancelJob(); len(r.listWaiting(waiting[:1])) == 0 { // it was this one, and is stored
+		return nil
+	}
 	if err := r.server.PurgeBefore(ctx, f.next); err != nil {
 		return err
 	}

@@ -36,12 +36,21 @@ func (r *run) begin(ctx context.Context, do func(context.Context) (func(*run, ti
 	}()
 }
 
-// cancelJob ends what is under way, and waits for that.
+// cancelJob ends what is under way, and waits for that. What was done before it was cancelled
+// counts.
 func (r *run) cancelJob() {
-	if r.job != nil {
-		r.job.cancel()
-		<-r.job.done
-		r.job = nil
+	if r.job == nil {
+		return
+	}
+	j := r.job
+	r.job = nil
+	j.cancel()
+	<-j.done
+	if j.err != nil {
+		return
+	}
+	if err := j.result(r, time.Now()); err != nil {
+		r.noteFault(err)
 	}
 }
 
@@ -85,12 +94,20 @@ func (r *run) archive(ctx context.Context, place Place, state ServerState, close
 	if r.endJob(now) || now.Before(r.retry) {
 		return
 	}
-	if fresh, err := r.open(ctx, place); err != nil || fresh {
+	secret, renew, err := r.prepare(place)
+	if err != nil || renew {
 		r.listed = false
-		if err != nil {
-			r.begin(ctx, func(context.Context) (func(*run, time.Time) error, error) { return nil, err })
-			return
-		}
+		r.begin(ctx, func(ctx context.Context) (func(*run, time.Time) error, error) {
+			if err != nil {
+				return nil, err
+			}
+			archive, err := r.openArchive(ctx, place, secret)
+			return func(r *run, _ time.Time) error {
+				r.destination.archive, r.place, r.secret = archive, place, secret
+				return nil
+			}, err
+		})
+		return
 	}
 	if !r.listed {
 		local := localFiles{r.o.Log, r.dir, append(slices.Clone(closed), closedFile{name: r.newest, begin: r.begun, end: state.Executed})}
