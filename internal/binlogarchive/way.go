@@ -47,18 +47,36 @@ func FindWay(files []File, from mysqlgtid.Set) Way {
 		}
 	}
 	sortFiles(on)
-	for _, f := range on {
-		if w.End.Contains(f.Transactions) {
-			continue
-		}
-		if missing := f.Before.Subtract(w.End); !missing.IsEmpty() {
-			w.Gap = &Gap{missing, f}
-			return w
-		}
-		w.Files = append(w.Files, f)
-		w.End = w.End.Union(f.Transactions)
+	end, left := followFiles(on, w.End, func(f File) { w.Files = append(w.Files, f) })
+	w.End = end
+	if len(left) > 0 {
+		w.Gap = &Gap{left[0].Before.Subtract(end), left[0]}
 	}
 	return w
+}
+
+// followFiles takes files that go on from a set of transactions, in their order, until none does
+// that brings more. One that fits may stand behind one that does not: servers commit in
+// orders of their own. It returns the set with what they bring, and the files that
+// bring more and do not fit.
+func followFiles(files []File, from mysqlgtid.Set, take func(File)) (end mysqlgtid.Set, left []File) {
+	end, left = from, files
+	for took := true; took; {
+		var unfit []File
+		took = false
+		for _, f := range left {
+			switch {
+			case end.Contains(f.Transactions):
+			case end.Contains(f.Before):
+				take(f)
+				end, took = end.Union(f.Transactions), true
+			default:
+				unfit = append(unfit, f)
+			}
+		}
+		left = unfit
+	}
+	return end, left
 }
 
 // findLine is the history that the group went on with: that of all files of the newest lineage. A
@@ -127,14 +145,13 @@ func FindReach(files []File, executed mysqlgtid.Set, recorded GapRecords) (reach
 	left := slices.DeleteFunc(slices.Clone(files), func(f File) bool { return !executed.Contains(f.History()) })
 	sortFiles(left)
 	for len(left) > 0 {
-		next := slices.IndexFunc(left, func(f File) bool { return reach.Contains(f.Before) })
-		if next < 0 {
-			if next = 0; !reach.IsEmpty() && !recorded.Has(left[0].Name) {
+		if !reach.Contains(left[0].Before) {
+			if !reach.IsEmpty() && !recorded.Has(left[0].Name) {
 				return reach, &Gap{left[0].Before.Subtract(reach), left[0]}
 			}
+			reach = reach.Union(left[0].Before)
 		}
-		reach = reach.Union(left[next].History())
-		left = slices.Delete(left, next, next+1)
+		reach, left = followFiles(left, reach, func(File) {})
 	}
 	return reach, nil
 }

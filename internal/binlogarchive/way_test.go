@@ -76,6 +76,8 @@ func TestFindWay(t *testing.T) {
 		{name: "a backup behind the gap does not need it", files: []string{"a 1: N:1-10 > N:11-20", "a 3: N:1-30 > N:31-40"}, from: "N:1-30", way: "a3", end: "N:1-40"},
 		{name: "a gap of tagged transactions", files: []string{"a 1: N:1-10 > N:11-20", "a 3: N:1-20:nightly:1 > N:21-40"}, from: "N:1-15", way: "a1", end: "N:1-20", missing: "N:nightly:1"},
 		{name: "transactions that are written in another order than numbered", files: []string{"a 1: N:1-10 > N:11-19:21", "a 2: N:1-19:21 > N:20:22-30"}, from: "N:1-12:14", way: "a1 a2", end: "N:1-30"},
+		{name: "a file that fits only after one that began later", files: []string{"a 1: N:1-10 > N:11-19:21-25", "a 2: N:1-19:21-25 > N:20:26-28", "b 7: N:1-20 > N:21-30"},
+			from: "N:1-10", way: "a1 a2 b7", end: "N:1-30"},
 		{name: "a group that went on without its majority", files: []string{"a 1: N:1-10 > N:11-20", "a 2: N:1-20 > N:21-30", "b 1: N:1-18 > N:19-25", "b 2: N:1-25 > M:1-5"},
 			from: "N:1-10", way: "a1 b1 b2", end: "N:1-25,M:1-5", beside: "a2"},
 		{name: "of that, a backup with what was lost", files: []string{"a 2: N:1-20 > N:21-30", "b 2: N:1-25 > M:1-5"}, from: "N:1-28", end: "N:1-28,M:1-5", way: "b2", beside: "a2", left: true},

@@ -716,6 +716,38 @@ func TestStoreThatHangs(t *testing.T) {
 	}
 }
 
+// While it cannot be read what the archive is known to reach, nothing is taken for missing, and
+// nothing is discarded.
+func TestKnownReachThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	toy := newToyServer(t, "a", "")
+	m := w.member(toy, 3000)
+	m.leads = true
+	for n := int64(1); n <= 8; n++ {
+		toy.write(n)
+		m.settle()
+	}
+	w.goAway()
+	m.restart()
+	path := filepath.Join(m.o.Volume, knownName)
+	good, err := os.ReadFile(path)
+	if err != nil || os.WriteFile(path, []byte("{"), 0o600) != nil {
+		t.Fatal(err)
+	}
+	before := len(toy.names)
+	for range 3 {
+		if err := m.look(t.Context()); err == nil || !strings.Contains(m.said.Error, knownName) {
+			t.Errorf("%v, %+v", err, m.said)
+		}
+	}
+	if err := os.WriteFile(path, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := m.try(); len(toy.names) != before || said.Gap != nil || said.Waiting != 0 {
+		t.Errorf("%v, %+v", toy.names, said)
+	}
+}
+
 // A group that a person had go on without its majority stores all that its members have, beside
 // what was lost.
 func TestGroupThatWentOn(t *testing.T) {

@@ -1,6 +1,7 @@
 package archiver
 
 import (
+	"fmt"
 	"path/filepath"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
@@ -33,18 +34,22 @@ type knownFile struct {
 
 func placeKey(p Place) string { return p.Store.URL + " " + p.Store.Endpoint + " " + p.Prefix }
 
-// load reads what is known of a place; found is false where nothing is.
+// load reads what is known of a place; found is false where nothing is. Where it cannot be read,
+// no place is known: an archive that seems to hold nothing would have files discarded.
 func (k *known) load(volume string, p Place) (found bool, err error) {
-	k.path, k.place, k.reach, k.held = filepath.Join(volume, knownName), placeKey(p), mysqlgtid.Set{}, false
-	k.stored = knownFile{}
-	var stored knownFile
-	found, err = atomicfile.ReadJSON(k.path, &stored)
-	if err != nil || !found || stored.Place != k.place {
-		return false, err
+	next := known{path: filepath.Join(volume, knownName), place: placeKey(p)}
+	found, err = atomicfile.ReadJSON(next.path, &next.stored)
+	if err != nil {
+		return false, fmt.Errorf("read what the archive is known to hold: %w", err)
 	}
-	k.held, k.stored = stored.Held, stored
-	k.reach, err = mysqlgtid.Parse(stored.Reach)
-	return err == nil, err
+	if found = found && next.stored.Place == next.place; found {
+		if next.reach, err = mysqlgtid.Parse(next.stored.Reach); err != nil {
+			return false, fmt.Errorf("read what the archive is known to hold: %s: %w", next.path, err)
+		}
+		next.held = next.stored.Held
+	}
+	*k = next
+	return found, nil
 }
 
 // add takes in that the archive reaches more.
