@@ -151,8 +151,9 @@ func planWay(files []binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, 
 	}
 	for i, f := range way.Files {
 		if !t.isLatest() && t.mayBeIn(f) {
+			err := checkBehind(way.Files, i, from, t)
 			way.Files, way.Gap = way.Files[:i+1], nil
-			return way, nil
+			return way, err
 		}
 	}
 	switch {
@@ -193,6 +194,37 @@ func checkFollows(f binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, t
 func refuseOlder(lacks, where string, at time.Time, m backup.Manifest, t target) error {
 	return newPermanent("spec.restore.target: the transactions %s %s are of %s, before the backup %s was begun at %s, and the backup lacks them: between the two the data was put back to an earlier state, or a clock was wrong. They are not applied. Check whether volumes of the cluster were replaced by older ones then. To continue to %s, name a backup that ended before %s; remove the target to restore the backup as it is",
 		lacks, where, at.Format(time.RFC3339), m.Backup, m.Started.Format(time.RFC3339), t.says, at.Format(time.RFC3339))
+}
+
+// clockJump is how far transactions may stand behind later ones in the order of the binlog:
+// clients commit at once, and clocks of servers differ by a little.
+const clockJump = 10 * time.Second
+
+// checkBehind refuses a time where a file behind the one that is cut off has transactions from
+// well before: a clock was ahead for a while, and they would not come back. Files that
+// overlap with those before say nothing of that.
+func checkBehind(files []binlogarchive.File, last int, from mysqlgtid.Set, t target) error {
+	if t.time.IsZero() {
+		return nil
+	}
+	before := from
+	for _, f := range files[:last+1] {
+		before = before.Union(f.Transactions)
+	}
+	for _, f := range files[last+1:] {
+		if f.Earliest.IsZero() || f.Earliest.After(t.time) || !f.Transactions.Intersect(before).IsEmpty() {
+			continue
+		}
+		if latest := latestOf(files[last]); f.Earliest.Add(clockJump).Before(latest) {
+			return refuseClock("transactions in "+files[last].String(), latest, "transactions in "+f.String(), f.Earliest, t)
+		}
+	}
+	return nil
+}
+
+func refuseClock(late string, lateAt time.Time, early string, earlyAt time.Time, t target) error {
+	return newPermanent("spec.restore.target: %s of the archive are of %s, and %s, which follow, are of %s: a clock was ahead, and a restore to %s would end too early. Check with mysqlbinlog which transaction is to come back last, and name it in target.gtid",
+		late, lateAt.Format(time.RFC3339Nano), early, earlyAt.Format(time.RFC3339Nano), t.says)
 }
 
 // describeLast says when the last transaction of a way was committed.
@@ -305,13 +337,18 @@ func (f *follower) fetch(ctx context.Context, file binlogarchive.File) error {
 	summary, err := binlog.Scan(out, end.pass)
 	f.planned = f.planned.Union(end.brings.Set())
 	switch {
-	case errors.Is(err, errReached):
+	case errors.Is(err, errReached) || err == nil && end.late != nil:
 		f.reached = true
+	case backup.InVain(err):
+		return err
 	case err != nil:
 		return &backup.Permanent{Err: fmt.Errorf("read %s of the archive: %w", file.Name, err)}
 	}
 	if written, known := mysqlversion.Parse(summary.ServerVersion); known && (written.Series != f.version.Series || f.version.IsBefore(written)) {
 		return newPermanent("spec.version: %s of the archive was written by MySQL %s, and the image holds MySQL %s: set it to \"%s\" or newer of that series", file.Name, written, f.version, written)
+	}
+	if !file.Transactions.Contains(summary.Transactions) || err == nil && !summary.Transactions.Contains(file.Transactions) || !file.Before.Contains(summary.Previous) {
+		return newPermanent("%s of the archive has the transactions %s behind %s, and its index says %s behind %s: check whether objects of the archive were replaced", file.Name, summary.Transactions, summary.Previous, file.Transactions, file.Before)
 	}
 	f.ends[file.LastGTID] = file.Last
 	if end.brings.Set().IsEmpty() {
@@ -332,6 +369,8 @@ type cut struct {
 	*follower
 	size   int64
 	brings mysqlgtid.Collector
+	// late is the first transaction behind a time that is the target; nil before it.
+	late *binlog.Transaction
 }
 
 // pass takes in the next transaction of the file.
@@ -343,11 +382,13 @@ func (c *cut) pass(t binlog.Transaction) error {
 	switch {
 	case late && c.from.Has(t.GTID):
 		return fmt.Errorf("spec.restore.target: %s lies before the end of the backup %s, by what the binlog itself says: name an older backup", c.target.says, c.job.Manifest.Backup)
+	case c.late != nil:
+		return c.passBehind(t)
 	case c.planned.Has(t.GTID):
 		return nil
 	case late:
-		c.size = t.Offset
-		return errReached
+		c.size, c.late = t.Offset, &t
+		return nil
 	}
 	if isOlder(t.Committed, c.job.Manifest) {
 		return refuseOlder(t.GTID.String(), "of the archive", t.Committed, c.job.Manifest, c.target)
@@ -359,6 +400,14 @@ func (c *cut) pass(t binlog.Transaction) error {
 		return errReached
 	}
 	return nil
+}
+
+// passBehind takes in a transaction behind the target, which should be later as well.
+func (c *cut) passBehind(t binlog.Transaction) error {
+	if c.planned.Has(t.GTID) || t.Committed.After(c.target.time) || !t.Committed.Add(clockJump).Before(c.late.Committed) {
+		return nil
+	}
+	return refuseClock("transaction "+c.late.GTID.String(), c.late.Committed, "transaction "+t.GTID.String(), t.Committed, c.target)
 }
 
 // applyBatch applies the files that were fetched, and removes them.

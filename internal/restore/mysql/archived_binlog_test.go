@@ -1,16 +1,21 @@
 package mysql
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/backup"
 	"github.com/holdfast-db/holdfast/internal/binlog"
+	"github.com/holdfast-db/holdfast/internal/binlog/binlogtest"
 	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
+	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 	"github.com/holdfast-db/holdfast/internal/restore"
 )
 
@@ -170,6 +175,121 @@ func TestPlanWayComparesTheLatestTransaction(t *testing.T) {
 	spans := archivedFile(t, "1", "", "N:1-20", 1, 20, 20)
 	if _, err := planWay([]binlogarchive.File{spans, late}, set(t, "N:1-20"), m, target); err == nil || !strings.Contains(err.Error(), "lies before the end of the backup") {
 		t.Errorf("a file that spans the target: %v", err)
+	}
+}
+
+// storeBinlog stores a file with transactions that were committed at these seconds, under an index
+// that a test may change.
+func storeBinlog(t *testing.T, seconds []int, change func(*binlogarchive.File)) (*binlogarchive.Archive, binlogarchive.File) {
+	t.Helper()
+	archive, err := binlogarchive.Open(t.Context(), agentapi.BackupStore{URL: "file://" + t.TempDir()}, "wal/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []binlogtest.Transaction
+	for i, second := range seconds {
+		g := mysqlgtid.GTID{UUID: source, Number: int64(i + 1)}
+		all = append(all, binlogtest.Transaction{GTID: g, Committed: minute(0).Add(time.Duration(second) * time.Second), Size: 100})
+	}
+	content := binlogtest.WriteFile(mysqlgtid.Set{}, true, all...)
+	f := binlogarchive.File{
+		Name: binlogarchive.Name{Server: "a", File: "binlog.000001"}, Transactions: set(t, fmt.Sprintf("N:1-%d", len(all))), Size: int64(len(content)),
+		First: all[0].Committed, Last: all[len(all)-1].Committed, LastGTID: all[len(all)-1].GTID,
+	}
+	if change != nil {
+		change(&f)
+	}
+	if f, err = archive.StoreFile(t.Context(), bytes.NewReader(content), f); err != nil {
+		t.Fatal(err)
+	}
+	return archive, f
+}
+
+func newFollower(t *testing.T, archive *binlogarchive.Archive, to target) *follower {
+	t.Helper()
+	version, _ := mysqlversion.Parse("9.7.9")
+	return &follower{target: to, archive: archive, dir: t.TempDir(), ends: map[mysqlgtid.GTID]time.Time{}, version: version}
+}
+
+// A clock that was ahead for a while has transactions behind the cut that are before the target.
+func TestFetchRefusesAClockThatWasAhead(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		seconds []int
+		brings  string
+		says    string
+	}{
+		{"in order", []int{1, 2, 30, 200, 201}, "N:1-3", ""},
+		{"transactions that were committed at once", []int{1, 59, 61, 58, 62}, "N:1-2", ""},
+		{"an hour ahead", []int{1, 2, 3600, 5, 6, 200}, "", "target.gtid"},
+	} {
+		archive, file := storeBinlog(t, c.seconds, nil)
+		target, err := readTarget(at(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := newFollower(t, archive, target)
+		err = f.fetch(t.Context(), file)
+		switch {
+		case c.says != "" && (err == nil || !backup.InVain(err) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), source+":3")):
+			t.Errorf("%s: %v", c.name, err)
+		case c.says == "" && (err != nil || !f.reached || !f.planned.IsEqual(set(t, c.brings))):
+			t.Errorf("%s: %s, %t, %v", c.name, f.planned, f.reached, err)
+		}
+	}
+}
+
+// A backup may have a later transaction that stands behind the cut in the binlog.
+func TestFetchRefusesWhatTheBackupHasBehindTheCut(t *testing.T) {
+	archive, file := storeBinlog(t, []int{1, 61, 62}, nil)
+	target, err := readTarget(at(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFollower(t, archive, target)
+	f.from = set(t, "N:3")
+	f.planned = f.from
+	if err := f.fetch(t.Context(), file); !backup.InVain(err) || !strings.Contains(err.Error(), "lies before the end of the backup") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A clock that was ahead, where what is earlier stands in a later file.
+func TestPlanWayRefusesAClockThatWasAhead(t *testing.T) {
+	target, err := readTarget(at(15))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		has      string
+		earliest int
+		refused  bool
+	}{{"N:11-20", 16, false}, {"N:11-20", 12, true}, {"N:8-20", 8, false}} {
+		first, second := archivedFile(t, "1", "", "N:1-10", 1, 50, 20), archivedFile(t, "2", "N:1-7", c.has, 16, 60, 31)
+		second.Before = set(t, "N:1-10").Subtract(second.Transactions)
+		first.Latest, second.Latest, second.Earliest = minute(50), minute(60), minute(c.earliest)
+		_, err := planWay([]binlogarchive.File{first, second}, set(t, ""), backup.Manifest{Backup: "nightly"}, target)
+		if (err != nil) != c.refused || c.refused && (!backup.InVain(err) || !strings.Contains(err.Error(), "target.gtid")) {
+			t.Errorf("%s from %d: %v", c.has, c.earliest, err)
+		}
+	}
+}
+
+// What an index says of a file is compared with the file.
+func TestFetchComparesTheIndex(t *testing.T) {
+	latest, err := readTarget(v1alpha1.RestoreTarget{Latest: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		has     string
+		refused bool
+	}{{"N:1-3", false}, {"N:1-2", true}, {"N:1-4", true}} {
+		archive, file := storeBinlog(t, []int{1, 2, 3}, func(f *binlogarchive.File) { f.Transactions = set(t, c.has) })
+		f := newFollower(t, archive, latest)
+		if err := f.fetch(t.Context(), file); (err != nil) != c.refused || c.refused && (!backup.InVain(err) || !strings.Contains(err.Error(), "its index says")) {
+			t.Errorf("an index with %s: %v", c.has, err)
+		}
 	}
 }
 
