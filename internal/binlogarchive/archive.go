@@ -202,6 +202,9 @@ func parseIndex(n Name, data []byte) (File, error) {
 	return f, nil
 }
 
+// listings are how often an archive is listed that changes meanwhile.
+const listings = 5
+
 // readers are how many indexes are read at once.
 const readers = 16
 
@@ -236,15 +239,23 @@ func (a *Archive) listObjects(ctx context.Context) (objects, error) {
 	return found, nil
 }
 
-// ListFiles lists all files that the archive holds, in no order.
+// ListFiles lists all files that the archive holds, in no order. Where some are removed
+// meanwhile it begins anew: what is left of a listing may seem to have a hole.
 func (a *Archive) ListFiles(ctx context.Context) ([]File, error) {
-	found, err := a.listObjects(ctx)
-	if err != nil {
-		return nil, err
+	for range listings {
+		found, err := a.listObjects(ctx)
+		if err != nil {
+			return nil, err
+		}
+		files, err := a.readIndexes(ctx, found)
+		if err != nil || len(files) == len(found.indexes) {
+			return files, err
+		}
 	}
-	return a.readIndexes(ctx, found)
+	return nil, fmt.Errorf("the store lists binlogs at %s that are not there, again and again", a.Prefix)
 }
 
+// readIndexes reads the indexes that are still there.
 func (a *Archive) readIndexes(ctx context.Context, found objects) ([]File, error) {
 	var mu sync.Mutex
 	var files []File

@@ -56,10 +56,12 @@ func (a *Archive) PruneFiles(ctx context.Context, kept []string) (int, error) {
 }
 
 // listSurplus lists the files whose transactions every backup that stays has. The ends of the
-// archive stay: they say how far it goes.
+// archive stay: they say how far it goes. The oldest come first, so that an archive from which only
+// some are removed yet has no hole.
 func listSurplus(files []File, kept []mysqlgtid.Set) []File {
-	ends := listEnds(files)
-	return slices.DeleteFunc(slices.Clone(files), func(f File) bool {
+	ends, sorted := listEnds(files), slices.Clone(files)
+	sortFiles(sorted)
+	return slices.DeleteFunc(sorted, func(f File) bool {
 		isEnd := slices.ContainsFunc(ends, func(end File) bool { return end.Name == f.Name })
 		return isEnd || slices.ContainsFunc(kept, func(set mysqlgtid.Set) bool { return !set.Contains(f.Transactions) })
 	})

@@ -1,6 +1,7 @@
 package binlogarchive
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,11 @@ func TestListSurplus(t *testing.T) {
 		files := filesOf(t, c.files)
 		if got := namesOf(listSurplus(files, kept)); got != c.surplus {
 			t.Errorf("%s: %s", c.name, got)
+		}
+		// They are removed in their order: a listing in between has no hole.
+		slices.Reverse(files)
+		if got := namesOf(listSurplus(files, kept)); got != c.surplus {
+			t.Errorf("%s: %s, of files in another order", c.name, got)
 		}
 		// What stays leads each backup as far as before.
 		left := files[:0:0]
