@@ -144,10 +144,8 @@ func planWay(files []binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, 
 	if way.Left {
 		return way, &restore.Left{Err: fmt.Errorf("spec.restore.target: the backup %s has transactions that its group lost later, when a person had it go on without members, and does not lead to %s: name an older backup", m.Backup, t.says)}
 	}
-	for _, f := range way.Files {
-		if err := checkFollows(f, from, m, t); err != nil {
-			return way, err
-		}
+	if err := checkFollow(way.Files, from, m, t); err != nil {
+		return way, err
 	}
 	for i, f := range way.Files {
 		if !t.isLatest() && t.mayBeIn(f) {
@@ -177,18 +175,20 @@ func isOlder(at time.Time, m backup.Manifest) bool {
 	return !at.IsZero() && !m.Started.IsZero() && at.Add(clockSkew).Before(m.Started)
 }
 
-// checkFollows refuses a file of the way that was archived before the backup began. The backup
-// has all transactions that its group had then. Those that it lacks are of another state
-// of the data, and have numbers that the group has used again.
-func checkFollows(f binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, t target) error {
-	at := f.Stored
-	if !from.Has(f.LastGTID) && !f.Last.IsZero() && f.Last.Before(at) {
-		at = f.Last
+// checkFollow refuses files of the way that were archived before the backup began. The backup has
+// all transactions that its group had then. Those that it lacks are of another state of the
+// data, and have numbers that the group has used again.
+func checkFollow(files []binlogarchive.File, from mysqlgtid.Set, m backup.Manifest, t target) error {
+	for _, f := range files {
+		at := f.Stored
+		if !from.Has(f.LastGTID) && !f.Last.IsZero() && f.Last.Before(at) {
+			at = f.Last
+		}
+		if isOlder(at, m) {
+			return refuseOlder(f.Transactions.Subtract(from).String(), "in "+f.String()+" of the archive", at, m, t)
+		}
 	}
-	if !isOlder(at, m) {
-		return nil
-	}
-	return refuseOlder(f.Transactions.Subtract(from).String(), "in "+f.String()+" of the archive", at, m, t)
+	return nil
 }
 
 func refuseOlder(lacks, where string, at time.Time, m backup.Manifest, t target) error {
@@ -344,11 +344,8 @@ func (f *follower) fetch(ctx context.Context, file binlogarchive.File) error {
 	case err != nil:
 		return &backup.Permanent{Err: fmt.Errorf("read %s of the archive: %w", file.Name, err)}
 	}
-	if written, known := mysqlversion.Parse(summary.ServerVersion); known && (written.Series != f.version.Series || f.version.IsBefore(written)) {
-		return newPermanent("spec.version: %s of the archive was written by MySQL %s, and the image holds MySQL %s: set it to \"%s\" or newer of that series", file.Name, written, f.version, written)
-	}
-	if !file.Transactions.Contains(summary.Transactions) || err == nil && !summary.Transactions.Contains(file.Transactions) || !file.Before.Contains(summary.Previous) {
-		return newPermanent("%s of the archive has the transactions %s behind %s, and its index says %s behind %s: check whether objects of the archive were replaced", file.Name, summary.Transactions, summary.Previous, file.Transactions, file.Before)
+	if err := f.checkSummary(file, summary, err == nil); err != nil {
+		return err
 	}
 	f.ends[file.LastGTID] = file.Last
 	if end.brings.Set().IsEmpty() {
@@ -358,6 +355,18 @@ func (f *follower) fetch(ctx context.Context, file binlogarchive.File) error {
 		return err
 	}
 	f.count, f.size = f.count+1, f.size+end.size
+	return nil
+}
+
+// checkSummary compares what was read of a file, or the whole of it, with its index and with the
+// server that is to apply it.
+func (f *follower) checkSummary(file binlogarchive.File, read binlog.Summary, whole bool) error {
+	if written, known := mysqlversion.Parse(read.ServerVersion); known && (written.Series != f.version.Series || f.version.IsBefore(written)) {
+		return newPermanent("spec.version: %s of the archive was written by MySQL %s, and the image holds MySQL %s: set it to \"%s\" or newer of that series", file.Name, written, f.version, written)
+	}
+	if !file.Transactions.Contains(read.Transactions) || whole && !read.Transactions.Contains(file.Transactions) || !file.Before.Contains(read.Previous) {
+		return newPermanent("%s of the archive has the transactions %s behind %s, and its index says %s behind %s: check whether objects of the archive were replaced", file.Name, read.Transactions, read.Previous, file.Transactions, file.Before)
+	}
 	return nil
 }
 
