@@ -3,14 +3,19 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/test/faultplan"
@@ -200,15 +205,38 @@ func requestLeader(c *chaos, pod *corev1.Pod, f faultplan.Fault) (string, func()
 	return id, nil, requestWithin(func(ctx context.Context) error { return c.annotateSwitchover(ctx, id, pod.Name) })
 }
 
-// loseLease deletes the Lease while its holder lives, or empties it.
-func loseLease(c *chaos, t targets, f faultplan.Fault) (string, func() error, error) {
-	if !slices.ContainsFunc(t.pods, func(p corev1.Pod) bool { return p.UID == t.primary && podReady(&p) }) {
+// loseLease deletes the Lease while its holder renews it, or empties it. Only that holder
+// writes it again: without one, a person would have to decide. So it ends when that is done.
+func loseLease(c *chaos, _ targets, f faultplan.Fault) (string, func() error, error) {
+	first := ""
+	isRenewed := func(l *coordinationv1.Lease) bool {
+		first = cmp.Or(first, l.ResourceVersion)
+		return hasHolder(l) && l.ResourceVersion != first
+	}
+	if c.awaitLease(leaseDuration/2, isRenewed) != nil {
 		return "", nil, errNoTarget
 	}
-	if f.Variant%2 == 0 {
-		return "deleted", nil, requestWithin(c.deleteLease)
+	heal := func() error {
+		if err := c.awaitLease(failoverTimeout, hasHolder); err != nil {
+			return fmt.Errorf("the holder does not write the Lease again: %w", err)
+		}
+		return nil
 	}
-	return "emptied", nil, requestWithin(c.emptyLease)
+	if f.Variant%2 == 0 {
+		return "deleted", heal, requestWithin(c.deleteLease)
+	}
+	return "emptied", heal, requestWithin(c.emptyLease)
+}
+
+func hasHolder(l *coordinationv1.Lease) bool { return ptr.Deref(l.Spec.HolderIdentity, "") != "" }
+
+// awaitLease waits until the Lease is as it should be.
+func (c *chaos) awaitLease(limit time.Duration, is func(*coordinationv1.Lease) bool) error {
+	return wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		l := c.leaseObject()
+		err := env.client.Get(ctx, client.ObjectKeyFromObject(l), l)
+		return err == nil && is(l), nil
+	})
 }
 
 // stopOperator has no operator run for a time.
