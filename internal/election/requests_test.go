@@ -273,6 +273,14 @@ func TestRule12WhatWasStreamedIsRemembered(t *testing.T) {
 			}
 		})
 	}
+	less := vote(s, "v2", 65, true)
+	s.Disk.Streamed = ahead.WAL.Flushed
+	if s.recordStreamed(less); s.Disk.Streamed != ahead.WAL.Flushed {
+		t.Errorf("after a vote with less: keeps %v", s.Disk.Streamed)
+	}
+	if s.Disk.endRewind(RewindEnded{SystemIdentifier: "s"}); s.Disk.Streamed != (lease.Position{}) {
+		t.Errorf("after the data was replaced: keeps %v", s.Disk.Streamed)
+	}
 	disk := Persistent{Streamed: ahead.WAL.Flushed, Known: baseRecord}
 	later := baseRecord
 	later.Term, later.Timeline, later.HighestTimeline = 9, 9, 9

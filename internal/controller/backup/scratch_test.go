@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/backups/backupstest"
@@ -110,17 +111,27 @@ func TestScratchIsFreed(t *testing.T) {
 // Where a pod is to have a volume of its own, it has no node before that is made. Only one
 // that waits for longer is in want of something.
 func TestScratchTakesAWhile(t *testing.T) {
-	for age, stalled := range map[time.Duration]bool{time.Second: false, time.Minute: true} {
+	for _, c := range []struct {
+		age     time.Duration
+		node    string
+		owner   types.UID
+		stalled bool
+	}{
+		{time.Second, "", "j", false},
+		{time.Minute, "", "j", true},
+		{time.Second, "node-1", "j", true},
+		{time.Second, "", "another", false}, // no pod of this Job: nothing is wrong with it
+	} {
 		s := cloning()
 		s.job.Spec = job.ConvertTo[batchv1.Job](copyJob(s)).Spec
 		pod := podOf("orders-1-copy", corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "there is no claim",
 		}}})
-		pod.CreationTimestamp = ago(age)
+		pod.CreationTimestamp, pod.Spec.NodeName, pod.OwnerReferences[0].UID = ago(c.age), c.node, c.owner
 		s.pods, s.backup.Status.Run = []corev1.Pod{pod}, nil
 		p := planBackup(s)
-		if got := p.fact.Type == v1alpha1.ConditionStalled; got != stalled || p.recheck == 0 {
-			t.Errorf("after %s: %+v, next look in %s", age, p.fact, p.recheck)
+		if got := p.fact.Type == v1alpha1.ConditionStalled; got != c.stalled || p.recheck == 0 {
+			t.Errorf("%+v: %+v, next look in %s", c, p.fact, p.recheck)
 		}
 	}
 }
