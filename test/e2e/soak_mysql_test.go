@@ -35,7 +35,7 @@ func TestSoakMySQL(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) { p.run(newMySQLTrial(t, failoverMembers)) })
 	}
-	runAlone(t, []part{{"CAReplaced", mysqlCAReplaced}, {"Quiet", func(t *testing.T) {
+	runAlone(t, []part{{"DatabaseSeed", mysqlDatabaseSeed}, {"CAReplaced", mysqlCAReplaced}, {"Quiet", func(t *testing.T) {
 		testQuiet(t, installed, newNamespace(t, ""), []*kind{mysql}, 3, 5*time.Minute)
 	}}})
 	leftOut := func(k *kind, on []*kind) bool { return !isOn(k, on) }

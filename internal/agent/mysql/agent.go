@@ -47,6 +47,8 @@ type mysqlAgent struct {
 	// row the member waited for another one to be cloned.
 	replace *replacement
 	queued  int
+	// prepared says that a clone was prepared, or that this was tried.
+	prepared bool
 	// copies counts those that were put in place.
 	copies atomic.Int64
 }
