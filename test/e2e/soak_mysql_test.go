@@ -10,14 +10,7 @@ import (
 // TestSoakMySQLFailover has each event of MySQL's table happen several times.
 func TestSoakMySQLFailover(t *testing.T) {
 	needKind(t, mysql)
-	measured := measureEvents(t, failoverRuns(t, 5), mysqlEvents(), func(t *testing.T, event measuredEvent) *trial {
-		members := event.members
-		if members == 0 {
-			members = failoverMembers
-		}
-		return newMySQLTrial(t, members, event.spec...)
-	})
-	t.Log(formatMeasurements(measured, mysqlTargets))
+	measureMySQLFailovers(t, failoverRuns(t, 5), mysqlEvents())
 }
 
 // TestSoakMySQL is what MySQL's clusters live through, and what every kind of cluster
