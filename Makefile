@@ -89,7 +89,7 @@ postgres-test: $(CLUSTER) ## test the PostgreSQL agent and Jobs with real Postgr
 mysql-test: $(CLUSTER) ## test MySQL's agent, its layers and its Jobs with real groups of three (about 25 minutes, and 4 GiB of memory)
 	$(call say,tests with MySQL $(MYSQL_VERSION))
 	@programs=$$($(CLUSTER) mysql $(MYSQL_VERSION)); \
-	HOLDFAST_MYSQL=$$programs go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/restore/mysql/
+	HOLDFAST_MYSQL=$$programs go test -tags mysql -count=1 -p 1 -timeout 60m -run Real ./internal/agent/mysql/... ./internal/mysqlgtid/ ./internal/binlog/ ./internal/restore/mysql/
 
 argocd-test: $(CLUSTER) ## test with Argo CD's own health, actions, comparison and controller code (the first build takes minutes)
 	$(call say,tests with the code of Argo CD)
@@ -145,10 +145,10 @@ soak: cluster deploy etcd-images mysql-images s3-image ## run the long versions 
 chaos: cluster deploy ## random faults under load for CHAOS=30m, those of SEED=number again
 	@FOCUS='$(if $(filter .,$(FOCUS)),^TestChaos$$,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' CHAOS=$(CHAOS) SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
-bench: cluster deploy etcd-images ## measure and print tables (about 40 minutes)
+bench: cluster deploy etcd-images mysql-images ## measure and print tables (about 80 minutes)
 	$(call say,benchmarks)
 	@KUBEBUILDER_ASSETS=$$($(CLUSTER) assets) go test -tags bench -count=1 -timeout 40m -run '^TestBench' -v ./internal/bench/
-	@cd test && go test -tags 'e2e bench' -count=1 -timeout 90m -run '^TestBench' -v ./e2e/...
+	@cd test && go test -tags 'e2e soak bench' -count=1 -timeout 3h -run '^TestBench' -v ./e2e/...
 
 # Tests without the local cluster run beside the builds that it needs: those
 # download, unpack and link on one core for much of their time, and give way to

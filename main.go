@@ -44,6 +44,7 @@ import (
 	backupetcd "github.com/holdfast-db/holdfast/internal/backup/etcd"
 	backupmysql "github.com/holdfast-db/holdfast/internal/backup/mysql"
 	backuppostgres "github.com/holdfast-db/holdfast/internal/backup/postgres"
+	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	backupcontroller "github.com/holdfast-db/holdfast/internal/controller/backup"
 	databasecontroller "github.com/holdfast-db/holdfast/internal/controller/database"
@@ -119,7 +120,7 @@ func newRootCommand() *cobra.Command {
 // jobCommand is what the operator's Jobs run, out of the way of the verbs.
 func jobCommand() *cobra.Command {
 	job := &cobra.Command{Use: "job", Short: "What the operator's Jobs run", Hidden: true}
-	job.AddCommand(backup.NewCommand(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "mysql": backupmysql.New, "etcd": backupetcd.New}))
+	job.AddCommand(backup.NewCommand(version, map[string]func(agentapi.BackupTask) (backup.Source, error){"postgres": backuppostgres.New, "mysql": backupmysql.New, "etcd": backupetcd.New}, map[string]backup.PruneFunc{"PostgresCluster": wal.PruneArchive, "MySQLCluster": binlogarchive.PruneArchive}))
 	job.AddCommand(backup.NewCheckCommand())
 	restoring := map[string]func(agentapi.RestoreTask) (restore.Engine, error){"postgres": restorepostgres.New, "mysql": restoremysql.New, "etcd": restoreetcd.New}
 	job.AddCommand(restore.NewCommand(version, restoring), restore.NewDrillCommand(restoring))

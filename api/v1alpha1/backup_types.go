@@ -9,7 +9,7 @@ import (
 // ClusterBackup says when a cluster is backed up, where to, and for how long
 // backups are kept.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.continuous) || !self.continuous || has(self.destination)",message="spec.backup.continuous needs spec.backup.destination, an object store: a volume of the cluster's own is no place for its WAL",fieldPath=".continuous"
+// +kubebuilder:validation:XValidation:rule="!has(self.continuous) || !self.continuous || has(self.destination)",message="spec.backup.continuous needs spec.backup.destination, an object store: a volume of the cluster's own is no place for its WAL or binlog",fieldPath=".continuous"
 type ClusterBackup struct {
 	// Enabled says whether backups are made: without it, none by schedule and
 	// none by hand. What there is stays. Default: true.
@@ -91,14 +91,14 @@ type ClusterBackup struct {
 	// +optional
 	Verify *BackupVerify `json:"verify,omitempty"`
 
-	// Continuous archives WAL to the destination all the time, beside the
-	// backups. Turning it on or off restarts members, one by one.
-	// PostgresCluster only. Default: false.
+	// Continuous archives WAL, or MySQL's binlog, to the destination all the time,
+	// beside the backups. Turning it on or off restarts members, one by one.
+	// PostgresCluster and MySQLCluster only. Default: false.
 	// +optional
 	Continuous bool `json:"continuous,omitempty"`
 
-	// WALBudget is how much of a member's volume, in bytes, may hold WAL that the
-	// destination has not accepted yet. When it is used up, the oldest WAL is
+	// WALBudget is how much of a member's volume, in bytes, may hold WAL or binlog that
+	// the destination has not accepted yet. When it is used up, the oldest is
 	// discarded, and a new backup begins once the destination is back. The
 	// database continues in any case. Default: a fifth of storage.size.
 	// +optional

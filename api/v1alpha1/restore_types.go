@@ -20,18 +20,18 @@ type ClusterRestore struct {
 	// +optional
 	Source *RestoreSource `json:"source,omitempty"`
 
-	// Target is the point in time to restore, from the WAL that was archived
-	// beside the backup (spec.backup.continuous). Default: where the backup ends.
-	// PostgreSQL only.
+	// Target is the point in time to restore, from the WAL or the binlog that was
+	// archived beside the backup (spec.backup.continuous). Default: where the backup
+	// ends. PostgreSQL and MySQL only.
 	// +optional
 	Target *RestoreTarget `json:"target,omitempty"`
 }
 
-// RestoreTarget is a position in a database's WAL.
+// RestoreTarget is a position in a database's WAL or binlog.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.time), has(self.lsn), has(self.name), has(self.latest)].filter(is, is).size() == 1",message="name one of time, lsn, name and latest"
+// +kubebuilder:validation:XValidation:rule="[has(self.time), has(self.lsn), has(self.gtid), has(self.name), has(self.latest)].filter(is, is).size() == 1",message="name one of time, lsn, gtid, name and latest"
 type RestoreTarget struct {
-	// Time by the clock of the primary that wrote the WAL, with its zone and up
+	// Time by the clock of the primary that wrote the WAL or the binlog, with its zone and up
 	// to microseconds, such as 2026-03-01T12:00:00.123456+01:00. Transactions that
 	// were committed at exactly that time are included.
 	// +optional
@@ -45,6 +45,15 @@ type RestoreTarget struct {
 	// +kubebuilder:validation:MaxLength=17
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-F]{1,8}/[0-9A-F]{1,8}$')",message="must be a position in PostgreSQL's WAL as pg_current_wal_lsn shows it, such as 0/5000028"
 	LSN string `json:"lsn,omitempty"`
+
+	// GTID of a transaction of MySQL, such as
+	// 3e11fa47-71ca-11e1-9e33-c80aa9429562:23, or with a tag
+	// 3e11fa47-71ca-11e1-9e33-c80aa9429562:nightly:23. It is the last transaction
+	// that is restored, in the order of the binlog.
+	// +optional
+	// +kubebuilder:validation:MaxLength=90
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(:[a-zA-Z_][a-zA-Z0-9_]{0,31})?:[1-9][0-9]{0,17}$')",message="must be the GTID of one transaction, as SHOW BINLOG EVENTS lists it, such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:23"
+	GTID string `json:"gtid,omitempty"`
 
 	// Name of a restore point that pg_create_restore_point made.
 	// +optional
@@ -71,6 +80,8 @@ func (t *RestoreTarget) String() string {
 		return "the position " + t.LSN
 	case t.Name != "":
 		return "the restore point " + t.Name
+	case t.GTID != "":
+		return "the transaction " + t.GTID
 	}
 	return "the end of the archived WAL"
 }

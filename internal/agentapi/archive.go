@@ -32,6 +32,9 @@ type ArchiveStatus struct {
 	// Last is the newest file that the store has taken, and LastTime when.
 	Last     string    `json:"last,omitempty"`
 	LastTime time.Time `json:"lastTime,omitzero"`
+	// Position is how far the archive goes, in the form of a result's endPosition, where
+	// that does not follow from Last.
+	Position string `json:"position,omitempty"`
 	// Waiting is how many files wait, and Oldest the minute since when the first
 	// does.
 	Waiting int       `json:"waiting,omitempty"`

@@ -14,14 +14,17 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
-	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
 const verbSweep = "sweep"
 
+// PruneFunc removes what no backup that stays needs of the archive below a prefix, and says
+// how many files that were. Kept are where those backups begin.
+type PruneFunc func(ctx context.Context, s *store.Store, prefix string, kept []string) (int, error)
+
 // NewCommand is what Jobs run; sources make the Source of a task, by the name
-// that its engine's container has.
-func NewCommand(version string, sources map[string]func(agentapi.BackupTask) (Source, error)) *cobra.Command {
+// that its engine's container has. Pruners know the archive of a kind of cluster.
+func NewCommand(version string, sources map[string]func(agentapi.BackupTask) (Source, error), pruners map[string]PruneFunc) *cobra.Command {
 	cmd := &cobra.Command{Use: "backup", Short: "Copy a database to a store, or remove such a copy: what the operator's Jobs run"}
 	for name, source := range sources {
 		cmd.AddCommand(&cobra.Command{
@@ -38,7 +41,7 @@ func NewCommand(version string, sources map[string]func(agentapi.BackupTask) (So
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: short, Args: cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				return exitError(runRemoval(cmd.Context(), verb == verbSweep))
+				return exitError(runRemoval(cmd.Context(), verb == verbSweep, pruners))
 			},
 		})
 	}
@@ -88,7 +91,7 @@ func runBackup(ctx context.Context, version string, source func(agentapi.BackupT
 	return t.TakeBackup(ctx)
 }
 
-func runRemoval(ctx context.Context, unlessWhole bool) error {
+func runRemoval(ctx context.Context, unlessWhole bool, pruners map[string]PruneFunc) error {
 	task, err := readTask()
 	if err != nil {
 		return err
@@ -113,15 +116,23 @@ func runRemoval(ctx context.Context, unlessWhole bool) error {
 		return err
 	}
 	newLogger(task).Info("the backup is removed", "prefix", task.Prefix)
-	if task.Log != nil {
-		archive := &wal.Archive{Store: s, Prefix: task.Log.Prefix}
-		files, err := archive.PruneFiles(ctx, task.Log.Kept)
-		if err != nil {
-			return err
-		}
-		newLogger(task).Info("WAL that no backup needs is removed", "prefix", task.Log.Prefix, "files", files)
+	if err := pruneArchive(ctx, s, task, pruners[task.Kind]); err != nil {
+		return err
 	}
 	return s.Close()
+}
+
+// pruneArchive removes what no other backup needs of the archive beside one that is removed.
+func pruneArchive(ctx context.Context, s *store.Store, task agentapi.BackupTask, prune PruneFunc) error {
+	if task.Log == nil || prune == nil {
+		return nil
+	}
+	files, err := prune(ctx, s, task.Log.Prefix, task.Log.Kept)
+	if err != nil {
+		return err
+	}
+	newLogger(task).Info("archived files that no backup needs are removed", "prefix", task.Log.Prefix, "files", files)
+	return nil
 }
 
 func newLogger(task agentapi.BackupTask) *slog.Logger {

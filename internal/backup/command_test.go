@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/store"
+	"github.com/holdfast-db/holdfast/internal/wal"
 )
 
 // run the command as a Job's pod does, with a task.
@@ -25,7 +26,7 @@ func run(t *testing.T, verb string, task agentapi.BackupTask) error {
 	t.Setenv(agentapi.EnvTask, string(data))
 	cmd := NewCommand("test", map[string]func(agentapi.BackupTask) (Source, error){
 		"text": func(agentapi.BackupTask) (Source, error) { return &text{}, nil },
-	})
+	}, map[string]PruneFunc{"PostgresCluster": wal.PruneArchive})
 	cmd.SetArgs([]string{verb})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	return cmd.ExecuteContext(t.Context())
@@ -55,7 +56,7 @@ func TestRemove(t *testing.T) {
 // no reason to stay.
 func TestRemoveTakesWALAlong(t *testing.T) {
 	dir := t.TempDir()
-	task := agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c/a-1/", Log: &agentapi.LogTask{Prefix: "shop/orders/c/wal/", Kept: []string{"1:0/300028"}}}
+	task := agentapi.BackupTask{Store: agentapi.BackupStore{URL: "file://" + dir}, Prefix: "shop/orders/c/a-1/", Kind: "PostgresCluster", Log: &agentapi.LogTask{Prefix: "shop/orders/c/wal/", Kept: []string{"1:0/300028"}}}
 	if err := run(t, "remove", task); err != nil {
 		t.Error(err)
 	}

@@ -258,11 +258,15 @@ func (s Set) Only(uuid string) Set {
 	return part
 }
 
+func (s Set) sortedSources() []source {
+	return slices.SortedFunc(maps.Keys(s.ranges), source.compare)
+}
+
 // String writes the set as the server does, sorted, on one line.
 func (s Set) String() string {
 	var b strings.Builder
 	last := ""
-	for _, from := range slices.SortedFunc(maps.Keys(s.ranges), source.compare) {
+	for _, from := range s.sortedSources() {
 		if from.UUID != last {
 			if last != "" {
 				b.WriteByte(',')

@@ -3,13 +3,11 @@ package wal
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,23 +15,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/holdfast-db/holdfast/internal/agentapi"
+	"github.com/holdfast-db/holdfast/internal/logarchive"
 	"github.com/holdfast-db/holdfast/internal/store"
 )
 
-// Names of objects beside those of the WAL.
-const (
-	ownerName = "owner"
-	gapPrefix = "gaps/"
-)
-
 // Owner is who an archive is of.
-type Owner struct {
-	Kind             string `json:"kind"`
-	Namespace        string `json:"namespace"`
-	Cluster          string `json:"cluster"`
-	ClusterUID       string `json:"clusterUID"`
-	SystemIdentifier string `json:"systemIdentifier"`
-}
+type Owner = logarchive.Owner
 
 // Archive is the WAL of one database system in a store.
 type Archive struct {
@@ -52,7 +39,7 @@ type Archive struct {
 // Open opens the store of an archive, with the credentials that are mounted in a
 // directory.
 func Open(ctx context.Context, at agentapi.BackupStore, prefix string, secret store.Secret) (*Archive, error) {
-	s, err := store.Open(ctx, store.Location{URL: at.URL, Endpoint: at.Endpoint, Region: at.Region, PathStyle: at.PathStyle}, secret)
+	s, err := logarchive.OpenStore(ctx, at, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -65,36 +52,13 @@ func (a *Archive) Close() error { return a.Store.Close() }
 // ClaimArchive makes the archive the owner's, before anything is stored there. It
 // refuses one of another owner: two database systems must never write into one.
 func (a *Archive) ClaimArchive(ctx context.Context, o Owner) error {
-	data, err := json.MarshalIndent(o, "", " ")
-	if err != nil {
-		return err
-	}
 	a.system = o.SystemIdentifier
-	err = a.Store.Create(ctx, a.Prefix+ownerName, append(data, '\n'))
-	if !errors.Is(err, store.ErrExists) {
-		return err
-	}
-	found, err := a.ReadOwner(ctx)
-	if err != nil {
-		return err
-	}
-	if found != o {
-		return &Refusal{fmt.Sprintf("the archive at %s is of %s %s/%s with the UID %s and the database system %s, and this one has the UID %s and the database system %s: name another backup.destination",
-			a.Prefix, found.Kind, found.Namespace, found.Cluster, found.ClusterUID, found.SystemIdentifier, o.ClusterUID, o.SystemIdentifier)}
-	}
-	return nil
+	return logarchive.Claim(ctx, a.Store, a.Prefix, o)
 }
 
 // ReadOwner reads whose the archive is; NotFound where it has none yet.
-func (a *Archive) ReadOwner(ctx context.Context) (o Owner, err error) {
-	data, err := a.Store.Get(ctx, a.Prefix+ownerName)
-	if err != nil {
-		return o, err
-	}
-	if err := json.Unmarshal(data, &o); err != nil {
-		return o, &Refusal{fmt.Sprintf("%s%s does not say whose archive it is: %v", a.Prefix, ownerName, err)}
-	}
-	return o, nil
+func (a *Archive) ReadOwner(ctx context.Context) (Owner, error) {
+	return logarchive.ReadOwner(ctx, a.Store, a.Prefix)
 }
 
 // buffers hold what is packed.
@@ -106,7 +70,7 @@ var buffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 func (a *Archive) StoreFile(ctx context.Context, path, name string) error {
 	key, packed, err := objectKey(name)
 	if err != nil {
-		return &Refusal{err.Error()}
+		return &Refusal{Message: err.Error()}
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -169,7 +133,7 @@ func (a *Archive) compareStored(ctx context.Context, path, name string) error {
 		return err
 	})
 	if err == nil && !equal {
-		err = &Refusal{fmt.Sprintf("the archive at %s holds another %s than this database has, and it is not replaced: the data was put back to an earlier state, or another database writes there. Name another backup.destination", a.Prefix, name)}
+		err = &Refusal{Message: fmt.Sprintf("the archive at %s holds another %s than this database has, and it is not replaced: the data was put back to an earlier state, or another database writes there. Name another backup.destination", a.Prefix, name)}
 	}
 	return err
 }
@@ -199,7 +163,7 @@ func equalStreams(a, b io.Reader) (bool, error) {
 func (a *Archive) readStored(ctx context.Context, name string, with func(io.Reader) error) error {
 	key, packed, err := objectKey(name)
 	if err != nil {
-		return &Refusal{err.Error()}
+		return &Refusal{Message: err.Error()}
 	}
 	data, err := a.Store.Get(ctx, a.Prefix+key)
 	if err != nil {
@@ -226,7 +190,7 @@ type refusing struct {
 func (r refusing) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = &Refusal{fmt.Sprintf("%s cannot be unpacked: %v", r.key, err)}
+		err = &Refusal{Message: fmt.Sprintf("%s cannot be unpacked: %v", r.key, err)}
 	}
 	return n, err
 }
@@ -235,7 +199,7 @@ func (r refusing) Read(p []byte) (int, error) {
 func (a *Archive) HasFile(ctx context.Context, name string) (bool, error) {
 	key, _, err := objectKey(name)
 	if err != nil {
-		return false, &Refusal{err.Error()}
+		return false, &Refusal{Message: err.Error()}
 	}
 	return a.Store.HasObject(ctx, a.Prefix+key)
 }
@@ -274,33 +238,10 @@ func (a *Archive) ReadHistory(ctx context.Context, timeline uint32) (h History, 
 
 // RecordGap records WAL that is missing for good. It may be recorded twice.
 func (a *Archive) RecordGap(ctx context.Context, gap agentapi.ArchiveGap) error {
-	data, err := json.MarshalIndent(gap, "", " ")
-	if err != nil {
-		return err
-	}
-	err = a.Store.Create(ctx, a.Prefix+gapPrefix+gap.From+"-"+gap.To, append(data, '\n'))
-	if errors.Is(err, store.ErrExists) {
-		return nil
-	}
-	return err
+	return logarchive.RecordGap(ctx, a.Store, a.Prefix, gap.From+"-"+gap.To, gap)
 }
 
 // ListGaps lists all that is known to be missing, the one that ended last at the end.
 func (a *Archive) ListGaps(ctx context.Context) ([]agentapi.ArchiveGap, error) {
-	all, err := a.Store.List(ctx, a.Prefix+gapPrefix)
-	if err != nil {
-		return nil, err
-	}
-	gaps := make([]agentapi.ArchiveGap, len(all))
-	for i, o := range all {
-		data, err := a.Store.Get(ctx, o.Key)
-		if err != nil {
-			return nil, err
-		}
-		if err := json.Unmarshal(data, &gaps[i]); err != nil {
-			return nil, &Refusal{fmt.Sprintf("%s does not say what is missing: %v", o.Key, err)}
-		}
-	}
-	slices.SortStableFunc(gaps, func(a, b agentapi.ArchiveGap) int { return a.Ended.Compare(b.Ended) })
-	return gaps, nil
+	return logarchive.ListGaps(ctx, a.Store, a.Prefix)
 }

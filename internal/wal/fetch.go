@@ -132,7 +132,7 @@ func writeFile(from io.Reader, to string) error {
 func (a *Archive) checkMissing(ctx context.Context) error {
 	_, err := a.ReadOwner(ctx)
 	if store.NotFound(err) {
-		return &Refusal{fmt.Sprintf("there is no archive at %s", a.Prefix)}
+		return &Refusal{Message: fmt.Sprintf("there is no archive at %s", a.Prefix)}
 	}
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 	}
 	for _, gap := range gaps {
 		if isInGap(gap, name) {
-			return &Refusal{fmt.Sprintf("the WAL from %s to %s was discarded while the store accepted none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
+			return &Refusal{Message: fmt.Sprintf("the WAL from %s to %s was discarded while the store accepted none: nothing after %s can be recovered from this backup, only from one that was begun after %s", gap.From, gap.To, gap.Begun, gap.Ended)}
 		}
 	}
 	timelines, err := a.Store.ListDirs(ctx, a.Prefix)
@@ -175,7 +175,7 @@ func (a *Archive) atEnd(ctx context.Context, name string) error {
 		}
 	}
 	if later >= StoredAtOnce {
-		return &Refusal{fmt.Sprintf("the archive at %s lacks %s and goes on after it: another client has removed it", a.Prefix, name)}
+		return &Refusal{Message: fmt.Sprintf("the archive at %s lacks %s and goes on after it: another client has removed it", a.Prefix, name)}
 	}
 	return ErrMissing
 }

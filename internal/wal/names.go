@@ -11,6 +11,8 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+
+	"github.com/holdfast-db/holdfast/internal/logarchive"
 )
 
 // Segment is a file of the WAL.
@@ -100,19 +102,17 @@ func checkHeader(f *os.File, name, systemIdentifier string) error {
 	}
 	var h header
 	if err := binary.Read(io.NewSectionReader(f, 0, 64), binary.NativeEndian, &h); err != nil {
-		return &Refusal{fmt.Sprintf("%s is too short to be a segment", name)}
+		return &Refusal{Message: fmt.Sprintf("%s is too short to be a segment", name)}
 	}
 	s, ok := ParseSegment(name[:24], info.Size())
 	if !ok || int64(h.SegmentSize) != info.Size() || h.Position != s.Number*uint64(info.Size()) {
-		return &Refusal{fmt.Sprintf("%s does not hold the segment that it is named after", name)}
+		return &Refusal{Message: fmt.Sprintf("%s does not hold the segment that it is named after", name)}
 	}
 	if id := strconv.FormatUint(h.SystemIdentifier, 10); id != systemIdentifier {
-		return &Refusal{fmt.Sprintf("%s is of the database system %s, not of %s", name, id, systemIdentifier)}
+		return &Refusal{Message: fmt.Sprintf("%s is of the database system %s, not of %s", name, id, systemIdentifier)}
 	}
 	return nil
 }
 
 // Refusal is an error that another try does not repair.
-type Refusal struct{ Message string }
-
-func (r *Refusal) Error() string { return r.Message }
+type Refusal = logarchive.Refusal

@@ -32,7 +32,7 @@ func (a *Archive) putBeside(ctx context.Context, path, name string, data []byte)
 	beside := name + "." + hex.EncodeToString(sum.Sum(nil))[:16]
 	key, _, err := objectKey(beside)
 	if err != nil {
-		return &Refusal{err.Error()}
+		return &Refusal{Message: err.Error()}
 	}
 	err = a.Store.Create(ctx, a.Prefix+key, data)
 	if errors.Is(err, store.ErrExists) {

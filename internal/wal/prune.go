@@ -6,7 +6,14 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/store"
 )
+
+// PruneArchive removes the WAL below a prefix that no backup needs; see PruneFiles.
+func PruneArchive(ctx context.Context, s *store.Store, prefix string, kept []string) (int, error) {
+	return (&Archive{Store: s, Prefix: prefix}).PruneFiles(ctx, kept)
+}
 
 // PruneFiles removes the WAL that no backup needs any more to be gone on from, and
 // says how many files that were. Kept are the positions that the backups that
@@ -33,7 +40,7 @@ func (a *Archive) PruneFiles(ctx context.Context, kept []string) (int, error) {
 	for _, position := range kept {
 		start, err := parseStart(position, size)
 		if err != nil {
-			return 0, &Refusal{err.Error()}
+			return 0, &Refusal{Message: err.Error()}
 		}
 		starts = append(starts, start)
 	}

@@ -46,7 +46,7 @@ func (s *Supply) CheckComplete(ctx context.Context, end uint64) error {
 			return why
 		}
 		if end < turn.Position {
-			return &Refusal{fmt.Sprintf("the archive at %s has no log of timeline %d from %s to %s, where it was left", s.Archive.Prefix, turn.Timeline, FormatPosition(end), FormatPosition(turn.Position))}
+			return &Refusal{Message: fmt.Sprintf("the archive at %s has no log of timeline %d from %s to %s, where it was left", s.Archive.Prefix, turn.Timeline, FormatPosition(end), FormatPosition(turn.Position))}
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (s *Supply) checkHole(ctx context.Context) (mayCome bool, err error) {
 	case read:
 		return false, newRefusal(why, "the archive at %s goes on after %s, which ends before its time", s.Archive.Prefix, Segment{of, far}.Name(usualSize))
 	}
-	return true, &Refusal{fmt.Sprintf("the archive at %s lacks %s and goes on after it: another client has removed it", s.Archive.Prefix, at.Name(usualSize))}
+	return true, &Refusal{Message: fmt.Sprintf("the archive at %s lacks %s and goes on after it: another client has removed it", s.Archive.Prefix, at.Name(usualSize))}
 }
 
 // newRefusal makes a Refusal with what the store's own error was.
@@ -107,5 +107,5 @@ func newRefusal(why error, format string, args ...any) error {
 	if why != nil {
 		text += ": " + why.Error()
 	}
-	return &Refusal{text}
+	return &Refusal{Message: text}
 }

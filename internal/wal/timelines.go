@@ -66,7 +66,7 @@ func (a *Archive) FindWay(ctx context.Context, timeline uint32, position uint64)
 	}
 	h, err := a.ReadHistory(ctx, timeline)
 	if store.NotFound(err) {
-		err = &Refusal{fmt.Sprintf("the archive at %s lacks %s: another client has removed it", a.Prefix, HistoryName(timeline))}
+		err = &Refusal{Message: fmt.Sprintf("the archive at %s lacks %s: another client has removed it", a.Prefix, HistoryName(timeline))}
 	}
 	return Way{timeline, timeline, h, unknown}, err
 }

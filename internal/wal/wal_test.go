@@ -135,7 +135,7 @@ func refused(err error) bool {
 
 func TestClaim(t *testing.T) {
 	a, _ := archive(t)
-	mine := Owner{"PostgresCluster", "shop", "orders", "uid", "1"}
+	mine := Owner{Kind: "PostgresCluster", Namespace: "shop", Cluster: "orders", ClusterUID: "uid", SystemIdentifier: "1"}
 	if _, err := a.ReadOwner(t.Context()); !store.NotFound(err) {
 		t.Errorf("an archive without an owner: %v", err)
 	}
@@ -144,7 +144,7 @@ func TestClaim(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, other := range []Owner{{"PostgresCluster", "shop", "orders", "uid", "2"}, {"PostgresCluster", "shop", "orders", "other", "1"}} {
+	for _, other := range []Owner{{Kind: "PostgresCluster", Namespace: "shop", Cluster: "orders", ClusterUID: "uid", SystemIdentifier: "2"}, {Kind: "PostgresCluster", Namespace: "shop", Cluster: "orders", ClusterUID: "other", SystemIdentifier: "1"}} {
 		if err := a.ClaimArchive(t.Context(), other); !refused(err) || !strings.Contains(err.Error(), "destination") {
 			t.Errorf("%+v: %v", other, err)
 		}

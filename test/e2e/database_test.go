@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,13 +23,15 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
 
-// databaseSeedManifest is the whole manifest that a first user of a Database writes.
-const databaseSeedManifest = `
+// databaseManifest is the whole manifest that a first user of a Database writes.
+func databaseManifest(engine, version string) string {
+	return fmt.Sprintf(`
 apiVersion: holdfast.dev/v1alpha1
 kind: Database
 metadata: {name: orders}
-spec: {engine: postgres, version: "17", replicas: 3, storage: 1Gi, backup: {enabled: true, schedule: "0 */6 * * *"}}
-`
+spec: {engine: %s, version: "%s", replicas: 3, storage: 1Gi, backup: {enabled: true, schedule: "0 */6 * * *"}}
+`, engine, version)
+}
 
 // databasePoll is how often a Database and its cluster are compared.
 const databasePoll = 50 * time.Millisecond
@@ -67,36 +70,19 @@ func awaitDatabase(t *testing.T, namespace, what string, wants func(*v1alpha1.Da
 }
 
 // databaseSeed: the first user's manifest becomes a database that an application uses.
-// It has its first backup, is scaled, put right, and deleted without its data.
+// It has its first backup, is scaled, put right, suspended, and deleted without its data.
 func databaseSeed(t *testing.T) {
-	needKind(t, postgres)
-	namespace := newNamespace(t, "")
-	c := followCluster(t, namespace, orders)
-	manifest := objectsOf(t, []byte(databaseSeedManifest))[0]
-	manifest.SetNamespace(namespace)
-	must(t, createStrictly(t, manifest), "create the Database")
-	d := awaitDatabase(t, namespace, "the Database is ready", databaseReady)
-	must(t, rolledOut(c.getCluster()), "the cluster of a Database that is ready")
-	if s := d.Status; s.Ready != "3/3" || s.Primary == "" || s.CredentialsSecret != orders+"-app" || s.Phase != "Ready" || s.Version == "" {
-		t.Errorf("status says %+v", s)
-	}
-	checkEndpoints(t, c)
-	awaitDatabase(t, namespace, "the first backup is reported", func(d *v1alpha1.Database) error {
-		if d.Status.LastBackup == nil || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionBackedUp) {
-			return fmt.Errorf("last backup %v", d.Status.LastBackup)
-		}
-		return nil
-	})
-	databaseScales(t, c)
-	databaseIsPutRight(t, c)
+	c := newDatabase(t, postgres, "17")
+	checkEndpoints(t, &cluster{c})
+	databaseLives(t, c, "work_mem")
+	d, err := getDatabase(t.Context(), c.namespace)
+	must(t, err, "read the Database")
 	must(t, env.client.Delete(t.Context(), d), "delete the Database")
 	eventually(t, goneTimeout, "the Database is gone, and its cluster", func(ctx context.Context) error {
-		if _, err := getDatabase(ctx, namespace); err == nil {
-			return errors.New("the Database is there")
-		} else if !apierrors.IsNotFound(err) {
+		if err := checkGone(env.client.Get(ctx, c.nameOf(""), d)); err != nil {
 			return err
 		}
-		if err := checkGone(env.client.Get(ctx, c.nameOf(""), &v1alpha1.PostgresCluster{})); err != nil {
+		if err := checkGone(env.client.Get(ctx, c.nameOf(""), c.kind.empty())); err != nil {
 			return err
 		}
 		left, err := c.listRemaining(ctx)
@@ -107,8 +93,69 @@ func databaseSeed(t *testing.T) {
 	})
 }
 
+// mysqlDatabaseSeed is the same with MySQL, and then the Database goes and leaves its
+// cluster as it is.
+func mysqlDatabaseSeed(t *testing.T) {
+	c := newDatabase(t, mysql, "9.7")
+	c.kind.keepValue(c, "1")
+	if kept := c.kind.checkServes(t, c); kept != "1" {
+		t.Errorf("an application reads %q", kept)
+	}
+	databaseLives(t, c, "max_connections")
+	before, pod := c.getCluster(), c.podIncarnation(0)
+	d, err := getDatabase(t.Context(), c.namespace)
+	must(t, err, "read the Database")
+	must(t, env.client.Delete(t.Context(), d, client.PropagationPolicy(metav1.DeletePropagationOrphan)), "delete the Database, not its cluster")
+	eventually(t, goneTimeout, "the Database is gone", func(ctx context.Context) error {
+		return checkGone(env.client.Get(ctx, c.nameOf(""), d))
+	})
+	c.scaleTo(3) // nobody else says now how many there are
+	c.waitReady()
+	if now := c.getCluster(); now.GetUID() != before.GetUID() || len(now.GetOwnerReferences()) > 0 || c.podIncarnation(0) != pod || c.kind.keptValue(c) != "1" {
+		t.Errorf("the cluster that is left is another one: %v, before %v", now.GetUID(), before.GetUID())
+	}
+}
+
+// newDatabase applies the first user's manifest, and waits until the database is ready.
+func newDatabase(t *testing.T, k *kind, version string) *subject {
+	t.Helper()
+	needKind(t, k)
+	namespace := newNamespace(t, "")
+	c := followSubject(t, k, namespace, orders)
+	manifest := objectsOf(t, []byte(databaseManifest(k.engine, version)))[0]
+	manifest.SetNamespace(namespace)
+	must(t, createStrictly(t, manifest), "create the Database")
+	d := awaitDatabase(t, namespace, "the Database is ready", databaseReady)
+	must(t, rolledOut(c.getCluster()), "the cluster of a Database that is ready")
+	if s := d.Status; s.Ready != "3/3" || s.Primary == "" || s.CredentialsSecret != orders+"-app" || s.Phase != "Ready" || s.Version == "" {
+		t.Errorf("status says %+v", s)
+	}
+	return c
+}
+
+// databaseLives: it has its first backup, keeps its engine, is scaled, put right and
+// suspended.
+func databaseLives(t *testing.T, c *subject, parameter string) {
+	t.Helper()
+	awaitDatabase(t, c.namespace, "the first backup is reported", func(d *v1alpha1.Database) error {
+		if d.Status.LastBackup == nil || !meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionBackedUp) {
+			return fmt.Errorf("last backup %v", d.Status.LastBackup)
+		}
+		return nil
+	})
+	d, err := getDatabase(t.Context(), c.namespace)
+	must(t, err, "read the Database")
+	other := map[string]string{"postgres": "mysql", "mysql": "postgres"}[c.kind.engine]
+	if err := mergePatch(`{"spec":{"engine":"`+other+`"}}`)(t.Context(), d, "kubectl-edit"); err == nil || !strings.Contains(err.Error(), "spec.engine") {
+		t.Errorf("the engine was changed to %s: %v", other, err)
+	}
+	databaseScales(t, c)
+	databaseIsPutRight(t, c, parameter)
+	databaseIsSuspended(t, c, parameter)
+}
+
 // databaseScales: the scale subresource is that of the Database.
-func databaseScales(t *testing.T, c *cluster) {
+func databaseScales(t *testing.T, c *subject) {
 	t.Helper()
 	d, err := getDatabase(t.Context(), c.namespace)
 	must(t, err, "read the Database")
@@ -121,20 +168,61 @@ func databaseScales(t *testing.T, c *cluster) {
 	})
 }
 
+// declaredParameter is a parameter in the spec of a Database's cluster.
+func declaredParameter(t *testing.T, c *subject, name string) string {
+	t.Helper()
+	value, _, err := unstructured.NestedString(unstructuredOf(t, c.getCluster()).Object, "spec", "parameters", name)
+	must(t, err, "read spec.parameters."+name)
+	return value
+}
+
 // databaseIsPutRight: a person changes the cluster, and it is put back with their
 // name.
-func databaseIsPutRight(t *testing.T, c *cluster) {
+func databaseIsPutRight(t *testing.T, c *subject, parameter string) {
 	t.Helper()
-	before := c.getCluster().Spec
-	must(t, mergePatch(`{"spec":{"replicas":2,"parameters":{"work_mem":"99MB"}}}`)(t.Context(), c.getCluster(), "kubectl-edit"), "edit the cluster")
+	members := c.getCluster().Common().DesiredReplicas()
+	must(t, mergePatch(fmt.Sprintf(`{"spec":{"replicas":3,"parameters":{"%s":"99"}}}`, parameter))(t.Context(), c.getCluster(), "kubectl-edit"), "edit the cluster")
 	awaitDatabase(t, c.namespace, "the edit is reported and put back", func(d *v1alpha1.Database) error {
 		if d.Status.Drift == nil || len(d.Status.Drift.Last) < 2 || d.Status.Drift.Last[0].Manager != "kubectl-edit" || d.Status.Drift.Last[0].Action != "Reverted" {
 			return fmt.Errorf("drift %+v", d.Status.Drift)
 		}
 		return databaseReady(d)
 	})
-	if now := c.getCluster().Spec; ptr.Deref(now.Replicas, 0) != ptr.Deref(before.Replicas, 0) || !maps.Equal(now.Parameters, before.Parameters) {
-		t.Errorf("the cluster declares %d members and %v", ptr.Deref(now.Replicas, 0), now.Parameters)
+	if now := c.getCluster().Common().DesiredReplicas(); now != members || declaredParameter(t, c, parameter) != "" {
+		t.Errorf("the cluster declares %d members and %s %q", now, parameter, declaredParameter(t, c, parameter))
+	}
+}
+
+// databaseIsSuspended: what a person changes in the meantime is reported, and put back
+// when the Database is resumed.
+func databaseIsSuspended(t *testing.T, c *subject, parameter string) {
+	t.Helper()
+	suspend := func(value bool, phase string) {
+		t.Helper()
+		d, err := getDatabase(t.Context(), c.namespace)
+		must(t, err, "read the Database")
+		must(t, mergePatch(fmt.Sprintf(`{"spec":{"suspend":%v}}`, value))(t.Context(), d, "kubectl-edit"), "suspend or resume")
+		awaitDatabase(t, c.namespace, "the Database is "+phase, func(d *v1alpha1.Database) error {
+			if d.Status.Phase != phase {
+				return fmt.Errorf("phase %s", d.Status.Phase)
+			}
+			return databaseReady(d)
+		})
+	}
+	suspend(true, "Suspended")
+	must(t, mergePatch(fmt.Sprintf(`{"spec":{"parameters":{"%s":"98"}}}`, parameter))(t.Context(), c.getCluster(), "kubectl-edit"), "edit the cluster")
+	awaitDatabase(t, c.namespace, "the edit is reported", func(d *v1alpha1.Database) error {
+		if !meta.IsStatusConditionFalse(d.Status.Conditions, v1alpha1.ConditionSynced) {
+			return fmt.Errorf("Synced %+v", meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionSynced))
+		}
+		return nil
+	})
+	if value := declaredParameter(t, c, parameter); value != "98" {
+		t.Errorf("a suspended Database has put back %s: %q", parameter, value)
+	}
+	suspend(false, "Ready")
+	if value := declaredParameter(t, c, parameter); value != "" {
+		t.Errorf("the Database leaves %s at %q", parameter, value)
 	}
 }
 

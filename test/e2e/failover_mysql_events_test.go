@@ -80,6 +80,19 @@ func mysqlEvents() []measuredEvent {
 	return events
 }
 
+// measureMySQLFailovers has each event happen so often, and logs the table.
+func measureMySQLFailovers(t *testing.T, runs int, events []measuredEvent) {
+	t.Helper()
+	measured := measureEvents(t, runs, events, func(t *testing.T, event measuredEvent) *trial {
+		members := event.members
+		if members == 0 {
+			members = failoverMembers
+		}
+		return newMySQLTrial(t, members, event.spec...)
+	})
+	t.Log(formatMeasurements(measured, mysqlTargets))
+}
+
 // primaryServerKilled: the group expels the member, and another one leads. Nothing is
 // lost: a majority has what was acknowledged.
 func primaryServerKilled(f *trial) time.Duration {

@@ -50,6 +50,7 @@ func TestSoakLongForms(t *testing.T) {
 		{"Backups", func(t *testing.T) { testBackups(t, &three) }},
 		{"Restores", func(t *testing.T) { testRestores(t, &three) }},
 		{"StorePointInTime", func(t *testing.T) { restoresToMoments(t, 2000) }},
+		{"MySQLStorePointInTime", mysqlMoments},
 		{"StoreTimelines", restoresAcrossTimelines},
 		{"StoreArchiveInFlight", archiveInFlight},
 		{"Store", storeKeeps},

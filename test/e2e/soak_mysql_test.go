@@ -10,14 +10,7 @@ import (
 // TestSoakMySQLFailover has each event of MySQL's table happen several times.
 func TestSoakMySQLFailover(t *testing.T) {
 	needKind(t, mysql)
-	measured := measureEvents(t, failoverRuns(t, 5), mysqlEvents(), func(t *testing.T, event measuredEvent) *trial {
-		members := event.members
-		if members == 0 {
-			members = failoverMembers
-		}
-		return newMySQLTrial(t, members, event.spec...)
-	})
-	t.Log(formatMeasurements(measured, mysqlTargets))
+	measureMySQLFailovers(t, failoverRuns(t, 5), mysqlEvents())
 }
 
 // TestSoakMySQL is what MySQL's clusters live through, and what every kind of cluster
@@ -35,7 +28,7 @@ func TestSoakMySQL(t *testing.T) {
 	} {
 		t.Run(p.name, func(t *testing.T) { p.run(newMySQLTrial(t, failoverMembers)) })
 	}
-	runAlone(t, []part{{"CAReplaced", mysqlCAReplaced}, {"Quiet", func(t *testing.T) {
+	runAlone(t, []part{{"DatabaseSeed", mysqlDatabaseSeed}, {"CAReplaced", mysqlCAReplaced}, {"Quiet", func(t *testing.T) {
 		testQuiet(t, installed, newNamespace(t, ""), []*kind{mysql}, 3, 5*time.Minute)
 	}}})
 	leftOut := func(k *kind, on []*kind) bool { return !isOn(k, on) }

@@ -111,6 +111,7 @@ var ofBackups = []part{
 	{"StoreInterrupted", storeInterrupted},
 	{"BackupVolumeFull", backupVolumeFull},
 	{"StorePointInTime", func(t *testing.T) { restoresToMoments(t, 1000) }},
+	{"MySQLStorePointInTime", mysqlMoments},
 }
 
 // ofFlux are clusters that come from Git, by Flux's own controller.

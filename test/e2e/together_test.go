@@ -26,7 +26,7 @@ type part struct {
 // of those that are kept apart from it.
 var longest = []string{
 	"Installations", "EtcdUpgrades", "Quiet", "EtcdNodeStops",
-	"FluxIdleSyncs", "StoreInterrupted", "StorePointInTime", "RecoveryGuide", "Failover", "FailoverFaults", "OwnCertificate", "Synchronous", "EtcdLostVolumes", "Admission", "Chaos", "FluxHandEdits", "SlowStore",
+	"FluxIdleSyncs", "StoreInterrupted", "StorePointInTime", "MySQLStorePointInTime", "RecoveryGuide", "Failover", "FailoverFaults", "OwnCertificate", "Synchronous", "EtcdLostVolumes", "Admission", "Chaos", "FluxHandEdits", "SlowStore",
 	"EtcdRestores", "Restores", "BackupDrill", "Backups", "EtcdMajorityLost", "StoreArchives", "VolumesGrowThemselves", "StoreShared",
 	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "MinorUpgrade", "HungServer",
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/archiver"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/membership"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
@@ -32,6 +33,7 @@ type mysqlAgent struct {
 	version  mysqlversion.Version // of the programs
 	programs server.Programs
 	peers    *peers
+	archiver *archiver.Archiver
 
 	// store is used by the steps before a run, and by the groupLoop of a run.
 	store *membership.Store
@@ -45,6 +47,8 @@ type mysqlAgent struct {
 	// row the member waited for another one to be cloned.
 	replace *replacement
 	queued  int
+	// prepared says that a clone was prepared, or that this was tried.
+	prepared bool
 	// copies counts those that were put in place.
 	copies atomic.Int64
 }
@@ -92,6 +96,7 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		status: statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[mysqlapi.GroupStatus]).Status,
 	}
 	a.store = a.newStore()
+	a.archiver = a.newArchiver()
 	if err := os.MkdirAll(o.certificateDir(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the run directory: %w", err)
 	}
@@ -133,7 +138,7 @@ func (a *mysqlAgent) newSettingsInput(config *agent.Config, group string, parame
 	in := settings.Input{
 		Host: host, Port: port, ServerID: settings.ServerID(config.UID, a.ordinal), GroupName: group,
 		RunDir: a.o.RunDir, DataDir: a.o.mysqlDir(), CertificateDir: a.o.certificateDir(),
-		VolumeSize: config.VolumeSize, Memory: a.o.Memory, Parameters: parameters,
+		VolumeSize: config.VolumeSize, Memory: a.o.Memory, Parameters: parameters, Archives: config.Archive != nil,
 	}
 	for _, pod := range config.Members {
 		in.Seeds = append(in.Seeds, joinAddress(a.o.Database(pod)))

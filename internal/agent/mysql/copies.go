@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/clone"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
@@ -22,6 +23,40 @@ type replacement struct {
 	Request string
 }
 
+// prepareClone prepares a clone while there is none to begin with yet. Where that fails, the
+// clone says why.
+func (a *mysqlAgent) prepareClone(ctx context.Context) {
+	if a.prepared || !a.measureSpace().Fits(copySlack) {
+		return
+	}
+	a.prepared = true
+	if _, err := a.writeCertificates(); err != nil {
+		a.o.Log.Info("no clone is prepared", "error", err.Error())
+		return
+	}
+	if err := a.newCloner(a.currentConfig(), "").Prepare(ctx); err != nil {
+		a.o.Log.Info("no clone is prepared", "error", err.Error())
+	}
+}
+
+// tidyPrepared removes what was prepared for a clone by an earlier process, or for one that is
+// not to come any more.
+func (a *mysqlAgent) tidyPrepared(p startplan.Plan) error {
+	if p.Action != startplan.AwaitFirst && p.Action != startplan.Clone {
+		a.prepared = false
+	}
+	if a.prepared {
+		return nil
+	}
+	return datavolume.DropPrepared(a.o.DataDir)
+}
+
+func (a *mysqlAgent) newCloner(config *agent.Config, group string) clone.Cloner {
+	return clone.Cloner{
+		Programs: a.programs, Lock: a.Lock, Volume: a.o.DataDir, Settings: a.newSettingsInput(config, group, nil), Log: a.o.Log,
+	}
+}
+
 // cloneForEmptyVolume clones a member that serves, if one does.
 func (a *mysqlAgent) cloneForEmptyVolume(ctx context.Context, o startplan.Observation) (time.Duration, error) {
 	found := a.peers.askAll(ctx, o.Membership.Record)
@@ -29,11 +64,13 @@ func (a *mysqlAgent) cloneForEmptyVolume(ctx context.Context, o startplan.Observ
 	p := group.PlanStart(group.Situation{Self: self, Peers: listReports(found), Record: o.Membership.Record, RecordKnown: o.MembershipKnown})
 	if p.Action != group.CloneFrom {
 		a.ReportState(agentapi.StateWaiting, "", p.Reason)
+		a.prepareClone(ctx)
 		return pauseAsking, nil
 	}
 	if first := findFirstInLine(found, a.ordinal, a.queued < mostQueued); first != "" {
 		a.queued++
 		a.ReportState(agentapi.StateWaiting, "", "waits until "+first+" has been cloned")
+		a.prepareClone(ctx)
 		return pauseAsking, nil
 	}
 	a.queued = 0
@@ -112,9 +149,8 @@ func (a *mysqlAgent) copyMember(ctx context.Context, found []peer, pod, name str
 	}
 	a.ReportState(agentapi.StateCloning, "", "clones "+pod)
 	host, port := a.o.Database(pod)
-	err := clone.Cloner{
-		Programs: a.programs, Lock: a.Lock, Volume: a.o.DataDir, Settings: a.newSettingsInput(config, donor.Group, nil), Log: a.o.Log,
-	}.CopyMember(ctx, clone.Donor{Pod: pod, Host: host, Port: port, Group: donor.Group})
+	err := a.newCloner(config, donor.Group).CopyMember(ctx, clone.Donor{Pod: pod, Host: host, Port: port, Group: donor.Group})
+	a.prepared = false // it is used up
 	if errors.Is(err, clone.ErrDonorBusy) {
 		a.ReportState(agentapi.StateWaiting, "", pod+" is cloned by another member")
 		return pauseDonorBusy, nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/startplan"
@@ -19,7 +18,7 @@ import (
 )
 
 // observeInterval is between two observations of the server.
-const observeInterval = 500 * time.Millisecond
+const observeInterval = 250 * time.Millisecond
 
 // groupLoop observes the server's part in the group, and brings the server into it. It is
 // the only one that starts the server's part, so that what it reports holds: a detached
@@ -43,7 +42,7 @@ func newGroupLoop(r *serverRun) *groupLoop { return &groupLoop{run: r} }
 
 // follow repeats steps until ctx ends, and then until what is under way has ended.
 func (g *groupLoop) follow(ctx context.Context) {
-	for pause := time.Duration(0); clock.Sleep(ctx, pause); {
+	for pause := time.Duration(0); g.run.member.changed.Sleep(ctx, pause); {
 		pause = g.step(ctx)
 	}
 	if g.under != nil {

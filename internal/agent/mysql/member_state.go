@@ -35,9 +35,14 @@ type memberState struct {
 	confirmed bool
 	// online is since when the member is online; 0 while it is not.
 	online time.Duration
+
+	// unprepared wakes who prepares a primary for clients, and changed who judges the member.
+	unprepared, changed clock.Waker
 }
 
-func newMemberState(r *serverRun) *memberState { return &memberState{run: r, confirmed: true} }
+func newMemberState(r *serverRun) *memberState {
+	return &memberState{run: r, confirmed: true, unprepared: clock.NewWaker(), changed: clock.NewWaker()}
+}
 
 func (m *memberState) setUp() {
 	m.mu.Lock()
@@ -94,13 +99,19 @@ func (m *memberState) claim() int64 {
 func (m *memberState) confirm() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.confirmed = true
+	if !m.confirmed {
+		m.confirmed = true
+		m.changed.Wake()
+	}
 }
 
 func (m *memberState) setPrepared() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.prepared = true
+	if !m.prepared {
+		m.prepared = true
+		m.changed.Wake()
+	}
 }
 
 // isPrepared says whether the accounts of clients are known to be there, since the member
@@ -132,6 +143,9 @@ func (m *memberState) observe(o group.Observation) serving.Situation {
 		m.drained, m.prepared = false, false
 	} else if !m.drained {
 		m.drained = o.Executed.Contains(o.Received)
+	}
+	if serving.IsPrimary(o) && !o.SuperReadOnly && !m.prepared {
+		m.unprepared.Wake() // clients wait
 	}
 	return serving.Situation{
 		Observation: o, Lag: m.applier.Lag(now), Drained: m.drained, Prepared: m.prepared, Confirmed: m.confirmed, Silent: silent,

@@ -37,9 +37,20 @@ var (
 	volumeFreeMetric  = metrics.NewGauge("volume_available_bytes", "Free space on the member's volume.")
 )
 
+// What the agent knows of the archive, of a member that archives.
+var (
+	archiveLagMetric       = metrics.NewGauge("archive_lag_seconds", "How long the oldest binlog has waited for the store; 0 if none waits.")
+	archiveWaitingMetric   = metrics.NewGauge("archive_waiting_files", "Binlogs that wait for the store.")
+	archiveGapMetric       = metrics.NewGauge("archive_gap", "Whether the archive has a gap, now or as last recorded.")
+	archiveArchivedMetric  = metrics.NewCounter("archive_archived_total", "Binlogs that the store has accepted.")
+	archiveFailuresMetric  = metrics.NewCounter("archive_failures_total", "Failed attempts to archive.")
+	archiveDiscardedMetric = metrics.NewCounter("archive_discarded_total", "Binlogs that were discarded because the budget was used up.")
+)
+
 var memberFamilies = []metrics.Family{
 	servingMetric, roleMetric, majorityMetric, declaredMetric, lagMetric, heldMetric, pendingMetric, configErrorMetric, sizeMetric, copiesMetric,
 	expiryMetric, volumeSizeMetric, volumeFreeMetric,
+	archiveLagMetric, archiveWaitingMetric, archiveGapMetric, archiveArchivedMetric, archiveFailuresMetric, archiveDiscardedMetric,
 }
 
 // collector answers a scrape from what the agent knows, and asks the server for the rest.
@@ -91,7 +102,27 @@ func (c *collector) Collect(into chan<- prometheus.Metric) {
 		send(volumeSizeMetric, float64(space.Total))
 		send(volumeFreeMetric, float64(space.Free))
 	}
+	c.sendArchive(send)
 	c.askServer(send)
+}
+
+// sendArchive reports the archive, of a member that archives.
+func (c *collector) sendArchive(send metrics.Send) {
+	status := c.agent.archiver.ReadStatus()
+	if status == nil {
+		return
+	}
+	lag := 0.0
+	if !status.Oldest.IsZero() {
+		lag = max(0, time.Since(status.Oldest).Seconds())
+	}
+	send(archiveLagMetric, lag)
+	send(archiveWaitingMetric, float64(status.Waiting))
+	send(archiveGapMetric, metrics.BoolValue(status.Gap != nil))
+	n := c.agent.archiver.ReadCounts()
+	send(archiveArchivedMetric, n.Archived)
+	send(archiveFailuresMetric, n.Failures)
+	send(archiveDiscardedMetric, n.Discarded)
 }
 
 func (c *collector) sendStatus(send metrics.Send) {

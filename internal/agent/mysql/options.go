@@ -54,6 +54,8 @@ type Options struct {
 // Paths are directories and files of the container; see agentapi.
 type Paths struct {
 	DataDir, RunDir, TLSDir, CredentialsDir, ConfigFile string
+	// StoreDir holds the credentials of the store that binlogs are archived in.
+	StoreDir string
 	// BinDir holds MySQL's programs.
 	BinDir string
 }
@@ -72,7 +74,7 @@ func optionsIn(p agent.Pod) (Options, error) {
 		Identity: p.Identity, Version: p.Version, Client: p.Client, Log: p.Log,
 		Paths: Paths{
 			BinDir: bin, DataDir: agentapi.DataDir, RunDir: agentapi.RunDir, TLSDir: agentapi.TLSDir,
-			CredentialsDir: agentapi.CredentialsDir, ConfigFile: agentapi.ConfigFile,
+			CredentialsDir: agentapi.CredentialsDir, ConfigFile: agentapi.ConfigFile, StoreDir: agentapi.StoreDir,
 		},
 		StatusAddress: net.JoinHostPort("", strconv.Itoa(agentapi.StatusPort)),
 		ProbeAddress:  p.ProbeAddress,

@@ -155,7 +155,7 @@ func (w *world) start(ordinal int) *run {
 	a, err := newAgent(ctx, Options{
 		Identity: identity.Identity{Namespace: "shop", Cluster: "orders", Pod: name, PodUID: uid, Address: "127.0.0.1"},
 		Client:   w.client, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("pod", name),
-		Paths:         Paths{BinDir: w.bin, DataDir: w.volume(ordinal), RunDir: runDir, TLSDir: w.tls, CredentialsDir: w.credentials()},
+		Paths:         Paths{BinDir: w.bin, DataDir: w.volume(ordinal), RunDir: runDir, TLSDir: w.tls, CredentialsDir: w.credentials(), StoreDir: filepath.Join(w.dir, "keys")},
 		StatusAddress: atLocalhost(w.ports[ordinal].agent), ProbeAddress: atLocalhost(w.ports[ordinal].probe),
 		AgentAddress: func(pod string) string { return atLocalhost(w.of(pod).agent) },
 		Database:     func(pod string) (string, int) { return mysqltest.Host, w.of(pod).database },

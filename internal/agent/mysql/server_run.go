@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/health"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/archiver"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/membership"
@@ -126,6 +127,7 @@ func (r *serverRun) lookAfter(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { newRecordWriter(r).follow(ctx) })
 	running.Go(func() { newRequests(r).follow(ctx) })
 	running.Go(func() { newUpkeep(r).follow(ctx) })
+	running.Go(func() { r.archiver.Follow(ctx, archiver.NewServer(r.db, r.o.mysqlDir()), archiveRole{r}) })
 }
 
 // connectAnew tries a new connection. Before the server has answered once it may be silent

@@ -32,6 +32,9 @@ func (a *mysqlAgent) doStep(ctx context.Context) (time.Duration, error) {
 	}
 	p := startplan.PlanStart(o)
 	a.reportVolume(o, p)
+	if err := a.tidyPrepared(p); err != nil {
+		return 0, err
+	}
 	if a.replace != nil && p.Action == startplan.Start {
 		return a.copyReplacement(ctx)
 	}
@@ -46,6 +49,10 @@ func (a *mysqlAgent) doStep(ctx context.Context) (time.Duration, error) {
 			return pauseAsking, nil
 		}
 		return pauseWaiting, nil
+	case startplan.AwaitFirst:
+		a.ReportState(agentapi.StateWaiting, "", p.Message)
+		a.prepareClone(ctx)
+		return pauseAsking, nil
 	case startplan.NameVolume:
 		_, err := datavolume.NameVolume(a.o.DataDir)
 		return 0, err
@@ -97,7 +104,7 @@ func (a *mysqlAgent) reportVolume(o startplan.Observation, p startplan.Plan) {
 		if v.Content == datavolume.ContentData {
 			s.SystemIdentifier = v.Mark.Group
 		}
-		if config := a.currentConfig(); config != nil && (p.Action == startplan.Hold || p.Action == startplan.Wait || p.Action == startplan.Clone) {
+		if config := a.currentConfig(); config != nil && (p.Action == startplan.Hold || p.Action == startplan.Wait || p.Action == startplan.AwaitFirst || p.Action == startplan.Clone) {
 			s.ConfigHash, s.PendingRestart = config.Hash, nil
 		}
 		changeReport(s, func(m *mysqlapi.MemberReport) {

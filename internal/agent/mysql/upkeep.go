@@ -53,11 +53,8 @@ type upkeep struct {
 func newUpkeep(r *serverRun) *upkeep { return &upkeep{run: r, failed: map[string]string{}} }
 
 func (u *upkeep) follow(ctx context.Context) {
-	for pause := time.Duration(0); clock.Sleep(ctx, pause); {
+	for pause := time.Duration(0); u.run.member.unprepared.Sleep(ctx, pause); {
 		pause = upkeepInterval
-		if u.due == 0 && u.run.member.isPrimary() {
-			pause = upkeepInterval / 4 // clients wait
-		}
 		u.note(ctx, "the first database is not ready", u.ensureAccount(ctx))
 		u.note(ctx, "the account that backups are made with is not ready", u.ensureCopier(ctx))
 		u.note(ctx, "the configuration is not taken up yet", u.run.settings.takeConfig(ctx, u.run.currentConfig()))

@@ -55,6 +55,7 @@ func findFirstDatabase(c *v1alpha1.MySQLCluster, o memberset.Observation, g grou
 // clusterConfig is the configuration of the members.
 func clusterConfig(c *v1alpha1.MySQLCluster, d desired) []byte {
 	config := memberset.BaseConfig(membersOf(c), d.Desired)
+	config.Archive = membersOf(c).Archive()
 	config.Parameters, config.GroupReplication = c.Spec.Parameters, d.requests.forMembers()
 	config.Database, config.Owner = d.first.Database, d.first.Owner
 	return memberset.RenderConfig(config)

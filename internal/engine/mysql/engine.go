@@ -34,6 +34,7 @@ var kind = objects.Kind{
 	GVK:       v1alpha1.GroupVersion.WithKind("MySQLCluster"),
 	App:       "mysql",
 	Container: containerName,
+	Log:       "the binlog",
 	User:      999,
 	Ports:     []objects.Port{{Name: "mysql", Number: Port}},
 	Lease:     "-members",

@@ -53,7 +53,14 @@ func planCluster(c *v1alpha1.MySQLCluster, o memberset.Observation, now time.Tim
 	p := engine.Plan{Step: j.nextStep(now, writable), Notes: slices.Concat(j.GrowthNotes(), j.KeptNotes()), Tolerated: j.ListTolerated(), Drifts: j.PodDrifts(now)}
 	surplus := j.JudgeSurplus(now)
 	j.judgeService()
+	archive := j.viewArchive()
+	archive.JudgeArchive()
 	p.Facts, p.Report, p.Recheck = j.Facts, j.reportCluster(), engine.SoonestOf(j.NextCheck(now), surplus)
+	p.Report.Archive = archive.ReportArchive(now)
+	p.Demand = archive.DemandBackup(p.Report.Archive, now)
+	if archive.ArchiveBegins(p.Report.Archive, now) {
+		p.Recheck = min(cmp.Or(p.Recheck, memberset.ArchiveRecheck), memberset.ArchiveRecheck)
+	}
 	if d.requests.recovery.isUnderWay() {
 		p.Recheck = min(cmp.Or(p.Recheck, recoveryRecheck), recoveryRecheck)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/engine"
+	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 )
 
 func archives() *v1alpha1.ClusterBackup {
@@ -126,7 +127,7 @@ func TestArchiveFacts(t *testing.T) {
 			if p.Step != nil {
 				t.Errorf("step %v", p.Step)
 			}
-			if waits := c.says != nil && c.says.Gap == &justNow; waits && p.Recheck != archiveRecheck {
+			if waits := c.says != nil && c.says.Gap == &justNow; waits && p.Recheck != memberset.ArchiveRecheck {
 				t.Errorf("checks again in %s", p.Recheck)
 			}
 		})
@@ -229,7 +230,7 @@ func TestArchiveStatus(t *testing.T) {
 				}
 			}
 			begins := c.want != nil && (c.want.State == v1alpha1.ArchiveWaiting || c.want.Since != nil && (c.was == nil || !c.want.Since.Equal(c.was.Since)))
-			if soon := p.Recheck == archiveRecheck; soon != begins {
+			if soon := p.Recheck == memberset.ArchiveRecheck; soon != begins {
 				t.Errorf("checks again in %s", p.Recheck)
 			}
 			if got != c.demand {

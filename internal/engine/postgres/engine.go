@@ -32,6 +32,7 @@ var kind = objects.Kind{
 	GVK:          v1alpha1.GroupVersion.WithKind("PostgresCluster"),
 	App:          "postgresql",
 	Container:    containerName,
+	Log:          "WAL",
 	User:         999,
 	Ports:        []objects.Port{{Name: "postgres", Number: Port}},
 	SharedMemory: true,

@@ -49,7 +49,8 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	j.JudgeCertificates(now)
 	j.judgeService()
 	j.judgeSynchronous()
-	j.judgeArchive()
+	archive := j.viewArchive()
+	archive.JudgeArchive()
 	noCandidate := j.judgeNoCandidate(now)
 
 	surplus := j.JudgeSurplus(now)
@@ -63,10 +64,10 @@ func planCluster(c *v1alpha1.PostgresCluster, o memberset.Observation, now time.
 	p.Resets = j.listResets()
 	p.Report = j.reportCluster()
 	p.Report.Election = election
-	p.Report.Archive, p.Report.Requests = j.archiveStatus(now), d.requests.listRequests()
-	p.Demand = j.demandBackup(p.Report.Archive, now)
-	if j.archiveBegins(p.Report.Archive, now) {
-		p.Recheck = min(cmp.Or(p.Recheck, archiveRecheck), archiveRecheck)
+	p.Report.Archive, p.Report.Requests = archive.ReportArchive(now), d.requests.listRequests()
+	p.Demand = archive.DemandBackup(p.Report.Archive, now)
+	if archive.ArchiveBegins(p.Report.Archive, now) {
+		p.Recheck = min(cmp.Or(p.Recheck, memberset.ArchiveRecheck), memberset.ArchiveRecheck)
 	}
 	if o.AwaitsFirstAnswer() {
 		p.Facts = nil

@@ -15,7 +15,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/offline"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
@@ -30,7 +29,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/mysqlgtid"
 	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 	"github.com/holdfast-db/holdfast/internal/restore"
-	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // Engine is MySQL of one version.
@@ -45,6 +43,11 @@ type Engine struct {
 
 // New is the engine of the image, in the pod of a Job.
 func New(task agentapi.RestoreTask) (restore.Engine, error) {
+	if task.Target != nil {
+		if _, err := readTarget(*task.Target); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := server.FindPrograms()
 	if err != nil {
 		return nil, &backup.Permanent{Err: err}
@@ -86,16 +89,8 @@ func (e *Engine) UnpackCopy(ctx context.Context, from io.Reader, dir string) err
 	return restore.UnpackTar(ctx, from, dir, "tables outside of the data directory are not restored")
 }
 
-// EndsBefore implements restore.Engine.
-func (e *Engine) EndsBefore(backup.Manifest, v1alpha1.RestoreTarget) bool { return true }
-
-// CheckArchive implements restore.Engine: the binlog is not archived.
-func (e *Engine) CheckArchive(context.Context, *store.Store, backup.Manifest, v1alpha1.RestoreTarget) error {
-	return newPermanent("spec.restore.target: Holdfast archives no binlog of MySQL yet: remove it")
-}
-
-// RecoverCopy implements restore.Engine: MySQL starts on the data once, and the data is
-// marked as that of a new group.
+// RecoverCopy implements restore.Engine: MySQL starts on the data once, and with a target applies
+// the archived binlog. The data is marked as that of a new group.
 func (e *Engine) RecoverCopy(ctx context.Context, job restore.Recovery) (restore.Outcome, error) {
 	data := filepath.Join(job.Dir, restore.Recovered)
 	for _, name := range []string{mysqlapi.AboutCopyFile, "auto.cnf"} {
@@ -103,20 +98,37 @@ func (e *Engine) RecoverCopy(ctx context.Context, job restore.Recovery) (restore
 			return restore.Outcome{}, err
 		}
 	}
+	if err := e.checkExecuted(ctx, job.Lock, data, job.Manifest.End); err != nil {
+		return restore.Outcome{}, err
+	}
+	var out restore.Outcome
+	if job.Target != nil {
+		var err error
+		if out, err = e.followBinlog(ctx, e.offline(job.Lock, data), job); err != nil {
+			return restore.Outcome{}, err
+		}
+		if err := e.checkExecuted(ctx, job.Lock, data, out.End); err != nil {
+			return restore.Outcome{}, err
+		}
+	}
+	mark, err := datavolume.MarkRestored(data, func(volume string) string { return startplan.NameGroup(e.Cluster, volume) })
+	out.SystemIdentifier = mark.Group
+	return out, err
+}
+
+// checkExecuted starts MySQL on the data, and compares its transactions with those that it is to
+// have.
+func (e *Engine) checkExecuted(ctx context.Context, lock *volumelock.VolumeLock, data, wants string) error {
 	var state offline.State
-	err := e.offline(job.Lock, data).Run(ctx, func(ctx context.Context, db *sql.DB) error {
+	err := e.offline(lock, data).Run(ctx, func(ctx context.Context, db *sql.DB) error {
 		var err error
 		state, err = offline.ReadState(ctx, db)
 		return err
 	})
 	if err != nil {
-		return restore.Outcome{}, markPermanent(err)
+		return markPermanent(err)
 	}
-	if err := checkEnd(state.Executed, job.Manifest.End); err != nil {
-		return restore.Outcome{}, err
-	}
-	mark, err := datavolume.MarkRestored(data, func(volume string) string { return startplan.NameGroup(e.Cluster, volume) })
-	return restore.Outcome{SystemIdentifier: mark.Group}, err
+	return checkEnd(state.Executed, wants)
 }
 
 func (e *Engine) offline(lock *volumelock.VolumeLock, data string) offline.Data {
@@ -143,7 +155,7 @@ func checkEnd(executed, manifest string) error {
 		return newPermanent("read the transactions in the manifest: %w", err)
 	}
 	if !have.IsEqual(want) {
-		return newPermanent("the data lacks the transactions %q of the manifest, and has beside them %q", want.Subtract(have), have.Subtract(want))
+		return newPermanent("the data lacks the transactions %q that it is to have, and has beside them %q", want.Subtract(have), have.Subtract(want))
 	}
 	return nil
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/backup"
+	"github.com/holdfast-db/holdfast/internal/logarchive"
 	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 	"github.com/holdfast-db/holdfast/internal/restore"
+	"github.com/holdfast-db/holdfast/internal/store"
 )
 
 // A backup goes to no older server, and to no other series.
@@ -58,10 +60,21 @@ func TestCheckEnd(t *testing.T) {
 	}
 }
 
-// The binlog is not archived: the API server refuses a target, and so does a restore.
-func TestNoTarget(t *testing.T) {
-	err := (&Engine{}).CheckArchive(t.Context(), nil, backup.Manifest{}, v1alpha1.RestoreTarget{Latest: true})
-	if !backup.InVain(err) || !strings.Contains(err.Error(), "spec.restore.target") {
+// Without an archive beside the backup a target is refused, as it is beside another group's.
+func TestTargetWithoutAnArchive(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Location{URL: "file://" + t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := backup.Manifest{Namespace: "shop", Cluster: "orders", ClusterUID: "c", Backup: "nightly", SystemIdentifier: "g"}
+	target := v1alpha1.RestoreTarget{Latest: true}
+	if err := (&Engine{}).CheckArchive(t.Context(), s, m, target); !backup.InVain(err) || !strings.Contains(err.Error(), "without spec.backup.continuous") {
+		t.Error(err)
+	}
+	if err := archiveOf(s, m).ClaimArchive(t.Context(), logarchive.Owner{SystemIdentifier: "h"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&Engine{}).CheckArchive(t.Context(), s, m, target); !backup.InVain(err) || !strings.Contains(err.Error(), "is of the group h, and the backup nightly of g") {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -26,6 +27,8 @@ type Seed struct {
 	// Dir of its own data, which is removed at the end, and Target, which the copy fills.
 	// Neither must exist. A copy that fails may leave a part in Target.
 	Dir, Target string
+	// Prepared is a directory that becomes Dir, if it exists.
+	Prepared string
 	// Settings by which it reaches the donor.
 	Settings settings.Input
 	// Account that it logs in to the donor with.
@@ -44,11 +47,11 @@ var busyDonor = regexp.MustCompile(`\b3634\b|concurrent clone operations`)
 // nothing any more is given up by MySQL itself, after six minutes.
 func (s Seed) CloneServer(ctx context.Context, host string, port int) (version string, err error) {
 	defer func() { _ = os.RemoveAll(s.Dir) }()
-	file, err := s.writeSettings()
-	if err != nil {
+	if err := s.takePrepared(ctx); err != nil {
 		return "", err
 	}
-	if err := s.Programs.MakeData(ctx, file, s.Dir); err != nil {
+	file, err := s.writeSettings()
+	if err != nil {
 		return "", err
 	}
 	mysqld, err := s.Programs.StartMysqld(s.Lock, file, func(string) {})
@@ -72,6 +75,25 @@ func (s Seed) CloneServer(ctx context.Context, host string, port int) (version s
 		err = mysqld.StopAtOnce()
 	}
 	return version, err
+}
+
+// takePrepared makes Dir, of what is prepared where there is something.
+func (s Seed) takePrepared(ctx context.Context) error {
+	if s.Prepared != "" {
+		err := os.Rename(s.Prepared, s.Dir)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return s.makeData(ctx)
+}
+
+func (s Seed) makeData(ctx context.Context) error {
+	file, err := s.writeSettings()
+	if err != nil {
+		return err
+	}
+	return s.Programs.MakeData(ctx, file, s.Dir)
 }
 
 func (s Seed) writeSettings() (file string, err error) {

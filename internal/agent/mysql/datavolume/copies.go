@@ -60,6 +60,14 @@ func Tidy(dir string) (installed bool, err error) {
 	return true, atomicfile.SyncDir(dir)
 }
 
+// KeepPrepared keeps the data directory of a server that is to clone.
+func KeepPrepared(dir string) error {
+	return atomicfile.Move(filepath.Join(dir, SeedName), filepath.Join(dir, PreparedName))
+}
+
+// DropPrepared removes a data directory that KeepPrepared kept.
+func DropPrepared(dir string) error { return removeDirectories(dir, PreparedName) }
+
 // finishBootstrap marks first data that is in its place as such.
 func finishBootstrap(dir string) error {
 	m, err := ReadMark(dir)

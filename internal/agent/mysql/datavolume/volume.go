@@ -33,6 +33,8 @@ const (
 	OldName = "mysql.old"
 	// SeedName is the data directory of the server that clones.
 	SeedName = "mysql.seed"
+	// PreparedName is such a directory, made before there is a member to clone.
+	PreparedName = "mysql.prepared"
 	// DropName is a data directory that is being removed.
 	DropName = "mysql.drop"
 	// ParametersName holds the parameters with which the database last ran.
@@ -97,7 +99,7 @@ func InspectVolume(dir string) (Observation, error) {
 			v.HasOld = true
 		case RecordName:
 			v.HasRecord = true
-		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, DropName, ParametersName, MarkName:
+		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, PreparedName, DropName, ParametersName, MarkName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name

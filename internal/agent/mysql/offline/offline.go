@@ -5,15 +5,12 @@ package offline
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
@@ -50,42 +47,7 @@ func (e *Ended) Error() string { return "MySQL ended on the data: " + e.Reason }
 // Run starts the server, calls do, and shuts the server down so that its data files are
 // whole without its redo log. A client that reaches the socket may do anything.
 func (d Data) Run(ctx context.Context, do func(ctx context.Context, db *sql.DB) error) error {
-	file := filepath.Join(d.RunDir, "offline.cnf")
-	if err := atomicfile.WriteFile(file, []byte(settings.RenderSettings(d.settings()))); err != nil {
-		return err
-	}
-	mysqld, err := d.Programs.StartMysqld(d.Lock, file, func(string) {}, "--skip-grant-tables", "--disable-log-bin")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = mysqld.StopAtOnce() }()
-	// To shut down may take long, and nothing else ends it.
-	defer context.AfterFunc(ctx, func() { _ = mysqld.StopAtOnce() })()
-	db, err := server.OpenOffline(settings.SocketPath(d.RunDir))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	if err := mysqld.AwaitReady(ctx, db); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return &Ended{err.Error(), mysqld.HasFailed()}
-	}
-	if err := do(ctx, db); err != nil {
-		if mysqld.Ended(time.Second) && ctx.Err() == nil {
-			return errors.Join(&Ended{mysqld.LastError(), mysqld.HasFailed()}, err)
-		}
-		return err
-	}
-	_ = db.Close()
-	if !mysqld.StopInOrder(stopLimit) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return &Ended{fmt.Sprintf("it did not shut down in order: %s", mysqld.LastError()), mysqld.HasFailed()}
-	}
-	return nil
+	return d.runServer(ctx, d.settings(), []string{"--skip-grant-tables", "--disable-log-bin"}, do)
 }
 
 func (d Data) settings() map[string]string {

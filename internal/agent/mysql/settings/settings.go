@@ -32,6 +32,8 @@ type Input struct {
 	Memory     Memory
 	// Parameters as the user declared them.
 	Parameters map[string]string
+	// Archives says that binlogs are archived: the agent purges them then.
+	Archives bool
 	// Isolated says that no client and no member may reach the server.
 	Isolated bool
 }
@@ -61,6 +63,9 @@ func ComputeSettings(in Input) map[string]string {
 		}
 	}
 	maps.Copy(s, ownSettings(in))
+	if in.Archives {
+		s["binlog_expire_logs_auto_purge"] = "OFF"
+	}
 	if in.Isolated {
 		s["skip_networking"] = "ON"
 	}

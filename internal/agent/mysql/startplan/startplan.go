@@ -52,6 +52,8 @@ const (
 	Bootstrap
 	// Clone another member, if one serves.
 	Clone
+	// AwaitFirst makes ready to clone, and waits for the first member.
+	AwaitFirst
 	// Start the server on the data.
 	Start
 	// AdoptRestored records which group restored data is to begin.
@@ -176,7 +178,7 @@ func (o Observation) planForEmpty() Plan {
 	case o.isBootstrapped():
 		return Plan{Action: Clone, Message: "clones a member"}
 	case len(o.Config.Members) == 0 || o.Config.Members[0] != o.Pod:
-		return planWait("waits until the first member has bootstrapped the cluster")
+		return Plan{Action: AwaitFirst, Message: "waits until the first member has bootstrapped the cluster"}
 	case !o.Live:
 		return planWait("waits for the API server: the mounted configuration may be an older one")
 	case !o.MembershipKnown:

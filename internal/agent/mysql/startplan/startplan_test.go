@@ -93,7 +93,7 @@ func TestPlanStart(t *testing.T) {
 		{"the only member lost its data", func(o *Observation) { o.Config.Members, o.Config.SystemIdentifier = []string{"orders-0"}, ours }, Hold, agentapi.HoldDataMissing},
 		{"the first member lost its data", func(o *Observation) { o.Config.SystemIdentifier = ours }, Clone, ""},
 		{"the first member lost its data before status had the identifier", func(o *Observation) { o.Membership = started() }, Clone, ""},
-		{"another member before the bootstrap", func(o *Observation) { o.Pod = "orders-1" }, Wait, ""},
+		{"another member before the bootstrap", func(o *Observation) { o.Pod = "orders-1" }, AwaitFirst, ""},
 		{"another member after the bootstrap", func(o *Observation) { o.Pod, o.Config.SystemIdentifier = "orders-1", ours }, Clone, ""},
 		{"a mounted configuration bootstraps nothing", func(o *Observation) { o.Live = false }, Wait, ""},
 		{"no API server, no bootstrap", func(o *Observation) { o.MembershipKnown = false }, Wait, ""},

@@ -48,6 +48,8 @@ type Kind struct {
 	// Container is the name of the database's container, and of the agent's
 	// subcommand that runs there.
 	Container string
+	// Log is what messages call the log that members archive; empty where they do not.
+	Log string
 	// User is the database's user and group in the upstream image.
 	User int64
 	// Ports that the database listens on.
