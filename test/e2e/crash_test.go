@@ -60,8 +60,9 @@ func (k *killer) currentMoment(ctx context.Context) (string, error) {
 }
 
 // killUntilRolledOut starts the operator, kills it on the way, and waits until the
-// cluster is rolled out. The operator has to be stopped: one that is killed goes
-// on for a second or two, in which it could bring a change to its end.
+// cluster is rolled out. Where a change is short, the caller has stopped the operator
+// before: one that is killed goes on for a second or two, in which it could bring the
+// change to its end.
 func (k *killer) killUntilRolledOut(change string) {
 	k.c.t.Helper()
 	must(k.c.t, k.c.operator.setReplicas(k.c.t.Context(), 1), "start the operator")

@@ -49,7 +49,7 @@ func etcdUpgrades(t *testing.T, killedOnWayTo ...string) {
 		c.changeSpec(fmt.Sprintf("version: %q", version))
 		k := &killer{c: c, killed: map[string]bool{}}
 		if slices.Contains(killedOnWayTo, lineOf(version)) {
-			k.killUntilRolledOut()
+			k.killUntilRolledOut("version " + version)
 		} else {
 			c.waitReady()
 		}
