@@ -160,7 +160,7 @@ func (w *world) start(ordinal int) *run {
 		AgentAddress: func(pod string) string { return atLocalhost(w.of(pod).agent) },
 		Database:     func(pod string) (string, int) { return mysqltest.Host, w.of(pod).database },
 		Resolve:      func(context.Context, string) ([]string, error) { return []string{"::1", "127.0.0.1"}, nil },
-		Memory:       settings.Memory{Limit: settings.LeastMemory},
+		Memory:       settings.Memory{Request: settings.LeastMemory},
 		SystemUser:   mysqltest.SystemUser(w.t),
 		StopTimeout:  time.Minute,
 	})

@@ -163,7 +163,7 @@ func (s *Source) cloneMember(ctx context.Context, lock *volumelock.VolumeLock, a
 	}
 	seed := clone.Seed{
 		Programs: s.Programs, Lock: lock, Dir: filepath.Join(s.Scratch, seedName), Target: filepath.Join(s.Scratch, copyName), Account: accounts.Copier, Bandwidth: s.Bandwidth,
-		Settings: settings.Input{Host: "copier", ServerID: 1, RunDir: s.RunDir, CertificateDir: certificates, Memory: settings.Memory{Limit: settings.LeastMemory}},
+		Settings: settings.Input{Host: "copier", ServerID: 1, RunDir: s.RunDir, CertificateDir: certificates, Memory: settings.Memory{Request: settings.LeastMemory}},
 	}
 	began, pause := time.Now(), s.Patience.First
 	for {
@@ -203,7 +203,7 @@ func (s *Source) writeIdentity(dir string) error {
 func (s *Source) closeCopy(ctx context.Context, lock *volumelock.VolumeLock) (state offline.State, err error) {
 	data := offline.Data{
 		Programs: s.Programs, Lock: lock, Dir: filepath.Join(s.Scratch, copyName), RunDir: s.RunDir,
-		Memory: settings.Memory{Limit: settings.LeastMemory},
+		Memory: settings.Memory{Request: settings.LeastMemory},
 	}
 	err = data.Run(ctx, func(ctx context.Context, db *sql.DB) error {
 		var err error

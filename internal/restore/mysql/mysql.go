@@ -132,7 +132,7 @@ func (e *Engine) checkExecuted(ctx context.Context, lock *volumelock.VolumeLock,
 }
 
 func (e *Engine) offline(lock *volumelock.VolumeLock, data string) offline.Data {
-	return offline.Data{Programs: e.Programs, Lock: lock, Dir: data, RunDir: e.RunDir, Memory: settings.Memory{Limit: settings.LeastMemory}}
+	return offline.Data{Programs: e.Programs, Lock: lock, Dir: data, RunDir: e.RunDir, Memory: settings.Memory{Request: settings.LeastMemory}}
 }
 
 // markPermanent marks that MySQL does not run on the data: it will not the next time. One

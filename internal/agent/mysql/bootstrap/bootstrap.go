@@ -51,6 +51,7 @@ func (b Bootstrap) MakeData(ctx context.Context) error {
 	}
 	in := b.Settings
 	in.DataDir, in.Parameters, in.Isolated = filepath.Join(b.Volume, datavolume.BootstrapName), nil, true
+	in.Memory = settings.Memory{} // a large buffer pool takes seconds to make
 	file := filepath.Join(in.RunDir, "bootstrap.cnf")
 	if err := atomicfile.WriteFile(file, []byte(settings.RenderSettings(settings.ComputeSettings(in)))); err != nil {
 		return err

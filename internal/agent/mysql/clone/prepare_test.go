@@ -34,7 +34,7 @@ func TestPreparedSeed(t *testing.T) {
 	programs, countMade := makeMysqld(t)
 	c := Cloner{
 		Programs: programs, Volume: t.TempDir(), Log: slog.New(slog.DiscardHandler),
-		Settings: settings.Input{Host: "orders-1", ServerID: 1, RunDir: t.TempDir(), Memory: settings.Memory{Limit: settings.LeastMemory}},
+		Settings: settings.Input{Host: "orders-1", ServerID: 1, RunDir: t.TempDir(), Memory: settings.Memory{Request: settings.LeastMemory}},
 	}
 	for range 2 { // the second replaces the first
 		if err := c.Prepare(t.Context()); err != nil {
@@ -63,7 +63,7 @@ func TestPreparedSeed(t *testing.T) {
 
 func TestWhatIsPreparedIsDropped(t *testing.T) {
 	programs, _ := makeMysqld(t)
-	c := Cloner{Programs: programs, Volume: t.TempDir(), Settings: settings.Input{Host: "orders-1", ServerID: 1, RunDir: t.TempDir(), Memory: settings.Memory{Limit: settings.LeastMemory}}}
+	c := Cloner{Programs: programs, Volume: t.TempDir(), Settings: settings.Input{Host: "orders-1", ServerID: 1, RunDir: t.TempDir(), Memory: settings.Memory{Request: settings.LeastMemory}}}
 	if err := c.Prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func TestSettingsOfASeed(t *testing.T) {
 		{"more than MySQL takes", 1 << 50, "1048576", "16"},
 	}
 	for _, c := range cases {
-		s := Seed{Dir: "/seed", Bandwidth: c.bandwidth, Settings: settings.Input{Host: "copier", ServerID: 1, RunDir: t.TempDir(), Memory: settings.Memory{Limit: settings.LeastMemory}}}
+		s := Seed{Dir: "/seed", Bandwidth: c.bandwidth, Settings: settings.Input{Host: "copier", ServerID: 1, RunDir: t.TempDir(), Memory: settings.Memory{Request: settings.LeastMemory}}}
 		file, err := s.writeSettings()
 		if err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func NewMembers(t *testing.T, count int) []*Member {
 		m := &Member{
 			t: t, Pod: "a-" + strconv.Itoa(i), Ordinal: i, Port: FreePort(t), Programs: programs, certificates: certificates,
 			Volume: filepath.Join(base, strconv.Itoa(i), "volume"), RunDir: filepath.Join(base, strconv.Itoa(i), "run"),
-			Memory: settings.Memory{Limit: settings.LeastMemory},
+			Memory: settings.Memory{Request: settings.LeastMemory},
 		}
 		for _, dir := range []string{m.Volume, m.RunDir} {
 			if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -2,15 +2,16 @@ package settings
 
 import "strconv"
 
-// Memory of the container in bytes; 0 where none is declared.
+// Memory of the container in bytes. Without a declared limit, Limit is the whole node's:
+// see agentapi.EnvMemoryLimit. Request is 0 where none is declared; a limit without one is
+// a request, too.
 type Memory struct{ Limit, Request int64 }
 
-// usable is the limit where there is one, for nothing tells the server to stay below
-// another number. A request is what the member surely has.
+// usable is what the member surely has: the request, and at most the limit.
 func (m Memory) usable() int64 {
 	switch {
-	case m.Limit > 0:
-		return m.Limit
+	case m.Request > 0 && m.Limit > 0:
+		return min(m.Request, m.Limit)
 	case m.Request > 0:
 		return m.Request
 	}

@@ -15,7 +15,7 @@ func input() Input {
 		Host: "a-0.a-members.ns.svc", ServerID: 17, GroupName: "5b8f3c1e-0000-5000-8000-000000000001",
 		Seeds:  []string{"a-0.a-members.ns.svc:3306", "a-1.a-members.ns.svc:3306"},
 		RunDir: "/run/holdfast/mysql", DataDir: "/data/mysql", CertificateDir: "/run/holdfast/mysql/tls",
-		VolumeSize: 10 * gibibyte, Memory: Memory{Limit: gibibyte},
+		VolumeSize: 10 * gibibyte, Memory: Memory{Request: gibibyte},
 	}
 }
 
@@ -89,12 +89,14 @@ func TestMemoryIsDivided(t *testing.T) {
 		pool, connections int64 // MiB
 	}{
 		{"nothing declared", Memory{}, 128, 102},
-		{"too little", Memory{Limit: 512 * mebibyte}, 128, 100},
-		{"the least", Memory{Limit: gibibyte}, 128, 102},
-		{"a request alone", Memory{Request: 2 * gibibyte}, 512, 204},
-		{"the limit counts", Memory{Limit: 2 * gibibyte, Request: gibibyte}, 512, 204},
-		{"four gibibytes", Memory{Limit: 4 * gibibyte}, 2048, 409},
-		{"sixteen", Memory{Limit: 16 * gibibyte}, 11264, 1000},
+		{"nothing declared, on a large node", Memory{Limit: 64 * gibibyte}, 128, 102},
+		{"too little", Memory{Limit: 512 * mebibyte, Request: 512 * mebibyte}, 128, 100},
+		{"the least", Memory{Limit: gibibyte, Request: gibibyte}, 128, 102},
+		{"a request alone", Memory{Limit: 64 * gibibyte, Request: 2 * gibibyte}, 512, 204},
+		{"a limit that is not reserved", Memory{Limit: 4 * gibibyte, Request: 2 * gibibyte}, 512, 204},
+		{"a limit below the request, as it may be while pods are resized", Memory{Limit: gibibyte, Request: 4 * gibibyte}, 128, 102},
+		{"four gibibytes", Memory{Limit: 4 * gibibyte, Request: 4 * gibibyte}, 2048, 409},
+		{"sixteen", Memory{Limit: 16 * gibibyte, Request: 16 * gibibyte}, 11264, 1000},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestMemoryIsDivided(t *testing.T) {
 func TestPoolLeavesMemory(t *testing.T) {
 	last := int64(0)
 	for memory := LeastMemory; memory <= 256*gibibyte; memory += 100 * mebibyte {
-		pool, err := strconv.ParseInt(memorySettings(Memory{Limit: memory})["innodb_buffer_pool_size"], 10, 64)
+		pool, err := strconv.ParseInt(memorySettings(Memory{Limit: memory, Request: memory})["innodb_buffer_pool_size"], 10, 64)
 		if err != nil || pool < last || pool > memory-fixedMemory || pool%poolStep != 0 {
 			t.Fatalf("of %d MiB the pool has %d MiB, after %d: %v", memory/mebibyte, pool/mebibyte, last/mebibyte, err)
 		}
