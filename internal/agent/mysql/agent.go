@@ -43,10 +43,10 @@ type mysqlAgent struct {
 	// parameters were last set aside for that.
 	crashes int
 	refused string
-	// replace is the copy that the last run ended for; nil for none. queued is how often in a
-	// row the member waited for another one to be cloned.
-	replace *replacement
-	queued  int
+	// replace is the copy that the last run ended for; nil for none. donorBusy says that the
+	// last attempt at a copy met another one for too long.
+	replace   *replacement
+	donorBusy bool
 	// prepared says that a clone was prepared, or that this was tried.
 	prepared bool
 	// copies counts those that were put in place.

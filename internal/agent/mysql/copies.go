@@ -53,7 +53,8 @@ func (a *mysqlAgent) tidyPrepared(p startplan.Plan) error {
 
 func (a *mysqlAgent) newCloner(config *agent.Config, group string) clone.Cloner {
 	return clone.Cloner{
-		Programs: a.programs, Lock: a.Lock, Volume: a.o.DataDir, Settings: a.newSettingsInput(config, group, nil), Log: a.o.Log,
+		Programs: a.programs, Lock: a.Lock, Volume: a.o.DataDir, Settings: a.newSettingsInput(config, group, nil),
+		Patience: donorPatience, Log: a.o.Log,
 	}
 }
 
@@ -67,25 +68,19 @@ func (a *mysqlAgent) cloneForEmptyVolume(ctx context.Context, o startplan.Observ
 		a.prepareClone(ctx)
 		return pauseAsking, nil
 	}
-	if first := findFirstInLine(found, a.ordinal, a.queued < mostQueued); first != "" {
-		a.queued++
-		a.ReportState(agentapi.StateWaiting, "", "waits until "+first+" has been cloned")
+	if other := findCloning(found); other != "" && a.donorBusy {
+		a.ReportState(agentapi.StateWaiting, "", "waits until "+other+" has been cloned")
 		a.prepareClone(ctx)
 		return pauseAsking, nil
 	}
-	a.queued = 0
+	a.donorBusy = false
 	return a.copyMember(ctx, found, p.Peer, "")
 }
 
-// mostQueued is how often a member waits for another one that does not begin to clone.
-const mostQueued = 5
-
-// findFirstInLine finds a member of a lower ordinal that clones, or is about to where those
-// count too: a donor serves one at a time.
-func findFirstInLine(found []peer, ordinal int, waiting bool) string {
+// findCloning finds another member that clones one.
+func findCloning(found []peer) string {
 	for _, p := range found {
-		begins := waiting && p.Phase == group.Empty && p.Status.State == agentapi.StateWaiting
-		if p.Ordinal < ordinal && (begins || p.Status.State == agentapi.StateCloning) {
+		if p.Status.State == agentapi.StateCloning {
 			return p.Pod
 		}
 	}
@@ -117,8 +112,13 @@ func (a *mysqlAgent) copyReplacement(ctx context.Context) (time.Duration, error)
 	return 0, err
 }
 
-// pauseDonorBusy is how long a member waits for a donor that another one clones.
-const pauseDonorBusy = 5 * time.Second
+const (
+	// donorPatience is how long the server that clones waits, running, for a donor that
+	// another member clones: small data is copied in less. Then the member waits without one,
+	// for pauseDonorBusy at least.
+	donorPatience  = 10 * time.Second
+	pauseDonorBusy = 5 * time.Second
+)
 
 // copySlack is what a copy takes beside the size of the data: logs that the server makes
 // while it copies and starts.
@@ -152,6 +152,7 @@ func (a *mysqlAgent) copyMember(ctx context.Context, found []peer, pod, name str
 	err := a.newCloner(config, donor.Group).CopyMember(ctx, clone.Donor{Pod: pod, Host: host, Port: port, Group: donor.Group})
 	a.prepared = false // it is used up
 	if errors.Is(err, clone.ErrDonorBusy) {
+		a.donorBusy = true
 		a.ReportState(agentapi.StateWaiting, "", pod+" is cloned by another member")
 		return pauseDonorBusy, nil
 	}

@@ -92,6 +92,9 @@ func (g *groupLoop) endAction() {
 	}
 }
 
+// promptWaits is how often a member that has to wait looks again soon.
+const promptWaits = 8
+
 // settledAfter is how long a member must have been online before its failure is not taken
 // for one of its data.
 const settledAfter = 30 * time.Second
@@ -235,6 +238,9 @@ func (g *groupLoop) act(ctx context.Context, o group.Observation, s group.Situat
 	}
 	g.report(o, agentapi.StateWaiting, p)
 	g.waiting++
+	if g.waiting <= promptWaits {
+		return observeInterval // another member is about to do something, mostly
+	}
 	return min(time.Second<<min(g.waiting/30, 3), 4*time.Second)
 }
 

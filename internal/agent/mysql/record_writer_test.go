@@ -186,27 +186,21 @@ func TestRevisionOfTheStatus(t *testing.T) {
 	}
 }
 
-// Members without data are cloned one after the other, and none waits for long for one that
-// does not begin.
+// A member that had to wait for long waits for the one that clones, whichever that is.
 func TestCopiesQueue(t *testing.T) {
-	at := func(ordinal int, phase group.Phase, state agentapi.State) peer {
-		return peer{Report: group.Report{Pod: "orders-" + strconv.Itoa(ordinal), Ordinal: ordinal, Phase: phase}, Status: agentapi.Status{State: state}}
+	at := func(ordinal int, state agentapi.State) peer {
+		return peer{Report: group.Report{Pod: "orders-" + strconv.Itoa(ordinal), Ordinal: ordinal}, Status: agentapi.Status{State: state}}
 	}
 	for _, c := range []struct {
-		name    string
-		found   []peer
-		waiting bool
-		want    string
+		name  string
+		found []peer
+		want  string
 	}{
-		{"no other one", []peer{at(0, group.InGroup, agentapi.StateRunning)}, true, ""},
-		{"one clones", []peer{at(1, group.Empty, agentapi.StateCloning)}, false, "orders-1"},
-		{"one clones beside its data", []peer{at(1, group.Down, agentapi.StateCloning)}, false, "orders-1"},
-		{"one is about to", []peer{at(1, group.Empty, agentapi.StateWaiting)}, true, "orders-1"},
-		{"one does not begin", []peer{at(1, group.Empty, agentapi.StateWaiting)}, false, ""},
-		{"one is held", []peer{at(1, group.Empty, agentapi.StateHeld)}, true, ""},
-		{"one comes after this one", []peer{at(3, group.Empty, agentapi.StateCloning)}, true, ""},
+		{"no other one", []peer{at(0, agentapi.StateRunning)}, ""},
+		{"one clones", []peer{at(0, agentapi.StateRunning), at(3, agentapi.StateCloning)}, "orders-3"},
+		{"one waits as well", []peer{at(0, agentapi.StateRunning), at(1, agentapi.StateWaiting)}, ""},
 	} {
-		if got := findFirstInLine(c.found, 2, c.waiting); got != c.want {
+		if got := findCloning(c.found); got != c.want {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}

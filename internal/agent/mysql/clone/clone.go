@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/accounts"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
@@ -23,6 +24,8 @@ type Cloner struct {
 	Volume string
 	// Settings of the member that the copy is for.
 	Settings settings.Input
+	// Patience with a donor that another client clones: see Seed.
+	Patience time.Duration
 	Log      *slog.Logger
 }
 
@@ -72,7 +75,7 @@ func (c Cloner) Prepare(ctx context.Context) error {
 
 func (c Cloner) newSeed() Seed {
 	return Seed{
-		Programs: c.Programs, Lock: c.Lock, Settings: c.Settings, Account: accounts.Clone,
+		Programs: c.Programs, Lock: c.Lock, Settings: c.Settings, Account: accounts.Clone, Patience: c.Patience,
 		Dir: filepath.Join(c.Volume, datavolume.SeedName), Prepared: filepath.Join(c.Volume, datavolume.PreparedName),
 		Target: filepath.Join(c.Volume, datavolume.CopyName),
 	}

@@ -1,11 +1,14 @@
 package clone
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
@@ -73,4 +76,36 @@ func TestWhatIsPreparedIsDropped(t *testing.T) {
 	if entries, err := os.ReadDir(c.Volume); err != nil || len(entries) > 0 {
 		t.Errorf("the volume holds %v: %v", entries, err)
 	}
+}
+
+// A donor that another client clones is asked again, as long as the patience lasts.
+func TestBusyDonorIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := errors.New("the donor is gone")
+		for _, c := range []struct {
+			name     string
+			patience time.Duration
+			busy     int
+			end      error
+			asked    int
+			want     error
+		}{
+			{"one that is free", time.Second, 0, nil, 1, nil},
+			{"one that is soon free", time.Second, 3, nil, 4, nil},
+			{"one that stays busy", time.Second, 100, nil, 5, ErrDonorBusy},
+			{"no patience", 0, 100, nil, 1, ErrDonorBusy},
+			{"one that fails meanwhile", time.Second, 2, ended, 3, ended},
+		} {
+			asked := 0
+			err := Seed{Patience: c.patience}.awaitCopy(t.Context(), func() error {
+				if asked++; asked <= c.busy {
+					return ErrDonorBusy
+				}
+				return c.end
+			})
+			if asked != c.asked || !errors.Is(err, c.want) {
+				t.Errorf("%s: asked %d times, then %v", c.name, asked, err)
+			}
+		}
+	})
 }

@@ -12,8 +12,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/accounts"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/server"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/settings"
@@ -33,6 +35,8 @@ type Seed struct {
 	Settings settings.Input
 	// Account that it logs in to the donor with.
 	Account string
+	// Patience is how long it waits for a donor that another client clones; 0 for not at all.
+	Patience time.Duration
 	// Bandwidth is how many bytes a second it reads; 0 for no limit.
 	Bandwidth int64
 }
@@ -67,7 +71,7 @@ func (s Seed) CloneServer(ctx context.Context, host string, port int) (version s
 	if err := mysqld.AwaitReady(ctx, db); err != nil {
 		return "", err
 	}
-	if err := s.askForCopy(ctx, db, host, port); err != nil {
+	if err := s.awaitCopy(ctx, func() error { return s.askForCopy(ctx, db, host, port) }); err != nil {
 		return "", err
 	}
 	err = db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
@@ -124,6 +128,19 @@ func limitBandwidth(bytes int64) map[string]string {
 	}
 }
 
+// busyInterval is between two attempts to clone a donor that another client clones.
+const busyInterval = 250 * time.Millisecond
+
+// awaitCopy asks again while the donor is busy, as long as the patience lasts.
+func (s Seed) awaitCopy(ctx context.Context, ask func() error) error {
+	for began := time.Now(); ; {
+		err := ask()
+		if !errors.Is(err, ErrDonorBusy) || time.Since(began) >= s.Patience || !clock.Sleep(ctx, busyInterval) {
+			return err
+		}
+	}
+}
+
 // askForCopy has the seed copy the donor. Both are of one series and patch: MySQL refuses
 // others.
 func (s Seed) askForCopy(ctx context.Context, db *sql.DB, host string, port int) error {
@@ -134,7 +151,7 @@ func (s Seed) askForCopy(ctx context.Context, db *sql.DB, host string, port int)
 			accounts.Quote(s.Account), accounts.Quote(host), port, accounts.Quote(s.Target)),
 	})
 	if err != nil && busyDonor.MatchString(err.Error()) {
-		return errors.Join(ErrDonorBusy, err)
+		return errors.Join(ErrDonorBusy, err, os.RemoveAll(s.Target)) // whatever the attempt began
 	}
 	return err
 }
