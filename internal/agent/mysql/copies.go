@@ -29,11 +29,10 @@ func (a *mysqlAgent) prepareClone(ctx context.Context) {
 	if a.prepared || !a.measureSpace().Fits(copySlack) {
 		return
 	}
-	a.prepared = true
 	if _, err := a.writeCertificates(); err != nil {
-		a.o.Log.Info("no clone is prepared", "error", err.Error())
-		return
+		return // they come yet
 	}
+	a.prepared = true
 	if err := a.newCloner(a.currentConfig(), "").Prepare(ctx); err != nil {
 		a.o.Log.Info("no clone is prepared", "error", err.Error())
 	}
@@ -139,7 +138,14 @@ func (a *mysqlAgent) copyMember(ctx context.Context, found []peer, pod, name str
 	for _, p := range found {
 		size = max(size, p.Status.DataSize)
 	}
-	if need := size + size/20 + copySlack; !a.measureSpace().Fits(need) {
+	need := size + size/20 + copySlack
+	if a.prepared && !a.measureSpace().Fits(need) {
+		a.prepared = false
+		if err := datavolume.DropPrepared(a.o.DataDir); err != nil {
+			return 0, err
+		}
+	}
+	if !a.measureSpace().Fits(need) {
 		a.Store.Update(func(s *agentapi.Status) { s.DiskSpaceNeeded = need })
 		a.ReportState(agentapi.StateHeld, agentapi.HoldVolumeFull, "the volume has no space for a copy of "+pod+" beside its data: set spec.storage.size to more")
 		return pauseHeld, nil

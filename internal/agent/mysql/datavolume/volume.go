@@ -33,8 +33,9 @@ const (
 	OldName = "mysql.old"
 	// SeedName is the data directory of the server that clones.
 	SeedName = "mysql.seed"
-	// PreparedName is such a directory, made before there is a member to clone.
-	PreparedName = "mysql.prepared"
+	// PreparedName is such a directory, made before there is a member to clone. Whoever does
+	// not know it passes over it, as over all names with a dot.
+	PreparedName = ".mysql.prepared"
 	// DropName is a data directory that is being removed.
 	DropName = "mysql.drop"
 	// ParametersName holds the parameters with which the database last ran.
@@ -99,7 +100,7 @@ func InspectVolume(dir string) (Observation, error) {
 			v.HasOld = true
 		case RecordName:
 			v.HasRecord = true
-		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, PreparedName, DropName, ParametersName, MarkName:
+		case "lost+found", volumelock.LockFile, BootstrapName, CopyName, CompleteName, SeedName, DropName, ParametersName, MarkName:
 		default:
 			if !strings.HasPrefix(name, ".") {
 				v.Unknown = name

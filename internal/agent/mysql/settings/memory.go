@@ -7,7 +7,8 @@ import "strconv"
 // a request, too.
 type Memory struct{ Limit, Request int64 }
 
-// usable is what the member surely has: the request, and at most the limit.
+// usable is what the member surely has: the request, and at most the limit. Without a
+// request it is taken to have the least.
 func (m Memory) usable() int64 {
 	switch {
 	case m.Request > 0 && m.Limit > 0:
