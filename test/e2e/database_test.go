@@ -144,9 +144,9 @@ func databaseLives(t *testing.T, c *subject, parameter string) {
 	})
 	d, err := getDatabase(t.Context(), c.namespace)
 	must(t, err, "read the Database")
-	other := map[string]string{"postgres": "mysql", "mysql": "postgres"}[c.kind.engine]
-	if err := mergePatch(`{"spec":{"engine":"`+other+`"}}`)(t.Context(), d, "kubectl-edit"); err == nil || !strings.Contains(err.Error(), "spec.engine") {
-		t.Errorf("the engine was changed to %s: %v", other, err)
+	other := map[string]string{"postgres": `{"engine":"mysql","version":"9.7"}`, "mysql": `{"engine":"postgres","version":"17"}`}[c.kind.engine]
+	if err := mergePatch(`{"spec":`+other+`}`)(t.Context(), d, "kubectl-edit"); err == nil || !strings.Contains(err.Error(), "spec.engine") {
+		t.Errorf("the engine was changed by %s: %v", other, err)
 	}
 	databaseScales(t, c)
 	databaseIsPutRight(t, c, parameter)
