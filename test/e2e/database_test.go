@@ -108,7 +108,7 @@ func mysqlDatabaseSeed(t *testing.T) {
 	eventually(t, goneTimeout, "the Database is gone", func(ctx context.Context) error {
 		return checkGone(env.client.Get(ctx, c.nameOf(""), d))
 	})
-	c.scaleTo(3) // nobody else says now how many there are
+	c.scaleTo(3) // no Database says now how many there are
 	c.waitReady()
 	if now := c.getCluster(); now.GetUID() != before.GetUID() || len(now.GetOwnerReferences()) > 0 || c.podIncarnation(0) != pod || c.kind.keptValue(c) != "1" {
 		t.Errorf("the cluster that is left is another one: %v, before %v", now.GetUID(), before.GetUID())

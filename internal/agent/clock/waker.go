@@ -8,7 +8,7 @@ import (
 // Waker ends pauses early. Make it with NewWaker. Any goroutine may use it.
 type Waker struct{ calls chan struct{} }
 
-// NewWaker makes a Waker that nobody has called.
+// NewWaker makes a Waker that was not called yet.
 func NewWaker() Waker { return Waker{make(chan struct{}, 1)} }
 
 // Wake ends a pause under way, and otherwise the next one. It does not wait.

@@ -33,8 +33,8 @@ const (
 	OldName = "mysql.old"
 	// SeedName is the data directory of the server that clones.
 	SeedName = "mysql.seed"
-	// PreparedName is such a directory, made before there is a member to clone. Whoever does
-	// not know it passes over it, as over all names with a dot.
+	// PreparedName is such a directory, made before there is a member to clone. A reader that does
+	// not know it passes over it, as over all names that begin with a dot.
 	PreparedName = ".mysql.prepared"
 	// DropName is a data directory that is being removed.
 	DropName = "mysql.drop"
