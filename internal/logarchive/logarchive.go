@@ -40,6 +40,21 @@ func (r *Refusal) Error() string { return r.Message }
 // Refuse makes a refusal.
 func Refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
+// ClassifyError tells failures of an archive apart: two of one class have the same reason, though
+// a store gives each of its errors a number. No other try repairs a permanent one.
+func ClassifyError(err error) (class string, permanent bool) {
+	var refused *Refusal
+	var known *store.Error
+	switch {
+	case errors.As(err, &refused):
+		return refused.Message, true
+	case errors.As(err, &known):
+		return known.Field + "|" + known.Remedy, known.Permanent
+	default:
+		return "", false
+	}
+}
+
 // OpenStore opens the store of an archive, with the credentials that are mounted in a
 // directory.
 func OpenStore(ctx context.Context, at agentapi.BackupStore, secret store.Secret) (*store.Store, error) {

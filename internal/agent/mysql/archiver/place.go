@@ -93,22 +93,9 @@ type trouble struct {
 // record takes in another failure. What is said stays as it was first while the reason is the
 // same: a store gives each of its errors a number.
 func (t trouble) record(err error) trouble {
-	class, permanent := classify(err)
+	class, permanent := logarchive.ClassifyError(err)
 	if t.err != nil && t.class == class {
 		return t
 	}
 	return trouble{err, class, permanent}
-}
-
-func classify(err error) (class string, permanent bool) {
-	var refused *logarchive.Refusal
-	var known *store.Error
-	switch {
-	case errors.As(err, &refused):
-		return refused.Message, true
-	case errors.As(err, &known):
-		return known.Field + "|" + known.Remedy, known.Permanent
-	default:
-		return "", false
-	}
 }

@@ -1,11 +1,9 @@
 package archive
 
 import (
-	"errors"
 	"time"
 
-	"github.com/holdfast-db/holdfast/internal/store"
-	"github.com/holdfast-db/holdfast/internal/wal"
+	"github.com/holdfast-db/holdfast/internal/logarchive"
 )
 
 // trouble is why nothing is stored. The zero value is none.
@@ -19,7 +17,7 @@ type trouble struct {
 // recordError takes in another failure. What is said stays as it was first while the
 // reason is the same: a store gives each of its errors a number.
 func (t trouble) recordError(err error, now time.Duration) trouble {
-	class, permanent := classifyError(err)
+	class, permanent := logarchive.ClassifyError(err)
 	if t.err == nil {
 		t.since = now
 	}
@@ -27,17 +25,4 @@ func (t trouble) recordError(err error, now time.Duration) trouble {
 		t.err, t.class, t.permanent = err, class, permanent
 	}
 	return t
-}
-
-func classifyError(err error) (class string, permanent bool) {
-	var refused *wal.Refusal
-	var known *store.Error
-	switch {
-	case errors.As(err, &refused):
-		return refused.Message, true
-	case errors.As(err, &known):
-		return known.Field + "|" + known.Remedy, known.Permanent
-	default:
-		return "", false
-	}
 }
