@@ -20,8 +20,19 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
 )
 
-// labelTimeout bounds one request about a label.
-const labelTimeout = 2 * time.Second
+const (
+	// labelTimeout bounds one request about a label.
+	labelTimeout = 2 * time.Second
+	// proxyInterval is how soon after one change of a Service's endpoints a node's proxy
+	// takes up the next one: kube-proxy waits a second by default.
+	proxyInterval = 1100 * time.Millisecond
+	// withdrawLimit is how long a primary may stay out of its Service: longer than any
+	// switchover takes.
+	withdrawLimit = time.Minute
+	// returnPause is how long a former primary then stays out of the Service for reads, so
+	// that its successor comes first.
+	returnPause = 2 * time.Second
+)
 
 // Labeller keeps the role label of the member's own pod as the member's role.
 type Labeller struct {
@@ -38,6 +49,11 @@ type Labeller struct {
 	want     string
 	observed string // label as the watch reported it last
 	wake     chan struct{}
+	// withdrawal ends the withdrawal of the pod, which is labelled as a member meanwhile; nil
+	// while there is none. After it has begun, handedOver says that the member is not the
+	// primary any more.
+	withdrawal *time.Timer
+	handedOver bool
 }
 
 // NewLabeller labels the pod of the identity; peers names the pods of the
@@ -53,8 +69,49 @@ func (l *Labeller) LimitPrimary(mayLead func() bool) { l.mayLead = mayLead }
 func (l *Labeller) SetRole(role string) {
 	l.mu.Lock()
 	l.want = role
+	switch {
+	case l.withdrawal == nil:
+	case role != v1alpha1.RolePrimary && !l.handedOver:
+		l.handedOver = true
+		l.withdrawal.Reset(returnPause)
+	case role == v1alpha1.RolePrimary && l.handedOver:
+		l.withdrawal = nil
+	}
 	l.mu.Unlock()
 	l.wakeUp()
+}
+
+// Withdraw takes a primary that is about to hand its role over out of its Service, and
+// waits until the nodes' proxies would take up another primary at once. Sessions that are
+// open go on meanwhile. It ends soon after the member has got another role, and after a
+// limit; restore ends it where the member stays the primary.
+func (l *Labeller) Withdraw(ctx context.Context) (restore func()) {
+	restore = l.beginWithdrawal()
+	waiting, cancel := context.WithTimeout(ctx, labelTimeout)
+	defer cancel()
+	l.WaitForLabel(waiting)
+	if l.isSettled() { // otherwise no proxy has heard of it
+		clock.Sleep(ctx, proxyInterval)
+	}
+	return restore
+}
+
+func (l *Labeller) beginWithdrawal() (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var own *time.Timer
+	end = func() {
+		l.mu.Lock()
+		if l.withdrawal == own {
+			l.withdrawal = nil
+		}
+		l.mu.Unlock()
+		l.wakeUp()
+	}
+	own = time.AfterFunc(withdrawLimit, end)
+	l.withdrawal, l.handedOver = own, false
+	l.wakeUp()
+	return end
 }
 
 // WaitForLabel waits until the label is as wanted, or ctx ends.
@@ -64,9 +121,18 @@ func (l *Labeller) WaitForLabel(ctx context.Context) {
 }
 
 func (l *Labeller) isSettled() bool {
+	want, observed := l.compare()
+	return want == observed
+}
+
+// compare is which label the pod should have, and which one it has.
+func (l *Labeller) compare() (want, observed string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.want == l.observed
+	if l.withdrawal != nil {
+		return v1alpha1.RoleMember, l.observed
+	}
+	return l.want, l.observed
 }
 
 func (l *Labeller) wakeUp() {
@@ -114,9 +180,7 @@ func (l *Labeller) recordPod(pod *corev1.Pod) {
 }
 
 func (l *Labeller) labelPod(ctx context.Context) error {
-	l.mu.Lock()
-	want, observed := l.want, l.observed
-	l.mu.Unlock()
+	want, observed := l.compare()
 	if want == "" || want == observed {
 		return nil
 	}

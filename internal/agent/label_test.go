@@ -2,11 +2,15 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -84,6 +88,82 @@ func TestLabelIsPutBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	agenttest.WaitUntil(t, func() bool { return roleOf(t, client, "orders-0") == v1alpha1.RoleReplica })
+}
+
+// A primary that is about to hand its role over leaves its Service a while before, and is
+// back in it where it stays the primary.
+func TestPrimaryWithdraws(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(ctx context.Context, l *Labeller, restore func())
+		want string
+	}{
+		{"and another member leads", func(_ context.Context, l *Labeller, _ func()) { l.SetRole(v1alpha1.RoleMember) }, v1alpha1.RoleMember},
+		{"and follows another member", func(_ context.Context, l *Labeller, _ func()) { l.SetRole(v1alpha1.RoleReplica) }, v1alpha1.RoleMember},
+		{"and follows another member for a while", func(_ context.Context, l *Labeller, _ func()) {
+			for range 5 {
+				l.SetRole(v1alpha1.RoleReplica)
+				time.Sleep(returnPause / 4)
+			}
+		}, v1alpha1.RoleReplica},
+		{"and leads again later", func(_ context.Context, l *Labeller, _ func()) {
+			l.SetRole(v1alpha1.RoleReplica)
+			l.SetRole(v1alpha1.RolePrimary)
+		}, v1alpha1.RolePrimary},
+		{"and the switchover is refused", func(_ context.Context, _ *Labeller, restore func()) { restore() }, v1alpha1.RolePrimary},
+		{"and says nothing any more", func(context.Context, *Labeller, func()) { time.Sleep(withdrawLimit) }, v1alpha1.RolePrimary},
+		{"and the one before it is given up", func(ctx context.Context, l *Labeller, restore func()) {
+			l.Withdraw(ctx)
+			restore()
+		}, v1alpha1.RoleMember},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(pod("orders-0", "uid-0", ""))
+				l := NewLabeller(testMember, client, func() []string { return nil }, slog.New(slog.DiscardHandler))
+				go l.FollowRole(t.Context())
+				l.SetRole(v1alpha1.RolePrimary)
+				l.WaitForLabel(t.Context())
+				expectRole(t, client, v1alpha1.RolePrimary)
+				began := time.Now()
+				restore := l.Withdraw(t.Context())
+				if waited := time.Since(began); waited < proxyInterval {
+					t.Errorf("the role is handed over after %s", waited)
+				}
+				l.SetRole(v1alpha1.RolePrimary) // it still is
+				expectRole(t, client, v1alpha1.RoleMember)
+				c.end(t.Context(), l, restore)
+				expectRole(t, client, c.want)
+			})
+		})
+	}
+}
+
+// Without an API server no proxy hears of a withdrawal, and nothing waits for them.
+func TestWithdrawalIsNotHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(pod("orders-0", "uid-0", "primary"))
+		client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("the API server is away")
+		})
+		l := NewLabeller(testMember, client, func() []string { return nil }, slog.New(slog.DiscardHandler))
+		go l.FollowRole(t.Context())
+		l.SetRole(v1alpha1.RolePrimary)
+		synctest.Wait()
+		began := time.Now()
+		l.Withdraw(t.Context())
+		if waited := time.Since(began); waited > labelTimeout {
+			t.Errorf("the role is handed over after %s", waited)
+		}
+	})
+}
+
+func expectRole(t *testing.T, client *fake.Clientset, want string) {
+	t.Helper()
+	synctest.Wait()
+	if got := roleOf(t, client, "orders-0"); got != want {
+		t.Errorf("labelled %s, want %s", got, want)
+	}
 }
 
 func roleOf(t *testing.T, client *fake.Clientset, name string) string {

@@ -33,6 +33,8 @@ type memberState struct {
 	// this is still the last one.
 	claimed   int64
 	confirmed bool
+	// role is what clients are sent to the member for.
+	role string
 	// online is since when the member is online; 0 while it is not.
 	online time.Duration
 
@@ -148,7 +150,8 @@ func (m *memberState) observe(o group.Observation) serving.Situation {
 		m.unprepared.Wake() // clients wait
 	}
 	return serving.Situation{
-		Observation: o, Lag: m.applier.Lag(now), Drained: m.drained, Prepared: m.prepared, Confirmed: m.confirmed, Silent: silent,
+		Observation: o, Lag: m.applier.Lag(now), Drained: m.drained, Prepared: m.prepared, Confirmed: m.confirmed,
+		Reads: m.role == v1alpha1.RoleReplica, Silent: silent,
 	}
 }
 
@@ -218,6 +221,9 @@ func (m *memberState) reportSilent() {
 
 // setRole labels the pod.
 func (m *memberState) setRole(role string) {
+	m.mu.Lock()
+	m.role = role
+	m.mu.Unlock()
 	m.run.leads.Store(role == v1alpha1.RolePrimary)
 	m.run.Labeller.SetRole(role)
 }

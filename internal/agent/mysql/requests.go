@@ -76,6 +76,7 @@ func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target 
 	}
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
+	restore := r.Labeller.Withdraw(ctx)
 	for _, s := range successors {
 		r.o.Log.Info("moves the lead", "to", s.Pod)
 		if err = r.client().SetPrimary(ctx, s.UUID, switchLimit); err == nil {
@@ -83,6 +84,8 @@ func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target 
 		}
 		r.o.Log.Warn("the lead was not moved", "to", s.Pod, "error", err.Error())
 	}
+	// It may have been moved all the same: the loop that observes the server knows then.
+	time.AfterFunc(2*observeInterval, restore)
 	return err
 }
 

@@ -24,7 +24,9 @@ func (l *serverLife) stopPlanned() {
 	host.Store.Update(func(s *agentapi.Status) { s.State, s.Message = agentapi.StateStopping, "" })
 	if l.isPrimary() && l.roles != nil && l.a.isLeading() {
 		l.shortenShutdown(ctx)
-		host.SetRole(v1alpha1.RoleMember)
+		if len(l.a.directory.ListVolumes()) > 0 {
+			host.Labeller.Withdraw(ctx) // until it has another role, below
+		}
 		l.switchOver(ctx)
 	}
 	host.SetRole(v1alpha1.RoleMember)

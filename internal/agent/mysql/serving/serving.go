@@ -53,6 +53,8 @@ type Situation struct {
 	Prepared bool
 	// Confirmed says that the start of the group by this member is still the last one.
 	Confirmed bool
+	// Reads says that clients are sent to the member for reads.
+	Reads bool
 	// Silent says why the server is not reached by clients; empty where it is.
 	Silent string
 }
@@ -84,7 +86,7 @@ func JudgeMember(s Situation) Judgement {
 	case o.State != group.Online || !o.View.HasMajority():
 		return outOfService(agentapi.StateDisconnected, "does not reach a majority of the group")
 	case IsPrimary(o):
-		return judgePrimary(s)
+		return keepReads(s, judgePrimary(s))
 	}
 	if _, leads := o.View.Primary(); !leads {
 		return outOfService(agentapi.StateDisconnected, "the group has no primary")
@@ -107,6 +109,15 @@ func judgePrimary(s Situation) Judgement {
 		return outOfService(agentapi.StateRecovering, "prepares accounts")
 	}
 	return Judgement{State: agentapi.StateRunning, Role: v1alpha1.RolePrimary}
+}
+
+// keepReads leaves clients that read with a member that becomes the primary, until it takes
+// writes: it leaves one Service when it comes into the other.
+func keepReads(s Situation, j Judgement) Judgement {
+	if s.Reads && !j.Serving() && s.Lag < LagLimit {
+		j.Role = v1alpha1.RoleReplica
+	}
+	return j
 }
 
 func outOfService(state agentapi.State, message string) Judgement {

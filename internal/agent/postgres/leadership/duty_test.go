@@ -128,6 +128,10 @@ func newDutyWorld(t *testing.T) *dutyWorld {
 			return w.config, w.changed
 		},
 		Checkpoint: func(context.Context) { w.elector.ask("checkpoint") },
+		Withdraw: func(context.Context) func() {
+			w.elector.ask("withdraw")
+			return func() { w.elector.ask("restore") }
+		},
 		Reached: func() []string {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -207,7 +211,7 @@ func TestRule17SwitchoverIsHandledOnce(t *testing.T) {
 		}
 
 		request("once", 5, "orders-1")
-		expectAsked(t, w, "checkpoint", "switchover to v1")
+		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v1")
 		w.configure(func(c *agentapi.ClusterConfig) { c.MaxLag = 7 }) // the request is still there
 		expectAsked(t, w, "limits")
 		standby := leadingView
@@ -217,7 +221,7 @@ func TestRule17SwitchoverIsHandledOnce(t *testing.T) {
 		expectAsked(t, w)
 		w.elector.show(leadingView)
 		// Without a name, the member that shuts down could be elected again.
-		expectAsked(t, w, "checkpoint", "switchover to v1")
+		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v1")
 		if state := w.readElection(); state.Refused != "" {
 			t.Errorf("refused: %+v", state)
 		}
@@ -266,7 +270,7 @@ func TestRule17SwitchoverWaitsForItsTarget(t *testing.T) {
 		expectAsked(t, w)
 		w.setReached("orders-1", "orders-2")
 		time.Sleep(dutyInterval)
-		expectAsked(t, w, "checkpoint", "switchover to v2")
+		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v2")
 	})
 }
 
@@ -277,12 +281,12 @@ func TestRule17StandingSwitchoverIsTriedAgain(t *testing.T) {
 		w.elector.refusal = errors.New("the Lease was not renewed just now")
 		request := &postgresapi.SwitchoverRequest{ID: "scaling", Term: 5, Target: "orders-2", Standing: true}
 		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = request })
-		expectAsked(t, w, "checkpoint", "switchover to v2")
+		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v2", "restore")
 		if state := w.readElection(); state.Refused != "scaling" || !strings.Contains(state.RefusedReason, "not renewed") {
 			t.Errorf("refused %q: %q", state.Refused, state.RefusedReason)
 		}
 		time.Sleep(standingInterval)
-		expectAsked(t, w, "checkpoint", "switchover to v2")
+		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v2", "restore")
 		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = nil })
 		time.Sleep(10 * standingInterval)
 		expectAsked(t, w)

@@ -61,7 +61,9 @@ func (d *Duty) switchOver(ctx context.Context, r postgresapi.SwitchoverRequest) 
 	}
 	d.o.Log.Info("switches over, as requested", "request", r.ID, "target", r.Target)
 	d.o.Checkpoint(ctx)
+	restore := d.o.Withdraw(ctx)
 	if err := d.o.Elector.RequestSwitchover(ctx, target); err != nil {
+		restore()
 		return err.Error()
 	}
 	return ""
