@@ -19,6 +19,8 @@ const (
 	// probeTimeout.
 	probeInterval = time.Second
 	probeTimeout  = 2 * time.Second
+	// freshTimeout bounds the question that a probe of an agent causes that was not ready.
+	freshTimeout = 500 * time.Millisecond
 	// reportLimit is how long a report of the agent holds while the agent does
 	// not answer.
 	reportLimit = 30 * time.Second
@@ -131,6 +133,22 @@ func (p *agentProbe) readReport() (ready bool, report string) {
 	return p.ready, p.report
 }
 
+// refreshReport asks an agent that said that it is not ready again: the kubelet probes when the pod
+// changes, as it does when the agent labels it, and then not for a whole period.
+func (p *agentProbe) refreshReport(ctx context.Context) (ready bool, report string) {
+	p.mu.Lock()
+	said := p.heard && !p.ready
+	p.mu.Unlock()
+	if said {
+		ctx, cancel := context.WithTimeout(ctx, freshTimeout)
+		defer cancel()
+		if ready, report, err := p.readReadiness(ctx); err == nil {
+			return ready, report
+		}
+	}
+	return p.readReport()
+}
+
 // newHandler answers the kubelet, and passes on what only the agent knows. The
 // guard is alive when it answers: a hung agent is its to end.
 func (p *agentProbe) newHandler() http.Handler {
@@ -138,8 +156,11 @@ func (p *agentProbe) newHandler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready, report := p.readReport()
+		if !ready {
+			ready, report = p.refreshReport(r.Context())
+		}
 		if !ready {
 			http.Error(w, report, http.StatusServiceUnavailable)
 			return

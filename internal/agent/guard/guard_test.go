@@ -197,7 +197,11 @@ func TestGuardAnswersByTheLastReport(t *testing.T) {
 	if code, text := readiness(p); code != http.StatusServiceUnavailable || text != "report" {
 		t.Errorf("the agent said no: %d %q", code, text)
 	}
+	// The kubelet probes when the agent has labelled its pod, and then not for a while.
 	status.Store(http.StatusOK)
+	if code, text := readiness(p); code != http.StatusOK || text != "report" {
+		t.Errorf("the agent says yes now: %d %q", code, text)
+	}
 	p.askAgent(t.Context())
 
 	w := httptest.NewRecorder()
