@@ -50,10 +50,10 @@ type Labeller struct {
 	observed string // label as the watch reported it last
 	wake     chan struct{}
 	// withdrawal ends the withdrawal of the pod, which is labelled as a member meanwhile; nil
-	// while there is none. After it has begun, handedOver says that the member is not the
+	// while there is none. After it has begun, demoted says that the member is not the
 	// primary any more.
 	withdrawal *time.Timer
-	handedOver bool
+	demoted bool
 }
 
 // NewLabeller labels the pod of the identity; peers names the pods of the
@@ -71,27 +71,27 @@ func (l *Labeller) SetRole(role string) {
 	l.want = role
 	switch {
 	case l.withdrawal == nil:
-	case role != v1alpha1.RolePrimary && !l.handedOver:
-		l.handedOver = true
+	case role != v1alpha1.RolePrimary && !l.demoted:
+		l.demoted = true
 		l.withdrawal.Reset(returnPause)
-	case role == v1alpha1.RolePrimary && l.handedOver:
+	case role == v1alpha1.RolePrimary && l.demoted:
 		l.withdrawal = nil
 	}
 	l.mu.Unlock()
 	l.wakeUp()
 }
 
-// Withdraw takes a primary that is about to hand its role over out of its Service, and
-// waits until the nodes' proxies would take up another primary at once. Sessions that are
-// open go on meanwhile. It ends soon after the member has got another role, and after a
+// Withdraw takes a primary that another member is about to replace out of its Service, and
+// waits until the nodes' proxies would take up another primary at once, by the time that the
+// change of the role takes at least. Sessions that are open go on meanwhile. It ends soon after the member has got another role, and after a
 // limit; restore ends it where the member stays the primary.
-func (l *Labeller) Withdraw(ctx context.Context) (restore func()) {
+func (l *Labeller) Withdraw(ctx context.Context, changeTakes time.Duration) (restore func()) {
 	restore = l.beginWithdrawal()
 	waiting, cancel := context.WithTimeout(ctx, labelTimeout)
 	defer cancel()
 	l.WaitForLabel(waiting)
 	if l.isSettled() { // otherwise no proxy has heard of it
-		clock.Sleep(ctx, proxyInterval)
+		clock.Sleep(ctx, proxyInterval-changeTakes)
 	}
 	return restore
 }
@@ -109,7 +109,7 @@ func (l *Labeller) beginWithdrawal() (end func()) {
 		l.wakeUp()
 	}
 	own = time.AfterFunc(withdrawLimit, end)
-	l.withdrawal, l.handedOver = own, false
+	l.withdrawal, l.demoted = own, false
 	l.wakeUp()
 	return end
 }

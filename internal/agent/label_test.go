@@ -90,7 +90,7 @@ func TestLabelIsPutBack(t *testing.T) {
 	agenttest.WaitUntil(t, func() bool { return roleOf(t, client, "orders-0") == v1alpha1.RoleReplica })
 }
 
-// A primary that is about to hand its role over leaves its Service a while before, and is
+// A primary leaves its Service a while before another member leads, and is
 // back in it where it stays the primary.
 func TestPrimaryWithdraws(t *testing.T) {
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func TestPrimaryWithdraws(t *testing.T) {
 		{"and the switchover is refused", func(_ context.Context, _ *Labeller, restore func()) { restore() }, v1alpha1.RolePrimary},
 		{"and says nothing any more", func(context.Context, *Labeller, func()) { time.Sleep(withdrawLimit) }, v1alpha1.RolePrimary},
 		{"and the one before it is given up", func(ctx context.Context, l *Labeller, restore func()) {
-			l.Withdraw(ctx)
+			l.Withdraw(ctx, 0)
 			restore()
 		}, v1alpha1.RoleMember},
 	} {
@@ -126,9 +126,9 @@ func TestPrimaryWithdraws(t *testing.T) {
 				l.WaitForLabel(t.Context())
 				expectRole(t, client, v1alpha1.RolePrimary)
 				began := time.Now()
-				restore := l.Withdraw(t.Context())
-				if waited := time.Since(began); waited < proxyInterval {
-					t.Errorf("the role is handed over after %s", waited)
+				restore := l.Withdraw(t.Context(), proxyInterval/2)
+				if waited := time.Since(began); waited < proxyInterval/2 || waited > proxyInterval {
+					t.Errorf("the switchover goes on after %s", waited)
 				}
 				l.SetRole(v1alpha1.RolePrimary) // it still is
 				expectRole(t, client, v1alpha1.RoleMember)
@@ -151,9 +151,9 @@ func TestWithdrawalIsNotHeard(t *testing.T) {
 		l.SetRole(v1alpha1.RolePrimary)
 		synctest.Wait()
 		began := time.Now()
-		l.Withdraw(t.Context())
+		l.Withdraw(t.Context(), 0)
 		if waited := time.Since(began); waited > labelTimeout {
-			t.Errorf("the role is handed over after %s", waited)
+			t.Errorf("the switchover goes on after %s", waited)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func (a *postgresAgent) startElection(ctx context.Context) error {
 	a.running.Store(e)
 	duty := leadership.NewDuty(leadership.DutyOptions{
 		Log: a.o.Log, Pod: a.o.Identity.Pod, Elector: e, Directory: a.directory, Peers: a.peers, Config: a.Config.Current,
-		Store: a.Store, Checkpoint: a.checkpointBeforeStop, Withdraw: a.Labeller.Withdraw, Reached: a.reached.listReached, SetTiming: a.lease.SetTiming, Fences: a.o.Fences,
+		Store: a.Store, Checkpoint: a.checkpointBeforeStop, Withdraw: a.withdraw, Reached: a.reached.listReached, SetTiming: a.lease.SetTiming, Fences: a.o.Fences,
 	})
 	for _, run := range []func(context.Context){e.Run, a.servers.Work, a.boundTerm, duty.Follow, a.followEarlier} {
 		a.parts.Go(func() { run(a.outer) })

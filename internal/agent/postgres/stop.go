@@ -25,7 +25,7 @@ func (l *serverLife) stopPlanned() {
 	if l.isPrimary() && l.roles != nil && l.a.isLeading() {
 		l.shortenShutdown(ctx)
 		if len(l.a.directory.ListVolumes()) > 0 {
-			host.Labeller.Withdraw(ctx) // until it has another role, below
+			l.a.withdraw(ctx) // until it has another role, below
 		}
 		l.switchOver(ctx)
 	}
@@ -37,6 +37,15 @@ func (l *serverLife) stopPlanned() {
 	label, done := context.WithTimeout(ctx, time.Second)
 	defer done()
 	host.Labeller.WaitForLabel(label)
+}
+
+// switchTakes is how long the shutdown of a primary and the promotion of another member
+// take at least.
+const switchTakes = 600 * time.Millisecond
+
+// withdraw takes this primary out of its Service before another member leads.
+func (a *postgresAgent) withdraw(ctx context.Context) (restore func()) {
+	return a.Labeller.Withdraw(ctx, switchTakes)
 }
 
 // releasePatience is how long the shutdown of a primary, and the release of its Lease,

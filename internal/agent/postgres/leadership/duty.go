@@ -44,7 +44,7 @@ type DutyOptions struct {
 	Store  *statusserver.Store
 	// Checkpoint makes the shutdown that follows short.
 	Checkpoint func(context.Context)
-	// Withdraw takes this primary out of its Service before it hands its role over, and
+	// Withdraw takes this primary out of its Service before another member leads, and
 	// restore puts it back.
 	Withdraw func(context.Context) (restore func())
 	// Reached lists the pods whose streams have flushed a record of the leader's
