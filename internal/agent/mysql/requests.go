@@ -19,9 +19,6 @@ const (
 	// ended, and switchTimeout how long all of it may take.
 	switchLimit   = 10 * time.Second
 	switchTimeout = 30 * time.Second
-	// switchTakes is how long a switchover takes at least until the next primary can be
-	// labelled.
-	switchTakes = 200 * time.Millisecond
 	// switchRetry is between two attempts.
 	switchRetry = 5 * time.Second
 )
@@ -79,7 +76,7 @@ func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target 
 	}
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
-	restore := r.Labeller.Withdraw(ctx, switchTakes)
+	restore := r.Labeller.Withdraw(ctx, 0) // the switchover itself takes a moment
 	for _, s := range successors {
 		r.o.Log.Info("moves the lead", "to", s.Pod)
 		if err = r.client().SetPrimary(ctx, s.UUID, switchLimit); err == nil {
