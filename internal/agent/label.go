@@ -53,7 +53,7 @@ type Labeller struct {
 	// while there is none. After it has begun, demoted says that the member is not the
 	// primary any more.
 	withdrawal *time.Timer
-	demoted bool
+	demoted    bool
 }
 
 // NewLabeller labels the pod of the identity; peers names the pods of the
