@@ -23,15 +23,21 @@ import (
 const (
 	// labelTimeout bounds one request about a label.
 	labelTimeout = 2 * time.Second
-	// proxyInterval is how soon after one change of a Service's endpoints a node's proxy
-	// takes up the next one: kube-proxy waits a second by default.
-	proxyInterval = 1100 * time.Millisecond
 	// withdrawLimit is how long a primary may stay out of its Service: longer than any
 	// switchover takes.
 	withdrawLimit = time.Minute
 	// returnPause is how long a former primary then stays out of the Service for reads, so
 	// that its successor comes first.
-	returnPause = 2 * time.Second
+	returnPause = time.Second
+)
+
+const (
+	// ProxyInterval is how soon after one change of a Service's endpoints a node's proxy
+	// takes up the next one: kube-proxy waits a second by default.
+	ProxyInterval = 1100 * time.Millisecond
+	// StopInterval is the same where the pod is being deleted: that itself is a change of
+	// endpoints just before, so that the removal of the label waits for its turn.
+	StopInterval = 1900 * time.Millisecond
 )
 
 // Labeller keeps the role label of the member's own pod as the member's role.
@@ -82,16 +88,16 @@ func (l *Labeller) SetRole(role string) {
 }
 
 // Withdraw takes a primary that another member is about to replace out of its Service, and
-// waits until the nodes' proxies would take up another primary at once, by the time that the
-// change of the role takes at least. Sessions that are open go on meanwhile. It ends soon after the member has got another role, and after a
+// lets time pass in which the nodes' proxies take that up, so that they take up another
+// primary at once. Sessions that are open go on meanwhile. It ends soon after the member has got another role, and after a
 // limit; restore ends it where the member stays the primary.
-func (l *Labeller) Withdraw(ctx context.Context, changeTakes time.Duration) (restore func()) {
+func (l *Labeller) Withdraw(ctx context.Context, wait time.Duration) (restore func()) {
 	restore = l.beginWithdrawal()
 	waiting, cancel := context.WithTimeout(ctx, labelTimeout)
 	defer cancel()
 	l.WaitForLabel(waiting)
 	if l.isSettled() { // otherwise no proxy has heard of it
-		clock.Sleep(ctx, proxyInterval-changeTakes)
+		clock.Sleep(ctx, wait)
 	}
 	return restore
 }

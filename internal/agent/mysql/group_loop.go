@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/datavolume"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/startplan"
@@ -56,6 +57,7 @@ func (g *groupLoop) follow(ctx context.Context) {
 func (g *groupLoop) step(ctx context.Context) time.Duration {
 	g.endAction()
 	// Observed after the action has ended: what was true before it does not count.
+	began := clock.Boottime()
 	o, err := g.run.client().Observe(ctx)
 	switch {
 	case err != nil:
@@ -68,6 +70,7 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 		g.inGroup, g.claimed, g.waiting = true, 0, 0
 		g.starting = g.under != nil
 		g.run.member.reportInGroup(o)
+		g.run.member.restoreAfter(began, o)
 		return observeInterval
 	case g.under != nil:
 		g.run.member.reportDetached(o, detachedState{state: agentapi.StateRecovering, message: "joins the group", starting: true})

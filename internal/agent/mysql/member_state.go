@@ -33,8 +33,14 @@ type memberState struct {
 	// this is still the last one.
 	claimed   int64
 	confirmed bool
-	// role is what clients are sent to the member for.
-	role string
+	// role is what clients are sent to the member for, and leads since when it is the primary; 0
+	// while it is not.
+	role  string
+	leads time.Duration
+	// restore puts a primary back into its Service after a switchover that has ended at
+	// switched; nil without one.
+	restore  func()
+	switched time.Duration
 	// online is since when the member is online; 0 while it is not.
 	online time.Duration
 
@@ -44,6 +50,33 @@ type memberState struct {
 
 func newMemberState(r *serverRun) *memberState {
 	return &memberState{run: r, confirmed: true, unprepared: clock.NewWaker(), changed: clock.NewWaker()}
+}
+
+// readsLimit is how long a replica that has become the primary may serve reads before it takes
+// writes.
+const readsLimit = 5 * time.Second
+
+// endSwitchover says that a switchover has ended, one way or the other. Only what the server
+// says afterwards tells whether the member still is the primary.
+func (m *memberState) endSwitchover(restore func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.restore, m.switched = restore, clock.Boottime()
+	m.changed.Wake()
+}
+
+// restoreAfter puts a member that still is the primary after a switchover back into its
+// Service, by an observation that began at a time.
+func (m *memberState) restoreAfter(began time.Duration, o group.Observation) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.restore == nil || began < m.switched {
+		return
+	}
+	if serving.IsPrimary(o) {
+		m.restore()
+	}
+	m.restore = nil
 }
 
 func (m *memberState) setUp() {
@@ -141,6 +174,12 @@ func (m *memberState) observe(o group.Observation) serving.Situation {
 	case m.online == 0:
 		m.online = now
 	}
+	switch leads := serving.IsPrimary(o); {
+	case !leads:
+		m.leads = 0
+	case m.leads == 0:
+		m.leads = now
+	}
 	if !serving.IsPrimary(o) {
 		m.drained, m.prepared = false, false
 	} else if !m.drained {
@@ -151,7 +190,7 @@ func (m *memberState) observe(o group.Observation) serving.Situation {
 	}
 	return serving.Situation{
 		Observation: o, Lag: m.applier.Lag(now), Drained: m.drained, Prepared: m.prepared, Confirmed: m.confirmed,
-		Reads: m.role == v1alpha1.RoleReplica, Silent: silent,
+		Reads: m.role == v1alpha1.RoleReplica && (m.leads == 0 || now-m.leads < readsLimit), Silent: silent,
 	}
 }
 

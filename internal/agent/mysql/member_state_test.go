@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -16,6 +17,71 @@ func isWoken(w clock.Waker) bool {
 	began := time.Now()
 	w.Sleep(context.Background(), time.Second)
 	return time.Since(began) == 0
+}
+
+// What ends a withdrawal is what the server says after the switchover: an observation that
+// began before says nothing of it.
+func TestPrimaryIsRestoredByALaterObservation(t *testing.T) {
+	leads := group.Observation{UUID: own, State: group.Online, View: inView("1", own, second)}
+	replica := group.Observation{UUID: second, State: group.Online, View: inView("1", own, second)}
+	for _, c := range []struct {
+		name  string
+		after time.Duration
+		says  group.Observation
+		want  bool
+	}{
+		{"it still leads", time.Millisecond, leads, true},
+		{"it led before", -time.Millisecond, leads, false},
+		{"another member leads", time.Millisecond, replica, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := newTestRun(t, agentapi.ClusterConfig{}).member
+			restored := 0
+			m.endSwitchover(func() { restored++ })
+			m.restoreAfter(m.switched+c.after, c.says)
+			if (restored == 1) != c.want {
+				t.Errorf("restored %d times", restored)
+			}
+			// The first later observation decides.
+			m.restoreAfter(m.switched+time.Second, leads)
+			m.restoreAfter(m.switched+2*time.Second, leads)
+			if want := c.want || c.after < 0; (restored == 1) != want {
+				t.Errorf("restored %d times in the end", restored)
+			}
+		})
+	}
+}
+
+// A replica that has become the primary serves reads for a moment more, and not for ever.
+func TestNewPrimaryReadsForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestRun(t, agentapi.ClusterConfig{}).member
+		m.role = v1alpha1.RoleReplica
+		o := group.Observation{UUID: own, State: group.Online, SuperReadOnly: true, View: inView("1", own, second)}
+		if !m.observe(o).Reads {
+			t.Error("it leaves the Service for reads at once")
+		}
+		m.leads -= readsLimit
+		if m.observe(o).Reads {
+			t.Error("it serves reads for ever")
+		}
+		o.UUID = second
+		if !m.observe(o).Reads {
+			t.Error("a replica serves no reads")
+		}
+	})
+}
+
+// The server refuses to move the lead while a member joins: nothing is changed for it.
+func TestLeadIsMovedWhenAllAreOnline(t *testing.T) {
+	v := inView("1", own, second)
+	if err := checkAllOnline(v); err != nil {
+		t.Error(err)
+	}
+	v.Members[1].State = group.Recovering
+	if err := checkAllOnline(v); err == nil {
+		t.Error("the lead is moved while a member joins")
+	}
 }
 
 // Clients of a new primary wait for no interval: who prepares it and who judges it are woken.

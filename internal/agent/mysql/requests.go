@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/serving"
@@ -48,7 +49,7 @@ func (q *requests) step(ctx context.Context) time.Duration {
 		q.run.reportRefused("", "")
 		return time.Second
 	}
-	if err := q.run.switchOver(ctx, o, request.Target); err != nil {
+	if err := q.run.switchOver(ctx, o, request.Target, agent.ProxyInterval); err != nil {
 		q.run.reportRefused(request.ID, err.Error())
 		return switchRetry
 	}
@@ -68,15 +69,20 @@ func (r *serverRun) reportRefused(id, reason string) {
 	})
 }
 
-// switchOver moves the lead to a pod; to the one that is the furthest where none is named.
-func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target string) error {
+// switchOver moves the lead to a pod; to the one that is the furthest where none is named. The
+// wait is that of Labeller.Withdraw.
+func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target string, wait time.Duration) error {
 	successors, err := chooseSuccessors(o, r.peers.askAll(ctx, group.Record{}), target)
+	if err == nil {
+		err = checkAllOnline(o.View)
+	}
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, switchTimeout)
 	defer cancel()
-	restore := r.Labeller.Withdraw(ctx, 0) // the switchover itself takes a moment
+	restore := r.Labeller.Withdraw(ctx, wait)
+	defer func() { r.member.endSwitchover(restore) }()
 	for _, s := range successors {
 		r.o.Log.Info("moves the lead", "to", s.Pod)
 		if err = r.client().SetPrimary(ctx, s.UUID, switchLimit); err == nil {
@@ -84,9 +90,18 @@ func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target 
 		}
 		r.o.Log.Warn("the lead was not moved", "to", s.Pod, "error", err.Error())
 	}
-	// It may have been moved all the same: the loop that observes the server knows then.
-	time.AfterFunc(2*observeInterval, restore)
 	return err
+}
+
+// checkAllOnline fails while the server would refuse to move the lead: a member joins, or is
+// not reached.
+func checkAllOnline(v group.View) error {
+	for _, m := range v.Members {
+		if m.State != group.Online {
+			return fmt.Errorf("member %s of the group is %s: the lead can be moved when all are ONLINE", m.Address, m.State)
+		}
+	}
+	return nil
 }
 
 // chooseSuccessors are the members that may lead next, the one with the most transactions

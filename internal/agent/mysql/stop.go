@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/serving"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -31,7 +32,7 @@ func (r *serverRun) stopPlanned(finish func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), switchTimeout)
 	defer cancel()
 	if o := r.member.current(); r.member.isUp() && serving.IsPrimary(o) && len(o.View.Members) > 1 {
-		if err := r.switchOver(ctx, o, ""); err != nil {
+		if err := r.switchOver(ctx, o, "", agent.StopInterval); err != nil {
 			r.o.Log.Warn("the lead was not moved: the group elects another primary", "error", err.Error())
 		}
 	}

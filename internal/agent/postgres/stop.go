@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
+	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/rolechange"
@@ -25,8 +26,10 @@ func (l *serverLife) stopPlanned() {
 	if l.isPrimary() && l.roles != nil && l.a.isLeading() {
 		l.shortenShutdown(ctx)
 		if len(l.a.directory.ListVolumes()) > 0 {
-			l.a.withdraw(ctx) // until it has another role, below
+			host.Labeller.Withdraw(ctx, agent.StopInterval-switchTakes)
+			l.shortenShutdown(ctx) // of what was written meanwhile
 		}
+		host.SetRole(v1alpha1.RoleMember) // replicas see no primary that is shut down
 		l.switchOver(ctx)
 	}
 	host.SetRole(v1alpha1.RoleMember)
@@ -45,7 +48,7 @@ const switchTakes = 600 * time.Millisecond
 
 // withdraw takes this primary out of its Service before another member leads.
 func (a *postgresAgent) withdraw(ctx context.Context) (restore func()) {
-	return a.Labeller.Withdraw(ctx, switchTakes)
+	return a.Labeller.Withdraw(ctx, agent.ProxyInterval-switchTakes)
 }
 
 // releasePatience is how long the shutdown of a primary, and the release of its Lease,

@@ -148,12 +148,14 @@ func ordinalOf(s objects.Set, address string) (int, bool) {
 func (g group) isLed() bool { return g.leader != memberset.NoLeader }
 
 // isServing says whether the leader serves clients.
-func (g group) isServing() bool { return g.status != nil && g.status.Serving }
+func (g group) isServing() bool {
+	return g.status != nil && g.status.Serving && g.status.Role == v1alpha1.RolePrimary
+}
 
 // takesWrites says whether the leader takes writes: it has applied what the primary
 // before it left.
 func (g group) takesWrites() bool {
-	return g.isServing() && g.status.State == agentapi.StateRunning && g.status.Role == v1alpha1.RolePrimary
+	return g.isServing() && g.status.State == agentapi.StateRunning
 }
 
 // findExpected is the member to look at: the leader, or the bootstrap member. It only

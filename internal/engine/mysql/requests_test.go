@@ -144,6 +144,12 @@ func TestScaleDownOfThePrimary(t *testing.T) {
 		t.Errorf("requested %+v", got)
 	}
 	w.lead(1)
+	w.status(1).State, w.status(1).Role = agentapi.StateRecovering, v1alpha1.RoleReplica
+	w.pass()
+	if out := outcomeOf(w.plan()); out.Count != 5 {
+		t.Errorf("a member goes while the next primary takes no writes: %+v", out)
+	}
+	w.lead(1)
 	w.pass()
 	if out := outcomeOf(w.plan()); out.Count != 4 || w.requested().Switchover != nil {
 		t.Errorf("%+v, requested %+v", out, w.requested().Switchover)

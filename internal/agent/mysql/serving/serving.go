@@ -114,7 +114,7 @@ func judgePrimary(s Situation) Judgement {
 // keepReads leaves clients that read with a member that becomes the primary, until it takes
 // writes: it leaves one Service when it comes into the other.
 func keepReads(s Situation, j Judgement) Judgement {
-	if s.Reads && !j.Serving() && s.Lag < LagLimit {
+	if s.Reads && s.Confirmed && !j.Serving() && s.Lag < LagLimit {
 		j.Role = v1alpha1.RoleReplica
 	}
 	return j

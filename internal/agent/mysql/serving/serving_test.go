@@ -82,6 +82,11 @@ func TestJudgeMember(t *testing.T) {
 		{"a primary without accounts", primary, func(s *Situation) { s.Prepared = false }, agentapi.StateRecovering, v1alpha1.RoleMember},
 		{"a primary whose start may be overtaken", primary, func(s *Situation) { s.Confirmed = false }, agentapi.StateRecovering, v1alpha1.RoleMember},
 		{"a primary that accepts no connection", primary, func(s *Situation) { s.Silent = "hangs" }, agentapi.StateHung, v1alpha1.RoleMember},
+		{"a replica that becomes the primary", primary, func(s *Situation) { s.Reads, s.Drained = true, false }, agentapi.StateRecovering, v1alpha1.RoleReplica},
+		{"a replica that is the primary and takes no writes yet", primary, func(s *Situation) { s.Reads, s.Observation.SuperReadOnly = true, true }, agentapi.StateRecovering, v1alpha1.RoleReplica},
+		{"a replica that has become the primary", primary, func(s *Situation) { s.Reads = true }, agentapi.StateRunning, v1alpha1.RolePrimary},
+		{"a replica that becomes the primary with much to apply", primary, func(s *Situation) { s.Reads, s.Drained, s.Lag = true, false, LagLimit }, agentapi.StateRecovering, v1alpha1.RoleMember},
+		{"a replica whose start as the primary may be overtaken", primary, func(s *Situation) { s.Reads, s.Confirmed = true, false }, agentapi.StateRecovering, v1alpha1.RoleMember},
 		{"a replica", replica, func(*Situation) {}, agentapi.StateStreaming, v1alpha1.RoleReplica},
 		{"a replica just below the limit", replica, func(s *Situation) { s.Lag = LagLimit - 1 }, agentapi.StateStreaming, v1alpha1.RoleReplica},
 		{"a replica that is behind", replica, func(s *Situation) { s.Lag = LagLimit }, agentapi.StateCatchingUp, v1alpha1.RoleMember},
@@ -101,7 +106,8 @@ func TestJudgeMember(t *testing.T) {
 			s := c.from()
 			c.with(&s)
 			j := JudgeMember(s)
-			if j.State != c.state || j.Role != c.role || j.Serving() != (c.role != v1alpha1.RoleMember) || (j.Message == "") != j.Serving() {
+			said := j.State == agentapi.StateRunning || j.State == agentapi.StateStreaming
+			if j.State != c.state || j.Role != c.role || j.Serving() != (c.role != v1alpha1.RoleMember) || (j.Message == "") != said {
 				t.Errorf("%+v", j)
 			}
 		})

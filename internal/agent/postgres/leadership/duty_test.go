@@ -211,7 +211,7 @@ func TestRule17SwitchoverIsHandledOnce(t *testing.T) {
 		}
 
 		request("once", 5, "orders-1")
-		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v1")
+		expectAsked(t, w, "checkpoint", "withdraw", "checkpoint", "switchover to v1")
 		w.configure(func(c *agentapi.ClusterConfig) { c.MaxLag = 7 }) // the request is still there
 		expectAsked(t, w, "limits")
 		standby := leadingView
@@ -221,7 +221,7 @@ func TestRule17SwitchoverIsHandledOnce(t *testing.T) {
 		expectAsked(t, w)
 		w.elector.show(leadingView)
 		// Without a name, the member that shuts down could be elected again.
-		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v1")
+		expectAsked(t, w, "checkpoint", "withdraw", "checkpoint", "switchover to v1")
 		if state := w.readElection(); state.Refused != "" {
 			t.Errorf("refused: %+v", state)
 		}
@@ -236,6 +236,16 @@ func TestRule17RefusedSwitchoverIsReported(t *testing.T) {
 	}{
 		{"a pod whose volume is not known", "orders-7", func(*dutyWorld) {}, "which volume orders-7 runs on is not known"},
 		{"a member that does not stream", "orders-2", func(w *dutyWorld) { w.setReached("orders-1") }, "orders-2 does not stream"},
+		{"a volume that may not lead", "orders-1", func(w *dutyWorld) {
+			view := leadingView
+			view.MayLead = "v0,v2"
+			w.elector.show(view)
+		}, "not one that may lead"},
+		{"a volume that acknowledges no commits", "orders-1", func(w *dutyWorld) {
+			view := leadingView
+			view.Quorum = "v0,v2"
+			w.elector.show(view)
+		}, "not one that may lead"},
 		{"no member streams", "", func(w *dutyWorld) { w.setReached() }, "no other member streams"},
 		{"the election refuses", "orders-1", func(w *dutyWorld) { w.elector.refusal = errors.New("the Lease was not renewed just now") }, "not renewed just now"},
 	} {
@@ -270,7 +280,7 @@ func TestRule17SwitchoverWaitsForItsTarget(t *testing.T) {
 		expectAsked(t, w)
 		w.setReached("orders-1", "orders-2")
 		time.Sleep(dutyInterval)
-		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v2")
+		expectAsked(t, w, "checkpoint", "withdraw", "checkpoint", "switchover to v2")
 	})
 }
 
@@ -281,12 +291,12 @@ func TestRule17StandingSwitchoverIsTriedAgain(t *testing.T) {
 		w.elector.refusal = errors.New("the Lease was not renewed just now")
 		request := &postgresapi.SwitchoverRequest{ID: "scaling", Term: 5, Target: "orders-2", Standing: true}
 		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = request })
-		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v2", "restore")
+		expectAsked(t, w, "checkpoint", "withdraw", "checkpoint", "switchover to v2", "restore")
 		if state := w.readElection(); state.Refused != "scaling" || !strings.Contains(state.RefusedReason, "not renewed") {
 			t.Errorf("refused %q: %q", state.Refused, state.RefusedReason)
 		}
 		time.Sleep(standingInterval)
-		expectAsked(t, w, "checkpoint", "withdraw", "switchover to v2", "restore")
+		expectAsked(t, w, "checkpoint", "withdraw", "checkpoint", "switchover to v2", "restore")
 		w.configure(func(c *agentapi.ClusterConfig) { c.Switchover = nil })
 		time.Sleep(10 * standingInterval)
 		expectAsked(t, w)

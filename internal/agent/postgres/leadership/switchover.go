@@ -62,6 +62,7 @@ func (d *Duty) switchOver(ctx context.Context, r postgresapi.SwitchoverRequest) 
 	d.o.Log.Info("switches over, as requested", "request", r.ID, "target", r.Target)
 	d.o.Checkpoint(ctx)
 	restore := d.o.Withdraw(ctx)
+	d.o.Checkpoint(ctx) // of what was written meanwhile
 	if err := d.o.Elector.RequestSwitchover(ctx, target); err != nil {
 		restore()
 		return err.Error()
@@ -87,8 +88,8 @@ func (d *Duty) awaitTarget(ctx context.Context, r postgresapi.SwitchoverRequest)
 
 // findTarget finds the volume that is to lead, or says why none can.
 func (d *Duty) findTarget(r postgresapi.SwitchoverRequest) (volume, refused string) {
+	view, _ := d.o.Elector.ReadView()
 	if r.Target == "" {
-		view, _ := d.o.Elector.ReadView()
 		config, _ := d.o.Config()
 		if volume = d.o.Directory.ChooseSuccessor(d.o.Reached(), splitIDs(view.MayLead), config); volume == "" {
 			refused = "no other member streams from this one and may lead: wait until one does"
@@ -101,6 +102,8 @@ func (d *Duty) findTarget(r postgresapi.SwitchoverRequest) (volume, refused stri
 		refused = "which volume " + r.Target + " runs on is not known: check that its pod runs"
 	case !slices.Contains(d.o.Reached(), r.Target):
 		refused = r.Target + " does not stream from this member: wait until it does"
+	case !slices.Contains(splitIDs(view.MayLead), volume) || view.Quorum != "" && !slices.Contains(splitIDs(view.Quorum), volume):
+		refused = "the volume of " + r.Target + " is not one that may lead: wait until it is"
 	}
 	return volume, refused
 }
