@@ -168,7 +168,11 @@ func (c metricConstants) metric(call *ast.CallExpr) (metricRow, bool) {
 	case "NewDesc":
 		text, is := c.text(call.Args[0])
 		help, isText := c.text(call.Args[1])
-		return metricRow{text, "gauge", help, c.labels(call.Args[2])}, is && isText
+		kind := "gauge"
+		if strings.HasSuffix(text, "_total") {
+			kind = "counter"
+		}
+		return metricRow{text, kind, help, c.labels(call.Args[2])}, is && isText
 	case "NewCounterVec", "NewGaugeVec", "NewHistogramVec":
 		row := metricRow{kind: strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "New"), "Vec")), labels: c.labels(call.Args[1])}
 		options, is := call.Args[0].(*ast.CompositeLit)
