@@ -47,6 +47,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/binlogarchive"
 	"github.com/holdfast-db/holdfast/internal/controller"
 	backupcontroller "github.com/holdfast-db/holdfast/internal/controller/backup"
+	"github.com/holdfast-db/holdfast/internal/controller/clustermetrics"
 	databasecontroller "github.com/holdfast-db/holdfast/internal/controller/database"
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/etcd"
@@ -255,7 +256,16 @@ func (o *managerOptions) wireKinds(mgr ctrl.Manager) error {
 	); err != nil {
 		return err
 	}
-	return errors.Join(w.wireBackups(o.concurrentBackups), w.wireDatabases())
+	return errors.Join(w.wireBackups(o.concurrentBackups), w.wireDatabases(), w.wireClusterMetrics())
+}
+
+// wireClusterMetrics wires what is reported of each cluster, of any kind.
+func (w wiring) wireClusterMetrics() error {
+	collector := clustermetrics.New(clustermetrics.Options{Reader: w.mgr.GetCache(), Scheme: w.mgr.GetScheme(), Clusters: w.clusters, Elected: w.mgr.Elected(), Clock: clock.RealClock{}})
+	if err := errors.Join(collector.Watch(context.Background(), w.mgr.GetCache()), metrics.Registry.Register(collector)); err != nil {
+		return fmt.Errorf("set up the metrics of clusters: %w", err)
+	}
+	return nil
 }
 
 // wireDatabases wires the kind Database, whose clusters are of those kinds.

@@ -179,6 +179,9 @@ func (p *plane) measureIdle(o *operator, r *report, many int) {
 	r.addRow("Watches opened again in that minute", watches.String(), "")
 	r.addRow(fmt.Sprintf("Memory, %d clusters", many), fmt.Sprintf("%s resident, %s of it live heap",
 		mebibytes(after["process_resident_memory_bytes"]), mebibytes(before["go_memstats_heap_alloc_bytes"])), "< 300 MiB")
+	began := time.Now()
+	series := o.countSeries("holdfast_cluster_")
+	r.addRow(fmt.Sprintf("Scrape of %d clusters", many), fmt.Sprintf("%.1f series a cluster, %s", series/float64(many), time.Since(began).Round(time.Millisecond)), "12 series")
 }
 
 // measureSteady is what passes take that find nothing to do.

@@ -176,12 +176,31 @@ func (p *plane) awaitCondition(what string, holds func(context.Context) bool) {
 // readMetrics are the sums over all labels, by name.
 func (o *operator) readMetrics() map[string]float64 {
 	o.t.Helper()
+	sums := map[string]float64{}
+	o.scrape(func(name string, value float64) { sums[name] += value })
+	return sums
+}
+
+// countSeries is how many series there are of metrics whose names begin so.
+func (o *operator) countSeries(begin string) float64 {
+	o.t.Helper()
+	count := 0.0
+	o.scrape(func(name string, _ float64) {
+		if strings.HasPrefix(name, begin) {
+			count++
+		}
+	})
+	return count
+}
+
+// scrape reads the metrics, and calls each for every series.
+func (o *operator) scrape(each func(name string, value float64)) {
+	o.t.Helper()
 	response, err := http.Get("http://" + o.address + "/metrics") //nolint:noctx // a local process
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	sums := map[string]float64{}
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -191,10 +210,9 @@ func (o *operator) readMetrics() map[string]float64 {
 		}
 		name, _, _ := strings.Cut(series, "{")
 		if number, err := strconv.ParseFloat(value, 64); found && err == nil {
-			sums[name] += number
+			each(name, number)
 		}
 	}
-	return sums
 }
 
 // collectGarbage lets the operator collect its garbage, and keeps the heap's profile

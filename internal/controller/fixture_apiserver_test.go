@@ -125,13 +125,18 @@ type operator struct {
 }
 
 // operate starts an operator. With a limit it dies in the limit's write: the
-// API server takes that write, and its answer is lost.
-func (w *world) operate(limit int) *operator {
+// API server takes that write, and its answer is lost. More is wired beside the kind.
+func (w *world) operate(limit int, more ...func(ctrl.Manager)) *operator {
 	w.t.Helper()
 	ctx, crash := context.WithCancel(context.Background())
 	o := &operator{transport: &transport{limit: limit, crashed: make(chan struct{}), crash: crash}}
 	wrap := func(next http.RoundTripper) http.RoundTripper { o.next = next; return o.transport }
-	o.Operator = w.StartOperator(ctx, w.t, controller.CacheOptions([]string{w.Namespace}), wrap, w.wire)
+	o.Operator = w.StartOperator(ctx, w.t, controller.CacheOptions([]string{w.Namespace}), wrap, func(mgr ctrl.Manager) {
+		w.wire(mgr)
+		for _, wire := range more {
+			wire(mgr)
+		}
+	})
 	return o
 }
 

@@ -18,31 +18,23 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 )
 
 // scrapeLimit bounds what a scrape may take: what etcd has not answered by then
 // is missing from it.
 const scrapeLimit = 3 * time.Second
 
-func newGauge(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("holdfast_"+name, help, labels, nil)
-}
-
+// What the agent knows. The rest etcd reports under its own names.
 var (
-	upMetric          = newGauge("etcd_up", "Whether the member has a vote and a leader, and answers clients.")
-	leaderMetric      = newGauge("etcd_has_leader", "Whether the member knows a leader.")
-	leadsMetric       = newGauge("etcd_is_leader", "Whether the member is the leader.")
-	learnerMetric     = newGauge("etcd_is_learner", "Whether the member follows without a vote.")
-	indexMetric       = newGauge("etcd_raft_index", "Last index of the Raft log that the member knows to be committed.")
-	sizeMetric        = newGauge("etcd_data_size_bytes", "Size of the database on the volume.")
-	inUseMetric       = newGauge("etcd_data_in_use_bytes", "Part of the database's size that holds data.")
-	quotaMetric       = newGauge("etcd_quota_bytes", "Size at which etcd refuses writes.")
-	alarmMetric       = newGauge("etcd_alarm", "Alarms that are raised: 1 for each.", "alarm", "member")
-	pendingMetric     = newGauge("etcd_settings_pending_restart", "Settings that wait for a restart.")
-	configErrorMetric = newGauge("etcd_config_error", "Whether etcd refuses declared parameters.")
-	expiryMetric      = newGauge("certificate_expiry_timestamp_seconds", "When the member's certificate expires.")
-	volumeSizeMetric  = newGauge("volume_size_bytes", "Size of the member's volume.")
-	volumeFreeMetric  = newGauge("volume_available_bytes", "Free space on the member's volume.")
+	upMetric          = metricfamily.NewGauge("holdfast_etcd_up", "Whether the member has a vote and a leader, and answers clients.")
+	sizeMetric        = metricfamily.NewGauge("holdfast_etcd_data_size_bytes", "Size of the database on the volume.")
+	inUseMetric       = metricfamily.NewGauge("holdfast_etcd_data_in_use_bytes", "Part of the database's size that holds data.")
+	quotaMetric       = metricfamily.NewGauge("holdfast_etcd_quota_bytes", "Size at which etcd refuses writes.")
+	alarmMetric       = metricfamily.NewGauge("holdfast_etcd_alarm", "Alarms that are raised: 1 for each.", "alarm", "member")
+	pendingMetric     = metricfamily.NewGauge("holdfast_etcd_settings_pending_restart", "Settings that wait for a restart.")
+	configErrorMetric = metricfamily.NewGauge("holdfast_etcd_config_error", "Whether etcd refuses declared parameters.")
 )
 
 // collector answers a scrape from what the agent knows.
@@ -59,32 +51,18 @@ func (a *etcdAgent) metricsHandler() http.Handler {
 
 // Describe announces every metric.
 func (c collector) Describe(into chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upMetric, leaderMetric, leadsMetric, learnerMetric, indexMetric, sizeMetric, inUseMetric,
-		quotaMetric, alarmMetric, pendingMetric, configErrorMetric, expiryMetric, volumeSizeMetric, volumeFreeMetric} {
-		into <- d
-	}
+	metricfamily.Describe(into, upMetric, sizeMetric, inUseMetric, quotaMetric, alarmMetric, pendingMetric, configErrorMetric,
+		metricfamily.CertificateExpiry, metricfamily.VolumeSize, metricfamily.VolumeFree)
 }
 
 // Collect reports the member's status.
 func (c collector) Collect(into chan<- prometheus.Metric) {
 	s := c.Store.Get()
-	send := func(d *prometheus.Desc, value float64, labels ...string) {
-		into <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	send(upMetric, boolValue(s.Serving))
+	send := metricfamily.SendTo(into)
+	send(upMetric, metricfamily.BoolValue(s.Serving))
 	send(pendingMetric, float64(len(s.PendingRestart)))
-	send(configErrorMetric, boolValue(s.ConfigError != ""))
-	send(indexMetric, float64(s.Position))
+	send(configErrorMetric, metricfamily.BoolValue(s.ConfigError != ""))
 	own := readGroup(s)
-	if g := own.Group; g != nil {
-		send(leaderMetric, boolValue(g.Leader != ""))
-		send(leadsMetric, boolValue(g.Leader != "" && g.Leader == g.Self))
-		for _, m := range g.Members {
-			if m.ID == g.Self {
-				send(learnerMetric, boolValue(m.Learner))
-			}
-		}
-	}
 	if own.DataLimit > 0 {
 		send(sizeMetric, float64(s.DataSize))
 		send(inUseMetric, float64(own.DataInUse))
@@ -95,11 +73,11 @@ func (c collector) Collect(into chan<- prometheus.Metric) {
 		send(alarmMetric, 1, name, id)
 	}
 	if !s.CertificateExpiry.IsZero() {
-		send(expiryMetric, float64(s.CertificateExpiry.Unix()))
+		send(metricfamily.CertificateExpiry, float64(s.CertificateExpiry.Unix()))
 	}
 	if space := c.guard.space(); space.Total > 0 {
-		send(volumeSizeMetric, float64(space.Total))
-		send(volumeFreeMetric, float64(space.Free))
+		send(metricfamily.VolumeSize, float64(space.Total))
+		send(metricfamily.VolumeFree, float64(space.Free))
 	}
 }
 
@@ -154,11 +132,4 @@ func readMetrics(ctx context.Context, url string) (map[string]*dto.MetricFamily,
 		return nil, fmt.Errorf("read etcd's metrics: %w", err)
 	}
 	return families, nil
-}
-
-func boolValue(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

@@ -5,7 +5,9 @@ package etcd
 import (
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -63,9 +65,22 @@ func scrape(t *testing.T, port int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nholdfast_etcd_up 1\n", "\nholdfast_etcd_is_leader 1\n", "\netcd_server_has_leader 1\n", "\ngo_goroutines "} {
+	for _, want := range []string{"\nholdfast_etcd_up 1\n", "\netcd_server_is_leader 1\n", "\netcd_server_has_leader 1\n", "\ngo_goroutines "} {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("no %q among %d bytes of metrics", strings.TrimSpace(want), len(body))
+		}
+	}
+	alerts, err := os.ReadFile("../../../config/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := regexp.MustCompile(`\betcd_[a-z_]+`).FindAllString(string(alerts), -1)
+	if len(read) == 0 {
+		t.Error("no alert reads a metric of etcd")
+	}
+	for _, name := range read {
+		if !strings.Contains(string(body), "\n"+name+" ") && !strings.Contains(string(body), "\n"+name+"{") {
+			t.Errorf("an alert reads %s, which is not among the metrics", name)
 		}
 	}
 }

@@ -46,6 +46,7 @@ type postgresAgent struct {
 
 	electionParts
 	rejoin rejoin
+	logins metrics.LoginFailures
 
 	// control is the reserved connection.
 	control     *server.Session
@@ -72,8 +73,7 @@ func (a *postgresAgent) runAgent(ctx context.Context) error {
 		return err
 	}
 	scrape := server.NewSession(a.o.RunDir, a.o.Port, "holdfast-metrics")
-	answers := collector{log: a.o.Log, store: a.Store, leads: a.isLeading, election: a.readElection, space: a.o.measureSpace, archive: a.archive, scrape: scrape, rejoin: &a.rejoin}
-	err := a.Run(ctx, a.position.refreshPosition, answers.newHandler(), a.runLoop, a.directory.Follow)
+	err := a.Run(ctx, a.position.refreshPosition, a.newCollector(scrape).newHandler(), a.runLoop, a.directory.Follow)
 	stop()
 	a.parts.Wait()
 	for _, s := range []*server.Session{a.control, scrape, a.position.session} {
@@ -117,6 +117,14 @@ func newAgent(ctx context.Context, o Options) (*postgresAgent, error) {
 	})
 	a.addParts(statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[postgresapi.ReplicationStatus]))
 	return a, a.files.MakeDirectories()
+}
+
+// newCollector returns what answers scrapes, and asks the database over a session.
+func (a *postgresAgent) newCollector(scrape *server.Session) collector {
+	return collector{
+		log: a.o.Log, store: a.Store, leads: a.isLeading, election: a.readElection, space: a.o.measureSpace,
+		archive: a.archive, scrape: scrape, rejoin: &a.rejoin, logins: &a.logins, major: a.programs.Major,
+	}
 }
 
 // readElection is this member's part in the election, as its metrics have it.

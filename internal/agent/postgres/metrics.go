@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/server"
@@ -25,16 +26,13 @@ const scrapeLimit = 3 * time.Second
 
 // What the agent knows without asking the database.
 var (
-	roleMetric        = metrics.NewGauge("pg_role", "The member's role: 1 for the one that it has.", "role")
-	lagMetric         = metrics.NewGauge("pg_replication_lag_seconds", "Lag of a replica behind its primary; missing while it is unknown.")
-	timelineMetric    = metrics.NewGauge("pg_timeline", "Timeline of the data.")
-	pendingMetric     = metrics.NewGauge("pg_settings_pending_restart", "Settings that wait for a restart.")
-	configErrorMetric = metrics.NewGauge("pg_config_error", "Whether the database refuses the declared parameters.")
-	leaseMetric       = metrics.NewGauge("pg_lease_held", "Whether the member holds the primary's Lease.")
-	expiryMetric      = metrics.NewGauge("certificate_expiry_timestamp_seconds", "When the first of the member's certificates expires.")
-	volumeSizeMetric  = metrics.NewGauge("volume_size_bytes", "Size of the member's volume.")
-	rejoinMetric      = metrics.NewCounter("pg_rejoins_total", "How often the member's data was rewound, or copied again, since its agent started.", "by")
-	volumeFreeMetric  = metrics.NewGauge("volume_available_bytes", "Free space on the member's volume.")
+	roleMetric        = metricfamily.NewGauge("holdfast_pg_role", "The member's role: 1 for the one that it has.", "member_role")
+	lagMetric         = metricfamily.NewGauge("holdfast_pg_replication_lag_seconds", "Lag of a replica behind its primary; missing while it is unknown.")
+	timelineMetric    = metricfamily.NewGauge("holdfast_pg_timeline", "Timeline of the data.")
+	pendingMetric     = metricfamily.NewGauge("holdfast_pg_settings_pending_restart", "Settings that wait for a restart.")
+	configErrorMetric = metricfamily.NewGauge("holdfast_pg_config_error", "Whether the database refuses the declared parameters.")
+	leaseMetric       = metricfamily.NewGauge("holdfast_pg_lease_held", "Whether the member holds the primary's Lease.")
+	rejoinMetric      = metricfamily.NewCounter("holdfast_pg_rejoins_total", "How often the member's data was rewound, or copied again, since its agent started.", "by")
 )
 
 // collector answers a scrape from what is true at that moment.
@@ -48,6 +46,9 @@ type collector struct {
 	archive  *archive.Archiver
 	scrape   *server.Session
 	rejoin   *rejoin
+	logins   *metrics.LoginFailures
+	// major of the database.
+	major int
 }
 
 func (c collector) newHandler() http.Handler {
@@ -58,64 +59,60 @@ func (c collector) newHandler() http.Handler {
 
 // Describe announces every family.
 func (c collector) Describe(into chan<- *prometheus.Desc) {
-	for _, f := range []metrics.Family{metrics.UpMetric, roleMetric, lagMetric, timelineMetric, pendingMetric,
-		configErrorMetric, leaseMetric, expiryMetric, rejoinMetric, volumeSizeMetric, volumeFreeMetric} {
-		into <- f.Desc
-	}
-	for _, f := range slices.Concat(archive.Families, metrics.ElectionFamilies) {
-		into <- f.Desc
-	}
-	for _, q := range metrics.Queries {
-		for _, f := range q.Families {
-			into <- f.Desc
-		}
+	metricfamily.Describe(into, metrics.UpMetric, metrics.ErrorMetric, metrics.LoginFailuresMetric, roleMetric, lagMetric, timelineMetric, pendingMetric,
+		configErrorMetric, leaseMetric, rejoinMetric, metricfamily.CertificateExpiry, metricfamily.VolumeSize, metricfamily.VolumeFree)
+	metricfamily.Describe(into, slices.Concat(metricfamily.ArchiveFamilies, metrics.ElectionFamilies)...)
+	for _, q := range metrics.Queries(c.major) {
+		metricfamily.Describe(into, q.Families...)
 	}
 }
 
 // Collect reports the member's status, and asks the database for the rest.
 func (c collector) Collect(into chan<- prometheus.Metric) {
 	status := c.store.Get()
-	send := func(f metrics.Family, value float64, labels ...string) {
-		into <- prometheus.MustNewConstMetric(f.Desc, f.Kind, value, labels...)
-	}
+	send := metricfamily.SendTo(into)
 	for _, role := range []string{v1alpha1.RolePrimary, v1alpha1.RoleReplica, v1alpha1.RoleMember} {
-		send(roleMetric, metrics.BoolValue(status.Role == role), role)
+		send(roleMetric, metricfamily.BoolValue(status.Role == role), role)
 	}
-	send(leaseMetric, metrics.BoolValue(c.leads()))
+	send(leaseMetric, metricfamily.BoolValue(c.leads()))
 	send(timelineMetric, float64(readReplication(status).Timeline))
 	send(pendingMetric, float64(len(status.PendingRestart)))
-	send(configErrorMetric, metrics.BoolValue(status.ConfigError != ""))
+	send(configErrorMetric, metricfamily.BoolValue(status.ConfigError != ""))
 	send(rejoinMetric, float64(c.rejoin.rewound.Load()), "rewind")
 	send(rejoinMetric, float64(c.rejoin.copied.Load()), "copy")
 	if status.Lag >= 0 {
 		send(lagMetric, status.Lag)
 	}
 	if !status.CertificateExpiry.IsZero() {
-		send(expiryMetric, float64(status.CertificateExpiry.Unix()))
+		send(metricfamily.CertificateExpiry, float64(status.CertificateExpiry.Unix()))
 	}
 	if volume := c.space(); volume.Total > 0 {
-		send(volumeSizeMetric, float64(volume.Total))
-		send(volumeFreeMetric, float64(volume.Free))
+		send(metricfamily.VolumeSize, float64(volume.Total))
+		send(metricfamily.VolumeFree, float64(volume.Free))
 	}
 	for i, value := range c.archive.ReadMetrics(time.Now()) {
-		send(archive.Families[i], value)
+		send(metricfamily.ArchiveFamilies[i], value)
 	}
 	election := c.election()
 	election.Hold = string(status.Hold)
 	election.CollectElection(send)
-	send(metrics.UpMetric, metrics.BoolValue(status.Serving))
+	send(metrics.LoginFailuresMetric, float64(c.logins.Count()))
+	send(metrics.UpMetric, metricfamily.BoolValue(status.Serving))
 	if status.Serving {
 		c.askDatabase(send)
 	}
 }
 
-func (c collector) askDatabase(send func(metrics.Family, float64, ...string)) {
+// askDatabase asks for one part after the other. One that fails does not keep the others
+// back.
+func (c collector) askDatabase(send metricfamily.Send) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
 	defer cancel()
-	for _, q := range metrics.Queries {
-		if err := c.scrape.Do(ctx, q.CollectFamilies(send)); err != nil {
-			c.log.Info("a scrape is incomplete", "error", err.Error())
-			return
+	for _, q := range metrics.Queries(c.major) {
+		err := c.scrape.Do(ctx, q.CollectFamilies(send))
+		if err != nil {
+			c.log.Info("a scrape is incomplete", "part", q.Name, "error", err.Error())
 		}
+		send(metrics.ErrorMetric, metricfamily.BoolValue(err != nil), q.Name)
 	}
 }

@@ -318,6 +318,7 @@ func (l *serverLife) readLogLine(line string) {
 	if dataspace.MentionsFullVolume(line) {
 		l.a.Space.SuspectFull()
 	}
+	l.a.logins.HearLine(line)
 	l.troubles.readLogLine(line)
 }
 

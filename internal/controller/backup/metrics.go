@@ -18,10 +18,10 @@ import (
 // collectTimeout bounds a look into the cache.
 const collectTimeout = 5 * time.Second
 
-// backupMetrics are those of each cluster that has backups. The namespace has
-// a label of another name than Prometheus gives to its targets.
+// backupMetrics are those of each cluster that has backups. Prometheus gives the label
+// namespace to its targets, and federations set cluster: both have other names here.
 var (
-	backupLabels  = []string{"kind", "cluster_namespace", "cluster"}
+	backupLabels  = []string{"kind", "cluster_namespace", "holdfast_cluster"}
 	backupSuccess = prometheus.NewDesc("holdfast_backup_last_success_timestamp_seconds",
 		"When the newest good backup of a cluster began.", backupLabels, nil)
 	backupSize = prometheus.NewDesc("holdfast_backup_last_success_size_bytes",

@@ -51,33 +51,33 @@ func TestBackupMetrics(t *testing.T) {
 	want := `
 # HELP holdfast_backup_last_failed 1 while the newest scheduled backup of a cluster has failed, otherwise 0.
 # TYPE holdfast_backup_last_failed gauge
-holdfast_backup_last_failed{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 0
-holdfast_backup_last_failed{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_last_failed{cluster="d",cluster_namespace="shop",kind="EtcdCluster"} 1
+holdfast_backup_last_failed{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 0
+holdfast_backup_last_failed{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1
+holdfast_backup_last_failed{cluster_namespace="shop",holdfast_cluster="d",kind="EtcdCluster"} 1
 # HELP holdfast_backup_overdue 1 while no good backup was made in the last two slots of a cluster's schedule, otherwise 0.
 # TYPE holdfast_backup_overdue gauge
-holdfast_backup_overdue{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 0
-holdfast_backup_overdue{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_overdue{cluster="d",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_overdue{cluster="e",cluster_namespace="shop",kind="EtcdCluster"} 0
-holdfast_backup_overdue{cluster="f",cluster_namespace="shop",kind="EtcdCluster"} 1
+holdfast_backup_overdue{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 0
+holdfast_backup_overdue{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1
+holdfast_backup_overdue{cluster_namespace="shop",holdfast_cluster="d",kind="EtcdCluster"} 1
+holdfast_backup_overdue{cluster_namespace="shop",holdfast_cluster="e",kind="EtcdCluster"} 0
+holdfast_backup_overdue{cluster_namespace="shop",holdfast_cluster="f",kind="EtcdCluster"} 1
 # HELP holdfast_backup_scheduled 1 for a cluster with a backup schedule.
 # TYPE holdfast_backup_scheduled gauge
-holdfast_backup_scheduled{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_scheduled{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_scheduled{cluster="d",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_scheduled{cluster="e",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_backup_scheduled{cluster="f",cluster_namespace="shop",kind="EtcdCluster"} 1
+holdfast_backup_scheduled{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 1
+holdfast_backup_scheduled{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1
+holdfast_backup_scheduled{cluster_namespace="shop",holdfast_cluster="d",kind="EtcdCluster"} 1
+holdfast_backup_scheduled{cluster_namespace="shop",holdfast_cluster="e",kind="EtcdCluster"} 1
+holdfast_backup_scheduled{cluster_namespace="shop",holdfast_cluster="f",kind="EtcdCluster"} 1
 # HELP holdfast_backup_last_success_size_bytes Stored size of a cluster's newest good backup.
 # TYPE holdfast_backup_last_success_size_bytes gauge
-holdfast_backup_last_success_size_bytes{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1024
-holdfast_backup_last_success_size_bytes{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1024
-holdfast_backup_last_success_size_bytes{cluster="c",cluster_namespace="shop",kind="EtcdCluster"} 1024
+holdfast_backup_last_success_size_bytes{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 1024
+holdfast_backup_last_success_size_bytes{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1024
+holdfast_backup_last_success_size_bytes{cluster_namespace="shop",holdfast_cluster="c",kind="EtcdCluster"} 1024
 # HELP holdfast_backup_last_success_timestamp_seconds When the newest good backup of a cluster began.
 # TYPE holdfast_backup_last_success_timestamp_seconds gauge
-holdfast_backup_last_success_timestamp_seconds{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1.7723628e+09
-holdfast_backup_last_success_timestamp_seconds{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1.7723592e+09
-holdfast_backup_last_success_timestamp_seconds{cluster="c",cluster_namespace="shop",kind="EtcdCluster"} 1.7723628e+09
+holdfast_backup_last_success_timestamp_seconds{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 1.7723628e+09
+holdfast_backup_last_success_timestamp_seconds{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1.7723592e+09
+holdfast_backup_last_success_timestamp_seconds{cluster_namespace="shop",holdfast_cluster="c",kind="EtcdCluster"} 1.7723628e+09
 `
 	collector := Collector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon.Add(time.Minute))}
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want),
@@ -121,21 +121,21 @@ func TestDrillMetrics(t *testing.T) {
 	want := `
 # HELP holdfast_drill_last_duration_seconds How long the last restore drill of a cluster took.
 # TYPE holdfast_drill_last_duration_seconds gauge
-holdfast_drill_last_duration_seconds{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 252
-holdfast_drill_last_duration_seconds{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1800
+holdfast_drill_last_duration_seconds{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 252
+holdfast_drill_last_duration_seconds{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1800
 # HELP holdfast_drill_last_failed 1 while the last restore drill of a cluster has failed, otherwise 0.
 # TYPE holdfast_drill_last_failed gauge
-holdfast_drill_last_failed{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 0
-holdfast_drill_last_failed{cluster="b",cluster_namespace="shop",kind="EtcdCluster"} 1
+holdfast_drill_last_failed{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 0
+holdfast_drill_last_failed{cluster_namespace="shop",holdfast_cluster="b",kind="EtcdCluster"} 1
 # HELP holdfast_drill_overdue 1 while no drill passed in the last two slots of a cluster's drill schedule, otherwise 0.
 # TYPE holdfast_drill_overdue gauge
-holdfast_drill_overdue{cluster="e",cluster_namespace="shop",kind="EtcdCluster"} 0
-holdfast_drill_overdue{cluster="f",cluster_namespace="shop",kind="EtcdCluster"} 1
-holdfast_drill_overdue{cluster="g",cluster_namespace="shop",kind="EtcdCluster"} 0
-holdfast_drill_overdue{cluster="h",cluster_namespace="shop",kind="EtcdCluster"} 1
+holdfast_drill_overdue{cluster_namespace="shop",holdfast_cluster="e",kind="EtcdCluster"} 0
+holdfast_drill_overdue{cluster_namespace="shop",holdfast_cluster="f",kind="EtcdCluster"} 1
+holdfast_drill_overdue{cluster_namespace="shop",holdfast_cluster="g",kind="EtcdCluster"} 0
+holdfast_drill_overdue{cluster_namespace="shop",holdfast_cluster="h",kind="EtcdCluster"} 1
 # HELP holdfast_drill_last_success_timestamp_seconds When the last successful restore drill of a cluster began.
 # TYPE holdfast_drill_last_success_timestamp_seconds gauge
-holdfast_drill_last_success_timestamp_seconds{cluster="a",cluster_namespace="shop",kind="EtcdCluster"} 1.7723664e+09
+holdfast_drill_last_success_timestamp_seconds{cluster_namespace="shop",holdfast_cluster="a",kind="EtcdCluster"} 1.7723664e+09
 `
 	collector := Collector{Reader: reader, Scheme: scheme, Kinds: []string{"EtcdCluster"}, Clock: clocktesting.NewFakePassiveClock(backupstest.Noon)}
 	err := testutil.CollectAndCompare(collector, strings.NewReader(want), "holdfast_drill_last_duration_seconds", "holdfast_drill_last_failed", "holdfast_drill_overdue", "holdfast_drill_last_success_timestamp_seconds")

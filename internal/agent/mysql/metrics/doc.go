@@ -1,6 +1,6 @@
 // Package metrics describes the metrics of a member, and reads those that the server
 // answers. What mysqld_exporter offers as well has the exporter's name, type and labels,
-// as its collectors global_status, global_variables,
+// as its collectors global_status, global_variables, info_schema.innodb_metrics,
 // perf_schema.replication_group_members and perf_schema.replication_group_member_stats
 // give them: https://github.com/prometheus/mysqld_exporter. Of what those offer, this is
 // the part that dashboards and alerts read, so that a member has a bounded number of

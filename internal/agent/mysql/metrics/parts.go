@@ -5,21 +5,23 @@ import (
 	"database/sql"
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 )
 
 // UpMetric is 1 while the server answers.
-var UpMetric = newServerGauge("up", "Whether the server answers.")
+var UpMetric = metricfamily.NewGauge("mysql_up", "Whether the server answers.")
 
 // ErrorMetric says of each part of a scrape whether it is missing.
-var ErrorMetric = NewGauge("mysql_scrape_error", "Whether the server has not answered a part of the scrape, whose metrics are missing; itself missing while mysql_up is 0.", "part")
+var ErrorMetric = metricfamily.NewGauge("holdfast_mysql_scrape_error", "Whether the server has not answered a part of the scrape, whose metrics are missing; itself missing while mysql_up is 0.", "part")
 
 // Part is what one query of a scrape yields.
 type Part struct {
 	Name     string
-	Families []Family
+	Families []metricfamily.Family
 	query    string
 	// send sends the values of rows whose columns are text.
-	send func(rows [][]string, send Send)
+	send func(rows [][]string, send metricfamily.Send)
 }
 
 // Parts are all queries of a scrape. The last one is not answered while the member joins
@@ -31,14 +33,16 @@ var Parts = []Part{
 	// The table of the performance schema lacks the counters of commands.
 	{"status", append(listFamilies(statusVariables), listGroups()...),
 		"SHOW GLOBAL STATUS WHERE Variable_name IN (" + quoteNames(append(nameVariables(statusVariables), nameGroups()...)) + ")", sendStatus},
-	{"members", []Family{memberMetric}, "SELECT " + strings.Join(memberColumns, ", ") +
+	{"innodb", listFamilies(engineCounters),
+		"SELECT NAME, COUNT FROM information_schema.INNODB_METRICS WHERE STATUS = 'enabled' AND NAME IN (" + quoteNames(nameVariables(engineCounters)) + ")", sendEngineCounters},
+	{"members", []metricfamily.Family{memberMetric}, "SELECT " + strings.Join(memberColumns, ", ") +
 		" FROM performance_schema.replication_group_members LIMIT " + strconv.Itoa(largestGroup), sendMembers},
 	{"statistics", listFamilies(statisticsColumns), "SELECT " + strings.Join(nameVariables(statisticsColumns), ", ") +
 		" FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid LIMIT 1", sendStatistics},
 }
 
 // Collect asks the server for the part, and sends it.
-func (p Part) Collect(ctx context.Context, db *sql.DB, send Send) error {
+func (p Part) Collect(ctx context.Context, db *sql.DB, send metricfamily.Send) error {
 	rows, err := db.QueryContext(ctx, p.query)
 	if err != nil {
 		return err
@@ -70,13 +74,13 @@ func (p Part) Collect(ctx context.Context, db *sql.DB, send Send) error {
 	return nil
 }
 
-func sendMembers(rows [][]string, send Send) {
+func sendMembers(rows [][]string, send metricfamily.Send) {
 	for _, row := range rows {
 		send(memberMetric, 1, row...)
 	}
 }
 
-func sendStatistics(rows [][]string, send Send) {
+func sendStatistics(rows [][]string, send metricfamily.Send) {
 	for _, row := range rows {
 		for i, column := range statisticsColumns {
 			sendNumber(send, column.Family, row[i])
@@ -84,7 +88,7 @@ func sendStatistics(rows [][]string, send Send) {
 	}
 }
 
-func sendVariables(rows [][]string, send Send) {
+func sendVariables(rows [][]string, send metricfamily.Send) {
 	values := readVariables(rows)
 	for _, v := range systemVariables {
 		sendNumber(send, v.Family, values[v.name])
@@ -96,7 +100,14 @@ func sendVariables(rows [][]string, send Send) {
 	send(versionMetric, 1, labels...)
 }
 
-func sendStatus(rows [][]string, send Send) {
+func sendEngineCounters(rows [][]string, send metricfamily.Send) {
+	values := readVariables(rows)
+	for _, v := range engineCounters {
+		sendNumber(send, v.Family, values[v.name])
+	}
+}
+
+func sendStatus(rows [][]string, send metricfamily.Send) {
 	values := readVariables(rows)
 	for _, v := range statusVariables {
 		sendNumber(send, v.Family, values[v.name])
@@ -119,7 +130,7 @@ func readVariables(rows [][]string) map[string]string {
 
 // sendNumber sends a value that is a number, or on or off. The server may not have the
 // variable, or another kind of value: then there is no metric.
-func sendNumber(send Send, f Family, text string, labels ...string) {
+func sendNumber(send metricfamily.Send, f metricfamily.Family, text string, labels ...string) {
 	switch strings.ToUpper(text) {
 	case "ON", "YES":
 		send(f, 1, labels...)
@@ -132,8 +143,8 @@ func sendNumber(send Send, f Family, text string, labels ...string) {
 	}
 }
 
-func listFamilies(variables []variable) []Family {
-	var families []Family
+func listFamilies(variables []variable) []metricfamily.Family {
+	var families []metricfamily.Family
 	for _, v := range variables {
 		families = append(families, v.Family)
 	}
@@ -148,8 +159,8 @@ func nameVariables(variables []variable) []string {
 	return names
 }
 
-func listGroups() []Family {
-	var families []Family
+func listGroups() []metricfamily.Family {
+	var families []metricfamily.Family
 	for _, g := range statusGroups {
 		families = append(families, g.Family)
 	}

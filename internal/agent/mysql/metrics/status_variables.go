@@ -1,5 +1,7 @@
 package metrics
 
+import "github.com/holdfast-db/holdfast/internal/agent/metricfamily"
+
 // statusVariables are those that dashboards and alerts read.
 var statusVariables = []variable{
 	// Connections.
@@ -78,37 +80,37 @@ var statusVariables = []variable{
 	newStatus("innodb_row_lock_time", "Milliseconds of waits for row locks."),
 	newStatus("innodb_row_lock_time_avg", "Mean wait for a row lock, in milliseconds."),
 	newStatus("innodb_row_lock_time_max", "Longest wait for a row lock, in milliseconds."),
-	{"innodb_buffer_pool_pages_dirty", newServerGauge("global_status_buffer_pool_dirty_pages", "Pages of the buffer pool that are to be written.")},
+	{"innodb_buffer_pool_pages_dirty", metricfamily.NewGauge("mysql_global_status_buffer_pool_dirty_pages", "Pages of the buffer pool that are to be written.")},
 }
 
 // variableGroup are status variables that are one family: the rest of the name is the
 // label.
 type variableGroup struct {
 	prefix string
-	Family
+	metricfamily.Family
 	labels []string
 }
 
 var statusGroups = []variableGroup{
-	{"com_", newServerCounter("global_status_commands_total", "Statements by command; a chosen set of them.", "command"), []string{
+	{"com_", metricfamily.NewCounter("mysql_global_status_commands_total", "Statements by command; a chosen set of them.", "command"), []string{
 		"alter_table", "begin", "call_procedure", "change_db", "commit", "create_index", "create_table", "delete", "delete_multi",
 		"drop_index", "drop_table", "flush", "insert", "insert_select", "kill", "load", "lock_tables", "optimize", "replace",
 		"replace_select", "rollback", "select", "set_option", "stmt_close", "stmt_execute", "stmt_prepare", "truncate", "update", "update_multi",
 	}},
-	{"handler_", newServerCounter("global_status_handlers_total", "Calls of storage engines by handler.", "handler"), []string{
+	{"handler_", metricfamily.NewCounter("mysql_global_status_handlers_total", "Calls of storage engines by handler.", "handler"), []string{
 		"commit", "delete", "discover", "external_lock", "mrr_init", "prepare", "read_first", "read_key", "read_last", "read_next", "read_prev",
 		"read_rnd", "read_rnd_next", "rollback", "savepoint", "savepoint_rollback", "update", "write",
 	}},
-	{"connection_errors_", newServerCounter("global_status_connection_errors_total", "Connections refused, by error.", "error"), []string{
+	{"connection_errors_", metricfamily.NewCounter("mysql_global_status_connection_errors_total", "Connections refused, by error.", "error"), []string{
 		"accept", "internal", "max_connections", "peer_address", "select", "tcpwrap",
 	}},
-	{"innodb_rows_", newServerCounter("global_status_innodb_row_ops_total", "Operations on rows of InnoDB.", "operation"), []string{
+	{"innodb_rows_", metricfamily.NewCounter("mysql_global_status_innodb_row_ops_total", "Operations on rows of InnoDB.", "operation"), []string{
 		"deleted", "inserted", "read", "updated",
 	}},
-	{"innodb_buffer_pool_pages_", newServerGauge("global_status_buffer_pool_pages", "Pages of the buffer pool by state.", "state"), []string{
+	{"innodb_buffer_pool_pages_", metricfamily.NewGauge("mysql_global_status_buffer_pool_pages", "Pages of the buffer pool by state.", "state"), []string{
 		"data", "free", "misc",
 	}},
-	{"innodb_buffer_pool_pages_", newServerCounter("global_status_buffer_pool_page_changes_total", "Changes of pages of the buffer pool.", "operation"), []string{
+	{"innodb_buffer_pool_pages_", metricfamily.NewCounter("mysql_global_status_buffer_pool_page_changes_total", "Changes of pages of the buffer pool.", "operation"), []string{
 		"flushed",
 	}},
 }

@@ -1,5 +1,7 @@
 package metrics
 
+import "github.com/holdfast-db/holdfast/internal/agent/metricfamily"
+
 // systemVariables are those that dashboards and alerts compare with, or divide by.
 var systemVariables = []variable{
 	newVariable("binlog_cache_size", "Size of the binlog cache of a connection in bytes."),
@@ -42,6 +44,6 @@ var systemVariables = []variable{
 
 // versionMetric has the labels of these system variables.
 var (
-	versionMetric = newServerGauge("version_info", "Version of the server: 1.", "innodb_version", "version", "version_comment")
+	versionMetric = metricfamily.NewGauge("mysql_version_info", "Version of the server: 1.", "innodb_version", "version", "version_comment")
 	versionLabels = []string{"innodb_version", "version", "version_comment"}
 )

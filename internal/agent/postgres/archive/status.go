@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
-	"github.com/holdfast-db/holdfast/internal/agent/postgres/metrics"
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
@@ -68,17 +68,8 @@ func (s *Archiver) watchArchive(ctx context.Context) {
 	}
 }
 
-// Families are of a primary that archives.
-var Families = []metrics.Family{
-	metrics.NewGauge("archive_lag_seconds", "How long the oldest WAL file has waited for the store; 0 if none waits."),
-	metrics.NewGauge("archive_waiting_files", "WAL files that wait for the store."),
-	metrics.NewGauge("archive_gap", "Whether the archive has a gap, now or as last recorded."),
-	metrics.NewCounter("archive_archived_total", "WAL files that the store has accepted."),
-	metrics.NewCounter("archive_failures_total", "Failed attempts to archive."),
-	metrics.NewCounter("archive_discarded_total", "WAL segments that were discarded because the budget was used up."),
-}
-
-// ReadMetrics is what Families are now; nil of a member that archives nothing.
+// ReadMetrics is what metricfamily.ArchiveFamilies are now; nil of a member that archives
+// nothing.
 func (s *Archiver) ReadMetrics(now time.Time) []float64 {
 	status := s.computeStatus(now)
 	if status == nil {
@@ -89,7 +80,7 @@ func (s *Archiver) ReadMetrics(now time.Time) []float64 {
 		lag = max(0, now.Sub(b.oldest).Seconds())
 	}
 	n := s.ReadCounts()
-	return []float64{lag, float64(status.Waiting), metrics.BoolValue(status.Gap != nil), n.archived, n.Failures, n.discarded}
+	return []float64{lag, float64(status.Waiting), metricfamily.BoolValue(status.Gap != nil), n.archived, n.Failures, n.discarded}
 }
 
 // ReadCounts returns how much was archived and how often that failed.

@@ -4,28 +4,29 @@ import (
 	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 )
 
 // What a member's part in the election has come to. Counters begin anew with the agent.
 var (
-	termMetric      = NewGauge("pg_term", "Term of the primary's Lease, as the member read it last; missing before that.")
-	renewedMetric   = NewGauge("pg_lease_renewed_seconds", "Time since the last successful renewal of the Lease was sent; only of the primary.")
-	startedMetric   = NewCounter("pg_elections_started_total", "Candidacies of the member that began.")
-	wonMetric       = NewCounter("pg_elections_won_total", "Candidacies of the member that won a term.")
-	lostMetric      = NewCounter("pg_elections_lost_total", "Candidacies of the member that ended without a term.")
-	votesMetric     = NewCounter("pg_votes_total", "Answers to requests for a vote: granted or refused.", "answer")
-	roundsMetric    = NewCounter("pg_failsafe_rounds_total", "Rounds in which a primary without the API server asked the other members: confirmed by all, or unconfirmed.", "result")
-	promisesMetric  = NewCounter("pg_failsafe_answers_total", "Answers to a primary without the API server: confirmed or refused.", "answer")
-	stalledMetric   = NewGauge("pg_election_stalled", "Whether no member can be elected, or this one cannot take part.")
-	candidateMetric = NewGauge("pg_candidate_held", "Whether the member neither votes nor leads for now.")
-	fencesMetric    = NewCounter("pg_fences_total", "How often the database was stopped by force since the pod began, as its Lease was not renewed in time.")
-	heldMetric      = NewGauge("pg_held", "1 while the member's data is held, by reason; missing otherwise.", "reason")
-	copiesMetric    = NewCounter("pg_data_copies_total", "Copies of the primary's data that were put in place.")
-	wantedMetric    = NewGauge("pg_synchronous_standbys_wanted", "Standbys that have to flush a commit, as declared; only of a primary in synchronous mode.")
+	termMetric      = metricfamily.NewGauge("holdfast_pg_term", "Term of the primary's Lease, as the member read it last; missing before that.")
+	renewedMetric   = metricfamily.NewGauge("holdfast_pg_lease_renewed_seconds", "Time since the last successful renewal of the Lease was sent; only of the primary.")
+	startedMetric   = metricfamily.NewCounter("holdfast_pg_elections_started_total", "Candidacies of the member that began.")
+	wonMetric       = metricfamily.NewCounter("holdfast_pg_elections_won_total", "Candidacies of the member that won a term.")
+	lostMetric      = metricfamily.NewCounter("holdfast_pg_elections_lost_total", "Candidacies of the member that ended without a term.")
+	votesMetric     = metricfamily.NewCounter("holdfast_pg_votes_total", "Answers to requests for a vote: granted or refused.", "answer")
+	roundsMetric    = metricfamily.NewCounter("holdfast_pg_failsafe_rounds_total", "Rounds in which a primary without the API server asked the other members: confirmed by all, or unconfirmed.", "result")
+	promisesMetric  = metricfamily.NewCounter("holdfast_pg_failsafe_answers_total", "Answers to a primary without the API server: confirmed or refused.", "answer")
+	stalledMetric   = metricfamily.NewGauge("holdfast_pg_election_stalled", "Whether no member can be elected, or this one cannot take part.")
+	candidateMetric = metricfamily.NewGauge("holdfast_pg_candidate_held", "Whether the member neither votes nor leads for now.")
+	fencesMetric    = metricfamily.NewCounter("holdfast_pg_fences_total", "How often the database was stopped by force since the pod began, as its Lease was not renewed in time.")
+	heldMetric      = metricfamily.NewGauge("holdfast_pg_held", "1 while the member's data is held, by reason; missing otherwise.", "reason")
+	copiesMetric    = metricfamily.NewCounter("holdfast_pg_data_copies_total", "Copies of the primary's data that were put in place.")
+	wantedMetric    = metricfamily.NewGauge("holdfast_pg_synchronous_standbys_wanted", "Standbys that have to flush a commit, as declared; only of a primary in synchronous mode.")
 )
 
 // ElectionFamilies are what CollectElection sends.
-var ElectionFamilies = []Family{
+var ElectionFamilies = []metricfamily.Family{
 	termMetric, renewedMetric, startedMetric, wonMetric, lostMetric, votesMetric, roundsMetric, promisesMetric,
 	stalledMetric, candidateMetric, fencesMetric, heldMetric, copiesMetric, wantedMetric,
 }
@@ -47,7 +48,7 @@ type Election struct {
 }
 
 // CollectElection sends what the election is and was.
-func (e Election) CollectElection(send func(Family, float64, ...string)) {
+func (e Election) CollectElection(send metricfamily.Send) {
 	v, n := e.View, e.View.Counts
 	if v.Leader.Term > 0 {
 		send(termMetric, float64(v.Leader.Term))
@@ -68,8 +69,8 @@ func (e Election) CollectElection(send func(Family, float64, ...string)) {
 	send(roundsMetric, float64(n.Unconfirmed), "unconfirmed")
 	send(promisesMetric, float64(n.Promised), "confirmed")
 	send(promisesMetric, float64(n.Denied), "refused")
-	send(stalledMetric, BoolValue(v.Stalled != ""))
-	send(candidateMetric, BoolValue(v.Held != ""))
+	send(stalledMetric, metricfamily.BoolValue(v.Stalled != ""))
+	send(candidateMetric, metricfamily.BoolValue(v.Held != ""))
 	send(fencesMetric, float64(e.FencesBefore+v.Fences))
 	if e.Hold != "" {
 		send(heldMetric, 1, e.Hold)

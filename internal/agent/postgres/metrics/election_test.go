@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/holdfast-db/holdfast/internal/agent/elector"
+	"github.com/holdfast-db/holdfast/internal/agent/metricfamily"
 	"github.com/holdfast-db/holdfast/internal/election"
 )
 
@@ -16,15 +17,11 @@ import (
 type scraped struct{ Election }
 
 func (s scraped) Describe(into chan<- *prometheus.Desc) {
-	for _, f := range ElectionFamilies {
-		into <- f.Desc
-	}
+	metricfamily.Describe(into, ElectionFamilies...)
 }
 
 func (s scraped) Collect(into chan<- prometheus.Metric) {
-	s.CollectElection(func(f Family, value float64, labels ...string) {
-		into <- prometheus.MustNewConstMetric(f.Desc, f.Kind, value, labels...)
-	})
+	s.CollectElection(metricfamily.SendTo(into))
 }
 
 // compare reads the metrics and compares those whose names the text has, and that none
