@@ -74,6 +74,17 @@ func (w *World) ListChanges(after v1alpha1.Cluster) []Change {
 	return append(changes, listRequests(w.Cluster, after)...)
 }
 
+// ListDifferences are the fields that two declarations have otherwise, of which the second
+// is refused as a whole.
+func ListDifferences(before, after v1alpha1.Cluster) []Change {
+	one, other := specOf(before), specOf(after)
+	var changes []Change
+	for _, path := range differingPaths(one, other, nil) {
+		changes = append(changes, Change{Path: ".spec." + strings.Join(path, "."), From: valueAt(one, path), To: valueAt(other, path), Effect: EffectRefused})
+	}
+	return changes
+}
+
 // listRequests are the annotations by which something is requested that differ.
 func listRequests(before, after v1alpha1.Cluster) []Change {
 	var changes []Change

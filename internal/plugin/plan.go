@@ -48,19 +48,13 @@ and --allow-data-loss is not set.`,
   kubectl holdfast plan -f orders.yaml -n shop
   kubectl holdfast plan -f - --kustomization flux-system/apps -o markdown < built.yaml
   kubectl holdfast plan --from main/shop --to branch/shop`,
-		Args:              cobra.NoArgs,
+		Args:              func(cmd *cobra.Command, args []string) error { return failPlan(cobra.NoArgs(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := o.runPlan(cmd)
-			var own *exitError
-			if err != nil && !errors.As(err, &own) {
-				return &exitError{plan.ExitError, err}
-			}
-			return err
-		},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return failPlan(o.runPlan(cmd)) },
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return failPlan(err) })
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.files, "filename", "f", nil, "YAML or JSON file with the declarations, a directory of them, or - for standard input; may be repeated")
+	f.StringArrayVarP(&o.files, "filename", "f", nil, "YAML or JSON file with the declarations, a directory of them, or - for standard input; may be repeated")
 	f.StringVar(&o.from, "from", "", "directory of declarations as they are now: with --to, plan offline, without a cluster")
 	f.StringVar(&o.to, "to", "", "directory of declarations as they will be")
 	f.StringVar(&o.kustomization, "kustomization", "", "Flux Kustomization as NAMESPACE/NAME: clusters of its inventory that the input lacks are deletions")
@@ -69,7 +63,19 @@ and --allow-data-loss is not set.`,
 	f.BoolVar(&o.allowLoss, "allow-data-loss", false, "do not exit with 4 for data that the change deletes")
 	f.StringVar(&o.marker, "marker", "plan", "name in the hidden marker of -o markdown, by which CI finds its comment")
 	outputFlag(cmd, &o.output, "tree", "json", "markdown")
+	check := cmd.PreRunE
+	cmd.PreRunE = func(cmd *cobra.Command, args []string) error { return failPlan(check(cmd, args)) }
 	return cmd
+}
+
+// failPlan gives an error the exit code of one: 1, that of other commands, says that
+// something changes.
+func failPlan(err error) error {
+	var own *exitError
+	if err == nil || errors.As(err, &own) {
+		return err
+	}
+	return &exitError{plan.ExitError, err}
 }
 
 func (o *planOptions) runPlan(cmd *cobra.Command) error {

@@ -134,6 +134,9 @@ func TestPlanOfALiveCluster(t *testing.T) {
 	if code != plan.ExitNothing {
 		t.Errorf("exit code %d of no change\n%s", code, out)
 	}
+	if strings.Contains(out, "Under way") {
+		t.Errorf("steps are under way in a cluster at rest:\n%s", out)
+	}
 	mustContain(t, out, "no change", "by Kustomization flux-system/apps (Flux)", "nothing changes")
 
 	out, code = w.runPlan(edit("{work_mem: 8MB}", "{work_mem: 16MB, shared_buffers: 256MB}"))

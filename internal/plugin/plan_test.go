@@ -70,6 +70,7 @@ func TestPlanExitCodes(t *testing.T) {
 		{"a default that is written out", declare(t, spec+"}"), declare(t, spec+", deletionPolicy: Retain}"), nil, plan.ExitNothing},
 		{"the same size in another unit", declare(t, spec+"}"), declare(t, strings.Replace(spec, "1Gi", "1024Mi", 1)+"}"), nil, plan.ExitNothing},
 		{"a change", declare(t, spec+"}"), declare(t, spec+", podLabels: {a: b}}"), nil, plan.ExitChanges},
+		{"a change of a suspended cluster", declare(t, spec+"}"), declare(t, spec+", suspend: true, podLabels: {a: b}}"), nil, plan.ExitChanges},
 		{"a new cluster", empty, declare(t, spec+"}"), nil, plan.ExitChanges},
 		{"a deletion that keeps its volumes", declare(t, spec+"}"), empty, nil, plan.ExitChanges},
 		{"no input", empty, filepath.Join(empty, "nowhere"), nil, plan.ExitError},
@@ -96,9 +97,12 @@ func TestPlanRefusesFlagsThatDoNotFit(t *testing.T) {
 		{}, {"--from", "testdata/plan/from"}, {"--from", "testdata/plan/from", "--to", "testdata/plan/to", "-f", "-"},
 		{"--from", "testdata/plan/from", "--to", "testdata/plan/to", "--kustomization", "a/b"},
 		{"--from", "testdata/plan/from", "--to", "testdata/plan/to", "-o", "xml"},
+		{"--from", "testdata/plan/from", "--to", "testdata/plan/to", "orders"},
+		{"--no-such-flag"},
 	} {
-		if _, err := runOffline(t, args...); err == nil {
-			t.Errorf("%v is taken", args)
+		_, err := runOffline(t, args...)
+		if code, _ := ExitCode(err); code != plan.ExitError {
+			t.Errorf("%v: exit code %d: %v", args, code, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -165,7 +166,13 @@ func (p *Planner) planCluster(ctx context.Context, c Cluster, k kind, d declared
 			return c, err
 		}
 	}
-	return p.planChange(ctx, c, k, before, after)
+	if d.refusal == "" {
+		return p.planChange(ctx, c, k, before, after)
+	}
+	if before != nil {
+		c.Fields = forecast.ListDifferences(before, after)
+	}
+	return c, nil
 }
 
 // planDatabase plans the cluster that a Database would own.
@@ -181,6 +188,9 @@ func (p *Planner) planDatabase(ctx context.Context, c Cluster, d declared, live 
 		return c, nil
 	}
 	c.Runs = runs.Kind
+	if d.refusal != "" {
+		return c, nil
+	}
 	if live != nil {
 		if was, err := readDatabase(live); err == nil && was.Status.Cluster != nil && was.Status.Cluster.Kind != runs.Kind {
 			c.refuse(v1alpha1.ReasonInvalidObject, fmt.Sprintf("spec.engine %q: its data is that of a %s, and is nothing to another engine; declare another Database", db.Spec.Engine, was.Status.Cluster.Kind))
@@ -267,6 +277,7 @@ func (p *Planner) forecastChange(ctx context.Context, c Cluster, w *forecast.Wor
 		c.Refused, c.Unknown = append(c.Refused, found...), append(c.Unknown, notes...)
 	}
 	if after.Common().Suspend && len(c.Fields) > 0 {
+		c.Waits = nil
 		c.Unknown = append(c.Unknown, "spec.suspend is true: nothing of this is done before it is false, and what happens then is not part of this plan")
 	}
 	return p.judgeQuota(ctx, c, used, usageOf(w))
@@ -315,6 +326,11 @@ func describeState(c v1alpha1.Cluster) []string {
 	st := c.CommonStatus()
 	if st.ObservedGeneration != c.GetGeneration() {
 		notes = append(notes, "the operator has not observed the newest spec yet: its status is older")
+	}
+	for _, kind := range []string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling} {
+		if found := meta.FindStatusCondition(st.Conditions, kind); found != nil && found.Status == metav1.ConditionTrue {
+			notes = append(notes, fmt.Sprintf("it is %s now, which only its members may know more of: %s", kind, found.Message))
+		}
 	}
 	for _, m := range st.Members {
 		if !slices.Contains([]string{"Running", "Streaming"}, m.State) {
