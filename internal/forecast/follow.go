@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,7 +75,7 @@ func (w *World) applyObject(ac runtime.ApplyConfiguration) bool {
 	same := known && before == string(data)
 	switch head.Kind {
 	case "PersistentVolumeClaim":
-		return w.applyVolume(head, data, same)
+		return w.applyVolume(head, data)
 	case "StatefulSet":
 		if same && w.Observed.StatefulSet != nil {
 			return false
@@ -190,14 +191,11 @@ func mustEncode(of any) string {
 }
 
 // applyVolume takes a claim as it is applied. It is bound at once, and grows at once.
-func (w *World) applyVolume(head objectHead, data []byte, same bool) bool {
+func (w *World) applyVolume(head objectHead, data []byte) bool {
 	ordinal, isMembers := w.ordinalOfVolume(head.Metadata.Name)
 	live := w.Observed.BackupVolume
 	if isMembers {
 		live = w.Observed.Volumes[ordinal]
-	}
-	if same && live != nil {
-		return false
 	}
 	declared := &corev1.PersistentVolumeClaim{}
 	decode(data, declared)
@@ -224,7 +222,7 @@ func (w *World) applyVolume(head objectHead, data []byte, same bool) bool {
 		w.record(Step{Kind: VolumeKept, Volumes: []string{next.Name}})
 	}
 	w.putVolume(ordinal, isMembers, next)
-	return true
+	return !equality.Semantic.DeepEqual(live, next)
 }
 
 func (w *World) putVolume(ordinal int, isMembers bool, v *corev1.PersistentVolumeClaim) {
