@@ -75,6 +75,7 @@ func TestPlanExitCodes(t *testing.T) {
 		{"a deletion that keeps its volumes", declare(t, spec+"}"), empty, nil, plan.ExitChanges},
 		{"no input", empty, filepath.Join(empty, "nowhere"), nil, plan.ExitError},
 		{"a refusal", declare(t, spec+"}"), declare(t, strings.Replace(spec, `"15"`, `"16"`, 1)+"}"), nil, plan.ExitRefused},
+		{"a refusal that is there already", declare(t, strings.Replace(spec, "8MB", "1kB", 1)+"}"), declare(t, strings.Replace(spec, "8MB", "1kB", 1)+", podLabels: {a: b}}"), nil, plan.ExitChanges},
 		{"a value out of bounds", declare(t, spec+"}"), declare(t, strings.Replace(spec, "8MB", "1kB", 1)+"}"), nil, plan.ExitRefused},
 		{"a deletion with its data", declare(t, spec+", deletionPolicy: Delete}"), empty, nil, plan.ExitAtRisk},
 		{"and that is allowed", declare(t, spec+", deletionPolicy: Delete}"), empty, []string{"--allow-data-loss"}, plan.ExitChanges},

@@ -99,7 +99,7 @@ func FindApplier(obj client.Object) string {
 		if m.Operation != metav1.ManagedFieldsOperationApply || m.Subresource != "" || own || m.FieldsV1 == nil {
 			continue
 		}
-		if bytes.Contains(m.FieldsV1.Raw, []byte(`"f:spec"`)) {
+		if bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:spec"`)) {
 			found = append(found, m.Manager)
 		}
 	}

@@ -126,7 +126,7 @@ func mergeOnClient(u, live *unstructured.Unstructured, manager string) *unstruct
 			continue
 		}
 		var owned map[string]any
-		if json.Unmarshal(entry.FieldsV1.Raw, &owned) == nil {
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) == nil {
 			dropOwned(merged.Object, u.Object, owned)
 		}
 	}

@@ -34,18 +34,10 @@ func (c *Cluster) DescribeStep(s forecast.Step) (what, detail string) {
 
 // describe is what happens in a step.
 func describe(s forecast.Step) string {
-	members, volumes := summarize(s.Members), summarize(s.Volumes)
+	members := summarize(s.Members)
 	switch s.Kind {
 	case forecast.SettingsTaken:
 		return "members take up " + strings.Join(s.Settings, ", ")
-	case forecast.VolumeCreated:
-		return fmt.Sprintf("%s created with %s", verb(s.Volumes, "volume", volumes, "is", "are"), s.To)
-	case forecast.VolumesGrow:
-		return fmt.Sprintf("%s from %s to %s", verb(s.Volumes, "volume", volumes, "grows", "grow"), s.From, s.To)
-	case forecast.VolumeKept:
-		return verb(s.Volumes, "volume", volumes, "is", "are") + " kept"
-	case forecast.VolumeDeleted:
-		return verb(s.Volumes, "volume", volumes, "is", "are") + " deleted"
 	case forecast.MembersJoin:
 		return verb(s.Members, "", members, "joins", "join")
 	case forecast.MemberLeaves:
@@ -62,15 +54,31 @@ func describe(s forecast.Step) string {
 		return summarize(s.Objects) + " is made first: " + s.Message
 	case forecast.DataRestored:
 		return "the first member's volume is restored: " + s.Message
-	case forecast.ObjectChanges:
-		return verb(s.Objects, "", summarize(s.Objects), "changes", "change")
-	case forecast.ObjectDeleted:
-		return verb(s.Objects, "", summarize(s.Objects), "is", "are") + " deleted"
 	case forecast.ClusterDeleted:
 		if len(s.Members) == 0 {
 			return "the cluster's object is deleted"
 		}
 		return "the cluster's object is deleted, and " + members + " with it"
+	}
+	return describeObjects(s)
+}
+
+// describeObjects is what happens to volumes and other objects in a step.
+func describeObjects(s forecast.Step) string {
+	volumes, objects := summarize(s.Volumes), summarize(s.Objects)
+	switch s.Kind {
+	case forecast.VolumeCreated:
+		return fmt.Sprintf("%s created with %s", verb(s.Volumes, "volume", volumes, "is", "are"), s.To)
+	case forecast.VolumesGrow:
+		return fmt.Sprintf("%s from %s to %s", verb(s.Volumes, "volume", volumes, "grows", "grow"), s.From, s.To)
+	case forecast.VolumeKept:
+		return verb(s.Volumes, "volume", volumes, "is", "are") + " kept"
+	case forecast.VolumeDeleted:
+		return verb(s.Volumes, "volume", volumes, "is", "are") + " deleted"
+	case forecast.ObjectChanges:
+		return verb(s.Objects, "", objects, "changes", "change")
+	case forecast.ObjectDeleted:
+		return verb(s.Objects, "", objects, "is", "are") + " deleted"
 	}
 	return string(s.Kind)
 }

@@ -117,11 +117,11 @@ func (in *Input) Place(namespace string) error {
 		if u.GetNamespace() == "" {
 			u.SetNamespace(namespace)
 		}
-		if id := identify(u.GetKind(), client.ObjectKeyFromObject(u)); found[id] {
+		id := identify(u.GetKind(), client.ObjectKeyFromObject(u))
+		if found[id] {
 			return fmt.Errorf("%s is declared twice", id)
-		} else {
-			found[id] = true
 		}
+		found[id] = true
 	}
 	slices.SortStableFunc(in.Objects, func(a, b *unstructured.Unstructured) int {
 		if rank := slices.Index(plannedKinds, a.GetKind()) - slices.Index(plannedKinds, b.GetKind()); rank != 0 {

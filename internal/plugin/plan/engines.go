@@ -127,7 +127,7 @@ func (unread) ReadVersions(context.Context, types.NamespacedName, ...string) (ma
 }
 
 func (unread) Read(context.Context, types.NamespacedName) (*corev1.Secret, error) {
-	return nil, errors.New("Secrets are not read for a plan")
+	return nil, errors.New("no Secret is read for a plan")
 }
 
 // withoutSecrets reads all but Secrets: of them it lists none.

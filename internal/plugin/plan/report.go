@@ -58,7 +58,7 @@ type Cluster struct {
 	// Steps of the commit, in order.
 	Steps []forecast.Step `json:"steps,omitempty"`
 	// Refused says what the API server or the operator does not take, or where the change
-	// stalls. Before says which of it is so already.
+	// stalls. What stalls the cluster already is in Unknown.
 	Refused []forecast.Fact `json:"refused,omitempty"`
 	// Waits is what would still be under way when nothing moves any more.
 	Waits []forecast.Fact `json:"waits,omitempty"`
@@ -83,9 +83,15 @@ func (c *Cluster) refuse(reason, message string) {
 // take adds what a forecast found.
 func (c *Cluster) take(before, after forecast.Outcome) {
 	c.UnderWay, c.Steps = before.Steps, after.Steps
-	c.Refused = append(c.Refused, after.Stalled...)
+	for _, f := range after.Stalled {
+		if slices.Contains(before.Stalled, f) {
+			c.Unknown = append(c.Unknown, fmt.Sprintf("what becomes of the cluster once this does not stall it any more, which the commit does not change: %s: %s", f.Reason, f.Message))
+			continue
+		}
+		c.Refused = append(c.Refused, f)
+	}
 	if len(after.Stalled) == 0 {
-		c.Waits = after.Waiting
+		c.Waits = slices.DeleteFunc(after.Waiting, func(f forecast.Fact) bool { return slices.Contains(before.Waiting, f) })
 	}
 	for _, f := range after.Degraded {
 		if !slices.Contains(before.Degraded, f) {
