@@ -8,6 +8,7 @@ package forecast
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -204,14 +205,8 @@ func (w *World) Declare(after v1alpha1.Cluster) {
 
 // copySpec gives a cluster the spec of another one of its kind.
 func copySpec(to, from v1alpha1.Cluster) {
-	switch to := to.(type) {
-	case *v1alpha1.PostgresCluster:
-		from.(*v1alpha1.PostgresCluster).Spec.DeepCopyInto(&to.Spec) //nolint:forcetypeassert // of the same kind
-	case *v1alpha1.MySQLCluster:
-		from.(*v1alpha1.MySQLCluster).Spec.DeepCopyInto(&to.Spec) //nolint:forcetypeassert // of the same kind
-	case *v1alpha1.EtcdCluster:
-		from.(*v1alpha1.EtcdCluster).Spec.DeepCopyInto(&to.Spec) //nolint:forcetypeassert // of the same kind
-	}
+	copied := reflect.ValueOf(from.DeepCopyObject()).Elem().FieldByName("Spec")
+	reflect.ValueOf(to).Elem().FieldByName("Spec").Set(copied)
 }
 
 // Reports is how many answers the agent of a member has given since its pod began.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,7 @@ type Input struct {
 }
 
 // plannedKinds are the kinds that a plan is about, in the order in which it shows them.
-var plannedKinds = []string{"PostgresCluster", "MySQLCluster", "EtcdCluster", "Database", "Backup"}
+var plannedKinds = append(slices.Sorted(maps.Keys(kinds)), "Database", "Backup")
 
 // ReadDocuments reads YAML or JSON of any number of documents. Lists are taken apart.
 func ReadDocuments(r io.Reader, source string) (Input, error) {

@@ -20,7 +20,9 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/engine/mysql"
 	"github.com/holdfast-db/holdfast/internal/engine/postgres"
+	"github.com/holdfast-db/holdfast/internal/etcdversion"
 	"github.com/holdfast-db/holdfast/internal/forecast"
+	"github.com/holdfast-db/holdfast/internal/forecast/settings"
 )
 
 // kind is what a plan needs to know of one kind of cluster.
@@ -33,14 +35,19 @@ type kind struct {
 	// called that takes writes.
 	reads, lead string
 	engineOf    func(v1alpha1.Cluster) forecast.Engine
-	observe     func(context.Context, *memberset.MemberEngine, v1alpha1.Cluster) (memberset.Observation, *v1alpha1.Backup, error)
+	// describeCatalogue says what the effects of parameters of a version are taken from, and
+	// explainOneWay why one version does not go back to another; nil for nothing to say.
+	describeCatalogue func(version string) string
+	explainOneWay     func(from, to string) string
+	observe           func(context.Context, *memberset.MemberEngine, v1alpha1.Cluster) (memberset.Observation, *v1alpha1.Backup, error)
 }
 
 // kinds of cluster, by name.
 var kinds = map[string]kind{
 	"PostgresCluster": {
 		name: "PostgresCluster", repository: "docker.io/library/postgres", reads: "-ro", lead: "primary",
-		newCluster: func() v1alpha1.Cluster { return &v1alpha1.PostgresCluster{} },
+		describeCatalogue: describePostgresCatalogue,
+		newCluster:        func() v1alpha1.Cluster { return &v1alpha1.PostgresCluster{} },
 		engineOf: func(c v1alpha1.Cluster) forecast.Engine {
 			return forecast.Engine{
 				Members: func(c v1alpha1.Cluster) objects.Set {
@@ -78,7 +85,8 @@ var kinds = map[string]kind{
 	},
 	"EtcdCluster": {
 		name: "EtcdCluster", repository: "quay.io/coreos/etcd", reads: "-client", lead: "leader",
-		newCluster: func() v1alpha1.Cluster { return &v1alpha1.EtcdCluster{} },
+		explainOneWay: explainEtcdOneWay,
+		newCluster:    func() v1alpha1.Cluster { return &v1alpha1.EtcdCluster{} },
 		engineOf: func(c v1alpha1.Cluster) forecast.Engine {
 			return forecast.Engine{
 				Members: func(c v1alpha1.Cluster) objects.Set {
@@ -96,6 +104,28 @@ var kinds = map[string]kind{
 			return o.Observation, o.Precaution, err
 		},
 	},
+}
+
+// describePostgresCatalogue says so where the catalogue is of another version.
+func describePostgresCatalogue(version string) string {
+	major := 0
+	if _, err := fmt.Sscanf(version, "%d", &major); err != nil {
+		return ""
+	}
+	if catalogue := settings.ForPostgres(major); !catalogue.Exact {
+		return fmt.Sprintf("effects of parameters are those of PostgreSQL %d; values are not checked", catalogue.Major)
+	}
+	return ""
+}
+
+// explainEtcdOneWay says that a minor version takes over the data for good.
+func explainEtcdOneWay(from, to string) string {
+	before, known := etcdversion.ParseDeclared(from)
+	after, is := etcdversion.ParseDeclared(to)
+	if known && is && after.Minor > before.Minor {
+		return "etcd does not go back to an older minor version"
+	}
+	return ""
 }
 
 // decode reads a cluster from the JSON of an object.

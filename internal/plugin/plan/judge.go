@@ -13,9 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
-	"github.com/holdfast-db/holdfast/internal/etcdversion"
 	"github.com/holdfast-db/holdfast/internal/forecast"
-	"github.com/holdfast-db/holdfast/internal/forecast/settings"
 )
 
 // findConflicts finds objects that a new cluster would have and that are another owner's.
@@ -60,7 +58,7 @@ func isOwn(live *metav1.PartialObjectMetadata, declared *unstructured.Unstructur
 
 // unknownSettings say of which parameters the effect is not known, and by which catalogue it
 // is.
-func unknownSettings(fields []forecast.Change, w *forecast.World) []string {
+func unknownSettings(k kind, fields []forecast.Change, version string) []string {
 	var notes, unknown []string
 	parameters := false
 	for _, f := range fields {
@@ -73,35 +71,28 @@ func unknownSettings(fields []forecast.Change, w *forecast.World) []string {
 	if len(unknown) > 0 {
 		notes = append(notes, fmt.Sprintf("whether %s takes a restart: the server decides, and the steps assume that it does", strings.Join(unknown, ", ")))
 	}
-	if c, is := w.Cluster.(*v1alpha1.PostgresCluster); is && parameters {
-		if catalogue := settings.ForPostgres(majorOf(string(c.Spec.Version))); !catalogue.Exact {
-			notes = append(notes, fmt.Sprintf("effects of parameters are those of PostgreSQL %d; values are not checked", catalogue.Major))
+	if parameters && k.describeCatalogue != nil {
+		if note := k.describeCatalogue(version); note != "" {
+			notes = append(notes, note)
 		}
 	}
 	return notes
 }
 
-func majorOf(version string) int {
-	major := 0
-	if _, err := fmt.Sscanf(version, "%d", &major); err != nil {
-		return 0
-	}
-	return major
-}
-
 // listOneWay are the changes that a commit which reverts them does not revert, beside those
 // of steps.
-func listOneWay(fields []forecast.Change, w *forecast.World) []string {
+func listOneWay(k kind, fields []forecast.Change) []string {
 	var list []string
 	for _, f := range fields {
 		switch f.Path {
 		case ".spec.backup.retention", ".spec.backup.maxBackups":
 			list = append(list, "backups that are not kept any more are deleted once the next one has succeeded")
 		case ".spec.version":
-			before, known := etcdversion.ParseDeclared(fmt.Sprint(f.From))
-			after, is := etcdversion.ParseDeclared(fmt.Sprint(f.To))
-			if _, etcd := w.Cluster.(*v1alpha1.EtcdCluster); etcd && known && is && after.Minor > before.Minor {
-				list = append(list, "etcd does not go back to an older minor version")
+			if k.explainOneWay == nil || f.Effect == forecast.EffectRefused {
+				continue
+			}
+			if why := k.explainOneWay(fmt.Sprint(f.From), fmt.Sprint(f.To)); why != "" {
+				list = append(list, why)
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (p *Planner) planOffline(ctx context.Context, before, after *unstructured.U
 	}
 	c.Unknown = append(c.Unknown, listUnknowns(is)...)
 	applyDefaults(is)
-	return p.forecastChange(ctx, c, w, was, is)
+	return p.forecastChange(ctx, c, k, w, was, is)
 }
 
 // settleOffline is the world of a cluster that was created as it is declared.

@@ -37,7 +37,7 @@ metadata: {name: shop}
 	for _, u := range in.Objects {
 		got = append(got, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
 	}
-	if diff := cmp.Diff([]string{"PostgresCluster shop/orders", "EtcdCluster lab/config"}, got); diff != "" || in.Others != 2 {
+	if diff := cmp.Diff([]string{"EtcdCluster lab/config", "PostgresCluster shop/orders"}, got); diff != "" || in.Others != 2 {
 		t.Errorf("%d others, %s", in.Others, diff)
 	}
 }

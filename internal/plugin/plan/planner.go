@@ -238,11 +238,11 @@ func (p *Planner) planChange(ctx context.Context, c Cluster, k kind, before, aft
 	if err != nil {
 		return c, err
 	}
-	return p.forecastChange(ctx, c, w, before, after)
+	return p.forecastChange(ctx, c, k, w, before, after)
 }
 
 // forecastChange runs a world to rest, changes what is declared, and runs it to rest again.
-func (p *Planner) forecastChange(ctx context.Context, c Cluster, w *forecast.World, before, after v1alpha1.Cluster) (Cluster, error) {
+func (p *Planner) forecastChange(ctx context.Context, c Cluster, k kind, w *forecast.World, before, after v1alpha1.Cluster) (Cluster, error) {
 	var first forecast.Outcome
 	var err error
 	used := usageOf(w)
@@ -267,8 +267,8 @@ func (p *Planner) forecastChange(ctx context.Context, c Cluster, w *forecast.Wor
 			second.Steps = append([]forecast.Step{{Kind: forecast.DataRestored, Message: "spec.restore says which backup"}}, second.Steps...)
 		}
 		c.take(first, second)
-		c.Unknown = append(c.Unknown, unknownSettings(c.Fields, w)...)
-		c.OneWay = append(c.OneWay, listOneWay(c.Fields, w)...)
+		c.Unknown = append(c.Unknown, unknownSettings(k, c.Fields, w.Cluster.CommonStatus().Version)...)
+		c.OneWay = append(c.OneWay, listOneWay(k, c.Fields)...)
 	} else {
 		c.UnderWay = first.Steps
 	}
