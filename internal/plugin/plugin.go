@@ -45,7 +45,7 @@ func NewVerbCommands() []*cobra.Command { return verbCommands(&session{}) }
 func verbCommands(s *session) []*cobra.Command {
 	verbs := []*cobra.Command{
 		statusCommand(s), driftCommand(s), suspendCommand(s), resumeCommand(s), reconcileCommand(s), backupCommand(s),
-		switchoverCommand(s), promoteCommand(s), discardVolumeCommand(s),
+		planCommand(s), switchoverCommand(s), promoteCommand(s), discardVolumeCommand(s),
 		shellCommand(s), logsCommand(s), credentialsCommand(s),
 	}
 	for _, k := range allKinds() {

@@ -217,6 +217,7 @@ func TestDocsShowWhatIsPrinted(t *testing.T) {
 	for page, quoted := range map[string][]string{
 		"docs/reference/kubectl-holdfast.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
 		"docs/reference/etcdcluster.md":      {"status-etcd.txt"},
+		"docs/guides/plan.md":                {"plan-orders.txt"},
 		"README.md":                          {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", page))

@@ -88,6 +88,7 @@ var ofPostgres = []part{
 	{"OwnCA", caOfOnesOwn},
 	{"Examples", testExamples},
 	{"Plugin", testPlugin},
+	{"Plan", testPlan},
 	{"DocsRun", docsRun},
 	{"RecoveryGuide", recoveryGuide},
 }

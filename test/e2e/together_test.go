@@ -28,7 +28,7 @@ var longest = []string{
 	"Installations", "EtcdUpgrades", "Quiet", "EtcdNodeStops",
 	"FluxIdleSyncs", "StoreInterrupted", "StorePointInTime", "MySQLStorePointInTime", "RecoveryGuide", "Failover", "FailoverFaults", "OwnCertificate", "Synchronous", "EtcdLostVolumes", "Admission", "Chaos", "FluxHandEdits", "SlowStore",
 	"EtcdRestores", "Restores", "BackupDrill", "Backups", "EtcdMajorityLost", "StoreArchives", "VolumesGrowThemselves", "StoreShared",
-	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "MinorUpgrade", "HungServer",
+	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "Plan", "MinorUpgrade", "HungServer",
 }
 
 // leftToSoak are the parts that a run of all end-to-end tests leaves to make soak: what

@@ -1,15 +1,12 @@
 package etcd
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -19,6 +16,8 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/forecast"
+	"github.com/holdfast-db/holdfast/internal/forecast/settings"
 )
 
 // model is a world that follows plans: objects become pods and volumes, steps change
@@ -27,10 +26,10 @@ import (
 type model struct {
 	*world
 	random *rand.Rand
-	// applied is what was applied to the members last, and count what the
-	// StatefulSet declares.
+	// follows does what plans ask for, and applied is what was applied to the members
+	// last.
+	follows    *forecast.World
 	applied    agentapi.ClusterConfig
-	count      int
 	pods       int
 	time       time.Time
 	bootstraps int
@@ -44,8 +43,22 @@ type model struct {
 }
 
 func newModel(t *testing.T, seed uint64) *model {
-	return &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11)), time: now,
+	m := &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 11)), time: now,
 		started: map[string]string{}, recovered: map[string]int{}, emptied: map[int]int{}, done: map[int]string{}}
+	m.follows = forecast.Around(forecast.Engine{
+		Members: func(c v1alpha1.Cluster) objects.Set { return membersOf(c.(*v1alpha1.EtcdCluster)) },
+		Plan:    func(*forecast.World) engine.Plan { return planCluster(m.c, m.o, m.time) },
+		Agents:  m,
+	}, m.c, &m.o.Observation, now)
+	return m
+}
+
+// count is how many pods the StatefulSet declares.
+func (m *model) count() int {
+	if m.o.StatefulSet == nil || m.o.StatefulSet.Spec.Replicas == nil {
+		return 0
+	}
+	return int(*m.o.StatefulSet.Spec.Replicas)
 }
 
 // refresh lets one member say what is true of it.
@@ -60,8 +73,7 @@ func (m *model) refresh(n int) {
 	m.say()
 	status := m.o.Members[pod.Name]
 	m.o.Members = old
-	data, _ := json.MarshalIndent(m.applied, "", "  ")
-	status.Status.ConfigHash = agentapi.HashConfig(append(data, '\n'))
+	status.Status.ConfigHash = m.follows.ConfigHash()
 	status.Status.Recovered = m.done[n]
 	status.Status.Position = uint64(100 - n)
 	m.o.Members[pod.Name] = status
@@ -69,49 +81,42 @@ func (m *model) refresh(n int) {
 
 // followPlan does what one plan asks for.
 func (m *model) followPlan(p engine.Plan) {
-	m.c.Status.SystemIdentifier, m.c.Status.Version, m.c.Status.Requests = p.Report.SystemIdentifier, p.Report.Version, p.Report.Requests
-	for _, obj := range p.Objects {
-		switch obj := obj.(type) {
-		case *corev1ac.ConfigMapApplyConfiguration:
-			m.applied = agentapi.ClusterConfig{}
-			if err := json.Unmarshal([]byte(obj.Data[agentapi.ConfigKey]), &m.applied); err != nil {
-				m.t.Fatal(err)
-			}
-		case *corev1ac.PersistentVolumeClaimApplyConfiguration:
-			for n := range objects.MostMembers {
-				if *obj.Name == membersOf(m.c).VolumeName(n) {
-					m.volume(n, obj.Labels[v1alpha1.LabelMember] != "").Annotations = obj.Annotations
-				}
-			}
-		case *appsv1ac.StatefulSetApplyConfiguration:
-			m.statefulSet()
-			m.count = int(*obj.Spec.Replicas)
-		}
-	}
 	if p.Step != nil {
-		m.step(*p.Step)
+		if p.Step.Type == memberset.StepDeleteVolume {
+			m.t.Fatalf("volume %s deleted under Retain", p.Step.Target)
+		}
+		noteIn(m.o.Tried, *p.Step, m.time)
 	}
+	m.follows.FollowPlan(p)
+	m.applied = m.follows.ReadConfig()
 }
 
-func (m *model) step(s engine.Step) {
-	noteIn(m.o.Tried, s, m.time)
+// CarryOut implements forecast.Agents: it does what is done through etcd.
+func (m *model) CarryOut(_ *forecast.World, s engine.Step) bool {
 	switch s.Type {
-	case memberset.StepReplaceMember:
-		for n, pod := range m.o.Pods {
-			if pod.UID == s.UID {
-				m.gone(n)
-			}
-		}
-	case memberset.StepDeleteVolume:
-		m.t.Fatalf("volume %s deleted under Retain", s.Target)
 	case stepAddLearner, stepPromoteMember, stepRemoveMember, stepMoveLeader:
 		if m.quorate() {
 			m.change(s)
 		}
-	default:
-		m.mint()
+		return true
 	}
+	return false
 }
+
+// EndPod implements forecast.Agents.
+func (m *model) EndPod(*forecast.World, int) { m.elect() }
+
+// ReportStatus, FollowRequests, FindLeader and EffectOf implement forecast.Agents: what the
+// members report, and when, is the test's.
+func (m *model) ReportStatus(_ *forecast.World, ordinal int) agentapi.Status {
+	return *m.status(ordinal)
+}
+
+func (m *model) FollowRequests(*forecast.World) bool { return false }
+
+func (m *model) FindLeader(*forecast.World) int { return memberset.NoLeader }
+
+func (m *model) EffectOf(*forecast.World, string) settings.Effect { return settings.Restart }
 
 // change is what etcd does, and refuses.
 func (m *model) change(s engine.Step) {
@@ -149,10 +154,10 @@ func (m *model) happen() {
 	for _, n := range m.random.Perm(objects.MostMembers) {
 		pod := m.o.Pods[n]
 		switch {
-		case n >= m.count && pod != nil:
+		case n >= m.count() && pod != nil:
 			m.gone(n)
 			return
-		case n < m.count && pod == nil:
+		case n < m.count() && pod == nil:
 			if m.o.Volumes[n] == nil {
 				m.volume(n, false) // the StatefulSet's own, which says nothing
 			}

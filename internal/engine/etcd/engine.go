@@ -47,6 +47,9 @@ func membersOf(c *v1alpha1.EtcdCluster) objects.Set {
 	return objects.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
 }
 
+// MembersOf is the members of c, for those who forecast what becomes of them.
+func MembersOf(c *v1alpha1.EtcdCluster) objects.Set { return membersOf(c) }
+
 // Engine runs etcd clusters.
 type Engine struct {
 	*memberset.MemberEngine

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/forecast"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -95,25 +95,11 @@ func settled(t *testing.T, replicas int) *world {
 // mint makes what the steps would have made.
 func (w *world) mint() {
 	w.t.Helper()
-	ca, err := pki.NewCA("test", now, rand.Reader)
+	minted, err := forecast.Mint(membersOf(w.c), now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	state := pki.CAState{Current: ca}
-	issue := func(request pki.LeafRequest) (certPEM, keyPEM []byte) {
-		certPEM, keyPEM, err := pki.IssueLeaf(ca, request, now, rand.Reader)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return certPEM, keyPEM
-	}
-	certPEM, keyPEM := issue(membersOf(w.c).Leaf())
-	appCert, appKey := issue(objects.ClientLeaf(kind.Application))
-	w.o.Minted = memberset.Minted{
-		CA:       state.SecretData(),
-		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},
-		Internal: map[string][]byte{memberset.KeyAppCert: appCert, memberset.KeyAppKey: appKey},
-	}.WithCertificates(membersOf(w.c), now)
+	w.o.Minted = minted
 }
 
 func (w *world) statefulSet() {

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"crypto/rand"
 	"fmt"
 	"strconv"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/forecast"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -127,25 +127,12 @@ func (w *world) empty(ordinal int) {
 // mintSecrets makes what the steps would have made.
 func (w *world) mintSecrets() {
 	w.t.Helper()
-	ca, err := pki.NewCA("test", now, rand.Reader)
+	minted, err := forecast.Mint(membersOf(w.c), now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	state := pki.CAState{Current: ca}
-	issue := func(leaf pki.LeafRequest) (certPEM, keyPEM []byte) {
-		certPEM, keyPEM, err := pki.IssueLeaf(ca, leaf, now, rand.Reader)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return certPEM, keyPEM
-	}
-	certPEM, keyPEM := issue(membersOf(w.c).Leaf())
-	copierCert, copierKey := issue(objects.ClientLeaf(kind.Copier))
-	w.o.Minted = memberset.Minted{
-		CA:       state.SecretData(),
-		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},
-		Internal: map[string][]byte{keyAppPassword: []byte("secret"), memberset.KeyCopierCert: copierCert, memberset.KeyCopierKey: copierKey},
-	}.WithCertificates(membersOf(w.c), now)
+	minted.Internal[keyAppPassword] = []byte("secret")
+	w.o.Minted = minted
 }
 
 func (w *world) statefulSet() {

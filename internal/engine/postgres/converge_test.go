@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -16,130 +15,69 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/forecast"
+	"github.com/holdfast-db/holdfast/internal/forecast/settings"
 )
 
-// model is a world that obeys: objects become pods and volumes, steps are
-// done, and members move on, one random thing at a time.
+// model is a world that follows plans, in which members move on one random thing at a
+// time. Its agents are those of the tests: they report what a test has them report.
 type model struct {
 	*world
-	random *rand.Rand
-	// replaced counts the pods that steps replaced.
-	replaced int
+	follows *forecast.World
+	random  *rand.Rand
 	// build is what the image's tag stands for now; it moves.
 	build int
-	// started counts the pods, of which each has a UID of its own where members
-	// report the Lease.
-	started int
 }
 
-// startPod makes a pod as the StatefulSet declares it, of the build that its tag
-// stands for at that moment.
-func (m *model) startPod(ordinal int) {
-	pod := m.pod(ordinal)
-	if m.started++; m.lease != nil {
-		pod.UID = types.UID(fmt.Sprintf("pod-%d-%d", ordinal, m.started))
-	}
-	template := m.o.StatefulSet.Spec.Template
-	pod.Spec.Containers[0].Image = template.Spec.Containers[0].Image
-	pod.Annotations[v1alpha1.AnnotationImage] = template.Annotations[v1alpha1.AnnotationImage]
-	_, digest, pinned := strings.Cut(pod.Spec.Containers[0].Image, "@")
-	if !pinned {
-		digest = fmt.Sprintf("sha256:%064d", m.build)
-	}
-	pod.Status.ContainerStatuses[0].ImageID = repository + "@" + digest
+func newModel(w *world, random *rand.Rand) *model {
+	m := &model{world: w, random: random}
+	m.follows = forecast.Around(forecast.Engine{
+		Members: func(c v1alpha1.Cluster) objects.Set { return membersOf(c.(*v1alpha1.PostgresCluster)) },
+		Plan:    func(*forecast.World) engine.Plan { return planCluster(m.c, m.o, now) },
+		Agents:  m,
+	}, w.c, &w.o, now)
+	m.follows.Build = m.findDigest
+	return m
 }
 
-// serveMember has the member serve, in the pod that is there.
-func (m *model) serveMember(ordinal int) {
-	old := *m.o.Pods[ordinal]
-	m.member(ordinal)
-	pod := m.o.Pods[ordinal]
-	pod.UID, m.status(ordinal).PodUID = old.UID, string(old.UID)
-	pod.Annotations, pod.Spec = old.Annotations, old.Spec
-	pod.Status.ContainerStatuses = old.Status.ContainerStatuses
+// findDigest is that of an image, or of the build that its tag stands for at that moment.
+func (m *model) findDigest(image string) string {
+	if _, digest, pinned := strings.Cut(image, "@"); pinned {
+		return digest
+	}
+	return fmt.Sprintf("sha256:%064d", m.build)
 }
+
+// ReportStatus implements forecast.Agents: a member clones, and then serves.
+func (m *model) ReportStatus(_ *forecast.World, ordinal int) agentapi.Status {
+	s := *m.report(ordinal)
+	switch {
+	case m.follows.Reports(ordinal) == 1:
+		s.Serving, s.State = false, agentapi.StateCloning
+	case ordinal == 0 && s.SystemIdentifier == "":
+		s.SystemIdentifier = "7300000000000000001"
+	}
+	return s
+}
+
+// EndPod, FollowRequests, CarryOut, FindLeader and EffectOf implement forecast.Agents: what
+// becomes of the members is the test's.
+func (m *model) EndPod(*forecast.World, int) {}
+
+func (m *model) FollowRequests(*forecast.World) bool { return false }
+
+func (m *model) CarryOut(*forecast.World, engine.Step) bool { return false }
+
+func (m *model) FindLeader(*forecast.World) int { return m.leads }
+
+func (m *model) EffectOf(*forecast.World, string) settings.Effect { return settings.Reload }
 
 // carryOut does what one plan asks for.
-func (m *model) carryOut(p engine.Plan) {
-	d, writable, _ := m.desired()
-	if writable && d.Minted.Complete {
-		m.statefulSet()
-		m.o.StatefulSet.Spec.Template.Spec.Containers[0].Image = d.Image
-		m.o.StatefulSet.Spec.Template.Annotations = map[string]string{v1alpha1.AnnotationImage: d.Asked}
-		m.c.Status.Image = d.Image
-		for _, v := range d.Volumes {
-			if m.o.Volumes[v.Ordinal] == nil {
-				m.volume(v.Ordinal, true)
-			}
-			live := m.o.Volumes[v.Ordinal]
-			delete(live.Labels, v1alpha1.LabelMember)
-			if v.Member {
-				live.Labels[v1alpha1.LabelMember] = fmt.Sprint(v.Ordinal)
-			}
-			declared := objects.VolumeClaim(membersOf(m.c), d.Desired, v)
-			live.Annotations, live.OwnerReferences = declared.Annotations, nil
-			if len(declared.OwnerReferences) > 0 {
-				m.setOwner(live)
-			}
-			live.Spec.Resources.Requests["storage"] = v.Size
-			live.Status.Capacity["storage"] = v.Size
-		}
-	}
-	if p.Step == nil {
-		return
-	}
-	switch p.Step.Type {
-	case memberset.StepReplaceMember:
-		m.replaced++
-		for n, pod := range m.o.Pods {
-			if pod.UID == p.Step.UID {
-				m.removePod(n)
-			}
-		}
-	case memberset.StepDeleteVolume:
-		for n, v := range m.o.Volumes {
-			if v.UID == p.Step.UID {
-				delete(m.o.Volumes, n)
-			}
-		}
-	default:
-		m.mintSecrets()
-	}
-}
+func (m *model) carryOut(p engine.Plan) { m.follows.FollowPlan(p) }
 
 // advanceCluster lets the cluster move by one member: pods appear and vanish as the
 // StatefulSet says, and agents take one step of their life.
-func (m *model) advanceCluster() {
-	if m.o.StatefulSet == nil {
-		return
-	}
-	d, _, _ := m.desired()
-	view := m.view()
-	lead := findLeader(view.Set, view.Observed)
-	view.SetDesired(d.Desired)
-	for _, n := range m.random.Perm(objects.MostMembers) {
-		pod := m.o.Pods[n]
-		switch {
-		case n >= d.Count && pod != nil:
-			m.removePod(n)
-			return
-		case n < d.Count && pod == nil:
-			m.startPod(n)
-			return
-		case n < d.Count && m.o.Member(n) == nil:
-			m.serveMember(n)
-			m.status(n).Serving, m.status(n).State = false, agentapi.StateCloning
-			return
-		case n < d.Count && !judgeStanding(view, lead, n).IsDone():
-			m.serveMember(n)
-			if n == 0 {
-				m.c.Status.SystemIdentifier, m.c.Status.Version = "7300000000000000001", "17.4"
-				m.status(n).SystemIdentifier = m.c.Status.SystemIdentifier
-			}
-			return
-		}
-	}
-}
+func (m *model) advanceCluster() { m.follows.Advance(m.random.Perm(objects.MostMembers)) }
 
 // countAway is how many members do not serve.
 func (m *model) countAway() int {
@@ -168,7 +106,7 @@ func (m *model) editSpec() {
 }
 
 func testConvergence(t *testing.T, seed uint64) {
-	m := &model{world: newWorld(t, 3), random: rand.New(rand.NewPCG(seed, 7))}
+	m := newModel(newWorld(t, 3), rand.New(rand.NewPCG(seed, 7)))
 	for pass := range 600 {
 		if pass < 300 && m.random.IntN(25) == 0 {
 			m.editSpec()

@@ -46,6 +46,9 @@ func membersOf(c *v1alpha1.PostgresCluster) objects.Set {
 	return objects.Set{Kind: kind, Cluster: c, Storage: c.Spec.Storage}
 }
 
+// MembersOf is the members of c, for those who forecast what becomes of them.
+func MembersOf(c *v1alpha1.PostgresCluster) objects.Set { return membersOf(c) }
+
 // Engine runs PostgreSQL clusters.
 type Engine struct {
 	*memberset.MemberEngine

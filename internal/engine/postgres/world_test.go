@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"crypto/rand"
 	"fmt"
 	"strconv"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
+	"github.com/holdfast-db/holdfast/internal/forecast"
 	"github.com/holdfast-db/holdfast/internal/pki"
 )
 
@@ -119,20 +119,12 @@ func (w *world) reportLease(ordinal int, lease *postgresapi.LeaseState) {
 // mintSecrets makes what the steps would have made.
 func (w *world) mintSecrets() {
 	w.t.Helper()
-	ca, err := pki.NewCA("test", now, rand.Reader)
+	minted, err := forecast.Mint(membersOf(w.c), now)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	state := pki.CAState{Current: ca}
-	certPEM, keyPEM, err := pki.IssueLeaf(ca, membersOf(w.c).Leaf(), now, rand.Reader)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.o.Minted = memberset.Minted{
-		CA:       state.SecretData(),
-		TLS:      map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM, "ca.crt": state.TrustedBundle()},
-		Internal: map[string][]byte{keyAppPassword: []byte("secret")},
-	}.WithCertificates(membersOf(w.c), now)
+	minted.Internal[keyAppPassword] = []byte("secret")
+	w.o.Minted = minted
 }
 
 func (w *world) statefulSet() {
@@ -194,8 +186,26 @@ func (w *world) desired() (desired, bool, []condition.Fact) {
 
 // member is a pod that serves in its role, with the present settings.
 func (w *world) member(ordinal int) *agentapi.Status {
-	p := w.pod(ordinal)
+	w.pod(ordinal)
+	return w.serveMember(ordinal)
+}
+
+// serveMember has the member serve, in the pod that is there.
+func (w *world) serveMember(ordinal int) *agentapi.Status {
+	p, m := w.o.Pods[ordinal], w.report(ordinal)
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if ordinal == w.leads {
+		w.o.ServicePods[suffixRW][p.Name] = true
+	} else {
+		w.o.ServicePods[suffixRO][p.Name] = true
+	}
+	w.o.Members[p.Name] = agentclient.Observation{Status: m, Asked: now, At: now}
+	return m
+}
+
+// report is what a member reports that serves in its role, with the present settings.
+func (w *world) report(ordinal int) *agentapi.Status {
+	p := w.o.Pods[ordinal]
 	d, _, _ := w.desired()
 	m := &agentapi.Status{
 		Pod: p.Name, PodUID: string(p.UID), Role: v1alpha1.RoleReplica, State: agentapi.StateStreaming, Serving: true,
@@ -209,11 +219,7 @@ func (w *world) member(ordinal int) *agentapi.Status {
 	}
 	if ordinal == w.leads {
 		m.Role, m.State, m.Flushed = v1alpha1.RolePrimary, agentapi.StateRunning, true
-		w.o.ServicePods[suffixRW][p.Name] = true
-	} else {
-		w.o.ServicePods[suffixRO][p.Name] = true
 	}
-	w.o.Members[p.Name] = agentclient.Observation{Status: m, Asked: now, At: now}
 	return m
 }
 

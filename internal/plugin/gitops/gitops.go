@@ -3,7 +3,9 @@
 package gitops
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,4 +85,31 @@ func toolOfManager(m metav1.ManagedFieldsEntry) *Tool {
 		return &Tool{Name: "Helm"}
 	}
 	return nil
+}
+
+// appliers are the field managers of the tools, the likeliest first.
+var appliers = []string{"kustomize-controller", "helm-controller", "argocd-controller", "argocd-application-controller", "flux", "helm"}
+
+// FindApplier is the field manager that applies an object's spec on the server: that of a
+// known tool, or the only one that is not Holdfast's; empty for none.
+func FindApplier(obj client.Object) string {
+	var found []string
+	for _, m := range obj.GetManagedFields() {
+		own := m.Manager == "holdfast" || strings.HasPrefix(m.Manager, "holdfast-") || m.Manager == "kubectl-holdfast"
+		if m.Operation != metav1.ManagedFieldsOperationApply || m.Subresource != "" || own || m.FieldsV1 == nil {
+			continue
+		}
+		if bytes.Contains(m.FieldsV1.GetRawBytes(), []byte(`"f:spec"`)) {
+			found = append(found, m.Manager)
+		}
+	}
+	for _, name := range appliers {
+		if slices.Contains(found, name) {
+			return name
+		}
+	}
+	if len(found) == 1 {
+		return found[0]
+	}
+	return ""
 }
