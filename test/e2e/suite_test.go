@@ -88,6 +88,7 @@ var ofPostgres = []part{
 	{"OwnCA", caOfOnesOwn},
 	{"Examples", testExamples},
 	{"Plugin", testPlugin},
+	{"Insights", testInsights},
 	{"DocsRun", docsRun},
 	{"RecoveryGuide", recoveryGuide},
 }
