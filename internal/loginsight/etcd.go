@@ -37,8 +37,14 @@ type etcdRule struct {
 var etcdRules = []etcdRule{
 	{class: "EtcdDataDiffers", message: "found different hash values from remote peer"},
 	{class: "EtcdDataDiffers", message: "found hash mismatch"},
-	{class: "EtcdDataDiffers", message: "failed compaction hash check"},
-	{class: "EtcdAlarmRaised", message: "alarm raised"},
+	{class: "EtcdDataDiffers", message: "failed compaction hash check"}, // 3.5
+	{class: "EtcdDataDiffers", message: "Detected compaction hash mismatch"},
+	{class: "EtcdDataDiffers", message: "Detected compaction hash mismatch but cannot identify the corrupted members, so intentionally set the memberID as 0"},
+	{class: "EtcdDataDiffers", message: "same compact revision then hashes must match"},
+	{class: "EtcdDataDiffers", message: "revision from follower must be less than or equal to leader's"},
+	{class: "EtcdDataDiffers", message: "compact revision from follower must be less than or equal to leader's"},
+	{class: "EtcdAlarmRaised", message: "alarm raised"}, // 3.5
+	{class: "EtcdAlarmRaised", message: "serving /health false due to an alarm"},
 	{class: "EtcdQuorumLost", message: " stepped down to follower since ", part: "quorum is not active"},
 	{class: "EtcdLeaderLost", message: "raft.node: ", part: " lost leader "},
 	{class: "EtcdLeaderElected", message: "raft.node: ", part: " elected leader "},
@@ -56,7 +62,7 @@ var etcdRules = []etcdRule{
 	{class: "EtcdPeerUnreachable", message: "lost TCP streaming connection with remote peer"},
 	{class: "EtcdPeerOverloaded", message: "dropped internal Raft message since sending buffer is full"},
 	{class: "EtcdPeerOverloaded", message: "dropped internal Raft message since sending buffer is full (overloaded network)"},
-	{class: "EtcdTLSRejected", message: "rejected connection"},
+	{class: "EtcdTLSRejected", message: "rejected connection"}, // 3.5.9
 	{class: "EtcdTLSRejected", message: "rejected connection on client endpoint"},
 	{class: "EtcdTLSRejected", message: "rejected connection on peer endpoint"},
 	{class: "EtcdSlowRequest", message: "request stats", capture: spent},

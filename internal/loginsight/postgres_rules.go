@@ -31,14 +31,14 @@ var postgresRules = []postgresRule{
 	{class: "ServerStarted", from: postmaster, least: levelLog, prefix: "database system is ready to accept "},
 	{class: "ServerStopping", from: postmaster, least: levelLog, prefix: "received ", part: " shutdown request"},
 	{class: "RestartPending", from: postmaster, least: levelLog, part: " cannot be changed without restarting the server"},
-	{class: "ConfigurationRejected", from: postmaster, least: levelLog, prefix: "configuration file ", part: " contains errors"},
 	{class: "CrashRecovery", from: startup, least: levelLog, prefix: "database system was not properly shut down"},
-	{class: "ReplayPaused", from: startup, least: levelLog, prefix: "recovery has paused"},
+	{class: "ReplayPaused", from: startup, least: levelWarning, prefix: "hot standby is not possible because of insufficient parameter settings"},
 	{class: "ReplayWaits", from: startup, least: levelLog, prefix: "recovery still waiting after ", capture: behind("recovery still waiting after ")},
 	{class: "CheckpointsTooFrequent", from: checkpointer, least: levelLog, prefix: "checkpoints are occurring too frequently", capture: behind("too frequently (")},
 	{class: "CheckpointCompleted", from: checkpointer | startup, least: levelLog, prefix: "checkpoint complete: ", capture: behind("total=")},
 	{class: "CheckpointCompleted", from: checkpointer, least: levelLog, prefix: "restartpoint complete: ", capture: behind("total=")},
-	{class: "ReplicationSlotInvalidated", from: checkpointer | startup | walReceiver, least: levelLog, prefix: "invalidating obsolete replication slot "},
+	{class: "ReplicationSlotInvalidated", from: checkpointer | startup | walReceiver, least: levelLog, prefix: "invalidating ", part: "slot "},
+	{class: "ServerStopping", from: archiver, least: levelLog, prefix: "archive command failed with exit code 200"}, // the agent's answer when it stops
 	{class: "ArchiveFailed", from: archiver, least: levelLog, prefix: "archive command failed with exit code ", capture: behind("exit code ")},
 	{class: "ArchiveFailed", from: archiver, least: levelLog, prefix: "archive command was terminated "},
 	{class: "ArchiveFailed", from: archiver, least: levelWarning, prefix: "archiving ", part: " failed too many times"},
@@ -51,6 +51,12 @@ var postgresRules = []postgresRule{
 	{class: "ReplicationInterrupted", from: walReceiver, least: levelLog, prefix: "could not send data to WAL stream"},
 	{class: "ReplicationInterrupted", from: walReceiver, least: levelLog, prefix: "terminating walreceiver due to timeout"},
 	{class: "ReplicationInterrupted", from: walReceiver, least: levelLog, prefix: "replication terminated by primary server"},
+
+	// A setting that waits for a restart makes the file "contain errors" as well, so that
+	// line says nothing.
+	{class: "ConfigurationRejected", from: postmaster, least: levelLog, sqlstate: "42704"},
+	{class: "ConfigurationRejected", from: postmaster, least: levelLog, sqlstate: "22023"},
+	{class: "ConfigurationRejected", from: postmaster, least: levelLog, sqlstate: "42601"},
 
 	// What any process may say.
 	{class: "DiskFull", from: anyProcess, least: levelLog, sqlstate: "53100"},
@@ -85,7 +91,6 @@ var postgresRules = []postgresRule{
 	{class: "TransactionTimeout", from: client, least: levelError, sqlstate: "25P04"},
 	{class: "SessionTerminated", from: client, least: levelError, sqlstate: "57P05"},
 	{class: "SessionTerminated", from: client, least: levelError, sqlstate: "57P01"},
-	{class: "CrashOfOther", from: client, least: levelWarning, sqlstate: "57P02"},
 	{class: "NotAccepting", from: client | walSender, least: levelError, sqlstate: "57P03"},
 	{class: "TooManyConnections", from: client | walSender, least: levelError, sqlstate: "53300"},
 	{class: "TemporaryFileLimit", from: client, least: levelError, sqlstate: "53400"},
