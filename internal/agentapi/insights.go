@@ -30,6 +30,9 @@ type Insights struct {
 	Classes []Insight `json:"classes"`
 }
 
+// InsightNotice is the severity of classes that are good to know, which no status reports.
+const InsightNotice = "Notice"
+
 // Insight is one class of events.
 type Insight struct {
 	Class    string    `json:"class"`

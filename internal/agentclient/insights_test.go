@@ -20,7 +20,8 @@ type insightsAgent struct {
 func answerInsights(w *world) *insightsAgent {
 	i := &insightsAgent{fakeAgent: w.agent}
 	i.answer.Store(&agentapi.Insights{Pod: "orders-0", PodUID: "uid-0", Revision: "a", Classes: []agentapi.Insight{
-		{Class: "Deadlock", Count: 3, SQLStates: []string{"40P01"}, Statements: []agentapi.InsightStatement{{QueryID: 7, Count: 3}}},
+		{Class: "ServerStarted", Severity: agentapi.InsightNotice, Count: 1},
+		{Class: "Deadlock", Severity: "Warning", Count: 3, SQLStates: []string{"40P01"}, Statements: []agentapi.InsightStatement{{QueryID: 7, Count: 3}}},
 	}})
 	w.agent.mu.Lock()
 	defer w.agent.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -114,7 +115,9 @@ func (p *Poller) followInsights(ctx context.Context, name types.NamespacedName, 
 		p.opts.Log.V(1).Info("Insights are missing", "cluster", name, "member", m.Pod, "reason", err.Error())
 		return
 	}
-	for i := range insights.Classes { // what no status reports is not kept in memory
+	// What no status reports is not kept in memory.
+	insights.Classes = slices.DeleteFunc(insights.Classes, func(i agentapi.Insight) bool { return i.Severity == agentapi.InsightNotice })
+	for i := range insights.Classes {
 		insights.Classes[i].Statements, insights.Classes[i].SQLStates = nil, nil
 	}
 	p.mu.Lock()

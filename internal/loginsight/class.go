@@ -3,6 +3,8 @@ package loginsight
 import (
 	"fmt"
 	"slices"
+
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // Severity says how much a class matters to the person who runs the cluster.
@@ -13,7 +15,7 @@ const (
 	Critical Severity = "Critical" // data or the service is at risk: act now
 	Error    Severity = "Error"    // requests fail
 	Warning  Severity = "Warning"  // requests are slow, or fail now and then
-	Notice   Severity = "Notice"   // good to know
+	Notice   Severity = agentapi.InsightNotice
 )
 
 var severities = []Severity{Critical, Error, Warning, Notice}
