@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	memberetcd "github.com/holdfast-db/holdfast/internal/agent/etcd"
 	"github.com/holdfast-db/holdfast/internal/agent/guard"
+	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	membermysql "github.com/holdfast-db/holdfast/internal/agent/mysql"
 	memberpostgres "github.com/holdfast-db/holdfast/internal/agent/postgres"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -112,7 +113,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	agents := &cobra.Command{Use: "agent", Short: "Run beside a database, as its supervisor"}
-	agents.AddCommand(agent.InstallCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version), membermysql.NewCommand(version))
+	agents.AddCommand(agent.InstallCommand(), insights.NewCommand(), memberpostgres.NewCommand(version), memberetcd.NewCommand(version), membermysql.NewCommand(version))
 	root.AddCommand(managerCommand(), agents, jobCommand(), wal.NewCommand())
 	root.AddCommand(plugin.NewVerbCommands()...)
 	return root

@@ -141,6 +141,10 @@ type CommonStatus struct {
 	// +optional
 	Drift *DriftStatus `json:"drift,omitempty"`
 
+	// Insights is what the members found in the text logs of their databases.
+	// +optional
+	Insights *InsightsStatus `json:"insights,omitempty"`
+
 	// LastHandledReconcileAt is the value of the annotation
 	// reconcile.fluxcd.io/requestedAt that was handled last.
 	// +optional

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agent/volumelock"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -48,6 +50,10 @@ type HostOptions struct {
 	// Handlers answer the operator and the members at further paths; nil for
 	// none.
 	Handlers map[string]http.Handler
+	// TextLog is how the database's text log is read; nil where it is not.
+	TextLog *insights.TextLog
+	// RunDir is where the agent listens for programs of its container.
+	RunDir string
 	// Messages answer what other members post, by path; nil for none.
 	Messages map[string]http.Handler
 	// OmitMoving leaves out of a status what moves all the time of what only this
@@ -65,6 +71,8 @@ type Host struct {
 	Labeller     *Labeller
 	// Space watches the volume.
 	Space *SpaceWatch
+	// Insights is what is found in the database's text log; nil where it is not read.
+	Insights *insights.Analyzer
 	// Lock on the volume, once Loop has it.
 	Lock *volumelock.VolumeLock
 
@@ -88,6 +96,9 @@ func NewHost(o HostOptions) *Host {
 		measure = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
 	}
 	h.Space = &SpaceWatch{Measure: measure, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
+	if o.TextLog != nil {
+		h.Insights = insights.NewAnalyzer(*o.TextLog, o.Identity.Pod, o.Identity.PodUID)
+	}
 	h.Labeller = NewLabeller(o.Identity, o.Client, h.ListMembers, o.Log)
 	h.Labeller.SetRole(v1alpha1.RoleMember)
 	return h
@@ -140,6 +151,7 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 	go h.Config.Follow(ctx, h.o.Client)
 	go h.Labeller.FollowRole(ctx)
 	go h.Space.Follow(ctx, h.Store)
+	h.followInsights(ctx)
 
 	failed := make(chan error, 2)
 	serve := func(address string, run func(net.Listener) error) error {
@@ -153,6 +165,9 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 	err := serve(h.o.StatusAddress, func(l net.Listener) error {
 		mux := http.NewServeMux()
 		mux.Handle("/", statusserver.StatusHandler(h.Store, refresh, h.o.Flush))
+		if h.Insights != nil {
+			mux.Handle("GET "+agentapi.InsightsPath, statusserver.RequireMember(h.Insights))
+		}
 		for path, handler := range h.o.Handlers {
 			mux.Handle("GET "+path, statusserver.RequireMember(handler))
 		}
@@ -167,6 +182,22 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 		})
 	}
 	return failed, err
+}
+
+// followInsights reads the text log, and answers people who run a program in the
+// container. The database does not depend on either.
+func (h *Host) followInsights(ctx context.Context) {
+	if h.Insights == nil {
+		return
+	}
+	go h.Insights.Follow(ctx, func(revision string) {
+		h.Store.Update(func(s *agentapi.Status) { s.InsightsRevision = revision })
+	})
+	go func() {
+		if err := h.Insights.ServeSocket(ctx, filepath.Join(h.o.RunDir, agentapi.InsightsSocket)); err != nil {
+			h.o.Log.Warn("kubectl holdfast insights does not work", "error", err.Error())
+		}
+	}()
 }
 
 // listenAt at host:port, or at a socket that an earlier process may have left.

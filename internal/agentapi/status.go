@@ -172,6 +172,9 @@ type Status struct {
 	// TLSHash names the files of TLSDir that are in use: see HashTLS. An agent
 	// that does not say it knows nothing of server.crt.
 	TLSHash string `json:"tlsHash,omitempty"`
+	// InsightsRevision changes when InsightsPath answers something that a status reports,
+	// at most once in ten minutes; empty before the first.
+	InsightsRevision string `json:"insightsRevision,omitempty"`
 	// Details that only one engine has.
 	Details map[string]string `json:"details,omitempty"`
 

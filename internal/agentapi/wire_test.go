@@ -3,6 +3,8 @@ package agentapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -114,6 +116,29 @@ func TestChangeEngineStatusLeavesCopies(t *testing.T) {
 	}
 }
 
+// Insights are read and written as they are recorded.
+func TestInsightsOnTheWire(t *testing.T) {
+	recorded, err := os.ReadFile(filepath.Join("testdata", "insights.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var insights Insights
+	if err := json.Unmarshal(recorded, &insights); err != nil {
+		t.Fatal(err)
+	}
+	if len(insights.Classes) != 1 || insights.Classes[0].Statements[0].QueryID != math.MinInt64 {
+		t.Errorf("%+v", insights)
+	}
+	written, err := json.Marshal(insights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got any
+	if err := errors.Join(json.Unmarshal(recorded, &want), json.Unmarshal(written, &got)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v: written %s", err, written)
+	}
+}
+
 // Every field of the wire types is in some recorded object, so that none is
 // renamed unnoticed; and no two embedded types have a key in common, which
 // encoding/json would drop.
@@ -124,6 +149,7 @@ func TestWireIsRecordedInFull(t *testing.T) {
 	}{
 		{[]reflect.Type{reflect.TypeFor[Status](), reflect.TypeFor[postgresapi.ReplicationStatus](), reflect.TypeFor[etcdapi.GroupStatus](), reflect.TypeFor[mysqlapi.GroupStatus]()}, []string{"status_postgres.json", "status_etcd.json", "status_mysql.json"}},
 		{[]reflect.Type{reflect.TypeFor[mysqlapi.MemberReport]()}, []string{"report_mysql.json"}},
+		{[]reflect.Type{reflect.TypeFor[Insights]()}, []string{"insights.json"}},
 		{[]reflect.Type{reflect.TypeFor[ClusterConfig]()}, []string{"config_postgres.json", "config_etcd.json", "config_mysql.json"}},
 	} {
 		recorded := map[string]bool{}

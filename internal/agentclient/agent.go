@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,10 +57,6 @@ func newAgent(m Member, config *tls.Config, opts Options) *agent {
 // another one, or when the wait is over. With flush it also says whether the
 // member flushes.
 func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*agentapi.Status, error) {
-	if a.tls == nil {
-		return nil, errors.New("the operator has no usable certificate for this cluster")
-	}
-	address := url.URL{Scheme: "https", Host: a.member.Address, Path: agentapi.StatusPath}
 	timeout, query := answerTimeout, url.Values{}
 	if revision != "" {
 		timeout += a.wait
@@ -69,7 +66,32 @@ func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*ag
 	if flush {
 		query.Set(agentapi.FlushQuery, "true")
 	}
-	address.RawQuery = query.Encode()
+	body, err := a.askPath(ctx, agentapi.StatusPath, query, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return a.decodeStatus(body)
+}
+
+// askInsights fetches what the member found in its database's text log.
+func (a *agent) askInsights(ctx context.Context) (*agentapi.Insights, error) {
+	body, err := a.askPath(ctx, agentapi.InsightsPath, nil, answerTimeout)
+	if err != nil {
+		return nil, err
+	}
+	insights := new(agentapi.Insights)
+	if err := json.Unmarshal(body, insights); err != nil {
+		return nil, fmt.Errorf("decode answer: %w", err)
+	}
+	return insights, a.checkPod(insights.PodUID)
+}
+
+// askPath fetches the answer at a path.
+func (a *agent) askPath(ctx context.Context, path string, query url.Values, timeout time.Duration) ([]byte, error) {
+	if a.tls == nil {
+		return nil, errors.New("the operator has no usable certificate for this cluster")
+	}
+	address := url.URL{Scheme: "https", Host: a.member.Address, Path: path, RawQuery: query.Encode()}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
@@ -84,7 +106,7 @@ func (a *agent) askStatus(ctx context.Context, revision string, flush bool) (*ag
 		}
 		return nil, fmt.Errorf("ask: %w", err)
 	}
-	return a.decodeStatus(body)
+	return body, nil
 }
 
 // exchangeRequest sends the request and reads the whole answer, over the connection
@@ -158,8 +180,15 @@ func (a *agent) decodeStatus(body []byte) (*agentapi.Status, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode answer: %w", err)
 	}
-	if types.UID(status.PodUID) != a.member.UID {
-		return nil, fmt.Errorf("another pod answers: UID %s in place of %s", status.PodUID, a.member.UID)
+	if err := a.checkPod(status.PodUID); err != nil {
+		return nil, err
 	}
 	return &status, nil
+}
+
+func (a *agent) checkPod(uid string) error {
+	if types.UID(uid) != a.member.UID {
+		return fmt.Errorf("another pod answers: UID %s in place of %s", uid, a.member.UID)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -54,6 +55,7 @@ func (p *Poller) pollMember(ctx context.Context, name types.NamespacedName, m *m
 		pause = minPause
 		revision = status.Revision
 		p.recordAnswer(ctx, name, m, began, status)
+		p.followInsights(ctx, name, m, a, status)
 		p.sleepFor(ctx, minPause-p.opts.Clock.Since(began))
 	}
 }
@@ -94,6 +96,34 @@ func (p *Poller) recordAnswer(ctx context.Context, name types.NamespacedName, m 
 	}
 	awaited := before.Asked.Before(m.since) && !asked.Before(m.since) || before.Status != nil && !before.Status.Flushed && status.Flushed
 	if before.Status == nil || before.Err != "" || before.Status.Revision != status.Revision || awaited {
+		p.wake(name)
+	}
+}
+
+// followInsights asks for insights when the member reports other ones, which it does
+// at most once in ten minutes. That it fails is no failure of the member: it is asked
+// again after its next answer.
+func (p *Poller) followInsights(ctx context.Context, name types.NamespacedName, m *member, a *agent, status *agentapi.Status) {
+	p.mu.Lock()
+	held := m.observation.Insights
+	p.mu.Unlock()
+	if status.InsightsRevision == "" || held != nil && held.Revision == status.InsightsRevision {
+		return
+	}
+	insights, err := a.askInsights(ctx)
+	if err != nil {
+		p.opts.Log.V(1).Info("Insights are missing", "cluster", name, "member", m.Pod, "reason", err.Error())
+		return
+	}
+	// What no status reports is not kept in memory.
+	insights.Classes = slices.DeleteFunc(insights.Classes, func(i agentapi.Insight) bool { return i.Severity == agentapi.InsightNotice })
+	for i := range insights.Classes {
+		insights.Classes[i].Statements, insights.Classes[i].SQLStates = nil, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() == nil {
+		m.observation.Insights = insights
 		p.wake(name)
 	}
 }

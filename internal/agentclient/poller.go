@@ -61,6 +61,9 @@ type Observation struct {
 	// Status is the newest answer; nil before the first. It stays when the
 	// member stops answering. Not to be changed.
 	Status *agentapi.Status
+	// Insights is what the member found in its database's text log, without notices,
+	// statements and SQLSTATEs; nil before the first. Not to be changed.
+	Insights *agentapi.Insights
 	// Asked is when the question was sent that Status answers, and At when Status
 	// arrived, by the operator's clock. What a member says was true after Asked.
 	Asked, At time.Time

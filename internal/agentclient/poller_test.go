@@ -76,6 +76,7 @@ func (a authority) newClient(t testing.TB) ClientTLS {
 type fakeAgent struct {
 	stuck    atomic.Bool // it flushes nothing
 	mu       sync.Mutex
+	insights func(http.ResponseWriter)
 	status   agentapi.Status
 	changed  chan struct{}
 	requests int
@@ -116,6 +117,12 @@ func (f *fakeAgent) countRequests() int {
 
 func (f *fakeAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
+	if r.URL.Path == agentapi.InsightsPath {
+		insights := f.insights
+		f.mu.Unlock()
+		insights(w)
+		return
+	}
 	f.requests++
 	override, changed, same := f.override, f.changed, r.URL.Query().Get("after") == f.status.Revision
 	f.mu.Unlock()

@@ -59,6 +59,8 @@ type simulation struct {
 	altered map[string][]postgresapi.Reset
 	// silent says that no agent answers.
 	silent bool
+	// insights are what members found in their text logs, by class.
+	insights []agentapi.Insight
 	// also changes what agents say; nil for nothing.
 	also func(m *agentapi.Status)
 	// unpullable is why the database's image cannot be had; empty where it can.
@@ -202,7 +204,11 @@ func (s *simulation) answer(status *agentapi.Status) agentclient.Observation {
 	if s.silent {
 		return agentclient.Observation{Err: "no answer"}
 	}
-	return agentclient.Observation{Status: status}
+	o := agentclient.Observation{Status: status}
+	if status != nil && s.insights != nil {
+		o.Insights = &agentapi.Insights{Pod: status.Pod, PodUID: status.PodUID, Classes: s.insights}
+	}
+	return o
 }
 
 // passing errors come of a cache that is behind.

@@ -130,6 +130,8 @@ type Report struct {
 	Endpoints                                                              *v1alpha1.EndpointsStatus
 	Requests                                                               []v1alpha1.RequestStatus
 	Schedules                                                              []v1alpha1.ScheduleStatus
+	// Insights of the members' text logs; nil for none.
+	Insights *v1alpha1.InsightsStatus
 	// Election of the members; nil of a kind whose members hold none.
 	Election *v1alpha1.ElectionStatus
 	// Archive of the WAL; nil for none. Backups are none of the engine's, so its

@@ -196,7 +196,9 @@ func (o *execOptions) stdinTerminal(cmd *cobra.Command) (*os.File, bool) {
 // a pod.
 func (o *execOptions) streamCommand(cmd *cobra.Command, pod *corev1.Pod, command []string) error {
 	stdin, tty := o.stdinTerminal(cmd)
-	executor, err := o.newExecutor(pod, command, tty)
+	executor, err := o.newExecutor(pod, &corev1.PodExecOptions{
+		Container: containerOf(pod), Command: command, Stdin: true, Stdout: true, Stderr: !tty, TTY: tty,
+	})
 	if err != nil {
 		return err
 	}
@@ -221,16 +223,14 @@ func (o *execOptions) streamCommand(cmd *cobra.Command, pod *corev1.Pod, command
 }
 
 // newExecutor speaks WebSocket, and SPDY to API servers that lack it.
-func (o *execOptions) newExecutor(pod *corev1.Pod, command []string, tty bool) (remotecommand.Executor, error) {
-	request := o.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
-		VersionedParams(&corev1.PodExecOptions{
-			Container: containerOf(pod), Command: command, Stdin: true, Stdout: true, Stderr: !tty, TTY: tty,
-		}, scheme.ParameterCodec)
-	spdy, err := remotecommand.NewSPDYExecutor(o.config, "POST", request.URL())
+func (s *session) newExecutor(pod *corev1.Pod, options *corev1.PodExecOptions) (remotecommand.Executor, error) {
+	request := s.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").
+		VersionedParams(options, scheme.ParameterCodec)
+	spdy, err := remotecommand.NewSPDYExecutor(s.config, "POST", request.URL())
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", pod.Name, err)
 	}
-	websocket, err := remotecommand.NewWebSocketExecutor(o.config, "GET", request.URL().String())
+	websocket, err := remotecommand.NewWebSocketExecutor(s.config, "GET", request.URL().String())
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", pod.Name, err)
 	}

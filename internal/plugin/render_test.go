@@ -215,7 +215,7 @@ func TestHistoryPrints(t *testing.T) {
 // TestDocsShowWhatIsPrinted: the pages quote the golden files.
 func TestDocsShowWhatIsPrinted(t *testing.T) {
 	for page, quoted := range map[string][]string{
-		"docs/reference/kubectl-holdfast.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt"},
+		"docs/reference/kubectl-holdfast.md": {"status-healthy.txt", "table.txt", "drift.txt", "diff.txt", "insights.txt"},
 		"docs/reference/etcdcluster.md":      {"status-etcd.txt"},
 		"docs/guides/plan.md":                {"plan-orders.txt"},
 		"README.md":                          {"status-healthy.txt", "status-drifting.txt", "status-broken.txt"},

@@ -89,6 +89,7 @@ var ofPostgres = []part{
 	{"Examples", testExamples},
 	{"Plugin", testPlugin},
 	{"Plan", testPlan},
+	{"Insights", testInsights},
 	{"DocsRun", docsRun},
 	{"RecoveryGuide", recoveryGuide},
 }

@@ -25,7 +25,7 @@ type part struct {
 // without a rest are not next to each other, and the one with a group of MySQL is the first
 // of those that are kept apart from it.
 var longest = []string{
-	"Installations", "EtcdUpgrades", "Quiet", "EtcdNodeStops",
+	"Installations", "Insights", "EtcdUpgrades", "Quiet", "EtcdNodeStops",
 	"FluxIdleSyncs", "StoreInterrupted", "StorePointInTime", "MySQLStorePointInTime", "RecoveryGuide", "Failover", "FailoverFaults", "OwnCertificate", "Synchronous", "EtcdLostVolumes", "Admission", "Chaos", "FluxHandEdits", "SlowStore",
 	"EtcdRestores", "Restores", "BackupDrill", "Backups", "EtcdMajorityLost", "StoreArchives", "VolumesGrowThemselves", "StoreShared",
 	"BadInputLiving", "FluxCommits", "FluxAutoscaler", "Scale", "EtcdScale", "DocsRun", "EtcdTruth", "Plan", "MinorUpgrade", "HungServer",

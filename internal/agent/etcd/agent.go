@@ -11,11 +11,13 @@ import (
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
+	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/process"
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/etcdapi"
+	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
 // agent is the process beside etcd.
@@ -69,6 +71,9 @@ func newAgent(ctx context.Context, o Options) (*etcdAgent, error) {
 		Space:      space,
 		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
 		OmitMoving: omitMoving,
+		// JSON is read as a whole, so more of a line is taken.
+		TextLog: &insights.TextLog{Parse: loginsight.ParseEtcd, Longest: 4 << 10},
+		RunDir:  o.RunDir,
 	})
 	a.local = newLocal(a.Certificates, o)
 	pod, peers := o.Identity.Pod, statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[etcdapi.GroupStatus])

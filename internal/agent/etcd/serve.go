@@ -166,8 +166,9 @@ const (
 	saysOlder   = "server version is lower than determined cluster version"
 )
 
-// readLogLine reads a line of etcd's text log.
+// readLogLine reads a line of etcd's text log. It does not wait: etcd would.
 func (l *etcdRun) readLogLine(line string) {
+	l.Insights.Hear(line)
 	parsed := parseLogLine(line)
 	if !parsed.isReason() {
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/atomicfile"
 	"github.com/holdfast-db/holdfast/internal/agent/diskspace"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/leaseclient"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/archiver"
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/membership"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/mysqlapi"
+	"github.com/holdfast-db/holdfast/internal/loginsight"
 	"github.com/holdfast-db/holdfast/internal/mysqlversion"
 )
 
@@ -89,6 +91,8 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		Space:      a.measureSpace,
 		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
 		OmitMoving: omitMoving, MarkDown: markDown,
+		TextLog: &insights.TextLog{Parse: loginsight.ParseMySQL},
+		RunDir:  o.RunDir,
 	})
 	a.Labeller.LimitPrimary(a.leads.Load)
 	a.peers = &peers{

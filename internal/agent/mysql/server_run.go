@@ -163,8 +163,9 @@ func (r *serverRun) judgeEnd() error {
 // fullVolume is what the server writes when a file cannot grow.
 var fullVolume = newMatcher(`(?i)no space left|disk is full|disk full|errno: 28\b|error: 28\b`)
 
-// readLogLine reads a line of the server's text log.
+// readLogLine reads a line of the server's text log. It does not wait: the server would.
 func (r *serverRun) readLogLine(line string) {
+	r.Insights.Hear(line)
 	if fullVolume(line) {
 		r.Space.SuspectFull()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent"
 	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/identity"
+	"github.com/holdfast-db/holdfast/internal/agent/insights"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/archive"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/datacopy"
 	"github.com/holdfast-db/holdfast/internal/agent/postgres/divergence"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agent/statusserver"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentapi/postgresapi"
+	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
 // postgresAgent is the process beside PostgreSQL: its parts, which outlive the runs of
@@ -143,6 +145,8 @@ func (a *postgresAgent) newHost(version string) *agent.Host {
 		TLSDir: o.TLSDir, ConfigFile: o.ConfigFile, StatusAddress: o.StatusAddress, ProbeAddress: o.ProbeAddress,
 		Space: o.measureSpace, Allocate: o.allocateFile, Flush: a.position.flushRecord,
 		OmitMoving: omitMoving, MarkDown: markDown,
+		TextLog:  &insights.TextLog{Parse: loginsight.ParsePostgres, IsContinued: loginsight.IsPostgresContinuation},
+		RunDir:   o.RunDir,
 		Messages: a.electionHandlers(),
 		Handlers: map[string]http.Handler{postgresapi.ComparisonPath: divergence.AnswerComparisons(o.pgdataPath(), a.position.refreshPosition, a.position.readStatus)},
 	})

@@ -71,6 +71,7 @@ func (s *liveSettings) applyParameters(ctx context.Context, parameters map[strin
 	err := s.files.ApplySettings(ctx, in)
 	if err == nil {
 		s.parameters = parameters
+		s.host.Insights.SetUnread(settings.ExplainUnreadLog(parameters))
 	}
 	return in, err
 }

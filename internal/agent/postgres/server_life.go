@@ -313,8 +313,9 @@ func (l *serverLife) pingServer(ctx context.Context) error {
 	return l.a.control.Do(ctx, func(ctx context.Context, c *pgx.Conn) error { return c.Ping(ctx) })
 }
 
-// readLogLine hears the server's log.
+// readLogLine hears the server's text log. It does not wait: the server would.
 func (l *serverLife) readLogLine(line string) {
+	l.a.Insights.Hear(line)
 	if dataspace.MentionsFullVolume(line) {
 		l.a.Space.SuspectFull()
 	}

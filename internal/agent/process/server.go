@@ -2,11 +2,12 @@ package process
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,7 +26,8 @@ type Server struct {
 }
 
 // Serve starts a server that inherits the lock of the volume. Every line of its
-// log goes to standard error and to heard.
+// text log goes to standard error as it is, and up to longestHeard bytes of it to
+// heard, which must not wait: the server would wait for it.
 func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), name string, args ...string) (*Server, error) {
 	inherited, err := lock.ForDatabase()
 	if err != nil {
@@ -50,7 +52,7 @@ func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), na
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
-		passOn(read, heard)
+		passOn(read, os.Stderr, heard)
 	}()
 	go func() {
 		err := wait()
@@ -65,20 +67,46 @@ func (p Programs) Serve(lock *volumelock.VolumeLock, heard func(line string), na
 	return s, nil
 }
 
-func passOn(log io.ReadCloser, heard func(string)) {
+const (
+	// longestHeard is how much of a line is heard: what is looked for stands in front of
+	// what a client chose.
+	longestHeard = 16 << 10
+	// longestWritten is how long a line may be that is written as a whole, so that no
+	// other line stands in it. Longer ones are written in parts.
+	longestWritten = 1 << 20
+)
+
+// passOn writes every line of a text log, and has it heard. Its memory is bounded,
+// however long a line is.
+func passOn(log io.ReadCloser, out io.Writer, heard func(string)) {
 	defer func() { _ = log.Close() }()
 	lines := bufio.NewReaderSize(log, 64<<10)
+	var begun []byte // what was read of a line that goes on
+	inParts := false // the line's first part was written and heard
 	for {
-		line, err := lines.ReadString('\n')
-		if line != "" {
-			_, _ = os.Stderr.WriteString(line)
-			heard(strings.TrimSuffix(line, "\n"))
+		part, err := lines.ReadSlice('\n')
+		goesOn := errors.Is(err, bufio.ErrBufferFull)
+		if begun != nil || goesOn {
+			begun = append(begun, part...)
+			part = begun
 		}
-		if err != nil {
+		if goesOn && len(part) < longestWritten {
+			continue
+		}
+		if len(part) > 0 {
+			_, _ = out.Write(part)
+			if !inParts {
+				heard(string(firstBytes(bytes.TrimSuffix(part, []byte("\n")), longestHeard)))
+			}
+		}
+		begun, inParts = nil, goesOn
+		if err != nil && !goesOn {
 			return
 		}
 	}
 }
+
+func firstBytes(text []byte, most int) []byte { return text[:min(len(text), most)] }
 
 // PID is that of the server's first process.
 func (s *Server) PID() int { return s.process.Pid }

@@ -219,7 +219,8 @@ func (o Observation) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
 }
 
 // NextCheck is when a certificate is due, a user-provided certificate expires, a pod may
-// be replaced again, or why a pod is missing is to be asked: no watch reports that.
+// be replaced again, why a pod is missing is to be asked, or insights may be recorded: no
+// watch reports that.
 func (view *View) NextCheck(now time.Time) time.Duration {
 	m := view.Observed.Minted
 	read := m.readCertificates(view.Set, now)
@@ -232,7 +233,8 @@ func (view *View) NextCheck(now time.Time) time.Duration {
 			times = append(times, b.NextCheck(now))
 		}
 	}
-	first := view.nextReplacement()
+	_, insights := view.ReportInsights()
+	first := engine.SoonestOf(view.nextReplacement(), insights)
 	if len(view.Membership.Missing) > 0 {
 		first = engine.SoonestOf(first, uncreatedRecheck)
 	}

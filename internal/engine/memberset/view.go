@@ -80,6 +80,7 @@ func (view *View) Report() engine.Report {
 		Image: view.Desired.Image, SystemIdentifier: view.Desired.SystemIdentifier, Replicas: int32(len(view.Observed.Pods)),
 		Selector: labels.SelectorFromSet(view.Selector()).String(),
 	}
+	r.Insights, _ = view.ReportInsights()
 	if view.Desired.Minted.Complete {
 		r.CredentialsSecret = view.Named(objects.SuffixApp)
 	}

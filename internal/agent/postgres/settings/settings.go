@@ -4,6 +4,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
 // Resources of the container.
@@ -121,11 +124,22 @@ func defaultSettings(in Input) map[string]string {
 		"tcp_keepalives_count":         "3",
 		"timezone":                     "UTC",
 		"log_timezone":                 "UTC",
-		"log_line_prefix":              "%m [%p] %q%u@%d ",
+		"log_line_prefix":              loginsight.PostgresPrefix,
 		"log_checkpoints":              "off",
 		"datestyle":                    "iso, mdy",
 		"default_text_search_config":   "pg_catalog.english",
 	}
+}
+
+// ExplainUnreadLog says why the server's text log cannot be read with the user's
+// parameters; empty where it can. Another prefix may have parts that a client chooses.
+func ExplainUnreadLog(parameters map[string]string) string {
+	for name, value := range parameters {
+		if strings.EqualFold(name, "log_line_prefix") && value != loginsight.PostgresPrefix {
+			return "spec.parameters.log_line_prefix is declared: remove it, so that lines begin with what is read"
+		}
+	}
+	return ""
 }
 
 // reservedConnections are for superusers alone, of whom the agent is one with a
