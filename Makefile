@@ -41,7 +41,7 @@ $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.s
 	@# With -trimpath it shares compiled packages with the programs that it builds.
 	@cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(CLUSTER) .
 
-generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts, the Helm chart from the kustomizations
+generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts, the Helm chart and the bundle for OLM from the kustomizations
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
 	@# Users write map values without quotes. Whole numbers are accepted as values; other types are refused by a CEL rule with a readable message.
@@ -49,10 +49,10 @@ generate: ## deep copies, CRDs and the API reference from the types, Argo CD's s
 	@go tool -modfile=test/tools/apidocs/go.mod crd-ref-docs --config test/tools/apidocs/config.yaml --templates-dir test/tools/apidocs/templates \
 		--source-path api/v1alpha1 --renderer markdown --output-path docs/reference/api.md --log-level ERROR --max-depth 20
 	@cd test && go run ./gitops/render ../kustomize/argocd
-	@cd test && go run ./helm/render ..
+	@cd test && go run ./helm/render .. && go run ./olm/render ..
 
 check-generated: generate ## fail when a generated file is stale
-	@git diff --exit-code -- api config/crd config/helm kustomize/argocd docs/reference || { echo "generated files are stale: run make generate and commit"; exit 1; }
+	@git diff --exit-code -- api config/crd config/helm config/olm kustomize/argocd docs/reference || { echo "generated files are stale: run make generate and commit"; exit 1; }
 
 shape: ## print the length of functions and files and the size of types and directories
 	@cd test && go run ./shape ..
@@ -66,7 +66,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test -timeout 30m ./...
-	@cd test && go test ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./podprocess/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test && go test ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
