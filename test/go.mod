@@ -47,6 +47,7 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/in-toto/attestation v1.2.0
 	github.com/operator-framework/api v0.37.0
+	github.com/rs/zerolog v1.34.0
 	helm.sh/helm/v4 v4.3.1
 )
 
@@ -103,7 +104,6 @@ require (
 	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/peterbourgon/diskv v2.0.1+incompatible // indirect
 	github.com/pjbgf/sha1cd v0.3.2 // indirect
-	github.com/rs/zerolog v1.34.0 // indirect
 	github.com/rubenv/sql-migrate v1.8.1 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect

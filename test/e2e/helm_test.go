@@ -151,7 +151,8 @@ func (h *helm) install(loaded *chart.Chart) {
 func (h *helm) upgrade(loaded *chart.Chart, more map[string]any) {
 	h.t.Helper()
 	upgrade := action.NewUpgrade(h.configure(h.t))
-	upgrade.Namespace = operatorNamespace
+	// Who installed the definitions before still owns what did not change.
+	upgrade.Namespace, upgrade.ForceConflicts = operatorNamespace, true
 	upgrade.WaitStrategy, upgrade.Timeout = kube.StatusWatcherStrategy, slowness*operatorTimeout
 	_, err := upgrade.RunWithContext(h.t.Context(), helmRelease, loaded, h.values(more))
 	must(h.t, err, "helm upgrade")

@@ -9,12 +9,14 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 	"github.com/CycloneDX/cyclonedx-gomod/pkg/generate/bin"
 	"github.com/google/uuid"
+	"github.com/rs/zerolog"
 )
 
 // writeSBOM lists the modules of a program in CycloneDX's form. The linker wrote
 // them into the program, so they are what it was built from.
 func (r *release) writeSBOM(name, program string) error {
-	generator, err := bin.NewGenerator(program, bin.WithVersionOverride(r.version), bin.WithIncludeStdlib(true))
+	log := zerolog.New(r.warn).Level(zerolog.WarnLevel)
+	generator, err := bin.NewGenerator(program, bin.WithVersionOverride(r.version), bin.WithIncludeStdlib(true), bin.WithLogger(log))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -193,7 +194,11 @@ func writeTemplate(folder, file, condition string, objects []*unstructured.Unstr
 		if err != nil {
 			return err
 		}
-		out.WriteString("---\n" + fillMarks(escapeText(string(text))))
+		filled := fillMarks(escapeText(string(text)))
+		if left := inlineMark.FindString(filled); left != "" {
+			return fmt.Errorf("%s: no value is known for the mark %s", file, left)
+		}
+		out.WriteString("---\n" + filled)
 	}
 	if condition != "" {
 		out.WriteString("{{- end }}\n")
@@ -263,6 +268,6 @@ func fillMarks(text string) string {
 		return line
 	})
 	return inlineMark.ReplaceAllStringFunc(text, func(found string) string {
-		return inlineMarks[inlineMark.FindStringSubmatch(found)[1]]
+		return cmp.Or(inlineMarks[inlineMark.FindStringSubmatch(found)[1]], found)
 	})
 }
