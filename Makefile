@@ -12,6 +12,7 @@ FOCUS ?= .
 CHAOS ?= 30m
 SEED ?=
 PLATFORMS ?= linux/amd64 linux/arm64
+RELEASE_IMAGE ?= ghcr.io/holdfast-db/holdfast
 # The oldest supported etcd release, and the newest of two minor versions.
 ETCD_VERSIONS ?= 3.5.9 3.6 3.7
 # The majors of PostgreSQL that suites of Debian have.
@@ -41,7 +42,7 @@ $(CLUSTER): $(shell find test/cluster -name '*.go' -o -name 'go.*' -o -name '*.s
 	@# With -trimpath it shares compiled packages with the programs that it builds.
 	@cd test/cluster && CGO_ENABLED=0 go build -trimpath -o $(CLUSTER) .
 
-generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts
+generate: ## deep copies, CRDs and the API reference from the types, Argo CD's settings from the scripts, the Helm chart and the bundle for OLM from the kustomizations
 	@go tool controller-gen object paths=./api/...
 	@go tool controller-gen crd:maxDescLen=2000 paths=./api/... output:crd:dir=config/crd
 	@# Users write map values without quotes. Whole numbers are accepted as values; other types are refused by a CEL rule with a readable message.
@@ -49,9 +50,10 @@ generate: ## deep copies, CRDs and the API reference from the types, Argo CD's s
 	@go tool -modfile=test/tools/apidocs/go.mod crd-ref-docs --config test/tools/apidocs/config.yaml --templates-dir test/tools/apidocs/templates \
 		--source-path api/v1alpha1 --renderer markdown --output-path docs/reference/api.md --log-level ERROR --max-depth 20
 	@cd test && go run ./gitops/render ../kustomize/argocd
+	@cd test && go run ./helm/render .. && go run ./olm/render ..
 
 check-generated: generate ## fail when a generated file is stale
-	@git diff --exit-code -- api config/crd kustomize/argocd docs/reference || { echo "generated files are stale: run make generate and commit"; exit 1; }
+	@git diff --exit-code -- api config/crd config/helm config/olm kustomize/argocd docs/reference || { echo "generated files are stale: run make generate and commit"; exit 1; }
 
 shape: ## print the length of functions and files and the size of types and directories
 	@cd test && go run ./shape ..
@@ -65,7 +67,7 @@ lint: ## golangci-lint with the import direction (minutes when its cache is cold
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test -timeout 30m ./...
-	@cd test && go test ./gitops/... ./docs/... ./faultplan/... ./netns/... ./podprocess/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test && go test -timeout 30m ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -116,6 +118,16 @@ image: $(CLUSTER) ## dist/holdfast-image.tar, an OCI archive to push to your reg
 	$(CLUSTER) pack --oci $${programs#,} --out dist/holdfast-image.tar
 	@echo 'dist/holdfast-image.tar is an OCI archive. Push it to a registry that your nodes can pull from, for example:'
 	@echo '  skopeo copy --all oci-archive:dist/holdfast-image.tar docker://registry.example.com/holdfast:main'
+
+release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_IMAGE= for another repository of the image
+	$(call say,writing the release $(VERSION) into dist)
+	@# A run that fails leaves dist as it was.
+	@rm -rf dist.new
+	@cd test && go run ./release -version '$(VERSION)' -image '$(RELEASE_IMAGE)' -tags '$(TAGS)' -packer $(CLUSTER) -out $(CURDIR)/dist.new $(CURDIR)
+	@rm -rf dist && mv dist.new dist
+
+release-test: ## build a release for every platform twice and compare the runs (half an hour when nothing is cached)
+	@cd test && go test -tags release -count=1 -timeout 90m ./release/
 
 undeploy: ## remove the operator and keep clusters, CRDs and data
 	@$(KUBECTL) delete --ignore-not-found -n holdfast-system deployment/holdfast
@@ -179,4 +191,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo

@@ -86,18 +86,21 @@ func tagCommand() *cobra.Command {
 }
 
 func packCommand() *cobra.Command {
-	var ref, binary, out string
-	var oci map[string]string
+	var ref, binary, folder, out string
+	var oci, labels map[string]string
 	command := &cobra.Command{
-		Use:   "pack --name REF --binary FILE [--out ARCHIVE.tar], or pack --oci amd64=FILE,arm64=FILE --out ARCHIVE.tar",
-		Short: "Pack a static program as an image: /holdfast, run by user 65532, and nothing else",
+		Use:   "pack --name REF --binary FILE [--out ARCHIVE.tar], or pack --oci amd64=FILE,arm64=FILE --out ARCHIVE.tar, or pack --folder FOLDER --out ARCHIVE.tar",
+		Short: "Pack a static program as an image: /holdfast, run by user 65532, and nothing else; or a folder of files",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(oci) > 0 && out != "" {
-				return image.PackOCI(image.Binary{Path: "/holdfast", User: "65532:65532"}, oci, out)
+				return image.PackOCI(image.Binary{Path: "/holdfast", User: "65532:65532", Labels: labels}, oci, out)
+			}
+			if folder != "" && out != "" {
+				return image.PackFolder(folder, labels, out)
 			}
 			if ref == "" || binary == "" {
-				return errors.New("pack needs --name and --binary, or --oci and --out")
+				return errors.New("pack needs --name and --binary, or --oci and --out, or --folder and --out")
 			}
 			if out == "" {
 				out = binary + ".tar"
@@ -112,6 +115,8 @@ func packCommand() *cobra.Command {
 	command.Flags().StringVar(&ref, "name", "", "name of the image, with its tag")
 	command.Flags().StringVar(&binary, "binary", "", "the program")
 	command.Flags().StringToStringVar(&oci, "oci", nil, "the program by GOARCH: an OCI archive for all of them, for tools that push images")
+	command.Flags().StringVar(&folder, "folder", "", "files for an image that no program runs, such as a bundle of OLM")
+	command.Flags().StringToStringVar(&labels, "label", nil, "label of the images of an OCI archive, such as org.opencontainers.image.version=v0.1.0")
 	command.Flags().StringVar(&out, "out", "", "the archive (default: the program's name with .tar)")
 	return command
 }

@@ -187,6 +187,7 @@ func testInstallations(t *testing.T) {
 	t.Run("Namespaced", namespacedOperator)
 	t.Run("FluxFromEmpty", fluxFromEmpty)
 	t.Run("FluxUpgrades", fluxUpgrades)
+	t.Run("Helm", helmInstallation)
 }
 
 // withoutOperator are the tests that stop the operator of a kind's clusters. An

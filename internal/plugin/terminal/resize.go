@@ -1,4 +1,5 @@
-// Package terminal follows the size of the terminal that a person sits at.
+//go:build !windows
+
 package terminal
 
 import (

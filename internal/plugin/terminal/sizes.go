@@ -1,3 +1,4 @@
+// Package terminal follows the size of the terminal that a person sits at.
 package terminal
 
 import (

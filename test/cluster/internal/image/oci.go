@@ -2,7 +2,9 @@ package image
 
 import (
 	"archive/tar"
+	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // PackOCI writes an OCI archive of a program for several kinds of processor:
@@ -39,6 +42,33 @@ func PackOCI(b Binary, binaries map[string]string, archive string) error {
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: processor}},
 		})
 	}
+	return writeOCI(archive, manifests...)
+}
+
+// PackFolder writes an OCI archive of the files of a folder, which no program
+// runs: catalogs read them from the image.
+func PackFolder(folder string, labels map[string]string, archive string) error {
+	var content bytes.Buffer
+	w := tar.NewWriter(&content)
+	if err := writeTree(w, folder); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil })
+	if err != nil {
+		return err
+	}
+	image, err := imageOf("amd64", v1.Config{Labels: labels}, layer)
+	if err != nil {
+		return err
+	}
+	return writeOCI(archive, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
+}
+
+// writeOCI writes an archive of the images of one name.
+func writeOCI(archive string, manifests ...mutate.IndexAddendum) error {
 	folder, err := os.MkdirTemp(filepath.Dir(archive), "oci-")
 	if err != nil {
 		return err
@@ -65,7 +95,19 @@ func tarFolder(folder, archive string) error {
 		return err
 	}
 	w := tar.NewWriter(out)
-	err = filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+	err = writeTree(w, folder)
+	if err == nil {
+		err = w.Close()
+	}
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// writeTree writes the files of a folder, in the order of their names.
+func writeTree(w *tar.Writer, folder string) error {
+	return filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
 		name := strings.TrimPrefix(strings.TrimPrefix(file, folder), "/")
 		switch {
 		case err != nil || name == "":
@@ -79,11 +121,4 @@ func tarFolder(folder, archive string) error {
 		}
 		return writeFile(w, name, content, 0o644)
 	})
-	if err == nil {
-		err = w.Close()
-	}
-	if closed := out.Close(); err == nil {
-		err = closed
-	}
-	return err
 }

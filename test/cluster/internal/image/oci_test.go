@@ -2,6 +2,7 @@ package image
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -56,7 +57,8 @@ func TestImageArchive(t *testing.T) {
 		}
 	}
 	archive := filepath.Join(folder, "image.tar")
-	if err := PackOCI(Binary{Path: "/holdfast", User: "65532:65532"}, binaries, archive); err != nil {
+	labels := map[string]string{"org.opencontainers.image.version": "v0.1.0"}
+	if err := PackOCI(Binary{Path: "/holdfast", User: "65532:65532", Labels: labels}, binaries, archive); err != nil {
 		t.Fatal(err)
 	}
 	untar(t, archive, filepath.Join(folder, "layout"))
@@ -89,6 +91,9 @@ func TestImageArchive(t *testing.T) {
 		if config.Config.User != "65532:65532" || config.Architecture != m.Platform.Architecture || config.OS != "linux" {
 			t.Errorf("the image is of %s/%s, for user %q", config.OS, config.Architecture, config.Config.User)
 		}
+		if diff := cmp.Diff(labels, config.Config.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
 		content := tar.NewReader(mutate.Extract(image))
 		for {
 			header, err := content.Next()
@@ -110,5 +115,81 @@ func TestImageArchive(t *testing.T) {
 	want := map[string]string{"amd64": "program of amd64", "arm64": "program of arm64"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("programs (-want +got):\n%s", diff)
+	}
+}
+
+// A folder becomes an image with its files and labels. The same files give the
+// same bytes.
+func TestFolderArchive(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "manifests"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "manifests", "a.yaml"), []byte("kind: A"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	labels, unpacked := map[string]string{"package": "holdfast"}, t.TempDir()
+	var archives [][]byte
+	for _, name := range []string{"one.tar", "two.tar"} {
+		archive := filepath.Join(t.TempDir(), name)
+		if err := PackFolder(folder, labels, archive); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archives = append(archives, content)
+		untar(t, archive, unpacked)
+	}
+	if !bytes.Equal(archives[0], archives[1]) {
+		t.Error("the same files give other bytes")
+	}
+	index, err := layout.ImageIndexFromPath(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := index.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := list.IndexManifest()
+	if err != nil || len(manifests.Manifests) != 1 {
+		t.Fatalf("%v: %v", manifests, err)
+	}
+	image, err := list.Image(manifests.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(labels, config.Config.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	got := map[string]string{}
+	for r := tar.NewReader(mutate.Extract(image)); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeReg {
+			got[header.Name] = string(content)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"manifests/a.yaml": "kind: A"}, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

@@ -24,6 +24,8 @@ type Binary struct {
 	File string // on this machine
 	Path string // in the image; also the entrypoint
 	User string
+	// Labels say where the image is from, such as org.opencontainers.image.source.
+	Labels map[string]string
 }
 
 // PackBinary writes the image to an archive that containerd imports.
@@ -50,6 +52,7 @@ func (b Binary) newConfig() v1.Config {
 		Entrypoint: []string{b.Path},
 		User:       b.User,
 		WorkingDir: "/",
+		Labels:     b.Labels,
 		Env:        []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
 	}
 }

@@ -1,0 +1,3 @@
+// Package helm tests the Helm chart: it renders what the kustomizations render,
+// refuses bad values, and loses no data.
+package helm

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+
+	"github.com/holdfast-db/holdfast/test/olm"
+)
+
+// writeBundle packs OLM's bundle as the image that a catalog names.
+func (r *release) writeBundle(ctx context.Context) error {
+	bundle, err := olm.Build(r.root, r.version, r.image+":"+r.version)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "holdfast-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	if err := bundle.Write(folder); err != nil {
+		return err
+	}
+	labels, err := bundle.Labels()
+	if err != nil {
+		return err
+	}
+	args := []string{"pack", "--folder", folder, "--out", r.path(bundleFile)}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		args = append(args, "--label", key+"="+labels[key])
+	}
+	return runProgram(exec.CommandContext(ctx, r.packer, args...))
+}

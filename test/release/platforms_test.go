@@ -1,0 +1,12 @@
+//go:build !release
+
+package main
+
+import "runtime"
+
+// Platforms of the tests: this machine's alone, whose programs are built anyway.
+// The build tag release tests all of them.
+var (
+	testedPlatforms = []platform{{"linux", runtime.GOARCH}}
+	testedPlugins   = testedPlatforms
+)
