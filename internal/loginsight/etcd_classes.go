@@ -24,8 +24,6 @@ var etcdClasses = []*Class{
 		Remedy: "Read smaller ranges, compact and defragment, or use a faster storage class."},
 	{Name: "EtcdApplyFailed", Severity: Warning, Unit: Milliseconds, Meaning: "A request failed when it was applied.",
 		Remedy: "Look at the client's error. A quota that is used up does that, too."},
-	{Name: "EtcdElection", Severity: Warning, Meaning: "A member started an election.",
-		Remedy: "Expected when members start or a leader is lost. Often: check disks and network."},
 	{Name: "EtcdPeerUnreachable", Severity: Warning, Meaning: "A member does not reach another one.",
 		Remedy: "Expected while a member restarts. Otherwise check the network and the member."},
 	{Name: "EtcdPeerOverloaded", Severity: Warning, Meaning: "Messages to another member were dropped, since they are sent too slowly.",
@@ -35,6 +33,8 @@ var etcdClasses = []*Class{
 	{Name: "EtcdSlowRequest", Severity: Warning, Unit: Milliseconds, Meaning: "A request of a client took longer than 300 ms.",
 		Remedy: "See EtcdSlowApply and EtcdDiskSlow."},
 
+	{Name: "EtcdElection", Severity: Notice, Meaning: "A member started an election.",
+		Remedy: "Expected when members start. See EtcdLeaderLost."},
 	{Name: "EtcdLeaderElected", Severity: Notice, Meaning: "A member knows a new leader.", Remedy: "None."},
 	{Name: "EtcdCompacted", Severity: Notice, Unit: Milliseconds, Meaning: "Old revisions were compacted.", Remedy: "None."},
 	{Name: "EtcdDefragmented", Severity: Notice, Unit: Milliseconds, Meaning: "A member was defragmented.", Remedy: "None."},

@@ -64,6 +64,16 @@ func endedElsewhere(r auditRow, namespace string) bool {
 // change a CRD: every client lists its objects again then.
 var schemas sync.RWMutex
 
+// recordedSince is how often the operator recorded insights of a cluster since a time, at
+// most once in ten minutes: a disk that is slow for a moment is something that happened.
+func recordedSince(c *subject, from time.Time) int {
+	if i := c.getCluster().CommonStatus().Insights; i != nil && !i.Time.Time.Before(from.Truncate(time.Second)) {
+		c.t.Logf("%s recorded insights: %+v", c.name, i.Classes)
+		return 1
+	}
+	return 0
+}
+
 // quietOperated listens to an operator of the test's own: what other tests do
 // is no concern of its clusters.
 func quietOperated(t *testing.T) {
@@ -99,8 +109,15 @@ func testQuiet(t *testing.T, by *operator, namespace string, kinds []*kind, clus
 	}
 	from := time.Now()
 	time.Sleep(period)
+	recorded := map[string]int{}
+	for _, c := range all {
+		recorded[c.name] = recordedSince(c, from)
+	}
 	var noise []auditRow
 	for _, r := range auditRequests(t, from, by.accounts(), true) {
+		if r.Verb == "patch" && strings.Contains(r.Resource, "/status") && r.Count <= recorded[r.Name] {
+			continue
+		}
 		if r.Verb != "watch" && !by.isOwnLease(r) && !endedElsewhere(r, namespace) {
 			noise = append(noise, r)
 		}
@@ -109,7 +126,7 @@ func testQuiet(t *testing.T, by *operator, namespace string, kinds []*kind, clus
 		t.Errorf("in %s with nothing to do the operator asked:\n%s", period, formatTable(noise))
 	}
 	for i, c := range all {
-		if changes := len(c.sinceMark(marks[i])); changes > 0 {
+		if changes := len(c.sinceMark(marks[i])); changes > recorded[c.name] {
 			t.Errorf("%s changed %d times with nothing to do", c.name, changes)
 		}
 	}
