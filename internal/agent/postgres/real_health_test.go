@@ -107,7 +107,7 @@ func TestRealFullServerIsNotHung(t *testing.T) {
 	if len(held) == 0 || len(held) == 400 {
 		t.Fatalf("%d connections", len(held))
 	}
-	if err := server.CheckConnection(t.Context(), primary.o.RunDir, primary.o.Port); err != nil {
+	if err := server.NewConnectionCheck(t.Context(), primary.o.RunDir, primary.o.Port).Check(t.Context()); err != nil {
 		t.Errorf("a server without a free slot passes for one that does not answer: %v", err)
 	}
 	var refused error
