@@ -21,7 +21,7 @@ func Build(root, text string) (resmap.ResMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	relative, err := relativePath(folder, root)
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func (r *release) writeBundle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	if err := bundle.Write(folder); err != nil {
 		return err
 	}

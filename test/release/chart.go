@@ -25,7 +25,7 @@ func (r *release) writeChart(context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	chart := filepath.Join(folder, filepath.Base(chartFolder))
 	if err := os.CopyFS(chart, os.DirFS(filepath.Join(r.root, chartFolder))); err != nil {
 		return err
