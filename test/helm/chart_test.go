@@ -23,7 +23,7 @@ const (
 )
 
 // errNotARelease is of a Helm that answers with another type.
-var errNotARelease = errors.New("no release of version 1 came from Helm")
+var errNotARelease = errors.New("the answer of Helm is no release of version 1")
 
 // renderRelease renders the chart as helm template does, with lines of --set.
 func renderRelease(ctx context.Context, namespace string, settings ...string) (*release.Release, error) {

@@ -108,7 +108,8 @@ func splitName(name string) string {
 	var out strings.Builder
 	for i, r := range runes {
 		startsWord := i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]) && unicode.IsUpper(runes[i-1]))
-		if startsWord && (i != 2 || !strings.HasPrefix(name, "MySQL")) {
+		inMySQL := i == 2 && strings.HasPrefix(name, "MySQL")
+		if startsWord && !inMySQL {
 			out.WriteRune(' ')
 		}
 		if i == 0 {
