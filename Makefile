@@ -61,7 +61,7 @@ shape: ## print the length of functions and files and the size of types and dire
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run --allow-parallel-runners ./...
-	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool -c ../.golangci.yml ./...
 	@cd test/argocd && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags apiserver -c ../../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
@@ -126,6 +126,10 @@ release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_I
 	@cd test && go run ./release -version '$(VERSION)' -image '$(RELEASE_IMAGE)' -tags '$(TAGS)' -packer $(CLUSTER) -out $(CURDIR)/dist.new $(CURDIR)
 	@rm -rf dist && mv dist.new dist
 
+alerts-test: ## fire and silence each alert in promtool (minutes when it is not built yet)
+	$(call say,alerts in promtool)
+	@cd test && go test -count=1 -timeout 30m -tags promtool -run Promtool ./gitops/
+
 release-test: ## build a release for every platform twice and compare the runs (half an hour when nothing is cached)
 	@cd test && go test -tags release -count=1 -timeout 90m ./release/
 
@@ -150,7 +154,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
+soak: alerts-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
@@ -191,4 +195,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: alerts-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
