@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,12 +76,20 @@ func TestNewPrimaryReadsForAMoment(t *testing.T) {
 // The server refuses to move the lead while a member joins: nothing is changed for it.
 func TestLeadIsMovedWhenAllAreOnline(t *testing.T) {
 	v := inView("1", own, second)
-	if err := checkAllOnline(v); err != nil {
+	o := group.Observation{UUID: own, State: group.Online, View: v}
+	other := peer{Report: group.Report{Pod: "orders-1", UUID: second, Phase: group.InGroup}}
+	if _, err := findSuccessors(o, []peer{other}, ""); err != nil {
 		t.Error(err)
 	}
-	v.Members[1].State = group.Recovering
-	if err := checkAllOnline(v); err == nil {
+	third := v.Members[1]
+	third.UUID, third.State = "third", group.Recovering
+	o.View.Members = append(o.View.Members, third)
+	if _, err := findSuccessors(o, []peer{other}, ""); err == nil {
 		t.Error("the lead is moved while a member joins")
+	}
+	r := newTestRun(t, agentapi.ClusterConfig{})
+	if err := r.switchOver(t.Context(), o, "", 0); err == nil || !strings.Contains(err.Error(), "RECOVERING") {
+		t.Errorf("the member that joins is not what keeps the lead: %v", err)
 	}
 }
 

@@ -72,10 +72,7 @@ func (r *serverRun) reportRefused(id, reason string) {
 // switchOver moves the lead to a pod; to the one that is the furthest where none is named. The
 // wait is that of Labeller.Withdraw.
 func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target string, wait time.Duration) error {
-	successors, err := chooseSuccessors(o, r.peers.askAll(ctx, group.Record{}), target)
-	if err == nil {
-		err = checkAllOnline(o.View)
-	}
+	successors, err := findSuccessors(o, r.peers.askAll(ctx, group.Record{}), target)
 	if err != nil {
 		return err
 	}
@@ -93,15 +90,15 @@ func (r *serverRun) switchOver(ctx context.Context, o group.Observation, target 
 	return err
 }
 
-// checkAllOnline fails while the server would refuse to move the lead: a member joins, or is
-// not reached.
-func checkAllOnline(v group.View) error {
-	for _, m := range v.Members {
+// findSuccessors are the members to which the lead can be moved. The server refuses that while
+// any member joins, or is not reached.
+func findSuccessors(o group.Observation, found []peer, target string) ([]peer, error) {
+	for _, m := range o.View.Members {
 		if m.State != group.Online {
-			return fmt.Errorf("member %s of the group is %s: the lead can be moved when all are ONLINE", m.Address, m.State)
+			return nil, fmt.Errorf("member %s of the group is %s: the lead can be moved when all are ONLINE", m.Address, m.State)
 		}
 	}
-	return nil
+	return chooseSuccessors(o, found, target)
 }
 
 // chooseSuccessors are the members that may lead next, the one with the most transactions

@@ -182,3 +182,14 @@ func TestInventoryIsParsed(t *testing.T) {
 		}
 	}
 }
+
+// CI jobs decide by the numbers: they never change.
+func TestExitCodesAreThoseOfTheDocs(t *testing.T) {
+	for name, c := range map[string][2]int{
+		"nothing": {ExitNothing, 0}, "changes": {ExitChanges, 1}, "error": {ExitError, 2}, "refused": {ExitRefused, 3}, "data at risk": {ExitAtRisk, 4},
+	} {
+		if c[0] != c[1] {
+			t.Errorf("%s: %d, documented as %d", name, c[0], c[1])
+		}
+	}
+}
