@@ -31,6 +31,8 @@ type Observation struct {
 	ReplicationName string
 	// SuperReadOnly says that no client can write.
 	SuperReadOnly bool
+	// SingleLeader says how the group agrees that the server is in: see Report.
+	SingleLeader bool
 	// Queue is how many received transactions wait to be applied.
 	Queue int64
 }
@@ -41,6 +43,7 @@ func (o Observation) NewReport(self Report, starting bool, persisted Record) Rep
 	r := Report{
 		Pod: self.Pod, Ordinal: self.Ordinal, Group: self.Group, UUID: o.UUID, Phase: InGroup,
 		Executed: o.Executed, Received: o.Received, Purged: o.Purged, View: o.View, ReplicationName: o.ReplicationName,
+		SingleLeader: o.SingleLeader,
 	}
 	switch {
 	case o.State == Offline && starting:
@@ -103,6 +106,9 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 		o.State, o.View = Offline, View{}
 		return o, nil
 	}
+	if o.SingleLeader, err = c.observeSingleLeader(ctx); err != nil {
+		return o, err
+	}
 	err = c.DB.QueryRowContext(ctx,
 		"SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = ?", o.UUID).
 		Scan(&o.View.ID, &o.Queue)
@@ -122,6 +128,17 @@ func (c Client) ObserveReceived(ctx context.Context) (mysqlgtid.Set, error) {
 		return mysqlgtid.Set{}, err
 	}
 	return mysqlgtid.Parse(received.String)
+}
+
+// observeSingleLeader reads how the group agrees that the server is in.
+func (c Client) observeSingleLeader(ctx context.Context) (bool, error) {
+	var single bool
+	err := c.DB.QueryRowContext(ctx,
+		"SELECT WRITE_CONSENSUS_SINGLE_LEADER_CAPABLE FROM performance_schema.replication_group_communication_information").Scan(&single)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = nil
+	}
+	return single, err
 }
 
 // ObserveView reads the server's view of the group. A server that is in none lists itself.
@@ -156,18 +173,25 @@ func setName(name string) string {
 	return "SET GLOBAL group_replication_group_name = " + accounts.Quote(name)
 }
 
-// Join starts the server's part in a group of the name that runs. It returns when the member is in
-// the group and recovers, or has failed: after a minute where no member answers. A
-// failure leaves the server read-only.
-func (c Client) Join(ctx context.Context, name string) error {
+// setSingleLeader has the server agree with the group by a single leader, the primary, or
+// by all members in turn. A group keeps what it was started with, and refuses others.
+func setSingleLeader(single bool) string {
+	return fmt.Sprintf("SET GLOBAL group_replication_paxos_single_leader = %t", single)
+}
+
+// Join starts the server's part in a group of the name that runs, and that agrees by a
+// single leader or not. It returns when the member is in the group and recovers, or has
+// failed: after a minute where no member answers. A failure leaves the server read-only.
+func (c Client) Join(ctx context.Context, name string, singleLeader bool) error {
 	// A start that fails restores what super_read_only was before it.
-	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", setName(name), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
 }
 
 // Boot starts the group anew under the name, with this server alone. The caller has made sure that no
-// other server is in the group: see PlanStart.
+// other server is in the group: see PlanStart. The group agrees by a single leader: where
+// all members take turns, writes wait for the turns of one that cannot be reached.
 func (c Client) Boot(ctx context.Context, name string) error {
-	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
+	err := c.run(ctx, "start the group", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(true), "SET GLOBAL group_replication_bootstrap_group = ON", startGroupStatement)
 	// Never left on: the next start would make a second group. If the connection broke,
 	// the server is asked again.
 	clearing, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeLimit)

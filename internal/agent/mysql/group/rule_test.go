@@ -36,6 +36,20 @@ func serving(pod int, executed string, view ...int) Report {
 	return r
 }
 
+// A member joins a group the way that the group agrees, which its peers report.
+func TestJoinAgreesAsTheGroup(t *testing.T) {
+	for _, single := range []bool{false, true} {
+		peer := with(serving(1, "G:1-7", 1, 2), func(r *Report) { r.SingleLeader, r.Persisted = single, []string{uuidOf(0)} })
+		plan := PlanStart(Situation{
+			Self: detached(0, "G:1-5"), Peers: []Report{peer}, RecordKnown: true,
+			Record: recorded(0, 1, 2).WithJoining(uuidOf(0), "a-0"),
+		})
+		if plan.Action != Join || plan.SingleLeader != single {
+			t.Errorf("a group with a single leader %t: %+v", single, plan)
+		}
+	}
+}
+
 func recorded(pods ...int) Record {
 	r := Record{Group: simulatedGroup}
 	for _, pod := range pods {
