@@ -185,6 +185,7 @@ func TestOperators(t *testing.T) {
 // the place of the one that is installed.
 func testInstallations(t *testing.T) {
 	t.Run("Namespaced", namespacedOperator)
+	t.Run("Sharded", shardedOperators)
 	t.Run("FluxFromEmpty", fluxFromEmpty)
 	t.Run("FluxUpgrades", fluxUpgrades)
 	t.Run("Helm", helmInstallation)
