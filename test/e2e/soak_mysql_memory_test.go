@@ -53,7 +53,7 @@ func (f *trial) sortNoise(sessions int) {
 	var group errgroup.Group
 	for n := range f.c.listPods() {
 		for i := range sessions {
-			query := fmt.Sprintf("use app; select count(*) from (select noise from app.large_%d order by md5(noise) limit 100000) sorted", i%largeTables)
+			query := fmt.Sprintf("use app; select count(*) from (select noise from app.large_%d order by sha2(noise, 256) limit 100000) sorted", i%largeTables)
 			group.Go(func() error {
 				_, err := queryMySQL(f.c.t.Context(), f.c.namespace, f.c.podName(n), query)
 				return err
