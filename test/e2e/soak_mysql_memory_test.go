@@ -84,18 +84,21 @@ func (f *trial) checkMemory(pod *corev1.Pod) {
 	}
 }
 
-// readPeak is the most memory that a process was resident with, in bytes: the kernel's VmHWM.
+// readPeak is the most memory of its own that a process was resident with, in bytes: the
+// kernel's VmHWM without the mapped files, which a container can lose at any time.
 func readPeak(t *testing.T, pid int) int64 {
 	t.Helper()
 	file, err := os.Open(filepath.Join(podprocess.Proc, strconv.Itoa(pid), "status"))
 	must(t, err, "read a process")
 	defer func() { _ = file.Close() }()
+	sizes := map[string]int64{}
 	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if value, found := strings.CutPrefix(lines.Text(), "VmHWM:"); found {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		if name == "VmHWM" || name == "RssFile" {
 			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			must(t, err, "read VmHWM")
-			return n << 10
+			must(t, err, "read "+name)
+			sizes[name] = n << 10
 		}
 	}
-	return 0
+	return sizes["VmHWM"] - sizes["RssFile"]
 }
