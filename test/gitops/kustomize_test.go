@@ -20,6 +20,7 @@ const install = root + "/config/default"
 // lists it must add.
 var components = map[string]string{
 	"admission-policy":      "",
+	"dashboards":            "",
 	"high-availability":     "",
 	"image-mirror":          "{name: holdfast-image-mirror, namespace: holdfast-system, literals: [postgres=mirror.example/postgres, mysql=mirror.example/mysql, etcd=mirror.example/etcd]}",
 	"monitoring":            "",

@@ -41,6 +41,7 @@ var options = map[string]struct {
 	"high availability":  {[]string{"highAvailability.enabled=true"}, withComponent("high-availability")},
 	"network policy":     {[]string{"networkPolicy.enabled=true"}, withComponent("network-policy")},
 	"monitoring":         {[]string{"monitoring.enabled=true"}, withComponent("monitoring")},
+	"dashboards":         {[]string{"dashboards.enabled=true"}, withComponent("dashboards")},
 	"admission policies": {[]string{"admissionPolicy.enabled=true"}, withComponent("admission-policy")},
 	"restricted namespaces": {
 		[]string{"namespace.create=true", "namespace.restricted=true"}, withComponent("restricted-namespaces"),
@@ -61,10 +62,10 @@ var options = map[string]struct {
 	"everything": {
 		[]string{
 			"namespace.create=true", "namespace.restricted=true", "highAvailability.enabled=true", "networkPolicy.enabled=true", "monitoring.enabled=true",
-			"admissionPolicy.enabled=true", "watchNamespaces={databases}", "databaseImages.postgres=mirror.example/postgres", "databaseImages.mysql=mirror.example/mysql",
+			"dashboards.enabled=true", "admissionPolicy.enabled=true", "watchNamespaces={databases}", "databaseImages.postgres=mirror.example/postgres", "databaseImages.mysql=mirror.example/mysql",
 			"databaseImages.etcd=mirror.example/etcd",
 		},
-		overlay("namespaced") + "components: [" + componentList("high-availability", "network-policy", "monitoring", "admission-policy", "image-mirror", "restricted-namespaces") + "]\n" +
+		overlay("namespaced") + "components: [" + componentList("high-availability", "network-policy", "monitoring", "dashboards", "admission-policy", "image-mirror", "restricted-namespaces") + "]\n" +
 			generator("holdfast-image-mirror", "postgres=mirror.example/postgres, mysql=mirror.example/mysql, etcd=mirror.example/etcd"),
 	},
 }
@@ -197,7 +198,7 @@ func resolveSettings(t *testing.T, objects []*unstructured.Unstructured) []*unst
 	configured := map[string]map[string]string{}
 	var rest []*unstructured.Unstructured
 	for _, object := range objects {
-		if object.GetKind() != "ConfigMap" {
+		if object.GetKind() != "ConfigMap" || object.GetLabels()["grafana_dashboard"] != "" {
 			rest = append(rest, object)
 			continue
 		}
