@@ -61,7 +61,7 @@ shape: ## print the length of functions and files and the size of types and dire
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run --allow-parallel-runners ./...
-	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool,prometheus -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool,prometheus,browser -c ../.golangci.yml ./...
 	@cd test/argocd && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags apiserver -c ../../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
@@ -134,6 +134,17 @@ dashboards-test: $(CLUSTER) ## evaluate every panel of the dashboards in Debian'
 	$(call say,dashboards in Prometheus)
 	@cd test && HOLDFAST_PROMETHEUS=$$($(CLUSTER) programs prometheus) go test -tags prometheus -count=1 -timeout 10m -run PanelsHaveData ./dashboards/
 
+ui-vendor: ## take the libraries of the pages of `kubectl holdfast ui` from npm, by the hashes of test/ui/package-lock.json
+	@test/ui/vendor.sh
+
+ui-test: ui-vendor ## the pages of `kubectl holdfast ui` in Debian's Chromium (two minutes; needs npm, and root if Chromium is to be installed)
+	$(call say,pages in Chromium)
+	@git diff --exit-code -- internal/plugin/web/assets/vendor || { echo "the libraries differ from npm's packages: commit what make ui-vendor wrote"; exit 1; }
+	@test -x /usr/bin/chromium || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
+	@cd test && go test -tags browser -count=1 -timeout 10m -v ./ui/ $(if $(UPDATE),-update)
+	@# The screenshots are shown in docs/guides/ui.md.
+	@$(if $(UPDATE),optipng -quiet -o5 docs/images/ui-*.png,true)
+
 release-test: ## build a release for every platform twice and compare the runs (half an hour when nothing is cached)
 	@cd test && go test -tags release -count=1 -timeout 90m ./release/
 
@@ -158,7 +169,7 @@ e2e: cluster deploy $(if $(filter .,$(FOCUS))$(findstring Flux,$(FOCUS)),flux) $
 	$(call say,end-to-end tests)
 	@FOCUS='$(FOCUS)' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' test/run-e2e.sh -tags e2e -timeout 60m
 
-soak: alerts-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
+soak: alerts-test ui-test cluster deploy etcd-images mysql-images s3-image ## run the long versions of the end-to-end tests, and every promise with every kind (about 14 hours; FAILOVER_RUNS=1 saves three of them)
 	$(if $(filter .,$(FOCUS)),@HOLDFAST_HISTORIES=500000 HOLDFAST_SEED=$(or $(SEED),1000000) go test -count=1 -timeout 6h -run Histories ./internal/election/)
 	@FOCUS='$(if $(filter .,$(FOCUS)),TestSoak,$(FOCUS))' STATE=$(STATE) GOTESTSUM='$(TOOL) gotestsum' SEED=$(SEED) test/run-e2e.sh -tags 'e2e soak' -timeout 24h
 
@@ -199,4 +210,4 @@ demo: $(CLUSTER) ## create an example cluster, change an owned object and show h
 
 bin/cluster: $(CLUSTER)
 
-.PHONY: alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: ui-test ui-vendor alerts-test dashboards-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo

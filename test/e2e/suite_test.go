@@ -90,6 +90,7 @@ var ofPostgres = []part{
 	{"Plugin", testPlugin},
 	{"Plan", testPlan},
 	{"Insights", testInsights},
+	{"UI", testUI},
 	{"DocsRun", docsRun},
 	{"RecoveryGuide", recoveryGuide},
 }
