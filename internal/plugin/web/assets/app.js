@@ -79,8 +79,8 @@ class App extends Component {
     const title = at.name === 'cluster' ? at.args.slice(1).join('/') : page.title;
     document.title = `${title} – Holdfast`;
     return html`
-      <a class="skip" href=${location.hash || '#/fleet'} onClick=${(e) => { e.preventDefault(); document.getElementById('title').focus(); }}>Skip to the content</a>
       <header>
+        <a class="skip" href=${location.hash || '#/fleet'} onClick=${(e) => { e.preventDefault(); document.getElementById('title').focus(); }}>Skip to the content</a>
         <strong>Holdfast</strong>
         <nav aria-label="Pages"><ul>${Object.entries(pages).filter(([, p]) => !p.hidden).map(([name, p]) => html`
           <li><a href=${'#/' + name} aria-current=${at.name === name ? 'page' : undefined}>${p.title}</a></li>`)}

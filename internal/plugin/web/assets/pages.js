@@ -42,7 +42,7 @@ export class Fleet extends Component {
         ['Namespace', (c) => c.namespace],
         ['Version', (c) => c.version],
         ['Ready', (c) => `${c.readyReplicas}/${c.replicas}`],
-        ['Primary', (c) => c.primary],
+        ['Primary', (c) => html`<span class="name">${c.primary}</span>`],
         ['Phase', (c) => html`<${State} text=${c.suspended ? 'Suspended' : c.phase} />`],
         ['Synced', (c) => html`<${State} text=${c.synced} />`],
         ['Age', (c) => formatAge(c.created)],
