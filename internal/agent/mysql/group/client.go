@@ -86,9 +86,12 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 		return o, err
 	}
 	var executed, purged string
+	// How the group agrees is the setting that the server joined with: the table that says it
+	// of the group waits for the group's thread, which may have ended.
 	err = c.DB.QueryRowContext(ctx,
-		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, COALESCE(@@GLOBAL.group_replication_group_name, ''), @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
-		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &o.ReplicationName, &executed, &purged)
+		"SELECT @@GLOBAL.server_uuid, VERSION(), @@GLOBAL.super_read_only, COALESCE(@@GLOBAL.group_replication_group_name, ''), "+
+			"@@GLOBAL.group_replication_paxos_single_leader, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged").
+		Scan(&o.UUID, &o.Version, &o.SuperReadOnly, &o.ReplicationName, &o.SingleLeader, &executed, &purged)
 	if err != nil {
 		return o, err
 	}
@@ -105,9 +108,6 @@ func (c Client) observe(ctx context.Context) (Observation, error) {
 		// The server lists itself without a group, too.
 		o.State, o.View = Offline, View{}
 		return o, nil
-	}
-	if o.SingleLeader, err = c.observeSingleLeader(ctx); err != nil {
-		return o, err
 	}
 	err = c.DB.QueryRowContext(ctx,
 		"SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = ?", o.UUID).
@@ -128,17 +128,6 @@ func (c Client) ObserveReceived(ctx context.Context) (mysqlgtid.Set, error) {
 		return mysqlgtid.Set{}, err
 	}
 	return mysqlgtid.Parse(received.String)
-}
-
-// observeSingleLeader reads how the group agrees that the server is in.
-func (c Client) observeSingleLeader(ctx context.Context) (bool, error) {
-	var single bool
-	err := c.DB.QueryRowContext(ctx,
-		"SELECT WRITE_CONSENSUS_SINGLE_LEADER_CAPABLE FROM performance_schema.replication_group_communication_information").Scan(&single)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return single, err
 }
 
 // ObserveView reads the server's view of the group. A server that is in none lists itself.

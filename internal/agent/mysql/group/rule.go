@@ -222,7 +222,7 @@ func (s Situation) planRecordedJoin(peer Report) Plan {
 			if !slices.Contains(p.Persisted, s.Self.UUID) {
 				return Plan{Reason: p.Pod + " has not persisted yet that this member joins"}
 			}
-			return Plan{Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: peer.SingleLeader, Reason: "the group of " + peer.Pod + " serves"}
+			return Plan{Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: p.SingleLeader, Reason: "the group of " + peer.Pod + " serves"}
 		}
 	}
 	return Plan{Reason: "the agent of the primary does not answer"}

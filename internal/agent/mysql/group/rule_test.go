@@ -36,12 +36,13 @@ func serving(pod int, executed string, view ...int) Report {
 	return r
 }
 
-// A member joins a group the way that the group agrees, which its peers report.
+// A member joins a group the way that the group agrees, which its primary reports.
 func TestJoinAgreesAsTheGroup(t *testing.T) {
 	for _, single := range []bool{false, true} {
-		peer := with(serving(1, "G:1-7", 1, 2), func(r *Report) { r.SingleLeader, r.Persisted = single, []string{uuidOf(0)} })
+		primary := with(serving(1, "G:1-7", 1, 2), func(r *Report) { r.SingleLeader, r.Persisted = single, []string{uuidOf(0)} })
+		secondary := with(serving(2, "G:1-7", 1, 2), func(r *Report) { r.SingleLeader = !single })
 		plan := PlanStart(Situation{
-			Self: detached(0, "G:1-5"), Peers: []Report{peer}, RecordKnown: true,
+			Self: detached(0, "G:1-5"), Peers: []Report{secondary, primary}, RecordKnown: true,
 			Record: recorded(0, 1, 2).WithJoining(uuidOf(0), "a-0"),
 		})
 		if plan.Action != Join || plan.SingleLeader != single {
