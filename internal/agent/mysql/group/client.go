@@ -172,8 +172,9 @@ func setSingleLeader(single bool) string {
 // single leader or not. It returns when the member is in the group and recovers, or has
 // failed: after a minute where no member answers. A failure leaves the server read-only.
 func (c Client) Join(ctx context.Context, name string, singleLeader bool) error {
-	// A start that fails restores what super_read_only was before it.
-	return c.run(ctx, "join the group", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
+	// A start that fails restores what super_read_only was before it. A start that was refused
+	// leaves how it meant to agree, until a stop.
+	return c.run(ctx, "join the group", "STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = ON", setName(name), setSingleLeader(singleLeader), "SET GLOBAL group_replication_bootstrap_group = OFF", startGroupStatement)
 }
 
 // Boot starts the group anew under the name, with this server alone. The caller has made sure that no

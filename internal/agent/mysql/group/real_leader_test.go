@@ -25,7 +25,9 @@ func TestRealMemberAgreesAsTheGroup(t *testing.T) {
 				t.Fatalf("the group's report says a single leader: %t", got)
 			}
 			leave(t, third, members[:2])
-			if err := third.Group().Join(t.Context(), groupName, !single); err == nil {
+			err := third.Group().Join(t.Context(), groupName, !single)
+			t.Logf("refused: %v, %s", err, observe(t, third).State)
+			if err == nil {
 				await(t, third, "it is refused", func(o group.Observation) bool { return o.State == group.Offline })
 			}
 			rejoin(t, third, report(t, first).SingleLeader)
