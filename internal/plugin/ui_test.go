@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,15 +49,32 @@ func uiWith(t *testing.T, allowed func(kind, namespace string) bool, objects ...
 			}
 			return c.List(ctx, list, opts...)
 		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, is := obj.(*corev1.Secret); is {
+				t.Errorf("the Secret %s was read", key)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+			t.Errorf("%s was sent to be created", obj.GetName())
+			return errOnlyRead
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			t.Errorf("%s was sent as a patch", obj.GetName())
+			return errOnlyRead
+		},
 	}).Build()
 	return &uiOptions{session: &session{client: c, namespace: "shop"}}
 }
+
+var errOnlyRead = errors.New("the pages only read")
 
 // recommended is a cluster whose status has a recommendation of a newer operator.
 func recommended(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	c := clusterOfThree()
 	c.Status.Phase = "Ready"
+	c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Reason: "Drifted"})
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +91,7 @@ func everything(string, string) bool { return true }
 
 func TestFleetEntry(t *testing.T) {
 	e, err := newFleetEntry(postgresKind(), recommended(t))
-	if err != nil || e.Name != "orders" || e.Phase != "Ready" || e.Backups == nil || len(e.Recommendations) != 1 {
+	if err != nil || e.Name != "orders" || e.Phase != "Ready" || e.Synced != "Drifted" || e.Backups == nil || len(e.Recommendations) != 1 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }

@@ -276,9 +276,9 @@ func TestReportOfAnObservation(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			c.o.UUID, c.o.Executed = uuidOf(0), gtids("G:1-3")
+			c.o.UUID, c.o.Executed, c.o.SingleLeader = uuidOf(0), gtids("G:1-3"), true
 			got := c.o.NewReport(Report{Pod: "a-0", Group: simulatedGroup}, c.starting, persisted)
-			if got.Phase != c.want || got.Pod != "a-0" || got.UUID != uuidOf(0) || !got.Held().IsEqual(gtids("G:1-3")) || len(got.Persisted) != 2 {
+			if got.Phase != c.want || got.Pod != "a-0" || got.UUID != uuidOf(0) || !got.Held().IsEqual(gtids("G:1-3")) || len(got.Persisted) != 2 || !got.SingleLeader {
 				t.Errorf("%+v", got)
 			}
 		})
