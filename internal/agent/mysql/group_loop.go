@@ -275,12 +275,12 @@ func (g *groupLoop) begin(ctx context.Context, o group.Observation, message stri
 // joinPause is between two members that join at the same time.
 const joinPause = 400 * time.Millisecond
 
-// join has the primary let the server into the group, when it is its turn.
+// join has a member of the group let the server in, when it is its turn.
 func (g *groupLoop) join(ctx context.Context, p group.Plan) error {
 	if !clock.Sleep(ctx, time.Duration(p.Turn)*joinPause) {
 		return ctx.Err()
 	}
-	return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader, p.Seed)
+	return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader, p.Seeds...)
 }
 
 // claim records the claim to start the group, after it is reported: the others look after

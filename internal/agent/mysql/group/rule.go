@@ -116,8 +116,9 @@ type Plan struct {
 	ReplicationName string
 	// SingleLeader is how the group to join agrees: see Report.
 	SingleLeader bool
-	// Seed is the address of the primary, which lets the member into the group.
-	Seed string
+	// Seeds are the addresses of the members that may let this one into the group, the
+	// primary's first. One that is about to join itself never answers.
+	Seeds []string
 	// Turn is how many members are to join that come first. A server that lets two in at once
 	// keeps one waiting for five seconds or more.
 	Turn int
@@ -228,12 +229,23 @@ func (s Situation) planRecordedJoin(peer Report) Plan {
 				return Plan{Reason: p.Pod + " has not persisted yet that this member joins"}
 			}
 			return Plan{
-				Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: p.SingleLeader, Seed: primary.Address, Turn: s.countEarlier(),
+				Action: Join, Peer: peer.Pod, ReplicationName: peer.replicationName(), SingleLeader: p.SingleLeader, Seeds: listSeeds(peer.View, primary), Turn: s.countEarlier(),
 				Reason: "the group of " + peer.Pod + " serves",
 			}
 		}
 	}
 	return Plan{Reason: "the agent of the primary does not answer"}
+}
+
+// listSeeds are the addresses of the primary and of the other members that are online.
+func listSeeds(v View, primary Member) []string {
+	seeds := []string{primary.Address}
+	for _, m := range v.Members {
+		if m.State == Online && m.UUID != primary.UUID {
+			seeds = append(seeds, m.Address)
+		}
+	}
+	return seeds
 }
 
 // countEarlier counts the members in no group that come before this one.
