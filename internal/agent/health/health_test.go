@@ -48,10 +48,11 @@ func TestHealth(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.Follow(ctx, lock, func(context.Context) error { asked <- struct{}{}; return nil })
+		h.Follow(ctx, lock, func(context.Context) error { asked <- struct{}{}; return ErrUnanswered })
 	}()
 	<-asked
 	agenttest.WaitUntil(t, func() bool { serving, _ := h.Serving(); return serving })
+	agenttest.WaitUntil(t, func() bool { return strings.Contains(h.HungError().Error(), ErrUnanswered.Error()) })
 	stop()
 	<-ended
 }

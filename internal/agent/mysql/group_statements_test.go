@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
@@ -91,5 +92,18 @@ func TestStatementsThatStartAGroup(t *testing.T) {
 				t.Errorf("%q was said: %q", c.excluded, statements)
 			}
 		})
+	}
+}
+
+// A member whose turn has not come says nothing to the server.
+func TestMemberAwaitsItsTurn(t *testing.T) {
+	r := newTestRun(t, agentapi.ClusterConfig{})
+	var statements []string
+	r.db = sql.OpenDB(recorder{&sync.Mutex{}, &statements})
+	t.Cleanup(func() { _ = r.db.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := newGroupLoop(r).join(ctx, group.Plan{Turn: 1}); err == nil || len(statements) > 0 {
+		t.Errorf("%v, %q", err, statements)
 	}
 }
