@@ -78,14 +78,6 @@ func (h *Health) Serving() (serving bool, message string) {
 	}
 }
 
-// AttemptLimit is how long the next attempt may take: longer while the database has not
-// answered for long, for it may be slow only.
-func (h *Health) AttemptLimit() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.answers.connectLimit()
-}
-
 // recordSymptom records what was wrong at an attempt; nil where nothing was.
 func (h *Health) recordSymptom(err error) {
 	h.mu.Lock()

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-db/holdfast/internal/agent/clock"
 	"github.com/holdfast-db/holdfast/internal/agent/health"
+	"github.com/holdfast-db/holdfast/internal/agent/mysql/group"
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
@@ -56,21 +58,42 @@ func TestServerThatDoesNotAnswerOfItsGroup(t *testing.T) {
 		name   string
 		server driver.Connector
 		under  chan error
+		since  time.Duration
 		silent bool
 	}{
-		{"says nothing", mute{}, nil, true},
-		{"says nothing while it joins", mute{}, make(chan error), false},
-		{"says nothing again", mute{}, nil, true},
-		{"refuses", recorder{&sync.Mutex{}, new([]string)}, nil, false},
+		{"says nothing", mute{}, nil, 0, true},
+		{"says nothing while it joins", mute{}, make(chan error), beginLimit - time.Second, false},
+		{"says nothing while it joins for too long", mute{}, make(chan error), beginLimit, true},
+		{"refuses", recorder{&sync.Mutex{}, new([]string)}, nil, 0, false},
 	} {
-		r.db = sql.OpenDB(c.server)
-		g.under = c.under
+		r.observing = sql.OpenDB(c.server)
+		g.under, g.begun = c.under, clock.Boottime()-c.since
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		g.step(ctx)
 		cancel()
 		if err := r.connectAnew(t.Context()); errors.Is(err, health.ErrUnanswered) != c.silent || err != nil && !c.silent {
 			t.Errorf("a server that %s: %v", c.name, err)
 		}
-		_ = r.db.Close()
+		_ = r.observing.Close()
+	}
+}
+
+// A server that answered late may take longer, until it answers soon again.
+func TestSlowServerIsGivenTime(t *testing.T) {
+	g := newGroupLoop(newTestRun(t, agentapi.ClusterConfig{}))
+	for _, c := range []struct {
+		took time.Duration
+		err  error
+		want time.Duration
+	}{
+		{time.Millisecond, nil, group.ObserveLimit},
+		{group.ObserveLimit, context.DeadlineExceeded, health.PatientTime},
+		{2 * group.ObserveLimit, nil, health.PatientTime},
+		{time.Millisecond, errors.New("refused"), health.PatientTime},
+		{time.Millisecond, nil, group.ObserveLimit},
+	} {
+		if g.setPatience(c.took, c.err); g.observeLimit != c.want {
+			t.Errorf("after %s, %v: %s", c.took, c.err, g.observeLimit)
+		}
 	}
 }
