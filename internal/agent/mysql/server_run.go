@@ -142,7 +142,7 @@ func (r *serverRun) lookAfter(ctx context.Context, running *sync.WaitGroup) {
 }
 
 // connectAnew tries a new connection, and fails also while the server accepts one and does not
-// say where it stands in its group: then nobody knows whether it leads. Before the server has
+// say where it stands in its group: then it is not known whether it leads. Before the server has
 // answered once it may be silent for as long as it recovers.
 func (r *serverRun) connectAnew(ctx context.Context) error {
 	if !r.member.isUp() {

@@ -47,7 +47,7 @@ func full(t *testing.T, socket string) {
 }
 
 // A server that accepts connections, and does not say where it stands in its group, counts
-// as one that does not answer: nobody knows whether it leads. A refusal is an answer, and one that
+// as one that does not answer: it is not known whether it leads. A refusal is an answer, and one that
 // joins its group may be slow.
 func TestServerThatDoesNotAnswerOfItsGroup(t *testing.T) {
 	r := newTestRun(t, agentapi.ClusterConfig{})
