@@ -61,13 +61,13 @@ shape: ## print the length of functions and files and the size of types and dire
 lint: ## golangci-lint with the import direction (minutes when its cache is cold)
 	$(call say,linting)
 	@$(TOOL) golangci-lint run --allow-parallel-runners ./...
-	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool -c ../.golangci.yml ./...
+	@cd test && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags e2e,soak,apiserver,promtool,browser -c ../.golangci.yml ./...
 	@cd test/argocd && $(TOOL) golangci-lint run --allow-parallel-runners --build-tags apiserver -c ../../.golangci.yml ./...
 
 unit: ## tests that need nothing but Go
 	$(call say,unit tests)
 	@go test -timeout 30m ./...
-	@cd test && go test -timeout 30m ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
+	@cd test && go test -timeout 30m ./docs/... ./faultplan/... ./gitops/... ./helm/... ./kustomization/... ./netns/... ./olm/... ./podprocess/... ./recording/... ./release/... ./shape/... ./toyengine/... ./waltail/... ./writehistory/...
 	@cd test/cluster && go test ./...
 
 api-test: $(CLUSTER) ## tests against a real API server (builds Kubernetes once: about five minutes)
@@ -129,6 +129,18 @@ release: $(CLUSTER) ## dist/: every file to publish of VERSION=v0.1.0; RELEASE_I
 alerts-test: ## fire and silence each alert in promtool (minutes when it is not built yet)
 	$(call say,alerts in promtool)
 	@cd test && go test -count=1 -timeout 30m -tags promtool -run Promtool ./gitops/
+
+site/node_modules/.package-lock.json: site/package-lock.json
+	@cd site && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+site: site/node_modules/.package-lock.json ## dist/site, the pages of docs as a static site (needs npm); SITE_BASE=/path/ SITE_REPOSITORY=https://…
+	$(call say,building dist/site)
+	@cd site && npx vitepress build
+
+site-test: site ## the site in Debian's Chromium: links, search, themes, accessibility (two minutes; needs root if Chromium is to be installed)
+	$(call say,the site in Chromium)
+	@test -x /usr/bin/chromium || { apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; }
+	@cd test && go test -tags browser -count=1 -timeout 15m ./site/
 
 release-test: ## build a release for every platform twice and compare the runs (half an hour when nothing is cached)
 	@cd test && go test -tags release -count=1 -timeout 90m ./release/
@@ -193,6 +205,11 @@ builds: $(CLUSTER) ## what the local cluster is made of, without starting it
 demo: $(CLUSTER) ## create an example cluster, change an owned object and show how it is reverted
 	@CLUSTER=$(CLUSTER) STATE=$(STATE) MAKE=$(MAKE) test/demo/demo.sh
 
+recording: ## docs/images/drift.svg, from a drift in the cluster that make demo started
+	@mkdir -p dist docs/images
+	@cd test && go run ./recording record -title 'A drift is reverted' -out $(CURDIR)/dist/drift.cast -- env KUBECTL=$(KUBECTL) demo/drift.sh
+	@cd test && go run ./recording render -in $(CURDIR)/dist/drift.cast -out $(CURDIR)/docs/images/drift.svg
+
 bin/cluster: $(CLUSTER)
 
-.PHONY: alerts-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
+.PHONY: recording site site-test alerts-test help build plugin generate check-generated shape lint unit api-test etcd-test postgres-test mysql-test argocd-test cluster cluster-down flux etcd-images mysql-images s3-image deploy image release release-test undeploy e2e soak chaos bench test checks program-test builds demo
