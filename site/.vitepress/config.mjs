@@ -4,7 +4,7 @@
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitepress'
-import { githubSlug, linksOfTheTree, mermaidFences } from './markdown.mjs'
+import { githubSlug, linksOfTheTree, mermaidFences, plainFences } from './markdown.mjs'
 import { sidebar } from './sidebar.mjs'
 
 const docs = fileURLToPath(new URL('../../docs', import.meta.url))
@@ -28,6 +28,7 @@ export default defineConfig({
     config(md) {
       md.use(linksOfTheTree, { docs, repository })
       md.use(mermaidFences)
+      md.use(plainFences, ['promql'])
     },
   },
   themeConfig: {

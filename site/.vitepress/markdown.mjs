@@ -53,3 +53,12 @@ export function mermaidFences(md) {
       ? `<Diagram source="${encodeURIComponent(tokens[i].content)}"/>\n`
       : fence(tokens, i, ...rest)
 }
+
+// plainFences renders fenced blocks of languages that the highlighter does not know as text.
+export function plainFences(md, languages) {
+  md.core.ruler.push('plain_fences', ({ tokens }) => {
+    for (const token of tokens) {
+      if (token.type === 'fence' && languages.includes(token.info)) token.info = 'txt'
+    }
+  })
+}

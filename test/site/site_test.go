@@ -3,6 +3,7 @@
 package site
 
 import (
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdfast-db/holdfast/test/chromium"
 )
 
 // built is what make site wrote.
@@ -36,6 +39,20 @@ func serve(t *testing.T) (address string, pages []string) {
 	server := httptest.NewServer(http.FileServer(http.Dir(built)))
 	t.Cleanup(server.Close)
 	return server.URL, pages
+}
+
+// tab is a tab of Chromium that shows the site.
+type tab struct{ *chromium.Tab }
+
+func openTab(t *testing.T) tab {
+	t.Helper()
+	return tab{chromium.Open(t)}
+}
+
+// open goes to a page, and waits until its script has taken it over and drawn its diagrams.
+func (b tab) open(address string) {
+	b.Run(chromedp.Navigate(address), chromedp.Poll(
+		`document.readyState === "complete" && document.querySelector("#app")?.__vue_app__ && !document.querySelector(".diagram pre")`, nil))
 }
 
 // Every page of docs is a page of the site.
@@ -74,18 +91,18 @@ func TestSitePages(t *testing.T) {
 	b := openTab(t)
 	found := map[string]links{}
 	for _, page := range pages {
-		b.run(chromedp.EmulateViewport(1200, 900))
+		b.Run(chromedp.EmulateViewport(1200, 900))
 		b.open(address + page)
 		var here links
-		b.evaluate(readLinks, &here)
+		b.Evaluate(readLinks, &here)
 		found[page] = here
-		b.run(chromedp.EmulateViewport(390, 800))
-		if !b.holds(`document.documentElement.scrollWidth <= 390`) {
+		b.Run(chromedp.EmulateViewport(390, 800))
+		if !b.Holds(`document.documentElement.scrollWidth <= 390`) {
 			var wide string
-			b.evaluate(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > 391).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`, &wide)
+			b.Evaluate(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > 391).slice(0, 3).map((e) => e.outerHTML.slice(0, 120)).join("\n")`, &wide)
 			t.Errorf("%s is wider than a phone: %s", page, wide)
 		}
-		for _, problem := range b.takeProblems() {
+		for _, problem := range b.TakeProblems() {
 			t.Errorf("%s: %s", page, problem)
 		}
 	}
@@ -142,15 +159,47 @@ func checkLink(address, href string, pages map[string]links) string {
 func TestSiteSearch(t *testing.T) {
 	address, _ := serve(t)
 	b := openTab(t)
-	b.run(chromedp.EmulateViewport(1200, 900))
+	b.Run(chromedp.EmulateViewport(1200, 900))
 	b.open(address + "/")
-	b.run(chromedp.Click(".VPNavBarSearchButton, .DocSearch-Button", chromedp.ByQuery))
-	b.waitUntil(`document.querySelector(".VPLocalSearchBox input")`)
-	b.run(chromedp.SendKeys(".VPLocalSearchBox input", "pg_verifybackup", chromedp.ByQuery))
-	b.waitUntil(`document.querySelector(".VPLocalSearchBox .result mark")`)
-	b.run(chromedp.SendKeys(".VPLocalSearchBox input", kb.Enter, chromedp.ByQuery))
-	b.waitUntil(`location.pathname !== "/" && document.querySelector("main").innerText.includes("pg_verifybackup")`)
-	for _, problem := range b.takeProblems() {
+	b.Run(chromedp.Click(".VPNavBarSearchButton, .DocSearch-Button", chromedp.ByQuery))
+	b.WaitUntil(`document.querySelector(".VPLocalSearchBox input")`)
+	b.Run(chromedp.SendKeys(".VPLocalSearchBox input", "pg_verifybackup", chromedp.ByQuery))
+	b.WaitUntil(`document.querySelector(".VPLocalSearchBox .result mark")`)
+	b.Run(chromedp.SendKeys(".VPLocalSearchBox input", kb.Enter, chromedp.ByQuery))
+	b.WaitUntil(`location.pathname !== "/" && document.querySelector("main").innerText.includes("pg_verifybackup")`)
+	for _, problem := range b.TakeProblems() {
+		t.Error(problem)
+	}
+}
+
+// Content, search, theme and navigation are reached without a mouse.
+func TestSiteKeyboard(t *testing.T) {
+	address, _ := serve(t)
+	b := openTab(t)
+	b.Run(chromedp.EmulateViewport(1400, 900))
+	b.open(address + "/guides/restore.html")
+	b.TabTo("Skip to content")
+	b.Run(chromedp.KeyEvent(kb.Enter))
+	b.WaitUntil(`document.activeElement.id === "VPContent"`)
+
+	b.Run(chromedp.KeyEvent("/"))
+	b.WaitUntil(`document.activeElement.matches(".VPLocalSearchBox input")`)
+	b.Run(chromedp.KeyEvent("max_connections"))
+	b.WaitUntil(`document.querySelector(".VPLocalSearchBox .result mark")`)
+	b.Run(chromedp.KeyEvent(kb.Enter))
+	b.WaitUntil(`!location.pathname.endsWith("/guides/restore.html") && document.querySelector("main").innerText.includes("max_connections")`)
+
+	b.open(address + "/")
+	b.TabUntil(`document.activeElement.matches(".VPSwitchAppearance")`)
+	const dark = `document.documentElement.classList.contains("dark")`
+	was := b.Holds(dark)
+	b.Run(chromedp.KeyEvent(kb.Enter))
+	b.WaitUntil(fmt.Sprintf(`%s !== %t`, dark, was))
+
+	b.TabTo("Run etcd")
+	b.Run(chromedp.KeyEvent(kb.Enter))
+	b.WaitUntil(`location.pathname === "/guides/etcd.html" && document.querySelector("main h1").innerText.includes("Run etcd")`)
+	for _, problem := range b.TakeProblems() {
 		t.Error(problem)
 	}
 }
@@ -159,21 +208,21 @@ func TestSiteSearch(t *testing.T) {
 func TestSiteTheme(t *testing.T) {
 	address, _ := serve(t)
 	b := openTab(t)
-	b.run(chromedp.EmulateViewport(1400, 900))
+	b.Run(chromedp.EmulateViewport(1400, 900))
 	const dark = `document.documentElement.classList.contains("dark")`
 	for scheme, want := range map[string]bool{"dark": true, "light": false} {
-		b.useMedia("", map[string]string{"prefers-color-scheme": scheme})
+		b.UseMedia("", map[string]string{"prefers-color-scheme": scheme})
 		b.open(address + "/")
-		if b.holds(dark) != want {
+		if b.Holds(dark) != want {
 			t.Errorf("with a %s system, the page is dark: %t", scheme, !want)
 		}
 	}
-	b.useMedia("", map[string]string{"prefers-color-scheme": "light"})
+	b.UseMedia("", map[string]string{"prefers-color-scheme": "light"})
 	b.open(address + "/")
-	b.run(chromedp.Click(".VPNavBarAppearance .VPSwitchAppearance", chromedp.ByQuery))
-	b.waitUntil(dark)
+	b.Run(chromedp.Click(".VPNavBarAppearance .VPSwitchAppearance", chromedp.ByQuery))
+	b.WaitUntil(dark)
 	b.open(address + "/architecture.html")
-	if !b.holds(dark) {
+	if !b.Holds(dark) {
 		t.Error("the chosen theme is not kept")
 	}
 }
@@ -182,36 +231,37 @@ func TestSiteTheme(t *testing.T) {
 func TestSiteMedia(t *testing.T) {
 	address, _ := serve(t)
 	b := openTab(t)
-	b.run(chromedp.EmulateViewport(1200, 900))
+	b.Run(chromedp.EmulateViewport(1200, 900))
 	const moves = `[...document.querySelectorAll("*")].some((e) => parseFloat(getComputedStyle(e).transitionDuration) > 0)`
 	b.open(address + "/guides/restore.html")
-	if !b.holds(moves) {
+	if !b.Holds(moves) {
 		t.Error("nothing moves, so that the test shows nothing")
 	}
-	b.useMedia("", map[string]string{"prefers-reduced-motion": "reduce"})
-	if b.holds(moves) {
+	b.UseMedia("", map[string]string{"prefers-reduced-motion": "reduce"})
+	if b.Holds(moves) {
 		t.Error("elements move although the reader prefers reduced motion")
 	}
-	b.useMedia("print", nil)
-	if b.holds(`[...document.querySelectorAll(".VPNav, .VPSidebar, .aside, button.copy")].some((e) => e.offsetParent !== null)`) {
+	b.UseMedia("print", nil)
+	if b.Holds(`[...document.querySelectorAll(".VPNav, .VPSidebar, .aside, button.copy")].some((e) => e.offsetParent !== null)`) {
 		t.Error("navigation is printed")
 	}
-	if !b.holds(`document.querySelector("main h1").offsetParent !== null`) {
+	if !b.Holds(`document.querySelector("main h1").offsetParent !== null`) {
 		t.Error("the page's text is not printed")
 	}
 }
 
-// axe-core finds nothing on each sort of page, in both themes, and on a phone.
+// axe-core finds nothing on any page in either theme, nor on each sort of page on a phone.
 func TestSiteAccessibility(t *testing.T) {
-	address, _ := serve(t)
+	address, pages := serve(t)
+	sorts := []string{"/index.html", "/guides/restore.html", "/guides/flux.html", "/reference/api.html", "/reference/conditions.html", "/architecture.html", "/404.html"}
 	b := openTab(t)
 	for _, scheme := range []string{"light", "dark"} {
-		b.useMedia("", map[string]string{"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"})
-		for _, width := range []int64{1200, 390} {
-			b.run(chromedp.EmulateViewport(width, 900))
-			for _, page := range []string{"/", "/guides/restore.html", "/guides/flux.html", "/reference/api.html", "/reference/conditions.html", "/architecture.html", "/404.html"} {
+		b.UseMedia("", map[string]string{"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"})
+		for width, checked := range map[int64][]string{1200: pages, 390: sorts} {
+			b.Run(chromedp.EmulateViewport(width, 900))
+			for _, page := range checked {
 				b.open(address + page)
-				b.checkAccessibility(scheme + " " + page)
+				b.CheckAccessibility(fmt.Sprintf("%s, %s, %d wide", page, scheme, width))
 			}
 		}
 	}
