@@ -5,8 +5,14 @@ set -euo pipefail
 : "${KUBECTL:?}" "${KUBECONFIG:?}"
 k() { "$KUBECTL" -n demo "$@"; }
 show() {
-  printf '\n\033[1m$ kubectl'
-  printf " %q" "$@"
+  local word
+  printf '\n\033[1m$ kubectl -n demo'
+  for word in "$@"; do
+    case $word in
+      *[!A-Za-z0-9_./=-]*) printf " '%s'" "$word" ;;
+      *) printf ' %s' "$word" ;;
+    esac
+  done
   printf '\033[0m\n'
   k "$@"
 }
