@@ -94,6 +94,11 @@ type CommonSpec struct {
 	// +kubebuilder:default={}
 	Network NetworkSpec `json:"network,omitzero"`
 
+	// Tuning says what becomes of advice about settings. Default: it is reported in
+	// status.recommendations.
+	// +optional
+	Tuning TuningSpec `json:"tuning,omitzero"`
+
 	// Scheduling says where members run.
 	SchedulingSpec `json:",inline"`
 }
