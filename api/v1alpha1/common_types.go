@@ -94,8 +94,8 @@ type CommonSpec struct {
 	// +kubebuilder:default={}
 	Network NetworkSpec `json:"network,omitzero"`
 
-	// Tuning says what becomes of advice about settings. Default: it is reported in
-	// status.recommendations.
+	// Tuning says whether settings are recommended by what the members measured.
+	// Default: they are, in status.recommendations.
 	// +optional
 	Tuning TuningSpec `json:"tuning,omitzero"`
 

@@ -5,22 +5,23 @@ import "time"
 // TuningPath answers Tuning over mutual TLS, as StatusPath does.
 const TuningPath = "/tuning"
 
-// Tuning is what a member has measured of its database while it led, for advice about
-// settings. It holds numbers under the names below, and no text of a client.
+// Tuning is what a member has measured of its database while it led, for recommendations
+// about settings. It holds numbers under the names below, and no text of a client.
 type Tuning struct {
 	Pod    string `json:"pod"`
 	PodUID string `json:"podUID"`
 	// Revision is Status.TuningRevision that this answer belongs to, or a newer one.
 	Revision string `json:"revision,omitempty"`
-	// Slots of the last day, the oldest first. A slot ends with the hour, and when a
-	// setting changes.
+	// Slots of the last day, the oldest first. A slot ends when a setting changes.
 	Slots []TuningSlot `json:"slots"`
 }
 
-// TuningSlot is what was measured in an hour, or in a part of one, with the same settings.
+// TuningSlot is what was measured with the same settings.
 type TuningSlot struct {
-	// Start of the measurement, and Seconds that it covers.
+	// Start and End of the measurement, and Seconds that it covers: the member may have
+	// led for only a part of that time.
 	Start   time.Time `json:"start"`
+	End     time.Time `json:"end"`
 	Seconds float64   `json:"seconds"`
 	// Sums are how far counters went, and Peaks the largest values of levels.
 	Sums  map[string]float64 `json:"sums,omitempty"`
@@ -29,21 +30,13 @@ type TuningSlot struct {
 	Settings map[string]float64 `json:"settings,omitempty"`
 }
 
-// Names in TuningSlot.Sums that every engine may have.
-const (
-	// TuningSamples counts the measurements.
-	TuningSamples = "samples"
-	// TuningWork is what the database did: transactions.
-	TuningWork = "work"
-	// TuningCost is the time that statements took for it, in milliseconds.
-	TuningCost = "cost_ms"
-)
+// TuningSamples in TuningSlot.Sums counts the measurements, of every engine.
+const TuningSamples = "samples"
 
-// Names of what only some engines measure.
+// Names in TuningSlot.Sums and Peaks of what only some engines measure.
 const (
 	TuningBlocksRead           = "blocks_read"
 	TuningBlocksHit            = "blocks_hit"
-	TuningReadTime             = "read_ms"
 	TuningTempFiles            = "temp_files"
 	TuningTempBytes            = "temp_bytes"
 	TuningCheckpointsRequested = "checkpoints_requested"
@@ -59,15 +52,8 @@ const (
 )
 
 const (
-	// Reads of pages, those that went to the volume, and the samples in which the redo log
-	// was filled to TuningFull of its capacity.
+	// Reads of pages, those that went to the volume, and what was written to the redo log.
 	TuningPageRequests = "page_requests"
 	TuningPageReads    = "page_reads"
-	TuningRedoFull     = "redo_full"
+	TuningRedoBytes    = "redo_bytes"
 )
-
-// TuningQuotaFull counts the samples in which the data in use had TuningFull of the quota.
-const TuningQuotaFull = "quota_full"
-
-// TuningFull is the share of a log's capacity, or of a quota, from which it counts as full.
-const TuningFull = 0.7

@@ -146,7 +146,7 @@ func TestTuningOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tuning Tuning
-	if err := json.Unmarshal(recorded, &tuning); err != nil || len(tuning.Slots) != 1 || tuning.Slots[0].Sums[TuningWork] != 12000 {
+	if err := json.Unmarshal(recorded, &tuning); err != nil || len(tuning.Slots) != 1 || tuning.Slots[0].Sums[TuningTempBytes] != 1<<20 {
 		t.Fatalf("%v: %+v", err, tuning)
 	}
 	written, err := json.Marshal(tuning)

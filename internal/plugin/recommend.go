@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/holdfast-db/holdfast/api/v1alpha1"
 )
-
-// States of a recommendation that a person may still commit.
-var committable = map[string]bool{"Open": true, "Trial": true, "Applied": true}
 
 type recommendOptions struct {
 	*session
@@ -32,9 +28,9 @@ func recommendCommand(s *session) *cobra.Command {
 		Long: `Show what the operator recommends about the settings of a cluster, with what the
 members measured. It changes nothing.
 
-With -o patch it writes a patch for Kustomize that declares the most urgent
-setting, or every one with --all. Commit it beside the cluster, and list it
-under patches in kustomization.yaml. One setting at a time shows what helped.`,
+With -o patch it writes a patch that declares the most urgent setting, or every
+one with --all. Commit it beside the cluster, and list it under patches in
+kustomization.yaml. One setting at a time shows what helped.`,
 		Args: exactlyOne,
 		RunE: o.runRecommend,
 	}
@@ -76,7 +72,7 @@ func writeRecommendations(out io.Writer, c v1alpha1.Cluster) error {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if _, err := fmt.Fprintln(table, "FIELD\tSTATE\tCURRENT\tVALUE\tTAKES\tEVIDENCE"); err != nil {
+	if _, err := fmt.Fprintln(table, "FIELD\tCURRENT\tVALUE\tTAKES\tEVIDENCE"); err != nil {
 		return err
 	}
 	for _, r := range list {
@@ -84,7 +80,7 @@ func writeRecommendations(out io.Writer, c v1alpha1.Cluster) error {
 		if r.Restart {
 			takes = "restart"
 		}
-		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Field, r.State, cmp.Or(r.Current, "-"), cmp.Or(r.Value, "-"), takes, r.Evidence); err != nil {
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.Field, r.Current, r.Value, takes, r.Evidence); err != nil {
 			return err
 		}
 	}
@@ -97,11 +93,11 @@ func writePatch(out io.Writer, declaring client.Object, c v1alpha1.Cluster, tool
 	spec := map[string]any{}
 	var lines []string
 	for _, r := range c.CommonStatus().Recommendations {
-		if !committable[r.State] || r.Value == "" || len(spec) > 0 && !all {
-			continue
+		if len(spec) > 0 && !all {
+			break
 		}
 		setField(spec, strings.TrimPrefix(r.Field, "spec."), r.Value)
-		lines = append(lines, fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, cmp.Or(r.Current, "not known"), r.Evidence))
+		lines = append(lines, fmt.Sprintf("# %s: %s, now %s: %s", r.Field, r.Value, r.Current, r.Evidence))
 	}
 	if len(spec) == 0 {
 		return fmt.Errorf("nothing is recommended for %s: there is no patch", nameOf(c))

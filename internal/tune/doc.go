@@ -1,9 +1,7 @@
-// Package tune knows which database settings to change, and when: it derives advice from
-// what members measured, and tries one change at a time. It is pure: time is an argument,
-// and all that it must remember is in a State, which its caller persists before a value
-// takes effect.
+// Package tune knows which database settings to change: it derives recommendations from
+// what members measured. It is pure: time is an argument, and what it must remember stands
+// in the recommendations that were recorded before.
 //
-// It never goes over what the spec declares, never touches a setting that durability rests
-// on, never changes a setting by more than a factor of two at a time, and keeps what
-// memory settings can take together under MemoryShare of the limit.
+// It never recommends a setting that durability rests on, never more than twice the current
+// value, and keeps what memory settings can take together under MemoryShare of the limit.
 package tune

@@ -3,99 +3,93 @@ package tune
 import (
 	"slices"
 	"time"
-)
 
-// States of a Recommendation.
-const (
-	// Open: a person may commit it.
-	Open = "Open"
-	// Trial: it is in force, and observed.
-	Trial = "Trial"
-	// Applied: it is in force, and has shown its use.
-	Applied = "Applied"
-	// RolledBack: it was in force, and was taken back.
-	RolledBack = "RolledBack"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
 )
 
 // Recommendation is a value that a setting should have.
 type Recommendation struct {
 	// Name of the setting, and Field of the spec that declares it.
 	Name, Field string
-	// Current is what is in force, or was, and Value what should be.
+	// Current is what is in force, and Value what should be.
 	Current, Value string
 	// Evidence says what speaks for it.
 	Evidence string
 	// Restart says that the members restart for it.
 	Restart bool
-	State   string
-	// Since is when it came into its state.
+	// Since is when it was first given.
 	Since time.Time
 }
 
-// evidenceAge is how long advice stays after the evidence for it was last seen to begin.
-const evidenceAge = 24 * time.Hour
+// leastStay is how long a recommendation stays without evidence, from when it was given: a
+// load that comes and goes does not have it written and removed again and again.
+const leastStay = 24 * time.Hour
 
-// Recommendations are what the evidence speaks for, the most urgent first. Those that
-// were given before stay as they were, in words too, while they hold; those for which there
-// is no evidence any more stay for a day.
-func Recommendations(s Spec, e Evidence, was []Recommendation, quarantine map[string]time.Time, now time.Time) []Recommendation {
-	if s.Mode == Off {
+// Recommend returns what the members' measurements speak for, the most urgent first. Those
+// that were given before stay as they were, in words too, while they hold. They go at once
+// when the setting has another value.
+func Recommend(s Spec, slots []agentapi.TuningSlot, was []Recommendation, now time.Time) []Recommendation {
+	if s.Off {
 		return nil
 	}
+	slots = listFresh(slots, now)
 	var list []Recommendation
-	settings := e.current()
 	for _, r := range rules(s.Engine) {
-		if slices.Contains(s.Exclude, r.name) || now.Before(quarantine[r.name]) {
-			continue
+		before := findRecommendation(was, r.name)
+		if before != nil && s.Declared[r.name] == before.Value {
+			before = nil // it was followed
 		}
-		before := findRecommendation(was, r.name, Open)
-		if settings == nil {
-			// No member has measured anything yet, as after a restart of the operator.
-			if before != nil && s.Declared[r.name] != before.Value {
-				list = append(list, *before)
-			}
-			continue
+		next := before // where no member has measured yet, as after a start of the operator
+		switch {
+		case slices.Contains(s.Exclude, r.name):
+			next = nil
+		case len(slots) > 0:
+			next = r.recommend(s, observeSetting(slots, r.name), before, now)
 		}
-		if next := r.recommend(s, e, before, now); next != nil {
+		if next != nil {
 			list = append(list, *next)
 		}
 	}
 	return list
 }
 
-func (r rule) recommend(s Spec, e Evidence, before *Recommendation, now time.Time) *Recommendation {
-	o := e.observeSetting(r.name)
-	current, known := o.settings[r.name]
-	if !known || current <= 0 {
+func (r rule) recommend(s Spec, o observed, before *Recommendation, now time.Time) *Recommendation {
+	current := o.settings[r.name]
+	if current <= 0 {
 		return nil
 	}
-	if before != nil && (before.Current != r.format(current) || s.Declared[r.name] == before.Value) {
-		before = nil // it was followed, or the setting is another one
+	if before != nil && before.Current != r.format(current) {
+		before = nil // the setting is another one
 	}
-	value, evidence := r.propose(s, o), ""
+	value := r.propose(s, o)
 	if value == 0 {
 		return nil
 	}
+	evidence := ""
 	if o.seconds >= leastObserved {
 		evidence = r.judge(o, current)
 	}
-	if before != nil {
-		if was, is := r.parse(before.Value); is && was <= value && (evidence != "" || now.Sub(before.Since) < evidenceAge) {
-			return before
-		}
+	if before != nil && r.holds(*before, value, evidence != "" || o.seconds < leastObserved, now) {
+		return before
 	}
 	if evidence == "" {
 		return nil
 	}
 	return &Recommendation{
 		Name: r.name, Field: r.field, Current: r.format(current), Value: r.format(value), Evidence: evidence,
-		Restart: r.restart, State: Open, Since: now.UTC().Truncate(time.Second),
+		Restart: r.restart, Since: now.UTC().Truncate(time.Second),
 	}
 }
 
-func findRecommendation(list []Recommendation, name, state string) *Recommendation {
+// holds says whether what was recommended still is, where as much as value could be.
+func (r rule) holds(before Recommendation, value float64, supported bool, now time.Time) bool {
+	was, known := r.parse(before.Value)
+	return known && was <= value && (supported || now.Sub(before.Since) < leastStay)
+}
+
+func findRecommendation(list []Recommendation, name string) *Recommendation {
 	for i := range list {
-		if list[i].Name == name && list[i].State == state {
+		if list[i].Name == name {
 			return &list[i]
 		}
 	}

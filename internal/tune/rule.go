@@ -15,21 +15,21 @@ const (
 	gibibyte = 1 << 30
 )
 
-// rule knows one setting: by what evidence it is raised, how far, and by what one sees
-// whether that helps.
+// rule knows one setting: by what evidence it is raised, and how far.
 type rule struct {
 	name string
 	// field of the spec that declares it.
 	field string
-	// unit that values are a multiple of; format writes one.
-	unit   float64
-	format func(float64) string
+	// unit that values are a multiple of. It is less where the current value is less, or
+	// where the setting of this name says so.
+	unit     float64
+	unitFrom string
+	// units are the suffixes of sizes, from kibibytes on; nil for a plain number.
+	units []string
 	// restart says that the members restart for it.
 	restart bool
 	// memory says that it counts for the envelope.
 	memory bool
-	// symptom is the sum that the change is to lessen.
-	symptom string
 	// most is the largest value; 0 where none may be advised.
 	most func(s Spec) float64
 	// judge says what speaks for a larger value; empty for nothing.
@@ -59,7 +59,7 @@ func findRule(e Engine, name string) *rule {
 	return nil
 }
 
-// Names are the settings that are tuned, of an engine.
+// Names are the settings that may be recommended, of an engine.
 func Names(e Engine) []string {
 	var names []string
 	for _, r := range rules(e) {
@@ -68,7 +68,8 @@ func Names(e Engine) []string {
 	return names
 }
 
-// Field is the field of the spec that declares a setting; empty of one that is not tuned.
+// Field is the field of the spec that declares a setting; empty of one that is never
+// recommended.
 func Field(e Engine, name string) string {
 	if r := findRule(e, name); r != nil {
 		return r.field
@@ -87,7 +88,7 @@ func memoryUse(e Engine, settings, peaks map[string]float64) float64 {
 		// What the server takes beside its buffer pool, and each connection.
 		return settings["innodb_buffer_pool_size"] + 640*mebibyte + connections*4*mebibyte
 	}
-	return settings["quota-backend-bytes"]
+	return settings["quota"]
 }
 
 // propose is the value to change to; 0 for none. It is at most twice the current one, and
@@ -101,7 +102,11 @@ func (r rule) propose(s Spec, o observed) float64 {
 		}
 		value = min(value, r.fitMemory(s, o, value))
 	}
-	value = math.Floor(value/r.unit+1e-9) * r.unit
+	unit := min(r.unit, now)
+	if from := o.settings[r.unitFrom]; from > 0 {
+		unit = from
+	}
+	value = math.Floor(value/unit+1e-9) * unit
 	if value < now*leastStep {
 		return 0
 	}
@@ -125,29 +130,40 @@ func (r rule) fitMemory(s Spec, o observed, wanted float64) float64 {
 	return (most - none) / each
 }
 
+// Suffixes of sizes, from kibibytes on.
+var (
+	postgresUnits = []string{"kB", "MB", "GB"}
+	mysqlUnits    = []string{"K", "M", "G"}
+	quantityUnits = []string{"Ki", "Mi", "Gi"}
+)
+
+// format writes a value as the spec declares it: a size in the largest unit that divides
+// it, any other number with two decimals at most.
+func (r rule) format(v float64) string {
+	if r.units == nil {
+		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
+	}
+	v = math.Floor(v / kibibyte)
+	unit := 0
+	for unit < len(r.units)-1 && v > 0 && math.Mod(v, kibibyte) == 0 {
+		v /= kibibyte
+		unit++
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64) + r.units[unit]
+}
+
 // parse reads a value as format writes it.
 func (r rule) parse(text string) (float64, bool) {
 	factor := 1.0
-	for suffix, f := range map[string]float64{"MB": mebibyte, "M": mebibyte, "Mi": mebibyte, "kB": kibibyte} {
+	for i, suffix := range r.units {
 		if number, found := strings.CutSuffix(text, suffix); found {
-			text, factor = number, f
+			text, factor = number, math.Pow(kibibyte, float64(i+1))
 			break
 		}
 	}
 	value, err := strconv.ParseFloat(text, 64)
 	return value * factor, err == nil && value > 0 && !math.IsInf(value, 0)
 }
-
-func megabytes(v float64) string {
-	return strconv.FormatFloat(math.Floor(v/mebibyte), 'f', -1, 64) + "MB"
-}
-func mysqlSize(v float64) string {
-	return strconv.FormatFloat(math.Floor(v/mebibyte), 'f', -1, 64) + "M"
-}
-func quantity(v float64) string {
-	return strconv.FormatFloat(math.Floor(v/mebibyte), 'f', -1, 64) + "Mi"
-}
-func number(v float64) string { return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64) }
 
 // describeBytes writes a number of bytes for people.
 func describeBytes(v float64) string {

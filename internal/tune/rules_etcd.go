@@ -9,9 +9,11 @@ import (
 // mostQuota is what etcd's documentation advises at most.
 const mostQuota = 8 * gibibyte
 
+// quotaFull is the share of the quota from which it counts as full.
+const quotaFull = 0.7
+
 var etcdRules = []rule{{
-	name: "quota-backend-bytes", field: "spec.quota", unit: mebibyte, format: quantity, restart: true,
-	symptom: agentapi.TuningQuotaFull,
+	name: "quota", field: "spec.quota", unit: mebibyte, units: quantityUnits, restart: true,
 	most: func(s Spec) float64 {
 		// A defragmentation writes the data once more beside the old copy. Data that is
 		// mapped counts against the limit of memory.
@@ -23,9 +25,9 @@ var etcdRules = []rule{{
 	},
 	judge: func(o observed, now float64) string {
 		used := o.peaks[agentapi.TuningDataSize]
-		if used < agentapi.TuningFull*now {
+		if used < quotaFull*now {
 			return ""
 		}
-		return fmt.Sprintf("%s of data are in use, %.0f %% of the quota of %s", describeBytes(used), 100*used/now, describeBytes(now))
+		return fmt.Sprintf("%s of data were in use, %.0f %% of the quota of %s", describeBytes(used), 100*used/now, describeBytes(now))
 	},
 }}

@@ -8,23 +8,30 @@ import (
 
 var mysqlRules = []rule{
 	{
-		name: "innodb_redo_log_capacity", field: "spec.parameters.innodb_redo_log_capacity", unit: mebibyte, format: mysqlSize,
-		symptom: agentapi.TuningRedoFull, most: shareOfVolume(0.1), judge: judgeRedo,
+		name: "innodb_redo_log_capacity", field: "spec.parameters.innodb_redo_log_capacity", unit: mebibyte, units: mysqlUnits,
+		most: shareOfVolume(0.1), judge: judgeRedo,
 	},
 	{
-		// MySQL rounds up to chunks of 128 MiB.
-		name: "innodb_buffer_pool_size", field: "spec.parameters.innodb_buffer_pool_size", unit: 128 * mebibyte, format: mysqlSize, memory: true,
-		symptom: agentapi.TuningPageReads, most: shareOfMemory(0.7), judge: judgePool,
+		// MySQL rounds up to chunks.
+		name: "innodb_buffer_pool_size", field: "spec.parameters.innodb_buffer_pool_size", units: mysqlUnits, memory: true,
+		unit: 128 * mebibyte, unitFrom: "innodb_buffer_pool_chunk_size",
+		most: shareOfMemory(0.7), judge: judgePool,
 	},
 }
 
-// judgeRedo looks for a redo log that is close to the point at which writes wait.
-func judgeRedo(o observed, _ float64) string {
-	full, samples := o.sums[agentapi.TuningRedoFull], o.sums[agentapi.TuningSamples]
-	if full < 3 || full < samples/10 {
+// leastTurnovers is how often in an hour the redo log is written over for it to be too
+// small: pages are then flushed within five minutes of their change.
+const leastTurnovers = 12
+
+// judgeRedo looks for a redo log that is written over again and again, so that pages are
+// flushed for its sake.
+func judgeRedo(o observed, now float64) string {
+	turnovers := o.sums[agentapi.TuningRedoBytes] / now
+	if turnovers < 2 || o.perHour(agentapi.TuningRedoBytes) < leastTurnovers*now {
 		return ""
 	}
-	return fmt.Sprintf("the redo log was filled to %.0f %% of its capacity, or more, in %.0f of %.0f samples in %s", 100*agentapi.TuningFull, full, samples, o.duration())
+	return fmt.Sprintf("the redo log of %s was written over %.1f times in %s, by %s",
+		describeBytes(now), turnovers, o.duration(), describeBytes(o.sums[agentapi.TuningRedoBytes]))
 }
 
 // judgePool looks for pages that are read again and again.

@@ -21,28 +21,24 @@ func atMost(value float64) func(Spec) float64 { return func(Spec) float64 { retu
 
 var postgresRules = []rule{
 	{
-		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, format: megabytes,
-		symptom: agentapi.TuningCheckpointsRequested, most: shareOfVolume(0.2), judge: judgeCheckpoints,
+		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits,
+		most: shareOfVolume(0.2), judge: judgeCheckpoints,
 	},
 	{
-		name: "work_mem", field: "spec.parameters.work_mem", unit: mebibyte, format: megabytes, memory: true,
-		symptom: agentapi.TuningTempBytes, most: shareOfMemory(1. / 16), judge: judgeSpills,
+		name: "work_mem", field: "spec.parameters.work_mem", unit: mebibyte, units: postgresUnits, memory: true,
+		most: shareOfMemory(1. / 16), judge: judgeSpills,
 	},
 	{
-		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, format: megabytes, memory: true, restart: true,
-		symptom: agentapi.TuningBlocksRead, most: shareOfMemory(0.4), judge: judgeBuffers,
+		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, units: postgresUnits, memory: true, restart: true,
+		most: shareOfMemory(0.4), judge: judgeBuffers,
 	},
 	{
-		name: "maintenance_work_mem", field: "spec.parameters.maintenance_work_mem", unit: mebibyte, format: megabytes, memory: true,
-		symptom: agentapi.TuningVacuumPasses, most: shareOfMemory(1. / 8), judge: judgeVacuumPasses,
+		name: "maintenance_work_mem", field: "spec.parameters.maintenance_work_mem", unit: mebibyte, units: postgresUnits, memory: true,
+		most: shareOfMemory(1. / 8), judge: judgeVacuumPasses,
 	},
 	{
-		name: "autovacuum_vacuum_cost_limit", field: "spec.parameters.autovacuum_vacuum_cost_limit", unit: 1, format: number,
-		symptom: agentapi.TuningVacuumBusy, most: atMost(2000), judge: judgeAutovacuum,
-	},
-	{
-		name: "random_page_cost", field: "spec.parameters.random_page_cost", unit: 0.1, format: number,
-		symptom: agentapi.TuningReadTime, most: atMost(4), judge: judgeReadTime,
+		name: "autovacuum_vacuum_cost_limit", field: "spec.parameters.autovacuum_vacuum_cost_limit", unit: 1,
+		most: atMost(2000), judge: judgeAutovacuum,
 	},
 }
 
@@ -93,13 +89,4 @@ func judgeAutovacuum(o observed, _ float64) string {
 		return ""
 	}
 	return fmt.Sprintf("every autovacuum worker was at work in %.0f of %.0f samples in %s", busy, samples, o.duration())
-}
-
-// judgeReadTime looks for random reads that are slow. It is known with track_io_timing only.
-func judgeReadTime(o observed, _ float64) string {
-	read, time := o.sums[agentapi.TuningBlocksRead], o.sums[agentapi.TuningReadTime]
-	if o.settings["track_io_timing"] != 1 || read < 10000 || time/read < 2 {
-		return ""
-	}
-	return fmt.Sprintf("reading a block took %.1f ms on average in %s, of %.0f blocks", time/read, o.duration(), read)
 }

@@ -12,8 +12,7 @@ func measureTuning(s agentapi.Status) *tuning.Sample {
 		return nil
 	}
 	return &tuning.Sample{
-		Flags:    map[string]bool{agentapi.TuningQuotaFull: float64(own.DataInUse) >= agentapi.TuningFull*float64(own.DataLimit)},
 		Levels:   map[string]float64{agentapi.TuningDataSize: float64(own.DataInUse)},
-		Settings: map[string]float64{"quota-backend-bytes": float64(own.DataLimit)},
+		Settings: map[string]float64{"quota": float64(own.DataLimit)},
 	}
 }

@@ -63,13 +63,18 @@ func runTuning(t *testing.T, load tuningWorkload) {
 	primary := w.start(0, volume, "uid-0")
 	primary.untilRole(v1alpha1.RolePrimary)
 	w.session(0).must(load.setUp...)
-	spec := tune.Spec{Engine: tune.PostgreSQL, Mode: tune.Recommend, Memory: 1 << 30, Volume: 20 << 30, Times: tune.DefaultTimes}
+	spec := tune.Spec{Engine: tune.PostgreSQL, Memory: 1 << 30, Volume: 20 << 30}
 	steps := 0
 	for ; ; steps++ {
 		slot := measureLoad(t, w, primary, load)
-		advice := findAdvice(tune.Recommendations(spec, tune.Evidence{Slots: slot}, nil, nil, time.Now()), load.setting)
+		list := tune.Recommend(spec, slot, nil, slot[len(slot)-1].End)
+		advice := findAdvice(list, load.setting)
 		if advice == nil {
+			t.Logf("with %s nothing is recommended", parameters[load.setting])
 			break
+		}
+		if len(list) > 1 {
+			t.Errorf("%s alone is too small, and recommended is %+v", load.setting, list)
 		}
 		if steps == 7 {
 			t.Fatalf("there is still advice: %+v", advice)

@@ -1,6 +1,6 @@
-// Package tuning measures a database for advice about settings. It keeps what counters
-// did in each hour of the last day, with the settings that were in force, and answers the
-// operator, who decides. It holds no text of a client.
+// Package tuning measures a database for recommendations about settings. It keeps what
+// counters did in each hour of the last day, with the settings that were in force, and
+// answers the operator, who judges. It holds no text of a client.
 package tuning
 
 import (
@@ -79,12 +79,14 @@ func (r *Recorder) Follow(ctx context.Context, measure Measure, publish func(rev
 func (r *Recorder) Record(now time.Time, s *Sample) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropOld(now)
 	before, since := r.before, now.Sub(r.beforeAt)
 	r.before, r.beforeAt = s, now
 	if s == nil || before == nil || since <= 0 || since > longestGap || isReset(before, s) || !maps.Equal(before.Settings, s.Settings) {
 		return ""
 	}
-	slot := r.findSlot(now, s)
+	slot := r.findSlot(now, since, s)
+	slot.End = now
 	slot.Seconds += since.Seconds()
 	slot.Sums[agentapi.TuningSamples]++
 	for name, value := range s.Counters {
@@ -122,12 +124,15 @@ func isReset(before, after *Sample) bool {
 	return false
 }
 
-// findSlot returns the slot to add to.
-func (r *Recorder) findSlot(now time.Time, s *Sample) *agentapi.TuningSlot {
+func (r *Recorder) dropOld(now time.Time) {
 	r.tuning.Slots = slices.DeleteFunc(r.tuning.Slots, func(slot agentapi.TuningSlot) bool { return now.Sub(slot.Start) > slotAge })
+}
+
+// findSlot returns the slot to add to.
+func (r *Recorder) findSlot(now time.Time, since time.Duration, s *Sample) *agentapi.TuningSlot {
 	if n := len(r.tuning.Slots); n > 0 {
 		last := &r.tuning.Slots[n-1]
-		if last.Start.Truncate(slotLength).Equal(now.Truncate(slotLength)) && maps.Equal(last.Settings, s.Settings) {
+		if last.End.Truncate(slotLength).Equal(now.Truncate(slotLength)) && maps.Equal(last.Settings, s.Settings) {
 			return last
 		}
 	}
@@ -135,22 +140,39 @@ func (r *Recorder) findSlot(now time.Time, s *Sample) *agentapi.TuningSlot {
 		r.tuning.Slots = slices.Delete(r.tuning.Slots, 0, 1)
 	}
 	r.tuning.Slots = append(r.tuning.Slots, agentapi.TuningSlot{
-		Start: now, Sums: map[string]float64{}, Peaks: map[string]float64{}, Settings: maps.Clone(s.Settings),
+		Start: now.Add(-since), Sums: map[string]float64{}, Peaks: map[string]float64{}, Settings: maps.Clone(s.Settings),
 	})
 	return &r.tuning.Slots[len(r.tuning.Slots)-1]
 }
 
-// Report is what was measured until now.
+// Report is what was measured until now: one slot for each time in which the settings were
+// the same, so that an answer is small.
 func (r *Recorder) Report() agentapi.Tuning {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report := r.tuning
-	report.Slots = make([]agentapi.TuningSlot, 0, len(r.tuning.Slots))
+	report.Slots = []agentapi.TuningSlot{}
 	for _, slot := range r.tuning.Slots {
+		if n := len(report.Slots); n > 0 && maps.Equal(report.Slots[n-1].Settings, slot.Settings) {
+			addSlot(&report.Slots[n-1], slot)
+			continue
+		}
 		slot.Sums, slot.Peaks = maps.Clone(slot.Sums), maps.Clone(slot.Peaks)
 		report.Slots = append(report.Slots, slot)
 	}
 	return report
+}
+
+// addSlot adds a later slot to one with the same settings.
+func addSlot(to *agentapi.TuningSlot, slot agentapi.TuningSlot) {
+	to.End = slot.End
+	to.Seconds += slot.Seconds
+	for name, value := range slot.Sums {
+		to.Sums[name] += value
+	}
+	for name, value := range slot.Peaks {
+		to.Peaks[name] = max(to.Peaks[name], value)
+	}
 }
 
 // ServeHTTP answers Tuning as JSON.

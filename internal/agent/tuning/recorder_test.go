@@ -39,11 +39,14 @@ func TestRecord(t *testing.T) {
 		r.Record(noon.Add(step.at), step.s)
 	}
 	slots := r.Report().Slots
-	if len(slots) != 3 {
+	if len(slots) != 2 {
 		t.Fatalf("%+v", slots)
 	}
+	if !slots[0].Start.Equal(noon) || !slots[0].End.Equal(noon.Add(4*time.Minute)) || !slots[1].End.Equal(noon.Add(61*time.Minute)) {
+		t.Errorf("the times are %+v", slots)
+	}
 	for i, want := range []struct{ seconds, work, samples, busy, peak, setting float64 }{
-		{180, 141, 3, 1, 15, 4}, {60, 2, 1, 1, 100.3, 8}, {60, 7, 1, 1, 150.7, 8},
+		{180, 141, 3, 1, 15, 4}, {120, 9, 2, 2, 150.7, 8},
 	} {
 		s := slots[i]
 		if s.Seconds != want.seconds || s.Sums["work"] != want.work || s.Sums[agentapi.TuningSamples] != want.samples ||

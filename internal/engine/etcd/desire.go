@@ -11,14 +11,10 @@ import (
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
-	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // seedOrdinal is the member that begins a cluster.
 const seedOrdinal = 0
-
-// quotaSetting is the quota's flag, by which it is tuned.
-const quotaSetting = "quota-backend-bytes"
 
 // defaultQuota is etcd's own; small volumes hold less.
 var defaultQuota = resource.MustParse("2Gi")
@@ -39,7 +35,6 @@ func planDesired(c *v1alpha1.EtcdCluster, view *memberset.View, v versions, g gr
 	}
 	d.Count = countMembers(view.Membership, g)
 	writable, faults := memberset.DesireVolumes(view, &d)
-	memberset.PlanTuning(view, &d, tune.Etcd, declaredQuota(c))
 	d.Config = clusterConfig(c, d, g, r)
 	return d, writable, slices.Concat(facts, before.facts, faults)
 }
@@ -56,13 +51,12 @@ func countMembers(members memberset.Membership, g group) int {
 	return max(1, g.ordinals, min(members.Declared, members.Count))
 }
 
-// declaredQuota is the quota under the name by which it is tuned; none where the spec
-// declares none.
+// declaredQuota is the quota as a setting by name; nil where the spec declares none.
 func declaredQuota(c *v1alpha1.EtcdCluster) map[string]string {
 	if c.Spec.Quota == nil {
 		return nil
 	}
-	return map[string]string{quotaSetting: c.Spec.Quota.String()}
+	return map[string]string{"quota": c.Spec.Quota.String()}
 }
 
 // clusterConfig is the configuration of the members.
@@ -87,9 +81,6 @@ func dataQuota(c *v1alpha1.EtcdCluster, d objects.Desired) int64 {
 		if v.Member {
 			size = min(size, v.Size.Value())
 		}
-	}
-	if quota, err := resource.ParseQuantity(d.Tuned[quotaSetting]); err == nil {
-		return min(quota.Value(), size/2)
 	}
 	return min(defaultQuota.Value(), size/5*2)
 }

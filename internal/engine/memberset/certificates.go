@@ -219,8 +219,8 @@ func (o Observation) isAgentTooOld(pod *corev1.Pod, m *agentapi.Status) bool {
 }
 
 // NextCheck is when a certificate is due, a user-provided certificate expires, a pod may
-// be replaced again, why a pod is missing is to be asked, insights may be recorded, or a
-// tuned setting is to be judged: no watch reports that.
+// be replaced again, why a pod is missing is to be asked, or insights may be recorded: no
+// watch reports that.
 func (view *View) NextCheck(now time.Time) time.Duration {
 	m := view.Observed.Minted
 	read := m.readCertificates(view.Set, now)
@@ -234,7 +234,7 @@ func (view *View) NextCheck(now time.Time) time.Duration {
 		}
 	}
 	_, insights := view.ReportInsights()
-	first := engine.SoonestOf(view.nextReplacement(), insights, view.tuning.wait)
+	first := engine.SoonestOf(view.nextReplacement(), insights)
 	if len(view.Membership.Missing) > 0 {
 		first = engine.SoonestOf(first, uncreatedRecheck)
 	}

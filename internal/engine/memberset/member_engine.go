@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/engine"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
 	"github.com/holdfast-db/holdfast/internal/pki"
-	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // Members is where an engine learns what members say of themselves.
@@ -44,8 +43,6 @@ type MemberEngine struct {
 	Secrets Secrets
 	// Clock is the time by which certificates are issued.
 	Clock clock.PassiveClock
-	// TuningTimes are how long tuning takes; zero for its default, which only tests change.
-	TuningTimes tune.Times
 
 	secretCache secretCache
 	endings     endings

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/agentapi"
 	"github.com/holdfast-db/holdfast/internal/agentclient"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
-	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // Observation is one cluster as the caches, the members and the member engine's memory
@@ -45,10 +44,6 @@ type Observation struct {
 	Recorded []types.UID
 	// DataSecrets hold trust and credentials, by name.
 	DataSecrets map[string]*corev1.Secret
-	// Tuning is what was persisted of settings that are tuned; nil for nothing.
-	Tuning []byte
-	// TuningTimes are how long tuning takes; zero for its default, which only tests change.
-	TuningTimes tune.Times
 	// Minted is what was made once and cannot be computed again.
 	Minted Minted
 	// Members is what the agents say, by pod name.
@@ -82,7 +77,7 @@ func findDataSecrets(s objects.Set, secrets []corev1.Secret) map[string]*corev1.
 
 // Observe reads caches and memory, and never judges.
 func (k *MemberEngine) Observe(ctx context.Context, s objects.Set) (Observation, error) {
-	o := Observation{Settings: k.Settings, TuningTimes: k.TuningTimes}
+	o := Observation{Settings: k.Settings}
 	in := client.InNamespace(s.Key().Namespace)
 	ours := client.MatchingLabels(s.Selector())
 
@@ -122,9 +117,6 @@ func (k *MemberEngine) Observe(ctx context.Context, s objects.Set) (Observation,
 	if err := k.observeUncreated(ctx, s, &o); err != nil {
 		return o, err
 	}
-	if err := k.observeTuning(ctx, s, &o); err != nil {
-		return o, err
-	}
 	o.DataSecrets = findDataSecrets(s, secrets.Items)
 	if err := k.observeUserSecrets(ctx, s); err != nil {
 		return o, fmt.Errorf("observe what spec.tls names: %w", err)
@@ -150,22 +142,6 @@ func (k *MemberEngine) Observe(ctx context.Context, s objects.Set) (Observation,
 	}
 	o.Members = k.Members.Get(s.Key())
 	return o, nil
-}
-
-// observeTuning reads from the cache what was persisted of settings that are tuned.
-func (k *MemberEngine) observeTuning(ctx context.Context, s objects.Set, o *Observation) error {
-	var persisted corev1.ConfigMap
-	err := k.Reader.Get(ctx, types.NamespacedName{Namespace: s.Key().Namespace, Name: s.Named(objects.SuffixTuning)}, &persisted, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("observe the tuned settings: %w", err)
-	}
-	if owner := metav1.GetControllerOf(&persisted); owner != nil && owner.UID == s.Cluster.GetUID() {
-		o.Tuning = []byte(persisted.Data[objects.TuningKey])
-	}
-	return nil
 }
 
 // takeMembers finds the StatefulSet that is the cluster's own, and its pods.

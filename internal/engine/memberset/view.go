@@ -27,7 +27,6 @@ type View struct {
 	Versions   Versions
 
 	growth growth
-	tuning tuning
 	ages   map[int]podAge
 }
 
@@ -82,7 +81,6 @@ func (view *View) Report() engine.Report {
 		Selector: labels.SelectorFromSet(view.Selector()).String(),
 	}
 	r.Insights, _ = view.ReportInsights()
-	r.Recommendations = view.tuning.recommendations
 	if view.Desired.Minted.Complete {
 		r.CredentialsSecret = view.Named(objects.SuffixApp)
 	}

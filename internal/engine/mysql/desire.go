@@ -6,7 +6,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
-	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // desired is what the objects are made from: the spec, where it can be followed, and
@@ -34,7 +33,6 @@ func planDesired(c *v1alpha1.MySQLCluster, view *memberset.View, g group, v vers
 	d.Count = d.scale.count
 	d.requests = planRequests(c, view, g, d.scale)
 	writable, faults := memberset.DesireVolumes(view, &d.Desired)
-	memberset.PlanTuning(view, &d.Desired, tune.MySQL, c.Spec.Parameters)
 	d.Config = clusterConfig(c, d)
 	return d, writable, append(facts, faults...)
 }
@@ -58,7 +56,7 @@ func findFirstDatabase(c *v1alpha1.MySQLCluster, o memberset.Observation, g grou
 func clusterConfig(c *v1alpha1.MySQLCluster, d desired) []byte {
 	config := memberset.BaseConfig(membersOf(c), d.Desired)
 	config.Archive = membersOf(c).Archive()
-	config.Parameters, config.GroupReplication = tune.Merge(d.Tuned, c.Spec.Parameters), d.requests.forMembers()
+	config.Parameters, config.GroupReplication = c.Spec.Parameters, d.requests.forMembers()
 	config.Database, config.Owner = d.first.Database, d.first.Owner
 	return memberset.RenderConfig(config)
 }

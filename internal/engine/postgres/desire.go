@@ -5,7 +5,6 @@ import (
 	"github.com/holdfast-db/holdfast/internal/condition"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset"
 	"github.com/holdfast-db/holdfast/internal/engine/memberset/objects"
-	"github.com/holdfast-db/holdfast/internal/tune"
 )
 
 // desired is what the objects are made from: the spec, where it can be
@@ -33,7 +32,6 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 	d.Count = d.scale.count
 	d.requests = planRequests(c, view, lead, d.scale)
 	writable, faults := memberset.DesireVolumes(view, &d.Desired)
-	memberset.PlanTuning(view, &d.Desired, tune.PostgreSQL, c.Spec.Parameters)
 	d.Config = clusterConfig(c, d)
 	return d, writable, append(facts, faults...)
 }
@@ -42,7 +40,7 @@ func planDesired(c *v1alpha1.PostgresCluster, view *memberset.View, lead leaders
 func clusterConfig(c *v1alpha1.PostgresCluster, d desired) []byte {
 	config := memberset.BaseConfig(membersOf(c), d.Desired)
 	config.Archive = membersOf(c).Archive()
-	config.Parameters, config.OlderData = tune.Merge(d.Tuned, c.Spec.Parameters), d.requests.older.request
+	config.Parameters, config.OlderData = c.Spec.Parameters, d.requests.older.request
 	config.FailoverConfig = failoverConfig(c, d.requests)
 	config.Database, config.Owner = d.first.Database, d.first.Owner
 	return memberset.RenderConfig(config)

@@ -12,13 +12,11 @@ import (
 
 // tuningCounters are columns of one row, in the order of tuningNames.
 const tuningCounters = `select d.*, w.wal_bytes::float8, c.requested, c.timed from (
-	select sum(xact_commit + xact_rollback)::float8, sum(active_time)::float8, sum(blks_read)::float8, sum(blks_hit)::float8,
-		sum(blk_read_time)::float8, sum(temp_files)::float8, sum(temp_bytes)::float8 from pg_stat_database) d, pg_stat_wal w,
+	select sum(blks_read)::float8, sum(blks_hit)::float8, sum(temp_files)::float8, sum(temp_bytes)::float8 from pg_stat_database) d, pg_stat_wal w,
 	(select %s::float8 as requested, %s::float8 as timed from %s) c`
 
 var tuningNames = []string{
-	agentapi.TuningWork, agentapi.TuningCost, agentapi.TuningBlocksRead, agentapi.TuningBlocksHit, agentapi.TuningReadTime,
-	agentapi.TuningTempFiles, agentapi.TuningTempBytes, agentapi.TuningWALBytes,
+	agentapi.TuningBlocksRead, agentapi.TuningBlocksHit, agentapi.TuningTempFiles, agentapi.TuningTempBytes, agentapi.TuningWALBytes,
 	agentapi.TuningCheckpointsRequested, agentapi.TuningCheckpointsTimed,
 }
 
@@ -30,16 +28,15 @@ const tuningLevels = `select
 	(select count(*) from pg_stat_activity where backend_type = 'autovacuum worker') >= current_setting('autovacuum_max_workers')::int,
 	exists (select from pg_stat_progress_vacuum where index_vacuum_count > 1 or index_vacuum_count = 1 and phase in ('scanning heap', 'vacuuming indexes'))`
 
-// tuningSettings are names and values: sizes in bytes, on as 1.
+// tuningSettings are names and values, sizes in bytes.
 const tuningSettings = `select name, case
 		when unit in ('B', 'kB', '8kB', 'MB') then pg_size_bytes(current_setting(name))::float8
-		when vartype = 'bool' then (setting = 'on')::int::float8
 		when name = 'autovacuum_vacuum_cost_limit' and setting = '-1' then current_setting('vacuum_cost_limit')::float8
 		else setting::float8 end
 	from pg_settings where name in ('max_wal_size', 'work_mem', 'shared_buffers', 'maintenance_work_mem', 'autovacuum_max_workers',
-		'autovacuum_vacuum_cost_limit', 'random_page_cost', 'track_io_timing')`
+		'autovacuum_vacuum_cost_limit')`
 
-// MeasureTuning asks a primary for what advice about its settings rests on.
+// MeasureTuning asks a primary for what recommendations about its settings rest on.
 func MeasureTuning(ctx context.Context, c *pgx.Conn, major int) (*tuning.Sample, error) {
 	s := &tuning.Sample{Counters: map[string]float64{}, Flags: map[string]bool{}, Levels: map[string]float64{}, Settings: map[string]float64{}}
 	checkpoints := []any{"checkpoints_req", "checkpoints_timed", "pg_stat_bgwriter"}

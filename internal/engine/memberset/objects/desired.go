@@ -35,11 +35,7 @@ type Desired struct {
 	Backups      *Volume
 	BackupsLater bool
 	// Config is the ClusterConfig as the members get it.
-	Config []byte
-	// Tuning is what is remembered of settings that are tuned; nil for nothing.
-	Tuning []byte
-	// Tuned are the settings in force beside those that the spec declares, by name.
-	Tuned    map[string]string
+	Config   []byte
 	Minted   SecretData
 	Settings Settings
 }

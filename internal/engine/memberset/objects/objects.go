@@ -31,9 +31,6 @@ func ListObjects(s Set, d Desired, services []*corev1ac.ServiceApplyConfiguratio
 	for _, service := range services {
 		out = append(out, service)
 	}
-	if d.Tuning != nil {
-		out = append(out, tuningConfigMap(s, d))
-	}
 	out = append(out, configMap(s, d))
 	if d.Minted.CA != nil {
 		out = append(out, dataSecret(s, SuffixCA, componentCA, d.Minted.CA))
@@ -134,16 +131,6 @@ func configMap(s Set, d Desired) *corev1ac.ConfigMapApplyConfiguration {
 	return corev1ac.ConfigMap(s.Named(SuffixConfig), s.Key().Namespace).
 		WithLabels(s.Labels(componentConfig)).WithOwnerReferences(s.owner()).
 		WithData(map[string]string{agentapi.ConfigKey: string(d.Config)})
-}
-
-// TuningKey is the key of the ConfigMap that remembers which settings are tuned.
-const TuningKey = "tuning.json"
-
-// tuningConfigMap remembers which settings are tuned. Members do not read it.
-func tuningConfigMap(s Set, d Desired) *corev1ac.ConfigMapApplyConfiguration {
-	return corev1ac.ConfigMap(s.Named(SuffixTuning), s.Key().Namespace).
-		WithLabels(s.Labels(componentConfig)).WithOwnerReferences(s.owner()).
-		WithData(map[string]string{TuningKey: string(d.Tuning)})
 }
 
 // newSecret of the cluster, whose owner is still to be said.

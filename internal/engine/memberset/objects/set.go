@@ -21,7 +21,6 @@ import (
 const (
 	SuffixMembers  = "-members"
 	SuffixConfig   = "-config"
-	SuffixTuning   = "-tuning"
 	SuffixApp      = "-app"
 	SuffixInternal = v1alpha1.SuffixInternal
 	SuffixCA       = v1alpha1.SuffixCA

@@ -1,0 +1,70 @@
+//go:build apiserver
+
+package plugin
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-db/holdfast/api/v1alpha1"
+)
+
+// recommendedFields are what is recommended of each kind, as the operator records it.
+var recommendedFields = map[string]v1alpha1.RecommendationStatus{
+	"PostgresCluster": {Field: "spec.parameters.max_wal_size", Current: "102MB", Value: "204MB", Evidence: "20 of 24 checkpoints in 60 minutes were forced"},
+	"MySQLCluster":    {Field: "spec.parameters.innodb_redo_log_capacity", Current: "48M", Value: "96M", Evidence: "the redo log of 48 MiB was written over 20.0 times"},
+	"EtcdCluster":     {Field: "spec.quota", Current: "160Mi", Value: "320Mi", Evidence: "140 MiB of data were in use", Restart: true},
+}
+
+// What is recommended is shown, and the patch is one that the API takes. Once it is
+// declared, the recommendation goes.
+func TestRecommend(t *testing.T) {
+	eachKind(t, func(t *testing.T, w *world, c v1alpha1.Cluster) {
+		w.createCluster(c)
+		out, _ := w.mustRun("recommend", "orders")
+		mustContain(t, out, "Nothing is recommended.")
+		w.mustFail(1, "nothing is recommended for "+nameOf(c), "recommend", "orders", "-o", "patch")
+
+		r := recommendedFields[kindOf(c).gvk.Kind]
+		r.Since = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+		status, err := json.Marshal(map[string]any{"status": map[string]any{"recommendations": []v1alpha1.RecommendationStatus{r}}})
+		w.mustSucceed(err)
+		w.mustSucceed(w.person.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, status)))
+		out, _ = w.mustRun("recommend", nameOf(c))
+		mustContain(t, out, r.Field, r.Current, r.Value, r.Evidence)
+		out, _ = w.mustRun("recommend", "orders", "-o", "json")
+		var printed []v1alpha1.RecommendationStatus
+		w.mustSucceed(json.Unmarshal([]byte(out), &printed))
+		if len(printed) != 1 || printed[0] != r {
+			t.Errorf("printed is %+v, want %+v", printed, r)
+		}
+
+		patch, _ := w.mustRun("recommend", "orders", "-o", "patch")
+		mustContain(t, patch, r.Evidence)
+		body, err := yaml.YAMLToJSON([]byte(patch))
+		w.mustSucceed(err)
+		w.mustSucceed(w.person.Patch(t.Context(), c, client.RawPatch(types.MergePatchType, body)))
+		w.awaitStatus(c, "the recommendation goes", func() bool { return len(c.CommonStatus().Recommendations) == 0 })
+		out, _ = w.mustRun("recommend", "orders")
+		mustContain(t, out, "Nothing is recommended.")
+	})
+}
+
+// A cluster of a Database is declared by that.
+func TestRecommendForADatabase(t *testing.T) {
+	w := newWorld(t)
+	c := w.NewPostgresCluster("orders", 1)
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Database", Name: "orders", UID: "1", Controller: new(true)}}
+	c.Spec.Suspend = true
+	w.createCluster(c)
+	status := `{"status":{"recommendations":[{"field":"spec.parameters.work_mem","current":"4MB","value":"8MB","evidence":"spills","since":"2026-11-28T09:00:00Z"}]}}`
+	w.mustSucceed(w.person.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(status))))
+	patch, _ := w.mustRun("recommend", "orders", "-o", "patch")
+	mustContain(t, patch, "kind: Database", "name: orders", "work_mem: 8MB", "declared by Database orders")
+}
