@@ -42,17 +42,14 @@ const (
 	TuningCheckpointsRequested = "checkpoints_requested"
 	TuningCheckpointsTimed     = "checkpoints_timed"
 	TuningWALBytes             = "wal_bytes"
-	// TuningVacuumBusy counts samples in which every autovacuum worker was at work, and
-	// TuningVacuumPasses those with a vacuum in its second pass over indexes or later.
-	TuningVacuumBusy   = "vacuum_busy"
-	TuningVacuumPasses = "vacuum_passes"
 	// TuningConnections is a level: client connections. TuningDataSize is one, too.
 	TuningConnections = "connections"
 	TuningDataSize    = "data_size"
 )
 
 const (
-	// Reads of pages, those that went to the volume, and what was written to the redo log.
+	// Reads of pages, the pages that were read from the volume for them and ahead of them,
+	// and what was written to the redo log.
 	TuningPageRequests = "page_requests"
 	TuningPageReads    = "page_reads"
 	TuningRedoBytes    = "redo_bytes"

@@ -22,6 +22,21 @@ var recommendedFields = map[string]v1alpha1.RecommendationStatus{
 	"EtcdCluster":     {Field: "spec.quota", Current: "160Mi", Value: "320Mi", Evidence: "140 MiB of data were in use", Restart: true},
 }
 
+// recordRecommendation records one as the operator does, beside the rest of the status: it
+// keeps that until it hears of measurements.
+func (w *world) recordRecommendation(c v1alpha1.Cluster, r v1alpha1.RecommendationStatus) {
+	w.t.Helper()
+	w.awaitApplied(c)
+	status := c.CommonStatus().DeepCopy()
+	status.Recommendations = []v1alpha1.RecommendationStatus{r}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kindOf(c).gvk.Kind,
+		"metadata": map[string]any{"namespace": c.GetNamespace(), "name": c.GetName()}, "status": status,
+	})
+	w.mustSucceed(err)
+	w.mustSucceed(w.person.Status().Patch(w.t.Context(), c, client.RawPatch(types.ApplyPatchType, body), client.FieldOwner(v1alpha1.FieldManager), client.ForceOwnership))
+}
+
 // What is recommended is shown, and the patch is one that the API takes. Once it is
 // declared, the recommendation goes.
 func TestRecommend(t *testing.T) {
@@ -33,9 +48,7 @@ func TestRecommend(t *testing.T) {
 
 		r := recommendedFields[kindOf(c).gvk.Kind]
 		r.Since = metav1.NewTime(time.Now().UTC().Truncate(time.Second))
-		status, err := json.Marshal(map[string]any{"status": map[string]any{"recommendations": []v1alpha1.RecommendationStatus{r}}})
-		w.mustSucceed(err)
-		w.mustSucceed(w.person.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, status)))
+		w.recordRecommendation(c, r)
 		out, _ = w.mustRun("recommend", nameOf(c))
 		mustContain(t, out, r.Field, r.Current, r.Value, r.Evidence)
 		out, _ = w.mustRun("recommend", "orders", "-o", "json")
@@ -54,17 +67,4 @@ func TestRecommend(t *testing.T) {
 		out, _ = w.mustRun("recommend", "orders")
 		mustContain(t, out, "Nothing is recommended.")
 	})
-}
-
-// A cluster of a Database is declared by that.
-func TestRecommendForADatabase(t *testing.T) {
-	w := newWorld(t)
-	c := w.NewPostgresCluster("orders", 1)
-	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Database", Name: "orders", UID: "1", Controller: new(true)}}
-	c.Spec.Suspend = true
-	w.createCluster(c)
-	status := `{"status":{"recommendations":[{"field":"spec.parameters.work_mem","current":"4MB","value":"8MB","evidence":"spills","since":"2026-11-28T09:00:00Z"}]}}`
-	w.mustSucceed(w.person.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(status))))
-	patch, _ := w.mustRun("recommend", "orders", "-o", "patch")
-	mustContain(t, patch, "kind: Database", "name: orders", "work_mem: 8MB", "declared by Database orders")
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,19 @@ func TestRecommendPatch(t *testing.T) {
 	}
 	if err := writePatch(&bytes.Buffer{}, clusterOfThree(), clusterOfThree(), "", true); err == nil {
 		t.Error("a patch of nothing is written")
+	}
+}
+
+// A cluster of a Database is declared by that: the patch is one of it.
+func TestRecommendPatchOfADatabase(t *testing.T) {
+	c := clusterWithAdvice()
+	c.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Database", Name: "front", UID: "1", Controller: new(true)}}
+	var out bytes.Buffer
+	if err := writePatch(&out, declaringObject(c), c, "", false); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "kind: Database\nmetadata:\n  name: front\n  namespace: shop\nspec:\n  parameters:\n    max_wal_size: 2GB\n") {
+		t.Error(out.String())
 	}
 }
 

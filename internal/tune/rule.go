@@ -24,7 +24,7 @@ type rule struct {
 	// where the setting of this name says so.
 	unit     float64
 	unitFrom string
-	// units are the suffixes of sizes, from kibibytes on; nil for a plain number.
+	// units are the suffixes of sizes, from kibibytes on.
 	units []string
 	// restart says that the members restart for it.
 	restart bool
@@ -137,12 +137,8 @@ var (
 	quantityUnits = []string{"Ki", "Mi", "Gi"}
 )
 
-// format writes a value as the spec declares it: a size in the largest unit that divides
-// it, any other number with two decimals at most.
+// format writes a size as the spec declares it, in the largest unit that divides it.
 func (r rule) format(v float64) string {
-	if r.units == nil {
-		return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
-	}
 	v = math.Floor(v / kibibyte)
 	unit := 0
 	for unit < len(r.units)-1 && v > 0 && math.Mod(v, kibibyte) == 0 {
@@ -152,7 +148,7 @@ func (r rule) format(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64) + r.units[unit]
 }
 
-// parse reads a value as format writes it.
+// parse reads a size as format writes it.
 func (r rule) parse(text string) (float64, bool) {
 	factor := 1.0
 	for i, suffix := range r.units {

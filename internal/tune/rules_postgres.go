@@ -17,8 +17,6 @@ func shareOfVolume(share float64) func(Spec) float64 {
 	return func(s Spec) float64 { return share * float64(s.Volume) }
 }
 
-func atMost(value float64) func(Spec) float64 { return func(Spec) float64 { return value } }
-
 var postgresRules = []rule{
 	{
 		name: "max_wal_size", field: "spec.parameters.max_wal_size", unit: mebibyte, units: postgresUnits,
@@ -31,14 +29,6 @@ var postgresRules = []rule{
 	{
 		name: "shared_buffers", field: "spec.parameters.shared_buffers", unit: mebibyte, units: postgresUnits, memory: true, restart: true,
 		most: shareOfMemory(0.4), judge: judgeBuffers,
-	},
-	{
-		name: "maintenance_work_mem", field: "spec.parameters.maintenance_work_mem", unit: mebibyte, units: postgresUnits, memory: true,
-		most: shareOfMemory(1. / 8), judge: judgeVacuumPasses,
-	},
-	{
-		name: "autovacuum_vacuum_cost_limit", field: "spec.parameters.autovacuum_vacuum_cost_limit", unit: 1,
-		most: atMost(2000), judge: judgeAutovacuum,
 	},
 }
 
@@ -72,21 +62,4 @@ func judgeBuffers(o observed, now float64) string {
 	}
 	return fmt.Sprintf("%.1f %% of block accesses in %s were hits, and %s were read into %s of buffers",
 		100*hit/(hit+read), o.duration(), describeBytes(read*page), describeBytes(now))
-}
-
-// judgeVacuumPasses looks for vacuums that scan indexes more than once.
-func judgeVacuumPasses(o observed, _ float64) string {
-	if passes := o.sums[agentapi.TuningVacuumPasses]; passes >= 2 {
-		return fmt.Sprintf("a vacuum scanned indexes more than once in %.0f of %.0f samples in %s", passes, o.sums[agentapi.TuningSamples], o.duration())
-	}
-	return ""
-}
-
-// judgeAutovacuum looks for workers that are always at work.
-func judgeAutovacuum(o observed, _ float64) string {
-	busy, samples := o.sums[agentapi.TuningVacuumBusy], o.sums[agentapi.TuningSamples]
-	if samples < 10 || busy < samples/2 {
-		return ""
-	}
-	return fmt.Sprintf("every autovacuum worker was at work in %.0f of %.0f samples in %s", busy, samples, o.duration())
 }

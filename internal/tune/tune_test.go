@@ -16,7 +16,7 @@ var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 func postgresSettings() map[string]float64 {
 	return map[string]float64{
 		"max_wal_size": 128 * mebibyte, "work_mem": 4 * mebibyte, "shared_buffers": 256 * mebibyte, "maintenance_work_mem": 64 * mebibyte,
-		"autovacuum_max_workers": 3, "autovacuum_vacuum_cost_limit": 200,
+		"autovacuum_max_workers": 3,
 	}
 }
 
@@ -55,12 +55,10 @@ func TestRules(t *testing.T) {
 		value    string
 		evidence string
 	}{
-		"":                             {nil, "", ""},
-		"max_wal_size":                 {forced(30), "256MB", "30 of 34 checkpoints in 60 minutes were forced, after 80 MiB of WAL each on average"},
-		"work_mem":                     {spills(100), "8MB", "100 temporary files with 600 MiB were written in 60 minutes, 6 MiB each on average"},
-		"shared_buffers":               {map[string]float64{agentapi.TuningBlocksRead: 500000}, "512MB", "66.7 % of block accesses in 60 minutes were hits, and 3.8 GiB were read into 256 MiB of buffers"},
-		"maintenance_work_mem":         {map[string]float64{agentapi.TuningVacuumPasses: 5}, "128MB", "a vacuum scanned indexes more than once in 5 of 60 samples in 60 minutes"},
-		"autovacuum_vacuum_cost_limit": {map[string]float64{agentapi.TuningVacuumBusy: 45}, "400", "every autovacuum worker was at work in 45 of 60 samples in 60 minutes"},
+		"":               {nil, "", ""},
+		"max_wal_size":   {forced(30), "256MB", "30 of 34 checkpoints in 60 minutes were forced, after 80 MiB of WAL each on average"},
+		"work_mem":       {spills(100), "8MB", "100 temporary files with 600 MiB were written in 60 minutes, 6 MiB each on average"},
+		"shared_buffers": {map[string]float64{agentapi.TuningBlocksRead: 500000}, "512MB", "66.7 % of block accesses in 60 minutes were hits, and 3.8 GiB were read into 256 MiB of buffers"},
 	} {
 		got := Recommend(postgresSpec(), []agentapi.TuningSlot{hour(monday, postgresSettings(), c.sums)}, nil, monday.Add(time.Hour))
 		switch {
@@ -197,7 +195,6 @@ func randomSettings(r *rand.Rand, e Engine) map[string]float64 {
 	case PostgreSQL:
 		return map[string]float64{
 			"max_wal_size": size(), "work_mem": size() / 64, "shared_buffers": size(), "maintenance_work_mem": size() / 16, "autovacuum_max_workers": float64(1 + r.IntN(5)),
-			"autovacuum_vacuum_cost_limit": float64(1 + r.IntN(3000)),
 		}
 	case MySQL:
 		return map[string]float64{"innodb_buffer_pool_size": size(), "innodb_buffer_pool_chunk_size": float64(1+r.IntN(128)) * mebibyte, "innodb_redo_log_capacity": size(), "innodb_page_size": 16384}
@@ -212,7 +209,7 @@ func randomSlots(r *rand.Rand, settings map[string]float64, until time.Time) []a
 		slot := hour(until.Add(time.Duration(h-25)*time.Hour), settings, nil)
 		for _, name := range []string{
 			agentapi.TuningBlocksRead, agentapi.TuningTempFiles, agentapi.TuningTempBytes,
-			agentapi.TuningCheckpointsRequested, agentapi.TuningWALBytes, agentapi.TuningVacuumBusy, agentapi.TuningVacuumPasses,
+			agentapi.TuningCheckpointsRequested, agentapi.TuningWALBytes,
 			agentapi.TuningPageReads, agentapi.TuningPageRequests, agentapi.TuningRedoBytes,
 		} {
 			if r.IntN(2) == 0 {

@@ -27,7 +27,7 @@ var tuningLoads = []tuningLoad{
 	{
 		setting: "innodb_redo_log_capacity", symptom: agentapi.TuningRedoBytes,
 		setUp: []string{fmt.Sprintf(createLoad, "redo")},
-		burst: []string{"INSERT INTO app_1.load_redo (v) SELECT REPEAT(MD5(RAND()), 30) FROM information_schema.collations LIMIT 250"},
+		burst: []string{"INSERT INTO app_1.load_redo (v) SELECT REPEAT(MD5(RAND()), 30) FROM information_schema.collations a, information_schema.collations b LIMIT 2000"},
 	},
 	{
 		setting: "innodb_buffer_pool_size", symptom: agentapi.TuningPageReads,

@@ -31,9 +31,8 @@ const (
 
 // Sample is what a database says of itself at one time.
 type Sample struct {
-	// Counters only rise, but for a reset. Flags count a sample in which they are true.
+	// Counters only rise, but for a reset.
 	Counters map[string]float64
-	Flags    map[string]bool
 	// Levels have a largest value.
 	Levels map[string]float64
 	// Settings that are in force, in bytes where they are sizes.
@@ -92,11 +91,6 @@ func (r *Recorder) Record(now time.Time, s *Sample) string {
 	for name, value := range s.Counters {
 		if rose := value - before.Counters[name]; rose > 0 {
 			slot.Sums[name] += rose
-		}
-	}
-	for name, is := range s.Flags {
-		if is {
-			slot.Sums[name]++
 		}
 	}
 	for name, value := range s.Levels {

@@ -11,8 +11,8 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func sample(work, workMem float64) *Sample {
 	return &Sample{
-		Counters: map[string]float64{"work": work}, Flags: map[string]bool{"busy": work > 100},
-		Levels: map[string]float64{"connections": work / 10}, Settings: map[string]float64{"work_mem": workMem},
+		Counters: map[string]float64{"work": work},
+		Levels:   map[string]float64{"connections": work / 10}, Settings: map[string]float64{"work_mem": workMem},
 	}
 }
 
@@ -45,12 +45,12 @@ func TestRecord(t *testing.T) {
 	if !slots[0].Start.Equal(noon) || !slots[0].End.Equal(noon.Add(4*time.Minute)) || !slots[1].End.Equal(noon.Add(61*time.Minute)) {
 		t.Errorf("the times are %+v", slots)
 	}
-	for i, want := range []struct{ seconds, work, samples, busy, peak, setting float64 }{
-		{180, 141, 3, 1, 15, 4}, {120, 9, 2, 2, 150.7, 8},
+	for i, want := range []struct{ seconds, work, samples, peak, setting float64 }{
+		{180, 141, 3, 15, 4}, {120, 9, 2, 150.7, 8},
 	} {
 		s := slots[i]
 		if s.Seconds != want.seconds || s.Sums["work"] != want.work || s.Sums[agentapi.TuningSamples] != want.samples ||
-			s.Sums["busy"] != want.busy || s.Peaks["connections"] != want.peak || s.Settings["work_mem"] != want.setting {
+			s.Peaks["connections"] != want.peak || s.Settings["work_mem"] != want.setting {
 			t.Errorf("slot %d: %+v, want %+v", i, s, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	tuningStatus = `SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME IN
-		('Innodb_buffer_pool_read_requests', 'Innodb_buffer_pool_reads', 'Innodb_redo_log_current_lsn', 'Threads_connected')`
+		('Innodb_buffer_pool_read_requests', 'Innodb_pages_read', 'Innodb_redo_log_current_lsn', 'Threads_connected')`
 	tuningVariables = `SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME IN
 		('innodb_buffer_pool_size', 'innodb_buffer_pool_chunk_size', 'innodb_redo_log_capacity', 'innodb_page_size')`
 )
@@ -29,7 +29,7 @@ func MeasureTuning(ctx context.Context, db *sql.DB) (*tuning.Sample, error) {
 	}
 	return &tuning.Sample{
 		Counters: map[string]float64{
-			agentapi.TuningPageRequests: status["innodb_buffer_pool_read_requests"], agentapi.TuningPageReads: status["innodb_buffer_pool_reads"],
+			agentapi.TuningPageRequests: status["innodb_buffer_pool_read_requests"], agentapi.TuningPageReads: status["innodb_pages_read"],
 			agentapi.TuningRedoBytes: status["innodb_redo_log_current_lsn"],
 		},
 		Levels:   map[string]float64{agentapi.TuningConnections: status["threads_connected"]},

@@ -20,25 +20,20 @@ var tuningNames = []string{
 	agentapi.TuningCheckpointsRequested, agentapi.TuningCheckpointsTimed,
 }
 
-// tuningLevels are client connections and the size of all data, and whether autovacuum is
-// at its limit and some vacuum goes through the indexes again.
+// tuningLevels are client connections and the size of all data.
 const tuningLevels = `select
 	(select count(*)::float8 from pg_stat_activity where backend_type = 'client backend'),
-	(select sum(pg_database_size(oid))::float8 from pg_database),
-	(select count(*) from pg_stat_activity where backend_type = 'autovacuum worker') >= current_setting('autovacuum_max_workers')::int,
-	exists (select from pg_stat_progress_vacuum where index_vacuum_count > 1 or index_vacuum_count = 1 and phase in ('scanning heap', 'vacuuming indexes'))`
+	(select sum(pg_database_size(oid))::float8 from pg_database)`
 
 // tuningSettings are names and values, sizes in bytes.
 const tuningSettings = `select name, case
 		when unit in ('B', 'kB', '8kB', 'MB') then pg_size_bytes(current_setting(name))::float8
-		when name = 'autovacuum_vacuum_cost_limit' and setting = '-1' then current_setting('vacuum_cost_limit')::float8
 		else setting::float8 end
-	from pg_settings where name in ('max_wal_size', 'work_mem', 'shared_buffers', 'maintenance_work_mem', 'autovacuum_max_workers',
-		'autovacuum_vacuum_cost_limit')`
+	from pg_settings where name in ('max_wal_size', 'work_mem', 'shared_buffers', 'maintenance_work_mem', 'autovacuum_max_workers')`
 
 // MeasureTuning asks a primary for what recommendations about its settings rest on.
 func MeasureTuning(ctx context.Context, c *pgx.Conn, major int) (*tuning.Sample, error) {
-	s := &tuning.Sample{Counters: map[string]float64{}, Flags: map[string]bool{}, Levels: map[string]float64{}, Settings: map[string]float64{}}
+	s := &tuning.Sample{Counters: map[string]float64{}, Levels: map[string]float64{}, Settings: map[string]float64{}}
 	checkpoints := []any{"checkpoints_req", "checkpoints_timed", "pg_stat_bgwriter"}
 	if major >= 17 {
 		checkpoints = []any{"num_requested", "num_timed", "pg_stat_checkpointer"}
@@ -54,12 +49,10 @@ func MeasureTuning(ctx context.Context, c *pgx.Conn, major int) (*tuning.Sample,
 		s.Counters[name] = values[i]
 	}
 	var connections, size float64
-	var busy, passes bool
-	if err := c.QueryRow(ctx, tuningLevels).Scan(&connections, &size, &busy, &passes); err != nil {
+	if err := c.QueryRow(ctx, tuningLevels).Scan(&connections, &size); err != nil {
 		return nil, fmt.Errorf("read the levels: %w", err)
 	}
 	s.Levels[agentapi.TuningConnections], s.Levels[agentapi.TuningDataSize] = connections, size
-	s.Flags[agentapi.TuningVacuumBusy], s.Flags[agentapi.TuningVacuumPasses] = busy, passes
 	rows, err := c.Query(ctx, tuningSettings)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings: %w", err)
