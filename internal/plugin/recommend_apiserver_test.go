@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,7 +55,7 @@ func TestRecommend(t *testing.T) {
 		out, _ = w.mustRun("recommend", "orders", "-o", "json")
 		var printed []v1alpha1.RecommendationStatus
 		w.mustSucceed(json.Unmarshal([]byte(out), &printed))
-		if len(printed) != 1 || printed[0] != r {
+		if len(printed) != 1 || !equality.Semantic.DeepEqual(printed[0], r) {
 			t.Errorf("printed is %+v, want %+v", printed, r)
 		}
 

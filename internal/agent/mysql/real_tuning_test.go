@@ -21,26 +21,26 @@ type tuningLoad struct {
 	burst   []string
 }
 
-const createLoad = "CREATE TABLE app_1.load_%s (n INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(1000)) ENGINE=InnoDB"
+const createLoad = "CREATE TABLE app_1.load_%s (n INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(1000))"
 
 var tuningLoads = []tuningLoad{
 	{
 		setting: "innodb_redo_log_capacity", symptom: agentapi.TuningRedoBytes,
-		setUp: []string{fmt.Sprintf(createLoad, "redo")},
-		burst: []string{"INSERT INTO app_1.load_redo (v) SELECT REPEAT(MD5(RAND()), 30) FROM information_schema.collations a, information_schema.collations b LIMIT 2000"},
+		setUp: append(fillTable("source", 11), fmt.Sprintf(createLoad, "redo")),
+		burst: []string{"INSERT INTO app_1.load_redo (v) SELECT v FROM app_1.load_source"},
 	},
 	{
 		setting: "innodb_buffer_pool_size", symptom: agentapi.TuningPageReads,
-		setUp: append([]string{fmt.Sprintf(createLoad, "pool"), "INSERT INTO app_1.load_pool (v) SELECT REPEAT(MD5(RAND()), 30) FROM information_schema.collations LIMIT 250"},
-			doubled(7)...),
+		setUp: fillTable("pool", 15),
 		burst: []string{"SELECT SUM(LENGTH(v)) FROM app_1.load_pool", "SELECT SUM(LENGTH(v)) FROM app_1.load_pool"},
 	},
 }
 
-// doubled doubles the rows of the pool's table a number of times.
-func doubled(times int) (statements []string) {
-	for range times {
-		statements = append(statements, "INSERT INTO app_1.load_pool (v) SELECT v FROM app_1.load_pool")
+// fillTable makes a table of rows of 1 KiB, whose number is doubled that many times.
+func fillTable(name string, doublings int) []string {
+	statements := []string{fmt.Sprintf(createLoad, name), fmt.Sprintf("INSERT INTO app_1.load_%s (v) VALUES (REPEAT('0123456789', 98))", name)}
+	for range doublings {
+		statements = append(statements, fmt.Sprintf("INSERT INTO app_1.load_%[1]s (v) SELECT v FROM app_1.load_%[1]s", name))
 	}
 	return statements
 }
@@ -95,7 +95,7 @@ func measureLoad(t *testing.T, r *run, load tuningLoad) []agentapi.TuningSlot {
 	t.Helper()
 	r.exec(load.burst...) // what is read once only does not count
 	recorder, at := tuning.NewRecorder("orders-0", "uid-0"), time.Now().UTC().Truncate(time.Hour)
-	for i := range 13 {
+	for i := range 11 {
 		if i > 0 {
 			r.exec(load.burst...)
 		}
