@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -23,6 +24,19 @@ func TestHealth(t *testing.T) {
 	h.recordAnswers(Answers{silent: silentLimit}, true)
 	if serving, message := h.Serving(); serving || !strings.Contains(message, "disk") || strings.Contains(message, "started again") {
 		t.Errorf("%v %q", serving, message)
+	}
+	h.recordAnswers(Answers{silent: silentLimit}, false)
+	for err, want := range map[error]string{
+		context.DeadlineExceeded: "accepts no new connection", fmt.Errorf("%w: %w", ErrUnanswered, context.DeadlineExceeded): "answers no query",
+	} {
+		h.recordSymptom(err)
+		h.recordSymptom(nil)
+		if _, message := h.Serving(); !strings.Contains(message, want) || !strings.Contains(h.HungError().Error(), want) {
+			t.Errorf("after %v: %q, %v", err, message, h.HungError())
+		}
+	}
+	if h.AttemptLimit() != patientTime {
+		t.Errorf("a silent database is waited for no longer than %s", h.AttemptLimit())
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	lock, err := volumelock.LockVolume(t.TempDir())

@@ -58,7 +58,8 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 	g.endAction()
 	// Observed after the action has ended: what was true before it does not count.
 	began := clock.Boottime()
-	o, err := g.run.client().Observe(ctx)
+	o, err := g.run.client().ObserveWithin(ctx, max(group.ObserveLimit, g.run.health.AttemptLimit()))
+	g.run.member.setUnanswered(g.findSilence(err))
 	switch {
 	case err != nil:
 		g.run.member.reportSilent()
@@ -81,6 +82,16 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 		g.run.o.Log.Warn("the server has left the group")
 	}
 	return g.stepDetached(ctx, o)
+}
+
+// findSilence is the error of an observation that the server did not answer in time; nil for
+// another, or none. A refusal is an answer: another start would not change it. While the
+// member joins a group or starts one, the server may be slow to answer.
+func (g *groupLoop) findSilence(err error) error {
+	if g.under != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
 }
 
 // endAction takes in the end of what was under way.
@@ -230,7 +241,7 @@ func (g *groupLoop) act(ctx context.Context, o group.Observation, s group.Situat
 		g.report(o, agentapi.StateRecovering, p)
 		return g.writeRecord(ctx, p)
 	case group.Join:
-		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader) })
+		g.begin(ctx, o, "joins the group", func(ctx context.Context) error { return g.join(ctx, p) })
 		return observeInterval
 	case group.ClaimBoot:
 		return g.claim(ctx, o, s, p, recovery)
@@ -259,6 +270,17 @@ func (g *groupLoop) begin(ctx context.Context, o group.Observation, message stri
 	g.run.o.Log.Info(message)
 	g.under = make(chan error, 1)
 	go func(under chan<- error) { under <- do(ctx) }(g.under)
+}
+
+// joinPause is between two members that join at the same time.
+const joinPause = 400 * time.Millisecond
+
+// join has a member of the group let the server in, when it is its turn.
+func (g *groupLoop) join(ctx context.Context, p group.Plan) error {
+	if !clock.Sleep(ctx, time.Duration(p.Turn)*joinPause) {
+		return ctx.Err()
+	}
+	return g.run.client().Join(ctx, p.ReplicationName, p.SingleLeader, p.Seeds...)
 }
 
 // claim records the claim to start the group, after it is reported: the others look after

@@ -38,6 +38,7 @@ type recordWriter struct {
 	pause time.Duration
 	// waiting are the members that waited at the last check.
 	waiting []string
+	overdue overdue
 }
 
 func newRecordWriter(r *serverRun) *recordWriter {
@@ -48,9 +49,10 @@ func (k *recordWriter) follow(ctx context.Context) {
 	for clock.Sleep(ctx, keepInterval) {
 		o := k.run.member.current()
 		if !serving.IsPrimary(o) {
-			k.view, k.read, k.waiting = "", 0, nil
+			k.view, k.read, k.waiting, k.overdue = "", 0, nil, overdue{}
 			continue
 		}
+		k.promptExpulsion(ctx, o.View)
 		found := k.askOthers(ctx, o)
 		if !k.isDue(o, found) {
 			continue

@@ -130,13 +130,17 @@ func (r *serverRun) lookAfter(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { r.archiver.Follow(ctx, archiver.NewServer(r.db, r.o.mysqlDir()), archiveRole{r}) })
 }
 
-// connectAnew tries a new connection. Before the server has answered once it may be silent
-// for as long as it recovers.
+// connectAnew tries a new connection, and fails also while the server accepts one and does not
+// say where it stands in its group: then nobody knows whether it leads. Before the server has
+// answered once it may be silent for as long as it recovers.
 func (r *serverRun) connectAnew(ctx context.Context) error {
 	if !r.member.isUp() {
 		return nil
 	}
-	return server.CheckConnection(ctx, r.o.socket())
+	if err := server.CheckConnection(ctx, r.o.socket()); err != nil {
+		return err
+	}
+	return r.member.checkAnswers()
 }
 
 // killServer ends the server at once. Nothing is done on its volume before it has gone.

@@ -1,0 +1,76 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-db/holdfast/internal/agent/health"
+	"github.com/holdfast-db/holdfast/internal/agentapi"
+)
+
+// mute is a server that accepts connections and answers nothing.
+type mute struct{ recorder }
+
+func (s mute) Connect(context.Context) (driver.Conn, error) { return s, nil }
+
+func (mute) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Rows, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// full answers every connection to a socket as a server does that has too many.
+func full(t *testing.T, socket string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("\x17\x00\x00\x00\xff\x10\x04Too many connections"))
+			_ = conn.Close()
+		}
+	}()
+}
+
+// A server that accepts connections, and does not say where it stands in its group, counts
+// as one that does not answer: nobody knows whether it leads. A refusal is an answer, and one that
+// joins its group may be slow.
+func TestServerThatDoesNotAnswerOfItsGroup(t *testing.T) {
+	r := newTestRun(t, agentapi.ClusterConfig{})
+	full(t, r.o.socket())
+	r.member.setUp()
+	g := newGroupLoop(r)
+	for _, c := range []struct {
+		name   string
+		server driver.Connector
+		under  chan error
+		silent bool
+	}{
+		{"says nothing", mute{}, nil, true},
+		{"says nothing while it joins", mute{}, make(chan error), false},
+		{"says nothing again", mute{}, nil, true},
+		{"refuses", recorder{&sync.Mutex{}, new([]string)}, nil, false},
+	} {
+		r.db = sql.OpenDB(c.server)
+		g.under = c.under
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		g.step(ctx)
+		cancel()
+		if err := r.connectAnew(t.Context()); errors.Is(err, health.ErrUnanswered) != c.silent || err != nil && !c.silent {
+			t.Errorf("a server that %s: %v", c.name, err)
+		}
+		_ = r.db.Close()
+	}
+}
