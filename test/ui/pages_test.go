@@ -41,11 +41,11 @@ func TestPages(t *testing.T) {
 		shows          []string
 	}{
 		{"fleet", "#/fleet", []string{"3 of 3 clusters", "pg/orders", "my/billing", "ec/config", "ImagePullBackOff", "Degraded", "Drifted"}},
-		{"cluster", ordersPage, []string{"orders-2", "1.7 s", "follows orders-0", "every owned object is as declared", "Deadlock", "DriftReverted", "max_wal_size"}},
+		{"cluster", ordersPage, []string{"orders-2", "1.7 s", "follows orders-0", "every owned object is as declared", "Deadlock", "DriftReverted", "spec.parameters.max_wal_size"}},
 		{"drift", "#/drift", []string{".spec.selector by kubectl-edit", "kubectl-scale", "kubectl holdfast drift ec/config -n platform --diff"}},
 		{"backups", "#/backups", []string{"orders-20260301-0200", "Passed", "4m12s", "126 MiB", "Failed"}},
 		{"insights", "#/insights", []string{"SlowStatement", "1204", "orders-0"}},
-		{"recommendations", "#/recommendations", []string{"max_wal_size", "87% of checkpoints were forced"}},
+		{"recommendations", "#/recommendations", []string{"spec.parameters.max_wal_size", "1GB → 2GB", "87 of 100 checkpoints in 25 hours were forced", "restart", "kubectl holdfast recommend pg/orders -n shop -o patch"}},
 		{"plan", "#/plan", []string{"PostgresCluster shop/orders", ".spec.storage.size"}},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
