@@ -48,9 +48,10 @@ const (
 )
 
 const (
-	// Reads of pages, the pages that were read from the volume for them and ahead of them,
-	// and what was written to the redo log.
+	// TuningPageRequests are reads of pages.
 	TuningPageRequests = "page_requests"
-	TuningPageReads    = "page_reads"
-	TuningRedoBytes    = "redo_bytes"
+	// TuningPageReads are the pages that were read from the volume for them and ahead of them.
+	TuningPageReads = "page_reads"
+	// TuningRedoBytes is what was written to the redo log.
+	TuningRedoBytes = "redo_bytes"
 )
