@@ -70,7 +70,7 @@ func TestDecodeRefuses(t *testing.T) {
 func TestDraw(t *testing.T) {
 	svg := draw(cast{title: `of "a" <drift>`, began: time.Unix(0, 0), events: []event{{0, "a & b\n"}, {4, "<c>\n"}}})
 	for reader := xml.NewDecoder(strings.NewReader(svg)); ; {
-		if _, err := reader.Token(); err == io.EOF {
+		if _, err := reader.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatalf("%v in %s", err, svg)
