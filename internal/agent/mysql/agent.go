@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -42,6 +43,8 @@ type mysqlAgent struct {
 	store *membership.Store
 	// leads says whether the member may label itself as the primary.
 	leads atomic.Bool
+	// switchover is what the primary announces.
+	switchover expectation
 	// crashes counts starts in a row that came to nothing, and refused is why the declared
 	// parameters were last set aside for that.
 	crashes int
@@ -92,15 +95,14 @@ func newAgent(ctx context.Context, o Options) (*mysqlAgent, error) {
 		Space:      a.measureSpace,
 		Allocate:   func() error { return diskspace.AllocateIn(o.DataDir) },
 		OmitMoving: omitMoving, MarkDown: markDown,
-		TextLog: &insights.TextLog{Parse: loginsight.ParseMySQL},
-		Measure: func(ctx context.Context) *tuning.Sample { return a.measureTuning(ctx) },
-		RunDir:  o.RunDir,
+		TextLog:  &insights.TextLog{Parse: loginsight.ParseMySQL},
+		Measure:  func(ctx context.Context) *tuning.Sample { return a.measureTuning(ctx) },
+		RunDir:   o.RunDir,
+		Messages: map[string]http.Handler{mysqlapi.SwitchoverPath: http.HandlerFunc(a.expectSwitchover)},
 	})
 	a.Labeller.LimitPrimary(a.leads.Load)
-	a.peers = &peers{
-		self: o.Identity.Pod, list: a.ListMembers,
-		status: statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[mysqlapi.GroupStatus]).Status,
-	}
+	others := statusserver.NewPeers(a.Certificates, o.AgentAddress, agentapi.DecodeStatus[mysqlapi.GroupStatus])
+	a.peers = &peers{self: o.Identity.Pod, list: a.ListMembers, status: others.Status, post: others.PostPeer}
 	a.store = a.newStore()
 	a.archiver = a.newArchiver()
 	if err := os.MkdirAll(o.certificateDir(), 0o700); err != nil {

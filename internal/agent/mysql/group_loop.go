@@ -79,7 +79,7 @@ func (g *groupLoop) step(ctx context.Context) time.Duration {
 		g.starting = g.under != nil
 		g.run.member.reportInGroup(o)
 		g.run.member.restoreAfter(began, o)
-		return observeInterval
+		return g.run.member.observeAfter()
 	case g.under != nil:
 		g.run.member.reportDetached(o, detachedState{state: agentapi.StateRecovering, message: "joins the group", starting: true})
 		return observeInterval
