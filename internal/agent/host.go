@@ -53,7 +53,7 @@ type HostOptions struct {
 	Handlers map[string]http.Handler
 	// TextLog is how the database's text log is read; nil where it is not.
 	TextLog *insights.TextLog
-	// Measure measures the database for advice about settings.
+	// Measure measures the database for recommendations about settings; nil where it is not.
 	Measure tuning.Measure
 	// RunDir is where the agent listens for programs of its container.
 	RunDir string
@@ -159,7 +159,7 @@ func (h *Host) startServers(ctx context.Context, refresh func(context.Context), 
 	go h.Space.Follow(ctx, h.Store)
 	h.followInsights(ctx)
 	if h.o.Measure != nil {
-		go h.Tuning.Follow(ctx, h.o.Measure, func(revision string) {
+		go h.Tuning.Follow(ctx, h.o.Log, h.o.Measure, func(revision string) {
 			h.Store.Update(func(s *agentapi.Status) { s.TuningRevision = revision })
 		})
 	}
