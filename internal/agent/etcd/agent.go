@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-db/holdfast/internal/loginsight"
 )
 
-// agent is the process beside etcd.
+// etcdAgent is the process beside etcd.
 type etcdAgent struct {
 	*agent.Host
 	o       Options

@@ -304,7 +304,7 @@ func (w *world) elect() {
 	}
 }
 
-// planCluster from what is observed, with pods as the cache holds them.
+// plan is what is planned from what is observed, with pods as the cache holds them.
 func (w *world) plan() engine.Plan {
 	w.t.Helper()
 	o := w.o
