@@ -96,11 +96,11 @@ func NewHost(o HostOptions) *Host {
 			Lag: -1,
 		}, o.OmitMoving),
 	}
-	measure := o.Space
-	if measure == nil {
-		measure = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
+	space := o.Space
+	if space == nil {
+		space = func() diskspace.Space { return diskspace.SpaceOf(agentapi.DataDir) }
 	}
-	h.Space = &SpaceWatch{Measure: measure, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
+	h.Space = &SpaceWatch{Measure: space, Allocate: o.Allocate, Suspected: make(chan struct{}, 1)}
 	if o.TextLog != nil {
 		h.Insights = insights.NewAnalyzer(*o.TextLog, o.Identity.Pod, o.Identity.PodUID)
 	}
