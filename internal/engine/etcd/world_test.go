@@ -178,7 +178,7 @@ func (w *world) quorate() bool {
 			}
 		}
 	}
-	return voters > 0 && present >= quorumOf(voters)
+	return voters > 0 && present >= memberset.CountMajority(voters)
 }
 
 // say lets every pod's agent say what is true of its member.
