@@ -206,9 +206,9 @@ func (u *upkeep) measureData(ctx context.Context) {
 }
 
 // measureDirectory is the size of the files that a clone copies: all but binlogs and relay
-// logs, which come and go.
+// logs, which come and go. A table may be called like one, in the directory of its database.
 func measureDirectory(ctx context.Context, dir string) (int64, error) {
-	return diskspace.MeasureFiles(ctx, dir, func(_ string, entry fs.DirEntry) bool {
-		return !entry.IsDir() && (strings.HasPrefix(entry.Name(), "binlog.") || strings.HasPrefix(entry.Name(), "relay"))
+	return diskspace.MeasureFiles(ctx, dir, func(path string, entry fs.DirEntry) bool {
+		return !entry.IsDir() && filepath.Dir(path) == filepath.Clean(dir) && (strings.HasPrefix(entry.Name(), "binlog.") || strings.HasPrefix(entry.Name(), "relay"))
 	})
 }
